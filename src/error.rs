@@ -1,0 +1,138 @@
+//! One error for the whole library: what happened, where, what to do.
+//!
+//! [`ErrorKind`] has stable numbers, from which the C codes, the exit status of the program and
+//! the names of other front ends are made. The sentence is for people and may change.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+/// What every fallible function of the library returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What kind of thing went wrong. The numbers are stable; new kinds get new numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum ErrorKind {
+    /// The operating system refused: disk, permission, a file that is not there.
+    Io = 1,
+    /// No room left on the disk. Nothing was changed.
+    DiskFull = 2,
+    /// The bytes of a file contradict themselves: a checksum, a length, a chain.
+    Corrupt = 3,
+    /// Not a file of ours at all.
+    NotATable = 4,
+    /// A file of ours, from a version that this library does not read.
+    Version = 5,
+    /// The table was made with another hash function.
+    WrongHash = 6,
+    /// An option or argument outside its range.
+    InvalidArgument = 7,
+    /// A key above [`KEY_LEN_MAX`](crate::KEY_LEN_MAX) or a value above [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX).
+    TooLong = 8,
+    /// A change was asked of a table opened for reading.
+    ReadOnly = 9,
+    /// Another process, or another handle, has the file open for writing.
+    Locked = 10,
+    /// An earlier failure left this handle unfit to go on; open the table again.
+    Poisoned = 11,
+    /// Waiting would never end: this thread holds a [`ValueRef`](crate::ValueRef) that blocks its own write.
+    WouldDeadlock = 12,
+    /// The address space or memory for the table could not be had.
+    OutOfMemory = 13,
+    /// The handle was made in a parent process.
+    Forked = 14,
+}
+
+impl ErrorKind {
+    /// The stable number.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The exit status the program ends with.
+    pub fn exit_code(self) -> u8 {
+        // 1 is "no" (key not found, faults found) and 2 a usage error, as with grep; ours start at 10.
+        10 + self as u8
+    }
+}
+
+/// An error: its kind, a sentence that says what, where and what to do, and its cause if there is one.
+#[derive(Debug)]
+pub struct Error(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    source: Option<io::Error>,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Error(Box::new(Inner { kind, message: message.into(), source: None }))
+    }
+
+    pub(crate) fn corrupt(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Corrupt, message)
+    }
+
+    /// An error of the operating system while doing `what` with `path`.
+    pub(crate) fn io(path: &Path, what: &str, source: io::Error) -> Self {
+        let kind = match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                ErrorKind::DiskFull
+            }
+            io::ErrorKind::OutOfMemory => ErrorKind::OutOfMemory,
+            _ => ErrorKind::Io,
+        };
+        let message = format!("{}: {what}: {source}", path.display());
+        Error(Box::new(Inner { kind, message, source: Some(source) }))
+    }
+
+    /// What kind of error this is.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // The message already ends with it; a reporter that prints the chain would repeat it, one that
+        // looks for an `io::Error` still finds it by downcast.
+        self.0.source.as_ref().map(|e| e as _)
+    }
+}
+
+/// `key` for an error message: escaped, cut to a length a line can hold.
+pub(crate) fn quote(key: &[u8]) -> String {
+    const SHOWN_MAX: usize = 64;
+    let shown = key[..key.len().min(SHOWN_MAX)].escape_ascii();
+    let more = if key.len() > SHOWN_MAX { "..." } else { "" };
+    format!("\"{shown}\"{more}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_its_own_kind() {
+        let e = Error::io(Path::new("a.spt"), "write", io::Error::from_raw_os_error(libc::ENOSPC));
+        assert_eq!(e.kind(), ErrorKind::DiskFull);
+        assert!(e.to_string().starts_with("a.spt: write: "));
+    }
+
+    #[test]
+    fn long_keys_are_cut_in_messages() {
+        assert_eq!(quote(b"a\n"), "\"a\\n\"");
+        assert!(quote(&[b'x'; 1000]).len() < 80);
+    }
+}

@@ -1,0 +1,53 @@
+//! Where bytes are kept: the seam between the library and the operating system.
+//!
+//! Everything above reads and writes through [`Storage`] and [`File`], so a test can put a disk of its
+//! own below the same code and lose, tear or refuse what it likes. `real` is the only place in the
+//! library that touches `std::fs`.
+//!
+//! Not here: what the bytes mean (`pager`), caching (`pager/pool.rs`).
+
+mod real;
+
+use std::io::Result;
+use std::path::Path;
+
+pub(crate) use real::Disk;
+
+/// How a file is to be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// It must exist and is only read.
+    Read,
+    /// It must exist; read and written.
+    Write,
+    /// It must not exist; made, read and written.
+    New,
+}
+
+/// A place that holds files by path.
+pub(crate) trait Storage: Send + Sync {
+    /// Opens or makes a file.
+    fn open(&self, path: &Path, mode: Mode) -> Result<Box<dyn File>>;
+    /// Takes a file away; one that is not there is no error.
+    fn remove(&self, path: &Path) -> Result<()>;
+    /// Makes the names in the directory of `path` durable.
+    fn sync_names(&self, path: &Path) -> Result<()>;
+}
+
+/// An open file. Positions are given with each call, so any number of threads can share one.
+pub(crate) trait File: Send + Sync {
+    /// Fills `bytes` from `offset`; `UnexpectedEof` where the file ends before.
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()>;
+    /// Writes all of `bytes` at `offset`.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
+    /// The length in bytes.
+    fn len(&self) -> Result<u64>;
+    /// Cuts or extends the file to `bytes`.
+    fn set_len(&self, bytes: u64) -> Result<()>;
+    /// Makes sure that the first `bytes` bytes have room on the disk, without changing the length.
+    fn reserve(&self, bytes: u64) -> Result<()>;
+    /// Makes the content (and length) durable.
+    fn sync(&self) -> Result<()>;
+    /// Takes the only writer's lock, which is held until the file is closed; `false` where another holds it.
+    fn lock(&self) -> Result<bool>;
+}

@@ -1,0 +1,99 @@
+//! The operating system's files.
+
+use super::{File, Mode, Storage};
+use std::fs;
+use std::io::{Error, ErrorKind, Result};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// The real disk.
+pub(crate) struct Disk;
+
+impl Storage for Disk {
+    fn open(&self, path: &Path, mode: Mode) -> Result<Box<dyn File>> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(mode != Mode::Read).create_new(mode == Mode::New);
+        let file = options.open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(Error::new(ErrorKind::InvalidInput, "not a regular file"));
+        }
+        Ok(Box::new(RealFile(file)))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        match fs::remove_file(path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    fn sync_names(&self, path: &Path) -> Result<()> {
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        fs::File::open(directory)?.sync_all()
+    }
+}
+
+struct RealFile(fs::File);
+
+impl File for RealFile {
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
+        self.0.read_exact_at(bytes, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        self.0.set_len(bytes)
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<()> {
+        reserve(&self.0, bytes)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.0.sync_data()
+    }
+
+    fn lock(&self) -> Result<bool> {
+        match self.0.try_lock() {
+            Ok(()) => Ok(true),
+            Err(fs::TryLockError::WouldBlock) => Ok(false),
+            Err(fs::TryLockError::Error(e)) => Err(e),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "std has no fallocate")]
+fn reserve(file: &fs::File, bytes: u64) -> Result<()> {
+    let bytes = libc::off_t::try_from(bytes).map_err(|_| Error::from(ErrorKind::FileTooLarge))?;
+    loop {
+        // SAFETY: fallocate takes no pointers, and the descriptor is open as long as `file` is borrowed.
+        if unsafe { libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, 0, bytes) } == 0 {
+            return Ok(());
+        }
+        let error = Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => continue,
+            // The file system cannot promise room; a full disk then shows when the pages are written, which
+            // happens in a checkpoint, before anything old is given up.
+            Some(libc::EOPNOTSUPP | libc::ENOSYS) => return Ok(()),
+            _ => return Err(error),
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reserve(_file: &fs::File, _bytes: u64) -> Result<()> {
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! Splitpoint: key/value tables by linear hashing, in memory and in one file.
+//!
+//! ```
+//! use splitpoint::Table;
+//!
+//! let directory = tempfile::tempdir()?;
+//! let table = Table::open(directory.path().join("users.spt"))?;
+//! table.put(b"alice", b"admin")?;
+//! table.append(b"log", b"first line\n")?;
+//! assert_eq!(table.get(b"alice")?.as_deref(), Some(&b"admin"[..]));
+//! for pair in table.scan() {
+//!     let (key, value) = pair?;
+//!     println!("{} = {}", key.escape_ascii(), value.escape_ascii());
+//! }
+//! table.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | module | what is there |
+//! |---|---|
+//! | [`hash`] | hash functions by name, and the user's own |
+//! | `linear` | which bucket holds a hash, which splits next: the paper's arithmetic |
+//! | `table` | [`Table`]: get, put, append, remove, scan |
+//! | `pager` | frames, latches, space, checkpoints; one file |
+//! | `io` | the operating system |
+
+mod error;
+pub mod hash;
+mod io;
+mod linear;
+mod pager;
+mod table;
+
+pub use error::{Error, ErrorKind, Result};
+pub use hash::HashKind;
+pub use table::{Durability, Fault, KEY_LEN_MAX, Scan, Table, TableOptions, TableStat, VALUE_LEN_MAX, ValueRef};

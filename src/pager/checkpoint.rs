@@ -1,0 +1,327 @@
+//! Checkpoint: dirty frames reach the file together or not at all.
+//!
+//! ```text
+//! freeze      between two writes: note which frames are dirty, what the header says
+//! journal     copy those frames, with their checksums, to `<path>-ckpt`; sync       -- from here on it has happened
+//! in place    write them to their places in the file; sync
+//! void        mark the journal as done
+//! ```
+//!
+//! A crash before the journal is complete leaves the file as it was; after that, the next open finds a complete
+//! journal and installs it, as often as it takes. A journal counts as complete if its header, its index and every
+//! frame in it have the right checksum.
+//!
+//! Writers go on while the frames are written: one that meets a frozen frame not yet copied saves its content
+//! first (`pool.rs`, `mark_dirty`).
+//!
+//! Source: docs/architecture.md, "Checkpoint"; the double-write idea is InnoDB's. Format: docs/format.md, "Journal".
+
+use super::pool::FrameNo;
+use super::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, Pager, SUM_OF_SUMS, ZONE_FRAMES, nonzero, sum_of_sums, u32_at, u64_at};
+use crate::error::{Error, Result};
+use crate::io::{File, Mode, Storage};
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::*;
+
+/// First bytes of a journal. On disk.
+const MAGIC: [u8; 8] = *b"SPLITJRN";
+/// Bytes of a journal before its first frame.
+const HEADER_BYTES: u64 = 64;
+
+/// The checksum of a frame that stands at `frame`: so a frame in the wrong place does not fit.
+pub(super) fn frame_sum(frame: FrameNo, bytes: &[u8]) -> u32 {
+    nonzero(crc32c::crc32c_append(crc32c::crc32c(&frame.to_le_bytes()), bytes))
+}
+
+fn journal_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-ckpt");
+    PathBuf::from(name)
+}
+
+/// The state at one moment between writes, to be written while others go on.
+pub(crate) struct Frozen {
+    frames: Vec<FrameNo>,
+    frame_count: u32,
+    header: Vec<u8>,
+    sequence: u64,
+}
+
+impl Pager {
+    /// Notes the state of this moment, with `root` for the header. The caller keeps writers out meanwhile.
+    pub(crate) fn freeze(&self, root: &[u8]) -> Frozen {
+        let sequence = self.sequence.load(Relaxed) + 1;
+        let mut frames = self.pool.freeze();
+        frames.sort_unstable();
+        frames.dedup();
+        Frozen { frames, frame_count: self.frame_count(), header: self.header_bytes(root, sequence), sequence }
+    }
+
+    /// Writes what was frozen. After an error the file is still the last checkpoint's, or this one's once the
+    /// journal is installed, and the handle must not be used for more.
+    pub(crate) fn write_frozen(&self, frozen: Frozen) -> Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        if self.scratch {
+            return self.write_scratch(frozen);
+        }
+        let path = journal_path(&self.path);
+        let fail = |what: &'static str| move |e| Error::io(&self.path, what, e);
+        self.storage.remove(&path).map_err(fail("remove an old journal of"))?;
+        let journal = self.storage.open(&path, Mode::New).map_err(fail("make a journal for"))?;
+        let index = self.write_journal(&frozen, journal.as_ref()).map_err(|e| self.journal_error(e))?;
+        self.storage.sync_names(&path).map_err(fail("sync the directory of"))?;
+
+        install_frames(journal.as_ref(), file.as_ref(), self.frame_bytes(), &index, frozen.frame_count)
+            .map_err(fail("write a checkpoint to"))?;
+        for &(frame, _) in &index {
+            self.pool.in_file(frame);
+        }
+        self.file_frames.store(frozen.frame_count, Release);
+        self.sequence.store(frozen.sequence, Relaxed);
+        // Unsynced on purpose: installing it again would change nothing until the next journal replaces it.
+        drop(journal);
+        self.storage.remove(&path).map_err(fail("remove the journal of"))
+    }
+
+    fn journal_error(&self, e: JournalError) -> Error {
+        match e {
+            JournalError::Io(e) => Error::io(&self.path, "write a checkpoint journal for", e),
+            JournalError::Frame(e) => e,
+        }
+    }
+
+    /// Copies the frozen frames to the journal and makes it durable. Gives each frame and its checksum.
+    fn write_journal(&self, frozen: &Frozen, journal: &dyn File) -> std::result::Result<Vec<(FrameNo, u32)>, JournalError> {
+        let mut writer = JournalWriter::new(journal, self.frame_bytes());
+        let mut late = Vec::new();
+        for &frame in frozen.frames.iter().filter(|&&f| f < frozen.frame_count && f != 0) {
+            let copied = self.pool.copy_frozen(frame, writer.next_frame(), true);
+            if copied { writer.push(frame)? } else { late.push(frame) }
+        }
+        // Contents that writers saved for us. All are there by now: every frozen frame has been met.
+        let mut preserved: HashMap<FrameNo, Box<[u8]>> = self.pool.take_preserved().into_iter().collect();
+        for frame in late {
+            let bytes = preserved.remove(&frame).expect("a frozen frame is copied here or saved by the writer that changed it");
+            writer.next_frame().copy_from_slice(&bytes);
+            writer.push(frame)?;
+        }
+        self.journal_sums(&mut writer)?;
+        writer.next_frame().copy_from_slice(&frozen.header);
+        writer.push(0)?;
+        Ok(writer.finish(frozen)?)
+    }
+
+    /// Updates the checksum frames of all frames in the journal and adds them to it.
+    fn journal_sums(&self, writer: &mut JournalWriter<'_>) -> std::result::Result<(), JournalError> {
+        let mut zones: BTreeMap<u32, Vec<(FrameNo, u32)>> = BTreeMap::new();
+        for &(frame, sum) in &writer.index {
+            zones.entry(frame / ZONE_FRAMES).or_default().push((frame, sum));
+        }
+        for (zone, sums) in zones {
+            let sum_frame = self.map_frame(zone) + 1;
+            let mut bytes = self.pool.write_unlogged(sum_frame, self).map_err(JournalError::Frame)?;
+            for (frame, sum) in sums {
+                let at = 4 * (frame % ZONE_FRAMES) as usize;
+                bytes[at..at + 4].copy_from_slice(&sum.to_le_bytes());
+            }
+            let sum = sum_of_sums(sum_frame, &bytes);
+            bytes[SUM_OF_SUMS..SUM_OF_SUMS + 4].copy_from_slice(&sum.to_le_bytes());
+            writer.next_frame().copy_from_slice(&bytes);
+            drop(bytes);
+            writer.push(sum_frame)?;
+        }
+        Ok(())
+    }
+
+    /// For a temporary file: no promise to keep, so the frames go straight to their places.
+    fn write_scratch(&self, frozen: Frozen) -> Result<()> {
+        let file = self.file.as_ref().expect("a scratch pager has a file");
+        let mut writer = ScratchWriter { file: file.as_ref(), bytes: vec![0; self.frame_bytes()] };
+        let mut sums = BTreeMap::new();
+        for &frame in frozen.frames.iter().filter(|&&f| f < frozen.frame_count) {
+            let copied = self.pool.copy_frozen(frame, &mut writer.bytes, false);
+            assert!(copied, "writers wait while a temporary file is written");
+            writer.write(frame).map_err(|e| Error::io(&self.path, "write to a temporary file", e))?;
+            sums.insert(frame, frame_sum(frame, &writer.bytes));
+        }
+        for (frame, sum) in sums {
+            let mut bytes = self.pool.write_unlogged(self.map_frame(frame / ZONE_FRAMES) + 1, self)?;
+            let at = 4 * (frame % ZONE_FRAMES) as usize;
+            bytes[at..at + 4].copy_from_slice(&sum.to_le_bytes());
+        }
+        self.file_frames.store(frozen.frame_count, Release);
+        Ok(())
+    }
+}
+
+struct ScratchWriter<'a> {
+    file: &'a dyn File,
+    bytes: Vec<u8>,
+}
+
+impl ScratchWriter<'_> {
+    fn write(&self, frame: FrameNo) -> std::io::Result<()> {
+        self.file.write_at(&self.bytes, u64::from(frame) * self.bytes.len() as u64)
+    }
+}
+
+enum JournalError {
+    Io(std::io::Error),
+    Frame(Error),
+}
+
+impl From<std::io::Error> for JournalError {
+    fn from(e: std::io::Error) -> Self {
+        JournalError::Io(e)
+    }
+}
+
+/// Collects frames into large writes.
+struct JournalWriter<'a> {
+    journal: &'a dyn File,
+    frame_bytes: usize,
+    buffer: Vec<u8>,
+    filled: usize,
+    written: u64,
+    index: Vec<(FrameNo, u32)>,
+}
+
+impl<'a> JournalWriter<'a> {
+    fn new(journal: &'a dyn File, frame_bytes: usize) -> Self {
+        const BUFFER_BYTES: usize = 1 << 20;
+        JournalWriter {
+            journal,
+            frame_bytes,
+            buffer: vec![0; BUFFER_BYTES.max(frame_bytes)],
+            filled: 0,
+            written: HEADER_BYTES,
+            index: Vec::new(),
+        }
+    }
+
+    /// Where the next frame's bytes go, to be confirmed with `push`.
+    fn next_frame(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.filled..self.filled + self.frame_bytes]
+    }
+
+    fn push(&mut self, frame: FrameNo) -> std::io::Result<()> {
+        let sum = frame_sum(frame, self.next_frame());
+        self.index.push((frame, sum));
+        self.filled += self.frame_bytes;
+        if self.filled == self.buffer.len() { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.journal.write_at(&self.buffer[..self.filled], self.written)?;
+        self.written += self.filled as u64;
+        self.filled = 0;
+        Ok(())
+    }
+
+    /// Writes index and header and makes all durable.
+    fn finish(mut self, frozen: &Frozen) -> std::io::Result<Vec<(FrameNo, u32)>> {
+        self.flush()?;
+        let index: Vec<u8> =
+            self.index.iter().flat_map(|(frame, sum)| [frame.to_le_bytes(), sum.to_le_bytes()]).flatten().collect();
+        self.journal.write_at(&index, self.written)?;
+        let mut header = [0; HEADER_BYTES as usize];
+        header[..8].copy_from_slice(&MAGIC);
+        header[8..16].copy_from_slice(&frozen.sequence.to_le_bytes());
+        header[16..20].copy_from_slice(&(self.frame_bytes as u32).to_le_bytes());
+        header[20..24].copy_from_slice(&(self.index.len() as u32).to_le_bytes());
+        header[24..28].copy_from_slice(&frozen.frame_count.to_le_bytes());
+        header[28..32].copy_from_slice(&crc32c::crc32c(&index).to_le_bytes());
+        let sum = crc32c::crc32c(&header[..60]);
+        header[60..].copy_from_slice(&sum.to_le_bytes());
+        self.journal.write_at(&header, 0)?;
+        self.journal.sync()?;
+        Ok(self.index)
+    }
+}
+
+/// Copies the frames of a complete journal to their places, cuts the file to its length and makes it durable.
+fn install_frames(
+    journal: &dyn File,
+    file: &dyn File,
+    frame_bytes: usize,
+    index: &[(FrameNo, u32)],
+    frame_count: u32,
+) -> std::io::Result<()> {
+    const FRAMES_AT_ONCE: usize = 256;
+    let mut buffer = vec![0; FRAMES_AT_ONCE * frame_bytes];
+    let mut at = HEADER_BYTES;
+    for chunk in index.chunks(FRAMES_AT_ONCE) {
+        let bytes = &mut buffer[..chunk.len() * frame_bytes];
+        journal.read_at(bytes, at)?;
+        at += bytes.len() as u64;
+        // Frames that follow each other in the file go in one write.
+        let mut start = 0;
+        while start < chunk.len() {
+            let mut end = start + 1;
+            while end < chunk.len() && chunk[end].0 == chunk[end - 1].0 + 1 {
+                end += 1;
+            }
+            let run = &bytes[start * frame_bytes..end * frame_bytes];
+            file.write_at(run, u64::from(chunk[start].0) * frame_bytes as u64)?;
+            start = end;
+        }
+    }
+    let wanted = u64::from(frame_count) * frame_bytes as u64;
+    if file.len()? != wanted {
+        file.set_len(wanted)?;
+    }
+    file.sync()
+}
+
+/// Installs the journal beside `path` if it is complete, and takes it away.
+pub(super) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
+    let journal_path = journal_path(path);
+    let journal = match storage.open(&journal_path, Mode::Read) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(|e| Error::io(&journal_path, "open", e))?,
+    };
+    if let Some((frame_bytes, frame_count, index)) = read_complete(journal.as_ref()).map_err(|e| Error::io(&journal_path, "read", e))? {
+        install_frames(journal.as_ref(), file, frame_bytes, &index, frame_count)
+            .map_err(|e| Error::io(path, "install a checkpoint in", e))?;
+    }
+    drop(journal);
+    storage.remove(&journal_path).map_err(|e| Error::io(&journal_path, "remove", e))
+}
+
+type Journal = (usize, u32, Vec<(FrameNo, u32)>);
+
+/// The frames of a journal, if every checksum in it holds. An incomplete one is the rule after a crash, no error.
+fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journal>> {
+    let journal_bytes = journal.len()?;
+    if journal_bytes < HEADER_BYTES {
+        return Ok(None);
+    }
+    let mut header = [0; HEADER_BYTES as usize];
+    journal.read_at(&mut header, 0)?;
+    if header[..8] != MAGIC || u32_at(&header, 60) != crc32c::crc32c(&header[..60]) {
+        return Ok(None);
+    }
+    let _sequence = u64_at(&header, 8);
+    let (frame_bytes, count, frame_count) = (u32_at(&header, 16) as usize, u32_at(&header, 20), u32_at(&header, 24));
+    let frames_end = HEADER_BYTES + u64::from(count) * frame_bytes as u64;
+    let legal = (FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&frame_bytes) && frame_bytes.is_power_of_two();
+    // Compared with the file's own length before anything of that size is allocated.
+    if !legal || journal_bytes < frames_end + u64::from(count) * 8 {
+        return Ok(None);
+    }
+    let mut index = vec![0; count as usize * 8];
+    journal.read_at(&mut index, frames_end)?;
+    if crc32c::crc32c(&index) != u32_at(&header, 28) {
+        return Ok(None);
+    }
+    let index: Vec<_> = index.chunks_exact(8).map(|e| (u32_at(e, 0), u32_at(e, 4))).collect();
+    let mut bytes = vec![0; frame_bytes];
+    for (i, &(frame, sum)) in index.iter().enumerate() {
+        journal.read_at(&mut bytes, HEADER_BYTES + (i * frame_bytes) as u64)?;
+        if frame >= frame_count || frame_sum(frame, &bytes) != sum {
+            return Ok(None);
+        }
+    }
+    Ok(Some((frame_bytes, frame_count, index)))
+}

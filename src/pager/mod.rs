@@ -1,0 +1,496 @@
+//! The pager: frames of one file (or of memory alone), pinned, changed, kept in bounds, written out.
+//!
+//! The only place that knows the pool, the map of used space, and the file. Above it are pages and keys, of which
+//! it knows nothing; it keeps a **root**, some bytes of its user's, in the header.
+//!
+//! ```text
+//! frame 0: header | 1: used units of zone 0 | 2: checksums of zone 0 | 3 ...: whatever is allocated
+//! ```
+//!
+//! Every change of a frame goes through [`Pager::write`], which marks it dirty; dirty frames reach the file only in
+//! a checkpoint (`checkpoint.rs`), as a whole. A frame read from the file is compared with its checksum, which
+//! stands apart from it, so a write that went astray or never happened shows as well as a flipped bit.
+//!
+//! Source: the buffer manager of Seltzer & Yigit 1991, "Buffer Management"; the file layout is ours (docs/format.md).
+
+mod checkpoint;
+pub(crate) mod pool;
+mod space;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::io::{File, Mode, Storage};
+use pool::{FrameNo, FrameSource, Pool, ReadGuard, WriteGuard};
+pub(crate) use space::FRAME_UNITS;
+use space::{MAP_GROUP_COUNT, Space, ZONE_FRAMES};
+pub(crate) use pool::machine_memory_bytes;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// First bytes of a table file. On disk.
+const MAGIC: [u8; 8] = *b"SPLITPNT";
+/// Format version this library writes. On disk.
+const FORMAT_VERSION: u32 = 1;
+/// Bytes of the header that mean something, whatever the frame size.
+pub(crate) const HEADER_BYTES: usize = 4096;
+/// Where the user's root starts in the header, and how long it is.
+const ROOT_START: usize = 256;
+/// Bytes the pager's user may keep in the header.
+pub(crate) const ROOT_BYTES: usize = HEADER_BYTES - ROOT_START - 8;
+/// Frames are 4 KiB, or a page where that is larger.
+pub(crate) const FRAME_BYTES_MIN: usize = 4096;
+/// Largest frame.
+pub(crate) const FRAME_BYTES_MAX: usize = 65536;
+/// Frames before the first that is allocated: the header and zone 0's map frames.
+const FIRST_FRAMES: u32 = 3;
+
+/// What the header says, apart from the root.
+#[derive(Clone, Debug)]
+struct Header {
+    frame_bytes: usize,
+    sequence: u64,
+    frame_count: u32,
+    map_groups: [u32; MAP_GROUP_COUNT],
+}
+
+/// Is a file to be made?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Create {
+    Never,
+    IfAbsent,
+    /// It must not be there.
+    Always,
+}
+
+/// Frames of one table.
+pub(crate) struct Pager {
+    pool: Pool,
+    storage: Arc<dyn Storage>,
+    path: PathBuf,
+    /// None: memory alone.
+    file: Option<Box<dyn File>>,
+    read_only: bool,
+    /// A temporary file without a name that takes what memory may not hold: nothing in it outlives the handle.
+    scratch: bool,
+    space: Mutex<Space>,
+    frame_count: AtomicU32,
+    map_groups: [AtomicU32; MAP_GROUP_COUNT],
+    /// Frames the file had at the last checkpoint; a frame beyond reads as zeros.
+    file_frames: AtomicU32,
+    sequence: AtomicU64,
+    /// Frames that may be resident.
+    cache_frames: u64,
+    clock_hand: AtomicU32,
+}
+
+impl FrameSource for Pager {
+    fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<()> {
+        if frame >= self.file_frames.load(Acquire) {
+            // Never written: the memory is zero, as the kernel gave it.
+            return Ok(());
+        }
+        let Some(file) = &self.file else { return Ok(()) };
+        file.read_at(bytes, u64::from(frame) * bytes.len() as u64)
+            .map_err(|e| Error::io(&self.path, &format!("read frame {frame}"), e))?;
+        let result = self.check_sum(frame, bytes);
+        if result.is_err() {
+            bytes.fill(0);
+        }
+        result
+    }
+
+    fn made_resident(&self) {
+        let resident = self.pool.resident.load(Relaxed);
+        if resident > self.cache_frames && self.file.is_some() {
+            self.evict_some();
+        }
+    }
+}
+
+impl Pager {
+    /// Frames in memory alone.
+    pub(crate) fn in_memory(frame_bytes: usize, storage: Arc<dyn Storage>) -> Result<Pager> {
+        Self::start(Pool::new(frame_bytes, false)?, storage, PathBuf::from("(memory)"), None, false, u64::MAX)
+    }
+
+    /// Frames in memory as far as `cache_bytes` goes, the rest in a temporary file without a name.
+    pub(crate) fn create_scratch(storage: Arc<dyn Storage>, frame_bytes: usize, cache_bytes: u64) -> Result<Pager> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("splitpoint-{}-{}.tmp", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let path = std::env::temp_dir().join(name);
+        let file = storage.open(&path, Mode::New).map_err(|e| Error::io(&path, "create", e))?;
+        storage.remove(&path).map_err(|e| Error::io(&path, "unlink", e))?;
+        let cache_frames = Self::cache_frames(cache_bytes, frame_bytes);
+        Self::start(Pool::new(frame_bytes, true)?, storage, path, Some(file), true, cache_frames)
+    }
+
+    fn open_file(storage: &dyn Storage, path: &Path, create: Create, read_only: bool) -> Result<(Box<dyn File>, bool)> {
+        let opened = match (create, read_only) {
+            (Create::Always, _) => return storage.open(path, Mode::New).map(|f| (f, true)).map_err(|e| Error::io(path, "create", e)),
+            (_, true) => storage.open(path, Mode::Read),
+            (_, false) => storage.open(path, Mode::Write),
+        };
+        match opened {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound && create == Create::IfAbsent => {
+                storage.open(path, Mode::New).map(|f| (f, true)).map_err(|e| Error::io(path, "create", e))
+            }
+            other => other.map(|f| (f, false)).map_err(|e| Error::io(path, "open", e)),
+        }
+    }
+
+    fn cache_frames(cache_bytes: u64, frame_bytes: usize) -> u64 {
+        // Below this an operation could not hold what it needs at once.
+        const CACHE_FRAMES_MIN: u64 = 64;
+        (cache_bytes / frame_bytes as u64).max(CACHE_FRAMES_MIN)
+    }
+
+    fn take_lock(file: &dyn File, path: &Path) -> Result<()> {
+        if file.lock().map_err(|e| Error::io(path, "lock", e))? {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Locked,
+            format!(
+                "{}: another process or handle has it open for writing; close that one, or open read-only",
+                path.display()
+            ),
+        ))
+    }
+
+    fn start(
+        pool: Pool,
+        storage: Arc<dyn Storage>,
+        path: PathBuf,
+        file: Option<Box<dyn File>>,
+        scratch: bool,
+        cache_frames: u64,
+    ) -> Result<Pager> {
+        let pager = Pager {
+            pool,
+            storage,
+            path,
+            file,
+            read_only: false,
+            scratch,
+            space: Mutex::new(Space::new(1)),
+            frame_count: AtomicU32::new(FIRST_FRAMES),
+            map_groups: Default::default(),
+            file_frames: AtomicU32::new(0),
+            sequence: AtomicU64::new(0),
+            cache_frames,
+            clock_hand: AtomicU32::new(0),
+        };
+        pager.pool.reserve(u64::from(FIRST_FRAMES))?;
+        pager.reserve_on_disk(FIRST_FRAMES, FIRST_FRAMES)?;
+        let mut map = pager.write(pager.map_frame(0))?;
+        map[..8 * FIRST_FRAMES as usize].fill(0xFF);
+        drop(map);
+        Ok(pager)
+    }
+
+    /// The file at `path`, and its root, or no root if the file is new. Installs a checkpoint that was journalled but
+    /// not finished. A new file is empty until its first checkpoint.
+    pub(crate) fn open(
+        storage: Arc<dyn Storage>,
+        path: &Path,
+        create: Create,
+        frame_bytes_if_new: usize,
+        cache_bytes: u64,
+        read_only: bool,
+    ) -> Result<(Pager, Option<Vec<u8>>)> {
+        let (file, made) = Self::open_file(storage.as_ref(), path, create, read_only)?;
+        if !read_only {
+            Self::take_lock(file.as_ref(), path)?;
+            checkpoint::install(storage.as_ref(), path, file.as_ref())?;
+        }
+        // An empty file is one whose maker did not get as far as the first checkpoint.
+        let empty = made || file.len().map_err(|e| Error::io(path, "ask the length of", e))? == 0;
+        if empty && create != Create::Never {
+            let cache_frames = Self::cache_frames(cache_bytes, frame_bytes_if_new);
+            let pool = Pool::new(frame_bytes_if_new, true)?;
+            let pager = Self::start(pool, storage, path.to_path_buf(), Some(file), false, cache_frames)?;
+            return Ok((pager, None));
+        }
+        let (header, root) = Self::read_header(path, file.as_ref())?;
+        let pool = Pool::new(header.frame_bytes, !read_only)?;
+        pool.reserve(u64::from(header.frame_count) + 1)?;
+        let pager = Pager {
+            pool,
+            storage,
+            path: path.to_path_buf(),
+            file: Some(file),
+            read_only,
+            scratch: false,
+            space: Mutex::new(Space::new(0)),
+            frame_count: AtomicU32::new(header.frame_count),
+            map_groups: header.map_groups.map(AtomicU32::new),
+            file_frames: AtomicU32::new(header.frame_count),
+            sequence: AtomicU64::new(header.sequence),
+            cache_frames: Self::cache_frames(cache_bytes, header.frame_bytes),
+            clock_hand: AtomicU32::new(0),
+        };
+        Ok((pager, Some(root)))
+    }
+
+    fn read_header(path: &Path, file: &dyn File) -> Result<(Header, Vec<u8>)> {
+        let file_bytes = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
+        let shown = path.display();
+        let not_ours = |what: &str| {
+            Error::new(ErrorKind::NotATable, format!("{shown}: not a splitpoint table: {what}. Check the path; `splitpoint load` makes a table."))
+        };
+        if file_bytes < 12 {
+            return Err(not_ours(&format!("it has {file_bytes} bytes")));
+        }
+        let mut bytes = vec![0; HEADER_BYTES.min(file_bytes as usize)];
+        file.read_at(&mut bytes, 0).map_err(|e| Error::io(path, "read the header of", e))?;
+        if bytes[..8] != MAGIC {
+            return Err(not_ours(&format!("it starts with {}", crate::error::quote(&bytes[..8]))));
+        }
+        let version = u32_at(&bytes, 8);
+        if version != FORMAT_VERSION {
+            return Err(Error::new(
+                ErrorKind::Version,
+                format!("{shown}: format version {version}, this library reads {FORMAT_VERSION}. Upgrade splitpoint, or dump with the version that wrote it."),
+            ));
+        }
+        if bytes.len() < HEADER_BYTES {
+            return Err(Error::corrupt(format!("{shown}: cut to {file_bytes} bytes, the header alone has {HEADER_BYTES}. Restore it from a backup.")));
+        }
+        let (stored, computed) = (u32_at(&bytes, HEADER_BYTES - 4), header_sum(&bytes));
+        if stored != computed {
+            return Err(Error::corrupt(format!(
+                "{shown}: header: checksum mismatch, stored {stored:08x}, computed {computed:08x}. Restore it from a backup."
+            )));
+        }
+        let header = Header::parse(&bytes).map_err(|what| Error::corrupt(format!("{shown}: header: {what}. Restore it from a backup.")))?;
+        let needed = u64::from(header.frame_count) * header.frame_bytes as u64;
+        if file_bytes < needed {
+            return Err(Error::corrupt(format!("{shown}: cut to {file_bytes} bytes of {needed}. Restore it from a backup.")));
+        }
+        Ok((header, bytes[ROOT_START..ROOT_START + ROOT_BYTES].to_vec()))
+    }
+
+    fn header_bytes(&self, root: &[u8], sequence: u64) -> Vec<u8> {
+        assert!(root.len() <= ROOT_BYTES);
+        let mut bytes = vec![0; self.frame_bytes()];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&(self.frame_bytes() as u32).to_le_bytes());
+        bytes[16..24].copy_from_slice(&sequence.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.frame_count().to_le_bytes());
+        for (i, group) in self.map_groups.iter().enumerate() {
+            bytes[32 + 4 * i..36 + 4 * i].copy_from_slice(&group.load(Relaxed).to_le_bytes());
+        }
+        bytes[ROOT_START..ROOT_START + root.len()].copy_from_slice(root);
+        let sum = header_sum(&bytes[..HEADER_BYTES]);
+        bytes[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// Latches a frame for reading.
+    #[inline]
+    pub(crate) fn read(&self, frame: FrameNo) -> Result<ReadGuard<'_>> {
+        self.pool.read(frame, self)
+    }
+
+    /// Latches a frame for changing.
+    #[inline]
+    pub(crate) fn write(&self, frame: FrameNo) -> Result<WriteGuard<'_>> {
+        self.pool.write(frame, self)
+    }
+
+    /// Latches a frame for changing, or says that another has it.
+    pub(crate) fn try_write(&self, frame: FrameNo) -> Result<Option<WriteGuard<'_>>> {
+        self.pool.try_write(frame, self)
+    }
+
+    #[inline]
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    #[inline]
+    pub(crate) fn frame_bytes(&self) -> usize {
+        self.pool.frame_bytes()
+    }
+
+    /// Bytes in a unit of allocation.
+    #[inline]
+    pub(crate) fn unit_bytes(&self) -> usize {
+        self.pool.frame_bytes() / FRAME_UNITS as usize
+    }
+
+    /// Frames the table has, some of them free.
+    #[inline]
+    pub(crate) fn frame_count(&self) -> u32 {
+        self.frame_count.load(Acquire)
+    }
+
+    fn set_frame_count(&self, count: u32) {
+        self.frame_count.store(count, Release);
+    }
+
+    fn map_groups(&self) -> &[AtomicU32; MAP_GROUP_COUNT] {
+        &self.map_groups
+    }
+
+    fn space(&self) -> MutexGuard<'_, Space> {
+        // The allocator calls no user code; after a panic of our own its lists may lack a hole, which loses
+        // space until the next open and nothing else.
+        self.space.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    pub(crate) fn has_file(&self) -> bool {
+        self.file.is_some() && !self.scratch
+    }
+
+    /// An error about this file's content.
+    pub(crate) fn corrupt(&self, what: impl std::fmt::Display) -> Error {
+        let path = self.path.display();
+        Error::corrupt(format!("{path}: {what}. Run `splitpoint check {path}`, then restore a backup."))
+    }
+
+    /// Sees to it that frames below `needed` (and rather below `wanted`) have room on the disk.
+    fn reserve_on_disk(&self, needed: FrameNo, wanted: FrameNo) -> Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let bytes = |frames: FrameNo| u64::from(frames) * self.frame_bytes() as u64;
+        file.reserve(bytes(wanted)).or_else(|_| file.reserve(bytes(needed))).map_err(|e| Error::io(&self.path, "get room on the disk for", e))
+    }
+
+    /// Compares a frame read from the file with its checksum.
+    fn check_sum(&self, frame: FrameNo, bytes: &[u8]) -> Result<()> {
+        let (stored, computed) = if frame == 0 {
+            (u32_at(bytes, HEADER_BYTES - 4), header_sum(&bytes[..HEADER_BYTES]))
+        } else if self.is_sum_frame(frame) {
+            (u32_at(bytes, SUM_OF_SUMS), sum_of_sums(frame, bytes))
+        } else {
+            (self.stored_sum(frame)?, checkpoint::frame_sum(frame, bytes))
+        };
+        // A frame that was allocated but never written has no checksum yet and is a hole in the file.
+        if stored == computed || stored == 0 && bytes.iter().all(|&b| b == 0) {
+            return Ok(());
+        }
+        Err(self.corrupt(format!("frame {frame}: checksum mismatch, stored {stored:08x}, computed {computed:08x}")))
+    }
+
+    fn stored_sum(&self, frame: FrameNo) -> Result<u32> {
+        let sums = self.read(self.map_frame(frame / ZONE_FRAMES) + 1)?;
+        Ok(u32_at(&sums, 4 * (frame % ZONE_FRAMES) as usize))
+    }
+
+    /// Is this frame the second of a pair of map frames?
+    fn is_sum_frame(&self, frame: FrameNo) -> bool {
+        frame == 2
+            || self.map_groups.iter().enumerate().any(|(k, group)| {
+                let group = group.load(Acquire);
+                group != 0 && frame > group && frame - group < 2 << k && (frame - group) % 2 == 1
+            })
+    }
+
+    /// Moves the clock hand on and gives back a few frames that nobody used since it last passed.
+    fn evict_some(&self) {
+        const EVICTED: u32 = 4;
+        const LOOKED_AT: u32 = 4096;
+        let count = self.frame_count();
+        let mut evicted = 0;
+        for _ in 0..LOOKED_AT {
+            let hand = self.clock_hand.fetch_add(1, Relaxed);
+            evicted += u32::from(self.pool.evict(hand % count));
+            if evicted == EVICTED {
+                return;
+            }
+        }
+    }
+
+    /// Does so much wait to be written that a checkpoint is due?
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        // Dirty frames cannot be evicted: at half the cache the other half still serves reads.
+        const DIRTY_BYTES_MAX: u64 = 1 << 30;
+        let limit = (self.cache_frames / 2).min(DIRTY_BYTES_MAX / self.frame_bytes() as u64);
+        self.file.is_some() && self.pool.dirty_count() as u64 > limit
+    }
+
+    /// Bytes of memory that frames take now.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.pool.resident.load(Relaxed) * self.frame_bytes() as u64
+    }
+
+    /// Reads every frame of the file and names those whose checksum does not fit.
+    pub(crate) fn verify_sums(&self, mut fault: impl FnMut(FrameNo, String)) -> Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let mut bytes = vec![0; self.frame_bytes()];
+        for frame in 0..self.file_frames.load(Acquire) {
+            let read = file.read_at(&mut bytes, u64::from(frame) * self.frame_bytes() as u64);
+            let read = read.map_err(|e| Error::io(&self.path, &format!("read frame {frame}"), e));
+            if let Err(e) = read.and_then(|()| self.check_sum(frame, &bytes)) {
+                fault(frame, e.to_string());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a checksum frame keeps its own.
+const SUM_OF_SUMS: usize = 4 * ZONE_FRAMES as usize;
+
+fn sum_of_sums(frame: FrameNo, bytes: &[u8]) -> u32 {
+    let sum = crc32c::crc32c(&frame.to_le_bytes());
+    let sum = crc32c::crc32c_append(sum, &bytes[..SUM_OF_SUMS]);
+    nonzero(crc32c::crc32c_append(sum, &bytes[SUM_OF_SUMS + 4..]))
+}
+
+fn header_sum(bytes: &[u8]) -> u32 {
+    nonzero(crc32c::crc32c(&bytes[..HEADER_BYTES - 4]))
+}
+
+/// 0 is kept for "never written".
+fn nonzero(sum: u32) -> u32 {
+    if sum == 0 { u32::MAX } else { sum }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+}
+
+impl Header {
+    fn parse(bytes: &[u8]) -> std::result::Result<Header, String> {
+        let frame_bytes = u32_at(bytes, 12) as usize;
+        if !(FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&frame_bytes) || !frame_bytes.is_power_of_two() {
+            return Err(format!("frames of {frame_bytes} bytes, expected a power of two from {FRAME_BYTES_MIN} to {FRAME_BYTES_MAX}"));
+        }
+        let frame_count = u32_at(bytes, 24);
+        if frame_count < FIRST_FRAMES {
+            return Err(format!("{frame_count} frames, expected {FIRST_FRAMES} or more"));
+        }
+        let mut map_groups = [0; MAP_GROUP_COUNT];
+        let mut ended = false;
+        for (k, group) in map_groups.iter_mut().enumerate() {
+            *group = u32_at(bytes, 32 + 4 * k);
+            ended |= *group == 0;
+            let end = u64::from(*group) + (2 << k);
+            if *group != 0 && (ended || *group < FIRST_FRAMES || end > u64::from(frame_count)) {
+                return Err(format!("map group {k} starts at frame {group} of {frame_count}"));
+            }
+        }
+        let mapped = (1u64 << map_groups.iter().take_while(|&&g| g != 0).count()) * u64::from(ZONE_FRAMES);
+        if mapped < u64::from(frame_count) {
+            return Err(format!("map frames for {mapped} frames of {frame_count}"));
+        }
+        if u32_at(bytes, 28) != 0 || bytes[32 + 4 * MAP_GROUP_COUNT..ROOT_START].iter().any(|&b| b != 0) {
+            return Err("reserved bytes are not zero".into());
+        }
+        Ok(Header { frame_bytes, sequence: u64_at(bytes, 16), frame_count, map_groups })
+    }
+}

@@ -1,0 +1,586 @@
+//! The buffer pool: frames at fixed places in a reserved address range, with a latch each.
+//!
+//! Frame `n` of the file is at one computed address for as long as the table is open, resident or not, so
+//! there is no map from frame to memory. The range is reserved in segments, as far as the table reaches;
+//! an address is one load from the segment table and an add. A state word per frame tells whether it is
+//! latched, resident, dirty:
+//!
+//! ```text
+//! bit  0..15  readers          16 writer    17 resident    18, 19 dirty in the even, odd epoch
+//!     20      in the journal   21 used since the clock hand passed
+//! ```
+//!
+//! A frame's bytes are read under a shared latch and changed under the exclusive one; the guards are the only
+//! way to them. Latches spin, then yield: they are held for a page's work, never across a wait for another
+//! writer (a [`ValueRef`](crate::ValueRef) held by the user is the exception, see `would_deadlock`).
+//!
+//! Unsafe: this file alone maps memory and makes slices of it. Measured: a boxed buffer a frame behind a
+//! table of pointers costs one more dependent cache miss a lookup. The guards are the safe interface.
+//!
+//! Not here: which frame belongs to what (`mod.rs`), when a frame goes to the file (`mod.rs`).
+#![expect(unsafe_code, reason = "frames live in address ranges reserved with mmap")]
+
+use crate::error::{Error, ErrorKind, Result};
+use std::cell::Cell;
+use std::ops::{Deref, DerefMut};
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+
+/// The number of a frame: the unit of I/O, latch, checksum and eviction.
+pub(crate) type FrameNo = u32;
+
+const READERS: u32 = 0xFFFF;
+const WRITER: u32 = 1 << 16;
+const RESIDENT: u32 = 1 << 17;
+const DIRTY: [u32; 2] = [1 << 18, 1 << 19];
+const JOURNALLED: u32 = 1 << 20;
+const USED: u32 = 1 << 21;
+
+/// A segment of the address range. Small in tests, so that tests cross its borders.
+const SEGMENT_BYTES: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
+/// Segments a table can have: 2^48 bytes.
+const SEGMENT_COUNT: usize = if cfg!(test) { 1 << 14 } else { 1 << 18 };
+
+/// Zeroed memory from the kernel, given back when dropped. Costs nothing until touched.
+struct Mapping {
+    start: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: a Mapping is a plain range of memory; who may touch which bytes is settled by the state words.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; the methods of a shared Mapping only give its address.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(bytes: usize) -> Result<Mapping> {
+        // SAFETY: a fresh anonymous mapping at an address the kernel picks touches nothing that exists.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            let cause = std::io::Error::last_os_error();
+            return Err(Error::new(
+                ErrorKind::OutOfMemory,
+                format!(
+                    "cannot reserve {bytes} bytes of address space for a table: {cause}. Raise the limit (ulimit -v) or close other tables."
+                ),
+            ));
+        }
+        Ok(Mapping { start: start.cast(), bytes })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `start` and `bytes` are those of a mapping made in `new`, unmapped once, here.
+        unsafe { libc::munmap(self.start.cast(), self.bytes) };
+    }
+}
+
+/// What `Pool::load` needs to fill a frame that is not resident.
+pub(crate) trait FrameSource {
+    /// Fills `bytes`, the whole frame, from the file and checks it.
+    fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<()>;
+    /// A frame became resident or dirty: may evict others.
+    fn made_resident(&self);
+}
+
+/// Frames, their latches and states.
+pub(crate) struct Pool {
+    frame_bits: u32,
+    /// Start of each segment's frames, null where the table has not reached.
+    data: Mapping,
+    /// Start of each segment's state words, beside `data`.
+    states: Mapping,
+    segments: Mutex<Vec<Mapping>>,
+    /// Is there a file that dirty frames must reach?
+    tracked: bool,
+    /// Parity says which dirty bit is the current one.
+    epoch: AtomicU32,
+    /// Frames dirtied in the even and odd epoch.
+    dirty: [Mutex<Vec<FrameNo>>; 2],
+    /// Frozen frames that a writer had to change before the checkpoint copied them: their content then.
+    preserved: Mutex<Vec<(FrameNo, Box<[u8]>)>>,
+    pub(crate) resident: AtomicU64,
+    pub(crate) latch_waits: AtomicU64,
+    pub(crate) evictions: AtomicU64,
+}
+
+thread_local! {
+    /// Value guards this thread holds: while there are any, it must not wait for a latch.
+    static VALUES_HELD: Cell<u32> = const { Cell::new(0) };
+}
+
+impl Pool {
+    /// A pool of frames of `frame_bytes`, a power of two. `tracked`: there is a file, so remember what is dirty.
+    pub(crate) fn new(frame_bytes: usize, tracked: bool) -> Result<Pool> {
+        assert!(frame_bytes.is_power_of_two() && frame_bytes <= SEGMENT_BYTES);
+        let table_bytes = SEGMENT_COUNT * size_of::<AtomicPtr<u8>>();
+        Ok(Pool {
+            frame_bits: frame_bytes.trailing_zeros(),
+            data: Mapping::new(table_bytes)?,
+            states: Mapping::new(table_bytes)?,
+            segments: Mutex::new(Vec::new()),
+            tracked,
+            epoch: AtomicU32::new(0),
+            dirty: [Mutex::default(), Mutex::default()],
+            preserved: Mutex::default(),
+            resident: AtomicU64::new(0),
+            latch_waits: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn frame_bytes(&self) -> usize {
+        1 << self.frame_bits
+    }
+
+    fn segment_bits(&self) -> u32 {
+        SEGMENT_BYTES.trailing_zeros() - self.frame_bits
+    }
+
+    #[inline]
+    fn segment(table: &Mapping, index: usize) -> &AtomicPtr<u8> {
+        assert!(index < SEGMENT_COUNT, "frame numbers are checked against the file's length before");
+        // SAFETY: the table has SEGMENT_COUNT entries (asserted above), zeroed by the kernel, which is a valid
+        // AtomicPtr, and lives as long as the pool.
+        unsafe { &*table.start.cast::<AtomicPtr<u8>>().add(index) }
+    }
+
+    /// Makes addresses for all frames below `frame_count`.
+    pub(crate) fn reserve(&self, frame_count: u64) -> Result<()> {
+        let needed = frame_count.div_ceil(1 << self.segment_bits());
+        if needed > SEGMENT_COUNT as u64 {
+            return Err(Error::new(ErrorKind::OutOfMemory, "a table cannot be larger than 2^48 bytes"));
+        }
+        let mut segments = self.segments.lock().expect("no panic while held");
+        while (segments.len() as u64) < 2 * needed {
+            let index = segments.len() / 2;
+            let states = Mapping::new(size_of::<AtomicU32>() << self.segment_bits())?;
+            let data = Mapping::new(SEGMENT_BYTES)?;
+            Self::segment(&self.states, index).store(states.start, Release);
+            Self::segment(&self.data, index).store(data.start, Release);
+            segments.extend([states, data]);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn state(&self, frame: FrameNo) -> &AtomicU32 {
+        let start = Self::segment(&self.states, (frame >> self.segment_bits()) as usize).load(Acquire);
+        assert!(!start.is_null(), "a frame beyond the reserved range");
+        let index = frame as usize & ((1 << self.segment_bits()) - 1);
+        // SAFETY: a non-null entry is the start of a mapping of 1 << segment_bits state words, `index` is below
+        // that, and mappings live as long as the pool. Zero bytes are a valid AtomicU32.
+        unsafe { &*start.cast::<AtomicU32>().add(index) }
+    }
+
+    #[inline]
+    fn address(&self, frame: FrameNo) -> *mut u8 {
+        let start = Self::segment(&self.data, (frame >> self.segment_bits()) as usize).load(Acquire);
+        assert!(!start.is_null(), "a frame beyond the reserved range");
+        let index = frame as usize & ((1 << self.segment_bits()) - 1);
+        // SAFETY: a non-null entry is the start of SEGMENT_BYTES of memory, which is 1 << segment_bits frames.
+        unsafe { start.add(index << self.frame_bits) }
+    }
+
+    /// Asks the processor to fetch the line at `offset` of `frame` and the frame's state.
+    #[inline]
+    pub(crate) fn prefetch(&self, frame: FrameNo, offset: usize) {
+        debug_assert!(offset < self.frame_bytes());
+        prefetch(ptr::from_ref(self.state(frame)).cast());
+        // SAFETY: `offset` is within the frame; a prefetch reads nothing in the language's sense anyway.
+        prefetch(unsafe { self.address(frame).add(offset) });
+    }
+
+    /// Latches `frame` for reading, loading it first where it is not resident.
+    #[inline]
+    pub(crate) fn read<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<ReadGuard<'a>> {
+        let state = self.state(frame);
+        let before = state.fetch_add(1, Acquire);
+        if before & (WRITER | RESIDENT | USED) != RESIDENT | USED {
+            self.read_slow(frame, state, before, source)?;
+        }
+        Ok(ReadGuard { state, address: self.address(frame), bytes: self.frame_bytes() })
+    }
+
+    /// Gets the shared latch that `read` counted itself into but may not use yet.
+    #[cold]
+    fn read_slow(&self, frame: FrameNo, state: &AtomicU32, before: u32, source: &impl FrameSource) -> Result<()> {
+        if before & (WRITER | RESIDENT) == RESIDENT {
+            state.fetch_or(USED, Relaxed);
+            return Ok(());
+        }
+        state.fetch_sub(1, Release);
+        let mut spins = Spins::new(self);
+        loop {
+            let now = state.load(Relaxed);
+            if now & WRITER != 0 {
+                spins.wait()?;
+            } else if now & RESIDENT == 0 {
+                drop(self.write_latch(frame, source)?); // loads it
+            } else if state.compare_exchange_weak(now, (now + 1) | USED, Acquire, Relaxed).is_ok() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Latches `frame` for changing, loading it first where it is not resident. It counts as dirty from here on.
+    #[inline]
+    pub(crate) fn write<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<WriteGuard<'a>> {
+        let latch = self.write_latch(frame, source)?;
+        self.mark_dirty(frame, latch.state);
+        Ok(latch)
+    }
+
+    /// [`write`](Self::write), but `None` where another holds the latch.
+    pub(crate) fn try_write<'a>(
+        &'a self,
+        frame: FrameNo,
+        source: &impl FrameSource,
+    ) -> Result<Option<WriteGuard<'a>>> {
+        let state = self.state(frame);
+        let now = state.load(Relaxed);
+        if now & (READERS | WRITER) != 0 || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err() {
+            return Ok(None);
+        }
+        let latch = self.write_guard(frame, state);
+        self.make_resident(frame, &latch, source)?;
+        self.mark_dirty(frame, latch.state);
+        Ok(Some(latch))
+    }
+
+    /// Latches a frame whose old content does not matter: nothing is read, its bytes are whatever is there.
+    pub(crate) fn write_fresh(&self, frame: FrameNo) -> Result<WriteGuard<'_>> {
+        let latch = self.latch_exclusive(frame)?;
+        if latch.state.fetch_or(RESIDENT, Relaxed) & RESIDENT == 0 {
+            self.resident.fetch_add(1, Relaxed);
+        }
+        self.mark_dirty(frame, latch.state);
+        Ok(latch)
+    }
+
+    /// Latches a frame for a change that the checkpoint itself makes and writes: it does not count as dirty.
+    pub(crate) fn write_unlogged<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<WriteGuard<'a>> {
+        self.write_latch(frame, source)
+    }
+
+    fn write_guard<'a>(&self, frame: FrameNo, state: &'a AtomicU32) -> WriteGuard<'a> {
+        WriteGuard { state, address: self.address(frame), bytes: self.frame_bytes() }
+    }
+
+    #[inline]
+    fn latch_exclusive(&self, frame: FrameNo) -> Result<WriteGuard<'_>> {
+        let state = self.state(frame);
+        let now = state.load(Relaxed);
+        if now & (READERS | WRITER) != 0 || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err() {
+            self.latch_exclusive_slow(state)?;
+        }
+        Ok(self.write_guard(frame, state))
+    }
+
+    #[cold]
+    fn latch_exclusive_slow(&self, state: &AtomicU32) -> Result<()> {
+        let mut spins = Spins::new(self);
+        loop {
+            let now = state.load(Relaxed);
+            if now & (READERS | WRITER) != 0 {
+                spins.wait()?;
+            } else if state.compare_exchange_weak(now, now | WRITER | USED, Acquire, Relaxed).is_ok() {
+                return Ok(());
+            }
+        }
+    }
+
+    #[inline]
+    fn write_latch<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<WriteGuard<'a>> {
+        let latch = self.latch_exclusive(frame)?;
+        self.make_resident(frame, &latch, source)?;
+        Ok(latch)
+    }
+
+    #[inline]
+    fn make_resident(&self, frame: FrameNo, latch: &WriteGuard<'_>, source: &impl FrameSource) -> Result<()> {
+        if latch.state.load(Relaxed) & RESIDENT != 0 {
+            return Ok(());
+        }
+        self.make_resident_slow(frame, latch, source)
+    }
+
+    #[cold]
+    fn make_resident_slow(&self, frame: FrameNo, latch: &WriteGuard<'_>, source: &impl FrameSource) -> Result<()> {
+        // SAFETY: the exclusive latch is held, and the guard's own slice is not in use while it is borrowed here.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(latch.address, latch.bytes) };
+        source.load(frame, bytes)?;
+        latch.state.fetch_or(RESIDENT, Relaxed);
+        self.resident.fetch_add(1, Relaxed);
+        source.made_resident();
+        Ok(())
+    }
+
+    /// Under the exclusive latch: sets the current dirty bit, after saving the content that a checkpoint froze.
+    #[inline]
+    fn mark_dirty(&self, frame: FrameNo, state: &AtomicU32) {
+        if !self.tracked {
+            return;
+        }
+        let parity = self.epoch.load(Acquire) as usize & 1;
+        let now = state.load(Relaxed);
+        if now & DIRTY[parity] == 0 {
+            self.mark_dirty_slow(frame, state, parity, now);
+        }
+    }
+
+    #[cold]
+    fn mark_dirty_slow(&self, frame: FrameNo, state: &AtomicU32, parity: usize, now: u32) {
+        if now & DIRTY[1 - parity] != 0 {
+            // SAFETY: the caller holds the exclusive latch, so the bytes do not change under this view.
+            let bytes = unsafe { std::slice::from_raw_parts(self.address(frame), self.frame_bytes()) };
+            self.preserved.lock().expect("no panic while held").push((frame, bytes.into()));
+            state.fetch_and(!DIRTY[1 - parity], Relaxed);
+        }
+        state.fetch_or(DIRTY[parity], Relaxed);
+        self.dirty[parity].lock().expect("no panic while held").push(frame);
+    }
+
+    /// Frames dirtied in the current epoch.
+    pub(crate) fn dirty_count(&self) -> usize {
+        self.dirty[self.epoch.load(Relaxed) as usize & 1].lock().expect("no panic while held").len()
+    }
+
+    /// Starts a new epoch: what is dirty now is frozen, and [`take_frozen`](Self::take_frozen) gives it. The caller
+    /// sees to it that no writer is inside.
+    pub(crate) fn freeze(&self) -> Vec<FrameNo> {
+        let parity = self.epoch.load(Relaxed) as usize & 1;
+        debug_assert!(self.dirty[1 - parity].lock().expect("no panic while held").is_empty());
+        debug_assert!(self.preserved.lock().expect("no panic while held").is_empty());
+        let frozen = std::mem::take(&mut *self.dirty[parity].lock().expect("no panic while held"));
+        self.epoch.fetch_add(1, Release);
+        frozen
+    }
+
+    /// Copies a frozen frame's content, as it was when frozen, into `bytes`, and lets writers go on with it. It
+    /// stays in memory until [`journalled`](Self::journalled) is told that the file has it.
+    pub(crate) fn copy_frozen(&self, frame: FrameNo, bytes: &mut [u8], keep: bool) -> bool {
+        let state = self.state(frame);
+        let old = DIRTY[1 - (self.epoch.load(Relaxed) as usize & 1)];
+        let latch = loop {
+            // A reader's hold on the frame is no obstacle: nobody else clears the bit without the exclusive latch.
+            let now = state.load(Acquire);
+            if now & WRITER == 0 && state.compare_exchange_weak(now, now + 1, Acquire, Relaxed).is_ok() {
+                break ReadGuard { state, address: self.address(frame), bytes: self.frame_bytes() };
+            }
+            std::thread::yield_now();
+        };
+        let frozen = state.load(Relaxed) & old != 0;
+        if frozen {
+            bytes.copy_from_slice(&latch);
+            state.fetch_or(if keep { JOURNALLED } else { 0 }, Relaxed);
+            state.fetch_and(!old, Relaxed);
+        } else if keep {
+            state.fetch_or(JOURNALLED, Relaxed);
+        }
+        frozen
+    }
+
+    /// The contents that writers saved because they changed a frozen frame first.
+    pub(crate) fn take_preserved(&self) -> Vec<(FrameNo, Box<[u8]>)> {
+        std::mem::take(&mut *self.preserved.lock().expect("no panic while held"))
+    }
+
+    /// The file has this frame now: it may be evicted if it has not changed since.
+    pub(crate) fn in_file(&self, frame: FrameNo) {
+        self.state(frame).fetch_and(!JOURNALLED, Release);
+    }
+
+    /// Gives the memory of one clean frame back if it was not used since last asked. Never waits.
+    pub(crate) fn evict(&self, frame: FrameNo) -> bool {
+        let state = self.state(frame);
+        let now = state.load(Relaxed);
+        if now & RESIDENT == 0 || now & (READERS | WRITER | DIRTY[0] | DIRTY[1] | JOURNALLED) != 0 {
+            return false;
+        }
+        if now & USED != 0 {
+            state.fetch_and(!USED, Relaxed);
+            return false;
+        }
+        if state.compare_exchange(now, now | WRITER, Acquire, Relaxed).is_err() {
+            return false;
+        }
+        self.discard(frame);
+        state.fetch_and(!(RESIDENT | WRITER), Release);
+        self.evictions.fetch_add(1, Relaxed);
+        true
+    }
+
+    /// Forgets the content of frames that are in no use any more; only under exclusive use of the table.
+    pub(crate) fn forget(&self, frame: FrameNo) {
+        let state = self.state(frame);
+        if state.load(Relaxed) & RESIDENT != 0 {
+            self.discard(frame);
+        }
+        // The dirty bits stay: the frame is in a dirty list, and the checkpoint skips what lies beyond the end.
+        state.fetch_and(!RESIDENT, Release);
+    }
+
+    fn discard(&self, frame: FrameNo) {
+        // SAFETY: the range is one frame of a private anonymous mapping; its content is not needed any more, and
+        // the caller keeps everyone else away from it (exclusive latch or exclusive table).
+        unsafe { libc::madvise(self.address(frame).cast(), self.frame_bytes(), libc::MADV_DONTNEED) };
+        self.resident.fetch_sub(1, Relaxed);
+    }
+
+    /// Touches the memory of fresh frames ahead of their use, so that no write pays for the kernel's zeroing.
+    pub(crate) fn populate(&self, from: FrameNo, count: u32) {
+        let per_segment = 1u32 << self.segment_bits();
+        let (mut at, end) = (from, from.saturating_add(count));
+        while at < end {
+            let stop = end.min((at / per_segment + 1) * per_segment);
+            if Self::segment(&self.data, (at / per_segment) as usize).load(Acquire).is_null() {
+                return;
+            }
+            let bytes = ((stop - at) as usize) << self.frame_bits;
+            // SAFETY: the range lies in one segment's mapping (checked above); populating changes no content.
+            #[cfg(target_os = "linux")]
+            unsafe {
+                libc::madvise(self.address(at).cast(), bytes, libc::MADV_POPULATE_WRITE)
+            };
+            let _ = bytes;
+            at = stop;
+        }
+    }
+}
+
+/// Bytes of memory this machine has.
+pub(crate) fn machine_memory_bytes() -> u64 {
+    // SAFETY: sysconf takes a number and gives one.
+    let (pages, page_bytes) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    const IF_UNKNOWN: u64 = 1 << 30;
+    match (u64::try_from(pages), u64::try_from(page_bytes)) {
+        (Ok(pages), Ok(page_bytes)) => pages.saturating_mul(page_bytes),
+        _ => IF_UNKNOWN,
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn prefetch(address: *const u8) {
+    // SAFETY: a prefetch may be given any address; it is a hint.
+    unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast()) };
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+fn prefetch(_address: *const u8) {}
+
+/// Waiting for a latch: spin, then let others run.
+struct Spins<'a> {
+    pool: &'a Pool,
+    count: u32,
+}
+
+impl<'a> Spins<'a> {
+    fn new(pool: &'a Pool) -> Self {
+        pool.latch_waits.fetch_add(1, Relaxed);
+        Spins { pool, count: 0 }
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        const SPIN: u32 = 64;
+        const YIELD: u32 = 512;
+        self.count += 1;
+        if self.count == SPIN && VALUES_HELD.get() > 0 {
+            let _ = self.pool;
+            return Err(Error::new(
+                ErrorKind::WouldDeadlock,
+                "this thread holds a value borrowed from a table and would wait for another; drop the ValueRef first, or copy it",
+            ));
+        }
+        match self.count {
+            0..SPIN => std::hint::spin_loop(),
+            SPIN..YIELD => std::thread::yield_now(),
+            _ => std::thread::sleep(std::time::Duration::from_micros(50)),
+        }
+        Ok(())
+    }
+}
+
+/// A thread's note that it holds a [`ValueRef`](crate::ValueRef).
+pub(crate) struct ValueHeld(());
+
+impl ValueHeld {
+    pub(crate) fn new() -> Self {
+        VALUES_HELD.set(VALUES_HELD.get() + 1);
+        ValueHeld(())
+    }
+}
+
+impl Drop for ValueHeld {
+    fn drop(&mut self) {
+        VALUES_HELD.set(VALUES_HELD.get() - 1);
+    }
+}
+
+/// A frame latched for reading.
+pub(crate) struct ReadGuard<'a> {
+    state: &'a AtomicU32,
+    address: *mut u8,
+    bytes: usize,
+}
+
+impl Deref for ReadGuard<'_> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `address` is the start of a frame of `bytes` bytes that lives as long as the pool, which the
+        // borrowed state word pins; while the shared latch is held nobody writes to it.
+        unsafe { std::slice::from_raw_parts(self.address, self.bytes) }
+    }
+}
+
+impl Drop for ReadGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.state.fetch_sub(1, Release);
+    }
+}
+
+/// A frame latched for changing.
+pub(crate) struct WriteGuard<'a> {
+    state: &'a AtomicU32,
+    address: *mut u8,
+    bytes: usize,
+}
+
+impl Deref for WriteGuard<'_> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: as in ReadGuard; the exclusive latch keeps all others out.
+        unsafe { std::slice::from_raw_parts(self.address, self.bytes) }
+    }
+}
+
+impl DerefMut for WriteGuard<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the exclusive latch keeps all others out, and `&mut self` makes this the only view.
+        unsafe { std::slice::from_raw_parts_mut(self.address, self.bytes) }
+    }
+}
+
+impl Drop for WriteGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.state.fetch_and(!WRITER, Release);
+    }
+}

@@ -1,0 +1,498 @@
+//! Which parts of the file are in use: one bit for each 64th of a frame, a **unit**.
+//!
+//! Buckets take whole frames, overflow pages and small extents take a few units within one frame, large extents
+//! take frames and share the last. One allocator serves them all: the bits of a frame are one `u64`, and so a
+//! hole left by one is found for the other.
+//!
+//! The bits stand in **map frames**: a zone of [`ZONE_FRAMES`] frames has two, the first holds its bits, the second
+//! its checksums (`mod.rs`). Zone 0's are frames 1 and 2; those of zones 2^k to 2^(k+1) - 1 lie side by side
+//! from `map_groups[k]`, allocated when the file first reaches zone 2^k.
+//!
+//! What is free is looked up in memory: frames with a hole by the length of the longest, runs of wholly free frames
+//! by length. Neither is in the file; after an open they are filled zone by zone, as allocations ask, so that an
+//! open costs the same whatever the size.
+//!
+//! Differs from the paper's buddy-in-waiting: overflow pages are not tied to a split point and may be of any size
+//! (docs/architecture.md, "Space").
+
+use super::Pager;
+use super::pool::FrameNo;
+use crate::error::{Error, ErrorKind, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering::*;
+
+/// Frames a pair of map frames describes.
+pub(crate) const ZONE_FRAMES: u32 = 512;
+/// Units in a frame.
+pub(crate) const FRAME_UNITS: u32 = 64;
+/// Map groups a file can have: 2^32 frames are 2^23 zones.
+pub(crate) const MAP_GROUP_COUNT: usize = 24;
+
+/// What is free, as far as it is known.
+pub(crate) struct Space {
+    /// Frames with a hole, by the length of the longest when the entry was made. Entries may be stale, a frame has
+    /// at most one.
+    holes: [Vec<FrameNo>; FRAME_UNITS as usize],
+    /// Bit n is set where `holes[n]` is not empty.
+    hole_lengths: u64,
+    /// Which of `holes` has a frame's entry, 0 for none; one chunk a zone.
+    entry_of: Vec<Option<Box<[u8; ZONE_FRAMES as usize]>>>,
+    /// Runs of wholly free frames: first -> length, and the same by length.
+    runs: BTreeMap<FrameNo, u32>,
+    runs_by_len: BTreeSet<(u32, FrameNo)>,
+    /// Zones below this one have been looked at.
+    zones_known: u32,
+    /// Frames the file has room for on the disk.
+    reserved_frames: u32,
+    /// A compaction is under way: take the room nearest the start.
+    prefer_low: bool,
+}
+
+impl Space {
+    /// For a new file: all of it is known, and nothing is free.
+    pub(crate) fn new(zones_known: u32) -> Space {
+        Space {
+            holes: [const { Vec::new() }; FRAME_UNITS as usize],
+            hole_lengths: 0,
+            entry_of: Vec::new(),
+            runs: BTreeMap::new(),
+            runs_by_len: BTreeSet::new(),
+            zones_known,
+            reserved_frames: 0,
+            prefer_low: false,
+        }
+    }
+
+    fn entry(&mut self, frame: FrameNo) -> &mut u8 {
+        let zone = (frame / ZONE_FRAMES) as usize;
+        if self.entry_of.len() <= zone {
+            self.entry_of.resize(zone + 1, None);
+        }
+        let zone = self.entry_of[zone].get_or_insert_with(|| Box::new([0; ZONE_FRAMES as usize]));
+        &mut zone[(frame % ZONE_FRAMES) as usize]
+    }
+
+    /// Notes that the longest hole of `frame` is `len` units now.
+    fn note_hole(&mut self, frame: FrameNo, len: u32) {
+        let entry = self.entry(frame);
+        if *entry == 0 && len > 0 && len < FRAME_UNITS {
+            *entry = len as u8;
+            self.holes[len as usize].push(frame);
+            self.hole_lengths |= 1 << len;
+        }
+    }
+
+    /// The top entry of the shortest list that promises a hole of `len`.
+    fn peek_hole(&self, len: u32) -> Option<(u32, FrameNo)> {
+        let lists = self.hole_lengths & (u64::MAX << len);
+        let list = (lists != 0).then(|| lists.trailing_zeros())?;
+        self.holes[list as usize].last().map(|&frame| (list, frame))
+    }
+
+    fn pop_hole(&mut self, list: u32) {
+        if let Some(frame) = self.holes[list as usize].pop() {
+            *self.entry(frame) = 0;
+        }
+        if self.holes[list as usize].is_empty() {
+            self.hole_lengths &= !(1 << list);
+        }
+    }
+
+    fn add_run(&mut self, first: FrameNo, len: u32) {
+        let (mut first, mut len) = (first, len);
+        if let Some((&before, &before_len)) = self.runs.range(..first).next_back() {
+            if before + before_len == first {
+                self.remove_run(before, before_len);
+                (first, len) = (before, before_len + len);
+            }
+        }
+        if let Some(&after_len) = self.runs.get(&(first + len)) {
+            self.remove_run(first + len, after_len);
+            len += after_len;
+        }
+        self.runs.insert(first, len);
+        self.runs_by_len.insert((len, first));
+    }
+
+    fn remove_run(&mut self, first: FrameNo, len: u32) {
+        self.runs.remove(&first);
+        self.runs_by_len.remove(&(len, first));
+    }
+
+    /// The shortest run of at least `len` frames, its first `len` taken.
+    fn take_run(&mut self, len: u32) -> Option<FrameNo> {
+        let (run_len, first) = if self.prefer_low {
+            self.runs.iter().find(|&(_, &run_len)| run_len >= len).map(|(&first, &run_len)| (run_len, first))?
+        } else {
+            self.runs_by_len.range((len, 0)..).next().copied()?
+        };
+        self.remove_run(first, run_len);
+        if run_len > len {
+            self.runs.insert(first + len, run_len - len);
+            self.runs_by_len.insert((run_len - len, first + len));
+        }
+        Some(first)
+    }
+
+    /// Wholly free frames and known holes, in units.
+    pub(crate) fn run_frames(&self) -> u64 {
+        self.runs.values().map(|&len| u64::from(len)).sum()
+    }
+}
+
+/// Bits at which `len` (1 to 64) consecutive set bits of `free` start.
+fn starts_of(free: u64, len: u32) -> u64 {
+    let (mut starts, mut have) = (free, 1);
+    while have < len {
+        let step = have.min(len - have);
+        starts &= starts >> step;
+        have += step;
+    }
+    starts
+}
+
+/// The longest run of set bits.
+pub(crate) fn longest(free: u64) -> u32 {
+    let (mut low, mut high) = (0, FRAME_UNITS);
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        if starts_of(free, middle) != 0 { low = middle } else { high = middle - 1 }
+    }
+    low
+}
+
+/// The bits of units `start` to `start + len`.
+fn bits(start: u32, len: u32) -> u64 {
+    (u64::MAX >> (FRAME_UNITS - len)) << start
+}
+
+/// Where the smallest hole of at least `len` units starts.
+fn best_fit(free: u64, len: u32) -> u32 {
+    let mut starts = starts_of(free, len);
+    // Starts of runs: those whose bit before is not free.
+    starts &= !(free << 1);
+    let (mut best, mut best_len) = (starts.trailing_zeros(), u32::MAX);
+    while starts != 0 {
+        let at = starts.trailing_zeros();
+        let run = (free >> at).trailing_ones();
+        if run < best_len {
+            (best, best_len) = (at, run);
+        }
+        starts &= starts - 1;
+    }
+    best
+}
+
+impl Pager {
+    /// Allocates `len` units: within one frame up to [`FRAME_UNITS`], else from the start of a frame on.
+    /// Gives the first unit's number in the file.
+    pub(crate) fn allocate(&self, len: u32) -> Result<u64> {
+        assert!(len > 0);
+        let mut space = self.space();
+        if len < FRAME_UNITS {
+            if let Some(unit) = self.allocate_in_hole(&mut space, len)? {
+                return Ok(unit);
+            }
+        }
+        let frames = len.div_ceil(FRAME_UNITS);
+        let first = self.allocate_run(&mut space, frames)?;
+        let last_units = len - (frames - 1) * FRAME_UNITS;
+        self.set_run_used(&mut space, first, frames, last_units)?;
+        Ok(u64::from(first) * u64::from(FRAME_UNITS))
+    }
+
+    fn allocate_in_hole(&self, space: &mut Space, len: u32) -> Result<Option<u64>> {
+        let mut looked = false;
+        loop {
+            let Some((list, frame)) = space.peek_hole(len) else {
+                // Nothing known: look at one zone more, at most one a call.
+                if looked || !self.learn_zone(space)? {
+                    return Ok(None);
+                }
+                looked = true;
+                continue;
+            };
+            let used = self.used_bits(frame)?;
+            let hole = longest(!used);
+            if hole < len || hole == FRAME_UNITS {
+                // A stale entry: to the list where it belongs (a free frame is in `runs`).
+                space.pop_hole(list);
+                space.note_hole(frame, hole);
+                continue;
+            }
+            let start = best_fit(!used, len);
+            let used = used | bits(start, len);
+            self.set_used_bits(frame, used)?;
+            let hole = longest(!used);
+            if hole != list {
+                space.pop_hole(list);
+                space.note_hole(frame, hole);
+            }
+            return Ok(Some(u64::from(frame) * u64::from(FRAME_UNITS) + u64::from(start)));
+        }
+    }
+
+    /// `count` frames side by side, from a run of free ones or from the end of the file. Not yet marked.
+    fn allocate_run(&self, space: &mut Space, count: u32) -> Result<FrameNo> {
+        if let Some(first) = space.take_run(count) {
+            return Ok(first);
+        }
+        self.extend(space, count)
+    }
+
+    fn extend(&self, space: &mut Space, count: u32) -> Result<FrameNo> {
+        loop {
+            let first = self.frame_count();
+            let end = u64::from(first) + u64::from(count);
+            if end > u64::from(FrameNo::MAX) {
+                return Err(Error::new(
+                    ErrorKind::DiskFull,
+                    format!("{}: a file holds at most 2^32 frames; make the table anew with larger pages", self.path().display()),
+                ));
+            }
+            let zones_mapped = self.zones_mapped();
+            let missing = end.div_ceil(u64::from(ZONE_FRAMES)) > u64::from(zones_mapped);
+            // Map frames first: zones 2^k on need group k, which lies at the end of the file of that moment.
+            let wanted = if missing { 2 * zones_mapped } else { count };
+            let end = first + wanted;
+            self.make_room(space, end)?;
+            if !missing {
+                self.set_frame_count(end);
+                return Ok(first);
+            }
+            let group = zones_mapped.trailing_zeros() as usize;
+            for frame in first..end {
+                self.pool().write_fresh(frame)?.fill(0);
+            }
+            self.map_groups()[group].store(first, Release);
+            self.set_frame_count(end);
+            self.set_run_used(space, first, wanted, FRAME_UNITS)?;
+        }
+    }
+
+    /// Addresses, room on the disk and touched memory up to frame `end`.
+    fn make_room(&self, space: &mut Space, end: FrameNo) -> Result<()> {
+        self.pool().reserve(u64::from(end) + 1)?;
+        if end > space.reserved_frames {
+            // A step ahead, so that the disk is asked seldom; a sixteenth, so that little is asked for in vain.
+            const STEP_BYTES: (u64, u64) = (1 << 20, 64 << 20);
+            let frame_bytes = self.frame_bytes() as u64;
+            let step = (u64::from(end) * frame_bytes / 16).clamp(STEP_BYTES.0, STEP_BYTES.1) / frame_bytes;
+            let target = (u64::from(end) + step).min(u64::from(FrameNo::MAX)) as FrameNo;
+            self.reserve_on_disk(end, target)?;
+            space.reserved_frames = target;
+        }
+        Ok(())
+    }
+
+    /// Marks all units of `count` frames from `first` as used, but of the last one only `last_units`.
+    fn set_run_used(&self, space: &mut Space, first: FrameNo, count: u32, last_units: u32) -> Result<()> {
+        self.fill_used_bits(first, count - 1, 0xFF)?;
+        let last = first + count - 1;
+        self.set_used_bits(last, bits(0, last_units))?;
+        space.note_hole(last, FRAME_UNITS - last_units);
+        Ok(())
+    }
+
+    /// Gives `len` units from `unit` back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] where they are not in use: some page refers to what is not its own.
+    pub(crate) fn free(&self, unit: u64, len: u32) -> Result<()> {
+        let mut space = self.space();
+        let frames = len / FRAME_UNITS;
+        let first = unit / u64::from(FRAME_UNITS);
+        let end = unit + u64::from(len);
+        if end > u64::from(self.frame_count()) * u64::from(FRAME_UNITS) {
+            return Err(self.corrupt(format!("units {unit} to {end} are freed but lie beyond the end")));
+        }
+        let first = first as FrameNo; // below frame_count, checked above
+        if frames > 0 {
+            for frame in first..first + frames {
+                if self.used_bits(frame)? != u64::MAX {
+                    return Err(self.corrupt(format!("frame {frame} is freed but not wholly in use")));
+                }
+            }
+            self.fill_used_bits(first, frames, 0)?;
+            space.add_run(first, frames);
+        }
+        let left = len % FRAME_UNITS;
+        if left > 0 {
+            // Below FRAME_UNITS an allocation lies within one frame, wherever it starts; above, it starts with one.
+            let start = if frames > 0 { 0 } else { (unit % u64::from(FRAME_UNITS)) as u32 };
+            self.free_within(&mut space, first + frames, start, left)?;
+        }
+        Ok(())
+    }
+
+    fn free_within(&self, space: &mut Space, frame: FrameNo, start: u32, len: u32) -> Result<()> {
+        let mask = if start + len <= FRAME_UNITS { bits(start, len) } else { 0 };
+        let used = self.used_bits(frame)?;
+        if mask == 0 || used & mask != mask {
+            return Err(self.corrupt(format!("frame {frame}: units {start} to {} are freed but not in use", start + len)));
+        }
+        let used = used & !mask;
+        self.set_used_bits(frame, used)?;
+        if used == 0 {
+            space.add_run(frame, 1);
+        } else {
+            space.note_hole(frame, longest(!used));
+        }
+        Ok(())
+    }
+
+    /// Sets the bits of `count` whole frames to all used (0xFF) or all free (0), a zone at a time.
+    fn fill_used_bits(&self, first: FrameNo, count: u32, byte: u8) -> Result<()> {
+        let (mut at, end) = (first, first + count);
+        while at < end {
+            let zone = at / ZONE_FRAMES;
+            let stop = end.min((zone + 1) * ZONE_FRAMES);
+            let mut map = self.write(self.map_frame(zone))?;
+            let start = (at % ZONE_FRAMES) as usize * 8;
+            map[start..start + (stop - at) as usize * 8].fill(byte);
+            at = stop;
+        }
+        Ok(())
+    }
+
+    /// Looks at the bits of the next zone not yet known. `false` where all are.
+    fn learn_zone(&self, space: &mut Space) -> Result<bool> {
+        let zone = space.zones_known;
+        let first = zone.saturating_mul(ZONE_FRAMES);
+        if first >= self.frame_count() {
+            return Ok(false);
+        }
+        space.zones_known += 1;
+        let end = self.frame_count().min(first.saturating_add(ZONE_FRAMES));
+        for frame in first..end {
+            let used = self.used_bits(frame)?;
+            let entry = *space.entry(frame);
+            if used == 0 {
+                // A frame may have come to `runs` by being freed since the open.
+                let known = space.runs.range(..=frame).next_back().is_some_and(|(&f, &n)| frame < f + n);
+                if !known {
+                    space.add_run(frame, 1);
+                }
+            } else if used != u64::MAX && entry == 0 {
+                space.note_hole(frame, longest(!used));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Runs `work`, in which allocations look for the room nearest the start rather than the tightest.
+    pub(crate) fn prefer_low<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<R> {
+        {
+            let mut space = self.space();
+            while self.learn_zone(&mut space)? {}
+            space.prefer_low = true;
+        }
+        let result = work();
+        self.space().prefer_low = false;
+        result
+    }
+
+    /// `count` frames side by side that all lie before frame `limit`; gives the first unit.
+    pub(crate) fn allocate_before(&self, count: u32, limit: FrameNo) -> Result<Option<u64>> {
+        let mut space = self.space();
+        let found = space.runs.iter().find(|&(&first, &len)| len >= count && first + count <= limit).map(|(&f, &n)| (f, n));
+        let Some((first, len)) = found else { return Ok(None) };
+        space.remove_run(first, len);
+        if len > count {
+            space.add_run(first + count, len - count);
+        }
+        self.set_run_used(&mut space, first, count, FRAME_UNITS)?;
+        Ok(Some(u64::from(first) * u64::from(FRAME_UNITS)))
+    }
+
+    /// Header and map frames: (first, count).
+    pub(crate) fn fixed_frames(&self) -> impl Iterator<Item = (FrameNo, u32)> {
+        let groups = self.map_groups().iter().enumerate().map(|(k, g)| (g.load(Acquire), 2 << k));
+        std::iter::once((0, 3)).chain(groups.filter(|&(first, _)| first != 0))
+    }
+
+    /// Gives free frames at the end of the file back. Only where nobody else uses the table.
+    pub(crate) fn trim(&self) -> Result<()> {
+        let mut space = self.space();
+        while self.learn_zone(&mut space)? {}
+        let Some((&first, &len)) = space.runs.iter().next_back() else { return Ok(()) };
+        if first + len != self.frame_count() {
+            return Ok(());
+        }
+        space.remove_run(first, len);
+        for frame in first..first + len {
+            self.pool().forget(frame);
+        }
+        self.set_frame_count(first);
+        space.reserved_frames = first;
+        Ok(())
+    }
+
+    /// Free units in the whole file. Looks at every map frame.
+    pub(crate) fn free_units(&self) -> Result<u64> {
+        let _space = self.space();
+        let mut free = 0;
+        for frame in 0..self.frame_count() {
+            free += u64::from(self.used_bits(frame)?.count_zeros());
+        }
+        Ok(free)
+    }
+
+    /// The bits of `frame`; set ones are in use.
+    pub(crate) fn used_bits(&self, frame: FrameNo) -> Result<u64> {
+        let map = self.read(self.map_frame(frame / ZONE_FRAMES))?;
+        let at = (frame % ZONE_FRAMES) as usize * 8;
+        Ok(u64::from_le_bytes(map[at..at + 8].try_into().expect("8 bytes")))
+    }
+
+    fn set_used_bits(&self, frame: FrameNo, used: u64) -> Result<()> {
+        let mut map = self.write(self.map_frame(frame / ZONE_FRAMES))?;
+        let at = (frame % ZONE_FRAMES) as usize * 8;
+        map[at..at + 8].copy_from_slice(&used.to_le_bytes());
+        Ok(())
+    }
+
+    /// Where the bits of `zone` stand; its checksums stand in the frame behind.
+    pub(crate) fn map_frame(&self, zone: u32) -> FrameNo {
+        if zone == 0 {
+            return 1;
+        }
+        let group = zone.ilog2();
+        self.map_groups()[group as usize].load(Acquire) + 2 * (zone - (1 << group))
+    }
+
+    /// Zones that have map frames: 1, then doubling.
+    pub(crate) fn zones_mapped(&self) -> u32 {
+        1 << self.map_groups().iter().take_while(|g| g.load(Acquire) != 0).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn longest_and_best_fit_find_what_a_loop_finds() {
+        let mut x = 1u64;
+        for _ in 0..2000 {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let free = x | x >> 21;
+            let mut runs = Vec::new();
+            let mut at = 0;
+            while at < 64 {
+                let len = (free >> at).trailing_ones();
+                if len > 0 {
+                    runs.push((len, at));
+                }
+                at += len + 1;
+            }
+            assert_eq!(longest(free), runs.iter().map(|r| r.0).max().unwrap_or(0));
+            for len in 1..=longest(free) {
+                let expected = runs.iter().filter(|r| r.0 >= len).min().unwrap();
+                assert_eq!(best_fit(free, len), expected.1, "{free:b} {len}");
+            }
+        }
+        assert_eq!((longest(u64::MAX), longest(0)), (64, 0));
+        assert_eq!(best_fit(u64::MAX, 64), 0);
+    }
+}

@@ -1,0 +1,168 @@
+//! Scans: all pairs in hash order, resumable by one number.
+//!
+//! Hash order is the order of the reversed hashes (`linear.rs`). In it every bucket is one interval, whatever the
+//! table's size, so a position means the same before and after splits, merges, a close and an open. A scan copies one
+//! bucket at a time, sorted, and gives what lies at or after its position: a key that is there throughout is given
+//! exactly once, however the table changes meanwhile.
+
+use super::page::{self, INLINE, PAIR_IN_EXTENT};
+use super::{Table, View};
+use crate::error::Result;
+use crate::linear;
+use std::ops::Range;
+
+/// A scan of a table, made by [`Table::scan`] and [`Table::scan_from`].
+///
+/// As an iterator it gives owned pairs; [`next_ref`](Scan::next_ref) gives them without a copy of its own.
+pub struct Scan<'t> {
+    table: &'t Table,
+    /// Where the next bucket starts; `None` after the last.
+    position: Option<u64>,
+    /// The pairs of the current bucket, in hash order, and their bytes.
+    pairs: Vec<Pair>,
+    bytes: Vec<u8>,
+    given: usize,
+    large: (Vec<u8>, Vec<u8>),
+}
+
+struct Pair {
+    position: u64,
+    key: Range<usize>,
+    /// `None`: too large to keep, read when its turn comes.
+    value: Option<Range<usize>>,
+}
+
+/// Values longer than this are not copied ahead with the bucket.
+const LARGE_VALUE_BYTES: u32 = 1 << 16;
+
+impl Table {
+    /// All pairs, in hash order.
+    ///
+    /// A key that is there from the beginning to the end of the scan is given exactly once, one that comes or goes
+    /// meanwhile at most once.
+    pub fn scan(&self) -> Scan<'_> {
+        self.scan_from(0)
+    }
+
+    /// The pairs from `cursor` on, as [`Scan::cursor`] gave it, in this or an earlier run; 0 is the beginning.
+    pub fn scan_from(&self, cursor: u64) -> Scan<'_> {
+        Scan {
+            table: self,
+            position: Some(cursor),
+            pairs: Vec::new(),
+            bytes: Vec::new(),
+            given: 0,
+            large: (Vec::new(), Vec::new()),
+        }
+    }
+}
+
+impl Scan<'_> {
+    /// Where to resume after what was given so far; `None` when all was given.
+    ///
+    /// Pairs of one hash are never divided: if the last pair given has the hash of the next, the cursor is before both,
+    /// and a resumed scan gives the last again. So take pairs until [`at_boundary`](Self::at_boundary).
+    pub fn cursor(&self) -> Option<u64> {
+        match self.pairs.get(self.given) {
+            Some(pair) => Some(pair.position),
+            None => self.position,
+        }
+    }
+
+    /// Is the next pair's hash another than that of the last one given?
+    pub fn at_boundary(&self) -> bool {
+        match (self.given.checked_sub(1).and_then(|i| self.pairs.get(i)), self.pairs.get(self.given)) {
+            (Some(last), Some(next)) => last.position != next.position,
+            _ => true,
+        }
+    }
+
+    /// The next pair, borrowed until the next call.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) and [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) where pages have
+    /// to come from the file. A scan that is asked again after an error goes on behind the bucket that gave it.
+    pub fn next_ref(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        loop {
+            if self.given == self.pairs.len() && !self.next_bucket()? {
+                return Ok(None);
+            }
+            let Some(pair) = self.pairs.get(self.given) else { continue };
+            let (key, value) = (pair.key.clone(), pair.value.clone());
+            self.given += 1;
+            let Some(value) = value else {
+                self.large.0.clear();
+                self.large.0.extend_from_slice(&self.bytes[key]);
+                if self.table.get_into(&self.large.0, &mut self.large.1)? {
+                    return Ok(Some((&self.large.0, &self.large.1)));
+                }
+                continue; // removed since
+            };
+            return Ok(Some((&self.bytes[key], &self.bytes[value])));
+        }
+    }
+
+    /// Copies the next bucket; `false` after the last.
+    fn next_bucket(&mut self) -> Result<bool> {
+        let Some(position) = self.position else { return Ok(false) };
+        self.pairs.clear();
+        self.bytes.clear();
+        self.given = 0;
+        let table = self.table;
+        let hash = linear::position(position); // its own inverse
+        let (frame, range) = table.read_bucket(hash)?;
+        // Under the latch the bucket does not split, so this view is the one it was found by, or as good.
+        let View { max_bucket, .. } = table.view();
+        let level = linear::level(linear::bucket(hash, max_bucket), max_bucket);
+        self.position = linear::next_bucket_position(position, level);
+        self.copy_page(position, &frame[range.clone()])?;
+        let next = page::next(&frame[range]);
+        table.walk_chain(next, |_, bytes| self.copy_page(position, bytes).map(|()| None::<()>))?;
+        drop(frame);
+        self.pairs.sort_by_key(|pair| pair.position);
+        Ok(true)
+    }
+
+    fn copy_page(&mut self, from: u64, page: &[u8]) -> Result<()> {
+        let table = self.table;
+        for record in page::records(page) {
+            let (_, record) = record.map_err(|d| table.damaged(d))?;
+            let position = linear::position(table.record_hash(record)?);
+            if position < from {
+                continue;
+            }
+            let start = self.bytes.len();
+            if record.form == INLINE {
+                self.bytes.extend_from_slice(record.key);
+                let middle = self.bytes.len();
+                self.bytes.extend_from_slice(record.value);
+                self.pairs.push(Pair { position, key: start..middle, value: Some(middle..self.bytes.len()) });
+                continue;
+            }
+            let extent = table.parse_extent(record.value)?;
+            if record.form == PAIR_IN_EXTENT {
+                self.bytes.extend_from_slice(&table.read_extent_key(&extent)?);
+            } else {
+                self.bytes.extend_from_slice(record.key);
+            }
+            let middle = self.bytes.len();
+            let large = extent.value_bytes > LARGE_VALUE_BYTES;
+            if !large {
+                table.read_extent_value(&extent, &mut self.bytes)?;
+            }
+            self.pairs.push(Pair { position, key: start..middle, value: (!large).then_some(middle..self.bytes.len()) });
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for Scan<'_> {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.next_ref() {
+            Ok(pair) => pair.map(|(key, value)| Ok((key.to_vec(), value.to_vec()))),
+            Err(e) => Some(Err(e)),
+        }
+    }
+}

@@ -1,0 +1,747 @@
+//! The table: keys and values by linear hashing, in memory or in one file.
+//!
+//! ```text
+//! put(k, v)      hash -> linear::bucket -> latch its frame -> Bucket::set -> page, overflow page or extent
+//!                  \-- load over the fill factor --> split (split.rs)
+//! get(k)         hash -> linear::bucket -> latch its frame -> locate -> value
+//! ```
+//!
+//! A lookup takes no lock but the shared latch of one frame. `view`, one atomic number, says how many buckets there
+//! are; whoever latched a bucket looks at it again, and starts over if the bucket split or went meanwhile.
+//!
+//! Source: Seltzer & Yigit 1991. Not here: arithmetic (`linear.rs`), bytes of a page (`page.rs`), buckets (`chain.rs`),
+//! frames and files (`pager`).
+
+mod chain;
+mod compact;
+mod cursor;
+mod extent;
+mod options;
+mod page;
+mod split;
+mod stats;
+mod tags;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+use crate::error::{Error, ErrorKind, Result, quote};
+use crate::hash::{HashFunction, HashKind};
+use crate::linear;
+use crate::pager::pool::{FrameNo, ReadGuard, ValueHeld};
+use crate::pager::{FRAME_BYTES_MIN, FRAME_UNITS, Pager, ROOT_BYTES};
+use chain::{Bucket, Delta, Key, Place};
+pub use cursor::Scan;
+pub use options::{Durability, TableOptions};
+pub use stats::TableStat;
+use std::ops::{Deref, Range};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::{Mutex, RwLock, RwLockReadGuard};
+pub use verify::Fault;
+
+/// Longest key in bytes.
+pub const KEY_LEN_MAX: usize = u32::MAX as usize;
+/// Longest value in bytes.
+pub const VALUE_LEN_MAX: usize = u32::MAX as usize;
+
+/// A table of keys and values.
+///
+/// Any number of threads may use one at a time; all methods take `&self`. Dropping it closes it, without a word about
+/// errors; [`close`](Table::close) tells of them.
+///
+/// ```
+/// use splitpoint::Table;
+/// let table = Table::in_memory()?;
+/// table.put(b"alice", b"1")?;
+/// table.append(b"alice", b"23")?;
+/// assert_eq!(table.get(b"alice")?.as_deref(), Some(&b"123"[..]));
+/// assert_eq!(table.get(b"bob")?, None);
+/// # Ok::<(), splitpoint::Error>(())
+/// ```
+pub struct Table {
+    pager: Pager,
+    hash: HashFunction,
+    page_bytes: usize,
+    fill_factor: Option<u32>,
+    fill_percent: u32,
+    /// `View`, packed.
+    view: AtomicU64,
+    /// Where each group of buckets starts, in bytes of the file.
+    groups: [AtomicU64; linear::GROUP_COUNT],
+    /// A table does not shrink below the size it was made for.
+    min_max_bucket: AtomicU32,
+    counters: Counters,
+    /// Held by whoever splits or merges: one at a time.
+    structure: Mutex<()>,
+    /// Writers hold it shared, whoever needs a moment between writes exclusively.
+    gate: RwLock<()>,
+    /// Held while a checkpoint is written.
+    checkpoint: Mutex<()>,
+    poisoned: AtomicBool,
+    closed: AtomicBool,
+}
+
+/// Numbers kept as the table changes.
+#[derive(Default)]
+struct Counters {
+    pairs: AtomicI64,
+    payload_bytes: AtomicI64,
+    bucket_bytes: AtomicI64,
+    splits: AtomicU64,
+    contractions: AtomicU64,
+}
+
+/// How many buckets there are. The version changes when one goes, so that a bucket that comes back is another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct View {
+    max_bucket: linear::Bucket,
+    version: u32,
+}
+
+impl Table {
+    /// Opens the table in the file at `path`, or makes it, with the default options.
+    ///
+    /// # Errors
+    /// As [`TableOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Table> {
+        TableOptions::new().open(path)
+    }
+
+    /// Makes a table in memory, with the default options.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`] where the address space for it cannot be had.
+    pub fn in_memory() -> Result<Table> {
+        TableOptions::new().in_memory()
+    }
+
+    fn in_memory_with(options: TableOptions) -> Result<Table> {
+        let frame_bytes = FRAME_BYTES_MIN.max(options.page_bytes as usize);
+        let pager = match options.cache_bytes {
+            None => Pager::in_memory(frame_bytes, options.storage.clone())?,
+            Some(bytes) => Pager::create_scratch(options.storage.clone(), frame_bytes, bytes)?,
+        };
+        Table::make(pager, &options)
+    }
+
+    fn open_with(options: TableOptions, path: &Path) -> Result<Table> {
+        let frame_bytes = FRAME_BYTES_MIN.max(options.page_bytes as usize);
+        let cache_bytes = options.cache_bytes.unwrap_or_else(default_cache_bytes);
+        let create = if options.create_new {
+            crate::pager::Create::Always
+        } else if options.create && !options.read_only {
+            crate::pager::Create::IfAbsent
+        } else {
+            crate::pager::Create::Never
+        };
+        let (pager, root) =
+            Pager::open(options.storage.clone(), path, create, frame_bytes, cache_bytes, options.read_only)?;
+        match root {
+            Some(root) => Table::from_root(pager, &options, &root),
+            None => {
+                let table = Table::make(pager, &options)?;
+                table.checkpoint()?;
+                Ok(table)
+            }
+        }
+    }
+
+    /// A new, empty table.
+    fn make(pager: Pager, options: &TableOptions) -> Result<Table> {
+        let page_bytes = options.page_bytes as usize;
+        let max_bucket = linear::presize(expected_buckets(options));
+        let table = Table {
+            hash: options.hash_function(),
+            page_bytes,
+            fill_factor: options.fill_factor,
+            fill_percent: options.fill_percent,
+            view: AtomicU64::new(0),
+            groups: [const { AtomicU64::new(0) }; linear::GROUP_COUNT],
+            min_max_bucket: AtomicU32::new(max_bucket),
+            counters: Counters::default(),
+            structure: Mutex::new(()),
+            gate: RwLock::new(()),
+            checkpoint: Mutex::new(()),
+            poisoned: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            pager,
+        };
+        // Small groups share the first frame; a bucket's page never shares one with anything but buckets' pages.
+        let first = table.pager.allocate(FRAME_UNITS)? * table.pager.unit_bytes() as u64;
+        for group in 0..=table.groups_in_first_frame() {
+            let before: u64 = (0..group).map(|g| u64::from(linear::group_len(g))).sum();
+            table.groups[group].store(first + before * page_bytes as u64, Relaxed);
+        }
+        for group in 0..=linear::group(max_bucket).0 {
+            table.allocate_group_number(group)?;
+        }
+        table.set_view(View { max_bucket, version: 0 });
+        Ok(table)
+    }
+
+    /// The last of the groups that lie in the first frame together.
+    fn groups_in_first_frame(&self) -> usize {
+        // Groups 0 to g have 2^g buckets.
+        (self.pager.frame_bytes() / self.page_bytes).trailing_zeros() as usize
+    }
+
+    /// Makes the pages of `bucket` and its neighbours if it is the first of its group.
+    fn allocate_group(&self, bucket: linear::Bucket) -> Result<()> {
+        let (group, index) = linear::group(bucket);
+        if index == 0 { self.allocate_group_number(group) } else { Ok(()) }
+    }
+
+    fn allocate_group_number(&self, group: usize) -> Result<()> {
+        if self.groups[group].load(Relaxed) != 0 {
+            return Ok(());
+        }
+        let units = u64::from(linear::group_len(group)) * self.page_bytes as u64 / self.pager.unit_bytes() as u64;
+        let units = u32::try_from(units)
+            .map_err(|_| Error::new(ErrorKind::DiskFull, format!("{}: no room for more buckets", self.pager.path().display())))?;
+        let unit = self.pager.allocate(units)?;
+        self.groups[group].store(unit * self.pager.unit_bytes() as u64, Relaxed);
+        Ok(())
+    }
+
+    /// Gives the pages of `bucket`, the last one, back if it was the first of its group.
+    fn free_group(&self, bucket: linear::Bucket) -> Result<()> {
+        let (group, index) = linear::group(bucket);
+        if index != 0 || group <= self.groups_in_first_frame() {
+            return Ok(());
+        }
+        let unit_bytes = self.pager.unit_bytes() as u64;
+        let units = u64::from(linear::group_len(group)) * self.page_bytes as u64 / unit_bytes;
+        let start = self.groups[group].swap(0, Relaxed);
+        self.pager.free(start / unit_bytes, units as u32)
+    }
+
+    #[inline]
+    fn view(&self) -> View {
+        let packed = self.view.load(Acquire);
+        View { max_bucket: packed as u32, version: (packed >> 32) as u32 }
+    }
+
+    #[inline]
+    fn set_view(&self, view: View) {
+        self.view.store(u64::from(view.version) << 32 | u64::from(view.max_bucket), Release);
+    }
+
+    /// Where a bucket's primary page is: its frame, and where in it.
+    #[inline]
+    fn location(&self, bucket: linear::Bucket) -> (FrameNo, usize) {
+        let (group, index) = linear::group(bucket);
+        let address = self.groups[group].load(Relaxed) + u64::from(index) * self.page_bytes as u64;
+        let frame_bytes = self.pager.frame_bytes() as u64;
+        ((address / frame_bytes) as FrameNo, (address % frame_bytes) as usize)
+    }
+
+    #[inline]
+    fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
+        let hash = self.hash.hash(bytes);
+        Key { bytes, hash, tag: page::tag(hash) }
+    }
+
+    /// Latches the bucket of `hash` for reading.
+    #[inline]
+    fn read_bucket(&self, hash: u64) -> Result<(ReadGuard<'_>, Range<usize>)> {
+        loop {
+            let view = self.view();
+            let bucket = linear::bucket(hash, view.max_bucket);
+            let (frame, start) = self.location(bucket);
+            let frame = self.pager.read(frame)?;
+            if self.still_holds(view, hash, bucket) {
+                return Ok((frame, start..start + self.page_bytes));
+            }
+        }
+    }
+
+    /// Under the latch of the frame where `view` says that `bucket` is: is that so, and is it still the one for `hash`?
+    #[inline]
+    fn still_holds(&self, view: View, hash: u64, bucket: linear::Bucket) -> bool {
+        // Whoever splits a bucket or takes it away holds its latch until the new view is out.
+        let now = self.view();
+        now == view || now.version == view.version && linear::bucket(hash, now.max_bucket) == bucket
+    }
+
+    /// Latches the bucket of `hash` for changing.
+    #[inline]
+    fn write_bucket(&self, hash: u64) -> Result<Bucket<'_>> {
+        loop {
+            let view = self.view();
+            let number = linear::bucket(hash, view.max_bucket);
+            let (frame, start) = self.location(number);
+            let frame = self.pager.write(frame)?;
+            if self.still_holds(view, hash, number) {
+                let mut bucket = Bucket { table: self, number, frame, start };
+                bucket.init_if_empty(linear::level(number, view.max_bucket));
+                return Ok(bucket);
+            }
+        }
+    }
+
+    /// The value of `key`.
+    ///
+    /// O(1): one page, and for the pairs in overflow pages and extents one more.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] and [`ErrorKind::Corrupt`] where the page has to come from the file.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.get_into(key, &mut value)?.then_some(value))
+    }
+
+    /// Replaces the content of `value` by the value of `key`; `false`, and an empty `value`, where there is none.
+    ///
+    /// Allocates only where `value` is too small.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    #[inline]
+    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        value.clear();
+        let key = self.key(key);
+        let (frame, range) = self.read_bucket(key.hash)?;
+        let primary = &frame[range];
+        match self.locate(primary, key)? {
+            None => Ok(false),
+            Some(place) => self.with_record(primary, place, |r| self.read_value(r, value)).map(|()| true),
+        }
+    }
+
+    /// The value of `key` where it lies, without a copy if it is in a page.
+    ///
+    /// As long as the [`ValueRef`] lives, writers of its bucket wait, and a write of this same thread that would have
+    /// to wait gives [`ErrorKind::WouldDeadlock`] instead.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_ref(&self, key: &[u8]) -> Result<Option<ValueRef<'_>>> {
+        let key = self.key(key);
+        let (frame, range) = self.read_bucket(key.hash)?;
+        let Some(place) = self.locate(&frame[range.clone()], key)? else { return Ok(None) };
+        let primary = &frame[range];
+        let in_page = place.block.is_none();
+        let inline = self.with_record(primary, place, |r| {
+            let offset = (r.value.as_ptr() as usize).wrapping_sub(frame.as_ptr() as usize);
+            Ok((in_page && r.form == page::INLINE).then(|| offset..offset + r.value.len()))
+        })?;
+        if let Some(range) = inline {
+            return Ok(Some(ValueRef(Borrow::Page { frame, range, _held: ValueHeld::new() })));
+        }
+        let mut value = Vec::new();
+        self.with_record(primary, place, |r| self.read_value(r, &mut value))?;
+        Ok(Some(ValueRef(Borrow::Copy(value))))
+    }
+
+    /// Is `key` there?
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        let key = self.key(key);
+        let (frame, range) = self.read_bucket(key.hash)?;
+        Ok(self.locate(&frame[range], key)?.is_some())
+    }
+
+    /// Stores `value` under `key`, replacing any earlier value.
+    ///
+    /// O(1): one page, and for large pairs an extent; may split one bucket.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLong`] above [`KEY_LEN_MAX`] or [`VALUE_LEN_MAX`]; [`ErrorKind::ReadOnly`];
+    /// [`ErrorKind::DiskFull`], and nothing changed; [`ErrorKind::Io`] and [`ErrorKind::Corrupt`] where a page has to
+    /// come from the file; [`ErrorKind::Poisoned`] after a failed checkpoint.
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.check_lengths(key, value.len())?;
+        let key = self.key(key);
+        self.change(key, |bucket, place| bucket.set(key, place, value).map(Some))?;
+        Ok(())
+    }
+
+    /// Stores `value` under `key` if the key is absent; says whether it did.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.check_lengths(key, value.len())?;
+        let key = self.key(key);
+        self.change(key, |bucket, place| match place {
+            Some(_) => Ok(None),
+            None => bucket.set(key, None, value).map(Some),
+        })
+    }
+
+    /// Adds `tail` to the value of `key`; an absent key gets it as its value.
+    ///
+    /// O(length of `tail`), amortized: a value in an extent is moved when it outgrows its room, which then grows by a
+    /// quarter more than needed.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`ErrorKind::TooLong`] also where the whole would be longer than [`VALUE_LEN_MAX`].
+    pub fn append(&self, key: &[u8], tail: &[u8]) -> Result<()> {
+        self.check_lengths(key, tail.len())?;
+        let key = self.key(key);
+        self.change(key, |bucket, place| match place {
+            None => bucket.set(key, None, tail).map(Some),
+            Some(place) => bucket.append(key, place, tail).map(Some),
+        })?;
+        Ok(())
+    }
+
+    /// Takes `key` and its value out; says whether it was there.
+    ///
+    /// O(1); may merge two buckets, so that a table that lost most of its pairs becomes small again.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn remove(&self, key: &[u8]) -> Result<bool> {
+        let key = self.key(key);
+        self.change(key, |bucket, place| match place {
+            None => Ok(None),
+            Some(place) => bucket.remove(key, place).map(Some),
+        })
+    }
+
+    /// Gives the value of `key`, or `None`, to `f` and stores what it gives back; `None` takes the key out. Says
+    /// whether the key is there afterwards.
+    ///
+    /// No latch is held while `f` runs, so it may use the table and may panic; it is called again if another thread
+    /// changed the value meanwhile.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn update(&self, key: &[u8], mut f: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>) -> Result<bool> {
+        let found = self.key(key);
+        loop {
+            let old = self.get(key)?;
+            let new = f(old.as_deref());
+            if let Some(new) = &new {
+                self.check_lengths(key, new.len())?;
+            }
+            let mut unchanged = false;
+            self.change(found, |bucket, place| {
+                unchanged = bucket.value_equals(place, old.as_deref())?;
+                match (&new, place) {
+                    (Some(new), _) if unchanged => bucket.set(found, place, new).map(Some),
+                    (None, Some(place)) if unchanged => bucket.remove(found, place).map(Some),
+                    _ => Ok(None),
+                }
+            })?;
+            if unchanged {
+                return Ok(new.is_some());
+            }
+        }
+    }
+
+    /// The walk of every write: latch the bucket, look for the key, let `apply` change it, count, grow or shrink.
+    /// `apply` gives `None` where it changed nothing; then this gives `false`.
+    #[inline]
+    fn change(
+        &self,
+        key: Key<'_>,
+        apply: impl FnOnce(&mut Bucket<'_>, Option<Place>) -> Result<Option<Delta>>,
+    ) -> Result<bool> {
+        let gate = self.enter()?;
+        let mut bucket = self.write_bucket(key.hash)?;
+        let place = self.locate(bucket.page(), key)?;
+        let Some(delta) = apply(&mut bucket, place)? else { return Ok(false) };
+        drop(bucket);
+        self.counters.pairs.fetch_add(delta.pairs, Relaxed);
+        self.counters.payload_bytes.fetch_add(delta.payload, Relaxed);
+        self.counters.bucket_bytes.fetch_add(delta.bucket, Relaxed);
+        // The pair is stored; that the table could not grow or shrink for it is for the next write to try again.
+        if delta.bucket > 0 {
+            let _ = self.adjust(delta.long_chain);
+        } else if delta.pairs < 0 && self.wants_merge() {
+            let _ = self.merge();
+        }
+        drop(gate);
+        if self.pager.wants_checkpoint() {
+            self.checkpoint()?;
+        }
+        Ok(true)
+    }
+
+    /// Lets a writer in.
+    #[inline]
+    fn enter(&self) -> Result<RwLockReadGuard<'_, ()>> {
+        if self.pager.is_read_only() {
+            return Err(Error::new(
+                ErrorKind::ReadOnly,
+                format!("{}: opened read-only; open it for writing to change it", self.pager.path().display()),
+            ));
+        }
+        let gate = self.gate.read().unwrap_or_else(|e| e.into_inner());
+        if self.poisoned.load(Relaxed) {
+            return Err(self.poison_error());
+        }
+        Ok(gate)
+    }
+
+    fn poison_error(&self) -> Error {
+        Error::new(
+            ErrorKind::Poisoned,
+            format!(
+                "{}: an earlier write to the disk failed, so this handle takes no more; open the table again to go on from what is safe",
+                self.pager.path().display()
+            ),
+        )
+    }
+
+    fn check_lengths(&self, key: &[u8], value_bytes: usize) -> Result<()> {
+        if key.len() > KEY_LEN_MAX {
+            return Err(Error::new(
+                ErrorKind::TooLong,
+                format!("key {} has {} bytes, at most {KEY_LEN_MAX} fit", quote(key), key.len()),
+            ));
+        }
+        if value_bytes > VALUE_LEN_MAX {
+            return Err(Error::new(
+                ErrorKind::TooLong,
+                format!("the value of key {} has {value_bytes} bytes, at most {VALUE_LEN_MAX} fit", quote(key)),
+            ));
+        }
+        Ok(())
+    }
+
+    /// How many pairs there are. Free.
+    pub fn len(&self) -> u64 {
+        self.counters.pairs.load(Relaxed).max(0) as u64
+    }
+
+    /// Is there no pair?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes all pairs out and gives their room back.
+    ///
+    /// O(buckets). Pairs that other threads put meanwhile may stay.
+    ///
+    /// # Errors
+    /// As [`remove`](Self::remove).
+    pub fn clear(&self) -> Result<()> {
+        let gate = self.enter()?;
+        for number in (0..=self.view().max_bucket).rev() {
+            self.clear_bucket(number)?;
+        }
+        self.min_max_bucket.store(0, Relaxed);
+        while self.wants_merge() && self.merge()? {}
+        drop(gate);
+        Ok(())
+    }
+
+    /// Takes the pairs of one bucket out.
+    fn clear_bucket(&self, number: linear::Bucket) -> Result<()> {
+        let _structure = self.structure.lock().unwrap_or_else(|e| e.into_inner());
+        if number > self.view().max_bucket {
+            return Ok(());
+        }
+        let (frame, start) = self.location(number);
+        let mut bucket = Bucket { table: self, number, frame: self.pager.write(frame)?, start };
+        let delta = bucket.clear()?;
+        self.counters.pairs.fetch_add(delta.pairs, Relaxed);
+        self.counters.payload_bytes.fetch_add(delta.payload, Relaxed);
+        self.counters.bucket_bytes.fetch_add(delta.bucket, Relaxed);
+        Ok(())
+    }
+
+    /// Makes all that was written durable.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] and [`ErrorKind::DiskFull`], after which the handle takes no more writes.
+    pub fn sync(&self) -> Result<()> {
+        if self.pager.is_read_only() || !self.pager.has_file() {
+            return Ok(());
+        }
+        self.checkpoint()
+    }
+
+    /// Writes what is dirty to the file, as a whole.
+    fn checkpoint(&self) -> Result<()> {
+        let _one = self.checkpoint.lock().unwrap_or_else(|e| e.into_inner());
+        let frozen = {
+            let _alone = self.gate.write().unwrap_or_else(|e| e.into_inner());
+            if self.poisoned.load(Relaxed) {
+                return Err(self.poison_error());
+            }
+            self.pager.freeze(&self.root())
+        };
+        self.pager.write_frozen(frozen).inspect_err(|_| self.poisoned.store(true, Relaxed))
+    }
+
+    /// Makes all durable and closes the table.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync).
+    pub fn close(self) -> Result<()> {
+        self.finish()
+    }
+
+    fn finish(&self) -> Result<()> {
+        if self.closed.swap(true, Relaxed) {
+            return Ok(());
+        }
+        self.sync()
+    }
+
+    /// The hash function's name and seed.
+    pub fn hash_function(&self) -> (&str, u64) {
+        (self.hash.name(), self.hash.seed())
+    }
+
+    // -----------------------------------------------------------------------------------------
+    // The root: what the header says about the table. Offsets in docs/format.md, "Root".
+
+    fn root(&self) -> Vec<u8> {
+        let view = self.view();
+        let mut root = vec![0; ROOT_GROUPS + 8 * linear::GROUP_COUNT];
+        let mut put = |at: usize, bytes: &[u8]| root[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &(self.page_bytes as u32).to_le_bytes());
+        put(4, &self.hash.kind().id().to_le_bytes());
+        put(8, &self.hash.seed().to_le_bytes());
+        put(16, &self.hash.check_value().to_le_bytes());
+        put(24, &view.max_bucket.to_le_bytes());
+        put(28, &self.min_max_bucket.load(Relaxed).to_le_bytes());
+        put(32, &self.fill_percent.to_le_bytes());
+        put(36, &self.fill_factor.unwrap_or(0).to_le_bytes());
+        for (i, counter) in [&self.counters.pairs, &self.counters.payload_bytes, &self.counters.bucket_bytes].iter().enumerate() {
+            put(40 + 8 * i, &(counter.load(Relaxed).max(0) as u64).to_le_bytes());
+        }
+        for (i, group) in self.groups.iter().enumerate() {
+            put(ROOT_GROUPS + 8 * i, &group.load(Relaxed).to_le_bytes());
+        }
+        root
+    }
+
+    fn from_root(pager: Pager, options: &TableOptions, root: &[u8]) -> Result<Table> {
+        let u32_at = |at: usize| u32::from_le_bytes(root[at..at + 4].try_into().expect("4 bytes"));
+        let u64_at = |at: usize| u64::from_le_bytes(root[at..at + 8].try_into().expect("8 bytes"));
+        let page_bytes = u32_at(0);
+        if !options::PAGE_BYTES.contains(&page_bytes)
+            || !page_bytes.is_power_of_two()
+            || FRAME_BYTES_MIN.max(page_bytes as usize) != pager.frame_bytes()
+        {
+            return Err(pager.corrupt(format!("header: pages of {page_bytes} bytes in frames of {}", pager.frame_bytes())));
+        }
+        let hash = choose_hash(&pager, options, root[4..6].try_into().expect("2 bytes"), u64_at(8), u64_at(16))?;
+        let max_bucket = u32_at(24);
+        let fill_percent = u32_at(32);
+        if !options::FILL_PERCENT.contains(&fill_percent) {
+            return Err(pager.corrupt(format!("header: filled to {fill_percent} percent")));
+        }
+        let groups: [AtomicU64; linear::GROUP_COUNT] = std::array::from_fn(|i| AtomicU64::new(u64_at(ROOT_GROUPS + 8 * i)));
+        let file_bytes = u64::from(pager.frame_count()) * pager.frame_bytes() as u64;
+        for (i, group) in groups.iter().enumerate().take(linear::group(max_bucket).0 + 1) {
+            let start = group.load(Relaxed);
+            let bytes = u64::from(linear::group_len(i)) * u64::from(page_bytes);
+            if start == 0 || start % u64::from(page_bytes) != 0 || start.checked_add(bytes).is_none_or(|end| end > file_bytes) {
+                return Err(pager.corrupt(format!("header: bucket group {i} at byte {start} of {file_bytes}")));
+            }
+        }
+        let counter = |at: usize| AtomicI64::new(u64_at(at).min(i64::MAX as u64) as i64);
+        Ok(Table {
+            hash,
+            page_bytes: page_bytes as usize,
+            fill_factor: Some(u32_at(36)).filter(|&n| n != 0),
+            fill_percent,
+            view: AtomicU64::new(u64::from(max_bucket)),
+            groups,
+            min_max_bucket: AtomicU32::new(u32_at(28)),
+            counters: Counters { pairs: counter(40), payload_bytes: counter(48), bucket_bytes: counter(56), ..Counters::default() },
+            structure: Mutex::new(()),
+            gate: RwLock::new(()),
+            checkpoint: Mutex::new(()),
+            poisoned: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            pager,
+        })
+    }
+}
+
+/// Where the groups' starts stand in the root. On disk.
+const ROOT_GROUPS: usize = 128;
+const _: () = assert!(ROOT_GROUPS + 8 * linear::GROUP_COUNT <= ROOT_BYTES);
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        if !self.poisoned.load(Relaxed) {
+            let _ = self.finish();
+        }
+    }
+}
+
+/// The function the file was made with, after a comparison with the one asked for.
+fn choose_hash(pager: &Pager, options: &TableOptions, id: [u8; 2], seed: u64, check_value: u64) -> Result<HashFunction> {
+    let path = pager.path().display();
+    let id = u16::from_le_bytes(id);
+    let kind = HashKind::from_id(id)
+        .ok_or_else(|| Error::new(ErrorKind::Version, format!("{path}: hash function {id} is unknown to this version; upgrade splitpoint")))?;
+    let wrong = |what: String| Err(Error::new(ErrorKind::WrongHash, format!("{path}: {what}")));
+    if let Some(asked) = options.hash.filter(|&asked| asked != kind) {
+        return wrong(format!("made with hash function {}, opened with {}; leave the function out to use the file's", kind.name(), asked.name()));
+    }
+    if let Some(asked) = options.seed.filter(|&asked| asked != seed && kind.seeded()) {
+        return wrong(format!("made with seed {seed}, opened with {asked}; leave the seed out to use the file's"));
+    }
+    let hash = match (&options.user_hash, kind) {
+        (Some(hash), HashKind::User) => hash.clone(),
+        (None, HashKind::User) => {
+            return wrong("made with a hash function of the user's own; give it with TableOptions::user_hash".into());
+        }
+        _ => HashFunction::new(kind, seed),
+    };
+    if hash.check_value() != check_value {
+        return wrong(format!("made with another hash function than {}: its check value differs", hash.name()));
+    }
+    Ok(hash)
+}
+
+/// Buckets for the pairs that are expected.
+fn expected_buckets(options: &TableOptions) -> u64 {
+    // What a pair takes if nothing is known about it: a key and a value of 16 bytes, slot and lengths.
+    const PAIR_BYTES: u64 = 40;
+    match options.fill_factor {
+        Some(pairs) => options.expected_len.div_ceil(u64::from(pairs)),
+        None => {
+            let page = page::capacity(options.page_bytes as usize) as u64 * u64::from(options.fill_percent) / 100;
+            (options.expected_len * PAIR_BYTES).div_ceil(page)
+        }
+    }
+}
+
+/// Half of the machine's memory.
+fn default_cache_bytes() -> u64 {
+    crate::pager::machine_memory_bytes() / 2
+}
+
+/// A value borrowed from a table; see [`Table::get_ref`]. Stays on the thread it was made on.
+pub struct ValueRef<'t>(Borrow<'t>);
+
+enum Borrow<'t> {
+    Page { frame: ReadGuard<'t>, range: Range<usize>, _held: ValueHeld },
+    Copy(Vec<u8>),
+}
+
+impl Deref for ValueRef<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Borrow::Page { frame, range, .. } => &frame[range.clone()],
+            Borrow::Copy(value) => value,
+        }
+    }
+}
+
+impl std::fmt::Debug for ValueRef<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ValueRef({})", quote(self))
+    }
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Table({}, {} pairs)", self.pager.path().display(), self.len())
+    }
+}

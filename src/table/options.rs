@@ -1,0 +1,214 @@
+//! How a table is made and opened.
+
+use super::Table;
+use crate::error::{Error, ErrorKind, Result};
+use crate::hash::{HashFunction, HashKind};
+use crate::io::{Disk, Storage};
+use std::path::Path;
+use std::sync::Arc;
+
+/// When a change is safe from what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// In the cache until the next checkpoint, [`Table::sync`] or close: for bulk loads.
+    None,
+    /// Survives the end of the process, however it ends.
+    #[default]
+    Os,
+    /// Survives a power loss once the call has returned.
+    Sync,
+}
+
+/// Options for [`Table::open`] and [`Table::in_memory`]; start with [`TableOptions::new`].
+///
+/// Those that shape the file (`page_bytes`, `fill_factor`, `fill_percent`, `expected_len`, `hash`, `seed`) count when
+/// it is made; an existing file keeps its own, and another *hash function* asked for is an error.
+///
+/// ```
+/// use splitpoint::{HashKind, TableOptions};
+/// let table = TableOptions::new().page_bytes(512).fill_factor(8).hash(HashKind::Sip13).in_memory()?;
+/// table.put(b"key", b"value")?;
+/// # Ok::<(), splitpoint::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct TableOptions {
+    pub(super) page_bytes: u32,
+    pub(super) fill_factor: Option<u32>,
+    pub(super) fill_percent: u32,
+    pub(super) expected_len: u64,
+    pub(super) cache_bytes: Option<u64>,
+    pub(super) hash: Option<HashKind>,
+    pub(super) user_hash: Option<HashFunction>,
+    pub(super) seed: Option<u64>,
+    pub(super) read_only: bool,
+    pub(super) create: bool,
+    pub(super) create_new: bool,
+    pub(super) durability: Durability,
+    pub(super) storage: Arc<dyn Storage>,
+}
+
+/// Smallest and largest page.
+pub(super) const PAGE_BYTES: std::ops::RangeInclusive<u32> = 512..=65536;
+/// Bytes pages are expected to be filled to, in percent of what they hold, overflow pages counted in.
+pub(super) const FILL_PERCENT: std::ops::RangeInclusive<u32> = 10..=400;
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        TableOptions::new()
+    }
+}
+
+impl TableOptions {
+    /// The defaults: 1-KiB pages, filled to 100 %, created if absent.
+    pub fn new() -> Self {
+        TableOptions {
+            page_bytes: 1024,
+            fill_factor: None,
+            fill_percent: 100,
+            expected_len: 0,
+            cache_bytes: None,
+            hash: None,
+            user_hash: None,
+            seed: None,
+            read_only: false,
+            create: true,
+            create_new: false,
+            durability: Durability::default(),
+            storage: Arc::new(Disk),
+        }
+    }
+
+    /// Bytes of a bucket's primary page (the paper's *bsize*): a power of two from 512 to 65,536.
+    pub fn page_bytes(mut self, bytes: u32) -> Self {
+        self.page_bytes = bytes;
+        self
+    }
+
+    /// Pairs a bucket has on average before the table grows (the paper's *ffactor*).
+    ///
+    /// Near the best where `(average pair length + 4) * fill_factor >= page_bytes`, the paper's equation (1). Not given,
+    /// the table counts bytes instead ([`fill_percent`](Self::fill_percent)), which keeps to that equation by itself.
+    pub fn fill_factor(mut self, pairs: u32) -> Self {
+        self.fill_factor = Some(pairs);
+        self
+    }
+
+    /// How full the table is kept: bytes of its pairs in percent of its primary pages, 10 to 400; 100 if not given.
+    ///
+    /// More is less memory and more overflow pages: see docs/architecture.md, "Load".
+    pub fn fill_percent(mut self, percent: u32) -> Self {
+        self.fill_percent = percent;
+        self
+    }
+
+    /// How many pairs are to come: the table starts with the buckets for them and spares the splits.
+    pub fn expected_len(mut self, pairs: u64) -> Self {
+        self.expected_len = pairs;
+        self
+    }
+
+    /// Bytes of pages kept in memory. Half of the machine's memory if not given; a table in memory that is given a
+    /// bound spills to an unlinked temporary file.
+    pub fn cache_bytes(mut self, bytes: u64) -> Self {
+        self.cache_bytes = Some(bytes);
+        self
+    }
+
+    /// The hash function, by name; XXH3-64 if not given.
+    pub fn hash(mut self, kind: HashKind) -> Self {
+        self.hash = Some(kind);
+        self
+    }
+
+    /// The user's own hash function. The file remembers a check value and refuses a function that gives another.
+    ///
+    /// It may be slow, bad or panic; a table stays whole. It must give the same hash for the same key each time.
+    pub fn user_hash(mut self, name: &str, function: impl Fn(&[u8]) -> u64 + Send + Sync + 'static) -> Self {
+        self.hash = Some(HashKind::User);
+        self.user_hash = Some(HashFunction::user(name, function));
+        self
+    }
+
+    /// The seed of the hash function; a random one if not given.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Open for reading only: nothing in the directory is touched.
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// Make the file if it is absent: the default.
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Make the file; an error if it is there.
+    pub fn create_new(mut self, create_new: bool) -> Self {
+        self.create_new = create_new;
+        self
+    }
+
+    /// When a change is safe from what; see [`Durability`].
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Opens or makes the table in the file at `path`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`]; [`ErrorKind::Locked`] where another has it open for writing; [`ErrorKind::NotATable`],
+    /// [`ErrorKind::Version`], [`ErrorKind::Corrupt`] for what the file is; [`ErrorKind::WrongHash`];
+    /// [`ErrorKind::InvalidArgument`] for options out of range.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Table> {
+        self.check()?;
+        Table::open_with(self, path.as_ref())
+    }
+
+    /// Makes a table in memory.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for options out of range; [`ErrorKind::OutOfMemory`]; with
+    /// [`cache_bytes`](Self::cache_bytes) also [`ErrorKind::Io`] for the temporary file.
+    pub fn in_memory(self) -> Result<Table> {
+        self.check()?;
+        Table::in_memory_with(self)
+    }
+
+    fn check(&self) -> Result<()> {
+        let invalid = |what: String| Err(Error::new(ErrorKind::InvalidArgument, what));
+        if !PAGE_BYTES.contains(&self.page_bytes) || !self.page_bytes.is_power_of_two() {
+            return invalid(format!("page_bytes is {}, expected a power of two from 512 to 65536", self.page_bytes));
+        }
+        if !FILL_PERCENT.contains(&self.fill_percent) {
+            return invalid(format!("fill_percent is {}, expected 10 to 400", self.fill_percent));
+        }
+        if self.fill_factor == Some(0) {
+            return invalid("fill_factor is 0, expected 1 or more pairs a bucket".into());
+        }
+        if self.read_only && self.create_new {
+            return invalid("read_only and create_new exclude each other".into());
+        }
+        if self.expected_len > 1 << 40 {
+            return invalid(format!("expected_len is {}, expected at most 2^40", self.expected_len));
+        }
+        Ok(())
+    }
+
+    /// The function a new table is made with.
+    pub(super) fn hash_function(&self) -> HashFunction {
+        let seed = self.seed.unwrap_or_else(random_seed);
+        self.user_hash.clone().unwrap_or_else(|| HashFunction::new(self.hash.unwrap_or(HashKind::DEFAULT), seed))
+    }
+}
+
+/// From the operating system's randomness, by way of the standard library's maps.
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,553 @@
+//! Bytes within a page: slots from the front, records from the back, a gap between.
+//!
+//! ```text
+//! 0        8         16        24                                        page end
+//! | header | next    | filter  | slot 0 | slot 1 | ... gap ... | record 1 | record 0 |
+//! ```
+//!
+//! A slot is {u16 tag, u16 offset}; the tag is 16 bits made of the key's hash, so a lookup compares
+//! tags (16 at a time) and looks at a record only where one matches. Records touch each other and the
+//! page end: a change of length moves the records before it, at most the page itself, and a page has
+//! no dead bytes to collect. The same layout serves primary pages and overflow pages of any size.
+//!
+//! Every function takes the bytes as they came from a file: a length or offset that does not fit is
+//! [`Damage`], never a panic.
+//!
+//! Source: Seltzer & Yigit 1991, "The New Implementation"; the tags are ours. Format: docs/format.md, "Page".
+//! Not here: what a record's value means (`extent.rs`), which page to look at (`chain.rs`).
+
+use super::tags;
+
+/// A page that contradicts itself; says how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage(pub &'static str);
+
+/// Bytes before the first slot.
+pub const HEADER_BYTES: usize = 24;
+/// Bytes a slot takes.
+pub const SLOT_BYTES: usize = 4;
+
+/// What a page is for. On disk.
+pub const KIND_EMPTY: u8 = 0; // all zero: a bucket nothing was ever put into
+pub const KIND_BUCKET: u8 = 1;
+pub const KIND_OVERFLOW: u8 = 2;
+
+/// How a record keeps its pair. On disk, in the two low bits of a record's first varint.
+pub const INLINE: u8 = 0; // key and value in the record
+pub const VALUE_IN_EXTENT: u8 = 1; // key in the record, value in an extent
+pub const PAIR_IN_EXTENT: u8 = 2; // hash in the record, key and value in an extent
+
+/// The tag of a hash. Mixed, so that functions of 32 bits or weak high bits still give 16 good ones.
+#[inline]
+pub fn tag(h: u64) -> u16 {
+    (h.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48) as u16
+}
+
+/// The bits that `tag` sets in the filter of a primary page when its pair goes to an overflow page.
+#[inline]
+pub fn filter_bits(tag: u16) -> u64 {
+    1 << (tag & 63) | 1 << ((tag >> 6) & 63)
+}
+
+/// A record as it lies in a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// [`INLINE`], [`VALUE_IN_EXTENT`] or [`PAIR_IN_EXTENT`].
+    pub form: u8,
+    /// The key; for [`PAIR_IN_EXTENT`] the key's hash, 8 bytes.
+    pub key: &'a [u8],
+    /// The value; for the other forms a reference to an extent (`extent.rs`).
+    pub value: &'a [u8],
+}
+
+impl Record<'_> {
+    /// Bytes the record takes in the heap.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        let head = (self.key.len() as u64) << 2 | u64::from(self.form);
+        varint_bytes(head) + varint_bytes(self.value.len() as u64) + self.key.len() + self.value.len()
+    }
+}
+
+#[inline]
+fn varint_bytes(n: u64) -> usize {
+    if n < 0x80 { 1 } else { (70 - n.leading_zeros() as usize) / 7 }
+}
+
+fn put_varint(out: &mut [u8], mut n: u64) -> usize {
+    let mut at = 0;
+    while n >= 0x80 {
+        out[at] = n as u8 | 0x80;
+        n >>= 7;
+        at += 1;
+    }
+    out[at] = n as u8;
+    at + 1
+}
+
+/// The varint at the start of `bytes` and its length. At most 5 bytes: no length here is above 2^35.
+#[inline]
+fn get_varint(bytes: &[u8]) -> Option<(usize, usize)> {
+    let first = *bytes.first()?;
+    if first < 0x80 {
+        return Some((usize::from(first), 1));
+    }
+    let mut n = 0;
+    for (at, &byte) in bytes.iter().take(5).enumerate() {
+        n |= usize::from(byte & 0x7F) << (7 * at);
+        if byte < 0x80 {
+            return Some((n, at + 1));
+        }
+    }
+    None
+}
+
+#[inline]
+fn u16_at(page: &[u8], at: usize) -> usize {
+    usize::from(u16::from_le_bytes([page[at], page[at + 1]]))
+}
+
+#[inline]
+fn u64_at(page: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(page[at..at + 8].try_into().expect("8 bytes"))
+}
+
+#[inline]
+fn set_u16(page: &mut [u8], at: usize, n: usize) {
+    // Callers hold n below the page size, at most 65536, and an offset or heap of 65536 cannot occur
+    // because the header comes first.
+    page[at..at + 2].copy_from_slice(&(n as u16).to_le_bytes());
+}
+
+// Header fields: kind u8, level u8, slot_count u16, heap_bytes u16, zero u16, next u64, filter u64.
+
+/// Makes `page` an empty page of `kind`.
+pub fn init(page: &mut [u8], kind: u8, level: u32) {
+    page[..HEADER_BYTES].fill(0);
+    page[0] = kind;
+    page[1] = level as u8;
+}
+
+/// What the page says it is.
+#[inline]
+pub fn kind(page: &[u8]) -> u8 {
+    page[0]
+}
+
+/// How many bits of a hash lead to this bucket.
+pub fn level(page: &[u8]) -> u32 {
+    u32::from(page[1])
+}
+
+/// How many pairs the page holds.
+#[inline]
+pub fn slot_count(page: &[u8]) -> usize {
+    u16_at(page, 2)
+}
+
+#[inline]
+fn heap_bytes(page: &[u8]) -> usize {
+    u16_at(page, 4)
+}
+
+/// Reference to the overflow page behind this one; 0 where there is none.
+#[inline]
+pub fn next(page: &[u8]) -> u64 {
+    u64_at(page, 8)
+}
+
+/// Sets [`next`].
+pub fn set_next(page: &mut [u8], next: u64) {
+    page[8..16].copy_from_slice(&next.to_le_bytes());
+}
+
+/// The union of [`filter_bits`] over the pairs in this bucket's overflow pages (and some that were there).
+#[inline]
+pub fn filter(page: &[u8]) -> u64 {
+    u64_at(page, 16)
+}
+
+/// Sets [`filter`].
+pub fn set_filter(page: &mut [u8], filter: u64) {
+    page[16..24].copy_from_slice(&filter.to_le_bytes());
+}
+
+/// Bytes of slots and records: what counts towards the fill of a bucket.
+#[inline]
+pub fn used_bytes(page: &[u8]) -> usize {
+    slot_count(page) * SLOT_BYTES + heap_bytes(page)
+}
+
+/// Bytes between slots and records.
+#[inline]
+pub fn gap_bytes(page: &[u8]) -> Result<usize, Damage> {
+    page.len().checked_sub(HEADER_BYTES + used_bytes(page)).ok_or(Damage("slots and records overlap"))
+}
+
+/// Bytes a page of this length has for slots and records.
+pub fn capacity(page_bytes: usize) -> usize {
+    page_bytes - HEADER_BYTES
+}
+
+#[inline]
+fn slot(page: &[u8], index: usize) -> (u16, usize) {
+    let at = HEADER_BYTES + index * SLOT_BYTES;
+    (u16_at(page, at) as u16, u16_at(page, at + 2))
+}
+
+fn set_slot(page: &mut [u8], index: usize, tag: u16, offset: usize) {
+    let at = HEADER_BYTES + index * SLOT_BYTES;
+    page[at..at + 2].copy_from_slice(&tag.to_le_bytes());
+    set_u16(page, at + 2, offset);
+}
+
+/// The tag of slot `index`.
+pub fn slot_tag(page: &[u8], index: usize) -> u16 {
+    slot(page, index).0
+}
+
+/// The record of slot `index`, which must be below [`slot_count`].
+#[inline]
+pub fn record(page: &[u8], index: usize) -> Result<Record<'_>, Damage> {
+    parse(page, slot(page, index).1).map(|(record, _)| record).ok_or(Damage("a record runs over its page"))
+}
+
+/// The record at `offset` and where its value starts.
+#[inline]
+fn parse(page: &[u8], offset: usize) -> Option<(Record<'_>, usize)> {
+    let bytes = page.get(offset..)?;
+    let (head, n) = get_varint(bytes)?;
+    let (value_bytes, m) = get_varint(&bytes[n..])?;
+    let body = &bytes[n + m..];
+    let key_bytes = head >> 2;
+    let key = body.get(..key_bytes)?;
+    let value = body[key_bytes..].get(..value_bytes)?;
+    Some((Record { form: (head & 3) as u8, key, value }, offset + n + m + key_bytes))
+}
+
+/// Checks that the slots lie within the page, once for the loops that follow.
+#[inline]
+fn checked_slots(page: &[u8]) -> Result<&[u8], Damage> {
+    page.get(HEADER_BYTES..HEADER_BYTES + slot_count(page) * SLOT_BYTES).ok_or(Damage("slots run over their page"))
+}
+
+/// The slot whose tag is `tag` and whose record `matches`.
+#[inline]
+pub fn find_by<'a>(
+    page: &'a [u8],
+    tag: u16,
+    mut matches: impl FnMut(Record<'a>) -> bool,
+) -> Result<Option<usize>, Damage> {
+    checked_slots(page)?;
+    let count = slot_count(page);
+    let mut base = 0;
+    while base < count {
+        let mut mask = tag_mask(page, base, tag);
+        if count - base < 16 {
+            mask &= (1 << (count - base)) - 1;
+        }
+        while mask != 0 {
+            let index = base + mask.trailing_zeros() as usize;
+            if matches(record(page, index)?) {
+                return Ok(Some(index));
+            }
+            mask &= mask - 1;
+        }
+        base += 16;
+    }
+    Ok(None)
+}
+
+/// The slot of the inline or [`VALUE_IN_EXTENT`] record with this key.
+#[inline]
+pub fn find(page: &[u8], tag: u16, key: &[u8]) -> Result<Option<usize>, Damage> {
+    find_by(page, tag, |r| r.form != PAIR_IN_EXTENT && r.key == key)
+}
+
+/// Bit i is set where the tag of slot `base + i` is `tag`; bits past the slot count mean nothing.
+#[inline]
+fn tag_mask(page: &[u8], base: usize, tag: u16) -> u32 {
+    let at = HEADER_BYTES + base * SLOT_BYTES;
+    match page.get(at..at + 64) {
+        Some(sixteen) => tags::mask_of_sixteen(sixteen.try_into().expect("64 bytes"), tag),
+        None => tags::mask_portable(&page[at..], tag),
+    }
+}
+
+/// Adds a record. `Ok(false)`, and nothing changed, where it does not fit.
+pub fn insert(page: &mut [u8], tag: u16, record: Record<'_>) -> Result<bool, Damage> {
+    let bytes = record.bytes();
+    if gap_bytes(page)? < bytes + SLOT_BYTES {
+        return Ok(false);
+    }
+    let count = slot_count(page);
+    let heap = heap_bytes(page) + bytes;
+    let offset = page.len() - heap;
+    write_record(&mut page[offset..offset + bytes], record);
+    set_slot(page, count, tag, offset);
+    set_u16(page, 2, count + 1);
+    set_u16(page, 4, heap);
+    Ok(true)
+}
+
+fn write_record(out: &mut [u8], record: Record<'_>) {
+    let n = put_varint(out, (record.key.len() as u64) << 2 | u64::from(record.form));
+    let m = n + put_varint(&mut out[n..], record.value.len() as u64);
+    out[m..m + record.key.len()].copy_from_slice(record.key);
+    out[m + record.key.len()..].copy_from_slice(record.value);
+}
+
+/// Takes the record of slot `index` out; the last slot takes its number.
+pub fn remove(page: &mut [u8], index: usize) -> Result<(), Damage> {
+    resize_heap(page, index, 0)?;
+    let last = slot_count(page) - 1;
+    let (tag, offset) = slot(page, last);
+    set_slot(page, index, tag, offset);
+    set_u16(page, 2, last);
+    Ok(())
+}
+
+/// Gives the record of slot `index` another value (and form). `Ok(false)`, and nothing changed, where it
+/// does not fit.
+pub fn replace_value(page: &mut [u8], index: usize, form: u8, value: &[u8]) -> Result<bool, Damage> {
+    let old = record(page, index)?;
+    let (old_form, key_bytes, old_value_bytes, old_bytes) = (old.form, old.key.len(), old.value.len(), old.bytes());
+    let new_bytes = Record { form, key: old.key, value }.bytes();
+    if new_bytes > old_bytes && gap_bytes(page)? < new_bytes - old_bytes {
+        return Ok(false);
+    }
+    let offset = slot(page, index).1;
+    if old_form == form && old_value_bytes == value.len() {
+        // The common overwrite: same shape, nothing moves.
+        let end = offset + old_bytes;
+        page[end - value.len()..end].copy_from_slice(value);
+        return Ok(true);
+    }
+    // The key's bytes come first in the resized space, wherever the head ends; keep them aside.
+    let head_bytes = old_bytes - key_bytes - old_value_bytes;
+    let key = page[offset + head_bytes..offset + head_bytes + key_bytes].to_vec();
+    let offset = resize_heap(page, index, new_bytes)?;
+    write_record(&mut page[offset..offset + new_bytes], Record { form, key: &key, value });
+    Ok(true)
+}
+
+/// Adds `tail` to the inline value of slot `index`. `Ok(false)`, and nothing changed, where it does not fit.
+#[inline]
+pub fn append_value(page: &mut [u8], index: usize, tail: &[u8]) -> Result<bool, Damage> {
+    let old = record(page, index)?;
+    let (key_bytes, value_bytes, old_bytes) = (old.key.len(), old.value.len(), old.bytes());
+    let old_head = varint_bytes(value_bytes as u64);
+    let growth = tail.len() + varint_bytes((value_bytes + tail.len()) as u64) - old_head;
+    if gap_bytes(page)? < growth {
+        return Ok(false);
+    }
+    if growth != tail.len() {
+        // The length takes a byte more: rare, so the plain way.
+        let value = [old.value, tail].concat();
+        return replace_value(page, index, INLINE, &value);
+    }
+    let offset = resize_heap(page, index, old_bytes + growth)?;
+    // The old bytes stand where they stood, `growth` further in; move them to the new start.
+    page.copy_within(offset + growth..offset + growth + old_bytes, offset);
+    let end = offset + old_bytes + growth;
+    page[end - tail.len()..end].copy_from_slice(tail);
+    let length_at = offset + old_bytes - value_bytes - key_bytes - old_head;
+    put_varint(&mut page[length_at..], (value_bytes + tail.len()) as u64);
+    Ok(true)
+}
+
+/// Gives the record of slot `index` room for `new_bytes` (0 takes it out of the heap) by moving the records
+/// before it, and says where it now starts. The last `min(old, new)` bytes of the record keep their place.
+fn resize_heap(page: &mut [u8], index: usize, new_bytes: usize) -> Result<usize, Damage> {
+    let old_bytes = record(page, index)?.bytes();
+    let offset = slot(page, index).1;
+    let heap = heap_bytes(page);
+    let heap_start = page.len().checked_sub(heap).ok_or(Damage("records run over their page"))?;
+    let slots_end = HEADER_BYTES + slot_count(page) * SLOT_BYTES;
+    if offset < heap_start || slots_end > heap_start {
+        return Err(Damage("slots and records overlap"));
+    }
+    let new_heap = heap - old_bytes + new_bytes;
+    let new_start = page.len().checked_sub(new_heap).filter(|&s| s >= slots_end).ok_or(Damage("a heap outgrew its page"))?;
+    page.copy_within(heap_start..offset, new_start);
+    let moved = new_bytes.wrapping_sub(old_bytes);
+    // Wrapping: the arithmetic of u16 offsets modulo 2^16 is exact, and an offset that was out of range stays
+    // out of range or harmless.
+    let moved = moved as u16;
+    for slot in page[HEADER_BYTES..slots_end].chunks_exact_mut(SLOT_BYTES) {
+        let at = u16::from_le_bytes([slot[2], slot[3]]);
+        let to = if usize::from(at) <= offset { at.wrapping_sub(moved) } else { at };
+        slot[2..].copy_from_slice(&to.to_le_bytes());
+    }
+    set_u16(page, 4, new_heap);
+    Ok((offset + old_bytes).wrapping_sub(new_bytes))
+}
+
+/// Copies all records of `from` into `to`, an empty page that has room for them.
+pub fn copy_records(from: &[u8], to: &mut [u8]) -> Result<(), Damage> {
+    let (count, heap) = (slot_count(from), heap_bytes(from));
+    let slots = checked_slots(from)?;
+    let heap_start = from.len().checked_sub(heap).ok_or(Damage("records run over their page"))?;
+    let slots_end = HEADER_BYTES + slots.len();
+    let to_start = to.len().checked_sub(heap).filter(|&s| s >= slots_end).ok_or(Damage("slots and records overlap"))?;
+    // Offsets count from the page's start, records lie at its end; wrapping as in `resize_heap`.
+    let moved = to.len().wrapping_sub(from.len()) as u16;
+    for (old, new) in slots.chunks_exact(SLOT_BYTES).zip(to[HEADER_BYTES..slots_end].chunks_exact_mut(SLOT_BYTES)) {
+        let at = u16::from_le_bytes([old[2], old[3]]).wrapping_add(moved);
+        new[..2].copy_from_slice(&old[..2]);
+        new[2..].copy_from_slice(&at.to_le_bytes());
+    }
+    to[to_start..].copy_from_slice(&from[heap_start..]);
+    set_u16(to, 2, count);
+    set_u16(to, 4, heap);
+    Ok(())
+}
+
+/// All slots of a page: tag and record.
+pub fn records(page: &[u8]) -> impl Iterator<Item = Result<(u16, Record<'_>), Damage>> {
+    let slots = checked_slots(page);
+    let count = if slots.is_ok() { slot_count(page) } else { 0 };
+    let damage = slots.err().map(Err);
+    damage.into_iter().chain((0..count).map(move |i| Ok((slot(page, i).0, record(page, i)?))))
+}
+
+/// Checks everything a page says about itself.
+pub fn check(page: &[u8]) -> Result<(), Damage> {
+    if u16_at(page, 6) != 0 {
+        return Err(Damage("reserved bytes are not zero"));
+    }
+    gap_bytes(page)?;
+    let mut spans = Vec::with_capacity(slot_count(page));
+    for index in 0..slot_count(page) {
+        let record = record(page, index)?;
+        if record.form > PAIR_IN_EXTENT {
+            return Err(Damage("a record of unknown form"));
+        }
+        let offset = slot(page, index).1;
+        spans.push((offset, offset + record.bytes()));
+    }
+    spans.sort_unstable();
+    let mut expected = page.len() - heap_bytes(page);
+    for (start, end) in spans {
+        if start != expected {
+            return Err(Damage("records overlap or leave a hole"));
+        }
+        expected = end;
+    }
+    if expected != page.len() { Err(Damage("records do not fill the heap")) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn inline<'a>(key: &'a [u8], value: &'a [u8]) -> Record<'a> {
+        Record { form: INLINE, key, value }
+    }
+
+    #[test]
+    fn varints_round_trip_at_their_borders() {
+        for n in [0, 1, 127, 128, 16383, 16384, 2097151, 2097152, (1 << 32) - 1, (1 << 34) + 3] {
+            let mut bytes = [0; 10];
+            let written = put_varint(&mut bytes, n);
+            assert_eq!(written, varint_bytes(n));
+            assert_eq!(get_varint(&bytes), Some((n as usize, written)));
+        }
+        assert_eq!(get_varint(&[0x80; 9]), None);
+    }
+
+    #[derive(Debug, Clone)]
+    enum Op {
+        Insert(Vec<u8>, Vec<u8>),
+        Remove(usize),
+        Replace(usize, Vec<u8>),
+        Append(usize, Vec<u8>),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        let bytes = |n| proptest::collection::vec(any::<u8>(), 0..n);
+        prop_oneof![
+            3 => (bytes(40), bytes(200)).prop_map(|(k, v)| Op::Insert(k, v)),
+            1 => any::<usize>().prop_map(Op::Remove),
+            1 => (any::<usize>(), bytes(300)).prop_map(|(i, v)| Op::Replace(i, v)),
+            2 => (any::<usize>(), bytes(60)).prop_map(|(i, v)| Op::Append(i, v)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn page_behaves_like_a_list_of_pairs(
+            page_bytes in prop::sample::select(vec![64usize, 512, 1024, 65536]),
+            ops in proptest::collection::vec(op(), 1..200),
+        ) {
+            let mut page = vec![0xAA; page_bytes];
+            init(&mut page, KIND_BUCKET, 3);
+            let mut model: Vec<(u16, Vec<u8>, Vec<u8>)> = Vec::new();
+            for op in ops {
+                let fits = |model: &[(u16, Vec<u8>, Vec<u8>)], extra: usize| {
+                    let used: usize = model.iter().map(|(_, k, v)| inline(k, v).bytes() + SLOT_BYTES).sum();
+                    used + extra <= capacity(page_bytes)
+                };
+                match op {
+                    Op::Insert(k, v) => {
+                        let tag = k.len() as u16;
+                        let expected = fits(&model, inline(&k, &v).bytes() + SLOT_BYTES);
+                        prop_assert_eq!(insert(&mut page, tag, inline(&k, &v)), Ok(expected));
+                        if expected { model.push((tag, k, v)); }
+                    }
+                    Op::Remove(i) if !model.is_empty() => {
+                        let i = i % model.len();
+                        prop_assert_eq!(remove(&mut page, i), Ok(()));
+                        model.swap_remove(i);
+                    }
+                    Op::Replace(i, v) if !model.is_empty() => {
+                        let i = i % model.len();
+                        let mut after = model.clone();
+                        after[i].2 = v.clone();
+                        let expected = fits(&after, 0);
+                        prop_assert_eq!(replace_value(&mut page, i, INLINE, &v), Ok(expected));
+                        if expected { model = after; }
+                    }
+                    Op::Append(i, v) if !model.is_empty() => {
+                        let i = i % model.len();
+                        let mut after = model.clone();
+                        after[i].2.extend_from_slice(&v);
+                        let expected = fits(&after, 0);
+                        prop_assert_eq!(append_value(&mut page, i, &v), Ok(expected));
+                        if expected { model = after; }
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(check(&page), Ok(()));
+                let got: Vec<_> = records(&page).map(|r| r.unwrap()).map(|(t, r)| (t, r.key.to_vec(), r.value.to_vec())).collect();
+                prop_assert_eq!(&got, &model);
+                if let Some((tag, key, _)) = model.last() {
+                    let first = model.iter().position(|(_, k, _)| k == key);
+                    prop_assert_eq!(find(&page, *tag, key), Ok(first));
+                    prop_assert_eq!(find(&page, *tag, b"this key is too long to be there, forty bytes"), Ok(None));
+                }
+            }
+        }
+
+        #[test]
+        fn any_bytes_give_a_value_or_damage(
+            mut page in proptest::collection::vec(any::<u8>(), 64..600),
+            small_count in any::<bool>(),
+            index in any::<usize>(),
+        ) {
+            if small_count { page[2] %= 10; page[3] = 0; }
+            let _ = check(&page);
+            let _ = find(&page, 7, b"key");
+            let _ = records(&page).count();
+            let count = slot_count(&page);
+            if checked_slots(&page).is_ok() && count > 0 {
+                let i = index % count;
+                let _ = remove(&mut page.clone(), i);
+                let _ = replace_value(&mut page.clone(), i, INLINE, b"value");
+                let _ = append_value(&mut page.clone(), i, b"value");
+            }
+            let _ = insert(&mut page, 7, inline(b"k", b"v"));
+        }
+    }
+}

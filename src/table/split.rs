@@ -1,0 +1,293 @@
+//! Splits and their reverse: how the table grows and shrinks by one bucket at a time.
+//!
+//! Hybrid, as in the paper: a table grows when its load passes the fill factor (controlled) or when a bucket needs a
+//! second overflow page (uncontrolled), always by the bucket whose turn it is, at most once a write. It shrinks when
+//! the load falls below half of that, which the paper's could not.
+//!
+//! ```text
+//! split  source -> gather its records -> hash each key -> stay or move -> lay out both -> write overflow pages
+//!        -> both primary pages -> max_bucket + 1 -> free the old overflow pages
+//! ```
+//!
+//! Nothing of the table changes until all that can fail, the user's hash function among it, is over.
+//!
+//! Source: Seltzer & Yigit 1991, "The New Implementation". Not here: the arithmetic (`linear.rs`).
+
+use super::chain::{Block, Bucket};
+use super::page::{self, PAIR_IN_EXTENT, Record};
+use super::{Table, View};
+use crate::error::Result;
+use crate::linear;
+use std::ops::Range;
+use std::sync::atomic::Ordering::*;
+
+/// The records of a bucket, copied out of their pages.
+#[derive(Default)]
+pub(super) struct Gathered {
+    bytes: Vec<u8>,
+    records: Vec<GatheredRecord>,
+    blocks: Vec<Block>,
+}
+
+struct GatheredRecord {
+    tag: u16,
+    form: u8,
+    key: Range<usize>,
+    value: Range<usize>,
+}
+
+impl Gathered {
+    fn add(&mut self, tag: u16, record: Record<'_>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(record.key);
+        let middle = self.bytes.len();
+        self.bytes.extend_from_slice(record.value);
+        self.records.push(GatheredRecord { tag, form: record.form, key: start..middle, value: middle..self.bytes.len() });
+    }
+
+    /// All records.
+    pub(super) fn records(&self) -> impl Iterator<Item = Record<'_>> {
+        (0..self.records.len()).map(|index| self.record(index).1)
+    }
+
+    /// The overflow pages they came from.
+    pub(super) fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    fn record(&self, index: usize) -> (u16, Record<'_>) {
+        let r = &self.records[index];
+        (r.tag, Record { form: r.form, key: &self.bytes[r.key.clone()], value: &self.bytes[r.value.clone()] })
+    }
+}
+
+/// A bucket laid out anew: its primary page, and where its overflow pages were written.
+pub(super) struct Layout {
+    pub primary: Vec<u8>,
+    pub blocks: Vec<Block>,
+}
+
+impl Table {
+    /// Grows or shrinks by one bucket if the load asks for it. Gives up when others are at it.
+    pub(super) fn adjust(&self, long_chain: bool) -> Result<()> {
+        if self.wants_split(long_chain) {
+            self.split()?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn wants_split(&self, long_chain: bool) -> bool {
+        let view = self.view();
+        let buckets = u64::from(view.max_bucket) + 1;
+        let (load, limit) = self.load(buckets);
+        // A chain of equal hashes cannot be split away: the table grows for it to twice the size, no more.
+        load > limit || long_chain && load > limit / 2
+    }
+
+    /// The load and the load at which a table of so many buckets grows, in the unit in use: pairs or bytes.
+    #[inline]
+    fn load(&self, buckets: u64) -> (u64, u64) {
+        match self.fill_factor {
+            Some(pairs) => (self.len(), buckets.saturating_mul(u64::from(pairs))),
+            None => {
+                let capacity = page::capacity(self.page_bytes) as u64;
+                let used = self.counters.bucket_bytes.load(Relaxed).max(0) as u64;
+                (used, buckets.saturating_mul(capacity) * u64::from(self.fill_percent) / 100)
+            }
+        }
+    }
+
+    /// Does the load call for a bucket less?
+    #[inline]
+    pub(super) fn wants_merge(&self) -> bool {
+        let view = self.view();
+        if view.max_bucket <= self.min_max_bucket.load(Relaxed) {
+            return false;
+        }
+        let (load, limit) = self.load(u64::from(view.max_bucket));
+        load < limit / 2
+    }
+
+    /// Splits the bucket whose turn it is. `false` where another is at it.
+    fn split(&self) -> Result<bool> {
+        let Ok(_structure) = self.structure.try_lock() else { return Ok(false) };
+        let view = self.view();
+        if view.max_bucket == u32::MAX {
+            return Ok(false);
+        }
+        let new = view.max_bucket + 1;
+        self.allocate_group(new)?;
+        let number = linear::split_source(new);
+        let (source_frame, source_start) = self.location(number);
+        let (target_frame, target_start) = self.location(new);
+        let Some(frame) = self.pager.try_write(source_frame)? else { return Ok(false) };
+        let mut target = if target_frame == source_frame {
+            None
+        } else {
+            let Some(target) = self.pager.try_write(target_frame)? else { return Ok(false) };
+            Some(target)
+        };
+        let mut source = Bucket { table: self, number, frame, start: source_start };
+        let level = linear::level(number, new);
+        let gathered = self.gather(source.page())?;
+        let (stay, go) = self.divide(&gathered, number, level)?;
+        let stay = self.lay_out(&gathered, &stay, level)?;
+        let go = self.lay_out(&gathered, &go, level).inspect_err(|_| self.free_blocks(&stay.blocks))?;
+
+        source.page_mut().copy_from_slice(&stay.primary);
+        let frame = target.as_mut().unwrap_or(&mut source.frame);
+        frame[target_start..target_start + self.page_bytes].copy_from_slice(&go.primary);
+        self.set_view(View { max_bucket: new, ..view });
+        drop(target);
+        self.free_blocks(&gathered.blocks);
+        drop(source);
+        self.counters.splits.fetch_add(1, Relaxed);
+        Ok(true)
+    }
+
+    /// Puts the last bucket back into the one it came of. `false` where another is at it.
+    pub(super) fn merge(&self) -> Result<bool> {
+        let Ok(_structure) = self.structure.try_lock() else { return Ok(false) };
+        let view = self.view();
+        if view.max_bucket == 0 {
+            return Ok(false);
+        }
+        let last = view.max_bucket;
+        let number = linear::split_source(last);
+        let (target_frame, target_start) = self.location(number);
+        let (last_frame, last_start) = self.location(last);
+        let Some(mut target) = self.pager.try_write(target_frame)? else { return Ok(false) };
+        let mut source = if last_frame == target_frame {
+            None
+        } else {
+            let Some(source) = self.pager.try_write(last_frame)? else { return Ok(false) };
+            Some(source)
+        };
+        let range = last_start..last_start + self.page_bytes;
+        let mut gathered = self.gather(&target[target_start..target_start + self.page_bytes])?;
+        self.gather_more(&source.as_ref().unwrap_or(&target)[range.clone()], &mut gathered)?;
+        let level = linear::level(number, last - 1);
+        let all: Vec<usize> = (0..gathered.records.len()).collect();
+        let laid_out = self.lay_out(&gathered, &all, level)?;
+
+        target[target_start..target_start + self.page_bytes].copy_from_slice(&laid_out.primary);
+        source.as_mut().unwrap_or(&mut target)[range].fill(0);
+        // A new version: a reader that still looks at the bucket that is no more notices, even if it comes back.
+        self.set_view(View { max_bucket: last - 1, version: view.version.wrapping_add(1) });
+        drop((source, target));
+        self.free_blocks(&gathered.blocks);
+        self.free_group(last)?;
+        self.counters.contractions.fetch_add(1, Relaxed);
+        Ok(true)
+    }
+
+    /// Copies all records of the bucket with this primary page.
+    pub(super) fn gather(&self, primary: &[u8]) -> Result<Gathered> {
+        let mut gathered = Gathered::default();
+        gathered.bytes.reserve(2 * self.page_bytes);
+        gathered.records.reserve(64);
+        self.gather_more(primary, &mut gathered)?;
+        Ok(gathered)
+    }
+
+    fn gather_more(&self, primary: &[u8], gathered: &mut Gathered) -> Result<()> {
+        for record in page::records(primary) {
+            let (tag, record) = record.map_err(|d| self.damaged(d))?;
+            gathered.add(tag, record);
+        }
+        self.walk_chain(page::next(primary), |block, bytes| {
+            for record in page::records(bytes) {
+                let (tag, record) = record.map_err(|d| self.damaged(d))?;
+                gathered.add(tag, record);
+            }
+            gathered.blocks.push(block);
+            Ok(None::<()>)
+        })?;
+        Ok(())
+    }
+
+    /// Which records stay in `bucket` when `level` bits count, and which go. Calls the hash function.
+    fn divide(&self, gathered: &Gathered, bucket: linear::Bucket, level: u32) -> Result<(Vec<usize>, Vec<usize>)> {
+        let mut stay = Vec::with_capacity(gathered.records.len());
+        let mut go = Vec::with_capacity(gathered.records.len());
+        for index in 0..gathered.records.len() {
+            let (_, record) = gathered.record(index);
+            let h = self.record_hash(record)?;
+            if linear::belongs(h, bucket, level) { stay.push(index) } else { go.push(index) }
+        }
+        Ok((stay, go))
+    }
+
+    /// The hash of a record's key.
+    #[inline]
+    pub(super) fn record_hash(&self, record: Record<'_>) -> Result<u64> {
+        if record.form != PAIR_IN_EXTENT {
+            return Ok(self.hash.hash(record.key));
+        }
+        let hash = record.key.try_into().map_err(|_| self.pager.corrupt("a key's hash is not 8 bytes long"))?;
+        Ok(u64::from_le_bytes(hash))
+    }
+
+    /// Lays the chosen records out in a primary page and as many overflow pages as they need, the latter written.
+    pub(super) fn lay_out(&self, gathered: &Gathered, chosen: &[usize], level: u32) -> Result<Layout> {
+        let mut primary = vec![0; self.page_bytes];
+        page::init(&mut primary, page::KIND_BUCKET, level);
+        let mut filter = 0;
+        let mut over = Vec::new();
+        for &index in chosen {
+            let (tag, record) = gathered.record(index);
+            if !page::insert(&mut primary, tag, record).map_err(|d| self.damaged(d))? {
+                filter |= page::filter_bits(tag);
+                over.push(index);
+            }
+        }
+        let mut layout = Layout { primary, blocks: Vec::new() };
+        if let Err(e) = self.lay_out_overflow(gathered, &over, &mut layout) {
+            self.free_blocks(&layout.blocks);
+            return Err(e);
+        }
+        page::set_filter(&mut layout.primary, filter);
+        Ok(layout)
+    }
+
+    fn lay_out_overflow(&self, gathered: &Gathered, mut over: &[usize], layout: &mut Layout) -> Result<()> {
+        let frame_capacity = page::capacity(self.pager.frame_bytes());
+        let mut next = 0;
+        while !over.is_empty() {
+            let mut used = 0;
+            let mut count = 0;
+            while let Some(&index) = over.get(count) {
+                let bytes = gathered.record(index).1.bytes() + page::SLOT_BYTES;
+                if used + bytes > frame_capacity {
+                    break;
+                }
+                used += bytes;
+                count += 1;
+            }
+            let block = self.allocate_block(used)?;
+            layout.blocks.push(block);
+            let (mut frame, range) = self.write_block(block)?;
+            let bytes = &mut frame[range];
+            page::init(bytes, page::KIND_OVERFLOW, 0);
+            page::set_next(bytes, next);
+            for &index in &over[..count] {
+                let (tag, record) = gathered.record(index);
+                let inserted = page::insert(bytes, tag, record).map_err(|d| self.damaged(d))?;
+                assert!(inserted, "the page was made large enough");
+            }
+            next = block.to_bits();
+            over = &over[count..];
+        }
+        page::set_next(&mut layout.primary, next);
+        Ok(())
+    }
+
+    /// Frees overflow pages that nothing refers to any more. An error loses their room until the next compaction, no
+    /// pair, so it does not undo what is done.
+    pub(super) fn free_blocks(&self, blocks: &[Block]) {
+        for block in blocks {
+            let _ = self.pager.free(block.unit, block.len);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What a table looks like: sizes, fill, overflow, how many pairs its buckets have.
+
+use super::page::{self, INLINE};
+use super::{Table, linear};
+use crate::error::Result;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::*;
+
+/// The numbers of a table, made by [`Table::stat`].
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct TableStat {
+    /// Pairs stored.
+    pub pairs: u64,
+    /// Buckets, and so primary pages.
+    pub buckets: u64,
+    /// Bytes of a primary page.
+    pub page_bytes: u32,
+    /// Bytes of a frame: the unit of I/O and checksum.
+    pub frame_bytes: u32,
+    /// Bytes of the file, or what it would have.
+    pub file_bytes: u64,
+    /// Bytes of all keys and values.
+    pub payload_bytes: u64,
+    /// Bytes of slots and records in primary and overflow pages.
+    pub bucket_bytes: u64,
+    /// Overflow pages.
+    pub overflow_pages: u64,
+    /// Bytes they take.
+    pub overflow_bytes: u64,
+    /// Pairs in them.
+    pub overflow_pairs: u64,
+    /// Extents: values or pairs too large for a page.
+    pub extents: u64,
+    /// Bytes they take.
+    pub extent_bytes: u64,
+    /// Bytes of the file that nothing uses.
+    pub free_bytes: u64,
+    /// The load at which the table grows, in percent of its primary pages.
+    pub fill_percent: f64,
+    /// The load at which it grows, in pairs a bucket, if it was set so.
+    pub fill_factor: Option<u32>,
+    /// The hash function's name.
+    pub hash: String,
+    /// Its seed.
+    pub seed: u64,
+    /// How many buckets have how many pairs: (pairs, buckets), ascending.
+    pub histogram: Vec<(u64, u64)>,
+    /// Pairs in the fullest bucket.
+    pub largest_bucket: u64,
+    /// Buckets without a pair.
+    pub empty_buckets: u64,
+    /// Bytes of memory that pages take now.
+    pub memory_bytes: u64,
+    /// Splits since the table was opened.
+    pub splits: u64,
+    /// Merges since the table was opened.
+    pub contractions: u64,
+}
+
+impl Table {
+    /// Walks all buckets and tells what the table looks like. Others may go on meanwhile; then it is a moving picture.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn stat(&self) -> Result<TableStat> {
+        let unit_bytes = self.pager.unit_bytes() as u64;
+        let mut stat = TableStat {
+            pairs: self.len(),
+            page_bytes: self.page_bytes as u32, // at most 65536
+            frame_bytes: self.pager.frame_bytes() as u32,
+            file_bytes: u64::from(self.pager.frame_count()) * self.pager.frame_bytes() as u64,
+            payload_bytes: self.counters.payload_bytes.load(Relaxed).max(0) as u64,
+            bucket_bytes: self.counters.bucket_bytes.load(Relaxed).max(0) as u64,
+            free_bytes: self.pager.free_units()? * unit_bytes,
+            fill_percent: f64::from(self.fill_percent),
+            fill_factor: self.fill_factor,
+            hash: self.hash.name().to_owned(),
+            seed: self.hash.seed(),
+            memory_bytes: self.pager.memory_bytes(),
+            splits: self.counters.splits.load(Relaxed),
+            contractions: self.counters.contractions.load(Relaxed),
+            ..TableStat::default()
+        };
+        let mut histogram = BTreeMap::new();
+        let mut position = Some(0);
+        while let Some(at) = position {
+            let hash = linear::position(at);
+            let (frame, range) = self.read_bucket(hash)?;
+            let max_bucket = self.view().max_bucket;
+            position = linear::next_bucket_position(at, linear::level(linear::bucket(hash, max_bucket), max_bucket));
+            let pairs = self.stat_bucket(&frame[range], &mut stat)?;
+            stat.buckets += 1;
+            *histogram.entry(pairs).or_insert(0) += 1;
+        }
+        stat.largest_bucket = histogram.last_key_value().map_or(0, |(&pairs, _)| pairs);
+        stat.empty_buckets = histogram.get(&0).copied().unwrap_or(0);
+        stat.histogram = histogram.into_iter().collect();
+        Ok(stat)
+    }
+
+    /// Adds what one bucket has and gives the number of its pairs.
+    fn stat_bucket(&self, primary: &[u8], stat: &mut TableStat) -> Result<u64> {
+        let unit_bytes = self.pager.unit_bytes() as u64;
+        let mut count_extents = |page: &[u8]| {
+            for record in page::records(page) {
+                let (_, record) = record.map_err(|d| self.damaged(d))?;
+                if record.form != INLINE {
+                    stat.extents += 1;
+                    stat.extent_bytes += u64::from(self.parse_extent(record.value)?.capacity) * unit_bytes;
+                }
+            }
+            Ok::<(), crate::Error>(())
+        };
+        let mut pairs = page::slot_count(primary) as u64;
+        count_extents(primary)?;
+        let (mut pages, mut bytes_taken, mut over) = (0, 0, 0);
+        self.walk_chain(page::next(primary), |block, bytes| {
+            pages += 1;
+            bytes_taken += u64::from(block.len) * unit_bytes;
+            over += page::slot_count(bytes) as u64;
+            count_extents(bytes).map(|()| None::<()>)
+        })?;
+        pairs += over;
+        stat.overflow_pages += pages;
+        stat.overflow_bytes += bytes_taken;
+        stat.overflow_pairs += over;
+        Ok(pairs)
+    }
+}

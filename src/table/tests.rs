@@ -1,0 +1,325 @@
+//! The table against a model: a BTreeMap and its last durable copy.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Put(u8, Value),
+    Insert(u8, Value),
+    Append(u8, Value),
+    Remove(u8),
+    Update(u8),
+    Get(u8),
+    Scan,
+    Clear,
+    Compact,
+    Sync,
+    Reopen,
+    Fill(u16),
+    Empty(u16),
+}
+
+/// A value by its length: mostly small, some at the border of a page, some in extents.
+type Value = usize;
+
+fn value_len() -> impl Strategy<Value = usize> {
+    prop_oneof![8 => 0..40usize, 3 => 40..200usize, 2 => 200..5000usize, 1 => 5000..70_000usize]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => (any::<u8>(), value_len()).prop_map(|(k, v)| Op::Put(k, v)),
+        3 => (any::<u8>(), value_len()).prop_map(|(k, v)| Op::Insert(k, v)),
+        8 => (any::<u8>(), value_len()).prop_map(|(k, v)| Op::Append(k, v)),
+        5 => any::<u8>().prop_map(Op::Remove),
+        3 => any::<u8>().prop_map(Op::Update),
+        3 => any::<u8>().prop_map(Op::Get),
+        1 => Just(Op::Scan),
+        1 => Just(Op::Clear),
+        1 => Just(Op::Compact),
+        1 => Just(Op::Sync),
+        2 => Just(Op::Reopen),
+        2 => any::<u16>().prop_map(Op::Fill),
+        1 => any::<u16>().prop_map(Op::Empty),
+    ]
+}
+
+/// Fifty keys, so that they meet; some too long for a record, one empty.
+fn key(n: u8) -> Vec<u8> {
+    match n % 50 {
+        0 => Vec::new(),
+        n @ 1..40 => format!("key-{n}").into_bytes(),
+        n => vec![n; 100 * usize::from(n)],
+    }
+}
+
+fn value(seed: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 7 + seed) as u8).collect()
+}
+
+enum Place {
+    Memory,
+    Spilling,
+    File(tempfile::TempDir),
+}
+
+fn open(options: &TableOptions, place: &Place) -> Table {
+    match place {
+        Place::Memory => options.clone().in_memory().unwrap(),
+        Place::Spilling => options.clone().cache_bytes(1).in_memory().unwrap(),
+        Place::File(directory) => options.clone().open(directory.path().join("t.spt")).unwrap(),
+    }
+}
+
+fn same(table: &Table, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
+    assert_eq!(table.len(), model.len() as u64);
+    let mut found = BTreeMap::new();
+    for pair in table.scan() {
+        let (key, value) = pair.unwrap();
+        assert!(found.insert(key, value).is_none(), "a key was given twice");
+    }
+    assert!(&found == model, "scan differs: {} pairs, expected {}", found.len(), model.len());
+    assert_eq!(table.verify().unwrap(), []);
+}
+
+fn run(options: TableOptions, place: Place, ops: Vec<Op>) {
+    let mut table = open(&options, &place);
+    let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    let fill_key = |i: u16| format!("fill {i}").into_bytes();
+    for (step, op) in ops.into_iter().enumerate() {
+        match op {
+            Op::Put(k, len) => {
+                table.put(&key(k), &value(step, len)).unwrap();
+                model.insert(key(k), value(step, len));
+            }
+            Op::Insert(k, len) => {
+                let absent = !model.contains_key(&key(k));
+                assert_eq!(table.insert(&key(k), &value(step, len)).unwrap(), absent);
+                model.entry(key(k)).or_insert_with(|| value(step, len));
+            }
+            Op::Append(k, len) => {
+                table.append(&key(k), &value(step, len)).unwrap();
+                model.entry(key(k)).or_default().extend(value(step, len));
+            }
+            Op::Remove(k) => assert_eq!(table.remove(&key(k)).unwrap(), model.remove(&key(k)).is_some()),
+            Op::Update(k) => {
+                // Reverses a value; takes an absent or empty one's key out.
+                let reversed = |old: Option<&[u8]>| {
+                    old.filter(|v| !v.is_empty()).map(|v| v.iter().rev().copied().collect::<Vec<u8>>())
+                };
+                let expected = reversed(model.get(&key(k)).map(|v| &v[..]));
+                assert_eq!(table.update(&key(k), reversed).unwrap(), expected.is_some());
+                match expected {
+                    Some(v) => model.insert(key(k), v),
+                    None => model.remove(&key(k)),
+                };
+            }
+            Op::Get(k) => {
+                let expected = model.get(&key(k));
+                assert_eq!(table.get(&key(k)).unwrap().as_ref(), expected);
+                assert_eq!(table.get_ref(&key(k)).unwrap().as_deref(), expected.map(|v| &v[..]));
+                assert_eq!(table.contains(&key(k)).unwrap(), expected.is_some());
+                let mut buffer = vec![1, 2, 3];
+                assert_eq!(table.get_into(&key(k), &mut buffer).unwrap(), expected.is_some());
+                assert_eq!(&buffer, expected.unwrap_or(&Vec::new()));
+            }
+            Op::Scan => same(&table, &model),
+            Op::Clear => {
+                table.clear().unwrap();
+                model.clear();
+            }
+            Op::Compact => {
+                table.compact().unwrap();
+                same(&table, &model);
+            }
+            Op::Sync => table.sync().unwrap(),
+            Op::Reopen => {
+                if matches!(place, Place::File(_)) {
+                    table.close().unwrap();
+                    table = open(&options, &place);
+                    same(&table, &model);
+                }
+            }
+            Op::Fill(n) => {
+                for i in 0..n % 600 {
+                    table.put(&fill_key(i), &value(step, 20)).unwrap();
+                    model.insert(fill_key(i), value(step, 20));
+                }
+            }
+            Op::Empty(n) => {
+                for i in n % 600..600 {
+                    assert_eq!(table.remove(&fill_key(i)).unwrap(), model.remove(&fill_key(i)).is_some());
+                }
+            }
+        }
+    }
+    same(&table, &model);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #[test]
+    fn table_behaves_like_a_btreemap(
+        ops in proptest::collection::vec(op(), 1..120),
+        page_bytes in prop::sample::select(vec![512u32, 1024, 8192, 65536]),
+        fill_factor in prop::sample::select(vec![None, Some(1), Some(2), Some(60)]),
+        bad_hash in any::<bool>(),
+        place in 0..3,
+    ) {
+        let mut options = TableOptions::new().page_bytes(page_bytes).seed(1);
+        if let Some(pairs) = fill_factor {
+            options = options.fill_factor(pairs);
+        }
+        if bad_hash {
+            // Four values only, and the ones that differ in the highest bits.
+            options = options.user_hash("bad", |key| (key.len() as u64 % 2) << 63 | (key.len() as u64 / 2 % 2) << 1);
+        }
+        let place = match place {
+            0 => Place::Memory,
+            1 => Place::Spilling,
+            _ => Place::File(tempfile::tempdir().unwrap()),
+        };
+        run(options, place, ops);
+    }
+}
+
+#[test]
+fn a_hundred_thousand_keys_of_one_hash_are_kept() {
+    let table = TableOptions::new().user_hash("constant", |_| 42).in_memory().unwrap();
+    const COUNT: u32 = 100_000;
+    for i in 0..COUNT {
+        table.put(&i.to_le_bytes(), b"").unwrap();
+    }
+    assert_eq!(table.len(), u64::from(COUNT));
+    for i in (0..COUNT).step_by(997) {
+        assert!(table.contains(&i.to_le_bytes()).unwrap());
+    }
+    assert!(!table.contains(&COUNT.to_le_bytes()).unwrap());
+    assert_eq!(table.scan().count(), COUNT as usize);
+    assert_eq!(table.verify().unwrap(), []);
+}
+
+#[test]
+fn a_hash_function_that_panics_in_a_split_leaves_the_table_whole() {
+    let countdown = Arc::new(AtomicUsize::new(usize::MAX));
+    let watched = countdown.clone();
+    let table = TableOptions::new()
+        .page_bytes(512)
+        .user_hash("panics", move |key| {
+            if watched.fetch_sub(1, Relaxed) == 0 {
+                panic!("the user's hash function");
+            }
+            crate::HashKind::Xxh3.hash(key, 1)
+        })
+        .in_memory()
+        .unwrap();
+    let mut expected = BTreeMap::new();
+    let mut panics = 0;
+    for i in 0..3000u32 {
+        let key = i.to_le_bytes();
+        // At the third call from here at the latest a split is under way, if this put makes one.
+        countdown.store(1 + i as usize % 7, Relaxed);
+        let put = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| table.put(&key, b"a value of some length")));
+        countdown.store(usize::MAX, Relaxed);
+        panics += usize::from(put.is_err());
+        // The put was over before the split began.
+        expected.insert(key.to_vec(), b"a value of some length".to_vec());
+    }
+    assert!(panics > 20, "{panics} panics, too few to mean anything");
+    same(&table, &expected);
+}
+
+#[test]
+fn an_update_that_panics_changes_nothing() {
+    let table = Table::in_memory().unwrap();
+    table.put(b"k", b"v").unwrap();
+    let update = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| table.update(b"k", |_| panic!("the closure"))));
+    assert!(update.is_err());
+    assert_eq!(table.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+    assert!(table.update(b"k", |_| Some(b"w".to_vec())).unwrap());
+}
+
+#[test]
+fn a_write_that_waits_for_its_own_value_is_an_error() {
+    let table = Table::in_memory().unwrap();
+    table.put(b"k", b"v").unwrap();
+    let value = table.get_ref(b"k").unwrap().unwrap();
+    assert_eq!(table.put(b"k", b"w").unwrap_err().kind(), ErrorKind::WouldDeadlock);
+    assert_eq!(&*value, b"v");
+    drop(value);
+    table.put(b"k", b"w").unwrap();
+}
+
+#[test]
+fn a_table_that_loses_its_pairs_shrinks_and_its_file_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let table = Table::open(&path).unwrap();
+    for i in 0..100_000u32 {
+        table.put(&i.to_le_bytes(), &[7; 40]).unwrap();
+    }
+    table.sync().unwrap();
+    let full = std::fs::metadata(&path).unwrap().len();
+    for i in 0..99_000u32 {
+        assert!(table.remove(&i.to_le_bytes()).unwrap());
+    }
+    assert!(table.stat().unwrap().buckets < 200, "{} buckets for 1000 pairs", table.stat().unwrap().buckets);
+    table.compact().unwrap();
+    let shrunk = std::fs::metadata(&path).unwrap().len();
+    assert!(shrunk < full / 50, "{shrunk} bytes of {full}");
+    assert_eq!(table.verify().unwrap(), []);
+    for i in 99_000..100_000u32 {
+        assert_eq!(table.get(&i.to_le_bytes()).unwrap().as_deref(), Some(&[7; 40][..]));
+    }
+}
+
+#[test]
+fn a_scan_resumed_by_its_cursor_gives_each_pair_once_while_the_table_grows_and_shrinks() {
+    let table = TableOptions::new().page_bytes(512).in_memory().unwrap();
+    for i in 0..2000u32 {
+        table.put(format!("stays {i}").as_bytes(), b"v").unwrap();
+    }
+    let mut seen = BTreeMap::new();
+    let mut cursor = Some(0);
+    let mut round = 0u32;
+    while let Some(at) = cursor {
+        let mut scan = table.scan_from(at);
+        let mut given = 0;
+        while given < 50 || !scan.at_boundary() {
+            let Some((key, _)) = scan.next_ref().unwrap() else { break };
+            given += 1;
+            if key.starts_with(b"stays") {
+                assert!(seen.insert(key.to_vec(), ()).is_none(), "{} twice", key.escape_ascii());
+            }
+        }
+        cursor = scan.cursor();
+        round += 1;
+        for i in 0..1000u32 {
+            let key = format!("comes and goes {i}");
+            if round % 4 < 2 { table.put(key.as_bytes(), &[0; 50]).unwrap() } else { table.remove(key.as_bytes()).map(|_| ()).unwrap() }
+        }
+    }
+    assert_eq!(seen.len(), 2000);
+    assert!(round > 10);
+}
+
+#[test]
+fn a_table_with_a_small_cache_keeps_to_it() {
+    let directory = tempfile::tempdir().unwrap();
+    const CACHE_BYTES: u64 = 1 << 20;
+    let table = TableOptions::new().cache_bytes(CACHE_BYTES).open(directory.path().join("t.spt")).unwrap();
+    for i in 0..200_000u32 {
+        table.put(&i.to_le_bytes(), &i.to_be_bytes()).unwrap();
+    }
+    for i in 0..200_000u32 {
+        assert_eq!(table.get(&i.to_le_bytes()).unwrap().as_deref(), Some(&i.to_be_bytes()[..]));
+    }
+    let stat = table.stat().unwrap();
+    assert!(stat.file_bytes > 4 * CACHE_BYTES);
+    assert!(stat.memory_bytes < 2 * CACHE_BYTES, "{} bytes resident", stat.memory_bytes);
+    assert_eq!(table.verify().unwrap(), []);
+}

@@ -1,0 +1,211 @@
+//! Checking a whole table: every checksum, every page, every reference, every key's place.
+
+use super::page::{self, INLINE, KIND_BUCKET, KIND_EMPTY, PAIR_IN_EXTENT};
+use super::{Table, linear};
+use crate::error::Result;
+use crate::pager::FRAME_UNITS;
+use std::fmt;
+use std::sync::atomic::Ordering::*;
+
+/// One thing wrong with a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Where.
+    pub place: String,
+    /// What.
+    pub what: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+/// What is found on the way.
+struct Check<'t> {
+    table: &'t Table,
+    faults: Vec<Fault>,
+    /// One bit a unit: set where a reference was found.
+    referred: Vec<u64>,
+    pairs: u64,
+    payload_bytes: u64,
+    bucket_bytes: u64,
+}
+
+impl Table {
+    /// Reads everything and names every fault: checksums that do not fit, pages that contradict themselves, pairs in
+    /// the wrong bucket or there twice, space used twice or not at all, counts that are off.
+    ///
+    /// Keeps writers out meanwhile. Memory: an eighth of a thousandth of the file.
+    ///
+    /// # Errors
+    /// Only what keeps it from going on; what it finds is in the result.
+    pub fn verify(&self) -> Result<Vec<Fault>> {
+        let _alone = self.gate.write().unwrap_or_else(|e| e.into_inner());
+        let mut check = Check {
+            table: self,
+            faults: Vec::new(),
+            referred: vec![0; self.pager.frame_count() as usize],
+            pairs: 0,
+            payload_bytes: 0,
+            bucket_bytes: 0,
+        };
+        self.pager.verify_sums(|frame, what| check.fault(format!("frame {frame}"), what))?;
+        check.refer_to_fixed();
+        for number in 0..=self.view().max_bucket {
+            if let Err(e) = check.bucket(number) {
+                check.fault(format!("bucket {number}"), e.to_string());
+            }
+        }
+        check.space();
+        check.counts();
+        Ok(check.faults)
+    }
+}
+
+impl Check<'_> {
+    fn fault(&mut self, place: String, what: String) {
+        self.faults.push(Fault { place, what });
+    }
+
+    /// Notes that something lies in these units; two things in one unit are a fault.
+    fn refer(&mut self, place: &str, unit: u64, len: u64) {
+        for at in unit..unit + len {
+            let units = u64::from(FRAME_UNITS);
+            let bit = 1 << (at % units);
+            let Some(word) = self.referred.get_mut((at / units) as usize) else {
+                return self.fault(place.into(), format!("unit {at} lies beyond the end"));
+            };
+            if *word & bit != 0 {
+                return self.fault(place.into(), format!("unit {at} is used by something else as well"));
+            }
+            *word |= bit;
+        }
+    }
+
+    /// Header, map frames and the pages of all bucket groups.
+    fn refer_to_fixed(&mut self) {
+        let table = self.table;
+        for (first, count) in table.pager.fixed_frames() {
+            self.refer("map", u64::from(first) * u64::from(FRAME_UNITS), u64::from(count) * u64::from(FRAME_UNITS));
+        }
+        let unit_bytes = table.pager.unit_bytes() as u64;
+        let first = table.groups[0].load(Relaxed) / unit_bytes;
+        self.refer("bucket groups", first, u64::from(FRAME_UNITS));
+        let last = linear::group(table.view().max_bucket).0;
+        for group in table.groups_in_first_frame() + 1..=last {
+            let start = table.groups[group].load(Relaxed);
+            let bytes = u64::from(linear::group_len(group)) * table.page_bytes as u64;
+            self.refer(&format!("bucket group {group}"), start / unit_bytes, bytes / unit_bytes);
+        }
+    }
+
+    fn bucket(&mut self, number: linear::Bucket) -> Result<()> {
+        let table = self.table;
+        let (frame, start) = table.location(number);
+        let frame = table.pager.read(frame)?;
+        let primary = &frame[start..start + table.page_bytes];
+        let place = format!("bucket {number}");
+        match page::kind(primary) {
+            KIND_EMPTY if primary.iter().all(|&b| b == 0) => return Ok(()),
+            KIND_BUCKET => {}
+            kind => {
+                self.fault(place, format!("its page is of kind {kind}"));
+                return Ok(());
+            }
+        }
+        let level = linear::level(number, table.view().max_bucket);
+        if page::level(primary) != level {
+            self.fault(place.clone(), format!("its page has level {}, expected {level}", page::level(primary)));
+        }
+        let mut keys = Vec::new();
+        self.page(&place, number, primary, &mut keys)?;
+        let filter = page::filter(primary);
+        table.walk_chain(page::next(primary), |block, bytes| {
+            let place = format!("bucket {number}, overflow page at unit {}", block.unit);
+            self.refer(&place, block.unit, u64::from(block.len));
+            for slot in 0..page::slot_count(bytes) {
+                let bits = page::filter_bits(page::slot_tag(bytes, slot));
+                if filter & bits != bits {
+                    self.fault(place.clone(), "a pair that the bucket's filter does not tell of".into());
+                }
+            }
+            self.page(&place, number, bytes, &mut keys).map(|()| None::<()>)
+        })?;
+        keys.sort_unstable();
+        if let Some(twice) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
+            self.fault(place, format!("key {} is there twice", crate::error::quote(&twice[0])));
+        }
+        Ok(())
+    }
+
+    fn page(&mut self, place: &str, number: linear::Bucket, bytes: &[u8], keys: &mut Vec<Vec<u8>>) -> Result<()> {
+        let table = self.table;
+        if let Err(damage) = page::check(bytes) {
+            self.fault(place.into(), damage.0.into());
+            return Ok(());
+        }
+        for record in page::records(bytes) {
+            let (tag, record) = record.map_err(|d| table.damaged(d))?;
+            let key = match record.form {
+                INLINE => {
+                    self.payload_bytes += record.value.len() as u64;
+                    record.key.to_vec()
+                }
+                form => {
+                    let extent = table.parse_extent(record.value)?;
+                    self.payload_bytes += u64::from(extent.value_bytes);
+                    self.refer(&format!("{place}, extent at unit {}", extent.unit), extent.unit, u64::from(extent.capacity));
+                    if form == PAIR_IN_EXTENT { table.read_extent_key(&extent)? } else { record.key.to_vec() }
+                }
+            };
+            let hash = table.hash.hash(&key);
+            if page::tag(hash) != tag || record.form == PAIR_IN_EXTENT && record.key != hash.to_le_bytes() {
+                self.fault(place.into(), format!("key {} has another hash than stored", crate::error::quote(&key)));
+            }
+            if linear::bucket(hash, table.view().max_bucket) != number {
+                self.fault(place.into(), format!("key {} belongs to another bucket", crate::error::quote(&key)));
+            }
+            self.pairs += 1;
+            self.payload_bytes += key.len() as u64;
+            keys.push(key);
+        }
+        self.bucket_bytes += page::used_bytes(bytes) as u64;
+        Ok(())
+    }
+
+    /// Compares what is referred to with what is marked as used.
+    fn space(&mut self) {
+        let (mut lost, mut unmarked) = (0u64, 0u64);
+        for frame in 0..self.referred.len() {
+            match self.table.pager.used_bits(frame as u32) {
+                Ok(used) => {
+                    lost += u64::from((used & !self.referred[frame]).count_ones());
+                    unmarked += u64::from((self.referred[frame] & !used).count_ones());
+                }
+                Err(e) => return self.fault("map".into(), e.to_string()),
+            }
+        }
+        if unmarked > 0 {
+            self.fault("map".into(), format!("{unmarked} units in use are marked free"));
+        }
+        if lost > 0 {
+            self.fault("map".into(), format!("{lost} units marked used belong to nothing; `splitpoint compact` gives them back"));
+        }
+    }
+
+    fn counts(&mut self) {
+        let counters = &self.table.counters;
+        let counted = [
+            ("pairs", counters.pairs.load(Relaxed), self.pairs),
+            ("bytes of keys and values", counters.payload_bytes.load(Relaxed), self.payload_bytes),
+            ("bytes in pages", counters.bucket_bytes.load(Relaxed), self.bucket_bytes),
+        ];
+        for (what, kept, found) in counted {
+            if kept != found as i64 {
+                self.fault("header".into(), format!("{kept} {what}, found {found}"));
+            }
+        }
+    }
+}
