@@ -44,6 +44,8 @@ fn journal_path(path: &Path) -> PathBuf {
 pub(crate) struct Frozen {
     frames: Vec<FrameNo>,
     frame_count: u32,
+    /// Frames of the file from here on are new since the last checkpoint, whatever stands there.
+    cut: u32,
     header: Vec<u8>,
     sequence: u64,
 }
@@ -55,33 +57,48 @@ impl Pager {
         let mut frames = self.pool.freeze();
         frames.sort_unstable();
         frames.dedup();
-        Frozen { frames, frame_count: self.frame_count(), header: self.header_bytes(root, sequence), sequence }
+        let (frame_count, cut) = (self.frame_count(), self.file_frames.load(Acquire));
+        Frozen { frames, frame_count, cut, header: self.header_bytes(root, sequence), sequence }
     }
 
     /// Writes what was frozen. After an error the file is still the last checkpoint's, or this one's once the
     /// journal is installed, and the handle must not be used for more.
     pub(crate) fn write_frozen(&self, frozen: Frozen) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
-        if self.scratch {
-            return self.write_scratch(frozen);
-        }
-        let path = journal_path(&self.path);
-        let fail = |what: &'static str| move |e| Error::io(&self.path, what, e);
-        self.storage.remove(&path).map_err(fail("remove an old journal of"))?;
-        let journal = self.storage.open(&path, Mode::New).map_err(fail("make a journal for"))?;
-        let index = self.write_journal(&frozen, journal.as_ref()).map_err(|e| self.journal_error(e))?;
-        self.storage.sync_names(&path).map_err(fail("sync the directory of"))?;
-
-        install_frames(journal.as_ref(), file.as_ref(), self.frame_bytes(), &index, frozen.frame_count)
-            .map_err(fail("write a checkpoint to"))?;
+        let index = if self.scratch {
+            // No promise to keep: the frames go straight to their places.
+            let mut sink = InPlace { file: file.as_ref(), bytes: vec![0; self.frame_bytes()], index: Vec::new() };
+            set_frame_count(file.as_ref(), self.frame_bytes(), frozen.cut, frozen.frame_count)
+                .map_err(|e| Error::io(&self.path, "set the length of", e))?;
+            self.copy_frames(&frozen, &mut sink).map_err(|e| self.journal_error(e))?;
+            sink.index
+        } else {
+            self.write_journalled(&frozen, file.as_ref())?
+        };
         for &(frame, _) in &index {
             self.pool.in_file(frame);
         }
         self.file_frames.store(frozen.frame_count, Release);
         self.sequence.store(frozen.sequence, Relaxed);
+        Ok(())
+    }
+
+    fn write_journalled(&self, frozen: &Frozen, file: &dyn File) -> Result<Vec<(FrameNo, u32)>> {
+        let path = journal_path(&self.path);
+        let fail = |what: &'static str| move |e| Error::io(&self.path, what, e);
+        self.storage.remove(&path).map_err(fail("remove an old journal of"))?;
+        let journal = self.storage.open(&path, Mode::New).map_err(fail("make a journal for"))?;
+        let mut writer = JournalWriter::new(journal.as_ref(), self.frame_bytes());
+        self.copy_frames(frozen, &mut writer).map_err(|e| self.journal_error(e))?;
+        let index = writer.finish(frozen).map_err(fail("write a checkpoint journal for"))?;
+        self.storage.sync_names(&path).map_err(fail("sync the directory of"))?;
+        let size = Size { frame_bytes: self.frame_bytes(), cut: frozen.cut, frame_count: frozen.frame_count };
+        install_frames(journal.as_ref(), file, size, &index)
+            .map_err(fail("write a checkpoint to"))?;
         // Unsynced on purpose: installing it again would change nothing until the next journal replaces it.
         drop(journal);
-        self.storage.remove(&path).map_err(fail("remove the journal of"))
+        self.storage.remove(&path).map_err(fail("remove the journal of"))?;
+        Ok(index)
     }
 
     fn journal_error(&self, e: JournalError) -> Error {
@@ -91,78 +108,80 @@ impl Pager {
         }
     }
 
-    /// Copies the frozen frames to the journal and makes it durable. Gives each frame and its checksum.
-    fn write_journal(&self, frozen: &Frozen, journal: &dyn File) -> std::result::Result<Vec<(FrameNo, u32)>, JournalError> {
-        let mut writer = JournalWriter::new(journal, self.frame_bytes());
+    /// Gives the frozen frames, as they were when frozen, to `sink`, then their checksums and the header.
+    fn copy_frames(&self, frozen: &Frozen, sink: &mut impl Sink) -> std::result::Result<(), JournalError> {
         let mut late = Vec::new();
-        for &frame in frozen.frames.iter().filter(|&&f| f < frozen.frame_count && f != 0) {
-            let copied = self.pool.copy_frozen(frame, writer.next_frame(), true);
-            if copied { writer.push(frame)? } else { late.push(frame) }
+        for &frame in &frozen.frames {
+            if frame >= frozen.frame_count {
+                self.pool.thaw(frame);
+                continue;
+            }
+            let copied = self.pool.copy_frozen(frame, sink.next_frame());
+            if copied { sink.push(frame)? } else { late.push(frame) }
         }
         // Contents that writers saved for us. All are there by now: every frozen frame has been met.
         let mut preserved: HashMap<FrameNo, Box<[u8]>> = self.pool.take_preserved().into_iter().collect();
         for frame in late {
             let bytes = preserved.remove(&frame).expect("a frozen frame is copied here or saved by the writer that changed it");
-            writer.next_frame().copy_from_slice(&bytes);
-            writer.push(frame)?;
+            sink.next_frame().copy_from_slice(&bytes);
+            sink.push(frame)?;
         }
-        self.journal_sums(&mut writer)?;
-        writer.next_frame().copy_from_slice(&frozen.header);
-        writer.push(0)?;
-        Ok(writer.finish(frozen)?)
+        self.copy_sums(sink)?;
+        sink.next_frame().copy_from_slice(&frozen.header);
+        Ok(sink.push(0)?)
     }
 
-    /// Updates the checksum frames of all frames in the journal and adds them to it.
-    fn journal_sums(&self, writer: &mut JournalWriter<'_>) -> std::result::Result<(), JournalError> {
+    /// Updates the checksum frames of all frames given to `sink` and gives them too.
+    fn copy_sums(&self, sink: &mut impl Sink) -> std::result::Result<(), JournalError> {
         let mut zones: BTreeMap<u32, Vec<(FrameNo, u32)>> = BTreeMap::new();
-        for &(frame, sum) in &writer.index {
+        for &(frame, sum) in sink.index() {
             zones.entry(frame / ZONE_FRAMES).or_default().push((frame, sum));
         }
         for (zone, sums) in zones {
             let sum_frame = self.map_frame(zone) + 1;
-            let mut bytes = self.pool.write_unlogged(sum_frame, self).map_err(JournalError::Frame)?;
+            let mut bytes = self.pool.write_in_checkpoint(sum_frame, self).map_err(JournalError::Frame)?;
             for (frame, sum) in sums {
                 let at = 4 * (frame % ZONE_FRAMES) as usize;
                 bytes[at..at + 4].copy_from_slice(&sum.to_le_bytes());
             }
             let sum = sum_of_sums(sum_frame, &bytes);
             bytes[SUM_OF_SUMS..SUM_OF_SUMS + 4].copy_from_slice(&sum.to_le_bytes());
-            writer.next_frame().copy_from_slice(&bytes);
+            sink.next_frame().copy_from_slice(&bytes);
             drop(bytes);
-            writer.push(sum_frame)?;
+            sink.push(sum_frame)?;
         }
-        Ok(())
-    }
-
-    /// For a temporary file: no promise to keep, so the frames go straight to their places.
-    fn write_scratch(&self, frozen: Frozen) -> Result<()> {
-        let file = self.file.as_ref().expect("a scratch pager has a file");
-        let mut writer = ScratchWriter { file: file.as_ref(), bytes: vec![0; self.frame_bytes()] };
-        let mut sums = BTreeMap::new();
-        for &frame in frozen.frames.iter().filter(|&&f| f < frozen.frame_count) {
-            let copied = self.pool.copy_frozen(frame, &mut writer.bytes, false);
-            assert!(copied, "writers wait while a temporary file is written");
-            writer.write(frame).map_err(|e| Error::io(&self.path, "write to a temporary file", e))?;
-            sums.insert(frame, frame_sum(frame, &writer.bytes));
-        }
-        for (frame, sum) in sums {
-            let mut bytes = self.pool.write_unlogged(self.map_frame(frame / ZONE_FRAMES) + 1, self)?;
-            let at = 4 * (frame % ZONE_FRAMES) as usize;
-            bytes[at..at + 4].copy_from_slice(&sum.to_le_bytes());
-        }
-        self.file_frames.store(frozen.frame_count, Release);
         Ok(())
     }
 }
 
-struct ScratchWriter<'a> {
+/// Where a checkpoint's frames go.
+trait Sink {
+    /// Where the next frame's bytes go, to be confirmed with `push`.
+    fn next_frame(&mut self) -> &mut [u8];
+    fn push(&mut self, frame: FrameNo) -> std::io::Result<()>;
+    /// The frames so far and their checksums.
+    fn index(&self) -> &[(FrameNo, u32)];
+}
+
+/// Straight to their places.
+struct InPlace<'a> {
     file: &'a dyn File,
     bytes: Vec<u8>,
+    index: Vec<(FrameNo, u32)>,
 }
 
-impl ScratchWriter<'_> {
-    fn write(&self, frame: FrameNo) -> std::io::Result<()> {
+impl Sink for InPlace<'_> {
+    fn next_frame(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    fn push(&mut self, frame: FrameNo) -> std::io::Result<()> {
+        self.index.push((frame, frame_sum(frame, &self.bytes)));
         self.file.write_at(&self.bytes, u64::from(frame) * self.bytes.len() as u64)
+    }
+
+    fn index(&self) -> &[(FrameNo, u32)] {
+        &self.index
     }
 }
 
@@ -200,18 +219,6 @@ impl<'a> JournalWriter<'a> {
         }
     }
 
-    /// Where the next frame's bytes go, to be confirmed with `push`.
-    fn next_frame(&mut self) -> &mut [u8] {
-        &mut self.buffer[self.filled..self.filled + self.frame_bytes]
-    }
-
-    fn push(&mut self, frame: FrameNo) -> std::io::Result<()> {
-        let sum = frame_sum(frame, self.next_frame());
-        self.index.push((frame, sum));
-        self.filled += self.frame_bytes;
-        if self.filled == self.buffer.len() { self.flush() } else { Ok(()) }
-    }
-
     fn flush(&mut self) -> std::io::Result<()> {
         self.journal.write_at(&self.buffer[..self.filled], self.written)?;
         self.written += self.filled as u64;
@@ -232,6 +239,7 @@ impl<'a> JournalWriter<'a> {
         header[20..24].copy_from_slice(&(self.index.len() as u32).to_le_bytes());
         header[24..28].copy_from_slice(&frozen.frame_count.to_le_bytes());
         header[28..32].copy_from_slice(&crc32c::crc32c(&index).to_le_bytes());
+        header[32..36].copy_from_slice(&frozen.cut.to_le_bytes());
         let sum = crc32c::crc32c(&header[..60]);
         header[60..].copy_from_slice(&sum.to_le_bytes());
         self.journal.write_at(&header, 0)?;
@@ -240,14 +248,44 @@ impl<'a> JournalWriter<'a> {
     }
 }
 
-/// Copies the frames of a complete journal to their places, cuts the file to its length and makes it durable.
-fn install_frames(
-    journal: &dyn File,
-    file: &dyn File,
+impl Sink for JournalWriter<'_> {
+    fn next_frame(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.filled..self.filled + self.frame_bytes]
+    }
+
+    fn push(&mut self, frame: FrameNo) -> std::io::Result<()> {
+        let sum = frame_sum(frame, self.next_frame());
+        self.index.push((frame, sum));
+        self.filled += self.frame_bytes;
+        if self.filled == self.buffer.len() { self.flush() } else { Ok(()) }
+    }
+
+    fn index(&self) -> &[(FrameNo, u32)] {
+        &self.index
+    }
+}
+
+/// What a checkpoint makes of the file's length.
+#[derive(Clone, Copy)]
+struct Size {
     frame_bytes: usize,
-    index: &[(FrameNo, u32)],
+    cut: u32,
     frame_count: u32,
-) -> std::io::Result<()> {
+}
+
+/// Cuts the file to `cut` frames, if it is longer, and then makes it `frame_count` frames long: what is new is zero.
+fn set_frame_count(file: &dyn File, frame_bytes: usize, cut: u32, frame_count: u32) -> std::io::Result<()> {
+    let bytes = |frames: u32| u64::from(frames) * frame_bytes as u64;
+    if file.len()? > bytes(cut) {
+        file.set_len(bytes(cut))?;
+    }
+    if file.len()? != bytes(frame_count) { file.set_len(bytes(frame_count)) } else { Ok(()) }
+}
+
+/// Copies the frames of a complete journal to their places, gives the file its length and makes it durable.
+fn install_frames(journal: &dyn File, file: &dyn File, size: Size, index: &[(FrameNo, u32)]) -> std::io::Result<()> {
+    let Size { frame_bytes, cut, frame_count } = size;
+    set_frame_count(file, frame_bytes, cut, frame_count)?;
     const FRAMES_AT_ONCE: usize = 256;
     let mut buffer = vec![0; FRAMES_AT_ONCE * frame_bytes];
     let mut at = HEADER_BYTES;
@@ -267,10 +305,6 @@ fn install_frames(
             start = end;
         }
     }
-    let wanted = u64::from(frame_count) * frame_bytes as u64;
-    if file.len()? != wanted {
-        file.set_len(wanted)?;
-    }
     file.sync()
 }
 
@@ -281,15 +315,15 @@ pub(super) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Re
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         other => other.map_err(|e| Error::io(&journal_path, "open", e))?,
     };
-    if let Some((frame_bytes, frame_count, index)) = read_complete(journal.as_ref()).map_err(|e| Error::io(&journal_path, "read", e))? {
-        install_frames(journal.as_ref(), file, frame_bytes, &index, frame_count)
+    if let Some((size, index)) = read_complete(journal.as_ref()).map_err(|e| Error::io(&journal_path, "read", e))? {
+        install_frames(journal.as_ref(), file, size, &index)
             .map_err(|e| Error::io(path, "install a checkpoint in", e))?;
     }
     drop(journal);
     storage.remove(&journal_path).map_err(|e| Error::io(&journal_path, "remove", e))
 }
 
-type Journal = (usize, u32, Vec<(FrameNo, u32)>);
+type Journal = (Size, Vec<(FrameNo, u32)>);
 
 /// The frames of a journal, if every checksum in it holds. An incomplete one is the rule after a crash, no error.
 fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journal>> {
@@ -323,5 +357,5 @@ fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journal>> {
             return Ok(None);
         }
     }
-    Ok(Some((frame_bytes, frame_count, index)))
+    Ok(Some((Size { frame_bytes, cut: u32_at(&header, 32), frame_count }, index)))
 }

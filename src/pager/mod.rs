@@ -381,6 +381,24 @@ impl Pager {
         Err(self.corrupt(format!("frame {frame}: checksum mismatch, stored {stored:08x}, computed {computed:08x}")))
     }
 
+    /// The file is about to be cut: frames `first..end`, should they come back, are new.
+    fn forget_sums(&self, first: FrameNo, end: FrameNo) -> Result<()> {
+        self.file_frames.fetch_min(first, AcqRel);
+        let mut frame = first;
+        while frame < end {
+            let zone = frame / ZONE_FRAMES;
+            let stop = end.min((zone + 1) * ZONE_FRAMES);
+            let sum_frame = self.map_frame(zone) + 1;
+            let mut sums = self.write(sum_frame)?;
+            let start = 4 * (frame % ZONE_FRAMES) as usize;
+            sums[start..start + 4 * (stop - frame) as usize].fill(0);
+            let sum = sum_of_sums(sum_frame, &sums);
+            sums[SUM_OF_SUMS..SUM_OF_SUMS + 4].copy_from_slice(&sum.to_le_bytes());
+            frame = stop;
+        }
+        Ok(())
+    }
+
     fn stored_sum(&self, frame: FrameNo) -> Result<u32> {
         let sums = self.read(self.map_frame(frame / ZONE_FRAMES) + 1)?;
         Ok(u32_at(&sums, 4 * (frame % ZONE_FRAMES) as usize))

@@ -269,9 +269,12 @@ impl Pool {
         Ok(latch)
     }
 
-    /// Latches a frame for a change that the checkpoint itself makes and writes: it does not count as dirty.
-    pub(crate) fn write_unlogged<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<WriteGuard<'a>> {
-        self.write_latch(frame, source)
+    /// Latches a frame for a change that the checkpoint itself makes and writes: it does not count as dirty, and stays
+    /// until [`in_file`](Self::in_file).
+    pub(crate) fn write_in_checkpoint<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<WriteGuard<'a>> {
+        let latch = self.write_latch(frame, source)?;
+        latch.state.fetch_or(JOURNALLED, Relaxed);
+        Ok(latch)
     }
 
     fn write_guard<'a>(&self, frame: FrameNo, state: &'a AtomicU32) -> WriteGuard<'a> {
@@ -369,8 +372,8 @@ impl Pool {
     }
 
     /// Copies a frozen frame's content, as it was when frozen, into `bytes`, and lets writers go on with it. It
-    /// stays in memory until [`journalled`](Self::journalled) is told that the file has it.
-    pub(crate) fn copy_frozen(&self, frame: FrameNo, bytes: &mut [u8], keep: bool) -> bool {
+    /// stays in memory until [`in_file`](Self::in_file) is told that the file has it. `false`: a writer saved it first.
+    pub(crate) fn copy_frozen(&self, frame: FrameNo, bytes: &mut [u8]) -> bool {
         let state = self.state(frame);
         let old = DIRTY[1 - (self.epoch.load(Relaxed) as usize & 1)];
         let latch = loop {
@@ -384,12 +387,16 @@ impl Pool {
         let frozen = state.load(Relaxed) & old != 0;
         if frozen {
             bytes.copy_from_slice(&latch);
-            state.fetch_or(if keep { JOURNALLED } else { 0 }, Relaxed);
-            state.fetch_and(!old, Relaxed);
-        } else if keep {
-            state.fetch_or(JOURNALLED, Relaxed);
         }
+        state.fetch_or(JOURNALLED, Relaxed);
+        state.fetch_and(!old, Relaxed);
         frozen
+    }
+
+    /// Lets go of a frozen frame that the checkpoint has no use for: it lies beyond the new end of the file.
+    pub(crate) fn thaw(&self, frame: FrameNo) {
+        let old = DIRTY[1 - (self.epoch.load(Relaxed) as usize & 1)];
+        self.state(frame).fetch_and(!old, Relaxed);
     }
 
     /// The contents that writers saved because they changed a frozen frame first.

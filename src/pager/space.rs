@@ -133,11 +133,6 @@ impl Space {
         }
         Some(first)
     }
-
-    /// Wholly free frames and known holes, in units.
-    pub(crate) fn run_frames(&self) -> u64 {
-        self.runs.values().map(|&len| u64::from(len)).sum()
-    }
 }
 
 /// Bits at which `len` (1 to 64) consecutive set bits of `free` start.
@@ -415,16 +410,39 @@ impl Pager {
     pub(crate) fn trim(&self) -> Result<()> {
         let mut space = self.space();
         while self.learn_zone(&mut space)? {}
-        let Some((&first, &len)) = space.runs.iter().next_back() else { return Ok(()) };
-        if first + len != self.frame_count() {
-            return Ok(());
+        loop {
+            let end = self.frame_count();
+            if let Some((&first, &len)) = space.runs.iter().next_back() {
+                if first + len == end {
+                    space.remove_run(first, len);
+                    self.cut(&mut space, first)?;
+                    continue;
+                }
+            }
+            // Map frames at the end that only describe what is no more.
+            let zones_mapped = self.zones_mapped();
+            let Some(group) = zones_mapped.ilog2().checked_sub(1) else { return Ok(()) };
+            let first = self.map_groups()[group as usize].load(Acquire);
+            if first + (2 << group) != end || first > (1 << group) * ZONE_FRAMES {
+                return Ok(());
+            }
+            let described_elsewhere = end.min((1 << group) * ZONE_FRAMES) - first;
+            self.fill_used_bits(first, described_elsewhere, 0)?;
+            self.cut(&mut space, first)?;
+            self.map_groups()[group as usize].store(0, Release);
         }
-        space.remove_run(first, len);
-        for frame in first..first + len {
+    }
+
+    /// Lets the file end at frame `end`.
+    fn cut(&self, space: &mut Space, end: FrameNo) -> Result<()> {
+        let old = self.frame_count();
+        self.forget_sums(end, old)?;
+        for frame in end..old {
             self.pool().forget(frame);
         }
-        self.set_frame_count(first);
-        space.reserved_frames = first;
+        self.set_frame_count(end);
+        space.reserved_frames = space.reserved_frames.min(end);
+        space.zones_known = space.zones_known.min(end.div_ceil(ZONE_FRAMES));
         Ok(())
     }
 

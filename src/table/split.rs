@@ -20,6 +20,7 @@ use crate::error::Result;
 use crate::linear;
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
+use std::sync::{MutexGuard, TryLockError};
 
 /// The records of a bucket, copied out of their pages.
 #[derive(Default)]
@@ -109,9 +110,18 @@ impl Table {
         load < limit / 2
     }
 
+    fn try_structure(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.structure.try_lock() {
+            Ok(guard) => Some(guard),
+            // The user's hash function panicked in an earlier split, which changed nothing.
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// Splits the bucket whose turn it is. `false` where another is at it.
     fn split(&self) -> Result<bool> {
-        let Ok(_structure) = self.structure.try_lock() else { return Ok(false) };
+        let Some(_structure) = self.try_structure() else { return Ok(false) };
         let view = self.view();
         if view.max_bucket == u32::MAX {
             return Ok(false);
@@ -148,7 +158,7 @@ impl Table {
 
     /// Puts the last bucket back into the one it came of. `false` where another is at it.
     pub(super) fn merge(&self) -> Result<bool> {
-        let Ok(_structure) = self.structure.try_lock() else { return Ok(false) };
+        let Some(_structure) = self.try_structure() else { return Ok(false) };
         let view = self.view();
         if view.max_bucket == 0 {
             return Ok(false);
