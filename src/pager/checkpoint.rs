@@ -93,8 +93,7 @@ impl Pager {
         let index = writer.finish(frozen).map_err(fail("write a checkpoint journal for"))?;
         self.storage.sync_names(&path).map_err(fail("sync the directory of"))?;
         let size = Size { frame_bytes: self.frame_bytes(), cut: frozen.cut, frame_count: frozen.frame_count };
-        install_frames(journal.as_ref(), file, size, &index)
-            .map_err(fail("write a checkpoint to"))?;
+        install_frames(journal.as_ref(), file, size, &index).map_err(fail("write a checkpoint to"))?;
         // Unsynced on purpose: installing it again would change nothing until the next journal replaces it.
         drop(journal);
         self.storage.remove(&path).map_err(fail("remove the journal of"))?;
@@ -122,7 +121,8 @@ impl Pager {
         // Contents that writers saved for us. All are there by now: every frozen frame has been met.
         let mut preserved: HashMap<FrameNo, Box<[u8]>> = self.pool.take_preserved().into_iter().collect();
         for frame in late {
-            let bytes = preserved.remove(&frame).expect("a frozen frame is copied here or saved by the writer that changed it");
+            let bytes =
+                preserved.remove(&frame).expect("a frozen frame is copied here or saved by the writer that changed it");
             sink.next_frame().copy_from_slice(&bytes);
             sink.push(frame)?;
         }

@@ -19,10 +19,10 @@ mod space;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
+pub(crate) use pool::machine_memory_bytes;
 use pool::{FrameNo, FrameSource, Pool, ReadGuard, WriteGuard};
 pub(crate) use space::FRAME_UNITS;
 use space::{MAP_GROUP_COUNT, Space, ZONE_FRAMES};
-pub(crate) use pool::machine_memory_bytes;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -126,7 +126,9 @@ impl Pager {
 
     fn open_file(storage: &dyn Storage, path: &Path, create: Create, read_only: bool) -> Result<(Box<dyn File>, bool)> {
         let opened = match (create, read_only) {
-            (Create::Always, _) => return storage.open(path, Mode::New).map(|f| (f, true)).map_err(|e| Error::io(path, "create", e)),
+            (Create::Always, _) => {
+                return storage.open(path, Mode::New).map(|f| (f, true)).map_err(|e| Error::io(path, "create", e));
+            }
             (_, true) => storage.open(path, Mode::Read),
             (_, false) => storage.open(path, Mode::Write),
         };
@@ -236,7 +238,10 @@ impl Pager {
         let file_bytes = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
         let shown = path.display();
         let not_ours = |what: &str| {
-            Error::new(ErrorKind::NotATable, format!("{shown}: not a splitpoint table: {what}. Check the path; `splitpoint load` makes a table."))
+            Error::new(
+                ErrorKind::NotATable,
+                format!("{shown}: not a splitpoint table: {what}. Check the path; `splitpoint load` makes a table."),
+            )
         };
         if file_bytes < 12 {
             return Err(not_ours(&format!("it has {file_bytes} bytes")));
@@ -250,11 +255,15 @@ impl Pager {
         if version != FORMAT_VERSION {
             return Err(Error::new(
                 ErrorKind::Version,
-                format!("{shown}: format version {version}, this library reads {FORMAT_VERSION}. Upgrade splitpoint, or dump with the version that wrote it."),
+                format!(
+                    "{shown}: format version {version}, this library reads {FORMAT_VERSION}. Upgrade splitpoint, or dump with the version that wrote it."
+                ),
             ));
         }
         if bytes.len() < HEADER_BYTES {
-            return Err(Error::corrupt(format!("{shown}: cut to {file_bytes} bytes, the header alone has {HEADER_BYTES}. Restore it from a backup.")));
+            return Err(Error::corrupt(format!(
+                "{shown}: cut to {file_bytes} bytes, the header alone has {HEADER_BYTES}. Restore it from a backup."
+            )));
         }
         let (stored, computed) = (u32_at(&bytes, HEADER_BYTES - 4), header_sum(&bytes));
         if stored != computed {
@@ -262,10 +271,13 @@ impl Pager {
                 "{shown}: header: checksum mismatch, stored {stored:08x}, computed {computed:08x}. Restore it from a backup."
             )));
         }
-        let header = Header::parse(&bytes).map_err(|what| Error::corrupt(format!("{shown}: header: {what}. Restore it from a backup.")))?;
+        let header = Header::parse(&bytes)
+            .map_err(|what| Error::corrupt(format!("{shown}: header: {what}. Restore it from a backup.")))?;
         let needed = u64::from(header.frame_count) * header.frame_bytes as u64;
         if file_bytes < needed {
-            return Err(Error::corrupt(format!("{shown}: cut to {file_bytes} bytes of {needed}. Restore it from a backup.")));
+            return Err(Error::corrupt(format!(
+                "{shown}: cut to {file_bytes} bytes of {needed}. Restore it from a backup."
+            )));
         }
         Ok((header, bytes[ROOT_START..ROOT_START + ROOT_BYTES].to_vec()))
     }
@@ -362,7 +374,9 @@ impl Pager {
     fn reserve_on_disk(&self, needed: FrameNo, wanted: FrameNo) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let bytes = |frames: FrameNo| u64::from(frames) * self.frame_bytes() as u64;
-        file.reserve(bytes(wanted)).or_else(|_| file.reserve(bytes(needed))).map_err(|e| Error::io(&self.path, "get room on the disk for", e))
+        file.reserve(bytes(wanted))
+            .or_else(|_| file.reserve(bytes(needed)))
+            .map_err(|e| Error::io(&self.path, "get room on the disk for", e))
     }
 
     /// Compares a frame read from the file with its checksum.
@@ -486,7 +500,9 @@ impl Header {
     fn parse(bytes: &[u8]) -> std::result::Result<Header, String> {
         let frame_bytes = u32_at(bytes, 12) as usize;
         if !(FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&frame_bytes) || !frame_bytes.is_power_of_two() {
-            return Err(format!("frames of {frame_bytes} bytes, expected a power of two from {FRAME_BYTES_MIN} to {FRAME_BYTES_MAX}"));
+            return Err(format!(
+                "frames of {frame_bytes} bytes, expected a power of two from {FRAME_BYTES_MIN} to {FRAME_BYTES_MAX}"
+            ));
         }
         let frame_count = u32_at(bytes, 24);
         if frame_count < FIRST_FRAMES {

@@ -243,14 +243,11 @@ impl Pool {
     }
 
     /// [`write`](Self::write), but `None` where another holds the latch.
-    pub(crate) fn try_write<'a>(
-        &'a self,
-        frame: FrameNo,
-        source: &impl FrameSource,
-    ) -> Result<Option<WriteGuard<'a>>> {
+    pub(crate) fn try_write<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<Option<WriteGuard<'a>>> {
         let state = self.state(frame);
         let now = state.load(Relaxed);
-        if now & (READERS | WRITER) != 0 || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err() {
+        if now & (READERS | WRITER) != 0 || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err()
+        {
             return Ok(None);
         }
         let latch = self.write_guard(frame, state);
@@ -271,7 +268,11 @@ impl Pool {
 
     /// Latches a frame for a change that the checkpoint itself makes and writes: it does not count as dirty, and stays
     /// until [`in_file`](Self::in_file).
-    pub(crate) fn write_in_checkpoint<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<WriteGuard<'a>> {
+    pub(crate) fn write_in_checkpoint<'a>(
+        &'a self,
+        frame: FrameNo,
+        source: &impl FrameSource,
+    ) -> Result<WriteGuard<'a>> {
         let latch = self.write_latch(frame, source)?;
         latch.state.fetch_or(JOURNALLED, Relaxed);
         Ok(latch)
@@ -285,7 +286,8 @@ impl Pool {
     fn latch_exclusive(&self, frame: FrameNo) -> Result<WriteGuard<'_>> {
         let state = self.state(frame);
         let now = state.load(Relaxed);
-        if now & (READERS | WRITER) != 0 || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err() {
+        if now & (READERS | WRITER) != 0 || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err()
+        {
             self.latch_exclusive_slow(state)?;
         }
         Ok(self.write_guard(frame, state))

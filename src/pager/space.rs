@@ -30,13 +30,12 @@ pub(crate) const MAP_GROUP_COUNT: usize = 24;
 
 /// What is free, as far as it is known.
 pub(crate) struct Space {
-    /// Frames with a hole, by the length of the longest when the entry was made. Entries may be stale, a frame has
-    /// at most one.
-    holes: [Vec<FrameNo>; FRAME_UNITS as usize],
-    /// Bit n is set where `holes[n]` is not empty.
-    hole_lengths: u64,
-    /// Which of `holes` has a frame's entry, 0 for none; one chunk a zone.
-    entry_of: Vec<Option<Box<[u8; ZONE_FRAMES as usize]>>>,
+    /// The first frame of the list of those whose longest hole has this length; 0 ends a list.
+    lists: [FrameNo; FRAME_UNITS as usize],
+    /// Bit n is set where list n is not empty.
+    lists_filled: u64,
+    /// Each frame's place in its list, a chunk a zone.
+    links: Vec<Option<Box<[Link; ZONE_FRAMES as usize]>>>,
     /// Runs of wholly free frames: first -> length, and the same by length.
     runs: BTreeMap<FrameNo, u32>,
     runs_by_len: BTreeSet<(u32, FrameNo)>,
@@ -48,13 +47,21 @@ pub(crate) struct Space {
     prefer_low: bool,
 }
 
+/// A frame in the list of those with a hole of its length; list 0 is none.
+#[derive(Clone, Copy, Default)]
+struct Link {
+    list: u8,
+    before: FrameNo,
+    after: FrameNo,
+}
+
 impl Space {
-    /// For a new file: all of it is known, and nothing is free.
+    /// For a file of which the first zones are known to have nothing free.
     pub(crate) fn new(zones_known: u32) -> Space {
         Space {
-            holes: [const { Vec::new() }; FRAME_UNITS as usize],
-            hole_lengths: 0,
-            entry_of: Vec::new(),
+            lists: [0; FRAME_UNITS as usize],
+            lists_filled: 0,
+            links: Vec::new(),
             runs: BTreeMap::new(),
             runs_by_len: BTreeSet::new(),
             zones_known,
@@ -63,39 +70,51 @@ impl Space {
         }
     }
 
-    fn entry(&mut self, frame: FrameNo) -> &mut u8 {
+    fn link(&mut self, frame: FrameNo) -> &mut Link {
         let zone = (frame / ZONE_FRAMES) as usize;
-        if self.entry_of.len() <= zone {
-            self.entry_of.resize(zone + 1, None);
+        if self.links.len() <= zone {
+            self.links.resize(zone + 1, None);
         }
-        let zone = self.entry_of[zone].get_or_insert_with(|| Box::new([0; ZONE_FRAMES as usize]));
+        let zone = self.links[zone].get_or_insert_with(|| Box::new([Link::default(); ZONE_FRAMES as usize]));
         &mut zone[(frame % ZONE_FRAMES) as usize]
     }
 
-    /// Notes that the longest hole of `frame` is `len` units now.
+    /// Notes that the longest hole of `frame` has `len` units now. A wholly free frame is in `runs` instead.
     fn note_hole(&mut self, frame: FrameNo, len: u32) {
-        let entry = self.entry(frame);
-        if *entry == 0 && len > 0 && len < FRAME_UNITS {
-            *entry = len as u8;
-            self.holes[len as usize].push(frame);
-            self.hole_lengths |= 1 << len;
+        let list = if len < FRAME_UNITS { len as u8 } else { 0 };
+        let old = *self.link(frame);
+        if old.list == list {
+            return;
+        }
+        if old.list != 0 {
+            if old.after != 0 {
+                self.link(old.after).before = old.before;
+            }
+            if old.before != 0 {
+                self.link(old.before).after = old.after;
+            } else {
+                self.lists[usize::from(old.list)] = old.after;
+                if old.after == 0 {
+                    self.lists_filled &= !(1 << old.list);
+                }
+            }
+        }
+        if list != 0 {
+            let first = std::mem::replace(&mut self.lists[usize::from(list)], frame);
+            if first != 0 {
+                self.link(first).before = frame;
+            }
+            self.lists_filled |= 1 << list;
+            *self.link(frame) = Link { list, before: 0, after: first };
+        } else {
+            *self.link(frame) = Link::default();
         }
     }
 
-    /// The top entry of the shortest list that promises a hole of `len`.
-    fn peek_hole(&self, len: u32) -> Option<(u32, FrameNo)> {
-        let lists = self.hole_lengths & (u64::MAX << len);
-        let list = (lists != 0).then(|| lists.trailing_zeros())?;
-        self.holes[list as usize].last().map(|&frame| (list, frame))
-    }
-
-    fn pop_hole(&mut self, list: u32) {
-        if let Some(frame) = self.holes[list as usize].pop() {
-            *self.entry(frame) = 0;
-        }
-        if self.holes[list as usize].is_empty() {
-            self.hole_lengths &= !(1 << list);
-        }
+    /// A frame with the shortest hole of at least `len`.
+    fn find_hole(&self, len: u32) -> Option<FrameNo> {
+        let lists = self.lists_filled & (u64::MAX << len);
+        (lists != 0).then(|| self.lists[lists.trailing_zeros() as usize])
     }
 
     fn add_run(&mut self, first: FrameNo, len: u32) {
@@ -197,34 +216,21 @@ impl Pager {
     }
 
     fn allocate_in_hole(&self, space: &mut Space, len: u32) -> Result<Option<u64>> {
-        let mut looked = false;
-        loop {
-            let Some((list, frame)) = space.peek_hole(len) else {
-                // Nothing known: look at one zone more, at most one a call.
-                if looked || !self.learn_zone(space)? {
-                    return Ok(None);
-                }
-                looked = true;
-                continue;
-            };
-            let used = self.used_bits(frame)?;
-            let hole = longest(!used);
-            if hole < len || hole == FRAME_UNITS {
-                // A stale entry: to the list where it belongs (a free frame is in `runs`).
-                space.pop_hole(list);
-                space.note_hole(frame, hole);
-                continue;
-            }
-            let start = best_fit(!used, len);
-            let used = used | bits(start, len);
-            self.set_used_bits(frame, used)?;
-            let hole = longest(!used);
-            if hole != list {
-                space.pop_hole(list);
-                space.note_hole(frame, hole);
-            }
-            return Ok(Some(u64::from(frame) * u64::from(FRAME_UNITS) + u64::from(start)));
+        let mut found = space.find_hole(len);
+        if found.is_none() && self.learn_zone(space)? {
+            // Nothing known: look at one zone more, at most one a call.
+            found = space.find_hole(len);
         }
+        let Some(frame) = found else { return Ok(None) };
+        let used = self.used_bits(frame)?;
+        if longest(!used) < len {
+            return Err(self.corrupt(format!("frame {frame}: its used units changed")));
+        }
+        let start = best_fit(!used, len);
+        let used = used | bits(start, len);
+        self.set_used_bits(frame, used)?;
+        space.note_hole(frame, longest(!used));
+        Ok(Some(u64::from(frame) * u64::from(FRAME_UNITS) + u64::from(start)))
     }
 
     /// `count` frames side by side, from a run of free ones or from the end of the file. Not yet marked.
@@ -242,7 +248,10 @@ impl Pager {
             if end > u64::from(FrameNo::MAX) {
                 return Err(Error::new(
                     ErrorKind::DiskFull,
-                    format!("{}: a file holds at most 2^32 frames; make the table anew with larger pages", self.path().display()),
+                    format!(
+                        "{}: a file holds at most 2^32 frames; make the table anew with larger pages",
+                        self.path().display()
+                    ),
                 ));
             }
             let zones_mapped = self.zones_mapped();
@@ -324,14 +333,15 @@ impl Pager {
         let mask = if start + len <= FRAME_UNITS { bits(start, len) } else { 0 };
         let used = self.used_bits(frame)?;
         if mask == 0 || used & mask != mask {
-            return Err(self.corrupt(format!("frame {frame}: units {start} to {} are freed but not in use", start + len)));
+            return Err(
+                self.corrupt(format!("frame {frame}: units {start} to {} are freed but not in use", start + len))
+            );
         }
         let used = used & !mask;
         self.set_used_bits(frame, used)?;
+        space.note_hole(frame, longest(!used));
         if used == 0 {
             space.add_run(frame, 1);
-        } else {
-            space.note_hole(frame, longest(!used));
         }
         Ok(())
     }
@@ -361,14 +371,13 @@ impl Pager {
         let end = self.frame_count().min(first.saturating_add(ZONE_FRAMES));
         for frame in first..end {
             let used = self.used_bits(frame)?;
-            let entry = *space.entry(frame);
             if used == 0 {
                 // A frame may have come to `runs` by being freed since the open.
                 let known = space.runs.range(..=frame).next_back().is_some_and(|(&f, &n)| frame < f + n);
                 if !known {
                     space.add_run(frame, 1);
                 }
-            } else if used != u64::MAX && entry == 0 {
+            } else {
                 space.note_hole(frame, longest(!used));
             }
         }
@@ -390,7 +399,8 @@ impl Pager {
     /// `count` frames side by side that all lie before frame `limit`; gives the first unit.
     pub(crate) fn allocate_before(&self, count: u32, limit: FrameNo) -> Result<Option<u64>> {
         let mut space = self.space();
-        let found = space.runs.iter().find(|&(&first, &len)| len >= count && first + count <= limit).map(|(&f, &n)| (f, n));
+        let found =
+            space.runs.iter().find(|&(&first, &len)| len >= count && first + count <= limit).map(|(&f, &n)| (f, n));
         let Some((first, len)) = found else { return Ok(None) };
         space.remove_run(first, len);
         if len > count {

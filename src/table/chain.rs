@@ -101,12 +101,17 @@ impl Table {
     }
 
     /// Calls `visit` for each overflow page behind `first` with its place and bytes until it gives something.
-    pub(super) fn walk_chain<R>(&self, first: u64, mut visit: impl FnMut(Block, &[u8]) -> Result<Option<R>>) -> Result<Option<R>> {
+    pub(super) fn walk_chain<R>(
+        &self,
+        first: u64,
+        mut visit: impl FnMut(Block, &[u8]) -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
         // A chain cannot have more pages than the file has units.
         let mut left = u64::from(self.pager.frame_count()) * u64::from(FRAME_UNITS);
         let mut next = self.parse_block(first)?;
         while let Some(block) = next {
-            left = left.checked_sub(1).ok_or_else(|| self.pager.corrupt("a chain of overflow pages runs in a circle"))?;
+            left =
+                left.checked_sub(1).ok_or_else(|| self.pager.corrupt("a chain of overflow pages runs in a circle"))?;
             let (frame, range) = self.read_block(block)?;
             let bytes = &frame[range];
             if let Some(found) = visit(block, bytes)? {
@@ -167,7 +172,12 @@ impl Table {
 
     /// Calls `use_record` with the record at `place`.
     #[inline]
-    pub(super) fn with_record<R>(&self, primary: &[u8], place: Place, use_record: impl FnOnce(Record<'_>) -> Result<R>) -> Result<R> {
+    pub(super) fn with_record<R>(
+        &self,
+        primary: &[u8],
+        place: Place,
+        use_record: impl FnOnce(Record<'_>) -> Result<R>,
+    ) -> Result<R> {
         match place.block {
             None => use_record(page::record(primary, place.slot).map_err(|d| self.damaged(d))?),
             Some(block) => {
@@ -229,7 +239,8 @@ impl Bucket<'_> {
 
     /// Does the pair fit into a record of its own, key, value and all?
     fn fits_inline(&self, key: &[u8], value_bytes: usize) -> bool {
-        key.len() <= self.table.key_bytes_inline_max() && key.len() + value_bytes + 4 <= self.table.record_bytes_inline_max()
+        key.len() <= self.table.key_bytes_inline_max()
+            && key.len() + value_bytes + 4 <= self.table.record_bytes_inline_max()
     }
 
     /// Stores `value` under `key`, at `place` if the key is there already.
@@ -366,7 +377,11 @@ impl Bucket<'_> {
 
     fn new_extent(&self, key: Key<'_>, value: [&[u8]; 2], room_bytes: u64) -> Result<Extent> {
         let big_key = key.bytes.len() > self.table.key_bytes_inline_max();
-        self.table.new_extent(if big_key { key.bytes } else { b"" }, value, room_bytes + if big_key { key.bytes.len() as u64 } else { 0 })
+        self.table.new_extent(
+            if big_key { key.bytes } else { b"" },
+            value,
+            room_bytes + if big_key { key.bytes.len() as u64 } else { 0 },
+        )
     }
 
     /// Adds a pair whose key is not there.
@@ -469,7 +484,9 @@ impl Bucket<'_> {
                 page::set_filter(self.page_mut(), 0);
             }
         } else {
-            let before = table.walk_chain(page::next(self.page()), |b, bytes| Ok((page::next(bytes) == block.to_bits()).then_some(b)))?;
+            let before = table.walk_chain(page::next(self.page()), |b, bytes| {
+                Ok((page::next(bytes) == block.to_bits()).then_some(b))
+            })?;
             let before = before.ok_or_else(|| table.pager.corrupt("an overflow page is not in its chain"))?;
             let (mut frame, range) = table.write_block(before)?;
             page::set_next(&mut frame[range], next);

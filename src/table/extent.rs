@@ -47,7 +47,9 @@ impl Table {
     pub(super) fn parse_extent(&self, bytes: &[u8]) -> Result<Extent> {
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
         if bytes.len() != EXTENT_BYTES {
-            return Err(self.pager.corrupt(format!("an extent's reference has {} bytes, expected {EXTENT_BYTES}", bytes.len())));
+            return Err(self
+                .pager
+                .corrupt(format!("an extent's reference has {} bytes, expected {EXTENT_BYTES}", bytes.len())));
         }
         let extent = Extent {
             unit: u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes")),
@@ -103,7 +105,8 @@ impl Table {
         while !bytes.is_empty() {
             let (frame, start) = ((address / frame_bytes as u64) as u32, (address % frame_bytes as u64) as usize);
             let here = bytes.len().min(frame_bytes - start);
-            let mut latched = if here == frame_bytes { self.pager.pool().write_fresh(frame)? } else { self.pager.write(frame)? };
+            let mut latched =
+                if here == frame_bytes { self.pager.pool().write_fresh(frame)? } else { self.pager.write(frame)? };
             latched[start..start + here].copy_from_slice(&bytes[..here]);
             bytes = &bytes[here..];
             address += here as u64;
@@ -112,7 +115,13 @@ impl Table {
     }
 
     /// Gives bytes `at..at + len` of the extent to `use_part`, a frame's part at a time, until it says no.
-    pub(super) fn read_extent(&self, extent: &Extent, at: u64, len: u64, mut use_part: impl FnMut(&[u8]) -> bool) -> Result<()> {
+    pub(super) fn read_extent(
+        &self,
+        extent: &Extent,
+        at: u64,
+        len: u64,
+        mut use_part: impl FnMut(&[u8]) -> bool,
+    ) -> Result<()> {
         let frame_bytes = self.pager.frame_bytes() as u64;
         let mut address = extent.unit * self.pager.unit_bytes() as u64 + at;
         let end = address + len;
@@ -182,7 +191,8 @@ impl Table {
         }
         let grown = Extent { capacity: self.units_for(grown_bytes(new.content_bytes())), ..new };
         let grown = Extent { unit: self.pager.allocate(grown.capacity)?, ..grown };
-        let copied = self.copy_extent(extent, &grown).and_then(|()| self.write_extent(&grown, extent.content_bytes(), tail));
+        let copied =
+            self.copy_extent(extent, &grown).and_then(|()| self.write_extent(&grown, extent.content_bytes(), tail));
         if let Err(e) = copied {
             self.free_extent(&grown)?;
             return Err(e);

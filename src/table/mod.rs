@@ -197,8 +197,9 @@ impl Table {
             return Ok(());
         }
         let units = u64::from(linear::group_len(group)) * self.page_bytes as u64 / self.pager.unit_bytes() as u64;
-        let units = u32::try_from(units)
-            .map_err(|_| Error::new(ErrorKind::DiskFull, format!("{}: no room for more buckets", self.pager.path().display())))?;
+        let units = u32::try_from(units).map_err(|_| {
+            Error::new(ErrorKind::DiskFull, format!("{}: no room for more buckets", self.pager.path().display()))
+        })?;
         let unit = self.pager.allocate(units)?;
         self.groups[group].store(unit * self.pager.unit_bytes() as u64, Relaxed);
         Ok(())
@@ -606,7 +607,9 @@ impl Table {
         put(28, &self.min_max_bucket.load(Relaxed).to_le_bytes());
         put(32, &self.fill_percent.to_le_bytes());
         put(36, &self.fill_factor.unwrap_or(0).to_le_bytes());
-        for (i, counter) in [&self.counters.pairs, &self.counters.payload_bytes, &self.counters.bucket_bytes].iter().enumerate() {
+        for (i, counter) in
+            [&self.counters.pairs, &self.counters.payload_bytes, &self.counters.bucket_bytes].iter().enumerate()
+        {
             put(40 + 8 * i, &(counter.load(Relaxed).max(0) as u64).to_le_bytes());
         }
         for (i, group) in self.groups.iter().enumerate() {
@@ -623,7 +626,9 @@ impl Table {
             || !page_bytes.is_power_of_two()
             || FRAME_BYTES_MIN.max(page_bytes as usize) != pager.frame_bytes()
         {
-            return Err(pager.corrupt(format!("header: pages of {page_bytes} bytes in frames of {}", pager.frame_bytes())));
+            return Err(
+                pager.corrupt(format!("header: pages of {page_bytes} bytes in frames of {}", pager.frame_bytes()))
+            );
         }
         let hash = choose_hash(&pager, options, root[4..6].try_into().expect("2 bytes"), u64_at(8), u64_at(16))?;
         let max_bucket = u32_at(24);
@@ -631,12 +636,16 @@ impl Table {
         if !options::FILL_PERCENT.contains(&fill_percent) {
             return Err(pager.corrupt(format!("header: filled to {fill_percent} percent")));
         }
-        let groups: [AtomicU64; linear::GROUP_COUNT] = std::array::from_fn(|i| AtomicU64::new(u64_at(ROOT_GROUPS + 8 * i)));
+        let groups: [AtomicU64; linear::GROUP_COUNT] =
+            std::array::from_fn(|i| AtomicU64::new(u64_at(ROOT_GROUPS + 8 * i)));
         let file_bytes = u64::from(pager.frame_count()) * pager.frame_bytes() as u64;
         for (i, group) in groups.iter().enumerate().take(linear::group(max_bucket).0 + 1) {
             let start = group.load(Relaxed);
             let bytes = u64::from(linear::group_len(i)) * u64::from(page_bytes);
-            if start == 0 || start % u64::from(page_bytes) != 0 || start.checked_add(bytes).is_none_or(|end| end > file_bytes) {
+            if start == 0
+                || start % u64::from(page_bytes) != 0
+                || start.checked_add(bytes).is_none_or(|end| end > file_bytes)
+            {
                 return Err(pager.corrupt(format!("header: bucket group {i} at byte {start} of {file_bytes}")));
             }
         }
@@ -649,7 +658,12 @@ impl Table {
             view: AtomicU64::new(u64::from(max_bucket)),
             groups,
             min_max_bucket: AtomicU32::new(u32_at(28)),
-            counters: Counters { pairs: counter(40), payload_bytes: counter(48), bucket_bytes: counter(56), ..Counters::default() },
+            counters: Counters {
+                pairs: counter(40),
+                payload_bytes: counter(48),
+                bucket_bytes: counter(56),
+                ..Counters::default()
+            },
             structure: Mutex::new(()),
             gate: RwLock::new(()),
             checkpoint: Mutex::new(()),
@@ -673,14 +687,28 @@ impl Drop for Table {
 }
 
 /// The function the file was made with, after a comparison with the one asked for.
-fn choose_hash(pager: &Pager, options: &TableOptions, id: [u8; 2], seed: u64, check_value: u64) -> Result<HashFunction> {
+fn choose_hash(
+    pager: &Pager,
+    options: &TableOptions,
+    id: [u8; 2],
+    seed: u64,
+    check_value: u64,
+) -> Result<HashFunction> {
     let path = pager.path().display();
     let id = u16::from_le_bytes(id);
-    let kind = HashKind::from_id(id)
-        .ok_or_else(|| Error::new(ErrorKind::Version, format!("{path}: hash function {id} is unknown to this version; upgrade splitpoint")))?;
+    let kind = HashKind::from_id(id).ok_or_else(|| {
+        Error::new(
+            ErrorKind::Version,
+            format!("{path}: hash function {id} is unknown to this version; upgrade splitpoint"),
+        )
+    })?;
     let wrong = |what: String| Err(Error::new(ErrorKind::WrongHash, format!("{path}: {what}")));
     if let Some(asked) = options.hash.filter(|&asked| asked != kind) {
-        return wrong(format!("made with hash function {}, opened with {}; leave the function out to use the file's", kind.name(), asked.name()));
+        return wrong(format!(
+            "made with hash function {}, opened with {}; leave the function out to use the file's",
+            kind.name(),
+            asked.name()
+        ));
     }
     if let Some(asked) = options.seed.filter(|&asked| asked != seed && kind.seeded()) {
         return wrong(format!("made with seed {seed}, opened with {asked}; leave the seed out to use the file's"));

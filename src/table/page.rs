@@ -368,7 +368,8 @@ fn resize_heap(page: &mut [u8], index: usize, new_bytes: usize) -> Result<usize,
         return Err(Damage("slots and records overlap"));
     }
     let new_heap = heap - old_bytes + new_bytes;
-    let new_start = page.len().checked_sub(new_heap).filter(|&s| s >= slots_end).ok_or(Damage("a heap outgrew its page"))?;
+    let new_start =
+        page.len().checked_sub(new_heap).filter(|&s| s >= slots_end).ok_or(Damage("a heap outgrew its page"))?;
     page.copy_within(heap_start..offset, new_start);
     let moved = new_bytes.wrapping_sub(old_bytes);
     // Wrapping: the arithmetic of u16 offsets modulo 2^16 is exact, and an offset that was out of range stays

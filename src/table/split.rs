@@ -43,7 +43,12 @@ impl Gathered {
         self.bytes.extend_from_slice(record.key);
         let middle = self.bytes.len();
         self.bytes.extend_from_slice(record.value);
-        self.records.push(GatheredRecord { tag, form: record.form, key: start..middle, value: middle..self.bytes.len() });
+        self.records.push(GatheredRecord {
+            tag,
+            form: record.form,
+            key: start..middle,
+            value: middle..self.bytes.len(),
+        });
     }
 
     /// All records.

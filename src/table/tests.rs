@@ -237,7 +237,8 @@ fn a_hash_function_that_panics_in_a_split_leaves_the_table_whole() {
 fn an_update_that_panics_changes_nothing() {
     let table = Table::in_memory().unwrap();
     table.put(b"k", b"v").unwrap();
-    let update = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| table.update(b"k", |_| panic!("the closure"))));
+    let update =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| table.update(b"k", |_| panic!("the closure"))));
     assert!(update.is_err());
     assert_eq!(table.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
     assert!(table.update(b"k", |_| Some(b"w".to_vec())).unwrap());
@@ -300,7 +301,11 @@ fn a_scan_resumed_by_its_cursor_gives_each_pair_once_while_the_table_grows_and_s
         round += 1;
         for i in 0..1000u32 {
             let key = format!("comes and goes {i}");
-            if round % 4 < 2 { table.put(key.as_bytes(), &[0; 50]).unwrap() } else { table.remove(key.as_bytes()).map(|_| ()).unwrap() }
+            if round % 4 < 2 {
+                table.put(key.as_bytes(), &[0; 50]).unwrap()
+            } else {
+                table.remove(key.as_bytes()).map(|_| ()).unwrap()
+            }
         }
     }
     assert_eq!(seen.len(), 2000);

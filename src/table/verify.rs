@@ -156,7 +156,11 @@ impl Check<'_> {
                 form => {
                     let extent = table.parse_extent(record.value)?;
                     self.payload_bytes += u64::from(extent.value_bytes);
-                    self.refer(&format!("{place}, extent at unit {}", extent.unit), extent.unit, u64::from(extent.capacity));
+                    self.refer(
+                        &format!("{place}, extent at unit {}", extent.unit),
+                        extent.unit,
+                        u64::from(extent.capacity),
+                    );
                     if form == PAIR_IN_EXTENT { table.read_extent_key(&extent)? } else { record.key.to_vec() }
                 }
             };
@@ -191,7 +195,10 @@ impl Check<'_> {
             self.fault("map".into(), format!("{unmarked} units in use are marked free"));
         }
         if lost > 0 {
-            self.fault("map".into(), format!("{lost} units marked used belong to nothing; `splitpoint compact` gives them back"));
+            self.fault(
+                "map".into(),
+                format!("{lost} units marked used belong to nothing; `splitpoint compact` gives them back"),
+            );
         }
     }
 
