@@ -16,11 +16,13 @@
 mod checkpoint;
 pub(crate) mod pool;
 mod space;
+pub(crate) mod words;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
 pub(crate) use pool::machine_memory_bytes;
 use pool::{FrameNo, FrameSource, Pool, ReadGuard, WriteGuard};
+use words::Bytes;
 pub(crate) use space::FRAME_UNITS;
 use space::{MAP_GROUP_COUNT, Space, ZONE_FRAMES};
 use std::path::{Path, PathBuf};
@@ -84,19 +86,14 @@ pub(crate) struct Pager {
 }
 
 impl FrameSource for Pager {
-    fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<()> {
-        if frame >= self.file_frames.load(Acquire) {
+    fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<bool> {
+        let Some(file) = self.file.as_ref().filter(|_| frame < self.file_frames.load(Acquire)) else {
             // Never written: the memory is zero, as the kernel gave it.
-            return Ok(());
-        }
-        let Some(file) = &self.file else { return Ok(()) };
+            return Ok(false);
+        };
         file.read_at(bytes, u64::from(frame) * bytes.len() as u64)
             .map_err(|e| Error::io(&self.path, &format!("read frame {frame}"), e))?;
-        let result = self.check_sum(frame, bytes);
-        if result.is_err() {
-            bytes.fill(0);
-        }
-        result
+        self.check_sum(frame, bytes).map(|()| true)
     }
 
     fn made_resident(&self) {
@@ -185,7 +182,7 @@ impl Pager {
         pager.pool.reserve(u64::from(FIRST_FRAMES))?;
         pager.reserve_on_disk(FIRST_FRAMES, FIRST_FRAMES)?;
         let mut map = pager.write(pager.map_frame(0))?;
-        map[..8 * FIRST_FRAMES as usize].fill(0xFF);
+        map.whole().fill(0..8 * FIRST_FRAMES as usize, 0xFF);
         drop(map);
         Ok(pager)
     }
@@ -405,9 +402,9 @@ impl Pager {
             let sum_frame = self.map_frame(zone) + 1;
             let mut sums = self.write(sum_frame)?;
             let start = 4 * (frame % ZONE_FRAMES) as usize;
-            sums[start..start + 4 * (stop - frame) as usize].fill(0);
+            sums.whole().fill(start..start + 4 * (stop - frame) as usize, 0);
             let sum = sum_of_sums(sum_frame, &sums);
-            sums[SUM_OF_SUMS..SUM_OF_SUMS + 4].copy_from_slice(&sum.to_le_bytes());
+            sums.whole().store(SUM_OF_SUMS, &sum.to_le_bytes());
             frame = stop;
         }
         Ok(())

@@ -17,6 +17,7 @@
 
 use super::Pager;
 use super::pool::FrameNo;
+use super::words::Bytes;
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::*;
@@ -266,7 +267,7 @@ impl Pager {
             }
             let group = zones_mapped.trailing_zeros() as usize;
             for frame in first..end {
-                self.pool().write_fresh(frame)?.fill(0);
+                self.pool().write_fresh(frame)?.whole().fill(0..self.frame_bytes(), 0);
             }
             self.map_groups()[group].store(first, Release);
             self.set_frame_count(end);
@@ -354,7 +355,7 @@ impl Pager {
             let stop = end.min((zone + 1) * ZONE_FRAMES);
             let mut map = self.write(self.map_frame(zone))?;
             let start = (at % ZONE_FRAMES) as usize * 8;
-            map[start..start + (stop - at) as usize * 8].fill(byte);
+            map.whole().fill(start..start + (stop - at) as usize * 8, byte);
             at = stop;
         }
         Ok(())
@@ -476,7 +477,7 @@ impl Pager {
     fn set_used_bits(&self, frame: FrameNo, used: u64) -> Result<()> {
         let mut map = self.write(self.map_frame(frame / ZONE_FRAMES))?;
         let at = (frame % ZONE_FRAMES) as usize * 8;
-        map[at..at + 8].copy_from_slice(&used.to_le_bytes());
+        map.whole().store(at, &used.to_le_bytes());
         Ok(())
     }
 

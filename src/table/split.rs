@@ -14,10 +14,12 @@
 //! Source: Seltzer & Yigit 1991, "The New Implementation". Not here: the arithmetic (`linear.rs`).
 
 use super::chain::{Block, Bucket};
+use super::gate::Delta;
 use super::page::{self, PAIR_IN_EXTENT, Record};
 use super::{Table, View};
 use crate::error::Result;
 use crate::linear;
+use crate::pager::words::Bytes;
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 use std::sync::{MutexGuard, TryLockError};
@@ -75,8 +77,12 @@ pub(super) struct Layout {
 
 impl Table {
     /// Grows or shrinks by one bucket if the load asks for it. Gives up when others are at it.
-    pub(super) fn adjust(&self, long_chain: bool) -> Result<()> {
-        if self.wants_split(long_chain) {
+    pub(super) fn adjust(&self, delta: Delta) -> Result<()> {
+        if delta.pairs < 0 {
+            if self.wants_merge() {
+                self.merge()?;
+            }
+        } else if self.wants_split(delta.long_chain) {
             self.split()?;
         }
         Ok(())
@@ -94,12 +100,12 @@ impl Table {
     /// The load and the load at which a table of so many buckets grows, in the unit in use: pairs or bytes.
     #[inline]
     fn load(&self, buckets: u64) -> (u64, u64) {
+        let (pairs, bytes) = self.gate.load();
         match self.fill_factor {
-            Some(pairs) => (self.len(), buckets.saturating_mul(u64::from(pairs))),
+            Some(limit) => (pairs, buckets.saturating_mul(u64::from(limit))),
             None => {
                 let capacity = page::capacity(self.page_bytes) as u64;
-                let used = self.counters.bucket_bytes.load(Relaxed).max(0) as u64;
-                (used, buckets.saturating_mul(capacity) * u64::from(self.fill_percent) / 100)
+                (bytes, buckets.saturating_mul(capacity) * u64::from(self.fill_percent) / 100)
             }
         }
     }
@@ -150,14 +156,14 @@ impl Table {
         let stay = self.lay_out(&gathered, &stay, level)?;
         let go = self.lay_out(&gathered, &go, level).inspect_err(|_| self.free_blocks(&stay.blocks))?;
 
-        source.page_mut().copy_from_slice(&stay.primary);
+        source.page_mut().store(0, &stay.primary);
         let frame = target.as_mut().unwrap_or(&mut source.frame);
-        frame[target_start..target_start + self.page_bytes].copy_from_slice(&go.primary);
+        frame.part(target_start..target_start + self.page_bytes).store(0, &go.primary);
         self.set_view(View { max_bucket: new, ..view });
         drop(target);
         self.free_blocks(&gathered.blocks);
         drop(source);
-        self.counters.splits.fetch_add(1, Relaxed);
+        self.splits.fetch_add(1, Relaxed);
         Ok(true)
     }
 
@@ -186,14 +192,14 @@ impl Table {
         let all: Vec<usize> = (0..gathered.records.len()).collect();
         let laid_out = self.lay_out(&gathered, &all, level)?;
 
-        target[target_start..target_start + self.page_bytes].copy_from_slice(&laid_out.primary);
-        source.as_mut().unwrap_or(&mut target)[range].fill(0);
+        target.part(target_start..target_start + self.page_bytes).store(0, &laid_out.primary);
+        source.as_mut().unwrap_or(&mut target).part(range).fill(0..self.page_bytes, 0);
         // A new version: a reader that still looks at the bucket that is no more notices, even if it comes back.
         self.set_view(View { max_bucket: last - 1, version: view.version.wrapping_add(1) });
         drop((source, target));
         self.free_blocks(&gathered.blocks);
         self.free_group(last)?;
-        self.counters.contractions.fetch_add(1, Relaxed);
+        self.contractions.fetch_add(1, Relaxed);
         Ok(true)
     }
 
@@ -283,7 +289,7 @@ impl Table {
             let block = self.allocate_block(used)?;
             layout.blocks.push(block);
             let (mut frame, range) = self.write_block(block)?;
-            let bytes = &mut frame[range];
+            let bytes = &mut frame.part(range);
             page::init(bytes, page::KIND_OVERFLOW, 0);
             page::set_next(bytes, next);
             for &index in &over[..count] {
