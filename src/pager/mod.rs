@@ -15,6 +15,7 @@
 
 mod checkpoint;
 pub(crate) mod pool;
+mod populate;
 mod space;
 pub(crate) mod words;
 
@@ -22,12 +23,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
 pub(crate) use pool::machine_memory_bytes;
 use pool::{FrameNo, FrameSource, Pool, ReadGuard, WriteGuard};
-use words::Bytes;
 pub(crate) use space::FRAME_UNITS;
 use space::{MAP_GROUP_COUNT, Space, ZONE_FRAMES};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
+use words::Bytes;
 
 /// First bytes of a table file. On disk.
 const MAGIC: [u8; 8] = *b"SPLITPNT";
@@ -66,7 +67,7 @@ pub(crate) enum Create {
 
 /// Frames of one table.
 pub(crate) struct Pager {
-    pool: Pool,
+    pool: Arc<Pool>,
     storage: Arc<dyn Storage>,
     path: PathBuf,
     /// None: memory alone.
@@ -165,7 +166,7 @@ impl Pager {
         cache_frames: u64,
     ) -> Result<Pager> {
         let pager = Pager {
-            pool,
+            pool: Arc::new(pool),
             storage,
             path,
             file,
@@ -214,7 +215,7 @@ impl Pager {
         let pool = Pool::new(header.frame_bytes, !read_only)?;
         pool.reserve(u64::from(header.frame_count) + 1)?;
         let pager = Pager {
-            pool,
+            pool: Arc::new(pool),
             storage,
             path: path.to_path_buf(),
             file: Some(file),
@@ -315,6 +316,10 @@ impl Pager {
 
     #[inline]
     pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn pool_shared(&self) -> &Arc<Pool> {
         &self.pool
     }
 
@@ -444,7 +449,7 @@ impl Pager {
         // Dirty frames cannot be evicted: at half the cache the other half still serves reads.
         const DIRTY_BYTES_MAX: u64 = 1 << 30;
         let limit = (self.cache_frames / 2).min(DIRTY_BYTES_MAX / self.frame_bytes() as u64);
-        self.file.is_some() && self.pool.dirty_count() as u64 > limit
+        self.file.is_some() && self.pool.dirty_count() > limit
     }
 
     /// Bytes of memory that frames take now.

@@ -22,9 +22,9 @@
 //! Not here: which frame belongs to what (`mod.rs`), when a frame goes to the file (`mod.rs`).
 #![expect(unsafe_code, reason = "frames live in address ranges reserved with mmap")]
 
+use super::words::{Bytes, FrameBytes, word_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use std::cell::Cell;
-use super::words::{Bytes, FrameBytes, word_bytes};
 use std::ops::{Deref, Range};
 use std::ptr;
 use std::sync::Mutex;
@@ -124,6 +124,8 @@ pub(crate) struct Pool {
     epoch: AtomicU32,
     /// Frames dirtied in the even and odd epoch.
     dirty: [Mutex<Vec<FrameNo>>; 2],
+    /// How many the current list has.
+    dirty_count: AtomicU64,
     /// Frozen frames that a writer had to change before the checkpoint copied them: their content then.
     preserved: Mutex<Vec<(FrameNo, Box<[u8]>)>>,
     pub(crate) resident: AtomicU64,
@@ -149,6 +151,7 @@ impl Pool {
             tracked,
             epoch: AtomicU32::new(0),
             dirty: [Mutex::default(), Mutex::default()],
+            dirty_count: AtomicU64::new(0),
             preserved: Mutex::default(),
             resident: AtomicU64::new(0),
             latch_waits: AtomicU64::new(0),
@@ -210,13 +213,14 @@ impl Pool {
         unsafe { start.add(index << self.frame_bits) }
     }
 
-    /// Asks the processor to fetch the line at `offset` of `frame` and the frame's state.
+    /// Asks the processor to fetch the two lines at `offset` of `frame` and the frame's state.
     #[inline]
     pub(crate) fn prefetch(&self, frame: FrameNo, offset: usize) {
-        debug_assert!(offset < self.frame_bytes());
+        const LINE_BYTES: usize = 64;
         prefetch(ptr::from_ref(self.state(frame)).cast());
-        // SAFETY: `offset` is within the frame; a prefetch reads nothing in the language's sense anyway.
-        prefetch(unsafe { self.address(frame).add(offset) });
+        let address = self.address(frame).wrapping_add(offset);
+        prefetch(address);
+        prefetch(address.wrapping_add(LINE_BYTES));
     }
 
     /// Looks at `frame` without a latch; `None` where it is being changed or not resident.
@@ -235,7 +239,10 @@ impl Pool {
     pub(crate) fn read<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<ReadGuard<'a>> {
         let state = self.state(frame);
         let now = state.load(Relaxed);
-        if now & (WRITER | RESIDENT) != RESIDENT || now & READERS == READERS || state.compare_exchange_weak(now, (now + 1) | USED, Acquire, Relaxed).is_err() {
+        if now & (WRITER | RESIDENT) != RESIDENT
+            || now & READERS == READERS
+            || state.compare_exchange_weak(now, (now + 1) | USED, Acquire, Relaxed).is_err()
+        {
             self.read_slow(frame, state, source)?;
         }
         Ok(ReadGuard { state, address: self.address(frame), bytes: self.frame_bytes() })
@@ -379,11 +386,13 @@ impl Pool {
         }
         state.fetch_or(DIRTY[parity], Relaxed);
         self.dirty[parity].lock().expect("no panic while held").push(frame);
+        self.dirty_count.fetch_add(1, Relaxed);
     }
 
     /// Frames dirtied in the current epoch.
-    pub(crate) fn dirty_count(&self) -> usize {
-        self.dirty[self.epoch.load(Relaxed) as usize & 1].lock().expect("no panic while held").len()
+    #[inline]
+    pub(crate) fn dirty_count(&self) -> u64 {
+        self.dirty_count.load(Relaxed)
     }
 
     /// Starts a new epoch: what is dirty now is frozen, and [`take_frozen`](Self::take_frozen) gives it. The caller
@@ -393,6 +402,7 @@ impl Pool {
         debug_assert!(self.dirty[1 - parity].lock().expect("no panic while held").is_empty());
         debug_assert!(self.preserved.lock().expect("no panic while held").is_empty());
         let frozen = std::mem::take(&mut *self.dirty[parity].lock().expect("no panic while held"));
+        self.dirty_count.store(0, Relaxed);
         self.epoch.fetch_add(1, Release);
         frozen
     }
@@ -486,25 +496,31 @@ impl Pool {
         self.resident.fetch_sub(1, Relaxed);
     }
 
-    /// Touches the memory of fresh frames ahead of their use, so that no write pays for the kernel's zeroing.
-    pub(crate) fn populate(&self, from: FrameNo, count: u32) {
+    /// Touches the memory of frames that are about to be used for the first time, so that no write pays for the kernel's
+    /// zeroing. Other frames lose nothing by it.
+    pub(super) fn populate(&self, frames: Range<FrameNo>) {
         let per_segment = 1u32 << self.segment_bits();
-        let (mut at, end) = (from, from.saturating_add(count));
-        while at < end {
-            let stop = end.min((at / per_segment + 1) * per_segment);
+        let mut at = frames.start;
+        while at < frames.end {
+            let stop = frames.end.min((at / per_segment + 1).saturating_mul(per_segment));
             if Self::segment(&self.data, (at / per_segment) as usize).load(Acquire).is_null() {
                 return;
             }
             let bytes = ((stop - at) as usize) << self.frame_bits;
-            // SAFETY: the range lies in one segment's mapping (checked above); populating changes no content.
-            #[cfg(target_os = "linux")]
-            unsafe {
-                libc::madvise(self.address(at).cast(), bytes, libc::MADV_POPULATE_WRITE)
-            };
-            let _ = bytes;
+            self.populate_bytes(self.address(at), bytes);
             at = stop;
         }
     }
+
+    #[cfg(target_os = "linux")]
+    fn populate_bytes(&self, start: *mut u8, bytes: usize) {
+        // SAFETY: the caller's range lies in one mapping; populating changes no content. A refusal (an old kernel, no
+        // memory) costs nothing but the zeroing inside a write.
+        unsafe { libc::madvise(start.cast(), bytes, libc::MADV_POPULATE_WRITE) };
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn populate_bytes(&self, _start: *mut u8, _bytes: usize) {}
 }
 
 /// Bytes of memory this machine has.

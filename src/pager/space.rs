@@ -44,6 +44,8 @@ pub(crate) struct Space {
     zones_known: u32,
     /// Frames the file has room for on the disk.
     reserved_frames: u32,
+    /// Frames before this one have had their memory touched, or will have.
+    populated_to: FrameNo,
     /// A compaction is under way: take the room nearest the start.
     prefer_low: bool,
 }
@@ -67,6 +69,7 @@ impl Space {
             runs_by_len: BTreeSet::new(),
             zones_known,
             reserved_frames: 0,
+            populated_to: 0,
             prefer_low: false,
         }
     }
@@ -263,6 +266,7 @@ impl Pager {
             self.make_room(space, end)?;
             if !missing {
                 self.set_frame_count(end);
+                self.populate_ahead(space, end);
                 return Ok(first);
             }
             let group = zones_mapped.trailing_zeros() as usize;
@@ -275,7 +279,22 @@ impl Pager {
         }
     }
 
-    /// Addresses, room on the disk and touched memory up to frame `end`.
+    /// Has the memory behind a growing table's end touched, a step ahead.
+    fn populate_ahead(&self, space: &mut Space, end: FrameNo) {
+        const LARGE_BYTES: u64 = 32 << 20;
+        const STEP_BYTES: u64 = 16 << 20;
+        let frame_bytes = self.frame_bytes() as u64;
+        let step = (STEP_BYTES / frame_bytes) as u32;
+        if u64::from(end) * frame_bytes < LARGE_BYTES || end.saturating_add(step / 2) < space.populated_to {
+            return;
+        }
+        let ahead = end.saturating_add(step);
+        // Only what is reserved has addresses; a segment not yet there is skipped.
+        super::populate::populate_soon(self.pool_shared(), space.populated_to.max(end.saturating_sub(step))..ahead);
+        space.populated_to = ahead;
+    }
+
+    /// Addresses and room on the disk up to frame `end`.
     fn make_room(&self, space: &mut Space, end: FrameNo) -> Result<()> {
         self.pool().reserve(u64::from(end) + 1)?;
         if end > space.reserved_frames {
@@ -453,6 +472,7 @@ impl Pager {
         }
         self.set_frame_count(end);
         space.reserved_frames = space.reserved_frames.min(end);
+        space.populated_to = space.populated_to.min(end);
         space.zones_known = space.zones_known.min(end.div_ceil(ZONE_FRAMES));
         Ok(())
     }

@@ -58,7 +58,6 @@ pub(super) struct Key<'a> {
 /// A bucket latched for changing.
 pub(super) struct Bucket<'t> {
     pub table: &'t Table,
-    pub number: linear::Bucket,
     pub frame: WriteGuard<'t>,
     /// Where the primary page starts in the frame.
     pub start: usize,
@@ -330,6 +329,7 @@ impl Bucket<'_> {
         let mut extents = Vec::new();
         let gathered = table.gather(self.page())?;
         for record in gathered.records() {
+            let record = record.map_err(|d| table.damaged(d))?;
             delta.pairs -= 1;
             delta.bucket -= (record.bytes() + page::SLOT_BYTES) as i64;
             let extent = (record.form != INLINE).then(|| table.parse_extent(record.value)).transpose()?;

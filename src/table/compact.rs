@@ -65,7 +65,7 @@ impl Table {
             return Ok(());
         }
         let (frame, start) = self.location(number);
-        let mut bucket = Bucket { table: self, number, frame: self.pager.write(frame)?, start };
+        let mut bucket = Bucket { table: self, frame: self.pager.write(frame)?, start };
         if page::kind(bucket.page()) == page::KIND_EMPTY {
             return Ok(());
         }
@@ -74,7 +74,7 @@ impl Table {
         if gathered.blocks().is_empty() {
             return Ok(());
         }
-        let all: Vec<usize> = (0..gathered.records().count()).collect();
+        let all: Vec<usize> = (0..gathered.len()).collect();
         let layout = self.lay_out(&gathered, &all, page::level(bucket.page()))?;
         bucket.page_mut().store(0, &layout.primary);
         self.free_blocks(gathered.blocks());

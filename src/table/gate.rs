@@ -139,7 +139,11 @@ impl Gate {
             // Another thread's removal may be counted before the put it undoes.
             u64::try_from(sum).unwrap_or(0)
         };
-        Totals { pairs: sum(|s| &s.pairs), payload_bytes: sum(|s| &s.payload_bytes), bucket_bytes: sum(|s| &s.bucket_bytes) }
+        Totals {
+            pairs: sum(|s| &s.pairs),
+            payload_bytes: sum(|s| &s.payload_bytes),
+            bucket_bytes: sum(|s| &s.bucket_bytes),
+        }
     }
 
     /// The load: pairs, and bytes of slots and records. Up to a page a thread behind the truth.

@@ -33,8 +33,8 @@ use crate::linear;
 use crate::pager::pool::{FrameNo, ReadGuard, ValueHeld};
 use crate::pager::{FRAME_BYTES_MIN, FRAME_UNITS, Pager, ROOT_BYTES};
 use chain::{Bucket, Key, Place};
-use gate::{Delta, Gate, Inside, Totals};
 pub use cursor::Scan;
+use gate::{Delta, Gate, Inside, Totals};
 pub use options::{Durability, TableOptions};
 use peek::Peeked;
 pub use stats::TableStat;
@@ -177,8 +177,7 @@ impl Table {
 
     /// The last of the groups that lie in the first frame together.
     fn groups_in_first_frame(&self) -> usize {
-        // Groups 0 to g have 2^g buckets.
-        (self.pager.frame_bytes() / self.page_bytes).trailing_zeros() as usize
+        groups_in_first_frame(self.pager.frame_bytes(), self.page_bytes)
     }
 
     /// Makes the pages of `bucket` and its neighbours if it is the first of its group.
@@ -269,7 +268,7 @@ impl Table {
             let (frame, start) = self.location(number);
             let frame = self.pager.write(frame)?;
             if self.still_holds(view, hash, number) {
-                let mut bucket = Bucket { table: self, number, frame, start };
+                let mut bucket = Bucket { table: self, frame, start };
                 bucket.init_if_empty(linear::level(number, view.max_bucket));
                 return Ok(bucket);
             }
@@ -549,7 +548,7 @@ impl Table {
             return Ok(());
         }
         let (frame, start) = self.location(number);
-        let mut bucket = Bucket { table: self, number, frame: self.pager.write(frame)?, start };
+        let mut bucket = Bucket { table: self, frame: self.pager.write(frame)?, start };
         let delta = bucket.clear()?;
         inside.count(delta);
         Ok(())
@@ -604,7 +603,7 @@ impl Table {
 
     fn root(&self) -> Vec<u8> {
         let view = self.view();
-        let mut root = vec![0; ROOT_GROUPS + 8 * linear::GROUP_COUNT];
+        let mut root = vec![0; ROOT_GROUPS + 4 * linear::GROUP_COUNT];
         let mut put = |at: usize, bytes: &[u8]| root[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &(self.page_bytes as u32).to_le_bytes());
         put(4, &self.hash.kind().id().to_le_bytes());
@@ -619,7 +618,9 @@ impl Table {
             put(40 + 8 * i, &total.to_le_bytes());
         }
         for (i, group) in self.groups.iter().enumerate() {
-            put(ROOT_GROUPS + 8 * i, &group.load(Relaxed).to_le_bytes());
+            // Groups lie at the start of a frame, but for those that share the first one.
+            let frame = group.load(Relaxed) / self.pager.frame_bytes() as u64;
+            put(ROOT_GROUPS + 4 * i, &(frame as u32).to_le_bytes());
         }
         root
     }
@@ -642,19 +643,7 @@ impl Table {
         if !options::FILL_PERCENT.contains(&fill_percent) {
             return Err(pager.corrupt(format!("header: filled to {fill_percent} percent")));
         }
-        let groups: [AtomicU64; linear::GROUP_COUNT] =
-            std::array::from_fn(|i| AtomicU64::new(u64_at(ROOT_GROUPS + 8 * i)));
-        let file_bytes = u64::from(pager.frame_count()) * pager.frame_bytes() as u64;
-        for (i, group) in groups.iter().enumerate().take(linear::group(max_bucket).0 + 1) {
-            let start = group.load(Relaxed);
-            let bytes = u64::from(linear::group_len(i)) * u64::from(page_bytes);
-            if start == 0
-                || start % u64::from(page_bytes) != 0
-                || start.checked_add(bytes).is_none_or(|end| end > file_bytes)
-            {
-                return Err(pager.corrupt(format!("header: bucket group {i} at byte {start} of {file_bytes}")));
-            }
-        }
+        let groups = groups_from_root(&pager, root, page_bytes as usize, max_bucket)?;
         let totals = Totals { pairs: u64_at(40), payload_bytes: u64_at(48), bucket_bytes: u64_at(56) };
         let fill_factor = Some(u32_at(36)).filter(|&n| n != 0);
         Ok(Table {
@@ -677,9 +666,38 @@ impl Table {
     }
 }
 
+/// How many groups lie in the first frame together, beside group 0: groups 0 to g have 2^g buckets.
+fn groups_in_first_frame(frame_bytes: usize, page_bytes: usize) -> usize {
+    (frame_bytes / page_bytes).trailing_zeros() as usize
+}
+
+/// Where the bucket groups start, checked against the file's length.
+fn groups_from_root(
+    pager: &Pager,
+    root: &[u8],
+    page_bytes: usize,
+    max_bucket: linear::Bucket,
+) -> Result<[AtomicU64; linear::GROUP_COUNT]> {
+    let frame_bytes = pager.frame_bytes() as u64;
+    let file_bytes = u64::from(pager.frame_count()) * frame_bytes;
+    let together = groups_in_first_frame(pager.frame_bytes(), page_bytes);
+    let mut starts = [0; linear::GROUP_COUNT];
+    for (group, start) in starts.iter_mut().enumerate() {
+        let at = ROOT_GROUPS + 4 * group;
+        let frame = u32::from_le_bytes(root[at..at + 4].try_into().expect("4 bytes"));
+        let before: u64 = if group <= together { (0..group).map(|g| u64::from(linear::group_len(g))).sum() } else { 0 };
+        *start = u64::from(frame) * frame_bytes + before * page_bytes as u64;
+        let bytes = u64::from(linear::group_len(group)) * page_bytes as u64;
+        if group <= linear::group(max_bucket).0 && (frame == 0 || *start + bytes > file_bytes) {
+            return Err(pager.corrupt(format!("header: bucket group {group} at byte {start} of {file_bytes}")));
+        }
+    }
+    Ok(starts.map(AtomicU64::new))
+}
+
 /// Where the groups' starts stand in the root. On disk.
 const ROOT_GROUPS: usize = 128;
-const _: () = assert!(ROOT_GROUPS + 8 * linear::GROUP_COUNT <= ROOT_BYTES);
+const _: () = assert!(ROOT_GROUPS + 4 * linear::GROUP_COUNT <= ROOT_BYTES);
 
 impl Drop for Table {
     fn drop(&mut self) {

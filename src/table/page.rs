@@ -442,6 +442,42 @@ pub fn records(page: &[u8]) -> impl Iterator<Item = Result<(u16, Record<'_>), Da
     damage.into_iter().chain((0..count).map(move |i| Ok((slot(page, i).0, record(page, i)?))))
 }
 
+/// All slots of a page: tag and the bytes of the record.
+pub fn raw_records(page: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), Damage>> {
+    let slots = checked_slots(page);
+    let count = if slots.is_ok() { slot_count(page) } else { 0 };
+    let damage = slots.err().map(Err);
+    damage.into_iter().chain((0..count).map(move |i| {
+        let (tag, offset) = slot(page, i);
+        let (record, value_start) = parse(page, offset).ok_or(RECORD_RUNS_OVER)?;
+        Ok((tag, &page[offset..value_start + record.value.len()]))
+    }))
+}
+
+const RECORD_RUNS_OVER: Damage = Damage("a record runs over its page");
+
+/// The record that `raw` is the bytes of.
+#[inline]
+pub fn parse_raw(raw: &[u8]) -> Result<Record<'_>, Damage> {
+    parse(raw, 0).map(|(record, _)| record).ok_or(RECORD_RUNS_OVER)
+}
+
+/// Adds a record of which these are the bytes. `Ok(false)`, and nothing changed, where it does not fit.
+#[inline]
+pub fn insert_raw(page: &mut impl Bytes, tag: u16, raw: &[u8]) -> Result<bool, Damage> {
+    if gap_bytes(page)? < raw.len() + SLOT_BYTES {
+        return Ok(false);
+    }
+    let count = slot_count(page);
+    let heap = heap_bytes(page) + raw.len();
+    let offset = page.len() - heap;
+    page.store(offset, raw);
+    set_slot(page, count, tag, offset);
+    set_u16(page, 2, count + 1);
+    set_u16(page, 4, heap);
+    Ok(true)
+}
+
 /// Checks everything a page says about itself.
 pub fn check(page: &[u8]) -> Result<(), Damage> {
     if u16_at(page, 6) != 0 {

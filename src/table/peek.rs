@@ -88,7 +88,15 @@ impl Table {
 
     /// Copies the record at `offset` of the page and compares its key; with `whole`, its value too.
     #[inline]
-    fn peek_record(&self, peek: &Peek<'_>, start: usize, offset: usize, key: Key<'_>, whole: bool, record: &mut [u8]) -> Found {
+    fn peek_record(
+        &self,
+        peek: &Peek<'_>,
+        start: usize,
+        offset: usize,
+        key: Key<'_>,
+        whole: bool,
+        record: &mut [u8],
+    ) -> Found {
         // Whole words from the one that the record begins in; first as far as the key goes if the lengths are short.
         let skip = offset % 8;
         let most = self.page_bytes.saturating_sub(offset - skip).min(record.len());

@@ -180,8 +180,9 @@ fn udatabase(file: Option<String>, count: usize) -> Outcome {
 /// The standard library's map under the same load, to compare runs by.
 fn std_map(count: usize) -> Outcome {
     let mut random = Random(1);
-    let keys: Vec<[u8; 16]> =
-        (0..count).map(|_| [random.next().to_le_bytes(), random.next().to_le_bytes()].concat().try_into().expect("16")).collect();
+    let keys: Vec<[u8; 16]> = (0..count)
+        .map(|_| [random.next().to_le_bytes(), random.next().to_le_bytes()].concat().try_into().expect("16"))
+        .collect();
     let mut order: Vec<u32> = (0..count as u32).collect();
     for i in (1..count).rev() {
         order.swap(i, (random.next() % (i as u64 + 1)) as usize);
@@ -204,8 +205,9 @@ fn std_map(count: usize) -> Outcome {
 /// Puts alone, for a profiler.
 fn put_only(file: Option<String>, count: usize) -> Outcome {
     let mut random = Random(1);
-    let keys: Vec<[u8; 16]> =
-        (0..count).map(|_| [random.next().to_le_bytes(), random.next().to_le_bytes()].concat().try_into().expect("16")).collect();
+    let keys: Vec<[u8; 16]> = (0..count)
+        .map(|_| [random.next().to_le_bytes(), random.next().to_le_bytes()].concat().try_into().expect("16"))
+        .collect();
     let table = open(&file, TableOptions::new())?;
     let mut buffer = [0; 32];
     let start = Instant::now();
