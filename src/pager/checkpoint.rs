@@ -14,7 +14,7 @@
 //! Writers go on while the frames are written: one that meets a frozen frame not yet copied saves its content
 //! first (`pool.rs`, `mark_dirty`).
 //!
-//! Source: docs/architecture.md, "Checkpoint"; the double-write idea is InnoDB's. Format: docs/format.md, "Journal".
+//! Source: docs/architecture.md, "Checkpoint"; the double-write idea is InnoDB's. Format: docs/format.md, "Checkpoint journal".
 
 use super::pool::FrameNo;
 use super::words::Bytes;

@@ -27,8 +27,8 @@ use crate::error::{Error, ErrorKind, Result};
 use std::cell::Cell;
 use std::ops::{Deref, Range};
 use std::ptr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// The number of a frame: the unit of I/O, latch, checksum and eviction.
 pub(crate) type FrameNo = u32;
@@ -395,7 +395,7 @@ impl Pool {
         self.dirty_count.load(Relaxed)
     }
 
-    /// Starts a new epoch: what is dirty now is frozen, and [`take_frozen`](Self::take_frozen) gives it. The caller
+    /// Starts a new epoch: what is dirty now is frozen, and [`copy_frozen`](Self::copy_frozen) gives it. The caller
     /// sees to it that no writer is inside.
     pub(crate) fn freeze(&self) -> Vec<FrameNo> {
         let parity = self.epoch.load(Relaxed) as usize & 1;
@@ -478,15 +478,19 @@ impl Pool {
         true
     }
 
-    /// Forgets the content of frames that are in no use any more; only under exclusive use of the table.
+    /// Gives the memory of a frame back that is in no use any more, unless somebody looks at it right now; then it
+    /// stays, which does no harm: whoever uses the frame again writes it first.
     pub(crate) fn forget(&self, frame: FrameNo) {
         let state = self.state(frame);
-        if state.load(Relaxed) & RESIDENT != 0 {
-            self.discard(frame);
+        let now = state.load(Relaxed);
+        if now & RESIDENT == 0 || now & (READERS | WRITER) != 0 {
+            return;
         }
-        // The dirty bits stay: the frame is in a dirty list, and the checkpoint skips what lies beyond the end.
-        self.clear(frame, RESIDENT);
-        state.fetch_add(VERSION, Release);
+        if state.compare_exchange(now, now | WRITER, Acquire, Relaxed).is_ok() {
+            self.discard(frame);
+            // The dirty bits stay: the frame is in a dirty list, and the checkpoint skips what lies beyond the end.
+            state.store(now.wrapping_add(VERSION - RESIDENT), Release);
+        }
     }
 
     fn discard(&self, frame: FrameNo) {
@@ -554,6 +558,17 @@ pub(crate) fn refuse_to_wait_with_values() -> Result<()> {
         ErrorKind::WouldDeadlock,
         "this thread holds a value borrowed from a table and would wait for another; drop the ValueRef first, or copy it",
     ))
+}
+
+/// Locks `mutex`, unless that would mean to wait while this thread holds a value.
+pub(crate) fn lock_without_values<T>(mutex: &Mutex<T>) -> Result<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => return Ok(guard),
+        Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => refuse_to_wait_with_values()?,
+    }
+    // A panic under one of these locks is one of the user's hash function, which changed nothing.
+    Ok(mutex.lock().unwrap_or_else(|e| e.into_inner()))
 }
 
 /// Waiting for a latch: spin, then let others run.
@@ -643,7 +658,12 @@ impl WriteGuard<'_> {
     /// The bytes of `range`, to be changed. Its ends are multiples of 8.
     #[inline]
     pub(crate) fn part(&mut self, range: Range<usize>) -> FrameBytes<'_> {
-        assert!(range.start <= range.end && range.end <= self.bytes && range.start % 8 == 0 && range.end % 8 == 0);
+        assert!(
+            range.start <= range.end
+                && range.end <= self.bytes
+                && range.start.is_multiple_of(8)
+                && range.end.is_multiple_of(8)
+        );
         // SAFETY: the range lies in the frame (asserted), which lives as long as the pool; the exclusive latch keeps
         // all others out but those who peek, by atomic loads; `&mut self` makes this the only part of the frame.
         unsafe { FrameBytes::new(self.address.add(range.start), range.end - range.start) }
@@ -677,7 +697,7 @@ impl Peek<'_> {
     /// Copies the words from byte `at` on; both ends are multiples of 8.
     #[inline]
     pub(crate) fn load(&self, at: usize, bytes: &mut [u8]) {
-        assert!(at % 8 == 0 && bytes.len() % 8 == 0 && at + bytes.len() <= self.bytes);
+        assert!(at.is_multiple_of(8) && bytes.len().is_multiple_of(8) && at + bytes.len() <= self.bytes);
         for (i, word) in bytes.chunks_exact_mut(8).enumerate() {
             // SAFETY: the word lies in the frame (asserted), whose memory lives as long as the pool and is aligned;
             // while nobody holds it latched for reading it is written by atomic stores alone (`words.rs`).

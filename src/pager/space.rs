@@ -123,11 +123,11 @@ impl Space {
 
     fn add_run(&mut self, first: FrameNo, len: u32) {
         let (mut first, mut len) = (first, len);
-        if let Some((&before, &before_len)) = self.runs.range(..first).next_back() {
-            if before + before_len == first {
-                self.remove_run(before, before_len);
-                (first, len) = (before, before_len + len);
-            }
+        if let Some((&before, &before_len)) = self.runs.range(..first).next_back()
+            && before + before_len == first
+        {
+            self.remove_run(before, before_len);
+            (first, len) = (before, before_len + len);
         }
         if let Some(&after_len) = self.runs.get(&(first + len)) {
             self.remove_run(first + len, after_len);
@@ -207,10 +207,10 @@ impl Pager {
     pub(crate) fn allocate(&self, len: u32) -> Result<u64> {
         assert!(len > 0);
         let mut space = self.space();
-        if len < FRAME_UNITS {
-            if let Some(unit) = self.allocate_in_hole(&mut space, len)? {
-                return Ok(unit);
-            }
+        if len < FRAME_UNITS
+            && let Some(unit) = self.allocate_in_hole(&mut space, len)?
+        {
+            return Ok(unit);
         }
         let frames = len.div_ceil(FRAME_UNITS);
         let first = self.allocate_run(&mut space, frames)?;
@@ -442,12 +442,12 @@ impl Pager {
         while self.learn_zone(&mut space)? {}
         loop {
             let end = self.frame_count();
-            if let Some((&first, &len)) = space.runs.iter().next_back() {
-                if first + len == end {
-                    space.remove_run(first, len);
-                    self.cut(&mut space, first)?;
-                    continue;
-                }
+            if let Some((&first, &len)) = space.runs.iter().next_back()
+                && first + len == end
+            {
+                space.remove_run(first, len);
+                self.cut(&mut space, first)?;
+                continue;
             }
             // Map frames at the end that only describe what is no more.
             let zones_mapped = self.zones_mapped();

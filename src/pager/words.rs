@@ -53,7 +53,7 @@ impl FrameBytes<'_> {
     /// `start` is aligned to 8 and the start of `len` bytes of memory, `len` a multiple of 8, that live for `'a`, that
     /// nobody else writes during `'a`, and that nobody else reads but by atomic loads.
     pub(super) unsafe fn new(start: *mut u8, len: usize) -> Self {
-        debug_assert!(start.addr() % WORD == 0 && len % WORD == 0);
+        debug_assert!(start.addr().is_multiple_of(WORD) && len.is_multiple_of(WORD));
         FrameBytes { start, len, latch: PhantomData }
     }
 

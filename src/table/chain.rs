@@ -20,7 +20,6 @@ use super::extent::{Extent, grown_bytes};
 use super::gate::Delta;
 use super::page::{self, Damage, INLINE, PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
 use crate::error::Result;
-use crate::linear;
 use crate::pager::FRAME_UNITS;
 use crate::pager::pool::{FrameNo, ReadGuard, WriteGuard};
 use crate::pager::words::FrameBytes;
@@ -251,13 +250,13 @@ impl Bucket<'_> {
             delta.payload = payload;
             return Ok(delta);
         }
-        if let Some(old) = old_extent {
-            if let Some(new) = self.table.overwrite_extent(&old, value)? {
-                let form = if big_key { PAIR_IN_EXTENT } else { VALUE_IN_EXTENT };
-                let mut delta = self.replace(key, place, form, &new.to_bytes())?;
-                delta.payload = payload;
-                return Ok(delta);
-            }
+        if let Some(old) = old_extent
+            && let Some(new) = self.table.overwrite_extent(&old, value)?
+        {
+            let form = if big_key { PAIR_IN_EXTENT } else { VALUE_IN_EXTENT };
+            let mut delta = self.replace(key, place, form, &new.to_bytes())?;
+            delta.payload = payload;
+            return Ok(delta);
         }
         let new = self.new_extent(key, [value, b""], 0)?;
         let mut delta = self.replace_or_free(key, place, new)?;

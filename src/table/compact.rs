@@ -10,6 +10,7 @@ use super::page::{self, INLINE, PAIR_IN_EXTENT, Record};
 use super::{Table, linear};
 use crate::error::Result;
 use crate::pager::FRAME_UNITS;
+use crate::pager::pool::lock_without_values;
 use crate::pager::words::Bytes;
 use std::sync::atomic::Ordering::*;
 
@@ -60,7 +61,7 @@ impl Table {
 
     /// Rewrites one bucket: its overflow pages and extents get just the room they need, as near the start as there is.
     fn compact_bucket(&self, number: linear::Bucket) -> Result<()> {
-        let _structure = self.structure.lock().unwrap_or_else(|e| e.into_inner());
+        let _structure = lock_without_values(&self.structure)?;
         if number > self.view().max_bucket {
             return Ok(());
         }

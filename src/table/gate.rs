@@ -9,7 +9,7 @@
 //! a good part of a page.
 
 use crate::error::Result;
-use crate::pager::pool::refuse_to_wait_with_values;
+use crate::pager::pool::{lock_without_values, refuse_to_wait_with_values};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
@@ -110,7 +110,7 @@ impl Gate {
 
     /// Waits until no writer is inside, and keeps them out.
     pub(super) fn close(&self) -> Result<Closed<'_>> {
-        let closer = self.closer.lock().unwrap_or_else(|e| e.into_inner());
+        let closer = lock_without_values(&self.closer)?;
         self.closed.store(true, SeqCst);
         let closed = Closed { gate: self, _closer: closer };
         self.wait_until(|| self.slots.iter().all(|s| s.inside.load(SeqCst) == 0))?;

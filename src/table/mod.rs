@@ -30,7 +30,7 @@ mod verify;
 use crate::error::{Error, ErrorKind, Result, quote};
 use crate::hash::{HashFunction, HashKind};
 use crate::linear;
-use crate::pager::pool::{FrameNo, ReadGuard, ValueHeld};
+use crate::pager::pool::{FrameNo, ReadGuard, ValueHeld, lock_without_values};
 use crate::pager::{FRAME_BYTES_MIN, FRAME_UNITS, Pager, ROOT_BYTES};
 use chain::{Bucket, Key, Place};
 pub use cursor::Scan;
@@ -461,7 +461,11 @@ impl Table {
         }
         drop(inside);
         if self.pager.wants_checkpoint() {
-            self.checkpoint()?;
+            match self.checkpoint() {
+                // The pair is stored; a later write, by a thread that holds no value, writes the checkpoint.
+                Err(e) if e.kind() == ErrorKind::WouldDeadlock => {}
+                other => other?,
+            }
         }
         Ok(true)
     }
@@ -543,7 +547,7 @@ impl Table {
 
     /// Takes the pairs of one bucket out.
     fn clear_bucket(&self, number: linear::Bucket, inside: &Inside<'_>) -> Result<()> {
-        let _structure = self.structure.lock().unwrap_or_else(|e| e.into_inner());
+        let _structure = lock_without_values(&self.structure)?;
         if number > self.view().max_bucket {
             return Ok(());
         }
@@ -567,7 +571,7 @@ impl Table {
 
     /// Writes what is dirty to the file, as a whole.
     fn checkpoint(&self) -> Result<()> {
-        let _one = self.checkpoint.lock().unwrap_or_else(|e| e.into_inner());
+        let _one = lock_without_values(&self.checkpoint)?;
         let frozen = {
             let _alone = self.gate.close()?;
             if self.poisoned.load(Relaxed) {

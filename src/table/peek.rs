@@ -97,6 +97,9 @@ impl Table {
         whole: bool,
         record: &mut [u8],
     ) -> Found {
+        if offset >= self.page_bytes {
+            return Found::Unknown;
+        }
         // Whole words from the one that the record begins in; first as far as the key goes if the lengths are short.
         let skip = offset % 8;
         let most = self.page_bytes.saturating_sub(offset - skip).min(record.len());

@@ -1,4 +1,5 @@
 //! The table against a model: a BTreeMap and its last durable copy.
+#![allow(clippy::disallowed_methods, reason = "tests look at the file from outside")]
 
 use super::*;
 use proptest::prelude::*;
