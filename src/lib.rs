@@ -24,6 +24,10 @@
 //! | `pager` | frames, latches, space, checkpoints; one file |
 //! | `io` | the operating system |
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;
+
 mod error;
 pub mod hash;
 mod io;

@@ -92,12 +92,12 @@ pub fn next_bucket_position(position: u64, level: u32) -> Option<u64> {
 // Groups: buckets that are made one after another lie side by side.
 //
 // A generation doubles the table, so a generation's buckets are one group, allocated at once. From
-// generation FIRST_PHASED on that would be much at a time, and a group is a quarter of a generation.
+// generation FIRST_PHASED on that would be much at a time, and a group is a part of a generation.
 
 /// Generations below this one are a single group each.
 const FIRST_PHASED: u32 = 10;
 /// Groups a generation has from `FIRST_PHASED` on. A power of two.
-const PHASES: u32 = 4;
+const PHASES: u32 = 32;
 /// More groups than 2^32 buckets can have.
 pub const GROUP_COUNT: usize = (FIRST_PHASED + (33 - FIRST_PHASED) * PHASES) as usize;
 

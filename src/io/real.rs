@@ -1,4 +1,9 @@
 //! The operating system's files.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the seam: this file is the operating system's side of it"
+)]
 
 use super::{File, Mode, Storage};
 use std::fs;

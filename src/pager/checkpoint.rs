@@ -14,9 +14,10 @@
 //! Writers go on while the frames are written: one that meets a frozen frame not yet copied saves its content
 //! first (`pool.rs`, `mark_dirty`).
 //!
-//! Source: docs/architecture.md, "Checkpoint"; the double-write idea is InnoDB's. Format: docs/format.md, "Journal".
+//! Source: docs/architecture.md, "Checkpoint"; the double-write idea is InnoDB's. Format: docs/format.md, "Checkpoint journal".
 
 use super::pool::FrameNo;
+use super::words::Bytes;
 use super::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, Pager, SUM_OF_SUMS, ZONE_FRAMES, nonzero, sum_of_sums, u32_at, u64_at};
 use crate::error::{Error, Result};
 use crate::io::{File, Mode, Storage};
@@ -142,10 +143,10 @@ impl Pager {
             let mut bytes = self.pool.write_in_checkpoint(sum_frame, self).map_err(JournalError::Frame)?;
             for (frame, sum) in sums {
                 let at = 4 * (frame % ZONE_FRAMES) as usize;
-                bytes[at..at + 4].copy_from_slice(&sum.to_le_bytes());
+                bytes.whole().store(at, &sum.to_le_bytes());
             }
             let sum = sum_of_sums(sum_frame, &bytes);
-            bytes[SUM_OF_SUMS..SUM_OF_SUMS + 4].copy_from_slice(&sum.to_le_bytes());
+            bytes.whole().store(SUM_OF_SUMS, &sum.to_le_bytes());
             sink.next_frame().copy_from_slice(&bytes);
             drop(bytes);
             sink.push(sum_frame)?;

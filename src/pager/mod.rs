@@ -15,7 +15,9 @@
 
 mod checkpoint;
 pub(crate) mod pool;
+mod populate;
 mod space;
+pub(crate) mod words;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
@@ -26,6 +28,7 @@ use space::{MAP_GROUP_COUNT, Space, ZONE_FRAMES};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
+use words::Bytes;
 
 /// First bytes of a table file. On disk.
 const MAGIC: [u8; 8] = *b"SPLITPNT";
@@ -64,7 +67,7 @@ pub(crate) enum Create {
 
 /// Frames of one table.
 pub(crate) struct Pager {
-    pool: Pool,
+    pool: Arc<Pool>,
     storage: Arc<dyn Storage>,
     path: PathBuf,
     /// None: memory alone.
@@ -84,19 +87,14 @@ pub(crate) struct Pager {
 }
 
 impl FrameSource for Pager {
-    fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<()> {
-        if frame >= self.file_frames.load(Acquire) {
+    fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<bool> {
+        let Some(file) = self.file.as_ref().filter(|_| frame < self.file_frames.load(Acquire)) else {
             // Never written: the memory is zero, as the kernel gave it.
-            return Ok(());
-        }
-        let Some(file) = &self.file else { return Ok(()) };
+            return Ok(false);
+        };
         file.read_at(bytes, u64::from(frame) * bytes.len() as u64)
             .map_err(|e| Error::io(&self.path, &format!("read frame {frame}"), e))?;
-        let result = self.check_sum(frame, bytes);
-        if result.is_err() {
-            bytes.fill(0);
-        }
-        result
+        self.check_sum(frame, bytes).map(|()| true)
     }
 
     fn made_resident(&self) {
@@ -168,7 +166,7 @@ impl Pager {
         cache_frames: u64,
     ) -> Result<Pager> {
         let pager = Pager {
-            pool,
+            pool: Arc::new(pool),
             storage,
             path,
             file,
@@ -185,7 +183,7 @@ impl Pager {
         pager.pool.reserve(u64::from(FIRST_FRAMES))?;
         pager.reserve_on_disk(FIRST_FRAMES, FIRST_FRAMES)?;
         let mut map = pager.write(pager.map_frame(0))?;
-        map[..8 * FIRST_FRAMES as usize].fill(0xFF);
+        map.whole().fill(0..8 * FIRST_FRAMES as usize, 0xFF);
         drop(map);
         Ok(pager)
     }
@@ -217,7 +215,7 @@ impl Pager {
         let pool = Pool::new(header.frame_bytes, !read_only)?;
         pool.reserve(u64::from(header.frame_count) + 1)?;
         let pager = Pager {
-            pool,
+            pool: Arc::new(pool),
             storage,
             path: path.to_path_buf(),
             file: Some(file),
@@ -321,6 +319,10 @@ impl Pager {
         &self.pool
     }
 
+    fn pool_shared(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
     #[inline]
     pub(crate) fn frame_bytes(&self) -> usize {
         self.pool.frame_bytes()
@@ -405,9 +407,9 @@ impl Pager {
             let sum_frame = self.map_frame(zone) + 1;
             let mut sums = self.write(sum_frame)?;
             let start = 4 * (frame % ZONE_FRAMES) as usize;
-            sums[start..start + 4 * (stop - frame) as usize].fill(0);
+            sums.whole().fill(start..start + 4 * (stop - frame) as usize, 0);
             let sum = sum_of_sums(sum_frame, &sums);
-            sums[SUM_OF_SUMS..SUM_OF_SUMS + 4].copy_from_slice(&sum.to_le_bytes());
+            sums.whole().store(SUM_OF_SUMS, &sum.to_le_bytes());
             frame = stop;
         }
         Ok(())
@@ -447,7 +449,7 @@ impl Pager {
         // Dirty frames cannot be evicted: at half the cache the other half still serves reads.
         const DIRTY_BYTES_MAX: u64 = 1 << 30;
         let limit = (self.cache_frames / 2).min(DIRTY_BYTES_MAX / self.frame_bytes() as u64);
-        self.file.is_some() && self.pool.dirty_count() as u64 > limit
+        self.file.is_some() && self.pool.dirty_count() > limit
     }
 
     /// Bytes of memory that frames take now.

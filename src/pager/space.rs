@@ -17,6 +17,7 @@
 
 use super::Pager;
 use super::pool::FrameNo;
+use super::words::Bytes;
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::*;
@@ -43,6 +44,8 @@ pub(crate) struct Space {
     zones_known: u32,
     /// Frames the file has room for on the disk.
     reserved_frames: u32,
+    /// Frames before this one have had their memory touched, or will have.
+    populated_to: FrameNo,
     /// A compaction is under way: take the room nearest the start.
     prefer_low: bool,
 }
@@ -66,6 +69,7 @@ impl Space {
             runs_by_len: BTreeSet::new(),
             zones_known,
             reserved_frames: 0,
+            populated_to: 0,
             prefer_low: false,
         }
     }
@@ -119,11 +123,11 @@ impl Space {
 
     fn add_run(&mut self, first: FrameNo, len: u32) {
         let (mut first, mut len) = (first, len);
-        if let Some((&before, &before_len)) = self.runs.range(..first).next_back() {
-            if before + before_len == first {
-                self.remove_run(before, before_len);
-                (first, len) = (before, before_len + len);
-            }
+        if let Some((&before, &before_len)) = self.runs.range(..first).next_back()
+            && before + before_len == first
+        {
+            self.remove_run(before, before_len);
+            (first, len) = (before, before_len + len);
         }
         if let Some(&after_len) = self.runs.get(&(first + len)) {
             self.remove_run(first + len, after_len);
@@ -203,10 +207,10 @@ impl Pager {
     pub(crate) fn allocate(&self, len: u32) -> Result<u64> {
         assert!(len > 0);
         let mut space = self.space();
-        if len < FRAME_UNITS {
-            if let Some(unit) = self.allocate_in_hole(&mut space, len)? {
-                return Ok(unit);
-            }
+        if len < FRAME_UNITS
+            && let Some(unit) = self.allocate_in_hole(&mut space, len)?
+        {
+            return Ok(unit);
         }
         let frames = len.div_ceil(FRAME_UNITS);
         let first = self.allocate_run(&mut space, frames)?;
@@ -262,11 +266,12 @@ impl Pager {
             self.make_room(space, end)?;
             if !missing {
                 self.set_frame_count(end);
+                self.populate_ahead(space, end);
                 return Ok(first);
             }
             let group = zones_mapped.trailing_zeros() as usize;
             for frame in first..end {
-                self.pool().write_fresh(frame)?.fill(0);
+                self.pool().write_fresh(frame)?.whole().fill(0..self.frame_bytes(), 0);
             }
             self.map_groups()[group].store(first, Release);
             self.set_frame_count(end);
@@ -274,7 +279,22 @@ impl Pager {
         }
     }
 
-    /// Addresses, room on the disk and touched memory up to frame `end`.
+    /// Has the memory behind a growing table's end touched, a step ahead.
+    fn populate_ahead(&self, space: &mut Space, end: FrameNo) {
+        const LARGE_BYTES: u64 = 32 << 20;
+        const STEP_BYTES: u64 = 16 << 20;
+        let frame_bytes = self.frame_bytes() as u64;
+        let step = (STEP_BYTES / frame_bytes) as u32;
+        if u64::from(end) * frame_bytes < LARGE_BYTES || end.saturating_add(step / 2) < space.populated_to {
+            return;
+        }
+        let ahead = end.saturating_add(step);
+        // Only what is reserved has addresses; a segment not yet there is skipped.
+        super::populate::populate_soon(self.pool_shared(), space.populated_to.max(end.saturating_sub(step))..ahead);
+        space.populated_to = ahead;
+    }
+
+    /// Addresses and room on the disk up to frame `end`.
     fn make_room(&self, space: &mut Space, end: FrameNo) -> Result<()> {
         self.pool().reserve(u64::from(end) + 1)?;
         if end > space.reserved_frames {
@@ -354,7 +374,7 @@ impl Pager {
             let stop = end.min((zone + 1) * ZONE_FRAMES);
             let mut map = self.write(self.map_frame(zone))?;
             let start = (at % ZONE_FRAMES) as usize * 8;
-            map[start..start + (stop - at) as usize * 8].fill(byte);
+            map.whole().fill(start..start + (stop - at) as usize * 8, byte);
             at = stop;
         }
         Ok(())
@@ -422,12 +442,12 @@ impl Pager {
         while self.learn_zone(&mut space)? {}
         loop {
             let end = self.frame_count();
-            if let Some((&first, &len)) = space.runs.iter().next_back() {
-                if first + len == end {
-                    space.remove_run(first, len);
-                    self.cut(&mut space, first)?;
-                    continue;
-                }
+            if let Some((&first, &len)) = space.runs.iter().next_back()
+                && first + len == end
+            {
+                space.remove_run(first, len);
+                self.cut(&mut space, first)?;
+                continue;
             }
             // Map frames at the end that only describe what is no more.
             let zones_mapped = self.zones_mapped();
@@ -452,6 +472,7 @@ impl Pager {
         }
         self.set_frame_count(end);
         space.reserved_frames = space.reserved_frames.min(end);
+        space.populated_to = space.populated_to.min(end);
         space.zones_known = space.zones_known.min(end.div_ceil(ZONE_FRAMES));
         Ok(())
     }
@@ -476,7 +497,7 @@ impl Pager {
     fn set_used_bits(&self, frame: FrameNo, used: u64) -> Result<()> {
         let mut map = self.write(self.map_frame(frame / ZONE_FRAMES))?;
         let at = (frame % ZONE_FRAMES) as usize * 8;
-        map[at..at + 8].copy_from_slice(&used.to_le_bytes());
+        map.whole().store(at, &used.to_le_bytes());
         Ok(())
     }
 

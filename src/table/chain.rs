@@ -17,11 +17,12 @@
 
 use super::Table;
 use super::extent::{Extent, grown_bytes};
+use super::gate::Delta;
 use super::page::{self, Damage, INLINE, PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
 use crate::error::Result;
-use crate::linear;
 use crate::pager::FRAME_UNITS;
 use crate::pager::pool::{FrameNo, ReadGuard, WriteGuard};
+use crate::pager::words::FrameBytes;
 
 /// Where an overflow page lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,6 @@ pub(super) struct Key<'a> {
 /// A bucket latched for changing.
 pub(super) struct Bucket<'t> {
     pub table: &'t Table,
-    pub number: linear::Bucket,
     pub frame: WriteGuard<'t>,
     /// Where the primary page starts in the frame.
     pub start: usize,
@@ -206,18 +206,6 @@ impl Table {
     }
 }
 
-/// What a change did to the number of pairs and bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Delta {
-    pub pairs: i64,
-    /// Keys and values.
-    pub payload: i64,
-    /// Slots and records in pages.
-    pub bucket: i64,
-    /// A second overflow page was needed: the table should grow whatever its load.
-    pub long_chain: bool,
-}
-
 impl Bucket<'_> {
     #[inline]
     pub(super) fn page(&self) -> &[u8] {
@@ -225,15 +213,15 @@ impl Bucket<'_> {
     }
 
     #[inline]
-    pub(super) fn page_mut(&mut self) -> &mut [u8] {
-        &mut self.frame[self.start..self.start + self.table.page_bytes]
+    pub(super) fn page_mut(&mut self) -> FrameBytes<'_> {
+        self.frame.part(self.start..self.start + self.table.page_bytes)
     }
 
     /// Makes a page that nothing was ever put into a page of this bucket.
     #[inline]
     pub(super) fn init_if_empty(&mut self, level: u32) {
         if page::kind(self.page()) == page::KIND_EMPTY {
-            page::init(self.page_mut(), page::KIND_BUCKET, level);
+            page::init(&mut self.page_mut(), page::KIND_BUCKET, level);
         }
     }
 
@@ -262,13 +250,13 @@ impl Bucket<'_> {
             delta.payload = payload;
             return Ok(delta);
         }
-        if let Some(old) = old_extent {
-            if let Some(new) = self.table.overwrite_extent(&old, value)? {
-                let form = if big_key { PAIR_IN_EXTENT } else { VALUE_IN_EXTENT };
-                let mut delta = self.replace(key, place, form, &new.to_bytes())?;
-                delta.payload = payload;
-                return Ok(delta);
-            }
+        if let Some(old) = old_extent
+            && let Some(new) = self.table.overwrite_extent(&old, value)?
+        {
+            let form = if big_key { PAIR_IN_EXTENT } else { VALUE_IN_EXTENT };
+            let mut delta = self.replace(key, place, form, &new.to_bytes())?;
+            delta.payload = payload;
+            return Ok(delta);
         }
         let new = self.new_extent(key, [value, b""], 0)?;
         let mut delta = self.replace_or_free(key, place, new)?;
@@ -340,6 +328,7 @@ impl Bucket<'_> {
         let mut extents = Vec::new();
         let gathered = table.gather(self.page())?;
         for record in gathered.records() {
+            let record = record.map_err(|d| table.damaged(d))?;
             delta.pairs -= 1;
             delta.bucket -= (record.bytes() + page::SLOT_BYTES) as i64;
             let extent = (record.form != INLINE).then(|| table.parse_extent(record.value)).transpose()?;
@@ -348,7 +337,7 @@ impl Bucket<'_> {
             extents.extend(extent);
         }
         let level = page::level(self.page());
-        page::init(self.page_mut(), page::KIND_BUCKET, level);
+        page::init(&mut self.page_mut(), page::KIND_BUCKET, level);
         for extent in extents {
             table.free_extent(&extent)?;
         }
@@ -443,19 +432,19 @@ impl Bucket<'_> {
     fn change(
         &mut self,
         place: Place,
-        edit: impl FnOnce(&mut [u8]) -> std::result::Result<bool, Damage>,
+        edit: impl FnOnce(&mut FrameBytes<'_>) -> std::result::Result<bool, Damage>,
         table: &Table,
     ) -> Result<Option<i64>> {
-        let apply = |bytes: &mut [u8]| {
+        let apply = |bytes: &mut FrameBytes<'_>| {
             let before = page::used_bytes(bytes) as i64;
             let done = edit(bytes).map_err(|d| table.damaged(d))?;
             Ok(done.then(|| page::used_bytes(bytes) as i64 - before))
         };
         match place.block {
-            None => apply(self.page_mut()),
+            None => apply(&mut self.page_mut()),
             Some(block) => {
                 let (mut frame, range) = table.write_block(block)?;
-                apply(&mut frame[range])
+                apply(&mut frame.part(range))
             }
         }
     }
@@ -479,9 +468,9 @@ impl Bucket<'_> {
     fn unlink(&mut self, block: Block, next: u64) -> Result<()> {
         let table = self.table;
         if page::next(self.page()) == block.to_bits() {
-            page::set_next(self.page_mut(), next);
+            page::set_next(&mut self.page_mut(), next);
             if next == 0 {
-                page::set_filter(self.page_mut(), 0);
+                page::set_filter(&mut self.page_mut(), 0);
             }
         } else {
             let before = table.walk_chain(page::next(self.page()), |b, bytes| {
@@ -489,7 +478,7 @@ impl Bucket<'_> {
             })?;
             let before = before.ok_or_else(|| table.pager.corrupt("an overflow page is not in its chain"))?;
             let (mut frame, range) = table.write_block(before)?;
-            page::set_next(&mut frame[range], next);
+            page::set_next(&mut frame.part(range), next);
         }
         table.pager.free(block.unit, block.len)
     }
@@ -506,7 +495,7 @@ impl Bucket<'_> {
         }
         for record in page::records(bytes) {
             let (tag, record) = record.map_err(|d| table.damaged(d))?;
-            let inserted = page::insert(self.page_mut(), tag, record).map_err(|d| table.damaged(d))?;
+            let inserted = page::insert(&mut self.page_mut(), tag, record).map_err(|d| table.damaged(d))?;
             assert!(inserted, "the gap was compared with all of them");
         }
         drop(frame);
@@ -518,18 +507,18 @@ impl Bucket<'_> {
         let table = self.table;
         let bytes = (record.bytes() + page::SLOT_BYTES) as i64;
         let mut delta = Delta { bucket: bytes, ..Delta::default() };
-        if page::insert(self.page_mut(), tag, record).map_err(|d| table.damaged(d))? {
+        if page::insert(&mut self.page_mut(), tag, record).map_err(|d| table.damaged(d))? {
             return Ok(delta);
         }
         let head = table.parse_block(page::next(self.page()))?;
         match head {
             None => {
                 let new = table.new_block(None, 0, tag, record)?;
-                page::set_next(self.page_mut(), new.to_bits());
+                page::set_next(&mut self.page_mut(), new.to_bits());
             }
             Some(block) => {
                 let (mut frame, range) = table.write_block(block)?;
-                if !page::insert(&mut frame[range.clone()], tag, record).map_err(|d| table.damaged(d))? {
+                if !page::insert(&mut frame.part(range.clone()), tag, record).map_err(|d| table.damaged(d))? {
                     let old = frame[range].to_vec();
                     drop(frame);
                     delta.long_chain = !self.replace_head(block, &old, tag, record)?;
@@ -537,7 +526,7 @@ impl Bucket<'_> {
             }
         }
         let filter = page::filter(self.page()) | page::filter_bits(tag);
-        page::set_filter(self.page_mut(), filter);
+        page::set_filter(&mut self.page_mut(), filter);
         Ok(delta)
     }
 
@@ -552,7 +541,7 @@ impl Bucket<'_> {
         } else {
             table.new_block(None, block.to_bits(), tag, record)?
         };
-        page::set_next(self.page_mut(), new.to_bits());
+        page::set_next(&mut self.page_mut(), new.to_bits());
         if grows {
             table.pager.free(block.unit, block.len)?;
         }
@@ -566,7 +555,7 @@ impl Table {
         let used = old.map_or(0, page::used_bytes) + record.bytes() + page::SLOT_BYTES;
         let block = self.allocate_block(used + used / 8)?;
         let written = self.write_block(block).and_then(|(mut frame, range)| {
-            let bytes = &mut frame[range];
+            let bytes = &mut frame.part(range);
             page::init(bytes, page::KIND_OVERFLOW, 0);
             if let Some(old) = old {
                 page::copy_records(old, bytes).map_err(|d| self.damaged(d))?;

@@ -10,6 +10,8 @@ use super::page::{self, INLINE, PAIR_IN_EXTENT, Record};
 use super::{Table, linear};
 use crate::error::Result;
 use crate::pager::FRAME_UNITS;
+use crate::pager::pool::lock_without_values;
+use crate::pager::words::Bytes;
 use std::sync::atomic::Ordering::*;
 
 impl Table {
@@ -53,18 +55,18 @@ impl Table {
         for group in self.groups_in_first_frame() + 1..linear::GROUP_COUNT {
             self.move_group(group)?;
         }
-        let _alone = self.gate.write().unwrap_or_else(|e| e.into_inner());
+        let _alone = self.gate.close()?;
         self.pager.trim()
     }
 
     /// Rewrites one bucket: its overflow pages and extents get just the room they need, as near the start as there is.
     fn compact_bucket(&self, number: linear::Bucket) -> Result<()> {
-        let _structure = self.structure.lock().unwrap_or_else(|e| e.into_inner());
+        let _structure = lock_without_values(&self.structure)?;
         if number > self.view().max_bucket {
             return Ok(());
         }
         let (frame, start) = self.location(number);
-        let mut bucket = Bucket { table: self, number, frame: self.pager.write(frame)?, start };
+        let mut bucket = Bucket { table: self, frame: self.pager.write(frame)?, start };
         if page::kind(bucket.page()) == page::KIND_EMPTY {
             return Ok(());
         }
@@ -73,9 +75,9 @@ impl Table {
         if gathered.blocks().is_empty() {
             return Ok(());
         }
-        let all: Vec<usize> = (0..gathered.records().count()).collect();
+        let all: Vec<usize> = (0..gathered.len()).collect();
         let layout = self.lay_out(&gathered, &all, page::level(bucket.page()))?;
-        bucket.page_mut().copy_from_slice(&layout.primary);
+        bucket.page_mut().store(0, &layout.primary);
         self.free_blocks(gathered.blocks());
         Ok(())
     }
@@ -99,10 +101,10 @@ impl Table {
             debug_assert!(form == PAIR_IN_EXTENT || moved.key_bytes == 0);
             // The reference has the same length, so the record is changed where it is.
             let replaced = match block {
-                None => page::replace_value(bucket.page_mut(), slot, form, &moved.to_bytes()),
+                None => page::replace_value(&mut bucket.page_mut(), slot, form, &moved.to_bytes()),
                 Some(block) => {
                     let (mut frame, range) = self.write_block(block)?;
-                    page::replace_value(&mut frame[range], slot, form, &moved.to_bytes())
+                    page::replace_value(&mut frame.part(range), slot, form, &moved.to_bytes())
                 }
             };
             assert_eq!(replaced, Ok(true), "a value of the same length always fits");
@@ -129,7 +131,7 @@ impl Table {
     /// Moves a group of buckets to free room nearer the start, if there is any.
     fn move_group(&self, group: usize) -> Result<()> {
         // The pages of a group are found by arithmetic, so none may be in use while it moves.
-        let _alone = self.gate.write().unwrap_or_else(|e| e.into_inner());
+        let _alone = self.gate.close()?;
         let old = self.groups[group].load(Relaxed);
         if old == 0 || group > linear::group(self.view().max_bucket).0 {
             return Ok(());
@@ -142,7 +144,7 @@ impl Table {
         let new = unit * unit_bytes;
         for frame in 0..frames {
             let source = self.pager.read((old / frame_bytes) as u32 + frame)?.to_vec();
-            self.pager.pool().write_fresh((new / frame_bytes) as u32 + frame)?.copy_from_slice(&source);
+            self.pager.pool().write_fresh((new / frame_bytes) as u32 + frame)?.whole().store(0, &source);
         }
         // Readers take no gate: one that looks at the old pages sees a new version and starts over.
         self.groups[group].store(new, Relaxed);

@@ -10,6 +10,7 @@
 use super::Table;
 use crate::error::Result;
 use crate::pager::FRAME_UNITS;
+use crate::pager::words::Bytes;
 
 /// Bytes an extent's reference takes in a record.
 pub(super) const EXTENT_BYTES: usize = 20;
@@ -107,7 +108,7 @@ impl Table {
             let here = bytes.len().min(frame_bytes - start);
             let mut latched =
                 if here == frame_bytes { self.pager.pool().write_fresh(frame)? } else { self.pager.write(frame)? };
-            latched[start..start + here].copy_from_slice(&bytes[..here]);
+            latched.whole().store(start, &bytes[..here]);
             bytes = &bytes[here..];
             address += here as u64;
         }

@@ -16,8 +16,10 @@ mod chain;
 mod compact;
 mod cursor;
 mod extent;
+mod gate;
 mod options;
 mod page;
+mod peek;
 mod split;
 mod stats;
 mod tags;
@@ -28,16 +30,18 @@ mod verify;
 use crate::error::{Error, ErrorKind, Result, quote};
 use crate::hash::{HashFunction, HashKind};
 use crate::linear;
-use crate::pager::pool::{FrameNo, ReadGuard, ValueHeld};
+use crate::pager::pool::{FrameNo, ReadGuard, ValueHeld, lock_without_values};
 use crate::pager::{FRAME_BYTES_MIN, FRAME_UNITS, Pager, ROOT_BYTES};
-use chain::{Bucket, Delta, Key, Place};
+use chain::{Bucket, Key, Place};
 pub use cursor::Scan;
+use gate::{Delta, Gate, Inside, Totals};
 pub use options::{Durability, TableOptions};
+use peek::Peeked;
 pub use stats::TableStat;
 use std::ops::{Deref, Range};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Mutex, RwLock, RwLockReadGuard};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 pub use verify::Fault;
 
 /// Longest key in bytes.
@@ -71,25 +75,15 @@ pub struct Table {
     groups: [AtomicU64; linear::GROUP_COUNT],
     /// A table does not shrink below the size it was made for.
     min_max_bucket: AtomicU32,
-    counters: Counters,
+    splits: AtomicU64,
+    contractions: AtomicU64,
     /// Held by whoever splits or merges: one at a time.
     structure: Mutex<()>,
-    /// Writers hold it shared, whoever needs a moment between writes exclusively.
-    gate: RwLock<()>,
+    gate: Gate,
     /// Held while a checkpoint is written.
     checkpoint: Mutex<()>,
     poisoned: AtomicBool,
     closed: AtomicBool,
-}
-
-/// Numbers kept as the table changes.
-#[derive(Default)]
-struct Counters {
-    pairs: AtomicI64,
-    payload_bytes: AtomicI64,
-    bucket_bytes: AtomicI64,
-    splits: AtomicU64,
-    contractions: AtomicU64,
 }
 
 /// How many buckets there are. The version changes when one goes, so that a bucket that comes back is another.
@@ -159,9 +153,10 @@ impl Table {
             view: AtomicU64::new(0),
             groups: [const { AtomicU64::new(0) }; linear::GROUP_COUNT],
             min_max_bucket: AtomicU32::new(max_bucket),
-            counters: Counters::default(),
+            splits: AtomicU64::new(0),
+            contractions: AtomicU64::new(0),
             structure: Mutex::new(()),
-            gate: RwLock::new(()),
+            gate: Gate::new(Totals::default(), load_step(page_bytes, options.fill_factor)),
             checkpoint: Mutex::new(()),
             poisoned: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -182,8 +177,7 @@ impl Table {
 
     /// The last of the groups that lie in the first frame together.
     fn groups_in_first_frame(&self) -> usize {
-        // Groups 0 to g have 2^g buckets.
-        (self.pager.frame_bytes() / self.page_bytes).trailing_zeros() as usize
+        groups_in_first_frame(self.pager.frame_bytes(), self.page_bytes)
     }
 
     /// Makes the pages of `bucket` and its neighbours if it is the first of its group.
@@ -274,7 +268,7 @@ impl Table {
             let (frame, start) = self.location(number);
             let frame = self.pager.write(frame)?;
             if self.still_holds(view, hash, number) {
-                let mut bucket = Bucket { table: self, number, frame, start };
+                let mut bucket = Bucket { table: self, frame, start };
                 bucket.init_if_empty(linear::level(number, view.max_bucket));
                 return Ok(bucket);
             }
@@ -302,6 +296,11 @@ impl Table {
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
         let key = self.key(key);
+        match self.peek(key, Some(value)) {
+            Peeked::Found => return Ok(true),
+            Peeked::Absent => return Ok(false),
+            Peeked::Unknown => {}
+        }
         let (frame, range) = self.read_bucket(key.hash)?;
         let primary = &frame[range];
         match self.locate(primary, key)? {
@@ -341,6 +340,11 @@ impl Table {
     /// As [`get`](Self::get).
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
         let key = self.key(key);
+        match self.peek(key, None) {
+            Peeked::Found => return Ok(true),
+            Peeked::Absent => return Ok(false),
+            Peeked::Unknown => {}
+        }
         let (frame, range) = self.read_bucket(key.hash)?;
         Ok(self.locate(&frame[range], key)?.is_some())
     }
@@ -443,41 +447,50 @@ impl Table {
         key: Key<'_>,
         apply: impl FnOnce(&mut Bucket<'_>, Option<Place>) -> Result<Option<Delta>>,
     ) -> Result<bool> {
-        let gate = self.enter()?;
+        // Its page is on its way while the previous write's stores are still on theirs.
+        self.prefetch_bucket(key.hash);
+        let inside = self.enter()?;
         let mut bucket = self.write_bucket(key.hash)?;
         let place = self.locate(bucket.page(), key)?;
         let Some(delta) = apply(&mut bucket, place)? else { return Ok(false) };
         drop(bucket);
-        self.counters.pairs.fetch_add(delta.pairs, Relaxed);
-        self.counters.payload_bytes.fetch_add(delta.payload, Relaxed);
-        self.counters.bucket_bytes.fetch_add(delta.bucket, Relaxed);
+        let load_changed = inside.count(delta);
         // The pair is stored; that the table could not grow or shrink for it is for the next write to try again.
-        if delta.bucket > 0 {
-            let _ = self.adjust(delta.long_chain);
-        } else if delta.pairs < 0 && self.wants_merge() {
-            let _ = self.merge();
+        if load_changed || delta.long_chain || delta.pairs < 0 {
+            let _ = self.adjust(delta);
         }
-        drop(gate);
+        drop(inside);
         if self.pager.wants_checkpoint() {
-            self.checkpoint()?;
+            match self.checkpoint() {
+                // The pair is stored; a later write, by a thread that holds no value, writes the checkpoint.
+                Err(e) if e.kind() == ErrorKind::WouldDeadlock => {}
+                other => other?,
+            }
         }
         Ok(true)
     }
 
+    /// Asks for the lines of a bucket's page that any operation looks at.
+    #[inline]
+    fn prefetch_bucket(&self, hash: u64) {
+        let (frame, start) = self.location(linear::bucket(hash, self.view().max_bucket));
+        self.pager.pool().prefetch(frame, start);
+    }
+
     /// Lets a writer in.
     #[inline]
-    fn enter(&self) -> Result<RwLockReadGuard<'_, ()>> {
+    fn enter(&self) -> Result<Inside<'_>> {
         if self.pager.is_read_only() {
             return Err(Error::new(
                 ErrorKind::ReadOnly,
                 format!("{}: opened read-only; open it for writing to change it", self.pager.path().display()),
             ));
         }
-        let gate = self.gate.read().unwrap_or_else(|e| e.into_inner());
+        let inside = self.gate.enter()?;
         if self.poisoned.load(Relaxed) {
             return Err(self.poison_error());
         }
-        Ok(gate)
+        Ok(inside)
     }
 
     fn poison_error(&self) -> Error {
@@ -508,7 +521,7 @@ impl Table {
 
     /// How many pairs there are. Free.
     pub fn len(&self) -> u64 {
-        self.counters.pairs.load(Relaxed).max(0) as u64
+        self.gate.totals().pairs
     }
 
     /// Is there no pair?
@@ -523,28 +536,25 @@ impl Table {
     /// # Errors
     /// As [`remove`](Self::remove).
     pub fn clear(&self) -> Result<()> {
-        let gate = self.enter()?;
+        let inside = self.enter()?;
         for number in (0..=self.view().max_bucket).rev() {
-            self.clear_bucket(number)?;
+            self.clear_bucket(number, &inside)?;
         }
         self.min_max_bucket.store(0, Relaxed);
         while self.wants_merge() && self.merge()? {}
-        drop(gate);
         Ok(())
     }
 
     /// Takes the pairs of one bucket out.
-    fn clear_bucket(&self, number: linear::Bucket) -> Result<()> {
-        let _structure = self.structure.lock().unwrap_or_else(|e| e.into_inner());
+    fn clear_bucket(&self, number: linear::Bucket, inside: &Inside<'_>) -> Result<()> {
+        let _structure = lock_without_values(&self.structure)?;
         if number > self.view().max_bucket {
             return Ok(());
         }
         let (frame, start) = self.location(number);
-        let mut bucket = Bucket { table: self, number, frame: self.pager.write(frame)?, start };
+        let mut bucket = Bucket { table: self, frame: self.pager.write(frame)?, start };
         let delta = bucket.clear()?;
-        self.counters.pairs.fetch_add(delta.pairs, Relaxed);
-        self.counters.payload_bytes.fetch_add(delta.payload, Relaxed);
-        self.counters.bucket_bytes.fetch_add(delta.bucket, Relaxed);
+        inside.count(delta);
         Ok(())
     }
 
@@ -561,9 +571,9 @@ impl Table {
 
     /// Writes what is dirty to the file, as a whole.
     fn checkpoint(&self) -> Result<()> {
-        let _one = self.checkpoint.lock().unwrap_or_else(|e| e.into_inner());
+        let _one = lock_without_values(&self.checkpoint)?;
         let frozen = {
-            let _alone = self.gate.write().unwrap_or_else(|e| e.into_inner());
+            let _alone = self.gate.close()?;
             if self.poisoned.load(Relaxed) {
                 return Err(self.poison_error());
             }
@@ -597,7 +607,7 @@ impl Table {
 
     fn root(&self) -> Vec<u8> {
         let view = self.view();
-        let mut root = vec![0; ROOT_GROUPS + 8 * linear::GROUP_COUNT];
+        let mut root = vec![0; ROOT_GROUPS + 4 * linear::GROUP_COUNT];
         let mut put = |at: usize, bytes: &[u8]| root[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &(self.page_bytes as u32).to_le_bytes());
         put(4, &self.hash.kind().id().to_le_bytes());
@@ -607,13 +617,14 @@ impl Table {
         put(28, &self.min_max_bucket.load(Relaxed).to_le_bytes());
         put(32, &self.fill_percent.to_le_bytes());
         put(36, &self.fill_factor.unwrap_or(0).to_le_bytes());
-        for (i, counter) in
-            [&self.counters.pairs, &self.counters.payload_bytes, &self.counters.bucket_bytes].iter().enumerate()
-        {
-            put(40 + 8 * i, &(counter.load(Relaxed).max(0) as u64).to_le_bytes());
+        let totals = self.gate.totals();
+        for (i, total) in [totals.pairs, totals.payload_bytes, totals.bucket_bytes].iter().enumerate() {
+            put(40 + 8 * i, &total.to_le_bytes());
         }
         for (i, group) in self.groups.iter().enumerate() {
-            put(ROOT_GROUPS + 8 * i, &group.load(Relaxed).to_le_bytes());
+            // Groups lie at the start of a frame, but for those that share the first one.
+            let frame = group.load(Relaxed) / self.pager.frame_bytes() as u64;
+            put(ROOT_GROUPS + 4 * i, &(frame as u32).to_le_bytes());
         }
         root
     }
@@ -636,36 +647,21 @@ impl Table {
         if !options::FILL_PERCENT.contains(&fill_percent) {
             return Err(pager.corrupt(format!("header: filled to {fill_percent} percent")));
         }
-        let groups: [AtomicU64; linear::GROUP_COUNT] =
-            std::array::from_fn(|i| AtomicU64::new(u64_at(ROOT_GROUPS + 8 * i)));
-        let file_bytes = u64::from(pager.frame_count()) * pager.frame_bytes() as u64;
-        for (i, group) in groups.iter().enumerate().take(linear::group(max_bucket).0 + 1) {
-            let start = group.load(Relaxed);
-            let bytes = u64::from(linear::group_len(i)) * u64::from(page_bytes);
-            if start == 0
-                || start % u64::from(page_bytes) != 0
-                || start.checked_add(bytes).is_none_or(|end| end > file_bytes)
-            {
-                return Err(pager.corrupt(format!("header: bucket group {i} at byte {start} of {file_bytes}")));
-            }
-        }
-        let counter = |at: usize| AtomicI64::new(u64_at(at).min(i64::MAX as u64) as i64);
+        let groups = groups_from_root(&pager, root, page_bytes as usize, max_bucket)?;
+        let totals = Totals { pairs: u64_at(40), payload_bytes: u64_at(48), bucket_bytes: u64_at(56) };
+        let fill_factor = Some(u32_at(36)).filter(|&n| n != 0);
         Ok(Table {
             hash,
             page_bytes: page_bytes as usize,
-            fill_factor: Some(u32_at(36)).filter(|&n| n != 0),
+            fill_factor,
             fill_percent,
             view: AtomicU64::new(u64::from(max_bucket)),
             groups,
             min_max_bucket: AtomicU32::new(u32_at(28)),
-            counters: Counters {
-                pairs: counter(40),
-                payload_bytes: counter(48),
-                bucket_bytes: counter(56),
-                ..Counters::default()
-            },
+            splits: AtomicU64::new(0),
+            contractions: AtomicU64::new(0),
             structure: Mutex::new(()),
-            gate: RwLock::new(()),
+            gate: Gate::new(totals, load_step(page_bytes as usize, fill_factor)),
             checkpoint: Mutex::new(()),
             poisoned: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -674,9 +670,38 @@ impl Table {
     }
 }
 
+/// How many groups lie in the first frame together, beside group 0: groups 0 to g have 2^g buckets.
+fn groups_in_first_frame(frame_bytes: usize, page_bytes: usize) -> usize {
+    (frame_bytes / page_bytes).trailing_zeros() as usize
+}
+
+/// Where the bucket groups start, checked against the file's length.
+fn groups_from_root(
+    pager: &Pager,
+    root: &[u8],
+    page_bytes: usize,
+    max_bucket: linear::Bucket,
+) -> Result<[AtomicU64; linear::GROUP_COUNT]> {
+    let frame_bytes = pager.frame_bytes() as u64;
+    let file_bytes = u64::from(pager.frame_count()) * frame_bytes;
+    let together = groups_in_first_frame(pager.frame_bytes(), page_bytes);
+    let mut starts = [0; linear::GROUP_COUNT];
+    for (group, start) in starts.iter_mut().enumerate() {
+        let at = ROOT_GROUPS + 4 * group;
+        let frame = u32::from_le_bytes(root[at..at + 4].try_into().expect("4 bytes"));
+        let before: u64 = if group <= together { (0..group).map(|g| u64::from(linear::group_len(g))).sum() } else { 0 };
+        *start = u64::from(frame) * frame_bytes + before * page_bytes as u64;
+        let bytes = u64::from(linear::group_len(group)) * page_bytes as u64;
+        if group <= linear::group(max_bucket).0 && (frame == 0 || *start + bytes > file_bytes) {
+            return Err(pager.corrupt(format!("header: bucket group {group} at byte {start} of {file_bytes}")));
+        }
+    }
+    Ok(starts.map(AtomicU64::new))
+}
+
 /// Where the groups' starts stand in the root. On disk.
 const ROOT_GROUPS: usize = 128;
-const _: () = assert!(ROOT_GROUPS + 8 * linear::GROUP_COUNT <= ROOT_BYTES);
+const _: () = assert!(ROOT_GROUPS + 4 * linear::GROUP_COUNT <= ROOT_BYTES);
 
 impl Drop for Table {
     fn drop(&mut self) {
@@ -724,6 +749,11 @@ fn choose_hash(
         return wrong(format!("made with another hash function than {}: its check value differs", hash.name()));
     }
     Ok(hash)
+}
+
+/// How many bytes a thread may have added before the load is told: a quarter of a page, or none where pairs count.
+fn load_step(page_bytes: usize, fill_factor: Option<u32>) -> i64 {
+    if fill_factor.is_some() { 0 } else { page_bytes as i64 / 4 }
 }
 
 /// Buckets for the pairs that are expected.

@@ -17,6 +17,7 @@
 //! Not here: what a record's value means (`extent.rs`), which page to look at (`chain.rs`).
 
 use super::tags;
+use crate::pager::words::Bytes;
 
 /// A page that contradicts itself; says how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,19 +114,20 @@ fn u64_at(page: &[u8], at: usize) -> u64 {
 }
 
 #[inline]
-fn set_u16(page: &mut [u8], at: usize, n: usize) {
+fn set_u16(page: &mut impl Bytes, at: usize, n: usize) {
     // Callers hold n below the page size, at most 65536, and an offset or heap of 65536 cannot occur
     // because the header comes first.
-    page[at..at + 2].copy_from_slice(&(n as u16).to_le_bytes());
+    page.store(at, &(n as u16).to_le_bytes());
 }
 
 // Header fields: kind u8, level u8, slot_count u16, heap_bytes u16, zero u16, next u64, filter u64.
 
 /// Makes `page` an empty page of `kind`.
-pub fn init(page: &mut [u8], kind: u8, level: u32) {
-    page[..HEADER_BYTES].fill(0);
-    page[0] = kind;
-    page[1] = level as u8;
+pub fn init(page: &mut impl Bytes, kind: u8, level: u32) {
+    let mut header = [0; HEADER_BYTES];
+    header[0] = kind;
+    header[1] = level as u8; // at most 32
+    page.store(0, &header);
 }
 
 /// What the page says it is.
@@ -157,8 +159,8 @@ pub fn next(page: &[u8]) -> u64 {
 }
 
 /// Sets [`next`].
-pub fn set_next(page: &mut [u8], next: u64) {
-    page[8..16].copy_from_slice(&next.to_le_bytes());
+pub fn set_next(page: &mut impl Bytes, next: u64) {
+    page.store(8, &next.to_le_bytes());
 }
 
 /// The union of [`filter_bits`] over the pairs in this bucket's overflow pages (and some that were there).
@@ -168,8 +170,8 @@ pub fn filter(page: &[u8]) -> u64 {
 }
 
 /// Sets [`filter`].
-pub fn set_filter(page: &mut [u8], filter: u64) {
-    page[16..24].copy_from_slice(&filter.to_le_bytes());
+pub fn set_filter(page: &mut impl Bytes, filter: u64) {
+    page.store(16, &filter.to_le_bytes());
 }
 
 /// Bytes of slots and records: what counts towards the fill of a bucket.
@@ -195,10 +197,16 @@ fn slot(page: &[u8], index: usize) -> (u16, usize) {
     (u16_at(page, at) as u16, u16_at(page, at + 2))
 }
 
-fn set_slot(page: &mut [u8], index: usize, tag: u16, offset: usize) {
-    let at = HEADER_BYTES + index * SLOT_BYTES;
-    page[at..at + 2].copy_from_slice(&tag.to_le_bytes());
-    set_u16(page, at + 2, offset);
+fn set_slot(page: &mut impl Bytes, index: usize, tag: u16, offset: usize) {
+    // Offsets are below the page size and so below 65536.
+    let slot = u32::from(tag) | (offset as u32) << 16;
+    page.store(HEADER_BYTES + index * SLOT_BYTES, &slot.to_le_bytes());
+}
+
+/// Where the record of slot `index` starts.
+#[inline]
+pub fn slot_offset(page: &[u8], index: usize) -> usize {
+    slot(page, index).1
 }
 
 /// The tag of slot `index`.
@@ -216,13 +224,29 @@ pub fn record(page: &[u8], index: usize) -> Result<Record<'_>, Damage> {
 #[inline]
 fn parse(page: &[u8], offset: usize) -> Option<(Record<'_>, usize)> {
     let bytes = page.get(offset..)?;
+    let RecordHead { form, head_bytes, key_bytes, value_bytes } = record_head(bytes)?;
+    let key = bytes[head_bytes..].get(..key_bytes)?;
+    let value = bytes[head_bytes + key_bytes..].get(..value_bytes)?;
+    Some((Record { form, key, value }, offset + head_bytes + key_bytes))
+}
+
+/// Bytes before a record's key, at most.
+pub const HEAD_BYTES_MAX: usize = 10;
+
+/// The lengths at the start of a record.
+pub struct RecordHead {
+    pub form: u8,
+    pub head_bytes: usize,
+    pub key_bytes: usize,
+    pub value_bytes: usize,
+}
+
+/// The lengths at the start of `bytes`.
+#[inline]
+pub fn record_head(bytes: &[u8]) -> Option<RecordHead> {
     let (head, n) = get_varint(bytes)?;
     let (value_bytes, m) = get_varint(&bytes[n..])?;
-    let body = &bytes[n + m..];
-    let key_bytes = head >> 2;
-    let key = body.get(..key_bytes)?;
-    let value = body[key_bytes..].get(..value_bytes)?;
-    Some((Record { form: (head & 3) as u8, key, value }, offset + n + m + key_bytes))
+    Some(RecordHead { form: (head & 3) as u8, head_bytes: n + m, key_bytes: head >> 2, value_bytes })
 }
 
 /// Checks that the slots lie within the page, once for the loops that follow.
@@ -266,7 +290,7 @@ pub fn find(page: &[u8], tag: u16, key: &[u8]) -> Result<Option<usize>, Damage> 
 
 /// Bit i is set where the tag of slot `base + i` is `tag`; bits past the slot count mean nothing.
 #[inline]
-fn tag_mask(page: &[u8], base: usize, tag: u16) -> u32 {
+pub fn tag_mask(page: &[u8], base: usize, tag: u16) -> u32 {
     let at = HEADER_BYTES + base * SLOT_BYTES;
     match page.get(at..at + 64) {
         Some(sixteen) => tags::mask_of_sixteen(sixteen.try_into().expect("64 bytes"), tag),
@@ -275,7 +299,7 @@ fn tag_mask(page: &[u8], base: usize, tag: u16) -> u32 {
 }
 
 /// Adds a record. `Ok(false)`, and nothing changed, where it does not fit.
-pub fn insert(page: &mut [u8], tag: u16, record: Record<'_>) -> Result<bool, Damage> {
+pub fn insert(page: &mut impl Bytes, tag: u16, record: Record<'_>) -> Result<bool, Damage> {
     let bytes = record.bytes();
     if gap_bytes(page)? < bytes + SLOT_BYTES {
         return Ok(false);
@@ -283,22 +307,24 @@ pub fn insert(page: &mut [u8], tag: u16, record: Record<'_>) -> Result<bool, Dam
     let count = slot_count(page);
     let heap = heap_bytes(page) + bytes;
     let offset = page.len() - heap;
-    write_record(&mut page[offset..offset + bytes], record);
+    write_record(page, offset, record);
     set_slot(page, count, tag, offset);
     set_u16(page, 2, count + 1);
     set_u16(page, 4, heap);
     Ok(true)
 }
 
-fn write_record(out: &mut [u8], record: Record<'_>) {
-    let n = put_varint(out, (record.key.len() as u64) << 2 | u64::from(record.form));
-    let m = n + put_varint(&mut out[n..], record.value.len() as u64);
-    out[m..m + record.key.len()].copy_from_slice(record.key);
-    out[m + record.key.len()..].copy_from_slice(record.value);
+fn write_record(page: &mut impl Bytes, offset: usize, record: Record<'_>) {
+    let mut head = [0; 20];
+    let n = put_varint(&mut head, (record.key.len() as u64) << 2 | u64::from(record.form));
+    let m = n + put_varint(&mut head[n..], record.value.len() as u64);
+    page.store(offset, &head[..m]);
+    page.store(offset + m, record.key);
+    page.store(offset + m + record.key.len(), record.value);
 }
 
 /// Takes the record of slot `index` out; the last slot takes its number.
-pub fn remove(page: &mut [u8], index: usize) -> Result<(), Damage> {
+pub fn remove(page: &mut impl Bytes, index: usize) -> Result<(), Damage> {
     resize_heap(page, index, 0)?;
     let last = slot_count(page) - 1;
     let (tag, offset) = slot(page, last);
@@ -309,7 +335,7 @@ pub fn remove(page: &mut [u8], index: usize) -> Result<(), Damage> {
 
 /// Gives the record of slot `index` another value (and form). `Ok(false)`, and nothing changed, where it
 /// does not fit.
-pub fn replace_value(page: &mut [u8], index: usize, form: u8, value: &[u8]) -> Result<bool, Damage> {
+pub fn replace_value(page: &mut impl Bytes, index: usize, form: u8, value: &[u8]) -> Result<bool, Damage> {
     let old = record(page, index)?;
     let (old_form, key_bytes, old_value_bytes, old_bytes) = (old.form, old.key.len(), old.value.len(), old.bytes());
     let new_bytes = Record { form, key: old.key, value }.bytes();
@@ -320,20 +346,20 @@ pub fn replace_value(page: &mut [u8], index: usize, form: u8, value: &[u8]) -> R
     if old_form == form && old_value_bytes == value.len() {
         // The common overwrite: same shape, nothing moves.
         let end = offset + old_bytes;
-        page[end - value.len()..end].copy_from_slice(value);
+        page.store(end - value.len(), value);
         return Ok(true);
     }
     // The key's bytes come first in the resized space, wherever the head ends; keep them aside.
     let head_bytes = old_bytes - key_bytes - old_value_bytes;
     let key = page[offset + head_bytes..offset + head_bytes + key_bytes].to_vec();
     let offset = resize_heap(page, index, new_bytes)?;
-    write_record(&mut page[offset..offset + new_bytes], Record { form, key: &key, value });
+    write_record(page, offset, Record { form, key: &key, value });
     Ok(true)
 }
 
 /// Adds `tail` to the inline value of slot `index`. `Ok(false)`, and nothing changed, where it does not fit.
 #[inline]
-pub fn append_value(page: &mut [u8], index: usize, tail: &[u8]) -> Result<bool, Damage> {
+pub fn append_value(page: &mut impl Bytes, index: usize, tail: &[u8]) -> Result<bool, Damage> {
     let old = record(page, index)?;
     let (key_bytes, value_bytes, old_bytes) = (old.key.len(), old.value.len(), old.bytes());
     let old_head = varint_bytes(value_bytes as u64);
@@ -350,15 +376,17 @@ pub fn append_value(page: &mut [u8], index: usize, tail: &[u8]) -> Result<bool, 
     // The old bytes stand where they stood, `growth` further in; move them to the new start.
     page.copy_within(offset + growth..offset + growth + old_bytes, offset);
     let end = offset + old_bytes + growth;
-    page[end - tail.len()..end].copy_from_slice(tail);
+    page.store(end - tail.len(), tail);
     let length_at = offset + old_bytes - value_bytes - key_bytes - old_head;
-    put_varint(&mut page[length_at..], (value_bytes + tail.len()) as u64);
+    let mut length = [0; 10];
+    let n = put_varint(&mut length, (value_bytes + tail.len()) as u64);
+    page.store(length_at, &length[..n]);
     Ok(true)
 }
 
 /// Gives the record of slot `index` room for `new_bytes` (0 takes it out of the heap) by moving the records
 /// before it, and says where it now starts. The last `min(old, new)` bytes of the record keep their place.
-fn resize_heap(page: &mut [u8], index: usize, new_bytes: usize) -> Result<usize, Damage> {
+fn resize_heap(page: &mut impl Bytes, index: usize, new_bytes: usize) -> Result<usize, Damage> {
     let old_bytes = record(page, index)?.bytes();
     let offset = slot(page, index).1;
     let heap = heap_bytes(page);
@@ -375,17 +403,20 @@ fn resize_heap(page: &mut [u8], index: usize, new_bytes: usize) -> Result<usize,
     // Wrapping: the arithmetic of u16 offsets modulo 2^16 is exact, and an offset that was out of range stays
     // out of range or harmless.
     let moved = moved as u16;
-    for slot in page[HEADER_BYTES..slots_end].chunks_exact_mut(SLOT_BYTES) {
-        let at = u16::from_le_bytes([slot[2], slot[3]]);
-        let to = if usize::from(at) <= offset { at.wrapping_sub(moved) } else { at };
-        slot[2..].copy_from_slice(&to.to_le_bytes());
+    let mut at = HEADER_BYTES;
+    while at < slots_end {
+        let slot = u16_at(page, at + 2) as u16;
+        if usize::from(slot) <= offset {
+            set_u16(page, at + 2, usize::from(slot.wrapping_sub(moved)));
+        }
+        at += SLOT_BYTES;
     }
     set_u16(page, 4, new_heap);
     Ok((offset + old_bytes).wrapping_sub(new_bytes))
 }
 
 /// Copies all records of `from` into `to`, an empty page that has room for them.
-pub fn copy_records(from: &[u8], to: &mut [u8]) -> Result<(), Damage> {
+pub fn copy_records(from: &[u8], to: &mut impl Bytes) -> Result<(), Damage> {
     let (count, heap) = (slot_count(from), heap_bytes(from));
     let slots = checked_slots(from)?;
     let heap_start = from.len().checked_sub(heap).ok_or(Damage("records run over their page"))?;
@@ -393,12 +424,11 @@ pub fn copy_records(from: &[u8], to: &mut [u8]) -> Result<(), Damage> {
     let to_start = to.len().checked_sub(heap).filter(|&s| s >= slots_end).ok_or(Damage("slots and records overlap"))?;
     // Offsets count from the page's start, records lie at its end; wrapping as in `resize_heap`.
     let moved = to.len().wrapping_sub(from.len()) as u16;
-    for (old, new) in slots.chunks_exact(SLOT_BYTES).zip(to[HEADER_BYTES..slots_end].chunks_exact_mut(SLOT_BYTES)) {
-        let at = u16::from_le_bytes([old[2], old[3]]).wrapping_add(moved);
-        new[..2].copy_from_slice(&old[..2]);
-        new[2..].copy_from_slice(&at.to_le_bytes());
+    for (index, slot) in slots.chunks_exact(SLOT_BYTES).enumerate() {
+        let offset = u16::from_le_bytes([slot[2], slot[3]]).wrapping_add(moved);
+        set_slot(to, index, u16::from_le_bytes([slot[0], slot[1]]), usize::from(offset));
     }
-    to[to_start..].copy_from_slice(&from[heap_start..]);
+    to.store(to_start, &from[heap_start..]);
     set_u16(to, 2, count);
     set_u16(to, 4, heap);
     Ok(())
@@ -410,6 +440,42 @@ pub fn records(page: &[u8]) -> impl Iterator<Item = Result<(u16, Record<'_>), Da
     let count = if slots.is_ok() { slot_count(page) } else { 0 };
     let damage = slots.err().map(Err);
     damage.into_iter().chain((0..count).map(move |i| Ok((slot(page, i).0, record(page, i)?))))
+}
+
+/// All slots of a page: tag and the bytes of the record.
+pub fn raw_records(page: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), Damage>> {
+    let slots = checked_slots(page);
+    let count = if slots.is_ok() { slot_count(page) } else { 0 };
+    let damage = slots.err().map(Err);
+    damage.into_iter().chain((0..count).map(move |i| {
+        let (tag, offset) = slot(page, i);
+        let (record, value_start) = parse(page, offset).ok_or(RECORD_RUNS_OVER)?;
+        Ok((tag, &page[offset..value_start + record.value.len()]))
+    }))
+}
+
+const RECORD_RUNS_OVER: Damage = Damage("a record runs over its page");
+
+/// The record that `raw` is the bytes of.
+#[inline]
+pub fn parse_raw(raw: &[u8]) -> Result<Record<'_>, Damage> {
+    parse(raw, 0).map(|(record, _)| record).ok_or(RECORD_RUNS_OVER)
+}
+
+/// Adds a record of which these are the bytes. `Ok(false)`, and nothing changed, where it does not fit.
+#[inline]
+pub fn insert_raw(page: &mut impl Bytes, tag: u16, raw: &[u8]) -> Result<bool, Damage> {
+    if gap_bytes(page)? < raw.len() + SLOT_BYTES {
+        return Ok(false);
+    }
+    let count = slot_count(page);
+    let heap = heap_bytes(page) + raw.len();
+    let offset = page.len() - heap;
+    page.store(offset, raw);
+    set_slot(page, count, tag, offset);
+    set_u16(page, 2, count + 1);
+    set_u16(page, 4, heap);
+    Ok(true)
 }
 
 /// Checks everything a page says about itself.

@@ -14,46 +14,39 @@
 //! Source: Seltzer & Yigit 1991, "The New Implementation". Not here: the arithmetic (`linear.rs`).
 
 use super::chain::{Block, Bucket};
-use super::page::{self, PAIR_IN_EXTENT, Record};
+use super::gate::Delta;
+use super::page::{self, Damage, PAIR_IN_EXTENT, Record};
 use super::{Table, View};
 use crate::error::Result;
 use crate::linear;
+use crate::pager::words::Bytes;
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 use std::sync::{MutexGuard, TryLockError};
 
-/// The records of a bucket, copied out of their pages.
+/// The records of a bucket, copied out of their pages as they lie there.
 #[derive(Default)]
 pub(super) struct Gathered {
     bytes: Vec<u8>,
-    records: Vec<GatheredRecord>,
+    records: Vec<(u16, Range<usize>)>,
     blocks: Vec<Block>,
 }
 
-struct GatheredRecord {
-    tag: u16,
-    form: u8,
-    key: Range<usize>,
-    value: Range<usize>,
-}
-
 impl Gathered {
-    fn add(&mut self, tag: u16, record: Record<'_>) {
+    fn add(&mut self, tag: u16, raw: &[u8]) {
         let start = self.bytes.len();
-        self.bytes.extend_from_slice(record.key);
-        let middle = self.bytes.len();
-        self.bytes.extend_from_slice(record.value);
-        self.records.push(GatheredRecord {
-            tag,
-            form: record.form,
-            key: start..middle,
-            value: middle..self.bytes.len(),
-        });
+        self.bytes.extend_from_slice(raw);
+        self.records.push((tag, start..self.bytes.len()));
+    }
+
+    /// How many records there are.
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
     }
 
     /// All records.
-    pub(super) fn records(&self) -> impl Iterator<Item = Record<'_>> {
-        (0..self.records.len()).map(|index| self.record(index).1)
+    pub(super) fn records(&self) -> impl Iterator<Item = std::result::Result<Record<'_>, Damage>> {
+        (0..self.records.len()).map(|index| page::parse_raw(self.raw(index).1))
     }
 
     /// The overflow pages they came from.
@@ -61,9 +54,9 @@ impl Gathered {
         &self.blocks
     }
 
-    fn record(&self, index: usize) -> (u16, Record<'_>) {
-        let r = &self.records[index];
-        (r.tag, Record { form: r.form, key: &self.bytes[r.key.clone()], value: &self.bytes[r.value.clone()] })
+    fn raw(&self, index: usize) -> (u16, &[u8]) {
+        let (tag, range) = &self.records[index];
+        (*tag, &self.bytes[range.clone()])
     }
 }
 
@@ -75,8 +68,12 @@ pub(super) struct Layout {
 
 impl Table {
     /// Grows or shrinks by one bucket if the load asks for it. Gives up when others are at it.
-    pub(super) fn adjust(&self, long_chain: bool) -> Result<()> {
-        if self.wants_split(long_chain) {
+    pub(super) fn adjust(&self, delta: Delta) -> Result<()> {
+        if delta.pairs < 0 {
+            if self.wants_merge() {
+                self.merge()?;
+            }
+        } else if self.wants_split(delta.long_chain) {
             self.split()?;
         }
         Ok(())
@@ -94,12 +91,12 @@ impl Table {
     /// The load and the load at which a table of so many buckets grows, in the unit in use: pairs or bytes.
     #[inline]
     fn load(&self, buckets: u64) -> (u64, u64) {
+        let (pairs, bytes) = self.gate.load();
         match self.fill_factor {
-            Some(pairs) => (self.len(), buckets.saturating_mul(u64::from(pairs))),
+            Some(limit) => (pairs, buckets.saturating_mul(u64::from(limit))),
             None => {
                 let capacity = page::capacity(self.page_bytes) as u64;
-                let used = self.counters.bucket_bytes.load(Relaxed).max(0) as u64;
-                (used, buckets.saturating_mul(capacity) * u64::from(self.fill_percent) / 100)
+                (bytes, buckets.saturating_mul(capacity) * u64::from(self.fill_percent) / 100)
             }
         }
     }
@@ -143,21 +140,21 @@ impl Table {
             let Some(target) = self.pager.try_write(target_frame)? else { return Ok(false) };
             Some(target)
         };
-        let mut source = Bucket { table: self, number, frame, start: source_start };
+        let mut source = Bucket { table: self, frame, start: source_start };
         let level = linear::level(number, new);
         let gathered = self.gather(source.page())?;
         let (stay, go) = self.divide(&gathered, number, level)?;
         let stay = self.lay_out(&gathered, &stay, level)?;
         let go = self.lay_out(&gathered, &go, level).inspect_err(|_| self.free_blocks(&stay.blocks))?;
 
-        source.page_mut().copy_from_slice(&stay.primary);
+        source.page_mut().store(0, &stay.primary);
         let frame = target.as_mut().unwrap_or(&mut source.frame);
-        frame[target_start..target_start + self.page_bytes].copy_from_slice(&go.primary);
+        frame.part(target_start..target_start + self.page_bytes).store(0, &go.primary);
         self.set_view(View { max_bucket: new, ..view });
         drop(target);
         self.free_blocks(&gathered.blocks);
         drop(source);
-        self.counters.splits.fetch_add(1, Relaxed);
+        self.splits.fetch_add(1, Relaxed);
         Ok(true)
     }
 
@@ -183,17 +180,17 @@ impl Table {
         let mut gathered = self.gather(&target[target_start..target_start + self.page_bytes])?;
         self.gather_more(&source.as_ref().unwrap_or(&target)[range.clone()], &mut gathered)?;
         let level = linear::level(number, last - 1);
-        let all: Vec<usize> = (0..gathered.records.len()).collect();
+        let all: Vec<usize> = (0..gathered.len()).collect();
         let laid_out = self.lay_out(&gathered, &all, level)?;
 
-        target[target_start..target_start + self.page_bytes].copy_from_slice(&laid_out.primary);
-        source.as_mut().unwrap_or(&mut target)[range].fill(0);
+        target.part(target_start..target_start + self.page_bytes).store(0, &laid_out.primary);
+        source.as_mut().unwrap_or(&mut target).part(range).fill(0..self.page_bytes, 0);
         // A new version: a reader that still looks at the bucket that is no more notices, even if it comes back.
         self.set_view(View { max_bucket: last - 1, version: view.version.wrapping_add(1) });
         drop((source, target));
         self.free_blocks(&gathered.blocks);
         self.free_group(last)?;
-        self.counters.contractions.fetch_add(1, Relaxed);
+        self.contractions.fetch_add(1, Relaxed);
         Ok(true)
     }
 
@@ -207,17 +204,17 @@ impl Table {
     }
 
     fn gather_more(&self, primary: &[u8], gathered: &mut Gathered) -> Result<()> {
-        for record in page::records(primary) {
-            let (tag, record) = record.map_err(|d| self.damaged(d))?;
-            gathered.add(tag, record);
-        }
-        self.walk_chain(page::next(primary), |block, bytes| {
-            for record in page::records(bytes) {
-                let (tag, record) = record.map_err(|d| self.damaged(d))?;
-                gathered.add(tag, record);
+        let add = |gathered: &mut Gathered, bytes: &[u8]| {
+            for record in page::raw_records(bytes) {
+                let (tag, raw) = record.map_err(|d| self.damaged(d))?;
+                gathered.add(tag, raw);
             }
+            Ok::<(), crate::Error>(())
+        };
+        add(gathered, primary)?;
+        self.walk_chain(page::next(primary), |block, bytes| {
             gathered.blocks.push(block);
-            Ok(None::<()>)
+            add(gathered, bytes).map(|()| None::<()>)
         })?;
         Ok(())
     }
@@ -226,9 +223,8 @@ impl Table {
     fn divide(&self, gathered: &Gathered, bucket: linear::Bucket, level: u32) -> Result<(Vec<usize>, Vec<usize>)> {
         let mut stay = Vec::with_capacity(gathered.records.len());
         let mut go = Vec::with_capacity(gathered.records.len());
-        for index in 0..gathered.records.len() {
-            let (_, record) = gathered.record(index);
-            let h = self.record_hash(record)?;
+        for (index, record) in gathered.records().enumerate() {
+            let h = self.record_hash(record.map_err(|d| self.damaged(d))?)?;
             if linear::belongs(h, bucket, level) { stay.push(index) } else { go.push(index) }
         }
         Ok((stay, go))
@@ -251,8 +247,8 @@ impl Table {
         let mut filter = 0;
         let mut over = Vec::new();
         for &index in chosen {
-            let (tag, record) = gathered.record(index);
-            if !page::insert(&mut primary, tag, record).map_err(|d| self.damaged(d))? {
+            let (tag, raw) = gathered.raw(index);
+            if !page::insert_raw(&mut primary, tag, raw).map_err(|d| self.damaged(d))? {
                 filter |= page::filter_bits(tag);
                 over.push(index);
             }
@@ -273,7 +269,7 @@ impl Table {
             let mut used = 0;
             let mut count = 0;
             while let Some(&index) = over.get(count) {
-                let bytes = gathered.record(index).1.bytes() + page::SLOT_BYTES;
+                let bytes = gathered.raw(index).1.len() + page::SLOT_BYTES;
                 if used + bytes > frame_capacity {
                     break;
                 }
@@ -283,12 +279,12 @@ impl Table {
             let block = self.allocate_block(used)?;
             layout.blocks.push(block);
             let (mut frame, range) = self.write_block(block)?;
-            let bytes = &mut frame[range];
+            let bytes = &mut frame.part(range);
             page::init(bytes, page::KIND_OVERFLOW, 0);
             page::set_next(bytes, next);
             for &index in &over[..count] {
-                let (tag, record) = gathered.record(index);
-                let inserted = page::insert(bytes, tag, record).map_err(|d| self.damaged(d))?;
+                let (tag, raw) = gathered.raw(index);
+                let inserted = page::insert_raw(bytes, tag, raw).map_err(|d| self.damaged(d))?;
                 assert!(inserted, "the page was made large enough");
             }
             next = block.to_bits();

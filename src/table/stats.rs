@@ -65,21 +65,22 @@ impl Table {
     /// As [`get`](Self::get).
     pub fn stat(&self) -> Result<TableStat> {
         let unit_bytes = self.pager.unit_bytes() as u64;
+        let totals = self.gate.totals();
         let mut stat = TableStat {
-            pairs: self.len(),
+            pairs: totals.pairs,
             page_bytes: self.page_bytes as u32, // at most 65536
             frame_bytes: self.pager.frame_bytes() as u32,
             file_bytes: u64::from(self.pager.frame_count()) * self.pager.frame_bytes() as u64,
-            payload_bytes: self.counters.payload_bytes.load(Relaxed).max(0) as u64,
-            bucket_bytes: self.counters.bucket_bytes.load(Relaxed).max(0) as u64,
+            payload_bytes: totals.payload_bytes,
+            bucket_bytes: totals.bucket_bytes,
             free_bytes: self.pager.free_units()? * unit_bytes,
             fill_percent: f64::from(self.fill_percent),
             fill_factor: self.fill_factor,
             hash: self.hash.name().to_owned(),
             seed: self.hash.seed(),
             memory_bytes: self.pager.memory_bytes(),
-            splits: self.counters.splits.load(Relaxed),
-            contractions: self.counters.contractions.load(Relaxed),
+            splits: self.splits.load(Relaxed),
+            contractions: self.contractions.load(Relaxed),
             ..TableStat::default()
         };
         let mut histogram = BTreeMap::new();

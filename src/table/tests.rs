@@ -1,4 +1,5 @@
 //! The table against a model: a BTreeMap and its last durable copy.
+#![allow(clippy::disallowed_methods, reason = "tests look at the file from outside")]
 
 use super::*;
 use proptest::prelude::*;
@@ -271,7 +272,7 @@ fn a_table_that_loses_its_pairs_shrinks_and_its_file_with_it() {
     assert!(table.stat().unwrap().buckets < 200, "{} buckets for 1000 pairs", table.stat().unwrap().buckets);
     table.compact().unwrap();
     let shrunk = std::fs::metadata(&path).unwrap().len();
-    assert!(shrunk < full / 50, "{shrunk} bytes of {full}");
+    assert!(shrunk < full / 25, "{shrunk} bytes of {full}");
     assert_eq!(table.verify().unwrap(), []);
     for i in 99_000..100_000u32 {
         assert_eq!(table.get(&i.to_le_bytes()).unwrap().as_deref(), Some(&[7; 40][..]));
@@ -317,10 +318,10 @@ fn a_table_with_a_small_cache_keeps_to_it() {
     let directory = tempfile::tempdir().unwrap();
     const CACHE_BYTES: u64 = 1 << 20;
     let table = TableOptions::new().cache_bytes(CACHE_BYTES).open(directory.path().join("t.spt")).unwrap();
-    for i in 0..200_000u32 {
+    for i in 0..400_000u32 {
         table.put(&i.to_le_bytes(), &i.to_be_bytes()).unwrap();
     }
-    for i in 0..200_000u32 {
+    for i in 0..400_000u32 {
         assert_eq!(table.get(&i.to_le_bytes()).unwrap().as_deref(), Some(&i.to_be_bytes()[..]));
     }
     let stat = table.stat().unwrap();

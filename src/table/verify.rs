@@ -42,7 +42,7 @@ impl Table {
     /// # Errors
     /// Only what keeps it from going on; what it finds is in the result.
     pub fn verify(&self) -> Result<Vec<Fault>> {
-        let _alone = self.gate.write().unwrap_or_else(|e| e.into_inner());
+        let _alone = self.gate.close()?;
         let mut check = Check {
             table: self,
             faults: Vec::new(),
@@ -203,14 +203,14 @@ impl Check<'_> {
     }
 
     fn counts(&mut self) {
-        let counters = &self.table.counters;
+        let kept = self.table.gate.totals();
         let counted = [
-            ("pairs", counters.pairs.load(Relaxed), self.pairs),
-            ("bytes of keys and values", counters.payload_bytes.load(Relaxed), self.payload_bytes),
-            ("bytes in pages", counters.bucket_bytes.load(Relaxed), self.bucket_bytes),
+            ("pairs", kept.pairs, self.pairs),
+            ("bytes of keys and values", kept.payload_bytes, self.payload_bytes),
+            ("bytes in pages", kept.bucket_bytes, self.bucket_bytes),
         ];
         for (what, kept, found) in counted {
-            if kept != found as i64 {
+            if kept != found {
                 self.fault("header".into(), format!("{kept} {what}, found {found}"));
             }
         }

@@ -14,6 +14,8 @@ fn main() -> Outcome {
     match arguments.first().map(String::as_str) {
         Some("pairs") => pairs(file, 10_000_000),
         Some("pairs-small") => pairs(file, 1_000_000),
+        Some("put") => put_only(file, 5_000_000),
+        Some("std") => std_map(10_000_000),
         Some("udatabase") => udatabase(file, 524_288),
         _ => Err("usage: splitpoint-bench pairs|pairs-small|udatabase [FILE]".into()),
     }
@@ -173,4 +175,46 @@ fn udatabase(file: Option<String>, count: usize) -> Outcome {
     report("remove", count, start.elapsed());
     assert!(table.is_empty());
     Ok(())
+}
+
+/// The standard library's map under the same load, to compare runs by.
+fn std_map(count: usize) -> Outcome {
+    let mut random = Random(1);
+    let keys: Vec<[u8; 16]> = (0..count)
+        .map(|_| [random.next().to_le_bytes(), random.next().to_le_bytes()].concat().try_into().expect("16"))
+        .collect();
+    let mut order: Vec<u32> = (0..count as u32).collect();
+    for i in (1..count).rev() {
+        order.swap(i, (random.next() % (i as u64 + 1)) as usize);
+    }
+    let mut map: std::collections::HashMap<Vec<u8>, Vec<u8>> = std::collections::HashMap::new();
+    let start = Instant::now();
+    for key in &keys {
+        map.insert(key.to_vec(), [*key, *key].concat());
+    }
+    report("std put", count, start.elapsed());
+    let start = Instant::now();
+    for &i in &order {
+        let key = &keys[i as usize];
+        assert!(map[&key[..]][16..] == key[..]);
+    }
+    report("std get", count, start.elapsed());
+    Ok(())
+}
+
+/// Puts alone, for a profiler.
+fn put_only(file: Option<String>, count: usize) -> Outcome {
+    let mut random = Random(1);
+    let keys: Vec<[u8; 16]> = (0..count)
+        .map(|_| [random.next().to_le_bytes(), random.next().to_le_bytes()].concat().try_into().expect("16"))
+        .collect();
+    let table = open(&file, TableOptions::new())?;
+    let mut buffer = [0; 32];
+    let start = Instant::now();
+    for key in &keys {
+        buffer[..16].copy_from_slice(key);
+        table.put(key, &buffer)?;
+    }
+    report("put", count, start.elapsed());
+    std::process::exit(0)
 }

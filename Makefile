@@ -1,0 +1,65 @@
+# make run      builds the program and takes the tour: real data in, out, timed and compared
+# make test     everything: format, lints, all tests, documentation
+# make bench    ten million pairs in and out of a file; WORKLOAD=pairs-small is quicker, FILE= is in memory
+# make help     this list
+#
+# `make test` is fmt, lint, unit and doc, each of which can be made by itself. Needs Rust and a C compiler's linker; says
+# what to install where one is missing. Plain POSIX make and sh.
+
+.POSIX:
+
+CARGO = cargo
+WORKLOAD = pairs
+FILE = $${TMPDIR:-/tmp}/splitpoint-bench.spt
+# Oldest Rust that builds the workspace; rust-version in Cargo.toml says the same (tests/it/tidy.rs compares).
+RUST_MIN = 1.95
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+
+run: tools
+	$(CARGO) run --release --quiet --package splitpoint-cli -- tour
+
+test: fmt lint unit doc
+	@for part in fmt clippy; do \
+	    $(CARGO) $$part --version >/dev/null 2>&1 || echo "SKIPPED: cargo $$part, which is not installed"; \
+	done
+	@echo 'make test: passed'
+
+bench: tools
+	$(CARGO) run --release --quiet --package splitpoint-bench -- $(WORKLOAD) $(FILE)
+	@test -z "$(FILE)" || rm -f "$(FILE)"
+
+# Lints and the layout of code are part of the tests. A toolchain without the two programs still runs the rest, and says so;
+# with CI set, their absence is a failure.
+fmt: tools
+	@if $(CARGO) fmt --version >/dev/null 2>&1; then \
+	    echo 'cargo fmt --all --check'; $(CARGO) fmt --all --check; \
+	else \
+	    echo 'SKIPPED: format, as this Rust has no rustfmt (rustup component add rustfmt)'; test -z "$$CI"; \
+	fi
+
+lint: tools
+	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
+	    echo 'cargo clippy'; $(CARGO) clippy --workspace --all-targets --locked -- -D warnings; \
+	else \
+	    echo 'SKIPPED: lints, as this Rust has no clippy (rustup component add clippy)'; test -z "$$CI"; \
+	fi
+
+unit: tools
+	$(CARGO) test --workspace --locked
+
+doc: tools
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items --locked
+
+tools:
+	@command -v $(CARGO) >/dev/null 2>&1 || { \
+	    echo 'cargo is missing. Install Rust $(RUST_MIN) or later: apt install rustup && rustup default stable,'; \
+	    echo 'or, where Debian has no rustup package, as https://rust-lang.org/tools/install says.'; exit 1; } >&2
+	@command -v cc >/dev/null 2>&1 || { \
+	    echo 'cc is missing, and Rust links with it. Install it: apt install gcc libc6-dev'; exit 1; } >&2
+	@rustc --version | awk '{ split($$2, have, "."); split("$(RUST_MIN)", need, "."); \
+	    if (have[1] < need[1] || have[1] == need[1] && have[2] + 0 < need[2] + 0) { \
+	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
+
+.PHONY: help run test bench fmt lint unit doc tools

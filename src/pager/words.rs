@@ -1,0 +1,214 @@
+//! Changing bytes that others may be reading: word by word, atomically.
+//!
+//! A lookup reads a page without a latch and checks afterwards that nobody changed it meanwhile (`pool.rs`, "Peek").
+//! What it read in vain it throws away, but it did read, while another thread wrote: in Rust's memory model that is
+//! only sound if both sides use atomic accesses. So the words of a frame are changed by relaxed atomic stores, which
+//! cost what plain ones do, only not vectorized, and peeked at by relaxed atomic loads.
+//!
+//! [`Bytes`] is what code that changes pages sees. It has two kinds: memory of a frame ([`FrameBytes`]), and a plain
+//! vector, the safe twin that tests compare it with.
+#![expect(unsafe_code, reason = "frames are changed through atomic views of their words")]
+
+use std::marker::PhantomData;
+use std::ops::{Deref, Range};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Bytes that can be read as a slice and changed in two ways.
+pub(crate) trait Bytes: Deref<Target = [u8]> {
+    /// Replaces the bytes from `at` on.
+    fn store(&mut self, at: usize, bytes: &[u8]);
+    /// Copies `from` to `to`; the two may overlap.
+    fn copy_within(&mut self, from: Range<usize>, to: usize);
+    /// Sets all bytes of `range` to `byte`.
+    fn fill(&mut self, range: Range<usize>, byte: u8);
+}
+
+impl Bytes for Vec<u8> {
+    #[inline]
+    fn store(&mut self, at: usize, bytes: &[u8]) {
+        self[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    #[inline]
+    fn copy_within(&mut self, from: Range<usize>, to: usize) {
+        self[..].copy_within(from, to);
+    }
+
+    fn fill(&mut self, range: Range<usize>, byte: u8) {
+        self[range].fill(byte);
+    }
+}
+
+/// A part of a frame whose exclusive latch is held.
+pub(crate) struct FrameBytes<'a> {
+    start: *mut u8,
+    len: usize,
+    latch: PhantomData<&'a mut ()>,
+}
+
+const WORD: usize = size_of::<u64>();
+
+impl FrameBytes<'_> {
+    /// # Safety
+    /// `start` is aligned to 8 and the start of `len` bytes of memory, `len` a multiple of 8, that live for `'a`, that
+    /// nobody else writes during `'a`, and that nobody else reads but by atomic loads.
+    pub(super) unsafe fn new(start: *mut u8, len: usize) -> Self {
+        debug_assert!(start.addr().is_multiple_of(WORD) && len.is_multiple_of(WORD));
+        FrameBytes { start, len, latch: PhantomData }
+    }
+
+    #[inline]
+    fn word(&self, index: usize) -> &AtomicU64 {
+        assert!(index < self.len / WORD);
+        // SAFETY: by the contract of `new`, the word is within live, aligned memory; all concurrent accesses to it
+        // are atomic.
+        unsafe { AtomicU64::from_ptr(self.start.cast::<u64>().add(index)) }
+    }
+
+    /// Replaces bytes within one word.
+    #[inline]
+    fn store_in_word(&mut self, at: usize, bytes: &[u8]) {
+        let mut word = word_bytes(self.word(at / WORD).load(Relaxed));
+        word[at % WORD..at % WORD + bytes.len()].copy_from_slice(bytes);
+        self.word(at / WORD).store(word_of(word), Relaxed);
+    }
+
+    #[inline]
+    fn bytes_at(&self, at: usize, len: usize) -> ([u8; WORD], usize) {
+        let mut bytes = [0; WORD];
+        bytes[..len].copy_from_slice(&self[at..at + len]);
+        (bytes, len)
+    }
+}
+
+#[expect(clippy::host_endian_bytes, reason = "a word in memory is the machine's, whatever the file's byte order")]
+#[inline]
+pub(super) fn word_bytes(word: u64) -> [u8; WORD] {
+    word.to_ne_bytes()
+}
+
+#[expect(clippy::host_endian_bytes, reason = "as word_bytes")]
+#[inline]
+fn word_of(bytes: [u8; WORD]) -> u64 {
+    u64::from_ne_bytes(bytes)
+}
+
+impl Deref for FrameBytes<'_> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: by the contract of `new` the memory is live and nobody else writes it; this view ends before `self`
+        // is used to write again, as that takes `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+}
+
+impl Bytes for FrameBytes<'_> {
+    #[inline]
+    fn store(&mut self, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= self.len);
+        let head = bytes.len().min(at.wrapping_neg() % WORD);
+        if head > 0 {
+            self.store_in_word(at, &bytes[..head]);
+        }
+        let mut index = (at + head) / WORD;
+        let mut words = bytes[head..].chunks_exact(WORD);
+        for word in &mut words {
+            self.word(index).store(word_of(word.try_into().expect("8 bytes")), Relaxed);
+            index += 1;
+        }
+        if !words.remainder().is_empty() {
+            self.store_in_word(index * WORD, words.remainder());
+        }
+    }
+
+    #[inline]
+    fn copy_within(&mut self, from: Range<usize>, to: usize) {
+        let len = from.end - from.start;
+        assert!(from.end <= self.len && to + len <= self.len);
+        let head = len.min(to.wrapping_neg() % WORD);
+        let middle = (len - head) / WORD;
+        let tail = len - head - middle * WORD;
+        let tail_at = head + middle * WORD;
+        // A part is read whole before it is written, and parts go in the order in which none is overwritten unread.
+        if to < from.start {
+            self.copy_part(from.start, to, head);
+            for i in 0..middle {
+                self.copy_word(from.start + head + i * WORD, to + head + i * WORD);
+            }
+            self.copy_part(from.start + tail_at, to + tail_at, tail);
+        } else {
+            self.copy_part(from.start + tail_at, to + tail_at, tail);
+            for i in (0..middle).rev() {
+                self.copy_word(from.start + head + i * WORD, to + head + i * WORD);
+            }
+            self.copy_part(from.start, to, head);
+        }
+    }
+
+    fn fill(&mut self, range: Range<usize>, byte: u8) {
+        const CHUNK: usize = 64;
+        let chunk = [byte; CHUNK];
+        let mut at = range.start;
+        while at < range.end {
+            let len = CHUNK.min(range.end - at);
+            self.store(at, &chunk[..len]);
+            at += len;
+        }
+    }
+}
+
+impl FrameBytes<'_> {
+    #[inline]
+    fn copy_part(&mut self, from: usize, to: usize, len: usize) {
+        if len > 0 {
+            let (bytes, len) = self.bytes_at(from, len);
+            self.store_in_word(to, &bytes[..len]);
+        }
+    }
+
+    #[inline]
+    fn copy_word(&mut self, from: usize, to: usize) {
+        let word = word_of(self[from..from + WORD].try_into().expect("8 bytes"));
+        self.word(to / WORD).store(word, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn frame_bytes_do_what_a_vector_does(
+            ops in proptest::collection::vec((0..3u8, 0..256usize, 0..256usize, 0..256usize, any::<u8>()), 1..50),
+        ) {
+            let mut plain: Vec<u8> = (0..=255).collect();
+            let mut words = [0u64; 32];
+            // SAFETY: `words` is aligned, has 256 bytes, and is touched through `frame` alone while that lives.
+            let mut frame = unsafe { FrameBytes::new(words.as_mut_ptr().cast(), 256) };
+            frame.store(0, &plain.clone());
+            for (op, a, b, c, byte) in ops {
+                let range = a.min(b)..a.max(b);
+                match op {
+                    0 => {
+                        let bytes: Vec<u8> = range.clone().map(|i| (i as u8) ^ byte).collect();
+                        plain.store(range.start, &bytes);
+                        frame.store(range.start, &bytes);
+                    }
+                    1 => {
+                        let to = c.min(256 - range.len());
+                        Bytes::copy_within(&mut plain, range.clone(), to);
+                        frame.copy_within(range, to);
+                    }
+                    _ => {
+                        Bytes::fill(&mut plain, range.clone(), byte);
+                        frame.fill(range, byte);
+                    }
+                }
+                prop_assert_eq!(&frame[..], &plain[..]);
+            }
+        }
+    }
+}

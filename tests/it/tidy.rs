@@ -1,0 +1,255 @@
+//! Rules of the house that a compiler does not check: layout, imports, links, names.
+//!
+//! Each test reads the files that git knows or would add, and lists every breach with what to do. The rules themselves
+//! stand in CONTRIBUTING.md; what clippy can check is in Cargo.toml and clippy.toml instead.
+//!
+//! Source: the idea is TigerBeetle's and rust-analyzer's `tidy`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+/// Most lines of a Rust file; above it has more than one subject.
+const LINES_MAX: usize = 900;
+
+/// What each part of the library may import of the rest: the first prefix that fits counts.
+const IMPORTS: &[(&str, &[&str])] = &[
+    ("src/lib.rs", &["error", "hash", "io", "linear", "pager", "table"]),
+    ("src/error.rs", &[]),
+    ("src/linear.rs", &[]),
+    ("src/hash/", &[]),
+    ("src/io/", &[]),
+    ("src/pager/", &["io", "error"]),
+    ("src/table/", &["pager", "io", "hash", "linear", "error"]),
+];
+
+/// Names that the crate's root passes on, and the module each is of.
+const PASSED_ON: &[(&str, &str)] =
+    &[("Error", "error"), ("ErrorKind", "error"), ("Result", "error"), ("HashKind", "hash")];
+
+/// Files that may say `unsafe`.
+const UNSAFE_FILES: &[&str] = &["src/io/real.rs", "src/pager/pool.rs", "src/pager/words.rs", "src/table/tags.rs"];
+
+/// Names for a file that say nothing of what is in it.
+const EMPTY_NAMES: &[&str] = &["util", "utils", "common", "helper", "helpers", "misc", "prelude"];
+
+/// What only one machine has. In two halves, so that this file does not name it.
+const MACHINE_WORDS: &[(&str, &str)] = &[
+    ("/wo", "rk/"),
+    ("/ro", "ot/"),
+    ("bash_", "jobs"),
+    ("../sha", "red"),
+    ("shared/se", "eds"),
+    ("shared/res", "earch"),
+    ("index.cra", "tes.io"),
+    ("static.cra", "tes.io"),
+    ("pypi", ".org"),
+    ("python", "hosted.org"),
+    ("deb.deb", "ian.org"),
+    ("registry.npm", "js.org"),
+    ("proxy.gol", "ang.org"),
+    ("repo1.ma", "ven.org"),
+];
+
+/// A file of the repository: its path from the root, and its bytes.
+struct File {
+    path: String,
+    bytes: Vec<u8>,
+}
+
+impl File {
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.bytes).unwrap_or_else(|e| panic!("{}: not UTF-8: {e}", self.path))
+    }
+
+    fn is(&self, extension: &str) -> bool {
+        Path::new(&self.path).extension().is_some_and(|e| e == extension)
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every file that is tracked, or new and not ignored.
+fn files() -> Vec<File> {
+    let listed = Command::new("git")
+        .args(["-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .expect("these tests list the files with git: apt install git");
+    assert!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
+    let names: BTreeSet<String> =
+        String::from_utf8(listed.stdout).expect("UTF-8 names").split_terminator('\0').map(str::to_owned).collect();
+    // One that was deleted but not committed is listed and not there.
+    let files: Vec<File> = names
+        .into_iter()
+        .filter_map(|path| std::fs::read(root().join(&path)).ok().map(|bytes| File { path, bytes }))
+        .collect();
+    assert!(files.len() > 30, "{} files, too few to be the repository", files.len());
+    files
+}
+
+fn rust_files() -> impl Iterator<Item = File> {
+    files().into_iter().filter(|f| f.is("rs"))
+}
+
+fn none(breaches: Vec<String>) {
+    assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n"));
+}
+
+#[test]
+fn every_rust_file_opens_by_saying_what_it_is() {
+    let breaches = rust_files().filter(|f| !f.text().starts_with("//! "));
+    none(breaches.map(|f| format!("{}:1: open with `//! What is here`, why, its shape, its source", f.path)).collect());
+}
+
+#[test]
+fn no_file_has_more_than_one_subject() {
+    let long = rust_files().map(|f| (f.text().lines().count(), f.path)).filter(|(lines, _)| *lines > LINES_MAX);
+    none(
+        long.map(|(lines, path)| format!("{path}: {lines} lines, over {LINES_MAX}; find its second subject")).collect(),
+    );
+}
+
+#[test]
+fn file_names_tell_the_subject() {
+    let empty = |part: &str| EMPTY_NAMES.contains(&part.split('.').next().unwrap_or(part));
+    let breaches = files().into_iter().filter(|f| f.path.split('/').any(empty));
+    none(breaches.map(|f| format!("{}: name it after what it is for", f.path)).collect());
+}
+
+/// The modules of this crate that a line of code names: `crate::io::Mode` names `io`.
+fn modules_named(line: &str) -> Vec<&str> {
+    let code = line.split("//").next().unwrap_or(line);
+    let mut named = Vec::new();
+    for (at, _) in code.match_indices("crate::") {
+        let rest = &code[at + "crate::".len()..];
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        named.push(PASSED_ON.iter().find(|(name, _)| *name == &rest[..end]).map_or(&rest[..end], |(_, of)| of));
+    }
+    named
+}
+
+#[test]
+fn imports_point_down_only() {
+    let mut breaches = Vec::new();
+    for file in rust_files().filter(|f| f.path.starts_with("src/")) {
+        let Some((own, allowed)) = IMPORTS.iter().find(|(prefix, _)| file.path.starts_with(prefix)) else {
+            breaches.push(format!("{}: a new part of the library; say in IMPORTS what it may import", file.path));
+            continue;
+        };
+        let own = own.trim_start_matches("src/").trim_end_matches(['/']).trim_end_matches(".rs");
+        for (number, line) in file.text().lines().enumerate() {
+            let place = format!("{}:{}", file.path, number + 1);
+            for module in modules_named(line) {
+                if module.is_empty() {
+                    breaches.push(format!("{place}: one `use crate::module` a line, so that imports can be read"));
+                } else if module != own && !allowed.contains(&module) {
+                    breaches.push(format!("{place}: {own} may not know {module}, it may know {allowed:?}"));
+                }
+            }
+            if line.contains("super::super") {
+                breaches.push(format!("{place}: write `crate::` for what lies that far"));
+            }
+        }
+    }
+    none(breaches);
+}
+
+#[test]
+fn unsafe_stays_where_it_is_known() {
+    let word = ["unsafe", "code"].join("_");
+    let found: BTreeSet<String> = rust_files().filter(|f| f.text().contains(&word)).map(|f| f.path).collect();
+    let known: BTreeSet<String> = UNSAFE_FILES.iter().map(|&f| f.to_owned()).collect();
+    assert_eq!(found, known, "files that lift the ban on unsafe code; CONTRIBUTING.md says when one may join");
+}
+
+#[test]
+fn no_file_names_the_machine_it_was_written_on() {
+    let mut breaches = Vec::new();
+    for file in files() {
+        for (first, second) in MACHINE_WORDS {
+            let word = format!("{first}{second}");
+            if let Some(at) = file.bytes.windows(word.len()).position(|w| w == word.as_bytes()) {
+                let line = file.bytes[..at].iter().filter(|&&b| b == b'\n').count() + 1;
+                breaches.push(format!("{}:{line}: `{word}` means nothing to a reader elsewhere", file.path));
+            }
+        }
+    }
+    none(breaches);
+}
+
+/// The lines of a Markdown file outside code, with their numbers from 1.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut code = false;
+    text.lines().enumerate().filter_map(move |(i, line)| {
+        let fence = line.trim_start().starts_with("```");
+        code ^= fence;
+        (!code && !fence).then_some((i + 1, line))
+    })
+}
+
+fn headings(text: &str) -> impl Iterator<Item = &str> {
+    prose(text).filter(|(_, line)| line.starts_with('#')).map(|(_, line)| line.trim_start_matches('#').trim())
+}
+
+/// The name under which a heading is linked to: `Where a bucket lies` is `#where-a-bucket-lies`.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let mut breaches = Vec::new();
+    for file in files().iter().filter(|f| f.is("md")) {
+        let folder = root().join(&file.path).parent().expect("a file is in a folder").to_owned();
+        for (number, line) in prose(file.text()) {
+            let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+            for target in targets.filter(|t| !t.contains("://") && !t.starts_with("mailto:")) {
+                let (name, fragment) = target.split_once('#').unwrap_or((target, ""));
+                let path = if name.is_empty() { root().join(&file.path) } else { folder.join(name) };
+                let leads = path.exists()
+                    && (fragment.is_empty()
+                        || std::fs::read_to_string(path).is_ok_and(|t| headings(&t).any(|h| anchor(h) == fragment)));
+                if !leads {
+                    breaches.push(format!("{}:{number}: link to {target}, which is not there", file.path));
+                }
+            }
+        }
+    }
+    none(breaches);
+}
+
+#[test]
+fn comments_refer_to_sections_that_exist() {
+    let mut breaches = Vec::new();
+    for file in rust_files() {
+        for (number, line) in file.text().lines().enumerate() {
+            for (at, _) in line.match_indices("docs/") {
+                let Some((name, rest)) = line[at..].split_once(".md") else { continue };
+                let document = format!("{name}.md");
+                let section = rest.strip_prefix(", \"").and_then(|s| s.split('"').next());
+                let Ok(text) = std::fs::read_to_string(root().join(&document)) else {
+                    breaches.push(format!("{}:{}: there is no {document}", file.path, number + 1));
+                    continue;
+                };
+                if let Some(section) = section.filter(|s| !headings(&text).any(|h| h.starts_with(s))) {
+                    breaches.push(format!("{}:{}: {document} has no section {section:?}", file.path, number + 1));
+                }
+            }
+        }
+    }
+    none(breaches);
+}
+
+#[test]
+fn the_makefile_asks_for_the_rust_that_cargo_asks_for() {
+    let quoted = |text: &str, name: &str| {
+        let line = text.lines().find(|l| l.starts_with(name)).unwrap_or_else(|| panic!("no line {name}"));
+        line.split('=').nth(1).expect("a value").trim().trim_matches('"').to_owned()
+    };
+    let read = |name: &str| std::fs::read_to_string(root().join(name)).expect("the file is there");
+    assert_eq!(quoted(&read("Makefile"), "RUST_MIN"), quoted(&read("Cargo.toml"), "rust-version"));
+}
