@@ -22,7 +22,7 @@ pub const MAP_GROUPS_AT: usize = 32;
 pub const MAP_GROUP_COUNT: usize = 24;
 pub const ROOT_AT: usize = 256;
 pub const GROUPS_AT: usize = ROOT_AT + 128;
-pub const GROUP_COUNT: usize = 102;
+pub const GROUP_COUNT: usize = 746;
 /// Where a checksum frame keeps its own checksum.
 pub const OWN_SUM_AT: usize = 4 * ZONE_FRAMES;
 pub const PAGE_HEADER_BYTES: usize = 24;
@@ -92,7 +92,8 @@ pub struct Geometry {
     pub page_bytes: usize,
     pub max_bucket: u32,
     map_groups: [usize; MAP_GROUP_COUNT],
-    groups: Vec<u64>,
+    /// First frame of each bucket group.
+    groups: Vec<usize>,
 }
 
 impl Geometry {
@@ -106,7 +107,7 @@ impl Geometry {
             page_bytes: u32_at(file, ROOT_AT) as usize,
             max_bucket: u32_at(file, ROOT_AT + 24),
             map_groups: std::array::from_fn(|k| u32_at(file, MAP_GROUPS_AT + 4 * k) as usize),
-            groups: (0..GROUP_COUNT).map(|i| u64_at(file, GROUPS_AT + 8 * i)).collect(),
+            groups: (0..GROUP_COUNT).map(|i| u32_at(file, GROUPS_AT + 4 * i) as usize).collect(),
         };
         let Geometry { frame_bytes, frame_count, page_bytes, .. } = geometry;
         if ![4096, 8192, 16384, 32768, 65536].contains(&frame_bytes) || frame_bytes != page_bytes.max(4096) {
@@ -156,16 +157,23 @@ impl Geometry {
         self.map_frame(frame / ZONE_FRAMES) * self.frame_bytes + 8 * (frame % ZONE_FRAMES)
     }
 
+    /// The last of the bucket groups that share the first frame.
+    fn groups_together(&self) -> usize {
+        (self.frame_bytes / self.page_bytes).ilog2() as usize
+    }
+
     /// Where the primary page of `bucket` starts in the file.
     pub fn page_at(&self, bucket: u32) -> Result<usize> {
         let (group, index) = group_of(bucket);
-        let at = self.groups[group].saturating_add(u64::from(index) * self.page_bytes as u64);
-        let end = (self.frame_count * self.frame_bytes - self.page_bytes) as u64;
-        if at == 0 || at > end { Err(format!("bucket {bucket} at byte {at}")) } else { Ok(at as usize) }
+        // The groups of the first frame lie one behind the other, so there a bucket's number is its place.
+        let place = if group <= self.groups_together() { bucket } else { index };
+        let at = self.groups[group] * self.frame_bytes + place as usize * self.page_bytes;
+        let end = self.frame_count * self.frame_bytes - self.page_bytes;
+        if self.groups[group] == 0 || at > end { Err(format!("bucket {bucket} at byte {at}")) } else { Ok(at) }
     }
 }
 
-/// The group of a bucket and its place there: one group a generation, from 512 buckets on four.
+/// The group of a bucket and its place there: one group a generation, from 512 buckets on 32.
 pub fn group_of(bucket: u32) -> (usize, u32) {
     let mut first = 0u64;
     for group in 0..GROUP_COUNT {
@@ -182,7 +190,7 @@ fn group_len(group: usize) -> u64 {
     match group {
         0 | 1 => 1,
         2..10 => 1 << (group - 1),
-        _ => 1 << (7 + (group - 10) / 4),
+        _ => 1 << (4 + (group - 10) / 32),
     }
 }
 
@@ -418,11 +426,9 @@ impl<'f> Reader<'f> {
         for (k, &first) in g.map_groups.iter().enumerate().filter(|&(_, &first)| first != 0) {
             take(first * FRAME_UNITS, (2 << k) * FRAME_UNITS)?;
         }
-        let in_first_frame = (g.frame_bytes / g.page_bytes).ilog2() as usize;
-        take(g.groups[0] as usize / g.unit_bytes(), FRAME_UNITS)?;
-        for group in in_first_frame + 1..=group_of(g.max_bucket).0 {
-            let bytes = group_len(group) as usize * g.page_bytes;
-            take(g.groups[group] as usize / g.unit_bytes(), bytes / g.unit_bytes())?;
+        take(g.groups[0] * FRAME_UNITS, FRAME_UNITS)?;
+        for group in g.groups_together() + 1..=group_of(g.max_bucket).0 {
+            take(g.groups[group] * FRAME_UNITS, group_len(group) as usize * g.page_bytes / g.unit_bytes())?;
         }
         for found in self.pages()? {
             if found.page.kind == 2 {
