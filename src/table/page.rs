@@ -18,6 +18,7 @@
 
 use super::tags;
 use crate::pager::words::Bytes;
+use std::ops::Range;
 
 /// A page that contradicts itself; says how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,11 +208,6 @@ fn set_slot(page: &mut impl Bytes, index: usize, tag: u16, offset: usize) {
 #[inline]
 pub fn slot_offset(page: &[u8], index: usize) -> usize {
     slot(page, index).1
-}
-
-/// The tag of slot `index`.
-pub fn slot_tag(page: &[u8], index: usize) -> u16 {
-    slot(page, index).0
 }
 
 /// The record of slot `index`, which must be below [`slot_count`].
@@ -436,21 +432,27 @@ pub fn copy_records(from: &[u8], to: &mut impl Bytes) -> Result<(), Damage> {
 
 /// All slots of a page: tag and record.
 pub fn records(page: &[u8]) -> impl Iterator<Item = Result<(u16, Record<'_>), Damage>> {
-    let slots = checked_slots(page);
-    let count = if slots.is_ok() { slot_count(page) } else { 0 };
-    let damage = slots.err().map(Err);
-    damage.into_iter().chain((0..count).map(move |i| Ok((slot(page, i).0, record(page, i)?))))
+    spans(page).map(|span| span.map(|(tag, record, _)| (tag, record)))
 }
 
 /// All slots of a page: tag and the bytes of the record.
 pub fn raw_records(page: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), Damage>> {
+    spans(page).map(|span| span.map(|(tag, _, range)| (tag, &page[range])))
+}
+
+/// All slots of a page: tag, record, where it lies. Together no longer than the heap, so that what is made of a page
+/// is not larger than it.
+fn spans(page: &[u8]) -> impl Iterator<Item = Result<(u16, Record<'_>, Range<usize>), Damage>> {
     let slots = checked_slots(page);
     let count = if slots.is_ok() { slot_count(page) } else { 0 };
     let damage = slots.err().map(Err);
+    let mut left = heap_bytes(page);
     damage.into_iter().chain((0..count).map(move |i| {
         let (tag, offset) = slot(page, i);
         let (record, value_start) = parse(page, offset).ok_or(RECORD_RUNS_OVER)?;
-        Ok((tag, &page[offset..value_start + record.value.len()]))
+        let range = offset..value_start + record.value.len();
+        left = left.checked_sub(range.len()).ok_or(Damage("records overlap"))?;
+        Ok((tag, record, range))
     }))
 }
 

@@ -276,6 +276,9 @@ impl Table {
                 used += bytes;
                 count += 1;
             }
+            if count == 0 {
+                return Err(self.damaged(Damage("a record is larger than a page has room")));
+            }
             let block = self.allocate_block(used)?;
             layout.blocks.push(block);
             let (mut frame, range) = self.write_block(block)?;
