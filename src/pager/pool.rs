@@ -104,8 +104,8 @@ impl Drop for Mapping {
 
 /// What `Pool::load` needs to fill a frame that is not resident.
 pub(crate) trait FrameSource {
-    /// Fills `bytes`, the whole frame, from the file and checks it; `false` where the frame is new, and so zero.
-    fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<bool>;
+    /// The frame as it is in the file, checked; `None` where it is new, and so zero.
+    fn load(&self, frame: FrameNo) -> Result<Option<Vec<u8>>>;
     /// A frame became resident or dirty: may evict others.
     fn made_resident(&self);
 }
@@ -353,8 +353,7 @@ impl Pool {
     #[cold]
     fn make_resident_slow(&self, frame: FrameNo, latch: &mut WriteGuard<'_>, source: &impl FrameSource) -> Result<()> {
         // Into a buffer and then to its place by atomic stores: someone may peek at what was there before.
-        let mut bytes = vec![0; self.frame_bytes()];
-        if source.load(frame, &mut bytes)? {
+        if let Some(bytes) = source.load(frame)? {
             latch.whole().store(0, &bytes);
         }
         latch.state.fetch_or(RESIDENT, Relaxed);
