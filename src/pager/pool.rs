@@ -86,11 +86,12 @@ impl Mapping {
 }
 
 impl Mapping {
-    fn advise_huge_pages(&self) {
+    fn advise_huge_pages(&self, from: usize) {
+        let from = from.min(self.bytes);
         // SAFETY: advice about a mapping of ours; it changes no content.
         #[cfg(target_os = "linux")]
         unsafe {
-            libc::madvise(self.start.cast(), self.bytes, libc::MADV_HUGEPAGE)
+            libc::madvise(self.start.add(from).cast(), self.bytes - from, libc::MADV_HUGEPAGE)
         };
     }
 }
@@ -186,7 +187,9 @@ impl Pool {
             let index = segments.len() / 2;
             let states = Mapping::new(size_of::<AtomicU64>() << self.segment_bits())?;
             let data = Mapping::new(SEGMENT_BYTES)?;
-            data.advise_huge_pages();
+            // A small table should not take 2 MiB for its first page.
+            const SMALL_BYTES: usize = 8 << 20;
+            data.advise_huge_pages(if index == 0 { SMALL_BYTES } else { 0 });
             Self::segment(&self.states, index).store(states.start, Release);
             Self::segment(&self.data, index).store(data.start, Release);
             segments.extend([states, data]);
@@ -666,6 +669,12 @@ impl WriteGuard<'_> {
         // SAFETY: the range lies in the frame (asserted), which lives as long as the pool; the exclusive latch keeps
         // all others out but those who peek, by atomic loads; `&mut self` makes this the only part of the frame.
         unsafe { FrameBytes::new(self.address.add(range.start), range.end - range.start) }
+    }
+
+    /// Asks the processor to fetch the line at `at`, to be changed soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, at: usize) {
+        prefetch(self.address.wrapping_add(at));
     }
 
     /// The whole frame, to be changed.

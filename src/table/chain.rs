@@ -217,6 +217,13 @@ impl Bucket<'_> {
         self.frame.part(self.start..self.start + self.table.page_bytes)
     }
 
+    /// Asks for the line that a new record would be written to.
+    #[inline]
+    pub(super) fn prefetch_heap(&self) {
+        let heap = self.table.page_bytes.saturating_sub(page::heap_bytes(self.page()));
+        self.frame.prefetch(self.start + heap.saturating_sub(1));
+    }
+
     /// Makes a page that nothing was ever put into a page of this bucket.
     #[inline]
     pub(super) fn init_if_empty(&mut self, level: u32) {

@@ -451,6 +451,7 @@ impl Table {
         self.prefetch_bucket(key.hash);
         let inside = self.enter()?;
         let mut bucket = self.write_bucket(key.hash)?;
+        bucket.prefetch_heap();
         let place = self.locate(bucket.page(), key)?;
         let Some(delta) = apply(&mut bucket, place)? else { return Ok(false) };
         drop(bucket);

@@ -147,8 +147,9 @@ pub fn slot_count(page: &[u8]) -> usize {
     u16_at(page, 2)
 }
 
+/// Bytes of all records.
 #[inline]
-fn heap_bytes(page: &[u8]) -> usize {
+pub fn heap_bytes(page: &[u8]) -> usize {
     u16_at(page, 4)
 }
 
