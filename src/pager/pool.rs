@@ -216,14 +216,15 @@ impl Pool {
         unsafe { start.add(index << self.frame_bits) }
     }
 
-    /// Asks the processor to fetch the two lines at `offset` of `frame` and the frame's state.
+    /// Asks the processor to fetch `bytes` bytes at `offset` of `frame` and the frame's state.
     #[inline]
-    pub(crate) fn prefetch(&self, frame: FrameNo, offset: usize) {
+    pub(crate) fn prefetch(&self, frame: FrameNo, offset: usize, bytes: usize) {
         const LINE_BYTES: usize = 64;
         prefetch(ptr::from_ref(self.state(frame)).cast());
         let address = self.address(frame).wrapping_add(offset);
-        prefetch(address);
-        prefetch(address.wrapping_add(LINE_BYTES));
+        for line in (0..bytes).step_by(LINE_BYTES) {
+            prefetch(address.wrapping_add(line));
+        }
     }
 
     /// Looks at `frame` without a latch; `None` where it is being changed or not resident.

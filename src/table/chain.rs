@@ -217,11 +217,16 @@ impl Bucket<'_> {
         self.frame.part(self.start..self.start + self.table.page_bytes)
     }
 
-    /// Asks for the line that a new record would be written to.
+    /// Asks for the lines that a new record would be written to: in the primary page, or in the first overflow page.
     #[inline]
-    pub(super) fn prefetch_heap(&self) {
+    pub(super) fn prefetch_places(&self) {
         let heap = self.table.page_bytes.saturating_sub(page::heap_bytes(self.page()));
         self.frame.prefetch(self.start + heap.saturating_sub(1));
+        if let Ok(Some(block)) = self.table.parse_block(page::next(self.page())) {
+            const HEADER_AND_SLOTS: usize = 64;
+            let (frame, range) = self.table.block_range(block);
+            self.table.pager.pool().prefetch(frame, range.start, HEADER_AND_SLOTS);
+        }
     }
 
     /// Makes a page that nothing was ever put into a page of this bucket.

@@ -161,7 +161,22 @@ impl Table {
         self.free_blocks(&gathered.blocks);
         drop(source);
         self.splits.fetch_add(1, Relaxed);
+        self.prefetch_split(new);
         Ok(true)
+    }
+
+    /// Asks for the pages of the split after that of `new`: splits go in order, so they are known.
+    fn prefetch_split(&self, new: linear::Bucket) {
+        // A larger page is fetched faster than it is split, and would push others out.
+        const PAGE_BYTES_MAX: usize = 4096;
+        let next = new.saturating_add(1);
+        if self.page_bytes > PAGE_BYTES_MAX || linear::group(next).1 == 0 {
+            return; // or its group is not there yet
+        }
+        for bucket in [linear::split_source(next), next] {
+            let (frame, start) = self.location(bucket);
+            self.pager.pool().prefetch(frame, start, self.page_bytes);
+        }
     }
 
     /// Puts the last bucket back into the one it came of. `false` where another is at it.
