@@ -187,6 +187,7 @@ impl Pager {
         let mut map = pager.write(pager.map_frame(0))?;
         map.whole().fill(0..8 * FIRST_FRAMES as usize, 0xFF);
         drop(map);
+        pager.fix(0, FIRST_FRAMES);
         Ok(pager)
     }
 
@@ -231,6 +232,7 @@ impl Pager {
             cache_frames: Self::cache_frames(cache_bytes, header.frame_bytes),
             clock_hand: AtomicU32::new(0),
         };
+        pager.fixed_frames().for_each(|(first, count)| pager.fix(first, count));
         Ok((pager, Some(root)))
     }
 

@@ -238,6 +238,12 @@ impl Pool {
         Some(Peek { state, before, address: self.address(frame), bytes: self.frame_bytes() })
     }
 
+    /// Does anyone hold a latch of `frame` right now?
+    #[inline]
+    pub(crate) fn is_latched(&self, frame: FrameNo) -> bool {
+        self.state(frame).load(Relaxed) & (READERS | WRITER) != 0
+    }
+
     /// Latches `frame` for reading, loading it first where it is not resident.
     #[inline]
     pub(crate) fn read<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<ReadGuard<'a>> {

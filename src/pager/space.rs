@@ -46,6 +46,9 @@ pub(crate) struct Space {
     reserved_frames: u32,
     /// Frames before this one have had their memory touched, or will have.
     populated_to: FrameNo,
+    /// Header, map frames, bucket groups: nothing is allocated in these frames or given back by a reference, whatever
+    /// the file says. First -> count.
+    fixed: BTreeMap<FrameNo, u32>,
     /// A compaction is under way: take the room nearest the start.
     prefer_low: bool,
 }
@@ -72,8 +75,16 @@ impl Space {
             zones_known,
             reserved_frames: 0,
             populated_to: 0,
+            fixed: BTreeMap::new(),
             prefer_low: false,
         }
+    }
+
+    /// Is any of these frames fixed?
+    fn has_fixed(&self, first: FrameNo, count: u32) -> bool {
+        // They do not overlap, so the last that starts before the end reaches farthest.
+        let before = self.fixed.range(..first.saturating_add(count)).next_back();
+        before.is_some_and(|(&start, &len)| start + len > first)
     }
 
     fn link(&mut self, frame: FrameNo) -> &mut Link {
@@ -292,6 +303,7 @@ impl Pager {
                 self.pool().write_fresh(frame)?.whole().fill(0..self.frame_bytes(), 0);
             }
             self.map_groups()[group].store(first, Release);
+            space.fixed.insert(first, wanted);
             self.set_frame_count(end);
             self.set_run_used(space, first, wanted, FRAME_UNITS)?;
         }
@@ -349,6 +361,9 @@ impl Pager {
             return Err(self.corrupt(format!("units {unit} to {end} are freed but lie beyond the end")));
         }
         let first = first as FrameNo; // below frame_count, checked above
+        if space.has_fixed(first, (end.div_ceil(u64::from(FRAME_UNITS)) - u64::from(first)) as u32) {
+            return Err(self.corrupt(format!("units {unit} to {end} are freed but are primary pages or a map")));
+        }
         if frames > 0 {
             for frame in first..first + frames {
                 if self.used_bits(frame)? != u64::MAX {
@@ -409,6 +424,9 @@ impl Pager {
         let end = self.frame_count().min(first.saturating_add(ZONE_FRAMES));
         for frame in first..end {
             let used = self.used_bits(frame)?;
+            if used != u64::MAX && space.has_fixed(frame, 1) {
+                return Err(self.corrupt(format!("frame {frame}: primary pages or a map, marked free")));
+            }
             if used == 0 {
                 // A frame may have come to `runs` by being freed since the open.
                 let known = space.runs.range(..=frame).next_back().is_some_and(|(&f, &n)| frame < f + n);
@@ -448,6 +466,21 @@ impl Pager {
         Ok(Some(u64::from(first) * u64::from(FRAME_UNITS)))
     }
 
+    /// Declares frames fixed, and takes that back.
+    pub(crate) fn fix(&self, first: FrameNo, count: u32) {
+        self.space().fixed.insert(first, count);
+    }
+
+    pub(crate) fn unfix(&self, first: FrameNo) {
+        self.space().fixed.remove(&first);
+    }
+
+    /// Is this frame the header, a map frame or one of a bucket group?
+    #[cold]
+    pub(crate) fn is_fixed(&self, frame: FrameNo) -> bool {
+        self.space().has_fixed(frame, 1)
+    }
+
     /// Header and map frames: (first, count).
     pub(crate) fn fixed_frames(&self) -> impl Iterator<Item = (FrameNo, u32)> {
         let groups = self.map_groups().iter().enumerate().map(|(k, g)| (g.load(Acquire), 2 << k));
@@ -478,6 +511,7 @@ impl Pager {
             self.fill_used_bits(first, described_elsewhere, 0)?;
             self.cut(&mut space, first)?;
             self.map_groups()[group as usize].store(0, Release);
+            space.fixed.remove(&first);
         }
     }
 

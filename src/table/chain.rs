@@ -88,6 +88,7 @@ impl Table {
     /// Latches an overflow page's frame for reading; the range is the page.
     pub(super) fn read_block(&self, block: Block) -> Result<(ReadGuard<'_>, std::ops::Range<usize>)> {
         let (frame, range) = self.block_range(block);
+        self.check_apart(frame)?;
         let frame = self.pager.read(frame)?;
         if page::kind(&frame[range.clone()]) != page::KIND_OVERFLOW {
             return Err(self.pager.corrupt(format!("unit {}: expected an overflow page", block.unit)));
@@ -97,6 +98,7 @@ impl Table {
 
     pub(super) fn write_block(&self, block: Block) -> Result<(WriteGuard<'_>, std::ops::Range<usize>)> {
         let (frame, range) = self.block_range(block);
+        self.check_apart(frame)?;
         Ok((self.pager.write(frame)?, range))
     }
 

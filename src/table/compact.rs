@@ -142,6 +142,8 @@ impl Table {
         let frames = (bytes / frame_bytes) as u32;
         let Some(unit) = self.pager.allocate_before(frames, (old / frame_bytes) as u32)? else { return Ok(()) };
         let new = unit * unit_bytes;
+        self.pager.fix((new / frame_bytes) as u32, frames);
+        self.pager.unfix((old / frame_bytes) as u32);
         for frame in 0..frames {
             let source = self.pager.read((old / frame_bytes) as u32 + frame)?.to_vec();
             self.pager.pool().write_fresh((new / frame_bytes) as u32 + frame)?.whole().store(0, &source);

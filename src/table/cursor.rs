@@ -110,11 +110,13 @@ impl Scan<'_> {
         self.given = 0;
         let table = self.table;
         let hash = linear::position(position); // its own inverse
-        let (frame, range) = table.read_bucket(hash)?;
+        let read = table.read_bucket(hash);
         // Under the latch the bucket does not split, so this view is the one it was found by, or as good.
         let View { max_bucket, .. } = table.view();
         let level = linear::level(linear::bucket(hash, max_bucket), max_bucket);
+        // Before the error is given, so that whoever asks on after it gets to the end.
         self.position = linear::next_bucket_position(position, level);
+        let (frame, range) = read?;
         self.copy_page(position, &frame[range.clone()])?;
         let next = page::next(&frame[range]);
         table.walk_chain(next, |_, bytes| self.copy_page(position, bytes).map(|()| None::<()>))?;

@@ -106,6 +106,7 @@ impl Table {
         while !bytes.is_empty() {
             let (frame, start) = ((address / frame_bytes as u64) as u32, (address % frame_bytes as u64) as usize);
             let here = bytes.len().min(frame_bytes - start);
+            self.check_apart(frame)?;
             let mut latched =
                 if here == frame_bytes { self.pager.pool().write_fresh(frame)? } else { self.pager.write(frame)? };
             latched.whole().store(start, &bytes[..here]);
@@ -129,6 +130,7 @@ impl Table {
         while address < end {
             let (frame, start) = ((address / frame_bytes) as u32, address % frame_bytes);
             let here = (end - address).min(frame_bytes - start);
+            self.check_apart(frame)?;
             let latched = self.pager.read(frame)?;
             if !use_part(&latched[start as usize..(start + here) as usize]) {
                 break;

@@ -12,6 +12,7 @@
 //! Source: Seltzer & Yigit 1991. Not here: arithmetic (`linear.rs`), bytes of a page (`page.rs`), buckets (`chain.rs`),
 //! frames and files (`pager`).
 
+mod bounds;
 mod chain;
 mod compact;
 mod cursor;
@@ -168,6 +169,7 @@ impl Table {
             let before: u64 = (0..group).map(|g| u64::from(linear::group_len(g))).sum();
             table.groups[group].store(first + before * page_bytes as u64, Relaxed);
         }
+        table.pager.fix((first / table.pager.frame_bytes() as u64) as FrameNo, 1);
         for group in 0..=linear::group(max_bucket).0 {
             table.allocate_group_number(group)?;
         }
@@ -196,6 +198,7 @@ impl Table {
         })?;
         let unit = self.pager.allocate(units)?;
         self.groups[group].store(unit * self.pager.unit_bytes() as u64, Relaxed);
+        self.pager.fix((unit / u64::from(FRAME_UNITS)) as FrameNo, units / FRAME_UNITS);
         Ok(())
     }
 
@@ -208,6 +211,7 @@ impl Table {
         let unit_bytes = self.pager.unit_bytes() as u64;
         let units = u64::from(linear::group_len(group)) * self.page_bytes as u64 / unit_bytes;
         let start = self.groups[group].swap(0, Relaxed);
+        self.pager.unfix((start / self.pager.frame_bytes() as u64) as FrameNo);
         self.pager.free(start / unit_bytes, units as u32)
     }
 
@@ -651,6 +655,7 @@ impl Table {
         }
         let groups = groups_from_root(&pager, root, page_bytes as usize, max_bucket)?;
         let totals = Totals { pairs: u64_at(40), payload_bytes: u64_at(48), bucket_bytes: u64_at(56) };
+        bounds::check_totals(&pager, totals)?;
         let fill_factor = Some(u32_at(36)).filter(|&n| n != 0);
         Ok(Table {
             hash,
@@ -677,7 +682,7 @@ fn groups_in_first_frame(frame_bytes: usize, page_bytes: usize) -> usize {
     (frame_bytes / page_bytes).trailing_zeros() as usize
 }
 
-/// Where the bucket groups start, checked against the file's length.
+/// Where the bucket groups start, checked.
 fn groups_from_root(
     pager: &Pager,
     root: &[u8],
@@ -685,7 +690,6 @@ fn groups_from_root(
     max_bucket: linear::Bucket,
 ) -> Result<[AtomicU64; linear::GROUP_COUNT]> {
     let frame_bytes = pager.frame_bytes() as u64;
-    let file_bytes = u64::from(pager.frame_count()) * frame_bytes;
     let together = groups_in_first_frame(pager.frame_bytes(), page_bytes);
     let mut starts = [0; linear::GROUP_COUNT];
     for (group, start) in starts.iter_mut().enumerate() {
@@ -693,11 +697,8 @@ fn groups_from_root(
         let frame = u32::from_le_bytes(root[at..at + 4].try_into().expect("4 bytes"));
         let before: u64 = if group <= together { (0..group).map(|g| u64::from(linear::group_len(g))).sum() } else { 0 };
         *start = u64::from(frame) * frame_bytes + before * page_bytes as u64;
-        let bytes = u64::from(linear::group_len(group)) * page_bytes as u64;
-        if group <= linear::group(max_bucket).0 && (frame == 0 || *start + bytes > file_bytes) {
-            return Err(pager.corrupt(format!("header: bucket group {group} at byte {start} of {file_bytes}")));
-        }
     }
+    bounds::fix_groups(pager, page_bytes, max_bucket, &starts)?;
     Ok(starts.map(AtomicU64::new))
 }
 

@@ -1,8 +1,18 @@
 //! The integration tests, one binary: one link, one run. A module a subject.
+//!
+//! | module | what is there |
+//! |---|---|
+//! | `spt` | a second reader of the file format, written from docs/format.md |
+//! | `golden` | how each file of `fixtures/v1` came about, and what is in it |
+//! | `format` | golden files and docs/format.md against the library and the second reader |
+//! | `tidy` | the repository itself |
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
     reason = "tests look at files from outside the library's seam"
 )]
 
+mod format;
+mod golden;
+mod spt;
 mod tidy;

@@ -1,0 +1,75 @@
+//! What keeps apart: bucket groups, map frames, and what references lead to.
+//!
+//! A file may say anything, and its checksums may fit. That two things lie in one place is mostly harmless: both read
+//! nonsense. Not so where one is latched while the other is asked for: a bucket whose overflow page lies in its own frame
+//! would wait for itself. So bucket groups and map frames are compared when a table is opened; their frames are **fixed**
+//! from then on, which means that the allocator gives none of them away and takes none back (`pager/space.rs`); and a
+//! latch that a reference asks for is not waited for in a fixed frame. Where nobody else holds the frame, asking costs one
+//! load.
+//!
+//! Not here: bounds against the file's length (`chain.rs`, `extent.rs`), a full check (`verify.rs`).
+
+use super::gate::Totals;
+use super::{Table, linear};
+use crate::error::Result;
+use crate::pager::Pager;
+use crate::pager::pool::FrameNo;
+
+/// Checks where a header says that bucket groups lie - in the file, as docs/format.md, "Buckets" has it, apart - and
+/// fixes their frames.
+pub(super) fn fix_groups(pager: &Pager, page_bytes: usize, max_bucket: linear::Bucket, groups: &[u64]) -> Result<()> {
+    let frame_bytes = pager.frame_bytes() as u64;
+    let in_first_frame = (frame_bytes / page_bytes as u64).trailing_zeros() as usize;
+    let first = groups[0];
+    let mut taken: Vec<(u64, u64)> = pager.fixed_frames().map(|(f, n)| (u64::from(f), u64::from(n))).collect();
+    for (i, &start) in groups.iter().enumerate() {
+        if start == 0 && i > in_first_frame.max(linear::group(max_bucket).0) {
+            continue;
+        }
+        let bytes = u64::from(linear::group_len(i)) * page_bytes as u64;
+        let within = start.checked_add(bytes).is_some_and(|end| end <= u64::from(pager.frame_count()) * frame_bytes);
+        // Groups 0 to i - 1 have as many buckets as group i, from the first on.
+        let in_place = if i == 0 || i > in_first_frame {
+            start != 0 && start % frame_bytes == 0
+        } else {
+            start == first.wrapping_add(bytes)
+        };
+        if !within || !in_place {
+            return Err(pager.corrupt(format!("header: bucket group {i} at byte {start}")));
+        }
+        if i == 0 || i > in_first_frame {
+            taken.push((start / frame_bytes, bytes.div_ceil(frame_bytes)));
+        }
+    }
+    taken.sort_unstable();
+    if let Some(pair) = taken.windows(2).find(|pair| pair[0].0 + pair[0].1 > pair[1].0) {
+        return Err(pager.corrupt(format!("header: two things at frame {}", pair[1].0)));
+    }
+    // All within the file, whose frames have numbers of 32 bits.
+    taken.iter().for_each(|&(first, count)| pager.fix(first as FrameNo, count as u32));
+    Ok(())
+}
+
+/// Checks that what a header counts has room in the file: every pair, and every byte, takes a byte or more.
+pub(super) fn check_totals(pager: &Pager, totals: Totals) -> Result<()> {
+    let file_bytes = u64::from(pager.frame_count()) * pager.frame_bytes() as u64;
+    let Totals { pairs, payload_bytes, bucket_bytes } = totals;
+    if pairs.max(payload_bytes).max(bucket_bytes) <= file_bytes {
+        return Ok(());
+    }
+    Err(pager.corrupt(format!(
+        "header: {pairs} pairs of {payload_bytes} bytes, {bucket_bytes} bytes in pages, in a file of {file_bytes}"
+    )))
+}
+
+impl Table {
+    /// To be asked before a frame that a reference leads to is latched while a bucket is.
+    #[inline]
+    pub(super) fn check_apart(&self, frame: FrameNo) -> Result<()> {
+        // Two threads that want each other's frame hold both, so one of them sees it here.
+        if !self.pager.pool().is_latched(frame) || !self.pager.is_fixed(frame) {
+            return Ok(());
+        }
+        Err(self.pager.corrupt(format!("frame {frame}: a reference leads to primary pages or a map")))
+    }
+}

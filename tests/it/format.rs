@@ -1,0 +1,390 @@
+//! docs/format.md and the golden files, against the library and the second reader.
+//!
+//! Every change of the bytes that the library writes shows here. `UPDATE=1 cargo test --test it library_writes` writes the
+//! golden files anew: right where only the layout changed that the format leaves open (which room is taken, when a
+//! bucket splits); where the format changed, docs/format.md says what to do instead, "Changes".
+
+use crate::golden::{GOLDEN, Golden, PENDING, PENDING_LIMIT_BYTES, Pairs, ZONES, fixture, pending_value, scanned};
+use crate::spt::{self, Extent, Journal, Page, Reader};
+use splitpoint::{ErrorKind, TableOptions};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn document() -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/format.md")).unwrap()
+}
+
+fn updating() -> bool {
+    std::env::var_os("UPDATE").is_some_and(|v| v == "1")
+}
+
+fn journal_of(path: &Path) -> PathBuf {
+    PathBuf::from(format!("{}-ckpt", path.display()))
+}
+
+/// Compares fresh bytes with a golden file, or writes that.
+fn compare_or_update(name: &str, fresh: &[u8]) {
+    let path = fixture(name);
+    if updating() {
+        fs::write(&path, fresh).unwrap();
+    }
+    let golden = fs::read(&path).unwrap_or_default();
+    let differs = golden.iter().zip(fresh).position(|(a, b)| a != b);
+    assert!(
+        golden == fresh,
+        "{name}: {} bytes, golden {}; first difference at byte {differs:?}. If the format changed: docs/format.md, \
+         \"Changes\". If only the layout changed: UPDATE=1 cargo test --test it library_writes",
+        fresh.len(),
+        golden.len()
+    );
+}
+
+/// Opens a copy of `path` (and of its journal) read-only and for writing: the pairs, and nothing wrong.
+fn holds(path: &Path, read_only: &Pairs, written: &Pairs) {
+    let directory = tempfile::tempdir().unwrap();
+    let copy = directory.path().join("copy.spt");
+    fs::copy(path, &copy).unwrap();
+    if journal_of(path).exists() {
+        fs::copy(journal_of(path), journal_of(&copy)).unwrap();
+    }
+    let before = fs::read(&copy).unwrap();
+    for (reading, expected) in [(true, read_only), (false, written)] {
+        let table = TableOptions::new().create(false).read_only(reading).open(&copy).unwrap();
+        assert_eq!(table.len(), expected.len() as u64);
+        for (key, value) in expected {
+            assert_eq!(table.get(key).unwrap().as_deref(), Some(&value[..]), "{}", key.escape_ascii());
+        }
+        assert_eq!(table.get(b"no such key").unwrap(), None);
+        assert!(scanned(&table) == *expected, "{}: a scan gives other pairs", path.display());
+        assert_eq!(table.verify().unwrap(), [], "{}", path.display());
+        table.close().unwrap();
+        assert!(!reading || fs::read(&copy).unwrap() == before, "reading changed the file");
+    }
+    assert!(!journal_of(&copy).exists(), "an installed journal is left");
+}
+
+#[test]
+fn golden_files_hold_their_pairs() {
+    for golden in GOLDEN {
+        let pairs = golden.pairs();
+        holds(&golden.file(), &pairs, &pairs);
+    }
+}
+
+#[test]
+fn golden_files_are_what_the_library_writes_today() {
+    let directory = tempfile::tempdir().unwrap();
+    for golden in GOLDEN {
+        let path = directory.path().join(golden.name);
+        golden.write(&path);
+        compare_or_update(&format!("{}.spt", golden.name), &fs::read(&path).unwrap());
+    }
+    let zones = directory.path().join("zones");
+    ZONES.write(&zones);
+    let bytes = fs::read(zones).unwrap();
+    let sum = format!("{} bytes, CRC-32C {:08x}\n", bytes.len(), spt::crc32c(0, &bytes));
+    compare_or_update("zones.sum", sum.as_bytes());
+}
+
+/// What the second reader finds in `file`: the expected pairs, each in one place, and space accounted for.
+fn reads_alike(golden: &Golden, file: &[u8]) {
+    let reader = Reader::new(file).unwrap_or_else(|e| panic!("{}: {e}", golden.name));
+    let found = reader.pairs().unwrap_or_else(|e| panic!("{}: {e}", golden.name));
+    let pairs: Pairs = found.iter().map(|(_, pair)| pair.clone()).collect();
+    assert_eq!(pairs.len(), found.len(), "{}: a key is there twice", golden.name);
+    assert!(pairs == golden.pairs(), "{}: other pairs", golden.name);
+    assert_eq!(reader.reached().unwrap(), reader.marked(), "{}: used bits", golden.name);
+
+    // Counters of the root.
+    let pages = reader.pages().unwrap();
+    let payload: usize = pairs.iter().map(|(key, value)| key.len() + value.len()).sum();
+    let records = || pages.iter().flat_map(|p| &p.page.records);
+    let in_pages: usize = records().map(|r| spt::SLOT_BYTES + r.end - r.at).sum();
+    let counter = |at| spt::u64_at(file, spt::ROOT_AT + at) as usize;
+    assert_eq!((counter(40), counter(48), counter(56)), (pairs.len(), payload, in_pages), "{}", golden.name);
+    for found in pages.iter().filter(|found| found.page.kind == 2) {
+        let primary = pages.iter().find(|p| p.bucket == found.bucket).expect("it came by the primary page");
+        let filter = found.page.records.iter().fold(0, |bits, r| bits | spt::filter_bits(r.tag));
+        assert_eq!(filter & !primary.page.filter, 0, "{}: bucket {}", golden.name, found.bucket);
+    }
+}
+
+#[test]
+fn a_second_reader_finds_the_same_in_the_golden_files() {
+    for golden in GOLDEN.iter().chain([&PENDING]) {
+        reads_alike(golden, &fs::read(golden.file()).unwrap());
+    }
+}
+
+#[test]
+fn a_second_reader_finds_the_same_in_a_file_of_several_zones() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("zones.spt");
+    ZONES.write(&path);
+    let file = fs::read(&path).unwrap();
+    assert!(file.len() > spt::ZONE_FRAMES * 4096, "{} bytes are one zone", file.len());
+    reads_alike(&ZONES, &file);
+    holds(&path, &ZONES.pairs(), &ZONES.pairs());
+}
+
+#[test]
+fn golden_files_have_what_they_are_there_for() {
+    let count = |name: &str, wanted: &dyn Fn(&spt::Found) -> usize| -> usize {
+        let file = fs::read(fixture(name)).unwrap();
+        Reader::new(&file).unwrap().pages().unwrap().iter().map(wanted).sum()
+    };
+    let form = |form| move |p: &spt::Found| p.page.records.iter().filter(|r| r.form == form).count();
+    let overflow = |p: &spt::Found| usize::from(p.page.kind == 2);
+    assert!(count("overflow.spt", &overflow) > 20);
+    assert!(count("chains.spt", &|p| usize::from(p.page.kind == 2 && p.page.next != 0)) > 1, "a chain of three");
+    assert!(count("extents.spt", &form(1)) > 10);
+    assert!(count("extents.spt", &form(2)) > 5);
+    assert_eq!(count("inline.spt", &form(1)) + count("inline.spt", &form(2)), 0);
+    assert_eq!([0, 1, 2].map(|f| count("example.spt", &form(f))), [1, 1, 1]);
+    for golden in GOLDEN.iter().chain([&PENDING]) {
+        let bytes = fs::metadata(golden.file()).unwrap().len();
+        assert!(bytes <= 160 << 10, "{}: {bytes} bytes", golden.name);
+    }
+}
+
+#[test]
+fn a_pair_of_a_golden_file_is_in_the_bucket_and_under_the_tag_of_its_hash() {
+    let fnv1a = |key: &[u8]| {
+        key.iter().fold(0xCBF2_9CE4_8422_2325u64, |h, &byte| (h ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3))
+    };
+    let file = fs::read(fixture("fnv1a-512.spt")).unwrap();
+    let reader = Reader::new(&file).unwrap();
+    let max_bucket = u64::from(reader.geometry.max_bucket);
+    for found in reader.pages().unwrap() {
+        for record in &found.page.records {
+            let hash = fnv1a(&reader.pair(record).unwrap().0);
+            assert_eq!(record.tag, spt::tag_of(hash));
+            // All the buckets of a generation, then half as many: the first that exists.
+            let all = max_bucket.next_power_of_two().max((max_bucket + 1).next_power_of_two());
+            let bucket = if hash % all <= max_bucket { hash % all } else { hash % (all / 2) };
+            assert_eq!(u64::from(found.bucket), bucket);
+            if record.form == 2 {
+                assert_eq!(record.key, hash.to_le_bytes());
+            }
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// The pending journal
+
+/// What the pending journal changes: the pairs in the last two frames of primary pages, past the limit.
+fn pending_changes(file: &[u8]) -> Pairs {
+    let reader = Reader::new(file).unwrap();
+    let primary: Vec<_> = reader.pages().unwrap().into_iter().filter(|p| p.page.kind == 1).collect();
+    let last = primary.iter().map(|p| p.at / 4096).max().unwrap();
+    let late = primary.iter().filter(|p| p.at / 4096 + 1 >= last && p.at >= PENDING_LIMIT_BYTES);
+    let records = late.flat_map(|p| &p.page.records);
+    records.map(|r| reader.pair(r).unwrap()).map(|(key, value)| (key, pending_value(&value))).collect()
+}
+
+/// Runs in a process of its own that may write no file beyond a limit: the journal stays below, the table is above.
+#[test]
+#[ignore = "started by golden_journal_is_what_the_library_writes_today"]
+fn change_the_pending_table_under_a_limit() {
+    let path = PathBuf::from(std::env::var_os("PENDING_TABLE").unwrap());
+    let changes = pending_changes(&fs::read(&path).unwrap());
+    assert!(changes.len() > 10, "{} changes", changes.len());
+    let table = TableOptions::new().create(false).open(&path).unwrap();
+    for (key, value) in &changes {
+        table.put(key, value).unwrap();
+    }
+    assert_eq!(table.sync().unwrap_err().kind(), ErrorKind::DiskFull);
+    assert_eq!(table.put(b"more", b"").unwrap_err().kind(), ErrorKind::Poisoned);
+}
+
+#[test]
+fn golden_journal_is_what_the_library_writes_today() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pending.spt");
+    PENDING.write(&path);
+    let before = fs::read(&path).unwrap();
+    // The limit is in blocks of 512 bytes; without the trap the signal that comes with it would end the process.
+    let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$0\" \"$@\"", PENDING_LIMIT_BYTES / 512);
+    let status = Command::new("sh")
+        .arg("-c")
+        .arg(script)
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "format::change_the_pending_table_under_a_limit", "--ignored"])
+        .env("PENDING_TABLE", &path)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    assert!(fs::read(&path).unwrap() == before, "the checkpoint was to fail at its first write to the table");
+    compare_or_update("pending.spt", &before);
+    compare_or_update("pending.spt-ckpt", &fs::read(journal_of(&path)).unwrap());
+}
+
+#[test]
+fn a_pending_journal_is_installed_by_an_open_for_writing() {
+    let file = fs::read(PENDING.file()).unwrap();
+    let before = PENDING.pairs();
+    let mut after = before.clone();
+    after.extend(pending_changes(&file));
+    assert_ne!(before, after);
+    holds(&PENDING.file(), &before, &after);
+
+    let mut installed = file;
+    Journal::parse(&fs::read(journal_of(&PENDING.file())).unwrap()).expect("complete").install(&mut installed);
+    let reader = Reader::new(&installed).unwrap();
+    assert!(reader.pairs().unwrap().into_iter().map(|(_, pair)| pair).collect::<Pairs>() == after);
+}
+
+#[test]
+fn a_journal_can_be_installed_from_any_point_again() {
+    let file = fs::read(PENDING.file()).unwrap();
+    let journal_bytes = fs::read(journal_of(&PENDING.file())).unwrap();
+    let journal = Journal::parse(&journal_bytes).expect("complete");
+    let mut installed = file.clone();
+    journal.install(&mut installed);
+    let directory = tempfile::tempdir().unwrap();
+    for frames in 0..=journal.frames.len() {
+        for torn_bytes in [0, 512, 3000] {
+            // A crash after so many frames and a part of the next.
+            let mut torn = file.clone();
+            for (n, (frame, content)) in journal.frames.iter().enumerate() {
+                let bytes = if n < frames { journal.frame_bytes } else { torn_bytes * usize::from(n == frames) };
+                torn[frame * journal.frame_bytes..][..bytes].copy_from_slice(&content[..bytes]);
+            }
+            let path = directory.path().join(format!("{frames}-{torn_bytes}.spt"));
+            fs::write(&path, &torn).unwrap();
+            fs::write(journal_of(&path), &journal_bytes).unwrap();
+            drop(TableOptions::new().create(false).open(&path).unwrap());
+            let opened = fs::read(&path).unwrap();
+            // Closing makes a checkpoint of its own, which counts.
+            assert!(
+                Reader::new(&opened).unwrap().pairs().unwrap() == Reader::new(&installed).unwrap().pairs().unwrap()
+            );
+        }
+    }
+}
+
+#[test]
+fn an_incomplete_journal_is_as_if_there_were_none() {
+    let journal = fs::read(journal_of(&PENDING.file())).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let mut cut: Vec<Vec<u8>> =
+        [0, 1, 63, 64, 100, journal.len() / 2, journal.len() - 1].iter().map(|&len| journal[..len].to_vec()).collect();
+    // Its header is written last: before that it is a hole.
+    cut.push([&[0; spt::JOURNAL_HEADER_BYTES][..], &journal[spt::JOURNAL_HEADER_BYTES..]].concat());
+    for at in [0, 20, 30, 62, 64, 5000, journal.len() - 5] {
+        let mut flipped = journal.clone();
+        flipped[at] ^= 4;
+        cut.push(flipped);
+    }
+    for (n, journal) in cut.iter().enumerate() {
+        let path = directory.path().join(format!("{n}.spt"));
+        fs::copy(PENDING.file(), &path).unwrap();
+        fs::write(journal_of(&path), journal).unwrap();
+        assert!(Journal::parse(journal).is_none());
+        let table = TableOptions::new().create(false).open(&path).unwrap();
+        assert!(scanned(&table) == PENDING.pairs(), "journal {n}");
+        assert!(!journal_of(&path).exists());
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// The document
+
+/// The hex dump in the block that follows `heading`: rows of `offset: 8 bytes`, a row of `*` for rows like the last.
+fn dump_in(document: &str, heading: &str) -> (usize, Vec<u8>) {
+    let section = document.split_once(heading).unwrap_or_else(|| panic!("no {heading}")).1;
+    let block = section.split("```").nth(1).expect("a block");
+    let (mut start, mut bytes, mut repeat) = (None, Vec::<u8>::new(), false);
+    for row in block.lines().skip(1) {
+        if row.trim() == "*" {
+            repeat = true;
+            continue;
+        }
+        let mut words = row.split_whitespace();
+        let at = usize::from_str_radix(words.next().expect("an offset"), 16).expect("an offset in hex");
+        let start = *start.get_or_insert(at);
+        if repeat {
+            let last = bytes[bytes.len() - 8..].to_vec();
+            while start + bytes.len() < at {
+                bytes.extend(&last);
+            }
+            repeat = false;
+        }
+        assert_eq!(start + bytes.len(), at, "rows of 8 bytes follow each other");
+        let hex = words.take(8).take_while(|w| w.len() == 2);
+        bytes.extend(hex.map(|w| u8::from_str_radix(w, 16).expect("a byte in hex")));
+    }
+    (start.expect("rows"), bytes)
+}
+
+fn dump(start: usize, bytes: &[u8]) -> String {
+    let mut rows = String::new();
+    let mut last: &[u8] = &[];
+    for (n, row) in bytes.chunks(8).enumerate() {
+        let end = 8 * (n + 1) == bytes.len();
+        if row == last && !end {
+            if !rows.ends_with("*\n") {
+                rows.push_str("*\n");
+            }
+            continue;
+        }
+        let hex: Vec<String> = row.iter().map(|b| format!("{b:02x}")).collect();
+        let text: String = row.iter().map(|&b| if b.is_ascii_graphic() { b as char } else { '.' }).collect();
+        rows.push_str(&format!("{:04x}  {}  |{text}|\n", start + 8 * n, hex.join(" ")));
+        last = row;
+    }
+    rows
+}
+
+#[test]
+fn the_documents_page_is_the_first_page_of_the_example_and_reads_as_the_document_says() {
+    let file = fs::read(fixture("example.spt")).unwrap();
+    let reader = Reader::new(&file).unwrap();
+    let at = reader.geometry.page_at(0).unwrap();
+    let expected = &file[at..at + 512];
+    let (start, bytes) = dump_in(&document(), "### Example: a page");
+    assert!((start, &bytes[..]) == (at, expected), "the document should show:\n{}", dump(at, expected));
+
+    let page = Page::parse(&bytes).unwrap();
+    assert_eq!((page.kind, page.level, page.next, page.filter), (1, 0, 0, 0));
+    let forms: Vec<u8> = page.records.iter().map(|r| r.form).collect();
+    assert_eq!(forms, [0, 1, 2]);
+    let [alice, biography, big] = &page.records[..] else { panic!("three records") };
+    assert_eq!((&alice.key[..], &alice.value[..]), (&b"alice"[..], &b"admin"[..]));
+    assert_eq!(biography.key, b"biography");
+    let extent = Extent::parse(&biography.value).unwrap();
+    assert_eq!((extent.key_bytes, extent.value_bytes), (0, 200));
+    let extent = Extent::parse(&big.value).unwrap();
+    assert_eq!((big.key.len(), extent.key_bytes, extent.value_bytes), (8, 70, 6));
+}
+
+#[test]
+fn the_documents_checksums_are_those_of_the_example() {
+    let file = fs::read(fixture("example.spt")).unwrap();
+    let document = document();
+    let reader = Reader::new(&file).unwrap();
+    let frame = reader.geometry.page_at(0).unwrap() / reader.geometry.frame_bytes;
+    let sum = spt::frame_sum(frame, reader.geometry.frame(&file, frame));
+    let wanted = format!("the checksum of frame {frame} is `{sum:08x}`");
+    assert!(document.contains(&wanted), "the document should say: {wanted}");
+    assert_eq!(spt::crc32c(0, b"123456789"), 0xE306_9283, "the check value of CRC-32C");
+}
+
+#[test]
+fn every_constant_in_the_documents_summary_is_the_second_readers() {
+    let document = document();
+    for (name, number) in [
+        ("frames a zone", spt::ZONE_FRAMES),
+        ("units a frame", spt::FRAME_UNITS),
+        ("map groups", spt::MAP_GROUP_COUNT),
+        ("bucket groups", spt::GROUP_COUNT),
+        ("bytes of a page's header", spt::PAGE_HEADER_BYTES),
+        ("bytes of a slot", spt::SLOT_BYTES),
+        ("bytes of an extent's reference", spt::EXTENT_BYTES),
+        ("bytes of a journal's header", spt::JOURNAL_HEADER_BYTES),
+    ] {
+        assert!(document.contains(&format!("| {name} | {number} |")), "{name}: {number}");
+    }
+}
