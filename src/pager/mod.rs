@@ -87,14 +87,16 @@ pub(crate) struct Pager {
 }
 
 impl FrameSource for Pager {
-    fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<bool> {
+    fn load(&self, frame: FrameNo) -> Result<Option<Vec<u8>>> {
         let Some(file) = self.file.as_ref().filter(|_| frame < self.file_frames.load(Acquire)) else {
             // Never written: the memory is zero, as the kernel gave it.
-            return Ok(false);
+            return Ok(None);
         };
-        file.read_at(bytes, u64::from(frame) * bytes.len() as u64)
+        let mut bytes = vec![0; self.frame_bytes()];
+        file.read_at(&mut bytes, u64::from(frame) * self.frame_bytes() as u64)
             .map_err(|e| Error::io(&self.path, &format!("read frame {frame}"), e))?;
-        self.check_sum(frame, bytes).map(|()| true)
+        self.check_sum(frame, &bytes)?;
+        Ok(Some(bytes))
     }
 
     fn made_resident(&self) {

@@ -86,11 +86,12 @@ impl Mapping {
 }
 
 impl Mapping {
-    fn advise_huge_pages(&self) {
+    fn advise_huge_pages(&self, from: usize) {
+        let from = from.min(self.bytes);
         // SAFETY: advice about a mapping of ours; it changes no content.
         #[cfg(target_os = "linux")]
         unsafe {
-            libc::madvise(self.start.cast(), self.bytes, libc::MADV_HUGEPAGE)
+            libc::madvise(self.start.add(from).cast(), self.bytes - from, libc::MADV_HUGEPAGE)
         };
     }
 }
@@ -104,8 +105,8 @@ impl Drop for Mapping {
 
 /// What `Pool::load` needs to fill a frame that is not resident.
 pub(crate) trait FrameSource {
-    /// Fills `bytes`, the whole frame, from the file and checks it; `false` where the frame is new, and so zero.
-    fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<bool>;
+    /// The frame as it is in the file, checked; `None` where it is new, and so zero.
+    fn load(&self, frame: FrameNo) -> Result<Option<Vec<u8>>>;
     /// A frame became resident or dirty: may evict others.
     fn made_resident(&self);
 }
@@ -186,7 +187,9 @@ impl Pool {
             let index = segments.len() / 2;
             let states = Mapping::new(size_of::<AtomicU64>() << self.segment_bits())?;
             let data = Mapping::new(SEGMENT_BYTES)?;
-            data.advise_huge_pages();
+            // A small table should not take 2 MiB for its first page.
+            const SMALL_BYTES: usize = 8 << 20;
+            data.advise_huge_pages(if index == 0 { SMALL_BYTES } else { 0 });
             Self::segment(&self.states, index).store(states.start, Release);
             Self::segment(&self.data, index).store(data.start, Release);
             segments.extend([states, data]);
@@ -213,14 +216,15 @@ impl Pool {
         unsafe { start.add(index << self.frame_bits) }
     }
 
-    /// Asks the processor to fetch the two lines at `offset` of `frame` and the frame's state.
+    /// Asks the processor to fetch `bytes` bytes at `offset` of `frame` and the frame's state.
     #[inline]
-    pub(crate) fn prefetch(&self, frame: FrameNo, offset: usize) {
+    pub(crate) fn prefetch(&self, frame: FrameNo, offset: usize, bytes: usize) {
         const LINE_BYTES: usize = 64;
         prefetch(ptr::from_ref(self.state(frame)).cast());
         let address = self.address(frame).wrapping_add(offset);
-        prefetch(address);
-        prefetch(address.wrapping_add(LINE_BYTES));
+        for line in (0..bytes).step_by(LINE_BYTES) {
+            prefetch(address.wrapping_add(line));
+        }
     }
 
     /// Looks at `frame` without a latch; `None` where it is being changed or not resident.
@@ -359,8 +363,7 @@ impl Pool {
     #[cold]
     fn make_resident_slow(&self, frame: FrameNo, latch: &mut WriteGuard<'_>, source: &impl FrameSource) -> Result<()> {
         // Into a buffer and then to its place by atomic stores: someone may peek at what was there before.
-        let mut bytes = vec![0; self.frame_bytes()];
-        if source.load(frame, &mut bytes)? {
+        if let Some(bytes) = source.load(frame)? {
             latch.whole().store(0, &bytes);
         }
         latch.state.fetch_or(RESIDENT, Relaxed);
@@ -673,6 +676,12 @@ impl WriteGuard<'_> {
         // SAFETY: the range lies in the frame (asserted), which lives as long as the pool; the exclusive latch keeps
         // all others out but those who peek, by atomic loads; `&mut self` makes this the only part of the frame.
         unsafe { FrameBytes::new(self.address.add(range.start), range.end - range.start) }
+    }
+
+    /// Asks the processor to fetch the line at `at`, to be changed soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, at: usize) {
+        prefetch(self.address.wrapping_add(at));
     }
 
     /// The whole frame, to be changed.

@@ -56,6 +56,8 @@ pub(crate) struct Space {
 /// A frame in the list of those with a hole of its length; list 0 is none.
 #[derive(Clone, Copy, Default)]
 struct Link {
+    /// Its used units, while it is in a list.
+    used: u64,
     list: u8,
     before: FrameNo,
     after: FrameNo,
@@ -94,9 +96,10 @@ impl Space {
         &mut zone[(frame % ZONE_FRAMES) as usize]
     }
 
-    /// Notes that the longest hole of `frame` has `len` units now. A wholly free frame is in `runs` instead.
-    fn note_hole(&mut self, frame: FrameNo, len: u32) {
-        let list = if len < FRAME_UNITS { len as u8 } else { 0 };
+    /// Notes which units of `frame` are used now. A wholly free frame is in `runs` instead of a list.
+    fn note_used(&mut self, frame: FrameNo, used: u64) {
+        let list = if used == 0 { 0 } else { longest(!used) as u8 };
+        self.link(frame).used = used;
         let old = *self.link(frame);
         if old.list == list {
             return;
@@ -120,7 +123,7 @@ impl Space {
                 self.link(first).before = frame;
             }
             self.lists_filled |= 1 << list;
-            *self.link(frame) = Link { list, before: 0, after: first };
+            *self.link(frame) = Link { used, list, before: 0, after: first };
         } else {
             *self.link(frame) = Link::default();
         }
@@ -182,12 +185,30 @@ fn starts_of(free: u64, len: u32) -> u64 {
 
 /// The longest run of set bits.
 pub(crate) fn longest(free: u64) -> u32 {
-    let (mut low, mut high) = (0, FRAME_UNITS);
-    while low < high {
-        let middle = (low + high).div_ceil(2);
-        if starts_of(free, middle) != 0 { low = middle } else { high = middle - 1 }
+    if free == 0 {
+        return 0;
     }
-    low
+    // starts[k]: where 2^k set bits in a row start.
+    let mut starts = [free, 0, 0, 0, 0, 0, 0];
+    let mut power = 0;
+    while power < 6 {
+        let next = starts[power] & (starts[power] >> (1 << power));
+        if next == 0 {
+            break;
+        }
+        power += 1;
+        starts[power] = next;
+    }
+    // Put the run together from the largest power down.
+    let (mut here, mut len) = (starts[power], 1 << power);
+    for smaller in (0..power).rev() {
+        let longer = here & starts[smaller].checked_shr(len).unwrap_or(0);
+        if longer != 0 {
+            here = longer;
+            len += 1 << smaller;
+        }
+    }
+    len
 }
 
 /// The bits of units `start` to `start + len`.
@@ -237,14 +258,11 @@ impl Pager {
             found = space.find_hole(len);
         }
         let Some(frame) = found else { return Ok(None) };
-        let used = self.used_bits(frame)?;
-        if longest(!used) < len {
-            return Err(self.corrupt(format!("frame {frame}: its used units changed")));
-        }
+        let used = space.link(frame).used;
         let start = best_fit(!used, len);
         let used = used | bits(start, len);
         self.set_used_bits(frame, used)?;
-        space.note_hole(frame, longest(!used));
+        space.note_used(frame, used);
         Ok(Some(u64::from(frame) * u64::from(FRAME_UNITS) + u64::from(start)))
     }
 
@@ -326,7 +344,7 @@ impl Pager {
         self.fill_used_bits(first, count - 1, 0xFF)?;
         let last = first + count - 1;
         self.set_used_bits(last, bits(0, last_units))?;
-        space.note_hole(last, FRAME_UNITS - last_units);
+        space.note_used(last, bits(0, last_units));
         Ok(())
     }
 
@@ -374,7 +392,7 @@ impl Pager {
         }
         let used = used & !mask;
         self.set_used_bits(frame, used)?;
-        space.note_hole(frame, longest(!used));
+        space.note_used(frame, used);
         if used == 0 {
             space.add_run(frame, 1);
         }
@@ -416,7 +434,7 @@ impl Pager {
                     space.add_run(frame, 1);
                 }
             } else {
-                space.note_hole(frame, longest(!used));
+                space.note_used(frame, used);
             }
         }
         Ok(true)

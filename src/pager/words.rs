@@ -58,11 +58,16 @@ impl FrameBytes<'_> {
     }
 
     #[inline]
-    fn word(&self, index: usize) -> &AtomicU64 {
-        assert!(index < self.len / WORD);
-        // SAFETY: by the contract of `new`, the word is within live, aligned memory; all concurrent accesses to it
+    fn words(&self, range: Range<usize>) -> &[AtomicU64] {
+        assert!(range.start <= range.end && range.end <= self.len / WORD);
+        // SAFETY: by the contract of `new`, the words are within live, aligned memory; all concurrent accesses to them
         // are atomic.
-        unsafe { AtomicU64::from_ptr(self.start.cast::<u64>().add(index)) }
+        unsafe { std::slice::from_raw_parts(self.start.cast::<AtomicU64>().add(range.start), range.end - range.start) }
+    }
+
+    #[inline]
+    fn word(&self, index: usize) -> &AtomicU64 {
+        &self.words(index..index + 1)[0]
     }
 
     /// Replaces bytes within one word.
@@ -108,17 +113,17 @@ impl Bytes for FrameBytes<'_> {
     fn store(&mut self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.len);
         let head = bytes.len().min(at.wrapping_neg() % WORD);
-        if head > 0 {
-            self.store_in_word(at, &bytes[..head]);
+        let (head, rest) = bytes.split_at(head);
+        if !head.is_empty() {
+            self.store_in_word(at, head);
         }
-        let mut index = (at + head) / WORD;
-        let mut words = bytes[head..].chunks_exact(WORD);
-        for word in &mut words {
-            self.word(index).store(word_of(word.try_into().expect("8 bytes")), Relaxed);
-            index += 1;
+        let first = (at + head.len()) / WORD;
+        let (words, tail) = rest.as_chunks::<WORD>();
+        for (shared, word) in self.words(first..first + words.len()).iter().zip(words) {
+            shared.store(word_of(*word), Relaxed);
         }
-        if !words.remainder().is_empty() {
-            self.store_in_word(index * WORD, words.remainder());
+        if !tail.is_empty() {
+            self.store_in_word((first + words.len()) * WORD, tail);
         }
     }
 

@@ -220,6 +220,18 @@ impl Bucket<'_> {
         self.frame.part(self.start..self.start + self.table.page_bytes)
     }
 
+    /// Asks for the lines that a new record would be written to: in the primary page, or in the first overflow page.
+    #[inline]
+    pub(super) fn prefetch_places(&self) {
+        let heap = self.table.page_bytes.saturating_sub(page::heap_bytes(self.page()));
+        self.frame.prefetch(self.start + heap.saturating_sub(1));
+        if let Ok(Some(block)) = self.table.parse_block(page::next(self.page())) {
+            const HEADER_AND_SLOTS: usize = 64;
+            let (frame, range) = self.table.block_range(block);
+            self.table.pager.pool().prefetch(frame, range.start, HEADER_AND_SLOTS);
+        }
+    }
+
     /// Makes a page that nothing was ever put into a page of this bucket.
     #[inline]
     pub(super) fn init_if_empty(&mut self, level: u32) {
@@ -556,7 +568,9 @@ impl Table {
     /// A new overflow page with the records of `old`, if given, and one more.
     fn new_block(&self, old: Option<&[u8]>, next: u64, tag: u16, record: Record<'_>) -> Result<Block> {
         let used = old.map_or(0, page::used_bytes) + record.bytes() + page::SLOT_BYTES;
-        let block = self.allocate_block(used + used / 8)?;
+        // Room for a few pairs more, so that not each makes the page anew; the next split takes the slack back.
+        const SLACK_BYTES: usize = 96;
+        let block = self.allocate_block(used + used / 4 + SLACK_BYTES)?;
         let written = self.write_block(block).and_then(|(mut frame, range)| {
             let bytes = &mut frame.part(range);
             page::init(bytes, page::KIND_OVERFLOW, 0);

@@ -6,7 +6,7 @@
 
 use super::chain::{Block, Bucket};
 use super::extent::Extent;
-use super::page::{self, INLINE, PAIR_IN_EXTENT, Record};
+use super::page::{self, INLINE, Record};
 use super::{Table, linear};
 use crate::error::Result;
 use crate::pager::FRAME_UNITS;

@@ -455,6 +455,7 @@ impl Table {
         self.prefetch_bucket(key.hash);
         let inside = self.enter()?;
         let mut bucket = self.write_bucket(key.hash)?;
+        bucket.prefetch_places();
         let place = self.locate(bucket.page(), key)?;
         let Some(delta) = apply(&mut bucket, place)? else { return Ok(false) };
         drop(bucket);
@@ -478,7 +479,8 @@ impl Table {
     #[inline]
     fn prefetch_bucket(&self, hash: u64) {
         let (frame, start) = self.location(linear::bucket(hash, self.view().max_bucket));
-        self.pager.pool().prefetch(frame, start);
+        const HEADER_AND_SLOTS: usize = 128;
+        self.pager.pool().prefetch(frame, start, HEADER_AND_SLOTS);
     }
 
     /// Lets a writer in.

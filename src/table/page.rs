@@ -18,7 +18,6 @@
 
 use super::tags;
 use crate::pager::words::Bytes;
-use std::ops::Range;
 
 /// A page that contradicts itself; says how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,8 +147,9 @@ pub fn slot_count(page: &[u8]) -> usize {
     u16_at(page, 2)
 }
 
+/// Bytes of all records.
 #[inline]
-fn heap_bytes(page: &[u8]) -> usize {
+pub fn heap_bytes(page: &[u8]) -> usize {
     u16_at(page, 4)
 }
 
@@ -208,6 +208,11 @@ fn set_slot(page: &mut impl Bytes, index: usize, tag: u16, offset: usize) {
 #[inline]
 pub fn slot_offset(page: &[u8], index: usize) -> usize {
     slot(page, index).1
+}
+
+/// The tag of slot `index`.
+pub fn slot_tag(page: &[u8], index: usize) -> u16 {
+    slot(page, index).0
 }
 
 /// The record of slot `index`, which must be below [`slot_count`].
@@ -295,28 +300,56 @@ pub fn tag_mask(page: &[u8], base: usize, tag: u16) -> u32 {
 }
 
 /// Adds a record. `Ok(false)`, and nothing changed, where it does not fit.
+#[inline]
 pub fn insert(page: &mut impl Bytes, tag: u16, record: Record<'_>) -> Result<bool, Damage> {
     let bytes = record.bytes();
     if gap_bytes(page)? < bytes + SLOT_BYTES {
         return Ok(false);
     }
-    let count = slot_count(page);
-    let heap = heap_bytes(page) + bytes;
-    let offset = page.len() - heap;
+    let offset = add_slot(page, tag, bytes);
     write_record(page, offset, record);
-    set_slot(page, count, tag, offset);
-    set_u16(page, 2, count + 1);
-    set_u16(page, 4, heap);
     Ok(true)
 }
 
+/// Makes a slot and room for a record of `bytes`, which fits; gives the record's offset.
+#[inline]
+fn add_slot(page: &mut impl Bytes, tag: u16, bytes: usize) -> usize {
+    let count = slot_count(page);
+    let heap = heap_bytes(page) + bytes;
+    let offset = page.len() - heap;
+    set_slot(page, count, tag, offset);
+    set_counts(page, count + 1, heap);
+    offset
+}
+
+/// Sets the slot count and the heap's length, which share the header's first word.
+#[inline]
+fn set_counts(page: &mut impl Bytes, count: usize, heap: usize) {
+    // Both are below the page size and so below 65536.
+    let [count0, count1] = (count as u16).to_le_bytes();
+    let [heap0, heap1] = (heap as u16).to_le_bytes();
+    let word = [page[0], page[1], count0, count1, heap0, heap1, page[6], page[7]];
+    page.store(0, &word);
+}
+
+#[inline]
 fn write_record(page: &mut impl Bytes, offset: usize, record: Record<'_>) {
-    let mut head = [0; 20];
+    // Most records are short: put together first, they take one store.
+    const SHORT_BYTES: usize = 128;
+    let mut head = [0; SHORT_BYTES];
     let n = put_varint(&mut head, (record.key.len() as u64) << 2 | u64::from(record.form));
     let m = n + put_varint(&mut head[n..], record.value.len() as u64);
+    let key_end = m + record.key.len();
+    let end = key_end + record.value.len();
+    if end <= SHORT_BYTES {
+        head[m..key_end].copy_from_slice(record.key);
+        head[key_end..end].copy_from_slice(record.value);
+        page.store(offset, &head[..end]);
+        return;
+    }
     page.store(offset, &head[..m]);
     page.store(offset + m, record.key);
-    page.store(offset + m + record.key.len(), record.value);
+    page.store(offset + key_end, record.value);
 }
 
 /// Takes the record of slot `index` out; the last slot takes its number.
@@ -399,13 +432,18 @@ fn resize_heap(page: &mut impl Bytes, index: usize, new_bytes: usize) -> Result<
     // Wrapping: the arithmetic of u16 offsets modulo 2^16 is exact, and an offset that was out of range stays
     // out of range or harmless.
     let moved = moved as u16;
+    // Two slots a word; the last may stand beside the gap, which may change.
     let mut at = HEADER_BYTES;
     while at < slots_end {
-        let slot = u16_at(page, at + 2) as u16;
-        if usize::from(slot) <= offset {
-            set_u16(page, at + 2, usize::from(slot.wrapping_sub(moved)));
+        let mut word = u64_at(page, at);
+        for shift in [16, 48] {
+            let slot = (word >> shift) as u16;
+            if usize::from(slot) <= offset && (shift == 16 || at + 4 < slots_end) {
+                word = word & !(0xFFFF << shift) | u64::from(slot.wrapping_sub(moved)) << shift;
+            }
         }
-        at += SLOT_BYTES;
+        page.store(at, &word.to_le_bytes());
+        at += 8;
     }
     set_u16(page, 4, new_heap);
     Ok((offset + old_bytes).wrapping_sub(new_bytes))
@@ -430,19 +468,9 @@ pub fn copy_records(from: &[u8], to: &mut impl Bytes) -> Result<(), Damage> {
     Ok(())
 }
 
-/// All slots of a page: tag and record.
+/// All slots of a page: tag and record. Together the records are no longer than the heap, so that what is made of a
+/// page is not larger than it.
 pub fn records(page: &[u8]) -> impl Iterator<Item = Result<(u16, Record<'_>), Damage>> {
-    spans(page).map(|span| span.map(|(tag, record, _)| (tag, record)))
-}
-
-/// All slots of a page: tag and the bytes of the record.
-pub fn raw_records(page: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), Damage>> {
-    spans(page).map(|span| span.map(|(tag, _, range)| (tag, &page[range])))
-}
-
-/// All slots of a page: tag, record, where it lies. Together no longer than the heap, so that what is made of a page
-/// is not larger than it.
-fn spans(page: &[u8]) -> impl Iterator<Item = Result<(u16, Record<'_>, Range<usize>), Damage>> {
     let slots = checked_slots(page);
     let count = if slots.is_ok() { slot_count(page) } else { 0 };
     let damage = slots.err().map(Err);
@@ -450,13 +478,27 @@ fn spans(page: &[u8]) -> impl Iterator<Item = Result<(u16, Record<'_>, Range<usi
     damage.into_iter().chain((0..count).map(move |i| {
         let (tag, offset) = slot(page, i);
         let (record, value_start) = parse(page, offset).ok_or(RECORD_RUNS_OVER)?;
-        let range = offset..value_start + record.value.len();
-        left = left.checked_sub(range.len()).ok_or(Damage("records overlap"))?;
-        Ok((tag, record, range))
+        left = left.checked_sub(value_start + record.value.len() - offset).ok_or(RECORDS_OVERLAP)?;
+        Ok((tag, record))
     }))
 }
 
+/// Checks that the slots lie within the page, so that all below [`slot_count`] may be asked for.
+pub fn check_slots(page: &[u8]) -> Result<(), Damage> {
+    checked_slots(page).map(|_| ())
+}
+
+/// Where the bytes of slot `index`'s record are.
+#[inline]
+pub fn record_range(page: &[u8], index: usize) -> Result<std::ops::Range<usize>, Damage> {
+    let offset = slot(page, index).1;
+    let head = page.get(offset..).and_then(record_head).ok_or(RECORD_RUNS_OVER)?;
+    let end = offset + head.head_bytes + head.key_bytes + head.value_bytes;
+    if end > page.len() { Err(RECORD_RUNS_OVER) } else { Ok(offset..end) }
+}
+
 const RECORD_RUNS_OVER: Damage = Damage("a record runs over its page");
+pub const RECORDS_OVERLAP: Damage = Damage("records overlap");
 
 /// The record that `raw` is the bytes of.
 #[inline]
@@ -464,20 +506,46 @@ pub fn parse_raw(raw: &[u8]) -> Result<Record<'_>, Damage> {
     parse(raw, 0).map(|(record, _)| record).ok_or(RECORD_RUNS_OVER)
 }
 
-/// Adds a record of which these are the bytes. `Ok(false)`, and nothing changed, where it does not fit.
-#[inline]
-pub fn insert_raw(page: &mut impl Bytes, tag: u16, raw: &[u8]) -> Result<bool, Damage> {
-    if gap_bytes(page)? < raw.len() + SLOT_BYTES {
-        return Ok(false);
+/// Puts a page together from records as they lay in other pages.
+pub struct Builder<'p> {
+    page: &'p mut [u8],
+    slots_end: usize,
+    heap_start: usize,
+}
+
+impl<'p> Builder<'p> {
+    /// For an empty page over all of `page`.
+    pub fn new(page: &'p mut [u8]) -> Self {
+        let heap_start = page.len();
+        Builder { page, slots_end: HEADER_BYTES, heap_start }
     }
-    let count = slot_count(page);
-    let heap = heap_bytes(page) + raw.len();
-    let offset = page.len() - heap;
-    page.store(offset, raw);
-    set_slot(page, count, tag, offset);
-    set_u16(page, 2, count + 1);
-    set_u16(page, 4, heap);
-    Ok(true)
+
+    /// Adds a record; `false`, and nothing changed, where it does not fit.
+    #[inline]
+    pub fn add(&mut self, tag: u16, raw: &[u8]) -> bool {
+        if self.heap_start - self.slots_end < raw.len() + SLOT_BYTES {
+            return false;
+        }
+        self.heap_start -= raw.len();
+        self.page[self.heap_start..self.heap_start + raw.len()].copy_from_slice(raw);
+        // Offsets are below the page size and so below 65536.
+        let slot = u32::from(tag) | (self.heap_start as u32) << 16;
+        self.page[self.slots_end..self.slots_end + SLOT_BYTES].copy_from_slice(&slot.to_le_bytes());
+        self.slots_end += SLOT_BYTES;
+        true
+    }
+
+    /// Writes the header.
+    pub fn finish(self, kind: u8, level: u32, next: u64, filter: u64) {
+        let count = (self.slots_end - HEADER_BYTES) / SLOT_BYTES;
+        let heap = self.page.len() - self.heap_start;
+        let header = &mut self.page[..HEADER_BYTES];
+        header[..8].copy_from_slice(&[kind, level as u8, 0, 0, 0, 0, 0, 0]); // level is at most 32
+        header[2..4].copy_from_slice(&(count as u16).to_le_bytes());
+        header[4..6].copy_from_slice(&(heap as u16).to_le_bytes());
+        header[8..16].copy_from_slice(&next.to_le_bytes());
+        header[16..24].copy_from_slice(&filter.to_le_bytes());
+    }
 }
 
 /// Checks everything a page says about itself.

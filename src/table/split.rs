@@ -33,10 +33,19 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    fn add(&mut self, tag: u16, raw: &[u8]) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(raw);
-        self.records.push((tag, start..self.bytes.len()));
+    /// Adds the records of a page: its bytes as they are, and where in them each record is.
+    fn add_page(&mut self, page: &[u8]) -> std::result::Result<(), Damage> {
+        let base = self.bytes.len();
+        self.bytes.extend_from_slice(page);
+        page::check_slots(page)?;
+        // Records lie apart. Where slots share one, this page could become a thousand.
+        let mut left = page.len();
+        for slot in 0..page::slot_count(page) {
+            let range = page::record_range(page, slot)?;
+            left = left.checked_sub(range.len()).ok_or(page::RECORDS_OVERLAP)?;
+            self.records.push((page::slot_tag(page, slot), base + range.start..base + range.end));
+        }
+        Ok(())
     }
 
     /// How many records there are.
@@ -155,7 +164,22 @@ impl Table {
         self.free_blocks(&gathered.blocks);
         drop(source);
         self.splits.fetch_add(1, Relaxed);
+        self.prefetch_split(new);
         Ok(true)
+    }
+
+    /// Asks for the pages of the split after that of `new`: splits go in order, so they are known.
+    fn prefetch_split(&self, new: linear::Bucket) {
+        // A larger page is fetched faster than it is split, and would push others out.
+        const PAGE_BYTES_MAX: usize = 4096;
+        let next = new.saturating_add(1);
+        if self.page_bytes > PAGE_BYTES_MAX || linear::group(next).1 == 0 {
+            return; // or its group is not there yet
+        }
+        for bucket in [linear::split_source(next), next] {
+            let (frame, start) = self.location(bucket);
+            self.pager.pool().prefetch(frame, start, self.page_bytes);
+        }
     }
 
     /// Puts the last bucket back into the one it came of. `false` where another is at it.
@@ -204,17 +228,10 @@ impl Table {
     }
 
     fn gather_more(&self, primary: &[u8], gathered: &mut Gathered) -> Result<()> {
-        let add = |gathered: &mut Gathered, bytes: &[u8]| {
-            for record in page::raw_records(bytes) {
-                let (tag, raw) = record.map_err(|d| self.damaged(d))?;
-                gathered.add(tag, raw);
-            }
-            Ok::<(), crate::Error>(())
-        };
-        add(gathered, primary)?;
+        gathered.add_page(primary).map_err(|d| self.damaged(d))?;
         self.walk_chain(page::next(primary), |block, bytes| {
             gathered.blocks.push(block);
-            add(gathered, bytes).map(|()| None::<()>)
+            gathered.add_page(bytes).map(|()| None::<()>).map_err(|d| self.damaged(d))
         })?;
         Ok(())
     }
@@ -242,27 +259,30 @@ impl Table {
 
     /// Lays the chosen records out in a primary page and as many overflow pages as they need, the latter written.
     pub(super) fn lay_out(&self, gathered: &Gathered, chosen: &[usize], level: u32) -> Result<Layout> {
-        let mut primary = vec![0; self.page_bytes];
-        page::init(&mut primary, page::KIND_BUCKET, level);
+        let mut layout = Layout { primary: vec![0; self.page_bytes], blocks: Vec::new() };
         let mut filter = 0;
         let mut over = Vec::new();
+        let mut page = page::Builder::new(&mut layout.primary);
         for &index in chosen {
             let (tag, raw) = gathered.raw(index);
-            if !page::insert_raw(&mut primary, tag, raw).map_err(|d| self.damaged(d))? {
+            if !page.add(tag, raw) {
                 filter |= page::filter_bits(tag);
                 over.push(index);
             }
         }
-        let mut layout = Layout { primary, blocks: Vec::new() };
-        if let Err(e) = self.lay_out_overflow(gathered, &over, &mut layout) {
-            self.free_blocks(&layout.blocks);
-            return Err(e);
-        }
-        page::set_filter(&mut layout.primary, filter);
+        let next = match self.lay_out_overflow(gathered, &over, &mut layout.blocks) {
+            Ok(next) => next,
+            Err(e) => {
+                self.free_blocks(&layout.blocks);
+                return Err(e);
+            }
+        };
+        page.finish(page::KIND_BUCKET, level, next, filter);
         Ok(layout)
     }
 
-    fn lay_out_overflow(&self, gathered: &Gathered, mut over: &[usize], layout: &mut Layout) -> Result<()> {
+    /// Writes records to as many overflow pages as they need; gives the reference to the first.
+    fn lay_out_overflow(&self, gathered: &Gathered, mut over: &[usize], blocks: &mut Vec<Block>) -> Result<u64> {
         let frame_capacity = page::capacity(self.pager.frame_bytes());
         let mut next = 0;
         while !over.is_empty() {
@@ -280,21 +300,20 @@ impl Table {
                 return Err(self.damaged(Damage("a record is larger than a page has room")));
             }
             let block = self.allocate_block(used)?;
-            layout.blocks.push(block);
+            blocks.push(block);
             let (mut frame, range) = self.write_block(block)?;
-            let bytes = &mut frame.part(range);
-            page::init(bytes, page::KIND_OVERFLOW, 0);
-            page::set_next(bytes, next);
+            let mut bytes = vec![0; range.len()];
+            let mut page = page::Builder::new(&mut bytes);
             for &index in &over[..count] {
                 let (tag, raw) = gathered.raw(index);
-                let inserted = page::insert_raw(bytes, tag, raw).map_err(|d| self.damaged(d))?;
-                assert!(inserted, "the page was made large enough");
+                assert!(page.add(tag, raw), "the page was made large enough");
             }
+            page.finish(page::KIND_OVERFLOW, 0, next, 0);
+            frame.part(range).store(0, &bytes);
             next = block.to_bits();
             over = &over[count..];
         }
-        page::set_next(&mut layout.primary, next);
-        Ok(())
+        Ok(next)
     }
 
     /// Frees overflow pages that nothing refers to any more. An error loses their room until the next compaction, no

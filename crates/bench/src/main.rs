@@ -15,6 +15,7 @@ fn main() -> Outcome {
         Some("pairs") => pairs(file, 10_000_000),
         Some("pairs-small") => pairs(file, 1_000_000),
         Some("put") => put_only(file, 5_000_000),
+        Some("put-few") => put_only(file, 300_000),
         Some("std") => std_map(10_000_000),
         Some("udatabase") => udatabase(file, 524_288),
         _ => Err("usage: splitpoint-bench pairs|pairs-small|udatabase [FILE]".into()),

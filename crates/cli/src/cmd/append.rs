@@ -1,0 +1,23 @@
+//! `append`: bytes to the end of a value.
+
+use super::open_or_create;
+use super::put::PairArguments;
+use crate::failure::Result;
+
+/// Add bytes to the end of a key's value
+///
+/// An absent key gets the bytes as its value; the table is made if there is none.
+#[derive(clap::Args)]
+pub struct Append {
+    #[command(flatten)]
+    pair: PairArguments,
+}
+
+impl Append {
+    pub fn run(self) -> Result<()> {
+        let (key, value) = self.pair.key_and_value()?;
+        let table = open_or_create(&self.pair.file)?;
+        table.append(&key, &value)?;
+        Ok(table.close()?)
+    }
+}

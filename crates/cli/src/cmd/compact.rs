@@ -1,0 +1,66 @@
+//! `compact`: gives dead space back to the file system.
+
+use super::open_to_change;
+use crate::failure::{Failure, Result};
+use crate::interrupt::Interrupt;
+use crate::number::{grouped, size};
+use crate::output::Output;
+use indicatif::ProgressBar;
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Drop dead space and shrink the file
+///
+/// Worth its time after many deletions or replaced values. A signal is heeded when the table is whole again.
+#[derive(clap::Args)]
+pub struct Compact {
+    /// The table
+    file: PathBuf,
+    /// Write {"before_bytes": ..., "after_bytes": ..., "seconds": ...}
+    #[arg(long)]
+    json: bool,
+}
+
+impl Compact {
+    pub fn run(self) -> Result<()> {
+        let interrupt = Interrupt::watch()?;
+        let table = open_to_change(&self.file)?;
+        let before = self.file_bytes()?;
+        let start = Instant::now();
+        let progress = ProgressBar::new_spinner().with_message("compacting");
+        progress.enable_steady_tick(Duration::from_millis(100));
+        let compacted = table.compact();
+        progress.finish_and_clear();
+        compacted?;
+        table.close()?;
+        self.report(before, self.file_bytes()?, start.elapsed())?;
+        interrupt.stop_if_caught("the table was compacted first")
+    }
+
+    fn file_bytes(&self) -> Result<u64> {
+        let metadata = self.file.metadata().map_err(|error| Failure::io(self.file.display(), &error))?;
+        Ok(metadata.len())
+    }
+
+    fn report(&self, before: u64, after: u64, time: Duration) -> Result<()> {
+        let mut out = Output::stdout();
+        if self.json {
+            return out.json(&json!({
+                "file": self.file.to_string_lossy(),
+                "before_bytes": before,
+                "after_bytes": after,
+                "seconds": time.as_secs_f64(),
+            }));
+        }
+        let change = 100.0 * (after as f64 - before as f64) / (before as f64).max(1.0);
+        let file = self.file.display();
+        out.line(&format!(
+            "{file}: {} -> {} bytes ({} -> {}, {change:+.1} %)",
+            grouped(before),
+            grouped(after),
+            size(before),
+            size(after)
+        ))
+    }
+}

@@ -1,0 +1,40 @@
+//! `del`: keys out of a table.
+
+use super::{argument_bytes, key_absent, open_to_change};
+use crate::failure::Result;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Delete keys and their values
+///
+/// Keys that are there go, whichever others are not; an absent one is named on standard error, and the exit status is 1.
+#[derive(clap::Args)]
+pub struct Del {
+    /// The table
+    file: PathBuf,
+    /// The keys, taken as bytes
+    #[arg(required = true, allow_hyphen_values = true)]
+    key: Vec<OsString>,
+    /// Read \t \n \r \\ \xHH in the keys
+    #[arg(long, short)]
+    escaped: bool,
+}
+
+impl Del {
+    pub fn run(self) -> Result<()> {
+        let keys: Vec<_> = self.key.iter().map(|key| argument_bytes(key, self.escaped)).collect::<Result<_>>()?;
+        let table = open_to_change(&self.file)?;
+        let mut absent = None;
+        for key in &keys {
+            if table.remove(key)? {
+                continue;
+            }
+            // One failure is reported at the end; those before it are said here.
+            if let Some(earlier) = absent.replace(key_absent(&self.file, key)) {
+                earlier.report();
+            }
+        }
+        table.close()?;
+        absent.map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,89 @@
+//! `dump`: all pairs to standard output, the inverse of `load`.
+
+use super::open_to_read;
+use crate::failure::{Failure, Result};
+use crate::format::{Format, Pair, write_row};
+use crate::interrupt::Interrupt;
+use crate::number::count_of;
+use crate::output::Output;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+/// Rows between two looks at the clock of the progress bar.
+const ROWS_PER_TICK: u64 = 1024;
+
+const EXAMPLES: &str = "\
+Examples:
+  splitpoint dump users.spt > users.tsv
+  splitpoint dump users.spt --format jsonl | jq .key
+  splitpoint dump old.spt --format raw | splitpoint load new.spt - --format raw
+
+Pairs come in hash order; sort the output to compare two tables. Any bytes make
+the round trip through `load` in tsv, jsonl and raw; lines gives the keys only.";
+
+/// Write all pairs to standard output
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Dump {
+    /// The table
+    file: PathBuf,
+    /// How a pair is written
+    #[arg(
+        long,
+        short,
+        value_enum,
+        default_value = "tsv",
+        hide_possible_values = true,
+        value_name = "tsv|jsonl|raw|lines"
+    )]
+    format: Format,
+}
+
+impl Dump {
+    pub fn run(self) -> Result<()> {
+        let interrupt = Interrupt::watch()?;
+        let table = open_to_read(&self.file)?;
+        let progress = progress(table.len());
+        let mut out = Output::stdout();
+        let mut scan = table.scan();
+        let mut row = Vec::new();
+        let mut rows: u64 = 0;
+        while let Some((key, value)) = scan.next_ref()? {
+            row.clear();
+            write_row(self.format, Pair { key, value }, &mut row)
+                .map_err(|what| Failure::no(format_args!("{}: {what}", self.file.display())))?;
+            out.write(&row)?;
+            rows += 1;
+            if rows.is_multiple_of(ROWS_PER_TICK) {
+                progress.set_position(rows);
+            }
+            if let Some(signal) = interrupt.caught() {
+                out.flush()?;
+                return Err(Failure::stopped(
+                    signal,
+                    format_args!("{} written, all of them whole", count_of(rows, "row")),
+                ));
+            }
+        }
+        progress.finish_and_clear();
+        out.flush()
+    }
+}
+
+/// On standard error, if people look at that and the rows go elsewhere.
+fn progress(pairs: u64) -> ProgressBar {
+    if std::io::stdout().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:30} {human_pos} of {human_len} rows, {per_sec}, {eta} to go");
+    ProgressBar::new(pairs).with_style(style.expect("the template is fixed and tried by the tests"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn progress_template_is_one() {
+        super::progress(1);
+    }
+}

@@ -1,0 +1,83 @@
+//! The commands, one file each; and what several of them share: opening a table, keys as arguments.
+
+mod append;
+mod check;
+mod compact;
+mod del;
+mod dump;
+mod get;
+mod load;
+mod put;
+mod scan;
+mod stat;
+mod tour;
+
+use crate::failure::{Failure, Result};
+use crate::format::tsv;
+use splitpoint::{Table, TableOptions};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// In the order in which people meet them.
+#[derive(clap::Subcommand)]
+pub enum Command {
+    Tour(tour::Tour),
+    Load(load::Load),
+    Dump(dump::Dump),
+    Get(get::Get),
+    Put(put::Put),
+    Append(append::Append),
+    Del(del::Del),
+    Scan(scan::Scan),
+    Stat(stat::Stat),
+    Check(check::Check),
+    Compact(compact::Compact),
+}
+
+impl Command {
+    pub fn run(self) -> Result<()> {
+        match self {
+            Self::Tour(tour) => tour.run(),
+            Self::Load(load) => load.run(),
+            Self::Dump(dump) => dump.run(),
+            Self::Get(get) => get.run(),
+            Self::Put(put) => put.run(),
+            Self::Append(append) => append.run(),
+            Self::Del(del) => del.run(),
+            Self::Scan(scan) => scan.run(),
+            Self::Stat(stat) => stat.run(),
+            Self::Check(check) => check.run(),
+            Self::Compact(compact) => compact.run(),
+        }
+    }
+}
+
+fn open_to_read(path: &Path) -> Result<Table> {
+    Ok(TableOptions::new().create(false).read_only(true).open(path)?)
+}
+
+/// A table that must be there: a misspelt name makes no new file.
+fn open_to_change(path: &Path) -> Result<Table> {
+    Ok(TableOptions::new().create(false).open(path)?)
+}
+
+fn open_or_create(path: &Path) -> Result<Table> {
+    Ok(TableOptions::new().create(true).open(path)?)
+}
+
+/// The bytes of an argument as they are, or with its escapes undone.
+fn argument_bytes(argument: &OsStr, escaped: bool) -> Result<Vec<u8>> {
+    let bytes = argument.as_bytes();
+    if !escaped {
+        return Ok(bytes.to_vec());
+    }
+    let mut unescaped = Vec::new();
+    tsv::unescape(bytes, &mut unescaped)
+        .map_err(|what| Failure::usage(format_args!("argument {}: {what}", tsv::quoted(bytes))))?;
+    Ok(unescaped)
+}
+
+fn key_absent(path: &Path, key: &[u8]) -> Failure {
+    Failure::no(format_args!("{}: no key {}", path.display(), tsv::quoted(key)))
+}

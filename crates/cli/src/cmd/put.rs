@@ -1,0 +1,59 @@
+//! `put`: one pair, replacing an earlier value. Also the arguments that `append` shares.
+
+use super::{argument_bytes, open_or_create};
+use crate::failure::{Failure, Result};
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::PathBuf;
+
+/// Store a value under a key, replacing any earlier value
+///
+/// Makes the table if there is none. The pair is in the file when the command returns.
+#[derive(clap::Args)]
+pub struct Put {
+    #[command(flatten)]
+    pair: PairArguments,
+}
+
+#[derive(clap::Args)]
+pub struct PairArguments {
+    /// The table; made if there is none
+    pub file: PathBuf,
+    /// The key, taken as bytes
+    #[arg(allow_hyphen_values = true)]
+    key: OsString,
+    /// The value, taken as bytes
+    #[arg(allow_hyphen_values = true, required_unless_present = "stdin", conflicts_with = "stdin")]
+    value: Option<OsString>,
+    /// Take all of standard input for the value
+    #[arg(long, short = 'x')]
+    stdin: bool,
+    /// Read \t \n \r \\ \xHH in KEY and VALUE
+    #[arg(long, short)]
+    escaped: bool,
+}
+
+impl PairArguments {
+    pub fn key_and_value(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+        let key = argument_bytes(&self.key, self.escaped)?;
+        let Some(value) = &self.value else {
+            return Ok((key, read_stdin()?));
+        };
+        Ok((key, argument_bytes(value, self.escaped)?))
+    }
+}
+
+fn read_stdin() -> Result<Vec<u8>> {
+    let mut value = Vec::new();
+    std::io::stdin().lock().read_to_end(&mut value).map_err(|error| Failure::io("stdin", &error))?;
+    Ok(value)
+}
+
+impl Put {
+    pub fn run(self) -> Result<()> {
+        let (key, value) = self.pair.key_and_value()?;
+        let table = open_or_create(&self.pair.file)?;
+        table.put(&key, &value)?;
+        Ok(table.close()?)
+    }
+}

@@ -1,0 +1,144 @@
+//! TSV: `key TAB value`, a pair a line.
+//!
+//! `\t \n \r \\` and `\xHH` stand for bytes; writing escapes these four and the other control bytes, and leaves the rest
+//! as it is, UTF-8 or not. Everything after the first tab is the value, so `cut`-like tables load with all their columns.
+//! A carriage return before the newline is taken for a Windows line end: one that belongs to a value is written `\r`.
+
+use super::{Pair, Scratch};
+
+/// The pair that `line` holds, borrowed where nothing is escaped; else what is wrong.
+pub fn parse<'r>(line: &'r [u8], scratch: &'r mut Scratch) -> Result<Pair<'r>, String> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let Some(tab) = memchr::memchr(b'\t', line) else {
+        return Err(format!("no tab between key and value in {}", quoted(line)));
+    };
+    let (key, value) = (&line[..tab], &line[tab + 1..]);
+    if memchr::memchr(b'\\', line).is_none() {
+        return Ok(Pair { key, value });
+    }
+    unescape(key, &mut scratch.key)?;
+    unescape(value, &mut scratch.value)?;
+    Ok(Pair { key: &scratch.key, value: &scratch.value })
+}
+
+/// Puts `text` with its escapes undone into `bytes`, in place of what was there.
+pub fn unescape(text: &[u8], bytes: &mut Vec<u8>) -> Result<(), String> {
+    bytes.clear();
+    let mut rest = text;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        bytes.extend_from_slice(&rest[..at]);
+        let (byte, escape_bytes) = escaped_byte(&rest[at..])?;
+        bytes.push(byte);
+        rest = &rest[at + escape_bytes..];
+    }
+    bytes.extend_from_slice(rest);
+    Ok(())
+}
+
+/// The byte that the escape at the head of `text` stands for, and the escape's length.
+fn escaped_byte(text: &[u8]) -> Result<(u8, usize), String> {
+    match *text {
+        [_, b't', ..] => Ok((b'\t', 2)),
+        [_, b'n', ..] => Ok((b'\n', 2)),
+        [_, b'r', ..] => Ok((b'\r', 2)),
+        [_, b'\\', ..] => Ok((b'\\', 2)),
+        [_, b'x', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+            Ok((hex_digit(high) << 4 | hex_digit(low), 4))
+        }
+        _ => {
+            let mut shown = vec![b'\\'];
+            escape(&text[1..text.len().min(4)], &mut shown);
+            let shown = String::from_utf8_lossy(&shown);
+            Err(format!("unknown escape at {shown}; the escapes are \\t \\n \\r \\\\ \\xHH"))
+        }
+    }
+}
+
+fn hex_digit(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        b'a'..=b'f' => digit - b'a' + 10,
+        _ => digit - b'A' + 10,
+    }
+}
+
+pub fn write(pair: Pair<'_>, row: &mut Vec<u8>) {
+    escape(pair.key, row);
+    row.push(b'\t');
+    escape(pair.value, row);
+    row.push(b'\n');
+}
+
+/// Appends `bytes` to `text`, escaped.
+pub fn escape(bytes: &[u8], text: &mut Vec<u8>) {
+    let mut rest = bytes;
+    while let Some(at) = rest.iter().position(|byte| needs_escape(*byte)) {
+        text.extend_from_slice(&rest[..at]);
+        push_escaped(rest[at], text);
+        rest = &rest[at + 1..];
+    }
+    text.extend_from_slice(rest);
+}
+
+fn needs_escape(byte: u8) -> bool {
+    byte.is_ascii_control() || byte == b'\\'
+}
+
+fn push_escaped(byte: u8, text: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    match byte {
+        b'\t' => text.extend_from_slice(b"\\t"),
+        b'\n' => text.extend_from_slice(b"\\n"),
+        b'\r' => text.extend_from_slice(b"\\r"),
+        b'\\' => text.extend_from_slice(b"\\\\"),
+        _ => text.extend_from_slice(&[b'\\', b'x', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]),
+    }
+}
+
+/// A key or a line as messages show it: in quotes, escaped, no more than 64 bytes of it.
+pub fn quoted(bytes: &[u8]) -> String {
+    const SHOWN_BYTES_MAX: usize = 64;
+    let mut escaped = Vec::new();
+    escape(&bytes[..bytes.len().min(SHOWN_BYTES_MAX)], &mut escaped);
+    let mut text = String::from("\"");
+    for chunk in escaped.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text.push_str(if bytes.len() > SHOWN_BYTES_MAX { "...\"" } else { "\"" });
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_those_of_the_manual() {
+        let mut text = Vec::new();
+        escape(b"a\tb\nc\rd\\e\x00\x7f\xff", &mut text);
+        assert_eq!(text, b"a\\tb\\nc\\rd\\\\e\\x00\\x7f\xff");
+    }
+
+    #[test]
+    fn the_value_is_all_after_the_first_tab_less_a_windows_line_end() {
+        let mut scratch = Scratch::default();
+        let pair = parse(b"k\tv1\tv2\r", &mut scratch).unwrap();
+        assert_eq!(pair, Pair { key: b"k", value: b"v1\tv2" });
+    }
+
+    #[test]
+    fn wrong_escapes_are_refused() {
+        for text in [&b"\\"[..], b"\\q", b"\\x", b"\\x4", b"\\x4z", b"\\xz4", b"a\\\\\\"] {
+            assert!(unescape(text, &mut Vec::new()).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn messages_show_keys_short_and_printable() {
+        assert_eq!(quoted(b"a\n\xff"), "\"a\\n\\xff\"");
+        assert_eq!(quoted(&[b'x'; 65]).len(), 64 + 5);
+    }
+}

@@ -1,0 +1,240 @@
+//! Bytes of a file or pipe, given out a line or a number of bytes at a time, without a copy.
+//!
+//! One buffer: `[given out | start .. end: read, not yet given out | free]`. A line that does not fit makes it grow, by
+//! doubling what has in fact been read, so a length that the input merely claims costs nothing. Lines end at
+//! [`LINE_BYTES_MAX`]. A read that waits is woken by a signal.
+
+use crate::failure::{Failure, Result};
+use crate::interrupt::Interrupt;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+/// No line may be longer: one above the longest value there is, so that any pair fits in a line.
+pub const LINE_BYTES_MAX: u64 = 4 << 30;
+
+/// Large enough that a system call costs little beside what it brings.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// What a [`Input::line`] or [`Input::exactly`] call came to. Ranges are for [`Input::bytes`], good until the next call.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Taken {
+    Bytes(Range<usize>),
+    /// The line was passed over: longer than the limit.
+    TooLong,
+    /// The input ended inside: so many bytes were there.
+    Short(usize),
+    /// A signal came while we waited.
+    Interrupted,
+    End,
+}
+
+pub struct Input<'i> {
+    source: Box<dyn Read + 'i>,
+    /// For messages: the file as the user gave it, or `stdin`.
+    pub name: String,
+    /// Of a regular file; `None` for pipes.
+    pub file_bytes: Option<u64>,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Of the bytes that `buffer` holds, how many were before: position in the input of `buffer[0]`.
+    position: u64,
+    line_bytes_max: u64,
+}
+
+impl<'i> Input<'i> {
+    /// `-` is standard input.
+    pub fn open(path: &Path, interrupt: &'i Interrupt) -> Result<Self> {
+        let stdin = path.as_os_str() == "-";
+        let name = if stdin { "stdin".to_owned() } else { path.display().to_string() };
+        let file = if stdin { io::stdin().as_fd().try_clone_to_owned().map(File::from) } else { File::open(path) };
+        let file = file.map_err(|error| Failure::io(&name, &error))?;
+        let metadata = file.metadata().map_err(|error| Failure::io(&name, &error))?;
+        if metadata.is_dir() {
+            return Err(Failure::usage(format!(
+                "{name}: is a directory; give a file of pairs, or - for standard input"
+            )));
+        }
+        let file_bytes = metadata.is_file().then_some(metadata.len());
+        Ok(Self { file_bytes, ..Self::new(Box::new(Wakeable { file, interrupt }), name) })
+    }
+
+    pub fn new(source: Box<dyn Read + 'i>, name: String) -> Self {
+        let buffer = vec![0; BUFFER_BYTES];
+        Self { source, name, file_bytes: None, buffer, start: 0, end: 0, position: 0, line_bytes_max: LINE_BYTES_MAX }
+    }
+
+    /// Bytes given out so far.
+    pub fn taken_bytes(&self) -> u64 {
+        self.position + self.start as u64
+    }
+
+    pub fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self.buffer[range]
+    }
+
+    /// The next line without its newline; a last line may lack one.
+    pub fn line(&mut self) -> Result<Taken> {
+        let mut searched = 0;
+        loop {
+            if let Some(newline) = memchr::memchr(b'\n', &self.buffer[self.start + searched..self.end]) {
+                let line = self.start..self.start + searched + newline;
+                self.start = line.end + 1;
+                return Ok(Taken::Bytes(line));
+            }
+            searched = self.end - self.start;
+            if searched as u64 > self.line_bytes_max {
+                return self.pass_over_line();
+            }
+            match self.fill()? {
+                Fill::More => {}
+                Fill::Interrupted => return Ok(Taken::Interrupted),
+                Fill::End if searched == 0 => return Ok(Taken::End),
+                Fill::End => return Ok(self.take(searched)),
+            }
+        }
+    }
+
+    /// The next `count` bytes, all or [`Taken::Short`].
+    pub fn exactly(&mut self, count: u64) -> Result<Taken> {
+        loop {
+            let there = self.end - self.start;
+            if there as u64 >= count {
+                return Ok(self.take(usize::try_from(count).unwrap_or(there)));
+            }
+            match self.fill()? {
+                Fill::More => {}
+                Fill::Interrupted => return Ok(Taken::Interrupted),
+                Fill::End if there == 0 => return Ok(Taken::End),
+                Fill::End => return Ok(Taken::Short(there)),
+            }
+        }
+    }
+
+    fn take(&mut self, count: usize) -> Taken {
+        let range = self.start..self.start + count;
+        self.start = range.end;
+        Taken::Bytes(range)
+    }
+
+    fn pass_over_line(&mut self) -> Result<Taken> {
+        loop {
+            if let Some(newline) = memchr::memchr(b'\n', &self.buffer[self.start..self.end]) {
+                self.start += newline + 1;
+                return Ok(Taken::TooLong);
+            }
+            self.start = self.end;
+            match self.fill()? {
+                Fill::More => {}
+                Fill::Interrupted => return Ok(Taken::Interrupted),
+                Fill::End => return Ok(Taken::TooLong),
+            }
+        }
+    }
+
+    /// Moves what is left to the front, makes room if there is none, and reads once.
+    fn fill(&mut self) -> Result<Fill> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.position += self.start as u64;
+        self.end -= self.start;
+        self.start = 0;
+        if self.end == self.buffer.len() {
+            self.buffer.resize(self.end * 2, 0);
+        }
+        loop {
+            match self.source.read(&mut self.buffer[self.end..]) {
+                Ok(0) => return Ok(Fill::End),
+                Ok(count) => {
+                    self.end += count;
+                    return Ok(Fill::More);
+                }
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(Fill::Interrupted),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Failure::io(&self.name, &error)),
+            }
+        }
+    }
+}
+
+enum Fill {
+    More,
+    Interrupted,
+    End,
+}
+
+/// A file whose reads end with [`io::ErrorKind::TimedOut`] when a signal comes first. (A handler alone would not do:
+/// the system restarts a read that a signal interrupts.)
+struct Wakeable<'i> {
+    file: File,
+    interrupt: &'i Interrupt,
+}
+
+impl Read for Wakeable<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut waits = [
+            PollFd::new(self.file.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.interrupt.wake_fd(), PollFlags::POLLIN),
+        ];
+        poll(&mut waits, PollTimeout::NONE)?;
+        if waits[1].any() == Some(true) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.file.read(buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives one byte a read, so that every boundary is crossed.
+    struct Trickle<'b>(&'b [u8]);
+
+    impl Read for Trickle<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let count = self.0.len().min(1);
+            buffer[..count].copy_from_slice(&self.0[..count]);
+            self.0 = &self.0[count..];
+            Ok(count)
+        }
+    }
+
+    fn input(bytes: &[u8]) -> Input<'_> {
+        Input { buffer: vec![0; 2], ..Input::new(Box::new(Trickle(bytes)), "test".into()) }
+    }
+
+    fn next_line(input: &mut Input<'_>) -> Option<Vec<u8>> {
+        match input.line().unwrap() {
+            Taken::Bytes(range) => Some(input.bytes(range).to_vec()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn lines_come_whole_whatever_the_reads_bring() {
+        let bytes = b"one\n\nlonger than the buffer\nno newline";
+        let mut input = input(bytes);
+        let lines: Vec<_> = std::iter::from_fn(|| next_line(&mut input)).collect();
+        assert_eq!(lines, [&b"one"[..], b"", b"longer than the buffer", b"no newline"]);
+        assert_eq!(input.taken_bytes(), bytes.len() as u64);
+        assert_eq!(input.line().unwrap(), Taken::End);
+    }
+
+    #[test]
+    fn a_line_over_the_limit_is_passed_over_and_the_next_one_read() {
+        let mut input = Input { line_bytes_max: 4, ..input(b"much too long\nnext\n") };
+        assert_eq!(input.line().unwrap(), Taken::TooLong);
+        assert_eq!(next_line(&mut input), Some(b"next".to_vec()));
+    }
+
+    #[test]
+    fn a_claimed_length_is_not_allocated() {
+        let mut input = input(b"abc");
+        assert_eq!(input.exactly(u64::from(u32::MAX)).unwrap(), Taken::Short(3));
+        assert!(input.buffer.len() < 16, "{}", input.buffer.len());
+    }
+}

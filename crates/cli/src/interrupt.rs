@@ -1,0 +1,110 @@
+//! Signals: a long command finishes its row, keeps what it has done, and says so.
+//!
+//! [`Interrupt::watch`] turns SIGINT, SIGTERM and SIGHUP into a flag that loops ask after, and a byte in a pipe that
+//! wakes a read that waits for its producer. A second signal ends the process at once, as if nobody watched.
+//! A signal that the parent ignores (`nohup`, a shell's `&`) stays ignored.
+
+use crate::failure::{EXIT_SIGNAL_BASE, Failure, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::{flag, low_level::pipe};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+const WATCHED: [(i32, &str); 3] = [(SIGINT, "SIGINT"), (SIGTERM, "SIGTERM"), (SIGHUP, "SIGHUP")];
+
+#[derive(Clone, Copy, Debug)]
+pub struct Signal(i32);
+
+impl Signal {
+    pub fn number(self) -> u8 {
+        u8::try_from(self.0).unwrap_or(0)
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match WATCHED.iter().find(|(number, _)| *number == self.0) {
+            Some((_, name)) => f.write_str(name),
+            None => write!(f, "signal {}", self.0),
+        }
+    }
+}
+
+pub struct Interrupt {
+    /// Number of the signal that came, 0 before one has.
+    caught: Arc<AtomicUsize>,
+    /// Readable once a signal has come.
+    wake: UnixStream,
+    /// The other end. Kept here too: were no signal watched, its end would read as one that has come.
+    _waker: UnixStream,
+}
+
+impl Interrupt {
+    pub fn watch() -> Result<Self> {
+        Self::register().map_err(|error| Failure::io("cannot watch for signals", &error))
+    }
+
+    fn register() -> io::Result<Self> {
+        let caught = Arc::new(AtomicUsize::new(0));
+        let armed = Arc::new(AtomicBool::new(false));
+        let (wake, waker) = UnixStream::pair()?;
+        let ignored = ignored_signals();
+        for (signal, _) in WATCHED.into_iter().filter(|(signal, _)| ignored & mask_bit(*signal) == 0) {
+            // Order matters: the default action is asked for before the flag that arms it is set, so only a second signal takes it.
+            flag::register_conditional_default(signal, Arc::clone(&armed))?;
+            flag::register(signal, Arc::clone(&armed))?;
+            flag::register_usize(signal, Arc::clone(&caught), usize::try_from(signal).unwrap_or(0))?;
+            pipe::register(signal, waker.try_clone()?)?;
+        }
+        Ok(Self { caught, wake, _waker: waker })
+    }
+
+    pub fn caught(&self) -> Option<Signal> {
+        // Relaxed: one number, nothing is read because of it.
+        match self.caught.load(Ordering::Relaxed) {
+            0 => None,
+            number => i32::try_from(number).ok().map(Signal),
+        }
+    }
+
+    /// For work that can end between two steps with nothing to keep.
+    pub fn stop_if_caught(&self, done: &str) -> Result<()> {
+        self.caught().map_or(Ok(()), |signal| Err(Failure::stopped(signal, done)))
+    }
+
+    /// To poll on beside whatever is waited for.
+    pub fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
+
+/// From now on a signal prints `done` and ends the process: for one long call that only reads.
+pub fn exit_on_signal(done: &'static str) -> Result<()> {
+    let ignored = ignored_signals();
+    let watched = WATCHED.iter().map(|(signal, _)| *signal).filter(|signal| ignored & mask_bit(*signal) == 0);
+    let mut signals = signal_hook::iterator::Signals::new(watched)
+        .map_err(|error| Failure::io("cannot watch for signals", &error))?;
+    std::thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            let signal = Signal(signal);
+            Failure::stopped(signal, done).report();
+            std::process::exit(i32::from(EXIT_SIGNAL_BASE + signal.number()));
+        }
+    });
+    Ok(())
+}
+
+fn mask_bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// The signals that our parent asked us to ignore, one bit each; none where the system does not tell.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}

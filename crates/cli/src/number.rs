@@ -1,0 +1,123 @@
+//! Numbers as people write and read them: `64K` in, `172,823` and `1.7 MiB` and `3.1 ms` out.
+
+use std::time::Duration;
+
+/// A size in bytes: `512`, `64K`, `1M`, `2GiB`. K, M, G, T and KiB... are powers of 1024; kB, MB... powers of 1000.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || {
+        format!(
+            "{text:?} is not a size; write bytes, or a number with K, M, G, T (powers of 1024) or kB, MB, GB, TB (of 1000)"
+        )
+    };
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let factor = unit_bytes(unit.trim()).ok_or_else(wrong)?;
+    number.checked_mul(factor).ok_or_else(|| format!("{text} is more than 2^64 bytes"))
+}
+
+fn unit_bytes(unit: &str) -> Option<u64> {
+    let unit = unit.to_ascii_lowercase();
+    let (prefix, base) = match unit.strip_suffix("ib") {
+        Some(prefix) if !prefix.is_empty() => (prefix, 1024u64),
+        _ => match unit.strip_suffix('b') {
+            Some(prefix) => (prefix, 1000),
+            None => (unit.as_str(), 1024),
+        },
+    };
+    let power = ["", "k", "m", "g", "t"].iter().position(|known| *known == prefix)?;
+    base.checked_pow(u32::try_from(power).ok()?)
+}
+
+/// As [`parse_size`], for the options that the library takes as a `u32`.
+pub fn parse_size_u32(text: &str) -> Result<u32, String> {
+    u32::try_from(parse_size(text)?).map_err(|_| format!("{text} is more than {} bytes", u32::MAX))
+}
+
+/// `1234567` -> `1,234,567`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 row`, `1,234 rows`.
+pub fn count_of(number: u64, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
+/// `1.7 MiB`.
+pub fn size(bytes: u64) -> String {
+    let mut amount = bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if amount < 1000.0 {
+            return if unit == "B" { format!("{bytes} B") } else { format!("{amount:.1} {unit}") };
+        }
+        amount /= 1024.0;
+    }
+    format!("{amount:.1} TiB")
+}
+
+/// Three or so digits and a unit: `870 ns`, `3.1 ms`, `12.0 s`.
+pub fn seconds(seconds: f64) -> String {
+    let (amount, unit) = match seconds {
+        s if s >= 1.0 => (s, "s"),
+        s if s >= 1e-3 => (s * 1e3, "ms"),
+        s if s >= 1e-6 => (s * 1e6, "us"),
+        s => return format!("{:.0} ns", s * 1e9),
+    };
+    if amount >= 100.0 { format!("{amount:.0} {unit}") } else { format!("{amount:.1} {unit}") }
+}
+
+/// A count over a time, whole; 0 for no time at all.
+pub fn per_second(count: u64, seconds: f64) -> u64 {
+    if seconds > 0.0 { (count as f64 / seconds).round() as u64 } else { 0 }
+}
+
+/// The same from a clock.
+pub fn rate(count: u64, time: Duration) -> u64 {
+    per_second(count, time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_take_binary_and_decimal_units() {
+        for (text, bytes) in [
+            ("512", 512),
+            ("64K", 65_536),
+            ("1M", 1 << 20),
+            ("2GiB", 2 << 30),
+            ("3kB", 3000),
+            ("1 tb", 1_000_000_000_000),
+            ("7b", 7),
+        ] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_refuse_what_is_none() {
+        for text in ["", "K", "-1", "1.5M", "12Q", "99999999999T", "ib", "1ib"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!([grouped(0), grouped(999), grouped(1000), grouped(1_234_567)], ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([size(999), size(1024), size(1_743_363)], ["999 B", "1.0 KiB", "1.7 MiB"]);
+        assert_eq!(
+            [seconds(8.7e-7), seconds(0.0031), seconds(0.25), seconds(12.0)],
+            ["870 ns", "3.1 ms", "250 ms", "12.0 s"]
+        );
+    }
+}

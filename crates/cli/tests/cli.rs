@@ -1,0 +1,458 @@
+//! The program as its users meet it: the real binary, run in a directory of its own.
+//!
+//! `tests/cli/*.txt` are transcripts, and are the tests of everything that a terminal session can show: each runs in an
+//! empty directory, top to bottom. What takes more than a terminal (bytes, pipes, signals) is a function below.
+//! This is the only test binary of the crate; new cases go into a transcript or here.
+//!
+//! A transcript: lines `$ command` and after each what it prints, both streams together, with `[exit N]` for a status
+//! other than 0; `...` stands for any number of lines, `[..]` for any part of one. Lines before the first command,
+//! and lines that begin with `#`, are for the reader.
+
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_splitpoint");
+
+fn splitpoint(place: &Path) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.current_dir(place).stdin(Stdio::null());
+    command
+}
+
+fn run(place: &Path, arguments: &[&str]) -> Output {
+    splitpoint(place).args(arguments).output().unwrap()
+}
+
+/// Runs and gives standard output; fails with standard error if the program does.
+fn run_well(place: &Path, arguments: &[&str]) -> Vec<u8> {
+    let output = run(place, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+fn json(place: &Path, arguments: &[&str]) -> Value {
+    serde_json::from_slice(&run_well(place, arguments)).unwrap()
+}
+
+fn directory() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+mod transcripts {
+    use super::*;
+
+    #[test]
+    fn first_steps() {
+        play("first-steps.txt");
+    }
+
+    #[test]
+    fn load_and_dump() {
+        play("load-and-dump.txt");
+    }
+
+    #[test]
+    fn bad_input() {
+        play("bad-input.txt");
+    }
+
+    #[test]
+    fn scan() {
+        play("scan.txt");
+    }
+
+    #[test]
+    fn look_after() {
+        play("look-after.txt");
+    }
+
+    #[test]
+    fn mistakes() {
+        play("mistakes.txt");
+    }
+
+    #[test]
+    fn every_transcript_is_played() {
+        let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli.rs")).unwrap();
+        for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli")).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            assert!(source.contains(&format!("play(\"{name}\")")), "{name} has no test");
+        }
+    }
+
+    fn play(name: &str) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli").join(name);
+        let transcript = fs::read_to_string(&path).unwrap();
+        let place = directory();
+        for (command, expected) in steps(&transcript) {
+            let printed = shell(place.path(), command);
+            let lines: Vec<&str> = printed.lines().collect();
+            assert!(
+                lines_match(&expected, &lines),
+                "{name}\n$ {command}\nexpected:\n{}\nprinted:\n{printed}",
+                expected.join("\n")
+            );
+        }
+    }
+
+    fn steps(transcript: &str) -> Vec<(&str, Vec<&str>)> {
+        let mut steps: Vec<(&str, Vec<&str>)> = Vec::new();
+        for line in transcript.lines().filter(|line| !line.starts_with('#')) {
+            if let Some(command) = line.strip_prefix("$ ") {
+                steps.push((command, Vec::new()));
+            } else if let Some((_, expected)) = steps.last_mut() {
+                expected.push(line);
+            }
+        }
+        for (_, expected) in &mut steps {
+            // The blank lines between steps.
+            while expected.last().is_some_and(|line| line.is_empty()) {
+                expected.pop();
+            }
+        }
+        assert!(!steps.is_empty());
+        steps
+    }
+
+    fn shell(place: &Path, command: &str) -> String {
+        let programs = Path::new(PROGRAM).parent().unwrap();
+        let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+        let script = format!("exec 2>&1\n{command}");
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(script).current_dir(place).env("PATH", path).stdin(Stdio::null());
+        let output = shell.output().unwrap();
+        let mut printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !output.status.success() {
+            if !printed.is_empty() && !printed.ends_with('\n') {
+                printed.push('\n');
+            }
+            printed.push_str(&format!("[exit {}]\n", output.status.code().unwrap_or(-1)));
+        }
+        printed.trim_end_matches('\n').to_owned()
+    }
+
+    fn lines_match(expected: &[&str], printed: &[&str]) -> bool {
+        match (expected, printed) {
+            ([], []) => true,
+            (["...", rest @ ..], _) => (0..=printed.len()).any(|skipped| lines_match(rest, &printed[skipped..])),
+            ([first, rest @ ..], [line, lines @ ..]) => parts_match(first, line) && lines_match(rest, lines),
+            _ => false,
+        }
+    }
+
+    fn parts_match(expected: &str, line: &str) -> bool {
+        match expected.split_once("[..]") {
+            None => expected == line,
+            Some((head, rest)) => line.strip_prefix(head).is_some_and(|line| {
+                line.char_indices().map(|(at, _)| at).chain([line.len()]).any(|at| parts_match(rest, &line[at..]))
+            }),
+        }
+    }
+}
+
+/// Pairs whose keys and values have every byte, are empty, are long, look like escapes.
+fn awkward_pairs() -> Vec<(Vec<u8>, Vec<u8>)> {
+    let all: Vec<u8> = (0..=255).collect();
+    let mut pairs: Vec<_> = all.iter().map(|byte| (vec![*byte], vec![255 - byte])).collect();
+    pairs.push((vec![], b"of the empty key".to_vec()));
+    pairs.push((all.clone(), vec![]));
+    pairs.push((b"\\x41\\".to_vec(), all.repeat(4096)));
+    pairs.push(("\u{e9}\u{1F600} \u{2028}".into(), b"a\tb\r\nc\r".to_vec()));
+    pairs.sort();
+    pairs
+}
+
+fn raw(pairs: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (key, value) in pairs {
+        bytes.extend_from_slice(&u32::try_from(key.len()).unwrap().to_le_bytes());
+        bytes.extend_from_slice(&u32::try_from(value.len()).unwrap().to_le_bytes());
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(value);
+    }
+    bytes
+}
+
+fn pairs_of_raw(mut bytes: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut pairs = Vec::new();
+    while !bytes.is_empty() {
+        let length = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+        let (key_end, value_end) = (8 + length(0), 8 + length(0) + length(4));
+        pairs.push((bytes[8..key_end].to_vec(), bytes[key_end..value_end].to_vec()));
+        bytes = &bytes[value_end..];
+    }
+    pairs.sort();
+    pairs
+}
+
+#[test]
+fn any_bytes_make_the_round_trip_in_every_format() {
+    let place = directory();
+    let pairs = awkward_pairs();
+    fs::write(place.path().join("in.raw"), raw(&pairs)).unwrap();
+    run_well(place.path(), &["load", "first.spt", "in.raw"]);
+    for format in ["tsv", "jsonl", "raw"] {
+        let dumped = run_well(place.path(), &["dump", "first.spt", "--format", format]);
+        let file = format!("dumped.{format}");
+        let table = format!("{format}.spt");
+        fs::write(place.path().join(&file), dumped).unwrap();
+        run_well(place.path(), &["load", &table, &file]);
+        let again = run_well(place.path(), &["dump", &table, "--format", "raw"]);
+        assert!(pairs_of_raw(&again) == pairs, "{format}");
+    }
+}
+
+#[test]
+fn any_bytes_make_the_round_trip_through_put_and_get() {
+    let place = directory();
+    // Arguments end at a zero byte, so the value comes by standard input.
+    let value: Vec<u8> = (0..=255).collect();
+    let mut put = splitpoint(place.path()).args(["put", "t.spt", "-x", "key"]).stdin(Stdio::piped()).spawn().unwrap();
+    put.stdin.take().unwrap().write_all(&value).unwrap();
+    assert!(put.wait().unwrap().success());
+    assert_eq!(run_well(place.path(), &["get", "--raw", "t.spt", "key"]), value);
+}
+
+#[test]
+fn scan_pages_add_up_to_the_table() {
+    let place = directory();
+    let rows: String = (0..1000).map(|number| format!("key{number}\t{number}\n")).collect();
+    fs::write(place.path().join("rows.tsv"), &rows).unwrap();
+    run_well(place.path(), &["load", "t.spt", "rows.tsv"]);
+    let mut found = Vec::new();
+    let mut cursor = "0".to_owned();
+    for _page in 0..1001 {
+        let page = json(place.path(), &["scan", "t.spt", "--json", "--limit", "37", "--cursor", &cursor]);
+        let pairs = page["pairs"].as_array().unwrap();
+        found.extend(
+            pairs.iter().map(|pair| format!("{}\t{}", pair["key"].as_str().unwrap(), pair["value"].as_str().unwrap())),
+        );
+        match &page["cursor"] {
+            Value::Null => break,
+            next => next.as_str().unwrap().clone_into(&mut cursor),
+        }
+    }
+    let mut expected: Vec<&str> = rows.lines().collect();
+    found.sort();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn stat_json_has_the_words_that_scripts_rely_on() {
+    let place = directory();
+    run_well(place.path(), &["put", "t.spt", "key", "value"]);
+    let stat = json(place.path(), &["stat", "t.spt", "--json"]);
+    for field in ["pairs", "buckets", "page_bytes", "file_bytes", "payload_bytes", "overflow_pages", "extents"] {
+        assert!(stat[field].is_u64(), "{field}: {}", stat[field]);
+    }
+    assert!(stat["hash"].is_string());
+    assert_eq!((stat["pairs"].as_u64(), stat["payload_bytes"].as_u64()), (Some(1), Some(8)));
+    let histogram = stat["histogram"].as_array().unwrap();
+    let sum = |field: fn(&Value) -> u64| histogram.iter().map(field).sum::<u64>();
+    assert_eq!(sum(|row| row["buckets"].as_u64().unwrap()), stat["buckets"].as_u64().unwrap());
+    assert_eq!(sum(|row| row["buckets"].as_u64().unwrap() * row["size"].as_u64().unwrap()), 1);
+}
+
+#[test]
+fn a_damaged_table_fails_its_check() {
+    let place = directory();
+    let rows: String = (0..5000).map(|number| format!("key{number}\tvalue {number}\n")).collect();
+    fs::write(place.path().join("rows.tsv"), rows).unwrap();
+    run_well(place.path(), &["load", "t.spt", "rows.tsv"]);
+    let mut bytes = fs::read(place.path().join("t.spt")).unwrap();
+    let middle = bytes.len() / 2;
+    for byte in &mut bytes[middle..middle + 64] {
+        *byte ^= 0x55;
+    }
+    fs::write(place.path().join("t.spt"), bytes).unwrap();
+    let check = run(place.path(), &["check", "t.spt"]);
+    let said = [check.stdout, check.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(!check.status.success(), "{said}");
+    assert!(said.contains("t.spt: "), "{said}");
+}
+
+#[test]
+fn a_reader_that_leaves_ends_a_dump_quietly() {
+    let place = directory();
+    let rows: String = (0..50_000).map(|number| format!("key{number}\tvalue {number}\n")).collect();
+    fs::write(place.path().join("rows.tsv"), rows).unwrap();
+    run_well(place.path(), &["load", "t.spt", "rows.tsv"]);
+    let mut dump =
+        splitpoint(place.path()).args(["dump", "t.spt"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(dump.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("key"));
+    let output = dump.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn output_that_cannot_be_written_is_an_error() {
+    let place = directory();
+    run_well(place.path(), &["put", "t.spt", "key", "value"]);
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = splitpoint(place.path()).args(["dump", "t.spt"]).stdout(full).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(said.starts_with("splitpoint: standard output: "), "{said}");
+}
+
+#[test]
+fn a_load_of_nothing_but_a_name_leaves_no_table() {
+    let place = directory();
+    assert!(!run(place.path(), &["load", "t.spt", "absent.tsv"]).status.success());
+    assert!(!place.path().join("t.spt").exists());
+}
+
+#[test]
+fn tour_reports_json_and_cleans_up() {
+    let place = directory();
+    let temporary = directory();
+    let tour = splitpoint(place.path())
+        .args(["tour", "--json", "--runs", "1", "--pairs", "5000"])
+        .env("TMPDIR", temporary.path())
+        .output()
+        .unwrap();
+    assert!(tour.status.success(), "{}", String::from_utf8_lossy(&tour.stderr));
+    let facts: Value = serde_json::from_slice(&tour.stdout).unwrap();
+    assert_eq!(facts["words"]["pairs"], 172_823);
+    assert_eq!(facts["figure_8a"]["pairs"], 24_474);
+    assert_eq!(facts["figure_8a"]["tests"][0]["paper_hash"]["elapsed_s"], 90.4);
+    assert_eq!(facts["figure_8b"]["pairs"], 600);
+    assert_eq!(facts["growth"]["pairs"], 5000);
+    assert!(facts["growth"]["splitpoint"]["puts_per_s"].as_u64().unwrap() > 0);
+    assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn tour_fits_a_terminal_of_80_columns() {
+    let place = directory();
+    let text = run_well(place.path(), &["tour", "--runs", "1", "--pairs", "5000"]);
+    let text = String::from_utf8(text).unwrap();
+    let told = text.split("Try next").next().unwrap();
+    for line in told.lines().filter(|line| !line.starts_with("Files go to ")) {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
+mod signals {
+    use super::*;
+
+    /// Ends with the process killed, should a test fail before it has ended by itself.
+    struct Running(Option<Child>);
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            if let Some(child) = &mut self.0 {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+    }
+
+    fn send(signal: &str, child: &Child) {
+        let status = Command::new("kill").arg(format!("-{signal}")).arg(child.id().to_string()).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Waits, but not for ever.
+    fn end_of(running: &mut Running) -> Output {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while running.0.as_mut().unwrap().try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "the program did not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        running.0.take().unwrap().wait_with_output().unwrap()
+    }
+
+    /// A shell's background job starts with SIGINT ignored, and so does what it runs; then there is nothing to test.
+    fn ignored(signal_number: u32) -> bool {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0");
+        u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal_number - 1) & 1 == 1
+    }
+
+    /// More than a pipe and the program's buffer hold, so that rows are in the table when the last is written.
+    fn write_many_rows(stdin: &mut impl Write) {
+        let rows: String = (0..30_000).map(|number| format!("key{number}\tvalue {number}\n")).collect();
+        stdin.write_all(rows.as_bytes()).unwrap();
+    }
+
+    /// Long enough for what was written to be read, so that the program waits for more. Were it not, no test would fail.
+    fn let_it_wait() {
+        std::thread::sleep(Duration::from_millis(300));
+    }
+
+    #[test]
+    fn a_signal_in_a_load_that_waits_for_input_keeps_the_rows() {
+        for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
+            if ignored(number) {
+                eprintln!("SIG{signal} is ignored here, not tested");
+                continue;
+            }
+            let place = directory();
+            let mut load = splitpoint(place.path());
+            load.args(["load", "t.spt", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut load = Running(Some(load.spawn().unwrap()));
+            let child = load.0.as_mut().unwrap();
+            let mut stdin = child.stdin.take().unwrap();
+            write_many_rows(&mut stdin);
+            let_it_wait();
+            send(signal, child);
+            let output = end_of(&mut load);
+            drop(stdin);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(128 + i32::try_from(number).unwrap()), "{said}");
+            let rows = said.strip_prefix(&format!("splitpoint: stopped by SIG{signal}: ")).unwrap();
+            let rows: usize = rows.split(' ').next().unwrap().replace(',', "").parse().unwrap();
+            assert!(rows > 0);
+            assert!(said.contains(&format!("the next is stdin:{}", rows + 1)), "{said}");
+            let dumped = run_well(place.path(), &["dump", "t.spt"]);
+            assert_eq!(dumped.iter().filter(|byte| **byte == b'\n').count(), rows);
+            run_well(place.path(), &["check", "t.spt"]);
+        }
+    }
+
+    #[test]
+    fn a_signal_that_the_parent_ignores_stays_ignored() {
+        let place = directory();
+        let script = format!("trap '' HUP INT TERM; exec '{PROGRAM}' load t.spt -");
+        let mut load = Command::new("sh");
+        load.args(["-c", &script]).current_dir(place.path());
+        load.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut load = Running(Some(load.spawn().unwrap()));
+        let child = load.0.as_mut().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        write_many_rows(&mut stdin);
+        send("HUP", child);
+        stdin.write_all(b"last\trow\n").unwrap();
+        drop(stdin);
+        let output = end_of(&mut load);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(run_well(place.path(), &["get", "t.spt", "last"]), b"row\n");
+    }
+
+    #[test]
+    fn a_stopped_tour_removes_its_files() {
+        let place = directory();
+        let temporary = directory();
+        let mut tour = splitpoint(place.path());
+        tour.args(["tour", "--runs", "1000"]).env("TMPDIR", temporary.path());
+        let mut tour = Running(Some(tour.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()));
+        let mut first = [0];
+        tour.0.as_mut().unwrap().stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+        send("TERM", tour.0.as_ref().unwrap());
+        let output = end_of(&mut tour);
+        assert_eq!(output.status.code(), Some(128 + 15));
+        assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
+    }
+}
