@@ -136,6 +136,8 @@ impl Pager {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound && create == Create::IfAbsent => {
                 storage.open(path, Mode::New).map(|f| (f, true)).map_err(|e| Error::io(path, "create", e))
             }
+            Err(e) if e.kind() == std::io::ErrorKind::IsADirectory => Err(not_a_table(path, "it is a directory")),
+            Err(e) if e.kind() == std::io::ErrorKind::InvalidData => Err(not_a_table(path, "it is not a regular file")),
             other => other.map(|f| (f, false)).map_err(|e| Error::io(path, "open", e)),
         }
     }
@@ -239,12 +241,7 @@ impl Pager {
     fn read_header(path: &Path, file: &dyn File) -> Result<(Header, Vec<u8>)> {
         let file_bytes = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
         let shown = path.display();
-        let not_ours = |what: &str| {
-            Error::new(
-                ErrorKind::NotATable,
-                format!("{shown}: not a splitpoint table: {what}. Check the path; `splitpoint load` makes a table."),
-            )
-        };
+        let not_ours = |what: &str| not_a_table(path, what);
         if file_bytes < 12 {
             return Err(not_ours(&format!("it has {file_bytes} bytes")));
         }
@@ -487,6 +484,23 @@ fn sum_of_sums(frame: FrameNo, bytes: &[u8]) -> u32 {
 
 fn header_sum(bytes: &[u8]) -> u32 {
     nonzero(crc32c::crc32c(&bytes[..HEADER_BYTES - 4]))
+}
+
+fn not_a_table(path: &Path, what: &str) -> Error {
+    let path = path.display();
+    Error::new(
+        ErrorKind::NotATable,
+        format!("{path}: not a splitpoint table: {what}. Check the path; `splitpoint load` makes a table."),
+    )
+}
+
+fn version_error(shown: &impl std::fmt::Display, version: u32) -> Error {
+    Error::new(
+        ErrorKind::Version,
+        format!(
+            "{shown}: format version {version}, this library reads {FORMAT_VERSION}. Upgrade splitpoint, or dump with the version that wrote it."
+        ),
+    )
 }
 
 /// 0 is kept for "never written".
