@@ -252,12 +252,7 @@ impl Pager {
         }
         let version = u32_at(&bytes, 8);
         if version != FORMAT_VERSION {
-            return Err(Error::new(
-                ErrorKind::Version,
-                format!(
-                    "{shown}: format version {version}, this library reads {FORMAT_VERSION}. Upgrade splitpoint, or dump with the version that wrote it."
-                ),
-            ));
+            return Err(version_error(&shown, version));
         }
         if bytes.len() < HEADER_BYTES {
             return Err(Error::corrupt(format!(
@@ -276,6 +271,13 @@ impl Pager {
         if file_bytes < needed {
             return Err(Error::corrupt(format!(
                 "{shown}: cut to {file_bytes} bytes of {needed}. Restore it from a backup."
+            )));
+        }
+        let mut rest = vec![0; header.frame_bytes - HEADER_BYTES];
+        file.read_at(&mut rest, HEADER_BYTES as u64).map_err(|e| Error::io(path, "read the header of", e))?;
+        if rest.iter().any(|&b| b != 0) {
+            return Err(Error::corrupt(format!(
+                "{shown}: header: reserved bytes are not zero. Restore it from a backup."
             )));
         }
         Ok((header, bytes[ROOT_START..ROOT_START + ROOT_BYTES].to_vec()))
@@ -542,7 +544,8 @@ impl Header {
         if mapped < u64::from(frame_count) {
             return Err(format!("map frames for {mapped} frames of {frame_count}"));
         }
-        if u32_at(bytes, 28) != 0 || bytes[32 + 4 * MAP_GROUP_COUNT..ROOT_START].iter().any(|&b| b != 0) {
+        let reserved = [28..32, 32 + 4 * MAP_GROUP_COUNT..ROOT_START, ROOT_START + ROOT_BYTES..HEADER_BYTES - 4];
+        if reserved.into_iter().any(|range| bytes[range].iter().any(|&b| b != 0)) {
             return Err("reserved bytes are not zero".into());
         }
         Ok(Header { frame_bytes, sequence: u64_at(bytes, 16), frame_count, map_groups })
