@@ -108,12 +108,13 @@ impl Table {
         first: u64,
         mut visit: impl FnMut(Block, &[u8]) -> Result<Option<R>>,
     ) -> Result<Option<R>> {
-        // A chain cannot have more pages than the file has units.
+        // The pages of a chain lie apart, so together they are no longer than the file: nor is what is made of them.
         let mut left = u64::from(self.pager.frame_count()) * u64::from(FRAME_UNITS);
         let mut next = self.parse_block(first)?;
         while let Some(block) = next {
-            left =
-                left.checked_sub(1).ok_or_else(|| self.pager.corrupt("a chain of overflow pages runs in a circle"))?;
+            left = left
+                .checked_sub(block.len.into())
+                .ok_or_else(|| self.pager.corrupt("a chain of overflow pages runs in a circle"))?;
             let (frame, range) = self.read_block(block)?;
             let bytes = &frame[range];
             if let Some(found) = visit(block, bytes)? {
@@ -432,9 +433,9 @@ impl Bucket<'_> {
         match added {
             Ok(delta) => Ok(Delta { bucket: delta.bucket - (old.bytes() + page::SLOT_BYTES) as i64, ..delta }),
             Err(e) => {
-                // Nothing else changed there, so what was taken out has room to go back.
-                let back = self.change(place, |bytes| page::insert(bytes, key.tag, old), table)?;
-                assert!(back.is_some(), "a record fits where it was");
+                // Nothing else changed there, so what was taken out has room to go back; if not, the file was damaged
+                // before and `e` says so.
+                self.change(place, |bytes| page::insert(bytes, key.tag, old), table)?;
                 Err(e)
             }
         }

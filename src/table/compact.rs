@@ -6,7 +6,7 @@
 
 use super::chain::{Block, Bucket};
 use super::extent::Extent;
-use super::page::{self, INLINE, PAIR_IN_EXTENT, Record};
+use super::page::{self, INLINE, Record};
 use super::{Table, linear};
 use crate::error::Result;
 use crate::pager::FRAME_UNITS;
@@ -98,7 +98,6 @@ impl Table {
         self.walk_chain(page::next(bucket.page()), |block, bytes| note(Some(block), bytes).map(|()| None::<()>))?;
         for (block, slot, form, extent) in places {
             let Some(moved) = self.moved_extent(&extent)? else { continue };
-            debug_assert!(form == PAIR_IN_EXTENT || moved.key_bytes == 0);
             // The reference has the same length, so the record is changed where it is.
             let replaced = match block {
                 None => page::replace_value(&mut bucket.page_mut(), slot, form, &moved.to_bytes()),
@@ -107,7 +106,11 @@ impl Table {
                     page::replace_value(&mut frame.part(range), slot, form, &moved.to_bytes())
                 }
             };
-            assert_eq!(replaced, Ok(true), "a value of the same length always fits");
+            // A value of the same length always fits - where the page is still the one that was read, and not marked
+            // free and overwritten just now.
+            if replaced != Ok(true) {
+                return Err(self.pager.corrupt(format!("extent at unit {}: its record is gone", extent.unit)));
+            }
             self.free_extent(&extent)?;
         }
         Ok(())

@@ -468,12 +468,19 @@ pub fn copy_records(from: &[u8], to: &mut impl Bytes) -> Result<(), Damage> {
     Ok(())
 }
 
-/// All slots of a page: tag and record.
+/// All slots of a page: tag and record. Together the records are no longer than the heap, so that what is made of a
+/// page is not larger than it.
 pub fn records(page: &[u8]) -> impl Iterator<Item = Result<(u16, Record<'_>), Damage>> {
     let slots = checked_slots(page);
     let count = if slots.is_ok() { slot_count(page) } else { 0 };
     let damage = slots.err().map(Err);
-    damage.into_iter().chain((0..count).map(move |i| Ok((slot(page, i).0, record(page, i)?))))
+    let mut left = heap_bytes(page);
+    damage.into_iter().chain((0..count).map(move |i| {
+        let (tag, offset) = slot(page, i);
+        let (record, value_start) = parse(page, offset).ok_or(RECORD_RUNS_OVER)?;
+        left = left.checked_sub(value_start + record.value.len() - offset).ok_or(RECORDS_OVERLAP)?;
+        Ok((tag, record))
+    }))
 }
 
 /// Checks that the slots lie within the page, so that all below [`slot_count`] may be asked for.
@@ -491,6 +498,7 @@ pub fn record_range(page: &[u8], index: usize) -> Result<std::ops::Range<usize>,
 }
 
 const RECORD_RUNS_OVER: Damage = Damage("a record runs over its page");
+pub const RECORDS_OVERLAP: Damage = Damage("records overlap");
 
 /// The record that `raw` is the bytes of.
 #[inline]

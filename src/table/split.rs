@@ -38,8 +38,11 @@ impl Gathered {
         let base = self.bytes.len();
         self.bytes.extend_from_slice(page);
         page::check_slots(page)?;
+        // Records lie apart. Where slots share one, this page could become a thousand.
+        let mut left = page.len();
         for slot in 0..page::slot_count(page) {
             let range = page::record_range(page, slot)?;
+            left = left.checked_sub(range.len()).ok_or(page::RECORDS_OVERLAP)?;
             self.records.push((page::slot_tag(page, slot), base + range.start..base + range.end));
         }
         Ok(())
@@ -292,6 +295,9 @@ impl Table {
                 }
                 used += bytes;
                 count += 1;
+            }
+            if count == 0 {
+                return Err(self.damaged(Damage("a record is larger than a page has room")));
             }
             let block = self.allocate_block(used)?;
             blocks.push(block);

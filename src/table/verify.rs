@@ -128,8 +128,8 @@ impl Check<'_> {
         table.walk_chain(page::next(primary), |block, bytes| {
             let place = format!("bucket {number}, overflow page at unit {}", block.unit);
             self.refer(&place, block.unit, u64::from(block.len));
-            for slot in 0..page::slot_count(bytes) {
-                let bits = page::filter_bits(page::slot_tag(bytes, slot));
+            for (tag, _) in page::records(bytes).map_while(|record| record.ok()) {
+                let bits = page::filter_bits(tag);
                 if filter & bits != bits {
                     self.fault(place.clone(), "a pair that the bucket's filter does not tell of".into());
                 }
