@@ -15,7 +15,6 @@
 
 mod checkpoint;
 pub(crate) mod pool;
-mod populate;
 mod space;
 pub(crate) mod words;
 
@@ -67,7 +66,7 @@ pub(crate) enum Create {
 
 /// Frames of one table.
 pub(crate) struct Pager {
-    pool: Arc<Pool>,
+    pool: Pool,
     storage: Arc<dyn Storage>,
     path: PathBuf,
     /// None: memory alone.
@@ -168,7 +167,7 @@ impl Pager {
         cache_frames: u64,
     ) -> Result<Pager> {
         let pager = Pager {
-            pool: Arc::new(pool),
+            pool,
             storage,
             path,
             file,
@@ -218,7 +217,7 @@ impl Pager {
         let pool = Pool::new(header.frame_bytes, !read_only)?;
         pool.reserve(u64::from(header.frame_count) + 1)?;
         let pager = Pager {
-            pool: Arc::new(pool),
+            pool,
             storage,
             path: path.to_path_buf(),
             file: Some(file),
@@ -320,10 +319,6 @@ impl Pager {
 
     #[inline]
     pub(crate) fn pool(&self) -> &Pool {
-        &self.pool
-    }
-
-    fn pool_shared(&self) -> &Arc<Pool> {
         &self.pool
     }
 
