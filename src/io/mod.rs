@@ -26,7 +26,7 @@ pub(crate) enum Mode {
 
 /// A place that holds files by path.
 pub(crate) trait Storage: Send + Sync {
-    /// Opens or makes a file.
+    /// Opens or makes a file. `IsADirectory` or `InvalidData` where something else than a file is there; never waits.
     fn open(&self, path: &Path, mode: Mode) -> Result<Box<dyn File>>;
     /// Takes a file away; one that is not there is no error.
     fn remove(&self, path: &Path) -> Result<()>;

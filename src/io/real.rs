@@ -9,7 +9,7 @@ use super::{File, Mode, Storage};
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 /// The real disk.
@@ -19,9 +19,15 @@ impl Storage for Disk {
     fn open(&self, path: &Path, mode: Mode) -> Result<Box<dyn File>> {
         let mut options = fs::OpenOptions::new();
         options.read(true).write(mode != Mode::Read).create_new(mode == Mode::New);
+        // Means nothing to a regular file; a pipe would be waited for.
+        options.custom_flags(libc::O_NONBLOCK);
         let file = options.open(path)?;
-        if !file.metadata()?.is_file() {
-            return Err(Error::new(ErrorKind::InvalidInput, "not a regular file"));
+        let kind = file.metadata()?.file_type();
+        if kind.is_dir() {
+            return Err(ErrorKind::IsADirectory.into());
+        }
+        if !kind.is_file() {
+            return Err(Error::new(ErrorKind::InvalidData, "not a regular file"));
         }
         Ok(Box::new(RealFile(file)))
     }

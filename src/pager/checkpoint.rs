@@ -18,7 +18,8 @@
 
 use super::pool::FrameNo;
 use super::words::Bytes;
-use super::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, Pager, SUM_OF_SUMS, ZONE_FRAMES, nonzero, sum_of_sums, u32_at, u64_at};
+use super::{FORMAT_VERSION, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Header, Pager, SUM_OF_SUMS, ZONE_FRAMES};
+use super::{header_sum, nonzero, sum_of_sums, u32_at, u64_at};
 use crate::error::{Error, Result};
 use crate::io::{File, Mode, Storage};
 use std::collections::{BTreeMap, HashMap};
@@ -311,12 +312,18 @@ fn install_frames(journal: &dyn File, file: &dyn File, size: Size, index: &[(Fra
 
 /// Installs the journal beside `path` if it is complete, and takes it away.
 pub(super) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
+    if !may_have_journal(path, file)? {
+        return Ok(());
+    }
     let journal_path = journal_path(path);
     let journal = match storage.open(&journal_path, Mode::Read) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         other => other.map_err(|e| Error::io(&journal_path, "open", e))?,
     };
-    if let Some((size, index)) = read_complete(journal.as_ref()).map_err(|e| Error::io(&journal_path, "read", e))? {
+    if let Some((size, index, header)) =
+        read_complete(journal.as_ref()).map_err(|e| Error::io(&journal_path, "read", e))?
+    {
+        check_belongs(&journal_path, file, size, &header)?;
         install_frames(journal.as_ref(), file, size, &index)
             .map_err(|e| Error::io(path, "install a checkpoint in", e))?;
     }
@@ -324,7 +331,59 @@ pub(super) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Re
     storage.remove(&journal_path).map_err(|e| Error::io(&journal_path, "remove", e))
 }
 
-type Journal = (Size, Vec<(FrameNo, u32)>);
+/// Is this a file of ours, or one in the making, so that a journal beside it is ours? Whatever else it is, the header
+/// is read next and says so; until then nothing is touched.
+fn may_have_journal(path: &Path, file: &dyn File) -> Result<bool> {
+    let mut start = [0; 12];
+    let bytes = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
+    if bytes >= start.len() as u64 {
+        file.read_at(&mut start, 0).map_err(|e| Error::io(path, "read the header of", e))?;
+    }
+    // Zeros: the first checkpoint gave the file its length and had not come to frame 0.
+    let zeros = start == [0; 12] && (bytes == 0 || bytes >= start.len() as u64);
+    Ok(zeros || start[..8] == super::MAGIC && u32_at(&start, 8) == FORMAT_VERSION)
+}
+
+/// Checks that a complete journal makes a table of version 1, and that `file` is the table it was made for: one that
+/// has the checkpoint before, or this one, or is torn.
+fn check_belongs(path: &Path, file: &dyn File, size: Size, header: &JournalHeader) -> Result<()> {
+    let shown = path.display();
+    let new = header.table.as_deref().filter(|bytes| bytes[..8] == super::MAGIC);
+    if let Some(version) = new.map(|bytes| u32_at(bytes, 8)).filter(|&version| version != FORMAT_VERSION) {
+        return Err(super::version_error(&shown, version));
+    }
+    let new = new.filter(|bytes| header_is_whole(bytes)).and_then(|bytes| Header::parse(bytes).ok());
+    let says_the_same = new.is_some_and(|new| {
+        (new.frame_bytes, new.frame_count, new.sequence) == (size.frame_bytes, size.frame_count, header.sequence)
+    });
+    if !says_the_same {
+        return Err(Error::corrupt(format!(
+            "{shown}: its last frame is not the header of the table it makes. Move it away to go on from the checkpoint before."
+        )));
+    }
+    let mut old = vec![0; super::HEADER_BYTES];
+    let whole = file.read_at(&mut old, 0).is_ok() && old[..8] == super::MAGIC && header_is_whole(&old);
+    let at = u64_at(&old, 16);
+    if whole && at != header.sequence && at.checked_add(1) != Some(header.sequence) {
+        return Err(Error::corrupt(format!(
+            "{shown}: made for checkpoint {}, but the table beside it is at {at}: they are not of one table. Move the journal away if the table is the one to keep.",
+            header.sequence
+        )));
+    }
+    Ok(())
+}
+
+fn header_is_whole(bytes: &[u8]) -> bool {
+    header_sum(bytes) == u32_at(bytes, super::HEADER_BYTES - 4)
+}
+
+/// What a journal says beside its frames: the number of the checkpoint, and its last frame if that is frame 0.
+struct JournalHeader {
+    sequence: u64,
+    table: Option<Vec<u8>>,
+}
+
+type Journal = (Size, Vec<(FrameNo, u32)>, JournalHeader);
 
 /// The frames of a journal, if every checksum in it holds. An incomplete one is the rule after a crash, no error.
 fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journal>> {
@@ -337,7 +396,7 @@ fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journal>> {
     if header[..8] != MAGIC || u32_at(&header, 60) != crc32c::crc32c(&header[..60]) {
         return Ok(None);
     }
-    let _sequence = u64_at(&header, 8);
+    let sequence = u64_at(&header, 8);
     let (frame_bytes, count, frame_count) = (u32_at(&header, 16) as usize, u32_at(&header, 20), u32_at(&header, 24));
     let frames_end = HEADER_BYTES + u64::from(count) * frame_bytes as u64;
     let legal = (FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&frame_bytes) && frame_bytes.is_power_of_two();
@@ -358,5 +417,7 @@ fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journal>> {
             return Ok(None);
         }
     }
-    Ok(Some((Size { frame_bytes, cut: u32_at(&header, 32), frame_count }, index)))
+    let table = index.last().is_some_and(|&(frame, _)| frame == 0).then_some(bytes);
+    let size = Size { frame_bytes, cut: u32_at(&header, 32), frame_count };
+    Ok(Some((size, index, JournalHeader { sequence, table })))
 }

@@ -135,6 +135,8 @@ impl Pager {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound && create == Create::IfAbsent => {
                 storage.open(path, Mode::New).map(|f| (f, true)).map_err(|e| Error::io(path, "create", e))
             }
+            Err(e) if e.kind() == std::io::ErrorKind::IsADirectory => Err(not_a_table(path, "it is a directory")),
+            Err(e) if e.kind() == std::io::ErrorKind::InvalidData => Err(not_a_table(path, "it is not a regular file")),
             other => other.map(|f| (f, false)).map_err(|e| Error::io(path, "open", e)),
         }
     }
@@ -238,12 +240,7 @@ impl Pager {
     fn read_header(path: &Path, file: &dyn File) -> Result<(Header, Vec<u8>)> {
         let file_bytes = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
         let shown = path.display();
-        let not_ours = |what: &str| {
-            Error::new(
-                ErrorKind::NotATable,
-                format!("{shown}: not a splitpoint table: {what}. Check the path; `splitpoint load` makes a table."),
-            )
-        };
+        let not_ours = |what: &str| not_a_table(path, what);
         if file_bytes < 12 {
             return Err(not_ours(&format!("it has {file_bytes} bytes")));
         }
@@ -254,12 +251,7 @@ impl Pager {
         }
         let version = u32_at(&bytes, 8);
         if version != FORMAT_VERSION {
-            return Err(Error::new(
-                ErrorKind::Version,
-                format!(
-                    "{shown}: format version {version}, this library reads {FORMAT_VERSION}. Upgrade splitpoint, or dump with the version that wrote it."
-                ),
-            ));
+            return Err(version_error(&shown, version));
         }
         if bytes.len() < HEADER_BYTES {
             return Err(Error::corrupt(format!(
@@ -278,6 +270,13 @@ impl Pager {
         if file_bytes < needed {
             return Err(Error::corrupt(format!(
                 "{shown}: cut to {file_bytes} bytes of {needed}. Restore it from a backup."
+            )));
+        }
+        let mut rest = vec![0; header.frame_bytes - HEADER_BYTES];
+        file.read_at(&mut rest, HEADER_BYTES as u64).map_err(|e| Error::io(path, "read the header of", e))?;
+        if rest.iter().any(|&b| b != 0) {
+            return Err(Error::corrupt(format!(
+                "{shown}: header: reserved bytes are not zero. Restore it from a backup."
             )));
         }
         Ok((header, bytes[ROOT_START..ROOT_START + ROOT_BYTES].to_vec()))
@@ -484,6 +483,23 @@ fn header_sum(bytes: &[u8]) -> u32 {
     nonzero(crc32c::crc32c(&bytes[..HEADER_BYTES - 4]))
 }
 
+fn not_a_table(path: &Path, what: &str) -> Error {
+    let path = path.display();
+    Error::new(
+        ErrorKind::NotATable,
+        format!("{path}: not a splitpoint table: {what}. Check the path; `splitpoint load` makes a table."),
+    )
+}
+
+fn version_error(shown: &impl std::fmt::Display, version: u32) -> Error {
+    Error::new(
+        ErrorKind::Version,
+        format!(
+            "{shown}: format version {version}, this library reads {FORMAT_VERSION}. Upgrade splitpoint, or dump with the version that wrote it."
+        ),
+    )
+}
+
 /// 0 is kept for "never written".
 fn nonzero(sum: u32) -> u32 {
     if sum == 0 { u32::MAX } else { sum }
@@ -523,7 +539,8 @@ impl Header {
         if mapped < u64::from(frame_count) {
             return Err(format!("map frames for {mapped} frames of {frame_count}"));
         }
-        if u32_at(bytes, 28) != 0 || bytes[32 + 4 * MAP_GROUP_COUNT..ROOT_START].iter().any(|&b| b != 0) {
+        let reserved = [28..32, 32 + 4 * MAP_GROUP_COUNT..ROOT_START, ROOT_START + ROOT_BYTES..HEADER_BYTES - 4];
+        if reserved.into_iter().any(|range| bytes[range].iter().any(|&b| b != 0)) {
             return Err("reserved bytes are not zero".into());
         }
         Ok(Header { frame_bytes, sequence: u64_at(bytes, 16), frame_count, map_groups })

@@ -151,7 +151,7 @@ impl Table {
             if r.form != PAIR_IN_EXTENT || r.key != hash {
                 return false;
             }
-            let equal = self.parse_extent(r.value).and_then(|e| self.extent_has_key(&e, key.bytes));
+            let equal = self.parse_extent(r).and_then(|e| self.extent_has_key(&e, key.bytes));
             equal.unwrap_or_else(|e| {
                 failed = Some(e);
                 true
@@ -170,7 +170,7 @@ impl Table {
             out.extend_from_slice(record.value);
             return Ok(());
         }
-        self.read_extent_value(&self.parse_extent(record.value)?, out)
+        self.read_extent_value(&self.parse_extent(record)?, out)
     }
 
     /// Calls `use_record` with the record at `place`.
@@ -346,7 +346,7 @@ impl Bucket<'_> {
             let record = record.map_err(|d| table.damaged(d))?;
             delta.pairs -= 1;
             delta.bucket -= (record.bytes() + page::SLOT_BYTES) as i64;
-            let extent = (record.form != INLINE).then(|| table.parse_extent(record.value)).transpose()?;
+            let extent = (record.form != INLINE).then(|| table.parse_extent(record)).transpose()?;
             let key_bytes = if record.form == PAIR_IN_EXTENT { 0 } else { record.key.len() as u64 };
             delta.payload -= (key_bytes + extent.map_or(record.value.len() as u64, |e| e.content_bytes())) as i64;
             extents.extend(extent);
@@ -374,7 +374,7 @@ impl Bucket<'_> {
             if r.form == INLINE {
                 return Ok((None, r.value.len()));
             }
-            let extent = self.table.parse_extent(r.value)?;
+            let extent = self.table.parse_extent(r)?;
             Ok((Some(extent), extent.value_bytes as usize))
         })
     }

@@ -89,7 +89,7 @@ impl Table {
             for (slot, record) in page::records(bytes).enumerate() {
                 let (_, record): (u16, Record<'_>) = record.map_err(|d| self.damaged(d))?;
                 if record.form != INLINE {
-                    places.push((block, slot, record.form, self.parse_extent(record.value)?));
+                    places.push((block, slot, record.form, self.parse_extent(record)?));
                 }
             }
             Ok::<(), crate::Error>(())

@@ -141,7 +141,7 @@ impl Scan<'_> {
                 self.pairs.push(Pair { position, key: start..middle, value: Some(middle..self.bytes.len()) });
                 continue;
             }
-            let extent = table.parse_extent(record.value)?;
+            let extent = table.parse_extent(record)?;
             if record.form == PAIR_IN_EXTENT {
                 self.bytes.extend_from_slice(&table.read_extent_key(&extent)?);
             } else {

@@ -8,6 +8,7 @@
 //! units of a 64th of a frame waste 1.3 % of a 2.5-kB value. Format: docs/format.md, "Extent".
 
 use super::Table;
+use super::page::{PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
 use crate::error::Result;
 use crate::pager::FRAME_UNITS;
 use crate::pager::words::Bytes;
@@ -45,7 +46,8 @@ impl Extent {
 
 impl Table {
     /// The extent a record refers to, checked against the size of the file.
-    pub(super) fn parse_extent(&self, bytes: &[u8]) -> Result<Extent> {
+    pub(super) fn parse_extent(&self, record: Record<'_>) -> Result<Extent> {
+        let bytes = record.value;
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
         if bytes.len() != EXTENT_BYTES {
             return Err(self
@@ -58,6 +60,18 @@ impl Table {
             key_bytes: u32_at(12),
             value_bytes: u32_at(16),
         };
+        // Whoever has the key, record or extent, has all of it.
+        let fits = match record.form {
+            VALUE_IN_EXTENT => extent.key_bytes == 0,
+            PAIR_IN_EXTENT => extent.key_bytes > 0,
+            _ => false,
+        };
+        if !fits {
+            return Err(self.pager.corrupt(format!(
+                "extent at unit {}: {} bytes of key in a record of form {}",
+                extent.unit, extent.key_bytes, record.form
+            )));
+        }
         let room = u64::from(extent.capacity) * self.pager.unit_bytes() as u64;
         let end = extent.unit.checked_add(u64::from(extent.capacity));
         let units = u64::from(self.pager.frame_count()) * u64::from(FRAME_UNITS);

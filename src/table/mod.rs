@@ -647,6 +647,12 @@ impl Table {
                 pager.corrupt(format!("header: pages of {page_bytes} bytes in frames of {}", pager.frame_bytes()))
             );
         }
+        if [6..8, 64..ROOT_GROUPS, ROOT_GROUPS + 4 * linear::GROUP_COUNT..root.len()]
+            .into_iter()
+            .any(|range| root[range].iter().any(|&b| b != 0))
+        {
+            return Err(pager.corrupt("header: reserved bytes are not zero"));
+        }
         let hash = choose_hash(&pager, options, root[4..6].try_into().expect("2 bytes"), u64_at(8), u64_at(16))?;
         let max_bucket = u32_at(24);
         let fill_percent = u32_at(32);

@@ -108,7 +108,7 @@ impl Table {
                 let (_, record) = record.map_err(|d| self.damaged(d))?;
                 if record.form != INLINE {
                     stat.extents += 1;
-                    stat.extent_bytes += u64::from(self.parse_extent(record.value)?.capacity) * unit_bytes;
+                    stat.extent_bytes += u64::from(self.parse_extent(record)?.capacity) * unit_bytes;
                 }
             }
             Ok::<(), crate::Error>(())

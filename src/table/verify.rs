@@ -157,7 +157,7 @@ impl Check<'_> {
                     record.key.to_vec()
                 }
                 form => {
-                    let extent = table.parse_extent(record.value)?;
+                    let extent = table.parse_extent(record)?;
                     self.payload_bytes += u64::from(extent.value_bytes);
                     self.refer(
                         &format!("{place}, extent at unit {}", extent.unit),

@@ -231,7 +231,10 @@ fn a_pending_journal_is_installed_by_an_open_for_writing() {
     holds(&PENDING.file(), &before, &after);
 
     let mut installed = file;
-    Journal::parse(&fs::read(journal_of(&PENDING.file())).unwrap()).expect("complete").install(&mut installed);
+    let journal = Journal::parse(&fs::read(journal_of(&PENDING.file())).unwrap()).expect("complete");
+    assert_eq!(journal.sequence, spt::u64_at(&installed, 16) + 1);
+    journal.install(&mut installed);
+    assert_eq!(journal.sequence, spt::u64_at(&installed, 16));
     let reader = Reader::new(&installed).unwrap();
     assert!(reader.pairs().unwrap().into_iter().map(|(_, pair)| pair).collect::<Pairs>() == after);
 }

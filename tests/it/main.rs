@@ -5,6 +5,8 @@
 //! | `spt` | a second reader of the file format, written from docs/format.md |
 //! | `golden` | how each file of `fixtures/v1` came about, and what is in it |
 //! | `format` | golden files and docs/format.md against the library and the second reader |
+//! | `corruption` | damaged files: a value or an error, never a panic, a hang or a flood |
+//! | `foreign` | files that are no table: what the error says |
 //! | `tidy` | the repository itself |
 #![allow(
     clippy::disallowed_methods,
@@ -12,6 +14,8 @@
     reason = "tests look at files from outside the library's seam"
 )]
 
+mod corruption;
+mod foreign;
 mod format;
 mod golden;
 mod spt;

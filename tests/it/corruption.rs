@@ -1,0 +1,764 @@
+//! Damaged files: whatever the bytes, every call gives a value or an error.
+//!
+//! Two kinds of damage. **Raw**: bits flip, ranges vanish, double or change places; most of it ends at a checksum.
+//! **Repaired**: fields named in docs/format.md get hostile values (another page's reference, a length too many, a
+//! frame of the header's) and all checksums are made to fit again, so that the code behind the checksums meets them.
+//!
+//! Each case is one number: `SPLITPOINT_CASE=repaired:1234 cargo test --test it corruption` does it again, alone.
+//! `SPLITPOINT_CASES=100000` does as many of each kind. A case runs against a time limit, and may neither take memory
+//! nor leave a file out of proportion.
+//!
+//! What such a case found once stands below, as a test by its own name.
+//!
+//! Not here: what a table says of damage in a sentence (`foreign.rs`), crashes (`src/table/tests.rs`).
+
+use crate::golden::{GOLDEN, Golden, PENDING, ZONES};
+use crate::spt::{self, Geometry, Reader, u16_at, u32_at, u64_at};
+use splitpoint::{Table, TableOptions};
+use std::cell::RefCell;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Arc, LazyLock, mpsc};
+use std::time::Duration;
+
+/// Cases of each kind if nothing else is asked for.
+const CASES: u64 = 1200;
+/// A case that takes longer hangs. Most take a few milliseconds.
+const LIMIT: Duration = Duration::from_secs(2);
+/// Memory that a case may take more than any before. The golden files have at most 200 KB, the one of several zones 3 MB.
+const MEMORY_BYTES: u64 = 96 << 20;
+/// What a file may grow by in a case: what is put there, and a doubling of the buckets.
+const FILE_BYTES: u64 = 16 << 20;
+
+// ---------------------------------------------------------------------------------------------
+// Randomness
+
+/// SplitMix64: small, and every seed is a good one.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end.max(1) as u64) as usize
+    }
+
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+        &of[self.below(of.len())]
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// What is damaged
+
+/// An undamaged file and what is known of it.
+struct Original {
+    name: &'static str,
+    file: Vec<u8>,
+    journal: Option<Vec<u8>>,
+    keys: Vec<Vec<u8>>,
+    geometry: Geometry,
+    fields: Vec<Field>,
+}
+
+/// A field in the file, to be given another value.
+#[derive(Clone, Copy, Debug)]
+struct Field {
+    at: usize,
+    bytes: usize,
+    what: What,
+}
+
+/// What a field means, and so what would be hostile in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Count,
+    Byte,
+    /// Reference to an overflow page.
+    Next,
+    /// Where a record starts in its page.
+    Offset,
+    /// First byte of a record: the form is in it.
+    Head,
+    /// First unit of an extent.
+    Unit,
+    /// First frame of a map group.
+    MapGroup,
+    /// First frame of a bucket group.
+    Group,
+    UsedBits,
+}
+
+static ORIGINALS: LazyLock<Vec<Original>> = LazyLock::new(|| {
+    let directory = tempfile::tempdir().unwrap();
+    let zones = directory.path().join("zones.spt");
+    ZONES.write(&zones);
+    let golden = GOLDEN.iter().chain([&PENDING]).map(|golden| (golden, golden.file()));
+    golden.chain([(&ZONES, zones)]).map(|(golden, path)| Original::read(golden, &path)).collect()
+});
+
+impl Original {
+    fn read(golden: &Golden, path: &Path) -> Original {
+        let file = fs::read(path).unwrap();
+        let fields = fields_of(&Reader::new(&file).unwrap());
+        Original {
+            name: golden.name,
+            journal: fs::read(journal_of(path)).ok(),
+            keys: golden.pairs().into_keys().collect(),
+            geometry: Geometry::parse(&file).unwrap(),
+            fields,
+            file,
+        }
+    }
+}
+
+fn fields_of(reader: &Reader<'_>) -> Vec<Field> {
+    let mut fields = Vec::new();
+    let mut field = |at, bytes, what| fields.push(Field { at, bytes, what });
+    for at in [12, 24, 28] {
+        field(at, 4, What::Count);
+    }
+    for k in 0..spt::MAP_GROUP_COUNT.min(4) {
+        field(spt::MAP_GROUPS_AT + 4 * k, 4, What::MapGroup);
+    }
+    for (at, bytes) in [(0, 4), (4, 2), (6, 2), (24, 4), (28, 4), (32, 4), (36, 4), (40, 8), (48, 8), (56, 8), (64, 8)]
+    {
+        field(spt::ROOT_AT + at, bytes, What::Count);
+    }
+    let groups = spt::group_of(reader.geometry.max_bucket).0 + 3;
+    for group in 0..groups {
+        field(spt::GROUPS_AT + 4 * group, 4, What::Group);
+    }
+    for frame in 0..reader.geometry.frame_count.min(64) {
+        field(reader.geometry.bits_at(frame), 8, What::UsedBits);
+    }
+    for found in reader.pages().unwrap() {
+        let at = found.at;
+        for (offset, bytes) in [(0, 1), (1, 1)] {
+            field(at + offset, bytes, What::Byte);
+        }
+        for (offset, bytes) in [(2, 2), (4, 2), (6, 2), (16, 8)] {
+            field(at + offset, bytes, What::Count);
+        }
+        field(at + 8, 8, What::Next);
+        for (slot, record) in found.page.records.iter().enumerate() {
+            field(at + spt::PAGE_HEADER_BYTES + spt::SLOT_BYTES * slot + 2, 2, What::Offset);
+            field(at + record.at, 1, What::Head);
+            field(at + record.at + 1, 1, What::Byte);
+            if record.form != 0 {
+                field(at + record.value_at, 8, What::Unit);
+                for offset in [8, 12, 16] {
+                    field(at + record.value_at + offset, 4, What::Count);
+                }
+            }
+        }
+    }
+    fields
+}
+
+/// A case: a damaged file, and maybe a journal.
+struct Damaged {
+    file: Vec<u8>,
+    journal: Option<Vec<u8>>,
+    note: String,
+}
+
+fn range(random: &mut Random, len: usize) -> std::ops::Range<usize> {
+    let most = *random.pick(&[1, 8, 64, 512, 4096, 20_000]);
+    let bytes = 1 + random.below(most.min(len));
+    let start = random.below(len - bytes + 1);
+    start..start + bytes
+}
+
+/// Flips, cuts, doubles and swaps.
+fn damage_raw(random: &mut Random, bytes: &mut Vec<u8>) -> String {
+    if bytes.len() < 2 {
+        return "nothing".into();
+    }
+    let whole = range(random, bytes.len());
+    match random.below(8) {
+        0 | 1 => {
+            let flips: Vec<usize> = (0..1 + random.below(8)).map(|_| random.below(8 * bytes.len())).collect();
+            flips.iter().for_each(|&bit| bytes[bit / 8] ^= 1 << (bit % 8));
+            format!("bits {flips:?} flipped")
+        }
+        2 => {
+            let fill = *random.pick(&[0, 0xFF, 0x80, 1]);
+            bytes[whole.clone()].fill(fill);
+            format!("{whole:?} filled with {fill}")
+        }
+        3 => {
+            whole.clone().for_each(|at| bytes[at] = random.next() as u8);
+            format!("{whole:?} random")
+        }
+        4 => {
+            let to = random.below(bytes.len() - whole.len() + 1);
+            bytes.copy_within(whole.clone(), to);
+            format!("{whole:?} copied to {to}")
+        }
+        5 => {
+            // Whole frames change places.
+            let (a, b) = (random.below(bytes.len() / 4096), random.below(bytes.len() / 4096));
+            for at in 0..4096 {
+                if a != b {
+                    bytes.swap(a * 4096 + at, b * 4096 + at);
+                }
+            }
+            format!("frames {a} and {b} swapped")
+        }
+        6 => {
+            let len = if random.one_in(2) { random.below(bytes.len()) } else { random.below(bytes.len()) & !4095 };
+            bytes.truncate(len);
+            format!("cut to {len} bytes")
+        }
+        _ => {
+            let more = 1 + random.below(20_000);
+            let len = bytes.len();
+            bytes.resize(len + more, *random.pick(&[0, 0xFF]));
+            format!("{more} bytes longer")
+        }
+    }
+}
+
+/// A value to hurt with, for a field that has `old`.
+fn hostile(random: &mut Random, original: &Original, field: Field, old: u64) -> u64 {
+    let g = &original.geometry;
+    let (units, frames) = (64 * g.frame_count as u64, g.frame_count as u64);
+    let bytes = frames * g.frame_bytes as u64;
+    let same_kind: Vec<&Field> = original.fields.iter().filter(|f| f.what == field.what).collect();
+    if random.one_in(3) {
+        // What another such field has: shared pages, circles, groups in the same place.
+        let other = random.pick(&same_kind);
+        return number_at(&original.file, other.at, other.bytes);
+    }
+    let any_unit = |random: &mut Random| match random.below(6) {
+        0 => random.below(3) as u64 * 64,            // header, map
+        1 => (field.at / g.unit_bytes()) as u64,     // itself
+        2 => (field.at / g.frame_bytes * 64) as u64, // its frame
+        3 => g.page_at(random.below(g.max_bucket as usize + 1) as u32).unwrap_or(0) as u64 / g.unit_bytes() as u64,
+        4 => units - random.below(3) as u64,
+        _ => random.below(units as usize) as u64,
+    };
+    match field.what {
+        What::Next => {
+            let len = *random.pick(&[0, 1, 2, 8, 16, 63, 64, 65, 0xFFFF]);
+            let unit = any_unit(random);
+            if random.one_in(2) { unit << 16 | (old & 0xFFFF).max(len & 7) } else { unit << 16 | len }
+        }
+        What::Unit if !random.one_in(4) => any_unit(random),
+        What::MapGroup | What::Group if !random.one_in(4) => random.below(frames as usize + 2) as u64,
+        What::Offset if !random.one_in(3) => random.below(g.page_bytes + 2) as u64,
+        What::Head if random.one_in(2) => old & !3 | random.next() & 3,
+        What::UsedBits if !random.one_in(4) => *random.pick(&[0, 0, u64::MAX, 1, 1 << 63, !1]),
+        _ => match random.below(8) {
+            0 => 0,
+            1 => 1,
+            2 => u64::MAX,
+            3 => old.wrapping_add(1),
+            4 => old.wrapping_sub(1),
+            5 => old ^ 1 << random.below(8 * field.bytes),
+            6 => {
+                *random.pick(&[0x7F, 0x80, 0xFF, 512, 4096, 65535, 65536, 1 << 31, (1 << 32) - 1, units, frames, bytes])
+            }
+            _ => random.next(),
+        },
+    }
+}
+
+fn number_at(file: &[u8], at: usize, bytes: usize) -> u64 {
+    match bytes {
+        1 => file[at].into(),
+        2 => u16_at(file, at).into(),
+        4 => u32_at(file, at).into(),
+        _ => u64_at(file, at),
+    }
+}
+
+/// Gives a few fields hostile values, and every checksum what it has to be.
+fn damage_fields(random: &mut Random, original: &Original, file: &mut [u8]) -> String {
+    let mut notes = Vec::new();
+    let kinds: Vec<What> = original.fields.iter().map(|f| f.what).collect();
+    for _ in 0..1 + random.below(3) {
+        // Kinds alike, however many fields there are of each.
+        let any = *random.pick(&kinds);
+        let what = *random.pick(&[
+            any,
+            What::Next,
+            What::Unit,
+            What::Count,
+            What::Group,
+            What::MapGroup,
+            What::UsedBits,
+            What::Offset,
+        ]);
+        let of_kind: Vec<&Field> = original.fields.iter().filter(|f| f.what == what).collect();
+        if of_kind.is_empty() {
+            continue;
+        }
+        let field = **random.pick(&of_kind);
+        let old = number_at(file, field.at, field.bytes);
+        let new = hostile(random, original, field, old);
+        file[field.at..field.at + field.bytes].copy_from_slice(&new.to_le_bytes()[..field.bytes]);
+        notes.push(format!("{:?} at {:#x}: {old:#x} -> {new:#x}", field.what, field.at));
+    }
+    notes.join("; ")
+}
+
+fn damaged(kind: Kind, seed: u64) -> (&'static Original, Damaged) {
+    let random = &mut Random(seed ^ (kind as u64) << 56);
+    random.next();
+    // The large one seldom: it takes ten times as long.
+    let originals = &ORIGINALS[..];
+    let original = if random.one_in(25) {
+        &originals[originals.len() - 1]
+    } else {
+        random.pick(&originals[..originals.len() - 1])
+    };
+    let mut damaged = Damaged { file: original.file.clone(), journal: original.journal.clone(), note: String::new() };
+    damaged.note = match (&mut damaged.journal, kind) {
+        (Some(journal), Kind::Raw) if random.one_in(2) => format!("journal: {}", damage_raw(random, journal)),
+        (Some(journal), Kind::Repaired) if random.one_in(2) => {
+            let mut note = String::new();
+            for _ in 0..1 + random.below(2) {
+                let at = *random.pick(&[8, 16, 20, 24, 32, 36, journal.len() - 8, journal.len() - 32]);
+                let old = u32_at(journal, at);
+                let any = random.next() as u32;
+                let (more, less) = (old.wrapping_add(1), old.wrapping_sub(1));
+                let new = *random.pick(&[0, 1, 3, more, less, 8192, 1 << 20, u32::MAX, any]);
+                journal[at..at + 4].copy_from_slice(&new.to_le_bytes());
+                note += &format!("journal at {at}: {old:#x} -> {new:#x}; ");
+            }
+            if random.one_in(3) {
+                note += &damage_raw(random, journal);
+            }
+            spt::repair_journal(journal);
+            note
+        }
+        (_, Kind::Raw) => damage_raw(random, &mut damaged.file),
+        (_, Kind::Repaired) => {
+            let note = match random.below(5) {
+                0 => damage_raw(random, &mut damaged.file),
+                _ => damage_fields(random, original, &mut damaged.file),
+            };
+            spt::repair(&mut damaged.file, &original.geometry);
+            note
+        }
+    };
+    (original, damaged)
+}
+
+// ---------------------------------------------------------------------------------------------
+// What is done with it
+
+fn journal_of(path: &Path) -> PathBuf {
+    PathBuf::from(format!("{}-ckpt", path.display()))
+}
+
+/// Everything that only reads.
+fn read_all(random: &mut Random, table: &Table, keys: &[Vec<u8>]) {
+    for _ in 0..30 {
+        let key = random.pick(keys).clone();
+        let _ = (table.get(&key), table.contains(&key));
+        if let Ok(Some(value)) = table.get_ref(&key) {
+            let _ = value.len();
+        }
+    }
+    let _ = (table.get(b"absent"), table.get(&[7; 5000]), table.len());
+    let cursor = if random.one_in(2) { 0 } else { random.next() };
+    for pair in table.scan_from(cursor) {
+        let _ = pair.map(|(key, value)| key.len() + value.len());
+    }
+    let _ = table.stat();
+    let faults = table.verify();
+    let _ = faults.map(|faults| faults.iter().map(|fault| fault.to_string().len()).sum::<usize>());
+}
+
+/// Some changes of every kind.
+fn change(random: &mut Random, table: &Table, keys: &[Vec<u8>]) {
+    let lens = [0, 1, 10, 40, 100, 250, 600, 2000, 5000, 20_000];
+    for n in 0..50 {
+        let key = match random.below(6) {
+            0 => format!("new key {n}").into_bytes(),
+            1 => vec![n; 100 * random.below(10)],
+            _ => random.pick(keys).clone(),
+        };
+        let value = vec![n; *random.pick(&lens) >> random.below(3)];
+        match random.below(12) {
+            0..4 => drop(table.put(&key, &value)),
+            4..7 => drop(table.append(&key, &value)),
+            7..10 => drop(table.remove(&key)),
+            10 => drop(table.update(&key, |old| old.map(|v| [v, b"+"].concat()))),
+            _ => drop(table.get(&key)),
+        }
+    }
+    // Enough that some buckets split, or merge.
+    for n in 0..random.below(60) {
+        let key = format!("filler {n}").into_bytes();
+        let old = random.pick(keys);
+        let _ = if random.one_in(2) { table.put(&key, &[1; 90]) } else { table.remove(old).map(drop) };
+    }
+    match random.below(8) {
+        0 => drop(table.clear()),
+        1..4 => drop(table.compact()),
+        4 => drop(table.sync()),
+        _ => {}
+    }
+    let _ = table.put(b"after", &[3; 3000]);
+}
+
+fn exercise(seed: u64, original: &Original, path: &Path) {
+    let random = &mut Random(!seed);
+    let mut keys = original.keys.clone();
+    keys.push(b"absent".to_vec());
+    if let Ok(table) = TableOptions::new().read_only(true).open(path) {
+        read_all(random, &table, &keys);
+        assert!(table.put(b"a", b"b").is_err());
+    }
+    let mut options = TableOptions::new().create(random.one_in(2));
+    if random.one_in(4) {
+        options = options.cache_bytes(1);
+    }
+    if let Ok(table) = options.open(path) {
+        if random.one_in(3) {
+            read_all(random, &table, &keys);
+        }
+        change(random, &table, &keys);
+        read_all(random, &table, &keys);
+        let _ = table.close();
+    }
+    if let Ok(table) = TableOptions::new().create(false).open(path) {
+        read_all(random, &table, &keys);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// Running cases
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Raw = 1,
+    Repaired = 2,
+}
+
+thread_local! {
+    /// Where this thread panicked last, for a panic that is caught.
+    static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Keeps the text of panics in threads that catch them, instead of printing it.
+fn hook_panics() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| match std::thread::current().name() {
+            Some("case") if std::env::var_os("SPLITPOINT_LOUD").is_none() => {
+                PANIC.with(|text| *text.borrow_mut() = info.to_string())
+            }
+            _ => usual(info),
+        }));
+    });
+}
+
+/// Most memory this process ever had, where the system tells.
+fn memory_bytes_max() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
+/// Where syncing costs nothing, if there is such a place.
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// Does one case. Gives what went wrong.
+fn run_case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
+    let (original, damaged) = damaged(kind, seed);
+    let path = directory.join(format!("{seed}.spt"));
+    fs::write(&path, &damaged.file).unwrap();
+    if let Some(journal) = &damaged.journal {
+        fs::write(journal_of(&path), journal).unwrap();
+    }
+    let memory = memory_bytes_max();
+    let result = catch_unwind(AssertUnwindSafe(|| exercise(seed, original, &path)));
+    let memory = memory_bytes_max() - memory;
+    let file_bytes = fs::metadata(&path).map_or(0, |m| m.len());
+    let _ = (fs::remove_file(&path), fs::remove_file(journal_of(&path)));
+    let about = || format!("{:?}:{seed} {}: {}", kind, original.name, damaged.note);
+    match result {
+        Err(_) => Some(format!("{}\n    {}", PANIC.with(|text| text.borrow().replace('\n', " ")), about())),
+        Ok(()) if memory > MEMORY_BYTES => Some(format!("{memory} bytes of memory more\n    {}", about())),
+        Ok(()) if file_bytes > damaged.file.len() as u64 + FILE_BYTES => {
+            Some(format!("the file has {file_bytes} bytes, before {}\n    {}", damaged.file.len(), about()))
+        }
+        Ok(()) => None,
+    }
+}
+
+/// Does the cases of `seeds`, each against the time limit; a case that hangs is left behind.
+fn run_cases(kind: Kind, seeds: std::ops::Range<u64>) -> Vec<String> {
+    hook_panics();
+    LazyLock::force(&ORIGINALS);
+    let directory = Arc::new(directory());
+    let next = Arc::new(AtomicU64::new(seeds.start));
+    let mut failures = Vec::new();
+    loop {
+        let (send, receive) = mpsc::channel();
+        let (turn, place, end) = (next.clone(), directory.clone(), seeds.end);
+        let work = move || {
+            loop {
+                let seed = turn.fetch_add(1, Relaxed);
+                if seed >= end || send.send((seed, run_case(kind, seed, place.path()))).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("case".into()).spawn(work).unwrap();
+        loop {
+            match receive.recv_timeout(LIMIT) {
+                Ok((_, failure)) => failures.extend(failure),
+                Err(mpsc::RecvTimeoutError::Disconnected) => return failures,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    let seed = next.load(Relaxed) - 1;
+                    let (original, damaged) = damaged(kind, seed);
+                    failures.push(format!("hangs\n    {kind:?}:{seed} {}: {}", original.name, damaged.note));
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// The cases that the environment asks for, or the usual ones.
+fn seeds(kind: Kind) -> std::ops::Range<u64> {
+    if let Ok(case) = std::env::var("SPLITPOINT_CASE") {
+        let (name, seed) = case.split_once(':').expect("SPLITPOINT_CASE=raw:1234 or repaired:1234");
+        let seed: u64 = seed.parse().expect("a number behind the colon");
+        return if name.eq_ignore_ascii_case(&format!("{kind:?}")) { seed..seed + 1 } else { 0..0 };
+    }
+    let from = |name, or| std::env::var(name).map_or(or, |v| v.parse().unwrap_or_else(|_| panic!("{name}={v}")));
+    let start = from("SPLITPOINT_FIRST_CASE", 0);
+    start..start + from("SPLITPOINT_CASES", CASES)
+}
+
+fn no_case_fails(kind: Kind) {
+    let failures = run_cases(kind, seeds(kind));
+    // The same place may fail in many cases; each is told with its first.
+    let mut places = std::collections::BTreeMap::<String, (usize, &str)>::new();
+    for failure in &failures {
+        let place = failure.split("\n    ").next().unwrap_or("").chars().filter(|c| !c.is_ascii_digit()).collect();
+        places.entry(place).or_insert((0, failure)).0 += 1;
+    }
+    let told: String = places.values().map(|(count, first)| format!("\n{count} x {first}")).collect();
+    assert!(failures.is_empty(), "{} cases fail{told}", failures.len());
+}
+
+#[test]
+fn raw_damage_gives_values_or_errors() {
+    no_case_fails(Kind::Raw);
+}
+
+#[test]
+fn damage_behind_right_checksums_gives_values_or_errors() {
+    no_case_fails(Kind::Repaired);
+}
+
+// ---------------------------------------------------------------------------------------------
+// What was found
+
+/// A golden file with these bytes at these places and checksums that fit, in a directory of its own.
+fn edited(name: &str, edits: &[(usize, &[u8])]) -> (tempfile::TempDir, PathBuf) {
+    let mut file = fs::read(crate::golden::fixture(name)).unwrap();
+    let geometry = Geometry::parse(&file).unwrap();
+    for (at, bytes) in edits {
+        file[*at..at + bytes.len()].copy_from_slice(bytes);
+    }
+    spt::repair(&mut file, &geometry);
+    let directory = directory();
+    let path = directory.path().join("damaged.spt");
+    fs::write(&path, file).unwrap();
+    (directory, path)
+}
+
+/// The first page of a golden file that `wanted` likes, with the file's geometry.
+fn page_of(name: &str, wanted: impl Fn(&spt::Found) -> bool) -> (spt::Found, Geometry) {
+    let file = fs::read(crate::golden::fixture(name)).unwrap();
+    let reader = Reader::new(&file).unwrap();
+    let found = reader.pages().unwrap().into_iter().find(|found| wanted(found)).expect("such a page");
+    (found, reader.geometry)
+}
+
+/// Does `work` in the time that a case has.
+fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || send.send(work()));
+    receive.recv_timeout(LIMIT).expect("it hangs, or it panicked")
+}
+
+fn open(path: &Path) -> Table {
+    TableOptions::new().create(false).open(path).unwrap()
+}
+
+#[test]
+fn a_scan_goes_on_behind_buckets_that_cannot_be_read() {
+    let (found, geometry) = page_of("inline.spt", |found| found.bucket == 5);
+    let directory = directory();
+    let path = directory.path().join("damaged.spt");
+    let mut file = fs::read(crate::golden::fixture("inline.spt")).unwrap();
+    file[found.at + 100] ^= 1; // its checksum stays
+    fs::write(&path, &file).unwrap();
+    let (pairs, errors): (Vec<_>, Vec<_>) = in_time(move || open(&path).scan().take(10_000).partition(|r| r.is_ok()));
+    let golden = fs::read(crate::golden::fixture("inline.spt")).unwrap();
+    let pages = Reader::new(&golden).unwrap().pages().unwrap();
+    let in_frame = |page: &&spt::Found| page.at / geometry.frame_bytes == found.at / geometry.frame_bytes;
+    let lost: Vec<u32> = pages.iter().filter(in_frame).map(|page| page.bucket).collect();
+    assert_eq!(errors.len(), lost.len());
+    let others = pages.iter().filter(|page| !lost.contains(&page.bucket));
+    assert_eq!(pairs.len(), others.map(|page| page.page.records.len()).sum::<usize>());
+}
+
+#[test]
+fn an_overflow_page_in_its_own_buckets_frame_is_an_error_and_not_waited_for() {
+    let (found, geometry) = page_of("overflow.spt", |found| found.page.next != 0);
+    let own = ((found.at / geometry.unit_bytes()) as u64) << 16 | 2;
+    let (_directory, path) = edited("overflow.spt", &[(found.at + 8, &own.to_le_bytes()), (found.at + 16, &[0xFF; 8])]);
+    let failed = in_time(move || {
+        let table = open(&path);
+        (0..400).filter(|n| table.put(format!("new {n}").as_bytes(), b"value").is_err()).count()
+    });
+    assert!(failed > 0);
+}
+
+#[test]
+fn an_extent_in_its_own_buckets_frame_is_an_error_and_not_waited_for() {
+    let (found, geometry) = page_of("extents.spt", |found| found.page.records.iter().any(|r| r.form == 1));
+    let record = found.page.records.iter().find(|r| r.form == 1).unwrap().clone();
+    let own = (found.at / geometry.frame_bytes * spt::FRAME_UNITS) as u64;
+    let (_directory, path) = edited("extents.spt", &[(found.at + record.value_at, &own.to_le_bytes())]);
+    let results = in_time(move || {
+        let table = open(&path);
+        [table.append(&record.key, b"more"), table.put(&record.key, b"new"), table.remove(&record.key).map(drop)]
+    });
+    assert!(results.iter().any(|r| r.is_err()), "{results:?}");
+}
+
+#[test]
+fn frames_of_buckets_that_are_marked_free_are_not_given_away() {
+    let (_, geometry) = page_of("inline.spt", |_| true);
+    let frames = 3..geometry.frame_count;
+    let places: Vec<usize> = frames.map(|frame| geometry.bits_at(frame)).collect();
+    let edits: Vec<(usize, &[u8])> = places.iter().map(|&at| (at, &[0; 8][..])).collect();
+    let (_directory, path) = edited("inline.spt", &edits);
+    let pairs = in_time(move || {
+        let table = open(&path);
+        for n in 0..500u32 {
+            let _ = table.put(&n.to_le_bytes(), &[7; 700]);
+        }
+        crate::golden::scanned(&table)
+    });
+    let golden = GOLDEN.iter().find(|g| g.name == "inline").unwrap().pairs();
+    assert!(golden.iter().all(|(key, value)| pairs.get(key) == Some(value)), "a pair was overwritten");
+}
+
+#[test]
+fn pages_that_lie_about_their_heap_do_not_panic_when_they_are_merged() {
+    let (found, _) = page_of("overflow.spt", |found| found.page.kind == 2 && found.page.records.len() > 2);
+    let (_directory, path) = edited("overflow.spt", &[(found.at + 4, &6u16.to_le_bytes())]);
+    let golden = GOLDEN.iter().find(|g| g.name == "overflow").unwrap().pairs();
+    in_time(move || {
+        let table = open(&path);
+        let failed = golden.keys().filter(|key| table.remove(key).is_err()).count();
+        assert!(failed > 0);
+    });
+}
+
+#[test]
+fn a_page_with_more_slots_than_it_has_room_for_is_a_fault() {
+    let (found, _) = page_of("overflow.spt", |found| found.page.kind == 2);
+    let (_directory, path) = edited("overflow.spt", &[(found.at + 2, &0xFFF0u16.to_le_bytes())]);
+    let faults = in_time(move || open(&path).verify().unwrap());
+    let place = format!("bucket {}", found.bucket);
+    assert!(faults.iter().any(|fault| fault.place.starts_with(&place)), "{faults:?}");
+}
+
+#[test]
+fn records_that_share_their_bytes_are_not_copied_again_and_again() {
+    let (found, _) = page_of("page-4096.spt", |found| found.page.kind == 1);
+    let record = found.page.records.iter().max_by_key(|r| r.end - r.at).unwrap();
+    let slots: Vec<u8> =
+        (0..900).flat_map(|_| [record.tag.to_le_bytes(), (record.at as u16).to_le_bytes()]).flatten().collect();
+    let room = (4096 - spt::PAGE_HEADER_BYTES - slots.len()) as u16;
+    let edits: [(usize, &[u8]); 3] =
+        [(found.at + 2, &900u16.to_le_bytes()), (found.at + 4, &room.to_le_bytes()), (found.at + 24, &slots)];
+    let (_directory, path) = edited("page-4096.spt", &edits);
+    let table = open(&path);
+    let copies =
+        table.scan().take(10_000).filter(|pair| pair.as_ref().is_ok_and(|(key, _)| *key == record.key)).count();
+    assert!(copies <= 1, "{copies} copies of one record");
+}
+
+#[test]
+fn a_record_larger_than_a_page_has_room_does_not_make_overflow_pages_without_end() {
+    let (found, _) = page_of("page-4096.spt", |found| found.page.kind == 1);
+    // From the filter on: no key, 4077 bytes of value.
+    let slot = [found.page.records[0].tag, 16].map(u16::to_le_bytes).concat();
+    let edits: [(usize, &[u8]); 3] =
+        [(found.at + 2, &[1, 0, 0xE8, 0x0F]), (found.at + 16, &[0, 0xED, 0x1F]), (found.at + 24, &slot)];
+    let (_directory, path) = edited("page-4096.spt", &edits);
+    let file_bytes = in_time(move || {
+        let table = open(&path);
+        for n in 0..1500u32 {
+            let _ = table.put(&n.to_le_bytes(), &[7; 90]);
+        }
+        drop(table);
+        fs::metadata(&path).unwrap().len()
+    });
+    assert!(file_bytes < FILE_BYTES, "{file_bytes} bytes");
+}
+
+#[test]
+fn a_circle_of_overflow_pages_ends() {
+    let (found, _) = page_of("chains.spt", |found| found.page.kind == 2);
+    let (primary, _) = page_of("chains.spt", |p| p.bucket == found.bucket);
+    let (_directory, path) =
+        edited("chains.spt", &[(found.at + 8, &primary.page.next.to_le_bytes()), (primary.at + 16, &[0xFF; 8])]);
+    let error = in_time(move || open(&path).get(b"absent").unwrap_err());
+    assert!(error.to_string().contains("circle"), "{error}");
+}
+
+#[test]
+fn a_record_of_unknown_form_is_an_error() {
+    let (found, _) = page_of("extents.spt", |found| found.page.records.iter().any(|r| r.form == 1));
+    let record = found.page.records.iter().find(|r| r.form == 1).unwrap();
+    let file = fs::read(crate::golden::fixture("extents.spt")).unwrap();
+    let head = file[found.at + record.at] | 3;
+    let (_directory, path) = edited("extents.spt", &[(found.at + record.at, &[head])]);
+    let table = open(&path);
+    assert!(table.get(&record.key).is_err());
+    assert!(table.scan().any(|pair| pair.is_err()));
+}
+
+#[test]
+fn an_extent_with_a_key_where_its_record_has_one_is_an_error() {
+    let (found, _) = page_of("extents.spt", |found| found.page.records.iter().any(|r| r.form == 1));
+    let record = found.page.records.iter().find(|r| r.form == 1).unwrap();
+    let extent = spt::Extent::parse(&record.value).unwrap();
+    let lens = [5u32, extent.value_bytes - 5].map(u32::to_le_bytes).concat();
+    let (_directory, path) = edited("extents.spt", &[(found.at + record.value_at + 12, &lens)]);
+    let table = open(&path);
+    assert!(table.get(&record.key).is_err());
+    assert!(!table.verify().unwrap().is_empty());
+    let _ = table.compact();
+}
