@@ -364,6 +364,14 @@ impl Pager {
         self.file.is_some() && !self.scratch
     }
 
+    /// Gives room on the disk back that was reserved ahead of growth. Best effort, at the end of a handle's life.
+    pub(crate) fn release_reserved(&self) {
+        if let (Some(file), false, false) = (&self.file, self.read_only, self.scratch) {
+            // Setting a file's length to what it is frees what was reserved beyond it.
+            let _ = file.len().and_then(|bytes| file.set_len(bytes));
+        }
+    }
+
     /// An error about this file's content.
     pub(crate) fn corrupt(&self, what: impl std::fmt::Display) -> Error {
         let path = self.path.display();
