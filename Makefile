@@ -1,5 +1,6 @@
 # make run      builds the program and takes the tour: real data in, out, timed and compared
 # make test     everything: format, lints, all tests, documentation
+# make slow     tests that take minutes or gigabytes: a value of 1 GiB, long runs over damaged files
 # make bench    ten million pairs in and out of a file; WORKLOAD=pairs-small is quicker, FILE= is in memory
 # make help     this list
 #
@@ -25,6 +26,9 @@ test: fmt lint unit doc
 	    $(CARGO) $$part --version >/dev/null 2>&1 || echo "SKIPPED: cargo $$part, which is not installed"; \
 	done
 	@echo 'make test: passed'
+
+slow: tools
+	$(CARGO) test --workspace --locked --release -- --ignored
 
 bench: tools
 	$(CARGO) run --release --quiet --package splitpoint-bench -- $(WORKLOAD) $(FILE)
@@ -62,4 +66,4 @@ tools:
 	    if (have[1] < need[1] || have[1] == need[1] && have[2] + 0 < need[2] + 0) { \
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
-.PHONY: help run test bench fmt lint unit doc tools
+.PHONY: help run test slow bench fmt lint unit doc tools

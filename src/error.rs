@@ -87,7 +87,11 @@ impl Error {
             io::ErrorKind::OutOfMemory => ErrorKind::OutOfMemory,
             _ => ErrorKind::Io,
         };
-        let message = format!("{}: {what}: {source}", path.display());
+        let advice = match kind {
+            ErrorKind::DiskFull => ". Nothing of this change was kept; make room on the disk and try again.",
+            _ => "",
+        };
+        let message = format!("{}: {what}: {source}{advice}", path.display());
         Error(Box::new(Inner { kind, message, source: Some(source) }))
     }
 

@@ -15,7 +15,6 @@
 
 mod checkpoint;
 pub(crate) mod pool;
-mod populate;
 mod space;
 pub(crate) mod words;
 
@@ -67,7 +66,7 @@ pub(crate) enum Create {
 
 /// Frames of one table.
 pub(crate) struct Pager {
-    pool: Arc<Pool>,
+    pool: Pool,
     storage: Arc<dyn Storage>,
     path: PathBuf,
     /// None: memory alone.
@@ -170,7 +169,7 @@ impl Pager {
         cache_frames: u64,
     ) -> Result<Pager> {
         let pager = Pager {
-            pool: Arc::new(pool),
+            pool,
             storage,
             path,
             file,
@@ -220,7 +219,7 @@ impl Pager {
         let pool = Pool::new(header.frame_bytes, !read_only)?;
         pool.reserve(u64::from(header.frame_count) + 1)?;
         let pager = Pager {
-            pool: Arc::new(pool),
+            pool,
             storage,
             path: path.to_path_buf(),
             file: Some(file),
@@ -322,10 +321,6 @@ impl Pager {
         &self.pool
     }
 
-    fn pool_shared(&self) -> &Arc<Pool> {
-        &self.pool
-    }
-
     #[inline]
     pub(crate) fn frame_bytes(&self) -> usize {
         self.pool.frame_bytes()
@@ -367,6 +362,14 @@ impl Pager {
 
     pub(crate) fn has_file(&self) -> bool {
         self.file.is_some() && !self.scratch
+    }
+
+    /// Gives room on the disk back that was reserved ahead of growth. Best effort, at the end of a handle's life.
+    pub(crate) fn release_reserved(&self) {
+        if let (Some(file), false, false) = (&self.file, self.read_only, self.scratch) {
+            // Setting a file's length to what it is frees what was reserved beyond it.
+            let _ = file.len().and_then(|bytes| file.set_len(bytes));
+        }
     }
 
     /// An error about this file's content.

@@ -508,32 +508,6 @@ impl Pool {
         unsafe { libc::madvise(self.address(frame).cast(), self.frame_bytes(), libc::MADV_DONTNEED) };
         self.resident.fetch_sub(1, Relaxed);
     }
-
-    /// Touches the memory of frames that are about to be used for the first time, so that no write pays for the kernel's
-    /// zeroing. Other frames lose nothing by it.
-    pub(super) fn populate(&self, frames: Range<FrameNo>) {
-        let per_segment = 1u32 << self.segment_bits();
-        let mut at = frames.start;
-        while at < frames.end {
-            let stop = frames.end.min((at / per_segment + 1).saturating_mul(per_segment));
-            if Self::segment(&self.data, (at / per_segment) as usize).load(Acquire).is_null() {
-                return;
-            }
-            let bytes = ((stop - at) as usize) << self.frame_bits;
-            self.populate_bytes(self.address(at), bytes);
-            at = stop;
-        }
-    }
-
-    #[cfg(target_os = "linux")]
-    fn populate_bytes(&self, start: *mut u8, bytes: usize) {
-        // SAFETY: the caller's range lies in one mapping; populating changes no content. A refusal (an old kernel, no
-        // memory) costs nothing but the zeroing inside a write.
-        unsafe { libc::madvise(start.cast(), bytes, libc::MADV_POPULATE_WRITE) };
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn populate_bytes(&self, _start: *mut u8, _bytes: usize) {}
 }
 
 /// Bytes of memory this machine has.

@@ -44,8 +44,6 @@ pub(crate) struct Space {
     zones_known: u32,
     /// Frames the file has room for on the disk.
     reserved_frames: u32,
-    /// Frames before this one have had their memory touched, or will have.
-    populated_to: FrameNo,
     /// Header, map frames, bucket groups: nothing is allocated in these frames or given back by a reference, whatever
     /// the file says. First -> count.
     fixed: BTreeMap<FrameNo, u32>,
@@ -74,7 +72,6 @@ impl Space {
             runs_by_len: BTreeSet::new(),
             zones_known,
             reserved_frames: 0,
-            populated_to: 0,
             fixed: BTreeMap::new(),
             prefer_low: false,
         }
@@ -295,7 +292,6 @@ impl Pager {
             self.make_room(space, end)?;
             if !missing {
                 self.set_frame_count(end);
-                self.populate_ahead(space, end);
                 return Ok(first);
             }
             let group = zones_mapped.trailing_zeros() as usize;
@@ -307,21 +303,6 @@ impl Pager {
             self.set_frame_count(end);
             self.set_run_used(space, first, wanted, FRAME_UNITS)?;
         }
-    }
-
-    /// Has the memory behind a growing table's end touched, a step ahead.
-    fn populate_ahead(&self, space: &mut Space, end: FrameNo) {
-        const LARGE_BYTES: u64 = 32 << 20;
-        const STEP_BYTES: u64 = 16 << 20;
-        let frame_bytes = self.frame_bytes() as u64;
-        let step = (STEP_BYTES / frame_bytes) as u32;
-        if u64::from(end) * frame_bytes < LARGE_BYTES || end.saturating_add(step / 2) < space.populated_to {
-            return;
-        }
-        let ahead = end.saturating_add(step);
-        // Only what is reserved has addresses; a segment not yet there is skipped.
-        super::populate::populate_soon(self.pool_shared(), space.populated_to.max(end.saturating_sub(step))..ahead);
-        space.populated_to = ahead;
     }
 
     /// Addresses and room on the disk up to frame `end`.
@@ -524,7 +505,6 @@ impl Pager {
         }
         self.set_frame_count(end);
         space.reserved_frames = space.reserved_frames.min(end);
-        space.populated_to = space.populated_to.min(end);
         space.zones_known = space.zones_known.min(end.div_ceil(ZONE_FRAMES));
         Ok(())
     }

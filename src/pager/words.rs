@@ -70,12 +70,23 @@ impl FrameBytes<'_> {
         &self.words(index..index + 1)[0]
     }
 
-    /// Replaces bytes within one word.
+    /// Replaces those bytes of a word for which `mask` is set.
+    #[inline]
+    fn merge(&mut self, index: usize, value: u64, mask: u64) {
+        let word = self.word(index);
+        word.store((u64::from_le(word.load(Relaxed)) & !mask | value & mask).to_le(), Relaxed);
+    }
+
+    /// Replaces up to 7 bytes within one word.
     #[inline]
     fn store_in_word(&mut self, at: usize, bytes: &[u8]) {
-        let mut word = word_bytes(self.word(at / WORD).load(Relaxed));
-        word[at % WORD..at % WORD + bytes.len()].copy_from_slice(bytes);
-        self.word(at / WORD).store(word_of(word), Relaxed);
+        let (mut value, mut mask) = (0, 0);
+        for &byte in bytes.iter().rev() {
+            value = value << 8 | u64::from(byte);
+            mask = mask << 8 | 0xFF;
+        }
+        let shift = 8 * (at % WORD) as u32;
+        self.merge(at / WORD, value << shift, mask << shift);
     }
 
     #[inline]
@@ -112,18 +123,30 @@ impl Bytes for FrameBytes<'_> {
     #[inline]
     fn store(&mut self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.len);
-        let head = bytes.len().min(at.wrapping_neg() % WORD);
-        let (head, rest) = bytes.split_at(head);
-        if !head.is_empty() {
-            self.store_in_word(at, head);
+        let Some(first) = bytes.first_chunk::<WORD>() else {
+            // Less than a word: in one, or over the border of two.
+            let (head, tail) = bytes.split_at(bytes.len().min(at.wrapping_neg() % WORD));
+            for (at, part) in [(at, head), (at + head.len(), tail)] {
+                if !part.is_empty() {
+                    self.store_in_word(at, part);
+                }
+            }
+            return;
+        };
+        // A word or more: the ends are parts of the first and last eight bytes, shifted into place.
+        let head = at.wrapping_neg() % WORD;
+        if head > 0 {
+            let shift = 8 * (WORD - head) as u32;
+            self.merge(at / WORD, u64::from_le_bytes(*first) << shift, u64::MAX << shift);
         }
-        let first = (at + head.len()) / WORD;
-        let (words, tail) = rest.as_chunks::<WORD>();
-        for (shared, word) in self.words(first..first + words.len()).iter().zip(words) {
+        let (words, tail) = bytes[head..].as_chunks::<WORD>();
+        let index = (at + head) / WORD;
+        for (shared, word) in self.words(index..index + words.len()).iter().zip(words) {
             shared.store(word_of(*word), Relaxed);
         }
-        if !tail.is_empty() {
-            self.store_in_word((first + words.len()) * WORD, tail);
+        if let (1.., Some(last)) = (tail.len(), bytes.last_chunk::<WORD>()) {
+            let shift = 8 * (WORD - tail.len()) as u32;
+            self.merge(index + words.len(), u64::from_le_bytes(*last) >> shift, u64::MAX >> shift);
         }
     }
 

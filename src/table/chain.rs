@@ -568,9 +568,9 @@ impl Table {
     /// A new overflow page with the records of `old`, if given, and one more.
     fn new_block(&self, old: Option<&[u8]>, next: u64, tag: u16, record: Record<'_>) -> Result<Block> {
         let used = old.map_or(0, page::used_bytes) + record.bytes() + page::SLOT_BYTES;
-        // Room for a few pairs more, so that not each makes the page anew; the next split takes the slack back.
-        const SLACK_BYTES: usize = 96;
-        let block = self.allocate_block(used + used / 4 + SLACK_BYTES)?;
+        // Room for a pair or two more, so that not each makes the page anew; the next split takes the slack back.
+        const SLACK_BYTES: usize = 112;
+        let block = self.allocate_block(used + SLACK_BYTES)?;
         let written = self.write_block(block).and_then(|(mut frame, range)| {
             let bytes = &mut frame.part(range);
             page::init(bytes, page::KIND_OVERFLOW, 0);

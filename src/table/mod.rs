@@ -600,7 +600,9 @@ impl Table {
         if self.closed.swap(true, Relaxed) {
             return Ok(());
         }
-        self.sync()
+        let synced = self.sync();
+        self.pager.release_reserved();
+        synced
     }
 
     /// The hash function's name and seed.
@@ -714,9 +716,8 @@ const _: () = assert!(ROOT_GROUPS + 4 * linear::GROUP_COUNT <= ROOT_BYTES);
 
 impl Drop for Table {
     fn drop(&mut self) {
-        if !self.poisoned.load(Relaxed) {
-            let _ = self.finish();
-        }
+        // A poisoned handle refuses to sync, which is as it should be.
+        let _ = self.finish();
     }
 }
 

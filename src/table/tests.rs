@@ -329,3 +329,47 @@ fn a_table_with_a_small_cache_keeps_to_it() {
     assert!(stat.memory_bytes < 2 * CACHE_BYTES, "{} bytes resident", stat.memory_bytes);
     assert_eq!(table.verify().unwrap(), []);
 }
+
+#[test]
+fn keys_and_values_of_any_length_are_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let table = Table::open(&path).unwrap();
+    let long_key = value(1, 1 << 20);
+    let long_value = value(2, 10 << 20);
+    table.put(b"", b"").unwrap();
+    table.put(b"only a key", b"").unwrap();
+    table.put(&long_key, b"").unwrap();
+    table.append(&long_key, &long_value).unwrap();
+    let mut nearly = long_key.clone();
+    *nearly.last_mut().unwrap() ^= 1;
+    table.put(&nearly, b"another").unwrap();
+    table.close().unwrap();
+    let table = Table::open(&path).unwrap();
+    assert_eq!(table.get(b"").unwrap().as_deref(), Some(&b""[..]));
+    assert_eq!(table.get(b"only a key").unwrap().as_deref(), Some(&b""[..]));
+    assert!(table.get(&long_key).unwrap().unwrap() == long_value);
+    assert_eq!(table.get(&nearly).unwrap().as_deref(), Some(&b"another"[..]));
+    assert_eq!(table.verify().unwrap(), []);
+    assert!(table.remove(&long_key).unwrap());
+    assert!(table.remove(b"").unwrap());
+    assert_eq!(table.len(), 2);
+    assert_eq!(table.verify().unwrap(), []);
+}
+
+#[test]
+#[ignore = "slow: a value of 1 GiB, 3 GiB of memory; `make slow` runs it"]
+fn a_value_of_a_gibibyte_is_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let large = value(3, 1 << 30);
+    let table = Table::open(&path).unwrap();
+    table.put(b"large", &large).unwrap();
+    table.append(b"large", b" and a little more").unwrap();
+    table.close().unwrap();
+    let table = Table::open(&path).unwrap();
+    let found = table.get(b"large").unwrap().unwrap();
+    assert!(found[..large.len()] == large[..]);
+    assert_eq!(&found[large.len()..], b" and a little more");
+    assert_eq!(table.verify().unwrap(), []);
+}

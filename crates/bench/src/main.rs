@@ -80,7 +80,13 @@ fn pairs(file: Option<String>, count: usize) -> Outcome {
         let key = &keys[i as usize];
         assert!(table.get_into(key, &mut found)? && found[16..] == key[..]);
     }
-    report("get", count, start.elapsed());
+    report("get, shuffled", count, start.elapsed());
+
+    let start = Instant::now();
+    for key in &keys {
+        assert!(table.get_into(key, &mut found)? && found[16..] == key[..]);
+    }
+    report("get, in order of put", count, start.elapsed());
 
     let mut absent = keys.clone();
     absent.iter_mut().for_each(|k| k[0] ^= 0x55);
