@@ -5,7 +5,8 @@
 //! frame of the header's) and all checksums are made to fit again, so that the code behind the checksums meets them.
 //!
 //! Each case is one number: `SPLITPOINT_CASE=repaired:1234 cargo test --test it corruption` does it again, alone.
-//! `SPLITPOINT_CASES=100000` does as many of each kind. A case runs against a time limit, and may neither take memory
+//! `SPLITPOINT_CASES=100000` does as many of each kind, `SPLITPOINT_FIRST_CASE=5000` begins there. A number stands for the
+//! same damage as long as the golden files do not change. A case runs against a time limit, and may neither take memory
 //! nor leave a file out of proportion.
 //!
 //! What such a case found once stands below, as a test by its own name.
@@ -24,7 +25,7 @@ use std::sync::{Arc, LazyLock, mpsc};
 use std::time::Duration;
 
 /// Cases of each kind if nothing else is asked for.
-const CASES: u64 = 1200;
+const CASES: u64 = 2000;
 /// A case that takes longer hangs. Most take a few milliseconds.
 const LIMIT: Duration = Duration::from_secs(20);
 /// Cases that may hang before it is no use to go on.
