@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! freeze      between two writes: note which frames are dirty, what the header says
-//! journal     copy those frames, with their checksums, to `<path>-ckpt`; sync       -- from here on it has happened
+//! new frames  those beyond the end of the last checkpoint go to their places at once; sync
+//! journal     copy the others, with their checksums, to `<path>-ckpt`; sync       -- from here on it has happened
 //! in place    write them to their places in the file; sync
 //! void        mark the journal as done
 //! ```
@@ -48,6 +49,8 @@ pub(crate) struct Frozen {
     frame_count: u32,
     /// Frames of the file from here on are new since the last checkpoint, whatever stands there.
     cut: u32,
+    /// Frames from here on are not part of the last checkpoint: they need no journal.
+    direct_from: FrameNo,
     header: Vec<u8>,
     sequence: u64,
 }
@@ -60,7 +63,11 @@ impl Pager {
         frames.sort_unstable();
         frames.dedup();
         let (frame_count, cut) = (self.frame_count(), self.file_frames.load(Acquire));
-        Frozen { frames, frame_count, cut, header: self.header_bytes(root, sequence), sequence }
+        let last = self.checkpoint_frames.load(Acquire);
+        // Where the file was cut since, the last checkpoint still needs what is beyond the cut. And the first checkpoint
+        // of all is journalled as a whole, so that its file is empty until it is complete.
+        let direct_from = if cut == last && last > 0 { last } else { FrameNo::MAX };
+        Frozen { frames, frame_count, cut, direct_from, header: self.header_bytes(root, sequence), sequence }
     }
 
     /// Writes what was frozen. After an error the file is still the last checkpoint's, or this one's once the
@@ -81,6 +88,7 @@ impl Pager {
             self.pool.in_file(frame);
         }
         self.file_frames.store(frozen.frame_count, Release);
+        self.checkpoint_frames.store(frozen.frame_count, Release);
         self.sequence.store(frozen.sequence, Relaxed);
         Ok(())
     }
@@ -90,16 +98,22 @@ impl Pager {
         let fail = |what: &'static str| move |e| Error::io(&self.path, what, e);
         self.storage.remove(&path).map_err(fail("remove an old journal of"))?;
         let journal = self.storage.open(&path, Mode::New).map_err(fail("make a journal for"))?;
-        let mut writer = JournalWriter::new(journal.as_ref(), self.frame_bytes());
+        let mut size = Size { frame_bytes: self.frame_bytes(), cut: frozen.cut, frame_count: frozen.frame_count };
+        if frozen.direct_from != FrameNo::MAX {
+            // What an interrupted checkpoint left beyond the end goes before new frames come there.
+            set_frame_count(file, size.frame_bytes, size.cut, size.frame_count).map_err(fail("set the length of"))?;
+            size.cut = size.frame_count;
+        }
+        let direct = DirectWriter::new(file, self.frame_bytes(), frozen.direct_from);
+        let mut writer = JournalWriter::new(journal.as_ref(), direct, self.frame_bytes());
         self.copy_frames(frozen, &mut writer).map_err(|e| self.journal_error(e))?;
-        let index = writer.finish(frozen).map_err(fail("write a checkpoint journal for"))?;
+        let (all, index) = writer.finish(frozen.sequence, size).map_err(fail("write a checkpoint journal for"))?;
         self.storage.sync_names(&path).map_err(fail("sync the directory of"))?;
-        let size = Size { frame_bytes: self.frame_bytes(), cut: frozen.cut, frame_count: frozen.frame_count };
         install_frames(journal.as_ref(), file, size, &index).map_err(fail("write a checkpoint to"))?;
         // Unsynced on purpose: installing it again would change nothing until the next journal replaces it.
         drop(journal);
         self.storage.remove(&path).map_err(fail("remove the journal of"))?;
-        Ok(index)
+        Ok(all)
     }
 
     fn journal_error(&self, e: JournalError) -> Error {
@@ -205,11 +219,15 @@ struct JournalWriter<'a> {
     buffer: Vec<u8>,
     filled: usize,
     written: u64,
+    /// Frames in the journal.
     index: Vec<(FrameNo, u32)>,
+    /// Frames given to it, among them those that went to their places.
+    all: Vec<(FrameNo, u32)>,
+    direct: DirectWriter<'a>,
 }
 
 impl<'a> JournalWriter<'a> {
-    fn new(journal: &'a dyn File, frame_bytes: usize) -> Self {
+    fn new(journal: &'a dyn File, direct: DirectWriter<'a>, frame_bytes: usize) -> Self {
         const BUFFER_BYTES: usize = 1 << 20;
         JournalWriter {
             journal,
@@ -218,6 +236,8 @@ impl<'a> JournalWriter<'a> {
             filled: 0,
             written: HEADER_BYTES,
             index: Vec::new(),
+            all: Vec::new(),
+            direct,
         }
     }
 
@@ -228,25 +248,27 @@ impl<'a> JournalWriter<'a> {
         Ok(())
     }
 
-    /// Writes index and header and makes all durable.
-    fn finish(mut self, frozen: &Frozen) -> std::io::Result<Vec<(FrameNo, u32)>> {
+    /// Writes index and header and makes all durable. Gives all frames, and those in the journal.
+    fn finish(mut self, sequence: u64, size: Size) -> std::io::Result<(Vec<(FrameNo, u32)>, Vec<(FrameNo, u32)>)> {
+        // Before the journal is complete, as it speaks for them.
+        self.direct.finish()?;
         self.flush()?;
         let index: Vec<u8> =
             self.index.iter().flat_map(|(frame, sum)| [frame.to_le_bytes(), sum.to_le_bytes()]).flatten().collect();
         self.journal.write_at(&index, self.written)?;
         let mut header = [0; HEADER_BYTES as usize];
         header[..8].copy_from_slice(&MAGIC);
-        header[8..16].copy_from_slice(&frozen.sequence.to_le_bytes());
+        header[8..16].copy_from_slice(&sequence.to_le_bytes());
         header[16..20].copy_from_slice(&(self.frame_bytes as u32).to_le_bytes());
         header[20..24].copy_from_slice(&(self.index.len() as u32).to_le_bytes());
-        header[24..28].copy_from_slice(&frozen.frame_count.to_le_bytes());
+        header[24..28].copy_from_slice(&size.frame_count.to_le_bytes());
         header[28..32].copy_from_slice(&crc32c::crc32c(&index).to_le_bytes());
-        header[32..36].copy_from_slice(&frozen.cut.to_le_bytes());
+        header[32..36].copy_from_slice(&size.cut.to_le_bytes());
         let sum = crc32c::crc32c(&header[..60]);
         header[60..].copy_from_slice(&sum.to_le_bytes());
         self.journal.write_at(&header, 0)?;
         self.journal.sync()?;
-        Ok(self.index)
+        Ok((self.all, self.index))
     }
 }
 
@@ -257,13 +279,62 @@ impl Sink for JournalWriter<'_> {
 
     fn push(&mut self, frame: FrameNo) -> std::io::Result<()> {
         let sum = frame_sum(frame, self.next_frame());
+        self.all.push((frame, sum));
+        if frame >= self.direct.from {
+            return self.direct.write(frame, &self.buffer[self.filled..self.filled + self.frame_bytes]);
+        }
         self.index.push((frame, sum));
         self.filled += self.frame_bytes;
         if self.filled == self.buffer.len() { self.flush() } else { Ok(()) }
     }
 
     fn index(&self) -> &[(FrameNo, u32)] {
-        &self.index
+        &self.all
+    }
+}
+
+/// Writes new frames to their places, those that follow each other together.
+struct DirectWriter<'a> {
+    file: &'a dyn File,
+    frame_bytes: usize,
+    /// Frames from this one on are new.
+    from: FrameNo,
+    /// The run being gathered, and the frame after it.
+    run: Vec<u8>,
+    next: FrameNo,
+    wrote: bool,
+}
+
+impl<'a> DirectWriter<'a> {
+    fn new(file: &'a dyn File, frame_bytes: usize, from: FrameNo) -> Self {
+        DirectWriter { file, frame_bytes, from, run: Vec::new(), next: 0, wrote: false }
+    }
+
+    fn write(&mut self, frame: FrameNo, bytes: &[u8]) -> std::io::Result<()> {
+        const RUN_BYTES: usize = 1 << 20;
+        if frame != self.next || self.run.len() >= RUN_BYTES {
+            self.flush()?;
+        }
+        self.run.extend_from_slice(bytes);
+        self.next = frame + 1;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        if self.run.is_empty() {
+            return Ok(());
+        }
+        let end = u64::from(self.next) * self.frame_bytes as u64;
+        self.file.write_at(&self.run, end - self.run.len() as u64)?;
+        self.run.clear();
+        self.wrote = true;
+        Ok(())
+    }
+
+    /// Makes all durable.
+    fn finish(&mut self) -> std::io::Result<()> {
+        self.flush()?;
+        if self.wrote { self.file.sync() } else { Ok(()) }
     }
 }
 

@@ -79,6 +79,8 @@ pub(crate) struct Pager {
     map_groups: [AtomicU32; MAP_GROUP_COUNT],
     /// Frames the file had at the last checkpoint; a frame beyond reads as zeros.
     file_frames: AtomicU32,
+    /// Frames the last checkpoint has, of which `file_frames` may be fewer once the file was cut.
+    checkpoint_frames: AtomicU32,
     sequence: AtomicU64,
     /// Frames that may be resident.
     cache_frames: u64,
@@ -179,6 +181,7 @@ impl Pager {
             frame_count: AtomicU32::new(FIRST_FRAMES),
             map_groups: Default::default(),
             file_frames: AtomicU32::new(0),
+            checkpoint_frames: AtomicU32::new(0),
             sequence: AtomicU64::new(0),
             cache_frames,
             clock_hand: AtomicU32::new(0),
@@ -229,6 +232,7 @@ impl Pager {
             frame_count: AtomicU32::new(header.frame_count),
             map_groups: header.map_groups.map(AtomicU32::new),
             file_frames: AtomicU32::new(header.frame_count),
+            checkpoint_frames: AtomicU32::new(header.frame_count),
             sequence: AtomicU64::new(header.sequence),
             cache_frames: Self::cache_frames(cache_bytes, header.frame_bytes),
             clock_hand: AtomicU32::new(0),
@@ -450,11 +454,12 @@ impl Pager {
         }
     }
 
-    /// Does so much wait to be written that a checkpoint is due?
-    pub(crate) fn wants_checkpoint(&self) -> bool {
+    /// Does so much wait to be written that a checkpoint is due? `dirty_bytes_max` is the caller's bound; the cache
+    /// sets another.
+    #[inline]
+    pub(crate) fn wants_checkpoint(&self, dirty_bytes_max: u64) -> bool {
         // Dirty frames cannot be evicted: at half the cache the other half still serves reads.
-        const DIRTY_BYTES_MAX: u64 = 1 << 30;
-        let limit = (self.cache_frames / 2).min(DIRTY_BYTES_MAX / self.frame_bytes() as u64);
+        let limit = (self.cache_frames / 2).min(dirty_bytes_max / self.frame_bytes() as u64);
         self.file.is_some() && self.pool.dirty_count() > limit
     }
 

@@ -48,7 +48,7 @@ impl Table {
                 self.pager.prefer_low(|| self.compact_bucket(number))?;
             }
             number += 1;
-            if self.pager.wants_checkpoint() {
+            if self.wants_checkpoint() {
                 self.checkpoint()?;
             }
         }

@@ -68,6 +68,7 @@ pub struct Table {
     pager: Pager,
     hash: HashFunction,
     page_bytes: usize,
+    durability: Durability,
     fill_factor: Option<u32>,
     fill_percent: u32,
     /// `View`, packed.
@@ -149,6 +150,7 @@ impl Table {
         let table = Table {
             hash: options.hash_function(),
             page_bytes,
+            durability: options.durability,
             fill_factor: options.fill_factor,
             fill_percent: options.fill_percent,
             view: AtomicU64::new(0),
@@ -465,7 +467,7 @@ impl Table {
             let _ = self.adjust(delta);
         }
         drop(inside);
-        if self.pager.wants_checkpoint() {
+        if self.wants_checkpoint() {
             match self.checkpoint() {
                 // The pair is stored; a later write, by a thread that holds no value, writes the checkpoint.
                 Err(e) if e.kind() == ErrorKind::WouldDeadlock => {}
@@ -473,6 +475,14 @@ impl Table {
             }
         }
         Ok(true)
+    }
+
+    /// Is it time for a checkpoint, whoever asked for one or not?
+    #[inline]
+    fn wants_checkpoint(&self) -> bool {
+        // A checkpoint costs its journal's time again if it has to be installed at an open; a bulk load is made anew.
+        const DIRTY_BYTES_MAX: u64 = 1 << 30;
+        self.pager.wants_checkpoint(if self.durability == Durability::None { u64::MAX } else { DIRTY_BYTES_MAX })
     }
 
     /// Asks for the lines of a bucket's page that any operation looks at.
@@ -668,6 +678,7 @@ impl Table {
         Ok(Table {
             hash,
             page_bytes: page_bytes as usize,
+            durability: options.durability,
             fill_factor,
             fill_percent,
             view: AtomicU64::new(u64::from(max_bucket)),
