@@ -25,7 +25,7 @@ use std::sync::{Arc, LazyLock, mpsc};
 use std::time::Duration;
 
 /// Cases of each kind if nothing else is asked for.
-const CASES: u64 = 2000;
+const CASES: u64 = 1500;
 /// A case that takes longer hangs. Most take a few milliseconds.
 const LIMIT: Duration = Duration::from_secs(20);
 /// Cases that may hang before it is no use to go on.
@@ -505,7 +505,7 @@ fn run_case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
     }
     let memory = memory_bytes_max();
     let result = catch_unwind(AssertUnwindSafe(|| exercise(seed, original, &path)));
-    let memory = memory_bytes_max() - memory;
+    let memory = memory_bytes_max().saturating_sub(memory); // the kernel counts a little behind
     let file_bytes = fs::metadata(&path).map_or(0, |m| m.len());
     let _ = (fs::remove_file(&path), fs::remove_file(journal_of(&path)));
     let about = || format!("{:?}:{seed} {}: {}", kind, original.name, damaged.note);
@@ -537,11 +537,15 @@ fn run_cases(kind: Kind, seeds: std::ops::Range<u64>) -> Vec<String> {
                 }
             }
         };
-        std::thread::Builder::new().name("case".into()).spawn(work).unwrap();
+        let worker = std::thread::Builder::new().name("case".into()).spawn(work).unwrap();
         loop {
             match receive.recv_timeout(LIMIT) {
                 Ok((_, failure)) => failures.extend(failure),
-                Err(mpsc::RecvTimeoutError::Disconnected) => return failures,
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    // All are done, unless the worker fell over outside of a case.
+                    failures.extend(worker.join().err().map(|_| "the worker panics\n    ".to_string()));
+                    return failures;
+                }
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     let seed = next.load(Relaxed) - 1;
                     let (original, damaged) = damaged(kind, seed);
