@@ -117,12 +117,17 @@ impl Scan<'_> {
         // Before the error is given, so that whoever asks on after it gets to the end.
         self.position = linear::next_bucket_position(position, level);
         let (frame, range) = read?;
-        self.copy_page(position, &frame[range.clone()])?;
-        let next = page::next(&frame[range]);
-        table.walk_chain(next, |_, bytes| self.copy_page(position, bytes).map(|()| None::<()>))?;
+        let copied = self.copy_page(position, &frame[range.clone()]).and_then(|()| {
+            let next = page::next(&frame[range]);
+            table.walk_chain(next, |_, bytes| self.copy_page(position, bytes).map(|()| None::<()>))
+        });
         drop(frame);
+        if copied.is_err() {
+            // Half a bucket is in no order.
+            self.pairs.clear();
+        }
         self.pairs.sort_by_key(|pair| pair.position);
-        Ok(true)
+        copied.map(|_| true)
     }
 
     fn copy_page(&mut self, from: u64, page: &[u8]) -> Result<()> {

@@ -235,6 +235,28 @@ fn a_hash_function_that_panics_in_a_split_leaves_the_table_whole() {
 }
 
 #[test]
+fn buckets_made_ready_for_a_split_that_did_not_come_about_are_no_fault() {
+    let panics = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let watched = panics.clone();
+    let hash = move |key: &[u8]| {
+        assert!(!watched.load(Relaxed) || key.len() != 4, "the user's hash function");
+        crate::HashKind::Xxh3.hash(key, 1)
+    };
+    let table = TableOptions::new().page_bytes(512).user_hash("panics", hash).in_memory().unwrap();
+    // Until the next bucket is the first of a group.
+    (0u32..).take_while(|_| table.view().max_bucket != 31).for_each(|i| table.put(&i.to_le_bytes(), &[7; 30]).unwrap());
+    // Only these keys panic from here on, so only splits do, and none comes about.
+    panics.store(true, Relaxed);
+    for i in 0..2000u64 {
+        let put = || table.put(&i.to_le_bytes(), &[7; 30]);
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(put));
+    }
+    panics.store(false, Relaxed);
+    assert_eq!(table.view().max_bucket, 31);
+    assert_eq!(table.verify().unwrap(), []);
+}
+
+#[test]
 fn an_update_that_panics_changes_nothing() {
     let table = Table::in_memory().unwrap();
     table.put(b"k", b"v").unwrap();
