@@ -93,7 +93,7 @@ impl Pager {
         Ok(())
     }
 
-    fn write_journalled(&self, frozen: &Frozen, file: &dyn File) -> Result<Vec<(FrameNo, u32)>> {
+    fn write_journalled(&self, frozen: &Frozen, file: &dyn File) -> Result<Sums> {
         let path = journal_path(&self.path);
         let fail = |what: &'static str| move |e| Error::io(&self.path, what, e);
         self.storage.remove(&path).map_err(fail("remove an old journal of"))?;
@@ -149,8 +149,8 @@ impl Pager {
 
     /// Updates the checksum frames of all frames given to `sink` and gives them too.
     fn copy_sums(&self, sink: &mut impl Sink) -> std::result::Result<(), JournalError> {
-        let mut zones: BTreeMap<u32, Vec<(FrameNo, u32)>> = BTreeMap::new();
-        for &(frame, sum) in sink.index() {
+        let mut zones: BTreeMap<u32, Sums> = BTreeMap::new();
+        for &(frame, sum) in sink.frames() {
             zones.entry(frame / ZONE_FRAMES).or_default().push((frame, sum));
         }
         for (zone, sums) in zones {
@@ -170,20 +170,23 @@ impl Pager {
     }
 }
 
+/// Frames and their checksums.
+type Sums = Vec<(FrameNo, u32)>;
+
 /// Where a checkpoint's frames go.
 trait Sink {
     /// Where the next frame's bytes go, to be confirmed with `push`.
     fn next_frame(&mut self) -> &mut [u8];
     fn push(&mut self, frame: FrameNo) -> std::io::Result<()>;
     /// The frames so far and their checksums.
-    fn index(&self) -> &[(FrameNo, u32)];
+    fn frames(&self) -> &[(FrameNo, u32)];
 }
 
 /// Straight to their places.
 struct InPlace<'a> {
     file: &'a dyn File,
     bytes: Vec<u8>,
-    index: Vec<(FrameNo, u32)>,
+    index: Sums,
 }
 
 impl Sink for InPlace<'_> {
@@ -196,7 +199,7 @@ impl Sink for InPlace<'_> {
         self.file.write_at(&self.bytes, u64::from(frame) * self.bytes.len() as u64)
     }
 
-    fn index(&self) -> &[(FrameNo, u32)] {
+    fn frames(&self) -> &[(FrameNo, u32)] {
         &self.index
     }
 }
@@ -220,9 +223,9 @@ struct JournalWriter<'a> {
     filled: usize,
     written: u64,
     /// Frames in the journal.
-    index: Vec<(FrameNo, u32)>,
+    index: Sums,
     /// Frames given to it, among them those that went to their places.
-    all: Vec<(FrameNo, u32)>,
+    all: Sums,
     direct: DirectWriter<'a>,
 }
 
@@ -249,7 +252,7 @@ impl<'a> JournalWriter<'a> {
     }
 
     /// Writes index and header and makes all durable. Gives all frames, and those in the journal.
-    fn finish(mut self, sequence: u64, size: Size) -> std::io::Result<(Vec<(FrameNo, u32)>, Vec<(FrameNo, u32)>)> {
+    fn finish(mut self, sequence: u64, size: Size) -> std::io::Result<(Sums, Sums)> {
         // Before the journal is complete, as it speaks for them.
         self.direct.finish()?;
         self.flush()?;
@@ -288,7 +291,7 @@ impl Sink for JournalWriter<'_> {
         if self.filled == self.buffer.len() { self.flush() } else { Ok(()) }
     }
 
-    fn index(&self) -> &[(FrameNo, u32)] {
+    fn frames(&self) -> &[(FrameNo, u32)] {
         &self.all
     }
 }
@@ -454,7 +457,7 @@ struct JournalHeader {
     table: Option<Vec<u8>>,
 }
 
-type Journal = (Size, Vec<(FrameNo, u32)>, JournalHeader);
+type Journal = (Size, Sums, JournalHeader);
 
 /// The frames of a journal, if every checksum in it holds. An incomplete one is the rule after a crash, no error.
 fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journal>> {

@@ -12,12 +12,12 @@
 //!
 //! A frame's bytes are read under a shared latch and changed under the exclusive one. Or they are **peeked** at with
 //! no latch: note the version, copy what is of interest, and throw it away if the version is another by then. A lookup
-//! that writes nothing shared, not even a latch, lets the processor work on several at once: 1.8 M lookups/s became
-//! 6 M/s by it (docs/benchmarks.md, "What was tried"). Latches spin, then yield: they are held for a page's work, never across a wait for another
+//! then writes nothing that others see. One thread gains little by it, a twelfth for absent keys (docs/benchmarks.md, "What
+//! was tried"); it is for many. Latches spin, then yield: they are held for a page's work, never across a wait for another
 //! writer (a [`ValueRef`](crate::ValueRef) held by the user is the exception, see `would_deadlock`).
 //!
-//! Unsafe: this file alone maps memory and makes slices of it. Measured: a boxed buffer a frame behind a
-//! table of pointers costs one more dependent cache miss a lookup. The guards are the safe interface.
+//! Unsafe: this file alone maps memory and makes slices of it; the guards are the safe interface. The address range is what
+//! lets a lookup compute where a page is and lets cold frames be given back one by one.
 //!
 //! Not here: which frame belongs to what (`mod.rs`), when a frame goes to the file (`mod.rs`).
 #![expect(unsafe_code, reason = "frames live in address ranges reserved with mmap")]

@@ -23,7 +23,6 @@ mod page;
 mod peek;
 mod split;
 mod stats;
-mod tags;
 #[cfg(test)]
 mod tests;
 mod verify;

@@ -16,7 +16,6 @@
 //! Source: Seltzer & Yigit 1991, "The New Implementation"; the tags are ours. Format: docs/format.md, "Page".
 //! Not here: what a record's value means (`extent.rs`), which page to look at (`chain.rs`).
 
-use super::tags;
 use crate::pager::words::Bytes;
 
 /// A page that contradicts itself; says how.
@@ -289,14 +288,16 @@ pub fn find(page: &[u8], tag: u16, key: &[u8]) -> Result<Option<usize>, Damage> 
     find_by(page, tag, |r| r.form != PAIR_IN_EXTENT && r.key == key)
 }
 
-/// Bit i is set where the tag of slot `base + i` is `tag`; bits past the slot count mean nothing.
+/// Bit i is set where the tag of slot `base + i` is `tag`, for up to sixteen slots; bits past the slot count mean
+/// nothing. The compiler makes vector instructions of the loop: as fast as those written by hand (docs/benchmarks.md).
 #[inline]
 pub fn tag_mask(page: &[u8], base: usize, tag: u16) -> u32 {
     let at = HEADER_BYTES + base * SLOT_BYTES;
-    match page.get(at..at + 64) {
-        Some(sixteen) => tags::mask_of_sixteen(sixteen.try_into().expect("64 bytes"), tag),
-        None => tags::mask_portable(&page[at..], tag),
+    let mut mask = 0;
+    for (i, slot) in page[at..].chunks_exact(SLOT_BYTES).take(16).enumerate() {
+        mask |= u32::from(slot[..2] == tag.to_le_bytes()) << i;
     }
+    mask
 }
 
 /// Adds a record. `Ok(false)`, and nothing changed, where it does not fit.

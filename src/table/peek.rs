@@ -2,9 +2,10 @@
 //!
 //! Most pairs lie in the primary page of their bucket. For these a lookup copies what it needs, the slots and then one
 //! record, and asks afterwards whether anybody changed the frame meanwhile (`pager/pool.rs`, "peeked"). It writes
-//! nothing that others see, so any number of threads look up side by side, and one thread's lookups overlap in the
-//! processor. All else - overflow pages, extents, frames that are not resident, a change in between - is left to the
-//! lookup under the latch, which gives the same answers and is what tests compare this one with.
+//! nothing that others see, so any number of threads look up side by side without a cache line in common; one thread
+//! gains little by it (docs/benchmarks.md, "What was tried"). All else - overflow pages, extents, frames that are not
+//! resident, a change in between - is left to the lookup under the latch, which gives the same answers and is what tests
+//! compare this one with.
 
 use super::chain::Key;
 use super::page::{self, INLINE};
