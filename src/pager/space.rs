@@ -485,10 +485,12 @@ impl Pager {
             let zones_mapped = self.zones_mapped();
             let Some(group) = zones_mapped.ilog2().checked_sub(1) else { return Ok(()) };
             let first = self.map_groups()[group as usize].load(Acquire);
-            if first + (2 << group) != end || first > (1 << group) * ZONE_FRAMES {
+            // Zone 2^23, if the file got that far, would start beyond the last frame number.
+            let described = (1u64 << group) * u64::from(ZONE_FRAMES);
+            if first + (2 << group) != end || u64::from(first) > described {
                 return Ok(());
             }
-            let described_elsewhere = end.min((1 << group) * ZONE_FRAMES) - first;
+            let described_elsewhere = u64::from(end).min(described) as FrameNo - first; // at most `end`
             self.fill_used_bits(first, described_elsewhere, 0)?;
             self.cut(&mut space, first)?;
             self.map_groups()[group as usize].store(0, Release);
