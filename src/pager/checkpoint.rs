@@ -21,7 +21,7 @@ use super::pool::FrameNo;
 use super::words::Bytes;
 use super::{FORMAT_VERSION, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Header, Pager, SUM_OF_SUMS, ZONE_FRAMES};
 use super::{header_sum, nonzero, sum_of_sums, u32_at, u64_at};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -403,6 +403,26 @@ pub(super) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Re
     }
     drop(journal);
     storage.remove(&journal_path).map_err(|e| Error::io(&journal_path, "remove", e))
+}
+
+/// Refuses to read a table beside a complete journal: its frames may be half of one checkpoint and half of the other.
+pub(super) fn refuse_half_installed(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
+    let journal_path = journal_path(path);
+    let journal = match storage.open(&journal_path, Mode::Read) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(|e| Error::io(&journal_path, "open", e))?,
+    };
+    let complete = read_complete(journal.as_ref()).map_err(|e| Error::io(&journal_path, "read", e))?;
+    if complete.is_none() || !may_have_journal(path, file)? {
+        return Ok(());
+    }
+    let shown = path.display();
+    Err(Error::new(
+        ErrorKind::Locked,
+        format!(
+            "{shown}: a checkpoint is being written or was interrupted; try again when the writer is done, or open it for writing once, which finishes it"
+        ),
+    ))
 }
 
 /// Is this a file of ours, or one in the making, so that a journal beside it is ours? Whatever else it is, the header

@@ -209,6 +209,8 @@ impl Pager {
         if !read_only {
             Self::take_lock(file.as_ref(), path)?;
             checkpoint::install(storage.as_ref(), path, file.as_ref())?;
+        } else {
+            checkpoint::refuse_half_installed(storage.as_ref(), path, file.as_ref())?;
         }
         // An empty file is one whose maker did not get as far as the first checkpoint.
         let empty = made || file.len().map_err(|e| Error::io(path, "ask the length of", e))? == 0;

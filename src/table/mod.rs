@@ -6,7 +6,7 @@
 //! get(k)         hash -> linear::bucket -> latch its frame -> locate -> value
 //! ```
 //!
-//! A lookup takes no lock but the shared latch of one frame. `view`, one atomic number, says how many buckets there
+//! A lookup looks at one frame, without a latch first (`peek.rs`) and under its shared latch where that does not do. `view`, one atomic number, says how many buckets there
 //! are; whoever latched a bucket looks at it again, and starts over if the bucket split or went meanwhile.
 //!
 //! Source: Seltzer & Yigit 1991. Not here: arithmetic (`linear.rs`), bytes of a page (`page.rs`), buckets (`chain.rs`),

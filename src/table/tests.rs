@@ -395,3 +395,46 @@ fn a_value_of_a_gibibyte_is_kept() {
     assert_eq!(&found[large.len()..], b" and a little more");
     assert_eq!(table.verify().unwrap(), []);
 }
+
+#[test]
+fn lookups_beside_writers_give_only_values_that_were_there() {
+    const KEYS: u32 = 2000;
+    const ROUNDS: u32 = 30;
+    let table = TableOptions::new().page_bytes(512).in_memory().unwrap();
+    // A value is one byte over and over: a mix of two would show, and so would a key that is missing throughout.
+    let write = |round: u32| {
+        for i in 0..KEYS {
+            table.put(&i.to_le_bytes(), &vec![round as u8; 1 + (i + 7 * round) as usize % 60]).unwrap();
+        }
+    };
+    write(0);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for round in 1..ROUNDS {
+                write(round);
+                // Growing and shrinking meanwhile: buckets split and merge under the readers.
+                for i in KEYS..2 * KEYS {
+                    if round % 2 == 1 {
+                        table.put(&i.to_le_bytes(), &[1; 40]).unwrap()
+                    } else {
+                        drop(table.remove(&i.to_le_bytes()))
+                    }
+                }
+            }
+            done.store(true, Relaxed);
+        });
+        for _ in 0..2 {
+            threads.spawn(|| {
+                let mut value = Vec::new();
+                while !done.load(Relaxed) {
+                    for i in 0..KEYS {
+                        assert!(table.get_into(&i.to_le_bytes(), &mut value).unwrap(), "key {i} was there throughout");
+                        assert!(value.iter().all(|&b| b == value[0]), "a mix of two values: {value:?}");
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(table.verify().unwrap(), []);
+}
