@@ -398,8 +398,8 @@ fn a_value_of_a_gibibyte_is_kept() {
 
 #[test]
 fn lookups_beside_writers_give_only_values_that_were_there() {
-    const KEYS: u32 = 2000;
-    const ROUNDS: u32 = 30;
+    const KEYS: u32 = 40;
+    const ROUNDS: u32 = 20_000;
     let table = TableOptions::new().page_bytes(512).in_memory().unwrap();
     // A value is one byte over and over: a mix of two would show, and so would a key that is missing throughout.
     let write = |round: u32| {
