@@ -6,6 +6,8 @@
 //!
 //! Not here: what the bytes mean (`pager`), caching (`pager/pool.rs`).
 
+#[cfg(target_os = "linux")]
+mod mapped;
 mod real;
 
 use std::io::Result;
@@ -30,6 +32,8 @@ pub(crate) trait Storage: Send + Sync {
     fn open(&self, path: &Path, mode: Mode) -> Result<Box<dyn File>>;
     /// Takes a file away; one that is not there is no error.
     fn remove(&self, path: &Path) -> Result<()>;
+    /// Gives the file at `from` the name `to`, whatever had that name before.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
     /// Makes the names in the directory of `path` durable.
     fn sync_names(&self, path: &Path) -> Result<()>;
 }
@@ -50,4 +54,18 @@ pub(crate) trait File: Send + Sync {
     fn sync(&self) -> Result<()>;
     /// Takes the only writer's lock, which is held until the file is closed; `false` where another holds it.
     fn lock(&self) -> Result<bool>;
+    /// Does a writer hold the lock right now?
+    fn is_locked(&self) -> Result<bool>;
+    /// The first `bytes` bytes as memory that the operating system keeps when the process ends, the file made as long as
+    /// that, with room on the disk for all of it. `None` where there is no such thing; then [`write_at`](Self::write_at)
+    /// does the same, slower.
+    fn map(&self, bytes: u64) -> Result<Option<Box<dyn Mapped>>>;
+}
+
+/// Part of a file as memory, for writing.
+pub(crate) trait Mapped: Send + Sync {
+    /// Sees to it that bytes `from..to` are at hand, so that storing them cannot fail.
+    fn prepare(&self, from: u64, to: u64) -> Result<()>;
+    /// Stores `bytes` at `offset`. Whoever calls it sees to it that no other call stores there at the same time.
+    fn store(&self, offset: u64, bytes: &[u8]);
 }

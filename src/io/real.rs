@@ -5,7 +5,7 @@
     reason = "the seam: this file is the operating system's side of it"
 )]
 
-use super::{File, Mode, Storage};
+use super::{File, Mapped, Mode, Storage};
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::AsRawFd;
@@ -37,6 +37,10 @@ impl Storage for Disk {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
             other => other,
         }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        fs::rename(from, to)
     }
 
     fn sync_names(&self, path: &Path) -> Result<()> {
@@ -81,6 +85,24 @@ impl File for RealFile {
             Err(fs::TryLockError::WouldBlock) => Ok(false),
             Err(fs::TryLockError::Error(e)) => Err(e),
         }
+    }
+
+    fn is_locked(&self) -> Result<bool> {
+        match self.0.try_lock_shared() {
+            Ok(()) => self.0.unlock().map(|()| false),
+            Err(fs::TryLockError::WouldBlock) => Ok(true),
+            Err(fs::TryLockError::Error(e)) => Err(e),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn map(&self, bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
+        super::mapped::map(&self.0, bytes)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn map(&self, _bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
+        Ok(None)
     }
 }
 
