@@ -15,6 +15,8 @@
 mod bounds;
 mod chain;
 mod compact;
+#[cfg(test)]
+mod crash;
 mod cursor;
 mod extent;
 mod gate;
