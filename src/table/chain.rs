@@ -260,7 +260,7 @@ impl Bucket<'_> {
         if self.fits_inline(key.bytes, value.len()) {
             let mut delta = self.replace(key, place, INLINE, value)?;
             if let Some(extent) = old_extent {
-                self.table.free_extent(&extent)?;
+                self.table.free_extent(&extent);
             }
             delta.payload = payload;
             return Ok(delta);
@@ -276,7 +276,7 @@ impl Bucket<'_> {
         let new = self.new_extent(key, [value, b""], 0)?;
         let mut delta = self.replace_or_free(key, place, new)?;
         if let Some(extent) = old_extent {
-            self.table.free_extent(&extent)?;
+            self.table.free_extent(&extent);
         }
         delta.payload = payload;
         Ok(delta)
@@ -295,7 +295,7 @@ impl Bucket<'_> {
                     self.replace(key, place, form, &new.to_bytes())?
                 } else {
                     let delta = self.replace_or_free(key, place, new)?;
-                    self.table.free_extent(&old)?;
+                    self.table.free_extent(&old);
                     delta
                 }
             }
@@ -330,9 +330,10 @@ impl Bucket<'_> {
         let (extent, value_bytes) = self.value_at(place)?;
         let bucket = -(self.take_out(place)? as i64);
         if let Some(extent) = extent {
-            self.table.free_extent(&extent)?;
+            self.table.free_extent(&extent);
         }
-        self.absorb_overflow()?;
+        // The pair is out; that its overflow page could not go too is for the next removal or split to try again.
+        let _ = self.absorb_overflow();
         Ok(Delta { pairs: -1, payload: -((key.bytes.len() + value_bytes) as i64), bucket, long_chain: false })
     }
 
@@ -354,7 +355,7 @@ impl Bucket<'_> {
         let level = page::level(self.page());
         page::init(&mut self.page_mut(), page::KIND_BUCKET, level);
         for extent in extents {
-            table.free_extent(&extent)?;
+            table.free_extent(&extent);
         }
         table.free_blocks(gathered.blocks());
         Ok(delta)
@@ -402,7 +403,7 @@ impl Bucket<'_> {
         };
         let added = self.add(key.tag, record);
         if added.is_err() {
-            self.table.free_extent(&extent)?;
+            self.table.free_extent(&extent);
         }
         added
     }
@@ -412,7 +413,7 @@ impl Bucket<'_> {
         let form = if extent.key_bytes > 0 { PAIR_IN_EXTENT } else { VALUE_IN_EXTENT };
         let replaced = self.replace(key, place, form, &extent.to_bytes());
         if replaced.is_err() {
-            self.table.free_extent(&extent)?;
+            self.table.free_extent(&extent);
         }
         replaced
     }
@@ -495,7 +496,8 @@ impl Bucket<'_> {
             let (mut frame, range) = table.write_block(before)?;
             page::set_next(&mut frame.part(range), next);
         }
-        table.pager.free(block.unit, block.len)
+        table.free_blocks(&[block]);
+        Ok(())
     }
 
     /// Moves the records of a lone overflow page into the primary page once they have room there.
@@ -558,7 +560,7 @@ impl Bucket<'_> {
         };
         page::set_next(&mut self.page_mut(), new.to_bits());
         if grows {
-            table.pager.free(block.unit, block.len)?;
+            table.free_blocks(&[block]);
         }
         Ok(grows)
     }
@@ -583,7 +585,7 @@ impl Table {
             Ok(())
         });
         if let Err(e) = written {
-            self.pager.free(block.unit, block.len)?;
+            self.free_blocks(&[block]);
             return Err(e);
         }
         Ok(block)

@@ -111,7 +111,7 @@ impl Table {
             if replaced != Ok(true) {
                 return Err(self.pager.corrupt(format!("extent at unit {}: its record is gone", extent.unit)));
             }
-            self.free_extent(&extent)?;
+            self.free_extent(&extent);
         }
         Ok(())
     }
@@ -121,11 +121,11 @@ impl Table {
         let capacity = (extent.content_bytes().div_ceil(self.pager.unit_bytes() as u64) as u32).max(1);
         let new = Extent { unit: self.pager.allocate(capacity)?, capacity, ..*extent };
         if capacity == extent.capacity && new.unit > extent.unit {
-            self.free_extent(&new)?;
+            self.free_extent(&new);
             return Ok(None);
         }
         if let Err(e) = self.copy_extent(extent, &new) {
-            self.free_extent(&new)?;
+            self.free_extent(&new);
             return Err(e);
         }
         Ok(Some(new))

@@ -142,6 +142,8 @@ struct Commit {
 /// All states of a table, and which of them may be found.
 #[derive(Default)]
 pub(super) struct History {
+    /// Errors may have left units that belong to nothing.
+    pub may_lose_units: bool,
     start: Arc<Content>,
     commits: Vec<Commit>,
 }
@@ -168,6 +170,16 @@ impl History {
     /// The last commit came to nothing, without a crash.
     pub(super) fn undo(&mut self) {
         self.commits.pop();
+    }
+
+    /// An operation that failed took some pairs out: what is left must have been there before.
+    pub(super) fn shrink(&mut self, left: Content, call: u64) -> Result<(), String> {
+        let before = self.now();
+        if left.iter().any(|(key, value)| before.get(key) != Some(value)) {
+            return Err("a pair that was not there before".into());
+        }
+        self.begin(left, call);
+        Ok(())
     }
 
     fn acknowledge(&mut self, call: u64) {
@@ -204,7 +216,8 @@ impl History {
             acknowledged: Some(0),
             durable: (i < first).then_some(0),
         };
-        History { start: self.start.clone(), commits: self.commits[..k].iter().enumerate().map(commit).collect() }
+        let commits = self.commits[..k].iter().enumerate().map(commit).collect();
+        History { commits, start: self.start.clone(), may_lose_units: self.may_lose_units }
     }
 
     /// The process gave up and opened the table again at `call`, without a crash of the machine: commits from `k` on
