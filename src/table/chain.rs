@@ -23,6 +23,7 @@ use crate::error::Result;
 use crate::pager::FRAME_UNITS;
 use crate::pager::pool::{FrameNo, ReadGuard, WriteGuard};
 use crate::pager::words::FrameBytes;
+use crate::planted::{Bug, planted};
 
 /// Where an overflow page lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -254,7 +255,7 @@ impl Bucket<'_> {
             delta.payload = (key.bytes.len() + value.len()) as i64;
             return Ok(delta);
         };
-        let (old_extent, old_value_bytes) = self.value_at(place)?;
+        let (mut old_extent, old_value_bytes) = self.value_at(place)?;
         let payload = value.len() as i64 - old_value_bytes as i64;
         let big_key = key.bytes.len() > self.table.key_bytes_inline_max();
         if self.fits_inline(key.bytes, value.len()) {
@@ -272,6 +273,9 @@ impl Bucket<'_> {
             let mut delta = self.replace(key, place, form, &new.to_bytes())?;
             delta.payload = payload;
             return Ok(delta);
+        }
+        if planted(Bug::FreedTooEarly) {
+            old_extent.take().inspect(|old| self.table.free_extent(old));
         }
         let new = self.new_extent(key, [value, b""], 0)?;
         let mut delta = self.replace_or_free(key, place, new)?;

@@ -34,6 +34,7 @@ use crate::hash::{HashFunction, HashKind};
 use crate::linear;
 use crate::pager::pool::{FrameNo, ReadGuard, ValueHeld, lock_without_values};
 use crate::pager::{FRAME_BYTES_MIN, FRAME_UNITS, Pager, ROOT_BYTES};
+use crate::planted::{Bug, planted};
 use chain::{Bucket, Key, Place};
 pub use cursor::Scan;
 use gate::{Delta, Gate, Inside, Totals};
@@ -596,7 +597,7 @@ impl Table {
             }
             self.pager.freeze(&self.root())
         };
-        self.pager.write_frozen(frozen).inspect_err(|_| self.poisoned.store(true, Relaxed))
+        self.pager.write_frozen(frozen).inspect_err(|_| self.poisoned.store(!planted(Bug::NotPoisoned), Relaxed))
     }
 
     /// Makes all durable and closes the table.
@@ -632,7 +633,8 @@ impl Table {
         put(4, &self.hash.kind().id().to_le_bytes());
         put(8, &self.hash.seed().to_le_bytes());
         put(16, &self.hash.check_value().to_le_bytes());
-        put(24, &view.max_bucket.to_le_bytes());
+        let max_bucket = view.max_bucket.saturating_sub(planted(Bug::WrongMaxBucket).into());
+        put(24, &max_bucket.to_le_bytes());
         put(28, &self.min_max_bucket.load(Relaxed).to_le_bytes());
         put(32, &self.fill_percent.to_le_bytes());
         put(36, &self.fill_factor.unwrap_or(0).to_le_bytes());

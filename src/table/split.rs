@@ -20,6 +20,7 @@ use super::{Table, View};
 use crate::error::Result;
 use crate::linear;
 use crate::pager::words::Bytes;
+use crate::planted::{Bug, planted};
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 use std::sync::{MutexGuard, TryLockError};
@@ -243,6 +244,9 @@ impl Table {
         for (index, record) in gathered.records().enumerate() {
             let h = self.record_hash(record.map_err(|d| self.damaged(d))?)?;
             if linear::belongs(h, bucket, level) { stay.push(index) } else { go.push(index) }
+        }
+        if planted(Bug::SplitDropsRecord) {
+            go.pop();
         }
         Ok((stay, go))
     }

@@ -8,10 +8,13 @@
 //! faults:      call n fails -> the operation changed nothing, or the handle is poisoned and opens again
 //! ```
 //!
-//! First is the last commit that was durable, last is the last that was begun (`workload.rs`).
+//! First is the last commit that was durable, last is the last that was begun (`workload.rs`). All checks give a
+//! `Result`, so that the tests of the tests (`planted.rs`) can ask whether a planted bug is found.
 //!
 //! Every case is a number: `SPLITPOINT_SEED=17 cargo test crash` does one alone.
 
+mod damage;
+mod planted;
 mod workload;
 
 use crate::error::ErrorKind;
@@ -25,6 +28,8 @@ use workload::{Content, History, Op, Promise, Run, Workload};
 struct Done {
     crashes: u64,
     opens: u64,
+    /// Workloads run with a fault in them.
+    faults: u64,
     fired: Tally,
     splits: u64,
     merges: u64,
@@ -109,13 +114,16 @@ fn crash_everywhere(seed: u64, depth: Depth, done: &mut Done) -> Result<(), Stri
     done.merges += run.merges;
     let mut random = Random::new(&[seed, 3]);
     let mut torn_random = Random::new(&[seed, 4]);
-    each_crash(&State::default(), &run.disk.trace(), &mut torn_random, |call, state| {
+    let trace = run.disk.trace();
+    each_crash(&State::default(), &trace, &mut torn_random, |call, state| {
+        // What is complete in the cache and not yet on the disk is where a recovery may be deceived.
+        let unsynced = matches!(trace.get(call as usize), Some(Event::Sync(_) | Event::SyncNames(_)));
         for crash in Crash::ALL {
             let at = |e: String| format!("seed {seed}, crash at call {call}, {crash:?}: {e}");
             done.crashes += 1;
             let left = state.survivors(crash, &mut random, &mut done.fired);
             let (found, recovery) = check_survivors(&workload, &left, call, crash, &run.history, done).map_err(at)?;
-            if done.crashes.is_multiple_of(depth.again_every) {
+            if done.crashes.is_multiple_of(depth.again_every) || unsynced && crash == Crash::Kill {
                 let calls = 0..recovery.trace().len();
                 crash_again(&workload, &left, &recovery, calls, &found, &mut random, done).map_err(at)?;
             }
@@ -221,6 +229,7 @@ fn fail_everywhere(seed: u64, depth: Depth, done: &mut Done) -> Result<(), Strin
                     continue;
                 }
                 let plan = Plan { fault, at: call as u64, lasting };
+                done.faults += 1;
                 fail_once(&workload, plan, &mut random, done).map_err(|e| format!("seed {seed}, {plan:?}: {e}"))?;
             }
         }
@@ -452,4 +461,32 @@ fn a_removal_whose_extent_cannot_be_freed_is_done() {
         let content = content_of(&table, true).unwrap();
         assert_eq!(content.is_empty(), removed.is_ok(), "after {after} calls: {removed:?}");
     }
+}
+
+#[test]
+fn a_journal_complete_in_the_cache_alone_is_synced_before_it_is_installed() {
+    let workload = Workload::new(0, 0);
+    let disk = Simulated::new(State::default());
+    let table = workload.open(&disk).unwrap();
+    table.put(b"key", b"value").unwrap();
+    table.close().unwrap();
+    // The process is killed when it is about to sync the journal of the close.
+    let trace = disk.trace();
+    let named = trace.iter().rposition(|event| matches!(event, Event::SyncNames(_))).unwrap();
+    assert!(matches!(trace[named - 1], Event::Sync(_)), "the journal's sync comes before that of its name");
+    let mut killed = State::default();
+    trace[..named - 1].iter().enumerate().for_each(|(call, event)| killed.apply(call as u64, event));
+    let recovery = Simulated::new(killed.clone());
+    drop(workload.open(&recovery).unwrap());
+    // Power is lost in the midst of the recovery.
+    let mut random = Random::new(&[1]);
+    each_crash(&killed, &recovery.trace(), &mut random.clone(), |call, state| {
+        for _ in 0..10 {
+            let left = state.survivors(Crash::Mix, &mut random, &mut Tally::default());
+            let table = workload.open(&Simulated::new(left)).map_err(|e| e.to_string())?;
+            assert_eq!(table.verify().unwrap(), [], "call {call}");
+        }
+        Ok(())
+    })
+    .unwrap();
 }

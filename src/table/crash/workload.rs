@@ -119,9 +119,10 @@ impl Op {
         };
         match random.below(100) {
             0..5 => Op::Sync,
-            5..8 => Op::Reopen,
-            8..10 => Op::Compact,
-            10 if !grow => Op::Clear,
+            5..9 => Op::Reopen,
+            9..11 => Op::Compact,
+            11..14 if !grow => Op::Compact,
+            14 if !grow => Op::Clear,
             11..20 => Op::Append(key, len),
             20..25 => Op::Remove(key),
             _ if grow => Op::Put(key, len),
