@@ -71,10 +71,16 @@ impl Workload {
             options = options.user_hash("bad", |key| HashKind::Xxh3.hash(key, 1) & 0xF00F);
         }
         let large = random.pick(&[2, 5, 25]);
-        let keys = random.pick(&[10, 24]);
-        let turn = 12 + random.below(20);
-        let ops =
-            (0..len).map(|step| Op::random(&mut random, step, keys, large, (step / turn).is_multiple_of(2))).collect();
+        let keys = random.pick(&[12, 30]);
+        let turn = 20 + random.below(15);
+        let grows = |step: usize| (step / turn).is_multiple_of(2);
+        let mut ops: Vec<Op> = (0..len).map(|step| Op::random(&mut random, step, keys, large, grows(step))).collect();
+        // What chance alone seldom makes: a large value replaced by a larger one, the file cut and grown again.
+        let large =
+            [Op::Put(0, 20_000), Op::Put(1, 20_000), Op::Reopen, Op::Put(1, 50_000), Op::Put(2, 9000), Op::Sync];
+        let cut = [Op::Remove(0), Op::Remove(1), Op::Compact, Op::Put(3, 6000), Op::Sync];
+        let start = random.below(len + 1);
+        ops.splice(start..start, large.into_iter().chain(cut));
         Workload { seed, options, durability, ops }
     }
 
