@@ -401,9 +401,9 @@ fn a_crash_at_any_call_leaves_a_state_with_every_durable_commit() {
 }
 
 #[test]
-#[ignore = "slow: a second crash at each call after each first, a million opens"]
+#[ignore = "slow: a second crash at each call after each first of a recovery, a million opens"]
 fn a_crash_at_any_call_of_a_recovery_leaves_what_the_recovery_found() {
-    let done = check(1000..1001, |seed, done| crash_everywhere(seed, SLOW, done));
+    let done = check(1000..1008, |seed, done| crash_everywhere(seed, SLOW, done));
     expect(&done, done.splits > 5, OF_A_CRASH);
 }
 
