@@ -56,15 +56,14 @@ pub(crate) trait File: Send + Sync {
     fn lock(&self) -> Result<bool>;
     /// Does a writer hold the lock right now?
     fn is_locked(&self) -> Result<bool>;
-    /// The first `bytes` bytes as memory that the operating system keeps when the process ends, the file made as long as
-    /// that, with room on the disk for all of it. `None` where there is no such thing; then [`write_at`](Self::write_at)
-    /// does the same, slower.
+    /// The first `bytes` bytes as memory that the operating system keeps when the process ends; the file may be shorter, but
+    /// has 4096 bytes. `None` where there is no such thing; then [`write_at`](Self::write_at) does the same, slower.
     fn map(&self, bytes: u64) -> Result<Option<Box<dyn Mapped>>>;
 }
 
 /// Part of a file as memory, for writing.
 pub(crate) trait Mapped: Send + Sync {
-    /// Sees to it that bytes `from..to` are at hand, so that storing them cannot fail.
+    /// Sees to it that bytes `from..to`, which the file has, are at hand, so that storing them cannot fail.
     fn prepare(&self, from: u64, to: u64) -> Result<()>;
     /// Stores `bytes` at `offset`. Whoever calls it sees to it that no other call stores there at the same time.
     fn store(&self, offset: u64, bytes: &[u8]);

@@ -56,24 +56,35 @@ pub(crate) struct Frozen {
 }
 
 impl Pager {
-    /// Notes the state of this moment, with `root` for the header. The caller keeps writers out meanwhile.
-    pub(crate) fn freeze(&self, root: &[u8]) -> Frozen {
-        let sequence = self.sequence.load(Relaxed) + 1;
-        let mut frames = self.pool.freeze();
-        frames.sort_unstable();
-        frames.dedup();
+    /// Notes the state of this moment, with `root` for the header, and begins a new segment of the log, with room for
+    /// a record of `log_bytes`. The caller keeps writers out meanwhile.
+    ///
+    /// # Errors
+    /// Those of the log's next segment; nothing has changed.
+    pub(crate) fn freeze(&self, root: &[u8], log_bytes: u64) -> Result<Frozen> {
+        let sequence = match &self.log {
+            Some(log) => log.switch(log_bytes)?,
+            None => self.sequence.load(Relaxed) + 1,
+        };
+        let frames = self.pool.freeze();
         let (frame_count, cut) = (self.frame_count(), self.file_frames.load(Acquire));
         let last = self.checkpoint_frames.load(Acquire);
         // Where the file was cut since, the last checkpoint still needs what is beyond the cut. And the first checkpoint
         // of all is journalled as a whole, so that its file is empty until it is complete.
         let direct_from = if cut == last && last > 0 { last } else { FrameNo::MAX };
-        Frozen { frames, frame_count, cut, direct_from, header: self.header_bytes(root, sequence), sequence }
+        Ok(Frozen { frames, frame_count, cut, direct_from, header: self.header_bytes(root, sequence), sequence })
     }
 
     /// Writes what was frozen. After an error the file is still the last checkpoint's, or this one's once the
-    /// journal is installed, and the handle must not be used for more.
+    /// journal is installed, and the handle is poisoned.
     pub(crate) fn write_frozen(&self, frozen: Frozen) -> Result<()> {
+        self.write_checkpoint(frozen).inspect_err(|e| self.turns.poison(&e.to_string()))
+    }
+
+    fn write_checkpoint(&self, mut frozen: Frozen) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
+        frozen.frames.sort_unstable();
+        frozen.frames.dedup();
         let index = if self.scratch {
             // No promise to keep: the frames go straight to their places.
             let mut sink = InPlace { file: file.as_ref(), bytes: vec![0; self.frame_bytes()], index: Vec::new() };
@@ -90,7 +101,7 @@ impl Pager {
         self.file_frames.store(frozen.frame_count, Release);
         self.checkpoint_frames.store(frozen.frame_count, Release);
         self.sequence.store(frozen.sequence, Relaxed);
-        Ok(())
+        self.log.as_ref().map_or(Ok(()), |log| log.release(frozen.sequence))
     }
 
     fn write_journalled(&self, frozen: &Frozen, file: &dyn File) -> Result<Sums> {
@@ -107,7 +118,8 @@ impl Pager {
         let direct = DirectWriter::new(file, self.frame_bytes(), frozen.direct_from);
         let mut writer = JournalWriter::new(journal.as_ref(), direct, self.frame_bytes());
         self.copy_frames(frozen, &mut writer).map_err(|e| self.journal_error(e))?;
-        let (all, index) = writer.finish(frozen.sequence, size).map_err(fail("write a checkpoint journal for"))?;
+        let names = Names { table_id: self.table_id, sequence: frozen.sequence, base: self.sequence.load(Relaxed) };
+        let (all, index) = writer.finish(names, size).map_err(fail("write a checkpoint journal for"))?;
         self.storage.sync_names(&path).map_err(fail("sync the directory of"))?;
         install_frames(journal.as_ref(), file, size, &index).map_err(fail("write a checkpoint to"))?;
         // Unsynced on purpose: installing it again would change nothing until the next journal replaces it.
@@ -252,7 +264,7 @@ impl<'a> JournalWriter<'a> {
     }
 
     /// Writes index and header and makes all durable. Gives all frames, and those in the journal.
-    fn finish(mut self, sequence: u64, size: Size) -> std::io::Result<(Sums, Sums)> {
+    fn finish(mut self, names: Names, size: Size) -> std::io::Result<(Sums, Sums)> {
         // Before the journal is complete, as it speaks for them.
         self.direct.finish()?;
         self.flush()?;
@@ -261,12 +273,14 @@ impl<'a> JournalWriter<'a> {
         self.journal.write_at(&index, self.written)?;
         let mut header = [0; HEADER_BYTES as usize];
         header[..8].copy_from_slice(&MAGIC);
-        header[8..16].copy_from_slice(&sequence.to_le_bytes());
+        header[8..16].copy_from_slice(&names.sequence.to_le_bytes());
         header[16..20].copy_from_slice(&(self.frame_bytes as u32).to_le_bytes());
         header[20..24].copy_from_slice(&(self.index.len() as u32).to_le_bytes());
         header[24..28].copy_from_slice(&size.frame_count.to_le_bytes());
         header[28..32].copy_from_slice(&crc32c::crc32c(&index).to_le_bytes());
         header[32..36].copy_from_slice(&size.cut.to_le_bytes());
+        header[36..44].copy_from_slice(&names.table_id.to_le_bytes());
+        header[44..52].copy_from_slice(&names.base.to_le_bytes());
         let sum = crc32c::crc32c(&header[..60]);
         header[60..].copy_from_slice(&sum.to_le_bytes());
         self.journal.write_at(&header, 0)?;
@@ -339,6 +353,14 @@ impl<'a> DirectWriter<'a> {
         self.flush()?;
         if self.wrote { self.file.sync() } else { Ok(()) }
     }
+}
+
+/// Of which table, which checkpoint, and which was the one before.
+#[derive(Clone, Copy)]
+struct Names {
+    table_id: u64,
+    sequence: u64,
+    base: u64,
 }
 
 /// What a checkpoint makes of the file's length.
@@ -448,7 +470,9 @@ fn check_belongs(path: &Path, file: &dyn File, size: Size, header: &JournalHeade
     }
     let new = new.filter(|bytes| header_is_whole(bytes)).and_then(|bytes| Header::parse(bytes).ok());
     let says_the_same = new.is_some_and(|new| {
-        (new.frame_bytes, new.frame_count, new.sequence) == (size.frame_bytes, size.frame_count, header.sequence)
+        let Names { table_id, sequence, .. } = header.names;
+        (new.frame_bytes, new.frame_count) == (size.frame_bytes, size.frame_count)
+            && (new.table_id, new.sequence) == (table_id, sequence)
     });
     if !says_the_same {
         return Err(Error::corrupt(format!(
@@ -457,11 +481,11 @@ fn check_belongs(path: &Path, file: &dyn File, size: Size, header: &JournalHeade
     }
     let mut old = vec![0; super::HEADER_BYTES];
     let whole = file.read_at(&mut old, 0).is_ok() && old[..8] == super::MAGIC && header_is_whole(&old);
-    let at = u64_at(&old, 16);
-    if whole && at != header.sequence && at.checked_add(1) != Some(header.sequence) {
+    let (id, at) = (u64_at(&old, super::TABLE_ID), u64_at(&old, 16));
+    let Names { table_id, sequence, base } = header.names;
+    if whole && (id != table_id || at != sequence && at != base) {
         return Err(Error::corrupt(format!(
-            "{shown}: made for checkpoint {}, but the table beside it is at {at}: they are not of one table. Move the journal away if the table is the one to keep.",
-            header.sequence
+            "{shown}: made for table {table_id:016x} between checkpoints {base} and {sequence}, but the table beside it is {id:016x} at {at}. Move the journal away if the table is the one to keep."
         )));
     }
     Ok(())
@@ -473,7 +497,7 @@ fn header_is_whole(bytes: &[u8]) -> bool {
 
 /// What a journal says beside its frames: the number of the checkpoint, and its last frame if that is frame 0.
 struct JournalHeader {
-    sequence: u64,
+    names: Names,
     table: Option<Vec<u8>>,
 }
 
@@ -490,7 +514,7 @@ fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journal>> {
     if header[..8] != MAGIC || u32_at(&header, 60) != crc32c::crc32c(&header[..60]) {
         return Ok(None);
     }
-    let sequence = u64_at(&header, 8);
+    let names = Names { table_id: u64_at(&header, 36), sequence: u64_at(&header, 8), base: u64_at(&header, 44) };
     let (frame_bytes, count, frame_count) = (u32_at(&header, 16) as usize, u32_at(&header, 20), u32_at(&header, 24));
     let frames_end = HEADER_BYTES + u64::from(count) * frame_bytes as u64;
     let legal = (FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&frame_bytes) && frame_bytes.is_power_of_two();
@@ -513,5 +537,5 @@ fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journal>> {
     }
     let table = index.last().is_some_and(|&(frame, _)| frame == 0).then_some(bytes);
     let size = Size { frame_bytes, cut: u32_at(&header, 32), frame_count };
-    Ok(Some((size, index, JournalHeader { sequence, table })))
+    Ok(Some((size, index, JournalHeader { names, table })))
 }

@@ -14,12 +14,16 @@
 //! Source: the buffer manager of Seltzer & Yigit 1991, "Buffer Management"; the file layout is ours (docs/format.md).
 
 mod checkpoint;
+pub(crate) mod log;
 pub(crate) mod pool;
 mod space;
+mod turns;
 pub(crate) mod words;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
+pub(crate) use checkpoint::Frozen;
+use log::{Log, Safety};
 pub(crate) use pool::machine_memory_bytes;
 use pool::{FrameNo, FrameSource, Pool, ReadGuard, WriteGuard};
 pub(crate) use space::FRAME_UNITS;
@@ -27,6 +31,8 @@ use space::{MAP_GROUP_COUNT, Space, ZONE_FRAMES};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
+pub(crate) use turns::Turn;
+use turns::Turns;
 use words::Bytes;
 
 /// First bytes of a table file. On disk.
@@ -46,10 +52,15 @@ pub(crate) const FRAME_BYTES_MAX: usize = 65536;
 /// Frames before the first that is allocated: the header and zone 0's map frames.
 const FIRST_FRAMES: u32 = 3;
 
+/// Where the header has the table's id.
+const TABLE_ID: usize = 32 + 4 * MAP_GROUP_COUNT;
+
 /// What the header says, apart from the root.
 #[derive(Clone, Debug)]
 struct Header {
     frame_bytes: usize,
+    /// A number made when the table was, by which a log and a journal are known to be its own.
+    table_id: u64,
     sequence: u64,
     frame_count: u32,
     map_groups: [u32; MAP_GROUP_COUNT],
@@ -62,6 +73,18 @@ pub(crate) enum Create {
     IfAbsent,
     /// It must not be there.
     Always,
+}
+
+/// How a file is to be opened.
+pub(crate) struct Opening {
+    pub create: Create,
+    pub frame_bytes_if_new: usize,
+    pub cache_bytes: u64,
+    pub read_only: bool,
+    /// From what a logged write is to be safe; nothing is logged if not given.
+    pub safety: Option<Safety>,
+    /// Bytes of a segment of the log.
+    pub segment_bytes: u64,
 }
 
 /// Frames of one table.
@@ -81,7 +104,12 @@ pub(crate) struct Pager {
     file_frames: AtomicU32,
     /// Frames the last checkpoint has, of which `file_frames` may be fewer once the file was cut.
     checkpoint_frames: AtomicU32,
+    table_id: u64,
+    /// The number of the last checkpoint that is complete.
     sequence: AtomicU64,
+    /// Of a file that is open for writing.
+    log: Option<Log>,
+    turns: Arc<Turns>,
     /// Frames that may be resident.
     cache_frames: u64,
     clock_hand: AtomicU32,
@@ -182,7 +210,10 @@ impl Pager {
             map_groups: Default::default(),
             file_frames: AtomicU32::new(0),
             checkpoint_frames: AtomicU32::new(0),
+            table_id: random_u64(),
             sequence: AtomicU64::new(0),
+            log: None,
+            turns: Arc::default(),
             cache_frames,
             clock_hand: AtomicU32::new(0),
         };
@@ -197,14 +228,8 @@ impl Pager {
 
     /// The file at `path`, and its root, or no root if the file is new. Installs a checkpoint that was journalled but
     /// not finished. A new file is empty until its first checkpoint.
-    pub(crate) fn open(
-        storage: Arc<dyn Storage>,
-        path: &Path,
-        create: Create,
-        frame_bytes_if_new: usize,
-        cache_bytes: u64,
-        read_only: bool,
-    ) -> Result<(Pager, Option<Vec<u8>>)> {
+    pub(crate) fn open(storage: Arc<dyn Storage>, path: &Path, opening: Opening) -> Result<(Pager, Option<Vec<u8>>)> {
+        let Opening { create, frame_bytes_if_new, cache_bytes, read_only, safety, segment_bytes } = opening;
         let (file, made) = Self::open_file(storage.as_ref(), path, create, read_only)?;
         if !read_only {
             Self::take_lock(file.as_ref(), path)?;
@@ -217,12 +242,15 @@ impl Pager {
         if empty && create != Create::Never {
             let cache_frames = Self::cache_frames(cache_bytes, frame_bytes_if_new);
             let pool = Pool::new(frame_bytes_if_new, true)?;
-            let pager = Self::start(pool, storage, path.to_path_buf(), Some(file), false, cache_frames)?;
+            let mut pager = Self::start(pool, storage.clone(), path.to_path_buf(), Some(file), false, cache_frames)?;
+            pager.log = Some(Log::new(storage, path, pager.table_id, 0, safety, segment_bytes));
             return Ok((pager, None));
         }
         let (header, root) = Self::read_header(path, file.as_ref())?;
         let pool = Pool::new(header.frame_bytes, !read_only)?;
         pool.reserve(u64::from(header.frame_count) + 1)?;
+        let log = (!read_only)
+            .then(|| Log::new(storage.clone(), path, header.table_id, header.sequence, safety, segment_bytes));
         let pager = Pager {
             pool,
             storage,
@@ -235,7 +263,10 @@ impl Pager {
             map_groups: header.map_groups.map(AtomicU32::new),
             file_frames: AtomicU32::new(header.frame_count),
             checkpoint_frames: AtomicU32::new(header.frame_count),
+            table_id: header.table_id,
             sequence: AtomicU64::new(header.sequence),
+            log,
+            turns: Arc::default(),
             cache_frames: Self::cache_frames(cache_bytes, header.frame_bytes),
             clock_hand: AtomicU32::new(0),
         };
@@ -299,6 +330,7 @@ impl Pager {
         for (i, group) in self.map_groups.iter().enumerate() {
             bytes[32 + 4 * i..36 + 4 * i].copy_from_slice(&group.load(Relaxed).to_le_bytes());
         }
+        bytes[TABLE_ID..TABLE_ID + 8].copy_from_slice(&self.table_id.to_le_bytes());
         bytes[ROOT_START..ROOT_START + root.len()].copy_from_slice(root);
         let sum = header_sum(&bytes[..HEADER_BYTES]);
         bytes[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
@@ -460,9 +492,34 @@ impl Pager {
     /// sets another.
     #[inline]
     pub(crate) fn wants_checkpoint(&self, dirty_bytes_max: u64) -> bool {
-        // Dirty frames cannot be evicted: at half the cache the other half still serves reads.
-        let limit = (self.cache_frames / 2).min(dirty_bytes_max / self.frame_bytes() as u64);
-        self.file.is_some() && self.pool.dirty_count() > limit
+        let limit = self.dirty_frames_max().min(dirty_bytes_max / self.frame_bytes() as u64);
+        self.file.is_some() && !self.read_only && self.pool.dirty_count() > limit
+    }
+
+    /// Is there no room in the cache for more that waits to be written?
+    pub(crate) fn must_checkpoint(&self) -> bool {
+        self.pool.dirty_count() > self.dirty_frames_max()
+    }
+
+    /// Dirty frames cannot be evicted: at half the cache the other half still serves reads, and the next checkpoint.
+    fn dirty_frames_max(&self) -> u64 {
+        self.cache_frames / 2
+    }
+
+    /// Is the file, with its log, all there is to know?
+    pub(crate) fn is_clean(&self) -> bool {
+        self.pool.dirty_count() == 0 && self.checkpoint_frames.load(Acquire) > 0
+    }
+
+    /// The write-ahead log, of a file that is open for writing.
+    #[inline]
+    pub(crate) fn log(&self) -> Option<&Log> {
+        self.log.as_ref()
+    }
+
+    /// Whose turn it is to write a checkpoint.
+    pub(crate) fn turns(&self) -> &Arc<Turns> {
+        &self.turns
     }
 
     /// Bytes of memory that frames take now.
@@ -515,6 +572,12 @@ fn version_error(shown: &impl std::fmt::Display, version: u32) -> Error {
     )
 }
 
+/// A random number, from the operating system's randomness by way of the standard library's maps.
+pub(crate) fn random_u64() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
 /// 0 is kept for "never written".
 fn nonzero(sum: u32) -> u32 {
     if sum == 0 { u32::MAX } else { sum }
@@ -554,10 +617,11 @@ impl Header {
         if mapped < u64::from(frame_count) {
             return Err(format!("map frames for {mapped} frames of {frame_count}"));
         }
-        let reserved = [28..32, 32 + 4 * MAP_GROUP_COUNT..ROOT_START, ROOT_START + ROOT_BYTES..HEADER_BYTES - 4];
+        let reserved = [28..32, TABLE_ID + 8..ROOT_START, ROOT_START + ROOT_BYTES..HEADER_BYTES - 4];
         if reserved.into_iter().any(|range| bytes[range].iter().any(|&b| b != 0)) {
             return Err("reserved bytes are not zero".into());
         }
-        Ok(Header { frame_bytes, sequence: u64_at(bytes, 16), frame_count, map_groups })
+        let (table_id, sequence) = (u64_at(bytes, TABLE_ID), u64_at(bytes, 16));
+        Ok(Header { frame_bytes, table_id, sequence, frame_count, map_groups })
     }
 }

@@ -37,7 +37,7 @@ impl Table {
                 break;
             }
         }
-        self.sync()
+        self.checkpoint()
     }
 
     fn compact_pass(&self) -> Result<()> {
@@ -48,13 +48,13 @@ impl Table {
                 self.pager.prefer_low(|| self.compact_bucket(number))?;
             }
             number += 1;
-            if self.wants_checkpoint() {
-                self.checkpoint()?;
-            }
+            self.checkpoint_if_due()?;
         }
         for group in self.groups_in_first_frame() + 1..linear::GROUP_COUNT {
             self.move_group(group)?;
         }
+        // A checkpoint that is being written must not be told of another end of the file meanwhile.
+        let _turn = self.pager.turns().take()?;
         let _alone = self.gate.close()?;
         self.pager.trim()
     }

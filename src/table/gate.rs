@@ -154,6 +154,15 @@ impl Gate {
     }
 }
 
+impl<'g> Closed<'g> {
+    /// Who closed the gate goes in alone.
+    pub(super) fn enter(&self) -> Inside<'g> {
+        let slot = slot_of_thread();
+        self.gate.slots[slot].inside.fetch_add(1, SeqCst);
+        Inside { gate: self.gate, slot }
+    }
+}
+
 impl Inside<'_> {
     /// Counts what a write did. Says whether the load changed, so that it is time to look at it.
     #[inline]

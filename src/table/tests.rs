@@ -286,7 +286,7 @@ fn a_table_that_loses_its_pairs_shrinks_and_its_file_with_it() {
     for i in 0..100_000u32 {
         table.put(&i.to_le_bytes(), &[7; 40]).unwrap();
     }
-    table.sync().unwrap();
+    table.checkpoint().unwrap();
     let full = std::fs::metadata(&path).unwrap().len();
     for i in 0..99_000u32 {
         assert!(table.remove(&i.to_le_bytes()).unwrap());
