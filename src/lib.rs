@@ -37,4 +37,4 @@ mod table;
 
 pub use error::{Error, ErrorKind, Result};
 pub use hash::HashKind;
-pub use table::{Durability, Fault, KEY_LEN_MAX, Scan, Table, TableOptions, TableStat, VALUE_LEN_MAX, ValueRef};
+pub use table::{Batch, Durability, Fault, KEY_LEN_MAX, Scan, Table, TableOptions, TableStat, VALUE_LEN_MAX, ValueRef};

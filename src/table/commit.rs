@@ -94,7 +94,7 @@ impl<'a> Change<'a> {
     }
 
     /// The key it is about, if it is about one.
-    fn key(self) -> Option<&'a [u8]> {
+    pub(super) fn key(self) -> Option<&'a [u8]> {
         match self {
             Change::Put { key, .. } | Change::Append { key, .. } | Change::Remove { key } => Some(key),
             Change::Clear | Change::Batch(_) => None,

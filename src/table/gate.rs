@@ -43,6 +43,18 @@ pub(super) struct Delta {
     pub long_chain: bool,
 }
 
+impl std::ops::Add for Delta {
+    type Output = Delta;
+    fn add(self, other: Delta) -> Delta {
+        Delta {
+            pairs: self.pairs + other.pairs,
+            payload: self.payload + other.payload,
+            bucket: self.bucket + other.bucket,
+            long_chain: self.long_chain || other.long_chain,
+        }
+    }
+}
+
 /// The numbers of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {

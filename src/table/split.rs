@@ -121,6 +121,16 @@ impl Table {
         load < limit / 2
     }
 
+    /// Grows the table, as far as that can be had without waiting, for pairs that are about to come.
+    pub(super) fn grow_for(&self, bytes: u64, pairs: u64) {
+        let wants_more = || {
+            let (load, limit) = self.load(u64::from(self.view().max_bucket) + 1);
+            let more = if self.fill_factor.is_some() { pairs } else { bytes };
+            load + more > limit
+        };
+        while wants_more() && self.split().unwrap_or(false) {}
+    }
+
     fn try_structure(&self) -> Option<MutexGuard<'_, ()>> {
         match self.structure.try_lock() {
             Ok(guard) => Some(guard),

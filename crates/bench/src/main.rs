@@ -2,6 +2,8 @@
 //!
 //! Inputs are made before the clock starts and every answer is compared. Figures: docs/benchmarks.md.
 
+mod durability;
+
 use splitpoint::{Durability, Table, TableOptions};
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -18,7 +20,15 @@ fn main() -> Outcome {
         Some("put-few") => put_only(file, 300_000),
         Some("std") => std_map(10_000_000),
         Some("udatabase") => udatabase(file, 524_288),
-        _ => Err("usage: splitpoint-bench pairs|pairs-small|udatabase [FILE]".into()),
+        Some(workload @ ("durable" | "os" | "stall")) => {
+            let path = file.ok_or("durable, os and stall need a FILE: there is nothing to be safe in memory")?;
+            match workload {
+                "durable" => durability::durable(&path),
+                "os" => durability::os(&path, 3_000_000),
+                _ => durability::stall(&path),
+            }
+        }
+        _ => Err("usage: splitpoint-bench pairs|pairs-small|udatabase|durable|os|stall [FILE]".into()),
     }
 }
 
