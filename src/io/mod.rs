@@ -6,6 +6,7 @@
 //!
 //! Not here: what the bytes mean (`pager`), caching (`pager/pool.rs`).
 
+mod forks;
 #[cfg(target_os = "linux")]
 mod mapped;
 mod real;
@@ -13,6 +14,7 @@ mod real;
 use std::io::Result;
 use std::path::Path;
 
+pub(crate) use forks::{forked_since, forks};
 pub(crate) use real::Disk;
 
 /// How a file is to be opened.

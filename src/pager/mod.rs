@@ -21,7 +21,7 @@ mod turns;
 pub(crate) mod words;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::io::{File, Mode, Storage};
+use crate::io::{File, Mode, Storage, forked_since, forks};
 pub(crate) use checkpoint::Frozen;
 use log::{Log, Safety};
 pub(crate) use pool::machine_memory_bytes;
@@ -110,6 +110,8 @@ pub(crate) struct Pager {
     /// Of a file that is open for writing.
     log: Option<Log>,
     turns: Arc<Turns>,
+    /// Which process this is, see `io::forks`.
+    forks: u32,
     /// Frames that may be resident.
     cache_frames: u64,
     clock_hand: AtomicU32,
@@ -214,6 +216,7 @@ impl Pager {
             sequence: AtomicU64::new(0),
             log: None,
             turns: Arc::default(),
+            forks: forks(),
             cache_frames,
             clock_hand: AtomicU32::new(0),
         };
@@ -267,6 +270,7 @@ impl Pager {
             sequence: AtomicU64::new(header.sequence),
             log,
             turns: Arc::default(),
+            forks: forks(),
             cache_frames: Self::cache_frames(cache_bytes, header.frame_bytes),
             clock_hand: AtomicU32::new(0),
         };
@@ -504,6 +508,12 @@ impl Pager {
     /// Dirty frames cannot be evicted: at half the cache the other half still serves reads, and the next checkpoint.
     fn dirty_frames_max(&self) -> u64 {
         self.cache_frames / 2
+    }
+
+    /// Is this a child of the process that opened the file? Memory alone is each process's own.
+    #[inline]
+    pub(crate) fn is_forked(&self) -> bool {
+        forked_since(self.forks) && self.file.is_some()
     }
 
     /// Is the file, with its log, all there is to know?

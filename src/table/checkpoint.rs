@@ -26,6 +26,7 @@ impl Table {
         if self.pager.is_read_only() || !self.pager.has_file() {
             return Ok(());
         }
+        self.refuse_if_forked()?;
         self.refuse_if_poisoned()?;
         match self.pager.log().filter(|log| log.is_on()) {
             Some(log) => log.sync().inspect_err(|e| self.pager.turns().poison(&e.to_string())),
@@ -46,7 +47,7 @@ impl Table {
         if self.closed.swap(true, Relaxed) {
             return Ok(());
         }
-        if self.pager.is_read_only() || !self.pager.has_file() {
+        if self.pager.is_read_only() || !self.pager.has_file() || self.pager.is_forked() {
             return Ok(());
         }
         let closed = self.write_last_checkpoint();
@@ -62,6 +63,23 @@ impl Table {
             self.checkpoint()?;
         }
         self.pager.log().map_or(Ok(()), |log| log.close())
+    }
+
+    /// A child of the process that opened the file leaves it to its parent.
+    #[inline]
+    pub(super) fn refuse_if_forked(&self) -> Result<()> {
+        if self.pager.is_forked() { Err(self.forked_error()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn forked_error(&self) -> Error {
+        let path = self.pager.path().display();
+        Error::new(
+            ErrorKind::Forked,
+            format!(
+                "{path}: opened before this process was forked from its parent; open the table in the child, after the fork"
+            ),
+        )
     }
 
     pub(super) fn refuse_if_poisoned(&self) -> Result<()> {
@@ -89,6 +107,7 @@ impl Table {
         if self.pager.is_read_only() || !self.pager.has_file() {
             return Ok(());
         }
+        self.refuse_if_forked()?;
         let turn = self.pager.turns().take()?;
         let frozen = self.freeze(0)?;
         turn.tell();

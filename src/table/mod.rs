@@ -266,6 +266,7 @@ impl Table {
     /// Latches the bucket of `hash` for reading.
     #[inline]
     fn read_bucket(&self, hash: u64) -> Result<(ReadGuard<'_>, Range<usize>)> {
+        self.refuse_if_forked()?;
         loop {
             let view = self.view();
             let bucket = linear::bucket(hash, view.max_bucket);
@@ -517,6 +518,7 @@ impl Table {
                 format!("{}: opened read-only; open it for writing to change it", self.pager.path().display()),
             ));
         }
+        self.refuse_if_forked()?;
         let inside = self.gate.enter()?;
         if self.pager.turns().is_poisoned() {
             self.refuse_if_poisoned()?;

@@ -31,6 +31,9 @@ impl Table {
     /// Looks for `key` without a latch; adds its value to `value`.
     #[inline]
     pub(super) fn peek(&self, key: Key<'_>, value: Option<&mut Vec<u8>>) -> Peeked {
+        if self.pager.is_forked() {
+            return Peeked::Unknown;
+        }
         let view = self.view();
         let bucket = linear::bucket(key.hash, view.max_bucket);
         let (frame, start) = self.location(bucket);

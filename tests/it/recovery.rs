@@ -162,3 +162,61 @@ fn a_damaged_log_header_is_an_error_that_says_what_to_do() {
     std::fs::remove_file(&log).unwrap();
     assert!(Table::open(&copy).unwrap().is_empty());
 }
+
+/// Runs `work` in a child made by `fork`; gives its exit status.
+#[expect(unsafe_code, reason = "fork is what is tested")]
+fn in_child(work: impl FnOnce() -> i32) -> i32 {
+    // SAFETY: the child has a copy of everything but the other threads, touches nothing they may hold a lock of - a
+    // table of its own test - and leaves without running anything else.
+    match unsafe { libc::fork() } {
+        0 => {
+            let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(99);
+            // SAFETY: ends this process at once.
+            unsafe { libc::_exit(code) }
+        }
+        child => {
+            assert!(child > 0);
+            let mut status = 0;
+            // SAFETY: waits for our own child; `status` is ours.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            assert!(libc::WIFEXITED(status), "the child ended by a signal: {status}");
+            libc::WEXITSTATUS(status)
+        }
+    }
+}
+
+#[test]
+fn a_handle_refuses_in_a_forked_child_and_the_parent_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let table = Table::open(directory.path().join("t.spt")).unwrap();
+    table.put(b"k", b"v").unwrap();
+    let status = in_child(|| {
+        let refused = |kind: Option<ErrorKind>| kind == Some(ErrorKind::Forked);
+        let all = refused(table.put(b"k", b"child").err().map(|e| e.kind()))
+            && refused(table.get(b"k").err().map(|e| e.kind()))
+            && refused(table.contains(b"k").err().map(|e| e.kind()))
+            && refused(table.scan().next().and_then(|p| p.err()).map(|e| e.kind()))
+            && refused(table.sync().err().map(|e| e.kind()))
+            && refused(table.checkpoint().err().map(|e| e.kind()))
+            && refused(table.compact().err().map(|e| e.kind()))
+            && refused(table.verify().err().map(|e| e.kind()))
+            && refused(table.stat().err().map(|e| e.kind()));
+        i32::from(!all)
+    });
+    assert_eq!(status, 0);
+    assert_eq!(table.get(b"k").unwrap().unwrap(), b"v");
+    table.put(b"k", b"parent").unwrap();
+    table.close().unwrap();
+}
+
+#[test]
+fn a_table_in_memory_is_the_childs_own() {
+    let table = Table::in_memory().unwrap();
+    table.put(b"k", b"v").unwrap();
+    let status = in_child(|| {
+        table.put(b"k", b"child").unwrap();
+        i32::from(table.get(b"k").unwrap().unwrap() != b"child")
+    });
+    assert_eq!(status, 0);
+    assert_eq!(table.get(b"k").unwrap().unwrap(), b"v");
+}
