@@ -79,7 +79,7 @@ impl Table {
         Ok(Some(block))
     }
 
-    fn block_range(&self, block: Block) -> (FrameNo, std::ops::Range<usize>) {
+    pub(super) fn block_range(&self, block: Block) -> (FrameNo, std::ops::Range<usize>) {
         let unit_bytes = self.pager.unit_bytes();
         let start = (block.unit % u64::from(FRAME_UNITS)) as usize * unit_bytes;
         ((block.unit / u64::from(FRAME_UNITS)) as FrameNo, start..start + block.len as usize * unit_bytes)

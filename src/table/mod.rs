@@ -21,6 +21,7 @@ mod compact;
 mod cursor;
 mod extent;
 mod gate;
+mod many;
 mod options;
 mod page;
 mod peek;
