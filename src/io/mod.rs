@@ -10,6 +10,8 @@ mod forks;
 #[cfg(target_os = "linux")]
 mod mapped;
 mod real;
+#[cfg(test)]
+pub(crate) mod simulated;
 
 use std::io::Result;
 use std::path::Path;

@@ -115,17 +115,24 @@ impl Pager {
             set_frame_count(file, size.frame_bytes, size.cut, size.frame_count).map_err(fail("set the length of"))?;
             size.cut = size.frame_count;
         }
-        let direct = DirectWriter::new(file, self.frame_bytes(), frozen.direct_from);
-        let mut writer = JournalWriter::new(journal.as_ref(), direct, self.frame_bytes());
-        self.copy_frames(frozen, &mut writer).map_err(|e| self.journal_error(e))?;
-        let names = Names { table_id: self.table_id, sequence: frozen.sequence, base: self.sequence.load(Relaxed) };
-        let (all, index) = writer.finish(names, size).map_err(fail("write a checkpoint journal for"))?;
-        self.storage.sync_names(&path).map_err(fail("sync the directory of"))?;
+        // The cache may show as complete what the disk does not have, so no open may come upon it.
+        let forget = |_: &Error| drop(self.storage.remove(&path));
+        let (all, index) = self.write_journal(frozen, size, journal.as_ref(), file).inspect_err(forget)?;
+        self.storage.sync_names(&path).map_err(fail("sync the directory of")).inspect_err(forget)?;
         install_frames(journal.as_ref(), file, size, &index).map_err(fail("write a checkpoint to"))?;
         // Unsynced on purpose: installing it again would change nothing until the next journal replaces it.
         drop(journal);
         self.storage.remove(&path).map_err(fail("remove the journal of"))?;
         Ok(all)
+    }
+
+    /// Writes the frozen frames to the journal, or, if they are new, to their places. Gives all, and those in the journal.
+    fn write_journal(&self, frozen: &Frozen, size: Size, journal: &dyn File, file: &dyn File) -> Result<(Sums, Sums)> {
+        let direct = DirectWriter::new(file, self.frame_bytes(), frozen.direct_from);
+        let mut writer = JournalWriter::new(journal, direct, self.frame_bytes());
+        self.copy_frames(frozen, &mut writer).map_err(|e| self.journal_error(e))?;
+        let names = Names { table_id: self.table_id, sequence: frozen.sequence, base: self.sequence.load(Relaxed) };
+        writer.finish(names, size).map_err(|e| self.journal_error(e.into()))
     }
 
     fn journal_error(&self, e: JournalError) -> Error {
@@ -420,6 +427,9 @@ pub(super) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Re
         read_complete(journal.as_ref()).map_err(|e| Error::io(&journal_path, "read", e))?
     {
         check_belongs(&journal_path, file, size, &header)?;
+        // Whoever wrote it may have been killed before it was synced: what was read may be in the cache alone.
+        journal.sync().map_err(|e| Error::io(&journal_path, "sync", e))?;
+        storage.sync_names(&journal_path).map_err(|e| Error::io(&journal_path, "sync the directory of", e))?;
         install_frames(journal.as_ref(), file, size, &index)
             .map_err(|e| Error::io(path, "install a checkpoint in", e))?;
     }

@@ -585,7 +585,23 @@ fn version_error(shown: &impl std::fmt::Display, version: u32) -> Error {
 /// A random number, from the operating system's randomness by way of the standard library's maps.
 pub(crate) fn random_u64() -> u64 {
     use std::hash::{BuildHasher, Hasher};
+    #[cfg(test)]
+    if let Some(state) = TEST_RANDOM.get() {
+        TEST_RANDOM.set(Some(state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407)));
+        return state;
+    }
     std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+#[cfg(test)]
+thread_local! {
+    static TEST_RANDOM: std::cell::Cell<Option<u64>> = const { std::cell::Cell::new(None) };
+}
+
+/// From here on this thread's random numbers are those of `seed`.
+#[cfg(test)]
+pub(crate) fn seed_random(seed: u64) {
+    TEST_RANDOM.set(Some(seed));
 }
 
 /// 0 is kept for "never written".

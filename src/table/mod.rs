@@ -18,6 +18,8 @@ mod chain;
 mod checkpoint;
 mod commit;
 mod compact;
+#[cfg(test)]
+mod crash;
 mod cursor;
 mod extent;
 mod gate;

@@ -155,6 +155,11 @@ fn a_damaged_log_header_is_an_error_that_says_what_to_do() {
     let log = after.path().join("t.spt-log0");
     let mut bytes = std::fs::read(&log).unwrap();
     bytes[30] ^= 1;
+    std::fs::write(&log, &bytes).unwrap();
+    drop(TableOptions::new().read_only(true).open(&copy).unwrap());
+    let one = tempfile::tempdir().unwrap();
+    assert_eq!(Table::open(crashed(&copy, one.path())).unwrap().replayed(), 1, "there is a second header");
+    bytes[542] ^= 1;
     std::fs::write(&log, bytes).unwrap();
     let error = Table::open(&copy).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);

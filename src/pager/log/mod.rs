@@ -90,8 +90,8 @@ struct Tail {
     needed: Vec<(u8, u64)>,
     /// The last segment that was replayed, if it has not been continued yet.
     resume: Option<(Header, u8)>,
-    /// Slots that were replayed and may never have been synced.
-    replayed: Vec<u8>,
+    /// Segments that were replayed and may never have been synced: slot and end.
+    replayed: Vec<(u8, u64)>,
     /// The last checkpoint that is complete.
     base: u64,
     /// The highest number a checkpoint or segment has.
@@ -189,10 +189,10 @@ impl Log {
     /// Gives the records since the checkpoint to `target`, in order. Says how many there were.
     pub(crate) fn replay(&self, target: &mut dyn Replay) -> Result<u64> {
         let mut tail = self.tail();
-        let Replayed { last, needed, number, records } =
+        let Replayed { last, needed, ends, number, records } =
             replay::replay(self.storage.as_ref(), &self.table, self.table_id, tail.base, target)?;
         tail.number = number.max(tail.base);
-        tail.replayed = needed.iter().map(|&(slot, _)| slot).collect();
+        tail.replayed = ends;
         tail.needed = needed;
         if let Some((header, slot, end)) = last {
             // What comes next starts here, though nothing is written yet.
@@ -201,6 +201,11 @@ impl Log {
             tail.chain = end.chain;
             tail.end = 1; // beyond what counts as durable
             self.reserved.store(end.offset, Relaxed);
+        }
+        drop(tail);
+        // Who is promised that all is on the disk is not shown what may not be.
+        if self.waits() {
+            self.sync()?;
         }
         Ok(records)
     }
@@ -371,7 +376,7 @@ impl Log {
         let (free, needed): (Vec<_>, Vec<_>) = tail.needed.iter().partition(|&&(_, n)| n < number);
         // The checkpoint has what they tell of.
         tail.unsynced.retain(|(segment, ..)| segment.header.number >= number);
-        tail.replayed.retain(|slot| needed.iter().any(|(needed, _)| needed == slot));
+        tail.replayed.retain(|(slot, _)| needed.iter().any(|(needed, _)| needed == slot));
         // Files first: a slot that counts as free may be written to at once.
         for &(slot, _) in &free {
             if slot >= KEPT {
@@ -527,8 +532,8 @@ impl Log {
         let replayed = std::mem::take(&mut tail.replayed);
         let (segment, offset, end) = (tail.segment.clone(), tail.offset, tail.end);
         drop(tail);
-        for slot in replayed {
-            self.sync_replayed(slot)?;
+        for (slot, end) in replayed {
+            self.sync_replayed(slot, end)?;
         }
         for (segment, pending, offset) in unsynced {
             self.write_and_sync(&segment, &pending, offset)?;
@@ -538,13 +543,26 @@ impl Log {
         Ok(segment.start + offset)
     }
 
-    /// Makes a segment durable that an earlier process wrote.
-    fn sync_replayed(&self, slot: u8) -> Result<()> {
+    /// Makes a segment durable that an earlier process wrote as far as `end`. If that process ended because a sync failed,
+    /// the kernel may hold for written what the disk does not have: so all of it is written again.
+    fn sync_replayed(&self, slot: u8, end: u64) -> Result<()> {
         let path = slot_path(&self.table, slot);
-        let file = self.storage.open(&path, Mode::Write);
-        file.and_then(|file| file.sync())
-            .and_then(|()| self.storage.sync_names(&path))
-            .map_err(|e| Error::io(&path, "sync", e))
+        self.write_again(&path, end).map_err(|e| Error::io(&path, "sync", e))
+    }
+
+    fn write_again(&self, path: &Path, end: u64) -> std::io::Result<()> {
+        const PART_BYTES: u64 = 1 << 20;
+        let file = self.storage.open(path, Mode::Write)?;
+        let mut part = Vec::new();
+        let mut at = 0;
+        while at < end {
+            part.resize(PART_BYTES.min(end - at) as usize, 0);
+            file.read_at(&mut part, at)?;
+            file.write_at(&part, at)?;
+            at += part.len() as u64;
+        }
+        file.sync()?;
+        self.storage.sync_names(path)
     }
 
     /// Writes what ends at `offset`, and syncs.

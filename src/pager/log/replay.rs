@@ -29,6 +29,8 @@ pub(super) struct Replayed {
     pub last: Option<(Header, u8, End)>,
     /// Slots of the segments that were replayed, and their numbers.
     pub needed: Vec<(u8, u64)>,
+    /// Their slots, and where their records end.
+    pub ends: Vec<(u8, u64)>,
     /// The highest number of any segment of this table.
     pub number: u64,
     pub records: u64,
@@ -70,6 +72,7 @@ pub(super) fn replay(
         let (end, records) = replay_segment(&segment, target)?;
         replayed.records += records;
         replayed.needed.push((segment.slot, segment.header.number));
+        replayed.ends.push((segment.slot, end.offset));
         replayed.last = Some((segment.header, segment.slot, end));
         last = Some(end);
     }

@@ -1,8 +1,12 @@
 //! One file of the write-ahead log: its header, and how its bytes reach it.
 //!
 //! ```text
-//! header, one sector | zeros | record | record | ... | zeros, or what an earlier use of the file left
+//! header | header again | zeros | record | record | ... | zeros, or what an earlier use of the file left
 //! ```
+//!
+//! The header stands in each of the first two sectors, written one after the other before any record. So a first that is
+//! spoilt while it is written leaves a second that is that of the file's earlier use, or zeros; and where records stand
+//! that somebody relies on, there are two.
 //!
 //! A segment continues the one before it: its header says where that one ended, so a replay that did not come so far
 //! stops there. Files are used again for later segments; what is left in them is told apart by the chain of checksums,
@@ -22,6 +26,8 @@ const MAGIC: [u8; 8] = *b"SPLITLOG";
 const VERSION: u32 = 1;
 /// Bytes of the header that mean something.
 const HEADER_BYTES: usize = 64;
+/// Where the second copy of the header stands. On disk.
+const SECOND_HEADER: u64 = 512;
 /// Where the first record stands. On disk.
 pub(super) const RECORDS_START: u64 = 4096;
 /// Files a log can have: two in turn, more after crashes and while a backup is made.
@@ -67,15 +73,27 @@ impl Header {
         u32_at(&self.to_bytes(), 60)
     }
 
-    /// `None` where there is no header: its writer did not get as far. One that is damaged is an error, as records
-    /// that somebody relies on may stand behind it: a header lies within a sector, so it is not torn by a crash.
+    /// `None` where there is no header: its writer did not get as far. Where both are damaged that is an error, as records
+    /// that somebody relies on may stand behind them.
     pub(super) fn read(path: &Path, file: &dyn File) -> Result<Option<Header>> {
-        let mut bytes = [0; HEADER_BYTES];
         let len = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
         if len < RECORDS_START {
             return Ok(None);
         }
-        file.read_at(&mut bytes, 0).map_err(|e| Error::io(path, "read the header of", e))?;
+        let first = Self::read_copy(path, file, 0);
+        if let Ok(Some(header)) = first {
+            return Ok(Some(header));
+        }
+        // What is wrong with the first is told if there is no second.
+        match Self::read_copy(path, file, SECOND_HEADER) {
+            Err(_) if first.is_err() => first,
+            second => second,
+        }
+    }
+
+    fn read_copy(path: &Path, file: &dyn File, at: u64) -> Result<Option<Header>> {
+        let mut bytes = [0; HEADER_BYTES];
+        file.read_at(&mut bytes, at).map_err(|e| Error::io(path, "read the header of", e))?;
         if bytes == [0; HEADER_BYTES] {
             return Ok(None);
         }
@@ -150,6 +168,7 @@ impl Segment {
         let file = opened.map_err(|e| Error::io(&path, "make a part of the log in", e))?;
         let segment = Self::new(file, path, header, shape)?;
         segment.write(&header.to_bytes(), 0)?;
+        segment.write(&header.to_bytes(), SECOND_HEADER)?;
         Ok(segment)
     }
 

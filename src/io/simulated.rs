@@ -1,0 +1,796 @@
+//! A disk that forgets, tears and refuses: what the crash tests put below the library.
+//!
+//! Files by path, in memory, behind [`Storage`] and [`File`] like the real ones. Every call but locking has a number and
+//! leaves an [`Event`]; a [`State`] is what a number of events made, so the disk as it was at any call is a replay.
+//!
+//! ```text
+//! write -> now (what a read sees) + pending changes, by sector -- sync --> durable
+//! create, remove, rename -> names + pending names -- sync_names --> durable names
+//! crash: State::survivors(kind) = durable, and of the pending what `kind` says
+//! fault: call n fails, once or from there on, as a Fault says
+//! ```
+//!
+//! A sector of 512 bytes is written whole or not at all; of an unsynced one the disk may hold the old version, any since,
+//! or zeros, whatever its neighbours hold. A length is kept or lost apart from the bytes. The name of a new file is lost
+//! until its directory is synced, its content synced or not. After a failed sync the unsynced sectors are on the disk or
+//! not, each by itself, and no later sync writes them again, as with Linux.
+//!
+//! Not here: what must hold after a crash (`table/crash`). What this cannot show: docs/testing.md, "The simulated disk".
+
+use super::{File, Mapped, Mode, Storage};
+use std::collections::BTreeMap;
+use std::io::{Error, ErrorKind, Result};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// What a disk writes whole or not at all.
+const SECTOR_BYTES: usize = 512;
+
+/// SplitMix64: small, and every seed is a good one.
+#[derive(Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// Different parts give different numbers.
+    pub(crate) fn new(parts: &[u64]) -> Random {
+        let mut random = Random(0);
+        for &part in parts {
+            random.0 ^= part;
+            random.0 = random.next();
+        }
+        random
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    }
+
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        (self.next() % end.max(1) as u64) as usize
+    }
+
+    pub(crate) fn percent(&mut self, chance: usize) -> bool {
+        self.below(100) < chance
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+}
+
+/// What ends a process, and what it leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Crash {
+    /// The process dies, the machine goes on: every write is kept, and what was unsynced is still so.
+    Kill,
+    /// Power is lost; nothing unsynced was written.
+    LoseUnsynced,
+    /// Power is lost; everything was written just before.
+    KeepAll,
+    /// Power is lost; each unsynced sector, length and name by itself is old, of any time since, or zeros.
+    Mix,
+    /// Power is lost; what was asked for before some moment was written, in that order, the last write in part.
+    Prefix,
+    /// Power is lost; lengths and names were written, sectors are new or zeros.
+    Zeros,
+}
+
+impl Crash {
+    pub(crate) const ALL: [Crash; 6] =
+        [Crash::Kill, Crash::LoseUnsynced, Crash::KeepAll, Crash::Mix, Crash::Prefix, Crash::Zeros];
+}
+
+/// How a call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The process is dead: no call has an effect.
+    Dead,
+    /// `EIO`, no effect; of a sync, see the module's head.
+    Io,
+    /// `ENOSPC` from calls that need room, no effect.
+    NoSpace,
+    /// Part of a write is done, then `EIO`.
+    Short,
+}
+
+/// Which calls fail.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub fault: Fault,
+    /// The first call that does.
+    pub at: u64,
+    /// Those after it as well.
+    pub lasting: bool,
+}
+
+/// What a disk did to whom; tests ask for each of them to have happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fired {
+    SectorLost,
+    SectorKept,
+    SectorOfBetween,
+    SectorZeroed,
+    WriteTorn,
+    LengthLost,
+    NameLost,
+    NameKept,
+    /// A file whose content was synced is gone, as its name was not.
+    SyncedFileGone,
+    DeadCall,
+    ReadFailed,
+    WriteFailed,
+    ShortWrite,
+    NoSpace,
+    /// A sync failed, some of what it was to write is on the disk and some not.
+    SyncFailed,
+}
+
+/// How often each [`Fired`] was.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Tally([u64; Fired::SyncFailed as usize + 1]);
+
+impl Tally {
+    fn add(&mut self, fired: Fired) {
+        self.0[fired as usize] += 1;
+    }
+
+    pub(crate) fn of(&self, fired: Fired) -> u64 {
+        self.0[fired as usize]
+    }
+
+    pub(crate) fn merge(&mut self, other: &Tally) {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, n)| *sum += n);
+    }
+}
+
+type InodeNo = usize;
+
+/// One numbered call, as it took place.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// A read, an open of what is there, a call that failed: nothing changes.
+    Look,
+    Create(PathBuf, InodeNo),
+    Remove(PathBuf),
+    Rename(PathBuf, PathBuf),
+    SyncNames(PathBuf),
+    Write {
+        inode: InodeNo,
+        offset: u64,
+        bytes: Arc<[u8]>,
+    },
+    SetLen(InodeNo, u64),
+    Reserve,
+    Sync(InodeNo),
+    /// A sync that failed; the number is the seed of what it wrote all the same.
+    FailedSync(InodeNo, u64),
+}
+
+impl Event {
+    /// Does the disk differ before and after it?
+    pub(crate) fn changes(&self) -> bool {
+        !matches!(self, Event::Look | Event::Reserve)
+    }
+
+    fn takes_room(&self, state: &State) -> bool {
+        match self {
+            Event::Create(..) | Event::Write { .. } | Event::Reserve => true,
+            Event::SetLen(inode, bytes) => *bytes > state.inodes[*inode].now.len() as u64,
+            _ => false,
+        }
+    }
+
+    /// Of a write, some of its first bytes.
+    fn torn(&self, random: &mut Random) -> Option<Event> {
+        let Event::Write { inode, offset, bytes } = self else { return None };
+        // The kernel copies whole pages, so only what lies across their borders ends anywhere.
+        const PAGE_BYTES: u64 = 4096;
+        let whole = (offset | bytes.len() as u64).is_multiple_of(PAGE_BYTES);
+        let done = random.below(bytes.len());
+        let done = if whole { done / SECTOR_BYTES * SECTOR_BYTES } else { done };
+        Some(Event::Write { inode: *inode, offset: *offset, bytes: bytes[..done].into() })
+    }
+}
+
+type Sector = [u8; SECTOR_BYTES];
+
+/// One unsynced change of a file: what it made of the sectors it touched, and of the length.
+struct Change {
+    call: u64,
+    sectors: Vec<(usize, Sector)>,
+    len: usize,
+}
+
+#[derive(Clone, Default)]
+struct Inode {
+    now: Arc<Vec<u8>>,
+    durable: Arc<Vec<u8>>,
+    pending: Vec<Arc<Change>>,
+}
+
+/// One unsynced change of a directory.
+#[derive(Clone)]
+struct NameChange {
+    call: u64,
+    gone: Option<PathBuf>,
+    made: Option<(PathBuf, InodeNo)>,
+}
+
+type Names = BTreeMap<PathBuf, InodeNo>;
+
+/// Everything on a disk and in the operating system's cache of it.
+#[derive(Clone, Default)]
+pub(crate) struct State {
+    inodes: Vec<Inode>,
+    names: Names,
+    durable_names: Names,
+    pending_names: Vec<NameChange>,
+}
+
+impl NameChange {
+    fn apply(&self, names: &mut Names) {
+        if let Some(path) = &self.gone {
+            names.remove(path);
+        }
+        if let Some((path, inode)) = &self.made {
+            names.insert(path.clone(), *inode);
+        }
+    }
+}
+
+/// Puts `sector` into a file that is long enough for the start of it.
+fn put_sector(bytes: &mut [u8], number: usize, sector: &Sector) {
+    let start = (number * SECTOR_BYTES).min(bytes.len());
+    let end = (start + SECTOR_BYTES).min(bytes.len());
+    bytes[start..end].copy_from_slice(&sector[..end - start]);
+}
+
+impl Inode {
+    /// Notes what `now` has become in `range`, and its length.
+    fn note_change(&mut self, call: u64, start: usize, end: usize) {
+        let numbers = start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES);
+        let image = |number: usize| {
+            let mut sector = [0; SECTOR_BYTES];
+            let from = (number * SECTOR_BYTES).min(self.now.len());
+            let to = (from + SECTOR_BYTES).min(self.now.len());
+            sector[..to - from].copy_from_slice(&self.now[from..to]);
+            (number, sector)
+        };
+        let change = Change { call, sectors: numbers.map(image).collect(), len: self.now.len() };
+        self.pending.push(Arc::new(change));
+    }
+
+    fn write(&mut self, call: u64, offset: usize, bytes: &[u8]) {
+        let end = offset + bytes.len();
+        let now = Arc::make_mut(&mut self.now);
+        let start = now.len().min(offset);
+        if now.len() < end {
+            now.resize(end, 0);
+        }
+        now[offset..end].copy_from_slice(bytes);
+        self.note_change(call, start, end);
+    }
+
+    fn set_len(&mut self, call: u64, len: usize) {
+        let before = self.now.len();
+        Arc::make_mut(&mut self.now).resize(len, 0);
+        self.note_change(call, before.min(len), before.max(len));
+    }
+
+    fn sync(&mut self) {
+        let durable = Arc::make_mut(&mut self.durable);
+        for change in std::mem::take(&mut self.pending) {
+            durable.resize(change.len, 0);
+            change.sectors.iter().for_each(|(number, sector)| put_sector(durable, *number, sector));
+        }
+    }
+
+    /// The unsynced is written in part and never again. The cache keeps it, or is read anew, as file systems differ.
+    fn failed_sync(&mut self, random: &mut Random) {
+        let keep = random.pick(&[0, 50, 100]);
+        let content = self.mixed(random, keep, 0, &mut Tally::default());
+        self.durable = Arc::new(content);
+        self.pending.clear();
+        if random.percent(30) {
+            self.now = self.durable.clone();
+        }
+    }
+
+    /// Each unsynced sector by itself: with a chance of `keep` percent the newest, of `zero` percent zeros, else any
+    /// older one.
+    fn mixed(&self, random: &mut Random, keep: usize, zero: usize, tally: &mut Tally) -> Vec<u8> {
+        let mut versions: BTreeMap<usize, Vec<&Sector>> = BTreeMap::new();
+        for (number, sector) in self.pending.iter().flat_map(|change| &change.sectors) {
+            versions.entry(*number).or_default().push(sector);
+        }
+        let mut content = self.durable.to_vec();
+        let now = self.pending.last().map_or(content.len(), |change| change.len);
+        let len = if random.percent(keep) {
+            now
+        } else {
+            let between = random.below(self.pending.len() + 1);
+            between.checked_sub(1).map_or(content.len(), |i| self.pending[i].len)
+        };
+        if len != now {
+            tally.add(Fired::LengthLost);
+        }
+        content.resize(len, 0);
+        for (number, versions) in versions {
+            // A sector that has something durable in it is that or new: disks spare what they overwrite.
+            let start = number * SECTOR_BYTES;
+            let blank = self.durable.iter().skip(start).take(SECTOR_BYTES).all(|&byte| byte == 0);
+            let (fired, sector) = if random.percent(zero) && blank {
+                (Fired::SectorZeroed, &[0; SECTOR_BYTES])
+            } else if random.percent(keep) {
+                (Fired::SectorKept, versions[versions.len() - 1])
+            } else {
+                match random.below(versions.len()) {
+                    0 => {
+                        tally.add(Fired::SectorLost);
+                        continue;
+                    }
+                    n => (Fired::SectorOfBetween, versions[n - 1]),
+                }
+            };
+            tally.add(fired);
+            put_sector(&mut content, number, sector);
+        }
+        content
+    }
+
+    /// What was asked for before `call`, and of that call itself some of the first sectors.
+    fn before(&self, call: u64, random: &mut Random, tally: &mut Tally) -> Vec<u8> {
+        let mut content = self.durable.to_vec();
+        for change in self.pending.iter().filter(|change| change.call <= call) {
+            let mut kept = change.sectors.len();
+            if change.call == call {
+                kept = random.below(kept + 1);
+                if kept < change.sectors.len() {
+                    tally.add(Fired::WriteTorn);
+                }
+            }
+            content.resize(change.len, 0);
+            change.sectors[..kept].iter().for_each(|(number, sector)| put_sector(&mut content, *number, sector));
+        }
+        content
+    }
+}
+
+impl State {
+    /// Does what `event` says, as call number `call`.
+    pub(crate) fn apply(&mut self, call: u64, event: &Event) {
+        match event {
+            Event::Look | Event::Reserve => {}
+            Event::Create(path, inode) => {
+                assert_eq!(*inode, self.inodes.len());
+                self.inodes.push(Inode::default());
+                self.change_name(NameChange { call, gone: None, made: Some((path.clone(), *inode)) });
+            }
+            Event::Remove(path) => self.change_name(NameChange { call, gone: Some(path.clone()), made: None }),
+            Event::Rename(from, to) => {
+                let made = Some((to.clone(), self.names[from]));
+                self.change_name(NameChange { call, gone: Some(from.clone()), made });
+            }
+            Event::SyncNames(path) => {
+                let here = |change: &NameChange| {
+                    let named = change.gone.as_ref().or(change.made.as_ref().map(|(path, _)| path));
+                    named.is_some_and(|named| named.parent() == path.parent())
+                };
+                let (synced, left) = std::mem::take(&mut self.pending_names).into_iter().partition(here);
+                let synced: Vec<NameChange> = synced;
+                synced.iter().for_each(|change| change.apply(&mut self.durable_names));
+                self.pending_names = left;
+            }
+            Event::Write { inode, offset, bytes } => self.inodes[*inode].write(call, *offset as usize, bytes),
+            Event::SetLen(inode, len) => self.inodes[*inode].set_len(call, *len as usize),
+            Event::Sync(inode) => self.inodes[*inode].sync(),
+            Event::FailedSync(inode, seed) => self.inodes[*inode].failed_sync(&mut Random::new(&[*seed])),
+        }
+    }
+
+    fn change_name(&mut self, change: NameChange) {
+        change.apply(&mut self.names);
+        self.pending_names.push(change);
+    }
+
+    /// What a crash leaves of it. After a power loss nothing is pending any more.
+    pub(crate) fn survivors(&self, crash: Crash, random: &mut Random, tally: &mut Tally) -> State {
+        if crash == Crash::Kill {
+            return self.clone();
+        }
+        let (mut keep_names, mut cut) = (100, u64::MAX);
+        match crash {
+            Crash::LoseUnsynced => keep_names = 0,
+            Crash::Mix => keep_names = random.pick(&[0, 50, 100]),
+            Crash::Prefix => cut = self.some_pending_call(random),
+            Crash::Kill | Crash::KeepAll | Crash::Zeros => {}
+        }
+        let mut names = self.durable_names.clone();
+        for change in &self.pending_names {
+            let kept = change.call < cut && random.percent(keep_names);
+            tally.add(if kept { Fired::NameKept } else { Fired::NameLost });
+            if kept {
+                change.apply(&mut names);
+            } else if change.made.as_ref().is_some_and(|(_, inode)| !self.inodes[*inode].durable.is_empty()) {
+                tally.add(Fired::SyncedFileGone);
+            }
+        }
+        let mut survive = |inode: &Inode| {
+            let content = match crash {
+                Crash::Kill | Crash::KeepAll => inode.mixed(random, 100, 0, tally),
+                Crash::LoseUnsynced => inode.durable.to_vec(),
+                Crash::Mix => {
+                    let (keep, zero) = (random.pick(&[0, 10, 50, 90, 100]), random.pick(&[0, 0, 5]));
+                    inode.mixed(random, keep, zero, tally)
+                }
+                Crash::Prefix => inode.before(cut, random, tally),
+                Crash::Zeros => inode.mixed(random, 100, 50, tally),
+            };
+            let content = Arc::new(content);
+            Inode { now: content.clone(), durable: content, pending: Vec::new() }
+        };
+        let inodes = self.inodes.iter().map(&mut survive).collect();
+        State { inodes, durable_names: names.clone(), names, pending_names: Vec::new() }
+    }
+
+    /// The state if `event` was only partly done when the process died: a write is, up to some byte.
+    pub(crate) fn torn(&self, call: u64, event: &Event, random: &mut Random) -> Option<State> {
+        // Neither the kernel nor a disk stops within a sector.
+        if let Event::Write { offset, bytes, .. } = event {
+            let end = offset + bytes.len() as u64;
+            if end.div_ceil(SECTOR_BYTES as u64) <= offset / SECTOR_BYTES as u64 + 1 {
+                return None;
+            }
+        }
+        let mut torn = self.clone();
+        torn.apply(call, &event.torn(random)?);
+        Some(torn)
+    }
+
+    /// Do both have the same files, as a process sees them and as a power loss would leave them?
+    pub(crate) fn same_files(&self, other: &State) -> bool {
+        let files = |state: &State| {
+            let of = |names: &Names| {
+                let file = |(path, &inode): (&PathBuf, &InodeNo)| {
+                    (path.clone(), state.inodes[inode].now.clone(), state.inodes[inode].durable.clone())
+                };
+                names.iter().map(file).collect::<Vec<_>>()
+            };
+            (of(&state.names), of(&state.durable_names))
+        };
+        files(self) == files(other)
+    }
+
+    fn some_pending_call(&self, random: &mut Random) -> u64 {
+        let of_files = self.inodes.iter().flat_map(|inode| inode.pending.iter().map(|change| change.call));
+        let calls: Vec<u64> = of_files.chain(self.pending_names.iter().map(|change| change.call)).collect();
+        if calls.is_empty() { 0 } else { random.pick(&calls) }
+    }
+}
+
+struct Inner {
+    state: State,
+    trace: Vec<Event>,
+    plan: Option<Plan>,
+    tally: Tally,
+    locks: Vec<InodeNo>,
+}
+
+/// The disk; a clone is the same disk.
+#[derive(Clone)]
+pub(crate) struct Simulated(Arc<Mutex<Inner>>);
+
+impl Simulated {
+    pub(crate) fn new(state: State) -> Simulated {
+        let inner = Inner { state, trace: Vec::new(), plan: None, tally: Tally::default(), locks: Vec::new() };
+        Simulated(Arc::new(Mutex::new(inner)))
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().expect("no panic while held")
+    }
+
+    /// How many calls there were: the number of the next.
+    pub(crate) fn calls(&self) -> u64 {
+        self.inner().trace.len() as u64
+    }
+
+    /// Lets calls fail from now on as `plan` says; `None` lets none.
+    pub(crate) fn plan(&self, plan: Option<Plan>) {
+        self.inner().plan = plan;
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.inner().state.clone()
+    }
+
+    pub(crate) fn trace(&self) -> Vec<Event> {
+        self.inner().trace.clone()
+    }
+
+    pub(crate) fn tally(&self) -> Tally {
+        self.inner().tally.clone()
+    }
+}
+
+impl Inner {
+    fn call(&mut self, event: Event) -> Result<()> {
+        let call = self.trace.len() as u64;
+        let planned = self.plan.filter(|plan| if plan.lasting { call >= plan.at } else { call == plan.at });
+        let (event, fired, error) = match planned.map(|plan| plan.fault) {
+            Some(Fault::Dead) => (Event::Look, Fired::DeadCall, libc::EIO),
+            Some(Fault::Io) => match event {
+                Event::Sync(inode) => (Event::FailedSync(inode, call), Fired::SyncFailed, libc::EIO),
+                Event::Look => (event, Fired::ReadFailed, libc::EIO),
+                _ => (Event::Look, Fired::WriteFailed, libc::EIO),
+            },
+            Some(Fault::NoSpace) if event.takes_room(&self.state) => (Event::Look, Fired::NoSpace, libc::ENOSPC),
+            Some(Fault::Short) if let Some(torn) = event.torn(&mut Random::new(&[call])) => {
+                (torn, Fired::ShortWrite, libc::EIO)
+            }
+            _ => {
+                self.state.apply(call, &event);
+                self.trace.push(event);
+                return Ok(());
+            }
+        };
+        self.tally.add(fired);
+        self.state.apply(call, &event);
+        self.trace.push(event);
+        Err(Error::from_raw_os_error(error))
+    }
+}
+
+impl Storage for Simulated {
+    fn open(&self, path: &Path, mode: Mode) -> Result<Box<dyn File>> {
+        let mut inner = self.inner();
+        let found = inner.state.names.get(path).copied();
+        let inode = match (mode, found) {
+            (Mode::New, None) => {
+                let inode = inner.state.inodes.len();
+                inner.call(Event::Create(path.to_path_buf(), inode))?;
+                inode
+            }
+            (_, found) => {
+                inner.call(Event::Look)?;
+                let refused = if mode == Mode::New { ErrorKind::AlreadyExists } else { ErrorKind::NotFound };
+                found.filter(|_| mode != Mode::New).ok_or(refused)?
+            }
+        };
+        Ok(Box::new(Open { disk: self.clone(), inode, writable: mode != Mode::Read, locked: AtomicBool::new(false) }))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.inner().call(Event::Remove(path.to_path_buf()))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        assert_eq!(from.parent(), to.parent(), "the library renames within a directory");
+        let mut inner = self.inner();
+        if !inner.state.names.contains_key(from) {
+            inner.call(Event::Look)?;
+            return Err(ErrorKind::NotFound.into());
+        }
+        inner.call(Event::Rename(from.to_path_buf(), to.to_path_buf()))
+    }
+
+    fn sync_names(&self, path: &Path) -> Result<()> {
+        self.inner().call(Event::SyncNames(path.to_path_buf()))
+    }
+}
+
+/// An open file.
+struct Open {
+    disk: Simulated,
+    inode: InodeNo,
+    writable: bool,
+    locked: AtomicBool,
+}
+
+impl Open {
+    fn change(&self, event: Event) -> Result<()> {
+        assert!(self.writable, "a file opened for reading is only read");
+        self.disk.inner().call(event)
+    }
+}
+
+impl File for Open {
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
+        let mut inner = self.disk.inner();
+        inner.call(Event::Look)?;
+        let content = &inner.state.inodes[self.inode].now;
+        let from = content.len().min(offset as usize);
+        let here = content[from..].get(..bytes.len()).ok_or(ErrorKind::UnexpectedEof)?;
+        bytes.copy_from_slice(here);
+        Ok(())
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.change(Event::Write { inode: self.inode, offset, bytes: bytes.into() })
+    }
+
+    fn len(&self) -> Result<u64> {
+        let mut inner = self.disk.inner();
+        inner.call(Event::Look)?;
+        Ok(inner.state.inodes[self.inode].now.len() as u64)
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        self.change(Event::SetLen(self.inode, bytes))
+    }
+
+    fn reserve(&self, _bytes: u64) -> Result<()> {
+        self.change(Event::Reserve)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.disk.inner().call(Event::Sync(self.inode))
+    }
+
+    fn lock(&self) -> Result<bool> {
+        let mut inner = self.disk.inner();
+        let free = !inner.locks.contains(&self.inode);
+        if free {
+            inner.locks.push(self.inode);
+            self.locked.store(true, Relaxed);
+        }
+        Ok(free)
+    }
+
+    fn is_locked(&self) -> Result<bool> {
+        Ok(self.disk.inner().locks.contains(&self.inode))
+    }
+
+    fn map(&self, _bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
+        Ok(None)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if self.locked.load(Relaxed) {
+            self.disk.inner().locks.retain(|&inode| inode != self.inode);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = "/d/a";
+    const B: &str = "/d/b";
+
+    /// A disk with a synced file `A` of two sectors of ones.
+    fn disk() -> (Simulated, Box<dyn File>) {
+        let disk = Simulated::new(State::default());
+        let file = disk.open(Path::new(A), Mode::New).unwrap();
+        file.write_at(&[1; 2 * SECTOR_BYTES], 0).unwrap();
+        file.sync().unwrap();
+        disk.sync_names(Path::new(A)).unwrap();
+        (disk, file)
+    }
+
+    fn survivors(disk: &Simulated, crash: Crash, seed: u64) -> Simulated {
+        Simulated::new(disk.state().survivors(crash, &mut Random::new(&[seed]), &mut Tally::default()))
+    }
+
+    fn content(disk: &Simulated, path: &str) -> Option<Vec<u8>> {
+        let file = disk.open(Path::new(path), Mode::Read).ok()?;
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_at(&mut bytes, 0).unwrap();
+        Some(bytes)
+    }
+
+    /// What is found of each sector of `A` after so many crashes, and the lengths.
+    fn found(disk: &Simulated, crash: Crash) -> (Vec<std::collections::BTreeSet<u8>>, Vec<usize>) {
+        let mut sectors = vec![std::collections::BTreeSet::new(); 3];
+        let mut lens = Vec::new();
+        for seed in 0..400 {
+            let bytes = content(&survivors(disk, crash, seed), A).unwrap();
+            for (number, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
+                assert!(sector.iter().all(|&b| b == sector[0]), "a sector is written whole or not at all");
+                sectors[number].insert(sector[0]);
+            }
+            lens.push(bytes.len());
+        }
+        lens.sort_unstable();
+        lens.dedup();
+        (sectors, lens)
+    }
+
+    #[test]
+    fn an_unsynced_sector_is_any_version_since_the_sync_and_its_neighbours_are_not_touched() {
+        let (disk, file) = disk();
+        file.write_at(&[2; SECTOR_BYTES], 0).unwrap();
+        file.write_at(&[3; SECTOR_BYTES], 0).unwrap();
+        let set = |bytes: &[u8]| bytes.iter().copied().collect();
+        for (crash, versions) in [
+            (Crash::Kill, &[3][..]),
+            (Crash::KeepAll, &[3]),
+            (Crash::LoseUnsynced, &[1]),
+            (Crash::Prefix, &[1, 2, 3]),
+            (Crash::Zeros, &[3]),
+            (Crash::Mix, &[1, 2, 3]),
+        ] {
+            assert_eq!(found(&disk, crash), (vec![set(versions), set(&[1]), set(&[])], vec![1024]), "{crash:?}");
+        }
+        file.sync().unwrap();
+        assert_eq!(found(&disk, Crash::Mix), (vec![set(&[3]), set(&[1]), set(&[])], vec![1024]));
+        file.write_at(&[4; SECTOR_BYTES], 1024).unwrap();
+        assert_eq!(found(&disk, Crash::Zeros).0, [set(&[3]), set(&[1]), set(&[0, 4])]);
+    }
+
+    #[test]
+    fn an_unsynced_length_is_kept_or_lost() {
+        let (disk, file) = disk();
+        file.write_at(&[2; SECTOR_BYTES], 1024).unwrap();
+        assert_eq!(found(&disk, Crash::Mix).1, [1024, 1536]);
+        file.set_len(512).unwrap();
+        assert_eq!(found(&disk, Crash::Mix).1, [512, 1024, 1536]);
+        assert_eq!(found(&disk, Crash::LoseUnsynced).1, [1024]);
+    }
+
+    #[test]
+    fn names_are_lost_until_their_directory_is_synced() {
+        let (disk, _) = disk();
+        let other = disk.open(Path::new(B), Mode::New).unwrap();
+        other.write_at(b"content", 0).unwrap();
+        other.sync().unwrap();
+        assert_eq!(content(&survivors(&disk, Crash::LoseUnsynced, 0), B), None);
+        disk.sync_names(Path::new(B)).unwrap();
+        assert_eq!(content(&survivors(&disk, Crash::LoseUnsynced, 0), B).as_deref(), Some(&b"content"[..]));
+        disk.rename(Path::new(B), Path::new(A)).unwrap();
+        let lost = survivors(&disk, Crash::LoseUnsynced, 0);
+        assert_eq!((content(&lost, A).unwrap().len(), content(&lost, B).unwrap().len()), (1024, 7));
+        let kept = survivors(&disk, Crash::KeepAll, 0);
+        assert_eq!((content(&kept, A).unwrap().len(), content(&kept, B)), (7, None));
+        disk.remove(Path::new(A)).unwrap();
+        assert_eq!(content(&survivors(&disk, Crash::KeepAll, 0), A), None);
+        assert_eq!(content(&survivors(&disk, Crash::Kill, 0), A), None);
+    }
+
+    #[test]
+    fn what_a_failed_sync_lost_no_later_sync_writes() {
+        let lost = (0..50).filter(|&calls| {
+            let (disk, file) = disk();
+            file.write_at(&[2; 2 * SECTOR_BYTES], 0).unwrap();
+            // Its number is the seed of what it writes: so each time another.
+            (0..calls).for_each(|_| drop(file.len()));
+            disk.plan(Some(Plan { fault: Fault::Io, at: disk.calls(), lasting: false }));
+            assert!(file.sync().is_err());
+            file.sync().unwrap();
+            content(&survivors(&disk, Crash::KeepAll, 0), A).unwrap() != [2; 2 * SECTOR_BYTES]
+        });
+        let lost = lost.count();
+        assert!(0 < lost && lost < 50, "{lost} of 50 lost something");
+    }
+
+    #[test]
+    fn calls_fail_as_planned() {
+        let (disk, file) = disk();
+        let fail = |fault, lasting| disk.plan(Some(Plan { fault, at: disk.calls(), lasting }));
+        fail(Fault::NoSpace, true);
+        assert_eq!(file.write_at(&[2], 0).unwrap_err().kind(), ErrorKind::StorageFull);
+        assert_eq!(file.reserve(1).unwrap_err().kind(), ErrorKind::StorageFull);
+        assert!(file.set_len(10).is_ok() && file.read_at(&mut [0], 0).is_ok() && file.sync().is_ok());
+        fail(Fault::Short, false);
+        assert!(file.write_at(&[3; 10], 0).is_err());
+        file.write_at(&[4], 9).unwrap();
+        let bytes = content(&disk, A).unwrap();
+        let done = bytes.iter().take_while(|&&b| b == 3).count();
+        assert!(done < 9 && bytes[done..9].iter().all(|&b| b == 1), "{bytes:?}");
+        fail(Fault::Dead, true);
+        assert!(file.write_at(&[5], 0).is_err() && file.read_at(&mut [0], 0).is_err() && file.sync().is_err());
+        disk.plan(None);
+        assert_eq!(content(&disk, A).unwrap(), bytes);
+    }
+}

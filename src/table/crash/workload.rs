@@ -1,0 +1,342 @@
+//! What the crash tests do to a table, and what they know of it: operations from a seed, and a history of commits.
+//!
+//! The history is kept outside of the library: state `k` is what the first `k` commits make of a `BTreeMap`. Of each
+//! commit it is noted, as a number of calls to the disk, when it was begun, when the library said that it is done, and
+//! when the library said that it is durable. So for a crash at any call it is known which states may be found: those
+//! with every commit that was durable before that call, and none that was begun after it.
+
+use crate::error::Error;
+use crate::hash::HashKind;
+use crate::io::simulated::{Crash, Random, Simulated};
+use crate::pager::seed_random;
+use crate::table::{Durability, Table, TableOptions};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The file, on the simulated disk.
+pub(super) const PATH: &str = "/disk/t.spt";
+
+pub(super) type Content = BTreeMap<Vec<u8>, Arc<[u8]>>;
+
+/// What the library promises of a commit that it said is done, beside what `sync` and `close` promise.
+#[derive(Clone, Copy)]
+pub(super) struct Promise {
+    /// It survives the end of the process.
+    pub kill: bool,
+    /// It survives a power loss.
+    pub power: bool,
+}
+
+impl Promise {
+    pub(super) fn of(durability: Durability) -> Promise {
+        Promise { kill: durability != Durability::None, power: durability == Durability::Sync }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    Put(u8, usize),
+    Append(u8, usize),
+    Remove(u8),
+    Sync,
+    Compact,
+    Clear,
+    Reopen,
+}
+
+/// A table's options and what is done to it.
+#[derive(Clone)]
+pub(super) struct Workload {
+    seed: u64,
+    options: TableOptions,
+    pub durability: Durability,
+    pub ops: Vec<Op>,
+}
+
+impl Workload {
+    /// Growth, so that buckets split, then shrinkage, so that they merge, and so on; the rest strewn in.
+    pub(super) fn new(seed: u64, len: usize) -> Workload {
+        let mut random = Random::new(&[seed, 1]);
+        let durability = random.pick(&[Durability::None, Durability::Os, Durability::Sync]);
+        // Small pages and caches, so that everything overflows, splits and is read again.
+        let mut options = TableOptions::new().page_bytes(512).seed(1).cache_bytes(1).durability(durability);
+        match random.below(4) {
+            0 => {}
+            n => options = options.fill_factor(n as u32 + 1),
+        }
+        if random.percent(20) {
+            // Few values only, so that chains grow long.
+            options = options.user_hash("bad", |key| HashKind::Xxh3.hash(key, 1) & 0xF00F);
+        }
+        let large = random.pick(&[2, 5, 25]);
+        let keys = random.pick(&[10, 24]);
+        let turn = 12 + random.below(20);
+        let ops =
+            (0..len).map(|step| Op::random(&mut random, step, keys, large, (step / turn).is_multiple_of(2))).collect();
+        Workload { seed, options, durability, ops }
+    }
+
+    /// The same table, other operations.
+    pub(super) fn continued(&self, seed: u64, len: usize) -> Workload {
+        Workload { ops: Workload::new(seed, len).ops, seed, ..self.clone() }
+    }
+
+    pub(super) fn open(&self, disk: &Simulated) -> Result<Table, Error> {
+        let mut options = self.options.clone();
+        options.storage = Arc::new(disk.clone());
+        options.inline_checkpoints = true;
+        options.log_bytes = 1; // as small as it gets, so that segments are switched
+        options.open(PATH)
+    }
+
+    /// Bytes that no other step writes.
+    fn value(&self, step: usize, len: usize) -> Vec<u8> {
+        let mut random = Random::new(&[self.seed, 2, step as u64]);
+        let mut bytes = Vec::with_capacity(len + 8);
+        while bytes.len() < len {
+            bytes.extend(random.next().to_le_bytes());
+        }
+        bytes.truncate(len);
+        bytes
+    }
+}
+
+/// Few keys, so that they meet; some too long for a record.
+fn key(n: u8) -> Vec<u8> {
+    if n % 8 == 7 { vec![n; 70 + usize::from(n)] } else { format!("key-{n}").into_bytes() }
+}
+
+impl Op {
+    fn random(random: &mut Random, step: usize, keys: usize, large: usize, grow: bool) -> Op {
+        // One after another as a rule: chance alone would seldom make or take all of them.
+        let key = if random.percent(25) { random.below(keys) } else { step % keys } as u8;
+        let len = if random.percent(large) {
+            5000 + random.below(20_000)
+        } else if random.percent(15) {
+            100 + random.below(1500)
+        } else {
+            random.below(60)
+        };
+        match random.below(100) {
+            0..5 => Op::Sync,
+            5..8 => Op::Reopen,
+            8..10 => Op::Compact,
+            10 if !grow => Op::Clear,
+            11..20 => Op::Append(key, len),
+            20..25 => Op::Remove(key),
+            _ if grow => Op::Put(key, len),
+            25..40 => Op::Put(key, len),
+            _ => Op::Remove(key),
+        }
+    }
+}
+
+/// One change that was asked for: what is there after it, and at which call of the disk what was said of it.
+struct Commit {
+    after: Arc<Content>,
+    begun: u64,
+    acknowledged: Option<u64>,
+    /// An open found it there, which says nothing of a power loss.
+    found: Option<u64>,
+    durable: Option<u64>,
+}
+
+/// All states of a table, and which of them may be found.
+#[derive(Default)]
+pub(super) struct History {
+    start: Arc<Content>,
+    commits: Vec<Commit>,
+}
+
+impl History {
+    /// The state after `k` commits.
+    pub(super) fn state(&self, k: usize) -> &Arc<Content> {
+        k.checked_sub(1).map_or(&self.start, |i| &self.commits[i].after)
+    }
+
+    /// The state after all commits.
+    pub(super) fn now(&self) -> &Arc<Content> {
+        self.state(self.len())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.commits.len()
+    }
+
+    fn begin(&mut self, after: Content, call: u64) {
+        self.commits.push(Commit {
+            after: Arc::new(after),
+            begun: call,
+            acknowledged: None,
+            found: None,
+            durable: None,
+        });
+    }
+
+    /// The last commit came to nothing, without a crash.
+    pub(super) fn undo(&mut self) {
+        self.commits.pop();
+    }
+
+    fn acknowledge(&mut self, call: u64) {
+        self.commits.last_mut().expect("one was begun").acknowledged = Some(call);
+    }
+
+    /// All there is now is durable from `call` on.
+    fn all_durable(&mut self, call: u64) {
+        self.commits.iter_mut().for_each(|commit| {
+            commit.durable.get_or_insert(call);
+        });
+    }
+
+    /// The states that may be found after a crash in which call number `call` did not take place: first and last.
+    pub(super) fn bounds(&self, call: u64, crash: Crash, promise: Promise) -> (usize, usize) {
+        let said = |at: Option<u64>| at.is_some_and(|at| at <= call);
+        let kill = crash == Crash::Kill && promise.kill;
+        let safe =
+            |c: &Commit| said(c.durable) || (kill || promise.power) && said(c.acknowledged) || kill && said(c.found);
+        let first = self.commits.iter().rposition(safe).map_or(0, |i| i + 1);
+        let last = self.commits.iter().take_while(|c| c.begun <= call).count();
+        (first, last)
+    }
+
+    /// Which state this is, the last if it is several.
+    pub(super) fn find(&self, content: &Content, (first, last): (usize, usize)) -> Option<usize> {
+        (first..=last).rev().find(|&k| **self.state(k) == *content)
+    }
+
+    /// The history of the disk that a crash left: up to state `k`, of which `first` is durable, at call 0.
+    pub(super) fn after_crash(&self, k: usize, first: usize) -> History {
+        let commit = |(i, commit): (usize, &Commit)| Commit {
+            after: commit.after.clone(),
+            begun: 0,
+            acknowledged: None,
+            found: Some(0),
+            durable: (i < first).then_some(0),
+        };
+        History { start: self.start.clone(), commits: self.commits[..k].iter().enumerate().map(commit).collect() }
+    }
+
+    /// The process gave up and opened the table again at `call`, without a crash of the machine: commits from `k` on
+    /// are gone.
+    pub(super) fn cut(&mut self, k: usize, call: u64) {
+        self.commits.truncate(k);
+        self.commits.iter_mut().for_each(|commit| {
+            commit.found.get_or_insert(call);
+        });
+    }
+}
+
+/// A workload under way.
+pub(super) struct Run<'w> {
+    pub workload: &'w Workload,
+    pub disk: Simulated,
+    /// `None` after an open that failed.
+    pub table: Option<Table>,
+    pub history: History,
+    pub splits: u64,
+    pub merges: u64,
+}
+
+impl<'w> Run<'w> {
+    pub(super) fn new(workload: &'w Workload, disk: Simulated, table: Option<Table>, history: History) -> Run<'w> {
+        // The same salts in each run of one seed; others after a crash.
+        seed_random(Random::new(&[workload.seed, 7, u64::from(table.is_some())]).next());
+        Run { workload, disk, table, history, splits: 0, merges: 0 }
+    }
+
+    /// Opens the table if it is not.
+    pub(super) fn open(&mut self) -> Result<&Table, Error> {
+        if self.table.is_none() {
+            self.table = Some(self.workload.open(&self.disk)?);
+        }
+        Ok(self.table.as_ref().expect("just opened"))
+    }
+
+    /// Lets the handle go without closing it.
+    pub(super) fn give_up(&mut self) {
+        self.count_splits();
+        self.table = None;
+    }
+
+    fn count_splits(&mut self) {
+        use std::sync::atomic::Ordering::Relaxed;
+        if let Some(table) = &self.table {
+            self.splits += table.splits.swap(0, Relaxed);
+            self.merges += table.contractions.swap(0, Relaxed);
+        }
+    }
+
+    /// Does operation `number`. On an error its commit, if it is one, stays begun.
+    pub(super) fn step(&mut self, number: usize) -> Result<(), Error> {
+        let op = self.workload.ops[number].clone();
+        self.open()?;
+        let mut after = Content::clone(self.history.now());
+        let changes = self.apply_to_model(number, &op, &mut after);
+        let calls = self.disk.calls();
+        if changes {
+            self.history.begin(after, calls);
+        }
+        self.apply_to_table(number, &op)?;
+        let calls = self.disk.calls();
+        if changes {
+            self.history.acknowledge(calls);
+        }
+        if matches!(op, Op::Sync | Op::Compact | Op::Reopen) {
+            self.history.all_durable(calls);
+        }
+        if let Op::Reopen = op {
+            self.open()?;
+        }
+        Ok(())
+    }
+
+    /// Does `op` change anything?
+    fn apply_to_model(&self, number: usize, op: &Op, content: &mut Content) -> bool {
+        match *op {
+            Op::Put(k, len) => {
+                content.insert(key(k), self.workload.value(number, len).into());
+                true
+            }
+            Op::Append(k, len) => {
+                let mut value = content.get(&key(k)).map_or(Vec::new(), |old| old.to_vec());
+                value.extend(self.workload.value(number, len));
+                content.insert(key(k), value.into());
+                true
+            }
+            Op::Remove(k) => content.remove(&key(k)).is_some(),
+            Op::Clear => {
+                let changes = !content.is_empty();
+                content.clear();
+                changes
+            }
+            Op::Sync | Op::Compact | Op::Reopen => false,
+        }
+    }
+
+    fn apply_to_table(&mut self, number: usize, op: &Op) -> Result<(), Error> {
+        if let Op::Reopen = op {
+            self.count_splits();
+            return self.table.take().expect("it is open").close();
+        }
+        let table = self.table.as_ref().expect("it is open");
+        match *op {
+            Op::Put(k, len) => table.put(&key(k), &self.workload.value(number, len)),
+            Op::Append(k, len) => table.append(&key(k), &self.workload.value(number, len)),
+            Op::Remove(k) => table.remove(&key(k)).map(|_| ()),
+            Op::Sync => table.sync(),
+            Op::Compact => table.compact(),
+            Op::Clear => table.clear(),
+            Op::Reopen => unreachable!("done above"),
+        }
+    }
+
+    /// Does all operations; none may fail.
+    pub(super) fn finish(mut self) -> Result<Run<'w>, String> {
+        for number in 0..self.workload.ops.len() {
+            self.step(number).map_err(|e| format!("op {number}, {:?}: {e}", self.workload.ops[number]))?;
+        }
+        self.give_up();
+        Ok(self)
+    }
+}
