@@ -5,6 +5,7 @@
 //! | `spt` | a second reader of the file format, written from docs/format.md |
 //! | `golden` | how each file of `fixtures/v1` came about, and what is in it |
 //! | `format` | golden files and docs/format.md against the library and the second reader |
+//! | `fields` | where the fields of a file are, for those who damage them |
 //! | `corruption` | damaged files: a value or an error, never a panic, a hang or a flood |
 //! | `foreign` | files that are no table: what the error says |
 //! | `tidy` | the repository itself |
@@ -15,6 +16,7 @@
 )]
 
 mod corruption;
+mod fields;
 mod foreign;
 mod format;
 mod golden;
