@@ -108,8 +108,9 @@ impl Table {
         peek.load(start + offset - skip, &mut record[..first]);
         let Some(head) = page::record_head(&record[skip..first]) else { return Found::Unknown };
         let value = skip + head.head_bytes + head.key_bytes;
-        if head.form != INLINE {
-            // The key may be this one, or longer than any record's.
+        let end = value + head.value_bytes;
+        if head.form != INLINE || offset - skip + end > self.page_bytes {
+            // The key may be this one, or longer than any record's; or the record runs over its page.
             return Found::Unknown;
         }
         if head.key_bytes != key.bytes.len() {
@@ -121,7 +122,6 @@ impl Table {
         if &record[value - head.key_bytes..value] != key.bytes {
             return Found::Nothing;
         }
-        let end = value + head.value_bytes;
         if !whole {
             return Found::Value(value..value);
         }

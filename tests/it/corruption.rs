@@ -704,3 +704,16 @@ fn an_extent_with_a_key_where_its_record_has_one_is_an_error() {
     assert!(!table.verify().unwrap().is_empty());
     let _ = table.compact();
 }
+
+#[test]
+fn a_lookup_without_a_latch_notices_a_record_that_runs_over_its_page() {
+    let (found, _) = page_of("inline.spt", |found| found.page.records.iter().any(|r| r.end == found.bytes));
+    let record = found.page.records.iter().find(|r| r.end == found.bytes).unwrap();
+    // A key of one byte more, and the value longer than what is left.
+    let head = [(record.key.len() as u8 + 1) << 2, 127];
+    let (_directory, path) = edited("inline.spt", &[(found.at + record.at, &head)]);
+    let table = open(&path);
+    let first = table.get(&record.key).unwrap_err(); // reads the frame, and so under the latch
+    let second = table.get(&record.key).unwrap_err();
+    assert_eq!(second.to_string(), first.to_string());
+}
