@@ -7,6 +7,7 @@
 //! | `format` | golden files and docs/format.md against the library and the second reader |
 //! | `fields` | where the fields of a file are, for those who damage them |
 //! | `corruption` | damaged files: a value or an error, never a panic, a hang or a flood |
+//! | `seeds` | inputs of the fuzz targets, and `targets`, what those do with them (fuzz/src/targets) |
 //! | `foreign` | files that are no table: what the error says |
 //! | `tidy` | the repository itself |
 #![allow(
@@ -20,5 +21,8 @@ mod fields;
 mod foreign;
 mod format;
 mod golden;
+mod seeds;
 mod spt;
+#[path = "../../fuzz/src/targets/mod.rs"]
+mod targets;
 mod tidy;
