@@ -232,8 +232,9 @@ impl Glance<'_> {
         self.peek.load(start, &mut record[..first]);
         let Some(head) = page::record_head(&record[skip..first]) else { return Found::Unknown };
         let value = skip + head.head_bytes + head.key_bytes;
-        if head.form != INLINE {
-            // The key may be this one, or longer than any record's.
+        let end = value + head.value_bytes;
+        if head.form != INLINE || offset - skip + end > self.page_bytes {
+            // The key may be this one, or longer than any record's; or the record runs over its page.
             return Found::Unknown;
         }
         if head.key_bytes != key.bytes.len() {
@@ -245,7 +246,6 @@ impl Glance<'_> {
         if &record[value - head.key_bytes..value] != key.bytes {
             return Found::Nothing;
         }
-        let end = value + head.value_bytes;
         if !whole {
             return Found::Value(value..value);
         }

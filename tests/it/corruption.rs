@@ -13,8 +13,9 @@
 //!
 //! Not here: what a table says of damage in a sentence (`foreign.rs`), crashes (`src/table/tests.rs`).
 
+use crate::fields::{Field, What, fields_of, number_at};
 use crate::golden::{GOLDEN, Golden, PENDING, ZONES};
-use crate::spt::{self, Geometry, Reader, u16_at, u32_at, u64_at};
+use crate::spt::{self, Geometry, Reader, u32_at};
 use splitpoint::{Table, TableOptions};
 use std::cell::RefCell;
 use std::fs;
@@ -76,34 +77,6 @@ struct Original {
     fields: Vec<Field>,
 }
 
-/// A field in the file, to be given another value.
-#[derive(Clone, Copy, Debug)]
-struct Field {
-    at: usize,
-    bytes: usize,
-    what: What,
-}
-
-/// What a field means, and so what would be hostile in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
-    Count,
-    Byte,
-    /// Reference to an overflow page.
-    Next,
-    /// Where a record starts in its page.
-    Offset,
-    /// First byte of a record: the form is in it.
-    Head,
-    /// First unit of an extent.
-    Unit,
-    /// First frame of a map group.
-    MapGroup,
-    /// First frame of a bucket group.
-    Group,
-    UsedBits,
-}
-
 static ORIGINALS: LazyLock<Vec<Original>> = LazyLock::new(|| {
     let directory = tempfile::tempdir().unwrap();
     let zones = directory.path().join("zones.spt");
@@ -125,50 +98,6 @@ impl Original {
             file,
         }
     }
-}
-
-fn fields_of(reader: &Reader<'_>) -> Vec<Field> {
-    let mut fields = Vec::new();
-    let mut field = |at, bytes, what| fields.push(Field { at, bytes, what });
-    for at in [12, 24, 28] {
-        field(at, 4, What::Count);
-    }
-    for k in 0..spt::MAP_GROUP_COUNT.min(4) {
-        field(spt::MAP_GROUPS_AT + 4 * k, 4, What::MapGroup);
-    }
-    for (at, bytes) in [(0, 4), (4, 2), (6, 2), (24, 4), (28, 4), (32, 4), (36, 4), (40, 8), (48, 8), (56, 8), (64, 8)]
-    {
-        field(spt::ROOT_AT + at, bytes, What::Count);
-    }
-    let groups = spt::group_of(reader.geometry.max_bucket).0 + 3;
-    for group in 0..groups {
-        field(spt::GROUPS_AT + 4 * group, 4, What::Group);
-    }
-    for frame in 0..reader.geometry.frame_count.min(64) {
-        field(reader.geometry.bits_at(frame), 8, What::UsedBits);
-    }
-    for found in reader.pages().unwrap() {
-        let at = found.at;
-        for (offset, bytes) in [(0, 1), (1, 1)] {
-            field(at + offset, bytes, What::Byte);
-        }
-        for (offset, bytes) in [(2, 2), (4, 2), (6, 2), (16, 8)] {
-            field(at + offset, bytes, What::Count);
-        }
-        field(at + 8, 8, What::Next);
-        for (slot, record) in found.page.records.iter().enumerate() {
-            field(at + spt::PAGE_HEADER_BYTES + spt::SLOT_BYTES * slot + 2, 2, What::Offset);
-            field(at + record.at, 1, What::Head);
-            field(at + record.at + 1, 1, What::Byte);
-            if record.form != 0 {
-                field(at + record.value_at, 8, What::Unit);
-                for offset in [8, 12, 16] {
-                    field(at + record.value_at + offset, 4, What::Count);
-                }
-            }
-        }
-    }
-    fields
 }
 
 /// A case: a damaged file, and maybe a journal.
@@ -277,15 +206,6 @@ fn hostile(random: &mut Random, original: &Original, field: Field, old: u64) -> 
             }
             _ => random.next(),
         },
-    }
-}
-
-fn number_at(file: &[u8], at: usize, bytes: usize) -> u64 {
-    match bytes {
-        1 => file[at].into(),
-        2 => u16_at(file, at).into(),
-        4 => u32_at(file, at).into(),
-        _ => u64_at(file, at),
     }
 }
 
@@ -783,4 +703,17 @@ fn an_extent_with_a_key_where_its_record_has_one_is_an_error() {
     assert!(table.get(&record.key).is_err());
     assert!(!table.verify().unwrap().is_empty());
     let _ = table.compact();
+}
+
+#[test]
+fn a_lookup_without_a_latch_notices_a_record_that_runs_over_its_page() {
+    let (found, _) = page_of("inline.spt", |found| found.page.records.iter().any(|r| r.end == found.bytes));
+    let record = found.page.records.iter().find(|r| r.end == found.bytes).unwrap();
+    // A key of one byte more, and the value longer than what is left.
+    let head = [(record.key.len() as u8 + 1) << 2, 127];
+    let (_directory, path) = edited("inline.spt", &[(found.at + record.at, &head)]);
+    let table = open(&path);
+    let first = table.get(&record.key).unwrap_err(); // reads the frame, and so under the latch
+    let second = table.get(&record.key).unwrap_err();
+    assert_eq!(second.to_string(), first.to_string());
 }

@@ -5,7 +5,9 @@
 //! | `spt` | a second reader of the file format, written from docs/format.md |
 //! | `golden` | how each file of `fixtures/v1` came about, and what is in it |
 //! | `format` | golden files and docs/format.md against the library and the second reader |
+//! | `fields` | where the fields of a file are, for those who damage them |
 //! | `corruption` | damaged files: a value or an error, never a panic, a hang or a flood |
+//! | `seeds` | inputs of the fuzz targets, and `targets`, what those do with them (fuzz/src/targets) |
 //! | `foreign` | files that are no table: what the error says |
 //! | `recovery` | what a crash of the process leaves, opened again |
 //! | `tidy` | the repository itself |
@@ -16,9 +18,13 @@
 )]
 
 mod corruption;
+mod fields;
 mod foreign;
 mod format;
 mod golden;
 mod recovery;
+mod seeds;
 mod spt;
+#[path = "../../fuzz/src/targets/mod.rs"]
+mod targets;
 mod tidy;
