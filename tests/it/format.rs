@@ -11,15 +11,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-fn document() -> String {
+pub fn document() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/format.md")).unwrap()
 }
 
-fn updating() -> bool {
+pub fn updating() -> bool {
     std::env::var_os("UPDATE").is_some_and(|v| v == "1")
 }
 
-fn journal_of(path: &Path) -> PathBuf {
+pub fn journal_of(path: &Path) -> PathBuf {
     PathBuf::from(format!("{}-ckpt", path.display()))
 }
 
@@ -41,7 +41,7 @@ fn compare_or_update(name: &str, fresh: &[u8]) {
 }
 
 /// Opens a copy of `path` (and of its journal) read-only and for writing: the pairs, and nothing wrong.
-fn holds(path: &Path, read_only: Option<&Pairs>, written: &Pairs) {
+pub fn holds(path: &Path, read_only: Option<&Pairs>, written: &Pairs) {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("copy.spt");
     fs::copy(path, &copy).unwrap();
@@ -307,7 +307,7 @@ fn an_incomplete_journal_is_as_if_there_were_none() {
 // The document
 
 /// The hex dump in the block that follows `heading`: rows of `offset: 8 bytes`, a row of `*` for rows like the last.
-fn dump_in(document: &str, heading: &str) -> (usize, Vec<u8>) {
+pub fn dump_in(document: &str, heading: &str) -> (usize, Vec<u8>) {
     let section = document.split_once(heading).unwrap_or_else(|| panic!("no {heading}")).1;
     let block = section.split("```").nth(1).expect("a block");
     let (mut start, mut bytes, mut repeat) = (None, Vec::<u8>::new(), false);
@@ -333,7 +333,7 @@ fn dump_in(document: &str, heading: &str) -> (usize, Vec<u8>) {
     (start.expect("rows"), bytes)
 }
 
-fn dump(start: usize, bytes: &[u8]) -> String {
+pub fn dump(start: usize, bytes: &[u8]) -> String {
     let mut rows = String::new();
     let mut last: &[u8] = &[];
     for (n, row) in bytes.chunks(8).enumerate() {

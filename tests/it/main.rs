@@ -5,6 +5,7 @@
 //! | `spt` | a second reader of the file format, written from docs/format.md |
 //! | `golden` | how each file of `fixtures/v1` came about, and what is in it |
 //! | `format` | golden files and docs/format.md against the library and the second reader |
+//! | `log_format` | the write-ahead log in docs/format.md and in the crashed golden table, against both readers |
 //! | `corruption` | damaged files: a value or an error, never a panic, a hang or a flood |
 //! | `foreign` | files that are no table: what the error says |
 //! | `recovery` | what a crash of the process leaves, opened again |
@@ -19,6 +20,7 @@ mod corruption;
 mod foreign;
 mod format;
 mod golden;
+mod log_format;
 mod recovery;
 mod spt;
 mod tidy;

@@ -4,7 +4,9 @@
 //! both read, `corruption.rs` uses it to find the fields worth damaging and to make the checksums fit again. It reads
 //! whole files in memory, takes no care of speed, and trusts nothing it reads.
 //!
-//! Names and numbers are those of docs/format.md. Not here: writing a table; hash functions.
+//! Names and numbers are those of docs/format.md. Not here: the log (`spt/log.rs`); writing a table; hash functions.
+
+pub mod log;
 
 use std::collections::BTreeSet;
 
