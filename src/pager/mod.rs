@@ -79,6 +79,8 @@ pub(crate) enum Create {
 pub(crate) struct Opening {
     pub create: Create,
     pub frame_bytes_if_new: usize,
+    /// A random one if not given.
+    pub table_id_if_new: Option<u64>,
     pub cache_bytes: u64,
     pub read_only: bool,
     /// From what a logged write is to be safe; nothing is logged if not given.
@@ -232,7 +234,8 @@ impl Pager {
     /// The file at `path`, and its root, or no root if the file is new. Installs a checkpoint that was journalled but
     /// not finished. A new file is empty until its first checkpoint.
     pub(crate) fn open(storage: Arc<dyn Storage>, path: &Path, opening: Opening) -> Result<(Pager, Option<Vec<u8>>)> {
-        let Opening { create, frame_bytes_if_new, cache_bytes, read_only, safety, segment_bytes } = opening;
+        let Opening { create, frame_bytes_if_new, table_id_if_new, cache_bytes, read_only, safety, segment_bytes } =
+            opening;
         let (file, made) = Self::open_file(storage.as_ref(), path, create, read_only)?;
         if !read_only {
             Self::take_lock(file.as_ref(), path)?;
@@ -246,6 +249,7 @@ impl Pager {
             let cache_frames = Self::cache_frames(cache_bytes, frame_bytes_if_new);
             let pool = Pool::new(frame_bytes_if_new, true)?;
             let mut pager = Self::start(pool, storage.clone(), path.to_path_buf(), Some(file), false, cache_frames)?;
+            pager.table_id = table_id_if_new.unwrap_or(pager.table_id);
             pager.log = Some(Log::new(storage, path, pager.table_id, 0, safety, segment_bytes));
             return Ok((pager, None));
         }

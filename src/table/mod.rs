@@ -145,6 +145,7 @@ impl Table {
         let opening = Opening {
             create,
             frame_bytes_if_new: frame_bytes,
+            table_id_if_new: options.table_id,
             cache_bytes,
             read_only: options.read_only,
             safety: options.durability.safety(),

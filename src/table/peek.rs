@@ -233,7 +233,7 @@ impl Glance<'_> {
         let Some(head) = page::record_head(&record[skip..first]) else { return Found::Unknown };
         let value = skip + head.head_bytes + head.key_bytes;
         let end = value + head.value_bytes;
-        if head.form != INLINE || offset - skip + end > self.page_bytes {
+        if head.form != INLINE || offset - skip + end > self.len {
             // The key may be this one, or longer than any record's; or the record runs over its page.
             return Found::Unknown;
         }

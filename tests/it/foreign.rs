@@ -222,13 +222,25 @@ fn a_journal_of_another_checkpoint_is_not_installed() {
     file[16..24].copy_from_slice(&(sequence + 7).to_le_bytes());
     let sum = spt::header_sum(&file);
     file[4092..4096].copy_from_slice(&sum.to_le_bytes());
-    let (made_for, at) = (format!("checkpoint {}", sequence + 1), format!("is at {}", sequence + 7));
+    let made_for = format!("between checkpoints {sequence} and {}", sequence + 1);
+    let at = format!("at {}", sequence + 7);
     journal_refused(
         &file,
         &journal,
         ErrorKind::Corrupt,
         &["users.spt-ckpt: ", &made_for, &at, "Move the journal away"],
     );
+}
+
+#[test]
+fn a_journal_of_another_table_is_not_installed() {
+    let (mut file, journal) = pending();
+    file[spt::TABLE_ID_AT] ^= 1;
+    let sum = spt::header_sum(&file);
+    file[4092..4096].copy_from_slice(&sum.to_le_bytes());
+    let id = |bytes: &[u8], at| format!("{:016x}", spt::u64_at(bytes, at));
+    let (its, tables) = (id(&journal, spt::JOURNAL_TABLE_ID_AT), id(&file, spt::TABLE_ID_AT));
+    journal_refused(&file, &journal, ErrorKind::Corrupt, &["users.spt-ckpt: ", &its, &tables, "Move the journal away"]);
 }
 
 #[test]

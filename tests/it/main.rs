@@ -6,6 +6,7 @@
 //! | `golden` | how each file of `fixtures/v1` came about, and what is in it |
 //! | `format` | golden files and docs/format.md against the library and the second reader |
 //! | `fields` | where the fields of a file are, for those who damage them |
+//! | `log_format` | the write-ahead log in docs/format.md and in the crashed golden table, against both readers |
 //! | `corruption` | damaged files: a value or an error, never a panic, a hang or a flood |
 //! | `seeds` | inputs of the fuzz targets, and `targets`, what those do with them (fuzz/src/targets) |
 //! | `foreign` | files that are no table: what the error says |
@@ -22,6 +23,7 @@ mod fields;
 mod foreign;
 mod format;
 mod golden;
+mod log_format;
 mod recovery;
 mod seeds;
 mod spt;

@@ -68,7 +68,7 @@ pub(super) fn replay(
     let mut replayed = Replayed { number, ..Replayed::default() };
     let mut last: Option<End> = None;
     while let Some(index) = segments.iter().position(|s| s.continues(sequence, last.as_ref())) {
-        let segment = segments.swap_remove(index);
+        let segment = segments.remove(index);
         let (end, records) = replay_segment(&segment, target)?;
         replayed.records += records;
         replayed.needed.push((segment.slot, segment.header.number));

@@ -14,9 +14,9 @@
 //!
 //! Format: docs/format.md, "Write-ahead log".
 
-use super::super::{u32_at, u64_at};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mapped, Mode, Storage};
+use crate::pager::{u32_at, u64_at};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
