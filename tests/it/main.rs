@@ -7,6 +7,7 @@
 //! | `format` | golden files and docs/format.md against the library and the second reader |
 //! | `corruption` | damaged files: a value or an error, never a panic, a hang or a flood |
 //! | `foreign` | files that are no table: what the error says |
+//! | `salvage` | what comes out of damaged files, and that it is right |
 //! | `tidy` | the repository itself |
 #![allow(
     clippy::disallowed_methods,
@@ -18,5 +19,6 @@ mod corruption;
 mod foreign;
 mod format;
 mod golden;
+mod salvage;
 mod spt;
 mod tidy;
