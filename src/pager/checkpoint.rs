@@ -30,14 +30,14 @@ use std::sync::atomic::Ordering::*;
 /// First bytes of a journal. On disk.
 const MAGIC: [u8; 8] = *b"SPLITJRN";
 /// Bytes of a journal before its first frame.
-const HEADER_BYTES: u64 = 64;
+pub(super) const HEADER_BYTES: u64 = 64;
 
 /// The checksum of a frame that stands at `frame`: so a frame in the wrong place does not fit.
 pub(super) fn frame_sum(frame: FrameNo, bytes: &[u8]) -> u32 {
     nonzero(crc32c::crc32c_append(crc32c::crc32c(&frame.to_le_bytes()), bytes))
 }
 
-fn journal_path(path: &Path) -> PathBuf {
+pub(super) fn journal_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-ckpt");
     PathBuf::from(name)
@@ -372,10 +372,10 @@ struct Names {
 
 /// What a checkpoint makes of the file's length.
 #[derive(Clone, Copy)]
-struct Size {
-    frame_bytes: usize,
-    cut: u32,
-    frame_count: u32,
+pub(super) struct Size {
+    pub(super) frame_bytes: usize,
+    pub(super) cut: u32,
+    pub(super) frame_count: u32,
 }
 
 /// Cuts the file to `cut` frames, if it is longer, and then makes it `frame_count` frames long: what is new is zero.
@@ -459,7 +459,7 @@ pub(super) fn refuse_half_installed(storage: &dyn Storage, path: &Path, file: &d
 
 /// Is this a file of ours, or one in the making, so that a journal beside it is ours? Whatever else it is, the header
 /// is read next and says so; until then nothing is touched.
-fn may_have_journal(path: &Path, file: &dyn File) -> Result<bool> {
+pub(super) fn may_have_journal(path: &Path, file: &dyn File) -> Result<bool> {
     let mut start = [0; 12];
     let bytes = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
     if bytes >= start.len() as u64 {
@@ -472,7 +472,7 @@ fn may_have_journal(path: &Path, file: &dyn File) -> Result<bool> {
 
 /// Checks that a complete journal makes a table of version 1, and that `file` is the table it was made for: one that
 /// has the checkpoint before, or this one, or is torn.
-fn check_belongs(path: &Path, file: &dyn File, size: Size, header: &JournalHeader) -> Result<()> {
+pub(super) fn check_belongs(path: &Path, file: &dyn File, size: Size, header: &JournalHeader) -> Result<()> {
     let shown = path.display();
     let new = header.table.as_deref().filter(|bytes| bytes[..8] == super::MAGIC);
     if let Some(version) = new.map(|bytes| u32_at(bytes, 8)).filter(|&version| version != FORMAT_VERSION) {
@@ -506,15 +506,15 @@ fn header_is_whole(bytes: &[u8]) -> bool {
 }
 
 /// What a journal says beside its frames: the number of the checkpoint, and its last frame if that is frame 0.
-struct JournalHeader {
+pub(super) struct JournalHeader {
     names: Names,
     table: Option<Vec<u8>>,
 }
 
-type Journal = (Size, Sums, JournalHeader);
+pub(super) type Journal = (Size, Sums, JournalHeader);
 
 /// The frames of a journal, if every checksum in it holds. An incomplete one is the rule after a crash, no error.
-fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journal>> {
+pub(super) fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journal>> {
     let journal_bytes = journal.len()?;
     if journal_bytes < HEADER_BYTES {
         return Ok(None);

@@ -16,6 +16,7 @@
 mod checkpoint;
 pub(crate) mod log;
 pub(crate) mod pool;
+pub(crate) mod remains;
 mod space;
 mod turns;
 pub(crate) mod words;
@@ -26,8 +27,8 @@ pub(crate) use checkpoint::Frozen;
 use log::{Log, Safety};
 pub(crate) use pool::machine_memory_bytes;
 use pool::{FrameNo, FrameSource, Pool, ReadGuard, WriteGuard};
-pub(crate) use space::FRAME_UNITS;
-use space::{MAP_GROUP_COUNT, Space, ZONE_FRAMES};
+pub(crate) use space::{FRAME_UNITS, ZONE_FRAMES};
+use space::{MAP_GROUP_COUNT, Space};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -42,7 +43,7 @@ const FORMAT_VERSION: u32 = 1;
 /// Bytes of the header that mean something, whatever the frame size.
 pub(crate) const HEADER_BYTES: usize = 4096;
 /// Where the user's root starts in the header, and how long it is.
-const ROOT_START: usize = 256;
+pub(crate) const ROOT_START: usize = 256;
 /// Bytes the pager's user may keep in the header.
 pub(crate) const ROOT_BYTES: usize = HEADER_BYTES - ROOT_START - 8;
 /// Frames are 4 KiB, or a page where that is larger.
@@ -50,7 +51,7 @@ pub(crate) const FRAME_BYTES_MIN: usize = 4096;
 /// Largest frame.
 pub(crate) const FRAME_BYTES_MAX: usize = 65536;
 /// Frames before the first that is allocated: the header and zone 0's map frames.
-const FIRST_FRAMES: u32 = 3;
+pub(crate) const FIRST_FRAMES: u32 = 3;
 
 /// Where the header has the table's id.
 const TABLE_ID: usize = 32 + 4 * MAP_GROUP_COUNT;
@@ -300,28 +301,28 @@ impl Pager {
         }
         if bytes.len() < HEADER_BYTES {
             return Err(Error::corrupt(format!(
-                "{shown}: cut to {file_bytes} bytes, the header alone has {HEADER_BYTES}. Restore it from a backup."
+                "{shown}: cut to {file_bytes} bytes, the header alone has {HEADER_BYTES}. Restore a backup; `splitpoint dump {shown} --salvage` writes what can still be read."
             )));
         }
         let (stored, computed) = (u32_at(&bytes, HEADER_BYTES - 4), header_sum(&bytes));
         if stored != computed {
             return Err(Error::corrupt(format!(
-                "{shown}: header: checksum mismatch, stored {stored:08x}, computed {computed:08x}. Restore it from a backup."
+                "{shown}: header: checksum mismatch, stored {stored:08x}, computed {computed:08x}. Restore a backup; `splitpoint dump {shown} --salvage` writes what can still be read."
             )));
         }
         let header = Header::parse(&bytes)
-            .map_err(|what| Error::corrupt(format!("{shown}: header: {what}. Restore it from a backup.")))?;
+            .map_err(|what| Error::corrupt(format!("{shown}: header: {what}. Restore a backup; `splitpoint dump {shown} --salvage` writes what can still be read.")))?;
         let needed = u64::from(header.frame_count) * header.frame_bytes as u64;
         if file_bytes < needed {
             return Err(Error::corrupt(format!(
-                "{shown}: cut to {file_bytes} bytes of {needed}. Restore it from a backup."
+                "{shown}: cut to {file_bytes} bytes of {needed}. Restore a backup; `splitpoint dump {shown} --salvage` writes what can still be read."
             )));
         }
         let mut rest = vec![0; header.frame_bytes - HEADER_BYTES];
         file.read_at(&mut rest, HEADER_BYTES as u64).map_err(|e| Error::io(path, "read the header of", e))?;
         if rest.iter().any(|&b| b != 0) {
             return Err(Error::corrupt(format!(
-                "{shown}: header: reserved bytes are not zero. Restore it from a backup."
+                "{shown}: header: reserved bytes are not zero. Restore a backup; `splitpoint dump {shown} --salvage` writes what can still be read."
             )));
         }
         Ok((header, bytes[ROOT_START..ROOT_START + ROOT_BYTES].to_vec()))
@@ -421,7 +422,9 @@ impl Pager {
     /// An error about this file's content.
     pub(crate) fn corrupt(&self, what: impl std::fmt::Display) -> Error {
         let path = self.path.display();
-        Error::corrupt(format!("{path}: {what}. Run `splitpoint check {path}`, then restore a backup."))
+        Error::corrupt(format!(
+            "{path}: {what}. Run `splitpoint check {path}`, then restore a backup; `splitpoint dump {path} --salvage` writes what can still be read."
+        ))
     }
 
     /// Sees to it that frames below `needed` (and rather below `wanted`) have room on the disk.
@@ -573,7 +576,9 @@ fn not_a_table(path: &Path, what: &str) -> Error {
     let path = path.display();
     Error::new(
         ErrorKind::NotATable,
-        format!("{path}: not a splitpoint table: {what}. Check the path; `splitpoint load` makes a table."),
+        format!(
+            "{path}: not a splitpoint table: {what}. Check the path; `splitpoint load` makes a table, and if it was one, `splitpoint dump {path} --salvage` looks for what is left."
+        ),
     )
 }
 

@@ -27,6 +27,7 @@ mod many;
 mod options;
 mod page;
 mod peek;
+mod salvage;
 mod split;
 mod stats;
 #[cfg(test)]
@@ -46,6 +47,7 @@ pub use cursor::Scan;
 use gate::{Delta, Gate, Inside, Totals};
 pub use options::{Durability, TableOptions};
 use peek::Peeked;
+pub use salvage::{SalvageReport, Salvaged, salvage};
 pub use stats::TableStat;
 use std::ops::{Deref, Range};
 use std::path::Path;

@@ -40,10 +40,10 @@ const FILE_BYTES: u64 = 16 << 20;
 // Randomness
 
 /// SplitMix64: small, and every seed is a good one.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -51,15 +51,15 @@ impl Random {
         z ^ z >> 31
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end.max(1) as u64) as usize
     }
 
-    fn one_in(&mut self, n: usize) -> bool {
+    pub(crate) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
-    fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+    pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len())]
     }
 }
@@ -345,6 +345,7 @@ fn exercise(seed: u64, original: &Original, path: &Path) {
     let random = &mut Random(!seed);
     let mut keys = original.keys.clone();
     keys.push(b"absent".to_vec());
+    let _ = splitpoint::salvage(path, |_| std::ops::ControlFlow::Continue(()));
     if let Ok(table) = TableOptions::new().read_only(true).open(path) {
         read_all(random, &table, &keys);
         assert!(table.put(b"a", b"b").is_err());
@@ -411,7 +412,7 @@ fn memory_bytes_max() -> u64 {
 }
 
 /// Where syncing costs nothing, if there is such a place.
-fn directory() -> tempfile::TempDir {
+pub(crate) fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 

@@ -11,6 +11,7 @@
 //! | `seeds` | inputs of the fuzz targets, and `targets`, what those do with them (fuzz/src/targets) |
 //! | `foreign` | files that are no table: what the error says |
 //! | `recovery` | what a crash of the process leaves, opened again |
+//! | `salvage` | what comes out of damaged files, and that it is right |
 //! | `tidy` | the repository itself |
 #![allow(
     clippy::disallowed_methods,
@@ -25,6 +26,7 @@ mod format;
 mod golden;
 mod log_format;
 mod recovery;
+mod salvage;
 mod seeds;
 mod spt;
 #[path = "../../fuzz/src/targets/mod.rs"]

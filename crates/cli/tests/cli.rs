@@ -72,6 +72,11 @@ mod transcripts {
     }
 
     #[test]
+    fn salvage() {
+        play("salvage.txt");
+    }
+
+    #[test]
     fn mistakes() {
         play("mistakes.txt");
     }

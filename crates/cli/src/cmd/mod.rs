@@ -8,6 +8,7 @@ mod dump;
 mod get;
 mod load;
 mod put;
+mod salvage;
 mod scan;
 mod stat;
 mod tour;
