@@ -12,6 +12,7 @@
 //! Source: Seltzer & Yigit 1991. Not here: arithmetic (`linear.rs`), bytes of a page (`page.rs`), buckets (`chain.rs`),
 //! frames and files (`pager`).
 
+mod backup;
 mod bounds;
 mod chain;
 mod compact;
@@ -33,6 +34,7 @@ use crate::hash::{HashFunction, HashKind};
 use crate::linear;
 use crate::pager::pool::{FrameNo, ReadGuard, ValueHeld, lock_without_values};
 use crate::pager::{FRAME_BYTES_MIN, FRAME_UNITS, Pager, ROOT_BYTES};
+pub use backup::Backup;
 use chain::{Bucket, Key, Place};
 pub use cursor::Scan;
 use gate::{Delta, Gate, Inside, Totals};
@@ -589,6 +591,11 @@ impl Table {
     /// Writes what is dirty to the file, as a whole.
     fn checkpoint(&self) -> Result<()> {
         let _one = lock_without_values(&self.checkpoint)?;
+        self.checkpoint_locked()
+    }
+
+    /// The same, by whoever holds the checkpoint lock.
+    fn checkpoint_locked(&self) -> Result<()> {
         let frozen = {
             let _alone = self.gate.close()?;
             if self.poisoned.load(Relaxed) {

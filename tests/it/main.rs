@@ -7,6 +7,7 @@
 //! | `format` | golden files and docs/format.md against the library and the second reader |
 //! | `corruption` | damaged files: a value or an error, never a panic, a hang or a flood |
 //! | `foreign` | files that are no table: what the error says |
+//! | `backup` | backups of tables in use, and restoring them |
 //! | `salvage` | what comes out of damaged files, and that it is right |
 //! | `tidy` | the repository itself |
 #![allow(
@@ -15,6 +16,7 @@
     reason = "tests look at files from outside the library's seam"
 )]
 
+mod backup;
 mod corruption;
 mod foreign;
 mod format;
