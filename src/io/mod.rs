@@ -54,6 +54,14 @@ pub(crate) trait File: Send + Sync {
     fn set_len(&self, bytes: u64) -> Result<()>;
     /// Makes sure that the first `bytes` bytes have room on the disk, without changing the length.
     fn reserve(&self, bytes: u64) -> Result<()>;
+    /// Who may do what with the file, as the system's number for it, where there is such a thing.
+    fn permissions(&self) -> Result<Option<u32>> {
+        Ok(None)
+    }
+    /// Gives the file the [`permissions`](Self::permissions) of another.
+    fn set_permissions(&self, _permissions: u32) -> Result<()> {
+        Ok(())
+    }
     /// Makes the content (and length) durable.
     fn sync(&self) -> Result<()>;
     /// Takes the only writer's lock, which is held until the file is closed; `false` where another holds it.

@@ -14,6 +14,7 @@
 //! Source: the buffer manager of Seltzer & Yigit 1991, "Buffer Management"; the file layout is ours (docs/format.md).
 
 mod checkpoint;
+pub(crate) mod copy;
 pub(crate) mod log;
 pub(crate) mod pool;
 pub(crate) mod remains;
@@ -401,6 +402,10 @@ impl Pager {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
+        &self.storage
     }
 
     pub(crate) fn is_read_only(&self) -> bool {

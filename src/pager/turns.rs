@@ -12,6 +12,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 pub(crate) struct Turns {
     taken: Mutex<bool>,
     changed: Condvar,
+    /// Who has the turn keeps it for longer than a checkpoint takes.
+    long: AtomicBool,
     poisoned: AtomicBool,
     /// Why.
     reason: Mutex<String>,
@@ -22,12 +24,19 @@ pub(crate) struct Turn(Arc<Turns>);
 
 impl Drop for Turn {
     fn drop(&mut self) {
+        self.0.long.store(false, Relaxed);
         *self.0.lock() = false;
         self.0.changed.notify_all();
     }
 }
 
 impl Turn {
+    /// It will be kept for longer than a checkpoint takes.
+    pub(crate) fn for_long(self) -> Turn {
+        self.0.long.store(true, Relaxed);
+        self
+    }
+
     /// Lets those look again who wait for something else than the turn's end.
     pub(crate) fn tell(&self) {
         // Under the lock, so that nobody looks before and falls asleep after.
@@ -39,6 +48,10 @@ impl Turn {
 impl Turns {
     fn lock(&self) -> MutexGuard<'_, bool> {
         self.taken.lock().expect("no panic while held")
+    }
+
+    pub(crate) fn is_for_long(&self) -> bool {
+        self.long.load(Relaxed)
     }
 
     pub(crate) fn try_take(self: &Arc<Self>) -> Option<Turn> {

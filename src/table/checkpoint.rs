@@ -108,7 +108,11 @@ impl Table {
             return Ok(());
         }
         self.refuse_if_forked()?;
-        let turn = self.pager.turns().take()?;
+        self.checkpoint_in_turn(&self.pager.turns().take()?)
+    }
+
+    /// The same, by who has the turn and keeps it.
+    pub(super) fn checkpoint_in_turn(&self, turn: &Turn) -> Result<()> {
         let frozen = self.freeze(0)?;
         turn.tell();
         self.pager.write_frozen(frozen)
@@ -153,6 +157,11 @@ impl Table {
             // Another thread may have been here first.
             Some(_) if log.has_room(bytes) => Ok(()),
             Some(turn) => self.checkpoint_beside(turn, bytes),
+            // A backup may take hours: meanwhile the log is longer than it should be.
+            None if self.pager.turns().is_for_long() && log.can_switch() => {
+                let _alone = self.gate.close()?;
+                if log.has_room(bytes) { Ok(()) } else { log.switch(bytes).map(drop) }
+            }
             None => self.pager.turns().wait_until(|| log.has_room(bytes)),
         }
     }

@@ -12,6 +12,7 @@
 //! Source: Seltzer & Yigit 1991. Not here: arithmetic (`linear.rs`), bytes of a page (`page.rs`), buckets (`chain.rs`),
 //! frames and files (`pager`).
 
+mod backup;
 mod batch;
 mod bounds;
 mod chain;
@@ -40,6 +41,7 @@ use crate::hash::{HashFunction, HashKind};
 use crate::linear;
 use crate::pager::pool::{FrameNo, ReadGuard, ValueHeld, lock_without_values};
 use crate::pager::{Create, FRAME_BYTES_MIN, FRAME_UNITS, Opening, Pager, ROOT_BYTES};
+pub use backup::Backup;
 pub use batch::Batch;
 use chain::{Bucket, Key, Place};
 use commit::Change;

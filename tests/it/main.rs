@@ -11,6 +11,7 @@
 //! | `seeds` | inputs of the fuzz targets, and `targets`, what those do with them (fuzz/src/targets) |
 //! | `foreign` | files that are no table: what the error says |
 //! | `recovery` | what a crash of the process leaves, opened again |
+//! | `backup` | backups of tables in use, and restoring them |
 //! | `salvage` | what comes out of damaged files, and that it is right |
 //! | `tidy` | the repository itself |
 #![allow(
@@ -19,6 +20,7 @@
     reason = "tests look at files from outside the library's seam"
 )]
 
+mod backup;
 mod corruption;
 mod fields;
 mod foreign;

@@ -320,6 +320,11 @@ impl Log {
         Ok(segment)
     }
 
+    /// Can another segment be begun before a checkpoint is complete?
+    pub(crate) fn can_switch(&self) -> bool {
+        self.tail().needed.len() < usize::from(SLOT_COUNT)
+    }
+
     /// Does the current segment have room for a record of `bytes`?
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         let tail = self.tail();
@@ -332,7 +337,7 @@ impl Log {
     ///
     /// # Errors
     /// [`ErrorKind::DiskFull`] and [`ErrorKind::Io`]; nothing has changed.
-    pub(super) fn switch(&self, bytes: u64) -> Result<u64> {
+    pub(crate) fn switch(&self, bytes: u64) -> Result<u64> {
         let mut tail = self.tail();
         let number = tail.number + 1;
         let old = tail.segment.clone();
