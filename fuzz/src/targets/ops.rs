@@ -19,8 +19,11 @@ type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Operations of one input.
 const OPERATIONS_MAX: usize = 256;
-/// Bytes of values that one input may store; afterwards they are short.
-const VALUES_BYTES: usize = 1 << 20;
+/// Bytes of values that one input may store; afterwards they are short, and few are filled in.
+const VALUES_BYTES: usize = 1 << 18;
+
+/// A value that is filled in.
+const FILLED_BYTES: usize = 20;
 
 enum Place {
     Memory,
@@ -136,10 +139,12 @@ impl Run {
             16 => self.scan_on(input.byte()),
             17 => {
                 let (from, count) = (input.byte(), input.byte());
+                let count = if self.values_bytes > VALUES_BYTES { count % 8 } else { count };
+                self.values_bytes += FILLED_BYTES * usize::from(count);
                 for i in 0..count {
                     let k = fill_key(from.wrapping_add(i));
-                    self.table.put(&k, &[i; 20]).expect("put");
-                    self.model.insert(k, vec![i; 20]);
+                    self.table.put(&k, &[i; FILLED_BYTES]).expect("put");
+                    self.model.insert(k, vec![i; FILLED_BYTES]);
                 }
             }
             18 => {
