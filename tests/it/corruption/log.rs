@@ -5,9 +5,9 @@
 use super::in_time;
 use crate::golden::{fixture, log_of};
 use crate::spt;
-use crate::spt::log::{Builder, End, Header};
+use crate::spt::log::{self, Builder, End, Header};
 use crate::spt::u64_at;
-use splitpoint::{ErrorKind, TableOptions};
+use splitpoint::{ErrorKind, Table, TableOptions};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -86,4 +86,43 @@ fn a_segment_that_continues_a_later_one_is_an_error() {
         let header = Header { before: End { number, ..first.before }, ..first };
         assert!(refused(Builder::new(header).put(b"k", b"v")).contains(&format!("after {number}")));
     }
+}
+
+/// The table as a crash at this moment leaves it, in a directory of its own.
+fn crashed(path: &Path, to: &Path) -> PathBuf {
+    fs::create_dir(to).unwrap();
+    files_beside(path).iter().for_each(|(from, bytes)| fs::write(to.join(from.file_name().unwrap()), bytes).unwrap());
+    to.join(path.file_name().unwrap())
+}
+
+#[test]
+fn pieces_without_an_end_are_not_put_before_a_later_value() {
+    // A process ends in the midst of its first long value; the next one numbers its own from the start again.
+    for number in 0..3u32 {
+        let piece: [&[u8]; 3] = [&number.to_le_bytes(), &[4], b"lost and more"];
+        let (directory, path) = example_with(&[builder().put(b"k", b"v").record(log::PIECE, &piece).finish()]);
+        let table = Table::open(&path).unwrap();
+        assert_eq!(table.replayed(), 1);
+        table.put(b"long", &[7; 100_000]).unwrap();
+        let table = Table::open(crashed(&path, &directory.path().join("copy"))).unwrap();
+        assert_eq!(table.replayed(), 2);
+        assert!(table.get(b"long").unwrap().unwrap() == [7; 100_000]);
+        assert_eq!(table.get(b"lost").unwrap(), None);
+    }
+}
+
+#[test]
+fn a_record_in_pieces_that_has_none_is_an_error() {
+    for kind in [log::PUT, log::APPEND, log::REMOVE, log::CLEAR, log::BATCH] {
+        let none = builder().put(b"k", b"v").record(log::IN_PIECES | kind, &[&[1, 0, 0, 0]]);
+        assert!(refused(none).contains("example.spt-log0"), "kind {kind}");
+        let used = builder().record(log::PIECE, &[&[1, 0, 0, 0], &[0]]);
+        let used = used.record(log::RESUMED, &[&[0; 8]]).record(log::IN_PIECES | kind, &[&[1, 0, 0, 0]]);
+        refused(used);
+        for body in [&[][..], &[1, 0, 0], &[1, 0, 0, 0, 0]] {
+            let piece = builder().record(log::PIECE, &[&[1, 0, 0, 0], &[0]]);
+            refused(piece.record(log::IN_PIECES | kind, &[body]));
+        }
+    }
+    refused(builder().record(log::PIECE, &[&[1, 2, 3]]));
 }
