@@ -54,6 +54,10 @@ pub(crate) const FRAME_BYTES_MAX: usize = 65536;
 /// Frames before the first that is allocated: the header and zone 0's map frames.
 pub(crate) const FIRST_FRAMES: u32 = 3;
 
+/// Highest number a checkpoint or a segment of the log may have, which no writer comes to: so there is always a next. On
+/// disk.
+pub(crate) const NUMBER_MAX: u64 = 1 << 63;
+
 /// Where the header has the table's id.
 const TABLE_ID: usize = 32 + 4 * MAP_GROUP_COUNT;
 
@@ -662,6 +666,9 @@ impl Header {
             return Err("reserved bytes are not zero".into());
         }
         let (table_id, sequence) = (u64_at(bytes, TABLE_ID), u64_at(bytes, 16));
+        if !(1..=NUMBER_MAX).contains(&sequence) {
+            return Err(format!("checkpoint {sequence}, expected 1 to 2^63"));
+        }
         Ok(Header { frame_bytes, table_id, sequence, frame_count, map_groups })
     }
 }

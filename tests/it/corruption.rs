@@ -13,6 +13,8 @@
 //!
 //! Not here: what a table says of damage in a sentence (`foreign.rs`), crashes (`src/table/tests.rs`).
 
+mod log;
+
 use crate::fields::{Field, What, fields_of, number_at};
 use crate::golden::{GOLDEN, Golden, PENDING, ZONES};
 use crate::spt::{self, Geometry, Reader, u32_at};

@@ -147,6 +147,8 @@ fn a_header_that_contradicts_itself_says_in_what() {
     let root = |at: usize| spt::ROOT_AT + at;
     for (at, bytes, words) in [
         (12, &5000u32.to_le_bytes()[..], ["frames of 5000 bytes", "4096"]),
+        (16, &0u64.to_le_bytes(), ["header", "checkpoint 0"]),
+        (16, &u64::MAX.to_le_bytes(), ["header", "checkpoint 18446744073709551615"]),
         (24, &2u32.to_le_bytes(), ["2 frames", "3 or more"]),
         (24, &5000u32.to_le_bytes(), ["map frames for 512", "5000"]),
         (24, &400u32.to_le_bytes(), ["cut to", "1638400"]),

@@ -183,6 +183,7 @@ fn a_segment_that_continues_nothing_is_left_out() {
     // A checkpoint after it is complete.
     let directory = changed(|path, mut first, second| {
         first.header.number -= 1;
+        first.header.before.number -= 1;
         put(path, 0, &first);
         put(path, 1, &second);
     });

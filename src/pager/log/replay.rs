@@ -115,22 +115,33 @@ fn replay_segment(segment: &Found, target: &mut dyn Replay) -> Result<(End, u64)
         }
         for (kind, body) in window.iter() {
             match kind {
-                RESUMED => continue,
+                RESUMED => {
+                    // Whoever wrote them is gone, and its numbers are used again.
+                    pieces.clear();
+                    continue;
+                }
                 PIECE => {
-                    if let Some((number, content)) = body.split_first_chunk() {
-                        pieces.entry(*number).or_default().extend_from_slice(content);
-                    }
+                    let (number, content) = body.split_first_chunk().ok_or_else(|| bad_piece(&segment.path))?;
+                    pieces.entry(*number).or_default().extend_from_slice(content);
                     continue;
                 }
                 _ if kind & IN_PIECES != 0 => {
-                    let number = body.first_chunk().copied().unwrap_or_default();
-                    target.apply(kind & !IN_PIECES, &pieces.remove(&number).unwrap_or_default())?;
+                    let whole =
+                        <[u8; PIECE_HEADER_BYTES]>::try_from(body).ok().and_then(|number| pieces.remove(&number));
+                    target.apply(kind & !IN_PIECES, &whole.ok_or_else(|| bad_piece(&segment.path))?)?;
                 }
                 _ => target.apply(kind, body)?,
             }
             records += 1;
         }
     }
+}
+
+fn bad_piece(path: &Path) -> Error {
+    let shown = path.display();
+    Error::corrupt(format!(
+        "{shown}: a record in pieces that do not fit together, though its checksum is right. Open the table with the version that wrote it."
+    ))
 }
 
 /// Some records, one after the other, and their bytes.

@@ -16,7 +16,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mapped, Mode, Storage};
-use crate::pager::{u32_at, u64_at};
+use crate::pager::{NUMBER_MAX, u32_at, u64_at};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
@@ -119,8 +119,13 @@ impl Header {
         if stored != computed {
             return damaged(format!("checksum mismatch, stored {stored:08x}, computed {computed:08x}"));
         }
+        let number = u64_at(&bytes, 24);
         let before = End { number: u64_at(&bytes, 32), offset: u64_at(&bytes, 40), chain: u32_at(&bytes, 12) };
-        Ok(Some(Header { table_id: u64_at(&bytes, 16), number: u64_at(&bytes, 24), before, salt: u64_at(&bytes, 48) }))
+        // New numbers are above all that are there, so a segment that fits nothing now never will.
+        if number > NUMBER_MAX || number <= before.number {
+            return damaged(format!("it has number {number} and comes after {}", before.number));
+        }
+        Ok(Some(Header { table_id: u64_at(&bytes, 16), number, before, salt: u64_at(&bytes, 48) }))
     }
 }
 

@@ -72,6 +72,9 @@ impl Header {
         }
         let before = End { number: u64_at(file, 32), offset: u64_at(file, 40), checksum: u32_at(file, 12) };
         let (table_id, number, salt) = (u64_at(file, 16), u64_at(file, 24), u64_at(file, 48));
+        if number > 1 << 63 || number <= before.number {
+            return Err(format!("a segment of number {number} after {}", before.number));
+        }
         Ok(Some(Header { table_id, number, before, salt }))
     }
 }
