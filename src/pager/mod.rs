@@ -14,6 +14,7 @@
 //! Source: the buffer manager of Seltzer & Yigit 1991, "Buffer Management"; the file layout is ours (docs/format.md).
 
 mod checkpoint;
+pub(crate) mod interleave;
 pub(crate) mod pool;
 mod space;
 pub(crate) mod words;
@@ -355,7 +356,7 @@ impl Pager {
     fn space(&self) -> MutexGuard<'_, Space> {
         // The allocator calls no user code; after a panic of our own its lists may lack a hole, which loses
         // space until the next open and nothing else.
-        self.space.lock().unwrap_or_else(|e| e.into_inner())
+        interleave::lock(&self.space)
     }
 
     pub(crate) fn path(&self) -> &Path {
