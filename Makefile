@@ -1,6 +1,7 @@
 # make run      builds the program and takes the tour: real data in, out, timed and compared
 # make test     everything: format, lints, all tests, documentation
 # make slow     tests that take minutes or gigabytes: a value of 1 GiB, long runs over damaged files
+# make sanitize the tests of threads and of unsafe code under ThreadSanitizer and AddressSanitizer, with a nightly Rust
 # make bench    ten million pairs in and out of a file; WORKLOAD=pairs-small is quicker, FILE= is in memory
 # make help     this list
 #
@@ -10,6 +11,8 @@
 .POSIX:
 
 CARGO = cargo
+NIGHTLY = cargo +nightly
+HOST = $$(rustc +nightly -vV | sed -n 's/^host: //p')
 WORKLOAD = pairs
 FILE = $${TMPDIR:-/tmp}/splitpoint-bench.spt
 # Oldest Rust that builds the workspace; rust-version in Cargo.toml says the same (tests/it/tidy.rs compares).
@@ -29,6 +32,33 @@ test: fmt lint unit doc
 
 slow: tools
 	$(CARGO) test --workspace --locked --release -- --ignored
+
+# ThreadSanitizer has to see the standard library too, so that is built from its source (rustup component add rust-src). Both
+# need a nightly Rust; where it or its source is missing, that is said, and is a failure where CI is set. Not the orders that
+# shuttle tries: its tasks are not threads.
+
+SANITIZED = gate::tests words::tests lookups_beside table_behaves
+sanitize: tools
+	@if $(NIGHTLY) --version >/dev/null 2>&1; then \
+	    if test -d "$$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library"; then \
+	        set -x; \
+	        RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=target/thread-sanitizer \
+	            $(NIGHTLY) test -Zbuild-std --target $(HOST) --locked --lib -- $(SANITIZED) && \
+	        RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=target/thread-sanitizer \
+	            $(NIGHTLY) test -Zbuild-std --target $(HOST) --locked --test it -- threads:: || exit 1; \
+	    else \
+	        echo 'SKIPPED: ThreadSanitizer, as nightly has no rust-src (rustup component add rust-src --toolchain nightly)'; \
+	        test -z "$$CI"; \
+	    fi; \
+	    set -x; \
+	    RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/address-sanitizer \
+	        $(NIGHTLY) test --target $(HOST) --locked --lib -- --skip interleavings && \
+	    RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/address-sanitizer \
+	        $(NIGHTLY) test --target $(HOST) --locked --test it -- --skip tidy; \
+	else \
+	    echo 'SKIPPED: ThreadSanitizer and AddressSanitizer, which need a nightly Rust (rustup toolchain install nightly)'; \
+	    test -z "$$CI"; \
+	fi
 
 bench: tools
 	$(CARGO) run --release --quiet --package splitpoint-bench -- $(WORKLOAD) $(FILE)
@@ -66,4 +96,4 @@ tools:
 	    if (have[1] < need[1] || have[1] == need[1] && have[2] + 0 < need[2] + 0) { \
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
-.PHONY: help run test slow bench fmt lint unit doc tools
+.PHONY: help run test slow sanitize bench fmt lint unit doc tools

@@ -7,6 +7,8 @@
 //! | `format` | golden files and docs/format.md against the library and the second reader |
 //! | `corruption` | damaged files: a value or an error, never a panic, a hang or a flood |
 //! | `foreign` | files that are no table: what the error says |
+//! | `history` | is there an order that explains what threads saw? |
+//! | `threads` | threads at work on one table: histories, scans |
 //! | `tidy` | the repository itself |
 #![allow(
     clippy::disallowed_methods,
@@ -18,5 +20,7 @@ mod corruption;
 mod foreign;
 mod format;
 mod golden;
+mod history;
 mod spt;
+mod threads;
 mod tidy;
