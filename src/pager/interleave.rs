@@ -12,6 +12,10 @@
 //!
 //! Source: shuttle (Amazon); PCT, its scheduler, is Burckhardt et al. 2010.
 
+#[cfg(not(test))]
+pub(crate) use off::*;
+#[cfg(test)]
+pub(crate) use on::*;
 use std::sync::{Mutex, MutexGuard};
 
 /// A mistake.
@@ -78,9 +82,6 @@ mod off {
         false
     }
 }
-#[cfg(not(test))]
-pub(crate) use off::*;
-
 #[cfg(test)]
 mod on {
     use super::Plant;
@@ -137,5 +138,3 @@ mod on {
         TURNS.set(yes);
     }
 }
-#[cfg(test)]
-pub(crate) use on::*;

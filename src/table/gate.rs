@@ -129,9 +129,13 @@ impl Gate {
         let mut count = 0;
         while !done() {
             count += 1;
+            if count == SPINS {
+                refuse_to_wait_with_values()?;
+            }
+            if interleave::wait() {
+                continue;
+            }
             match count {
-                SPINS => refuse_to_wait_with_values()?,
-                _ if interleave::wait() => {}
                 0..SPINS => std::hint::spin_loop(),
                 SPINS..YIELDS => std::thread::yield_now(),
                 // More threads than cores: those that wait would take all the time of the one that is waited for.

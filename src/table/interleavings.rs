@@ -269,9 +269,8 @@ fn writers_that_hold_values() -> bool {
     let table = table(APART, 2, 0..4);
     let hold_and_put = |held: u8, written: u8| {
         let value = table.get_ref(&[held]).unwrap();
-        match table.put(&[written], &[written; 20]) {
-            Err(e) => assert_eq!(e.kind(), ErrorKind::WouldDeadlock),
-            Ok(()) => {}
+        if let Err(e) = table.put(&[written], &[written; 20]) {
+            assert_eq!(e.kind(), ErrorKind::WouldDeadlock);
         }
         drop(value);
     };
@@ -357,8 +356,10 @@ fn what_must_be_true_is_true_in_very_many_orders() {
     try_all(seed, 100);
 }
 
-/// What each mistake would do, and the scenario that is to notice it.
-const MISTAKES: &[(Plant, fn() -> bool)] = &[
+/// A mistake, and the scenario that is to notice it.
+type Mistake = (Plant, fn() -> bool);
+
+const MISTAKES: &[Mistake] = &[
     (Plant::ViewNotComparedAgain, || lookups_beside_splits(APART)),
     (Plant::ViewNotComparedAgain, || writers_beside_writers(APART)),
     (Plant::MergeKeepsVersion, lookups_beside_a_bucket_that_goes_and_comes),

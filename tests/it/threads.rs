@@ -134,7 +134,7 @@ fn histories_are_linearizable(table: &Table, seed: u64, batches: usize) {
         };
         let work = &work;
         for batch in 0..batches {
-            (0..KEYS).for_each(|k| drop(table.remove(&key(k)).unwrap()));
+            (0..KEYS).for_each(|k| _ = table.remove(&key(k)).unwrap());
             let calls: Vec<_> = std::thread::scope(|inner| {
                 let workers: Vec<_> = (0..WORKERS).map(|w| inner.spawn(move || work(batch * WORKERS + w))).collect();
                 workers.into_iter().map(|w| w.join().unwrap()).collect()
