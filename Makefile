@@ -2,6 +2,7 @@
 # make test     everything: format, lints, all tests, documentation
 # make slow     tests that take minutes or gigabytes: a value of 1 GiB, long runs over damaged files
 # make fuzz     SECONDS=60 for each fuzz target, or TARGET=open alone; INPUT=file runs one input again
+# make sanitize the tests of threads and of unsafe code under ThreadSanitizer and AddressSanitizer, with a nightly Rust
 # make bench    ten million pairs in and out of a file; WORKLOAD=pairs-small is quicker, FILE= is in memory
 # make help     this list
 #
@@ -11,6 +12,8 @@
 .POSIX:
 
 CARGO = cargo
+NIGHTLY = cargo +nightly
+HOST = $$(rustc +nightly -vV | sed -n 's/^host: //p')
 WORKLOAD = pairs
 FILE = $${TMPDIR:-/tmp}/splitpoint-bench.spt
 # What is fuzzed, and for how long each.
@@ -42,6 +45,33 @@ fuzz: tools
 	    CARGO="$(CARGO)" fuzz/run $(TARGET) $(INPUT); \
 	else \
 	    CARGO="$(CARGO)" fuzz/run $(SECONDS) $(TARGET); \
+	fi
+
+# ThreadSanitizer has to see the standard library too, so that is built from its source (rustup component add rust-src). Both
+# need a nightly Rust; where it or its source is missing, that is said, and is a failure where CI is set. Not the orders that
+# shuttle tries: its tasks are not threads.
+
+SANITIZED = gate::tests words::tests lookups_beside table_behaves
+sanitize: tools
+	@if $(NIGHTLY) --version >/dev/null 2>&1; then \
+	    if test -d "$$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library"; then \
+	        set -x; \
+	        RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=target/thread-sanitizer \
+	            $(NIGHTLY) test -Zbuild-std --target $(HOST) --locked --lib -- $(SANITIZED) && \
+	        RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=target/thread-sanitizer \
+	            $(NIGHTLY) test -Zbuild-std --target $(HOST) --locked --test it -- threads:: || exit 1; \
+	    else \
+	        echo 'SKIPPED: ThreadSanitizer, as nightly has no rust-src (rustup component add rust-src --toolchain nightly)'; \
+	        test -z "$$CI"; \
+	    fi; \
+	    set -x; \
+	    RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/address-sanitizer \
+	        $(NIGHTLY) test --target $(HOST) --locked --lib -- --skip interleavings && \
+	    RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/address-sanitizer \
+	        $(NIGHTLY) test --target $(HOST) --locked --test it -- --skip tidy; \
+	else \
+	    echo 'SKIPPED: ThreadSanitizer and AddressSanitizer, which need a nightly Rust (rustup toolchain install nightly)'; \
+	    test -z "$$CI"; \
 	fi
 
 bench: tools
@@ -80,4 +110,4 @@ tools:
 	    if (have[1] < need[1] || have[1] == need[1] && have[2] + 0 < need[2] + 0) { \
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
-.PHONY: help run test slow fuzz bench fmt lint unit doc tools
+.PHONY: help run test slow fuzz sanitize bench fmt lint unit doc tools

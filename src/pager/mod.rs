@@ -15,6 +15,7 @@
 
 mod checkpoint;
 pub(crate) mod copy;
+pub(crate) mod interleave;
 pub(crate) mod log;
 pub(crate) mod pool;
 pub(crate) mod remains;
@@ -401,7 +402,7 @@ impl Pager {
     fn space(&self) -> MutexGuard<'_, Space> {
         // The allocator calls no user code; after a panic of our own its lists may lack a hole, which loses
         // space until the next open and nothing else.
-        self.space.lock().unwrap_or_else(|e| e.into_inner())
+        interleave::lock(&self.space)
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -10,6 +10,7 @@ use super::page::{self, INLINE, Record};
 use super::{Table, linear};
 use crate::error::Result;
 use crate::pager::FRAME_UNITS;
+use crate::pager::interleave::{Plant, planted, step};
 use crate::pager::pool::lock_without_values;
 use crate::pager::words::Bytes;
 use std::sync::atomic::Ordering::*;
@@ -152,9 +153,11 @@ impl Table {
             self.pager.pool().write_fresh((new / frame_bytes) as u32 + frame)?.whole().store(0, &source);
         }
         // Readers take no gate: one that looks at the old pages sees a new version and starts over.
-        self.groups[group].store(new, Relaxed);
+        step();
+        self.groups[group].store(new, Release);
         let view = self.view();
-        self.set_view(super::View { version: view.version.wrapping_add(1), ..view });
+        let next = u32::from(!planted(Plant::MoveKeepsVersion));
+        self.set_view(super::View { version: view.version.wrapping_add(next), ..view });
         self.pager.free(old / unit_bytes, frames * FRAME_UNITS)
     }
 }

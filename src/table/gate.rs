@@ -9,6 +9,7 @@
 //! a good part of a page.
 
 use crate::error::Result;
+use crate::pager::interleave::{self, Plant, planted, step};
 use crate::pager::pool::{lock_without_values, refuse_to_wait_with_values};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::*};
@@ -110,9 +111,11 @@ impl Gate {
         let slot = slot_of_thread();
         loop {
             // Sequentially consistent, as is `closed`: either we see the gate closed, or the closer sees us inside.
+            step();
             self.slots[slot].inside.fetch_add(1, SeqCst);
             let inside = Inside { gate: self, slot };
-            if !self.closed.load(SeqCst) {
+            step();
+            if !self.closed.load(SeqCst) || planted(Plant::GatePassedClosed) {
                 return Ok(inside);
             }
             drop(inside);
@@ -123,7 +126,9 @@ impl Gate {
     /// Waits until no writer is inside, and keeps them out.
     pub(super) fn close(&self) -> Result<Closed<'_>> {
         let closer = lock_without_values(&self.closer)?;
+        step();
         self.closed.store(true, SeqCst);
+        step();
         let closed = Closed { gate: self, _closer: closer };
         self.wait_until(|| self.slots.iter().all(|s| s.inside.load(SeqCst) == 0))?;
         Ok(closed)
@@ -132,13 +137,21 @@ impl Gate {
     #[cold]
     fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
         const SPINS: u32 = 100;
+        const YIELDS: u32 = 2000;
         let mut count = 0;
         while !done() {
             count += 1;
+            if count == SPINS {
+                refuse_to_wait_with_values()?;
+            }
+            if interleave::wait() {
+                continue;
+            }
             match count {
-                SPINS => refuse_to_wait_with_values()?,
                 0..SPINS => std::hint::spin_loop(),
-                _ => std::thread::yield_now(),
+                SPINS..YIELDS => std::thread::yield_now(),
+                // More threads than cores: those that wait would take all the time of the one that is waited for.
+                _ => std::thread::sleep(std::time::Duration::from_micros(50)),
             }
         }
         Ok(())
@@ -205,6 +218,7 @@ impl Inside<'_> {
 impl Drop for Inside<'_> {
     #[inline]
     fn drop(&mut self) {
+        step();
         let inside = &self.gate.slots[self.slot].inside;
         if self.slot == SHARED {
             inside.fetch_sub(1, Release);
@@ -216,6 +230,7 @@ impl Drop for Inside<'_> {
 
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
+        step();
         self.gate.closed.store(false, SeqCst);
     }
 }
@@ -254,6 +269,9 @@ thread_local! {
 
 #[inline]
 fn slot_of_thread() -> usize {
+    if let Some(task) = interleave::task() {
+        return task;
+    }
     match CACHED_SLOT.get() {
         UNKNOWN => {
             // A thread that is ending uses the shared slot.

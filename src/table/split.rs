@@ -19,6 +19,7 @@ use super::page::{self, Damage, PAIR_IN_EXTENT, Record};
 use super::{Table, View};
 use crate::error::Result;
 use crate::linear;
+use crate::pager::interleave::{Plant, planted, step};
 use crate::pager::words::Bytes;
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
@@ -132,6 +133,7 @@ impl Table {
     }
 
     fn try_structure(&self) -> Option<MutexGuard<'_, ()>> {
+        step();
         match self.structure.try_lock() {
             Ok(guard) => Some(guard),
             // The user's hash function panicked in an earlier split, which changed nothing.
@@ -220,7 +222,8 @@ impl Table {
         target.part(target_start..target_start + self.page_bytes).store(0, &laid_out.primary);
         source.as_mut().unwrap_or(&mut target).part(range).fill(0..self.page_bytes, 0);
         // A new version: a reader that still looks at the bucket that is no more notices, even if it comes back.
-        self.set_view(View { max_bucket: last - 1, version: view.version.wrapping_add(1) });
+        let next = u32::from(!planted(Plant::MergeKeepsVersion));
+        self.set_view(View { max_bucket: last - 1, version: view.version.wrapping_add(next) });
         drop((source, target));
         self.free_blocks(&gathered.blocks);
         self.free_group(last)?;

@@ -13,6 +13,8 @@
 //! | `recovery` | what a crash of the process leaves, opened again |
 //! | `backup` | backups of tables in use, and restoring them |
 //! | `salvage` | what comes out of damaged files, and that it is right |
+//! | `history` | is there an order that explains what threads saw? |
+//! | `threads` | threads at work on one table: histories, scans |
 //! | `tidy` | the repository itself |
 #![allow(
     clippy::disallowed_methods,
@@ -26,11 +28,14 @@ mod fields;
 mod foreign;
 mod format;
 mod golden;
+mod history;
 mod log_format;
 mod recovery;
 mod salvage;
 mod seeds;
 mod spt;
+mod spt;
 #[path = "../../fuzz/src/targets/mod.rs"]
 mod targets;
+mod threads;
 mod tidy;
