@@ -33,6 +33,7 @@ pub mod hash;
 mod io;
 mod linear;
 mod pager;
+mod planted;
 mod table;
 
 pub use error::{Error, ErrorKind, Result};

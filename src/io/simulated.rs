@@ -452,6 +452,18 @@ impl State {
         Some(torn)
     }
 
+    /// The bytes a read of the file sees.
+    pub(crate) fn content(&self, path: &Path) -> Option<&[u8]> {
+        self.names.get(path).map(|&inode| &self.inodes[inode].now[..])
+    }
+
+    /// Puts a file there.
+    pub(crate) fn add_file(&mut self, path: &Path, bytes: &[u8]) {
+        let inode = self.inodes.len();
+        self.apply(0, &Event::Create(path.to_path_buf(), inode));
+        self.apply(0, &Event::Write { inode, offset: 0, bytes: bytes.into() });
+    }
+
     /// Do both have the same files, as a process sees them and as a power loss would leave them?
     pub(crate) fn same_files(&self, other: &State) -> bool {
         let files = |state: &State| {

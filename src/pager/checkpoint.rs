@@ -23,6 +23,7 @@ use super::{FORMAT_VERSION, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Header, Pager, SUM
 use super::{header_sum, nonzero, sum_of_sums, u32_at, u64_at};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
+use crate::planted::{Bug, ignoring, planted, unless};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::*;
@@ -71,7 +72,8 @@ impl Pager {
         let last = self.checkpoint_frames.load(Acquire);
         // Where the file was cut since, the last checkpoint still needs what is beyond the cut. And the first checkpoint
         // of all is journalled as a whole, so that its file is empty until it is complete.
-        let direct_from = if cut == last && last > 0 { last } else { FrameNo::MAX };
+        let safe = cut == last || planted(Bug::NewFramesOverOld);
+        let direct_from = if safe && last > 0 { last } else { FrameNo::MAX };
         Ok(Frozen { frames, frame_count, cut, direct_from, header: self.header_bytes(root, sequence), sequence })
     }
 
@@ -116,9 +118,10 @@ impl Pager {
             size.cut = size.frame_count;
         }
         // The cache may show as complete what the disk does not have, so no open may come upon it.
-        let forget = |_: &Error| drop(self.storage.remove(&path));
+        let forget = |_: &Error| drop(unless(Bug::FailedJournalKept, || self.storage.remove(&path)));
         let (all, index) = self.write_journal(frozen, size, journal.as_ref(), file).inspect_err(forget)?;
-        self.storage.sync_names(&path).map_err(fail("sync the directory of")).inspect_err(forget)?;
+        let named = unless(Bug::NamesUnsynced, || self.storage.sync_names(&path));
+        named.map_err(fail("sync the directory of")).inspect_err(forget)?;
         install_frames(journal.as_ref(), file, size, &index).map_err(fail("write a checkpoint to"))?;
         // Unsynced on purpose: installing it again would change nothing until the next journal replaces it.
         drop(journal);
@@ -264,7 +267,7 @@ impl<'a> JournalWriter<'a> {
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        self.journal.write_at(&self.buffer[..self.filled], self.written)?;
+        ignoring(Bug::ShortWriteIgnored, self.journal.write_at(&self.buffer[..self.filled], self.written))?;
         self.written += self.filled as u64;
         self.filled = 0;
         Ok(())
@@ -291,7 +294,7 @@ impl<'a> JournalWriter<'a> {
         let sum = crc32c::crc32c(&header[..60]);
         header[60..].copy_from_slice(&sum.to_le_bytes());
         self.journal.write_at(&header, 0)?;
-        self.journal.sync()?;
+        unless(Bug::JournalUnsynced, || self.journal.sync())?;
         Ok((self.all, self.index))
     }
 }
@@ -358,7 +361,7 @@ impl<'a> DirectWriter<'a> {
     /// Makes all durable.
     fn finish(&mut self) -> std::io::Result<()> {
         self.flush()?;
-        if self.wrote { self.file.sync() } else { Ok(()) }
+        if self.wrote { unless(Bug::NewFramesUnsynced, || self.file.sync()) } else { Ok(()) }
     }
 }
 
@@ -410,7 +413,7 @@ fn install_frames(journal: &dyn File, file: &dyn File, size: Size, index: &[(Fra
             start = end;
         }
     }
-    file.sync()
+    unless(Bug::InPlaceUnsynced, || ignoring(Bug::FailedSyncIgnored, file.sync()))
 }
 
 /// Installs the journal beside `path` if it is complete, and takes it away.
@@ -428,7 +431,7 @@ pub(super) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Re
     {
         check_belongs(&journal_path, file, size, &header)?;
         // Whoever wrote it may have been killed before it was synced: what was read may be in the cache alone.
-        journal.sync().map_err(|e| Error::io(&journal_path, "sync", e))?;
+        unless(Bug::FoundJournalUnsynced, || journal.sync()).map_err(|e| Error::io(&journal_path, "sync", e))?;
         storage.sync_names(&journal_path).map_err(|e| Error::io(&journal_path, "sync the directory of", e))?;
         install_frames(journal.as_ref(), file, size, &index)
             .map_err(|e| Error::io(path, "install a checkpoint in", e))?;
@@ -493,7 +496,8 @@ pub(super) fn check_belongs(path: &Path, file: &dyn File, size: Size, header: &J
     let whole = file.read_at(&mut old, 0).is_ok() && old[..8] == super::MAGIC && header_is_whole(&old);
     let (id, at) = (u64_at(&old, super::TABLE_ID), u64_at(&old, 16));
     let Names { table_id, sequence, base } = header.names;
-    if whole && (id != table_id || at != sequence && at != base) {
+    let fits = id == table_id && (at == sequence || at == base) || planted(Bug::AnyJournalInstalled);
+    if whole && !fits {
         return Err(Error::corrupt(format!(
             "{shown}: made for table {table_id:016x} between checkpoints {base} and {sequence}, but the table beside it is {id:016x} at {at}. Move the journal away if the table is the one to keep."
         )));
@@ -541,7 +545,8 @@ pub(super) fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journa
     let mut bytes = vec![0; frame_bytes];
     for (i, &(frame, sum)) in index.iter().enumerate() {
         journal.read_at(&mut bytes, HEADER_BYTES + (i * frame_bytes) as u64)?;
-        if frame >= frame_count || frame_sum(frame, &bytes) != sum {
+        let whole = frame_sum(frame, &bytes) == sum || planted(Bug::JournalUnchecked);
+        if frame >= frame_count || !whole {
             return Ok(None);
         }
     }

@@ -8,8 +8,6 @@
 //!
 //! Tasks share the variables of their thread, which would let two of them pass for one: [`task`] tells them apart.
 //!
-//! [`Plant`] names mistakes that can be made on purpose, to see that the tests notice.
-//!
 //! Source: shuttle (Amazon); PCT, its scheduler, is Burckhardt et al. 2010.
 
 #[cfg(not(test))]
@@ -17,27 +15,6 @@ pub(crate) use off::*;
 #[cfg(test)]
 pub(crate) use on::*;
 use std::sync::{Mutex, MutexGuard};
-
-/// A mistake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Plant {
-    /// Under the latch nobody looks at `view` again.
-    ViewNotComparedAgain,
-    /// A merge keeps the version.
-    MergeKeepsVersion,
-    /// A group that moves keeps the version.
-    MoveKeepsVersion,
-    /// A peek takes what it read for good.
-    PeekTrusts,
-    /// A writer leaves the frame's version as it was.
-    WriteKeepsVersion,
-    /// A split takes a frame that readers hold.
-    TryWriteOverReaders,
-    /// A writer does not look whether the gate was closed.
-    GatePassedClosed,
-    /// Compaction gives the memory of a frame back that a reader holds.
-    ForgetUnderReaders,
-}
 
 /// Locks `mutex`. A panic under a lock of ours is one of the user's hash function, which changed nothing, or of our own,
 /// which loses room at most.
@@ -75,16 +52,9 @@ mod off {
     pub(crate) fn task() -> Option<usize> {
         None
     }
-
-    /// Was this mistake asked for?
-    #[inline(always)]
-    pub(crate) fn planted(_: super::Plant) -> bool {
-        false
-    }
 }
 #[cfg(test)]
 mod on {
-    use super::Plant;
     use shuttle::sync::atomic::{AtomicBool, Ordering::SeqCst};
     use std::cell::Cell;
 
@@ -94,7 +64,6 @@ mod on {
     thread_local! {
         /// Do the tasks of this thread take turns?
         static TURNS: Cell<bool> = const { Cell::new(false) };
-        static PLANTED: Cell<Option<Plant>> = const { Cell::new(None) };
     }
 
     /// Another thread may go on here.
@@ -118,19 +87,6 @@ mod on {
     /// The number of the running task, `None` outside of a model.
     pub(crate) fn task() -> Option<usize> {
         TURNS.get().then(|| shuttle::current::try_get_current_task().map(usize::from)).flatten()
-    }
-
-    /// Was this mistake asked for?
-    pub(crate) fn planted(plant: Plant) -> bool {
-        PLANTED.get() == Some(plant)
-    }
-
-    /// Runs `work` with a mistake made throughout.
-    pub(crate) fn with_plant<R>(plant: Option<Plant>, work: impl FnOnce() -> R) -> R {
-        PLANTED.set(plant);
-        let result = work();
-        PLANTED.set(None);
-        result
     }
 
     /// From here on the tasks of this thread take turns, or no more.

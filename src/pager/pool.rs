@@ -22,9 +22,10 @@
 //! Not here: which frame belongs to what (`mod.rs`), when a frame goes to the file (`mod.rs`).
 #![expect(unsafe_code, reason = "frames live in address ranges reserved with mmap")]
 
-use super::interleave::{self, Plant, planted, step};
+use super::interleave::{self, step};
 use super::words::{Bytes, FrameBytes, word_bytes};
 use crate::error::{Error, ErrorKind, Result};
+use crate::planted::{Bug, planted};
 use std::cell::Cell;
 use std::ops::{Deref, Range};
 use std::ptr;
@@ -291,7 +292,7 @@ impl Pool {
     pub(crate) fn try_write<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<Option<WriteGuard<'a>>> {
         let state = self.state(frame);
         let now = look(state);
-        let held = if planted(Plant::TryWriteOverReaders) { WRITER } else { READERS | WRITER };
+        let held = if planted(Bug::TryWriteOverReaders) { WRITER } else { READERS | WRITER };
         if now & held != 0 || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err() {
             return Ok(None);
         }
@@ -498,7 +499,7 @@ impl Pool {
     pub(crate) fn forget(&self, frame: FrameNo) {
         let state = self.state(frame);
         let now = look(state);
-        let held = if planted(Plant::ForgetUnderReaders) { WRITER } else { READERS | WRITER };
+        let held = if planted(Bug::ForgetUnderReaders) { WRITER } else { READERS | WRITER };
         if now & RESIDENT == 0 || now & held != 0 {
             return;
         }
@@ -697,7 +698,7 @@ impl Drop for WriteGuard<'_> {
         // While WRITER is set its holder alone changes the state, so a plain store will do, which, unlike an atomic
         // addition, does not wait until all earlier stores have reached the cache.
         step();
-        let version = if planted(Plant::WriteKeepsVersion) { 0 } else { VERSION };
+        let version = if planted(Bug::WriteKeepsVersion) { 0 } else { VERSION };
         self.state.store(self.state.load(Relaxed).wrapping_add(version).wrapping_sub(WRITER), Release);
     }
 }
@@ -732,6 +733,6 @@ impl Peek<'_> {
     pub(crate) fn unchanged(&self) -> bool {
         fence(Acquire);
         step();
-        planted(Plant::PeekTrusts) || (self.state.load(Relaxed) ^ self.before) & PEEKED == 0
+        planted(Bug::PeekTrusts) || (self.state.load(Relaxed) ^ self.before) & PEEKED == 0
     }
 }

@@ -3,8 +3,10 @@
 //! One checkpoint at a time, by whichever thread; others may wait for its end, or for the moment in which it has begun
 //! a new segment of the log.
 
+use super::interleave;
 use super::pool::refuse_to_wait_with_values;
 use crate::error::Result;
+use crate::planted::{Bug, planted};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
@@ -78,13 +80,24 @@ impl Turns {
         let mut taken = self.lock();
         while *taken && !enough() {
             refuse_to_wait_with_values()?;
-            taken = self.changed.wait(taken).expect("no panic while held");
+            drop(taken);
+            if interleave::wait() {
+                taken = self.lock();
+                continue;
+            }
+            taken = self.lock();
+            if *taken && !enough() {
+                taken = self.changed.wait(taken).expect("no panic while held");
+            }
         }
         Ok(())
     }
 
     /// From here on nothing more may be written: what the disk has, nobody knows.
     pub(crate) fn poison(&self, why: &str) {
+        if planted(Bug::NotPoisoned) {
+            return;
+        }
         let mut reason = self.reason.lock().expect("no panic while held");
         if !self.poisoned.swap(true, AcqRel) {
             *reason = why.to_owned();

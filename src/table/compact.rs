@@ -10,9 +10,10 @@ use super::page::{self, INLINE, Record};
 use super::{Table, linear};
 use crate::error::Result;
 use crate::pager::FRAME_UNITS;
-use crate::pager::interleave::{Plant, planted, step};
+use crate::pager::interleave::step;
 use crate::pager::pool::lock_without_values;
 use crate::pager::words::Bytes;
+use crate::planted::{Bug, planted};
 use std::sync::atomic::Ordering::*;
 
 impl Table {
@@ -112,7 +113,7 @@ impl Table {
             if replaced != Ok(true) {
                 return Err(self.pager.corrupt(format!("extent at unit {}: its record is gone", extent.unit)));
             }
-            self.free_extent(&extent)?;
+            self.free_extent(&extent);
         }
         Ok(())
     }
@@ -122,11 +123,11 @@ impl Table {
         let capacity = (extent.content_bytes().div_ceil(self.pager.unit_bytes() as u64) as u32).max(1);
         let new = Extent { unit: self.pager.allocate(capacity)?, capacity, ..*extent };
         if capacity == extent.capacity && new.unit > extent.unit {
-            self.free_extent(&new)?;
+            self.free_extent(&new);
             return Ok(None);
         }
         if let Err(e) = self.copy_extent(extent, &new) {
-            self.free_extent(&new)?;
+            self.free_extent(&new);
             return Err(e);
         }
         Ok(Some(new))
@@ -156,7 +157,7 @@ impl Table {
         step();
         self.groups[group].store(new, Release);
         let view = self.view();
-        let next = u32::from(!planted(Plant::MoveKeepsVersion));
+        let next = u32::from(!planted(Bug::MoveKeepsVersion));
         self.set_view(super::View { version: view.version.wrapping_add(next), ..view });
         self.pager.free(old / unit_bytes, frames * FRAME_UNITS)
     }

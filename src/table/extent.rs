@@ -105,7 +105,7 @@ impl Table {
         let mut at = 0;
         for part in [key, value[0], value[1]] {
             if let Err(e) = self.write_extent(&extent, at, part) {
-                self.free_extent(&extent)?;
+                self.free_extent(&extent);
                 return Err(e);
             }
             at += part.len() as u64;
@@ -194,6 +194,10 @@ impl Table {
         if units > extent.capacity || units < extent.capacity / 2 {
             return Ok(None);
         }
+        // Half a value could not be taken back. The frames at its ends alone may have to be read for it, so that comes first.
+        for at in [u64::from(extent.key_bytes), new.content_bytes().saturating_sub(1)] {
+            self.read_extent(extent, at, 1, |_| false)?;
+        }
         self.write_extent(extent, u64::from(extent.key_bytes), value)?;
         Ok(Some(new))
     }
@@ -211,7 +215,7 @@ impl Table {
         let copied =
             self.copy_extent(extent, &grown).and_then(|()| self.write_extent(&grown, extent.content_bytes(), tail));
         if let Err(e) = copied {
-            self.free_extent(&grown)?;
+            self.free_extent(&grown);
             return Err(e);
         }
         Ok(grown)
@@ -235,9 +239,10 @@ impl Table {
         Ok(())
     }
 
-    /// Gives the extent's units back.
-    pub(super) fn free_extent(&self, extent: &Extent) -> Result<()> {
-        self.pager.free(extent.unit, extent.capacity)
+    /// Gives the units of an extent back that nothing refers to any more. An error loses their room until the next
+    /// compaction, no pair, so it does not undo what is done.
+    pub(super) fn free_extent(&self, extent: &Extent) {
+        let _ = self.pager.free(extent.unit, extent.capacity);
     }
 }
 

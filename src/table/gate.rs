@@ -9,8 +9,9 @@
 //! a good part of a page.
 
 use crate::error::Result;
-use crate::pager::interleave::{self, Plant, planted, step};
+use crate::pager::interleave::{self, step};
 use crate::pager::pool::{lock_without_values, refuse_to_wait_with_values};
+use crate::planted::{Bug, planted};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
@@ -115,7 +116,7 @@ impl Gate {
             self.slots[slot].inside.fetch_add(1, SeqCst);
             let inside = Inside { gate: self, slot };
             step();
-            if !self.closed.load(SeqCst) || planted(Plant::GatePassedClosed) {
+            if !self.closed.load(SeqCst) || planted(Bug::GatePassedClosed) {
                 return Ok(inside);
             }
             drop(inside);

@@ -12,7 +12,8 @@
 
 use super::{Table, TableOptions};
 use crate::error::ErrorKind;
-use crate::pager::interleave::{Plant, step, take_turns, with_plant};
+use crate::pager::interleave::{step, take_turns};
+use crate::planted::{Bug, tests::with};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -357,18 +358,18 @@ fn what_must_be_true_is_true_in_very_many_orders() {
 }
 
 /// A mistake, and the scenario that is to notice it.
-type Mistake = (Plant, fn() -> bool);
+type Mistake = (Bug, fn() -> bool);
 
 const MISTAKES: &[Mistake] = &[
-    (Plant::ViewNotComparedAgain, || lookups_beside_splits(APART)),
-    (Plant::ViewNotComparedAgain, || writers_beside_writers(APART)),
-    (Plant::MergeKeepsVersion, lookups_beside_a_bucket_that_goes_and_comes),
-    (Plant::MoveKeepsVersion, lookups_beside_compaction),
-    (Plant::PeekTrusts, lookups_beside_changes_of_their_page),
-    (Plant::WriteKeepsVersion, lookups_beside_changes_of_their_page),
-    (Plant::TryWriteOverReaders, || lookups_beside_splits(SHARED)),
-    (Plant::GatePassedClosed, a_closed_gate_beside_writers),
-    (Plant::ForgetUnderReaders, a_value_held_beside_compaction),
+    (Bug::ViewNotComparedAgain, || lookups_beside_splits(APART)),
+    (Bug::ViewNotComparedAgain, || writers_beside_writers(APART)),
+    (Bug::MergeKeepsVersion, lookups_beside_a_bucket_that_goes_and_comes),
+    (Bug::MoveKeepsVersion, lookups_beside_compaction),
+    (Bug::PeekTrusts, lookups_beside_changes_of_their_page),
+    (Bug::WriteKeepsVersion, lookups_beside_changes_of_their_page),
+    (Bug::TryWriteOverReaders, || lookups_beside_splits(SHARED)),
+    (Bug::GatePassedClosed, a_closed_gate_beside_writers),
+    (Bug::ForgetUnderReaders, a_value_held_beside_compaction),
 ];
 
 #[test]
@@ -377,7 +378,7 @@ fn mistakes_are_noticed() {
     const ORDERS: usize = 100;
     for &(plant, scenario) in MISTAKES {
         let start = std::time::Instant::now();
-        let noticed = with_plant(Some(plant), || {
+        let noticed = with(plant, || {
             (0..SEEDS).find(|&seed| catch_unwind(AssertUnwindSafe(|| try_orders(seed, ORDERS, scenario))).is_err())
         });
         take_turns(false);

@@ -41,9 +41,10 @@ mod verify;
 use crate::error::{Error, ErrorKind, Result, quote};
 use crate::hash::{HashFunction, HashKind};
 use crate::linear;
-use crate::pager::interleave::{Plant, planted, step};
+use crate::pager::interleave::step;
 use crate::pager::pool::{FrameNo, ReadGuard, ValueHeld, lock_without_values};
 use crate::pager::{Create, FRAME_BYTES_MIN, FRAME_UNITS, Opening, Pager, ROOT_BYTES};
+use crate::planted::{Bug, planted};
 pub use backup::Backup;
 pub use batch::Batch;
 use chain::{Bucket, Key, Place};
@@ -301,7 +302,7 @@ impl Table {
         // Whoever splits a bucket or takes it away holds its latch until the new view is out.
         let now = self.view();
         now == view
-            || planted(Plant::ViewNotComparedAgain)
+            || planted(Bug::ViewNotComparedAgain)
             || now.version == view.version && linear::bucket(hash, now.max_bucket) == bucket
     }
 
@@ -622,7 +623,8 @@ impl Table {
         put(4, &self.hash.kind().id().to_le_bytes());
         put(8, &self.hash.seed().to_le_bytes());
         put(16, &self.hash.check_value().to_le_bytes());
-        put(24, &view.max_bucket.to_le_bytes());
+        let max_bucket = view.max_bucket.saturating_sub(planted(Bug::WrongMaxBucket).into());
+        put(24, &max_bucket.to_le_bytes());
         put(28, &self.min_max_bucket.load(Relaxed).to_le_bytes());
         put(32, &self.fill_percent.to_le_bytes());
         put(36, &self.fill_factor.unwrap_or(0).to_le_bytes());

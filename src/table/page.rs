@@ -171,6 +171,11 @@ fn set_slot(page: &mut impl Bytes, index: usize, tag: u16, offset: usize) {
     page.store(HEADER_BYTES + index * SLOT_BYTES, &slot.to_le_bytes());
 }
 
+/// Where the record of slot `index` starts.
+pub fn slot_offset(page: &[u8], index: usize) -> usize {
+    slot(page, index).1
+}
+
 /// The tag of slot `index`.
 pub fn slot_tag(page: &[u8], index: usize) -> u16 {
     slot(page, index).0

@@ -19,8 +19,9 @@ use super::page::{self, Damage, PAIR_IN_EXTENT, Record};
 use super::{Table, View};
 use crate::error::Result;
 use crate::linear;
-use crate::pager::interleave::{Plant, planted, step};
+use crate::pager::interleave::step;
 use crate::pager::words::Bytes;
+use crate::planted::{Bug, planted};
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 use std::sync::{MutexGuard, TryLockError};
@@ -222,7 +223,7 @@ impl Table {
         target.part(target_start..target_start + self.page_bytes).store(0, &laid_out.primary);
         source.as_mut().unwrap_or(&mut target).part(range).fill(0..self.page_bytes, 0);
         // A new version: a reader that still looks at the bucket that is no more notices, even if it comes back.
-        let next = u32::from(!planted(Plant::MergeKeepsVersion));
+        let next = u32::from(!planted(Bug::MergeKeepsVersion));
         self.set_view(View { max_bucket: last - 1, version: view.version.wrapping_add(next) });
         drop((source, target));
         self.free_blocks(&gathered.blocks);
@@ -256,6 +257,9 @@ impl Table {
         for (index, record) in gathered.records().enumerate() {
             let h = self.record_hash(record.map_err(|d| self.damaged(d))?)?;
             if linear::belongs(h, bucket, level) { stay.push(index) } else { go.push(index) }
+        }
+        if planted(Bug::SplitDropsRecord) {
+            go.pop();
         }
         Ok((stay, go))
     }

@@ -34,7 +34,6 @@ mod recovery;
 mod salvage;
 mod seeds;
 mod spt;
-mod spt;
 #[path = "../../fuzz/src/targets/mod.rs"]
 mod targets;
 mod threads;

@@ -119,9 +119,10 @@ impl Op {
         };
         match random.below(100) {
             0..5 => Op::Sync,
-            5..8 => Op::Reopen,
-            8..10 => Op::Compact,
-            10 if !grow => Op::Clear,
+            5..9 => Op::Reopen,
+            9..11 => Op::Compact,
+            11..14 if !grow => Op::Compact,
+            14 if !grow => Op::Clear,
             11..20 => Op::Append(key, len),
             20..25 => Op::Remove(key),
             _ if grow => Op::Put(key, len),
@@ -144,6 +145,8 @@ struct Commit {
 /// All states of a table, and which of them may be found.
 #[derive(Default)]
 pub(super) struct History {
+    /// Errors may have left units that belong to nothing.
+    pub may_lose_units: bool,
     start: Arc<Content>,
     commits: Vec<Commit>,
 }
@@ -176,6 +179,16 @@ impl History {
     /// The last commit came to nothing, without a crash.
     pub(super) fn undo(&mut self) {
         self.commits.pop();
+    }
+
+    /// An operation that failed took some pairs out: what is left must have been there before.
+    pub(super) fn shrink(&mut self, left: Content, call: u64) -> Result<(), String> {
+        let before = self.now();
+        if left.iter().any(|(key, value)| before.get(key) != Some(value)) {
+            return Err("a pair that was not there before".into());
+        }
+        self.begin(left, call);
+        Ok(())
     }
 
     fn acknowledge(&mut self, call: u64) {
@@ -214,7 +227,8 @@ impl History {
             found: Some(0),
             durable: (i < first).then_some(0),
         };
-        History { start: self.start.clone(), commits: self.commits[..k].iter().enumerate().map(commit).collect() }
+        let commits = self.commits[..k].iter().enumerate().map(commit).collect();
+        History { commits, start: self.start.clone(), may_lose_units: self.may_lose_units }
     }
 
     /// The process gave up and opened the table again at `call`, without a crash of the machine: commits from `k` on

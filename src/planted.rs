@@ -1,0 +1,110 @@
+//! Bugs on purpose, to see that the tests find them.
+//!
+//! A place where a slip would cost data asks [`planted`] whether to make it. Outside of the library's own tests the answer
+//! is a constant `false`, and nothing is left of the question. In tests each thread has its own answer, so a planted bug
+//! harms no test beside it.
+//!
+//! Which test finds which after how many runs: `table/crash/planted.rs`, `table/interleavings.rs`; what it found: docs/testing.md, "Planted bugs".
+
+use std::io::Result;
+
+/// A bug that can be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bug {
+    /// The checkpoint's journal is not synced.
+    JournalUnsynced,
+    /// The journal's name is not synced.
+    NamesUnsynced,
+    /// New frames are not synced before the journal speaks for them.
+    NewFramesUnsynced,
+    /// New frames go where the last checkpoint still has its own.
+    NewFramesOverOld,
+    /// The frames in place are not synced before the journal goes.
+    InPlaceUnsynced,
+    /// A journal is installed as it is found, in the cache or on the disk.
+    FoundJournalUnsynced,
+    /// A journal whose sync failed stays.
+    FailedJournalKept,
+    /// A journal's frames are not compared with their checksums.
+    JournalUnchecked,
+    /// A journal of another checkpoint is installed.
+    AnyJournalInstalled,
+    /// A frame read is not compared with its checksum.
+    FrameUnchecked,
+    /// A sync that failed counts as done.
+    FailedSyncIgnored,
+    /// A write that stopped half way counts as done.
+    ShortWriteIgnored,
+    /// After a failed checkpoint the handle goes on.
+    NotPoisoned,
+    /// The header says one bucket less.
+    WrongMaxBucket,
+    /// A split forgets a record.
+    SplitDropsRecord,
+    /// An extent is freed before the record refers to the new one.
+    FreedTooEarly,
+    // Of threads.
+    /// Under the latch nobody looks at `view` again.
+    ViewNotComparedAgain,
+    /// A merge keeps the version.
+    MergeKeepsVersion,
+    /// A group that moves keeps the version.
+    MoveKeepsVersion,
+    /// A peek takes what it read for good.
+    PeekTrusts,
+    /// A writer leaves the frame's version as it was.
+    WriteKeepsVersion,
+    /// A split takes a frame that readers hold.
+    TryWriteOverReaders,
+    /// A writer does not look whether the gate was closed.
+    GatePassedClosed,
+    /// Compaction gives the memory of a frame back that a reader holds.
+    ForgetUnderReaders,
+    // The log's: its sync skipped, acknowledged before it is appended, its checksum not compared, replayed twice, a
+    // record of another log taken, a batch replayed in part.
+}
+
+#[cfg(not(test))]
+pub(crate) const fn planted(_: Bug) -> bool {
+    false
+}
+
+#[cfg(test)]
+pub(crate) use tests::planted;
+
+/// Does `work`, unless leaving it out is the bug.
+pub(crate) fn unless(bug: Bug, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    if planted(bug) { Ok(()) } else { work() }
+}
+
+/// The result, unless taking an error for success is the bug.
+pub(crate) fn ignoring(bug: Bug, result: Result<()>) -> Result<()> {
+    if planted(bug) { Ok(()) } else { result }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::Bug;
+    use std::cell::Cell;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    pub(crate) fn planted(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+
+    /// Does `work` on this thread with the bug in it.
+    pub(crate) fn with<R>(bug: Bug, work: impl FnOnce() -> R) -> R {
+        struct Reset;
+        impl Drop for Reset {
+            fn drop(&mut self) {
+                PLANTED.set(None);
+            }
+        }
+        let _reset = Reset;
+        PLANTED.set(Some(bug));
+        work()
+    }
+}

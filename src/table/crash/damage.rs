@@ -1,0 +1,179 @@
+//! A disk that says yes and does something else: writes that are lost or go astray, a journal of another moment.
+//!
+//! A workload runs on a disk that works; then its calls are replayed on one that does one thing wrong. Afterwards each key
+//! has its right value or gives an error. The header is left alone: it carries its own checksum, so an old one is as good
+//! as a new one (docs/testing.md, "What is not shown").
+
+use super::workload::{Content, History, PATH, Run, Workload};
+use crate::error::ErrorKind;
+use crate::io::simulated::{Crash, Event, Random, Simulated, State, Tally};
+use crate::table::Table;
+use std::path::Path;
+
+/// Frames of tables with small pages.
+const FRAME_BYTES: usize = 4096;
+
+/// What is done to one frame of a write.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wrong {
+    Lost,
+    /// To this frame instead.
+    Astray(usize),
+    /// One bit is another.
+    Flipped(usize),
+}
+
+/// A workload that ran through, and where its file's writes are in the trace.
+pub(super) struct Ran {
+    pub workload: Workload,
+    pub trace: Vec<Event>,
+    pub content: Content,
+}
+
+pub(super) fn run(seed: u64, ops: usize) -> Result<Ran, String> {
+    let workload = Workload::new(seed, ops);
+    let run = Run::new(&workload, Simulated::new(State::default()), None, History::default()).finish()?;
+    // Letting go of the table closed it.
+    let (trace, content) = (run.disk.trace(), Content::clone(run.history.now()));
+    Ok(Ran { trace, content, workload })
+}
+
+impl Ran {
+    /// Each frame but the header that was written to the table's file: call and offset.
+    fn frames_written(&self) -> Vec<(usize, usize)> {
+        let of_table = self.trace.iter().find_map(|event| match event {
+            Event::Create(path, inode) if path == Path::new(PATH) => Some(*inode),
+            _ => None,
+        });
+        let mut frames = Vec::new();
+        for (call, event) in self.trace.iter().enumerate() {
+            if let Event::Write { inode, offset, bytes } = event
+                && Some(*inode) == of_table
+            {
+                let ends = *offset as usize..*offset as usize + bytes.len();
+                frames.extend(ends.step_by(FRAME_BYTES).filter(|&at| at > 0).map(|at| (call, at)));
+            }
+        }
+        frames
+    }
+
+    /// The disk at the end if one frame of one write went wrong.
+    fn replay(&self, (wrong_call, at): (usize, usize), wrong: Wrong) -> State {
+        let mut state = State::default();
+        for (call, event) in self.trace.iter().enumerate() {
+            let before = state.content(Path::new(PATH)).unwrap_or_default().to_vec();
+            state.apply(call as u64, event);
+            let Event::Write { inode, .. } = event else { continue };
+            if call != wrong_call {
+                continue;
+            }
+            let frame = |file: &[u8], at: usize| -> Vec<u8> {
+                (at..at + FRAME_BYTES).map(|i| file.get(i).copied().unwrap_or(0)).collect()
+            };
+            let mut put = |at: usize, bytes: Vec<u8>| {
+                state.apply(call as u64, &Event::Write { inode: *inode, offset: at as u64, bytes: bytes.into() });
+            };
+            let now = match event {
+                Event::Write { offset, bytes, .. } => {
+                    let from = at - *offset as usize;
+                    bytes[from..from + FRAME_BYTES].to_vec()
+                }
+                _ => unreachable!("matched above"),
+            };
+            match wrong {
+                Wrong::Lost => put(at, frame(&before, at)),
+                Wrong::Astray(to) => {
+                    put(at, frame(&before, at));
+                    put(to, now);
+                }
+                Wrong::Flipped(bit) => {
+                    let mut flipped = now;
+                    flipped[bit / 8 % FRAME_BYTES] ^= 1 << (bit % 8);
+                    put(at, flipped);
+                }
+            }
+        }
+        state
+    }
+}
+
+/// Each key has its value or gives an error. Says whether anything was found to be wrong.
+fn values_or_errors(ran: &Ran, state: State) -> Result<bool, String> {
+    let left = state.survivors(Crash::KeepAll, &mut Random::new(&[]), &mut Tally::default());
+    let table: Table = match ran.workload.open(&Simulated::new(left)) {
+        Ok(table) => table,
+        Err(e) if matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::NotATable) => return Ok(true),
+        Err(e) => return Err(format!("open: {e}")),
+    };
+    let mut errors = false;
+    for (key, value) in &ran.content {
+        match table.get(key) {
+            Ok(found) if found.as_deref() == Some(&value[..]) => {}
+            Ok(found) => return Err(format!("{} bytes of {}", found.map_or(0, |v| v.len()), value.len())),
+            Err(e) if e.kind() == ErrorKind::Corrupt => errors = true,
+            Err(e) => return Err(format!("get: {e}")),
+        }
+    }
+    let found = table.verify().map_or(true, |faults| !faults.is_empty());
+    if errors && !found { Err("an error that verify does not find".into()) } else { Ok(found) }
+}
+
+/// Lets frames of writes go wrong, so many of them. Gives how many were noticed.
+pub(super) fn writes_go_wrong(seed: u64, ops: usize, cases: usize) -> Result<u64, String> {
+    let ran = run(seed, ops)?;
+    let frames = ran.frames_written();
+    let mut random = Random::new(&[seed, 7]);
+    let mut noticed = 0;
+    for _ in 0..cases {
+        // The later ones rather: the earlier ones are written over.
+        let frame = frames[frames.len() - 1 - random.below(frames.len().min(80))];
+        let wrong = match random.below(3) {
+            0 => Wrong::Lost,
+            1 => Wrong::Astray(frames[random.below(frames.len())].1),
+            _ => Wrong::Flipped(random.below(8 * FRAME_BYTES)),
+        };
+        let state = ran.replay(frame, wrong);
+        noticed +=
+            u64::from(values_or_errors(&ran, state).map_err(|e| format!("seed {seed}, {frame:?} {wrong:?}: {e}"))?);
+    }
+    Ok(noticed)
+}
+
+/// Puts each journal that there ever was beside the table as it is at the end. Gives how many there were.
+pub(super) fn old_journals(seed: u64, ops: usize) -> Result<u64, String> {
+    let ran = run(seed, ops)?;
+    let path = Path::new("/disk/t.spt-ckpt");
+    let mut state = State::default();
+    let mut journals = Vec::new();
+    for (call, event) in ran.trace.iter().enumerate() {
+        if let (Event::Remove(removed), Some(journal)) = (event, state.content(path))
+            && removed == path
+        {
+            journals.push(journal.to_vec());
+        }
+        state.apply(call as u64, event);
+    }
+    for (number, journal) in journals.iter().enumerate() {
+        let mut state = state.clone();
+        state.add_file(path, journal);
+        let noticed = values_or_errors(&ran, state).map_err(|e| format!("seed {seed}, journal {number}: {e}"))?;
+        // The last one makes the table what it is already.
+        if noticed != (number + 1 < journals.len()) {
+            return Err(format!("seed {seed}, journal {number} of {}: refused: {noticed}", journals.len()));
+        }
+    }
+    Ok(journals.len() as u64)
+}
+
+#[test]
+fn a_write_lost_or_gone_astray_gives_the_value_or_an_error() {
+    let noticed: u64 =
+        super::seeds(0..6).map(|seed| writes_go_wrong(seed, 60, 60).unwrap_or_else(|e| panic!("{e}"))).sum();
+    assert!(noticed > 60, "{noticed} noticed, too few to mean anything");
+}
+
+#[test]
+fn a_journal_of_another_moment_is_refused() {
+    let journals: u64 = super::seeds(0..4).map(|seed| old_journals(seed, 60).unwrap_or_else(|e| panic!("{e}"))).sum();
+    assert!(journals > 20, "{journals} journals");
+}
