@@ -60,8 +60,31 @@ pub(crate) enum Bug {
     GatePassedClosed,
     /// Compaction gives the memory of a frame back that a reader holds.
     ForgetUnderReaders,
-    // The log's: its sync skipped, acknowledged before it is appended, its checksum not compared, replayed twice, a
-    // record of another log taken, a batch replayed in part.
+    // Of the log.
+    /// The log is not synced.
+    LogUnsynced,
+    /// The name of a new file of the log is not synced.
+    LogNameUnsynced,
+    /// A write says that it is done before the log is synced.
+    DoneBeforeSynced,
+    /// Removals are not logged.
+    RemovalUnlogged,
+    /// A record's checksum is not compared.
+    RecordUnchecked,
+    /// Records do not depend on the header of their segment, nor on a record of where a crash cut it.
+    SameSalt,
+    /// A segment is taken without looking where the one before ended.
+    SegmentOutOfOrder,
+    /// A segment is free before the checkpoint is complete that has what it tells of.
+    SegmentFreedEarly,
+    /// What a replay found counts as durable as it is.
+    ReplayedUnsynced,
+    /// A replay makes appends twice.
+    AppendedTwice,
+    /// A replay makes all but the last change of a batch.
+    BatchInPart,
+    /// A batch that failed is not undone.
+    BatchNotUndone,
 }
 
 #[cfg(not(test))]

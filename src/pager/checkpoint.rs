@@ -67,6 +67,9 @@ impl Pager {
             Some(log) => log.switch(log_bytes)?,
             None => self.sequence.load(Relaxed) + 1,
         };
+        if let Some(log) = self.log.as_ref().filter(|_| planted(Bug::SegmentFreedEarly)) {
+            log.release(sequence)?;
+        }
         let frames = self.pool.freeze();
         let (frame_count, cut) = (self.frame_count(), self.file_frames.load(Acquire));
         let last = self.checkpoint_frames.load(Acquire);

@@ -18,6 +18,7 @@ use super::gate::Delta;
 use crate::error::{Error, ErrorKind, Result};
 use crate::linear;
 use crate::pager::pool::{FrameNo, WriteGuard};
+use crate::planted::{Bug, planted};
 use std::collections::BTreeMap;
 
 /// Changes to be made together; see [`Table::batch`]. Dropped without a [`commit`](Batch::commit), it does nothing.
@@ -174,7 +175,9 @@ impl<'t> Latched<'t> {
             match made {
                 Ok(delta) => sum = sum + delta,
                 Err(e) => {
-                    self.undo(undo)?;
+                    if !planted(Bug::BatchNotUndone) {
+                        self.undo(undo)?;
+                    }
                     return Err(e);
                 }
             }

@@ -20,6 +20,7 @@ use super::gate::{Closed, Inside};
 use super::varint::{get_varint, put_varint, varint_bytes};
 use crate::error::{Error, Result};
 use crate::pager::log::{Log, Lsn, Replay, Room, record_bytes};
+use crate::planted::{Bug, planted};
 
 // Kinds of records. On disk.
 const PUT: u8 = 1;
@@ -183,6 +184,9 @@ impl Table {
     #[inline]
     pub(super) fn log(&self, writer: &mut Writer<'_>, change: Change<'_>) -> Result<Lsn> {
         let (Some(log), Some(room)) = (self.pager.log(), &mut writer.room) else { return Ok(0) };
+        if planted(Bug::RemovalUnlogged) && matches!(change, Change::Remove { .. }) {
+            return Ok(0);
+        }
         let (key, rest) = change.parts();
         let appended = match key {
             Some(key) => {
@@ -199,7 +203,7 @@ impl Table {
     /// Waits until what ends at `lsn` is as safe as was asked for.
     #[inline]
     pub(super) fn wait_durable(&self, lsn: Lsn) -> Result<()> {
-        match self.pager.log().filter(|log| log.waits() && lsn > 0) {
+        match self.pager.log().filter(|log| log.waits() && lsn > 0 && !planted(Bug::DoneBeforeSynced)) {
             Some(log) => log.sync_to(lsn).inspect_err(|e| self.pager.turns().poison(&e.to_string())),
             None => Ok(()),
         }
@@ -228,12 +232,18 @@ impl Table {
     fn again(&self, change: Change<'_>) -> Result<()> {
         match change {
             Change::Put { key, value } => self.put(key, value),
-            Change::Append { key, tail } => self.append(key, tail),
+            Change::Append { key, tail } => {
+                if planted(Bug::AppendedTwice) {
+                    self.append(key, tail)?;
+                }
+                self.append(key, tail)
+            }
             Change::Remove { key } => self.remove(key).map(|_| ()),
             Change::Clear => self.clear(),
             Change::Batch(bytes) => {
                 let changes = decode_batch(bytes).ok_or_else(|| self.bad_record(BATCH))?;
-                changes.into_iter().try_for_each(|change| self.again(change))
+                let count = changes.len() - usize::from(planted(Bug::BatchInPart) && !changes.is_empty());
+                changes.into_iter().take(count).try_for_each(|change| self.again(change))
             }
         }
     }

@@ -577,12 +577,14 @@ impl Table {
     /// O(buckets). Other writers wait; a reader may find one pair gone and another still there.
     ///
     /// # Errors
-    /// As [`remove`](Self::remove). After one that is not about room on the disk, some pairs may be gone.
+    /// As [`remove`](Self::remove). After one some pairs may be gone, and the handle takes no more writes; an open finds the
+    /// table as it was.
     pub fn clear(&self) -> Result<()> {
         let lsn = {
             let (_alone, mut writer) = self.enter_alone_to(Change::Clear)?;
             for number in (0..=self.view().max_bucket).rev() {
-                self.clear_bucket(number, &writer.inside)?;
+                // What is gone is gone, and the log does not know of it.
+                self.clear_bucket(number, &writer.inside).inspect_err(|e| self.pager.turns().poison(&e.to_string()))?;
             }
             self.log(&mut writer, Change::Clear)?
         };

@@ -24,6 +24,7 @@ mod segment;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{Mode, Storage};
+use crate::planted::{Bug, planted};
 pub(crate) use replay::Replay;
 use replay::Replayed;
 use segment::{End, Header, RECORDS_START, SLOT_COUNT, Segment, Shape, slot_path};
@@ -204,7 +205,7 @@ impl Log {
         }
         drop(tail);
         // Who is promised that all is on the disk is not shown what may not be.
-        if self.waits() {
+        if self.waits() && !planted(Bug::ReplayedUnsynced) {
             self.sync()?;
         }
         Ok(records)
@@ -291,6 +292,9 @@ impl Log {
     }
 
     fn resumed(&self, tail: &mut Tail, segment: &Segment) -> Result<()> {
+        if planted(Bug::SameSalt) {
+            return Ok(());
+        }
         let body = super::random_u64().to_le_bytes();
         segment.prepare(tail.offset, tail.offset + RESUMED_BYTES)?;
         let head = head(tail.chain, RESUMED, &[&body]);
@@ -556,6 +560,9 @@ impl Log {
     }
 
     fn write_again(&self, path: &Path, end: u64) -> std::io::Result<()> {
+        if planted(Bug::ReplayedUnsynced) {
+            return Ok(());
+        }
         const PART_BYTES: u64 = 1 << 20;
         let file = self.storage.open(path, Mode::Write)?;
         let mut part = Vec::new();

@@ -11,6 +11,7 @@ use super::{BODY_BYTES_MAX, IN_PIECES, PIECE, PIECE_HEADER_BYTES, RECORD_HEADER_
 use crate::error::{Error, Result};
 use crate::io::{File, Mode, Storage};
 use crate::pager::u32_at;
+use crate::planted::{Bug, planted};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -50,7 +51,10 @@ impl Found {
         match last {
             // One that was begun at the checkpoint's moment, or later, when nothing had been logged before it.
             None => self.header.number == sequence || self.header.before == End { number: sequence, ..End::default() },
-            Some(last) => self.header.before == *last,
+            Some(last) => {
+                self.header.before == *last
+                    || planted(Bug::SegmentOutOfOrder) && self.header.before.number == last.number
+            }
         }
     }
 }
@@ -206,7 +210,8 @@ impl<'a> Reader<'a> {
         let Some(bytes) = self.bytes(RECORD_HEADER_BYTES + len)? else { return Ok(None) };
         let computed = crc32c::crc32c_append(chain, &bytes[4..]);
         // Zeros behind the last record have a checksum of zero; no record has kind 0.
-        Ok((kind != 0 && stored == computed).then(|| (kind, &bytes[RECORD_HEADER_BYTES..], computed)))
+        Ok((kind != 0 && (stored == computed || planted(Bug::RecordUnchecked)))
+            .then(|| (kind, &bytes[RECORD_HEADER_BYTES..], computed)))
     }
 
     /// The next `len` bytes, if the file has them.

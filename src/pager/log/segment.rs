@@ -17,6 +17,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mapped, Mode, Storage};
 use crate::pager::{NUMBER_MAX, u32_at, u64_at};
+use crate::planted::{Bug, planted, unless};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
@@ -70,7 +71,7 @@ impl Header {
 
     /// What a segment's checksums start from.
     pub(super) fn chain(&self) -> u32 {
-        u32_at(&self.to_bytes(), 60)
+        if planted(Bug::SameSalt) { 0 } else { u32_at(&self.to_bytes(), 60) }
     }
 
     /// `None` where there is no header: its writer did not get as far. Where both are damaged that is an error, as records
@@ -248,9 +249,10 @@ impl Segment {
 
     /// Makes all that was written durable, and the file's name.
     pub(super) fn sync(&self, storage: &dyn Storage) -> Result<()> {
-        self.file.sync().map_err(|e| Error::io(&self.path, "sync", e))?;
+        unless(Bug::LogUnsynced, || self.file.sync()).map_err(|e| Error::io(&self.path, "sync", e))?;
         if !self.named.load(Acquire) {
-            storage.sync_names(&self.path).map_err(|e| Error::io(&self.path, "sync the directory of", e))?;
+            unless(Bug::LogNameUnsynced, || storage.sync_names(&self.path))
+                .map_err(|e| Error::io(&self.path, "sync the directory of", e))?;
             self.named.store(true, Release);
         }
         Ok(())

@@ -38,6 +38,8 @@ pub(super) enum Op {
     Put(u8, usize),
     Append(u8, usize),
     Remove(u8),
+    /// Puts, appends and removals in turn, of keys from this one on, of values up to a length.
+    Batch(u8, usize),
     Sync,
     Compact,
     Clear,
@@ -123,10 +125,11 @@ impl Op {
             9..11 => Op::Compact,
             11..14 if !grow => Op::Compact,
             14 if !grow => Op::Clear,
-            11..20 => Op::Append(key, len),
-            20..25 => Op::Remove(key),
+            11..18 => Op::Append(key, len),
+            18..22 => Op::Batch(key, len),
+            22..26 => Op::Remove(key),
             _ if grow => Op::Put(key, len),
-            25..40 => Op::Put(key, len),
+            26..40 => Op::Put(key, len),
             _ => Op::Remove(key),
         }
     }
@@ -305,6 +308,14 @@ impl<'w> Run<'w> {
         Ok(())
     }
 
+    /// The changes of a batch: number, key, value.
+    fn batch(&self, number: usize, first: u8, len: usize) -> impl Iterator<Item = (u8, Vec<u8>, Vec<u8>)> {
+        (0..5).map(move |i| {
+            let value = self.workload.value(1000 * (number + 1) + usize::from(i), len * usize::from(i + 1) / 5);
+            (i, key((first + i / 2) % 24), value)
+        })
+    }
+
     /// Does `op` change anything?
     fn apply_to_model(&self, number: usize, op: &Op, content: &mut Content) -> bool {
         match *op {
@@ -319,6 +330,19 @@ impl<'w> Run<'w> {
                 true
             }
             Op::Remove(k) => content.remove(&key(k)).is_some(),
+            Op::Batch(first, len) => {
+                for (i, k, value) in self.batch(number, first, len) {
+                    match i % 3 {
+                        0 => drop(content.insert(k, value.into())),
+                        1 => {
+                            let old = content.get(&k).map_or(Vec::new(), |old| old.to_vec());
+                            content.insert(k, [old, value].concat().into());
+                        }
+                        _ => drop(content.remove(&k)),
+                    }
+                }
+                true
+            }
             Op::Clear => {
                 let changes = !content.is_empty();
                 content.clear();
@@ -338,6 +362,17 @@ impl<'w> Run<'w> {
             Op::Put(k, len) => table.put(&key(k), &self.workload.value(number, len)),
             Op::Append(k, len) => table.append(&key(k), &self.workload.value(number, len)),
             Op::Remove(k) => table.remove(&key(k)).map(|_| ()),
+            Op::Batch(first, len) => {
+                let mut batch = table.batch();
+                for (i, k, value) in self.batch(number, first, len) {
+                    match i % 3 {
+                        0 => batch.put(&k, &value)?,
+                        1 => batch.append(&k, &value)?,
+                        _ => batch.remove(&k)?,
+                    }
+                }
+                batch.commit()
+            }
             Op::Sync => table.sync(),
             Op::Compact => table.compact(),
             Op::Clear => table.clear(),
