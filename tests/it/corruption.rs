@@ -11,7 +11,7 @@
 //!
 //! What such a case found once stands below, as a test by its own name.
 //!
-//! Not here: what a table says of damage in a sentence (`foreign.rs`), crashes (`src/table/tests.rs`).
+//! Not here: damaged logs (`corruption/log.rs`), what a table says of damage in a sentence (`foreign.rs`), crashes (`src/table/tests.rs`).
 
 mod log;
 
@@ -257,7 +257,7 @@ fn damaged(kind: Kind, seed: u64) -> (&'static Original, Damaged) {
         (Some(journal), Kind::Repaired) if random.one_in(2) => {
             let mut note = String::new();
             for _ in 0..1 + random.below(2) {
-                let at = *random.pick(&[8, 16, 20, 24, 32, 36, journal.len() - 8, journal.len() - 32]);
+                let at = *random.pick(&[8, 12, 16, 20, 24, 32, 36, 44, journal.len() - 8, journal.len() - 32]);
                 let old = u32_at(journal, at);
                 let any = random.next() as u32;
                 let (more, less) = (old.wrapping_add(1), old.wrapping_sub(1));
@@ -272,7 +272,7 @@ fn damaged(kind: Kind, seed: u64) -> (&'static Original, Damaged) {
             note
         }
         (_, Kind::Raw) => damage_raw(random, &mut damaged.file),
-        (_, Kind::Repaired) => {
+        (_, _) => {
             let note = match random.below(5) {
                 0 => damage_raw(random, &mut damaged.file),
                 _ => damage_fields(random, original, &mut damaged.file),
@@ -385,6 +385,8 @@ fn exercise(seed: u64, original: &Original, path: &Path) {
 enum Kind {
     Raw = 1,
     Repaired = 2,
+    LogRaw = 3,
+    LogRepaired = 4,
 }
 
 thread_local! {
@@ -418,34 +420,50 @@ pub(crate) fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// Does one case. Gives what went wrong.
-fn run_case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
+/// Which damage a case is.
+fn about(kind: Kind, seed: u64) -> String {
+    if matches!(kind, Kind::LogRaw | Kind::LogRepaired) {
+        return log::about(kind, seed);
+    }
     let (original, damaged) = damaged(kind, seed);
-    let path = directory.join(format!("{seed}.spt"));
+    format!("{kind:?}:{seed} {}: {}", original.name, damaged.note)
+}
+
+/// Damages a table and uses it. Gives what is wrong with what came of it.
+fn table_case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
+    let (original, damaged) = damaged(kind, seed);
+    let path = directory.join("damaged.spt");
     fs::write(&path, &damaged.file).unwrap();
     if let Some(journal) = &damaged.journal {
         fs::write(journal_of(&path), journal).unwrap();
     }
+    exercise(seed, original, &path);
+    let (before, after) = (damaged.file.len() as u64, fs::metadata(&path).map_or(0, |m| m.len()));
+    (after > before + FILE_BYTES).then(|| format!("the file has {after} bytes, before {before}"))
+}
+
+/// Does one case. Gives what went wrong.
+fn run_case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
+    let own = tempfile::tempdir_in(directory).unwrap();
     let memory = memory_bytes_max();
-    let result = catch_unwind(AssertUnwindSafe(|| exercise(seed, original, &path)));
+    let result = catch_unwind(AssertUnwindSafe(|| match kind {
+        Kind::Raw | Kind::Repaired => table_case(kind, seed, own.path()),
+        Kind::LogRaw | Kind::LogRepaired => log::case(kind, seed, own.path()),
+    }));
     let memory = memory_bytes_max().saturating_sub(memory); // the kernel counts a little behind
-    let file_bytes = fs::metadata(&path).map_or(0, |m| m.len());
-    let _ = (fs::remove_file(&path), fs::remove_file(journal_of(&path)));
-    let about = || format!("{:?}:{seed} {}: {}", kind, original.name, damaged.note);
-    match result {
-        Err(_) => Some(format!("{}\n    {}", PANIC.with(|text| text.borrow().replace('\n', " ")), about())),
-        Ok(()) if memory > MEMORY_BYTES => Some(format!("{memory} bytes of memory more\n    {}", about())),
-        Ok(()) if file_bytes > damaged.file.len() as u64 + FILE_BYTES => {
-            Some(format!("the file has {file_bytes} bytes, before {}\n    {}", damaged.file.len(), about()))
-        }
-        Ok(()) => None,
-    }
+    let wrong = match result {
+        Err(_) => PANIC.with(|text| text.borrow().replace('\n', " ")),
+        Ok(None) if memory > MEMORY_BYTES => format!("{memory} bytes of memory more"),
+        Ok(wrong) => wrong?,
+    };
+    Some(format!("{wrong}\n    {}", about(kind, seed)))
 }
 
 /// Does the cases of `seeds`, each against the time limit; a case that hangs is left behind.
 fn run_cases(kind: Kind, seeds: std::ops::Range<u64>) -> Vec<String> {
     hook_panics();
     LazyLock::force(&ORIGINALS);
+    log::prepare();
     let directory = Arc::new(directory());
     let next = Arc::new(AtomicU64::new(seeds.start));
     let (mut failures, mut hangs) = (Vec::new(), 0);
@@ -471,8 +489,7 @@ fn run_cases(kind: Kind, seeds: std::ops::Range<u64>) -> Vec<String> {
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     let seed = next.load(Relaxed) - 1;
-                    let (original, damaged) = damaged(kind, seed);
-                    failures.push(format!("hangs\n    {kind:?}:{seed} {}: {}", original.name, damaged.note));
+                    failures.push(format!("hangs\n    {}", about(kind, seed)));
                     hangs += 1;
                     break;
                 }
@@ -488,7 +505,7 @@ fn run_cases(kind: Kind, seeds: std::ops::Range<u64>) -> Vec<String> {
 /// The cases that the environment asks for, or the usual ones.
 fn seeds(kind: Kind) -> std::ops::Range<u64> {
     if let Ok(case) = std::env::var("SPLITPOINT_CASE") {
-        let (name, seed) = case.split_once(':').expect("SPLITPOINT_CASE=raw:1234 or repaired:1234");
+        let (name, seed) = case.split_once(':').expect("SPLITPOINT_CASE=raw:1234, repaired:, lograw: or logrepaired:");
         let seed: u64 = seed.parse().expect("a number behind the colon");
         return if name.eq_ignore_ascii_case(&format!("{kind:?}")) { seed..seed + 1 } else { 0..0 };
     }
@@ -517,6 +534,16 @@ fn raw_damage_gives_values_or_errors() {
 #[test]
 fn damage_behind_right_checksums_gives_values_or_errors() {
     no_case_fails(Kind::Repaired);
+}
+
+#[test]
+fn a_damaged_log_gives_its_first_records_or_an_error() {
+    no_case_fails(Kind::LogRaw);
+}
+
+#[test]
+fn a_log_damaged_behind_right_checksums_gives_what_it_says_or_an_error() {
+    no_case_fails(Kind::LogRepaired);
 }
 
 // ---------------------------------------------------------------------------------------------
