@@ -1,17 +1,25 @@
 # make run      builds the program and takes the tour: real data in, out, timed and compared
 # make test     everything: format, lints, all tests, documentation
 # make slow     tests that take minutes or gigabytes: a value of 1 GiB, long runs over damaged files
+# make fuzz     SECONDS=60 for each fuzz target, or TARGET=open alone; INPUT=file runs one input again
+# make sanitize the tests of threads and of unsafe code under ThreadSanitizer and AddressSanitizer, with a nightly Rust
 # make bench    ten million pairs in and out of a file; WORKLOAD=pairs-small is quicker, FILE= is in memory
 # make help     this list
 #
-# `make test` is fmt, lint, unit and doc, each of which can be made by itself. Needs Rust and a C compiler's linker; says
-# what to install where one is missing. Plain POSIX make and sh.
+# `make test` is fmt, lint, unit, doc and some seconds of fuzz, each of which can be made by itself. Needs Rust and a C
+# compiler's linker, and a C++ compiler to fuzz; says what to install where one is missing. Plain POSIX make and sh.
 
 .POSIX:
 
 CARGO = cargo
+NIGHTLY = cargo +nightly
+HOST = $$(rustc +nightly -vV | sed -n 's/^host: //p')
 WORKLOAD = pairs
 FILE = $${TMPDIR:-/tmp}/splitpoint-bench.spt
+# What is fuzzed, and for how long each.
+TARGET = open ops replay
+SECONDS = 60
+INPUT =
 # Oldest Rust that builds the workspace; rust-version in Cargo.toml says the same (tests/it/tidy.rs compares).
 RUST_MIN = 1.95
 
@@ -22,13 +30,49 @@ run: tools
 	$(CARGO) run --release --quiet --package splitpoint-cli -- tour
 
 test: fmt lint unit doc
+	@$(MAKE) fuzz SECONDS=5
 	@for part in fmt clippy; do \
 	    $(CARGO) $$part --version >/dev/null 2>&1 || echo "SKIPPED: cargo $$part, which is not installed"; \
 	done
+	@command -v "$${CXX:-c++}" >/dev/null 2>&1 || echo 'SKIPPED: fuzzing, for want of a C++ compiler'
 	@echo 'make test: passed'
 
 slow: tools
 	$(CARGO) test --workspace --locked --release -- --ignored
+
+fuzz: tools
+	@if test -n "$(INPUT)"; then \
+	    CARGO="$(CARGO)" fuzz/run $(TARGET) $(INPUT); \
+	else \
+	    CARGO="$(CARGO)" fuzz/run $(SECONDS) $(TARGET); \
+	fi
+
+# ThreadSanitizer has to see the standard library too, so that is built from its source (rustup component add rust-src). Both
+# need a nightly Rust; where it or its source is missing, that is said, and is a failure where CI is set. Not the orders that
+# shuttle tries: its tasks are not threads.
+
+SANITIZED = gate::tests words::tests lookups_beside table_behaves
+sanitize: tools
+	@if $(NIGHTLY) --version >/dev/null 2>&1; then \
+	    if test -d "$$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library"; then \
+	        set -x; \
+	        RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=target/thread-sanitizer \
+	            $(NIGHTLY) test -Zbuild-std --target $(HOST) --locked --lib -- $(SANITIZED) && \
+	        RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=target/thread-sanitizer \
+	            $(NIGHTLY) test -Zbuild-std --target $(HOST) --locked --test it -- threads:: || exit 1; \
+	    else \
+	        echo 'SKIPPED: ThreadSanitizer, as nightly has no rust-src (rustup component add rust-src --toolchain nightly)'; \
+	        test -z "$$CI"; \
+	    fi; \
+	    set -x; \
+	    RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/address-sanitizer \
+	        $(NIGHTLY) test --target $(HOST) --locked --lib -- --skip interleavings --skip a_hundred_thousand_keys && \
+	    RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/address-sanitizer \
+	        $(NIGHTLY) test --target $(HOST) --locked --test it -- --skip tidy; \
+	else \
+	    echo 'SKIPPED: ThreadSanitizer and AddressSanitizer, which need a nightly Rust (rustup toolchain install nightly)'; \
+	    test -z "$$CI"; \
+	fi
 
 bench: tools
 	$(CARGO) run --release --quiet --package splitpoint-bench -- $(WORKLOAD) $(FILE)
@@ -38,7 +82,7 @@ bench: tools
 # with CI set, their absence is a failure.
 fmt: tools
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then \
-	    echo 'cargo fmt --all --check'; $(CARGO) fmt --all --check; \
+	    echo 'cargo fmt --all --check'; $(CARGO) fmt --all --check && $(CARGO) fmt --manifest-path fuzz/Cargo.toml --check; \
 	else \
 	    echo 'SKIPPED: format, as this Rust has no rustfmt (rustup component add rustfmt)'; test -z "$$CI"; \
 	fi
@@ -66,4 +110,4 @@ tools:
 	    if (have[1] < need[1] || have[1] == need[1] && have[2] + 0 < need[2] + 0) { \
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
-.PHONY: help run test slow bench fmt lint unit doc tools
+.PHONY: help run test slow fuzz sanitize bench fmt lint unit doc tools

@@ -20,7 +20,7 @@
 //! |---|---|
 //! | [`hash`] | hash functions by name, and the user's own |
 //! | `linear` | which bucket holds a hash, which splits next: the paper's arithmetic |
-//! | `table` | [`Table`]: get, put, append, remove, scan |
+//! | `table` | [`Table`]: get, put, append, remove, scan; [`Backup`], [`salvage()`] |
 //! | `pager` | frames, latches, space, checkpoints; one file |
 //! | `io` | the operating system |
 
@@ -38,4 +38,7 @@ mod table;
 
 pub use error::{Error, ErrorKind, Result};
 pub use hash::HashKind;
-pub use table::{Durability, Fault, KEY_LEN_MAX, Scan, Table, TableOptions, TableStat, VALUE_LEN_MAX, ValueRef};
+pub use table::{
+    Backup, Batch, Durability, Fault, KEY_LEN_MAX, SalvageReport, Salvaged, Scan, Table, TableOptions, TableStat,
+    VALUE_LEN_MAX, ValueRef, salvage,
+};

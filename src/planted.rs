@@ -4,7 +4,7 @@
 //! is a constant `false`, and nothing is left of the question. In tests each thread has its own answer, so a planted bug
 //! harms no test beside it.
 //!
-//! Which test finds which after how many runs: `table/crash/planted.rs`; what it found: docs/testing.md, "Planted bugs".
+//! Which test finds which after how many runs: `table/crash/planted.rs`, `table/interleavings.rs`; what it found: docs/testing.md, "Planted bugs".
 
 use std::io::Result;
 
@@ -43,8 +43,48 @@ pub(crate) enum Bug {
     SplitDropsRecord,
     /// An extent is freed before the record refers to the new one.
     FreedTooEarly,
-    // The log's: its sync skipped, acknowledged before it is appended, its checksum not compared, replayed twice, a
-    // record of another log taken, a batch replayed in part.
+    // Of threads.
+    /// Under the latch nobody looks at `view` again.
+    ViewNotComparedAgain,
+    /// A merge keeps the version.
+    MergeKeepsVersion,
+    /// A group that moves keeps the version.
+    MoveKeepsVersion,
+    /// A peek takes what it read for good.
+    PeekTrusts,
+    /// A writer leaves the frame's version as it was.
+    WriteKeepsVersion,
+    /// A split takes a frame that readers hold.
+    TryWriteOverReaders,
+    /// A writer does not look whether the gate was closed.
+    GatePassedClosed,
+    /// Compaction gives the memory of a frame back that a reader holds.
+    ForgetUnderReaders,
+    // Of the log.
+    /// The log is not synced.
+    LogUnsynced,
+    /// The name of a new file of the log is not synced.
+    LogNameUnsynced,
+    /// A write says that it is done before the log is synced.
+    DoneBeforeSynced,
+    /// Removals are not logged.
+    RemovalUnlogged,
+    /// A record's checksum is not compared.
+    RecordUnchecked,
+    /// Records do not depend on the header of their segment, nor on a record of where a crash cut it.
+    SameSalt,
+    /// A segment is taken without looking where the one before ended.
+    SegmentOutOfOrder,
+    /// A segment is free before the checkpoint is complete that has what it tells of.
+    SegmentFreedEarly,
+    /// What a replay found counts as durable as it is.
+    ReplayedUnsynced,
+    /// A replay makes appends twice.
+    AppendedTwice,
+    /// A replay makes all but the last change of a batch.
+    BatchInPart,
+    /// A batch that failed is not undone.
+    BatchNotUndone,
 }
 
 #[cfg(not(test))]

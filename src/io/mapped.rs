@@ -1,8 +1,8 @@
 //! A file's bytes as shared memory: what is stored there the kernel has, whatever becomes of the process.
 //!
-//! The write-ahead log stores its records this way, at a tenth of what a `write` call costs (docs/benchmarks.md). The file
-//! has its room on the disk before it is mapped, and [`Mapped::prepare`] lets the kernel make the pages ready and say so
-//! if it cannot: a store into a page that is not to be had would be a signal. Linux only, as that needs
+//! The write-ahead log stores its records this way, at a tenth of what a `write` call costs (docs/benchmarks.md). Bytes
+//! of the file are written once before they are stored to, so they have room on the disk, and [`Mapped::prepare`] lets the
+//! kernel make the pages ready and say so if it cannot: a store into a page that is not to be had would be a signal. Linux only, as that needs
 //! `MADV_POPULATE_WRITE`; elsewhere, and where the kernel or the file system has no such thing, there is no mapping and
 //! the log writes with `write_at`, which tests compare this with.
 #![expect(unsafe_code, reason = "mmap")]
@@ -27,12 +27,9 @@ unsafe impl Sync for FileMap {}
 
 const PAGE_BYTES: usize = 4096;
 
-/// Maps the first `bytes` bytes of `file`, which gets that length and room.
+/// Maps the first `bytes` bytes of `file`, which may be shorter but has a first page.
 pub(super) fn map(file: &fs::File, bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
     let Ok(bytes) = usize::try_from(bytes) else { return Ok(None) };
-    if !allocate(file, bytes)? {
-        return Ok(None);
-    }
     // SAFETY: a fresh mapping at an address the kernel picks touches nothing that exists.
     let start = unsafe {
         libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, file.as_raw_fd(), 0)
@@ -46,23 +43,6 @@ pub(super) fn map(file: &fs::File, bytes: u64) -> Result<Option<Box<dyn Mapped>>
         // A kernel before 5.14.
         Err(e) if e.kind() == ErrorKind::InvalidInput => Ok(None),
         Err(e) => Err(e),
-    }
-}
-
-/// Gives the file `bytes` bytes of length, and of room on the disk; `false` where the file system cannot promise room.
-fn allocate(file: &fs::File, bytes: usize) -> Result<bool> {
-    let bytes = libc::off_t::try_from(bytes).map_err(|_| Error::from(ErrorKind::FileTooLarge))?;
-    loop {
-        // SAFETY: fallocate takes no pointers, and the descriptor is open as long as `file` is borrowed.
-        if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes) } == 0 {
-            return Ok(true);
-        }
-        let error = Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::EINTR) => continue,
-            Some(libc::EOPNOTSUPP | libc::ENOSYS) => return Ok(false),
-            _ => return Err(error),
-        }
     }
 }
 
@@ -112,6 +92,7 @@ mod tests {
     #[test]
     fn what_is_stored_is_what_a_read_of_the_file_gives() {
         let file = tempfile::tempfile().unwrap();
+        file.set_len(100_000).unwrap();
         let Some(map) = map(&file, 100_000).unwrap() else {
             println!("SKIPPED: no mappings here");
             return;
@@ -123,6 +104,8 @@ mod tests {
             file.read_exact_at(&mut read, at).unwrap();
             assert_eq!(&read, b"0123456789");
         }
-        assert_eq!(file.metadata().unwrap().len(), 100_000);
+        // Beyond the end of the file there is nothing to be made ready, which is an error and no signal.
+        file.set_len(4096).unwrap();
+        assert!(map.prepare(50_000, 50_010).is_err());
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! Not here: what the bytes mean (`pager`), caching (`pager/pool.rs`).
 
+mod forks;
 #[cfg(target_os = "linux")]
 mod mapped;
 mod real;
@@ -15,6 +16,7 @@ pub(crate) mod simulated;
 use std::io::Result;
 use std::path::Path;
 
+pub(crate) use forks::{forked_since, forks};
 pub(crate) use real::Disk;
 
 /// How a file is to be opened.
@@ -52,21 +54,28 @@ pub(crate) trait File: Send + Sync {
     fn set_len(&self, bytes: u64) -> Result<()>;
     /// Makes sure that the first `bytes` bytes have room on the disk, without changing the length.
     fn reserve(&self, bytes: u64) -> Result<()>;
+    /// Who may do what with the file, as the system's number for it, where there is such a thing.
+    fn permissions(&self) -> Result<Option<u32>> {
+        Ok(None)
+    }
+    /// Gives the file the [`permissions`](Self::permissions) of another.
+    fn set_permissions(&self, _permissions: u32) -> Result<()> {
+        Ok(())
+    }
     /// Makes the content (and length) durable.
     fn sync(&self) -> Result<()>;
     /// Takes the only writer's lock, which is held until the file is closed; `false` where another holds it.
     fn lock(&self) -> Result<bool>;
     /// Does a writer hold the lock right now?
     fn is_locked(&self) -> Result<bool>;
-    /// The first `bytes` bytes as memory that the operating system keeps when the process ends, the file made as long as
-    /// that, with room on the disk for all of it. `None` where there is no such thing; then [`write_at`](Self::write_at)
-    /// does the same, slower.
+    /// The first `bytes` bytes as memory that the operating system keeps when the process ends; the file may be shorter, but
+    /// has 4096 bytes. `None` where there is no such thing; then [`write_at`](Self::write_at) does the same, slower.
     fn map(&self, bytes: u64) -> Result<Option<Box<dyn Mapped>>>;
 }
 
 /// Part of a file as memory, for writing.
 pub(crate) trait Mapped: Send + Sync {
-    /// Sees to it that bytes `from..to` are at hand, so that storing them cannot fail.
+    /// Sees to it that bytes `from..to`, which the file has, are at hand, so that storing them cannot fail.
     fn prepare(&self, from: u64, to: u64) -> Result<()>;
     /// Stores `bytes` at `offset`. Whoever calls it sees to it that no other call stores there at the same time.
     fn store(&self, offset: u64, bytes: &[u8]);

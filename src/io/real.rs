@@ -9,7 +9,7 @@ use super::{File, Mapped, Mode, Storage};
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// The real disk.
@@ -73,6 +73,14 @@ impl File for RealFile {
 
     fn reserve(&self, bytes: u64) -> Result<()> {
         reserve(&self.0, bytes)
+    }
+
+    fn permissions(&self) -> Result<Option<u32>> {
+        Ok(Some(self.0.metadata()?.permissions().mode()))
+    }
+
+    fn set_permissions(&self, permissions: u32) -> Result<()> {
+        self.0.set_permissions(fs::Permissions::from_mode(permissions))
     }
 
     fn sync(&self) -> Result<()> {

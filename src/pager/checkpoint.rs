@@ -31,14 +31,14 @@ use std::sync::atomic::Ordering::*;
 /// First bytes of a journal. On disk.
 const MAGIC: [u8; 8] = *b"SPLITJRN";
 /// Bytes of a journal before its first frame.
-const HEADER_BYTES: u64 = 64;
+pub(super) const HEADER_BYTES: u64 = 64;
 
 /// The checksum of a frame that stands at `frame`: so a frame in the wrong place does not fit.
 pub(super) fn frame_sum(frame: FrameNo, bytes: &[u8]) -> u32 {
     nonzero(crc32c::crc32c_append(crc32c::crc32c(&frame.to_le_bytes()), bytes))
 }
 
-fn journal_path(path: &Path) -> PathBuf {
+pub(super) fn journal_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-ckpt");
     PathBuf::from(name)
@@ -57,25 +57,39 @@ pub(crate) struct Frozen {
 }
 
 impl Pager {
-    /// Notes the state of this moment, with `root` for the header. The caller keeps writers out meanwhile.
-    pub(crate) fn freeze(&self, root: &[u8]) -> Frozen {
-        let sequence = self.sequence.load(Relaxed) + 1;
-        let mut frames = self.pool.freeze();
-        frames.sort_unstable();
-        frames.dedup();
+    /// Notes the state of this moment, with `root` for the header, and begins a new segment of the log, with room for
+    /// a record of `log_bytes`. The caller keeps writers out meanwhile.
+    ///
+    /// # Errors
+    /// Those of the log's next segment; nothing has changed.
+    pub(crate) fn freeze(&self, root: &[u8], log_bytes: u64) -> Result<Frozen> {
+        let sequence = match &self.log {
+            Some(log) => log.switch(log_bytes)?,
+            None => self.sequence.load(Relaxed) + 1,
+        };
+        if let Some(log) = self.log.as_ref().filter(|_| planted(Bug::SegmentFreedEarly)) {
+            log.release(sequence)?;
+        }
+        let frames = self.pool.freeze();
         let (frame_count, cut) = (self.frame_count(), self.file_frames.load(Acquire));
         let last = self.checkpoint_frames.load(Acquire);
         // Where the file was cut since, the last checkpoint still needs what is beyond the cut. And the first checkpoint
         // of all is journalled as a whole, so that its file is empty until it is complete.
         let safe = cut == last || planted(Bug::NewFramesOverOld);
         let direct_from = if safe && last > 0 { last } else { FrameNo::MAX };
-        Frozen { frames, frame_count, cut, direct_from, header: self.header_bytes(root, sequence), sequence }
+        Ok(Frozen { frames, frame_count, cut, direct_from, header: self.header_bytes(root, sequence), sequence })
     }
 
     /// Writes what was frozen. After an error the file is still the last checkpoint's, or this one's once the
-    /// journal is installed, and the handle must not be used for more.
+    /// journal is installed, and the handle is poisoned.
     pub(crate) fn write_frozen(&self, frozen: Frozen) -> Result<()> {
+        self.write_checkpoint(frozen).inspect_err(|e| self.turns.poison(&e.to_string()))
+    }
+
+    fn write_checkpoint(&self, mut frozen: Frozen) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
+        frozen.frames.sort_unstable();
+        frozen.frames.dedup();
         let index = if self.scratch {
             // No promise to keep: the frames go straight to their places.
             let mut sink = InPlace { file: file.as_ref(), bytes: vec![0; self.frame_bytes()], index: Vec::new() };
@@ -92,7 +106,7 @@ impl Pager {
         self.file_frames.store(frozen.frame_count, Release);
         self.checkpoint_frames.store(frozen.frame_count, Release);
         self.sequence.store(frozen.sequence, Relaxed);
-        Ok(())
+        self.log.as_ref().map_or(Ok(()), |log| log.release(frozen.sequence))
     }
 
     fn write_journalled(&self, frozen: &Frozen, file: &dyn File) -> Result<Sums> {
@@ -123,7 +137,8 @@ impl Pager {
         let direct = DirectWriter::new(file, self.frame_bytes(), frozen.direct_from);
         let mut writer = JournalWriter::new(journal, direct, self.frame_bytes());
         self.copy_frames(frozen, &mut writer).map_err(|e| self.journal_error(e))?;
-        writer.finish(frozen.sequence, size).map_err(|e| self.journal_error(e.into()))
+        let names = Names { table_id: self.table_id, sequence: frozen.sequence, base: self.sequence.load(Relaxed) };
+        writer.finish(names, size).map_err(|e| self.journal_error(e.into()))
     }
 
     fn journal_error(&self, e: JournalError) -> Error {
@@ -262,7 +277,7 @@ impl<'a> JournalWriter<'a> {
     }
 
     /// Writes index and header and makes all durable. Gives all frames, and those in the journal.
-    fn finish(mut self, sequence: u64, size: Size) -> std::io::Result<(Sums, Sums)> {
+    fn finish(mut self, names: Names, size: Size) -> std::io::Result<(Sums, Sums)> {
         // Before the journal is complete, as it speaks for them.
         self.direct.finish()?;
         self.flush()?;
@@ -271,12 +286,14 @@ impl<'a> JournalWriter<'a> {
         self.journal.write_at(&index, self.written)?;
         let mut header = [0; HEADER_BYTES as usize];
         header[..8].copy_from_slice(&MAGIC);
-        header[8..16].copy_from_slice(&sequence.to_le_bytes());
+        header[8..16].copy_from_slice(&names.sequence.to_le_bytes());
         header[16..20].copy_from_slice(&(self.frame_bytes as u32).to_le_bytes());
         header[20..24].copy_from_slice(&(self.index.len() as u32).to_le_bytes());
         header[24..28].copy_from_slice(&size.frame_count.to_le_bytes());
         header[28..32].copy_from_slice(&crc32c::crc32c(&index).to_le_bytes());
         header[32..36].copy_from_slice(&size.cut.to_le_bytes());
+        header[36..44].copy_from_slice(&names.table_id.to_le_bytes());
+        header[44..52].copy_from_slice(&names.base.to_le_bytes());
         let sum = crc32c::crc32c(&header[..60]);
         header[60..].copy_from_slice(&sum.to_le_bytes());
         self.journal.write_at(&header, 0)?;
@@ -351,12 +368,20 @@ impl<'a> DirectWriter<'a> {
     }
 }
 
+/// Of which table, which checkpoint, and which was the one before.
+#[derive(Clone, Copy)]
+struct Names {
+    table_id: u64,
+    sequence: u64,
+    base: u64,
+}
+
 /// What a checkpoint makes of the file's length.
 #[derive(Clone, Copy)]
-struct Size {
-    frame_bytes: usize,
-    cut: u32,
-    frame_count: u32,
+pub(super) struct Size {
+    pub(super) frame_bytes: usize,
+    pub(super) cut: u32,
+    pub(super) frame_count: u32,
 }
 
 /// Cuts the file to `cut` frames, if it is longer, and then makes it `frame_count` frames long: what is new is zero.
@@ -440,7 +465,7 @@ pub(super) fn refuse_half_installed(storage: &dyn Storage, path: &Path, file: &d
 
 /// Is this a file of ours, or one in the making, so that a journal beside it is ours? Whatever else it is, the header
 /// is read next and says so; until then nothing is touched.
-fn may_have_journal(path: &Path, file: &dyn File) -> Result<bool> {
+pub(super) fn may_have_journal(path: &Path, file: &dyn File) -> Result<bool> {
     let mut start = [0; 12];
     let bytes = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
     if bytes >= start.len() as u64 {
@@ -453,7 +478,7 @@ fn may_have_journal(path: &Path, file: &dyn File) -> Result<bool> {
 
 /// Checks that a complete journal makes a table of version 1, and that `file` is the table it was made for: one that
 /// has the checkpoint before, or this one, or is torn.
-fn check_belongs(path: &Path, file: &dyn File, size: Size, header: &JournalHeader) -> Result<()> {
+pub(super) fn check_belongs(path: &Path, file: &dyn File, size: Size, header: &JournalHeader) -> Result<()> {
     let shown = path.display();
     let new = header.table.as_deref().filter(|bytes| bytes[..8] == super::MAGIC);
     if let Some(version) = new.map(|bytes| u32_at(bytes, 8)).filter(|&version| version != FORMAT_VERSION) {
@@ -461,7 +486,9 @@ fn check_belongs(path: &Path, file: &dyn File, size: Size, header: &JournalHeade
     }
     let new = new.filter(|bytes| header_is_whole(bytes)).and_then(|bytes| Header::parse(bytes).ok());
     let says_the_same = new.is_some_and(|new| {
-        (new.frame_bytes, new.frame_count, new.sequence) == (size.frame_bytes, size.frame_count, header.sequence)
+        let Names { table_id, sequence, .. } = header.names;
+        (new.frame_bytes, new.frame_count) == (size.frame_bytes, size.frame_count)
+            && (new.table_id, new.sequence) == (table_id, sequence)
     });
     if !says_the_same {
         return Err(Error::corrupt(format!(
@@ -470,12 +497,12 @@ fn check_belongs(path: &Path, file: &dyn File, size: Size, header: &JournalHeade
     }
     let mut old = vec![0; super::HEADER_BYTES];
     let whole = file.read_at(&mut old, 0).is_ok() && old[..8] == super::MAGIC && header_is_whole(&old);
-    let at = u64_at(&old, 16);
-    let fits = at == header.sequence || at.checked_add(1) == Some(header.sequence) || planted(Bug::AnyJournalInstalled);
+    let (id, at) = (u64_at(&old, super::TABLE_ID), u64_at(&old, 16));
+    let Names { table_id, sequence, base } = header.names;
+    let fits = id == table_id && (at == sequence || at == base) || planted(Bug::AnyJournalInstalled);
     if whole && !fits {
         return Err(Error::corrupt(format!(
-            "{shown}: made for checkpoint {}, but the table beside it is at {at}: they are not of one table. Move the journal away if the table is the one to keep.",
-            header.sequence
+            "{shown}: made for table {table_id:016x} between checkpoints {base} and {sequence}, but the table beside it is {id:016x} at {at}. Move the journal away if the table is the one to keep."
         )));
     }
     Ok(())
@@ -486,15 +513,15 @@ fn header_is_whole(bytes: &[u8]) -> bool {
 }
 
 /// What a journal says beside its frames: the number of the checkpoint, and its last frame if that is frame 0.
-struct JournalHeader {
-    sequence: u64,
+pub(super) struct JournalHeader {
+    names: Names,
     table: Option<Vec<u8>>,
 }
 
-type Journal = (Size, Sums, JournalHeader);
+pub(super) type Journal = (Size, Sums, JournalHeader);
 
 /// The frames of a journal, if every checksum in it holds. An incomplete one is the rule after a crash, no error.
-fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journal>> {
+pub(super) fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journal>> {
     let journal_bytes = journal.len()?;
     if journal_bytes < HEADER_BYTES {
         return Ok(None);
@@ -504,7 +531,7 @@ fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journal>> {
     if header[..8] != MAGIC || u32_at(&header, 60) != crc32c::crc32c(&header[..60]) {
         return Ok(None);
     }
-    let sequence = u64_at(&header, 8);
+    let names = Names { table_id: u64_at(&header, 36), sequence: u64_at(&header, 8), base: u64_at(&header, 44) };
     let (frame_bytes, count, frame_count) = (u32_at(&header, 16) as usize, u32_at(&header, 20), u32_at(&header, 24));
     let frames_end = HEADER_BYTES + u64::from(count) * frame_bytes as u64;
     let legal = (FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&frame_bytes) && frame_bytes.is_power_of_two();
@@ -528,5 +555,5 @@ fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journal>> {
     }
     let table = index.last().is_some_and(|&(frame, _)| frame == 0).then_some(bytes);
     let size = Size { frame_bytes, cut: u32_at(&header, 32), frame_count };
-    Ok(Some((size, index, JournalHeader { sequence, table })))
+    Ok(Some((size, index, JournalHeader { names, table })))
 }

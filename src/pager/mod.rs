@@ -14,20 +14,29 @@
 //! Source: the buffer manager of Seltzer & Yigit 1991, "Buffer Management"; the file layout is ours (docs/format.md).
 
 mod checkpoint;
+pub(crate) mod copy;
+pub(crate) mod interleave;
+pub(crate) mod log;
 pub(crate) mod pool;
+pub(crate) mod remains;
 mod space;
+mod turns;
 pub(crate) mod words;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::io::{File, Mode, Storage};
+use crate::io::{File, Mode, Storage, forked_since, forks};
 use crate::planted::{Bug, planted};
+pub(crate) use checkpoint::Frozen;
+use log::{Log, Safety};
 pub(crate) use pool::machine_memory_bytes;
 use pool::{FrameNo, FrameSource, Pool, ReadGuard, WriteGuard};
-pub(crate) use space::FRAME_UNITS;
-use space::{MAP_GROUP_COUNT, Space, ZONE_FRAMES};
+pub(crate) use space::{FRAME_UNITS, ZONE_FRAMES};
+use space::{MAP_GROUP_COUNT, Space};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
+pub(crate) use turns::Turn;
+use turns::Turns;
 use words::Bytes;
 
 /// First bytes of a table file. On disk.
@@ -37,7 +46,7 @@ const FORMAT_VERSION: u32 = 1;
 /// Bytes of the header that mean something, whatever the frame size.
 pub(crate) const HEADER_BYTES: usize = 4096;
 /// Where the user's root starts in the header, and how long it is.
-const ROOT_START: usize = 256;
+pub(crate) const ROOT_START: usize = 256;
 /// Bytes the pager's user may keep in the header.
 pub(crate) const ROOT_BYTES: usize = HEADER_BYTES - ROOT_START - 8;
 /// Frames are 4 KiB, or a page where that is larger.
@@ -45,12 +54,21 @@ pub(crate) const FRAME_BYTES_MIN: usize = 4096;
 /// Largest frame.
 pub(crate) const FRAME_BYTES_MAX: usize = 65536;
 /// Frames before the first that is allocated: the header and zone 0's map frames.
-const FIRST_FRAMES: u32 = 3;
+pub(crate) const FIRST_FRAMES: u32 = 3;
+
+/// Highest number a checkpoint or a segment of the log may have, which no writer comes to: so there is always a next. On
+/// disk.
+pub(crate) const NUMBER_MAX: u64 = 1 << 63;
+
+/// Where the header has the table's id.
+const TABLE_ID: usize = 32 + 4 * MAP_GROUP_COUNT;
 
 /// What the header says, apart from the root.
 #[derive(Clone, Debug)]
 struct Header {
     frame_bytes: usize,
+    /// A number made when the table was, by which a log and a journal are known to be its own.
+    table_id: u64,
     sequence: u64,
     frame_count: u32,
     map_groups: [u32; MAP_GROUP_COUNT],
@@ -63,6 +81,20 @@ pub(crate) enum Create {
     IfAbsent,
     /// It must not be there.
     Always,
+}
+
+/// How a file is to be opened.
+pub(crate) struct Opening {
+    pub create: Create,
+    pub frame_bytes_if_new: usize,
+    /// A random one if not given.
+    pub table_id_if_new: Option<u64>,
+    pub cache_bytes: u64,
+    pub read_only: bool,
+    /// From what a logged write is to be safe; nothing is logged if not given.
+    pub safety: Option<Safety>,
+    /// Bytes of a segment of the log.
+    pub segment_bytes: u64,
 }
 
 /// Frames of one table.
@@ -82,7 +114,14 @@ pub(crate) struct Pager {
     file_frames: AtomicU32,
     /// Frames the last checkpoint has, of which `file_frames` may be fewer once the file was cut.
     checkpoint_frames: AtomicU32,
+    table_id: u64,
+    /// The number of the last checkpoint that is complete.
     sequence: AtomicU64,
+    /// Of a file that is open for writing.
+    log: Option<Log>,
+    turns: Arc<Turns>,
+    /// Which process this is, see `io::forks`.
+    forks: u32,
     /// Frames that may be resident.
     cache_frames: u64,
     clock_hand: AtomicU32,
@@ -183,7 +222,11 @@ impl Pager {
             map_groups: Default::default(),
             file_frames: AtomicU32::new(0),
             checkpoint_frames: AtomicU32::new(0),
+            table_id: random_u64(),
             sequence: AtomicU64::new(0),
+            log: None,
+            turns: Arc::default(),
+            forks: forks(),
             cache_frames,
             clock_hand: AtomicU32::new(0),
         };
@@ -198,14 +241,9 @@ impl Pager {
 
     /// The file at `path`, and its root, or no root if the file is new. Installs a checkpoint that was journalled but
     /// not finished. A new file is empty until its first checkpoint.
-    pub(crate) fn open(
-        storage: Arc<dyn Storage>,
-        path: &Path,
-        create: Create,
-        frame_bytes_if_new: usize,
-        cache_bytes: u64,
-        read_only: bool,
-    ) -> Result<(Pager, Option<Vec<u8>>)> {
+    pub(crate) fn open(storage: Arc<dyn Storage>, path: &Path, opening: Opening) -> Result<(Pager, Option<Vec<u8>>)> {
+        let Opening { create, frame_bytes_if_new, table_id_if_new, cache_bytes, read_only, safety, segment_bytes } =
+            opening;
         let (file, made) = Self::open_file(storage.as_ref(), path, create, read_only)?;
         if !read_only {
             Self::take_lock(file.as_ref(), path)?;
@@ -218,12 +256,16 @@ impl Pager {
         if empty && create != Create::Never {
             let cache_frames = Self::cache_frames(cache_bytes, frame_bytes_if_new);
             let pool = Pool::new(frame_bytes_if_new, true)?;
-            let pager = Self::start(pool, storage, path.to_path_buf(), Some(file), false, cache_frames)?;
+            let mut pager = Self::start(pool, storage.clone(), path.to_path_buf(), Some(file), false, cache_frames)?;
+            pager.table_id = table_id_if_new.unwrap_or(pager.table_id);
+            pager.log = Some(Log::new(storage, path, pager.table_id, 0, safety, segment_bytes));
             return Ok((pager, None));
         }
         let (header, root) = Self::read_header(path, file.as_ref())?;
         let pool = Pool::new(header.frame_bytes, !read_only)?;
         pool.reserve(u64::from(header.frame_count) + 1)?;
+        let log = (!read_only)
+            .then(|| Log::new(storage.clone(), path, header.table_id, header.sequence, safety, segment_bytes));
         let pager = Pager {
             pool,
             storage,
@@ -236,7 +278,11 @@ impl Pager {
             map_groups: header.map_groups.map(AtomicU32::new),
             file_frames: AtomicU32::new(header.frame_count),
             checkpoint_frames: AtomicU32::new(header.frame_count),
+            table_id: header.table_id,
             sequence: AtomicU64::new(header.sequence),
+            log,
+            turns: Arc::default(),
+            forks: forks(),
             cache_frames: Self::cache_frames(cache_bytes, header.frame_bytes),
             clock_hand: AtomicU32::new(0),
         };
@@ -262,28 +308,28 @@ impl Pager {
         }
         if bytes.len() < HEADER_BYTES {
             return Err(Error::corrupt(format!(
-                "{shown}: cut to {file_bytes} bytes, the header alone has {HEADER_BYTES}. Restore it from a backup."
+                "{shown}: cut to {file_bytes} bytes, the header alone has {HEADER_BYTES}. Restore a backup; `splitpoint dump {shown} --salvage` writes what can still be read."
             )));
         }
         let (stored, computed) = (u32_at(&bytes, HEADER_BYTES - 4), header_sum(&bytes));
         if stored != computed {
             return Err(Error::corrupt(format!(
-                "{shown}: header: checksum mismatch, stored {stored:08x}, computed {computed:08x}. Restore it from a backup."
+                "{shown}: header: checksum mismatch, stored {stored:08x}, computed {computed:08x}. Restore a backup; `splitpoint dump {shown} --salvage` writes what can still be read."
             )));
         }
         let header = Header::parse(&bytes)
-            .map_err(|what| Error::corrupt(format!("{shown}: header: {what}. Restore it from a backup.")))?;
+            .map_err(|what| Error::corrupt(format!("{shown}: header: {what}. Restore a backup; `splitpoint dump {shown} --salvage` writes what can still be read.")))?;
         let needed = u64::from(header.frame_count) * header.frame_bytes as u64;
         if file_bytes < needed {
             return Err(Error::corrupt(format!(
-                "{shown}: cut to {file_bytes} bytes of {needed}. Restore it from a backup."
+                "{shown}: cut to {file_bytes} bytes of {needed}. Restore a backup; `splitpoint dump {shown} --salvage` writes what can still be read."
             )));
         }
         let mut rest = vec![0; header.frame_bytes - HEADER_BYTES];
         file.read_at(&mut rest, HEADER_BYTES as u64).map_err(|e| Error::io(path, "read the header of", e))?;
         if rest.iter().any(|&b| b != 0) {
             return Err(Error::corrupt(format!(
-                "{shown}: header: reserved bytes are not zero. Restore it from a backup."
+                "{shown}: header: reserved bytes are not zero. Restore a backup; `splitpoint dump {shown} --salvage` writes what can still be read."
             )));
         }
         Ok((header, bytes[ROOT_START..ROOT_START + ROOT_BYTES].to_vec()))
@@ -300,6 +346,7 @@ impl Pager {
         for (i, group) in self.map_groups.iter().enumerate() {
             bytes[32 + 4 * i..36 + 4 * i].copy_from_slice(&group.load(Relaxed).to_le_bytes());
         }
+        bytes[TABLE_ID..TABLE_ID + 8].copy_from_slice(&self.table_id.to_le_bytes());
         bytes[ROOT_START..ROOT_START + root.len()].copy_from_slice(root);
         let sum = header_sum(&bytes[..HEADER_BYTES]);
         bytes[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
@@ -356,11 +403,15 @@ impl Pager {
     fn space(&self) -> MutexGuard<'_, Space> {
         // The allocator calls no user code; after a panic of our own its lists may lack a hole, which loses
         // space until the next open and nothing else.
-        self.space.lock().unwrap_or_else(|e| e.into_inner())
+        interleave::lock(&self.space)
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
+        &self.storage
     }
 
     pub(crate) fn is_read_only(&self) -> bool {
@@ -382,7 +433,9 @@ impl Pager {
     /// An error about this file's content.
     pub(crate) fn corrupt(&self, what: impl std::fmt::Display) -> Error {
         let path = self.path.display();
-        Error::corrupt(format!("{path}: {what}. Run `splitpoint check {path}`, then restore a backup."))
+        Error::corrupt(format!(
+            "{path}: {what}. Run `splitpoint check {path}`, then restore a backup; `splitpoint dump {path} --salvage` writes what can still be read."
+        ))
     }
 
     /// Sees to it that frames below `needed` (and rather below `wanted`) have room on the disk.
@@ -462,9 +515,40 @@ impl Pager {
     /// sets another.
     #[inline]
     pub(crate) fn wants_checkpoint(&self, dirty_bytes_max: u64) -> bool {
-        // Dirty frames cannot be evicted: at half the cache the other half still serves reads.
-        let limit = (self.cache_frames / 2).min(dirty_bytes_max / self.frame_bytes() as u64);
-        self.file.is_some() && self.pool.dirty_count() > limit
+        let limit = self.dirty_frames_max().min(dirty_bytes_max / self.frame_bytes() as u64);
+        self.file.is_some() && !self.read_only && self.pool.dirty_count() > limit
+    }
+
+    /// Is there no room in the cache for more that waits to be written?
+    pub(crate) fn must_checkpoint(&self) -> bool {
+        self.pool.dirty_count() > self.dirty_frames_max()
+    }
+
+    /// Dirty frames cannot be evicted: at half the cache the other half still serves reads, and the next checkpoint.
+    fn dirty_frames_max(&self) -> u64 {
+        self.cache_frames / 2
+    }
+
+    /// Is this a child of the process that opened the file? Memory alone is each process's own.
+    #[inline]
+    pub(crate) fn is_forked(&self) -> bool {
+        forked_since(self.forks) && self.file.is_some()
+    }
+
+    /// Is the file, with its log, all there is to know?
+    pub(crate) fn is_clean(&self) -> bool {
+        self.pool.dirty_count() == 0 && self.checkpoint_frames.load(Acquire) > 0
+    }
+
+    /// The write-ahead log, of a file that is open for writing.
+    #[inline]
+    pub(crate) fn log(&self) -> Option<&Log> {
+        self.log.as_ref()
+    }
+
+    /// Whose turn it is to write a checkpoint.
+    pub(crate) fn turns(&self) -> &Arc<Turns> {
+        &self.turns
     }
 
     /// Bytes of memory that frames take now.
@@ -504,7 +588,9 @@ fn not_a_table(path: &Path, what: &str) -> Error {
     let path = path.display();
     Error::new(
         ErrorKind::NotATable,
-        format!("{path}: not a splitpoint table: {what}. Check the path; `splitpoint load` makes a table."),
+        format!(
+            "{path}: not a splitpoint table: {what}. Check the path; `splitpoint load` makes a table, and if it was one, `splitpoint dump {path} --salvage` looks for what is left."
+        ),
     )
 }
 
@@ -515,6 +601,28 @@ fn version_error(shown: &impl std::fmt::Display, version: u32) -> Error {
             "{shown}: format version {version}, this library reads {FORMAT_VERSION}. Upgrade splitpoint, or dump with the version that wrote it."
         ),
     )
+}
+
+/// A random number, from the operating system's randomness by way of the standard library's maps.
+pub(crate) fn random_u64() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    #[cfg(test)]
+    if let Some(state) = TEST_RANDOM.get() {
+        TEST_RANDOM.set(Some(state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407)));
+        return state;
+    }
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+#[cfg(test)]
+thread_local! {
+    static TEST_RANDOM: std::cell::Cell<Option<u64>> = const { std::cell::Cell::new(None) };
+}
+
+/// From here on this thread's random numbers are those of `seed`.
+#[cfg(test)]
+pub(crate) fn seed_random(seed: u64) {
+    TEST_RANDOM.set(Some(seed));
 }
 
 /// 0 is kept for "never written".
@@ -556,10 +664,14 @@ impl Header {
         if mapped < u64::from(frame_count) {
             return Err(format!("map frames for {mapped} frames of {frame_count}"));
         }
-        let reserved = [28..32, 32 + 4 * MAP_GROUP_COUNT..ROOT_START, ROOT_START + ROOT_BYTES..HEADER_BYTES - 4];
+        let reserved = [28..32, TABLE_ID + 8..ROOT_START, ROOT_START + ROOT_BYTES..HEADER_BYTES - 4];
         if reserved.into_iter().any(|range| bytes[range].iter().any(|&b| b != 0)) {
             return Err("reserved bytes are not zero".into());
         }
-        Ok(Header { frame_bytes, sequence: u64_at(bytes, 16), frame_count, map_groups })
+        let (table_id, sequence) = (u64_at(bytes, TABLE_ID), u64_at(bytes, 16));
+        if !(1..=NUMBER_MAX).contains(&sequence) {
+            return Err(format!("checkpoint {sequence}, expected 1 to 2^63"));
+        }
+        Ok(Header { frame_bytes, table_id, sequence, frame_count, map_groups })
     }
 }

@@ -22,8 +22,10 @@
 //! Not here: which frame belongs to what (`mod.rs`), when a frame goes to the file (`mod.rs`).
 #![expect(unsafe_code, reason = "frames live in address ranges reserved with mmap")]
 
+use super::interleave::{self, step};
 use super::words::{Bytes, FrameBytes, word_bytes};
 use crate::error::{Error, ErrorKind, Result};
+use crate::planted::{Bug, planted};
 use std::cell::Cell;
 use std::ops::{Deref, Range};
 use std::ptr;
@@ -136,7 +138,11 @@ pub(crate) struct Pool {
 
 thread_local! {
     /// Value guards this thread holds: while there are any, it must not wait for a latch.
-    static VALUES_HELD: Cell<u32> = const { Cell::new(0) };
+    static VALUES_HELD: [Cell<u32>; interleave::TASK_COUNT] = const { [const { Cell::new(0) }; interleave::TASK_COUNT] };
+}
+
+fn values_held<R>(use_count: impl FnOnce(&Cell<u32>) -> R) -> R {
+    VALUES_HELD.with(|held| use_count(&held[interleave::task().unwrap_or(0)]))
 }
 
 impl Pool {
@@ -231,6 +237,7 @@ impl Pool {
     #[inline]
     pub(crate) fn peek(&self, frame: FrameNo) -> Option<Peek<'_>> {
         let state = self.state(frame);
+        step();
         let before = state.load(Acquire);
         if before & (WRITER | RESIDENT | USED) != RESIDENT | USED {
             return None;
@@ -248,7 +255,7 @@ impl Pool {
     #[inline]
     pub(crate) fn read<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<ReadGuard<'a>> {
         let state = self.state(frame);
-        let now = state.load(Relaxed);
+        let now = look(state);
         if now & (WRITER | RESIDENT) != RESIDENT
             || now & READERS == READERS
             || state.compare_exchange_weak(now, (now + 1) | USED, Acquire, Relaxed).is_err()
@@ -262,7 +269,7 @@ impl Pool {
     fn read_slow(&self, frame: FrameNo, state: &AtomicU64, source: &impl FrameSource) -> Result<()> {
         let mut spins = Spins::new(self);
         loop {
-            let now = state.load(Relaxed);
+            let now = look(state);
             if now & WRITER != 0 || now & READERS == READERS {
                 spins.wait()?;
             } else if now & RESIDENT == 0 {
@@ -284,9 +291,9 @@ impl Pool {
     /// [`write`](Self::write), but `None` where another holds the latch.
     pub(crate) fn try_write<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<Option<WriteGuard<'a>>> {
         let state = self.state(frame);
-        let now = state.load(Relaxed);
-        if now & (READERS | WRITER) != 0 || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err()
-        {
+        let now = look(state);
+        let held = if planted(Bug::TryWriteOverReaders) { WRITER } else { READERS | WRITER };
+        if now & held != 0 || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err() {
             return Ok(None);
         }
         let mut latch = self.write_guard(frame, state);
@@ -324,7 +331,7 @@ impl Pool {
     #[inline]
     fn latch_exclusive(&self, frame: FrameNo) -> Result<WriteGuard<'_>> {
         let state = self.state(frame);
-        let now = state.load(Relaxed);
+        let now = look(state);
         if now & (READERS | WRITER) != 0 || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err()
         {
             self.latch_exclusive_slow(state)?;
@@ -336,7 +343,7 @@ impl Pool {
     fn latch_exclusive_slow(&self, state: &AtomicU64) -> Result<()> {
         let mut spins = Spins::new(self);
         loop {
-            let now = state.load(Relaxed);
+            let now = look(state);
             if now & (READERS | WRITER) != 0 {
                 spins.wait()?;
             } else if state.compare_exchange_weak(now, now | WRITER | USED, Acquire, Relaxed).is_ok() {
@@ -423,11 +430,11 @@ impl Pool {
         let old = DIRTY[1 - (self.epoch.load(Relaxed) as usize & 1)];
         let latch = loop {
             // A reader's hold on the frame is no obstacle: nobody else clears the bit without the exclusive latch.
-            let now = state.load(Acquire);
+            let now = look(state);
             if now & WRITER == 0 && state.compare_exchange_weak(now, now + 1, Acquire, Relaxed).is_ok() {
                 break ReadGuard { state, address: self.address(frame), bytes: self.frame_bytes() };
             }
-            std::thread::yield_now();
+            yield_now();
         };
         let frozen = state.load(Relaxed) & old != 0;
         if frozen {
@@ -449,11 +456,11 @@ impl Pool {
     fn clear(&self, frame: FrameNo, bits: u64) {
         let state = self.state(frame);
         loop {
-            let now = state.load(Relaxed);
+            let now = look(state);
             if now & WRITER == 0 && state.compare_exchange_weak(now, now & !bits, Release, Relaxed).is_ok() {
                 return;
             }
-            std::thread::yield_now();
+            yield_now();
         }
     }
 
@@ -470,7 +477,7 @@ impl Pool {
     /// Gives the memory of one clean frame back if it was not used since last asked. Never waits.
     pub(crate) fn evict(&self, frame: FrameNo) -> bool {
         let state = self.state(frame);
-        let now = state.load(Relaxed);
+        let now = look(state);
         if now & RESIDENT == 0 || now & (READERS | WRITER | DIRTY[0] | DIRTY[1] | JOURNALLED) != 0 {
             return false;
         }
@@ -491,8 +498,9 @@ impl Pool {
     /// stays, which does no harm: whoever uses the frame again writes it first.
     pub(crate) fn forget(&self, frame: FrameNo) {
         let state = self.state(frame);
-        let now = state.load(Relaxed);
-        if now & RESIDENT == 0 || now & (READERS | WRITER) != 0 {
+        let now = look(state);
+        let held = if planted(Bug::ForgetUnderReaders) { WRITER } else { READERS | WRITER };
+        if now & RESIDENT == 0 || now & held != 0 {
             return;
         }
         if state.compare_exchange(now, now | WRITER, Acquire, Relaxed).is_ok() {
@@ -534,7 +542,7 @@ fn prefetch(_address: *const u8) {}
 
 /// An error if this thread holds a value that whoever it is about to wait for may be waiting for.
 pub(crate) fn refuse_to_wait_with_values() -> Result<()> {
-    if VALUES_HELD.get() == 0 {
+    if values_held(|held| held.get()) == 0 {
         return Ok(());
     }
     Err(Error::new(
@@ -545,13 +553,28 @@ pub(crate) fn refuse_to_wait_with_values() -> Result<()> {
 
 /// Locks `mutex`, unless that would mean to wait while this thread holds a value.
 pub(crate) fn lock_without_values<T>(mutex: &Mutex<T>) -> Result<MutexGuard<'_, T>> {
+    step();
     match mutex.try_lock() {
         Ok(guard) => return Ok(guard),
         Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
         Err(TryLockError::WouldBlock) => refuse_to_wait_with_values()?,
     }
-    // A panic under one of these locks is one of the user's hash function, which changed nothing.
-    Ok(mutex.lock().unwrap_or_else(|e| e.into_inner()))
+    Ok(interleave::lock(mutex))
+}
+
+/// A state word as it is now, which another thread may change the moment after.
+#[inline]
+fn look(state: &AtomicU64) -> u64 {
+    step();
+    let now = state.load(Relaxed);
+    step();
+    now
+}
+
+fn yield_now() {
+    if !interleave::wait() {
+        std::thread::yield_now();
+    }
 }
 
 /// Waiting for a latch: spin, then let others run.
@@ -572,6 +595,9 @@ impl Spins {
         if self.count == SPIN {
             refuse_to_wait_with_values()?;
         }
+        if interleave::wait() {
+            return Ok(());
+        }
         match self.count {
             0..SPIN => std::hint::spin_loop(),
             SPIN..YIELD => std::thread::yield_now(),
@@ -586,14 +612,14 @@ pub(crate) struct ValueHeld(());
 
 impl ValueHeld {
     pub(crate) fn new() -> Self {
-        VALUES_HELD.set(VALUES_HELD.get() + 1);
+        values_held(|held| held.set(held.get() + 1));
         ValueHeld(())
     }
 }
 
 impl Drop for ValueHeld {
     fn drop(&mut self) {
-        VALUES_HELD.set(VALUES_HELD.get() - 1);
+        values_held(|held| held.set(held.get() - 1));
     }
 }
 
@@ -617,6 +643,7 @@ impl Deref for ReadGuard<'_> {
 impl Drop for ReadGuard<'_> {
     #[inline]
     fn drop(&mut self) {
+        step();
         self.state.fetch_sub(1, Release);
     }
 }
@@ -670,7 +697,9 @@ impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
         // While WRITER is set its holder alone changes the state, so a plain store will do, which, unlike an atomic
         // addition, does not wait until all earlier stores have reached the cache.
-        self.state.store(self.state.load(Relaxed).wrapping_add(VERSION - WRITER), Release);
+        step();
+        let version = if planted(Bug::WriteKeepsVersion) { 0 } else { VERSION };
+        self.state.store(self.state.load(Relaxed).wrapping_add(version).wrapping_sub(WRITER), Release);
     }
 }
 
@@ -687,7 +716,11 @@ impl Peek<'_> {
     #[inline]
     pub(crate) fn load(&self, at: usize, bytes: &mut [u8]) {
         assert!(at.is_multiple_of(8) && bytes.len().is_multiple_of(8) && at + bytes.len() <= self.bytes);
+        step();
         for (i, word) in bytes.chunks_exact_mut(8).enumerate() {
+            if i == 1 {
+                step(); // within what is read together
+            }
             // SAFETY: the word lies in the frame (asserted), whose memory lives as long as the pool and is aligned;
             // while nobody holds it latched for reading it is written by atomic stores alone (`words.rs`).
             let shared = unsafe { AtomicU64::from_ptr(self.address.add(at + 8 * i).cast_mut().cast()) };
@@ -699,6 +732,7 @@ impl Peek<'_> {
     #[inline]
     pub(crate) fn unchanged(&self) -> bool {
         fence(Acquire);
-        (self.state.load(Relaxed) ^ self.before) & PEEKED == 0
+        step();
+        planted(Bug::PeekTrusts) || (self.state.load(Relaxed) ^ self.before) & PEEKED == 0
     }
 }

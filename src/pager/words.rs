@@ -9,6 +9,7 @@
 //! vector, the safe twin that tests compare it with.
 #![expect(unsafe_code, reason = "frames are changed through atomic views of their words")]
 
+use super::interleave::step;
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -123,6 +124,7 @@ impl Bytes for FrameBytes<'_> {
     #[inline]
     fn store(&mut self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.len);
+        step();
         let Some(first) = bytes.first_chunk::<WORD>() else {
             // Less than a word: in one, or over the border of two.
             let (head, tail) = bytes.split_at(bytes.len().min(at.wrapping_neg() % WORD));
@@ -141,6 +143,7 @@ impl Bytes for FrameBytes<'_> {
         }
         let (words, tail) = bytes[head..].as_chunks::<WORD>();
         let index = (at + head) / WORD;
+        step(); // between the first word and the last
         for (shared, word) in self.words(index..index + words.len()).iter().zip(words) {
             shared.store(word_of(*word), Relaxed);
         }
@@ -158,15 +161,18 @@ impl Bytes for FrameBytes<'_> {
         let middle = (len - head) / WORD;
         let tail = len - head - middle * WORD;
         let tail_at = head + middle * WORD;
+        step();
         // A part is read whole before it is written, and parts go in the order in which none is overwritten unread.
         if to < from.start {
             self.copy_part(from.start, to, head);
+            step();
             for i in 0..middle {
                 self.copy_word(from.start + head + i * WORD, to + head + i * WORD);
             }
             self.copy_part(from.start + tail_at, to + tail_at, tail);
         } else {
             self.copy_part(from.start + tail_at, to + tail_at, tail);
+            step();
             for i in (0..middle).rev() {
                 self.copy_word(from.start + head + i * WORD, to + head + i * WORD);
             }

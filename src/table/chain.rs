@@ -16,7 +16,7 @@
 //! (docs/architecture.md, "Overflow"). Not here: bytes in a page (`page.rs`), which bucket (`linear.rs`), splitting (`split.rs`).
 
 use super::Table;
-use super::extent::{Extent, grown_bytes};
+use super::extent::{EXTENT_BYTES, Extent, grown_bytes};
 use super::gate::Delta;
 use super::page::{self, Damage, INLINE, PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
 use crate::error::Result;
@@ -80,7 +80,7 @@ impl Table {
         Ok(Some(block))
     }
 
-    fn block_range(&self, block: Block) -> (FrameNo, std::ops::Range<usize>) {
+    pub(super) fn block_range(&self, block: Block) -> (FrameNo, std::ops::Range<usize>) {
         let unit_bytes = self.pager.unit_bytes();
         let start = (block.unit % u64::from(FRAME_UNITS)) as usize * unit_bytes;
         ((block.unit / u64::from(FRAME_UNITS)) as FrameNo, start..start + block.len as usize * unit_bytes)
@@ -201,6 +201,14 @@ impl Table {
     #[inline]
     pub(super) fn key_bytes_inline_max(&self) -> usize {
         self.page_bytes / 8
+    }
+
+    /// Bytes of slot and record that a pair of these lengths takes, at most.
+    pub(super) fn bytes_in_page(&self, key_bytes: usize, value_bytes: usize) -> usize {
+        const LENGTHS_BYTES: usize = 8;
+        let key = if key_bytes > self.key_bytes_inline_max() { size_of::<u64>() } else { key_bytes };
+        let value = if key + value_bytes > self.record_bytes_inline_max() { EXTENT_BYTES } else { value_bytes };
+        page::SLOT_BYTES + LENGTHS_BYTES + key + value
     }
 
     /// Longest record that keeps its value.
@@ -329,6 +337,15 @@ impl Bucket<'_> {
         self.replace_or_free(key, place, new)
     }
 
+    /// Cuts the value at `place`, which lies in an extent, to `len` bytes.
+    pub(super) fn cut(&mut self, key: Key<'_>, place: Place, len: usize) -> Result<()> {
+        let (extent, _) = self.value_at(place)?;
+        let Some(extent) = extent else { return Ok(()) };
+        let form = if extent.key_bytes > 0 { PAIR_IN_EXTENT } else { VALUE_IN_EXTENT };
+        let cut = Extent { value_bytes: len as u32, ..extent }; // shorter than it was
+        self.replace(key, place, form, &cut.to_bytes()).map(drop)
+    }
+
     /// Takes the pair at `place` out.
     pub(super) fn remove(&mut self, key: Key<'_>, place: Place) -> Result<Delta> {
         let (extent, value_bytes) = self.value_at(place)?;
@@ -374,7 +391,7 @@ impl Bucket<'_> {
     }
 
     /// The extent, if it has one, and the length of the value at `place`.
-    fn value_at(&self, place: Place) -> Result<(Option<Extent>, usize)> {
+    pub(super) fn value_at(&self, place: Place) -> Result<(Option<Extent>, usize)> {
         self.table.with_record(self.page(), place, |r| {
             if r.form == INLINE {
                 return Ok((None, r.value.len()));

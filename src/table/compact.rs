@@ -10,8 +10,10 @@ use super::page::{self, INLINE, Record};
 use super::{Table, linear};
 use crate::error::Result;
 use crate::pager::FRAME_UNITS;
+use crate::pager::interleave::step;
 use crate::pager::pool::lock_without_values;
 use crate::pager::words::Bytes;
+use crate::planted::{Bug, planted};
 use std::sync::atomic::Ordering::*;
 
 impl Table {
@@ -37,7 +39,7 @@ impl Table {
                 break;
             }
         }
-        self.sync()
+        self.checkpoint()
     }
 
     fn compact_pass(&self) -> Result<()> {
@@ -48,13 +50,13 @@ impl Table {
                 self.pager.prefer_low(|| self.compact_bucket(number))?;
             }
             number += 1;
-            if self.wants_checkpoint() {
-                self.checkpoint()?;
-            }
+            self.checkpoint_if_due()?;
         }
         for group in self.groups_in_first_frame() + 1..linear::GROUP_COUNT {
             self.move_group(group)?;
         }
+        // A checkpoint that is being written must not be told of another end of the file meanwhile.
+        let _turn = self.pager.turns().take()?;
         let _alone = self.gate.close()?;
         self.pager.trim()
     }
@@ -152,9 +154,11 @@ impl Table {
             self.pager.pool().write_fresh((new / frame_bytes) as u32 + frame)?.whole().store(0, &source);
         }
         // Readers take no gate: one that looks at the old pages sees a new version and starts over.
-        self.groups[group].store(new, Relaxed);
+        step();
+        self.groups[group].store(new, Release);
         let view = self.view();
-        self.set_view(super::View { version: view.version.wrapping_add(1), ..view });
+        let next = u32::from(!planted(Bug::MoveKeepsVersion));
+        self.set_view(super::View { version: view.version.wrapping_add(next), ..view });
         self.pager.free(old / unit_bytes, frames * FRAME_UNITS)
     }
 }

@@ -9,7 +9,9 @@
 //! a good part of a page.
 
 use crate::error::Result;
+use crate::pager::interleave::{self, step};
 use crate::pager::pool::{lock_without_values, refuse_to_wait_with_values};
+use crate::planted::{Bug, planted};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
@@ -41,6 +43,18 @@ pub(super) struct Delta {
     pub bucket: i64,
     /// A second overflow page was needed: the table should grow whatever its load.
     pub long_chain: bool,
+}
+
+impl std::ops::Add for Delta {
+    type Output = Delta;
+    fn add(self, other: Delta) -> Delta {
+        Delta {
+            pairs: self.pairs + other.pairs,
+            payload: self.payload + other.payload,
+            bucket: self.bucket + other.bucket,
+            long_chain: self.long_chain || other.long_chain,
+        }
+    }
 }
 
 /// The numbers of a table.
@@ -98,9 +112,11 @@ impl Gate {
         let slot = slot_of_thread();
         loop {
             // Sequentially consistent, as is `closed`: either we see the gate closed, or the closer sees us inside.
+            step();
             self.slots[slot].inside.fetch_add(1, SeqCst);
             let inside = Inside { gate: self, slot };
-            if !self.closed.load(SeqCst) {
+            step();
+            if !self.closed.load(SeqCst) || planted(Bug::GatePassedClosed) {
                 return Ok(inside);
             }
             drop(inside);
@@ -111,7 +127,9 @@ impl Gate {
     /// Waits until no writer is inside, and keeps them out.
     pub(super) fn close(&self) -> Result<Closed<'_>> {
         let closer = lock_without_values(&self.closer)?;
+        step();
         self.closed.store(true, SeqCst);
+        step();
         let closed = Closed { gate: self, _closer: closer };
         self.wait_until(|| self.slots.iter().all(|s| s.inside.load(SeqCst) == 0))?;
         Ok(closed)
@@ -120,13 +138,21 @@ impl Gate {
     #[cold]
     fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
         const SPINS: u32 = 100;
+        const YIELDS: u32 = 2000;
         let mut count = 0;
         while !done() {
             count += 1;
+            if count == SPINS {
+                refuse_to_wait_with_values()?;
+            }
+            if interleave::wait() {
+                continue;
+            }
             match count {
-                SPINS => refuse_to_wait_with_values()?,
                 0..SPINS => std::hint::spin_loop(),
-                _ => std::thread::yield_now(),
+                SPINS..YIELDS => std::thread::yield_now(),
+                // More threads than cores: those that wait would take all the time of the one that is waited for.
+                _ => std::thread::sleep(std::time::Duration::from_micros(50)),
             }
         }
         Ok(())
@@ -151,6 +177,15 @@ impl Gate {
     pub(super) fn load(&self) -> (u64, u64) {
         let unsigned = |n: &AtomicI64| u64::try_from(n.load(Relaxed)).unwrap_or(0);
         (unsigned(&self.load_pairs), unsigned(&self.load_bytes))
+    }
+}
+
+impl<'g> Closed<'g> {
+    /// Who closed the gate goes in alone.
+    pub(super) fn enter(&self) -> Inside<'g> {
+        let slot = slot_of_thread();
+        self.gate.slots[slot].inside.fetch_add(1, SeqCst);
+        Inside { gate: self.gate, slot }
     }
 }
 
@@ -184,6 +219,7 @@ impl Inside<'_> {
 impl Drop for Inside<'_> {
     #[inline]
     fn drop(&mut self) {
+        step();
         let inside = &self.gate.slots[self.slot].inside;
         if self.slot == SHARED {
             inside.fetch_sub(1, Release);
@@ -195,6 +231,7 @@ impl Drop for Inside<'_> {
 
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
+        step();
         self.gate.closed.store(false, SeqCst);
     }
 }
@@ -233,6 +270,9 @@ thread_local! {
 
 #[inline]
 fn slot_of_thread() -> usize {
+    if let Some(task) = interleave::task() {
+        return task;
+    }
     match CACHED_SLOT.get() {
         UNKNOWN => {
             // A thread that is ending uses the shared slot.

@@ -12,39 +12,53 @@
 //! Source: Seltzer & Yigit 1991. Not here: arithmetic (`linear.rs`), bytes of a page (`page.rs`), buckets (`chain.rs`),
 //! frames and files (`pager`).
 
+mod backup;
+mod batch;
 mod bounds;
 mod chain;
+mod checkpoint;
+mod commit;
 mod compact;
 #[cfg(test)]
 mod crash;
 mod cursor;
 mod extent;
 mod gate;
+#[cfg(test)]
+mod interleavings;
+mod many;
 mod options;
 mod page;
 mod peek;
+mod salvage;
 mod split;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod varint;
 mod verify;
 
 use crate::error::{Error, ErrorKind, Result, quote};
 use crate::hash::{HashFunction, HashKind};
 use crate::linear;
+use crate::pager::interleave::step;
 use crate::pager::pool::{FrameNo, ReadGuard, ValueHeld, lock_without_values};
-use crate::pager::{FRAME_BYTES_MIN, FRAME_UNITS, Pager, ROOT_BYTES};
+use crate::pager::{Create, FRAME_BYTES_MIN, FRAME_UNITS, Opening, Pager, ROOT_BYTES};
 use crate::planted::{Bug, planted};
+pub use backup::Backup;
+pub use batch::Batch;
 use chain::{Bucket, Key, Place};
+use commit::Change;
 pub use cursor::Scan;
 use gate::{Delta, Gate, Inside, Totals};
 pub use options::{Durability, TableOptions};
 use peek::Peeked;
+pub use salvage::{SalvageReport, Salvaged, salvage};
 pub use stats::TableStat;
 use std::ops::{Deref, Range};
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex};
 pub use verify::Fault;
 
 /// Longest key in bytes.
@@ -67,7 +81,7 @@ pub const VALUE_LEN_MAX: usize = u32::MAX as usize;
 /// # Ok::<(), splitpoint::Error>(())
 /// ```
 pub struct Table {
-    pager: Pager,
+    pager: Arc<Pager>,
     hash: HashFunction,
     page_bytes: usize,
     durability: Durability,
@@ -84,10 +98,13 @@ pub struct Table {
     /// Held by whoever splits or merges: one at a time.
     structure: Mutex<()>,
     gate: Gate,
-    /// Held while a checkpoint is written.
-    checkpoint: Mutex<()>,
-    poisoned: AtomicBool,
     closed: AtomicBool,
+    /// The log is being replayed: nothing is logged.
+    replaying: bool,
+    /// Changes that were.
+    replayed: u64,
+    /// Checkpoints are written by the thread that finds them due: for tests, in which the order of I/O matters.
+    inline_checkpoints: bool,
 }
 
 /// How many buckets there are. The version changes when one goes, so that a bucket that comes back is another.
@@ -127,16 +144,28 @@ impl Table {
         let frame_bytes = FRAME_BYTES_MIN.max(options.page_bytes as usize);
         let cache_bytes = options.cache_bytes.unwrap_or_else(default_cache_bytes);
         let create = if options.create_new {
-            crate::pager::Create::Always
+            Create::Always
         } else if options.create && !options.read_only {
-            crate::pager::Create::IfAbsent
+            Create::IfAbsent
         } else {
-            crate::pager::Create::Never
+            Create::Never
         };
-        let (pager, root) =
-            Pager::open(options.storage.clone(), path, create, frame_bytes, cache_bytes, options.read_only)?;
+        let opening = Opening {
+            create,
+            frame_bytes_if_new: frame_bytes,
+            table_id_if_new: options.table_id,
+            cache_bytes,
+            read_only: options.read_only,
+            safety: options.durability.safety(),
+            segment_bytes: options.log_bytes / 2,
+        };
+        let (pager, root) = Pager::open(options.storage.clone(), path, opening)?;
         match root {
-            Some(root) => Table::from_root(pager, &options, &root),
+            Some(root) => {
+                let mut table = Table::from_root(pager, &options, &root)?;
+                table.replay()?;
+                Ok(table)
+            }
             None => {
                 let table = Table::make(pager, &options)?;
                 table.checkpoint()?;
@@ -162,10 +191,11 @@ impl Table {
             contractions: AtomicU64::new(0),
             structure: Mutex::new(()),
             gate: Gate::new(Totals::default(), load_step(page_bytes, options.fill_factor)),
-            checkpoint: Mutex::new(()),
-            poisoned: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            pager,
+            replaying: false,
+            replayed: 0,
+            inline_checkpoints: options.inline_checkpoints,
+            pager: Arc::new(pager),
         };
         // Small groups share the first frame; a bucket's page never shares one with anything but buckets' pages.
         let first = table.pager.allocate(FRAME_UNITS)? * table.pager.unit_bytes() as u64;
@@ -201,7 +231,8 @@ impl Table {
             Error::new(ErrorKind::DiskFull, format!("{}: no room for more buckets", self.pager.path().display()))
         })?;
         let unit = self.pager.allocate(units)?;
-        self.groups[group].store(unit * self.pager.unit_bytes() as u64, Relaxed);
+        step();
+        self.groups[group].store(unit * self.pager.unit_bytes() as u64, Release);
         self.pager.fix((unit / u64::from(FRAME_UNITS)) as FrameNo, units / FRAME_UNITS);
         Ok(())
     }
@@ -214,19 +245,22 @@ impl Table {
         }
         let unit_bytes = self.pager.unit_bytes() as u64;
         let units = u64::from(linear::group_len(group)) * self.page_bytes as u64 / unit_bytes;
-        let start = self.groups[group].swap(0, Relaxed);
+        step();
+        let start = self.groups[group].swap(0, Release);
         self.pager.unfix((start / self.pager.frame_bytes() as u64) as FrameNo);
         self.pager.free(start / unit_bytes, units as u32)
     }
 
     #[inline]
     fn view(&self) -> View {
+        step();
         let packed = self.view.load(Acquire);
         View { max_bucket: packed as u32, version: (packed >> 32) as u32 }
     }
 
     #[inline]
     fn set_view(&self, view: View) {
+        step();
         self.view.store(u64::from(view.version) << 32 | u64::from(view.max_bucket), Release);
     }
 
@@ -234,7 +268,9 @@ impl Table {
     #[inline]
     fn location(&self, bucket: linear::Bucket) -> (FrameNo, usize) {
         let (group, index) = linear::group(bucket);
-        let address = self.groups[group].load(Relaxed) + u64::from(index) * self.page_bytes as u64;
+        step();
+        // Who sees a group gone or moved sees what led to it: the pages that were copied, or the view without it.
+        let address = self.groups[group].load(Acquire) + u64::from(index) * self.page_bytes as u64;
         let frame_bytes = self.pager.frame_bytes() as u64;
         ((address / frame_bytes) as FrameNo, (address % frame_bytes) as usize)
     }
@@ -248,6 +284,7 @@ impl Table {
     /// Latches the bucket of `hash` for reading.
     #[inline]
     fn read_bucket(&self, hash: u64) -> Result<(ReadGuard<'_>, Range<usize>)> {
+        self.refuse_if_forked()?;
         loop {
             let view = self.view();
             let bucket = linear::bucket(hash, view.max_bucket);
@@ -264,7 +301,9 @@ impl Table {
     fn still_holds(&self, view: View, hash: u64, bucket: linear::Bucket) -> bool {
         // Whoever splits a bucket or takes it away holds its latch until the new view is out.
         let now = self.view();
-        now == view || now.version == view.version && linear::bucket(hash, now.max_bucket) == bucket
+        now == view
+            || planted(Bug::ViewNotComparedAgain)
+            || now.version == view.version && linear::bucket(hash, now.max_bucket) == bucket
     }
 
     /// Latches the bucket of `hash` for changing.
@@ -368,7 +407,8 @@ impl Table {
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.check_lengths(key, value.len())?;
         let key = self.key(key);
-        self.change(key, |bucket, place| bucket.set(key, place, value).map(Some))?;
+        let change = Change::Put { key: key.bytes, value };
+        self.change(key, change, |bucket, place| bucket.set(key, place, value).map(Some))?;
         Ok(())
     }
 
@@ -379,7 +419,7 @@ impl Table {
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         self.check_lengths(key, value.len())?;
         let key = self.key(key);
-        self.change(key, |bucket, place| match place {
+        self.change(key, Change::Put { key: key.bytes, value }, |bucket, place| match place {
             Some(_) => Ok(None),
             None => bucket.set(key, None, value).map(Some),
         })
@@ -395,7 +435,7 @@ impl Table {
     pub fn append(&self, key: &[u8], tail: &[u8]) -> Result<()> {
         self.check_lengths(key, tail.len())?;
         let key = self.key(key);
-        self.change(key, |bucket, place| match place {
+        self.change(key, Change::Append { key: key.bytes, tail }, |bucket, place| match place {
             None => bucket.set(key, None, tail).map(Some),
             Some(place) => bucket.append(key, place, tail).map(Some),
         })?;
@@ -410,7 +450,7 @@ impl Table {
     /// As [`put`](Self::put).
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
         let key = self.key(key);
-        self.change(key, |bucket, place| match place {
+        self.change(key, Change::Remove { key: key.bytes }, |bucket, place| match place {
             None => Ok(None),
             Some(place) => bucket.remove(key, place).map(Some),
         })
@@ -432,8 +472,12 @@ impl Table {
             if let Some(new) = &new {
                 self.check_lengths(key, new.len())?;
             }
+            let change = match &new {
+                Some(value) => Change::Put { key, value },
+                None => Change::Remove { key },
+            };
             let mut unchanged = false;
-            self.change(found, |bucket, place| {
+            self.change(found, change, |bucket, place| {
                 unchanged = bucket.value_equals(place, old.as_deref())?;
                 match (&new, place) {
                     (Some(new), _) if unchanged => bucket.set(found, place, new).map(Some),
@@ -447,44 +491,34 @@ impl Table {
         }
     }
 
-    /// The walk of every write: latch the bucket, look for the key, let `apply` change it, count, grow or shrink.
-    /// `apply` gives `None` where it changed nothing; then this gives `false`.
+    /// The walk of every write: room in the log, latch the bucket, look for the key, let `apply` change it, log `change`,
+    /// count, grow or shrink, wait for the disk if asked to. `apply` gives `None` where it changed nothing; then this
+    /// gives `false`.
     #[inline]
     fn change(
         &self,
         key: Key<'_>,
+        change: Change<'_>,
         apply: impl FnOnce(&mut Bucket<'_>, Option<Place>) -> Result<Option<Delta>>,
     ) -> Result<bool> {
         // Its page is on its way while the previous write's stores are still on theirs.
         self.prefetch_bucket(key.hash);
-        let inside = self.enter()?;
+        let mut writer = self.enter_to(change)?;
         let mut bucket = self.write_bucket(key.hash)?;
         bucket.prefetch_places();
         let place = self.locate(bucket.page(), key)?;
         let Some(delta) = apply(&mut bucket, place)? else { return Ok(false) };
+        let lsn = self.log(&mut writer, change)?;
         drop(bucket);
-        let load_changed = inside.count(delta);
+        let load_changed = writer.inside.count(delta);
         // The pair is stored; that the table could not grow or shrink for it is for the next write to try again.
         if load_changed || delta.long_chain || delta.pairs < 0 {
             let _ = self.adjust(delta);
         }
-        drop(inside);
-        if self.wants_checkpoint() {
-            match self.checkpoint() {
-                // The pair is stored; a later write, by a thread that holds no value, writes the checkpoint.
-                Err(e) if e.kind() == ErrorKind::WouldDeadlock => {}
-                other => other?,
-            }
-        }
+        drop(writer);
+        self.checkpoint_if_due()?;
+        self.wait_durable(lsn)?;
         Ok(true)
-    }
-
-    /// Is it time for a checkpoint, whoever asked for one or not?
-    #[inline]
-    fn wants_checkpoint(&self) -> bool {
-        // A checkpoint costs its journal's time again if it has to be installed at an open; a bulk load is made anew.
-        const DIRTY_BYTES_MAX: u64 = 1 << 30;
-        self.pager.wants_checkpoint(if self.durability == Durability::None { u64::MAX } else { DIRTY_BYTES_MAX })
     }
 
     /// Asks for the lines of a bucket's page that any operation looks at.
@@ -504,21 +538,12 @@ impl Table {
                 format!("{}: opened read-only; open it for writing to change it", self.pager.path().display()),
             ));
         }
+        self.refuse_if_forked()?;
         let inside = self.gate.enter()?;
-        if self.poisoned.load(Relaxed) {
-            return Err(self.poison_error());
+        if self.pager.turns().is_poisoned() {
+            self.refuse_if_poisoned()?;
         }
         Ok(inside)
-    }
-
-    fn poison_error(&self) -> Error {
-        Error::new(
-            ErrorKind::Poisoned,
-            format!(
-                "{}: an earlier write to the disk failed, so this handle takes no more; open the table again to go on from what is safe",
-                self.pager.path().display()
-            ),
-        )
     }
 
     fn check_lengths(&self, key: &[u8], value_bytes: usize) -> Result<()> {
@@ -549,18 +574,26 @@ impl Table {
 
     /// Takes all pairs out and gives their room back.
     ///
-    /// O(buckets). Pairs that other threads put meanwhile may stay.
+    /// O(buckets). Other writers wait; a reader may find one pair gone and another still there.
     ///
     /// # Errors
-    /// As [`remove`](Self::remove).
+    /// As [`remove`](Self::remove). After one some pairs may be gone, and the handle takes no more writes; an open finds the
+    /// table as it was.
     pub fn clear(&self) -> Result<()> {
-        let inside = self.enter()?;
-        for number in (0..=self.view().max_bucket).rev() {
-            self.clear_bucket(number, &inside)?;
+        let lsn = {
+            let (_alone, mut writer) = self.enter_alone_to(Change::Clear)?;
+            for number in (0..=self.view().max_bucket).rev() {
+                // What is gone is gone, and the log does not know of it.
+                self.clear_bucket(number, &writer.inside).inspect_err(|e| self.pager.turns().poison(&e.to_string()))?;
+            }
+            self.log(&mut writer, Change::Clear)?
+        };
+        {
+            let _inside = self.enter()?;
+            self.min_max_bucket.store(0, Relaxed);
+            while self.wants_merge() && self.merge()? {}
         }
-        self.min_max_bucket.store(0, Relaxed);
-        while self.wants_merge() && self.merge()? {}
-        Ok(())
+        self.wait_durable(lsn)
     }
 
     /// Takes the pairs of one bucket out.
@@ -574,47 +607,6 @@ impl Table {
         let delta = bucket.clear()?;
         inside.count(delta);
         Ok(())
-    }
-
-    /// Makes all that was written durable.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Io`] and [`ErrorKind::DiskFull`], after which the handle takes no more writes.
-    pub fn sync(&self) -> Result<()> {
-        if self.pager.is_read_only() || !self.pager.has_file() {
-            return Ok(());
-        }
-        self.checkpoint()
-    }
-
-    /// Writes what is dirty to the file, as a whole.
-    fn checkpoint(&self) -> Result<()> {
-        let _one = lock_without_values(&self.checkpoint)?;
-        let frozen = {
-            let _alone = self.gate.close()?;
-            if self.poisoned.load(Relaxed) {
-                return Err(self.poison_error());
-            }
-            self.pager.freeze(&self.root())
-        };
-        self.pager.write_frozen(frozen).inspect_err(|_| self.poisoned.store(!planted(Bug::NotPoisoned), Relaxed))
-    }
-
-    /// Makes all durable and closes the table.
-    ///
-    /// # Errors
-    /// As [`sync`](Self::sync).
-    pub fn close(self) -> Result<()> {
-        self.finish()
-    }
-
-    fn finish(&self) -> Result<()> {
-        if self.closed.swap(true, Relaxed) {
-            return Ok(());
-        }
-        let synced = self.sync();
-        self.pager.release_reserved();
-        synced
     }
 
     /// The hash function's name and seed.
@@ -691,10 +683,11 @@ impl Table {
             contractions: AtomicU64::new(0),
             structure: Mutex::new(()),
             gate: Gate::new(totals, load_step(page_bytes as usize, fill_factor)),
-            checkpoint: Mutex::new(()),
-            poisoned: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            pager,
+            replaying: false,
+            replayed: 0,
+            inline_checkpoints: options.inline_checkpoints,
+            pager: Arc::new(pager),
         })
     }
 }

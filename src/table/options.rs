@@ -4,6 +4,7 @@ use super::Table;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
 use crate::io::{Disk, Storage};
+use crate::pager::log::Safety;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,6 +18,17 @@ pub enum Durability {
     Os,
     /// Survives a power loss once the call has returned.
     Sync,
+}
+
+impl Durability {
+    /// What the log is to do.
+    pub(super) fn safety(self) -> Option<Safety> {
+        match self {
+            Durability::None => None,
+            Durability::Os => Some(Safety::Process),
+            Durability::Sync => Some(Safety::Disk),
+        }
+    }
 }
 
 /// Options for [`Table::open`] and [`Table::in_memory`]; start with [`TableOptions::new`].
@@ -44,6 +56,9 @@ pub struct TableOptions {
     pub(super) create: bool,
     pub(super) create_new: bool,
     pub(super) durability: Durability,
+    pub(super) log_bytes: u64,
+    pub(super) inline_checkpoints: bool,
+    pub(super) table_id: Option<u64>,
     pub(super) storage: Arc<dyn Storage>,
 }
 
@@ -74,6 +89,9 @@ impl TableOptions {
             create: true,
             create_new: false,
             durability: Durability::default(),
+            log_bytes: 256 << 20,
+            inline_checkpoints: false,
+            table_id: None,
             storage: Arc::new(Disk),
         }
     }
@@ -159,7 +177,22 @@ impl TableOptions {
         self
     }
 
-    /// Opens or makes the table in the file at `path`.
+    /// Bytes of the write-ahead log, 256 MiB if not given: when half of it is full, a checkpoint is made. More is fewer
+    /// checkpoints, and a longer replay at an open after a crash. A single write that is larger makes it larger.
+    pub fn log_bytes(mut self, bytes: u64) -> Self {
+        self.log_bytes = bytes;
+        self
+    }
+
+    /// The number by which a new table knows its journal and its log; a random one if not given. For golden files, which
+    /// are to have the same bytes each time: two tables of one number may take each other's log.
+    #[doc(hidden)]
+    pub fn table_id(mut self, id: u64) -> Self {
+        self.table_id = Some(id);
+        self
+    }
+
+    /// Opens or makes the table in the file at `path`. Finishes what a crash interrupted.
     ///
     /// # Errors
     /// [`ErrorKind::Io`]; [`ErrorKind::Locked`] where another has it open for writing; [`ErrorKind::NotATable`],
@@ -202,13 +235,7 @@ impl TableOptions {
 
     /// The function a new table is made with.
     pub(super) fn hash_function(&self) -> HashFunction {
-        let seed = self.seed.unwrap_or_else(random_seed);
+        let seed = self.seed.unwrap_or_else(crate::pager::random_u64);
         self.user_hash.clone().unwrap_or_else(|| HashFunction::new(self.hash.unwrap_or(HashKind::DEFAULT), seed))
     }
-}
-
-/// From the operating system's randomness, by way of the standard library's maps.
-fn random_seed() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
 }

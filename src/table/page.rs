@@ -16,6 +16,7 @@
 //! Source: Seltzer & Yigit 1991, "The New Implementation"; the tags are ours. Format: docs/format.md, "Page".
 //! Not here: what a record's value means (`extent.rs`), which page to look at (`chain.rs`).
 
+use super::varint::{get_varint, put_varint, varint_bytes};
 use crate::pager::words::Bytes;
 
 /// A page that contradicts itself; says how.
@@ -67,39 +68,6 @@ impl Record<'_> {
         let head = (self.key.len() as u64) << 2 | u64::from(self.form);
         varint_bytes(head) + varint_bytes(self.value.len() as u64) + self.key.len() + self.value.len()
     }
-}
-
-#[inline]
-fn varint_bytes(n: u64) -> usize {
-    if n < 0x80 { 1 } else { (70 - n.leading_zeros() as usize) / 7 }
-}
-
-fn put_varint(out: &mut [u8], mut n: u64) -> usize {
-    let mut at = 0;
-    while n >= 0x80 {
-        out[at] = n as u8 | 0x80;
-        n >>= 7;
-        at += 1;
-    }
-    out[at] = n as u8;
-    at + 1
-}
-
-/// The varint at the start of `bytes` and its length. At most 5 bytes: no length here is above 2^35.
-#[inline]
-fn get_varint(bytes: &[u8]) -> Option<(usize, usize)> {
-    let first = *bytes.first()?;
-    if first < 0x80 {
-        return Some((usize::from(first), 1));
-    }
-    let mut n = 0;
-    for (at, &byte) in bytes.iter().take(5).enumerate() {
-        n |= usize::from(byte & 0x7F) << (7 * at);
-        if byte < 0x80 {
-            return Some((n, at + 1));
-        }
-    }
-    None
 }
 
 #[inline]
@@ -204,7 +172,6 @@ fn set_slot(page: &mut impl Bytes, index: usize, tag: u16, offset: usize) {
 }
 
 /// Where the record of slot `index` starts.
-#[inline]
 pub fn slot_offset(page: &[u8], index: usize) -> usize {
     slot(page, index).1
 }
@@ -582,17 +549,6 @@ mod tests {
 
     fn inline<'a>(key: &'a [u8], value: &'a [u8]) -> Record<'a> {
         Record { form: INLINE, key, value }
-    }
-
-    #[test]
-    fn varints_round_trip_at_their_borders() {
-        for n in [0, 1, 127, 128, 16383, 16384, 2097151, 2097152, (1 << 32) - 1, (1 << 34) + 3] {
-            let mut bytes = [0; 10];
-            let written = put_varint(&mut bytes, n);
-            assert_eq!(written, varint_bytes(n));
-            assert_eq!(get_varint(&bytes), Some((n as usize, written)));
-        }
-        assert_eq!(get_varint(&[0x80; 9]), None);
     }
 
     #[derive(Debug, Clone)]

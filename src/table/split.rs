@@ -19,6 +19,7 @@ use super::page::{self, Damage, PAIR_IN_EXTENT, Record};
 use super::{Table, View};
 use crate::error::Result;
 use crate::linear;
+use crate::pager::interleave::step;
 use crate::pager::words::Bytes;
 use crate::planted::{Bug, planted};
 use std::ops::Range;
@@ -122,7 +123,18 @@ impl Table {
         load < limit / 2
     }
 
+    /// Grows the table, as far as that can be had without waiting, for pairs that are about to come.
+    pub(super) fn grow_for(&self, bytes: u64, pairs: u64) {
+        let wants_more = || {
+            let (load, limit) = self.load(u64::from(self.view().max_bucket) + 1);
+            let more = if self.fill_factor.is_some() { pairs } else { bytes };
+            load + more > limit
+        };
+        while wants_more() && self.split().unwrap_or(false) {}
+    }
+
     fn try_structure(&self) -> Option<MutexGuard<'_, ()>> {
+        step();
         match self.structure.try_lock() {
             Ok(guard) => Some(guard),
             // The user's hash function panicked in an earlier split, which changed nothing.
@@ -211,7 +223,8 @@ impl Table {
         target.part(target_start..target_start + self.page_bytes).store(0, &laid_out.primary);
         source.as_mut().unwrap_or(&mut target).part(range).fill(0..self.page_bytes, 0);
         // A new version: a reader that still looks at the bucket that is no more notices, even if it comes back.
-        self.set_view(View { max_bucket: last - 1, version: view.version.wrapping_add(1) });
+        let next = u32::from(!planted(Bug::MergeKeepsVersion));
+        self.set_view(View { max_bucket: last - 1, version: view.version.wrapping_add(next) });
         drop((source, target));
         self.free_blocks(&gathered.blocks);
         self.free_group(last)?;

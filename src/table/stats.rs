@@ -64,6 +64,7 @@ impl Table {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn stat(&self) -> Result<TableStat> {
+        self.refuse_if_forked()?;
         let unit_bytes = self.pager.unit_bytes() as u64;
         let totals = self.gate.totals();
         let mut stat = TableStat {

@@ -78,6 +78,13 @@ fn open(options: &TableOptions, place: &Place) -> Table {
 
 fn same(table: &Table, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
     assert_eq!(table.len(), model.len() as u64);
+    // Every key and as many absent ones, in one call.
+    let asked: Vec<Vec<u8>> = model.keys().flat_map(|key| [key.clone(), [key, &b"?"[..]].concat()]).collect();
+    let values = table.get_many(&asked).unwrap();
+    assert_eq!(values.len(), asked.len());
+    for (key, value) in asked.iter().zip(values) {
+        assert_eq!(value.as_ref(), model.get(key), "key {}", key.escape_ascii());
+    }
     let mut found = BTreeMap::new();
     for pair in table.scan() {
         let (key, value) = pair.unwrap();
@@ -286,7 +293,7 @@ fn a_table_that_loses_its_pairs_shrinks_and_its_file_with_it() {
     for i in 0..100_000u32 {
         table.put(&i.to_le_bytes(), &[7; 40]).unwrap();
     }
-    table.sync().unwrap();
+    table.checkpoint().unwrap();
     let full = std::fs::metadata(&path).unwrap().len();
     for i in 0..99_000u32 {
         assert!(table.remove(&i.to_le_bytes()).unwrap());
@@ -409,8 +416,9 @@ fn lookups_beside_writers_give_only_values_that_were_there() {
     };
     write(0);
     let done = AtomicBool::new(false);
+    let (table, done) = (&table, &done);
     std::thread::scope(|threads| {
-        threads.spawn(|| {
+        threads.spawn(move || {
             for round in 1..ROUNDS {
                 write(round);
                 // Growing and shrinking meanwhile: buckets split and merge under the readers.
@@ -424,17 +432,25 @@ fn lookups_beside_writers_give_only_values_that_were_there() {
             }
             done.store(true, Relaxed);
         });
-        for _ in 0..2 {
-            threads.spawn(|| {
-                let mut value = Vec::new();
-                while !done.load(Relaxed) {
-                    for i in 0..KEYS {
-                        assert!(table.get_into(&i.to_le_bytes(), &mut value).unwrap(), "key {i} was there throughout");
-                        assert!(value.iter().all(|&b| b == value[0]), "a mix of two values: {value:?}");
-                    }
+        let check = |i: u32, value: Option<&[u8]>| {
+            let value = value.unwrap_or_else(|| panic!("key {i} was there throughout"));
+            assert!(value.iter().all(|&b| b == value[0]), "a mix of two values: {value:?}");
+        };
+        threads.spawn(move || {
+            let mut value = Vec::new();
+            while !done.load(Relaxed) {
+                for i in 0..KEYS {
+                    let found = table.get_into(&i.to_le_bytes(), &mut value).unwrap();
+                    check(i, found.then_some(&value));
                 }
-            });
-        }
+            }
+        });
+        threads.spawn(move || {
+            let keys: Vec<[u8; 4]> = (0..KEYS).map(u32::to_le_bytes).collect();
+            while !done.load(Relaxed) {
+                table.get_many_with(&keys, |i, value| check(i as u32, value)).unwrap();
+            }
+        });
     });
     assert_eq!(table.verify().unwrap(), []);
 }

@@ -42,6 +42,9 @@ impl Table {
     /// # Errors
     /// Only what keeps it from going on; what it finds is in the result.
     pub fn verify(&self) -> Result<Vec<Fault>> {
+        self.refuse_if_forked()?;
+        // While a checkpoint is written the file is half of it.
+        let _turn = self.pager.turns().take()?;
         let _alone = self.gate.close()?;
         let mut check = Check {
             table: self,

@@ -11,10 +11,13 @@
 //!
 //! What such a case found once stands below, as a test by its own name.
 //!
-//! Not here: what a table says of damage in a sentence (`foreign.rs`), crashes (`src/table/tests.rs`).
+//! Not here: damaged logs (`corruption/log.rs`), what a table says of damage in a sentence (`foreign.rs`), crashes (`src/table/tests.rs`).
 
+mod log;
+
+use crate::fields::{Field, What, fields_of, number_at};
 use crate::golden::{GOLDEN, Golden, PENDING, ZONES};
-use crate::spt::{self, Geometry, Reader, u16_at, u32_at, u64_at};
+use crate::spt::{self, Geometry, Reader, u32_at};
 use splitpoint::{Table, TableOptions};
 use std::cell::RefCell;
 use std::fs;
@@ -39,10 +42,10 @@ const FILE_BYTES: u64 = 16 << 20;
 // Randomness
 
 /// SplitMix64: small, and every seed is a good one.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -50,15 +53,15 @@ impl Random {
         z ^ z >> 31
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end.max(1) as u64) as usize
     }
 
-    fn one_in(&mut self, n: usize) -> bool {
+    pub(crate) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
-    fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+    pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len())]
     }
 }
@@ -74,34 +77,6 @@ struct Original {
     keys: Vec<Vec<u8>>,
     geometry: Geometry,
     fields: Vec<Field>,
-}
-
-/// A field in the file, to be given another value.
-#[derive(Clone, Copy, Debug)]
-struct Field {
-    at: usize,
-    bytes: usize,
-    what: What,
-}
-
-/// What a field means, and so what would be hostile in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
-    Count,
-    Byte,
-    /// Reference to an overflow page.
-    Next,
-    /// Where a record starts in its page.
-    Offset,
-    /// First byte of a record: the form is in it.
-    Head,
-    /// First unit of an extent.
-    Unit,
-    /// First frame of a map group.
-    MapGroup,
-    /// First frame of a bucket group.
-    Group,
-    UsedBits,
 }
 
 static ORIGINALS: LazyLock<Vec<Original>> = LazyLock::new(|| {
@@ -125,50 +100,6 @@ impl Original {
             file,
         }
     }
-}
-
-fn fields_of(reader: &Reader<'_>) -> Vec<Field> {
-    let mut fields = Vec::new();
-    let mut field = |at, bytes, what| fields.push(Field { at, bytes, what });
-    for at in [12, 24, 28] {
-        field(at, 4, What::Count);
-    }
-    for k in 0..spt::MAP_GROUP_COUNT.min(4) {
-        field(spt::MAP_GROUPS_AT + 4 * k, 4, What::MapGroup);
-    }
-    for (at, bytes) in [(0, 4), (4, 2), (6, 2), (24, 4), (28, 4), (32, 4), (36, 4), (40, 8), (48, 8), (56, 8), (64, 8)]
-    {
-        field(spt::ROOT_AT + at, bytes, What::Count);
-    }
-    let groups = spt::group_of(reader.geometry.max_bucket).0 + 3;
-    for group in 0..groups {
-        field(spt::GROUPS_AT + 4 * group, 4, What::Group);
-    }
-    for frame in 0..reader.geometry.frame_count.min(64) {
-        field(reader.geometry.bits_at(frame), 8, What::UsedBits);
-    }
-    for found in reader.pages().unwrap() {
-        let at = found.at;
-        for (offset, bytes) in [(0, 1), (1, 1)] {
-            field(at + offset, bytes, What::Byte);
-        }
-        for (offset, bytes) in [(2, 2), (4, 2), (6, 2), (16, 8)] {
-            field(at + offset, bytes, What::Count);
-        }
-        field(at + 8, 8, What::Next);
-        for (slot, record) in found.page.records.iter().enumerate() {
-            field(at + spt::PAGE_HEADER_BYTES + spt::SLOT_BYTES * slot + 2, 2, What::Offset);
-            field(at + record.at, 1, What::Head);
-            field(at + record.at + 1, 1, What::Byte);
-            if record.form != 0 {
-                field(at + record.value_at, 8, What::Unit);
-                for offset in [8, 12, 16] {
-                    field(at + record.value_at + offset, 4, What::Count);
-                }
-            }
-        }
-    }
-    fields
 }
 
 /// A case: a damaged file, and maybe a journal.
@@ -280,15 +211,6 @@ fn hostile(random: &mut Random, original: &Original, field: Field, old: u64) -> 
     }
 }
 
-fn number_at(file: &[u8], at: usize, bytes: usize) -> u64 {
-    match bytes {
-        1 => file[at].into(),
-        2 => u16_at(file, at).into(),
-        4 => u32_at(file, at).into(),
-        _ => u64_at(file, at),
-    }
-}
-
 /// Gives a few fields hostile values, and every checksum what it has to be.
 fn damage_fields(random: &mut Random, original: &Original, file: &mut [u8]) -> String {
     let mut notes = Vec::new();
@@ -335,7 +257,7 @@ fn damaged(kind: Kind, seed: u64) -> (&'static Original, Damaged) {
         (Some(journal), Kind::Repaired) if random.one_in(2) => {
             let mut note = String::new();
             for _ in 0..1 + random.below(2) {
-                let at = *random.pick(&[8, 16, 20, 24, 32, 36, journal.len() - 8, journal.len() - 32]);
+                let at = *random.pick(&[8, 12, 16, 20, 24, 32, 36, 44, journal.len() - 8, journal.len() - 32]);
                 let old = u32_at(journal, at);
                 let any = random.next() as u32;
                 let (more, less) = (old.wrapping_add(1), old.wrapping_sub(1));
@@ -350,7 +272,7 @@ fn damaged(kind: Kind, seed: u64) -> (&'static Original, Damaged) {
             note
         }
         (_, Kind::Raw) => damage_raw(random, &mut damaged.file),
-        (_, Kind::Repaired) => {
+        (_, _) => {
             let note = match random.below(5) {
                 0 => damage_raw(random, &mut damaged.file),
                 _ => damage_fields(random, original, &mut damaged.file),
@@ -425,6 +347,7 @@ fn exercise(seed: u64, original: &Original, path: &Path) {
     let random = &mut Random(!seed);
     let mut keys = original.keys.clone();
     keys.push(b"absent".to_vec());
+    let _ = splitpoint::salvage(path, |_| std::ops::ControlFlow::Continue(()));
     if let Ok(table) = TableOptions::new().read_only(true).open(path) {
         read_all(random, &table, &keys);
         assert!(table.put(b"a", b"b").is_err());
@@ -462,6 +385,8 @@ fn exercise(seed: u64, original: &Original, path: &Path) {
 enum Kind {
     Raw = 1,
     Repaired = 2,
+    LogRaw = 3,
+    LogRepaired = 4,
 }
 
 thread_local! {
@@ -491,38 +416,54 @@ fn memory_bytes_max() -> u64 {
 }
 
 /// Where syncing costs nothing, if there is such a place.
-fn directory() -> tempfile::TempDir {
+pub(crate) fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// Does one case. Gives what went wrong.
-fn run_case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
+/// Which damage a case is.
+fn about(kind: Kind, seed: u64) -> String {
+    if matches!(kind, Kind::LogRaw | Kind::LogRepaired) {
+        return log::about(kind, seed);
+    }
     let (original, damaged) = damaged(kind, seed);
-    let path = directory.join(format!("{seed}.spt"));
+    format!("{kind:?}:{seed} {}: {}", original.name, damaged.note)
+}
+
+/// Damages a table and uses it. Gives what is wrong with what came of it.
+fn table_case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
+    let (original, damaged) = damaged(kind, seed);
+    let path = directory.join("damaged.spt");
     fs::write(&path, &damaged.file).unwrap();
     if let Some(journal) = &damaged.journal {
         fs::write(journal_of(&path), journal).unwrap();
     }
+    exercise(seed, original, &path);
+    let (before, after) = (damaged.file.len() as u64, fs::metadata(&path).map_or(0, |m| m.len()));
+    (after > before + FILE_BYTES).then(|| format!("the file has {after} bytes, before {before}"))
+}
+
+/// Does one case. Gives what went wrong.
+fn run_case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
+    let own = tempfile::tempdir_in(directory).unwrap();
     let memory = memory_bytes_max();
-    let result = catch_unwind(AssertUnwindSafe(|| exercise(seed, original, &path)));
+    let result = catch_unwind(AssertUnwindSafe(|| match kind {
+        Kind::Raw | Kind::Repaired => table_case(kind, seed, own.path()),
+        Kind::LogRaw | Kind::LogRepaired => log::case(kind, seed, own.path()),
+    }));
     let memory = memory_bytes_max().saturating_sub(memory); // the kernel counts a little behind
-    let file_bytes = fs::metadata(&path).map_or(0, |m| m.len());
-    let _ = (fs::remove_file(&path), fs::remove_file(journal_of(&path)));
-    let about = || format!("{:?}:{seed} {}: {}", kind, original.name, damaged.note);
-    match result {
-        Err(_) => Some(format!("{}\n    {}", PANIC.with(|text| text.borrow().replace('\n', " ")), about())),
-        Ok(()) if memory > MEMORY_BYTES => Some(format!("{memory} bytes of memory more\n    {}", about())),
-        Ok(()) if file_bytes > damaged.file.len() as u64 + FILE_BYTES => {
-            Some(format!("the file has {file_bytes} bytes, before {}\n    {}", damaged.file.len(), about()))
-        }
-        Ok(()) => None,
-    }
+    let wrong = match result {
+        Err(_) => PANIC.with(|text| text.borrow().replace('\n', " ")),
+        Ok(None) if memory > MEMORY_BYTES => format!("{memory} bytes of memory more"),
+        Ok(wrong) => wrong?,
+    };
+    Some(format!("{wrong}\n    {}", about(kind, seed)))
 }
 
 /// Does the cases of `seeds`, each against the time limit; a case that hangs is left behind.
 fn run_cases(kind: Kind, seeds: std::ops::Range<u64>) -> Vec<String> {
     hook_panics();
     LazyLock::force(&ORIGINALS);
+    log::prepare();
     let directory = Arc::new(directory());
     let next = Arc::new(AtomicU64::new(seeds.start));
     let (mut failures, mut hangs) = (Vec::new(), 0);
@@ -548,8 +489,7 @@ fn run_cases(kind: Kind, seeds: std::ops::Range<u64>) -> Vec<String> {
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     let seed = next.load(Relaxed) - 1;
-                    let (original, damaged) = damaged(kind, seed);
-                    failures.push(format!("hangs\n    {kind:?}:{seed} {}: {}", original.name, damaged.note));
+                    failures.push(format!("hangs\n    {}", about(kind, seed)));
                     hangs += 1;
                     break;
                 }
@@ -565,7 +505,7 @@ fn run_cases(kind: Kind, seeds: std::ops::Range<u64>) -> Vec<String> {
 /// The cases that the environment asks for, or the usual ones.
 fn seeds(kind: Kind) -> std::ops::Range<u64> {
     if let Ok(case) = std::env::var("SPLITPOINT_CASE") {
-        let (name, seed) = case.split_once(':').expect("SPLITPOINT_CASE=raw:1234 or repaired:1234");
+        let (name, seed) = case.split_once(':').expect("SPLITPOINT_CASE=raw:1234, repaired:, lograw: or logrepaired:");
         let seed: u64 = seed.parse().expect("a number behind the colon");
         return if name.eq_ignore_ascii_case(&format!("{kind:?}")) { seed..seed + 1 } else { 0..0 };
     }
@@ -594,6 +534,16 @@ fn raw_damage_gives_values_or_errors() {
 #[test]
 fn damage_behind_right_checksums_gives_values_or_errors() {
     no_case_fails(Kind::Repaired);
+}
+
+#[test]
+fn a_damaged_log_gives_its_first_records_or_an_error() {
+    no_case_fails(Kind::LogRaw);
+}
+
+#[test]
+fn a_log_damaged_behind_right_checksums_gives_what_it_says_or_an_error() {
+    no_case_fails(Kind::LogRepaired);
 }
 
 // ---------------------------------------------------------------------------------------------
@@ -783,4 +733,17 @@ fn an_extent_with_a_key_where_its_record_has_one_is_an_error() {
     assert!(table.get(&record.key).is_err());
     assert!(!table.verify().unwrap().is_empty());
     let _ = table.compact();
+}
+
+#[test]
+fn a_lookup_without_a_latch_notices_a_record_that_runs_over_its_page() {
+    let (found, _) = page_of("inline.spt", |found| found.page.records.iter().any(|r| r.end == found.bytes));
+    let record = found.page.records.iter().find(|r| r.end == found.bytes).unwrap();
+    // A key of one byte more, and the value longer than what is left.
+    let head = [(record.key.len() as u8 + 1) << 2, 127];
+    let (_directory, path) = edited("inline.spt", &[(found.at + record.at, &head)]);
+    let table = open(&path);
+    let first = table.get(&record.key).unwrap_err(); // reads the frame, and so under the latch
+    let second = table.get(&record.key).unwrap_err();
+    assert_eq!(second.to_string(), first.to_string());
 }

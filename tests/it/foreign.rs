@@ -147,6 +147,8 @@ fn a_header_that_contradicts_itself_says_in_what() {
     let root = |at: usize| spt::ROOT_AT + at;
     for (at, bytes, words) in [
         (12, &5000u32.to_le_bytes()[..], ["frames of 5000 bytes", "4096"]),
+        (16, &0u64.to_le_bytes(), ["header", "checkpoint 0"]),
+        (16, &u64::MAX.to_le_bytes(), ["header", "checkpoint 18446744073709551615"]),
         (24, &2u32.to_le_bytes(), ["2 frames", "3 or more"]),
         (24, &5000u32.to_le_bytes(), ["map frames for 512", "5000"]),
         (24, &400u32.to_le_bytes(), ["cut to", "1638400"]),
@@ -222,13 +224,25 @@ fn a_journal_of_another_checkpoint_is_not_installed() {
     file[16..24].copy_from_slice(&(sequence + 7).to_le_bytes());
     let sum = spt::header_sum(&file);
     file[4092..4096].copy_from_slice(&sum.to_le_bytes());
-    let (made_for, at) = (format!("checkpoint {}", sequence + 1), format!("is at {}", sequence + 7));
+    let made_for = format!("between checkpoints {sequence} and {}", sequence + 1);
+    let at = format!("at {}", sequence + 7);
     journal_refused(
         &file,
         &journal,
         ErrorKind::Corrupt,
         &["users.spt-ckpt: ", &made_for, &at, "Move the journal away"],
     );
+}
+
+#[test]
+fn a_journal_of_another_table_is_not_installed() {
+    let (mut file, journal) = pending();
+    file[spt::TABLE_ID_AT] ^= 1;
+    let sum = spt::header_sum(&file);
+    file[4092..4096].copy_from_slice(&sum.to_le_bytes());
+    let id = |bytes: &[u8], at| format!("{:016x}", spt::u64_at(bytes, at));
+    let (its, tables) = (id(&journal, spt::JOURNAL_TABLE_ID_AT), id(&file, spt::TABLE_ID_AT));
+    journal_refused(&file, &journal, ErrorKind::Corrupt, &["users.spt-ckpt: ", &its, &tables, "Move the journal away"]);
 }
 
 #[test]

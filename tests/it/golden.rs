@@ -4,6 +4,7 @@
 //! format version 1. [`GOLDEN`] says with which options and operations; [`Golden::pairs`] says what is in it by doing
 //! the same to a `BTreeMap`. `tests/it/format.rs` compares all three.
 
+use crate::spt::log::{self, Builder, Segment};
 use splitpoint::{HashKind, Table, TableOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,10 +16,36 @@ pub enum Op {
     Put(Vec<u8>, Vec<u8>),
     Append(Vec<u8>, Vec<u8>),
     Remove(Vec<u8>),
-    Sync,
+    Clear,
+    Checkpoint,
     Compact,
 }
 use Op::*;
+
+impl Op {
+    fn make(&self, table: &Table) {
+        match self {
+            Put(key, value) => table.put(key, value),
+            Append(key, tail) => table.append(key, tail),
+            Remove(key) => table.remove(key).map(|there| assert!(there, "{}", key.escape_ascii())),
+            Clear => table.clear(),
+            Checkpoint => table.checkpoint(),
+            Compact => table.compact(),
+        }
+        .unwrap();
+    }
+
+    /// Does the same to what is known of a table.
+    pub fn note(&self, pairs: &mut Pairs) {
+        match self {
+            Put(key, value) => drop(pairs.insert(key.clone(), value.clone())),
+            Append(key, tail) => pairs.entry(key.clone()).or_default().extend(tail),
+            Remove(key) => drop(pairs.remove(key)),
+            Clear => pairs.clear(),
+            Checkpoint | Compact => {}
+        }
+    }
+}
 
 /// A golden file.
 pub struct Golden {
@@ -35,14 +62,14 @@ pub const GOLDEN: &[Golden] = &[
     Golden { name: "overflow", options: || seeded(4).page_bytes(512).fill_percent(250), ops: overflow },
     Golden { name: "chains", options: || seeded(11).page_bytes(512).fill_factor(400), ops: chains },
     Golden { name: "extents", options: || seeded(5), ops: extents },
-    Golden { name: "fnv1a-512", options: || TableOptions::new().page_bytes(512).hash(HashKind::Fnv1a), ops: shrunken },
+    Golden { name: "fnv1a-512", options: || numbered(12).page_bytes(512).hash(HashKind::Fnv1a), ops: shrunken },
     Golden { name: "siphash13", options: || seeded(6).hash(HashKind::Sip13).fill_factor(7), ops: mixed },
     Golden { name: "page-4096", options: || seeded(7).page_bytes(4096).fill_percent(200), ops: mixed },
     Golden { name: "page-8192", options: || seeded(8).page_bytes(8192).fill_percent(150), ops: large_pages },
 ];
 
 /// Large enough for a second pair of map frames, with pages that were never written. Not kept as a file: its length and
-/// checksum are, in `fixtures/v1/zones.sum`.
+/// checksums are, in `fixtures/v1/zones.sum`.
 pub const ZONES: Golden = Golden { name: "zones", options: || seeded(9).expected_len(60_000), ops: mixed };
 
 /// The table in whose last frames the changes of the pending journal lie; `pending.spt-ckpt` stands beside it.
@@ -59,32 +86,90 @@ impl Golden {
     /// Writes the file anew.
     pub fn write(&self, path: &Path) {
         let table = (self.options)().create_new(true).open(path).unwrap();
-        for op in (self.ops)() {
-            match op {
-                Put(key, value) => table.put(&key, &value),
-                Append(key, tail) => table.append(&key, &tail),
-                Remove(key) => table.remove(&key).map(|there| assert!(there, "{}", key.escape_ascii())),
-                Sync => table.sync(),
-                Compact => table.compact(),
-            }
-            .unwrap();
-        }
+        (self.ops)().iter().for_each(|op| op.make(&table));
         table.close().unwrap();
     }
 
     /// What is in it.
     pub fn pairs(&self) -> Pairs {
         let mut pairs = Pairs::new();
-        for op in (self.ops)() {
-            match op {
-                Put(key, value) => drop(pairs.insert(key, value)),
-                Append(key, tail) => pairs.entry(key).or_default().extend(tail),
-                Remove(key) => drop(pairs.remove(&key)),
-                Sync | Compact => {}
-            }
-        }
+        (self.ops)().iter().for_each(|op| op.note(&mut pairs));
         pairs
     }
+}
+
+/// The crashed table: `crashed.spt` with its log, as a process left them that ended in the midst of a write. How it came
+/// about: [`write_crashed`].
+pub const CRASHED: Golden = Golden { name: "crashed", options: || seeded(13).log_bytes(1 << 18), ops: before_the_log };
+
+/// What the log of the crashed table asks for, record by record: all that was written since its last checkpoint.
+pub fn crashed_log() -> Vec<Vec<Op>> {
+    let one_each = |ops: Vec<Op>| ops.into_iter().map(|op| vec![op]);
+    one_each(logged()).chain(one_each(resumed())).chain(one_each(continued())).chain([batch()]).collect()
+}
+
+/// Writes the crashed table and its log to `directory`: the files of an open table, copied when it had
+///
+/// * some pairs in a checkpoint,
+/// * more in a segment of the log, in pieces too, written by two processes of which the first was killed,
+/// * and others in a second one, begun by a checkpoint of which nothing has reached the table file.
+///
+/// A batch and a record that is torn are put behind these by hand. The bytes differ from time to time, as there is
+/// something random in each log. `UPDATE=1 cargo test --test it crashed_table` writes it anew.
+pub fn write_crashed(directory: &Path) -> PathBuf {
+    let places = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [first, second] = [0, 1].map(|n| places[n].path().join("crashed.spt"));
+    let end = directory.join("crashed.spt");
+    let table = (CRASHED.options)().create_new(true).open(&first).unwrap();
+    before_the_log().iter().for_each(|op| op.make(&table));
+    table.checkpoint().unwrap();
+    logged().iter().for_each(|op| op.make(&table));
+    [first.clone(), log_of(&first, 0), log_of(&first, 1)].iter().for_each(|from| {
+        std::fs::copy(from, places[1].path().join(from.file_name().unwrap())).unwrap();
+    });
+
+    let table = (CRASHED.options)().open(&second).unwrap();
+    resumed().iter().for_each(|op| op.make(&table));
+    std::fs::copy(&second, &end).unwrap();
+    table.checkpoint().unwrap();
+    continued().iter().for_each(|op| op.make(&table));
+    table.put(b"torn", &value(1, 200)).unwrap();
+    for n in [0, 1] {
+        let mut file = std::fs::read(log_of(&second, n)).unwrap();
+        let segment = Segment::parse(&file).unwrap().unwrap();
+        if segment.records.last().unwrap().body.starts_with(b"\x04torn") {
+            add_batch_and_tear(&mut file, segment);
+        }
+        // Zeros that were written ahead need not be kept.
+        let used = file.iter().rposition(|&b| b != 0).unwrap();
+        file.truncate((used + 1).next_multiple_of(4096));
+        std::fs::write(log_of(&end, n), file).unwrap();
+    }
+    end
+}
+
+/// Puts a batch before the last record, and zeros over the latter half of that.
+fn add_batch_and_tear(file: &mut [u8], mut segment: Segment) {
+    let last = segment.records.pop().unwrap();
+    let mut changes = Vec::new();
+    for op in batch() {
+        let (kind, parts) = match op {
+            Put(key, value) => (log::PUT, vec![key, value]),
+            Append(key, tail) => (log::APPEND, vec![key, tail]),
+            Remove(key) => (log::REMOVE, vec![key]),
+            _ => unreachable!("a batch has no such change"),
+        };
+        changes.push(kind);
+        parts.iter().for_each(|part| changes.extend([&[part.len() as u8], &part[..]].concat()));
+    }
+    let built = Builder::behind(&segment).record(log::BATCH, &[&changes]).record(last.kind, &[&last.body]).bytes;
+    file[..built.len()].copy_from_slice(&built);
+    file[built.len() - last.body.len() / 2..built.len()].fill(0);
+}
+
+/// The file of a part of a table's log.
+pub fn log_of(path: &Path, slot: usize) -> PathBuf {
+    PathBuf::from(format!("{}-log{slot}", path.display()))
 }
 
 pub fn fixture(name: &str) -> PathBuf {
@@ -107,7 +192,12 @@ pub fn pending_value(value: &[u8]) -> Vec<u8> {
 }
 
 fn seeded(seed: u64) -> TableOptions {
-    TableOptions::new().seed(seed)
+    numbered(seed).seed(seed)
+}
+
+/// A table whose id is not random, so that its bytes are the same each time.
+fn numbered(n: u64) -> TableOptions {
+    TableOptions::new().table_id(0x7ab1e000 + n)
 }
 
 fn key(n: usize) -> Vec<u8> {
@@ -148,7 +238,7 @@ fn overflow() -> Vec<Op> {
     let append = (0..420).step_by(9).map(|n| Append(key(n), value(n + 1, 30)));
     let overwrite = (0..420).step_by(5).map(|n| Put(key(n), value(n + 2, 40 + n % 31)));
     let remove = (1..420).step_by(5).map(|n| Remove(key(n)));
-    put.chain(append).chain([Sync]).chain(overwrite).chain(remove).collect()
+    put.chain(append).chain([Checkpoint]).chain(overwrite).chain(remove).collect()
 }
 
 /// One bucket with more pairs than an overflow page can have.
@@ -166,7 +256,7 @@ fn extents() -> Vec<Op> {
     let freed = (1..30).step_by(6).map(|n| Remove(key(n)));
     let shrunken = (2..30).step_by(6).map(|n| Put(key(n), value(n, 17)));
     let freed_keys = (0..14).step_by(5).map(|n| Remove(big_key(n, 128 + n * n * 11)));
-    values.chain(keys).chain([Sync]).chain(grown).chain(freed).chain(shrunken).chain(freed_keys).collect()
+    values.chain(keys).chain([Checkpoint]).chain(grown).chain(freed).chain(shrunken).chain(freed_keys).collect()
 }
 
 /// Grown and shrunk again: buckets that were merged away, and a compaction.
@@ -174,7 +264,7 @@ fn shrunken() -> Vec<Op> {
     let put = (0..900).map(|n| Put(key(n), value(n, n % 40)));
     let remove = (0..900).filter(|n| n % 4 != 0).map(|n| Remove(key(n)));
     let more = (900..940).map(|n| Put(key(n), value(n, 3 * n % 400)));
-    put.chain([Sync]).chain(remove).chain([Compact]).chain(more).collect()
+    put.chain([Checkpoint]).chain(remove).chain([Compact]).chain(more).collect()
 }
 
 /// Some of everything.
@@ -193,4 +283,38 @@ fn large_pages() -> Vec<Op> {
     let large = (300..306).map(|n| Put(key(n), value(n, 700 * (n - 298))));
     let append = (0..300).step_by(7).map(|n| Append(key(n), value(n + 3, 80)));
     small.chain(large).chain(append).collect()
+}
+
+/// More than the log gets later, so that something is left where its file is used again.
+fn before_the_log() -> Vec<Op> {
+    (0..200).map(|n| Put(key(n), value(n, n % 50))).collect()
+}
+
+/// Changes of each kind, and a value and a tail in pieces.
+fn logged() -> Vec<Op> {
+    let gone = [Put(b"gone".into(), b"by the next".into()), Clear];
+    let put = (0..40).map(|n| Put(key(n), value(n, n * 9)));
+    let append = (0..40).step_by(6).map(|n| Append(key(n), value(n + 1, 35)));
+    let remove = (1..40).step_by(7).map(|n| Remove(key(n)));
+    let edges = [Put(Vec::new(), b"of the empty key".into()), Append(b"empty".into(), Vec::new()), Remove(key(39))];
+    let large = [Put(b"large".into(), value(5, 70_000)), Append(b"large".into(), value(6, 200))];
+    gone.into_iter().chain(put).chain(append).chain(remove).chain(edges).chain(large).collect()
+}
+
+fn resumed() -> Vec<Op> {
+    (40..60).map(|n| Put(key(n), value(n, 20))).chain([Remove(key(2)), Append(b"large".into(), b"!".into())]).collect()
+}
+
+fn continued() -> Vec<Op> {
+    vec![Put(key(60), value(60, 60)), Append(key(40), b" and more".into()), Remove(key(41))]
+}
+
+/// Changes that are made together.
+fn batch() -> Vec<Op> {
+    vec![
+        Put(b"alice".into(), b"90".into()),
+        Put(b"bob".into(), b"110".into()),
+        Append(b"journal".into(), b"alice gives bob 10\n".into()),
+        Remove(key(42)),
+    ]
 }

@@ -5,8 +5,16 @@
 //! | `spt` | a second reader of the file format, written from docs/format.md |
 //! | `golden` | how each file of `fixtures/v1` came about, and what is in it |
 //! | `format` | golden files and docs/format.md against the library and the second reader |
+//! | `fields` | where the fields of a file are, for those who damage them |
+//! | `log_format` | the write-ahead log in docs/format.md and in the crashed golden table, against both readers |
 //! | `corruption` | damaged files: a value or an error, never a panic, a hang or a flood |
+//! | `seeds` | inputs of the fuzz targets, and `targets`, what those do with them (fuzz/src/targets) |
 //! | `foreign` | files that are no table: what the error says |
+//! | `recovery` | what a crash of the process leaves, opened again |
+//! | `backup` | backups of tables in use, and restoring them |
+//! | `salvage` | what comes out of damaged files, and that it is right |
+//! | `history` | is there an order that explains what threads saw? |
+//! | `threads` | threads at work on one table: histories, scans |
 //! | `tidy` | the repository itself |
 #![allow(
     clippy::disallowed_methods,
@@ -14,9 +22,19 @@
     reason = "tests look at files from outside the library's seam"
 )]
 
+mod backup;
 mod corruption;
+mod fields;
 mod foreign;
 mod format;
 mod golden;
+mod history;
+mod log_format;
+mod recovery;
+mod salvage;
+mod seeds;
 mod spt;
+#[path = "../../fuzz/src/targets/mod.rs"]
+mod targets;
+mod threads;
 mod tidy;

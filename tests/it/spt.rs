@@ -4,7 +4,9 @@
 //! both read, `corruption.rs` uses it to find the fields worth damaging and to make the checksums fit again. It reads
 //! whole files in memory, takes no care of speed, and trusts nothing it reads.
 //!
-//! Names and numbers are those of docs/format.md. Not here: writing a table; hash functions.
+//! Names and numbers are those of docs/format.md. Not here: the log (`spt/log.rs`); writing a table; hash functions.
+
+pub mod log;
 
 use std::collections::BTreeSet;
 
@@ -14,12 +16,14 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 pub const MAGIC: &[u8; 8] = b"SPLITPNT";
 pub const JOURNAL_MAGIC: &[u8; 8] = b"SPLITJRN";
 pub const JOURNAL_HEADER_BYTES: usize = 64;
+pub const JOURNAL_TABLE_ID_AT: usize = 36;
 /// Bytes of the header whatever the frame size; its checksum is the last four.
 pub const HEADER_BYTES: usize = 4096;
 pub const ZONE_FRAMES: usize = 512;
 pub const FRAME_UNITS: usize = 64;
 pub const MAP_GROUPS_AT: usize = 32;
 pub const MAP_GROUP_COUNT: usize = 24;
+pub const TABLE_ID_AT: usize = 128;
 pub const ROOT_AT: usize = 256;
 pub const GROUPS_AT: usize = ROOT_AT + 128;
 pub const GROUP_COUNT: usize = 746;

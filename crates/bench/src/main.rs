@@ -1,6 +1,9 @@
-//! Measurements of the table: `splitpoint-bench WORKLOAD [FILE]`.
+//! Measurements of the table: `splitpoint-bench WORKLOAD [FILE] [--threads N]`.
 //!
 //! Inputs are made before the clock starts and every answer is compared. Figures: docs/benchmarks.md.
+
+mod durability;
+mod lookups;
 
 use splitpoint::{Durability, Table, TableOptions};
 use std::error::Error;
@@ -9,16 +12,34 @@ use std::time::{Duration, Instant};
 type Outcome = Result<(), Box<dyn Error>>;
 
 fn main() -> Outcome {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut threads = 1;
+    if let Some(at) = arguments.iter().position(|a| a == "--threads") {
+        threads = arguments.get(at + 1).ok_or("--threads: how many?")?.parse()?;
+        arguments.drain(at..at + 2);
+    }
     let file = arguments.get(1).cloned();
     match arguments.first().map(String::as_str) {
         Some("pairs") => pairs(file, 10_000_000),
         Some("pairs-small") => pairs(file, 1_000_000),
+        Some("get-many") => lookups::run(file, 10_000_000, threads),
+        Some("get-many-small") => lookups::run(file, 1_000_000, threads),
         Some("put") => put_only(file, 5_000_000),
         Some("put-few") => put_only(file, 300_000),
         Some("std") => std_map(10_000_000),
         Some("udatabase") => udatabase(file, 524_288),
-        _ => Err("usage: splitpoint-bench pairs|pairs-small|udatabase [FILE]".into()),
+        Some(workload @ ("durable" | "os" | "stall")) => {
+            let path = file.ok_or("durable, os and stall need a FILE: there is nothing to be safe in memory")?;
+            match workload {
+                "durable" => durability::durable(&path),
+                "os" => durability::os(&path, 3_000_000),
+                _ => durability::stall(&path),
+            }
+        }
+        _ => Err(
+            "usage: splitpoint-bench pairs|pairs-small|get-many|get-many-small|udatabase|durable|os|stall [FILE] [--threads N]"
+                .into(),
+        ),
     }
 }
 
@@ -26,6 +47,11 @@ fn main() -> Outcome {
 struct Random(u64);
 
 impl Random {
+    fn pair_key(&mut self) -> [u8; 16] {
+        let (a, b) = (self.next().to_le_bytes(), self.next().to_le_bytes());
+        [a, b].concat().try_into().expect("16 bytes")
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -54,11 +80,7 @@ fn report(what: &str, count: usize, took: Duration) {
 /// Ten million pairs of 16 and 32 bytes: put, get, miss, scan; then the longest single put from empty.
 fn pairs(file: Option<String>, count: usize) -> Outcome {
     let mut random = Random(1);
-    let mut keys: Vec<[u8; 16]> = Vec::with_capacity(count);
-    for _ in 0..count {
-        let (a, b) = (random.next().to_le_bytes(), random.next().to_le_bytes());
-        keys.push([a, b].concat().try_into().expect("16 bytes"));
-    }
+    let keys: Vec<[u8; 16]> = (0..count).map(|_| random.pair_key()).collect();
     let value = |key: &[u8; 16]| [*key, *key].concat();
     let mut order: Vec<u32> = (0..count as u32).collect();
     for i in (1..count).rev() {
@@ -187,9 +209,7 @@ fn udatabase(file: Option<String>, count: usize) -> Outcome {
 /// The standard library's map under the same load, to compare runs by.
 fn std_map(count: usize) -> Outcome {
     let mut random = Random(1);
-    let keys: Vec<[u8; 16]> = (0..count)
-        .map(|_| [random.next().to_le_bytes(), random.next().to_le_bytes()].concat().try_into().expect("16"))
-        .collect();
+    let keys: Vec<[u8; 16]> = (0..count).map(|_| random.pair_key()).collect();
     let mut order: Vec<u32> = (0..count as u32).collect();
     for i in (1..count).rev() {
         order.swap(i, (random.next() % (i as u64 + 1)) as usize);
@@ -212,9 +232,7 @@ fn std_map(count: usize) -> Outcome {
 /// Puts alone, for a profiler.
 fn put_only(file: Option<String>, count: usize) -> Outcome {
     let mut random = Random(1);
-    let keys: Vec<[u8; 16]> = (0..count)
-        .map(|_| [random.next().to_le_bytes(), random.next().to_le_bytes()].concat().try_into().expect("16"))
-        .collect();
+    let keys: Vec<[u8; 16]> = (0..count).map(|_| random.pair_key()).collect();
     let table = open(&file, TableOptions::new())?;
     let mut buffer = [0; 32];
     let start = Instant::now();

@@ -72,6 +72,16 @@ mod transcripts {
     }
 
     #[test]
+    fn salvage() {
+        play("salvage.txt");
+    }
+
+    #[test]
+    fn backup() {
+        play("backup.txt");
+    }
+
+    #[test]
     fn mistakes() {
         play("mistakes.txt");
     }
@@ -420,6 +430,36 @@ mod signals {
             assert_eq!(dumped.iter().filter(|byte| **byte == b'\n').count(), rows);
             run_well(place.path(), &["check", "t.spt"]);
         }
+    }
+
+    #[test]
+    fn a_stopped_backup_leaves_nothing() {
+        if ignored(2) {
+            eprintln!("SIGINT is ignored here, not tested");
+            return;
+        }
+        let place = directory();
+        run_well(place.path(), &["put", "t.spt", "key", "value"]);
+        // Empty buckets, a quarter of a gigabyte: more than is copied before a signal comes.
+        run_well(place.path(), &["load", "big.spt", "/dev/null", "--expected-len", "5000000"]);
+        let beside = || fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        for (command, from, to) in [("backup", "big.spt", "big.bak"), ("restore", "big.spt", "t.spt")] {
+            let mut copy = splitpoint(place.path());
+            copy.args([command, from, to, "--force"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut copy = Running(Some(copy.spawn().unwrap()));
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while !beside().any(|name| name.to_string_lossy().contains(".new-")) {
+                assert!(Instant::now() < deadline, "nothing is being copied");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            send("INT", copy.0.as_ref().unwrap());
+            let output = end_of(&mut copy);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(128 + 2), "{said}");
+            assert!(said.starts_with("splitpoint: stopped by SIGINT: no"), "{said}");
+            assert_eq!(beside().count(), 2, "a file is left");
+        }
+        assert_eq!(run_well(place.path(), &["get", "t.spt", "key"]), b"value\n");
     }
 
     #[test]

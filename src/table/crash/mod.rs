@@ -306,14 +306,16 @@ fn fail_once(workload: &Workload, plan: Plan, random: &mut Random, done: &mut Do
 fn reopen_after_failure(run: &mut Run<'_>, plan: Plan, random: &mut Random, done: &mut Done) -> Result<(), String> {
     run.give_up();
     let (disk, workload) = (run.disk.clone(), run.workload);
-    let promise = Promise::of(workload.durability);
+    let mut promise = Promise::of(workload.durability);
+    // What a failed sync did not write, the cache need not show either.
+    promise.kill &= disk.tally().of(Fired::SyncFailed) == 0;
     let call = disk.calls();
     let base = disk.state();
     let bounds = run.history.bounds(call, Crash::Kill, promise);
     let (table, k) = recover(workload, &disk, &run.history, bounds).map_err(|e| format!("poisoned, then: {e}"))?;
     run.table = Some(table);
     let durable = run.history.bounds(call, Crash::LoseUnsynced, promise).0;
-    let left = run.history.after_crash(run.history.len(), durable);
+    let left = run.history.after_crash(k, durable.min(k));
     let calls = call as usize..disk.calls() as usize;
     // A journal whose sync failed is taken away, which a disk that refuses everything prevents: if the disk then works
     // again, and the table is opened, and power is lost in that, it is lost too (docs/testing.md, "What is not shown").

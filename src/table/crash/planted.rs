@@ -25,6 +25,18 @@ const BUGS: &[Bug] = &[
     Bug::WrongMaxBucket,
     Bug::SplitDropsRecord,
     Bug::FreedTooEarly,
+    Bug::LogUnsynced,
+    Bug::LogNameUnsynced,
+    Bug::DoneBeforeSynced,
+    Bug::RemovalUnlogged,
+    Bug::RecordUnchecked,
+    Bug::SameSalt,
+    Bug::SegmentOutOfOrder,
+    Bug::SegmentFreedEarly,
+    Bug::ReplayedUnsynced,
+    Bug::AppendedTwice,
+    Bug::BatchInPart,
+    Bug::BatchNotUndone,
 ];
 
 const DEPTH: Depth = Depth { ops: 40, again_every: 61, further_every: 1000, fault_every: 5 };

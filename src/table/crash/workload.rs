@@ -8,6 +8,7 @@
 use crate::error::Error;
 use crate::hash::HashKind;
 use crate::io::simulated::{Crash, Random, Simulated};
+use crate::pager::seed_random;
 use crate::table::{Durability, Table, TableOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,11 +28,8 @@ pub(super) struct Promise {
 }
 
 impl Promise {
-    /// Today nothing, as there is no log yet. With it: `kill` unless `None` was asked for, `power` for `Sync`.
     pub(super) fn of(durability: Durability) -> Promise {
-        match durability {
-            Durability::None | Durability::Os | Durability::Sync => Promise { kill: false, power: false },
-        }
+        Promise { kill: durability != Durability::None, power: durability == Durability::Sync }
     }
 }
 
@@ -40,6 +38,8 @@ pub(super) enum Op {
     Put(u8, usize),
     Append(u8, usize),
     Remove(u8),
+    /// Puts, appends and removals in turn, of keys from this one on, of values up to a length.
+    Batch(u8, usize),
     Sync,
     Compact,
     Clear,
@@ -92,6 +92,8 @@ impl Workload {
     pub(super) fn open(&self, disk: &Simulated) -> Result<Table, Error> {
         let mut options = self.options.clone();
         options.storage = Arc::new(disk.clone());
+        options.inline_checkpoints = true;
+        options.log_bytes = 1; // as small as it gets, so that segments are switched
         options.open(PATH)
     }
 
@@ -129,10 +131,11 @@ impl Op {
             9..11 => Op::Compact,
             11..14 if !grow => Op::Compact,
             14 if !grow => Op::Clear,
-            11..20 => Op::Append(key, len),
-            20..25 => Op::Remove(key),
+            11..18 => Op::Append(key, len),
+            18..22 => Op::Batch(key, len),
+            22..26 => Op::Remove(key),
             _ if grow => Op::Put(key, len),
-            25..40 => Op::Put(key, len),
+            26..40 => Op::Put(key, len),
             _ => Op::Remove(key),
         }
     }
@@ -143,6 +146,8 @@ struct Commit {
     after: Arc<Content>,
     begun: u64,
     acknowledged: Option<u64>,
+    /// An open found it there, which says nothing of a power loss.
+    found: Option<u64>,
     durable: Option<u64>,
 }
 
@@ -171,7 +176,13 @@ impl History {
     }
 
     fn begin(&mut self, after: Content, call: u64) {
-        self.commits.push(Commit { after: Arc::new(after), begun: call, acknowledged: None, durable: None });
+        self.commits.push(Commit {
+            after: Arc::new(after),
+            begun: call,
+            acknowledged: None,
+            found: None,
+            durable: None,
+        });
     }
 
     /// The last commit came to nothing, without a crash.
@@ -203,8 +214,9 @@ impl History {
     /// The states that may be found after a crash in which call number `call` did not take place: first and last.
     pub(super) fn bounds(&self, call: u64, crash: Crash, promise: Promise) -> (usize, usize) {
         let said = |at: Option<u64>| at.is_some_and(|at| at <= call);
-        let acknowledged = if crash == Crash::Kill { promise.kill } else { promise.power };
-        let safe = |c: &Commit| said(c.durable) || acknowledged && said(c.acknowledged);
+        let kill = crash == Crash::Kill && promise.kill;
+        let safe =
+            |c: &Commit| said(c.durable) || (kill || promise.power) && said(c.acknowledged) || kill && said(c.found);
         let first = self.commits.iter().rposition(safe).map_or(0, |i| i + 1);
         let last = self.commits.iter().take_while(|c| c.begun <= call).count();
         (first, last)
@@ -220,7 +232,8 @@ impl History {
         let commit = |(i, commit): (usize, &Commit)| Commit {
             after: commit.after.clone(),
             begun: 0,
-            acknowledged: Some(0),
+            acknowledged: None,
+            found: Some(0),
             durable: (i < first).then_some(0),
         };
         let commits = self.commits[..k].iter().enumerate().map(commit).collect();
@@ -232,7 +245,7 @@ impl History {
     pub(super) fn cut(&mut self, k: usize, call: u64) {
         self.commits.truncate(k);
         self.commits.iter_mut().for_each(|commit| {
-            commit.acknowledged.get_or_insert(call);
+            commit.found.get_or_insert(call);
         });
     }
 }
@@ -250,6 +263,8 @@ pub(super) struct Run<'w> {
 
 impl<'w> Run<'w> {
     pub(super) fn new(workload: &'w Workload, disk: Simulated, table: Option<Table>, history: History) -> Run<'w> {
+        // The same salts in each run of one seed; others after a crash.
+        seed_random(Random::new(&[workload.seed, 7, u64::from(table.is_some())]).next());
         Run { workload, disk, table, history, splits: 0, merges: 0 }
     }
 
@@ -299,6 +314,14 @@ impl<'w> Run<'w> {
         Ok(())
     }
 
+    /// The changes of a batch: number, key, value.
+    fn batch(&self, number: usize, first: u8, len: usize) -> impl Iterator<Item = (u8, Vec<u8>, Vec<u8>)> {
+        (0..5).map(move |i| {
+            let value = self.workload.value(1000 * (number + 1) + usize::from(i), len * usize::from(i + 1) / 5);
+            (i, key((first + i / 2) % 24), value)
+        })
+    }
+
     /// Does `op` change anything?
     fn apply_to_model(&self, number: usize, op: &Op, content: &mut Content) -> bool {
         match *op {
@@ -313,6 +336,19 @@ impl<'w> Run<'w> {
                 true
             }
             Op::Remove(k) => content.remove(&key(k)).is_some(),
+            Op::Batch(first, len) => {
+                for (i, k, value) in self.batch(number, first, len) {
+                    match i % 3 {
+                        0 => drop(content.insert(k, value.into())),
+                        1 => {
+                            let old = content.get(&k).map_or(Vec::new(), |old| old.to_vec());
+                            content.insert(k, [old, value].concat().into());
+                        }
+                        _ => drop(content.remove(&k)),
+                    }
+                }
+                true
+            }
             Op::Clear => {
                 let changes = !content.is_empty();
                 content.clear();
@@ -332,6 +368,17 @@ impl<'w> Run<'w> {
             Op::Put(k, len) => table.put(&key(k), &self.workload.value(number, len)),
             Op::Append(k, len) => table.append(&key(k), &self.workload.value(number, len)),
             Op::Remove(k) => table.remove(&key(k)).map(|_| ()),
+            Op::Batch(first, len) => {
+                let mut batch = table.batch();
+                for (i, k, value) in self.batch(number, first, len) {
+                    match i % 3 {
+                        0 => batch.put(&k, &value)?,
+                        1 => batch.append(&k, &value)?,
+                        _ => batch.remove(&k)?,
+                    }
+                }
+                batch.commit()
+            }
             Op::Sync => table.sync(),
             Op::Compact => table.compact(),
             Op::Clear => table.clear(),

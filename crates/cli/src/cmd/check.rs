@@ -54,7 +54,7 @@ impl Check {
         }
         let faults = count_of(faults.len() as u64, "fault");
         out.line(&format!(
-            "{file}: {faults}. Restore the file from a backup; `splitpoint dump` writes what can still be read."
+            "{file}: {faults}. Restore the file from a backup; `splitpoint dump {file} --salvage` writes what can still be read."
         ))
     }
 

@@ -1,6 +1,6 @@
 //! `dump`: all pairs to standard output, the inverse of `load`.
 
-use super::open_to_read;
+use super::{open_to_read, salvage};
 use crate::failure::{Failure, Result};
 use crate::format::{Format, Pair, write_row};
 use crate::interrupt::Interrupt;
@@ -18,9 +18,15 @@ Examples:
   splitpoint dump users.spt > users.tsv
   splitpoint dump users.spt --format jsonl | jq .key
   splitpoint dump old.spt --format raw | splitpoint load new.spt - --format raw
+  splitpoint dump bad.spt --salvage | splitpoint load new.spt -
 
 Pairs come in hash order; sort the output to compare two tables. Any bytes make
-the round trip through `load` in tsv, jsonl and raw; lines gives the keys only.";
+the round trip through `load` in tsv, jsonl and raw; lines gives the keys only.
+
+--salvage reads a file that is damaged, cut, or has no header any more: it
+writes the pairs whose checksums fit, and those of which nothing but checksums
+is damaged, and names on standard error what is lost and why. Exit status 1 if
+anything is, or may be. It reads the file as of its last checkpoint.";
 
 /// Write all pairs to standard output
 #[derive(clap::Args)]
@@ -38,10 +44,19 @@ pub struct Dump {
         value_name = "tsv|jsonl|raw|lines"
     )]
     format: Format,
+    /// Write what can still be read of a damaged file
+    #[arg(long)]
+    salvage: bool,
+    /// With --salvage: leave pairs out whose checksums are damaged
+    #[arg(long, requires = "salvage")]
+    only_verified: bool,
 }
 
 impl Dump {
     pub fn run(self) -> Result<()> {
+        if self.salvage {
+            return salvage::run(&self.file, self.format, self.only_verified);
+        }
         let interrupt = Interrupt::watch()?;
         let table = open_to_read(&self.file)?;
         let progress = progress(table.len());

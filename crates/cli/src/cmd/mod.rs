@@ -1,6 +1,7 @@
 //! The commands, one file each; and what several of them share: opening a table, keys as arguments.
 
 mod append;
+mod backup;
 mod check;
 mod compact;
 mod del;
@@ -8,6 +9,8 @@ mod dump;
 mod get;
 mod load;
 mod put;
+mod restore;
+mod salvage;
 mod scan;
 mod stat;
 mod tour;
@@ -33,6 +36,8 @@ pub enum Command {
     Stat(stat::Stat),
     Check(check::Check),
     Compact(compact::Compact),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
 }
 
 impl Command {
@@ -49,6 +54,8 @@ impl Command {
             Self::Stat(stat) => stat.run(),
             Self::Check(check) => check.run(),
             Self::Compact(compact) => compact.run(),
+            Self::Backup(backup) => backup.run(),
+            Self::Restore(restore) => restore.run(),
         }
     }
 }

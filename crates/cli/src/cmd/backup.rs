@@ -1,0 +1,85 @@
+//! `backup`: one consistent copy of a table, which others may be using.
+//!
+//! Also what `restore` shares with it: the copy with its bar, ended by a signal.
+
+use super::open_to_read;
+use crate::failure::{Failure, Result};
+use crate::interrupt::Interrupt;
+use crate::number::{count_of, size};
+use crate::output::Output;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  splitpoint backup users.spt users.bak
+  splitpoint backup users.spt /mnt/backups/users.spt --force
+
+The copy is a table, and may be opened as it is; `splitpoint restore` puts it
+back. It is the table as of its last checkpoint: while another process has it
+open for writing, what that has not synced is not in it. DEST is written under
+another name first, so it is there as a whole or not at all.";
+
+/// Copy a table to one file while it is in use
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Backup {
+    /// The table
+    file: PathBuf,
+    /// Where to
+    dest: PathBuf,
+    /// Replace DEST if it is there
+    #[arg(long)]
+    force: bool,
+}
+
+impl Backup {
+    pub fn run(self) -> Result<()> {
+        with_bar(self.force, "no backup was made", |copying| Ok(copying.save_file(&self.file, &self.dest)?))?;
+        tell(&self.dest, &format!("backup of {}", self.file.display()))
+    }
+}
+
+/// Lets `copy` run with a bar; a signal ends it, and then `undone` is said.
+pub fn with_bar(
+    force: bool,
+    undone: &str,
+    copy: impl FnOnce(&mut splitpoint::Backup<'_>) -> Result<bool>,
+) -> Result<()> {
+    let interrupt = Interrupt::watch()?;
+    let bar = bar();
+    let mut copying = splitpoint::Backup::new().overwrite(force).progress(|done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+        if interrupt.caught().is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    let copied = copy(&mut copying);
+    drop(copying);
+    bar.finish_and_clear();
+    if !copied? {
+        interrupt.stop_if_caught(undone)?;
+    }
+    Ok(())
+}
+
+/// What is there now.
+pub fn tell(path: &Path, what: &str) -> Result<()> {
+    // It is there, whether or not this program knows the hash function to open it with.
+    let pairs = open_to_read(path).map_or(String::new(), |table| count_of(table.len(), "pair") + " in ");
+    let bytes = path.metadata().map_err(|error| Failure::io(path.display(), &error))?.len();
+    Output::stdout().line(&format!("{}: {what}, {pairs}{}", path.display(), size(bytes)))
+}
+
+fn bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} to go");
+    ProgressBar::new(1).with_style(style.expect("the template is fixed and tried by the tests"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn bar_template_is_one() {
+        super::bar();
+    }
+}

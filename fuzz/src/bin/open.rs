@@ -1,0 +1,11 @@
+//! Fuzzes `targets/open.rs`: `make fuzz TARGET=open`.
+#![no_main]
+
+#[global_allocator]
+static ALLOCATOR: splitpoint_fuzz::Allocator = splitpoint_fuzz::allocator();
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| splitpoint_fuzz::run(
+    &ALLOCATOR,
+    splitpoint_fuzz::targets::open::run,
+    input
+));

@@ -1,0 +1,52 @@
+//! Good tables that targets begin with: the golden files, compiled in.
+//!
+//! An input names one by its place in the list, so new ones come last. When a golden file is written anew, seeds mean
+//! something else where it changed; they stay good inputs, but a finding's seed has to be made again.
+
+use crate::fields::{Field, fields_of};
+use crate::spt::{Geometry, Reader};
+use std::sync::LazyLock;
+
+/// A good table file and what is known of it.
+pub struct Base {
+    pub file: &'static [u8],
+    pub journal: Option<&'static [u8]>,
+    pub geometry: Geometry,
+    pub fields: Vec<Field>,
+    /// Its keys, and one that it does not have.
+    pub keys: Vec<Vec<u8>>,
+}
+
+macro_rules! golden {
+    ($name:literal) => {
+        include_bytes!(concat!("../../../fixtures/v1/", $name))
+    };
+}
+
+const FILES: &[(&[u8], Option<&[u8]>)] = &[
+    (golden!("example.spt"), None),
+    (golden!("empty.spt"), None),
+    (golden!("inline.spt"), None),
+    (golden!("overflow.spt"), None),
+    (golden!("chains.spt"), None),
+    (golden!("extents.spt"), None),
+    (golden!("fnv1a-512.spt"), None),
+    (golden!("siphash13.spt"), None),
+    (golden!("page-4096.spt"), None),
+    (golden!("page-8192.spt"), None),
+    (golden!("pending.spt"), Some(golden!("pending.spt-ckpt"))),
+];
+
+/// All of them.
+pub static BASES: LazyLock<Vec<Base>> =
+    LazyLock::new(|| FILES.iter().map(|&(file, journal)| Base::read(file, journal)).collect());
+
+impl Base {
+    fn read(file: &'static [u8], journal: Option<&'static [u8]>) -> Base {
+        let reader = Reader::new(file).expect("golden files are good");
+        let mut keys: Vec<Vec<u8>> =
+            reader.pairs().expect("golden files are good").into_iter().map(|(_, (key, _))| key).collect();
+        keys.push(b"absent".to_vec());
+        Base { file, journal, fields: fields_of(&reader), geometry: reader.geometry, keys }
+    }
+}

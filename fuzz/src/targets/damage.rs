@@ -1,0 +1,96 @@
+//! Damage to a good file, as an input says: fields get other values, bytes are set, copied, cut off.
+//!
+//! A fuzzer that had whole files to change would spend itself on gaps and on checksums. Here an input of a dozen bytes
+//! names a good table, a few edits and whether checksums are to fit again, and so is behind them at once.
+//!
+//! Source: the hand-made cases of `tests/it/corruption.rs`, which chooses by chance where this chooses by coverage.
+
+use super::base::Base;
+use super::input::Input;
+use crate::fields::{What, number_at};
+use crate::spt;
+
+/// Edits of one file at most.
+const EDITS_MAX: usize = 15;
+/// What a file may be made longer by.
+const LONGER_BYTES: usize = 1 << 16;
+
+/// Edits a table file.
+pub fn damage_file(input: &mut Input<'_>, base: &Base, file: &mut Vec<u8>) {
+    for _ in 0..input.byte() as usize % (EDITS_MAX + 1) {
+        match input.byte() % 8 {
+            0..5 => change_field(input, base, file),
+            _ => change_bytes(input, file),
+        }
+    }
+}
+
+/// Edits a journal: a number of its header or index, or any bytes.
+pub fn damage_journal(input: &mut Input<'_>, journal: &mut Vec<u8>) {
+    const NUMBERS: usize = spt::JOURNAL_HEADER_BYTES / 4;
+    for _ in 0..input.byte() as usize % (EDITS_MAX + 1) {
+        let place = input.byte() as usize;
+        let at = match place % (4 * NUMBERS) {
+            n if n < NUMBERS => 4 * n,
+            n if n < 3 * NUMBERS => journal.len().saturating_sub(4 * (n - NUMBERS + 1)),
+            _ => {
+                change_bytes(input, journal);
+                continue;
+            }
+        };
+        let new = input.number(4) as u32; // 4 bytes
+        if let Some(bytes) = journal.get_mut(at..at + 4) {
+            bytes.copy_from_slice(&new.to_le_bytes());
+        }
+    }
+}
+
+fn change_field(input: &mut Input<'_>, base: &Base, file: &mut [u8]) {
+    let field = base.fields[input.below(base.fields.len())];
+    if field.at + field.bytes > file.len() {
+        return;
+    }
+    let old = number_at(file, field.at, field.bytes);
+    let new = match input.byte() % 8 {
+        0 => old.wrapping_add(1 + u64::from(input.byte())),
+        1 => old.wrapping_sub(1 + u64::from(input.byte())),
+        2 => input.number(1),
+        3 => input.number(2),
+        4 => u64::MAX,
+        // What another field of its kind has: pages shared, circles, groups in one place.
+        5 => {
+            let alike: Vec<_> = base.fields.iter().filter(|other| other.what == field.what).collect();
+            let other = alike[input.below(alike.len())];
+            number_at(base.file, other.at, other.bytes)
+        }
+        // A reference to an overflow page that is somewhere, and as long as is said.
+        6 if field.what == What::Next => input.number(2) << 16 | input.number(1),
+        _ => input.number(field.bytes),
+    };
+    file[field.at..field.at + field.bytes].copy_from_slice(&new.to_le_bytes()[..field.bytes]);
+}
+
+fn change_bytes(input: &mut Input<'_>, bytes: &mut Vec<u8>) {
+    let kind = input.byte() % 4;
+    let at = input.below(bytes.len());
+    let left = bytes.len() - at;
+    match kind {
+        0 => {
+            let len = input.byte() as usize;
+            let new = input.take(len.min(left));
+            bytes[at..at + new.len()].copy_from_slice(new);
+        }
+        1 => {
+            let len = input.below(left + 1);
+            let fill = input.pick(&[0, 0xFF, 1, 0x80]);
+            bytes[at..at + len].fill(fill);
+        }
+        2 => {
+            let len = input.below(left.min(8192) + 1);
+            let to = input.below(bytes.len() - len + 1);
+            bytes.copy_within(at..at + len, to);
+        }
+        _ if input.pick(&[true, false, false, false]) => bytes.resize(bytes.len() + input.below(LONGER_BYTES), 0),
+        _ => bytes.truncate(at),
+    }
+}

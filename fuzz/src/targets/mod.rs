@@ -1,0 +1,39 @@
+//! What is fuzzed: each target takes any bytes, and panics where the library does something wrong.
+//!
+//! | target | its bytes are | what must hold |
+//! |---|---|---|
+//! | `open` | a table file, or damage to a good one, with checksums that fit if asked for; what is done with it | every call gives a value or an error; the file stays in proportion |
+//! | `replay` | two log files beside a good table | the same; a table that opens is whole, and the same when it is opened again |
+//! | `ops` | operations on a new table | the answers are those of a `BTreeMap`; the table is whole |
+//!
+//! A hang is for whoever runs a target to notice: the fuzzer by `-timeout`, `tests/it/seeds.rs` by its own clock. So
+//! is memory, which the fuzzer bounds (`fuzz/src/lib.rs`).
+//!
+//! Bytes are decoded by hand (`input.rs`): few lines, and what a seed means does not change with a dependency.
+
+mod base;
+mod damage;
+mod input;
+pub mod open;
+pub mod ops;
+pub mod replay;
+
+use std::path::{Path, PathBuf};
+
+/// What is done with an input; panics where something is wrong.
+pub type Target = fn(&[u8]);
+
+/// All of them by name: the name of a program, and of a folder in `fuzz/seeds`.
+pub const TARGETS: &[(&str, Target)] = &[("open", open::run), ("ops", ops::run), ("replay", replay::run)];
+
+/// An empty directory, where syncing costs nothing if there is such a place.
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory for a table")
+}
+
+/// The file beside the table `path` that has this ending.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}

@@ -1,0 +1,121 @@
+//! Copies of a whole file, as of its last checkpoint.
+//!
+//! Whoever holds the checkpoint lock copies a file that nobody writes ([`Pager::copy_checkpoint`]). Everyone else copies it
+//! and looks afterwards whether a checkpoint came between ([`copy_file`]):
+//!
+//! ```text
+//! no complete journal there    header A    copy    no complete journal there    header A still: the copy is one checkpoint
+//! ```
+//!
+//! A checkpoint writes to frames of the one before only while its journal is complete, and writes the header last. So if a
+//! write fell into the copy, either the journal is still there, or the header is another.
+//!
+//! Zeros are left out of the copy, which the system keeps as a hole.
+
+use super::checkpoint::refuse_half_installed;
+use super::{HEADER_BYTES, Pager};
+use crate::error::{Error, ErrorKind, Result};
+use crate::io::{File, Mode, Storage};
+use std::path::Path;
+use std::sync::atomic::Ordering::*;
+use std::time::Duration;
+
+/// A file to copy to, and who wants to know how far it is: bytes of all bytes. `false` ends it.
+pub(crate) struct Target<'a> {
+    pub file: &'a dyn File,
+    pub path: &'a Path,
+    pub step: &'a mut dyn FnMut(u64, u64) -> bool,
+}
+
+impl Pager {
+    /// Copies the file as the last checkpoint left it; the caller keeps others from being made. `false`: ended by the
+    /// target's owner.
+    pub(crate) fn copy_checkpoint(&self, target: &mut Target<'_>) -> Result<bool> {
+        let Some(file) = &self.file else { return Ok(false) };
+        let bytes = u64::from(self.checkpoint_frames.load(Acquire)) * self.frame_bytes() as u64;
+        copy_bytes(file.as_ref(), &self.path, bytes, target)
+    }
+}
+
+/// Copies the file at `path`, that another process may be writing, as of its last checkpoint. `false`: ended by the
+/// target's owner.
+pub(crate) fn copy_file(storage: &dyn Storage, path: &Path, target: &mut Target<'_>) -> Result<bool> {
+    // A writer that makes one checkpoint after the other leaves moments between; the waits are for those.
+    const TRIES: u32 = 50;
+    const WAIT: Duration = Duration::from_millis(100);
+    let (file, _) = Pager::open_file(storage, path, super::Create::Never, true)?;
+    let mut tries = 0;
+    loop {
+        let copied = copy_once(storage, path, file.as_ref(), target);
+        tries += 1;
+        let writer = file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;
+        match copied {
+            Ok(Some(copied)) => return Ok(copied),
+            // Without a writer it will not be better the next time. A header half written looks corrupt.
+            Err(e) if !writer || !matches!(e.kind(), ErrorKind::Locked | ErrorKind::Corrupt) => return Err(e),
+            Err(e) if tries == TRIES => return Err(e),
+            Ok(None) if tries == TRIES => {
+                let shown = path.display();
+                return Err(Error::new(
+                    ErrorKind::Locked,
+                    format!(
+                        "{shown}: a checkpoint came between {TRIES} times while it was copied; try again when its writer has less to do, or let the writer make the backup"
+                    ),
+                ));
+            }
+            _ => std::thread::sleep(WAIT),
+        }
+    }
+}
+
+/// `None` where a checkpoint came between.
+fn copy_once(storage: &dyn Storage, path: &Path, file: &dyn File, target: &mut Target<'_>) -> Result<Option<bool>> {
+    refuse_half_installed(storage, path, file)?;
+    let before = header_of(path, file)?;
+    let (header, _) = Pager::read_header(path, file)?;
+    let bytes = u64::from(header.frame_count) * header.frame_bytes as u64;
+    if !copy_bytes(file, path, bytes, target)? {
+        return Ok(Some(false));
+    }
+    // The journal first: see above.
+    refuse_half_installed(storage, path, file)?;
+    Ok((header_of(path, file)? == before).then_some(true))
+}
+
+fn header_of(path: &Path, file: &dyn File) -> Result<Vec<u8>> {
+    let len = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
+    let mut bytes = vec![0; len.min(HEADER_BYTES as u64) as usize];
+    file.read_at(&mut bytes, 0).map_err(|e| Error::io(path, "read the header of", e))?;
+    Ok(bytes)
+}
+
+fn copy_bytes(from: &dyn File, path: &Path, bytes: u64, target: &mut Target<'_>) -> Result<bool> {
+    const STEP_BYTES: u64 = 1 << 20;
+    /// Shorter holes are not worth a write of their own.
+    const HOLE_BYTES: usize = 1 << 16;
+    // What an earlier try left would show through the holes.
+    let sized = target.file.set_len(0).and_then(|()| target.file.set_len(bytes));
+    sized.map_err(|e| Error::io(target.path, "set the length of", e))?;
+    let mut buffer = vec![0; STEP_BYTES as usize];
+    let mut at = 0;
+    while at < bytes {
+        if !(target.step)(at, bytes) {
+            return Ok(false);
+        }
+        let buffer = &mut buffer[..(bytes - at).min(STEP_BYTES) as usize];
+        from.read_at(buffer, at).map_err(|e| Error::io(path, "read", e))?;
+        for part in buffer.chunks(HOLE_BYTES) {
+            if part.iter().any(|&b| b != 0) {
+                target.file.write_at(part, at).map_err(|e| Error::io(target.path, "write", e))?;
+            }
+            at += part.len() as u64;
+        }
+    }
+    Ok((target.step)(bytes, bytes))
+}
+
+/// Who may do what with the file at `path`.
+pub(crate) fn permissions_of(storage: &dyn Storage, path: &Path) -> Result<Option<u32>> {
+    let file = storage.open(path, Mode::Read).map_err(|e| Error::io(path, "open", e))?;
+    file.permissions().map_err(|e| Error::io(path, "ask for the permissions of", e))
+}

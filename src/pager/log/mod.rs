@@ -1,0 +1,607 @@
+//! The write-ahead log: what changed since the last checkpoint, in the order in which it counts.
+//!
+//! ```text
+//! reserve     room for a record, before anything is changed: a full disk or log shows here
+//! append      under the latch of what the record is about: the record gets its place in the order
+//! sync_to     for those who want it on the disk: one thread syncs for all who wait
+//! switch      at a checkpoint's moment: later records go to another segment
+//! release     when that checkpoint is complete: the segments before are free
+//! ```
+//!
+//! A record is a kind and some bytes, which mean nothing here. It has a checksum that is chained to the one before, so
+//! that a replay takes records in order, without a gap, and stops at the first that is not whole. Long ones are cut in
+//! pieces, and count from the last piece on.
+//!
+//! How bytes get out: for [`Safety::Process`] each record is stored in a mapping of the file, which the kernel has
+//! whatever becomes of us; for [`Safety::Disk`] they gather in memory until someone syncs, who writes them with one call.
+//!
+//! Cost: two atomic additions, a lock, a checksum and a copy a record; docs/benchmarks.md, "Durability".
+//! Source: Mohan et al. 1992 for the idea of a log, none of its page-wise redo; group commit after DeWitt et al. 1984.
+//! Not here: what records mean (`table/commit.rs`), checkpoints (`checkpoint.rs`), a segment's file (`segment.rs`).
+
+mod replay;
+mod segment;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::io::{Mode, Storage};
+use crate::planted::{Bug, planted};
+pub(crate) use replay::Replay;
+use replay::Replayed;
+use segment::{End, Header, RECORDS_START, SLOT_COUNT, Segment, Shape, slot_path};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+/// Bytes of a record before its body: checksum, length and kind.
+const RECORD_HEADER_BYTES: usize = 8;
+/// Longest body of one record; a longer one is cut in pieces. On disk: a replay takes none that is longer.
+const BODY_BYTES_MAX: usize = 1 << 16;
+/// Kind of a record that holds a piece of a longer one. On disk.
+const PIECE: u8 = 0x7F;
+/// Kind of a record that says that what follows was written by a later process. On disk.
+const RESUMED: u8 = 0x7E;
+/// Set in the kind of a record whose body is the pieces before. On disk.
+const IN_PIECES: u8 = 0x80;
+/// Bytes a piece has before its content: the number of the record it belongs to.
+const PIECE_HEADER_BYTES: usize = 4;
+
+/// From what a record is safe when its write returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Safety {
+    /// The end of the process.
+    Process,
+    /// A power loss.
+    Disk,
+}
+
+/// A position in the log: bytes since the table was opened.
+pub(crate) type Lsn = u64;
+
+/// The log of one table that is open for writing.
+pub(crate) struct Log {
+    storage: Arc<dyn Storage>,
+    table: PathBuf,
+    table_id: u64,
+    /// None: nothing is logged, but what was logged before still counts.
+    safety: Option<Safety>,
+    /// Bytes of a segment.
+    segment_bytes: u64,
+    /// Bytes of the current segment that are written or promised.
+    reserved: AtomicU64,
+    /// Bytes of the current segment that are ready for use.
+    ready: AtomicU64,
+    tail: Mutex<Tail>,
+    /// Held by who makes bytes ready.
+    preparing: Mutex<()>,
+    durable: Mutex<Durable>,
+    synced: Condvar,
+}
+
+/// Where the next record goes.
+struct Tail {
+    /// None until the first record after an open or a checkpoint without a log.
+    segment: Option<Arc<Segment>>,
+    offset: u64,
+    chain: u32,
+    /// Bytes that have not been written, the last of them before `offset`.
+    pending: Vec<u8>,
+    /// Segments before with what they have pending, which nobody has synced.
+    unsynced: Vec<(Arc<Segment>, Vec<u8>, u64)>,
+    /// Slots of segments that a recovery would need, with their numbers; among them the current one.
+    needed: Vec<(u8, u64)>,
+    /// The last segment that was replayed, if it has not been continued yet.
+    resume: Option<(Header, u8)>,
+    /// Segments that were replayed and may never have been synced: slot and end.
+    replayed: Vec<(u8, u64)>,
+    /// The last checkpoint that is complete.
+    base: u64,
+    /// The highest number a checkpoint or segment has.
+    number: u64,
+    /// The number of a checkpoint that was begun while there was no segment: the next segment has it.
+    next: Option<u64>,
+    /// Position of the end of the last segment.
+    end: Lsn,
+    pieces: u32,
+}
+
+struct Durable {
+    lsn: Lsn,
+    /// A thread syncs right now.
+    leading: bool,
+    failed: Option<String>,
+}
+
+/// A promise of so many bytes in the current segment.
+pub(crate) struct Room<'a> {
+    log: &'a Log,
+    bytes: u64,
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.log.reserved.fetch_sub(self.bytes, Relaxed);
+        }
+    }
+}
+
+impl Room<'_> {
+    fn take(&mut self, bytes: usize) {
+        self.bytes = self.bytes.checked_sub(bytes as u64).expect("no record is longer than the room reserved for it");
+    }
+}
+
+/// Bytes that a record with a body of so many takes, pieces and all.
+pub(crate) fn record_bytes(body: usize) -> u64 {
+    if body <= BODY_BYTES_MAX {
+        return (RECORD_HEADER_BYTES + body) as u64;
+    }
+    let pieces = body.div_ceil(PIECE_BYTES);
+    ((pieces + 1) * (RECORD_HEADER_BYTES + PIECE_HEADER_BYTES) + body) as u64
+}
+
+/// Bytes of the record that continues a segment.
+const RESUMED_BYTES: u64 = (RECORD_HEADER_BYTES + size_of::<u64>()) as u64;
+/// Bytes of content in a piece.
+const PIECE_BYTES: usize = BODY_BYTES_MAX - PIECE_HEADER_BYTES;
+
+impl Log {
+    /// The log of the table at `path`, whose last checkpoint has the number `sequence`. Nothing is written until the
+    /// first record.
+    pub(super) fn new(
+        storage: Arc<dyn Storage>,
+        path: &Path,
+        table_id: u64,
+        sequence: u64,
+        safety: Option<Safety>,
+        segment_bytes: u64,
+    ) -> Log {
+        // Below this, hardly a record would fit.
+        const SEGMENT_BYTES_MIN: u64 = RECORDS_START + (1 << 16);
+        Log {
+            storage,
+            table: path.to_path_buf(),
+            table_id,
+            safety,
+            segment_bytes: segment_bytes.max(SEGMENT_BYTES_MIN),
+            reserved: AtomicU64::new(RECORDS_START),
+            ready: AtomicU64::new(0),
+            tail: Mutex::new(Tail {
+                segment: None,
+                offset: RECORDS_START,
+                chain: 0,
+                pending: Vec::new(),
+                unsynced: Vec::new(),
+                needed: Vec::new(),
+                resume: None,
+                replayed: Vec::new(),
+                base: sequence,
+                number: sequence,
+                next: None,
+                end: 0,
+                pieces: 0,
+            }),
+            preparing: Mutex::new(()),
+            durable: Mutex::new(Durable { lsn: 0, leading: false, failed: None }),
+            synced: Condvar::new(),
+        }
+    }
+
+    /// Gives the records since the checkpoint to `target`, in order. Says how many there were.
+    pub(crate) fn replay(&self, target: &mut dyn Replay) -> Result<u64> {
+        let mut tail = self.tail();
+        let Replayed { last, needed, ends, number, records } =
+            replay::replay(self.storage.as_ref(), &self.table, self.table_id, tail.base, target)?;
+        tail.number = number.max(tail.base);
+        tail.replayed = ends;
+        tail.needed = needed;
+        if let Some((header, slot, end)) = last {
+            // What comes next starts here, though nothing is written yet.
+            tail.resume = Some((header, slot));
+            tail.offset = end.offset;
+            tail.chain = end.chain;
+            tail.end = 1; // beyond what counts as durable
+            self.reserved.store(end.offset, Relaxed);
+        }
+        drop(tail);
+        // Who is promised that all is on the disk is not shown what may not be.
+        if self.waits() && !planted(Bug::ReplayedUnsynced) {
+            self.sync()?;
+        }
+        Ok(records)
+    }
+
+    fn tail(&self) -> MutexGuard<'_, Tail> {
+        // Nothing under it panics but our own broken promises.
+        self.tail.lock().expect("no panic while held")
+    }
+
+    /// Is anything logged?
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.safety.is_some()
+    }
+
+    /// Does a write have to wait for the disk?
+    #[inline]
+    pub(crate) fn waits(&self) -> bool {
+        self.safety == Some(Safety::Disk)
+    }
+
+    /// Room for a record of `bytes`, see [`record_bytes`]; `None` where the segment is full: then a checkpoint is due.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DiskFull`] and [`ErrorKind::Io`]; nothing has changed.
+    #[inline]
+    pub(crate) fn reserve(&self, bytes: u64) -> Result<Option<Room<'_>>> {
+        let sum = self.reserved.fetch_add(bytes, Relaxed) + bytes;
+        let room = Room { log: self, bytes };
+        if sum <= self.ready.load(Acquire) { Ok(Some(room)) } else { self.reserve_slow(sum, room) }
+    }
+
+    #[cold]
+    fn reserve_slow<'a>(&'a self, sum: u64, room: Room<'a>) -> Result<Option<Room<'a>>> {
+        let _preparing = self.preparing.lock().expect("no panic while held");
+        let ready = self.ready.load(Relaxed);
+        if sum <= ready {
+            return Ok(Some(room));
+        }
+        let (segment, offset) = {
+            let mut tail = self.tail();
+            let segment = match tail.segment.clone() {
+                Some(segment) => Some(segment),
+                None => self.first_segment(&mut tail, sum - RECORDS_START)?,
+            };
+            let Some(segment) = segment else { return Ok(None) };
+            (segment, tail.offset)
+        };
+        let sum = self.reserved.load(Relaxed);
+        if sum > segment.capacity {
+            return Ok(None);
+        }
+        // So much is made ready at once that it is seldom, and so little that nobody waits long.
+        let ahead: u64 = if self.waits() { 1 << 20 } else { 1 << 16 };
+        let to = (sum + ahead).min(segment.capacity);
+        segment.prepare(ready.max(offset), to)?;
+        self.ready.store(to, Release);
+        Ok(Some(room))
+    }
+
+    /// The segment for the first record since the open: the one that was replayed last, or a new one. `None` where the
+    /// former has no room for `bytes`.
+    fn first_segment(&self, tail: &mut Tail, bytes: u64) -> Result<Option<Arc<Segment>>> {
+        let Some((header, slot)) = tail.resume else {
+            let number = tail.next.unwrap_or(tail.number + 1);
+            let before = End { number: tail.base, ..End::default() };
+            let segment = self.begin(tail, number, before, bytes)?;
+            tail.next = None;
+            return Ok(Some(segment));
+        };
+        let capacity = self.segment_bytes.max(tail.offset);
+        if RECORDS_START + bytes + RESUMED_BYTES > capacity {
+            return Ok(None);
+        }
+        let shape = Shape { slot, capacity, start: tail.end, mapped: !self.waits() };
+        let segment = Arc::new(Segment::resume(self.storage.as_ref(), &self.table, header, shape)?);
+        // Bytes behind the end may be whole records of before the crash, and would count again behind the same record.
+        // So the first one is one that never was.
+        self.resumed(tail, segment.as_ref())?;
+        tail.segment = Some(segment.clone());
+        tail.resume = None;
+        Ok(Some(segment))
+    }
+
+    fn resumed(&self, tail: &mut Tail, segment: &Segment) -> Result<()> {
+        if planted(Bug::SameSalt) {
+            return Ok(());
+        }
+        let body = super::random_u64().to_le_bytes();
+        segment.prepare(tail.offset, tail.offset + RESUMED_BYTES)?;
+        let head = head(tail.chain, RESUMED, &[&body]);
+        // Where a crash cuts it, it is not whole, and nothing behind it counts.
+        segment.store(&[&head.bytes, &body], tail.offset)?;
+        tail.chain = head.chain;
+        tail.offset += RESUMED_BYTES;
+        self.reserved.fetch_add(RESUMED_BYTES, Relaxed);
+        Ok(())
+    }
+
+    /// Begins a segment with room for `bytes` in a slot that is free.
+    fn begin(&self, tail: &mut Tail, number: u64, before: End, bytes: u64) -> Result<Arc<Segment>> {
+        let free = (0..SLOT_COUNT).find(|slot| tail.needed.iter().all(|(needed, _)| needed != slot));
+        let slot = free.ok_or_else(|| {
+            Error::new(ErrorKind::DiskFull, format!("{}: all parts of the log are in use", self.table.display()))
+        })?;
+        let header = Header { table_id: self.table_id, number, before, salt: super::random_u64() };
+        let capacity = self.segment_bytes.max(RECORDS_START + bytes);
+        let shape = Shape { slot, capacity, start: tail.end, mapped: !self.waits() };
+        let segment = Arc::new(Segment::begin(self.storage.as_ref(), &self.table, header, shape)?);
+        tail.needed.push((slot, number));
+        tail.number = number;
+        tail.segment = Some(segment.clone());
+        tail.offset = RECORDS_START;
+        tail.chain = header.chain();
+        Ok(segment)
+    }
+
+    /// Can another segment be begun before a checkpoint is complete?
+    pub(crate) fn can_switch(&self) -> bool {
+        self.tail().needed.len() < usize::from(SLOT_COUNT)
+    }
+
+    /// Does the current segment have room for a record of `bytes`?
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        let tail = self.tail();
+        let capacity = tail.segment.as_ref().map_or(self.segment_bytes, |s| s.capacity);
+        self.reserved.load(Relaxed) + bytes + RESUMED_BYTES <= capacity
+    }
+
+    /// Ends the current segment: later records go to the next, which has room for a record of `bytes`. The caller
+    /// keeps writers out. Gives the number of a checkpoint of this moment.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DiskFull`] and [`ErrorKind::Io`]; nothing has changed.
+    pub(crate) fn switch(&self, bytes: u64) -> Result<u64> {
+        let mut tail = self.tail();
+        let number = tail.number + 1;
+        let old = tail.segment.clone();
+        let header = old.as_ref().map(|s| s.header).or(tail.resume.map(|(header, _)| header));
+        let Some(header) = header.filter(|_| self.is_on()) else {
+            // Nothing to continue.
+            tail.number = number;
+            tail.next = Some(number);
+            tail.resume = None;
+            self.reserved.store(RECORDS_START, Relaxed);
+            return Ok(number);
+        };
+        let (offset, chain, end) = (tail.offset, tail.chain, tail.end);
+        tail.end += offset;
+        if let Err(e) = self.begin(&mut tail, number, End { number: header.number, offset, chain }, bytes) {
+            tail.end = end;
+            return Err(e);
+        }
+        tail.resume = None;
+        if let Some(old) = old {
+            let pending = std::mem::take(&mut tail.pending);
+            tail.unsynced.push((old, pending, offset));
+        }
+        self.reserved.store(RECORDS_START, Relaxed);
+        self.ready.store(0, Release);
+        Ok(number)
+    }
+
+    /// The checkpoint of this number is complete: segments before it are free.
+    pub(super) fn release(&self, number: u64) -> Result<()> {
+        // Two in turn.
+        const KEPT: u8 = 2;
+        // Who syncs right now may be about to write the last of a segment that is to be free.
+        let mut durable = self.durable.lock().expect("no panic while held");
+        while durable.leading {
+            durable = self.synced.wait(durable).expect("no panic while held");
+        }
+        let mut tail = self.tail();
+        tail.base = number;
+        tail.next = tail.next.filter(|&next| next > number);
+        let (free, needed): (Vec<_>, Vec<_>) = tail.needed.iter().partition(|&&(_, n)| n < number);
+        // The checkpoint has what they tell of.
+        tail.unsynced.retain(|(segment, ..)| segment.header.number >= number);
+        tail.replayed.retain(|(slot, _)| needed.iter().any(|(needed, _)| needed == slot));
+        // Files first: a slot that counts as free may be written to at once.
+        for &(slot, _) in &free {
+            if slot >= KEPT {
+                self.remove(slot)?;
+            }
+        }
+        tail.needed = needed;
+        Ok(())
+    }
+
+    fn remove(&self, slot: u8) -> Result<()> {
+        let path = slot_path(&self.table, slot);
+        self.storage.remove(&path).map_err(|e| Error::io(&path, "remove a part of the log in", e))
+    }
+
+    /// Takes the log's files away: a checkpoint has all that is in them.
+    pub(crate) fn close(&self) -> Result<()> {
+        let mut tail = self.tail();
+        tail.segment = None;
+        tail.needed.clear();
+        (0..SLOT_COUNT).try_for_each(|slot| self.remove(slot))
+    }
+
+    /// Gives a record its place. Its bytes are `body`'s, one after the other. The position is that of its end.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`]: what the record tells of must not stay, and the log takes no more.
+    #[inline]
+    pub(crate) fn append(&self, room: &mut Room<'_>, kind: u8, body: &[&[u8]]) -> Result<Lsn> {
+        let bytes: usize = body.iter().map(|part| part.len()).sum();
+        if bytes > BODY_BYTES_MAX {
+            return self.append_pieces(room, kind, body);
+        }
+        room.take(RECORD_HEADER_BYTES + bytes);
+        self.append_one(kind, body, bytes)
+    }
+
+    #[inline]
+    fn append_one(&self, kind: u8, body: &[&[u8]], bytes: usize) -> Result<Lsn> {
+        let mut tail = self.tail();
+        let tail = &mut *tail;
+        let segment = tail.segment.as_ref().expect("there is a segment before there is room in it");
+        let head = head(tail.chain, kind, body);
+        if self.waits() {
+            const PENDING_BYTES_MAX: usize = 1 << 20;
+            tail.pending.extend_from_slice(&head.bytes);
+            body.iter().for_each(|part| tail.pending.extend_from_slice(part));
+            if tail.pending.len() > PENDING_BYTES_MAX {
+                let end = tail.offset + (RECORD_HEADER_BYTES + bytes) as u64;
+                segment.write(&tail.pending, end - tail.pending.len() as u64)?;
+                tail.pending.clear();
+            }
+        } else {
+            let mut at = tail.offset;
+            match body {
+                [one] => segment.store(&[&head.bytes, one], at)?,
+                [one, two] => segment.store(&[&head.bytes, one, two], at)?,
+                [one, two, three] => segment.store(&[&head.bytes, one, two, three], at)?,
+                more => {
+                    segment.store(&[&head.bytes], at)?;
+                    at += RECORD_HEADER_BYTES as u64;
+                    segment.store(more, at)?;
+                }
+            }
+        }
+        tail.chain = head.chain;
+        tail.offset += (RECORD_HEADER_BYTES + bytes) as u64;
+        Ok(segment.start + tail.offset)
+    }
+
+    /// A long record: others may come between its pieces, and nobody waits for more than one.
+    fn append_pieces(&self, room: &mut Room<'_>, kind: u8, body: &[&[u8]]) -> Result<Lsn> {
+        let number = {
+            let mut tail = self.tail();
+            tail.pieces = tail.pieces.wrapping_add(1);
+            tail.pieces.to_le_bytes()
+        };
+        let mut rest = body.to_vec();
+        loop {
+            // The next piece: parts of the body up to its length.
+            let mut piece: Vec<&[u8]> = vec![&number];
+            let mut left = PIECE_BYTES;
+            while left > 0
+                && let Some(first) = rest.first_mut()
+            {
+                let (now, later) = first.split_at(left.min(first.len()));
+                piece.push(now);
+                left -= now.len();
+                if later.is_empty() {
+                    rest.remove(0);
+                } else {
+                    *first = later;
+                }
+            }
+            if piece.len() == 1 {
+                break;
+            }
+            let bytes = BODY_BYTES_MAX - left;
+            room.take(RECORD_HEADER_BYTES + bytes);
+            self.append_one(PIECE, &piece, bytes)?;
+        }
+        room.take(RECORD_HEADER_BYTES + PIECE_HEADER_BYTES);
+        self.append_one(kind | IN_PIECES, &[&number], PIECE_HEADER_BYTES)
+    }
+
+    /// Makes everything up to `lsn` durable, or waits for another thread that does.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`]: what the disk has now nobody knows, and the log takes no more.
+    pub(crate) fn sync_to(&self, lsn: Lsn) -> Result<()> {
+        let mut durable = self.durable.lock().expect("no panic while held");
+        loop {
+            if durable.lsn >= lsn {
+                return Ok(());
+            }
+            if let Some(what) = &durable.failed {
+                return Err(Error::new(ErrorKind::Poisoned, what.clone()));
+            }
+            if !durable.leading {
+                break;
+            }
+            durable = self.synced.wait(durable).expect("no panic while held");
+        }
+        durable.leading = true;
+        drop(durable);
+        let outcome = self.sync_all();
+        let mut durable = self.durable.lock().expect("no panic while held");
+        durable.leading = false;
+        match &outcome {
+            Ok(lsn) => durable.lsn = durable.lsn.max(*lsn),
+            Err(e) => durable.failed = Some(e.to_string()),
+        }
+        self.synced.notify_all();
+        outcome.map(|_| ())
+    }
+
+    /// Makes everything so far durable.
+    ///
+    /// # Errors
+    /// As [`sync_to`](Self::sync_to).
+    pub(crate) fn sync(&self) -> Result<()> {
+        let lsn = {
+            let tail = self.tail();
+            tail.segment.as_ref().map_or(tail.end, |s| s.start + tail.offset)
+        };
+        self.sync_to(lsn)
+    }
+
+    fn sync_all(&self) -> Result<Lsn> {
+        let mut tail = self.tail();
+        let unsynced = std::mem::take(&mut tail.unsynced);
+        let pending = std::mem::take(&mut tail.pending);
+        let replayed = std::mem::take(&mut tail.replayed);
+        let (segment, offset, end) = (tail.segment.clone(), tail.offset, tail.end);
+        drop(tail);
+        for (slot, end) in replayed {
+            self.sync_replayed(slot, end)?;
+        }
+        for (segment, pending, offset) in unsynced {
+            self.write_and_sync(&segment, &pending, offset)?;
+        }
+        let Some(segment) = segment else { return Ok(end) };
+        self.write_and_sync(&segment, &pending, offset)?;
+        Ok(segment.start + offset)
+    }
+
+    /// Makes a segment durable that an earlier process wrote as far as `end`. If that process ended because a sync failed,
+    /// the kernel may hold for written what the disk does not have: so all of it is written again.
+    fn sync_replayed(&self, slot: u8, end: u64) -> Result<()> {
+        let path = slot_path(&self.table, slot);
+        self.write_again(&path, end).map_err(|e| Error::io(&path, "sync", e))
+    }
+
+    fn write_again(&self, path: &Path, end: u64) -> std::io::Result<()> {
+        if planted(Bug::ReplayedUnsynced) {
+            return Ok(());
+        }
+        const PART_BYTES: u64 = 1 << 20;
+        let file = self.storage.open(path, Mode::Write)?;
+        let mut part = Vec::new();
+        let mut at = 0;
+        while at < end {
+            part.resize(PART_BYTES.min(end - at) as usize, 0);
+            file.read_at(&mut part, at)?;
+            file.write_at(&part, at)?;
+            at += part.len() as u64;
+        }
+        file.sync()?;
+        self.storage.sync_names(path)
+    }
+
+    /// Writes what ends at `offset`, and syncs.
+    fn write_and_sync(&self, segment: &Segment, pending: &[u8], offset: u64) -> Result<()> {
+        if !pending.is_empty() {
+            segment.write(pending, offset - pending.len() as u64)?;
+        }
+        segment.sync(self.storage.as_ref())
+    }
+}
+
+struct Head {
+    bytes: [u8; RECORD_HEADER_BYTES],
+    chain: u32,
+}
+
+/// The head of a record behind one whose checksum is `chain`.
+#[inline]
+fn head(chain: u32, kind: u8, body: &[&[u8]]) -> Head {
+    let len: usize = body.iter().map(|part| part.len()).sum();
+    let word = (u32::from(kind) << 24 | len as u32).to_le_bytes();
+    let mut sum = crc32c::crc32c_append(chain, &word);
+    for part in body {
+        sum = crc32c::crc32c_append(sum, part);
+    }
+    let mut bytes = [0; RECORD_HEADER_BYTES];
+    bytes[..4].copy_from_slice(&sum.to_le_bytes());
+    bytes[4..].copy_from_slice(&word);
+    Head { bytes, chain: sum }
+}

@@ -1,0 +1,260 @@
+//! One file of the write-ahead log: its header, and how its bytes reach it.
+//!
+//! ```text
+//! header | header again | zeros | record | record | ... | zeros, or what an earlier use of the file left
+//! ```
+//!
+//! The header stands in each of the first two sectors, written one after the other before any record. So a first that is
+//! spoilt while it is written leaves a second that is that of the file's earlier use, or zeros; and where records stand
+//! that somebody relies on, there are two.
+//!
+//! A segment continues the one before it: its header says where that one ended, so a replay that did not come so far
+//! stops there. Files are used again for later segments; what is left in them is told apart by the chain of checksums,
+//! which starts with the header's, and that has a random number in it.
+//!
+//! Format: docs/format.md, "Write-ahead log".
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::io::{File, Mapped, Mode, Storage};
+use crate::pager::{NUMBER_MAX, u32_at, u64_at};
+use crate::planted::{Bug, planted, unless};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+
+/// First bytes of a segment. On disk.
+const MAGIC: [u8; 8] = *b"SPLITLOG";
+/// Version of the log's format that this library writes and reads. On disk.
+const VERSION: u32 = 1;
+/// Bytes of the header that mean something.
+const HEADER_BYTES: usize = 64;
+/// Where the second copy of the header stands. On disk.
+const SECOND_HEADER: u64 = 512;
+/// Where the first record stands. On disk.
+pub(super) const RECORDS_START: u64 = 4096;
+/// Files a log can have: two in turn, more after crashes and while a backup is made.
+pub(super) const SLOT_COUNT: u8 = 8;
+
+/// Where a segment ends: which it is, the byte behind its last record, the checksum of that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct End {
+    pub number: u64,
+    pub offset: u64,
+    pub chain: u32,
+}
+
+/// What a segment's header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub table_id: u64,
+    /// A checkpoint of this number is the state before the segment's first record.
+    pub number: u64,
+    /// Where the segment before ends; all zero if there is none.
+    pub before: End,
+    pub salt: u64,
+}
+
+impl Header {
+    fn to_bytes(self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.before.chain.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.table_id.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.number.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.before.number.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.before.offset.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.salt.to_le_bytes());
+        let sum = crc32c::crc32c(&bytes[..60]);
+        bytes[60..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// What a segment's checksums start from.
+    pub(super) fn chain(&self) -> u32 {
+        if planted(Bug::SameSalt) { 0 } else { u32_at(&self.to_bytes(), 60) }
+    }
+
+    /// `None` where there is no header: its writer did not get as far. Where both are damaged that is an error, as records
+    /// that somebody relies on may stand behind them.
+    pub(super) fn read(path: &Path, file: &dyn File) -> Result<Option<Header>> {
+        let len = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
+        if len < RECORDS_START {
+            return Ok(None);
+        }
+        let first = Self::read_copy(path, file, 0);
+        if let Ok(Some(header)) = first {
+            return Ok(Some(header));
+        }
+        // What is wrong with the first is told if there is no second.
+        match Self::read_copy(path, file, SECOND_HEADER) {
+            Err(_) if first.is_err() => first,
+            second => second,
+        }
+    }
+
+    fn read_copy(path: &Path, file: &dyn File, at: u64) -> Result<Option<Header>> {
+        let mut bytes = [0; HEADER_BYTES];
+        file.read_at(&mut bytes, at).map_err(|e| Error::io(path, "read the header of", e))?;
+        if bytes == [0; HEADER_BYTES] {
+            return Ok(None);
+        }
+        let shown = path.display();
+        let damaged = |what: String| {
+            Err(Error::corrupt(format!(
+                "{shown}: the header of this part of the log is damaged: {what}. Move the file away to go on without the writes in it."
+            )))
+        };
+        if bytes[..8] != MAGIC {
+            return damaged(format!("it starts with {}", crate::error::quote(&bytes[..8])));
+        }
+        let version = u32_at(&bytes, 8);
+        if version != VERSION {
+            return Err(Error::new(
+                ErrorKind::Version,
+                format!(
+                    "{shown}: log version {version}, this library reads {VERSION}. Open the table once with the version that wrote it."
+                ),
+            ));
+        }
+        let (stored, computed) = (u32_at(&bytes, 60), crc32c::crc32c(&bytes[..60]));
+        if stored != computed {
+            return damaged(format!("checksum mismatch, stored {stored:08x}, computed {computed:08x}"));
+        }
+        let number = u64_at(&bytes, 24);
+        let before = End { number: u64_at(&bytes, 32), offset: u64_at(&bytes, 40), chain: u32_at(&bytes, 12) };
+        // New numbers are above all that are there, so a segment that fits nothing now never will.
+        if number > NUMBER_MAX || number <= before.number {
+            return damaged(format!("it has number {number} and comes after {}", before.number));
+        }
+        Ok(Some(Header { table_id: u64_at(&bytes, 16), number, before, salt: u64_at(&bytes, 48) }))
+    }
+}
+
+/// A segment open for writing.
+pub(super) struct Segment {
+    pub header: Header,
+    file: Box<dyn File>,
+    map: Option<Box<dyn Mapped>>,
+    path: PathBuf,
+    /// Bytes it may have.
+    pub capacity: u64,
+    /// The position of its first byte in the log as a whole, as long as the table is open.
+    pub start: u64,
+    /// Bytes that were written once, so that writing them again needs no room and no change of the file's shape.
+    written: AtomicU64,
+    /// Its name is durable.
+    named: AtomicBool,
+}
+
+/// The file of slot `slot` beside the table at `path`.
+pub(super) fn slot_path(path: &Path, slot: u8) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!("-log{slot}"));
+    PathBuf::from(name)
+}
+
+/// How the bytes of a segment are to be kept.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    pub slot: u8,
+    pub capacity: u64,
+    pub start: u64,
+    /// Stores are to be seen by the kernel at once.
+    pub mapped: bool,
+}
+
+impl Segment {
+    /// Begins a segment in the file of a slot, which holds nothing that is needed.
+    pub(super) fn begin(storage: &dyn Storage, table: &Path, header: Header, shape: Shape) -> Result<Segment> {
+        let path = slot_path(table, shape.slot);
+        let opened = match storage.open(&path, Mode::Write) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => storage.open(&path, Mode::New),
+            other => other,
+        };
+        let file = opened.map_err(|e| Error::io(&path, "make a part of the log in", e))?;
+        let segment = Self::new(file, path, header, shape)?;
+        segment.write(&header.to_bytes(), 0)?;
+        segment.write(&header.to_bytes(), SECOND_HEADER)?;
+        Ok(segment)
+    }
+
+    /// Goes on with a segment that was replayed.
+    pub(super) fn resume(storage: &dyn Storage, table: &Path, header: Header, shape: Shape) -> Result<Segment> {
+        let path = slot_path(table, shape.slot);
+        let file = storage.open(&path, Mode::Write).map_err(|e| Error::io(&path, "open a part of the log in", e))?;
+        Self::new(file, path, header, shape)
+    }
+
+    fn new(file: Box<dyn File>, path: PathBuf, header: Header, shape: Shape) -> Result<Segment> {
+        let written = file.len().map_err(|e| Error::io(&path, "ask the length of", e))?;
+        let mut segment = Segment {
+            header,
+            file,
+            map: None,
+            path,
+            capacity: shape.capacity,
+            start: shape.start,
+            written: AtomicU64::new(written),
+            named: AtomicBool::new(false),
+        };
+        segment.write_zeros(RECORDS_START)?;
+        if shape.mapped {
+            segment.map = segment.file.map(shape.capacity).map_err(|e| Error::io(&segment.path, "map", e))?;
+        }
+        Ok(segment)
+    }
+
+    /// Sees to it that bytes `from..to` can be written without an error but one of the device.
+    pub(super) fn prepare(&self, from: u64, to: u64) -> Result<()> {
+        if to > self.written.load(Relaxed) {
+            self.write_zeros(to)?;
+        }
+        match &self.map {
+            Some(map) => map.prepare(from, to).map_err(|e| Error::io(&self.path, "get room for", e)),
+            None => Ok(()),
+        }
+    }
+
+    /// Zeros to the file as far as `to`. Blocks that were written once are overwritten later without the file system
+    /// having to note anything, which makes a sync half as dear (docs/benchmarks.md).
+    fn write_zeros(&self, to: u64) -> Result<()> {
+        const ZEROS: &[u8] = &[0; 1 << 16];
+        let mut at = self.written.load(Relaxed);
+        while at < to {
+            let len = (to - at).min(ZEROS.len() as u64);
+            self.file
+                .write_at(&ZEROS[..len as usize], at)
+                .map_err(|e| Error::io(&self.path, "get room on the disk for", e))?;
+            at += len;
+            self.written.store(at, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Gives bytes to the kernel.
+    pub(super) fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
+        self.file.write_at(bytes, at).map_err(|e| Error::io(&self.path, "write to", e))
+    }
+
+    /// Stores the parts, one after the other, where the kernel has them at once.
+    pub(super) fn store(&self, parts: &[&[u8]], at: u64) -> Result<()> {
+        let Some(map) = &self.map else { return self.write(&parts.concat(), at) };
+        let mut at = at;
+        for part in parts {
+            map.store(at, part);
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Makes all that was written durable, and the file's name.
+    pub(super) fn sync(&self, storage: &dyn Storage) -> Result<()> {
+        unless(Bug::LogUnsynced, || self.file.sync()).map_err(|e| Error::io(&self.path, "sync", e))?;
+        if !self.named.load(Acquire) {
+            unless(Bug::LogNameUnsynced, || storage.sync_names(&self.path))
+                .map_err(|e| Error::io(&self.path, "sync the directory of", e))?;
+            self.named.store(true, Release);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,387 @@
+//! Remains: the frames of a file that may be damaged anywhere, each with what can be said for it.
+//!
+//! ```text
+//! frame -> bytes, and     Proved     the checksum kept for it fits
+//!                         Unproved   the checksum frame of its zone is damaged or gone, nothing speaks against it
+//!                         Damaged    the checksum kept for it holds and does not fit; or it cannot be read
+//! ```
+//!
+//! Nothing is written, nothing is cached but checksums, and no frame waits for another. Where the header is whole it says
+//! where the checksum frames are ([`Remains::header`]); else they are looked for and named by whoever does
+//! ([`Remains::lay_out`]). A single checksum that fits proves its frame even if the checksum frame around it is damaged:
+//! 32 bits do not fit by chance.
+//!
+//! A complete checkpoint journal beside the file is read in place of the frames that it has, as an open for writing would
+//! install it. An incomplete one is nothing, as in an open.
+//!
+//! Not here: what is in a frame (`table/salvage/`).
+
+use super::checkpoint::{self, frame_sum, journal_path};
+use super::pool::FrameNo;
+use super::{FORMAT_VERSION, Header, MAGIC, MAP_GROUP_COUNT, Pager, SUM_OF_SUMS, ZONE_FRAMES};
+use super::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, HEADER_BYTES, ROOT_BYTES, ROOT_START};
+use super::{header_sum, sum_of_sums, u32_at};
+use crate::error::{Error, ErrorKind, Result};
+use crate::io::{File, Mode, Storage};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+
+/// What can be said for a frame's bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Proved,
+    Unproved,
+    /// Says how.
+    Damaged(String),
+}
+
+/// A header that says where everything is.
+pub(crate) struct Plan {
+    pub frame_count: u32,
+    pub root: Vec<u8>,
+}
+
+/// Frames in the journal, which count instead of the file's.
+struct Journal {
+    file: Box<dyn File>,
+    /// Frame -> which of the journal's frames it is.
+    frames: HashMap<FrameNo, u32>,
+    /// The file's own frames from here on are not part of the table.
+    cut: u32,
+}
+
+/// The checksums of one zone, if they could be read.
+struct Zone {
+    sums: Option<Vec<u32>>,
+    /// The checksum frame's own checksum fits.
+    holds: bool,
+}
+
+/// Where the checksums of each zone are.
+enum Places {
+    Header([u32; MAP_GROUP_COUNT]),
+    Found(BTreeMap<u32, FrameNo>),
+}
+
+/// What is left of a file.
+pub(crate) struct Remains {
+    file: Box<dyn File>,
+    file_bytes: u64,
+    journal: Option<Journal>,
+    frame_bytes: usize,
+    frame_count: u32,
+    places: Places,
+    /// The zones asked for lately.
+    zones: HashMap<u32, Zone>,
+    /// Zones of which it was said that they cannot be compared.
+    told: BTreeSet<u32>,
+    /// What is wrong apart from the frames asked for: a frame, and what.
+    notes: Vec<(String, String)>,
+}
+
+impl Remains {
+    /// Opens what is at `path`, and the journal beside it. Frames are those of the smallest size until the
+    /// [`header`](Self::header) or [`lay_out`](Self::lay_out) says otherwise.
+    pub(crate) fn open(storage: &dyn Storage, path: &Path) -> Result<Remains> {
+        let (file, _) = Pager::open_file(storage, path, super::Create::Never, true)?;
+        if file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))? {
+            let shown = path.display();
+            return Err(Error::new(
+                ErrorKind::Locked,
+                format!(
+                    "{shown}: another has it open for writing, so what is read may be half of a change; close that one first"
+                ),
+            ));
+        }
+        let file_bytes = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
+        let mut remains = Remains {
+            file,
+            file_bytes,
+            journal: None,
+            frame_bytes: FRAME_BYTES_MIN,
+            frame_count: 0,
+            places: Places::Found(BTreeMap::new()),
+            zones: HashMap::new(),
+            told: BTreeSet::new(),
+            notes: Vec::new(),
+        };
+        remains.lay_out(FRAME_BYTES_MIN, BTreeMap::new());
+        if let Err(e) = remains.read_journal(storage, path) {
+            remains.notes.push(("journal".into(), format!("left out: {e}")));
+        }
+        Ok(remains)
+    }
+
+    fn read_journal(&mut self, storage: &dyn Storage, path: &Path) -> Result<()> {
+        let journal_path = journal_path(path);
+        let journal = match storage.open(&journal_path, Mode::Read) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            other => other.map_err(|e| Error::io(&journal_path, "open", e))?,
+        };
+        let complete = checkpoint::read_complete(journal.as_ref()).map_err(|e| Error::io(&journal_path, "read", e))?;
+        let Some((size, index, header)) = complete else {
+            self.notes.push(("journal".into(), "it is incomplete, as after a crash, and left out".into()));
+            return Ok(());
+        };
+        if !checkpoint::may_have_journal(path, self.file.as_ref())? {
+            let mut start = Vec::new();
+            if self.read_plain(&mut start, 0, MAGIC.len()).is_ok() && start == MAGIC {
+                return Ok(()); // of another version, which is what the header says next
+            }
+            // Only the journal can say whether it belongs, by its frame 0.
+            self.notes
+                .push(("header".into(), "its first bytes are damaged; the journal beside the file has another".into()));
+        }
+        checkpoint::check_belongs(&journal_path, self.file.as_ref(), size, &header)?;
+        // Of a frame that is there twice the later counts.
+        let frames = index.iter().enumerate().map(|(i, &(frame, _))| (frame, i as u32)).collect();
+        self.frame_bytes = size.frame_bytes;
+        self.frame_count = size.frame_count;
+        self.journal = Some(Journal { file: journal, frames, cut: size.cut });
+        self.notes.push(("journal".into(), format!("{} frames of a checkpoint are read from it", index.len())));
+        Ok(())
+    }
+
+    /// The header, if it is whole, and frames laid out as it says; else what is wrong with it. An error where the file
+    /// is of another version.
+    pub(crate) fn header(&mut self, path: &Path) -> Result<std::result::Result<Plan, String>> {
+        let mut bytes = vec![0; HEADER_BYTES];
+        let read = match &self.journal {
+            Some(journal) if journal.frames.contains_key(&0) => {
+                self.raw(0, &mut bytes).map(|()| bytes.truncate(HEADER_BYTES))
+            }
+            _ if self.file_bytes < HEADER_BYTES as u64 => {
+                Err(format!("the file has {} bytes, less than a header", self.file_bytes))
+            }
+            _ => self.file.read_at(&mut bytes, 0).map_err(|e| format!("cannot be read: {e}")),
+        };
+        if let Err(what) = read {
+            return Ok(Err(what));
+        }
+        if bytes[..8] != MAGIC {
+            return Ok(Err(format!("it starts with {}", crate::error::quote(&bytes[..8]))));
+        }
+        let version = u32_at(&bytes, 8);
+        // A number this small is a later version's rather than damage, unless all else says version 1.
+        const VERSIONS_TO_COME: std::ops::Range<u32> = FORMAT_VERSION + 1..256;
+        let stored = u32_at(&bytes, HEADER_BYTES - 4);
+        if VERSIONS_TO_COME.contains(&version) {
+            let mut as_ours = bytes.clone();
+            as_ours[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+            if header_sum(&as_ours) != stored {
+                return Err(super::version_error(&path.display(), version));
+            }
+        }
+        let computed = header_sum(&bytes);
+        if stored != computed {
+            return Ok(Err(format!("checksum mismatch, stored {stored:08x}, computed {computed:08x}")));
+        }
+        Ok(Header::parse(&bytes).map(|header| {
+            self.frame_bytes = header.frame_bytes;
+            self.frame_count = header.frame_count;
+            self.places = Places::Header(header.map_groups);
+            self.zones.clear();
+            Plan { frame_count: header.frame_count, root: bytes[ROOT_START..ROOT_START + ROOT_BYTES].to_vec() }
+        }))
+    }
+
+    /// Where no header says so: how long frames are, and in which frame the checksums of each zone are.
+    pub(crate) fn lay_out(&mut self, frame_bytes: usize, sum_frames: BTreeMap<u32, FrameNo>) {
+        self.frame_bytes = frame_bytes;
+        self.frame_count = u32::try_from(self.file_bytes / frame_bytes as u64).unwrap_or(u32::MAX);
+        self.places = Places::Found(sum_frames);
+        self.zones.clear();
+    }
+
+    pub(crate) fn frame_bytes(&self) -> usize {
+        self.frame_bytes
+    }
+
+    pub(crate) fn frame_count(&self) -> u32 {
+        self.frame_count
+    }
+
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// What was found wrong on the way since last asked: where, and what.
+    pub(crate) fn take_notes(&mut self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Does the file end before this frame?
+    pub(crate) fn is_absent(&self, frame: FrameNo) -> bool {
+        let end = (u64::from(frame) + 1) * self.frame_bytes as u64;
+        let in_journal = self.journal.as_ref().is_some_and(|j| frame >= j.cut || j.frames.contains_key(&frame));
+        frame >= self.frame_count || end > self.file_bytes && !in_journal
+    }
+
+    /// Does the file end before this frame and all that follow? In the journal may be some.
+    pub(crate) fn is_absent_behind(&self, frame: FrameNo) -> bool {
+        frame >= self.frame_count || self.journal.is_none() && self.is_absent(frame)
+    }
+
+    /// The first frame that the file ought to have and has not.
+    pub(crate) fn first_absent(&self) -> Option<FrameNo> {
+        let first = u32::try_from(self.file_bytes / self.frame_bytes as u64).unwrap_or(u32::MAX);
+        // What a journal cuts off need not be there.
+        let needed = self.journal.as_ref().map_or(self.frame_count, |j| self.frame_count.min(j.cut));
+        (first < needed).then_some(first)
+    }
+
+    /// Bytes of the file as they are there, from `at` on, as many as there are.
+    pub(crate) fn read_plain(&self, bytes: &mut Vec<u8>, at: u64, len: usize) -> std::io::Result<()> {
+        bytes.resize((self.file_bytes.saturating_sub(at)).min(len as u64) as usize, 0);
+        self.file.read_at(bytes, at)
+    }
+
+    /// The bytes of a frame, whatever they are.
+    fn raw(&self, frame: FrameNo, bytes: &mut Vec<u8>) -> std::result::Result<(), String> {
+        bytes.resize(self.frame_bytes, 0);
+        if self.is_absent(frame) {
+            return Err(format!("the file ends before it, at byte {}", self.file_bytes));
+        }
+        let frame_bytes = self.frame_bytes as u64;
+        let (file, at) = match &self.journal {
+            Some(journal) => match journal.frames.get(&frame) {
+                Some(&index) => (journal.file.as_ref(), checkpoint::HEADER_BYTES + u64::from(index) * frame_bytes),
+                None if frame >= journal.cut => {
+                    bytes.fill(0);
+                    return Ok(());
+                }
+                None => (self.file.as_ref(), u64::from(frame) * frame_bytes),
+            },
+            None => (self.file.as_ref(), u64::from(frame) * frame_bytes),
+        };
+        file.read_at(bytes, at).map_err(|e| format!("cannot be read: {e}"))
+    }
+
+    /// Reads a frame into `bytes` and compares it.
+    pub(crate) fn read(&mut self, frame: FrameNo, bytes: &mut Vec<u8>) -> State {
+        if let Err(what) = self.raw(frame, bytes) {
+            return State::Damaged(what);
+        }
+        let number = frame / ZONE_FRAMES;
+        let computed = frame_sum(frame, bytes);
+        let zone = self.zone(number);
+        let Some(sums) = &zone.sums else {
+            self.tell_unproved(number);
+            return State::Unproved;
+        };
+        let stored = sums[(frame % ZONE_FRAMES) as usize];
+        // A checksum frame that is zero is one that was never written, like all frames of its zone, or damaged; a frame
+        // that is zero too does not care.
+        let never_written =
+            stored == 0 && (zone.holds || sums.iter().all(|&s| s == 0)) && bytes.iter().all(|&b| b == 0);
+        if stored == computed || never_written {
+            return State::Proved;
+        }
+        if zone.holds {
+            return State::Damaged(format!("checksum mismatch, stored {stored:08x}, computed {computed:08x}"));
+        }
+        self.tell_unproved(number);
+        State::Unproved
+    }
+
+    fn tell_unproved(&mut self, zone: u32) {
+        if !self.told.insert(zone) {
+            return;
+        }
+        let (first, last) = (zone * ZONE_FRAMES, zone.saturating_mul(ZONE_FRAMES).saturating_add(ZONE_FRAMES - 1));
+        let place = self.sum_frame(zone).map_or("checksums".into(), |frame| format!("frame {frame}"));
+        let last = last.min(self.frame_count.saturating_sub(1));
+        let what = format!("the checksums of frames {first} to {last} are damaged: not all of them can be compared");
+        self.notes.push((place, what));
+    }
+
+    fn zone(&mut self, number: u32) -> &Zone {
+        // A megabyte of checksums.
+        const ZONES_KEPT: usize = 512;
+        if self.zones.len() >= ZONES_KEPT && !self.zones.contains_key(&number) {
+            self.zones.clear();
+        }
+        if !self.zones.contains_key(&number) {
+            let zone = self.read_zone(number);
+            self.zones.insert(number, zone);
+        }
+        &self.zones[&number]
+    }
+
+    fn read_zone(&self, number: u32) -> Zone {
+        let mut bytes = Vec::new();
+        let Some(frame) = self.sum_frame(number).filter(|&frame| self.raw(frame, &mut bytes).is_ok()) else {
+            return Zone { sums: None, holds: false };
+        };
+        let holds = u32_at(&bytes, SUM_OF_SUMS) == sum_of_sums(frame, &bytes);
+        Zone { sums: Some((0..ZONE_FRAMES as usize).map(|i| u32_at(&bytes, 4 * i)).collect()), holds }
+    }
+
+    /// The frame with the checksums of `zone`; that with its used bits is the one before.
+    pub(crate) fn sum_frame(&self, zone: u32) -> Option<FrameNo> {
+        match &self.places {
+            _ if zone == 0 => Some(2),
+            Places::Header(groups) => {
+                let k = zone.ilog2();
+                let first = groups[k as usize];
+                // Checked when the header was parsed: a group lies in the file.
+                (first != 0).then(|| first + 2 * (zone - (1 << k)) + 1)
+            }
+            Places::Found(frames) => frames.get(&zone).copied(),
+        }
+    }
+
+    /// Is this the frame with the checksums of some zone, so that its own is in it?
+    pub(crate) fn has_sums(&self, frame: FrameNo) -> bool {
+        match &self.places {
+            Places::Found(frames) => frame == 2 || frames.values().any(|&f| f == frame),
+            Places::Header(_) => false,
+        }
+    }
+
+    /// Is `frame` in use, as far as that can be proved: the bits of its units.
+    pub(crate) fn used_bits(&mut self, frame: FrameNo, map: &mut UsedMap) -> Option<u64> {
+        let zone = frame / ZONE_FRAMES;
+        if map.zone != Some(zone) {
+            map.zone = Some(zone);
+            let bits = self.sum_frame(zone).map(|sums| sums - 1);
+            // Zeros prove nothing: they are never written, or damaged like the checksums that they fit.
+            map.proved = bits.is_some_and(|bits| self.read(bits, &mut map.bytes) == State::Proved)
+                && map.bytes.iter().any(|&b| b != 0);
+        }
+        let at = (frame % ZONE_FRAMES) as usize * 8;
+        map.proved.then(|| super::u64_at(&map.bytes, at))
+    }
+
+    /// Do the checksums in `sum_frame` fit frames of `zone`?
+    pub(crate) fn fits_zone(&self, sum_frame: FrameNo, zone: u32) -> bool {
+        // The header's entry and a checksum frame's own mean nothing; a few frames may be damaged.
+        const LOOKED_AT: usize = 8;
+        let (mut sums, mut bytes) = (Vec::new(), Vec::new());
+        if self.raw(sum_frame, &mut sums).is_err() {
+            return false;
+        }
+        let stored = (0..ZONE_FRAMES).map(|i| (i, u32_at(&sums, 4 * i as usize))).filter(|&(_, sum)| sum != 0);
+        stored.take(LOOKED_AT).any(|(i, sum)| {
+            let frame = zone.checked_mul(ZONE_FRAMES).and_then(|first| first.checked_add(i));
+            frame.is_some_and(|frame| self.raw(frame, &mut bytes).is_ok() && frame_sum(frame, &bytes) == sum)
+        })
+    }
+}
+
+/// The used bits of the zone asked for last.
+#[derive(Default)]
+pub(crate) struct UsedMap {
+    zone: Option<u32>,
+    proved: bool,
+    bytes: Vec<u8>,
+}
+
+/// Is `bytes`, which would be `frame`, a checksum frame whose own checksum fits?
+pub(crate) fn is_sum_frame(frame: FrameNo, bytes: &[u8]) -> bool {
+    // The zeros first: nothing else is quickly ruled out so often.
+    (FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&bytes.len())
+        && bytes[SUM_OF_SUMS + 4..].iter().all(|&b| b == 0)
+        && u32_at(bytes, SUM_OF_SUMS) != 0
+        && u32_at(bytes, SUM_OF_SUMS) == sum_of_sums(frame, bytes)
+}

@@ -1,0 +1,296 @@
+//! Changes as the log tells of them, and how they are made again after a crash.
+//!
+//! ```text
+//! put, append   kind, length of the key, key, value
+//! remove        kind, key
+//! clear         kind
+//! batch         kind, then for each change its kind, length, and length and bytes of key and value
+//! ```
+//!
+//! A record tells what was asked for, not what became of pages: splits, overflow pages and used space come about anew when
+//! it is made again. It is appended under the latch of its bucket, after the change, so the order of the log is the order
+//! of each key's changes, and a change that failed leaves no record. Room for it is reserved before: what can fail, fails
+//! before anything is changed.
+//!
+//! Source: docs/architecture.md, "Log". Format: docs/format.md, "Write-ahead log". Not here: bytes around a record
+//! (`pager/log`).
+
+use super::Table;
+use super::gate::{Closed, Inside};
+use super::varint::{get_varint, put_varint, varint_bytes};
+use crate::error::{Error, Result};
+use crate::pager::log::{Log, Lsn, Replay, Room, record_bytes};
+use crate::planted::{Bug, planted};
+
+// Kinds of records. On disk.
+const PUT: u8 = 1;
+const APPEND: u8 = 2;
+const REMOVE: u8 = 3;
+const CLEAR: u8 = 4;
+const BATCH: u8 = 5;
+
+/// Bytes a length takes at most.
+const VARINT_BYTES_MAX: usize = 5;
+
+/// One change of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change<'a> {
+    Put {
+        key: &'a [u8],
+        value: &'a [u8],
+    },
+    Append {
+        key: &'a [u8],
+        tail: &'a [u8],
+    },
+    Remove {
+        key: &'a [u8],
+    },
+    Clear,
+    /// Changes in the form of [`encode_in_batch`].
+    Batch(&'a [u8]),
+}
+
+impl<'a> Change<'a> {
+    fn kind(self) -> u8 {
+        match self {
+            Change::Put { .. } => PUT,
+            Change::Append { .. } => APPEND,
+            Change::Remove { .. } => REMOVE,
+            Change::Clear => CLEAR,
+            Change::Batch(_) => BATCH,
+        }
+    }
+
+    fn parts(self) -> (Option<&'a [u8]>, &'a [u8]) {
+        match self {
+            Change::Put { key, value } => (Some(key), value),
+            Change::Append { key, tail } => (Some(key), tail),
+            Change::Remove { key } => (None, key),
+            Change::Clear => (None, b""),
+            Change::Batch(changes) => (None, changes),
+        }
+    }
+
+    /// Bytes of the log that its record takes.
+    #[inline]
+    fn log_bytes(self) -> u64 {
+        let (key, rest) = self.parts();
+        record_bytes(key.map_or(0, |key| varint_bytes(key.len() as u64) + key.len()) + rest.len())
+    }
+
+    fn parse(kind: u8, body: &'a [u8]) -> Option<Change<'a>> {
+        let keyed = || {
+            let (len, head) = get_varint(body)?;
+            body[head..].split_at_checked(len)
+        };
+        Some(match kind {
+            PUT => keyed().map(|(key, value)| Change::Put { key, value })?,
+            APPEND => keyed().map(|(key, tail)| Change::Append { key, tail })?,
+            REMOVE => Change::Remove { key: body },
+            CLEAR => Change::Clear,
+            BATCH => Change::Batch(body),
+            _ => return None,
+        })
+    }
+
+    /// The key it is about, if it is about one.
+    pub(super) fn key(self) -> Option<&'a [u8]> {
+        match self {
+            Change::Put { key, .. } | Change::Append { key, .. } | Change::Remove { key } => Some(key),
+            Change::Clear | Change::Batch(_) => None,
+        }
+    }
+}
+
+/// Adds a change to the bytes of a batch.
+pub(super) fn encode_in_batch(change: Change<'_>, out: &mut Vec<u8>) {
+    let (key, rest) = change.parts();
+    out.push(change.kind());
+    for part in key.into_iter().chain([rest]) {
+        let mut len = [0; VARINT_BYTES_MAX];
+        let n = put_varint(&mut len, part.len() as u64);
+        out.extend_from_slice(&len[..n]);
+        out.extend_from_slice(part);
+    }
+}
+
+/// The changes of a batch; `None` where its bytes are none.
+pub(super) fn decode_batch(mut bytes: &[u8]) -> Option<Vec<Change<'_>>> {
+    fn part<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+        let (len, head) = get_varint(bytes)?;
+        let (part, rest) = bytes[head..].split_at_checked(len)?;
+        *bytes = rest;
+        Some(part)
+    }
+    let mut changes = Vec::new();
+    while let Some((&kind, rest)) = bytes.split_first() {
+        bytes = rest;
+        let first = part(&mut bytes)?;
+        changes.push(match kind {
+            PUT => Change::Put { key: first, value: part(&mut bytes)? },
+            APPEND => Change::Append { key: first, tail: part(&mut bytes)? },
+            REMOVE => Change::Remove { key: first },
+            _ => return None,
+        });
+    }
+    Some(changes)
+}
+
+/// A writer inside the gate, with room in the log for what it is about to change.
+pub(super) struct Writer<'t> {
+    pub inside: Inside<'t>,
+    room: Option<Room<'t>>,
+}
+
+impl Table {
+    /// Lets a writer in that is to make `change`.
+    #[inline]
+    pub(super) fn enter_to(&self, change: Change<'_>) -> Result<Writer<'_>> {
+        loop {
+            let inside = self.enter()?;
+            let Some(log) = self.log_in_use() else { return Ok(Writer { inside, room: None }) };
+            let bytes = change.log_bytes();
+            if let Some(room) = log.reserve(bytes)? {
+                return Ok(Writer { inside, room: Some(room) });
+            }
+            drop(inside);
+            self.make_log_room(bytes)?;
+        }
+    }
+
+    /// [`enter_to`](Self::enter_to), with all other writers kept out. The gate must be dropped last.
+    pub(super) fn enter_alone_to(&self, change: Change<'_>) -> Result<(Closed<'_>, Writer<'_>)> {
+        loop {
+            drop(self.enter()?);
+            let alone = self.gate.close()?;
+            let inside = alone.enter();
+            let Some(log) = self.log_in_use() else { return Ok((alone, Writer { inside, room: None })) };
+            let bytes = change.log_bytes();
+            if let Some(room) = log.reserve(bytes)? {
+                return Ok((alone, Writer { inside, room: Some(room) }));
+            }
+            drop((inside, alone));
+            self.make_log_room(bytes)?;
+        }
+    }
+
+    #[inline]
+    fn log_in_use(&self) -> Option<&Log> {
+        self.pager.log().filter(|log| log.is_on() && !self.replaying)
+    }
+
+    /// Gives a change that was made its place in the log. The caller still holds the latch of its bucket.
+    #[inline]
+    pub(super) fn log(&self, writer: &mut Writer<'_>, change: Change<'_>) -> Result<Lsn> {
+        let (Some(log), Some(room)) = (self.pager.log(), &mut writer.room) else { return Ok(0) };
+        if planted(Bug::RemovalUnlogged) && matches!(change, Change::Remove { .. }) {
+            return Ok(0);
+        }
+        let (key, rest) = change.parts();
+        let appended = match key {
+            Some(key) => {
+                let mut len = [0; VARINT_BYTES_MAX];
+                let n = put_varint(&mut len, key.len() as u64);
+                log.append(room, change.kind(), &[&len[..n], key, rest])
+            }
+            None => log.append(room, change.kind(), &[rest]),
+        };
+        // The change is made and cannot be undone, and nobody will know of it after a crash.
+        appended.inspect_err(|e| self.pager.turns().poison(&e.to_string()))
+    }
+
+    /// Waits until what ends at `lsn` is as safe as was asked for.
+    #[inline]
+    pub(super) fn wait_durable(&self, lsn: Lsn) -> Result<()> {
+        match self.pager.log().filter(|log| log.waits() && lsn > 0 && !planted(Bug::DoneBeforeSynced)) {
+            Some(log) => log.sync_to(lsn).inspect_err(|e| self.pager.turns().poison(&e.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the changes again that the log has beyond the last checkpoint.
+    pub(super) fn replay(&mut self) -> Result<()> {
+        let pager = self.pager.clone();
+        let Some(log) = pager.log() else { return Ok(()) };
+        self.replaying = true;
+        // Should it fail, nothing may be written: the log is all there is of what it has not given.
+        *self.closed.get_mut() = true;
+        self.replayed = log.replay(&mut Again(self))?;
+        *self.closed.get_mut() = false;
+        self.replaying = false;
+        Ok(())
+    }
+
+    /// How many changes were made again when the table was opened, because the process or machine had ended before a
+    /// checkpoint.
+    pub fn replayed(&self) -> u64 {
+        self.replayed
+    }
+
+    /// Makes one change, from the log.
+    fn again(&self, change: Change<'_>) -> Result<()> {
+        match change {
+            Change::Put { key, value } => self.put(key, value),
+            Change::Append { key, tail } => {
+                if planted(Bug::AppendedTwice) {
+                    self.append(key, tail)?;
+                }
+                self.append(key, tail)
+            }
+            Change::Remove { key } => self.remove(key).map(|_| ()),
+            Change::Clear => self.clear(),
+            Change::Batch(bytes) => {
+                let changes = decode_batch(bytes).ok_or_else(|| self.bad_record(BATCH))?;
+                let count = changes.len() - usize::from(planted(Bug::BatchInPart) && !changes.is_empty());
+                changes.into_iter().take(count).try_for_each(|change| self.again(change))
+            }
+        }
+    }
+
+    fn bad_record(&self, kind: u8) -> Error {
+        let path = self.pager.path().display();
+        Error::corrupt(format!(
+            "{path}: the log has a record of kind {kind} that cannot be read, though its checksum is right. Open the table with the version that wrote it."
+        ))
+    }
+}
+
+/// Makes changes again, in order.
+struct Again<'t>(&'t Table);
+
+impl Replay for Again<'_> {
+    fn announce(&mut self, kind: u8, body: &[u8]) {
+        if let Some(key) = Change::parse(kind, body).and_then(Change::key) {
+            self.0.prefetch_bucket(self.0.hash.hash(key));
+        }
+    }
+
+    fn apply(&mut self, kind: u8, body: &[u8]) -> Result<()> {
+        let change = Change::parse(kind, body).ok_or_else(|| self.0.bad_record(kind))?;
+        self.0.again(change)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_what_was_put_into_it() {
+        let changes = [
+            Change::Put { key: b"a", value: &[7; 300] },
+            Change::Append { key: b"", tail: b"" },
+            Change::Remove { key: &[1; 200] },
+        ];
+        let mut bytes = Vec::new();
+        changes.iter().for_each(|&c| encode_in_batch(c, &mut bytes));
+        assert_eq!(decode_batch(&bytes).unwrap(), changes);
+        for cut in 1..bytes.len() {
+            if let Some(fewer) = decode_batch(&bytes[..cut]) {
+                assert!(changes.starts_with(&fewer) && fewer.len() < changes.len(), "cut to {cut}");
+            }
+        }
+        assert_eq!(decode_batch(&[9, 0, 0]), None);
+    }
+}

@@ -1,0 +1,389 @@
+//! Orders in which threads can meet in a table, tried one after another.
+//!
+//! Each scenario is a few operations of two to four threads on a small table. `shuttle` runs them as tasks that take turns
+//! at every atomic step of the protocol of latches, views and the gate (`pager/interleave.rs`), in orders that a scheduler
+//! makes up: random ones, and those of PCT, where one task runs as far as it can, which finds what needs one thread to
+//! stand still while another does a lot. What must be true in every order is asserted within; `verify` looks the table
+//! over at the end of each.
+//!
+//! That a scenario would notice anything is seen by [`mistakes_are_noticed`].
+//!
+//! Keys are hashed to their first byte, so that a scenario knows which bucket each is in.
+
+use super::{Table, TableOptions};
+use crate::error::ErrorKind;
+use crate::pager::interleave::{step, take_turns};
+use crate::planted::{Bug, tests::with};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs `scenario` in so many orders of each kind. It says whether there was what it is about.
+fn try_orders(seed: u64, orders: usize, scenario: fn() -> bool) {
+    HAPPENED.set(0);
+    // So many threads stand still, each once, in an order of PCT.
+    const DEPTH: usize = 3;
+    run(RandomScheduler::new_from_seed(seed, orders), scenario);
+    run(PctScheduler::new_from_seed(seed, DEPTH, orders), scenario);
+    let happened = HAPPENED.get();
+    assert!(happened > orders, "only in {happened} of {} orders there was what the scenario is about", 2 * orders);
+}
+
+thread_local! {
+    /// In how many orders there was what a scenario is about: a split gives up where another holds the latch.
+    static HAPPENED: Cell<usize> = const { Cell::new(0) };
+}
+
+fn run(scheduler: impl Scheduler + 'static, scenario: fn() -> bool) {
+    let mut config = shuttle::Config::new();
+    config.stack_size = 1 << 18;
+    config.silence_warnings = true;
+    // A scenario takes a few thousand; one that waits for ever takes them all.
+    config.max_steps = shuttle::MaxSteps::FailAfter(200_000);
+    shuttle::Runner::new(scheduler, config).run(move || {
+        take_turns(false);
+        HAPPENED.set(HAPPENED.get() + usize::from(scenario()));
+    });
+}
+
+/// Runs these at the same time.
+fn together(tasks: &[&(dyn Fn() + Sync)]) {
+    take_turns(true);
+    shuttle::thread::scope(|scope| {
+        for task in tasks {
+            scope.spawn(task);
+        }
+    });
+    take_turns(false);
+}
+
+fn options(page_bytes: u32, fill_factor: u32) -> TableOptions {
+    let options = TableOptions::new().page_bytes(page_bytes).fill_factor(fill_factor);
+    options.user_hash("first byte", |key| key.first().copied().unwrap_or(0).into())
+}
+
+/// Pages of which eight share a frame and a latch.
+const SHARED: u32 = 512;
+/// Pages that each have a frame.
+const APART: u32 = 4096;
+
+fn table(page_bytes: u32, fill_factor: u32, keys: impl IntoIterator<Item = u8>) -> Table {
+    let table = options(page_bytes, fill_factor).in_memory().unwrap();
+    put(&table, keys);
+    table
+}
+
+fn put(table: &Table, keys: impl IntoIterator<Item = u8>) {
+    keys.into_iter().for_each(|key| table.put(&[key], &[key; 20]).unwrap());
+}
+
+fn remove(table: &Table, keys: impl IntoIterator<Item = u8>) {
+    keys.into_iter().for_each(|key| assert!(table.remove(&[key]).unwrap()));
+}
+
+/// Asks for keys that are there throughout, and for some that never are, in each way there is.
+fn there(table: &Table, keys: &[u8]) {
+    const NEVER: u8 = 128;
+    for &key in keys {
+        assert_eq!(table.get(&[key]).unwrap().as_deref(), Some(&[key; 20][..]), "key {key}");
+        assert!(!table.contains(&[key + NEVER]).unwrap());
+    }
+}
+
+fn there_latched(table: &Table, keys: &[u8]) {
+    for &key in keys {
+        assert_eq!(table.get_ref(&[key]).unwrap().as_deref(), Some(&[key; 20][..]), "key {key}");
+    }
+}
+
+fn there_together(table: &Table, keys: &[u8]) {
+    let keys: Vec<[u8; 1]> = keys.iter().map(|&key| [key]).collect();
+    let check = |i: usize, value: Option<&[u8]>| assert_eq!(value, Some(&[keys[i][0]; 20][..]), "key {:?}", keys[i]);
+    table.get_many_with(&keys, check).unwrap();
+}
+
+fn whole(table: &Table) {
+    assert_eq!(table.verify().unwrap(), []);
+}
+
+/// Keys 4 to 7 go to new buckets while they are looked for.
+fn lookups_beside_splits(page_bytes: u32) -> bool {
+    let table = table(page_bytes, 2, 0..8);
+    let splits = table.stat().unwrap().splits;
+    together(&[&|| put(&table, 16..22), &|| there(&table, &[4, 0, 5]), &|| there_latched(&table, &[4, 6]), &|| {
+        there_together(&table, &[4, 5, 6])
+    }]);
+    whole(&table);
+    table.stat().unwrap().splits > splits
+}
+
+/// Bucket 1 goes, something else comes to its place, and it comes back elsewhere.
+fn lookups_beside_a_bucket_that_goes_and_comes() -> bool {
+    let table = table(APART, 4, [1, 0, 2, 3, 4]);
+    assert_eq!(table.view().max_bucket, 1);
+    let place = table.location(1);
+    together(&[
+        &|| {
+            remove(&table, [0, 2, 3, 4]);
+            table.put(&[20], &[9; 4096]).unwrap(); // an extent, which takes the frame
+            put(&table, [0, 2, 3]);
+        },
+        &|| there(&table, &[1, 1]),
+        &|| there_latched(&table, &[1, 1]),
+        &|| there_together(&table, &[1, 1]),
+    ]);
+    whole(&table);
+    table.location(1) != place && table.view().max_bucket == 1
+}
+
+/// Writers of one bucket, of one key, and of buckets that split.
+fn writers_beside_writers(page_bytes: u32) -> bool {
+    let table = table(page_bytes, 2, 0..4);
+    let write = |keys: [u8; 3], letter: u8| {
+        for key in keys {
+            table.put(&[key], &[key; 20]).unwrap();
+            table.append(b"log", &[letter; 2]).unwrap();
+            table.put(b"last", &[letter; 30]).unwrap();
+        }
+    };
+    together(&[&|| write([8, 5, 6], b'a'), &|| write([16, 7, 4], b'b'), &|| remove(&table, 0..3)]);
+    there(&table, &[3, 8, 5, 6, 16, 7, 4]);
+    let log = table.get(b"log").unwrap().unwrap();
+    assert!(log.chunks(2).all(|pair| pair[0] == pair[1]), "{log:?}");
+    assert_eq!(log.iter().filter(|&&letter| letter == b'a').count(), 6, "{log:?}");
+    assert_eq!(log.len(), 12);
+    let last = table.get(b"last").unwrap().unwrap();
+    assert!(last == [b'a'; 30] || last == [b'b'; 30]);
+    assert_eq!(table.len(), 9);
+    whole(&table);
+    true
+}
+
+/// Records of one page change, grow, shrink, move and go while others read them; some are in its overflow page.
+fn lookups_beside_changes_of_their_page() -> bool {
+    let table = options(SHARED, 60).in_memory().unwrap();
+    // Values long enough that some lie in an overflow page. The first byte tells the length.
+    let value = |n: u8| vec![n; 20 + usize::from(n)];
+    (0..12).for_each(|key| table.put(&[key], &value(key + 30)).unwrap());
+    assert!(table.stat().unwrap().overflow_pairs > 0, "the scenario is about overflow pages too");
+    let check = |key: u8| {
+        let found = table.get(&[key]).unwrap().expect("a key that is there throughout");
+        assert_eq!(found, value(found[0]), "a mix of two values");
+    };
+    together(&[
+        &|| {
+            for (key, n) in [(1, 50), (6, 10), (1, 12), (7, 40), (1, 40)] {
+                table.put(&[key], &value(n)).unwrap();
+            }
+            table.remove(&[2]).unwrap();
+            table.append(&[3], &[33; 3]).unwrap();
+        },
+        &|| [1, 6, 0, 7].into_iter().for_each(check),
+        &|| {
+            let keys = [[1], [7], [5]];
+            let same = |_, found: Option<&[u8]>| assert_eq!(found.map(|v| v == value(v[0])), Some(true));
+            table.get_many_with(&keys, same).unwrap();
+        },
+        &|| [7, 1].into_iter().for_each(check),
+    ]);
+    whole(&table);
+    true
+}
+
+/// A scan gives what is there throughout, once.
+fn a_scan_beside_splits_and_merges(page_bytes: u32) -> bool {
+    let table = table(page_bytes, 2, 0..8);
+    let scan = || {
+        let mut stays: Vec<u8> = table.scan().map(|pair| pair.unwrap().0[0]).filter(|&key| key < 8).collect();
+        stays.sort_unstable();
+        assert_eq!(stays, [0, 1, 2, 3, 4, 5, 6, 7]);
+    };
+    together(&[&|| put(&table, 16..24), &scan, &|| remove(&table, []), &scan]);
+    // Away with more than half, so that buckets go.
+    together(&[&|| remove(&table, 16..24), &scan, &|| put(&table, 32..35)]);
+    whole(&table);
+    true
+}
+
+/// A table whose last group of buckets has free room before it.
+fn with_a_hole() -> Table {
+    let table = options(APART, 2).in_memory().unwrap();
+    table.put(&[100], &[1; 5 * 4096]).unwrap();
+    put(&table, 0..8);
+    remove(&table, [100]);
+    table
+}
+
+/// Groups of buckets move towards the start, and the end of the file goes, while they are read.
+fn lookups_beside_compaction() -> bool {
+    let table = with_a_hole();
+    let place = table.location(3);
+    together(&[&|| table.compact().unwrap(), &|| there(&table, &[3, 2, 3, 2]), &|| {
+        there_together(&table, &[2, 3]);
+        there_latched(&table, &[3, 2]);
+    }]);
+    there(&table, &[0, 1, 2, 3, 4, 5, 6, 7]);
+    whole(&table);
+    table.location(3) != place
+}
+
+/// A value stays what it was while its bucket moves and the frame it lies in is cut off the file.
+fn a_value_held_beside_compaction() -> bool {
+    let table = with_a_hole();
+    together(&[&|| table.compact().unwrap(), &|| {
+        for _ in 0..8 {
+            let value = table.get_ref(&[3]).unwrap().unwrap();
+            for _ in 0..20 {
+                step();
+                assert_eq!(&*value, [3; 20]);
+            }
+        }
+    }]);
+    whole(&table);
+    true
+}
+
+/// Behind the closed gate nothing changes.
+fn a_closed_gate_beside_writers() -> bool {
+    let table = table(SHARED, 2, 0..4);
+    together(&[
+        &|| put(&table, 16..20),
+        &|| remove(&table, 0..3),
+        &|| {
+            for _ in 0..2 {
+                let closed = table.gate.close().unwrap();
+                let before = (table.len(), table.gate.totals(), table.view().max_bucket);
+                (0..4).for_each(|_| step());
+                assert!(before == (table.len(), table.gate.totals(), table.view().max_bucket));
+                drop(closed);
+            }
+        },
+        &|| assert_eq!(table.verify().unwrap(), []),
+    ]);
+    assert_eq!(table.len(), 5);
+    whole(&table);
+    true
+}
+
+/// Threads that hold a value and want to write where another holds one: an error for one of them, no deadlock.
+fn writers_that_hold_values() -> bool {
+    let table = table(APART, 2, 0..4);
+    let hold_and_put = |held: u8, written: u8| {
+        let value = table.get_ref(&[held]).unwrap();
+        if let Err(e) = table.put(&[written], &[written; 20]) {
+            assert_eq!(e.kind(), ErrorKind::WouldDeadlock);
+        }
+        drop(value);
+    };
+    together(&[&|| hold_and_put(0, 1), &|| hold_and_put(1, 0), &|| drop(table.gate.close().unwrap())]);
+    there(&table, &[0, 1, 2, 3]);
+    whole(&table);
+    true
+}
+
+/// Frames leave the memory and come back while they are read and written.
+fn lookups_beside_eviction() -> bool {
+    let table = options(APART, 2).cache_bytes(1).in_memory().unwrap();
+    put(&table, 0..4);
+    table.checkpoint().unwrap();
+    let (frame, _) = table.location(1);
+    together(&[
+        &|| (0..4).for_each(|_| _ = table.pager.pool().evict(frame)),
+        &|| there(&table, &[1, 1, 3]),
+        &|| there_together(&table, &[1, 0]),
+        &|| put(&table, [1, 5]),
+    ]);
+    there(&table, &[0, 1, 2, 3, 5]);
+    whole(&table);
+    true
+}
+
+/// Writers go on while a checkpoint copies what they change.
+fn a_checkpoint_beside_writers() -> bool {
+    let table = options(APART, 2).cache_bytes(1).in_memory().unwrap();
+    put(&table, 0..4);
+    together(&[
+        &|| (0..2).for_each(|_| table.checkpoint().unwrap()),
+        &|| put(&table, [1, 8, 9, 10]),
+        &|| remove(&table, [0]),
+        &|| there(&table, &[2, 3]),
+    ]);
+    table.checkpoint().unwrap();
+    // From the file, then.
+    (0..2 * table.pager.frame_count()).for_each(|turn| _ = table.pager.pool().evict(turn / 2));
+    there(&table, &[1, 2, 3, 8, 9, 10]);
+    whole(&table);
+    true
+}
+
+/// How many orders a scenario is tried in, random and PCT each, and its name.
+type Scenario = (&'static str, usize, fn() -> bool);
+
+const SCENARIOS: &[Scenario] = &[
+    ("lookups_beside_splits, pages in one frame", 300, || lookups_beside_splits(SHARED)),
+    ("lookups_beside_splits, pages apart", 300, || lookups_beside_splits(APART)),
+    ("lookups_beside_a_bucket_that_goes_and_comes", 300, lookups_beside_a_bucket_that_goes_and_comes),
+    ("writers_beside_writers, pages in one frame", 200, || writers_beside_writers(SHARED)),
+    ("writers_beside_writers, pages apart", 200, || writers_beside_writers(APART)),
+    ("lookups_beside_changes_of_their_page", 400, lookups_beside_changes_of_their_page),
+    ("a_scan_beside_splits_and_merges, pages in one frame", 200, || a_scan_beside_splits_and_merges(SHARED)),
+    ("a_scan_beside_splits_and_merges, pages apart", 200, || a_scan_beside_splits_and_merges(APART)),
+    ("lookups_beside_compaction", 200, lookups_beside_compaction),
+    ("a_value_held_beside_compaction", 100, a_value_held_beside_compaction),
+    ("a_closed_gate_beside_writers", 200, a_closed_gate_beside_writers),
+    ("writers_that_hold_values", 200, writers_that_hold_values),
+    ("lookups_beside_eviction", 50, lookups_beside_eviction),
+    ("a_checkpoint_beside_writers", 50, a_checkpoint_beside_writers),
+];
+
+fn try_all(seed: u64, times: usize) {
+    for &(name, orders, scenario) in SCENARIOS {
+        let start = std::time::Instant::now();
+        println!("{name}: {} orders from seed {seed}", 2 * orders * times);
+        try_orders(seed, orders * times, scenario);
+        println!("    {:.2} s", start.elapsed().as_secs_f64());
+    }
+}
+
+#[test]
+fn what_must_be_true_is_true_in_every_order_tried() {
+    try_all(1, 1);
+}
+
+#[test]
+#[ignore = "slow: a hundred times as many orders, minutes; a new seed each time"]
+fn what_must_be_true_is_true_in_very_many_orders() {
+    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    try_all(seed, 100);
+}
+
+/// A mistake, and the scenario that is to notice it.
+type Mistake = (Bug, fn() -> bool);
+
+const MISTAKES: &[Mistake] = &[
+    (Bug::ViewNotComparedAgain, || lookups_beside_splits(APART)),
+    (Bug::ViewNotComparedAgain, || writers_beside_writers(APART)),
+    (Bug::MergeKeepsVersion, lookups_beside_a_bucket_that_goes_and_comes),
+    (Bug::MoveKeepsVersion, lookups_beside_compaction),
+    (Bug::PeekTrusts, lookups_beside_changes_of_their_page),
+    (Bug::WriteKeepsVersion, lookups_beside_changes_of_their_page),
+    (Bug::TryWriteOverReaders, || lookups_beside_splits(SHARED)),
+    (Bug::GatePassedClosed, a_closed_gate_beside_writers),
+    (Bug::ForgetUnderReaders, a_value_held_beside_compaction),
+];
+
+#[test]
+fn mistakes_are_noticed() {
+    // Most need one; the rarest about ten.
+    const SEEDS: u64 = 100;
+    const ORDERS: usize = 100;
+    for &(plant, scenario) in MISTAKES {
+        let start = std::time::Instant::now();
+        let noticed = with(plant, || {
+            (0..SEEDS).find(|&seed| catch_unwind(AssertUnwindSafe(|| try_orders(seed, ORDERS, scenario))).is_err())
+        });
+        take_turns(false);
+        println!("{plant:?}: noticed at seed {noticed:?} in {:.2} s", start.elapsed().as_secs_f64());
+        assert!(noticed.is_some(), "{plant:?} went unnoticed");
+    }
+}

@@ -1,0 +1,367 @@
+//! Salvage without a header: which frames have primary pages is told by the pages themselves.
+//!
+//! ```text
+//! survey    all bytes: at each place where a page may start, is one there, for each legal page size? Checksum frames?
+//! index     all frames: each key that is found, and where it is best vouched for, in a table that spills to disk
+//! give      all frames again: each pair that the index says is the one
+//! ```
+//!
+//! The page size is the one that most pages speak for: a page of one size is none of another, as its records end where it
+//! does. A frame of primary pages has nothing else in it. Which bucket a page is need not be known; that its keys agree in
+//! as many bits of their hashes as its level says is compared, if the hash function is known. It is if the bytes of the
+//! header that name it, its seed and its check value agree.
+//!
+//! A file has more pages than its table: those of bucket groups that were moved stay in free frames until something else is
+//! put there. Such a page may be told by the map of used units, if that is proved. Else a key may be found in two places with
+//! two values. Then what is better vouched for is given - checksum and map, before checksum alone, before neither - and of
+//! two alike the one that comes first; and it is told.
+
+use super::walk::{Candidate, Primary};
+use super::{Flow, Salvage, fingerprint, hash_of, not_a_table, options, reach_of};
+use crate::error::{Error, Result, quote};
+use crate::linear;
+use crate::pager::pool::FrameNo;
+use crate::pager::remains::{State, UsedMap, is_sum_frame};
+use crate::pager::{FIRST_FRAMES, FRAME_BYTES_MIN, HEADER_BYTES, ROOT_BYTES, ROOT_START, ZONE_FRAMES};
+use crate::table::page::{self, PAIR_IN_EXTENT};
+use crate::table::{Table, TableOptions};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Legal page sizes are 512 << 0 to 512 << 7.
+const SIZES: usize = 8;
+const SMALLEST: usize = *options::PAGE_BYTES.start() as usize;
+const _: () = assert!(SMALLEST << (SIZES - 1) == *options::PAGE_BYTES.end() as usize);
+
+/// What a look at all bytes tells.
+#[derive(Default)]
+struct Survey {
+    /// Pages with pairs, by size.
+    pages: [u64; SIZES],
+    /// Frames that look like checksum frames, by the size of the frame, from `FRAME_BYTES_MIN` on.
+    sum_frames: BTreeMap<usize, Vec<FrameNo>>,
+}
+
+/// A page that counts, and how much it is worth: more is better.
+struct Vouched {
+    primary: Primary,
+    rank: u8,
+}
+
+/// Its frame's checksum fits, and the map says that it is in use.
+const CURRENT: u8 = 3;
+/// Its frame's checksum fits, and of the map nothing is known.
+const PROVED: u8 = 2;
+const UNPROVED: u8 = 1;
+
+/// What the index says of a key: where it is to be taken from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Entry {
+    rank: u8,
+    /// Is its value there?
+    whole: bool,
+    /// Was it given? Two pages may lead to the same place.
+    given: bool,
+    at: u64,
+    value: [u64; 2],
+}
+
+impl Entry {
+    const BYTES: usize = 27;
+
+    fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..3].copy_from_slice(&[self.rank, u8::from(self.whole), u8::from(self.given)]);
+        for (i, number) in [self.at, self.value[0], self.value[1]].iter().enumerate() {
+            bytes[3 + 8 * i..11 + 8 * i].copy_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn parse(bytes: &[u8]) -> Entry {
+        let number = |i: usize| super::u64_at(bytes, 3 + 8 * i);
+        Entry {
+            rank: bytes[0],
+            whole: bytes[1] == 1,
+            given: bytes[2] == 1,
+            at: number(0),
+            value: [number(1), number(2)],
+        }
+    }
+}
+
+impl Salvage<'_> {
+    /// Gives the pairs of a file whose header is damaged, `what` says how.
+    pub(super) fn scattered(&mut self, path: &Path, what: &str) -> Result<Flow> {
+        let mut survey = Survey::default();
+        if self.survey(&mut survey).map_err(|e| Error::io(path, "read", e))?.is_break() {
+            return Ok(Flow::Break(()));
+        }
+        let header = self.header_bytes();
+        let named = u32::from_le_bytes(header[ROOT_START..ROOT_START + 4].try_into().expect("4 bytes")) as usize;
+        let Some(page_bytes) = survey.page_bytes(named) else { return Err(not_a_table(path, what)) };
+        self.page_bytes = page_bytes;
+        self.hash = hash_of(&header[ROOT_START..], self.options);
+        let sum_frames = survey.sum_frames.remove(&page_bytes.max(FRAME_BYTES_MIN)).unwrap_or_default();
+        self.lay_out(&sum_frames);
+        let told = self.tell("header", format!(
+            "{what}. Where buckets are and how many pairs there were is not known; every frame is looked through for pages of {page_bytes} bytes"
+        ));
+        if told.is_break() || self.tell_notes().is_break() {
+            return Ok(Flow::Break(()));
+        }
+        // Room for the numbers of some hundred thousand keys; more go to a temporary file.
+        const INDEX_BYTES: u64 = 64 << 20;
+        let options = TableOptions { storage: self.options.storage.clone(), ..TableOptions::new() };
+        let index = options.cache_bytes(INDEX_BYTES).in_memory()?;
+        for giving in [false, true] {
+            self.quiet = !giving;
+            self.reach_left = reach_of(&self.remains);
+            if self.pass(&index, giving).is_break() {
+                return Ok(Flow::Break(()));
+            }
+        }
+        Ok(Flow::Continue(()))
+    }
+
+    /// What is there of a header.
+    fn header_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if self.remains.read_plain(&mut bytes, 0, HEADER_BYTES).is_err() {
+            bytes.clear();
+        }
+        bytes.resize(ROOT_START + ROOT_BYTES, 0);
+        bytes
+    }
+
+    /// `done` of three passes of which this is number `pass`.
+    fn progress(&mut self, pass: u64, done: u64, all: u64) -> Flow {
+        (self.take)(super::Salvaged::Progress { done: pass * all + done, all: 3 * all })
+    }
+
+    fn survey(&mut self, survey: &mut Survey) -> std::io::Result<Flow> {
+        // A multiple of all sizes, so that nothing lies across.
+        const STEP_BYTES: usize = 1 << 20;
+        let mut bytes = Vec::new();
+        let all = self.remains.file_bytes();
+        let mut at = 0;
+        while at < all {
+            match self.remains.read_plain(&mut bytes, at, STEP_BYTES) {
+                Ok(()) => survey.look_at(at, &bytes),
+                // What a disk cannot read it cannot read a second time; what is near may be readable.
+                Err(_) => {
+                    for part in (0..STEP_BYTES as u64).step_by(FRAME_BYTES_MIN) {
+                        if self.remains.read_plain(&mut bytes, at + part, FRAME_BYTES_MIN).is_ok() {
+                            survey.look_at(at + part, &bytes);
+                        }
+                    }
+                }
+            }
+            at += STEP_BYTES as u64;
+            if self.progress(0, at.min(all), all).is_break() {
+                return Ok(Flow::Break(()));
+            }
+        }
+        Ok(Flow::Continue(()))
+    }
+
+    /// Says how long frames are, and finds out of which zone each checksum frame is.
+    fn lay_out(&mut self, sum_frames: &[FrameNo]) {
+        let frame_bytes = self.page_bytes.max(FRAME_BYTES_MIN);
+        self.remains.lay_out(frame_bytes, BTreeMap::new());
+        let zones = self.remains.frame_count().div_ceil(ZONE_FRAMES);
+        let mut found = BTreeMap::new();
+        let mut last = None;
+        for &frame in sum_frames.iter().filter(|&&frame| frame != 2) {
+            // Those of a map group follow each other, and a group starts with zone 2^k.
+            let after_last = last.filter(|&(f, _)| frame == f + 2).map(|(_, zone)| zone + 1);
+            let first_of_group = (0..u32::BITS).map(|k| 1 << k);
+            // Where the first of a group is damaged, any; but not any of millions.
+            const ZONES_TRIED: u32 = 64;
+            let likely = after_last.into_iter().chain(first_of_group).chain(1..ZONES_TRIED);
+            let mut likely = likely.filter(|zone| *zone < zones && !found.contains_key(zone));
+            if let Some(zone) = likely.find(|&zone| self.remains.fits_zone(frame, zone)) {
+                found.insert(zone, frame);
+                last = Some((frame, zone));
+            }
+        }
+        self.remains.lay_out(frame_bytes, found);
+    }
+
+    /// Looks through all frames, to fill the index or to give what it says.
+    fn pass(&mut self, index: &Table, giving: bool) -> Flow {
+        let count = self.remains.frame_count();
+        let mut map = UsedMap::default();
+        let mut bytes = Vec::new();
+        for frame in FIRST_FRAMES..count {
+            if frame % 64 == 0 {
+                self.progress(1 + u64::from(giving), frame.into(), count.into())?;
+            }
+            let state = self.remains.read(frame, &mut bytes);
+            let used = self.remains.used_bits(frame, &mut map);
+            self.tell_notes()?;
+            if let State::Damaged(what) = &state {
+                if used != Some(0) && !self.remains.has_sums(frame) {
+                    self.lose(format!("frame {frame}"), format!("{what}; what was in it is lost"))?;
+                }
+                continue;
+            }
+            // Frames of buckets are in use as a whole.
+            if used.is_some_and(|used| used != u64::MAX) {
+                continue;
+            }
+            let rank = match (&state, used) {
+                (State::Proved, Some(_)) => CURRENT,
+                (State::Proved, None) => PROVED,
+                _ => UNPROVED,
+            };
+            for Vouched { primary, rank } in self.pages_of(frame, &bytes, rank) {
+                self.vouched(index, giving, Vouched { primary, rank })?;
+            }
+        }
+        self.progress(1 + u64::from(giving), count.into(), count.into())
+    }
+
+    /// The primary pages in a frame.
+    fn pages_of(&self, frame: FrameNo, bytes: &[u8], rank: u8) -> Vec<Vouched> {
+        let mut pages = Vec::new();
+        for (i, page) in bytes.chunks_exact(self.page_bytes).enumerate() {
+            if is_page(page) && page::slot_count(page) == 0 && page::next(page) == 0 {
+                continue; // it had pairs once
+            }
+            if is_page(page) && self.hashes_agree(page) {
+                let at = u64::from(frame) * bytes.len() as u64 + (i * self.page_bytes) as u64;
+                let primary = Primary { page: page.to_vec(), at, proved: rank > UNPROVED };
+                pages.push(Vouched { primary, rank });
+            } else if rank > UNPROVED && page.iter().any(|&b| b != 0) {
+                return Vec::new(); // no frame of buckets
+            }
+        }
+        pages
+    }
+
+    /// Do the keys in the page have the tags that are stored, as far as that is known?
+    fn hashes_agree(&self, page: &[u8]) -> bool {
+        let Some(hash) = &self.hash else { return true };
+        let records = page::records(page).filter_map(|r| r.ok()).filter(|(_, r)| r.form != PAIR_IN_EXTENT);
+        let (right, wrong): (Vec<bool>, Vec<bool>) =
+            records.map(|(tag, record)| page::tag(hash.hash(record.key)) == tag).partition(|&right| right);
+        right.len() >= wrong.len()
+    }
+
+    /// The low bits of the hashes in a page that tell its bucket.
+    fn bucket_bits(&self, page: &[u8]) -> Option<u64> {
+        let hash = self.hash.as_ref()?;
+        let mask = linear::low_bits(page::level(page));
+        page::records(page).filter_map(|r| r.ok()).find_map(|(tag, record)| {
+            let hash = match record.form {
+                PAIR_IN_EXTENT => u64::from_le_bytes(record.key.try_into().ok()?),
+                _ => hash.hash(record.key),
+            };
+            (page::tag(hash) == tag).then_some(hash & mask)
+        })
+    }
+
+    fn vouched(&mut self, index: &Table, giving: bool, page: Vouched) -> Flow {
+        let Vouched { primary, rank } = page;
+        let mask = linear::low_bits(page::level(&primary.page));
+        let bits = self.bucket_bits(&primary.page);
+        let belongs = move |hash: u64| bits.is_none_or(|bits| hash & mask == bits);
+        let place = format!("page at byte {}", primary.at);
+        self.walk(&place, primary, &belongs, &mut |salvage, candidate| {
+            let rank = if candidate.proved { rank } else { UNPROVED };
+            let done = if giving {
+                salvage.give_if_best(index, rank, &candidate)
+            } else {
+                note(index, rank, &candidate).map(|()| Flow::Continue(()))
+            };
+            done.unwrap_or_else(|e| {
+                salvage.failed = Some(e);
+                Flow::Break(())
+            })
+        })
+    }
+
+    fn give_if_best(&mut self, index: &Table, rank: u8, candidate: &Candidate<'_>) -> Result<Flow> {
+        let key = index_key(candidate.key);
+        let Some(bytes) = index.get(&key)? else { return Ok(Flow::Continue(())) };
+        let best = Entry::parse(&bytes);
+        let Some(value) = candidate.value else { return Ok(Flow::Continue(())) };
+        if best.at == candidate.at {
+            if best.given {
+                return Ok(Flow::Continue(()));
+            }
+            index.put(&key, &Entry { given: true, ..best }.to_bytes())?;
+            return Ok(self.give(candidate.key, value, best.rank == CURRENT && self.hash.is_some()));
+        }
+        if best.whole && best.value == fingerprint(value) {
+            return Ok(Flow::Continue(()));
+        }
+        self.report.conflicts += 1;
+        let why = if best.rank > rank { "which is better vouched for" } else { "which comes first" };
+        let given = if best.whole {
+            format!("that at byte {} is given, {why}", best.at)
+        } else {
+            format!("that at byte {}, {why}, is damaged", best.at)
+        };
+        let what = format!("key {} is there more than once, with another value: {given}", quote(candidate.key));
+        Ok(self.tell(format!("byte {}", candidate.at), what))
+    }
+}
+
+/// Notes where a key is to be taken from, if it is the best place so far.
+fn note(index: &Table, rank: u8, candidate: &Candidate<'_>) -> Result<()> {
+    let key = index_key(candidate.key);
+    if let Some(before) = index.get(&key)?
+        && Entry::parse(&before).rank >= rank
+    {
+        return Ok(());
+    }
+    let value = candidate.value.map(fingerprint);
+    let entry =
+        Entry { rank, whole: value.is_some(), given: false, at: candidate.at, value: value.unwrap_or_default() };
+    index.put(&key, &entry.to_bytes())
+}
+
+fn index_key(key: &[u8]) -> [u8; 16] {
+    let [low, high] = fingerprint(key);
+    (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
+}
+
+/// Is this a primary page?
+fn is_page(page: &[u8]) -> bool {
+    const LEVEL_MAX: u32 = 32;
+    page::kind(page) == page::KIND_BUCKET && page::level(page) <= LEVEL_MAX && page::check(page).is_ok()
+}
+
+impl Survey {
+    fn look_at(&mut self, at: u64, bytes: &[u8]) {
+        for (i, start) in (0..bytes.len()).step_by(SMALLEST).enumerate() {
+            let aligned = (at / SMALLEST as u64 + i as u64).trailing_zeros();
+            for size in 0..SIZES.min(aligned as usize + 1) {
+                let Some(page) = bytes.get(start..start + (SMALLEST << size)) else { break };
+                // One without pairs would be a page of any size.
+                let page_there = page[0] == page::KIND_BUCKET && page::slot_count(page) > 0 && is_page(page);
+                self.pages[size] += u64::from(page_there);
+                let offset = at + start as u64;
+                if page.len() >= FRAME_BYTES_MIN
+                    && let Ok(frame) = FrameNo::try_from(offset / page.len() as u64)
+                    && is_sum_frame(frame, page)
+                {
+                    self.sum_frames.entry(page.len()).or_default().push(frame);
+                }
+            }
+        }
+    }
+
+    /// The page size that most speaks for; `None` if there is not a trace of a table.
+    fn page_bytes(&self, named: usize) -> Option<usize> {
+        let (size, &pages) = self.pages.iter().enumerate().max_by_key(|&(_, pages)| pages)?;
+        if pages > 0 {
+            return Some(SMALLEST << size);
+        }
+        let frame_bytes = *self.sum_frames.keys().next()?;
+        let fits = named.is_power_of_two() && named >= SMALLEST && named.max(FRAME_BYTES_MIN) == frame_bytes;
+        Some(if fits { named } else { frame_bytes })
+    }
+}

@@ -1,0 +1,54 @@
+//! Lengths in as few bytes as they need: seven bits a byte, the lowest first, the high bit set in all but the last.
+//!
+//! In records of pages and of the log.
+
+/// Bytes that `n` takes.
+#[inline]
+pub(super) fn varint_bytes(n: u64) -> usize {
+    if n < 0x80 { 1 } else { (70 - n.leading_zeros() as usize) / 7 }
+}
+
+/// Writes `n` to the start of `out`; gives the bytes it took.
+pub(super) fn put_varint(out: &mut [u8], mut n: u64) -> usize {
+    let mut at = 0;
+    while n >= 0x80 {
+        out[at] = n as u8 | 0x80;
+        n >>= 7;
+        at += 1;
+    }
+    out[at] = n as u8;
+    at + 1
+}
+
+/// The varint at the start of `bytes` and its length. At most 5 bytes: no length here is above 2^35.
+#[inline]
+pub(super) fn get_varint(bytes: &[u8]) -> Option<(usize, usize)> {
+    let first = *bytes.first()?;
+    if first < 0x80 {
+        return Some((usize::from(first), 1));
+    }
+    let mut n = 0;
+    for (at, &byte) in bytes.iter().take(5).enumerate() {
+        n |= usize::from(byte & 0x7F) << (7 * at);
+        if byte < 0x80 {
+            return Some((n, at + 1));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varints_round_trip_at_their_borders() {
+        for n in [0, 1, 127, 128, 16383, 16384, 2097151, 2097152, (1 << 32) - 1, (1 << 34) + 3] {
+            let mut bytes = [0; 10];
+            let written = put_varint(&mut bytes, n);
+            assert_eq!(written, varint_bytes(n));
+            assert_eq!(get_varint(&bytes), Some((n as usize, written)));
+        }
+        assert_eq!(get_varint(&[0x80; 9]), None);
+    }
+}

@@ -1,0 +1,91 @@
+//! The fields of a table file: where each number stands that a hostile file would lie in.
+//!
+//! The second reader (`spt.rs`) walks a good file, and each field it meets is noted with what it means. Whoever makes
+//! damaged files begins here, since most bytes of a file are gaps where damage does nothing.
+//!
+//! Not here: the hostile values (`corruption.rs`).
+
+use crate::spt::{self, Reader, u16_at, u32_at, u64_at};
+
+/// A field in the file, to be given another value.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    pub at: usize,
+    pub bytes: usize,
+    pub what: What,
+}
+
+/// What a field means, and so what would be hostile in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    Count,
+    Byte,
+    /// Reference to an overflow page.
+    Next,
+    /// Where a record starts in its page.
+    Offset,
+    /// First byte of a record: the form is in it.
+    Head,
+    /// First unit of an extent.
+    Unit,
+    /// First frame of a map group.
+    MapGroup,
+    /// First frame of a bucket group.
+    Group,
+    UsedBits,
+}
+
+/// Every field of a good file.
+pub fn fields_of(reader: &Reader<'_>) -> Vec<Field> {
+    let mut fields = Vec::new();
+    let mut field = |at, bytes, what| fields.push(Field { at, bytes, what });
+    for at in [12, 24, 28] {
+        field(at, 4, What::Count);
+    }
+    for k in 0..spt::MAP_GROUP_COUNT.min(4) {
+        field(spt::MAP_GROUPS_AT + 4 * k, 4, What::MapGroup);
+    }
+    for (at, bytes) in [(0, 4), (4, 2), (6, 2), (24, 4), (28, 4), (32, 4), (36, 4), (40, 8), (48, 8), (56, 8), (64, 8)]
+    {
+        field(spt::ROOT_AT + at, bytes, What::Count);
+    }
+    let groups = spt::group_of(reader.geometry.max_bucket).0 + 3;
+    for group in 0..groups {
+        field(spt::GROUPS_AT + 4 * group, 4, What::Group);
+    }
+    for frame in 0..reader.geometry.frame_count.min(64) {
+        field(reader.geometry.bits_at(frame), 8, What::UsedBits);
+    }
+    for found in reader.pages().unwrap() {
+        let at = found.at;
+        for (offset, bytes) in [(0, 1), (1, 1)] {
+            field(at + offset, bytes, What::Byte);
+        }
+        for (offset, bytes) in [(2, 2), (4, 2), (6, 2), (16, 8)] {
+            field(at + offset, bytes, What::Count);
+        }
+        field(at + 8, 8, What::Next);
+        for (slot, record) in found.page.records.iter().enumerate() {
+            field(at + spt::PAGE_HEADER_BYTES + spt::SLOT_BYTES * slot + 2, 2, What::Offset);
+            field(at + record.at, 1, What::Head);
+            field(at + record.at + 1, 1, What::Byte);
+            if record.form != 0 {
+                field(at + record.value_at, 8, What::Unit);
+                for offset in [8, 12, 16] {
+                    field(at + record.value_at + offset, 4, What::Count);
+                }
+            }
+        }
+    }
+    fields
+}
+
+/// What a field has.
+pub fn number_at(file: &[u8], at: usize, bytes: usize) -> u64 {
+    match bytes {
+        1 => file[at].into(),
+        2 => u16_at(file, at).into(),
+        4 => u32_at(file, at).into(),
+        _ => u64_at(file, at),
+    }
+}
