@@ -121,7 +121,10 @@ pub fn os(path: &str, count: usize) -> Outcome {
     for round in 0..ROUNDS {
         for (durability, rates) in [(Durability::None, &mut none), (Durability::Os, &mut os)] {
             remove(path);
-            let table = TableOptions::new().durability(durability).open(path)?;
+            let table = TableOptions::new()
+                .durability(durability)
+                .log_bytes(std::env::var("LOGB").map_or(256 << 20, |v| v.parse().unwrap()))
+                .open(path)?;
             let start = Instant::now();
             for (key, value) in &pairs {
                 table.put(key, value)?;
