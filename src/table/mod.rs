@@ -546,7 +546,7 @@ impl Table {
     /// Lets a writer in.
     #[inline]
     fn enter(&self) -> Result<Inside<'_>> {
-        if self.pager.is_read_only() {
+        if self.pager.is_read_only() && !self.replaying {
             return Err(Error::new(
                 ErrorKind::ReadOnly,
                 format!("{}: opened read-only; open it for writing to change it", self.pager.path().display()),
