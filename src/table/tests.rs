@@ -477,3 +477,10 @@ fn writes_of_many_are_the_writes_one_by_one() {
     assert_eq!((one.len(), many.verify().unwrap()), (many.len(), vec![]));
     many.put_many(&[] as &[(&str, &str)]).unwrap();
 }
+
+#[test]
+fn a_table_and_its_errors_go_to_other_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Table>();
+    shared::<crate::Error>();
+}
