@@ -264,7 +264,8 @@ thread_local! {
 #[cfg(test)]
 mod tests {
     use super::FAIL_AT;
-    use crate::{ErrorKind, Table, TableOptions};
+    use crate::error::ErrorKind;
+    use crate::table::{Table, TableOptions};
     use std::sync::atomic::{AtomicBool, Ordering::*};
 
     #[test]
