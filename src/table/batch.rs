@@ -1,7 +1,7 @@
 //! Batches: several changes that count together or not at all.
 //!
 //! ```text
-//! commit   grow for what is to come -> latch all buckets, in the order of their frames -> change after change
+//! commit   grow for what is to come -> latch all buckets, or none and try again -> change after change
 //!          -> one record in the log -> release all; wait for the disk if asked to
 //! ```
 //!
@@ -142,15 +142,21 @@ enum Undo<'a> {
 impl<'t> Latched<'t> {
     fn new(table: &'t Table, changes: &[Change<'_>]) -> Result<Self> {
         let hashes: Vec<u64> = changes.iter().filter_map(|c| c.key()).map(|key| table.key(key).hash).collect();
-        loop {
+        'again: loop {
             let view = table.view();
             let place = |&hash: &u64| table.location(linear::bucket(hash, view.max_bucket)).0;
             let mut frames: BTreeMap<FrameNo, Option<WriteGuard<'t>>> =
                 hashes.iter().map(|hash| (place(hash), None)).collect();
-            // In order, so that two batches never wait for each other in a circle; nobody else waits for a bucket's
-            // frame while holding one.
-            for (&frame, guard) in &mut frames {
-                *guard = Some(table.pager.write(frame)?);
+            // In order, so that two batches seldom meet; and none is waited for while others are held: where a group of
+            // buckets went meanwhile, a frame may be one of overflow pages by now, which others wait for under theirs.
+            for frame in frames.keys().copied().collect::<Vec<_>>() {
+                let guard = table.pager.try_write(frame)?;
+                if guard.is_none() {
+                    drop(frames);
+                    drop(table.pager.write(frame)?);
+                    continue 'again;
+                }
+                frames.insert(frame, guard);
             }
             // Whoever splits or merges a bucket, or moves it, holds its latch or has all writers out.
             let now = table.view();
