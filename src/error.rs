@@ -43,6 +43,8 @@ pub enum ErrorKind {
     OutOfMemory = 13,
     /// The handle was made in a parent process.
     Forked = 14,
+    /// Another process has written a checkpoint since the file was opened for reading; open it again.
+    Stale = 15,
 }
 
 impl ErrorKind {

@@ -5,12 +5,14 @@
     reason = "the seam: this file is the operating system's side of it"
 )]
 
+use super::forks::forks;
 use super::{File, Mapped, Mode, Storage};
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The real disk.
 pub(crate) struct Disk;
@@ -29,7 +31,7 @@ impl Storage for Disk {
         if !kind.is_file() {
             return Err(Error::new(ErrorKind::InvalidData, "not a regular file"));
         }
-        Ok(Box::new(RealFile(file)))
+        Ok(Box::new(RealFile { file, locked: AtomicU64::new(UNLOCKED) }))
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
@@ -52,52 +54,71 @@ impl Storage for Disk {
     }
 }
 
-struct RealFile(fs::File);
+struct RealFile {
+    file: fs::File,
+    /// Which process has locked it, see `forks`.
+    locked: AtomicU64,
+}
+
+const UNLOCKED: u64 = u64::MAX;
+
+impl Drop for RealFile {
+    fn drop(&mut self) {
+        // A lock lasts as long as any descriptor of the file, and a program that this one is about to start has one
+        // until it starts. In a forked child the lock is its parent's, and stays.
+        if *self.locked.get_mut() == u64::from(forks()) {
+            let _ = self.file.unlock();
+        }
+    }
+}
 
 impl File for RealFile {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
-        self.0.read_exact_at(bytes, offset)
+        self.file.read_exact_at(bytes, offset)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.0.write_all_at(bytes, offset)
+        self.file.write_all_at(bytes, offset)
     }
 
     fn len(&self) -> Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn set_len(&self, bytes: u64) -> Result<()> {
-        self.0.set_len(bytes)
+        self.file.set_len(bytes)
     }
 
     fn reserve(&self, bytes: u64) -> Result<()> {
-        reserve(&self.0, bytes)
+        reserve(&self.file, bytes)
     }
 
     fn permissions(&self) -> Result<Option<u32>> {
-        Ok(Some(self.0.metadata()?.permissions().mode()))
+        Ok(Some(self.file.metadata()?.permissions().mode()))
     }
 
     fn set_permissions(&self, permissions: u32) -> Result<()> {
-        self.0.set_permissions(fs::Permissions::from_mode(permissions))
+        self.file.set_permissions(fs::Permissions::from_mode(permissions))
     }
 
     fn sync(&self) -> Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn lock(&self) -> Result<bool> {
-        match self.0.try_lock() {
-            Ok(()) => Ok(true),
+        match self.file.try_lock() {
+            Ok(()) => {
+                self.locked.store(forks().into(), Relaxed);
+                Ok(true)
+            }
             Err(fs::TryLockError::WouldBlock) => Ok(false),
             Err(fs::TryLockError::Error(e)) => Err(e),
         }
     }
 
     fn is_locked(&self) -> Result<bool> {
-        match self.0.try_lock_shared() {
-            Ok(()) => self.0.unlock().map(|()| false),
+        match self.file.try_lock_shared() {
+            Ok(()) => self.file.unlock().map(|()| false),
             Err(fs::TryLockError::WouldBlock) => Ok(true),
             Err(fs::TryLockError::Error(e)) => Err(e),
         }
@@ -105,7 +126,7 @@ impl File for RealFile {
 
     #[cfg(target_os = "linux")]
     fn map(&self, bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
-        super::mapped::map(&self.0, bytes)
+        super::mapped::map(&self.file, bytes)
     }
 
     #[cfg(not(target_os = "linux"))]

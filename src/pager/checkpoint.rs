@@ -443,6 +443,30 @@ pub(super) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Re
     storage.remove(&journal_path).map_err(|e| Error::io(&journal_path, "remove", e))
 }
 
+/// Waits a while for the end of a checkpoint that another process writes in place.
+pub(super) fn wait_installed(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
+    const WAIT: std::time::Duration = std::time::Duration::from_millis(20);
+    const WAITS_MAX: usize = 150;
+    for _ in 0..WAITS_MAX {
+        match refuse_half_installed(storage, path, file) {
+            Err(e) if e.kind() == ErrorKind::Locked && file.is_locked().unwrap_or(false) => std::thread::sleep(WAIT),
+            other => return other,
+        }
+    }
+    refuse_half_installed(storage, path, file)
+}
+
+/// May there be a complete journal beside `path`? Its magic is written after everything else of it.
+pub(super) fn has_journal(storage: &dyn Storage, path: &Path) -> Result<bool> {
+    let journal_path = journal_path(path);
+    let journal = match storage.open(&journal_path, Mode::Read) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        other => other.map_err(|e| Error::io(&journal_path, "open", e))?,
+    };
+    let mut magic = [0; MAGIC.len()];
+    Ok(journal.read_at(&mut magic, 0).is_ok() && magic == MAGIC)
+}
+
 /// Refuses to read a table beside a complete journal: its frames may be half of one checkpoint and half of the other.
 pub(super) fn refuse_half_installed(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
     let journal_path = journal_path(path);

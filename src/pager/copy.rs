@@ -68,6 +68,13 @@ pub(crate) fn copy_file(storage: &dyn Storage, path: &Path, target: &mut Target<
     }
 }
 
+/// Did a process end that had the table at `path` open for writing, so that its log has what the file has not?
+pub(crate) fn is_crashed(storage: &dyn Storage, path: &Path) -> Result<bool> {
+    let (file, _) = Pager::open_file(storage, path, super::Create::Never, true)?;
+    let writer = file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;
+    Ok(!writer && super::log::has_segments(storage, path))
+}
+
 /// `None` where a checkpoint came between.
 fn copy_once(storage: &dyn Storage, path: &Path, file: &dyn File, target: &mut Target<'_>) -> Result<Option<bool>> {
     refuse_half_installed(storage, path, file)?;

@@ -136,7 +136,12 @@ impl FrameSource for Pager {
         let mut bytes = vec![0; self.frame_bytes()];
         file.read_at(&mut bytes, u64::from(frame) * self.frame_bytes() as u64)
             .map_err(|e| Error::io(&self.path, &format!("read frame {frame}"), e))?;
-        self.check_sum(frame, &bytes)?;
+        let checked = self.check_sum(frame, &bytes);
+        if self.read_only {
+            // After the read, and before a checksum that does not fit is called damage.
+            self.refuse_if_stale(file.as_ref())?;
+        }
+        checked?;
         Ok(Some(bytes))
     }
 
@@ -190,8 +195,13 @@ impl Pager {
     }
 
     fn take_lock(file: &dyn File, path: &Path) -> Result<()> {
-        if file.lock().map_err(|e| Error::io(path, "lock", e))? {
-            return Ok(());
+        // Who opens for reading asks for the lock's state by taking it for a moment.
+        const TRIES: usize = 10;
+        for _ in 0..TRIES {
+            if file.lock().map_err(|e| Error::io(path, "lock", e))? {
+                return Ok(());
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
         }
         Err(Error::new(
             ErrorKind::Locked,
@@ -249,7 +259,7 @@ impl Pager {
             Self::take_lock(file.as_ref(), path)?;
             checkpoint::install(storage.as_ref(), path, file.as_ref())?;
         } else {
-            checkpoint::refuse_half_installed(storage.as_ref(), path, file.as_ref())?;
+            checkpoint::wait_installed(storage.as_ref(), path, file.as_ref())?;
         }
         // An empty file is one whose maker did not get as far as the first checkpoint.
         let empty = made || file.len().map_err(|e| Error::io(path, "ask the length of", e))? == 0;
@@ -262,10 +272,13 @@ impl Pager {
             return Ok((pager, None));
         }
         let (header, root) = Self::read_header(path, file.as_ref())?;
-        let pool = Pool::new(header.frame_bytes, !read_only)?;
+        let pool = Pool::new(header.frame_bytes, true)?;
         pool.reserve(u64::from(header.frame_count) + 1)?;
-        let log = (!read_only)
-            .then(|| Log::new(storage.clone(), path, header.table_id, header.sequence, safety, segment_bytes));
+        // Who reads only replays the log of a writer that is no more, in memory, and leaves that of one at work alone.
+        let replays = !read_only || !file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;
+        let safety = safety.filter(|_| !read_only);
+        let log =
+            replays.then(|| Log::new(storage.clone(), path, header.table_id, header.sequence, safety, segment_bytes));
         let pager = Pager {
             pool,
             storage,
@@ -438,9 +451,28 @@ impl Pager {
         ))
     }
 
+    /// Refuses to go on where another process has begun to write a checkpoint over what was opened here for reading.
+    fn refuse_if_stale(&self, file: &dyn File) -> Result<()> {
+        // A complete journal is there from before the first write in place until after the last, which is the header's.
+        let mut header = [0; HEADER_BYTES];
+        let changed = checkpoint::has_journal(self.storage.as_ref(), &self.path)?
+            || file.read_at(&mut header, 0).is_err()
+            || u64_at(&header, 16) != self.sequence.load(Relaxed);
+        if !changed {
+            return Ok(());
+        }
+        let path = self.path.display();
+        Err(Error::new(
+            ErrorKind::Stale,
+            format!(
+                "{path}: another process has written a checkpoint since this handle was opened for reading; open the table again"
+            ),
+        ))
+    }
+
     /// Sees to it that frames below `needed` (and rather below `wanted`) have room on the disk.
     fn reserve_on_disk(&self, needed: FrameNo, wanted: FrameNo) -> Result<()> {
-        let Some(file) = &self.file else { return Ok(()) };
+        let Some(file) = self.file.as_ref().filter(|_| !self.read_only) else { return Ok(()) };
         let bytes = |frames: FrameNo| u64::from(frames) * self.frame_bytes() as u64;
         file.reserve(bytes(wanted))
             .or_else(|_| file.reserve(bytes(needed)))
@@ -567,7 +599,7 @@ impl Pager {
                 fault(frame, e.to_string());
             }
         }
-        Ok(())
+        if self.read_only { self.refuse_if_stale(file.as_ref()) } else { Ok(()) }
     }
 }
 

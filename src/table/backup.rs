@@ -15,7 +15,7 @@ use super::{Table, TableOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashKind;
 use crate::io::{File, Mode, Storage};
-use crate::pager::copy::{Target, copy_file, permissions_of};
+use crate::pager::copy::{Target, copy_file, is_crashed, permissions_of};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::*};
@@ -88,10 +88,10 @@ impl<'f> Backup<'f> {
     /// [`Table::sync`].
     pub fn save(&mut self, table: &Table, path: impl AsRef<Path>) -> Result<bool> {
         let path = path.as_ref();
-        if table.pager.is_read_only() {
+        if table.pager.is_read_only() && table.replayed() == 0 {
             return self.save_file(table.pager.path(), path);
         }
-        if !table.pager.has_file() {
+        if table.pager.is_read_only() || !table.pager.has_file() {
             return self.save_pairs(table, path);
         }
         let from = table.pager.path().to_owned();
@@ -104,7 +104,7 @@ impl<'f> Backup<'f> {
     }
 
     /// Copies the table in the file at `from` to `path`, as of its last checkpoint, while another process may be writing
-    /// it. Says whether it did.
+    /// it. Says whether it did. Where a process crashed that had it open, what is in its log is in the copy too.
     ///
     /// # Errors
     /// As [`save`](Self::save), and as a read-only [`TableOptions::open`]; [`ErrorKind::Locked`] where checkpoints come so
@@ -112,6 +112,11 @@ impl<'f> Backup<'f> {
     pub fn save_file(&mut self, from: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<bool> {
         let from = from.as_ref();
         let storage = self.options.storage.clone();
+        if is_crashed(storage.as_ref(), from)? {
+            // The file alone would be without what the log has.
+            let table = self.options.clone().read_only(true).open(from)?;
+            return self.save_pairs(&table, path.as_ref());
+        }
         self.replace(Some(from), path.as_ref(), |progress, target| {
             let mut step = |done, all| progress(done, all).is_continue();
             copy_file(storage.as_ref(), from, &mut target.target(&mut step))

@@ -119,7 +119,7 @@ impl Batch<'_> {
             let _ = table.adjust(delta);
             lsn
         };
-        table.checkpoint_if_due()?;
+        table.checkpoint_if_due();
         table.wait_durable(lsn)
     }
 }
@@ -264,7 +264,8 @@ thread_local! {
 #[cfg(test)]
 mod tests {
     use super::FAIL_AT;
-    use crate::{ErrorKind, Table, TableOptions};
+    use crate::error::ErrorKind;
+    use crate::table::{Table, TableOptions};
     use std::sync::atomic::{AtomicBool, Ordering::*};
 
     #[test]

@@ -50,7 +50,7 @@ impl Table {
                 self.pager.prefer_low(|| self.compact_bucket(number))?;
             }
             number += 1;
-            self.checkpoint_if_due()?;
+            self.checkpoint_if_due();
         }
         for group in self.groups_in_first_frame() + 1..linear::GROUP_COUNT {
             self.move_group(group)?;

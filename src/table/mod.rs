@@ -42,6 +42,7 @@ use crate::error::{Error, ErrorKind, Result, quote};
 use crate::hash::{HashFunction, HashKind};
 use crate::linear;
 use crate::pager::interleave::step;
+use crate::pager::log::Lsn;
 use crate::pager::pool::{FrameNo, ReadGuard, ValueHeld, lock_without_values};
 use crate::pager::{Create, FRAME_BYTES_MIN, FRAME_UNITS, Opening, Pager, ROOT_BYTES};
 use crate::planted::{Bug, planted};
@@ -491,9 +492,8 @@ impl Table {
         }
     }
 
-    /// The walk of every write: room in the log, latch the bucket, look for the key, let `apply` change it, log `change`,
-    /// count, grow or shrink, wait for the disk if asked to. `apply` gives `None` where it changed nothing; then this
-    /// gives `false`.
+    /// One write, as safe as was asked for when it returns. `apply` gives `None` where it changed nothing; then this gives
+    /// `false`.
     #[inline]
     fn change(
         &self,
@@ -501,13 +501,28 @@ impl Table {
         change: Change<'_>,
         apply: impl FnOnce(&mut Bucket<'_>, Option<Place>) -> Result<Option<Delta>>,
     ) -> Result<bool> {
+        match self.change_unsynced(key, change, apply)? {
+            Some(lsn) => self.wait_durable(lsn).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// The walk of every write: room in the log, latch the bucket, look for the key, let `apply` change it, log `change`,
+    /// count, grow or shrink. Gives the position in the log that a durable write waits for.
+    #[inline]
+    fn change_unsynced(
+        &self,
+        key: Key<'_>,
+        change: Change<'_>,
+        apply: impl FnOnce(&mut Bucket<'_>, Option<Place>) -> Result<Option<Delta>>,
+    ) -> Result<Option<Lsn>> {
         // Its page is on its way while the previous write's stores are still on theirs.
         self.prefetch_bucket(key.hash);
         let mut writer = self.enter_to(change)?;
         let mut bucket = self.write_bucket(key.hash)?;
         bucket.prefetch_places();
         let place = self.locate(bucket.page(), key)?;
-        let Some(delta) = apply(&mut bucket, place)? else { return Ok(false) };
+        let Some(delta) = apply(&mut bucket, place)? else { return Ok(None) };
         let lsn = self.log(&mut writer, change)?;
         drop(bucket);
         let load_changed = writer.inside.count(delta);
@@ -516,9 +531,8 @@ impl Table {
             let _ = self.adjust(delta);
         }
         drop(writer);
-        self.checkpoint_if_due()?;
-        self.wait_durable(lsn)?;
-        Ok(true)
+        self.checkpoint_if_due();
+        Ok(Some(lsn))
     }
 
     /// Asks for the lines of a bucket's page that any operation looks at.
@@ -532,7 +546,7 @@ impl Table {
     /// Lets a writer in.
     #[inline]
     fn enter(&self) -> Result<Inside<'_>> {
-        if self.pager.is_read_only() {
+        if self.pager.is_read_only() && !self.replaying {
             return Err(Error::new(
                 ErrorKind::ReadOnly,
                 format!("{}: opened read-only; open it for writing to change it", self.pager.path().display()),

@@ -89,7 +89,7 @@ impl TableOptions {
             create: true,
             create_new: false,
             durability: Durability::default(),
-            log_bytes: 256 << 20,
+            log_bytes: 128 << 20,
             inline_checkpoints: false,
             table_id: None,
             storage: Arc::new(Disk),
@@ -177,7 +177,7 @@ impl TableOptions {
         self
     }
 
-    /// Bytes of the write-ahead log, 256 MiB if not given: when half of it is full, a checkpoint is made. More is fewer
+    /// Bytes of the write-ahead log, 128 MiB if not given: when half of it is full, a checkpoint is made. More is fewer
     /// checkpoints, and a longer replay at an open after a crash. A single write that is larger makes it larger.
     pub fn log_bytes(mut self, bytes: u64) -> Self {
         self.log_bytes = bytes;

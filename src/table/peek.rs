@@ -115,6 +115,23 @@ impl Table {
         Some(self.block_range(block))
     }
 
+    /// Asks for the lines that a new record of the bucket of `hash` would be written to, as far as a look without a latch
+    /// tells: in the primary page, or the header and slots of the overflow page.
+    #[inline]
+    pub(super) fn prefetch_places(&self, hash: u64) {
+        let (frame, start) = self.location(linear::bucket(hash, self.view().max_bucket));
+        let Some(peek) = self.pager.pool().peek(frame) else { return };
+        let mut header = [0; page::HEADER_BYTES];
+        peek.load(start, &mut header);
+        let heap = self.page_bytes.saturating_sub(page::heap_bytes(&header));
+        self.pager.pool().prefetch(frame, start + heap.saturating_sub(1), 1);
+        if let Ok(Some(block)) = self.parse_block(page::next(&header)) {
+            const HEADER_AND_SLOTS: usize = 64;
+            let (frame, range) = self.block_range(block);
+            self.pager.pool().prefetch(frame, range.start, HEADER_AND_SLOTS);
+        }
+    }
+
     /// Asks for what `judge` will look at: the first record with the tag, or, where there is none, the slots of the
     /// overflow page, which [`sight_behind`](Self::sight_behind) is to look at next. Says whether it was the latter.
     #[inline]

@@ -454,3 +454,33 @@ fn lookups_beside_writers_give_only_values_that_were_there() {
     });
     assert_eq!(table.verify().unwrap(), []);
 }
+
+#[test]
+fn writes_of_many_are_the_writes_one_by_one() {
+    let (one, many) = (TableOptions::new().page_bytes(512), TableOptions::new().page_bytes(512));
+    let (one, many) = (one.in_memory().unwrap(), many.in_memory().unwrap());
+    // Keys that meet within a call, values of all kinds of places.
+    let pairs: Vec<(Vec<u8>, Vec<u8>)> = (0..3000u32)
+        .map(|i| (format!("key {}", i * i % 700).into_bytes(), vec![i as u8; (i as usize * 37) % 900]))
+        .collect();
+    for (n, pairs) in pairs.chunks(97).enumerate() {
+        if n % 2 == 0 {
+            pairs.iter().for_each(|(k, v)| one.put(k, v).unwrap());
+            many.put_many(pairs).unwrap();
+        } else {
+            pairs.iter().for_each(|(k, v)| one.append(k, v).unwrap());
+            many.append_many(pairs).unwrap();
+        }
+    }
+    let content = |table: &Table| table.scan().map(|p| p.unwrap()).collect::<BTreeMap<_, _>>();
+    assert!(content(&one) == content(&many));
+    assert_eq!((one.len(), many.verify().unwrap()), (many.len(), vec![]));
+    many.put_many(&[] as &[(&str, &str)]).unwrap();
+}
+
+#[test]
+fn a_table_and_its_errors_go_to_other_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Table>();
+    shared::<crate::Error>();
+}

@@ -113,7 +113,7 @@ fn a_copy_of_a_file_that_another_handle_writes_is_of_one_moment() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !stop.load(Relaxed) {
-                    table.sync().unwrap();
+                    table.checkpoint().unwrap();
                     std::thread::sleep(std::time::Duration::from_millis(3));
                 }
             });
@@ -147,7 +147,7 @@ fn no_checkpoint_is_made_while_a_backup_copies_and_writers_write() {
                 scope.spawn(move || {
                     table.put(b"meanwhile", b"value").unwrap();
                     send.send(()).unwrap();
-                    table.sync().unwrap();
+                    table.checkpoint().unwrap();
                     synced.store(true, Relaxed);
                 });
                 receive.recv_timeout(std::time::Duration::from_secs(20)).expect("a write waits for a backup");
@@ -174,7 +174,7 @@ fn a_file_is_copied_again_if_a_checkpoint_came_between() {
         if done == all && syncs < 3 {
             syncs += 1;
             table.put(b"syncs", &syncs.to_le_bytes()).unwrap();
-            table.sync().unwrap();
+            table.checkpoint().unwrap();
         }
         ControlFlow::Continue(())
     });
@@ -335,7 +335,7 @@ fn back_up_under_a_limit() {
     assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}");
     // The table is not the worse for it. What is put beyond the limit would be.
     assert_eq!(table.verify().unwrap(), []);
-    table.sync().unwrap();
+    table.checkpoint().unwrap();
 }
 
 #[test]

@@ -231,6 +231,8 @@ fn a_log_of_an_unknown_version_is_an_error_and_left_alone() {
     let directory = changed(|path, first, _| {
         let mut bytes = Builder::behind(&first).finish();
         bytes[8] = 2;
+        let sum = spt::crc32c(0, &bytes[..60]);
+        bytes[60..64].copy_from_slice(&sum.to_le_bytes());
         fs::write(log_of(path, 5), bytes).unwrap();
     });
     let path = directory.path().join("crashed.spt");

@@ -11,6 +11,7 @@
 //! | `seeds` | inputs of the fuzz targets, and `targets`, what those do with them (fuzz/src/targets) |
 //! | `foreign` | files that are no table: what the error says |
 //! | `recovery` | what a crash of the process leaves, opened again |
+//! | `processes` | processes killed at work, full disks, several processes on one table |
 //! | `backup` | backups of tables in use, and restoring them |
 //! | `salvage` | what comes out of damaged files, and that it is right |
 //! | `history` | is there an order that explains what threads saw? |
@@ -30,6 +31,7 @@ mod format;
 mod golden;
 mod history;
 mod log_format;
+mod processes;
 mod recovery;
 mod salvage;
 mod seeds;

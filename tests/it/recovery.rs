@@ -168,6 +168,77 @@ fn a_damaged_log_header_is_an_error_that_says_what_to_do() {
     assert!(Table::open(&copy).unwrap().is_empty());
 }
 
+#[test]
+fn a_reader_of_a_crashed_table_sees_what_was_in_the_log_and_touches_nothing() {
+    let (before, after) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = before.path().join("t.spt");
+    let table = Table::open(&path).unwrap();
+    for i in 0..5000u32 {
+        table.put(&key(i), b"v").unwrap();
+    }
+    let copy = crashed(&path, after.path());
+    let bytes = |path: &Path| std::fs::read(path).unwrap();
+    let (file, log) = (bytes(&copy), bytes(&after.path().join("t.spt-log0")));
+    let reader = TableOptions::new().read_only(true).open(&copy).unwrap();
+    assert_eq!((reader.len(), reader.replayed()), (5000, 5000));
+    assert_eq!(reader.get(&key(4999)).unwrap().unwrap(), b"v");
+    assert_eq!(reader.verify().unwrap(), []);
+    assert_eq!(reader.put(b"k", b"v").unwrap_err().kind(), ErrorKind::ReadOnly);
+    drop(reader);
+    assert!(bytes(&copy) == file && bytes(&after.path().join("t.spt-log0")) == log);
+    assert_eq!(std::fs::read_dir(after.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_backup_of_a_crashed_table_has_what_was_in_the_log() {
+    let (before, after) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = before.path().join("t.spt");
+    let table = Table::open(&path).unwrap();
+    table.put(b"k", b"v").unwrap();
+    let copy = crashed(&path, after.path());
+    let backup = before.path().join("backup.spt");
+    assert!(splitpoint::Backup::new().save_file(&copy, &backup).unwrap());
+    let backup = Table::open(&backup).unwrap();
+    assert_eq!((backup.get(b"k").unwrap().unwrap(), backup.replayed()), (b"v".into(), 0));
+}
+
+#[test]
+fn a_reader_beside_a_writer_sees_the_last_checkpoint_until_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let table = Table::open(&path).unwrap();
+    for i in 0..20_000u32 {
+        table.put(&key(i), b"old").unwrap();
+    }
+    table.checkpoint().unwrap();
+    let open = || TableOptions::new().read_only(true).cache_bytes(1).open(&path).unwrap();
+    let reader = open();
+    for i in 0..20_000 {
+        table.put(&key(i), b"new").unwrap();
+    }
+    table.put(b"more", b"1").unwrap();
+    for i in 0..20_000 {
+        assert_eq!(reader.get(&key(i)).unwrap().unwrap(), b"old");
+    }
+    assert_eq!((reader.get(b"more").unwrap(), reader.len()), (None, 20_000));
+    table.checkpoint().unwrap();
+    // What is in the reader's memory is of the old state, and anything else is refused.
+    let kinds: Vec<_> = (0..20_000u32)
+        .map(|i| match reader.get(&key(i)) {
+            Ok(value) => {
+                assert_eq!(value.unwrap(), b"old");
+                None
+            }
+            Err(e) => Some(e.kind()),
+        })
+        .collect();
+    assert!(kinds.contains(&Some(ErrorKind::Stale)));
+    assert!(kinds.iter().flatten().all(|&kind| kind == ErrorKind::Stale));
+    let reader = open();
+    assert_eq!(reader.get(&key(7)).unwrap().unwrap(), b"new");
+    assert_eq!(reader.len(), 20_001);
+}
+
 /// Runs `work` in a child made by `fork`; gives its exit status.
 #[expect(unsafe_code, reason = "fork is what is tested")]
 fn in_child(work: impl FnOnce() -> i32) -> i32 {

@@ -307,7 +307,7 @@ fn former_pages_that_the_map_calls_free_are_not_given() {
     for n in 0..2000u32 {
         table.put(format!("key {n}").as_bytes(), b"old").unwrap();
     }
-    table.sync().unwrap();
+    table.checkpoint().unwrap();
     let before = fs::read(&path).unwrap();
     for n in 0..2000u32 {
         table.put(format!("key {n}").as_bytes(), b"new").unwrap();

@@ -119,12 +119,13 @@ pub fn os(path: &str, count: usize) -> Outcome {
     let mut random = Random(1);
     let pairs: Vec<_> = (0..count).map(|_| pair(&mut random)).collect();
     for round in 0..ROUNDS {
-        for (durability, rates) in [(Durability::None, &mut none), (Durability::Os, &mut os)] {
+        let mut turns = [(Durability::None, &mut none), (Durability::Os, &mut os)];
+        // What one leaves to be written slows the next, so each goes first in turn, after a pause.
+        turns.rotate_left(round % 2);
+        for (durability, rates) in turns {
             remove(path);
-            let table = TableOptions::new()
-                .durability(durability)
-                .log_bytes(std::env::var("LOGB").map_or(256 << 20, |v| v.parse().unwrap()))
-                .open(path)?;
+            std::thread::sleep(Duration::from_secs(2));
+            let table = TableOptions::new().durability(durability).open(path)?;
             let start = Instant::now();
             for (key, value) in &pairs {
                 table.put(key, value)?;

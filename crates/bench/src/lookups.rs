@@ -1,4 +1,4 @@
-//! Lookups of ten million pairs of 16 and 32 bytes: one by one and many at a time, by one thread and several.
+//! Lookups of ten million pairs of 16 and 32 bytes: one by one and many at a time, by one thread and several; and writes.
 //!
 //! Keys stand in the order in which they are looked up, so that what is timed is the table's memory and not that of the
 //! list. One thread does each part first and then all together; every part is done in alternation, and the best and
@@ -100,4 +100,38 @@ fn timed(table: &Table, part: Part, keys: &[PairKey], crew: usize) -> Duration {
         }
     });
     start.elapsed()
+}
+
+/// Puts of so many pairs into an empty table, and appends to all their values, one by one and many at a time.
+pub(super) fn writes(file: Option<String>, count: usize) -> Outcome {
+    let mut random = Random(1);
+    let keys: Vec<PairKey> = (0..count).map(|_| random.pair_key()).collect();
+    let mut order = keys.clone();
+    for i in (1..count).rev() {
+        order.swap(i, (random.next() % (i as u64 + 1)) as usize);
+    }
+    for round in 0..ROUNDS {
+        for many in [false, true] {
+            let table = open(&file, TableOptions::new())?;
+            let mut rates = Vec::new();
+            for (part, keys) in [&keys, &order].into_iter().enumerate() {
+                let start = Instant::now();
+                for keys in keys.chunks(BATCH) {
+                    let pairs: Vec<(&PairKey, [u8; 32])> =
+                        keys.iter().map(|k| (k, [*k, *k].concat().try_into().expect("32 bytes"))).collect();
+                    match (many, part) {
+                        (true, 0) => table.put_many(&pairs.iter().map(|(k, v)| (k, v)).collect::<Vec<_>>())?,
+                        (true, _) => table.append_many(&pairs.iter().map(|(k, v)| (k, &v[..8])).collect::<Vec<_>>())?,
+                        (false, 0) => pairs.iter().try_for_each(|(k, v)| table.put(*k, v))?,
+                        (false, _) => pairs.iter().try_for_each(|(k, v)| table.append(*k, &v[..8]))?,
+                    }
+                }
+                rates.push(count as f64 / start.elapsed().as_secs_f64() / 1e6);
+            }
+            assert!(table.len() == count as u64 && table.get(&keys[0])?.is_some_and(|v| v.len() == 40));
+            let how = if many { "many at a time" } else { "one by one" };
+            println!("round {round}: {how:<16} put {:.3} M/s   append {:.3} M/s", rates[0], rates[1]);
+        }
+    }
+    Ok(())
 }

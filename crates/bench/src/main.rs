@@ -23,6 +23,8 @@ fn main() -> Outcome {
         Some("pairs") => pairs(file, 10_000_000),
         Some("pairs-small") => pairs(file, 1_000_000),
         Some("get-many") => lookups::run(file, 10_000_000, threads),
+        Some("put-many") => lookups::writes(file, 10_000_000),
+        Some("put-many-small") => lookups::writes(file, 1_000_000),
         Some("get-many-small") => lookups::run(file, 1_000_000, threads),
         Some("put") => put_only(file, 5_000_000),
         Some("put-few") => put_only(file, 300_000),
@@ -37,7 +39,7 @@ fn main() -> Outcome {
             }
         }
         _ => Err(
-            "usage: splitpoint-bench pairs|pairs-small|get-many|get-many-small|udatabase|durable|os|stall [FILE] [--threads N]"
+            "usage: splitpoint-bench pairs|pairs-small|get-many|get-many-small|put-many|put-many-small|udatabase|durable|os|stall [FILE] [--threads N]"
                 .into(),
         ),
     }

@@ -54,11 +54,12 @@ impl Interrupt {
         let (wake, waker) = UnixStream::pair()?;
         let ignored = ignored_signals();
         for (signal, _) in WATCHED.into_iter().filter(|(signal, _)| ignored & mask_bit(*signal) == 0) {
+            // First, so that none is lost that comes right now.
+            flag::register_usize(signal, Arc::clone(&caught), usize::try_from(signal).unwrap_or(0))?;
+            pipe::register(signal, waker.try_clone()?)?;
             // Order matters: the default action is asked for before the flag that arms it is set, so only a second signal takes it.
             flag::register_conditional_default(signal, Arc::clone(&armed))?;
             flag::register(signal, Arc::clone(&armed))?;
-            flag::register_usize(signal, Arc::clone(&caught), usize::try_from(signal).unwrap_or(0))?;
-            pipe::register(signal, waker.try_clone()?)?;
         }
         Ok(Self { caught, wake, _waker: waker })
     }

@@ -384,6 +384,8 @@ mod signals {
         running.0.take().unwrap().wait_with_output().unwrap()
     }
 
+    const SIGNALS: [(&str, u32); 3] = [("INT", 2), ("TERM", 15), ("HUP", 1)];
+
     /// A shell's background job starts with SIGINT ignored, and so does what it runs; then there is nothing to test.
     fn ignored(signal_number: u32) -> bool {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -391,9 +393,82 @@ mod signals {
         u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal_number - 1) & 1 == 1
     }
 
+    /// The signals that the program heeds here.
+    fn heeded() -> impl Iterator<Item = (&'static str, u32)> {
+        SIGNALS.into_iter().filter(|&(signal, number)| {
+            if ignored(number) {
+                eprintln!("SKIPPED: SIG{signal}, which is ignored here");
+            }
+            !ignored(number)
+        })
+    }
+
+    /// Starts the program and sends it a signal as soon as it watches for that; again, where it was done before that came.
+    fn stopped_at_its_start(place: &Path, arguments: &[&str], signal: &str, number: u32) -> Output {
+        for _ in 0..50 {
+            let mut command = splitpoint(place);
+            command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut running = Running(Some(command.spawn().unwrap()));
+            wait_until_it_watches(running.0.as_ref().unwrap(), number);
+            send(signal, running.0.as_ref().unwrap());
+            let output = end_of(&mut running);
+            if !output.status.success() {
+                return output;
+            }
+        }
+        panic!("{arguments:?} is done before a signal comes");
+    }
+
+    fn wait_until_it_watches(child: &Child, number: u32) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let watches = || {
+            let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+            let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+            u64::from_str_radix(mask.trim(), 16).unwrap() >> (number - 1) & 1 == 1
+        };
+        // One that is done has no such line.
+        let done = || fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap().contains("(zombie)");
+        while !watches() && !done() {
+            assert!(Instant::now() < deadline, "the program does not watch for signals");
+            std::thread::yield_now();
+        }
+        // It has asked for one signal, and asks for the others and what comes with them.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+
+    fn stopped_by(output: &Output, signal: &str, number: u32) -> String {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(128 + i32::try_from(number).unwrap()), "SIG{signal}: {said}");
+        said.strip_prefix(&format!("splitpoint: stopped by SIG{signal}: "))
+            .unwrap_or_else(|| panic!("{said}"))
+            .to_owned()
+    }
+
+    /// The number that a sentence begins with.
+    fn first_number(said: &str) -> usize {
+        said.split(' ').next().unwrap().replace(',', "").parse().unwrap()
+    }
+
+    fn row(n: usize) -> String {
+        format!("key{n}\tvalue {n}\n")
+    }
+
+    /// The table has the first so many rows, and nothing but the table's file is left.
+    fn has_first_rows(place: &Path, rows: usize) {
+        let dumped = String::from_utf8(run_well(place, &["dump", "t.spt"])).unwrap();
+        let mut dumped: Vec<&str> = dumped.split_inclusive('\n').collect();
+        let expected: Vec<String> = (0..rows).map(row).collect();
+        let mut expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+        dumped.sort_unstable();
+        expected.sort_unstable();
+        assert!(dumped == expected, "{} rows, expected {rows}", dumped.len());
+        run_well(place, &["check", "t.spt"]);
+        assert_eq!(fs::read_dir(place).unwrap().count(), 1, "a file is left beside the table");
+    }
+
     /// More than a pipe and the program's buffer hold, so that rows are in the table when the last is written.
     fn write_many_rows(stdin: &mut impl Write) {
-        let rows: String = (0..30_000).map(|number| format!("key{number}\tvalue {number}\n")).collect();
+        let rows: String = (0..30_000).map(row).collect();
         stdin.write_all(rows.as_bytes()).unwrap();
     }
 
@@ -404,11 +479,7 @@ mod signals {
 
     #[test]
     fn a_signal_in_a_load_that_waits_for_input_keeps_the_rows() {
-        for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
-            if ignored(number) {
-                eprintln!("SIG{signal} is ignored here, not tested");
-                continue;
-            }
+        for (signal, number) in heeded() {
             let place = directory();
             let mut load = splitpoint(place.path());
             load.args(["load", "t.spt", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -420,30 +491,104 @@ mod signals {
             send(signal, child);
             let output = end_of(&mut load);
             drop(stdin);
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(128 + i32::try_from(number).unwrap()), "{said}");
-            let rows = said.strip_prefix(&format!("splitpoint: stopped by SIG{signal}: ")).unwrap();
-            let rows: usize = rows.split(' ').next().unwrap().replace(',', "").parse().unwrap();
-            assert!(rows > 0);
-            assert!(said.contains(&format!("the next is stdin:{}", rows + 1)), "{said}");
-            let dumped = run_well(place.path(), &["dump", "t.spt"]);
-            assert_eq!(dumped.iter().filter(|byte| **byte == b'\n').count(), rows);
-            run_well(place.path(), &["check", "t.spt"]);
+            let said = stopped_by(&output, signal, number);
+            let rows = first_number(&said);
+            assert!(rows > 0 && said.contains(&format!("the next is stdin:{}", rows + 1)), "{said}");
+            has_first_rows(place.path(), rows);
         }
     }
 
     #[test]
-    fn a_stopped_backup_leaves_nothing() {
-        if ignored(2) {
-            eprintln!("SIGINT is ignored here, not tested");
-            return;
+    fn a_signal_in_a_load_at_work_keeps_the_rows_before_it() {
+        for (signal, number) in heeded() {
+            for durability in ["none", "os", "sync"] {
+                let place = directory();
+                let mut load = splitpoint(place.path());
+                load.args(["load", "t.spt", "-", "--durability", durability]);
+                load.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+                let mut load = Running(Some(load.spawn().unwrap()));
+                let mut stdin = load.0.as_mut().unwrap().stdin.take().unwrap();
+                // Until nobody reads them any more.
+                let feeder = std::thread::spawn(move || {
+                    (0..).step_by(1000).find(|first| {
+                        let rows: String = (*first..first + 1000).map(row).collect();
+                        stdin.write_all(rows.as_bytes()).is_err()
+                    })
+                });
+                std::thread::sleep(Duration::from_millis(100));
+                send(signal, load.0.as_ref().unwrap());
+                let said = stopped_by(&end_of(&mut load), signal, number);
+                feeder.join().unwrap();
+                let rows = first_number(&said);
+                assert!(rows > 0 && said.contains(&format!("the next is stdin:{}", rows + 1)), "{said}");
+                has_first_rows(place.path(), rows);
+            }
         }
+    }
+
+    #[test]
+    fn a_signal_in_a_dump_ends_it_after_a_whole_row() {
+        let place = directory();
+        let rows: String = (0..50_000).map(row).collect();
+        fs::write(place.path().join("rows.tsv"), &rows).unwrap();
+        run_well(place.path(), &["load", "t.spt", "rows.tsv"]);
+        let whole: std::collections::HashSet<&str> = rows.lines().collect();
+        for (signal, number) in heeded() {
+            // Its output is read by nobody until it ends, so it waits in the midst of it.
+            let mut dump = splitpoint(place.path());
+            dump.args(["dump", "t.spt"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut dump = Running(Some(dump.spawn().unwrap()));
+            wait_until_it_watches(dump.0.as_ref().unwrap(), number);
+            let_it_wait();
+            send(signal, dump.0.as_ref().unwrap());
+            let output = dump.0.take().unwrap().wait_with_output().unwrap();
+            let said = stopped_by(&output, signal, number);
+            let written = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(written.lines().count(), first_number(&said), "{said}");
+            assert!(written.ends_with('\n') && written.len() < rows.len());
+            assert!(written.lines().all(|line| whole.contains(line)), "a row in part");
+        }
+    }
+
+    #[test]
+    fn a_signal_in_a_compaction_is_heeded_when_the_table_is_whole() {
+        for (signal, number) in heeded() {
+            let place = directory();
+            let rows: String = (0..20_000).map(row).collect();
+            fs::write(place.path().join("rows.tsv"), &rows).unwrap();
+            // Room for more than there is, which goes.
+            run_well(place.path(), &["load", "t.spt", "rows.tsv", "--expected-len", "200000"]);
+            fs::remove_file(place.path().join("rows.tsv")).unwrap();
+            let said =
+                stopped_by(&stopped_at_its_start(place.path(), &["compact", "t.spt"], signal, number), signal, number);
+            assert_eq!(said, "the table was compacted first\n");
+            has_first_rows(place.path(), 20_000);
+        }
+    }
+
+    #[test]
+    fn a_signal_in_a_check_ends_it_and_says_that_nothing_is_known() {
+        let place = directory();
+        run_well(place.path(), &["load", "big.spt", "/dev/null", "--expected-len", "5000000"]);
+        for (signal, number) in heeded() {
+            let output = stopped_at_its_start(place.path(), &["check", "big.spt"], signal, number);
+            let said = stopped_by(&output, signal, number);
+            assert_eq!(said, "the check is not complete, nothing is known of the table\n");
+            assert_eq!(output.stdout, b"");
+        }
+        run_well(place.path(), &["check", "big.spt"]);
+    }
+
+    #[test]
+    fn a_stopped_backup_leaves_nothing() {
         let place = directory();
         run_well(place.path(), &["put", "t.spt", "key", "value"]);
         // Empty buckets, a quarter of a gigabyte: more than is copied before a signal comes.
         run_well(place.path(), &["load", "big.spt", "/dev/null", "--expected-len", "5000000"]);
         let beside = || fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name());
-        for (command, from, to) in [("backup", "big.spt", "big.bak"), ("restore", "big.spt", "t.spt")] {
+        let commands = [("backup", "big.spt", "big.bak"), ("restore", "big.spt", "t.spt")];
+        for ((command, from, to), (signal, number)) in commands.into_iter().flat_map(|c| heeded().map(move |s| (c, s)))
+        {
             let mut copy = splitpoint(place.path());
             copy.args([command, from, to, "--force"]).stdout(Stdio::piped()).stderr(Stdio::piped());
             let mut copy = Running(Some(copy.spawn().unwrap()));
@@ -452,11 +597,9 @@ mod signals {
                 assert!(Instant::now() < deadline, "nothing is being copied");
                 std::thread::sleep(Duration::from_millis(1));
             }
-            send("INT", copy.0.as_ref().unwrap());
-            let output = end_of(&mut copy);
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(128 + 2), "{said}");
-            assert!(said.starts_with("splitpoint: stopped by SIGINT: no"), "{said}");
+            send(signal, copy.0.as_ref().unwrap());
+            let said = stopped_by(&end_of(&mut copy), signal, number);
+            assert!(said.starts_with("no"), "{said}");
             assert_eq!(beside().count(), 2, "a file is left");
         }
         assert_eq!(run_well(place.path(), &["get", "t.spt", "key"]), b"value\n");

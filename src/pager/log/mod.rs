@@ -31,6 +31,7 @@ use segment::{End, Header, RECORDS_START, SLOT_COUNT, Segment, Shape, slot_path}
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 /// Bytes of a record before its body: checksum, length and kind.
 const RECORD_HEADER_BYTES: usize = 8;
@@ -108,6 +109,12 @@ struct Durable {
     lsn: Lsn,
     /// A thread syncs right now.
     leading: bool,
+    /// Threads that wait for a sync or make one.
+    waiting: u32,
+    /// How many the last sync was for.
+    group: u32,
+    /// How long it took.
+    took: Duration,
     failed: Option<String>,
 }
 
@@ -182,7 +189,14 @@ impl Log {
                 pieces: 0,
             }),
             preparing: Mutex::new(()),
-            durable: Mutex::new(Durable { lsn: 0, leading: false, failed: None }),
+            durable: Mutex::new(Durable {
+                waiting: 0,
+                group: 1,
+                took: Duration::ZERO,
+                lsn: 0,
+                leading: false,
+                failed: None,
+            }),
             synced: Condvar::new(),
         }
     }
@@ -496,30 +510,53 @@ impl Log {
     /// # Errors
     /// [`ErrorKind::Io`]: what the disk has now nobody knows, and the log takes no more.
     pub(crate) fn sync_to(&self, lsn: Lsn) -> Result<()> {
-        let mut durable = self.durable.lock().expect("no panic while held");
-        loop {
+        let mut durable = self.durable();
+        durable.waiting += 1;
+        let outcome = loop {
             if durable.lsn >= lsn {
-                return Ok(());
+                break Ok(());
             }
             if let Some(what) = &durable.failed {
-                return Err(Error::new(ErrorKind::Poisoned, what.clone()));
+                break Err(Error::new(ErrorKind::Poisoned, what.clone()));
             }
-            if !durable.leading {
-                break;
+            if durable.leading {
+                durable = self.synced.wait(durable).expect("no panic while held");
+                continue;
             }
-            durable = self.synced.wait(durable).expect("no panic while held");
+            durable.leading = true;
+            let start = Instant::now();
+            durable = self.gather(durable);
+            let group = durable.waiting;
+            drop(durable);
+            let synced = self.sync_all();
+            durable = self.durable();
+            durable.leading = false;
+            (durable.group, durable.took) = (group, start.elapsed());
+            match synced {
+                Ok(synced) => durable.lsn = durable.lsn.max(synced),
+                Err(e) => durable.failed = Some(e.to_string()),
+            }
+            self.synced.notify_all();
+        };
+        durable.waiting -= 1;
+        outcome
+    }
+
+    fn durable(&self) -> MutexGuard<'_, Durable> {
+        self.durable.lock().expect("no panic while held")
+    }
+
+    /// Waits a little for those who were with the last sync: they have just been woken by it and will be here soon. One
+    /// thread alone waits for nobody.
+    fn gather<'a>(&'a self, mut durable: MutexGuard<'a, Durable>) -> MutexGuard<'a, Durable> {
+        // A part of what a sync takes: not much is lost if they do not come.
+        let until = Instant::now() + durable.took / 4;
+        while durable.waiting < durable.group && Instant::now() < until {
+            drop(durable);
+            std::thread::yield_now();
+            durable = self.durable();
         }
-        durable.leading = true;
-        drop(durable);
-        let outcome = self.sync_all();
-        let mut durable = self.durable.lock().expect("no panic while held");
-        durable.leading = false;
-        match &outcome {
-            Ok(lsn) => durable.lsn = durable.lsn.max(*lsn),
-            Err(e) => durable.failed = Some(e.to_string()),
-        }
-        self.synced.notify_all();
-        outcome.map(|_| ())
+        durable
     }
 
     /// Makes everything so far durable.
@@ -584,6 +621,11 @@ impl Log {
         }
         segment.sync(self.storage.as_ref())
     }
+}
+
+/// Are there files of a log beside the table at `path`, whatever is in them?
+pub(crate) fn has_segments(storage: &dyn Storage, path: &Path) -> bool {
+    (0..SLOT_COUNT).any(|slot| storage.open(&slot_path(path, slot), Mode::Read).is_ok())
 }
 
 struct Head {

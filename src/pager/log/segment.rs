@@ -82,8 +82,10 @@ impl Header {
             return Ok(None);
         }
         let first = Self::read_copy(path, file, 0);
-        if let Ok(Some(header)) = first {
-            return Ok(Some(header));
+        match &first {
+            Ok(Some(_)) => return first,
+            Err(e) if e.kind() == ErrorKind::Version => return first,
+            _ => {}
         }
         // What is wrong with the first is told if there is no second. Where the first never reached the disk nobody relies
         // on records, though the second may have been written in part.
@@ -108,6 +110,11 @@ impl Header {
         if bytes[..8] != MAGIC {
             return damaged(format!("it starts with {}", crate::error::quote(&bytes[..8])));
         }
+        let (stored, computed) = (u32_at(&bytes, 60), crc32c::crc32c(&bytes[..60]));
+        if stored != computed {
+            return damaged(format!("checksum mismatch, stored {stored:08x}, computed {computed:08x}"));
+        }
+        let number = u64_at(&bytes, 24);
         let version = u32_at(&bytes, 8);
         if version != VERSION {
             return Err(Error::new(
@@ -117,11 +124,6 @@ impl Header {
                 ),
             ));
         }
-        let (stored, computed) = (u32_at(&bytes, 60), crc32c::crc32c(&bytes[..60]));
-        if stored != computed {
-            return damaged(format!("checksum mismatch, stored {stored:08x}, computed {computed:08x}"));
-        }
-        let number = u64_at(&bytes, 24);
         let before = End { number: u64_at(&bytes, 32), offset: u64_at(&bytes, 40), chain: u32_at(&bytes, 12) };
         // New numbers are above all that are there, so a segment that fits nothing now never will.
         if number > NUMBER_MAX || number <= before.number {

@@ -22,6 +22,7 @@ use super::{ROOT_GROUPS, TableOptions, linear, options, page};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
 use crate::pager::FRAME_BYTES_MIN;
+use crate::pager::log::has_segments;
 use crate::pager::remains::{Plan, Remains, State};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -147,6 +148,13 @@ impl TableOptions {
         let flow = match root {
             Ok(root) => salvage.by_header(&root),
             Err(what) => salvage.scattered(path, &what)?,
+        };
+        let flow = match flow {
+            Flow::Continue(()) if has_segments(self.storage.as_ref(), path) => {
+                let what = "writes since the last checkpoint may be in it and are not salvaged; an open for writing, if one is possible, makes them again";
+                salvage.lose("write-ahead log", what)
+            }
+            flow => flow,
         };
         if let Some(e) = salvage.failed {
             return Err(e);

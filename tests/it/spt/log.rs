@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, HashMap};
 pub const MAGIC: &[u8; 8] = b"SPLITLOG";
 pub const SEGMENTS_MAX: usize = 8;
 pub const HEADER_BYTES: usize = 64;
+/// Where the header stands a second time.
+pub const SECOND_AT: usize = 512;
 pub const RECORDS_AT: usize = 4096;
 pub const RECORD_HEAD_BYTES: usize = 8;
 pub const BODY_BYTES_MAX: usize = 65536;
@@ -44,6 +46,8 @@ pub struct Header {
     pub salt: u64,
 }
 
+const OTHER_VERSION: &str = "no segment of version 1";
+
 impl Header {
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
@@ -59,16 +63,32 @@ impl Header {
         bytes
     }
 
-    /// `None` where nobody wrote one.
+    /// `None` where nobody wrote one: the first of two, or the second where that is none.
     pub fn parse(file: &[u8]) -> Result<Option<Header>> {
-        if file.len() < RECORDS_AT || file[..HEADER_BYTES].iter().all(|&b| b == 0) {
+        if file.len() < RECORDS_AT {
             return Ok(None);
         }
-        if &file[..8] != MAGIC || u32_at(file, 8) != 1 {
-            return Err("no segment of version 1".into());
+        match Header::parse_one(&file[..HEADER_BYTES]) {
+            Ok(None) => Header::parse_one(&file[SECOND_AT..SECOND_AT + HEADER_BYTES]),
+            Err(e) if e != OTHER_VERSION => {
+                Header::parse_one(&file[SECOND_AT..SECOND_AT + HEADER_BYTES]).map_err(|_| e)
+            }
+            first => first,
+        }
+    }
+
+    fn parse_one(file: &[u8]) -> Result<Option<Header>> {
+        if file.iter().all(|&b| b == 0) {
+            return Ok(None);
+        }
+        if &file[..8] != MAGIC {
+            return Err("no segment".into());
         }
         if u32_at(file, 60) != crc32c(0, &file[..60]) {
             return Err("wrong checksum of a segment's header".into());
+        }
+        if u32_at(file, 8) != 1 {
+            return Err(OTHER_VERSION.into());
         }
         let before = End { number: u64_at(file, 32), offset: u64_at(file, 40), checksum: u32_at(file, 12) };
         let (table_id, number, salt) = (u64_at(file, 16), u64_at(file, 24), u64_at(file, 48));
@@ -97,7 +117,7 @@ impl Segment {
     /// `None` where the file is no segment yet.
     pub fn parse(file: &[u8]) -> Result<Option<Segment>> {
         let Some(header) = Header::parse(file)? else { return Ok(None) };
-        let (mut at, mut checksum, mut records) = (RECORDS_AT, u32_at(file, 60), Vec::new());
+        let (mut at, mut checksum, mut records) = (RECORDS_AT, u32_at(&header.to_bytes(), 60), Vec::new());
         while let Some(head) = file.get(at..at + RECORD_HEAD_BYTES) {
             let (kind, len) = (head[7], (u32_at(head, 4) & 0xFF_FFFF) as usize);
             let body_at = at + RECORD_HEAD_BYTES;
@@ -237,6 +257,7 @@ impl Builder {
         let mut bytes = header.to_bytes().to_vec();
         let checksum = u32_at(&bytes, 60);
         bytes.resize(RECORDS_AT, 0);
+        bytes[SECOND_AT..SECOND_AT + HEADER_BYTES].copy_from_slice(&header.to_bytes());
         Builder { bytes, checksum }
     }
 

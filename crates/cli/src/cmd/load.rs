@@ -155,7 +155,7 @@ impl Load {
         let mut reader = RowReader::new(input, format, self.number);
         let end = loading.all_rows(&mut reader)?;
         loading.progress.finish_and_clear();
-        table.sync()?;
+        table.checkpoint()?;
         let report = Report {
             rows: loading.rows,
             skipped: loading.skipped,

@@ -1,0 +1,103 @@
+//! Real processes: killed at work, out of disk, side by side on one table.
+//!
+//! ```text
+//! processes.rs             how a test starts a process of its own: this binary again, with a task
+//! processes/killed.rs      kill -9 under load, and during the recovery from that
+//! processes/full_disk.rs   a file system, or a file, that takes no more
+//! processes/sharing.rs     locks, readers beside a writer, places that may not be written to
+//! ```
+//!
+//! What a power loss leaves no process can show: that is the simulated disk's, `src/table/crash/`.
+
+mod full_disk;
+mod killed;
+mod sharing;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Tells a process of ours what to do: the name of a task and its arguments.
+const TASK: &str = "SPLITPOINT_TASK";
+/// Where it does so.
+const PLACE: &str = "SPLITPOINT_PLACE";
+
+/// What a process may be asked to do, by name, with a directory and the task's arguments.
+type Task = fn(&Path, &[u64]);
+const TASKS: &[(&str, Task)] = &[
+    ("load", killed::load),
+    ("fill", full_disk::fill),
+    ("fill_under_a_limit", full_disk::fill_under_a_limit),
+    ("back_up_under_a_limit", full_disk::back_up_under_a_limit),
+    ("hold", sharing::hold),
+    ("read", sharing::read),
+];
+
+/// The arguments that let this binary run a task.
+fn task_arguments() -> [&'static str; 4] {
+    ["--exact", "processes::a_process_of_its_own", "--ignored", "--nocapture"]
+}
+
+/// `command`, which runs this binary with [`task_arguments`], with the task told.
+fn with_task(command: &mut Command, task: &str, place: &Path, arguments: &[u64]) {
+    let words: Vec<String> = arguments.iter().map(u64::to_string).collect();
+    command.env(TASK, format!("{task} {}", words.join(" "))).env(PLACE, place);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+}
+
+fn this_binary() -> PathBuf {
+    std::env::current_exe().unwrap()
+}
+
+/// A process that runs a task: not started yet.
+fn process(task: &str, place: &Path, arguments: &[u64]) -> Command {
+    let mut command = Command::new(this_binary());
+    command.args(task_arguments());
+    with_task(&mut command, task, place, arguments);
+    command
+}
+
+#[test]
+#[ignore = "started by the tests beside it, with a task"]
+fn a_process_of_its_own() {
+    let Ok(words) = std::env::var(TASK) else { return };
+    let mut words = words.split_whitespace();
+    let name = words.next().unwrap();
+    let arguments: Vec<u64> = words.map(|word| word.parse().unwrap()).collect();
+    let place = PathBuf::from(std::env::var_os(PLACE).unwrap());
+    TASKS.iter().find(|(task, _)| *task == name).unwrap().1(&place, &arguments);
+}
+
+/// A process that ends with the test, however that ends.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command) -> Running {
+        Running(command.spawn().unwrap())
+    }
+
+    /// Kills it, as `kill -9` does; gives what it had ended with, if it was gone already.
+    fn kill(mut self) -> Option<ExitStatus> {
+        let ended = self.0.try_wait().unwrap();
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+        ended
+    }
+
+    /// Waits until it made the file `path`.
+    fn wait_for(&mut self, path: &Path) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !path.exists() {
+            assert_eq!(self.0.try_wait().unwrap(), None, "the process ended");
+            assert!(Instant::now() < deadline, "the process did not come to {}", path.display());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,332 @@
+//! A disk that is full, really: a small file system in memory where one can be mounted without being root, and files that
+//! the system keeps short, which it can everywhere.
+//!
+//! A full disk is an error and no signal, although the log is memory mapped; what was acknowledged is there; and with
+//! room again the handle goes on, or the table opened again does. The simulated disk has each call fail by itself; here
+//! are the promises of a real one (`fallocate`, pages made ready).
+
+use super::{task_arguments, this_binary, with_task};
+use splitpoint::{Durability, ErrorKind, Table, TableOptions};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn key(n: u32) -> Vec<u8> {
+    format!("key {n}").into_bytes()
+}
+
+/// Some in pages, some in extents, now and then one in pieces of the log.
+fn value(n: u32) -> Vec<u8> {
+    let len = match n % 50 {
+        49 => 70_000,
+        40..49 => 3000,
+        n => 10 * n as usize,
+    };
+    vec![n as u8; len]
+}
+
+fn options(durability: Durability, log_bytes: u64) -> TableOptions {
+    TableOptions::new().page_bytes(512).log_bytes(log_bytes).durability(durability)
+}
+
+/// A full disk; or a handle that met one earlier, and says so.
+fn is_full(e: &splitpoint::Error) {
+    let poisoned = e.kind() == ErrorKind::Poisoned && e.to_string().contains("make room on the disk");
+    assert!(e.kind() == ErrorKind::DiskFull || poisoned, "{:?}: {e}", e.kind());
+}
+
+/// Puts pairs until there is no more room; at most so many.
+fn put_until_full(table: &Table, pairs: &mut Pairs, max: u32) {
+    for n in 0..max {
+        match table.put(&key(n), &value(n)) {
+            Ok(()) => drop(pairs.insert(key(n), value(n))),
+            Err(e) => {
+                is_full(&e);
+                return;
+            }
+        }
+    }
+    panic!("{max} pairs, and still room");
+}
+
+/// Removes every other pair; what the full disk refuses stays.
+fn remove_half(table: &Table, pairs: &mut Pairs) {
+    let keys: Vec<Vec<u8>> = pairs.keys().step_by(2).cloned().collect();
+    for key in keys {
+        match table.remove(&key) {
+            Ok(there) => {
+                assert!(there);
+                pairs.remove(&key);
+            }
+            Err(e) => is_full(&e),
+        }
+    }
+}
+
+fn holds(table: &Table, pairs: &Pairs, when: &str) {
+    assert_eq!(table.len(), pairs.len() as u64, "{when}");
+    for (key, value) in pairs {
+        assert!(table.get(key).unwrap().as_ref() == Some(value), "{when}: \"{}\"", key.escape_ascii());
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// A file system of some megabytes
+
+const DISK_BYTES: u64 = 8 << 20;
+
+/// Runs on a file system of [`DISK_BYTES`] at `place`.
+pub fn fill(place: &Path, _: &[u64]) {
+    let mut went_on = [0; 3];
+    for kib in [0, 4, 8, 12, 16, 24, 32, 64, 100, 140, 200, 280, 400, 560, 800, 1100, 1600] {
+        for (n, durability) in [Durability::None, Durability::Os, Durability::Sync].into_iter().enumerate() {
+            for before in [0, 300] {
+                went_on[n] += u32::from(fill_one(place, kib << 10, durability, before));
+            }
+        }
+    }
+    // With a log, that a put finds no room is not the end of the handle.
+    eprintln!("handles that went on: {went_on:?} of 34 each");
+    assert!(went_on.iter().all(|&n| n > 5));
+    checkpoints_that_find_no_room(place);
+}
+
+/// Leaves room for so many bytes.
+fn use_up(place: &Path, free: u64) {
+    let _ = fs::remove_file(place.join("ballast"));
+    let used: u64 = fs::read_dir(place).unwrap().map(|e| blocks(&e.unwrap().metadata().unwrap())).sum();
+    let ballast = vec![1; (DISK_BYTES - used).saturating_sub(free) as usize];
+    // What the file system itself needs is not counted, so it may be a little less.
+    let _ = fs::write(place.join("ballast"), ballast);
+}
+
+fn blocks(metadata: &fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::blocks(metadata) * 512
+}
+
+fn empty(place: &Path) {
+    fs::read_dir(place).unwrap().for_each(|entry| fs::remove_file(entry.unwrap().path()).unwrap());
+}
+
+/// A table that finds the disk full after so many bytes, `before` pairs apart. Says whether its handle went on.
+fn fill_one(place: &Path, free: u64, durability: Durability, before: u32) -> bool {
+    let when = format!("{free} bytes free, {durability:?}, {before} pairs before");
+    let path = place.join("t.spt");
+    let open = || options(durability, 1 << 20).open(&path);
+    let mut pairs = Pairs::new();
+    let mut table = None;
+    if before > 0 {
+        let opened = open().unwrap();
+        for n in 0..before {
+            let n = n + 1_000_000;
+            opened.put(&key(n), b"before").unwrap();
+            pairs.insert(key(n), b"before".into());
+        }
+        table = Some(opened);
+    }
+    use_up(place, free);
+    let table = table.map_or_else(open, Ok).unwrap_or_else(|e| {
+        is_full(&e);
+        use_up(place, 1 << 20);
+        open().expect("a table where there is room again")
+    });
+    put_until_full(&table, &mut pairs, 10_000);
+    holds(&table, &pairs, &when);
+    remove_half(&table, &mut pairs);
+    holds(&table, &pairs, &when);
+    fs::remove_file(place.join("ballast")).unwrap();
+
+    let went_on = match table.put(b"room", b"again") {
+        Ok(()) => {
+            pairs.insert(b"room".into(), b"again".into());
+            true
+        }
+        Err(e) => {
+            assert_eq!(e.kind(), ErrorKind::Poisoned, "{when}: {e}");
+            false
+        }
+    };
+    // A checkpoint that was begun before there was room may fail yet.
+    let whole = match table.close() {
+        Ok(()) => went_on,
+        Err(e) => {
+            is_full(&e);
+            assert!(!went_on || durability != Durability::None, "{when}: {e}");
+            false
+        }
+    };
+    for _ in 0..2 {
+        let table = open().unwrap();
+        assert_eq!(table.verify().unwrap(), [], "{when}");
+        if whole || durability != Durability::None {
+            holds(&table, &pairs, &when);
+        }
+        table.put(b"more", b"").unwrap();
+        pairs.insert(b"more".into(), Vec::new());
+        table.close().unwrap();
+    }
+    empty(place);
+    went_on
+}
+
+/// Checkpoints, and the log and close that go with them, by how much room there is.
+fn checkpoints_that_find_no_room(place: &Path) {
+    let mut refused = 0;
+    for kib in (0..160).step_by(8) {
+        let when = format!("a checkpoint with {kib} KiB free");
+        let path = place.join("t.spt");
+        let table = options(Durability::Os, 4 << 20).open(&path).unwrap();
+        let mut pairs = Pairs::new();
+        for n in 0..90 {
+            table.put(&key(n), &value(n)).unwrap();
+            pairs.insert(key(n), value(n));
+        }
+        use_up(place, kib << 10);
+        let made = table.checkpoint();
+        if let Err(e) = &made {
+            assert_eq!(e.kind(), ErrorKind::DiskFull, "{when}: {e}");
+            refused += 1;
+        }
+        holds(&table, &pairs, &when);
+        match table.put(b"after", b"1") {
+            Ok(()) => drop(pairs.insert(b"after".into(), b"1".into())),
+            Err(e) => is_full(&e),
+        }
+        drop(table);
+        // There may be too little room to open it, too; that loses nothing.
+        match Table::open(&path) {
+            Ok(table) => holds(&table, &pairs, &when),
+            Err(e) => is_full(&e),
+        }
+        fs::remove_file(place.join("ballast")).unwrap();
+        let table = Table::open(&path).unwrap();
+        assert_eq!(table.verify().unwrap(), [], "{when}");
+        holds(&table, &pairs, &when);
+        table.close().unwrap();
+        empty(place);
+    }
+    assert!(refused > 2, "{refused} checkpoints found no room");
+}
+
+/// Runs `task` with a file system of its own at `place`; `None` where there is none to be had.
+fn with_small_disk(place: &Path, task: &str, arguments: &[u64]) -> Option<std::process::ExitStatus> {
+    let script = |then: &str| format!("mount -t tmpfs -o size={DISK_BYTES} tmpfs \"$SPLITPOINT_PLACE\" && {then}");
+    let unshare = |then: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script(then)]).arg(this_binary());
+        command.args(task_arguments());
+        with_task(&mut command, task, place, arguments);
+        command
+    };
+    let tried = unshare("true").output();
+    if !tried.as_ref().is_ok_and(|output| output.status.success()) {
+        let why =
+            tried.map_or_else(|e| e.to_string(), |output| String::from_utf8_lossy(&output.stderr).trim().to_owned());
+        eprintln!("SKIPPED: a full disk, as no file system can be mounted here without being root: {why}");
+        return None;
+    }
+    Some(unshare("exec \"$0\" \"$@\"").status().unwrap())
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_what_was_acknowledged_is_there() {
+    let place = tempfile::tempdir().unwrap();
+    if let Some(status) = with_small_disk(place.path(), "fill", &[]) {
+        assert!(status.success(), "{status}");
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// Files that may not be longer
+
+/// Runs where no file may be longer than some bytes. Arguments: how durable, bytes of the log.
+pub fn fill_under_a_limit(place: &Path, arguments: &[u64]) {
+    let &[durability, log_bytes] = arguments else { panic!("arguments") };
+    let durability = if durability == 0 { Durability::Os } else { Durability::Sync };
+    let path = place.join("t.spt");
+    let mut pairs = Pairs::new();
+    let table = options(durability, log_bytes).open(&path).unwrap();
+    put_until_full(&table, &mut pairs, 10_000);
+    let puts = pairs.len();
+    holds(&table, &pairs, "under a limit");
+    remove_half(&table, &mut pairs);
+    holds(&table, &pairs, "under a limit, half of it removed");
+    let _ = table.close().inspect_err(is_full);
+    // It may be that no open finds room; that loses nothing.
+    match options(durability, log_bytes).open(&path) {
+        Ok(table) => holds(&table, &pairs, "opened again under a limit"),
+        Err(e) => is_full(&e),
+    }
+    // For who looks at it without a limit.
+    fs::write(place.join("result"), format!("{puts} {}", pairs.len())).unwrap();
+}
+
+#[test]
+fn a_file_that_may_not_grow_is_a_full_disk() {
+    // Below a part of the log; about that; above, so that the table or its journal meets it first.
+    for (limit_kib, log_bytes) in [(64, 1 << 18), (128, 1 << 18), (160, 1 << 18), (300, 1 << 18), (1000, 1 << 20)] {
+        for durability in [0, 1] {
+            let when = format!("{limit_kib} KiB, log of {log_bytes}, durability {durability}");
+            let place = tempfile::tempdir().unwrap();
+            // The limit is in blocks of 512 bytes; the signal that comes with it would end any program.
+            let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$0\" \"$@\"", 2 * limit_kib);
+            let mut command = Command::new("sh");
+            command.args(["-c", &script]).arg(this_binary()).args(task_arguments());
+            with_task(&mut command, "fill_under_a_limit", place.path(), &[durability, log_bytes]);
+            let status = command.status().unwrap();
+            assert!(status.success(), "{when}: {status}");
+            let result = fs::read_to_string(place.path().join("result")).unwrap();
+            let (puts, left) = result.split_once(' ').unwrap();
+            let table = Table::open(place.path().join("t.spt")).unwrap();
+            assert_eq!(table.verify().unwrap(), [], "{when}");
+            assert_eq!(table.len().to_string(), left, "{when}");
+            for pair in table.scan() {
+                let (key, found) = pair.unwrap();
+                let n: u32 = std::str::from_utf8(&key).unwrap().strip_prefix("key ").unwrap().parse().unwrap();
+                assert!(n < puts.parse().unwrap() && found == value(n), "{when}: key {n}");
+            }
+            table.put(b"room", b"again").unwrap();
+            table.close().unwrap();
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// Backups
+
+#[test]
+fn a_backup_that_finds_no_room_leaves_nothing_and_the_table_goes_on() {
+    let place = tempfile::tempdir().unwrap();
+    let table = TableOptions::new().open(place.path().join("t.spt")).unwrap();
+    let mut pairs = Pairs::new();
+    for n in 0..500 {
+        table.put(&key(n), &value(n)).unwrap();
+        pairs.insert(key(n), value(n));
+    }
+    table.close().unwrap();
+    let script = "trap '' XFSZ; ulimit -f 200; exec \"$0\" \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(this_binary()).args(task_arguments());
+    with_task(&mut command, "back_up_under_a_limit", place.path(), &[]);
+    assert!(command.status().unwrap().success());
+    let table = Table::open(place.path().join("t.spt")).unwrap();
+    assert_eq!(table.verify().unwrap(), []);
+    holds(&table, &pairs, "after the backup");
+}
+
+/// Runs where no file may be longer than 100 KiB.
+pub fn back_up_under_a_limit(place: &Path, _: &[u64]) {
+    let table = options(Durability::Os, 1 << 16).create(false).open(place.join("t.spt")).unwrap();
+    let refused = table.backup(place.join("t.bak")).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::DiskFull, "{refused}");
+    assert!(refused.to_string().contains(".bak"), "{refused}");
+    let mut left = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(left.all(|name| !name.contains(".bak")), "a part of the backup is left");
+    table.put(b"it goes on", b"1").unwrap();
+    assert!(table.remove(b"it goes on").unwrap());
+    // There may be no room for the checkpoint of a close, either.
+    let _ = table.close().inspect_err(is_full);
+}
