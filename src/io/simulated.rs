@@ -420,7 +420,15 @@ impl State {
                 tally.add(Fired::SyncedFileGone);
             }
         }
-        let mut survive = |inode: &Inode| {
+        let mut named = vec![false; self.inodes.len()];
+        names.values().for_each(|&inode| named[inode] = true);
+        let mut survive = |(number, inode): (usize, &Inode)| {
+            if !named[number] {
+                return Inode::default();
+            }
+            if inode.pending.is_empty() {
+                return Inode { now: inode.durable.clone(), ..inode.clone() };
+            }
             let content = match crash {
                 Crash::Kill | Crash::KeepAll => inode.mixed(random, 100, 0, tally),
                 Crash::LoseUnsynced => inode.durable.to_vec(),
@@ -434,7 +442,7 @@ impl State {
             let content = Arc::new(content);
             Inode { now: content.clone(), durable: content, pending: Vec::new() }
         };
-        let inodes = self.inodes.iter().map(&mut survive).collect();
+        let inodes = self.inodes.iter().enumerate().map(&mut survive).collect();
         State { inodes, durable_names: names.clone(), names, pending_names: Vec::new() }
     }
 

@@ -87,9 +87,10 @@ impl Header {
             Err(e) if e.kind() == ErrorKind::Version => return first,
             _ => {}
         }
-        // What is wrong with the first is told if there is no second.
+        // What is wrong with the first is told if there is no second. Where the first never reached the disk nobody relies
+        // on records, though the second may have been written in part.
         match Self::read_copy(path, file, SECOND_HEADER) {
-            Err(_) if first.is_err() => first,
+            Err(e) if e.kind() != ErrorKind::Io => first,
             second => second,
         }
     }
@@ -175,8 +176,14 @@ impl Segment {
         };
         let file = opened.map_err(|e| Error::io(&path, "make a part of the log in", e))?;
         let segment = Self::new(file, path, header, shape)?;
-        segment.write(&header.to_bytes(), 0)?;
-        segment.write(&header.to_bytes(), SECOND_HEADER)?;
+        // A copy that is spoilt already comes first: so however often this is tried in vain, one is whole or zeros.
+        let spoilt = match Header::read_copy(&segment.path, segment.file.as_ref(), SECOND_HEADER) {
+            Err(e) if e.kind() == ErrorKind::Io => return Err(e),
+            second => second.is_err(),
+        };
+        for at in if spoilt { [SECOND_HEADER, 0] } else { [0, SECOND_HEADER] } {
+            segment.write(&header.to_bytes(), at)?;
+        }
         Ok(segment)
     }
 

@@ -8,7 +8,7 @@
 use crate::error::Error;
 use crate::hash::HashKind;
 use crate::io::simulated::{Crash, Random, Simulated};
-use crate::pager::seed_random;
+use crate::pager::{Turn, seed_random};
 use crate::table::{Durability, Table, TableOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,6 +44,9 @@ pub(super) enum Op {
     Compact,
     Clear,
     Reopen,
+    /// A checkpoint, and none from here on, as while a backup copies the file: the log gets segment after segment.
+    BackupBegins,
+    BackupEnds,
 }
 
 /// A table's options and what is done to it.
@@ -59,7 +62,7 @@ impl Workload {
     /// Growth, so that buckets split, then shrinkage, so that they merge, and so on; the rest strewn in.
     pub(super) fn new(seed: u64, len: usize) -> Workload {
         let mut random = Random::new(&[seed, 1]);
-        let durability = random.pick(&[Durability::None, Durability::Os, Durability::Sync]);
+        let durability = [Durability::Sync, Durability::Os, Durability::None][(seed % 3) as usize];
         // Small pages and caches, so that everything overflows, splits and is read again.
         let mut options = TableOptions::new().page_bytes(512).seed(1).cache_bytes(1).durability(durability);
         match random.below(4) {
@@ -75,12 +78,16 @@ impl Workload {
         let turn = 20 + random.below(15);
         let grows = |step: usize| (step / turn).is_multiple_of(2);
         let mut ops: Vec<Op> = (0..len).map(|step| Op::random(&mut random, step, keys, large, grows(step))).collect();
-        // What chance alone seldom makes: a large value replaced by a larger one, the file cut and grown again.
+        // What chance alone seldom makes: a large value replaced by a larger one, the file cut and grown again
+        // by a batch, segments of the log that need each other.
         let large =
             [Op::Put(0, 20_000), Op::Put(1, 20_000), Op::Reopen, Op::Put(1, 50_000), Op::Put(2, 9000), Op::Sync];
-        let cut = [Op::Remove(0), Op::Remove(1), Op::Compact, Op::Put(3, 6000), Op::Sync];
+        let cut = [Op::Remove(0), Op::Remove(1), Op::Compact, Op::Batch(0, 20_000), Op::Put(3, 6000), Op::Sync];
+        // Two such records fill a segment. They go where the value was before, so little is dirty, as none may be written.
+        let segments = (0..4).flat_map(|i| [Op::Put(10, 44_000), Op::Put(11 + i, 30)]);
+        let backup = [Op::BackupBegins].into_iter().chain(segments).chain([Op::BackupEnds, Op::Reopen]);
         let start = random.below(len + 1);
-        ops.splice(start..start, large.into_iter().chain(cut));
+        ops.splice(start..start, large.into_iter().chain(cut).chain(backup));
         Workload { seed, options, durability, ops }
     }
 
@@ -148,6 +155,8 @@ struct Commit {
     acknowledged: Option<u64>,
     /// An open found it there, which says nothing of a power loss.
     found: Option<u64>,
+    /// That open was done: who is promised that all is on the disk is not shown what may not be.
+    shown: Option<u64>,
     durable: Option<u64>,
 }
 
@@ -181,6 +190,7 @@ impl History {
             begun: call,
             acknowledged: None,
             found: None,
+            shown: None,
             durable: None,
         });
     }
@@ -215,8 +225,11 @@ impl History {
     pub(super) fn bounds(&self, call: u64, crash: Crash, promise: Promise) -> (usize, usize) {
         let said = |at: Option<u64>| at.is_some_and(|at| at <= call);
         let kill = crash == Crash::Kill && promise.kill;
-        let safe =
-            |c: &Commit| said(c.durable) || (kill || promise.power) && said(c.acknowledged) || kill && said(c.found);
+        let safe = |c: &Commit| {
+            said(c.durable)
+                || kill && (said(c.acknowledged) || said(c.found))
+                || promise.power && (said(c.acknowledged) || said(c.shown))
+        };
         let first = self.commits.iter().rposition(safe).map_or(0, |i| i + 1);
         let last = self.commits.iter().take_while(|c| c.begun <= call).count();
         (first, last)
@@ -227,13 +240,15 @@ impl History {
         (first..=last).rev().find(|&k| **self.state(k) == *content)
     }
 
-    /// The history of the disk that a crash left: up to state `k`, of which `first` is durable, at call 0.
-    pub(super) fn after_crash(&self, k: usize, first: usize) -> History {
+    /// The history of the disk that a crash left: up to state `k`, of which `first` is durable, at call 0; the open that
+    /// found it was done at call `shown`.
+    pub(super) fn after_crash(&self, k: usize, first: usize, shown: u64) -> History {
         let commit = |(i, commit): (usize, &Commit)| Commit {
             after: commit.after.clone(),
             begun: 0,
             acknowledged: None,
             found: Some(0),
+            shown: Some(shown),
             durable: (i < first).then_some(0),
         };
         let commits = self.commits[..k].iter().enumerate().map(commit).collect();
@@ -246,6 +261,7 @@ impl History {
         self.commits.truncate(k);
         self.commits.iter_mut().for_each(|commit| {
             commit.found.get_or_insert(call);
+            commit.shown.get_or_insert(call);
         });
     }
 }
@@ -254,6 +270,8 @@ impl History {
 pub(super) struct Run<'w> {
     pub workload: &'w Workload,
     pub disk: Simulated,
+    /// No checkpoint is made while it is held; let go of before the table.
+    backup: Option<Turn>,
     /// `None` after an open that failed.
     pub table: Option<Table>,
     pub history: History,
@@ -265,7 +283,7 @@ impl<'w> Run<'w> {
     pub(super) fn new(workload: &'w Workload, disk: Simulated, table: Option<Table>, history: History) -> Run<'w> {
         // The same salts in each run of one seed; others after a crash.
         seed_random(Random::new(&[workload.seed, 7, u64::from(table.is_some())]).next());
-        Run { workload, disk, table, history, splits: 0, merges: 0 }
+        Run { workload, disk, backup: None, table, history, splits: 0, merges: 0 }
     }
 
     /// Opens the table if it is not.
@@ -276,9 +294,15 @@ impl<'w> Run<'w> {
         Ok(self.table.as_ref().expect("just opened"))
     }
 
+    /// Lets others make checkpoints, and verify, again.
+    pub(super) fn end_backup(&mut self) {
+        self.backup = None;
+    }
+
     /// Lets the handle go without closing it.
     pub(super) fn give_up(&mut self) {
         self.count_splits();
+        self.end_backup();
         self.table = None;
     }
 
@@ -305,7 +329,7 @@ impl<'w> Run<'w> {
         if changes {
             self.history.acknowledge(calls);
         }
-        if matches!(op, Op::Sync | Op::Compact | Op::Reopen) {
+        if matches!(op, Op::Sync | Op::Compact | Op::Reopen | Op::BackupBegins) {
             self.history.all_durable(calls);
         }
         if let Op::Reopen = op {
@@ -354,7 +378,7 @@ impl<'w> Run<'w> {
                 content.clear();
                 changes
             }
-            Op::Sync | Op::Compact | Op::Reopen => false,
+            Op::Sync | Op::Compact | Op::Reopen | Op::BackupBegins | Op::BackupEnds => false,
         }
     }
 
@@ -382,6 +406,16 @@ impl<'w> Run<'w> {
             Op::Sync => table.sync(),
             Op::Compact => table.compact(),
             Op::Clear => table.clear(),
+            Op::BackupBegins => {
+                let turn = table.pager.turns().take()?.for_long();
+                table.checkpoint_in_turn(&turn)?;
+                self.backup = Some(turn);
+                Ok(())
+            }
+            Op::BackupEnds => {
+                self.backup = None;
+                Ok(())
+            }
             Op::Reopen => unreachable!("done above"),
         }
     }
