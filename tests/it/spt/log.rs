@@ -69,7 +69,7 @@ impl Header {
             return Ok(None);
         }
         match Header::parse_one(&file[..HEADER_BYTES]) {
-            Ok(None) => Header::parse_one(&file[SECOND_AT..SECOND_AT + HEADER_BYTES]),
+            Ok(None) => Header::parse_one(&file[SECOND_AT..SECOND_AT + HEADER_BYTES]).or(Ok(None)),
             Err(e) if e != OTHER_VERSION => {
                 Header::parse_one(&file[SECOND_AT..SECOND_AT + HEADER_BYTES]).map_err(|_| e)
             }
