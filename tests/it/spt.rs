@@ -6,6 +6,7 @@
 //!
 //! Names and numbers are those of docs/format.md. Not here: the log (`spt/log.rs`); writing a table; hash functions.
 
+#[path = "spt/log.rs"] // from this file, also where that is a module of another crate (fuzz/)
 pub mod log;
 
 use std::collections::BTreeSet;
