@@ -4,9 +4,9 @@
 //! header | header again | zeros | record | record | ... | zeros, or what an earlier use of the file left
 //! ```
 //!
-//! The header stands in each of the first two sectors, written one after the other before any record. So a first that is
-//! spoilt while it is written leaves a second that is that of the file's earlier use, or zeros; and where records stand
-//! that somebody relies on, there are two.
+//! The header stands in each of the first two sectors, written one after the other before any record, the second first
+//! where that is spoilt already. So one that is spoilt while it is written leaves the other, which is that of the file's
+//! earlier use, or zeros; and where records stand that somebody relies on, there are two.
 //!
 //! A segment continues the one before it: its header says where that one ended, so a replay that did not come so far
 //! stops there. Files are used again for later segments; what is left in them is told apart by the chain of checksums,

@@ -26,8 +26,8 @@ const BUGS: &[(Bug, Part)] = &[
     (Bug::FrameUnchecked, Part::Lies),
     (Bug::WrongMaxBucket, Part::Lies),
     (Bug::SplitDropsRecord, Part::Lies),
-    (Bug::NewFramesUnsynced, Part::Faults),
-    (Bug::NewFramesOverOld, Part::Faults),
+    (Bug::NewFramesUnsynced, Part::Crashes),
+    (Bug::NewFramesOverOld, Part::Crashes),
     (Bug::FailedJournalKept, Part::Faults),
     (Bug::FailedSyncIgnored, Part::Faults),
     (Bug::ShortWriteIgnored, Part::Faults),
@@ -38,7 +38,7 @@ const BUGS: &[(Bug, Part)] = &[
     (Bug::NamesUnsynced, Part::Crashes),
     (Bug::InPlaceUnsynced, Part::Crashes),
     (Bug::FoundJournalUnsynced, Part::Crashes),
-    (Bug::JournalUnchecked, Part::Crashes),
+    (Bug::JournalUnchecked, Part::Faults),
     (Bug::LogUnsynced, Part::Crashes),
     (Bug::LogNameUnsynced, Part::Crashes),
     (Bug::DoneBeforeSynced, Part::Crashes),
@@ -113,7 +113,7 @@ fn what_each_part_finds_of_the_planted_bugs() {
             Some(runs) => runs.to_string(),
             None => "-".to_string(),
         };
-        println!("| {bug:?} | {} |", runs.map(shown).join(" | "));
+        println!("| `{bug:?}` | {} |", runs.map(shown).join(" | "));
         if runs[PARTS.iter().position(|&p| p == part).expect("it is one of them")].is_none() {
             missed.push(bug);
         }

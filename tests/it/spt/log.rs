@@ -69,7 +69,8 @@ impl Header {
             return Ok(None);
         }
         match Header::parse_one(&file[..HEADER_BYTES]) {
-            Ok(None) => Header::parse_one(&file[SECOND_AT..SECOND_AT + HEADER_BYTES]).or(Ok(None)),
+            // Nobody relies on what stands behind a first that never was.
+            Ok(None) => Ok(Header::parse_one(&file[SECOND_AT..SECOND_AT + HEADER_BYTES]).unwrap_or(None)),
             Err(e) if e != OTHER_VERSION => {
                 Header::parse_one(&file[SECOND_AT..SECOND_AT + HEADER_BYTES]).map_err(|_| e)
             }
