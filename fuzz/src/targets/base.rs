@@ -5,6 +5,7 @@
 
 use crate::fields::{Field, fields_of};
 use crate::spt::{Geometry, Reader};
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// A good table file and what is known of it.
@@ -13,6 +14,7 @@ pub struct Base {
     pub journal: Option<&'static [u8]>,
     pub geometry: Geometry,
     pub fields: Vec<Field>,
+    pub pairs: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Its keys, and one that it does not have.
     pub keys: Vec<Vec<u8>>,
 }
@@ -37,6 +39,10 @@ const FILES: &[(&[u8], Option<&[u8]>)] = &[
     (golden!("pending.spt"), Some(golden!("pending.spt-ckpt"))),
 ];
 
+/// As a killed process left it, with its log. By itself, as inputs name the others by their place in the list.
+pub static CRASHED: LazyLock<Base> = LazyLock::new(|| Base::read(golden!("crashed.spt"), None));
+pub const CRASHED_LOG: &[&[u8]] = &[golden!("crashed.spt-log0"), golden!("crashed.spt-log1")];
+
 /// All of them.
 pub static BASES: LazyLock<Vec<Base>> =
     LazyLock::new(|| FILES.iter().map(|&(file, journal)| Base::read(file, journal)).collect());
@@ -44,9 +50,10 @@ pub static BASES: LazyLock<Vec<Base>> =
 impl Base {
     fn read(file: &'static [u8], journal: Option<&'static [u8]>) -> Base {
         let reader = Reader::new(file).expect("golden files are good");
-        let mut keys: Vec<Vec<u8>> =
-            reader.pairs().expect("golden files are good").into_iter().map(|(_, (key, _))| key).collect();
+        let found = reader.pairs().expect("golden files are good");
+        let mut keys: Vec<Vec<u8>> = found.iter().map(|(_, (key, _))| key.clone()).collect();
         keys.push(b"absent".to_vec());
-        Base { file, journal, fields: fields_of(&reader), geometry: reader.geometry, keys }
+        let pairs = found.into_iter().map(|(_, pair)| pair).collect();
+        Base { file, journal, fields: fields_of(&reader), geometry: reader.geometry, pairs, keys }
     }
 }

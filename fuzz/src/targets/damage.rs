@@ -70,7 +70,8 @@ fn change_field(input: &mut Input<'_>, base: &Base, file: &mut [u8]) {
     file[field.at..field.at + field.bytes].copy_from_slice(&new.to_le_bytes()[..field.bytes]);
 }
 
-fn change_bytes(input: &mut Input<'_>, bytes: &mut Vec<u8>) {
+/// Sets, fills, copies, adds or cuts off some of the bytes.
+pub fn change_bytes(input: &mut Input<'_>, bytes: &mut Vec<u8>) {
     let kind = input.byte() % 4;
     let at = input.below(bytes.len());
     let left = bytes.len() - at;

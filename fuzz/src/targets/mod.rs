@@ -3,7 +3,7 @@
 //! | target | its bytes are | what must hold |
 //! |---|---|---|
 //! | `open` | a table file, or damage to a good one, with checksums that fit if asked for; what is done with it | every call gives a value or an error; the file stays in proportion |
-//! | `replay` | two log files beside a good table | the same; a table that opens is whole, and the same when it is opened again |
+//! | `replay` | a log beside a good table: edits of a good one with right checksums, or its bytes | a table that opens has what a second reader finds, is whole, and the same when it is opened again |
 //! | `ops` | operations on a new table | the answers are those of a `BTreeMap`; the table is whole |
 //!
 //! A hang is for whoever runs a target to notice: the fuzzer by `-timeout`, `tests/it/seeds.rs` by its own clock. So

@@ -112,8 +112,17 @@ fn fill_key(n: u8) -> Vec<u8> {
 
 impl Run {
     fn operation(mut self, input: &mut Input<'_>, n: usize) -> Run {
-        let (operation, k) = (input.byte() % 24, key(input.byte()));
+        // What is above came later: seeds mean what they did.
+        let operation = match input.byte() {
+            byte @ 0..240 => byte % 24,
+            byte => byte,
+        };
+        let k = key(input.byte());
         match operation {
+            240..246 => self.batch(k, input, n),
+            246..250 => self.get_many(k, input),
+            250..253 => self.many(k, input, n, Table::put_many, |old, value| *old = value),
+            253..=255 => self.many(k, input, n, Table::append_many, |old, tail| old.extend(tail)),
             0..4 => {
                 let value = self.value(input, n);
                 self.table.put(&k, &value).expect("put");
@@ -175,6 +184,67 @@ impl Run {
         let len = if self.values_bytes + len > VALUES_BYTES { len % 64 } else { len };
         self.values_bytes += len;
         (0..len).map(|i| (i * 7 + n) as u8).collect()
+    }
+
+    /// Some keys, of which one may come twice, one of them this.
+    fn keys(&self, first: Vec<u8>, input: &mut Input<'_>) -> Vec<Vec<u8>> {
+        let more = input.byte() as usize % 40;
+        std::iter::once(first).chain((0..more).map(|_| key(input.byte()))).collect()
+    }
+
+    /// Changes that are made together, or dropped.
+    fn batch(&mut self, first: Vec<u8>, input: &mut Input<'_>, n: usize) {
+        let mut model = self.model.clone();
+        let mut changes = Vec::new();
+        for key in self.keys(first, input) {
+            let kind = input.byte() % 8;
+            let value = if kind < 6 { self.value(input, n) } else { Vec::new() };
+            match kind {
+                0..3 => drop(model.insert(key.clone(), value.clone())),
+                3..6 => model.entry(key.clone()).or_default().extend(&value),
+                _ => drop(model.remove(&key)),
+            }
+            changes.push((kind, key, value));
+        }
+        let mut batch = self.table.batch();
+        for (kind, key, value) in &changes {
+            match kind {
+                0..3 => batch.put(key, value),
+                3..6 => batch.append(key, value),
+                _ => batch.remove(key),
+            }
+            .expect("a change in a batch");
+        }
+        assert_eq!(batch.len(), changes.len());
+        if input.byte() % 8 == 7 {
+            return;
+        }
+        batch.commit().expect("a batch");
+        self.model = model;
+        // A key that was gone in between need not be given.
+        for (_, key, _) in changes.iter().filter(|(kind, ..)| *kind >= 6) {
+            self.scan.stayed.remove(key);
+        }
+    }
+
+    fn get_many(&self, first: Vec<u8>, input: &mut Input<'_>) {
+        let keys = self.keys(first, input);
+        let expected: Vec<_> = keys.iter().map(|key| self.model.get(key).cloned()).collect();
+        assert!(self.table.get_many(&keys).expect("get_many") == expected, "get_many gives other values");
+    }
+
+    fn many(
+        &mut self,
+        first: Vec<u8>,
+        input: &mut Input<'_>,
+        n: usize,
+        call: impl Fn(&Table, &[(Vec<u8>, Vec<u8>)]) -> splitpoint::Result<()>,
+        note: impl Fn(&mut Vec<u8>, Vec<u8>),
+    ) {
+        let keys = self.keys(first, input);
+        let pairs: Vec<_> = keys.into_iter().map(|key| (key, self.value(input, n))).collect();
+        call(&self.table, &pairs).expect("put_many or append_many");
+        pairs.into_iter().for_each(|(key, value)| note(self.model.entry(key).or_default(), value));
     }
 
     fn remove(&mut self, key: &[u8]) {

@@ -90,7 +90,7 @@ pub fn fill(place: &Path, _: &[u64]) {
     }
     // With a log, that a put finds no room is not the end of the handle.
     eprintln!("handles that went on: {went_on:?} of 34 each");
-    assert!(went_on.iter().all(|&n| n > 5));
+    assert!(went_on.iter().all(|&n| n > 0));
     checkpoints_that_find_no_room(place);
 }
 

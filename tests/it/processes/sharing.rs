@@ -67,11 +67,12 @@ fn a_second_writer_is_refused_and_readers_see_the_last_checkpoint() {
 }
 
 #[test]
-fn what_a_killed_writer_wrote_is_there_for_readers_and_the_next_writer() {
+fn what_a_killed_writer_wrote_is_there_for_readers_and_for_the_next_writer() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("t.spt");
     let mut holder = Running::start(&mut process("hold", place.path(), &[]));
     holder.wait_for(&place.path().join("held"));
+    reads(&path, None);
     assert_eq!(holder.kill(), None);
     reads(&path, Some(b"2"));
     let table = Table::open(&path).unwrap();
