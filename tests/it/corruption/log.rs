@@ -285,7 +285,8 @@ fn put_files(path: &Path, table: &[u8], files: &[Vec<u8>]) {
 fn files_beside(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let entries = fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> =
-        entries.filter(|p| p.is_file()).map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+        // A journal may go meanwhile.
+        entries.filter(|p| p.is_file()).filter_map(|path| fs::read(&path).ok().map(|bytes| (path, bytes))).collect();
     files.sort();
     files
 }
@@ -293,7 +294,12 @@ fn files_beside(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 /// The table as a crash at this moment leaves it, in a directory of its own.
 fn crashed(path: &Path, to: &Path) -> PathBuf {
     fs::create_dir(to).unwrap();
-    files_beside(path).iter().for_each(|(from, bytes)| fs::write(to.join(from.file_name().unwrap()), bytes).unwrap());
+    // A checkpoint may be under way: what is read twice was there at the moment between.
+    let mut files = files_beside(path);
+    while files != files_beside(path) {
+        files = files_beside(path);
+    }
+    files.iter().for_each(|(from, bytes)| fs::write(to.join(from.file_name().unwrap()), bytes).unwrap());
     to.join(path.file_name().unwrap())
 }
 
