@@ -120,8 +120,10 @@ impl Pager {
             set_frame_count(file, size.frame_bytes, size.cut, size.frame_count).map_err(fail("set the length of"))?;
             size.cut = size.frame_count;
         }
-        // The cache may show as complete what the disk does not have, so no open may come upon it.
-        let forget = |_: &Error| drop(unless(Bug::FailedJournalKept, || self.storage.remove(&path)));
+        // The cache may show as complete what the disk does not have, so no open may come upon it, nor a later one after a
+        // power loss.
+        let remove = || self.storage.remove(&path).and_then(|()| self.storage.sync_names(&path));
+        let forget = |_: &Error| drop(unless(Bug::FailedJournalKept, remove));
         let (all, index) = self.write_journal(frozen, size, journal.as_ref(), file).inspect_err(forget)?;
         let named = unless(Bug::NamesUnsynced, || self.storage.sync_names(&path));
         named.map_err(fail("sync the directory of")).inspect_err(forget)?;
