@@ -100,11 +100,12 @@ impl Pager {
         } else {
             self.write_journalled(&frozen, file.as_ref())?
         };
+        // Before a frame may be evicted: one beyond the file's end would come back as zeros.
+        self.file_frames.store(frozen.frame_count, Release);
+        self.checkpoint_frames.store(frozen.frame_count, Release);
         for &(frame, _) in &index {
             self.pool.in_file(frame);
         }
-        self.file_frames.store(frozen.frame_count, Release);
-        self.checkpoint_frames.store(frozen.frame_count, Release);
         self.sequence.store(frozen.sequence, Relaxed);
         self.log.as_ref().map_or(Ok(()), |log| log.release(frozen.sequence))
     }
