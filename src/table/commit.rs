@@ -139,8 +139,10 @@ pub(super) fn decode_batch(mut bytes: &[u8]) -> Option<Vec<Change<'_>>> {
 
 /// A writer inside the gate, with room in the log for what it is about to change.
 pub(super) struct Writer<'t> {
-    pub inside: Inside<'t>,
+    /// First, so that it is dropped first: room not used is given back before the writer leaves the gate, as the next
+    /// segment is begun when all have left and counts on that.
     room: Option<Room<'t>>,
+    pub inside: Inside<'t>,
 }
 
 impl Table {

@@ -232,3 +232,28 @@ fn a_scan_beside_writers_gives_what_stays_exactly_once() {
 fn a_scan_beside_writers_gives_what_stays_exactly_once_for_long() {
     scans_give_what_stays_once(&options().in_memory().unwrap(), Duration::from_secs(60));
 }
+
+/// Writes that change nothing promise the log room all the same, and have to give it back before the next segment begins.
+#[test]
+fn room_that_is_not_used_is_given_back_before_the_log_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let table = TableOptions::new().log_bytes(1 << 13).open(directory.path().join("t.spt")).unwrap();
+    table.put(b"there", b"1").unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _stop = Stop(&done);
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    assert!(!table.remove(b"absent").unwrap());
+                    assert!(!table.insert(b"there", b"2").unwrap());
+                }
+            });
+        }
+        for i in 0..20_000u32 {
+            table.put(&(i % 100).to_le_bytes(), &[3; 60]).unwrap();
+        }
+    });
+    assert_eq!(table.get(b"there").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(table.verify().unwrap(), []);
+}

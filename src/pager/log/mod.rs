@@ -149,6 +149,8 @@ pub(crate) fn record_bytes(body: usize) -> u64 {
 
 /// Bytes of the record that continues a segment.
 const RESUMED_BYTES: u64 = (RECORD_HEADER_BYTES + size_of::<u64>()) as u64;
+/// More than this is not gathered in memory for the next sync.
+const PENDING_BYTES_MAX: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 /// Bytes of content in a piece.
 const PIECE_BYTES: usize = BODY_BYTES_MAX - PIECE_HEADER_BYTES;
 
@@ -357,6 +359,8 @@ impl Log {
     /// [`ErrorKind::DiskFull`] and [`ErrorKind::Io`]; nothing has changed.
     pub(crate) fn switch(&self, bytes: u64) -> Result<u64> {
         let mut tail = self.tail();
+        // Every promise was kept or given back: who makes one leaves the gate after that.
+        debug_assert_eq!(self.reserved.load(Relaxed), tail.offset, "room in the log is promised to nobody");
         let number = tail.number + 1;
         let old = tail.segment.clone();
         let header = old.as_ref().map(|s| s.header).or(tail.resume.map(|(header, _)| header));
@@ -444,14 +448,13 @@ impl Log {
         let segment = tail.segment.as_ref().expect("there is a segment before there is room in it");
         let head = head(tail.chain, kind, body);
         if self.waits() {
-            const PENDING_BYTES_MAX: usize = 1 << 20;
-            tail.pending.extend_from_slice(&head.bytes);
-            body.iter().for_each(|part| tail.pending.extend_from_slice(part));
+            // Before the record is added: after an error what is pending still ends at `offset`, for whoever syncs it.
             if tail.pending.len() > PENDING_BYTES_MAX {
-                let end = tail.offset + (RECORD_HEADER_BYTES + bytes) as u64;
-                segment.write(&tail.pending, end - tail.pending.len() as u64)?;
+                segment.write(&tail.pending, tail.offset - tail.pending.len() as u64)?;
                 tail.pending.clear();
             }
+            tail.pending.extend_from_slice(&head.bytes);
+            body.iter().for_each(|part| tail.pending.extend_from_slice(part));
         } else {
             let mut at = tail.offset;
             match body {
