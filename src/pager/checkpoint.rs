@@ -61,8 +61,9 @@ impl Pager {
     /// a record of `log_bytes`. The caller keeps writers out meanwhile.
     ///
     /// # Errors
-    /// Those of the log's next segment; nothing has changed.
+    /// Those of the log's next segment, and [`ErrorKind::Io`] where a map has to be read; nothing has changed.
     pub(crate) fn freeze(&self, root: &[u8], log_bytes: u64) -> Result<Frozen> {
+        self.give_back_kept()?;
         let sequence = match &self.log {
             Some(log) => log.switch(log_bytes)?,
             None => self.sequence.load(Relaxed) + 1,

@@ -166,10 +166,18 @@ impl Pool {
         })
     }
 
+    #[inline]
     pub(crate) fn frame_bytes(&self) -> usize {
         1 << self.frame_bits
     }
 
+    /// The frame that has byte `address` of the file, and where in it that is.
+    #[inline]
+    pub(crate) fn split(&self, address: u64) -> (FrameNo, usize) {
+        ((address >> self.frame_bits) as FrameNo, (address & ((1 << self.frame_bits) - 1)) as usize)
+    }
+
+    #[inline]
     fn segment_bits(&self) -> u32 {
         SEGMENT_BYTES.trailing_zeros() - self.frame_bits
     }
@@ -679,12 +687,6 @@ impl WriteGuard<'_> {
         unsafe { FrameBytes::new(self.address.add(range.start), range.end - range.start) }
     }
 
-    /// Asks the processor to fetch the line at `at`, to be changed soon.
-    #[inline]
-    pub(crate) fn prefetch(&self, at: usize) {
-        prefetch(self.address.wrapping_add(at));
-    }
-
     /// The whole frame, to be changed.
     #[inline]
     pub(crate) fn whole(&mut self) -> FrameBytes<'_> {
@@ -712,19 +714,46 @@ pub(crate) struct Peek<'a> {
 }
 
 impl Peek<'_> {
-    /// Copies the words from byte `at` on; both ends are multiples of 8.
+    /// The words from byte `at` on, a multiple of 8, as they are in a file: of little endian.
     #[inline]
-    pub(crate) fn load(&self, at: usize, bytes: &mut [u8]) {
-        assert!(at.is_multiple_of(8) && bytes.len().is_multiple_of(8) && at + bytes.len() <= self.bytes);
+    pub(crate) fn words(&self, at: usize, count: usize) -> impl Iterator<Item = u64> {
+        assert!(at.is_multiple_of(8) && at + 8 * count <= self.bytes);
         step();
-        for (i, word) in bytes.chunks_exact_mut(8).enumerate() {
+        let address = self.address;
+        (0..count).map(move |i| {
             if i == 1 {
                 step(); // within what is read together
             }
             // SAFETY: the word lies in the frame (asserted), whose memory lives as long as the pool and is aligned;
             // while nobody holds it latched for reading it is written by atomic stores alone (`words.rs`).
-            let shared = unsafe { AtomicU64::from_ptr(self.address.add(at + 8 * i).cast_mut().cast()) };
-            word.copy_from_slice(&word_bytes(shared.load(Relaxed)));
+            let shared = unsafe { AtomicU64::from_ptr(address.add(at + 8 * i).cast_mut().cast()) };
+            u64::from_le_bytes(word_bytes(shared.load(Relaxed)))
+        })
+    }
+
+    /// Copies the words from byte `at` on; both ends are multiples of 8.
+    #[inline]
+    pub(crate) fn load(&self, at: usize, bytes: &mut [u8]) {
+        assert!(bytes.len().is_multiple_of(8));
+        let words = self.words(at, bytes.len() / 8);
+        for (bytes, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *bytes = word.to_le_bytes();
+        }
+    }
+
+    /// Adds the bytes of `range` to `out`.
+    #[inline]
+    pub(crate) fn copy_to(&self, range: Range<usize>, out: &mut Vec<u8>) {
+        let start = range.start / 8 * 8;
+        let count = (range.end - start).div_ceil(8);
+        out.reserve(8 * count);
+        let mut skip = range.start - start;
+        let mut left = range.len();
+        for word in self.words(start, count) {
+            let bytes = &word.to_le_bytes()[skip..];
+            let n = left.min(bytes.len());
+            out.extend_from_slice(&bytes[..n]);
+            (skip, left) = (0, left - n);
         }
     }
 

@@ -49,7 +49,13 @@ pub(crate) struct Space {
     fixed: BTreeMap<FrameNo, u32>,
     /// A compaction is under way: take the room nearest the start.
     prefer_low: bool,
+    /// Holes just given back, by length, for who needs one of that length next: it is likely in the processor's cache.
+    /// The maps still have them as used.
+    kept: [Vec<u64>; FRAME_UNITS as usize],
 }
+
+/// Most holes of one length that are kept.
+const KEPT_MAX: usize = 16;
 
 /// A frame in the list of those with a hole of its length; list 0 is none.
 #[derive(Clone, Copy, Default)]
@@ -74,6 +80,7 @@ impl Space {
             reserved_frames: 0,
             fixed: BTreeMap::new(),
             prefer_low: false,
+            kept: std::array::from_fn(|_| Vec::new()),
         }
     }
 
@@ -237,6 +244,12 @@ impl Pager {
         assert!(len > 0);
         let mut space = self.space();
         if len < FRAME_UNITS
+            && !space.prefer_low
+            && let Some(unit) = space.kept[len as usize].pop()
+        {
+            return Ok(unit);
+        }
+        if len < FRAME_UNITS
             && let Some(unit) = self.allocate_in_hole(&mut space, len)?
         {
             return Ok(unit);
@@ -335,6 +348,57 @@ impl Pager {
     /// [`ErrorKind::Corrupt`] where they are not in use: some page refers to what is not its own.
     pub(crate) fn free(&self, unit: u64, len: u32) -> Result<()> {
         let mut space = self.space();
+        if self.keep(&mut space, unit, len)? {
+            return Ok(());
+        }
+        self.free_in(&mut space, unit, len)
+    }
+
+    /// Keeps a hole for who asks for one of its length next. `false` where it is none to keep, or in doubt.
+    fn keep(&self, space: &mut Space, unit: u64, len: u32) -> Result<bool> {
+        let (units, frames) = (u64::from(FRAME_UNITS), u64::from(self.frame_count()));
+        // In a small file room counts for more than time, and all of it is in the cache anyway.
+        const SMALL_FRAMES: u64 = if cfg!(test) { 8 } else { 256 };
+        let (frame, start) = (unit / units, (unit % units) as u32);
+        if frames < SMALL_FRAMES
+            || frame >= frames
+            || len >= FRAME_UNITS
+            || start + len > FRAME_UNITS
+            || space.prefer_low
+        {
+            return Ok(false);
+        }
+        let used = self.used_bits(frame as FrameNo)?; // below frame_count
+        let kept = &mut space.kept[len as usize];
+        if used & bits(start, len) != bits(start, len) || kept.len() == KEPT_MAX || kept.contains(&unit) {
+            return Ok(false);
+        }
+        kept.push(unit);
+        Ok(true)
+    }
+
+    /// Lets the maps say of what is kept that it is free. The caller keeps writers out who would keep more.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`]; some may have been given back.
+    pub(crate) fn give_back_kept(&self) -> Result<()> {
+        self.give_back_kept_in(&mut self.space())
+    }
+
+    fn give_back_kept_in(&self, space: &mut Space) -> Result<()> {
+        for len in 1..FRAME_UNITS {
+            while let Some(unit) = space.kept[len as usize].pop() {
+                match self.free_in(space, unit, len) {
+                    // In a damaged file; its room is lost.
+                    Err(e) if e.kind() == ErrorKind::Corrupt => {}
+                    done => done?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn free_in(&self, space: &mut Space, unit: u64, len: u32) -> Result<()> {
         let frames = len / FRAME_UNITS;
         let first = unit / u64::from(FRAME_UNITS);
         let end = unit + u64::from(len);
@@ -358,7 +422,7 @@ impl Pager {
         if left > 0 {
             // Below FRAME_UNITS an allocation lies within one frame, wherever it starts; above, it starts with one.
             let start = if frames > 0 { 0 } else { (unit % u64::from(FRAME_UNITS)) as u32 };
-            self.free_within(&mut space, first + frames, start, left)?;
+            self.free_within(space, first + frames, start, left)?;
         }
         Ok(())
     }
@@ -425,6 +489,7 @@ impl Pager {
     pub(crate) fn prefer_low<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<R> {
         {
             let mut space = self.space();
+            self.give_back_kept_in(&mut space)?;
             while self.learn_zone(&mut space)? {}
             space.prefer_low = true;
         }
@@ -436,6 +501,7 @@ impl Pager {
     /// `count` frames side by side that all lie before frame `limit`; gives the first unit.
     pub(crate) fn allocate_before(&self, count: u32, limit: FrameNo) -> Result<Option<u64>> {
         let mut space = self.space();
+        self.give_back_kept_in(&mut space)?;
         let found =
             space.runs.iter().find(|&(&first, &len)| len >= count && first + count <= limit).map(|(&f, &n)| (f, n));
         let Some((first, len)) = found else { return Ok(None) };
@@ -471,6 +537,7 @@ impl Pager {
     /// Gives free frames at the end of the file back. Only where nobody else uses the table.
     pub(crate) fn trim(&self) -> Result<()> {
         let mut space = self.space();
+        self.give_back_kept_in(&mut space)?;
         while self.learn_zone(&mut space)? {}
         loop {
             let end = self.frame_count();
@@ -513,8 +580,9 @@ impl Pager {
 
     /// Free units in the whole file. Looks at every map frame.
     pub(crate) fn free_units(&self) -> Result<u64> {
-        let _space = self.space();
-        let mut free = 0;
+        let space = self.space();
+        let kept = (1..).zip(&space.kept[1..]).map(|(len, kept)| len * kept.len() as u64);
+        let mut free = kept.sum();
         for frame in 0..self.frame_count() {
             free += u64::from(self.used_bits(frame)?.count_zeros());
         }

@@ -229,15 +229,12 @@ impl Bucket<'_> {
         self.frame.part(self.start..self.start + self.table.page_bytes)
     }
 
-    /// Asks for the lines that a new record would be written to: in the primary page, or in the first overflow page.
+    /// Asks for the first overflow page, if there is one.
     #[inline]
-    pub(super) fn prefetch_places(&self) {
-        let heap = self.table.page_bytes.saturating_sub(page::heap_bytes(self.page()));
-        self.frame.prefetch(self.start + heap.saturating_sub(1));
+    pub(super) fn prefetch_overflow(&self) {
         if let Ok(Some(block)) = self.table.parse_block(page::next(self.page())) {
-            const HEADER_AND_SLOTS: usize = 64;
             let (frame, range) = self.table.block_range(block);
-            self.table.pager.pool().prefetch(frame, range.start, HEADER_AND_SLOTS);
+            self.table.prefetch_page(frame, range);
         }
     }
 
@@ -326,14 +323,20 @@ impl Bucket<'_> {
                 return Ok(Delta { bucket, ..Delta::default() });
             }
         }
-        let mut old = Vec::with_capacity(old_value_bytes + tail.len());
-        self.table.with_record(self.page(), place, |r| self.table.read_value(r, &mut old))?;
+        let key_bytes = key.bytes.len();
+        let mut pair = Vec::with_capacity(key_bytes + old_value_bytes + tail.len());
+        pair.extend_from_slice(key.bytes);
+        self.table.with_record(self.page(), place, |r| self.table.read_value(r, &mut pair))?;
+        let old_end = pair.len();
         if fits {
-            old.extend_from_slice(tail);
-            return self.replace(key, place, INLINE, &old);
+            pair.extend_from_slice(tail);
+            let old = Record { form: INLINE, key: key.bytes, value: &pair[key_bytes..old_end] };
+            let new = Record { form: INLINE, key: key.bytes, value: &pair[key_bytes..] };
+            return self.relocate(key.tag, place, old, new);
         }
+        let old = &pair[key_bytes..];
         let room = grown_bytes((old.len() + tail.len()) as u64);
-        let new = self.new_extent(key, [&old, tail], room)?;
+        let new = self.new_extent(key, [old, tail], room)?;
         self.replace_or_free(key, place, new)
     }
 
@@ -450,14 +453,19 @@ impl Bucket<'_> {
         let (old_form, old_key, old_value) =
             table.with_record(self.page(), place, |r| Ok((r.form, r.key.to_vec(), r.value.to_vec())))?;
         let old = Record { form: old_form, key: &old_key, value: &old_value };
+        self.relocate(key.tag, place, old, Record { form, key: &old_key, value })
+    }
+
+    /// Takes the record `old` at `place` out and adds `new` in its stead where there is room.
+    fn relocate(&mut self, tag: u16, place: Place, old: Record<'_>, new: Record<'_>) -> Result<Delta> {
+        let table = self.table;
         self.change(place, |bytes| page::remove(bytes, place.slot).map(|()| true), table)?;
-        let added = self.add(key.tag, Record { form, key: &old_key, value });
-        match added {
+        match self.add(tag, new) {
             Ok(delta) => Ok(Delta { bucket: delta.bucket - (old.bytes() + page::SLOT_BYTES) as i64, ..delta }),
             Err(e) => {
                 // Nothing else changed there, so what was taken out has room to go back; if not, the file was damaged
                 // before and `e` says so.
-                self.change(place, |bytes| page::insert(bytes, key.tag, old), table)?;
+                self.change(place, |bytes| page::insert(bytes, tag, old), table)?;
                 Err(e)
             }
         }

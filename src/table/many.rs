@@ -134,7 +134,7 @@ impl Table {
                 self.prefetch_bucket(hashes[slot]);
             }
             if (PLACE_AHEAD..pairs.len() + PLACE_AHEAD).contains(&index) {
-                self.prefetch_places(hashes[(index - PLACE_AHEAD) % PAGE_AHEAD]);
+                self.prefetch_overflow(hashes[(index - PLACE_AHEAD) % PAGE_AHEAD]);
             }
         }
         self.wait_durable(last)
@@ -151,7 +151,7 @@ impl Table {
         let mut behind = 0u32;
         for (index, key) in keys.iter().enumerate() {
             let key = Key { bytes: key.as_ref(), hash: hashes[index], tag: super::page::tag(hashes[index]) };
-            let Some(sight) = self.sight(key) else { continue };
+            let Some(sight) = self.sight(key, true) else { continue };
             behind |= u32::from(self.prefetch_sighted(&sight)) << index;
             looked_up[index] = Some((key, sight));
         }

@@ -272,8 +272,7 @@ impl Table {
         step();
         // Who sees a group gone or moved sees what led to it: the pages that were copied, or the view without it.
         let address = self.groups[group].load(Acquire) + u64::from(index) * self.page_bytes as u64;
-        let frame_bytes = self.pager.frame_bytes() as u64;
-        ((address / frame_bytes) as FrameNo, (address % frame_bytes) as usize)
+        self.pager.pool().split(address)
     }
 
     #[inline]
@@ -520,7 +519,7 @@ impl Table {
         self.prefetch_bucket(key.hash);
         let mut writer = self.enter_to(change)?;
         let mut bucket = self.write_bucket(key.hash)?;
-        bucket.prefetch_places();
+        bucket.prefetch_overflow();
         let place = self.locate(bucket.page(), key)?;
         let Some(delta) = apply(&mut bucket, place)? else { return Ok(None) };
         let lsn = self.log(&mut writer, change)?;
@@ -535,12 +534,11 @@ impl Table {
         Ok(Some(lsn))
     }
 
-    /// Asks for the lines of a bucket's page that any operation looks at.
+    /// Asks for the page of the bucket of `hash`.
     #[inline]
     fn prefetch_bucket(&self, hash: u64) {
         let (frame, start) = self.location(linear::bucket(hash, self.view().max_bucket));
-        const HEADER_AND_SLOTS: usize = 128;
-        self.pager.pool().prefetch(frame, start, HEADER_AND_SLOTS);
+        self.prefetch_page(frame, start..start + self.page_bytes);
     }
 
     /// Lets a writer in.

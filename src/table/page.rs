@@ -72,7 +72,7 @@ impl Record<'_> {
 
 #[inline]
 fn u16_at(page: &[u8], at: usize) -> usize {
-    usize::from(u16::from_le_bytes([page[at], page[at + 1]]))
+    usize::from(u16::from_le_bytes(page[at..at + 2].try_into().expect("2 bytes")))
 }
 
 #[inline]
@@ -80,21 +80,13 @@ fn u64_at(page: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(page[at..at + 8].try_into().expect("8 bytes"))
 }
 
-#[inline]
-fn set_u16(page: &mut impl Bytes, at: usize, n: usize) {
-    // Callers hold n below the page size, at most 65536, and an offset or heap of 65536 cannot occur
-    // because the header comes first.
-    page.store(at, &(n as u16).to_le_bytes());
-}
-
 // Header fields: kind u8, level u8, slot_count u16, heap_bytes u16, zero u16, next u64, filter u64.
 
 /// Makes `page` an empty page of `kind`.
 pub fn init(page: &mut impl Bytes, kind: u8, level: u32) {
-    let mut header = [0; HEADER_BYTES];
-    header[0] = kind;
-    header[1] = level as u8; // at most 32
-    page.store(0, &header);
+    page.store_word(0, [kind, level as u8, 0, 0, 0, 0, 0, 0]); // a level is at most 32
+    set_next(page, 0);
+    set_filter(page, 0);
 }
 
 /// What the page says it is.
@@ -128,7 +120,7 @@ pub fn next(page: &[u8]) -> u64 {
 
 /// Sets [`next`].
 pub fn set_next(page: &mut impl Bytes, next: u64) {
-    page.store(8, &next.to_le_bytes());
+    page.store_word(8, next.to_le_bytes());
 }
 
 /// The union of [`filter_bits`] over the pairs in this bucket's overflow pages (and some that were there).
@@ -139,7 +131,7 @@ pub fn filter(page: &[u8]) -> u64 {
 
 /// Sets [`filter`].
 pub fn set_filter(page: &mut impl Bytes, filter: u64) {
-    page.store(16, &filter.to_le_bytes());
+    page.store_word(16, filter.to_le_bytes());
 }
 
 /// Bytes of slots and records: what counts towards the fill of a bucket.
@@ -167,8 +159,11 @@ fn slot(page: &[u8], index: usize) -> (u16, usize) {
 
 fn set_slot(page: &mut impl Bytes, index: usize, tag: u16, offset: usize) {
     // Offsets are below the page size and so below 65536.
-    let slot = u32::from(tag) | (offset as u32) << 16;
-    page.store(HEADER_BYTES + index * SLOT_BYTES, &slot.to_le_bytes());
+    let slot = u64::from(tag) | (offset as u64) << 16;
+    let at = HEADER_BYTES + index / 2 * 8;
+    let shift = 32 * (index % 2);
+    let word = u64_at(page, at) & !(0xFFFF_FFFF << shift) | slot << shift;
+    page.store_word(at, word.to_le_bytes());
 }
 
 /// Where the record of slot `index` starts.
@@ -229,22 +224,18 @@ pub fn find_by<'a>(
     tag: u16,
     mut matches: impl FnMut(Record<'a>) -> bool,
 ) -> Result<Option<usize>, Damage> {
-    checked_slots(page)?;
+    let slots = checked_slots(page)?;
     let count = slot_count(page);
-    let mut base = 0;
-    while base < count {
-        let mut mask = tag_mask(page, base, tag);
-        if count - base < 16 {
-            mask &= (1 << (count - base)) - 1;
-        }
-        while mask != 0 {
-            let index = base + mask.trailing_zeros() as usize;
-            if matches(record(page, index)?) {
-                return Ok(Some(index));
+    // A last slot that stands alone shares its word with what comes behind.
+    let words = &page[HEADER_BYTES..page.len().min(HEADER_BYTES + slots.len().next_multiple_of(8))];
+    let words = words.as_chunks::<8>().0;
+    for (base, words) in (0..count).step_by(SLOTS_AT_ONCE).zip(words.chunks(SLOTS_AT_ONCE / 2)) {
+        let words = words.iter().map(|word| u64::from_le_bytes(*word));
+        for slot in Matches::of(words, (count - base).min(SLOTS_AT_ONCE), tag) {
+            if matches(record(page, base + slot)?) {
+                return Ok(Some(base + slot));
             }
-            mask &= mask - 1;
         }
-        base += 16;
     }
     Ok(None)
 }
@@ -255,16 +246,52 @@ pub fn find(page: &[u8], tag: u16, key: &[u8]) -> Result<Option<usize>, Damage> 
     find_by(page, tag, |r| r.form != PAIR_IN_EXTENT && r.key == key)
 }
 
-/// Bit i is set where the tag of slot `base + i` is `tag`, for up to sixteen slots; bits past the slot count mean
-/// nothing. The compiler makes vector instructions of the loop: as fast as those written by hand (docs/benchmarks.md).
-#[inline]
-pub fn tag_mask(page: &[u8], base: usize, tag: u16) -> u32 {
-    let at = HEADER_BYTES + base * SLOT_BYTES;
-    let mut mask = 0;
-    for (i, slot) in page[at..].chunks_exact(SLOT_BYTES).take(16).enumerate() {
-        mask |= u32::from(slot[..2] == tag.to_le_bytes()) << i;
+/// Most slots that are compared at a time.
+pub const SLOTS_AT_ONCE: usize = 64;
+
+/// The slots among [`SLOTS_AT_ONCE`] that have a tag: bit i stands for slot 2i, bit 32 + i for slot 2i + 1, as that is
+/// how they come out of words of two slots each.
+#[derive(Clone, Copy, Default)]
+pub struct Matches(u64);
+
+impl Matches {
+    /// Compares the tags of `count` slots, which `words` are.
+    #[inline]
+    pub fn of(words: impl Iterator<Item = u64>, count: usize, tag: u16) -> Matches {
+        let mut matches = 0;
+        for (i, word) in words.enumerate().take(SLOTS_AT_ONCE / 2) {
+            let differing = (word ^ (u64::from(tag) * LANES)) & (0xFFFF * LANES);
+            // Bit 16 of a half is left where nothing was taken away.
+            let equal = (LANES << 16) - differing;
+            matches |= (equal >> 16 & LANES) << i;
+        }
+        if count % 2 == 1 {
+            matches &= !(1 << 32 << (count / 2)); // half a word that is no slot
+        }
+        Matches(matches)
     }
-    mask
+
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// A slot that has the tag.
+    #[inline]
+    pub fn first(self) -> Option<usize> {
+        let bit = self.0.trailing_zeros() as usize;
+        (self.0 != 0).then_some(bit % 32 * 2 + bit / 32)
+    }
+}
+
+impl Iterator for Matches {
+    type Item = usize;
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        let slot = self.first();
+        self.0 &= self.0.wrapping_sub(1);
+        slot
+    }
 }
 
 /// Adds a record. `Ok(false)`, and nothing changed, where it does not fit.
@@ -297,7 +324,7 @@ fn set_counts(page: &mut impl Bytes, count: usize, heap: usize) {
     let [count0, count1] = (count as u16).to_le_bytes();
     let [heap0, heap1] = (heap as u16).to_le_bytes();
     let word = [page[0], page[1], count0, count1, heap0, heap1, page[6], page[7]];
-    page.store(0, &word);
+    page.store_word(0, word);
 }
 
 #[inline]
@@ -326,7 +353,7 @@ pub fn remove(page: &mut impl Bytes, index: usize) -> Result<(), Damage> {
     let last = slot_count(page) - 1;
     let (tag, offset) = slot(page, last);
     set_slot(page, index, tag, offset);
-    set_u16(page, 2, last);
+    set_counts(page, last, heap_bytes(page));
     Ok(())
 }
 
@@ -369,14 +396,13 @@ pub fn append_value(page: &mut impl Bytes, index: usize, tail: &[u8]) -> Result<
         let value = [old.value, tail].concat();
         return replace_value(page, index, INLINE, &value);
     }
-    let offset = resize_heap(page, index, old_bytes + growth)?;
-    // The old bytes stand where they stood, `growth` further in; move them to the new start.
-    page.copy_within(offset + growth..offset + growth + old_bytes, offset);
-    let end = offset + old_bytes + growth;
-    page.store(end - tail.len(), tail);
-    let length_at = offset + old_bytes - value_bytes - key_bytes - old_head;
+    let offset = slot(page, index).1;
+    let end = offset + old_bytes;
+    move_records(page, offset, end, growth as isize)?;
+    page.store(end - growth, tail);
+    let length_at = end - growth - value_bytes - key_bytes - old_head;
     let mut length = [0; 10];
-    let n = put_varint(&mut length, (value_bytes + tail.len()) as u64);
+    let n = put_varint(&mut length, (value_bytes + growth) as u64);
     page.store(length_at, &length[..n]);
     Ok(true)
 }
@@ -386,35 +412,50 @@ pub fn append_value(page: &mut impl Bytes, index: usize, tail: &[u8]) -> Result<
 fn resize_heap(page: &mut impl Bytes, index: usize, new_bytes: usize) -> Result<usize, Damage> {
     let old_bytes = record(page, index)?.bytes();
     let offset = slot(page, index).1;
-    let heap = heap_bytes(page);
-    let heap_start = page.len().checked_sub(heap).ok_or(Damage("records run over their page"))?;
+    move_records(page, offset, offset, new_bytes as isize - old_bytes as isize)?;
+    Ok((offset + old_bytes).wrapping_sub(new_bytes))
+}
+
+/// Moves the heap's bytes before `end` nearer to the page's start by `by`, or away from it, and the slots of the records
+/// at and before `offset` with them.
+#[inline]
+fn move_records(page: &mut impl Bytes, offset: usize, end: usize, by: isize) -> Result<(), Damage> {
+    let heap_start = page.len().checked_sub(heap_bytes(page)).ok_or(Damage("records run over their page"))?;
     let slots_end = HEADER_BYTES + slot_count(page) * SLOT_BYTES;
     if offset < heap_start || slots_end > heap_start {
         return Err(Damage("slots and records overlap"));
     }
-    let new_heap = heap - old_bytes + new_bytes;
     let new_start =
-        page.len().checked_sub(new_heap).filter(|&s| s >= slots_end).ok_or(Damage("a heap outgrew its page"))?;
-    page.copy_within(heap_start..offset, new_start);
-    let moved = new_bytes.wrapping_sub(old_bytes);
-    // Wrapping: the arithmetic of u16 offsets modulo 2^16 is exact, and an offset that was out of range stays
-    // out of range or harmless.
-    let moved = moved as u16;
-    // Two slots a word; the last may stand beside the gap, which may change.
-    let mut at = HEADER_BYTES;
-    while at < slots_end {
-        let mut word = u64_at(page, at);
-        for shift in [16, 48] {
-            let slot = (word >> shift) as u16;
-            if usize::from(slot) <= offset && (shift == 16 || at + 4 < slots_end) {
-                word = word & !(0xFFFF << shift) | u64::from(slot.wrapping_sub(moved)) << shift;
-            }
-        }
-        page.store(at, &word.to_le_bytes());
-        at += 8;
+        heap_start.checked_add_signed(-by).filter(|&s| s >= slots_end).ok_or(Damage("a heap outgrew its page"))?;
+    if new_start + (end - heap_start) > page.len() {
+        return Err(Damage("a heap outgrew its page"));
     }
-    set_u16(page, 4, new_heap);
-    Ok((offset + old_bytes).wrapping_sub(new_bytes))
+    page.copy_within(heap_start..end, new_start);
+    let new_heap = page.len() - new_start;
+    // Two slots a word; a last one that stands alone shares its word with the gap, or with a record.
+    let pairs = slot_count(page) / 2 * 2 * SLOT_BYTES;
+    page.map_words(HEADER_BYTES..HEADER_BYTES + pairs, |two| moved_slots(two, offset as u16, by as u16));
+    if HEADER_BYTES + pairs < slots_end {
+        let word = u64_at(page, HEADER_BYTES + pairs);
+        let first = moved_slots(word & 0xFFFF_FFFF, offset as u16, by as u16) & 0xFFFF_FFFF;
+        page.store_word(HEADER_BYTES + pairs, (word & !0xFFFF_FFFF | first).to_le_bytes());
+    }
+    set_counts(page, slot_count(page), new_heap);
+    Ok(())
+}
+
+/// Both halves of a word of two slots.
+const LANES: u64 = 1 << 32 | 1;
+
+/// Two slots; the offsets up to `limit` less `by`. Wrapping: the arithmetic of u16 offsets modulo 2^16 is exact, and an
+/// offset that was out of range stays out of range or harmless.
+#[inline]
+fn moved_slots(slots: u64, limit: u16, by: u16) -> u64 {
+    let offsets = slots >> 16 & (0xFFFF * LANES);
+    // Bit 16 of a half is left where the offset is not above the limit.
+    let which = (((0x1_0000 | u64::from(limit)) * LANES) - offsets) >> 16 & LANES;
+    let moved = (offsets | (0x1_0000 * LANES)) - which * u64::from(by);
+    slots & (0xFFFF * LANES) | (moved & (0xFFFF * LANES)) << 16
 }
 
 /// Copies all records of `from` into `to`, an empty page that has room for them.
@@ -431,8 +472,7 @@ pub fn copy_records(from: &[u8], to: &mut impl Bytes) -> Result<(), Damage> {
         set_slot(to, index, u16::from_le_bytes([slot[0], slot[1]]), usize::from(offset));
     }
     to.store(to_start, &from[heap_start..]);
-    set_u16(to, 2, count);
-    set_u16(to, 4, heap);
+    set_counts(to, count, heap);
     Ok(())
 }
 
@@ -571,6 +611,30 @@ mod tests {
 
     proptest! {
         #[test]
+        fn slots_that_have_a_tag_are_found(tags in proptest::collection::vec(0..4u16, 0..=SLOTS_AT_ONCE), beyond: u32) {
+            let mut slots: Vec<u32> = tags.iter().map(|&tag| u32::from(tag) | 0x1230_0000).collect();
+            slots.push(beyond & !0xFFFF);
+            let words = slots.chunks_exact(2).map(|two| u64::from(two[1]) << 32 | u64::from(two[0]));
+            for tag in 0..4 {
+                let found: std::collections::BTreeSet<_> = Matches::of(words.clone(), tags.len(), tag).collect();
+                let expected = (0..tags.len()).filter(|&slot| tags[slot] == tag).collect();
+                prop_assert_eq!(&found, &expected);
+                prop_assert_eq!(Matches::of(words.clone(), tags.len(), tag).is_empty(), expected.is_empty());
+            }
+        }
+
+        #[test]
+        fn offsets_up_to_a_limit_are_moved(slots: [(u16, u16); 2], limit: u16, by: u16) {
+            let word = |slots: [(u16, u16); 2]| {
+                slots.iter().rev().fold(0, |word, &(tag, offset)| {
+                    word << 32 | u64::from(offset) << 16 | u64::from(tag)
+                })
+            };
+            let one = |(tag, offset): (u16, u16)| (tag, if offset <= limit { offset.wrapping_sub(by) } else { offset });
+            prop_assert_eq!(moved_slots(word(slots), limit, by), word(slots.map(one)));
+        }
+
+        #[test]
         fn page_behaves_like_a_list_of_pairs(
             page_bytes in prop::sample::select(vec![64usize, 512, 1024, 65536]),
             ops in proptest::collection::vec(op(), 1..200),
@@ -617,8 +681,8 @@ mod tests {
                 let got: Vec<_> = records(&page).map(|r| r.unwrap()).map(|(t, r)| (t, r.key.to_vec(), r.value.to_vec())).collect();
                 prop_assert_eq!(&got, &model);
                 if let Some((tag, key, _)) = model.last() {
-                    let first = model.iter().position(|(_, k, _)| k == key);
-                    prop_assert_eq!(find(&page, *tag, key), Ok(first));
+                    let found = find(&page, *tag, key).unwrap().unwrap();
+                    prop_assert_eq!(&model[found].1, key);
                     prop_assert_eq!(find(&page, *tag, b"this key is too long to be there, forty bytes"), Ok(None));
                 }
             }

@@ -14,7 +14,7 @@
 //! The two halves are apart so that a lookup of many keys does the first for all before the second for any (`many.rs`).
 
 use super::chain::{Block, Key};
-use super::page::{self, INLINE};
+use super::page::{self, INLINE, Matches};
 use super::{Table, View, linear};
 use crate::pager::pool::{FrameNo, Peek};
 
@@ -28,10 +28,8 @@ pub(super) enum Peeked {
     Unknown,
 }
 
-/// Pages with more pairs than this are looked at under the latch.
-const SLOTS_MAX: usize = 64;
-/// So are records longer than this.
-const RECORD_BYTES_MAX: usize = 320;
+/// Keys longer than this are looked for under the latch.
+const KEY_BYTES_MAX: usize = 300;
 
 /// The slots of a page, looked at without a latch. Nothing in it may be believed yet: the page may be changing.
 struct Glance<'t> {
@@ -40,8 +38,8 @@ struct Glance<'t> {
     /// Where the page starts in the frame, and how long it is.
     start: usize,
     len: usize,
-    /// Bit i is set where slot i has the key's tag.
-    matches: u64,
+    /// The slots that have the key's tag.
+    matches: Matches,
     /// What `next` says, unless the filter says that the key is not behind it: then 0.
     next: u64,
 }
@@ -58,21 +56,24 @@ impl Table {
     /// Looks for `key` without a latch; adds its value to `value`.
     #[inline]
     pub(super) fn peek(&self, key: Key<'_>, value: Option<&mut Vec<u8>>) -> Peeked {
-        match self.sight(key) {
+        match self.sight(key, false) {
             Some(sight) => self.judge(key, &sight, value),
             None => Peeked::Unknown,
         }
     }
 
-    /// Looks at the slots of the bucket of `key`. `None`: only the latch will do.
+    /// Looks at the slots of the bucket of `key`, whose page was asked for or is now. `None`: only the latch will do.
     #[inline]
-    pub(super) fn sight(&self, key: Key<'_>) -> Option<Sight<'_>> {
-        if key.bytes.len() > self.key_bytes_inline_max() || self.pager.is_forked() {
+    pub(super) fn sight(&self, key: Key<'_>, asked_for: bool) -> Option<Sight<'_>> {
+        if key.bytes.len() > self.key_bytes_inline_max().min(KEY_BYTES_MAX) || self.pager.is_forked() {
             return None;
         }
         let view = self.view();
         let bucket = linear::bucket(key.hash, view.max_bucket);
         let (frame, start) = self.location(bucket);
+        if !asked_for {
+            self.prefetch_page(frame, start..start + self.page_bytes);
+        }
         let primary = self.glance(frame, start, self.page_bytes, page::KIND_BUCKET, key)?;
         Some(Sight { view, bucket, primary, overflow: None })
     }
@@ -80,32 +81,26 @@ impl Table {
     #[inline]
     fn glance(&self, frame: FrameNo, start: usize, len: usize, kind: u8, key: Key<'_>) -> Option<Glance<'_>> {
         let peek = self.pager.pool().peek(frame)?;
-        const SLOTS_END: usize = page::HEADER_BYTES + SLOTS_MAX * page::SLOT_BYTES;
-        let mut slots = [0; SLOTS_END];
-        peek.load(start, &mut slots[..page::HEADER_BYTES]);
-        let count = page::slot_count(&slots);
-        let slots_end = page::HEADER_BYTES + (count * page::SLOT_BYTES).next_multiple_of(8);
-        // A bucket that nothing was ever put into has no kind.
-        let other = kind == page::KIND_OVERFLOW && page::kind(&slots) != kind;
-        if count > SLOTS_MAX || slots_end > len || other {
+        let mut header = [0; page::HEADER_BYTES];
+        peek.load(start, &mut header);
+        let count = page::slot_count(&header);
+        let slot_words = (count * page::SLOT_BYTES).div_ceil(8);
+        // A bucket that nothing was ever put into has no kind. Pages with very many pairs are looked at under the latch.
+        let other = kind == page::KIND_OVERFLOW && page::kind(&header) != kind;
+        if count > page::SLOTS_AT_ONCE || page::HEADER_BYTES + 8 * slot_words > len || other {
             return None;
         }
-        peek.load(start + page::HEADER_BYTES, &mut slots[page::HEADER_BYTES..slots_end]);
-        let mut matches = 0;
-        for base in (0..count).step_by(16) {
-            matches |= u64::from(page::tag_mask(&slots, base, key.tag)) << base;
-        }
-        // Bits past the slot count mean nothing.
-        matches &= u64::MAX.checked_shr(64 - count as u32).unwrap_or(0);
+        let matches = Matches::of(peek.words(start + page::HEADER_BYTES, slot_words), count, key.tag);
         let bits = page::filter_bits(key.tag);
-        let behind = kind == page::KIND_OVERFLOW || page::filter(&slots) & bits == bits;
-        Some(Glance { peek, frame, start, len, matches, next: if behind { page::next(&slots) } else { 0 } })
+        let behind = kind == page::KIND_OVERFLOW || page::filter(&header) & bits == bits;
+        Some(Glance { peek, frame, start, len, matches, next: if behind { page::next(&header) } else { 0 } })
     }
 
     /// Looks at the slots of the overflow page. `None`: there is none, or only the latch will do.
     #[inline]
     fn glance_behind(&self, primary: &Glance<'_>, key: Key<'_>) -> Option<Glance<'_>> {
         let (frame, range) = self.overflow_of(primary)?;
+        self.prefetch_page(frame, range.clone());
         self.glance(frame, range.start, range.len(), page::KIND_OVERFLOW, key)
     }
 
@@ -115,20 +110,26 @@ impl Table {
         Some(self.block_range(block))
     }
 
-    /// Asks for the lines that a new record of the bucket of `hash` would be written to, as far as a look without a latch
-    /// tells: in the primary page, or the header and slots of the overflow page.
+    /// Asks for a page. One of usual size as a whole: its lines come side by side, so which record it will be need not be
+    /// known first. Of a larger one its header and first slots.
     #[inline]
-    pub(super) fn prefetch_places(&self, hash: u64) {
+    pub(super) fn prefetch_page(&self, frame: FrameNo, page: std::ops::Range<usize>) {
+        const WHOLE_BYTES_MAX: usize = 1024;
+        const SOME_BYTES: usize = 256;
+        let bytes = if page.len() <= WHOLE_BYTES_MAX { page.len() } else { SOME_BYTES };
+        self.pager.pool().prefetch(frame, page.start, bytes);
+    }
+
+    /// Asks for the overflow page of the bucket of `hash`, if it has one, as far as a look without a latch tells.
+    #[inline]
+    pub(super) fn prefetch_overflow(&self, hash: u64) {
         let (frame, start) = self.location(linear::bucket(hash, self.view().max_bucket));
         let Some(peek) = self.pager.pool().peek(frame) else { return };
         let mut header = [0; page::HEADER_BYTES];
         peek.load(start, &mut header);
-        let heap = self.page_bytes.saturating_sub(page::heap_bytes(&header));
-        self.pager.pool().prefetch(frame, start + heap.saturating_sub(1), 1);
         if let Ok(Some(block)) = self.parse_block(page::next(&header)) {
-            const HEADER_AND_SLOTS: usize = 64;
             let (frame, range) = self.block_range(block);
-            self.pager.pool().prefetch(frame, range.start, HEADER_AND_SLOTS);
+            self.prefetch_page(frame, range);
         }
     }
 
@@ -136,13 +137,12 @@ impl Table {
     /// overflow page, which [`sight_behind`](Self::sight_behind) is to look at next. Says whether it was the latter.
     #[inline]
     pub(super) fn prefetch_sighted(&self, sight: &Sight<'_>) -> bool {
-        if sight.primary.matches != 0 {
+        if !sight.primary.matches.is_empty() {
             self.prefetch_record(&sight.primary);
             return false;
         }
         let Some((frame, range)) = self.overflow_of(&sight.primary) else { return false };
-        const HEADER_AND_SLOTS: usize = 64;
-        self.pager.pool().prefetch(frame, range.start, HEADER_AND_SLOTS);
+        self.prefetch_page(frame, range);
         true
     }
 
@@ -150,7 +150,7 @@ impl Table {
     #[inline]
     pub(super) fn sight_behind<'t>(&'t self, sight: &mut Sight<'t>, key: Key<'_>) {
         sight.overflow = self.glance_behind(&sight.primary, key);
-        if let Some(overflow) = sight.overflow.as_ref().filter(|o| o.matches != 0) {
+        if let Some(overflow) = sight.overflow.as_ref().filter(|o| !o.matches.is_empty()) {
             self.prefetch_record(overflow);
         }
     }
@@ -159,37 +159,32 @@ impl Table {
     fn prefetch_record(&self, glance: &Glance<'_>) {
         // Most records are shorter than this; the rest of a longer one comes when it is copied.
         const RECORD_BYTES: usize = 128;
-        let offset = glance.offset(glance.matches.trailing_zeros() as usize);
+        let Some(slot) = glance.matches.first() else { return };
+        let offset = glance.offset(slot);
         self.pager.pool().prefetch(glance.frame, glance.start + offset, RECORD_BYTES);
     }
 
     /// Looks at the records in sight; adds the value of `key` to `value`.
     #[inline]
     pub(super) fn judge(&self, key: Key<'_>, sight: &Sight<'_>, value: Option<&mut Vec<u8>>) -> Peeked {
-        let mut record = [0; RECORD_BYTES_MAX];
-        let whole = value.is_some();
-        let mut found = sight.primary.find(key, whole, &mut record);
-        if matches!(found, Found::Nothing) && sight.primary.next != 0 {
-            found = self.find_behind(sight, key, whole, &mut record);
+        let before = value.as_ref().map_or(0, |value| value.len());
+        let mut value = value;
+        let mut found = sight.primary.find(key, value.as_deref_mut());
+        if matches!(found, Peeked::Absent) && sight.primary.next != 0 {
+            found = self.find_behind(sight, key, value.as_deref_mut());
         }
         // The order matters: what was loaded counts if the bucket was still the right one after that, and if that,
         // too, was so before the frame changed.
         if !self.still_holds(sight.view, key.hash, sight.bucket) || !sight.primary.peek.unchanged() {
-            return Peeked::Unknown;
+            found = Peeked::Unknown;
         }
-        match found {
-            Found::Value(range) => {
-                if let Some(value) = value {
-                    value.extend_from_slice(&record[range]);
-                }
-                Peeked::Found
-            }
-            Found::Nothing => Peeked::Absent,
-            Found::Unknown => Peeked::Unknown,
+        if let (Peeked::Unknown, Some(value)) = (&found, value) {
+            value.truncate(before);
         }
+        found
     }
 
-    fn find_behind(&self, sight: &Sight<'_>, key: Key<'_>, whole: bool, record: &mut [u8]) -> Found {
+    fn find_behind(&self, sight: &Sight<'_>, key: Key<'_>, value: Option<&mut Vec<u8>>) -> Peeked {
         let here;
         let overflow = match &sight.overflow {
             Some(overflow) => overflow,
@@ -198,87 +193,81 @@ impl Table {
                     here = overflow;
                     &here
                 }
-                None => return Found::Unknown,
+                None => return Peeked::Unknown,
             },
         };
-        match overflow.find(key, whole, record) {
+        match overflow.find(key, value) {
             // A longer chain.
-            Found::Nothing if overflow.next != 0 => Found::Unknown,
+            Peeked::Absent if overflow.next != 0 => Peeked::Unknown,
             // The bucket's latch guards its overflow pages, but not against being evicted.
-            _ if !overflow.peek.unchanged() => Found::Unknown,
+            _ if !overflow.peek.unchanged() => Peeked::Unknown,
             found => found,
         }
     }
 }
 
+/// Bytes of a record that are looked at first: the lengths and a short key, with the word they begin in.
+const SHORT_BYTES: usize = 64;
+/// The same for any key.
+const LONG_BYTES: usize = (8 + page::HEAD_BYTES_MAX + KEY_BYTES_MAX).next_multiple_of(8);
+
 impl Glance<'_> {
     /// Where the record of a slot starts in the page, or would.
     #[inline]
     fn offset(&self, slot: usize) -> usize {
-        let at = page::HEADER_BYTES + slot * page::SLOT_BYTES;
-        let mut word = [0; 8];
-        self.peek.load(self.start + at / 8 * 8, &mut word);
-        usize::from(u16::from_le_bytes([word[at % 8 + 2], word[at % 8 + 3]]))
+        let at = page::HEADER_BYTES + slot / 2 * 8;
+        self.peek.words(self.start + at, 1).map(|two| two >> (32 * (slot % 2) + 16) & 0xFFFF).sum::<u64>() as usize
     }
 
-    /// Looks at the records whose slots have the tag.
+    /// Looks at the records whose slots have the tag; adds the value of `key` to `value`.
     #[inline]
-    fn find(&self, key: Key<'_>, whole: bool, record: &mut [u8]) -> Found {
-        let mut matches = self.matches;
-        while matches != 0 {
-            let offset = self.offset(matches.trailing_zeros() as usize);
-            match self.record(offset, key, whole, record) {
-                Found::Nothing => matches &= matches - 1,
-                found => return found,
+    fn find(&self, key: Key<'_>, mut value: Option<&mut Vec<u8>>) -> Peeked {
+        for slot in self.matches {
+            let offset = self.offset(slot);
+            let found = if key.bytes.len() <= SHORT_BYTES - 8 - page::HEAD_BYTES_MAX {
+                self.record::<SHORT_BYTES>(offset, key, value.as_deref_mut())
+            } else {
+                self.record::<LONG_BYTES>(offset, key, value.as_deref_mut())
+            };
+            if !matches!(found, Peeked::Absent) {
+                return found;
             }
         }
-        Found::Nothing
+        Peeked::Absent
     }
 
-    /// Copies the record at `offset` of the page and compares its key; with `whole`, its value too.
+    /// Compares the key of the record at `offset` of the page, and adds its value to `value` if it is `key`.
     #[inline]
-    fn record(&self, offset: usize, key: Key<'_>, whole: bool, record: &mut [u8]) -> Found {
+    fn record<const HEAD: usize>(&self, offset: usize, key: Key<'_>, value: Option<&mut Vec<u8>>) -> Peeked {
         if offset >= self.len {
-            return Found::Unknown;
+            return Peeked::Unknown;
         }
-        // Whole words from the one that the record begins in; first as far as the key goes if the lengths are short.
+        // Whole words from the one that the record begins in, as far as the key goes if the lengths are short.
         let skip = offset % 8;
-        let start = self.start + offset - skip;
-        let most = (self.len - (offset - skip)).min(record.len());
-        let first = (skip + page::HEAD_BYTES_MAX + key.bytes.len()).next_multiple_of(8).min(most);
-        self.peek.load(start, &mut record[..first]);
-        let Some(head) = page::record_head(&record[skip..first]) else { return Found::Unknown };
-        let value = skip + head.head_bytes + head.key_bytes;
-        let end = value + head.value_bytes;
-        if head.form != INLINE || offset - skip + end > self.len {
+        let most = self.len - (offset - skip);
+        let mut bytes = [0; HEAD];
+        let first = (skip + page::HEAD_BYTES_MAX + key.bytes.len()).next_multiple_of(8).min(most).min(HEAD);
+        self.peek.load(self.start + offset - skip, &mut bytes[..first]);
+        let Some(head) = page::record_head(&bytes[skip..first]) else { return Peeked::Unknown };
+        let key_end = skip + head.head_bytes + head.key_bytes;
+        let end = key_end + head.value_bytes;
+        if head.form != INLINE || end > most {
             // The key may be this one, or longer than any record's; or the record runs over its page.
-            return Found::Unknown;
+            return Peeked::Unknown;
         }
         if head.key_bytes != key.bytes.len() {
-            return Found::Nothing;
+            return Peeked::Absent;
         }
-        if value > first {
-            return Found::Unknown;
+        if key_end > first {
+            return Peeked::Unknown;
         }
-        if &record[value - head.key_bytes..value] != key.bytes {
-            return Found::Nothing;
+        if &bytes[key_end - head.key_bytes..key_end] != key.bytes {
+            return Peeked::Absent;
         }
-        if !whole {
-            return Found::Value(value..value);
+        if let Some(value) = value {
+            let start = self.start + offset - skip;
+            self.peek.copy_to(start + key_end..start + end, value);
         }
-        if end > most {
-            return Found::Unknown;
-        }
-        if end > first {
-            self.peek.load(start + first, &mut record[first..end.next_multiple_of(8).min(most)]);
-        }
-        Found::Value(value..end)
+        Peeked::Found
     }
-}
-
-/// What seems to be in a page.
-enum Found {
-    Value(std::ops::Range<usize>),
-    Nothing,
-    Unknown,
 }

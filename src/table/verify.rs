@@ -46,6 +46,7 @@ impl Table {
         // While a checkpoint is written the file is half of it.
         let _turn = self.pager.turns().take()?;
         let _alone = self.gate.close()?;
+        self.pager.give_back_kept()?;
         let mut check = Check {
             table: self,
             faults: Vec::new(),

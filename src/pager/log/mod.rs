@@ -360,7 +360,8 @@ impl Log {
     pub(crate) fn switch(&self, bytes: u64) -> Result<u64> {
         let mut tail = self.tail();
         // Every promise was kept or given back: who makes one leaves the gate after that.
-        debug_assert_eq!(self.reserved.load(Relaxed), tail.offset, "room in the log is promised to nobody");
+        let promised = || self.reserved.load(Relaxed) - tail.offset;
+        debug_assert!(tail.segment.is_none() || promised() == 0, "{} bytes of the log are promised", promised());
         let number = tail.number + 1;
         let old = tail.segment.clone();
         let header = old.as_ref().map(|s| s.header).or(tail.resume.map(|(header, _)| header));
