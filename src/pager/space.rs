@@ -268,6 +268,9 @@ impl Pager {
             found = space.find_hole(len);
         }
         let Some(frame) = found else { return Ok(None) };
+        if space.prefer_low && space.runs.first_key_value().is_some_and(|(&first, _)| first < frame) {
+            return Ok(None); // there is a whole frame nearer the start
+        }
         let used = space.link(frame).used;
         let start = best_fit(!used, len);
         let used = used | bits(start, len);
