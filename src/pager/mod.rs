@@ -13,6 +13,7 @@
 //!
 //! Source: the buffer manager of Seltzer & Yigit 1991, "Buffer Management"; the file layout is ours (docs/format.md).
 
+mod ahead;
 mod checkpoint;
 pub(crate) mod copy;
 pub(crate) mod interleave;
@@ -471,6 +472,11 @@ impl Pager {
     }
 
     /// Sees to it that frames below `needed` (and rather below `wanted`) have room on the disk.
+    /// May so many frames be in memory?
+    fn has_cache_for(&self, frames: FrameNo) -> bool {
+        u64::from(frames) <= self.cache_frames
+    }
+
     fn reserve_on_disk(&self, needed: FrameNo, wanted: FrameNo) -> Result<()> {
         let Some(file) = self.file.as_ref().filter(|_| !self.read_only) else { return Ok(()) };
         let bytes = |frames: FrameNo| u64::from(frames) * self.frame_bytes() as u64;

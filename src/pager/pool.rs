@@ -22,6 +22,7 @@
 //! Not here: which frame belongs to what (`mod.rs`), when a frame goes to the file (`mod.rs`).
 #![expect(unsafe_code, reason = "frames live in address ranges reserved with mmap")]
 
+use super::ahead::Ahead;
 use super::interleave::{self, step};
 use super::words::{Bytes, FrameBytes, word_bytes};
 use crate::error::{Error, ErrorKind, Result};
@@ -120,6 +121,8 @@ pub(crate) struct Pool {
     data: Mapping,
     /// Start of each segment's state words, beside `data`.
     states: Mapping,
+    /// Before the segments, so that its thread has ended when they go.
+    ahead: Mutex<Option<Ahead>>,
     segments: Mutex<Vec<Mapping>>,
     /// Is there a file that dirty frames must reach?
     tracked: bool,
@@ -154,6 +157,7 @@ impl Pool {
             frame_bits: frame_bytes.trailing_zeros(),
             data: Mapping::new(table_bytes)?,
             states: Mapping::new(table_bytes)?,
+            ahead: Mutex::new(None),
             segments: Mutex::new(Vec::new()),
             tracked,
             epoch: AtomicU32::new(0),
@@ -209,6 +213,27 @@ impl Pool {
             segments.extend([states, data]);
         }
         Ok(())
+    }
+
+    /// Has the memory of frames that are reserved made ready by another thread. `false`: it is too far behind to be asked.
+    pub(crate) fn make_ready(&self, frames: Range<FrameNo>) -> bool {
+        let mut ahead = self.ahead.lock().expect("no panic while held");
+        if ahead.is_none() {
+            *ahead = Ahead::start();
+        }
+        let Some(ahead) = ahead.as_ref() else { return false };
+        let mut first = frames.start;
+        while first < frames.end {
+            let segment_end = (first | ((1 << self.segment_bits()) - 1)).saturating_add(1);
+            let end = frames.end.min(segment_end);
+            let bytes = ((end - first) as usize) << self.frame_bits;
+            // SAFETY: the frames are of one segment, which goes after `ahead` does, as it is declared before it.
+            if !unsafe { ahead.ask(self.address(first), bytes) } {
+                return false;
+            }
+            first = end;
+        }
+        true
     }
 
     #[inline]

@@ -44,6 +44,8 @@ pub(crate) struct Space {
     zones_known: u32,
     /// Frames the file has room for on the disk.
     reserved_frames: u32,
+    /// Frames whose memory is ready, or being made so.
+    ready_frames: u32,
     /// Header, map frames, bucket groups: nothing is allocated in these frames or given back by a reference, whatever
     /// the file says. First -> count.
     fixed: BTreeMap<FrameNo, u32>,
@@ -78,6 +80,7 @@ impl Space {
             runs_by_len: BTreeSet::new(),
             zones_known,
             reserved_frames: 0,
+            ready_frames: 0,
             fixed: BTreeMap::new(),
             prefer_low: false,
             kept: std::array::from_fn(|_| Vec::new()),
@@ -333,7 +336,27 @@ impl Pager {
             self.reserve_on_disk(end, target)?;
             space.reserved_frames = target;
         }
+        self.make_ready_ahead(space, end);
         Ok(())
+    }
+
+    /// Has memory behind `end`, and what is new before it, made ready, if the table is so large that it gets large pages.
+    fn make_ready_ahead(&self, space: &mut Space, end: FrameNo) {
+        const FROM_BYTES: u64 = 16 << 20;
+        const AHEAD_BYTES: (u64, u64) = (4 << 20, 64 << 20);
+        let frame_bytes = self.frame_bytes() as u64;
+        let bytes = u64::from(end) * frame_bytes;
+        let ahead = ((bytes / 64).clamp(AHEAD_BYTES.0, AHEAD_BYTES.1) / frame_bytes) as FrameNo;
+        if bytes < FROM_BYTES || u64::from(space.ready_frames) > u64::from(end) + u64::from(ahead) / 2 {
+            return;
+        }
+        let first = space.ready_frames.max(self.frame_count());
+        let to = end.saturating_add(ahead);
+        // What is over the cache's limit would be taken away again.
+        if self.has_cache_for(to) && self.pool().reserve(u64::from(to) + 1).is_ok() && self.pool().make_ready(first..to)
+        {
+            space.ready_frames = to;
+        }
     }
 
     /// Marks all units of `count` frames from `first` as used, but of the last one only `last_units`.

@@ -33,6 +33,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/io/forks.rs",
     "src/io/mapped.rs",
     "src/io/real.rs",
+    "src/pager/ahead.rs",
     "src/pager/pool.rs",
     "src/pager/words.rs",
     "tests/it/recovery.rs",
