@@ -241,7 +241,7 @@ impl<'t> Latched<'t> {
         let (frame, start) = self.table.location(number);
         let slot = self.frames.get_mut(&frame).expect("all buckets of the batch are latched");
         let mut bucket = Bucket { table: self.table, frame: slot.take().expect("given back each time"), start };
-        bucket.init_if_empty(linear::level(number, self.max_bucket));
+        bucket.init_if_empty(|| linear::level(number, self.max_bucket));
         let done = self.table.locate(bucket.page(), key).and_then(|place| work(&mut bucket, place));
         *slot = Some(bucket.frame);
         done

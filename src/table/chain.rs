@@ -240,16 +240,22 @@ impl Bucket<'_> {
 
     /// Makes a page that nothing was ever put into a page of this bucket.
     #[inline]
-    pub(super) fn init_if_empty(&mut self, level: u32) {
+    pub(super) fn init_if_empty(&mut self, level: impl FnOnce() -> u32) {
         if page::kind(self.page()) == page::KIND_EMPTY {
-            page::init(&mut self.page_mut(), page::KIND_BUCKET, level);
+            page::init(&mut self.page_mut(), page::KIND_BUCKET, level());
         }
     }
 
     /// Does the pair fit into a record of its own, key, value and all?
     fn fits_inline(&self, key: &[u8], value_bytes: usize) -> bool {
-        key.len() <= self.table.key_bytes_inline_max()
-            && key.len() + value_bytes + 4 <= self.table.record_bytes_inline_max()
+        key.len() <= self.table.key_bytes_inline_max() && key.len() + value_bytes <= self.pair_bytes_inline_max()
+    }
+
+    /// Longest pair whose record has it all.
+    #[inline]
+    fn pair_bytes_inline_max(&self) -> usize {
+        const LENGTHS_BYTES: usize = 4;
+        self.table.record_bytes_inline_max() - LENGTHS_BYTES
     }
 
     /// Stores `value` under `key`, at `place` if the key is there already.
@@ -294,6 +300,12 @@ impl Bucket<'_> {
     /// Adds `tail` to the value at `place`.
     pub(super) fn append(&mut self, key: Key<'_>, place: Place, tail: &[u8]) -> Result<Delta> {
         let payload = tail.len() as i64;
+        let table = self.table;
+        let pair_bytes_max = self.pair_bytes_inline_max();
+        let grown = |bytes: &mut FrameBytes<'_>| page::append_value(bytes, place.slot, tail, pair_bytes_max);
+        if let Some(bucket) = self.change(place, grown, table)? {
+            return Ok(Delta { bucket, payload, ..Delta::default() });
+        }
         let (old_extent, old_value_bytes) = self.value_at(place)?;
         self.table.check_lengths(key.bytes, old_value_bytes + tail.len())?;
         let mut delta = match old_extent {
@@ -308,21 +320,15 @@ impl Bucket<'_> {
                     delta
                 }
             }
-            None => self.append_inline(key, place, old_value_bytes, tail)?,
+            None => self.append_elsewhere(key, place, old_value_bytes, tail)?,
         };
         delta.payload = payload;
         Ok(delta)
     }
 
-    fn append_inline(&mut self, key: Key<'_>, place: Place, old_value_bytes: usize, tail: &[u8]) -> Result<Delta> {
+    /// Adds `tail` to a value whose record has no room for it where it is.
+    fn append_elsewhere(&mut self, key: Key<'_>, place: Place, old_value_bytes: usize, tail: &[u8]) -> Result<Delta> {
         let fits = self.fits_inline(key.bytes, old_value_bytes + tail.len());
-        if fits {
-            let table = self.table;
-            let growth = self.change(place, |bytes| page::append_value(bytes, place.slot, tail), table)?;
-            if let Some(bucket) = growth {
-                return Ok(Delta { bucket, ..Delta::default() });
-            }
-        }
         let key_bytes = key.bytes.len();
         let mut pair = Vec::with_capacity(key_bytes + old_value_bytes + tail.len());
         pair.extend_from_slice(key.bytes);

@@ -115,6 +115,15 @@ struct View {
     version: u32,
 }
 
+/// A bucket, and where it was at some moment.
+#[derive(Clone, Copy)]
+struct Seen {
+    view: View,
+    bucket: linear::Bucket,
+    frame: FrameNo,
+    start: usize,
+}
+
 impl Table {
     /// Opens the table in the file at `path`, or makes it, with the default options.
     ///
@@ -286,9 +295,7 @@ impl Table {
     fn read_bucket(&self, hash: u64) -> Result<(ReadGuard<'_>, Range<usize>)> {
         self.refuse_if_forked()?;
         loop {
-            let view = self.view();
-            let bucket = linear::bucket(hash, view.max_bucket);
-            let (frame, start) = self.location(bucket);
+            let Seen { view, bucket, frame, start } = self.seen(hash);
             let frame = self.pager.read(frame)?;
             if self.still_holds(view, hash, bucket) {
                 return Ok((frame, start..start + self.page_bytes));
@@ -306,19 +313,27 @@ impl Table {
             || now.version == view.version && linear::bucket(hash, now.max_bucket) == bucket
     }
 
-    /// Latches the bucket of `hash` for changing.
+    /// Where the bucket of `hash` is as things are now.
     #[inline]
-    fn write_bucket(&self, hash: u64) -> Result<Bucket<'_>> {
+    fn seen(&self, hash: u64) -> Seen {
+        let view = self.view();
+        let bucket = linear::bucket(hash, view.max_bucket);
+        let (frame, start) = self.location(bucket);
+        Seen { view, bucket, frame, start }
+    }
+
+    /// Latches the bucket of `hash` for changing, which was seen before.
+    #[inline]
+    fn write_bucket(&self, hash: u64, mut seen: Seen) -> Result<Bucket<'_>> {
         loop {
-            let view = self.view();
-            let number = linear::bucket(hash, view.max_bucket);
-            let (frame, start) = self.location(number);
-            let frame = self.pager.write(frame)?;
-            if self.still_holds(view, hash, number) {
-                let mut bucket = Bucket { table: self, frame, start };
-                bucket.init_if_empty(linear::level(number, view.max_bucket));
+            let frame = self.pager.write(seen.frame)?;
+            if self.still_holds(seen.view, hash, seen.bucket) {
+                let mut bucket = Bucket { table: self, frame, start: seen.start };
+                bucket.init_if_empty(|| linear::level(seen.bucket, seen.view.max_bucket));
                 return Ok(bucket);
             }
+            drop(frame);
+            seen = self.seen(hash);
         }
     }
 
@@ -516,9 +531,9 @@ impl Table {
         apply: impl FnOnce(&mut Bucket<'_>, Option<Place>) -> Result<Option<Delta>>,
     ) -> Result<Option<Lsn>> {
         // Its page is on its way while the previous write's stores are still on theirs.
-        self.prefetch_bucket(key.hash);
+        let seen = self.prefetch_bucket(key.hash);
         let mut writer = self.enter_to(change)?;
-        let mut bucket = self.write_bucket(key.hash)?;
+        let mut bucket = self.write_bucket(key.hash, seen)?;
         bucket.prefetch_overflow();
         let place = self.locate(bucket.page(), key)?;
         let Some(delta) = apply(&mut bucket, place)? else { return Ok(None) };
@@ -536,9 +551,10 @@ impl Table {
 
     /// Asks for the page of the bucket of `hash`.
     #[inline]
-    fn prefetch_bucket(&self, hash: u64) {
-        let (frame, start) = self.location(linear::bucket(hash, self.view().max_bucket));
-        self.prefetch_page(frame, start..start + self.page_bytes);
+    fn prefetch_bucket(&self, hash: u64) -> Seen {
+        let seen = self.seen(hash);
+        self.prefetch_page(seen.frame, seen.start..seen.start + self.page_bytes);
+        seen
     }
 
     /// Lets a writer in.

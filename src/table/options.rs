@@ -74,12 +74,12 @@ impl Default for TableOptions {
 }
 
 impl TableOptions {
-    /// The defaults: 1-KiB pages, filled to 100 %, created if absent.
+    /// The defaults: 1-KiB pages, filled to 92 %, created if absent.
     pub fn new() -> Self {
         TableOptions {
             page_bytes: 1024,
             fill_factor: None,
-            fill_percent: 100,
+            fill_percent: 92,
             expected_len: 0,
             cache_bytes: None,
             hash: None,
@@ -111,7 +111,7 @@ impl TableOptions {
         self
     }
 
-    /// How full the table is kept: bytes of its pairs in percent of its primary pages, 10 to 400; 100 if not given.
+    /// How full the table is kept: bytes of its pairs in percent of its primary pages, 10 to 400; 92 if not given.
     ///
     /// More is less memory and more overflow pages: see docs/architecture.md, "Load".
     pub fn fill_percent(mut self, percent: u32) -> Self {

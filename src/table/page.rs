@@ -381,11 +381,15 @@ pub fn replace_value(page: &mut impl Bytes, index: usize, form: u8, value: &[u8]
     Ok(true)
 }
 
-/// Adds `tail` to the inline value of slot `index`. `Ok(false)`, and nothing changed, where it does not fit.
+/// Adds `tail` to the inline value of slot `index`. `Ok(false)`, and nothing changed, where it does not fit, where key and
+/// value would be longer than `pair_bytes_max`, or where the value is elsewhere.
 #[inline]
-pub fn append_value(page: &mut impl Bytes, index: usize, tail: &[u8]) -> Result<bool, Damage> {
+pub fn append_value(page: &mut impl Bytes, index: usize, tail: &[u8], pair_bytes_max: usize) -> Result<bool, Damage> {
     let old = record(page, index)?;
     let (key_bytes, value_bytes, old_bytes) = (old.key.len(), old.value.len(), old.bytes());
+    if old.form != INLINE || key_bytes + value_bytes + tail.len() > pair_bytes_max {
+        return Ok(false);
+    }
     let old_head = varint_bytes(value_bytes as u64);
     let growth = tail.len() + varint_bytes((value_bytes + tail.len()) as u64) - old_head;
     if gap_bytes(page)? < growth {
@@ -672,7 +676,7 @@ mod tests {
                         let mut after = model.clone();
                         after[i].2.extend_from_slice(&v);
                         let expected = fits(&after, 0);
-                        prop_assert_eq!(append_value(&mut page, i, &v), Ok(expected));
+                        prop_assert_eq!(append_value(&mut page, i, &v, usize::MAX), Ok(expected));
                         if expected { model = after; }
                     }
                     _ => {}
@@ -703,7 +707,7 @@ mod tests {
                 let i = index % count;
                 let _ = remove(&mut page.clone(), i);
                 let _ = replace_value(&mut page.clone(), i, INLINE, b"value");
-                let _ = append_value(&mut page.clone(), i, b"value");
+                let _ = append_value(&mut page.clone(), i, b"value", 1 << 16);
             }
             let _ = insert(&mut page, 7, inline(b"k", b"v"));
         }

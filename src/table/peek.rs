@@ -15,7 +15,7 @@
 
 use super::chain::{Block, Key};
 use super::page::{self, INLINE, Matches};
-use super::{Table, View, linear};
+use super::{Seen, Table, View, linear};
 use crate::pager::pool::{FrameNo, Peek};
 
 /// What a peek found out.
@@ -68,9 +68,7 @@ impl Table {
         if key.bytes.len() > self.key_bytes_inline_max().min(KEY_BYTES_MAX) || self.pager.is_forked() {
             return None;
         }
-        let view = self.view();
-        let bucket = linear::bucket(key.hash, view.max_bucket);
-        let (frame, start) = self.location(bucket);
+        let Seen { view, bucket, frame, start } = self.seen(key.hash);
         if !asked_for {
             self.prefetch_page(frame, start..start + self.page_bytes);
         }
@@ -123,7 +121,7 @@ impl Table {
     /// Asks for the overflow page of the bucket of `hash`, if it has one, as far as a look without a latch tells.
     #[inline]
     pub(super) fn prefetch_overflow(&self, hash: u64) {
-        let (frame, start) = self.location(linear::bucket(hash, self.view().max_bucket));
+        let Seen { frame, start, .. } = self.seen(hash);
         let Some(peek) = self.pager.pool().peek(frame) else { return };
         let mut header = [0; page::HEADER_BYTES];
         peek.load(start, &mut header);
