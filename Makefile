@@ -3,7 +3,7 @@
 # make slow     tests that take minutes or gigabytes: a value of 1 GiB, long runs over damaged files
 # make fuzz     SECONDS=60 for each fuzz target, or TARGET=open alone; INPUT=file runs one input again
 # make sanitize the tests of threads and of unsafe code under ThreadSanitizer and AddressSanitizer, with a nightly Rust
-# make bench    ten million pairs in and out of a file; WORKLOAD=pairs-small is quicker, FILE= is in memory
+# make bench    the short form of every workload into results/, some minutes; BENCH='--workload pairs' is one of them
 # make help     this list
 #
 # `make test` is fmt, lint, unit, doc and some seconds of fuzz, each of which can be made by itself. Needs Rust and a C
@@ -14,8 +14,8 @@
 CARGO = cargo
 NIGHTLY = cargo +nightly
 HOST = $$(rustc +nightly -vV | sed -n 's/^host: //p')
-WORKLOAD = pairs
-FILE = $${TMPDIR:-/tmp}/splitpoint-bench.spt
+# More arguments for `splitpoint-bench run`.
+BENCH =
 # What is fuzzed, and for how long each.
 TARGET = open ops replay
 SECONDS = 60
@@ -75,8 +75,7 @@ sanitize: tools
 	fi
 
 bench: tools
-	$(CARGO) run --release --quiet --package splitpoint-bench -- $(WORKLOAD) $(FILE)
-	@test -z "$(FILE)" || rm -f "$(FILE)"
+	$(CARGO) run --release --quiet --locked --package splitpoint-bench -- run --short $(BENCH)
 
 # Lints and the layout of code are part of the tests. A toolchain without the two programs still runs the rest, and says so;
 # with CI set, their absence is a failure.
