@@ -1,0 +1,33 @@
+/* What the adapters share: the text of the last error, and a buffer that grows. Not for the harness: see peer.h. */
+#ifndef SPLITPOINT_ADAPTER_H
+#define SPLITPOINT_ADAPTER_H
+
+#include "peer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Keeps the text for peer_error and returns -1. */
+int peer_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* As `peer.error` wants it. */
+const char *peer_error(void *store);
+/* Whether `options` names the setting. */
+int peer_is_set(const struct peer_options *options, const char *setting);
+/* As `peer.sync` and `peer.end_of_puts` want it, where there is nothing to do. */
+int peer_nothing(void *store);
+
+/* Bytes an adapter reuses from call to call; starts as zeros, ends with free(bytes). */
+struct scratch {
+    char *bytes;
+    size_t capacity;
+};
+/* Room for `len` bytes, or NULL and an error kept. What was there stays. */
+char *scratch_room(struct scratch *scratch, size_t len);
+/* Room for `head` followed by `tail`, with both copied in. */
+char *scratch_join(struct scratch *scratch, const void *head, size_t head_len, const void *tail, size_t tail_len);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,215 @@
+/* Berkeley DB 5.3, as a hash table (bdb-hash: linear hashing, the nearest relative) and as a B+ tree (bdb-btree).
+ *
+ * Settings: "default" (nothing tuned but the cache) and, for the hash, "sized": set_h_nelem and set_h_ffactor, which
+ * its manual wants together; the fill factor from the manual's formula with the mean pair.
+ * The cache is 2.2 x the payload in a file and 4 x in memory, where what does not fit would go to a temporary file; at
+ * least 64 MB. No environment, so no log, locks or transactions: the cache is the handle's own.
+ * A get is Berkeley DB's copy in its own memory (it has no zero-copy get). Append: a get by a cursor, then a partial put
+ * beyond the end at the cursor. A scan is a bulk read (DB_MULTIPLE_KEY), a hundredth of the calls. Closing syncs. */
+#include <db.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter.h"
+
+enum { CACHE_BYTES_MIN = 64 << 20, BULK_BYTES_MIN = 1 << 20 };
+
+struct store {
+    DB *db;
+    DBC *at;      /* for append */
+    int in_file;
+    struct scratch bulk;
+};
+
+static int failed(const char *what, int status) { return peer_fail("Berkeley DB: %s: %s", what, db_strerror(status)); }
+
+static const char *version(void)
+{
+    static char text[32];
+    int major, minor, patch;
+    db_version(&major, &minor, &patch);
+    snprintf(text, sizeof text, "%d.%d.%d", major, minor, patch);
+    return text;
+}
+
+static int set_cache(DB *db, const struct peer_options *options)
+{
+    uint64_t bytes = options->path ? options->payload_bytes * 22 / 10 : options->payload_bytes * 4;
+    if (bytes < CACHE_BYTES_MIN)
+        bytes = CACHE_BYTES_MIN;
+    /* Several regions: one may have at most 4 GB. */
+    return db->set_cachesize(db, (u_int32_t)(bytes >> 30), (u_int32_t)(bytes & ((1 << 30) - 1)), 1 + (int)(bytes >> 31));
+}
+
+/* The manual: (page size - 32) / (mean key + mean value + 8). The page is the default one. */
+static int set_size(DB *db, const struct peer_options *options)
+{
+    uint64_t pairs = options->expected_len ? options->expected_len : 1;
+    uint64_t fill_factor = (4096 - 32) / (options->payload_bytes / pairs + 8);
+    int status = db->set_h_ffactor(db, fill_factor ? (u_int32_t)fill_factor : 1);
+    return status ? status : db->set_h_nelem(db, (u_int32_t)pairs);
+}
+
+static int close_store(void *opened)
+{
+    struct store *store = opened;
+    if (store->at)
+        store->at->close(store->at);
+    int status = store->db->close(store->db, 0);
+    free(store->bulk.bytes);
+    free(store);
+    return status ? failed("close", status) : 0;
+}
+
+static int open_store(const struct peer_options *options, void **opened, DBTYPE type)
+{
+    *opened = NULL;
+    struct store *store = calloc(1, sizeof *store);
+    if (!store)
+        return peer_fail("Berkeley DB: no memory");
+    store->in_file = options->path != NULL;
+    int status = db_create(&store->db, NULL, 0);
+    if (status) {
+        free(store);
+        return failed("create", status);
+    }
+    store->db->set_errfile(store->db, NULL);
+    status = set_cache(store->db, options);
+    if (!status && peer_is_set(options, "sized"))
+        status = set_size(store->db, options);
+    u_int32_t flags = !options->create ? 0 : options->path ? DB_CREATE | DB_TRUNCATE : DB_CREATE;
+    if (!status)
+        status = store->db->open(store->db, NULL, options->path, NULL, type, flags, 0644);
+    if (!status)
+        status = store->db->cursor(store->db, NULL, &store->at, 0);
+    if (status) {
+        close_store(store);
+        return failed("open", status);
+    }
+    *opened = store;
+    return 0;
+}
+
+static int open_hash(const struct peer_options *options, void **opened) { return open_store(options, opened, DB_HASH); }
+
+static int open_btree(const struct peer_options *options, void **opened) { return open_store(options, opened, DB_BTREE); }
+
+static DBT dbt(const void *bytes, size_t len)
+{
+    DBT filled = {.data = (void *)bytes, .size = (u_int32_t)len};
+    return filled;
+}
+
+static int put(void *opened, const void *key, size_t key_len, const void *value, size_t value_len)
+{
+    struct store *store = opened;
+    if (key_len > UINT32_MAX || value_len > UINT32_MAX)
+        return peer_fail("Berkeley DB: key and value are at most %u bytes", UINT32_MAX);
+    DBT name = dbt(key, key_len), data = dbt(value, value_len);
+    int status = store->db->put(store->db, NULL, &name, &data, 0);
+    return status ? failed("put", status) : 0;
+}
+
+static int append(void *opened, const void *key, size_t key_len, const void *tail, size_t tail_len)
+{
+    struct store *store = opened;
+    DBT name = dbt(key, key_len), old = dbt(NULL, 0), data = dbt(tail, tail_len);
+    int status = store->at->get(store->at, &name, &old, DB_SET);
+    if (status == DB_NOTFOUND)
+        return put(store, key, key_len, tail, tail_len);
+    if (status)
+        return failed("append", status);
+    data.flags = DB_DBT_PARTIAL;
+    data.doff = old.size;
+    status = store->at->put(store->at, &name, &data, DB_CURRENT);
+    return status ? failed("append", status) : 0;
+}
+
+static int get(void *opened, const void *key, size_t key_len, const void **value, size_t *value_len)
+{
+    struct store *store = opened;
+    DBT name = dbt(key, key_len), data = dbt(NULL, 0);
+    int status = store->db->get(store->db, NULL, &name, &data, 0);
+    if (status == DB_NOTFOUND)
+        return 0;
+    if (status)
+        return failed("get", status);
+    *value = data.data;
+    *value_len = data.size;
+    return 1;
+}
+
+static int remove_key(void *opened, const void *key, size_t key_len)
+{
+    struct store *store = opened;
+    DBT name = dbt(key, key_len);
+    int status = store->db->del(store->db, NULL, &name, 0);
+    if (status == DB_NOTFOUND)
+        return 0;
+    return status ? failed("remove", status) : 1;
+}
+
+/* Reads the next pairs into `store->bulk`, with a larger one where a pair does not fit. */
+static int next_bulk(struct store *store, DBC *at, DBT *bulk)
+{
+    DBT key = dbt(NULL, 0);
+    size_t len = BULK_BYTES_MIN;
+    for (;;) {
+        bulk->data = scratch_room(&store->bulk, len);
+        if (!bulk->data)
+            return ENOMEM;
+        bulk->ulen = (u_int32_t)(store->bulk.capacity & ~(size_t)1023);
+        int status = at->get(at, &key, bulk, DB_NEXT | DB_MULTIPLE_KEY);
+        if (status != DB_BUFFER_SMALL)
+            return status;
+        len = 2 * (size_t)bulk->ulen > bulk->size ? 2 * (size_t)bulk->ulen : bulk->size + 1024;
+    }
+}
+
+static int scan(void *opened, int with_values, int (*each)(void *, const void *, size_t, const void *, size_t),
+                void *context)
+{
+    struct store *store = opened;
+    DBC *at;
+    DBT bulk = {.flags = DB_DBT_USERMEM};
+    int result = 0, status = store->db->cursor(store->db, NULL, &at, DB_CURSOR_BULK);
+    if (status)
+        return failed("scan", status);
+    while (!result && !(status = next_bulk(store, at, &bulk))) {
+        void *place, *key, *value;
+        size_t key_len, value_len;
+        DB_MULTIPLE_INIT(place, &bulk);
+        while (!result) {
+            DB_MULTIPLE_KEY_NEXT(place, &bulk, key, key_len, value, value_len);
+            if (!place)
+                break;
+            result = with_values ? each(context, key, key_len, value, value_len) : each(context, key, key_len, NULL, 0);
+        }
+    }
+    at->close(at);
+    return status && status != DB_NOTFOUND ? failed("scan", status) : result;
+}
+
+static int sync_store(void *opened)
+{
+    struct store *store = opened;
+    int status = store->in_file ? store->db->sync(store->db, 0) : 0;
+    return status ? failed("sync", status) : 0;
+}
+
+static const char *const hash_settings[] = {"default", "sized", NULL};
+static const char *const btree_settings[] = {"default", NULL};
+
+const struct peer peer_bdb_hash = {
+    .name = "bdb-hash", .settings = hash_settings, .in_memory = 1, .in_file = 1, .version = version, .open = open_hash,
+    .put = put, .append = append, .get = get, .remove = remove_key, .scan = scan, .sync = sync_store,
+    .end_of_puts = NULL, .close = close_store, .error = peer_error,
+};
+
+const struct peer peer_bdb_btree = {
+    .name = "bdb-btree", .settings = btree_settings, .in_memory = 1, .in_file = 1, .version = version,
+    .open = open_btree, .put = put, .append = append, .get = get, .remove = remove_key, .scan = scan,
+    .sync = sync_store, .end_of_puts = NULL, .close = close_store, .error = peer_error,
+};

@@ -1,0 +1,70 @@
+/* The list of peers, and what adapter.h promises. A new peer: its file, a line here, one in libraries.txt. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter.h"
+
+extern const struct peer peer_absl_map, peer_bdb_btree, peer_bdb_hash, peer_gdbm, peer_hsearch, peer_kyoto_hash,
+    peer_kyoto_proto, peer_kyoto_stash, peer_lmdb, peer_ndbm, peer_rocksdb, peer_std_map, peer_tkrzw_hash,
+    peer_tkrzw_tiny;
+
+const struct peer *const peers[] = {
+    &peer_bdb_hash, &peer_bdb_btree, &peer_gdbm, &peer_ndbm, &peer_kyoto_hash, &peer_tkrzw_hash, &peer_lmdb,
+    &peer_rocksdb, &peer_hsearch, &peer_kyoto_stash, &peer_kyoto_proto, &peer_tkrzw_tiny, &peer_std_map,
+    &peer_absl_map, NULL,
+};
+
+static _Thread_local char error_text[512];
+
+int peer_fail(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error_text, sizeof error_text, format, arguments);
+    va_end(arguments);
+    return -1;
+}
+
+const char *peer_error(void *store)
+{
+    (void)store;
+    return error_text;
+}
+
+int peer_is_set(const struct peer_options *options, const char *setting)
+{
+    return strcmp(options->setting, setting) == 0;
+}
+
+int peer_nothing(void *store)
+{
+    (void)store;
+    return 0;
+}
+
+char *scratch_room(struct scratch *scratch, size_t len)
+{
+    if (len <= scratch->capacity && scratch->bytes)
+        return scratch->bytes;
+    size_t capacity = len + len / 2 + 256;
+    char *bytes = realloc(scratch->bytes, capacity);
+    if (!bytes) {
+        peer_fail("no memory for a value of %zu bytes", len);
+        return NULL;
+    }
+    scratch->bytes = bytes;
+    scratch->capacity = capacity;
+    return bytes;
+}
+
+char *scratch_join(struct scratch *scratch, const void *head, size_t head_len, const void *tail, size_t tail_len)
+{
+    char *bytes = scratch_room(scratch, head_len + tail_len);
+    if (bytes) {
+        memcpy(bytes, head, head_len);
+        memcpy(bytes + head_len, tail, tail_len);
+    }
+    return bytes;
+}
