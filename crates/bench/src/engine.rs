@@ -33,6 +33,7 @@ pub struct Opening<'a> {
     /// Pairs to come, for settings that are told the size.
     pub expected_len: u64,
     /// Bytes of all keys and values to come, for caches and maps at the best settings.
+    #[cfg_attr(not(feature = "peers"), expect(dead_code, reason = "ours is never told"))]
     pub payload_bytes: u64,
     /// A new store, else the one that is there.
     pub create: bool,
@@ -67,12 +68,27 @@ pub trait Engine: Sync {
     /// The settings that it is to be measured with at this place; none: it cannot.
     fn settings(&self, place: Place) -> Vec<String>;
 
+    /// Whether it knows this setting there, be it one of those or not.
+    fn takes(&self, place: Place, setting: &str) -> bool {
+        self.settings(place).iter().any(|own| own == setting)
+    }
+
     /// Makes or opens a store.
     fn open(&self, opening: &Opening<'_>) -> Outcome<Box<dyn Store>>;
 
     /// Keeps nothing: what it takes is the harness's own time.
     fn is_baseline(&self) -> bool {
         false
+    }
+
+    /// Whether its pairs can be walked over. Else what it holds is known by its gets alone.
+    fn scans(&self) -> bool {
+        true
+    }
+
+    /// Not among all engines: a workload names it, as it can do some alone or is no store.
+    fn is_special(&self) -> bool {
+        self.is_baseline()
     }
 }
 

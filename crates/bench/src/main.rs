@@ -191,9 +191,10 @@ impl One {
         if std::fs::read_dir(&self.directory)?.next().is_some() {
             return Err(format!("{} is not empty, and would be emptied", self.directory.display()).into());
         }
+        let form = variant.form(&self.form, workload.form(&self.form)?);
+        let form = form.ok_or_else(|| format!("variant {} has no form {}", variant.name, self.form))?;
         let job = Job {
-            case: Case { workload: &workload, variant, engine, setting },
-            form: workload.form(&self.form)?,
+            case: Case { workload: &workload, variant, engine, setting, form },
             directory: &self.directory,
             parts: if parts.is_empty() { &variant.parts } else { &parts },
             batch: self.batch.max(1),
@@ -222,12 +223,22 @@ fn list() -> Outcome {
 
 fn answers(workload: &str, form: Option<&str>) -> Outcome {
     let workload = Workload::named(workload)?;
-    for (name, sizes) in workload.form.iter().filter(|(name, _)| form.is_none_or(|form| form == *name)) {
-        let expected = loads::answers(&workload.input, sizes)?;
+    let print = |of: String, form: &workload::Form| -> Outcome {
+        let expected = loads::answers(&workload.input, form)?;
         println!(
-            "[form.{name}.expected]\npairs = {}\npayload_bytes = {}\ninput_digest = \"{}\"\nfinal_digest = \"{}\"\n",
+            "{of}\npairs = {}\npayload_bytes = {}\ninput_digest = \"{}\"\nfinal_digest = \"{}\"\n",
             expected.pairs, expected.payload_bytes, expected.input_digest, expected.final_digest
         );
+        Ok(())
+    };
+    for (name, sizes) in workload.form.iter().filter(|(name, _)| form.is_none_or(|form| form == *name)) {
+        print(format!("[form.{name}.expected]"), sizes)?;
+    }
+    for variant in workload.variant.iter().filter(|variant| variant.count.is_some()) {
+        let largest = workload.form.values().max_by_key(|form| form.count);
+        if let Some(form) = largest.and_then(|form| variant.form("", form)) {
+            print(format!("[variant.expected] # {}", variant.name), &form)?;
+        }
     }
     Ok(())
 }

@@ -45,7 +45,7 @@ impl Plan {
     /// One workload; gives the cases that failed.
     fn workload(&self, workload: &Workload) -> Outcome<Vec<String>> {
         let form = workload.form(&self.form)?;
-        let cases = workload.cases(&self.engines);
+        let cases = workload.cases(&self.form, &self.engines)?;
         let mut results = Results { facts: facts(), ..Results::default() };
         results.facts.push(("workload".into(), format!("{}: {}", workload.name, workload.title)));
         results.facts.push(("form".into(), format!("{}: {} keys, {} appends", self.form, form.count, form.appends)));
@@ -66,7 +66,7 @@ impl Plan {
                 }
                 let name = case_name(case);
                 let start = Instant::now();
-                match self.round(case, Duration::from_secs(form.limit_s)) {
+                match self.round(case, Duration::from_secs(case.form.limit_s)) {
                     Ok(lines) => {
                         eprintln!("{name}: round {round}, {:.1} s; {}", start.elapsed().as_secs_f64(), gist(&lines));
                         results.add(case, &lines);

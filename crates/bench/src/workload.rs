@@ -95,9 +95,18 @@ pub struct Variant {
     pub place: Place,
     /// The steps, in order.
     pub parts: Vec<Part>,
-    /// `engine`, `engine:setting`, or `*` for all that can, with all their settings.
+    /// `engine`, `engine:setting`, `*` for all that can with all their settings, `-engine` for one that is left out.
     pub engines: Vec<String>,
-    /// Instead of the engines' own settings: every combination of these words' numbers ...
+    /// Forms that have it; all if none is named.
+    #[serde(default)]
+    pub forms: Vec<String>,
+    /// Instead of the form's count, in forms that have at least as many.
+    pub count: Option<u64>,
+    /// Instead of the form's repeats.
+    pub repeats: Option<u32>,
+    /// What comes out with that count.
+    pub expected: Option<Expected>,
+    /// Instead of the engines' own settings: every combination of these words' numbers, added to a setting that is named ...
     #[serde(default)]
     pub grid: BTreeMap<String, Vec<u64>>,
     /// ... each with every one of these.
@@ -202,6 +211,8 @@ pub struct Case<'w> {
     pub engine: &'static dyn Engine,
     /// How it is set.
     pub setting: String,
+    /// The sizes, and what has to come out.
+    pub form: Form,
 }
 
 /// The folder of this package, where workloads lie.
@@ -260,17 +271,18 @@ impl Workload {
         found.ok_or_else(|| format!("workload {} has no variant {name}", self.name).into())
     }
 
-    /// Every case by these engines; all engines where none is named.
-    pub fn cases(&self, engines: &[String]) -> Vec<Case<'_>> {
+    /// Every case of a form by these engines; all engines where none is named.
+    pub fn cases(&self, form: &str, engines: &[String]) -> Outcome<Vec<Case<'_>>> {
         let mut cases = Vec::new();
         for variant in &self.variant {
+            let Some(form) = variant.form(form, self.form(form)?) else { continue };
             for (engine, setting) in variant.runs() {
                 if engines.is_empty() || engines.iter().any(|name| is_named(name, engine, &setting)) {
-                    cases.push(Case { workload: self, variant, engine, setting });
+                    cases.push(Case { workload: self, variant, engine, setting, form: form.clone() });
                 }
             }
         }
-        cases
+        Ok(cases)
     }
 }
 
@@ -280,19 +292,30 @@ fn is_named(name: &str, engine: &dyn Engine, setting: &str) -> bool {
 }
 
 impl Variant {
-    /// Engines and settings, in the order of the file; engines that this build lacks are left out.
+    /// The form that is called so, as it is for this variant; none if it has none.
+    pub fn form(&self, name: &str, form: &Form) -> Option<Form> {
+        if !self.forms.is_empty() && !self.forms.iter().any(|own| own == name) || self.count > Some(form.count) {
+            return None;
+        }
+        let mut form = form.clone();
+        form.count = self.count.unwrap_or(form.count);
+        form.repeats = self.repeats.unwrap_or(form.repeats);
+        form.expected = self.expected.clone().unwrap_or(form.expected);
+        Some(form)
+    }
+
+    /// Engines and settings, in the order of the file; left out is what this build or an engine does not know.
     fn runs(&self) -> Vec<(&'static dyn Engine, String)> {
         let mut runs: Vec<(&'static dyn Engine, String)> = Vec::new();
         for wanted in &self.engines {
             let (name, setting) = wanted.split_once(':').map_or((&wanted[..], None), |(e, s)| (e, Some(s)));
-            let baseline = |engine: &dyn Engine| name == "*" && engine.is_baseline();
-            for engine in engines::all().into_iter().filter(|e| (name == "*" || name == e.name()) && !baseline(*e)) {
-                let own = engine.settings(self.place);
+            let is_meant = |e: &dyn Engine| if name == "*" { !e.is_special() } else { name == e.name() };
+            for engine in engines::all().into_iter().filter(|engine| is_meant(*engine)) {
                 let settings = match setting {
-                    Some(one) => vec![one.to_owned()],
-                    None if own.is_empty() || (self.grid.is_empty() && self.with.is_empty()) => own,
-                    None => self.combinations(),
+                    None if self.grid.is_empty() && self.with.is_empty() => engine.settings(self.place),
+                    named => self.combinations(named),
                 };
+                let settings = settings.into_iter().filter(|setting| engine.takes(self.place, setting));
                 for setting in settings {
                     if !runs.iter().any(|(e, s)| e.name() == engine.name() && *s == setting) {
                         runs.push((engine, setting));
@@ -300,18 +323,27 @@ impl Variant {
                 }
             }
         }
+        let is_left_out = |engine: &dyn Engine| self.engines.iter().any(|e| e.strip_prefix('-') == Some(engine.name()));
+        runs.retain(|(engine, _)| !is_left_out(*engine));
         runs
     }
 
-    /// Every combination of the grid's numbers with each of `with`.
-    fn combinations(&self) -> Vec<String> {
-        let mut settings = if self.with.is_empty() { vec![String::new()] } else { self.with.clone() };
-        for (word, numbers) in &self.grid {
-            let extended = |setting: &String| {
-                let comma = if setting.is_empty() { "" } else { "," };
-                numbers.iter().map(|number| format!("{setting}{comma}{word}={number}")).collect::<Vec<_>>()
+    /// The named setting with each of `with` and every combination of the grid's numbers.
+    fn combinations(&self, named: Option<&str>) -> Vec<String> {
+        let mut settings = vec![named.unwrap_or_default().to_owned()];
+        let extend = |settings: Vec<String>, words: &[String]| -> Vec<String> {
+            let comma = |setting: &str, word: &str| if setting.is_empty() || word.is_empty() { "" } else { "," };
+            let each = |setting: &String| -> Vec<String> {
+                words.iter().map(|word| format!("{setting}{}{word}", comma(setting, word))).collect()
             };
-            settings = settings.iter().flat_map(extended).collect();
+            settings.iter().flat_map(each).collect()
+        };
+        if !self.with.is_empty() {
+            settings = extend(settings, &self.with);
+        }
+        for (word, numbers) in &self.grid {
+            let words: Vec<String> = numbers.iter().map(|number| format!("{word}={number}")).collect();
+            settings = extend(settings, &words);
         }
         settings
     }

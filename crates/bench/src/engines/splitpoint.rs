@@ -22,28 +22,37 @@ impl Engine for Splitpoint {
         }
     }
 
+    fn takes(&self, _: Place, setting: &str) -> bool {
+        options(&Opening { path: None, setting, expected_len: 0, payload_bytes: 0, create: true }).is_ok()
+    }
+
     fn open(&self, opening: &Opening<'_>) -> Outcome<Box<dyn Store>> {
-        let mut options = TableOptions::new();
-        for word in opening.words() {
-            options = match word? {
-                ("default" | "os", None) => options.durability(Durability::Os),
-                ("none", None) => options.durability(Durability::None),
-                ("sync", None) => options.durability(Durability::Sync),
-                ("sized", None) => options.expected_len(opening.expected_len),
-                ("page", Some(bytes)) => options.page_bytes(bytes.try_into()?),
-                ("fill", Some(pairs)) => options.fill_factor(pairs.try_into()?),
-                ("percent", Some(percent)) => options.fill_percent(percent.try_into()?),
-                ("cache", Some(bytes)) => options.cache_bytes(bytes),
-                ("log", Some(bytes)) => options.log_bytes(bytes),
-                (word, _) => return Err(Opening::unknown("splitpoint", word)),
-            };
-        }
+        let options = options(opening)?;
         let table = match opening.path {
             Some(path) => options.create(opening.create).open(path)?,
             None => options.in_memory()?,
         };
         Ok(Box::new(Open { table, value: Vec::new() }))
     }
+}
+
+fn options(opening: &Opening<'_>) -> Outcome<TableOptions> {
+    let mut options = TableOptions::new();
+    for word in opening.words() {
+        options = match word? {
+            ("default" | "os", None) => options.durability(Durability::Os),
+            ("none", None) => options.durability(Durability::None),
+            ("sync", None) => options.durability(Durability::Sync),
+            ("sized", None) => options.expected_len(opening.expected_len),
+            ("page", Some(bytes)) => options.page_bytes(bytes.try_into()?),
+            ("fill", Some(pairs)) => options.fill_factor(pairs.try_into()?),
+            ("percent", Some(percent)) => options.fill_percent(percent.try_into()?),
+            ("cache", Some(bytes)) => options.cache_bytes(bytes),
+            ("log", Some(bytes)) => options.log_bytes(bytes),
+            (word, _) => return Err(Opening::unknown("splitpoint", word)),
+        };
+    }
+    Ok(options)
 }
 
 /// A table and room for the value that was last got.

@@ -26,14 +26,14 @@ pub(super) fn run(job: &Job<'_>, keys: KeyChoice, seed: u64) -> Outcome<Lines> {
         return Err("a stream is put in once: append, append-many or append-timed".into());
     };
     let mut lines = Lines::default();
-    let stream = Stream::new(keys, job.form.count, job.form.appends, seed)?;
-    let window = |w: u64| w * stream.appends() / job.form.windows;
-    let room = (0..job.form.windows).map(|w| window(w + 1) - window(w)).max().unwrap_or(0) as usize;
+    let stream = Stream::new(keys, job.case.form.count, job.case.form.appends, seed)?;
+    let window = |w: u64| w * stream.appends() / job.case.form.windows;
+    let room = (0..job.case.form.windows).map(|w| window(w + 1) - window(w)).max().unwrap_or(0) as usize;
     // All of the harness's own memory is written before the store's is measured.
     let mut pairs: Vec<Pair> = vec![([1; KEY_BYTES], [1; RECORD_BYTES]); room];
     let (mut latencies, mut input) = (Latencies::default(), InputDigest::default());
     let (mut prepare, mut watch) = (Duration::ZERO, Stopwatch::default());
-    let mut windows = Vec::with_capacity(job.form.windows as usize);
+    let mut windows = Vec::with_capacity(job.case.form.windows as usize);
 
     let before = Memory::now()?;
     Memory::forget_peak()?;
@@ -42,7 +42,7 @@ pub(super) fn run(job: &Job<'_>, keys: KeyChoice, seed: u64) -> Outcome<Lines> {
         return Err(format!("{} has no call for many appends", job.case.engine.name()).into());
     }
     let mut peak = 0;
-    for w in 0..job.form.windows {
+    for w in 0..job.case.form.windows {
         let (first, end) = (window(w), window(w + 1));
         let start = Instant::now();
         pairs.clear();
@@ -82,14 +82,14 @@ pub(super) fn run(job: &Job<'_>, keys: KeyChoice, seed: u64) -> Outcome<Lines> {
         lines.took("append", appends, &watch);
         tell_windows(&mut lines, &windows);
         let rss = after.rss.saturating_sub(before.rss) as f64;
-        let over = rss - job.form.expected.payload_bytes as f64;
+        let over = rss - job.case.form.expected.payload_bytes as f64;
         lines.row("memory", "rss_bytes", rss);
         lines.row("memory", "peak_bytes", peak.saturating_sub(before.rss) as f64);
-        lines.row("memory", "over_payload_bytes_per_pair", over / job.form.expected.pairs as f64);
+        lines.row("memory", "over_payload_bytes_per_pair", over / job.case.form.expected.pairs as f64);
         lines.0.extend(windows.into_iter().map(Line::Window));
     }
     if !job.case.engine.is_baseline() {
-        compare("appends", &found(&mut *store, input)?, job.form)?;
+        compare("appends", &found(&mut *store, input)?, &job.case.form)?;
     }
     store.close()?;
     Ok(lines)

@@ -10,10 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// A case in one form, to be done once in this process.
 pub struct Job<'a> {
-    /// What, by whom.
+    /// What, by whom, how large.
     pub case: Case<'a>,
-    /// How large.
-    pub form: &'a Form,
     /// A directory for the store's files alone.
     pub directory: &'a Path,
     /// The parts to do: those of the variant, or some for a profiler.
@@ -41,8 +39,8 @@ impl Job<'_> {
         self.case.engine.open(&Opening {
             path: path.as_deref(),
             setting: &self.case.setting,
-            expected_len: self.form.expected.pairs,
-            payload_bytes: self.form.expected.payload_bytes,
+            expected_len: self.case.form.expected.pairs,
+            payload_bytes: self.case.form.expected.payload_bytes,
             create,
         })
     }
