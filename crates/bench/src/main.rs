@@ -234,11 +234,9 @@ fn answers(workload: &str, form: Option<&str>) -> Outcome {
     for (name, sizes) in workload.form.iter().filter(|(name, _)| form.is_none_or(|form| form == *name)) {
         print(format!("[form.{name}.expected]"), sizes)?;
     }
-    for variant in workload.variant.iter().filter(|variant| variant.count.is_some()) {
-        let largest = workload.form.values().max_by_key(|form| form.count);
-        if let Some(form) = largest.and_then(|form| variant.form("", form)) {
-            print(format!("[variant.expected] # {}", variant.name), &form)?;
-        }
+    for variant in &workload.variant {
+        let (Some(count), Some(sizes)) = (variant.count, workload.form.values().next()) else { continue };
+        print(format!("[variant.expected] # {}", variant.name), &workload::Form { count, ..sizes.clone() })?;
     }
     Ok(())
 }
