@@ -2,7 +2,7 @@
 //!
 //! `workload.rs` reads `workloads/*.toml`; `run.rs` runs each case in a process (`one`), which does it (`loads/`) with a
 //! store (`engine.rs`, `engines/`) from inputs that are made piece by piece (`input.rs`, `stream.rs`), and tells rows
-//! (`row.rs`), of which `results.rs` makes CSV. Beside that, what needs threads or a clock of its own: `durability.rs` and
+//! (`row.rs`), of which `results.rs` makes CSV and `report/` tables and plots. Beside that, what needs threads or a clock of its own: `durability.rs` and
 //! `lookups.rs`.
 //!
 //! How it is measured and what came out: docs/benchmarks.md.
@@ -16,6 +16,7 @@ mod loads;
 mod lookups;
 mod measure;
 mod random;
+mod report;
 mod results;
 mod row;
 mod run;
@@ -44,6 +45,15 @@ enum Command {
     Run(Run),
     /// Do one case once in this process and print what it took, as lines of JSON; for a profiler, too
     One(One),
+    /// Write tables of results into README.md and docs/benchmarks.md, and a page of plots
+    Report {
+        /// Where results are [default: results/ of the repository]
+        #[arg(long)]
+        results: Option<PathBuf>,
+        /// The form that the page is of
+        #[arg(long, default_value = "full")]
+        form: String,
+    },
     /// List workloads, and engines with their settings
     List,
     /// Print what a workload file has to expect, made from its input alone
@@ -146,6 +156,9 @@ fn main() -> ExitCode {
     let outcome = match Program::parse().command {
         Command::Run(run) => run.plan().run(),
         Command::One(one) => one.run(),
+        Command::Report { results, form } => {
+            report::write(&results.unwrap_or_else(|| workload::repository_file("results")), &form)
+        }
         Command::List => list(),
         Command::Answers { workload, form } => answers(&workload, form.as_deref()),
         Command::Durable { file } => durability::durable(&file),

@@ -129,6 +129,15 @@ impl Results {
         Results::from_csv(&text).map_err(|e| format!("{}: {e}", path.display()).into())
     }
 
+    /// The median of a figure.
+    pub fn median(&self, variant: &str, engine: &str, setting: &str, part: &str, metric: &str) -> Option<f64> {
+        let is_meant = |f: &&Figure| {
+            (&f.variant[..], &f.engine[..], &f.setting[..], &f.part[..], &f.metric[..])
+                == (variant, engine, setting, part, metric)
+        };
+        self.figures.iter().find(is_meant).map(Figure::median)
+    }
+
     /// The value of a fact, or nothing.
     pub fn fact(&self, name: &str) -> &str {
         self.facts.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value)
@@ -200,7 +209,7 @@ pub fn facts() -> Vec<(String, String)> {
         ("commit", if changed { format!("{commit} and changes") } else { commit }),
         ("cpu", format!("{count} x {}", field(&cpus, "model name"))),
         ("cache", field(&cpus, "cache size")),
-        ("memory", field(&read("/proc/meminfo"), "MemTotal")),
+        ("memory", gib(&field(&read("/proc/meminfo"), "MemTotal"))),
         ("kernel", read("/proc/sys/kernel/osrelease").trim().to_owned()),
         ("huge pages", read("/sys/kernel/mm/transparent_hugepage/enabled").trim().to_owned()),
         ("system", field(&read("/etc/os-release").replace("PRETTY_NAME=", "PRETTY_NAME:"), "PRETTY_NAME")),
@@ -209,6 +218,12 @@ pub fn facts() -> Vec<(String, String)> {
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .to_vec()
+}
+
+/// As `/proc/meminfo` tells it, in more handy units.
+fn gib(kb: &str) -> String {
+    let number: f64 = kb.trim_end_matches(" kB").parse().unwrap_or(0.0);
+    format!("{:.1} GiB", number / 1048576.0)
 }
 
 /// What a program prints, or nothing where it is missing.

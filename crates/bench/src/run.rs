@@ -183,8 +183,8 @@ fn gist(lines: &[Line]) -> String {
         match &metric[..] {
             "ops_per_s" => words.push(format!("{part} {:.3} M/s", value / 1e6)),
             "wall_s" if part == "sync" => words.push(format!("sync {value:.3} s")),
-            "worst_over_median_ops_per_s" => words.push(format!("worst/median {value:.2}")),
-            "worst_over_median_ops_per_cpu_s" => words.push(format!("(cpu {value:.2})")),
+            "worst_over_median" => words.push(format!("worst/median {value:.2}")),
+            "worst_over_median_by_cpu" => words.push(format!("(cpu {value:.2})")),
             "p9999_us" => words.push(format!("p99.99 {value:.1} us")),
             "longest_us" => words.push(format!("longest {value:.0} us")),
             "longest_on_cpu_us" => words.push(format!("(on cpu {value:.0})")),

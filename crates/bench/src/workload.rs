@@ -22,6 +22,7 @@ pub struct Workload {
     /// What it is, in a line.
     pub title: String,
     /// Which figures and rows it answers.
+    #[cfg_attr(not(feature = "report"), expect(dead_code, reason = "the page tells it"))]
     pub answers: Vec<String>,
     /// What is put in.
     pub input: Input,
@@ -29,6 +30,54 @@ pub struct Workload {
     pub variant: Vec<Variant>,
     /// Sizes and expected answers by the form's name.
     pub form: BTreeMap<String, Form>,
+    /// What is told of the results.
+    #[serde(default)]
+    pub table: Vec<Table>,
+}
+
+/// A table of results.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// What documents call it.
+    pub name: String,
+    /// What its lines are.
+    #[serde(default)]
+    pub rows: Rows,
+    /// Of lines that are engines: in which variant; if not given, in the last that was run.
+    pub variant: Option<String>,
+    /// Of lines that are variants: by which `engine:setting`.
+    #[serde(default)]
+    pub engines: Vec<String>,
+    /// Its columns.
+    pub columns: Vec<Column>,
+}
+
+/// What the lines of a table are.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rows {
+    /// Engines with a setting, the best by the first column first.
+    #[default]
+    Engines,
+    /// All cases, in their order.
+    Cases,
+    /// Variants, in their order.
+    Variants,
+}
+
+/// A column of a table: the median of a figure.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Column {
+    /// Above it.
+    pub title: String,
+    /// Of another variant than the line's.
+    pub variant: Option<String>,
+    /// The part; of several between `+`, the sum.
+    pub part: String,
+    /// The metric.
+    pub metric: String,
 }
 
 /// What is put in.
