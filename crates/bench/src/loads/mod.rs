@@ -2,6 +2,8 @@
 
 mod appends;
 mod pairs;
+#[cfg(test)]
+mod tests;
 
 use crate::engine::{Opening, Outcome, Place, Store};
 use crate::row::Lines;

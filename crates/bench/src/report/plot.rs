@@ -38,6 +38,7 @@ impl Plot<'_> {
         if all().next().is_none() {
             return Ok(String::new());
         }
+        let ours_alone = self.lines.iter().all(|(name, _)| name.starts_with("splitpoint"));
         let mut svg = String::new();
         {
             let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
@@ -58,11 +59,14 @@ impl Plot<'_> {
                 .light_line_style(WHITE)
                 .draw()?;
             for (i, (name, points)) in lines.into_iter().enumerate() {
-                // Ours is black and wide.
-                let is_ours =
-                    name.starts_with("splitpoint") && self.lines.iter().any(|(n, _)| !n.starts_with("splitpoint"));
-                let color = if is_ours { BLACK.to_rgba() } else { Palette99::pick(i).to_rgba() };
-                let style = color.stroke_width(if is_ours { 3 } else { 1 });
+                // Ours is wide: black, and blue where there are two.
+                let is_ours = name.starts_with("splitpoint");
+                let color = match is_ours {
+                    true if name.contains("in batches") => BLUE.to_rgba(),
+                    true if !ours_alone => BLACK.to_rgba(),
+                    _ => Palette99::pick(i).to_rgba(),
+                };
+                let style = color.stroke_width(if is_ours && !ours_alone { 3 } else { 1 });
                 chart
                     .draw_series(LineSeries::new(points, style))?
                     .label(name.as_str())
