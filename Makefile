@@ -3,19 +3,22 @@
 # make slow     tests that take minutes or gigabytes: a value of 1 GiB, long runs over damaged files
 # make fuzz     SECONDS=60 for each fuzz target, or TARGET=open alone; INPUT=file runs one input again
 # make sanitize the tests of threads and of unsafe code under ThreadSanitizer and AddressSanitizer, with a nightly Rust
-# make bench    ten million pairs in and out of a file; WORKLOAD=pairs-small is quicker, FILE= is in memory
+# make bench    the short form of every workload, by us and our peers, into results/: 8 minutes; BENCH='--workload pairs' is one
+# make bench-full  the long form: hours, 12 GB of memory, 10 GB of disk; BENCH='--form eighth --workload append' lies between
 # make help     this list
 #
 # `make test` is fmt, lint, unit, doc and some seconds of fuzz, each of which can be made by itself. Needs Rust and a C
-# compiler's linker, and a C++ compiler to fuzz; says what to install where one is missing. Plain POSIX make and sh.
+# compiler's linker, and a C++ compiler to fuzz; says what to install where one is missing. `make bench` installs the peers'
+# libraries with apt-get; FEATURES=report measures without them. Plain POSIX make and sh.
 
 .POSIX:
 
 CARGO = cargo
 NIGHTLY = cargo +nightly
 HOST = $$(rustc +nightly -vV | sed -n 's/^host: //p')
-WORKLOAD = pairs
-FILE = $${TMPDIR:-/tmp}/splitpoint-bench.spt
+# More arguments for `splitpoint-bench run`, and the parts of it to build: peers need their libraries, report a crate for plots.
+BENCH =
+FEATURES = peers,report
 # What is fuzzed, and for how long each.
 TARGET = open ops replay
 SECONDS = 60
@@ -74,9 +77,29 @@ sanitize: tools
 	    test -z "$$CI"; \
 	fi
 
-bench: tools
-	$(CARGO) run --release --quiet --package splitpoint-bench -- $(WORKLOAD) $(FILE)
-	@test -z "$(FILE)" || rm -f "$(FILE)"
+MEASURE = $(CARGO) run --release --quiet --locked --package splitpoint-bench --features "$(FEATURES)" --
+
+bench: tools peers
+	@echo 'splitpoint-bench run --short $(BENCH)'
+	@$(MEASURE) run --short $(BENCH); status=$$?; $(MEASURE) report --form short && exit $$status
+
+bench-full: tools peers
+	@echo 'splitpoint-bench run --full $(BENCH)'
+	@case '$(BENCH)' in *--form*) form=;; *) form=--full;; esac; \
+	$(MEASURE) run $$form $(BENCH); status=$$?; $(MEASURE) report && exit $$status
+
+# Only what is missing, and only for the peers: nothing else of this repository needs them.
+peers:
+	@case ',$(FEATURES),' in *,peers,*) ;; *) exit 0;; esac; \
+	for package in $$(cat crates/bench/peers/packages.txt); do \
+	    dpkg-query -W -f '$${Status}' "$$package" 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$package"; \
+	done; \
+	test -n "$$missing" || exit 0; \
+	test "$$(id -u)" = 0 || sudo='sudo -n'; \
+	echo "$$sudo apt-get install$$missing"; \
+	{ $$sudo apt-get update -q && $$sudo apt-get install -y -q --no-install-recommends $$missing; } || { \
+	    echo "The peers need these packages, which could not be installed:$$missing"; \
+	    echo 'Install them, or measure without peers in C and C++: make bench FEATURES=report'; exit 1; } >&2
 
 # Lints and the layout of code are part of the tests. A toolchain without the two programs still runs the rest, and says so;
 # with CI set, their absence is a failure.
@@ -110,4 +133,4 @@ tools:
 	    if (have[1] < need[1] || have[1] == need[1] && have[2] + 0 < need[2] + 0) { \
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
-.PHONY: help run test slow fuzz sanitize bench fmt lint unit doc tools
+.PHONY: help run test slow fuzz sanitize bench bench-full peers fmt lint unit doc tools

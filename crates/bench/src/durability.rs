@@ -2,7 +2,8 @@
 //!
 //! Each compares within one run, in turns, as the disk and the neighbours of a virtual machine change by the minute.
 
-use crate::{Outcome, Random};
+use crate::engine::Outcome;
+use crate::random::Random;
 use splitpoint::{Durability, Table, TableOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;

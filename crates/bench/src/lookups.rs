@@ -4,8 +4,9 @@
 //! list. One thread does each part first and then all together; every part is done in alternation, and the best and
 //! the median of the rounds are told, as other work on the machine only ever takes away.
 
-use super::{Outcome, Random, open};
-use splitpoint::{Table, TableOptions};
+use crate::engine::Outcome;
+use crate::random::Random;
+use splitpoint::{Durability, Table, TableOptions};
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 5;
@@ -52,7 +53,7 @@ fn one_key(table: &Table, keys: &[PairKey]) {
 pub(super) fn run(file: Option<String>, count: usize, threads: usize) -> Outcome {
     let mut random = Random(1);
     let mut keys: Vec<PairKey> = (0..count).map(|_| random.pair_key()).collect();
-    let table = open(&file, TableOptions::new())?;
+    let table = open(&file)?;
     for key in &keys {
         table.put(key, &[*key, *key].concat())?;
     }
@@ -91,6 +92,17 @@ pub(super) fn run(file: Option<String>, count: usize, threads: usize) -> Outcome
     Ok(())
 }
 
+fn open(file: &Option<String>) -> Outcome<Table> {
+    let options = TableOptions::new().durability(Durability::None);
+    Ok(match file {
+        Some(path) => {
+            let _ = std::fs::remove_file(path);
+            options.open(path)?
+        }
+        None => options.in_memory()?,
+    })
+}
+
 /// How long `crew` threads take for `keys` together.
 fn timed(table: &Table, part: Part, keys: &[PairKey], crew: usize) -> Duration {
     let start = Instant::now();
@@ -112,7 +124,7 @@ pub(super) fn writes(file: Option<String>, count: usize) -> Outcome {
     }
     for round in 0..ROUNDS {
         for many in [false, true] {
-            let table = open(&file, TableOptions::new())?;
+            let table = open(&file)?;
             let mut rates = Vec::new();
             for (part, keys) in [&keys, &order].into_iter().enumerate() {
                 let start = Instant::now();

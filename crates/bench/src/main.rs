@@ -1,247 +1,255 @@
-//! Measurements of the table: `splitpoint-bench WORKLOAD [FILE] [--threads N]`.
+//! Measurements: Splitpoint and its peers under the same workloads, in processes of their own, every answer checked.
 //!
-//! Inputs are made before the clock starts and every answer is compared. Figures: docs/benchmarks.md.
+//! `workload.rs` reads `workloads/*.toml`; `run.rs` runs each case in a process (`one`), which does it (`loads/`) with a
+//! store (`engine.rs`, `engines/`) from inputs that are made piece by piece (`input.rs`, `stream.rs`), and tells rows
+//! (`row.rs`), of which `results.rs` makes CSV and `report/` tables and plots. Beside that, what needs threads or a clock of its own: `durability.rs` and
+//! `lookups.rs`.
+//!
+//! How it is measured and what came out: docs/benchmarks.md.
 
+mod digest;
 mod durability;
+mod engine;
+mod engines;
+mod input;
+mod loads;
 mod lookups;
+mod measure;
+mod random;
+mod report;
+mod results;
+mod row;
+mod run;
+mod stream;
+mod workload;
 
-use splitpoint::{Durability, Table, TableOptions};
-use std::error::Error;
-use std::time::{Duration, Instant};
+use clap::{Args, Parser, Subcommand};
+use engine::{Outcome, Place};
+use loads::Job;
+use run::Plan;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use workload::{Case, Part, Workload};
 
-type Outcome = Result<(), Box<dyn Error>>;
+/// Measures Splitpoint and its peers.
+#[derive(Parser)]
+#[command(name = "splitpoint-bench", version, arg_required_else_help = true)]
+struct Program {
+    #[command(subcommand)]
+    command: Command,
+}
 
-fn main() -> Outcome {
-    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
-    let mut threads = 1;
-    if let Some(at) = arguments.iter().position(|a| a == "--threads") {
-        threads = arguments.get(at + 1).ok_or("--threads: how many?")?.parse()?;
-        arguments.drain(at..at + 2);
+#[derive(Subcommand)]
+enum Command {
+    /// Run workloads and write their results
+    Run(Run),
+    /// Do one case once in this process and print what it took, as lines of JSON; for a profiler, too
+    One(One),
+    /// Write tables of results into README.md and docs/benchmarks.md, and a page of plots
+    Report {
+        /// Where results are [default: results/ of the repository]
+        #[arg(long)]
+        results: Option<PathBuf>,
+        /// The form that the page is of
+        #[arg(long, default_value = "full")]
+        form: String,
+    },
+    /// List workloads, and engines with their settings
+    List,
+    /// Print what a workload file has to expect, made from its input alone
+    Answers {
+        /// The workload
+        workload: String,
+        /// One form; all if not given
+        form: Option<String>,
+    },
+    /// Puts that are on the disk when they return, by 1 and 8 threads, beside the bare disk
+    Durable {
+        /// A file on the disk that is meant
+        file: String,
+    },
+    /// Puts without a log, and with one that the kernel has
+    Os {
+        /// A file on the disk that is meant
+        file: String,
+        /// Puts
+        #[arg(long, default_value_t = 3_000_000)]
+        count: usize,
+    },
+    /// The longest waits of a writer while a checkpoint of 1 GiB is written
+    Stall {
+        /// A file on the disk that is meant
+        file: String,
+    },
+    /// Lookups one by one and many at a time, by one thread and several
+    GetMany(Threads),
+    /// Puts and appends one by one and many at a time
+    PutMany(Threads),
+}
+
+#[derive(Args)]
+struct Run {
+    /// A size: short, full, or another that the workload files have
+    #[arg(long, default_value = "short")]
+    form: String,
+    /// The short form, which is the default
+    #[arg(long, conflicts_with_all = ["form", "full"])]
+    short: bool,
+    /// The full form: hours, and gigabytes of memory and of disk
+    #[arg(long, conflicts_with = "form")]
+    full: bool,
+    /// A workload, or what several names begin with; all if not given
+    #[arg(long = "workload", value_name = "NAME")]
+    workloads: Vec<String>,
+    /// An engine, or engine:setting; all if not given
+    #[arg(long = "engine", value_name = "NAME")]
+    engines: Vec<String>,
+    /// Processes a case is run in, instead of what the form says
+    #[arg(long)]
+    rounds: Option<u32>,
+    /// Where to write results [default: results/ of the repository]
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Where stores have their files meanwhile [default: the system's for temporary files]
+    #[arg(long = "dir")]
+    directory: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct One {
+    #[arg(long)]
+    workload: String,
+    /// Its first variant if not given
+    #[arg(long)]
+    variant: Option<String>,
+    #[arg(long)]
+    engine: String,
+    /// The engine's first if not given
+    #[arg(long)]
+    setting: Option<String>,
+    #[arg(long, default_value = "short")]
+    form: String,
+    /// Only these parts, as workload files name them
+    #[arg(long, value_delimiter = ',')]
+    parts: Vec<String>,
+    /// Keys of a call of many
+    #[arg(long, default_value_t = 256)]
+    batch: usize,
+    /// An empty directory for the store's files, which are left there
+    #[arg(long = "dir")]
+    directory: PathBuf,
+}
+
+#[derive(Args)]
+struct Threads {
+    /// A file; in memory if not given
+    file: Option<String>,
+    /// Pairs
+    #[arg(long, default_value_t = 10_000_000)]
+    count: usize,
+    /// Threads that share the lookups
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Program::parse().command {
+        Command::Run(run) => run.plan().run(),
+        Command::One(one) => one.run(),
+        Command::Report { results, form } => {
+            report::write(&results.unwrap_or_else(|| workload::repository_file("results")), &form)
+        }
+        Command::List => list(),
+        Command::Answers { workload, form } => answers(&workload, form.as_deref()),
+        Command::Durable { file } => durability::durable(&file),
+        Command::Os { file, count } => durability::os(&file, count),
+        Command::Stall { file } => durability::stall(&file),
+        Command::GetMany(with) => lookups::run(with.file, with.count, with.threads),
+        Command::PutMany(with) => lookups::writes(with.file, with.count),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("splitpoint-bench: {error}");
+            ExitCode::FAILURE
+        }
     }
-    let file = arguments.get(1).cloned();
-    match arguments.first().map(String::as_str) {
-        Some("pairs") => pairs(file, 10_000_000),
-        Some("pairs-small") => pairs(file, 1_000_000),
-        Some("get-many") => lookups::run(file, 10_000_000, threads),
-        Some("put-many") => lookups::writes(file, 10_000_000),
-        Some("put-many-small") => lookups::writes(file, 1_000_000),
-        Some("get-many-small") => lookups::run(file, 1_000_000, threads),
-        Some("put") => put_only(file, 5_000_000),
-        Some("put-few") => put_only(file, 300_000),
-        Some("std") => std_map(10_000_000),
-        Some("udatabase") => udatabase(file, 524_288),
-        Some(workload @ ("durable" | "os" | "stall")) => {
-            let path = file.ok_or("durable, os and stall need a FILE: there is nothing to be safe in memory")?;
-            match workload {
-                "durable" => durability::durable(&path),
-                "os" => durability::os(&path, 3_000_000),
-                _ => durability::stall(&path),
+}
+
+impl Run {
+    fn plan(self) -> Plan {
+        Plan {
+            workloads: self.workloads,
+            engines: self.engines,
+            form: if self.full { "full".into() } else { self.form },
+            rounds: self.rounds,
+            out: self.out.unwrap_or_else(|| workload::repository_file("results")),
+            directory: self.directory.unwrap_or_else(std::env::temp_dir),
+        }
+    }
+}
+
+impl One {
+    fn run(self) -> Outcome {
+        let workload = Workload::named(&self.workload)?;
+        let variant = self.variant.map_or_else(|| Ok(&workload.variant[0]), |name| workload.variant(&name))?;
+        let engine = engines::named(&self.engine)?;
+        let setting = match self.setting {
+            Some(setting) => setting,
+            None => engine.settings(variant.place).into_iter().next().ok_or("it cannot be had at that place")?,
+        };
+        let names = self.parts.iter().map(|name| serde_json::from_value(name.as_str().into()));
+        let parts: Vec<Part> = names.collect::<Result<_, _>>()?;
+        std::fs::create_dir_all(&self.directory)?;
+        if std::fs::read_dir(&self.directory)?.next().is_some() {
+            return Err(format!("{} is not empty, and would be emptied", self.directory.display()).into());
+        }
+        let form = variant.form(&self.form, workload.form(&self.form)?);
+        let form = form.ok_or_else(|| format!("variant {} has no form {}", variant.name, self.form))?;
+        let job = Job {
+            case: Case { workload: &workload, variant, engine, setting, form },
+            directory: &self.directory,
+            parts: if parts.is_empty() { &variant.parts } else { &parts },
+            batch: self.batch.max(1),
+        };
+        job.run()?.print()
+    }
+}
+
+fn list() -> Outcome {
+    println!("workloads");
+    for workload in Workload::all()? {
+        let forms: Vec<&str> = workload.form.keys().map(String::as_str).collect();
+        println!("  {:<16} {} ({})", workload.name, workload.title, forms.join(", "));
+    }
+    println!("engines");
+    for engine in engines::all() {
+        for (name, place) in [("file", Place::File), ("memory", Place::Memory)] {
+            let settings = engine.settings(place);
+            if !settings.is_empty() {
+                println!("  {:<16} {:<8} {name:<7} {}", engine.name(), engine.version(), settings.join(" | "));
             }
         }
-        _ => Err(
-            "usage: splitpoint-bench pairs|pairs-small|get-many|get-many-small|put-many|put-many-small|udatabase|durable|os|stall [FILE] [--threads N]"
-                .into(),
-        ),
     }
-}
-
-/// A repeatable stream of numbers (splitmix64, Steele, Lea & Flood 2014).
-struct Random(u64);
-
-impl Random {
-    fn pair_key(&mut self) -> [u8; 16] {
-        let (a, b) = (self.next().to_le_bytes(), self.next().to_le_bytes());
-        [a, b].concat().try_into().expect("16 bytes")
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-}
-
-fn open(file: &Option<String>, options: TableOptions) -> Result<Table, Box<dyn Error>> {
-    let options = options.durability(Durability::None);
-    Ok(match file {
-        Some(path) => {
-            let _ = std::fs::remove_file(path);
-            options.open(path)?
-        }
-        None => options.in_memory()?,
-    })
-}
-
-fn report(what: &str, count: usize, took: Duration) {
-    let rate = count as f64 / took.as_secs_f64();
-    println!("{what:<24} {:>10.3} M/s   {:>8.1} ns each", rate / 1e6, 1e9 / rate);
-}
-
-/// Ten million pairs of 16 and 32 bytes: put, get, miss, scan; then the longest single put from empty.
-fn pairs(file: Option<String>, count: usize) -> Outcome {
-    let mut random = Random(1);
-    let keys: Vec<[u8; 16]> = (0..count).map(|_| random.pair_key()).collect();
-    let value = |key: &[u8; 16]| [*key, *key].concat();
-    let mut order: Vec<u32> = (0..count as u32).collect();
-    for i in (1..count).rev() {
-        order.swap(i, (random.next() % (i as u64 + 1)) as usize);
-    }
-    let table = open(&file, TableOptions::new())?;
-    let mut buffer = [0; 32];
-    let start = Instant::now();
-    for key in &keys {
-        buffer[..16].copy_from_slice(key);
-        buffer[16..].copy_from_slice(key);
-        table.put(key, &buffer)?;
-    }
-    report("put", count, start.elapsed());
-
-    let mut found = Vec::new();
-    let start = Instant::now();
-    for &i in &order {
-        let key = &keys[i as usize];
-        assert!(table.get_into(key, &mut found)? && found[16..] == key[..]);
-    }
-    report("get, shuffled", count, start.elapsed());
-
-    let start = Instant::now();
-    for key in &keys {
-        assert!(table.get_into(key, &mut found)? && found[16..] == key[..]);
-    }
-    report("get, in order of put", count, start.elapsed());
-
-    let mut absent = keys.clone();
-    absent.iter_mut().for_each(|k| k[0] ^= 0x55);
-    let start = Instant::now();
-    for key in &absent {
-        assert!(!table.contains(key)?);
-    }
-    report("get, absent", count, start.elapsed());
-
-    let start = Instant::now();
-    let (mut scan, mut scanned) = (table.scan(), 0);
-    while let Some((key, value)) = scan.next_ref()? {
-        assert!(key == &value[..16]);
-        scanned += 1;
-    }
-    assert!(scanned == count);
-    report("scan", count, start.elapsed());
-
-    let stat = table.stat()?;
-    println!(
-        "buckets {}  load {:.2}  file {:.0} MiB = {:.3} x payload  overflow pages {}  pairs in them {:.1} %  free {:.1} MiB",
-        stat.buckets,
-        stat.bucket_bytes as f64 / (stat.buckets as f64 * 1000.0),
-        stat.file_bytes as f64 / 1048576.0,
-        stat.file_bytes as f64 / stat.payload_bytes as f64,
-        stat.overflow_pages,
-        100.0 * stat.overflow_pairs as f64 / stat.pairs as f64,
-        stat.free_bytes as f64 / 1048576.0,
-    );
-    let start = Instant::now();
-    table.sync()?;
-    println!("sync {:.2} s", start.elapsed().as_secs_f64());
-    let start = Instant::now();
-    for &i in &order[..count / 10] {
-        assert!(table.remove(&keys[i as usize])?);
-    }
-    report("remove (a tenth)", count / 10, start.elapsed());
-    table.close()?;
-
-    let table = open(&file, TableOptions::new())?;
-    let mut pauses: Vec<u32> = Vec::with_capacity(count);
-    for key in &keys {
-        let value = value(key);
-        let start = Instant::now();
-        table.put(key, &value)?;
-        pauses.push(start.elapsed().as_nanos().min(u128::from(u32::MAX)) as u32);
-    }
-    pauses.sort_unstable();
-    let at = |share: f64| f64::from(pauses[((count - 1) as f64 * share) as usize]) / 1000.0;
-    println!("put, us: median {:.2}  p99 {:.1}  p99.99 {:.1}  longest {:.0}", at(0.5), at(0.99), at(0.9999), at(1.0));
     Ok(())
 }
 
-/// The uDatabase test: records of 0 to 5000 bytes under short keys; put, get, remove.
-fn udatabase(file: Option<String>, count: usize) -> Outcome {
-    let mut random = Random(3);
-    let source: Vec<u8> = (0..16384).map(|_| random.next() as u8).collect();
-    let records: Vec<(String, usize, usize)> = (0..count)
-        .map(|i| (format!("key-{i:08}"), (random.next() % 8192) as usize, (random.next() % 5001) as usize))
-        .collect();
-    let mut order: Vec<u32> = (0..count as u32).collect();
-    for i in (1..count).rev() {
-        order.swap(i, (random.next() % (i as u64 + 1)) as usize);
+fn answers(workload: &str, form: Option<&str>) -> Outcome {
+    let workload = Workload::named(workload)?;
+    let print = |of: String, form: &workload::Form| -> Outcome {
+        let expected = loads::answers(&workload.input, form)?;
+        println!(
+            "{of}\npairs = {}\npayload_bytes = {}\ninput_digest = \"{}\"\nfinal_digest = \"{}\"\n",
+            expected.pairs, expected.payload_bytes, expected.input_digest, expected.final_digest
+        );
+        Ok(())
+    };
+    for (name, sizes) in workload.form.iter().filter(|(name, _)| form.is_none_or(|form| form == *name)) {
+        print(format!("[form.{name}.expected]"), sizes)?;
     }
-    let table = open(&file, TableOptions::new())?;
-    let start = Instant::now();
-    for (key, from, len) in &records {
-        table.put(key.as_bytes(), &source[*from..from + len])?;
+    for variant in &workload.variant {
+        let (Some(count), Some(sizes)) = (variant.count, workload.form.values().next()) else { continue };
+        print(format!("[variant.expected] # {}", variant.name), &workload::Form { count, ..sizes.clone() })?;
     }
-    let put = start.elapsed();
-    report("put", count, put);
-    table.sync()?;
-    report("put and sync", count, start.elapsed());
-    let mut found = Vec::new();
-    let start = Instant::now();
-    for &i in &order {
-        let (key, from, len) = &records[i as usize];
-        assert!(table.get_into(key.as_bytes(), &mut found)? && found == source[*from..from + len]);
-    }
-    report("get", count, start.elapsed());
-    let stat = table.stat()?;
-    println!(
-        "file {:.0} MiB = {:.3} x payload, free {:.0} MiB, buckets {}",
-        stat.file_bytes as f64 / 1048576.0,
-        stat.file_bytes as f64 / stat.payload_bytes as f64,
-        stat.free_bytes as f64 / 1048576.0,
-        stat.buckets
-    );
-    let start = Instant::now();
-    for &i in &order {
-        assert!(table.remove(records[i as usize].0.as_bytes())?);
-    }
-    report("remove", count, start.elapsed());
-    assert!(table.is_empty());
     Ok(())
-}
-
-/// The standard library's map under the same load, to compare runs by.
-fn std_map(count: usize) -> Outcome {
-    let mut random = Random(1);
-    let keys: Vec<[u8; 16]> = (0..count).map(|_| random.pair_key()).collect();
-    let mut order: Vec<u32> = (0..count as u32).collect();
-    for i in (1..count).rev() {
-        order.swap(i, (random.next() % (i as u64 + 1)) as usize);
-    }
-    let mut map: std::collections::HashMap<Vec<u8>, Vec<u8>> = std::collections::HashMap::new();
-    let start = Instant::now();
-    for key in &keys {
-        map.insert(key.to_vec(), [*key, *key].concat());
-    }
-    report("std put", count, start.elapsed());
-    let start = Instant::now();
-    for &i in &order {
-        let key = &keys[i as usize];
-        assert!(map[&key[..]][16..] == key[..]);
-    }
-    report("std get", count, start.elapsed());
-    Ok(())
-}
-
-/// Puts alone, for a profiler.
-fn put_only(file: Option<String>, count: usize) -> Outcome {
-    let mut random = Random(1);
-    let keys: Vec<[u8; 16]> = (0..count).map(|_| random.pair_key()).collect();
-    let table = open(&file, TableOptions::new())?;
-    let mut buffer = [0; 32];
-    let start = Instant::now();
-    for key in &keys {
-        buffer[..16].copy_from_slice(key);
-        table.put(key, &buffer)?;
-    }
-    report("put", count, start.elapsed());
-    std::process::exit(0)
 }

@@ -1,0 +1,273 @@
+//! Peers in C and C++, through the table of functions that each adapter in `peers/` offers (`peers/peer.h`).
+//!
+//! The structs here have the fields of those there, in their order. What may be relied on is what that header promises:
+//! the table and its texts live for ever, a value until the next call, a store until it is closed.
+#![expect(unsafe_code, reason = "calls of C")]
+
+use crate::engine::{Each, Engine, Opening, Outcome, Place, Store};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
+
+#[repr(C)]
+struct PeerOptions {
+    path: *const c_char,
+    setting: *const c_char,
+    expected_len: u64,
+    payload_bytes: u64,
+    create: c_int,
+}
+
+type EachPair = extern "C" fn(*mut c_void, *const c_void, usize, *const c_void, usize) -> c_int;
+type OfPair = unsafe extern "C" fn(*mut c_void, *const c_void, usize, *const c_void, usize) -> c_int;
+type OfStore = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+#[repr(C)]
+struct Peer {
+    name: *const c_char,
+    settings: *const *const c_char,
+    in_memory: c_int,
+    in_file: c_int,
+    version: unsafe extern "C" fn() -> *const c_char,
+    open: unsafe extern "C" fn(*const PeerOptions, *mut *mut c_void) -> c_int,
+    put: OfPair,
+    append: OfPair,
+    get: unsafe extern "C" fn(*mut c_void, *const c_void, usize, *mut *const c_void, *mut usize) -> c_int,
+    remove: unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> c_int,
+    scan: unsafe extern "C" fn(*mut c_void, c_int, EachPair, *mut c_void) -> c_int,
+    sync: OfStore,
+    end_of_puts: Option<OfStore>,
+    close: OfStore,
+    error: unsafe extern "C" fn(*mut c_void) -> *const c_char,
+}
+
+// SAFETY: peers.c defines it so; its end is a null pointer, which `all` looks for before the next is read.
+unsafe extern "C" {
+    static peers: [*const Peer; 0];
+}
+
+/// Peers that cannot tell which keys they have; peer.h has no word for that.
+const WITHOUT_SCAN: &[&str] = &["hsearch"];
+
+/// A peer behind an adapter.
+pub struct Foreign {
+    peer: &'static Peer,
+    name: String,
+    /// Settings to run, and words that may be combined, which end in `=`.
+    settings: Vec<String>,
+}
+
+// SAFETY: an adapter's table is constant; what its functions do in one thread is all they are used for.
+unsafe impl Send for Foreign {}
+// SAFETY: as above.
+unsafe impl Sync for Foreign {}
+
+/// All peers that are compiled in.
+pub fn all() -> &'static [Foreign] {
+    static ALL: OnceLock<Vec<Foreign>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let mut found = Vec::new();
+        let first = (&raw const peers).cast::<*const Peer>();
+        loop {
+            // SAFETY: the array goes on to its null pointer, which ends this loop.
+            let peer = unsafe { *first.add(found.len()) };
+            // SAFETY: not null, it points to a constant of an adapter.
+            let Some(peer) = (unsafe { peer.as_ref() }) else { return found };
+            found.push(Foreign { peer, name: text(peer.name), settings: texts(peer.settings) });
+        }
+    })
+}
+
+/// A text of an adapter; empty where there is none.
+fn text(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: peer.h: names, versions, settings and errors end with a zero byte and stay where they are.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+fn texts(list: *const *const c_char) -> Vec<String> {
+    let mut found = Vec::new();
+    loop {
+        // SAFETY: peer.h: the list goes on to its null pointer, which ends this loop.
+        let next = unsafe { *list.add(found.len()) };
+        if next.is_null() {
+            return found;
+        }
+        found.push(text(next));
+    }
+}
+
+impl Engine for Foreign {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn version(&self) -> String {
+        // SAFETY: takes nothing, gives a text.
+        text(unsafe { (self.peer.version)() })
+    }
+
+    fn settings(&self, place: Place) -> Vec<String> {
+        let can = if place == Place::File { self.peer.in_file } else { self.peer.in_memory };
+        let runs = self.settings.iter().filter(|setting| can != 0 && !setting.ends_with('='));
+        runs.cloned().collect()
+    }
+
+    fn takes(&self, place: Place, setting: &str) -> bool {
+        let runs = self.settings(place);
+        let known = |word: &str| {
+            let name = word.split_inclusive('=').next().unwrap_or(word);
+            self.settings.iter().any(|own| own == name)
+        };
+        !runs.is_empty() && (runs.iter().any(|run| run == setting) || setting.split(',').all(known))
+    }
+
+    fn scans(&self) -> bool {
+        !WITHOUT_SCAN.contains(&&self.name[..])
+    }
+
+    fn open(&self, opening: &Opening<'_>) -> Outcome<Box<dyn Store>> {
+        let path = opening.path.map(|path| CString::new(path.as_os_str().as_bytes())).transpose()?;
+        let setting = CString::new(opening.setting)?;
+        let options = PeerOptions {
+            path: path.as_ref().map_or(ptr::null(), |path| path.as_ptr()),
+            setting: setting.as_ptr(),
+            expected_len: opening.expected_len,
+            payload_bytes: opening.payload_bytes,
+            create: opening.create.into(),
+        };
+        let mut store = ptr::null_mut();
+        // SAFETY: the options and their texts live until it returns.
+        let answer = unsafe { (self.peer.open)(&raw const options, &raw mut store) };
+        check(self.peer, ptr::null_mut(), "open", answer)?;
+        let store = NonNull::new(store).ok_or_else(|| format!("{}: opened and gave no store", self.name))?;
+        Ok(Box::new(Open { peer: self.peer, store: Some(store) }))
+    }
+}
+
+/// The answer, or what the peer says went wrong.
+fn check(peer: &Peer, store: *mut c_void, what: &str, answer: c_int) -> Outcome<c_int> {
+    if answer >= 0 {
+        return Ok(answer);
+    }
+    // SAFETY: peer.h: tells the last error of this thread, of any store or none.
+    let error = text(unsafe { (peer.error)(store) });
+    Err(format!("{what}: {error}").into())
+}
+
+/// An open store of a peer. None once it is closed.
+struct Open {
+    peer: &'static Peer,
+    store: Option<NonNull<c_void>>,
+}
+
+impl Open {
+    fn store(&self) -> *mut c_void {
+        self.store.map_or(ptr::null_mut(), NonNull::as_ptr)
+    }
+
+    fn with_pair(&mut self, what: &str, call: OfPair, key: &[u8], value: &[u8]) -> Outcome {
+        // SAFETY: the store is open, as only closing takes it; the two slices live until it returns.
+        let answer = unsafe { call(self.store(), key.as_ptr().cast(), key.len(), value.as_ptr().cast(), value.len()) };
+        check(self.peer, self.store(), what, answer)?;
+        Ok(())
+    }
+
+    fn with_store(&mut self, what: &str, call: OfStore) -> Outcome {
+        // SAFETY: the store is open, as only closing takes it.
+        let answer = unsafe { call(self.store()) };
+        check(self.peer, self.store(), what, answer)?;
+        Ok(())
+    }
+}
+
+/// What a peer gave; nothing may have no address.
+///
+/// # Safety
+/// `len` bytes at `bytes`, or none, that live as long as the caller says.
+unsafe fn slice<'a>(bytes: *const c_void, len: usize) -> &'a [u8] {
+    if len == 0 || bytes.is_null() {
+        return &[];
+    }
+    // SAFETY: not null; the rest is the caller's promise.
+    unsafe { std::slice::from_raw_parts(bytes.cast(), len) }
+}
+
+extern "C" fn each_pair(
+    each: *mut c_void,
+    key: *const c_void,
+    key_len: usize,
+    value: *const c_void,
+    len: usize,
+) -> c_int {
+    // SAFETY: `scan` gave it, as the address of what lives until the scan is over; nobody else has it meanwhile.
+    let each = unsafe { &mut *each.cast::<Each<'_>>() };
+    // SAFETY: peer.h: the key is there until this returns.
+    let key = unsafe { slice(key, key_len) };
+    // SAFETY: peer.h: so is the value, or it is null and 0.
+    let value = unsafe { slice(value, len) };
+    each(key, value);
+    0
+}
+
+impl Store for Open {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Outcome {
+        self.with_pair("put", self.peer.put, key, value)
+    }
+
+    fn append(&mut self, key: &[u8], tail: &[u8]) -> Outcome {
+        self.with_pair("append", self.peer.append, key, tail)
+    }
+
+    fn get(&mut self, key: &[u8]) -> Outcome<Option<&[u8]>> {
+        let (mut value, mut len) = (ptr::null(), 0);
+        // SAFETY: the store is open; the key and the places for the answer live until it returns.
+        let answer =
+            unsafe { (self.peer.get)(self.store(), key.as_ptr().cast(), key.len(), &raw mut value, &raw mut len) };
+        if check(self.peer, self.store(), "get", answer)? == 0 {
+            return Ok(None);
+        }
+        // SAFETY: peer.h: the value is good until the next call, and this borrow of self lets none be made.
+        Ok(Some(unsafe { slice(value, len) }))
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Outcome<bool> {
+        // SAFETY: the store is open; the key lives until it returns.
+        let answer = unsafe { (self.peer.remove)(self.store(), key.as_ptr().cast(), key.len()) };
+        Ok(check(self.peer, self.store(), "remove", answer)? != 0)
+    }
+
+    fn scan(&mut self, with_values: bool, mut each: Each<'_>) -> Outcome {
+        let context = (&raw mut each).cast();
+        // SAFETY: the store is open; `each` lives until it returns, and `each_pair` is what takes it.
+        let answer = unsafe { (self.peer.scan)(self.store(), with_values.into(), each_pair, context) };
+        check(self.peer, self.store(), "scan", answer)?;
+        Ok(())
+    }
+
+    fn end_of_puts(&mut self) -> Outcome {
+        self.peer.end_of_puts.map_or(Ok(()), |call| self.with_store("end of puts", call))
+    }
+
+    fn sync(&mut self) -> Outcome {
+        self.with_store("sync", self.peer.sync)
+    }
+
+    fn close(mut self: Box<Self>) -> Outcome {
+        let closed = self.with_store("close", self.peer.close);
+        self.store = None;
+        closed
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let Some(store) = self.store {
+            // SAFETY: still open, and never used again. Whoever lets it go so has an error of its own to tell.
+            unsafe { (self.peer.close)(store.as_ptr()) };
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The stores that are measured, one file an engine.
+
+#[cfg(feature = "peers")]
+mod foreign;
+#[cfg(feature = "peers")]
+mod hashbrown;
+mod nothing;
+#[cfg(feature = "peers")]
+mod redb;
+mod splitpoint;
+
+use crate::engine::{Engine, Outcome};
+
+/// Every engine of this build, ours first.
+pub fn all() -> Vec<&'static dyn Engine> {
+    let ours: [&'static dyn Engine; 2] = [&splitpoint::Splitpoint, &nothing::Nothing];
+    ours.into_iter().chain(peers()).collect()
+}
+
+#[cfg(feature = "peers")]
+fn peers() -> Vec<&'static dyn Engine> {
+    let mut peers: Vec<&'static dyn Engine> = foreign::all().iter().map(|peer| peer as &dyn Engine).collect();
+    peers.extend([&redb::Redb as &dyn Engine, &hashbrown::Bytes, &hashbrown::Numbers]);
+    peers
+}
+
+#[cfg(not(feature = "peers"))]
+fn peers() -> Vec<&'static dyn Engine> {
+    Vec::new()
+}
+
+/// The engine of that name.
+pub fn named(name: &str) -> Outcome<&'static dyn Engine> {
+    let found = all().into_iter().find(|engine| engine.name() == name);
+    found.ok_or_else(|| format!("no engine {name} in this build; `splitpoint-bench list` tells which there are").into())
+}

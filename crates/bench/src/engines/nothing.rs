@@ -1,0 +1,67 @@
+//! No store at all: what the harness itself takes. The *xfer* of the "Big Memory" plots: records are read, and that is all.
+
+use crate::engine::{Each, Engine, Opening, Outcome, Place, Store};
+use std::hint::black_box;
+
+/// Keeps nothing.
+pub struct Nothing;
+
+impl Engine for Nothing {
+    fn name(&self) -> &str {
+        "xfer"
+    }
+
+    fn version(&self) -> String {
+        env!("CARGO_PKG_VERSION").into()
+    }
+
+    fn settings(&self, place: Place) -> Vec<String> {
+        if place == Place::Memory { vec!["default".into()] } else { Vec::new() }
+    }
+
+    fn open(&self, _: &Opening<'_>) -> Outcome<Box<dyn Store>> {
+        Ok(Box::new(Nothing))
+    }
+
+    fn is_baseline(&self) -> bool {
+        true
+    }
+}
+
+impl Store for Nothing {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Outcome {
+        black_box((key, value));
+        Ok(())
+    }
+
+    fn append(&mut self, key: &[u8], tail: &[u8]) -> Outcome {
+        black_box((key, tail));
+        Ok(())
+    }
+
+    fn get(&mut self, key: &[u8]) -> Outcome<Option<&[u8]>> {
+        black_box(key);
+        Ok(None)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Outcome<bool> {
+        black_box(key);
+        Ok(false)
+    }
+
+    fn scan(&mut self, _: bool, _: Each<'_>) -> Outcome {
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Outcome {
+        Ok(())
+    }
+
+    fn close(self: Box<Self>) -> Outcome {
+        Ok(())
+    }
+
+    fn has_batches(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,292 @@
+//! Clocks, memory and files: what the system says of this process.
+//!
+//! [`Stopwatch`] adds up the wall clock, the processor's time and I/O over the stretches that count, [`Latencies`] keeps
+//! single operations, [`Memory`] and [`FileSize`] are looked up. Memory: `VmRSS` and `VmHWM` of `/proc/self/status`; the
+//! latter is forgotten on demand (`/proc/self/clear_refs`), so that inputs made before do not count.
+
+use crate::engine::Outcome;
+use nix::sys::resource::{Usage, UsageWho, getrusage};
+use nix::time::{ClockId, clock_gettime};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Reads and writes of the process, by `/proc/self/io`. Memory that is mapped from a file is not in them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Calls {
+    /// Bytes that reads returned.
+    pub read_bytes: u64,
+    /// Bytes given to writes.
+    pub written_bytes: u64,
+    /// Read calls.
+    pub reads: u64,
+    /// Write calls.
+    pub writes: u64,
+}
+
+impl Calls {
+    fn now() -> Calls {
+        // One that cannot be read, as in some sandboxes, counts as none.
+        let text = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+        let field = |name| number_after(&text, name);
+        Calls {
+            read_bytes: field("rchar:"),
+            written_bytes: field("wchar:"),
+            reads: field("syscr:"),
+            writes: field("syscw:"),
+        }
+    }
+}
+
+impl Calls {
+    fn and(self, other: Calls) -> Calls {
+        Calls {
+            read_bytes: self.read_bytes + other.read_bytes,
+            written_bytes: self.written_bytes + other.written_bytes,
+            reads: self.reads + other.reads,
+            writes: self.writes + other.writes,
+        }
+    }
+
+    fn since(self, earlier: Calls) -> Calls {
+        Calls {
+            read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
+            written_bytes: self.written_bytes.saturating_sub(earlier.written_bytes),
+            reads: self.reads.saturating_sub(earlier.reads),
+            writes: self.writes.saturating_sub(earlier.writes),
+        }
+    }
+}
+
+/// The first number after `name`, 0 if there is none.
+fn number_after(text: &str, name: &str) -> u64 {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name));
+    rest.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// Time and I/O of the stretches between [`start`](Self::start) and [`stop`](Self::stop).
+#[derive(Clone, Debug, Default)]
+pub struct Stopwatch {
+    /// The wall clock.
+    pub wall: Duration,
+    /// Processor's time in this program and its libraries.
+    pub user: Duration,
+    /// Processor's time in the system.
+    pub system: Duration,
+    /// Reads and writes.
+    pub calls: Calls,
+}
+
+/// A stretch that has begun.
+pub struct Running {
+    calls: Calls,
+    /// What looking at the calls adds to them.
+    own: Calls,
+    usage: Usage,
+    start: Instant,
+}
+
+impl Stopwatch {
+    /// Begins a stretch.
+    pub fn start() -> Outcome<Running> {
+        let first = Calls::now();
+        let calls = Calls::now();
+        Ok(Running { calls, own: calls.since(first), usage: getrusage(UsageWho::RUSAGE_SELF)?, start: Instant::now() })
+    }
+
+    /// Ends a stretch and adds it; gives its wall time.
+    pub fn stop(&mut self, running: &Running) -> Outcome<Duration> {
+        let wall = running.start.elapsed();
+        let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+        let calls = Calls::now();
+        self.wall += wall;
+        self.user += duration(usage.user_time()).saturating_sub(duration(running.usage.user_time()));
+        self.system += duration(usage.system_time()).saturating_sub(duration(running.usage.system_time()));
+        self.calls = self.calls.and(calls.since(running.calls).since(running.own));
+        Ok(wall)
+    }
+
+    /// Both one after the other.
+    pub fn and(mut self, other: &Stopwatch) -> Stopwatch {
+        self.wall += other.wall;
+        self.user += other.user;
+        self.system += other.system;
+        self.calls = self.calls.and(other.calls);
+        self
+    }
+
+    /// The processor's time over the wall clock's; above 1 where other threads help.
+    pub fn cpu_share(&self) -> f64 {
+        (self.user + self.system).as_secs_f64() / self.wall.as_secs_f64().max(1e-9)
+    }
+}
+
+fn duration(time: nix::sys::time::TimeVal) -> Duration {
+    Duration::new(time.tv_sec() as u64, time.tv_usec() as u32 * 1000)
+}
+
+/// The processor's time of this thread.
+pub fn thread_time() -> Outcome<Duration> {
+    Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
+}
+
+/// Memory of this process, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Memory {
+    /// All that is in memory now.
+    pub rss: u64,
+    /// The most that was since [`forget_peak`](Self::forget_peak).
+    pub peak: u64,
+    /// Of what is in memory, that which is no file's.
+    pub anonymous: u64,
+}
+
+impl Memory {
+    /// What it is now.
+    pub fn now() -> Outcome<Memory> {
+        let text = std::fs::read_to_string("/proc/self/status")?;
+        let field = |name| number_after(&text, name) << 10;
+        Ok(Memory { rss: field("VmRSS:"), peak: field("VmHWM:"), anonymous: field("RssAnon:") })
+    }
+
+    /// Lets the peak start again from what is in memory now.
+    pub fn forget_peak() -> Outcome {
+        Ok(std::fs::write("/proc/self/clear_refs", "5")?)
+    }
+}
+
+/// Bytes of all files below a directory.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FileSize {
+    /// Blocks on the disk.
+    pub blocks: u64,
+    /// As long as they say they are, holes included.
+    pub apparent: u64,
+}
+
+impl FileSize {
+    /// Of the file at `path`, or of everything in the directory.
+    pub fn of(path: &Path) -> Outcome<FileSize> {
+        let data = std::fs::symlink_metadata(path)?;
+        if !data.is_dir() {
+            return Ok(FileSize { blocks: data.blocks() * 512, apparent: data.len() });
+        }
+        let mut sum = FileSize::default();
+        for entry in std::fs::read_dir(path)? {
+            let size = FileSize::of(&entry?.path())?;
+            sum.blocks += size.blocks;
+            sum.apparent += size.apparent;
+        }
+        Ok(sum)
+    }
+}
+
+/// How long single operations took, to 1 part in 64; the longest exactly. Its memory does not grow.
+pub struct Latencies {
+    counts: Vec<u32>,
+    longest_ns: u64,
+    longest_on_cpu_ns: u64,
+    longest_at: u64,
+}
+
+const STEPS: u64 = 64;
+
+impl Default for Latencies {
+    fn default() -> Self {
+        // Written, so that its memory is there before anything is measured.
+        Latencies { counts: vec![1; 64 * STEPS as usize], longest_ns: 0, longest_on_cpu_ns: 0, longest_at: 0 }.cleared()
+    }
+}
+
+impl Latencies {
+    fn cleared(mut self) -> Self {
+        self.counts.fill(0);
+        self
+    }
+
+    /// Adds operation number `at`.
+    pub fn add(&mut self, at: u64, ns: u64) {
+        self.counts[slot(ns)] += 1;
+        if ns > self.longest_ns {
+            (self.longest_ns, self.longest_at) = (ns, at);
+        }
+    }
+
+    /// Tells how long the longest of a block of operations took, and how much of the block the thread was not on a
+    /// processor: what of it was not the operation's own.
+    pub fn end_block(&mut self, longest_ns: u64, off_cpu_ns: u64) {
+        self.longest_on_cpu_ns = self.longest_on_cpu_ns.max(longest_ns.saturating_sub(off_cpu_ns));
+    }
+
+    /// The time that this share of the operations did not exceed.
+    pub fn quantile_ns(&self, share: f64) -> u64 {
+        let total: u64 = self.counts.iter().map(|&c| u64::from(c)).sum();
+        let wanted = (total as f64 * share).ceil() as u64;
+        let mut seen = 0;
+        let at = self.counts.iter().position(|&count| {
+            seen += u64::from(count);
+            seen >= wanted
+        });
+        at.map_or(self.longest_ns, |slot| slot_end(slot).min(self.longest_ns))
+    }
+
+    /// The longest, and which operation it was.
+    pub fn longest(&self) -> (u64, u64) {
+        (self.longest_ns, self.longest_at)
+    }
+
+    /// The longest, less the time that the thread waited for a processor.
+    pub fn longest_on_cpu_ns(&self) -> u64 {
+        self.longest_on_cpu_ns
+    }
+}
+
+/// Below [`STEPS`] each time has a slot of its own; above, each power of two has so many.
+fn slot(ns: u64) -> usize {
+    if ns < STEPS {
+        return ns as usize;
+    }
+    let power = ns.ilog2() - STEPS.ilog2();
+    ((u64::from(power) * STEPS) + (ns >> power)) as usize
+}
+
+/// The longest time of a slot.
+fn slot_end(slot: usize) -> u64 {
+    let slot = slot as u64;
+    if slot < STEPS {
+        return slot;
+    }
+    let power = slot / STEPS - 1;
+    ((slot - power * STEPS + 1) << power) - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_lies_in_its_slot_and_close_to_the_end() {
+        for ns in (0..100_000).chain([1 << 30, (1 << 40) + 12345]) {
+            let end = slot_end(slot(ns));
+            assert!(end >= ns && end - ns <= ns / STEPS, "{ns} ns became {end}");
+        }
+    }
+
+    #[test]
+    fn quantiles_and_the_longest_are_told() {
+        let mut latencies = Latencies::default();
+        (1..=1000).for_each(|i| latencies.add(i, i * 10));
+        let near = |ns: u64, expected: u64| assert!(ns.abs_diff(expected) <= expected / 50, "{ns}, not {expected}");
+        near(latencies.quantile_ns(0.5), 5000);
+        near(latencies.quantile_ns(0.99), 9900);
+        assert_eq!((latencies.quantile_ns(1.0), latencies.longest()), (10_000, (10_000, 1000)));
+    }
+
+    #[test]
+    fn memory_that_is_touched_is_seen() {
+        let before = Memory::now().expect("/proc is there");
+        let block = vec![1_u8; 64 << 20];
+        let after = Memory::now().expect("/proc is there");
+        assert!(after.rss >= before.rss + (60 << 20) && after.peak >= after.rss && block[12345] == 1);
+    }
+}

@@ -1,0 +1,288 @@
+//! Tables and plots from results: Markdown between markers, and a page of HTML.
+//!
+//! A document has `<!-- table: NAME FORM -->` ... `<!-- end -->`; what is between is replaced by the table that a workload
+//! file calls so, from the results of that form (`full` if none is named). A table without results stays as it is. The page
+//! (`page.rs`) has all tables of a form and the plots.
+//!
+//! Not here: which columns a table has (`[[table]]` in `workloads/*.toml`).
+
+#[cfg(feature = "report")]
+mod page;
+#[cfg(feature = "report")]
+mod plot;
+
+use crate::engine::Outcome;
+use crate::results::Results;
+use crate::workload::{Column, Rows, Table, Workload};
+use std::path::Path;
+
+/// Documents that have tables, by their path in the repository.
+const DOCUMENTS: &[&str] = &["README.md", "docs/benchmarks.md"];
+/// The form of a table that names none.
+const FORM: &str = "full";
+
+/// Writes the tables of all documents, and the page of `form`.
+pub fn write(results: &Path, form: &str) -> Outcome {
+    let workloads = Workload::all()?;
+    for document in DOCUMENTS {
+        let path = crate::workload::repository_file(document);
+        let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let written = with_tables(&text, |name, form| table(&workloads, results, name, form))
+            .map_err(|e| format!("{document}: {e}"))?;
+        if written != text {
+            std::fs::write(&path, written)?;
+        }
+    }
+    page_of(&workloads, results, form)
+}
+
+#[cfg(feature = "report")]
+fn page_of(workloads: &[Workload], results: &Path, form: &str) -> Outcome {
+    let path = results.join(format!("{form}.html"));
+    std::fs::write(&path, page::page(workloads, &results.join(form))?)?;
+    eprintln!("wrote {}", path.display());
+    Ok(())
+}
+
+#[cfg(not(feature = "report"))]
+fn page_of(_: &[Workload], _: &Path, _: &str) -> Outcome {
+    eprintln!("no page of plots: this build is without the feature `report`");
+    Ok(())
+}
+
+/// The text with what is between markers replaced by what `table` gives for a name and a form, where it gives something.
+fn with_tables(text: &str, mut table: impl FnMut(&str, &str) -> Outcome<Option<String>>) -> Outcome<String> {
+    const START: &str = "<!-- table: ";
+    const END: &str = "<!-- end -->";
+    let (mut written, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find(START) {
+        let head_len = rest[at..].find("-->").ok_or("a marker that is not closed")? + at + "-->".len();
+        let words = rest[at + START.len()..head_len].trim_end_matches("-->").trim();
+        let body_len = rest[head_len..].find(END).ok_or_else(|| format!("table {words} has no {END}"))?;
+        if rest[head_len..head_len + body_len].contains(START) {
+            return Err(format!("table {words} has no {END} before the next").into());
+        }
+        let (name, form) = words.split_once(' ').unwrap_or((words, FORM));
+        written.push_str(&rest[..head_len]);
+        match table(name, form)? {
+            Some(made) => written.push_str(&format!("\n\n{}\n\n", made.trim())),
+            None => {
+                eprintln!("table {name}: no results of form {form}, left as it was");
+                written.push_str(&rest[head_len..head_len + body_len]);
+            }
+        }
+        rest = &rest[head_len + body_len..];
+    }
+    written.push_str(rest);
+    Ok(written)
+}
+
+/// The table of that name in Markdown, with a line on how it was measured; none without results.
+fn table(workloads: &[Workload], results: &Path, name: &str, form: &str) -> Outcome<Option<String>> {
+    let found = workloads.iter().find_map(|w| w.table.iter().find(|table| table.name == name).map(|table| (w, table)));
+    let (workload, table) = found.ok_or_else(|| format!("no workload has a table {name}"))?;
+    let path = results.join(form).join(format!("{}.csv", workload.name));
+    if !path.exists() {
+        return Ok(None);
+    }
+    let results = Results::read(&path)?;
+    let rows = rows(table, &results);
+    Ok((!rows.is_empty()).then(|| format!("{}\n{}", markdown(table, &rows), how(&results))))
+}
+
+/// A line of a table.
+struct Row {
+    name: String,
+    is_ours: bool,
+    /// Of each column.
+    values: Vec<Option<f64>>,
+}
+
+/// The lines of a table, the best by its first column first.
+fn rows(table: &Table, results: &Results) -> Vec<Row> {
+    let mut cases: Vec<(&str, &str, &str)> = Vec::new();
+    let last = last_variant(table, results);
+    for figure in &results.figures {
+        let case = (&figure.variant[..], &figure.engine[..], &figure.setting[..]);
+        let is_meant = match table.rows {
+            Rows::Engines => table.variant.as_deref().or(last) == Some(case.0),
+            Rows::Cases => true,
+            Rows::Variants => table.engines.iter().any(|e| *e == format!("{}:{}", case.1, case.2)),
+        };
+        if is_meant && !cases.contains(&case) {
+            cases.push(case);
+        }
+    }
+    let row = |&(variant, engine, setting): &(&str, &str, &str)| Row {
+        name: match table.rows {
+            Rows::Engines if setting == "default" => engine.to_owned(),
+            Rows::Engines | Rows::Cases => format!("{engine}, {}", setting.replace(',', ", ")),
+            Rows::Variants if table.engines.len() == 1 => variant.to_owned(),
+            Rows::Variants => format!("{variant}, {engine} {setting}"),
+        },
+        is_ours: engine == "splitpoint" && !matches!(table.rows, Rows::Variants),
+        values: table.columns.iter().map(|column| value(column, results, variant, engine, setting)).collect(),
+    };
+    let mut rows: Vec<Row> = cases.iter().map(row).filter(|row| row.values.iter().any(Option::is_some)).collect();
+    if let (Rows::Engines, Some(first)) = (table.rows, table.columns.first()) {
+        let sign = if first.metric.ends_with("per_s") { -1.0 } else { 1.0 };
+        let rank = |row: &Row| row.values[0].map_or(f64::INFINITY, |value| sign * value);
+        rows.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
+    }
+    rows
+}
+
+/// The last variant that has figures for the first column: of those by size, the largest.
+fn last_variant<'r>(table: &Table, results: &'r Results) -> Option<&'r str> {
+    let first = table.columns.first()?;
+    let parts: Vec<&str> = first.part.split('+').collect();
+    results.figures.iter().rev().find(|f| parts.contains(&&f.part[..])).map(|f| &f.variant[..])
+}
+
+/// The median in a column; of several parts, the sum of theirs. Less than nothing is no answer.
+fn value(column: &Column, results: &Results, variant: &str, engine: &str, setting: &str) -> Option<f64> {
+    let variant = column.variant.as_deref().unwrap_or(variant);
+    let of_part = |part: &str| results.median(variant, engine, setting, part, &column.metric);
+    let sum: Option<f64> = column.part.split('+').map(of_part).sum();
+    sum.filter(|sum| *sum >= 0.0)
+}
+
+fn markdown(table: &Table, rows: &[Row]) -> String {
+    let titles: Vec<&str> = table.columns.iter().map(|column| &column.title[..]).collect();
+    let mut text = format!("| | {} |\n|---|{}\n", titles.join(" | "), "---:|".repeat(titles.len()));
+    for row in rows {
+        let bold = if row.is_ours { "**" } else { "" };
+        let cells: Vec<String> = table
+            .columns
+            .iter()
+            .zip(&row.values)
+            .map(|(c, v)| v.map_or(String::new(), |v| cell(&c.metric, v)))
+            .collect();
+        text.push_str(&format!("| {bold}{}{bold} | {} |\n", row.name, cells.join(" | ")));
+    }
+    text
+}
+
+/// A figure as people write it; its metric tells the unit.
+fn cell(metric: &str, value: f64) -> String {
+    if metric.ends_with("per_s") || metric.ends_with("_calls") {
+        return match value {
+            1e6.. => format!("{:.2} M", value / 1e6),
+            1e4.. => format!("{:.0} K", value / 1e3),
+            _ => grouped(value),
+        };
+    }
+    if metric.ends_with("_bytes") {
+        let mib = value / 1048576.0;
+        return if mib < 10.0 { format!("{mib:.2} MiB") } else { format!("{} MiB", grouped(mib)) };
+    }
+    if metric.ends_with("_s") {
+        return if value < 1.0 { format!("{:.2} ms", value * 1e3) } else { format!("{value:.2} s") };
+    }
+    if metric.ends_with("_us") && value >= 1000.0 {
+        return grouped(value);
+    }
+    if metric.ends_with("_us") || metric.ends_with("_per_pair") { format!("{value:.1}") } else { format!("{value:.2}") }
+}
+
+/// A whole number with commas.
+fn grouped(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// On what and when it was measured.
+fn how(results: &Results) -> String {
+    let rounds = results.figures.iter().map(|f| f.values.len()).max().unwrap_or(0);
+    let of = |name| results.fact(name);
+    let times = if rounds == 1 { "One run".to_owned() } else { format!("Medians of {rounds} runs") };
+    format!(
+        "{times} in turns, {}: {}, {} memory, Linux {}; {}; commit {}. `{}`",
+        of("date"),
+        of("cpu"),
+        of("memory"),
+        of("kernel"),
+        of("rust"),
+        of("commit"),
+        of("command")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CSV: &str = "\
+# date: 2026-11-21
+# cpu: 2 x abacus
+variant,engine,setting,part,metric,median,min,max,values
+file,slow,\"default\",put,ops_per_s,0,0,0,900000 1000000 1100000
+file,slow,\"default\",sync,wall_s,0,0,0,0.5
+file,splitpoint,\"os\",put,ops_per_s,0,0,0,2000000 2100000 9000000
+file,splitpoint,\"os\",get,wall_s,0,0,0,1
+file,splitpoint,\"os\",sync,wall_s,0,0,0,0.25
+file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
+";
+
+    fn example() -> Table {
+        let column = |title: &str, part: &str, metric: &str| Column {
+            title: title.into(),
+            variant: None,
+            part: part.into(),
+            metric: metric.into(),
+        };
+        Table {
+            name: "pairs".into(),
+            rows: Rows::Engines,
+            variant: None,
+            engines: Vec::new(),
+            columns: vec![
+                column("put/s", "put", "ops_per_s"),
+                column("get and sync", "get+sync", "wall_s"),
+                column("memory", "memory", "rss_bytes"),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_table_has_medians_and_the_best_first() {
+        let results = Results::from_csv(CSV).expect("a results file");
+        assert_eq!(
+            markdown(&example(), &rows(&example(), &results)),
+            "| | put/s | get and sync | memory |\n|---|---:|---:|---:|\n\
+             | **splitpoint, os** | 2.10 M | 1.25 s | 100 MiB |\n| slow | 1.00 M |  |  |\n"
+        );
+        assert!(how(&results).starts_with("Medians of 3 runs in turns, 2026-11-21: 2 x abacus,"));
+    }
+
+    #[test]
+    fn only_what_is_between_markers_changes() {
+        let text = "a\n<!-- table: one -->\nold\n<!-- end -->\nb\n<!-- table: two short -->\nkept\n<!-- end -->\nc\n";
+        let written = with_tables(text, |name, form| Ok((name == "one").then(|| format!("{name} {form}"))));
+        assert_eq!(
+            written.expect("markers in order"),
+            "a\n<!-- table: one -->\n\none full\n\n<!-- end -->\nb\n<!-- table: two short -->\nkept\n<!-- end -->\nc\n"
+        );
+        assert!(with_tables("<!-- table: one -->", |_, _| Ok(None)).is_err());
+    }
+
+    #[test]
+    fn figures_read_well() {
+        let cells = [
+            cell("ops_per_s", 2_345_678.0),
+            cell("ops_per_s", 23_456.0),
+            cell("wall_s", 0.0123),
+            cell("longest_us", 57_719.2),
+            cell("after_sync_bytes", 1_300_000_000.0),
+            cell("over_payload_bytes_per_pair", 23.46),
+        ];
+        assert_eq!(cells, ["2.35 M", "23 K", "12.30 ms", "57,719", "1,240 MiB", "23.5"]);
+    }
+}

@@ -1,0 +1,149 @@
+//! The page of a form: all its tables and plots in one file that needs no other.
+//!
+//! Plots: throughput over appends, with and without the xfer baseline ("Big Memory, Part 3"); time by fill factor and page
+//! size, by fill factor with the size told and not, and by bytes of buffers (Figures 5, 6 and 7 of "A New Hashing Package
+//! for UNIX"); records a second by how many there are (uDatabase).
+
+use super::plot::Plot;
+use super::{how, markdown, rows};
+use crate::engine::Outcome;
+use crate::results::{Results, WINDOW_COLUMNS};
+use crate::workload::Workload;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const STYLE: &str = "body{font:15px/1.45 sans-serif;max-width:1060px;margin:2em auto;padding:0 1em}\
+table{border-collapse:collapse;margin:1em 0}td,th{border-bottom:1px solid #ccc;padding:.15em .7em;text-align:right}\
+td:first-child{text-align:left}svg{max-width:100%;height:auto}p.how{color:#555;font-size:13px}";
+
+/// The page of the results in `folder`.
+pub fn page(workloads: &[Workload], folder: &Path) -> Outcome<String> {
+    let mut body = String::new();
+    for workload in workloads {
+        let path = folder.join(format!("{}.csv", workload.name));
+        if !path.exists() {
+            continue;
+        }
+        let results = Results::read(&path)?;
+        body.push_str(&format!("<h2 id=\"{0}\">{0}: {1}</h2>\n", workload.name, escaped(&workload.title)));
+        body.push_str(&format!("<p>Answers {}.</p>\n", escaped(&workload.answers.join("; "))));
+        for table in &workload.table {
+            let rows = rows(table, &results);
+            if !rows.is_empty() {
+                body.push_str(&html_table(&markdown(table, &rows)));
+            }
+        }
+        for plot in plots(workload, &results, folder)? {
+            body.push_str(&plot.svg()?);
+        }
+        body.push_str(&format!("<p class=how>{}</p>\n", escaped(&how(&results))));
+    }
+    let head = "<!DOCTYPE html>\n<html lang=en><meta charset=utf-8><title>Splitpoint, measured</title>";
+    Ok(format!("{head}<style>{STYLE}</style>\n<h1>Splitpoint, measured</h1>\n{body}</html>\n"))
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
+}
+
+/// A table of Markdown as one of HTML.
+fn html_table(markdown: &str) -> String {
+    let mut html = String::from("<table>\n");
+    for (i, line) in markdown.lines().enumerate().filter(|(i, _)| *i != 1) {
+        let tag = if i == 0 { "th" } else { "td" };
+        html.push_str("<tr>");
+        for cell in line.trim_matches('|').split('|') {
+            let cell = escaped(cell.trim());
+            let cell = cell
+                .strip_prefix("**")
+                .and_then(|c| c.strip_suffix("**"))
+                .map_or(cell.clone(), |c| format!("<b>{c}</b>"));
+            html.push_str(&format!("<{tag}>{cell}</{tag}>"));
+        }
+        html.push_str("</tr>\n");
+    }
+    html + "</table>\n"
+}
+
+fn plots<'a>(workload: &'a Workload, results: &Results, folder: &Path) -> Outcome<Vec<Plot<'a>>> {
+    Ok(match &workload.name[..] {
+        "page-sizes" => by_word(results, "fill", "fill factor", true),
+        "known-size" => by_word(results, "fill", "fill factor", true),
+        "buffer-pool" => by_word(results, "cache", "bytes of buffers", false),
+        "udatabase" => by_count(results),
+        name if name.starts_with("append-") => {
+            over_appends(&folder.join(format!("{name}.windows.csv")), &workload.title)?
+        }
+        _ => Vec::new(),
+    })
+}
+
+/// The number of a word in a setting, and the setting without it.
+fn without_word(setting: &str, word: &str) -> Option<(f64, String)> {
+    let number = setting.split(',').find_map(|w| w.strip_prefix(word)?.strip_prefix('=')?.parse().ok())?;
+    let others = setting.split(',').filter(|w| !w.starts_with(&format!("{word}=")));
+    Some((number, others.collect::<Vec<_>>().join(" ")))
+}
+
+/// Elapsed, system and user time of putting and getting all, over a word of the setting; a line for each of its others.
+fn by_word<'a>(results: &Results, word: &str, x_title: &'a str, x_is_log: bool) -> Vec<Plot<'a>> {
+    [("elapsed time", "wall_s"), ("system time", "system_s"), ("user time", "user_s")]
+        .into_iter()
+        .map(|(title, metric)| {
+            let mut lines: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+            for put in results.figures.iter().filter(|f| f.part == "put" && f.metric == metric) {
+                let Some((x, others)) = without_word(&put.setting, word) else { continue };
+                let get = results.median(&put.variant, &put.engine, &put.setting, "get", metric);
+                let line = lines.entry(format!("{} {others}", put.engine)).or_default();
+                line.push((x, put.median() + get.unwrap_or(0.0)));
+            }
+            Plot { title, x_title, y_title: "seconds", x_is_log, y_is_log: true, lines: sorted(lines) }
+        })
+        .collect()
+}
+
+fn sorted(lines: BTreeMap<String, Vec<(f64, f64)>>) -> Vec<(String, Vec<(f64, f64)>)> {
+    let mut lines: Vec<_> = lines.into_iter().collect();
+    lines.iter_mut().for_each(|(_, points)| points.sort_by(|a, b| a.0.total_cmp(&b.0)));
+    lines
+}
+
+/// Records a second over how many there are.
+fn by_count<'a>(results: &Results) -> Vec<Plot<'a>> {
+    [("put", "put"), ("put and sync", "put-and-sync"), ("get", "get"), ("remove", "remove")]
+        .into_iter()
+        .map(|(title, part)| {
+            let mut lines: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+            for figure in results.figures.iter().filter(|f| f.part == part && f.metric == "ops_per_s") {
+                let Ok(count) = figure.variant.parse() else { continue };
+                let line = lines.entry(format!("{} {}", figure.engine, figure.setting)).or_default();
+                line.push((count, figure.median()));
+            }
+            let (x_title, y_title) = ("records", "records a second");
+            Plot { title, x_title, y_title, x_is_log: true, y_is_log: true, lines: sorted(lines) }
+        })
+        .collect()
+}
+
+/// Appends a second over appends done, with the baseline and without.
+fn over_appends<'a>(path: &Path, title: &'a str) -> Outcome<Vec<Plot<'a>>> {
+    let Ok(text) = std::fs::read_to_string(path) else { return Ok(Vec::new()) };
+    let mut lines = text.lines();
+    if lines.next() != Some(WINDOW_COLUMNS) {
+        return Err(format!("{}: no file of windows", path.display()).into());
+    }
+    let mut found: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for line in lines {
+        let [variant, engine, rest] = line.splitn(3, ',').collect::<Vec<_>>()[..] else { continue };
+        let (setting, rest) = rest.trim_start_matches('"').split_once("\",").ok_or("no setting")?;
+        let numbers: Vec<f64> = rest.split(',').map(str::parse).collect::<Result<_, _>>()?;
+        let [appends, ops_per_s, ..] = numbers[..] else { continue };
+        let how = if variant == "many" { " in batches" } else { "" };
+        found.entry(format!("{engine}{how} {setting}")).or_default().push((appends, ops_per_s));
+    }
+    let (x_title, y_title) = ("appends done", "appends a second");
+    let all = sorted(found);
+    let stores = all.iter().filter(|(name, _)| !name.starts_with("xfer")).cloned().collect();
+    let plot = |y_is_log, lines| Plot { title, x_title, y_title, x_is_log: false, y_is_log, lines };
+    Ok(vec![plot(true, all), plot(false, stores)])
+}

@@ -1,0 +1,75 @@
+//! What a measuring process tells: lines of JSON on its standard output, one a figure.
+
+use crate::engine::Outcome;
+use crate::measure::Stopwatch;
+use serde::{Deserialize, Serialize};
+
+/// One line.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Line {
+    /// A figure.
+    Row(Row),
+    /// A window of a stream of appends.
+    Window(Window),
+}
+
+/// One figure of a part.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Row {
+    /// Which part, or what was looked at: `memory`, `file`.
+    pub part: String,
+    /// What was measured; its unit comes last: `ops_per_s`, `wall_s`, `peak_bytes`.
+    pub metric: String,
+    /// How much.
+    pub value: f64,
+}
+
+/// What a window of appends took.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Window {
+    /// Appends up to its end.
+    pub appends: u64,
+    /// Appends a second.
+    pub ops_per_s: f64,
+    /// Appends per second of the processor's time.
+    pub ops_per_cpu_s: f64,
+    /// Memory at its end, without what was there before the store.
+    pub rss_bytes: u64,
+    /// The most within it.
+    pub peak_bytes: u64,
+}
+
+/// Collects lines and prints them.
+#[derive(Default)]
+pub struct Lines(pub Vec<Line>);
+
+impl Lines {
+    /// Adds a figure.
+    pub fn row(&mut self, part: &str, metric: &str, value: f64) {
+        self.0.push(Line::Row(Row { part: part.into(), metric: metric.into(), value }));
+    }
+
+    /// Adds what a part of `ops` operations took.
+    pub fn took(&mut self, part: &str, ops: u64, watch: &Stopwatch) {
+        self.row(part, "wall_s", watch.wall.as_secs_f64());
+        self.row(part, "user_s", watch.user.as_secs_f64());
+        self.row(part, "system_s", watch.system.as_secs_f64());
+        self.row(part, "cpu_share", watch.cpu_share());
+        if ops > 0 {
+            self.row(part, "ops_per_s", ops as f64 / watch.wall.as_secs_f64().max(1e-9));
+        }
+        self.row(part, "read_calls", watch.calls.reads as f64);
+        self.row(part, "write_calls", watch.calls.writes as f64);
+        self.row(part, "read_bytes", watch.calls.read_bytes as f64);
+        self.row(part, "written_bytes", watch.calls.written_bytes as f64);
+    }
+
+    /// Prints all to standard output.
+    pub fn print(&self) -> Outcome {
+        for line in &self.0 {
+            println!("{}", serde_json::to_string(line)?);
+        }
+        Ok(())
+    }
+}

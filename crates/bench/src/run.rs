@@ -1,0 +1,205 @@
+//! Runs cases, each in processes of its own, and writes what they tell.
+//!
+//! Rounds go over all cases of a workload in turn, so that what else the machine does hits all of them. A case that fails
+//! or takes too long is told, has no figures, and makes the whole fail; the others go on.
+
+use crate::engine::Outcome;
+use crate::results::{Results, facts, windows_csv};
+use crate::row::{Line, Row, Window};
+use crate::workload::{Case, Workload};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What to run, and where the results go.
+pub struct Plan {
+    /// Workloads by name; all if none.
+    pub workloads: Vec<String>,
+    /// Engines by name, or `engine:setting`; all if none.
+    pub engines: Vec<String>,
+    /// `short`, `full` or another that the workload files have.
+    pub form: String,
+    /// Instead of the form's number of rounds.
+    pub rounds: Option<u32>,
+    /// Where to write results.
+    pub out: PathBuf,
+    /// Where stores have their files meanwhile.
+    pub directory: PathBuf,
+}
+
+impl Plan {
+    /// Runs all of it.
+    pub fn run(&self) -> Outcome {
+        let mut failed = Vec::new();
+        for workload in Workload::chosen(&self.workloads)? {
+            if !workload.form.contains_key(&self.form) {
+                eprintln!("{}: has no form {}, left out", workload.name, self.form);
+                continue;
+            }
+            failed.extend(self.workload(&workload)?);
+        }
+        if failed.is_empty() { Ok(()) } else { Err(format!("failed:\n{}", failed.join("\n")).into()) }
+    }
+
+    /// One workload; gives the cases that failed.
+    fn workload(&self, workload: &Workload) -> Outcome<Vec<String>> {
+        let form = workload.form(&self.form)?;
+        let cases = workload.cases(&self.form, &self.engines)?;
+        let mut results = Results { facts: facts(), ..Results::default() };
+        results.facts.push(("workload".into(), format!("{}: {}", workload.name, workload.title)));
+        results.facts.push(("form".into(), format!("{}: {} keys, {} appends", self.form, form.count, form.appends)));
+        let mut engines: Vec<(String, String)> = Vec::new();
+        for case in &cases {
+            if !engines.iter().any(|(name, _)| name == case.engine.name()) {
+                engines.push((case.engine.name().into(), case.engine.version()));
+            }
+        }
+        results.facts.extend(engines.into_iter().map(|(name, version)| (format!("version of {name}"), version)));
+
+        let mut failed: Vec<(usize, String)> = Vec::new();
+        let mut windows: Vec<Vec<(f64, Vec<Window>)>> = vec![Vec::new(); cases.len()];
+        for round in 1..=self.rounds.unwrap_or(form.rounds) {
+            for (i, case) in cases.iter().enumerate() {
+                if failed.iter().any(|(f, _)| *f == i) {
+                    continue;
+                }
+                let name = case_name(case);
+                let start = Instant::now();
+                match self.round(case, Duration::from_secs(case.form.limit_s)) {
+                    Ok(lines) => {
+                        eprintln!("{name}: round {round}, {:.1} s; {}", start.elapsed().as_secs_f64(), gist(&lines));
+                        results.add(case, &lines);
+                        windows[i].extend(windows_of(&lines));
+                    }
+                    Err(error) => {
+                        eprintln!("{name}: FAILED: {error}");
+                        failed.push((i, format!("{name}: {error}")));
+                    }
+                }
+            }
+        }
+        self.write(workload, &cases, &results, windows)?;
+        Ok(failed.into_iter().map(|(_, told)| told).collect())
+    }
+
+    fn write(
+        &self,
+        workload: &Workload,
+        cases: &[Case<'_>],
+        results: &Results,
+        windows: Vec<Vec<(f64, Vec<Window>)>>,
+    ) -> Outcome {
+        let folder = self.out.join(&self.form);
+        std::fs::create_dir_all(&folder)?;
+        std::fs::write(folder.join(format!("{}.csv", workload.name)), results.to_csv())?;
+        let mut text = String::new();
+        for (case, mut rounds) in cases.iter().zip(windows) {
+            rounds.sort_unstable_by(|a, b| f64::total_cmp(&a.0, &b.0));
+            if let Some((_, windows)) = rounds.get(rounds.len().saturating_sub(1) / 2) {
+                windows_csv(&mut text, case, windows);
+            }
+        }
+        if !text.is_empty() {
+            std::fs::write(folder.join(format!("{}.windows.csv", workload.name)), text)?;
+        }
+        Ok(())
+    }
+
+    /// One process.
+    fn round(&self, case: &Case<'_>, limit: Duration) -> Outcome<Vec<Line>> {
+        let directory = Emptied::new(&self.directory)?;
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["one", "--workload", &case.workload.name, "--variant", &case.variant.name])
+            .args(["--engine", case.engine.name(), "--setting", &case.setting, "--form", &self.form])
+            .arg("--dir")
+            .arg(&directory.0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let reader = |stream: Option<Box<dyn Read + Send>>| {
+            std::thread::spawn(move || {
+                let mut text = String::new();
+                stream.map(|mut s| s.read_to_string(&mut text));
+                text
+            })
+        };
+        let told = reader(child.stdout.take().map(|s| Box::new(s) as _));
+        let errors = reader(child.stderr.take().map(|s| Box::new(s) as _));
+        let ended = wait(&mut child, limit)?;
+        let (told, errors) = (told.join().expect("no panic"), errors.join().expect("no panic"));
+        match ended {
+            None => Err(format!("not done after {} s", limit.as_secs()).into()),
+            Some(status) if !status.success() => Err(format!("{status}; {}", errors.trim()).into()),
+            Some(_) => Ok(told.lines().map(serde_json::from_str).collect::<Result<_, _>>()?),
+        }
+    }
+}
+
+/// How the process ended; none if it had to be ended.
+fn wait(child: &mut Child, limit: Duration) -> Outcome<Option<std::process::ExitStatus>> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if start.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A directory that is removed with what is in it.
+struct Emptied(PathBuf);
+
+impl Emptied {
+    fn new(within: &Path) -> Outcome<Emptied> {
+        let path = within.join(format!("splitpoint-bench-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path)?;
+        Ok(Emptied(path))
+    }
+}
+
+impl Drop for Emptied {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn case_name(case: &Case<'_>) -> String {
+    format!("{}/{} {}:{}", case.workload.name, case.variant.name, case.engine.name(), case.setting)
+}
+
+/// The figures that one wants to see at once.
+fn gist(lines: &[Line]) -> String {
+    let mut words = Vec::new();
+    for line in lines {
+        let Line::Row(Row { part, metric, value }) = line else { continue };
+        match &metric[..] {
+            "ops_per_s" => words.push(format!("{part} {:.3} M/s", value / 1e6)),
+            "wall_s" if part == "sync" => words.push(format!("sync {value:.3} s")),
+            "worst_over_median" => words.push(format!("worst/median {value:.2}")),
+            "worst_over_median_by_cpu" => words.push(format!("(cpu {value:.2})")),
+            "p9999_us" => words.push(format!("p99.99 {value:.1} us")),
+            "longest_us" => words.push(format!("longest {value:.0} us")),
+            "longest_on_cpu_us" => words.push(format!("(on cpu {value:.0})")),
+            "over_payload_bytes_per_pair" => words.push(format!("{value:.1} B a pair over payload")),
+            "peak_over_steady" => words.push(format!("peak/steady {value:.2}")),
+            "after_sync_bytes" => words.push(format!("file {:.0} MiB", value / 1048576.0)),
+            _ => {}
+        }
+    }
+    words.join(", ")
+}
+
+fn windows_of(lines: &[Line]) -> Option<(f64, Vec<Window>)> {
+    let windows: Vec<Window> =
+        lines.iter().filter_map(|line| if let Line::Window(w) = line { Some(*w) } else { None }).collect();
+    let seconds: f64 = windows.iter().map(|w| 1.0 / w.ops_per_s).sum();
+    (!windows.is_empty()).then_some((seconds, windows))
+}
