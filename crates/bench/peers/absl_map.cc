@@ -1,7 +1,7 @@
 // absl::flat_hash_map<std::string, std::string>: open addressing, SIMD probes of one-byte fingerprints, in memory.
 //
-// Settings: "default", "sized" (reserve). Keys are looked up as absl::string_view, uncopied. A get is the value in its place;
-// append is std::string's.
+// Settings: "default", "sized" (reserve). Keys are looked up as absl::string_view, uncopied. A get is the value in its
+// place; append is std::string's.
 #include <absl/container/flat_hash_map.h>
 #include <absl/strings/string_view.h>
 

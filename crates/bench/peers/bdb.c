@@ -3,9 +3,9 @@
  * Settings: "default" (nothing tuned but the cache) and, for the hash, "sized": set_h_nelem and set_h_ffactor, which
  * its manual wants together; the fill factor from the manual's formula with the mean pair.
  * The cache is 2.2 x the payload in a file and 4 x in memory, where what does not fit would go to a temporary file; at
- * least 64 MB. No environment, so no log, locks or transactions: the cache is the handle's own.
- * A get is Berkeley DB's copy in its own memory (it has no zero-copy get). Append: a get by a cursor, then a partial put
- * beyond the end at the cursor. A scan is a bulk read (DB_MULTIPLE_KEY), a hundredth of the calls. Closing syncs. */
+ * least 64 MiB. No environment, so no log, locks or transactions: the cache is the handle's own.
+ * A get is Berkeley DB's copy in its own memory (it has no zero-copy get). Append: a get by a cursor, then a partial
+ * put at its end. A scan is a bulk read (DB_MULTIPLE_KEY). Closing syncs. */
 #include <db.h>
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 #include "adapter.h"
 
-enum { CACHE_BYTES_MIN = 64 << 20, BULK_BYTES_MIN = 1 << 20 };
+enum { CACHE_BYTES_MIN = 64 << 20, PAGE_BYTES = 4096, BULK_BYTES_MIN = 1 << 20 };
 
 struct store {
     DB *db;
@@ -39,16 +39,22 @@ static int set_cache(DB *db, const struct peer_options *options)
     uint64_t bytes = options->path ? options->payload_bytes * 22 / 10 : options->payload_bytes * 4;
     if (bytes < CACHE_BYTES_MIN)
         bytes = CACHE_BYTES_MIN;
-    /* Several regions: one may have at most 4 GB. */
-    return db->set_cachesize(db, (u_int32_t)(bytes >> 30), (u_int32_t)(bytes & ((1 << 30) - 1)), 1 + (int)(bytes >> 31));
+    int regions = 1 + (int)(bytes >> 31); /* one may have at most 4 GB */
+    return db->set_cachesize(db, (u_int32_t)(bytes >> 30), bytes & ((1 << 30) - 1), regions);
 }
 
-/* The manual: (page size - 32) / (mean key + mean value + 8). The page is the default one. */
+/* The manual's fill factor: (page size - 32) / (mean key + mean value + 8), with the page that files have by default
+ * (in memory that is twice as large). Of a value above a quarter of the page only a reference is in the bucket: then 64
+ * bytes stand for it and the key. */
 static int set_size(DB *db, const struct peer_options *options)
 {
     uint64_t pairs = options->expected_len ? options->expected_len : 1;
-    uint64_t fill_factor = (4096 - 32) / (options->payload_bytes / pairs + 8);
-    int status = db->set_h_ffactor(db, fill_factor ? (u_int32_t)fill_factor : 1);
+    uint64_t pair_bytes = options->payload_bytes / pairs;
+    if (pair_bytes > PAGE_BYTES / 4)
+        pair_bytes = 64;
+    int status = db->set_pagesize(db, PAGE_BYTES);
+    if (!status)
+        status = db->set_h_ffactor(db, (u_int32_t)((PAGE_BYTES - 32) / (pair_bytes + 8)));
     return status ? status : db->set_h_nelem(db, (u_int32_t)pairs);
 }
 
@@ -75,7 +81,6 @@ static int open_store(const struct peer_options *options, void **opened, DBTYPE 
         free(store);
         return failed("create", status);
     }
-    store->db->set_errfile(store->db, NULL);
     status = set_cache(store->db, options);
     if (!status && peer_is_set(options, "sized"))
         status = set_size(store->db, options);
@@ -92,9 +97,15 @@ static int open_store(const struct peer_options *options, void **opened, DBTYPE 
     return 0;
 }
 
-static int open_hash(const struct peer_options *options, void **opened) { return open_store(options, opened, DB_HASH); }
+static int open_hash(const struct peer_options *options, void **opened)
+{
+    return open_store(options, opened, DB_HASH);
+}
 
-static int open_btree(const struct peer_options *options, void **opened) { return open_store(options, opened, DB_BTREE); }
+static int open_btree(const struct peer_options *options, void **opened)
+{
+    return open_store(options, opened, DB_BTREE);
+}
 
 static DBT dbt(const void *bytes, size_t len)
 {

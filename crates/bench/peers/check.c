@@ -1,4 +1,4 @@
-/* Checks the adapters: every peer with every setting, in memory and in a file, against a plain array of expected values.
+/* Checks the adapters: every peer with every setting, in memory and in a file, against an array of expected values.
  *
  * check [NAME...]   all peers, or those named. Prints a line each; exit status 1 where one failed.
  *
@@ -321,7 +321,7 @@ static int check_setting(const struct peer *peer, const char *setting, const cha
     int is_hsearch = strcmp(peer->name, "hsearch") == 0;
     run->peer = peer;
     run->has_removal = run->has_scan = !is_hsearch;
-    printf("%-20s %-24s %-9s %-7s", peer->name, peer->version(), setting, path ? "file" : "memory");
+    printf("%-20s %-24s %-15s %-7s", peer->name, peer->version(), setting, path ? "file" : "memory");
     fflush(stdout);
     int result = check_run(run, &options);
     if (!result)

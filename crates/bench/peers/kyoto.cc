@@ -1,8 +1,8 @@
 // Kyoto Cabinet: HashDB (kyoto-hash: chains from a fixed array of buckets, in a file), and in memory StashDB
 // (kyoto-stash: the same with packed records) and ProtoHashDB (kyoto-proto: std::unordered_map behind its interface).
 //
-// Settings: "default"; "sized", for the first two: 2 buckets a pair, and for the file TLINEAR (a chain, not a tree, in a
-// bucket) and a map larger than the file, which Kyoto's documentation wants for speed. Bucket arrays do not grow.
+// Settings: "default"; "sized", for the first two: 2 buckets a pair, and for the file TLINEAR (a chain, not a tree, in
+// a bucket) and a map larger than the file, which Kyoto's documentation wants for speed. Bucket arrays do not grow.
 // Values are seen by visitors: in memory a get is the value in its place; from the file it is one copy, into a buffer
 // that is reused. Append is a visitor that joins in that buffer (Kyoto's own append allocates one each time).
 #include <kchashdb.h>

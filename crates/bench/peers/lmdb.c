@@ -4,7 +4,7 @@
  * map's sparse length, so count blocks, not bytes. Both put 10,000 operations into a transaction and do not sync on
  * commit (MDB_NOSYNC): one commit an operation would measure the disk, which no other peer here is asked to do.
  * Reads share one read transaction, which ends where writing begins, else it would keep old pages from being reused.
- * A get is LMDB's pointer into the map. Append: one descent, then a write at the cursor (LMDB has no append of its own).
+ * A get is LMDB's pointer into the map. Append: one descent, then a write at the cursor (LMDB has no such operation).
  * Beside the file lies PATH-lock. Limit: keys of 1 to 511 bytes. */
 #include <lmdb.h>
 #include <stdio.h>

@@ -29,7 +29,8 @@ struct peer {
     int (*open)(const struct peer_options *, void **store);  /* failing leaves *store NULL; error(NULL) tells why */
     int (*put)(void *, const void *key, size_t, const void *value, size_t);      /* replaces */
     int (*append)(void *, const void *key, size_t, const void *tail, size_t);    /* creates where absent */
-    int (*get)(void *, const void *key, size_t, const void **value, size_t *);   /* 1 found, 0 absent; the value is good until the next call */
+    /* 1 found, 0 absent; the value is good until the next call. */
+    int (*get)(void *, const void *key, size_t, const void **value, size_t *);
     int (*remove)(void *, const void *key, size_t);                              /* 1 was there, 0 not */
     /* Each pair once, in the peer's order. Without values, `each` gets NULL and 0 for the value. What `each` returns
      * other than 0 ends the scan and is the scan's answer; else that is 0. `each` calls no function of the store. */

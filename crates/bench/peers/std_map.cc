@@ -1,8 +1,8 @@
 // std::unordered_map<std::string, std::string>: separate chaining, one allocation a pair, in memory.
 //
-// Settings: "default", "sized" (reserve). Plain std::hash<std::string>, with which libstdc++ keeps the hash in the node.
-// The key to look up is copied into one string that is reused; the map takes no string_view under that hash. A get is
-// the value in its place; append is std::string's.
+// Settings: "default", "sized" (reserve). Plain std::hash<std::string>, with which libstdc++ keeps the hash in the
+// node. The key to look up is copied into one string that is reused: under that hash the map takes no string_view. A
+// get is the value in its place; append is std::string's.
 #include <cstdio>
 #include <memory>
 #include <string>
