@@ -60,8 +60,8 @@ enum Command {
     Answers {
         /// The workload
         workload: String,
-        /// One form; all if not given
-        form: Option<String>,
+        /// A form, or a variant of another size; all if not given
+        only: Option<String>,
     },
     /// Puts that are on the disk when they return, by 1 and 8 threads, beside the bare disk
     Durable {
@@ -160,7 +160,7 @@ fn main() -> ExitCode {
             report::write(&results.unwrap_or_else(|| workload::repository_file("results")), &form)
         }
         Command::List => list(),
-        Command::Answers { workload, form } => answers(&workload, form.as_deref()),
+        Command::Answers { workload, only } => answers(&workload, only.as_deref()),
         Command::Durable { file } => durability::durable(&file),
         Command::Os { file, count } => durability::os(&file, count),
         Command::Stall { file } => durability::stall(&file),
@@ -234,8 +234,9 @@ fn list() -> Outcome {
     Ok(())
 }
 
-fn answers(workload: &str, form: Option<&str>) -> Outcome {
+fn answers(workload: &str, only: Option<&str>) -> Outcome {
     let workload = Workload::named(workload)?;
+    let is_meant = |name: &str| only.is_none_or(|only| only == name);
     let print = |of: String, form: &workload::Form| -> Outcome {
         let expected = loads::answers(&workload.input, form)?;
         println!(
@@ -244,10 +245,10 @@ fn answers(workload: &str, form: Option<&str>) -> Outcome {
         );
         Ok(())
     };
-    for (name, sizes) in workload.form.iter().filter(|(name, _)| form.is_none_or(|form| form == *name)) {
+    for (name, sizes) in workload.form.iter().filter(|(name, _)| is_meant(name)) {
         print(format!("[form.{name}.expected]"), sizes)?;
     }
-    for variant in &workload.variant {
+    for variant in workload.variant.iter().filter(|variant| is_meant(&variant.name)) {
         let (Some(count), Some(sizes)) = (variant.count, workload.form.values().next()) else { continue };
         print(format!("[variant.expected] # {}", variant.name), &workload::Form { count, ..sizes.clone() })?;
     }

@@ -4,6 +4,7 @@
 //! or takes too long is told, has no figures, and makes the whole fail; the others go on.
 
 use crate::engine::Outcome;
+use crate::engines;
 use crate::results::{Results, facts, windows_csv};
 use crate::row::{Line, Row, Window};
 use crate::workload::{Case, Workload};
@@ -32,6 +33,9 @@ impl Plan {
     /// Runs all of it.
     pub fn run(&self) -> Outcome {
         let mut failed = Vec::new();
+        for name in &self.engines {
+            engines::named(name.split(':').next().unwrap_or(name))?;
+        }
         for workload in Workload::chosen(&self.workloads)? {
             if !workload.form.contains_key(&self.form) {
                 eprintln!("{}: has no form {}, left out", workload.name, self.form);
@@ -46,6 +50,10 @@ impl Plan {
     fn workload(&self, workload: &Workload) -> Outcome<Vec<String>> {
         let form = workload.form(&self.form)?;
         let cases = workload.cases(&self.form, &self.engines)?;
+        if cases.is_empty() {
+            eprintln!("{}: no case for these engines, left out", workload.name);
+            return Ok(Vec::new());
+        }
         let mut results = Results { facts: facts(), ..Results::default() };
         results.facts.push(("workload".into(), format!("{}: {}", workload.name, workload.title)));
         results.facts.push(("form".into(), format!("{}: {} keys, {} appends", self.form, form.count, form.appends)));
@@ -74,12 +82,14 @@ impl Plan {
                     }
                     Err(error) => {
                         eprintln!("{name}: FAILED: {error}");
+                        results.facts.push(("failed".into(), format!("{name}: {error}").replace('\n', " ")));
                         failed.push((i, format!("{name}: {error}")));
                     }
                 }
             }
+            // Hours of work are not to be lost with the next round.
+            self.write(workload, &cases, &results, &windows)?;
         }
-        self.write(workload, &cases, &results, windows)?;
         Ok(failed.into_iter().map(|(_, told)| told).collect())
     }
 
@@ -88,13 +98,14 @@ impl Plan {
         workload: &Workload,
         cases: &[Case<'_>],
         results: &Results,
-        windows: Vec<Vec<(f64, Vec<Window>)>>,
+        windows: &[Vec<(f64, Vec<Window>)>],
     ) -> Outcome {
         let folder = self.out.join(&self.form);
         std::fs::create_dir_all(&folder)?;
         std::fs::write(folder.join(format!("{}.csv", workload.name)), results.to_csv())?;
         let mut text = String::new();
-        for (case, mut rounds) in cases.iter().zip(windows) {
+        for (case, rounds) in cases.iter().zip(windows) {
+            let mut rounds: Vec<_> = rounds.iter().collect();
             rounds.sort_unstable_by(|a, b| f64::total_cmp(&a.0, &b.0));
             if let Some((_, windows)) = rounds.get(rounds.len().saturating_sub(1) / 2) {
                 windows_csv(&mut text, case, windows);

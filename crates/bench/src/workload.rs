@@ -220,6 +220,9 @@ pub struct Form {
     /// How often a process does all parts; what it tells is the median.
     #[serde(default = "once")]
     pub repeats: u32,
+    /// Engines that it is too large for, unless they are asked for by name.
+    #[serde(default)]
+    pub without: Vec<String>,
     /// A process that takes longer is ended, and counts as failed.
     #[serde(default = "ten_minutes")]
     pub limit_s: u64,
@@ -272,7 +275,7 @@ fn package() -> &'static Path {
 
 /// A file of the repository, by its path from the root.
 pub fn repository_file(path: &str) -> PathBuf {
-    package().join("../..").join(path)
+    package().ancestors().nth(2).unwrap_or(package()).join(path)
 }
 
 impl Workload {
@@ -327,7 +330,8 @@ impl Workload {
         for variant in &self.variant {
             let Some(form) = variant.form(form, self.form(form)?) else { continue };
             for (engine, setting) in variant.runs() {
-                if engines.is_empty() || engines.iter().any(|name| is_named(name, engine, &setting)) {
+                let is_left_out = form.without.iter().any(|name| is_named(name, engine, &setting));
+                if !is_left_out && engines.is_empty() || engines.iter().any(|name| is_named(name, engine, &setting)) {
                     cases.push(Case { workload: self, variant, engine, setting, form: form.clone() });
                 }
             }
