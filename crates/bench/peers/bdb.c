@@ -34,11 +34,20 @@ static const char *version(void)
     return text;
 }
 
+/* The number after `word` in the setting, which may be words between commas ("sized,page=1024"); -1 without that word. */
+static int64_t number_of(const struct peer_options *options, const char *word)
+{
+    const char *at = strstr(options->setting, word);
+    return at ? strtoll(at + strlen(word), NULL, 10) : -1;
+}
+
 static int set_cache(DB *db, const struct peer_options *options)
 {
     uint64_t bytes = options->path ? options->payload_bytes * 22 / 10 : options->payload_bytes * 4;
     if (bytes < CACHE_BYTES_MIN)
         bytes = CACHE_BYTES_MIN;
+    if (number_of(options, "cache=") >= 0)
+        bytes = (uint64_t)number_of(options, "cache=");
     int regions = 1 + (int)(bytes >> 31); /* one may have at most 4 GB */
     return db->set_cachesize(db, (u_int32_t)(bytes >> 30), bytes & ((1 << 30) - 1), regions);
 }
@@ -56,6 +65,18 @@ static int set_size(DB *db, const struct peer_options *options)
     if (!status)
         status = db->set_h_ffactor(db, (u_int32_t)((PAGE_BYTES - 32) / (pair_bytes + 8)));
     return status ? status : db->set_h_nelem(db, (u_int32_t)pairs);
+}
+
+/* "page=", "fill=" and "sized" with one of them: as told, nothing computed. */
+static int set_shape(DB *db, const struct peer_options *options)
+{
+    int64_t page_bytes = number_of(options, "page="), fill_factor = number_of(options, "fill=");
+    int status = page_bytes > 0 ? db->set_pagesize(db, (u_int32_t)page_bytes) : 0;
+    if (!status && fill_factor > 0)
+        status = db->set_h_ffactor(db, (u_int32_t)fill_factor);
+    if (!status && strstr(options->setting, "sized"))
+        status = db->set_h_nelem(db, (u_int32_t)options->expected_len);
+    return status;
 }
 
 static int close_store(void *opened)
@@ -84,6 +105,8 @@ static int open_store(const struct peer_options *options, void **opened, DBTYPE 
     status = set_cache(store->db, options);
     if (!status && peer_is_set(options, "sized"))
         status = set_size(store->db, options);
+    else if (!status && strchr(options->setting, '='))
+        status = set_shape(store->db, options);
     u_int32_t flags = !options->create ? 0 : options->path ? DB_CREATE | DB_TRUNCATE : DB_CREATE;
     if (!status)
         status = store->db->open(store->db, NULL, options->path, NULL, type, flags, 0644);
@@ -210,7 +233,7 @@ static int sync_store(void *opened)
     return status ? failed("sync", status) : 0;
 }
 
-static const char *const hash_settings[] = {"default", "sized", NULL};
+static const char *const hash_settings[] = {"default", "sized", "page=", "fill=", "cache=", NULL};
 static const char *const btree_settings[] = {"default", NULL};
 
 const struct peer peer_bdb_hash = {
