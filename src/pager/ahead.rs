@@ -34,7 +34,7 @@ impl Ahead {
     /// `None` where there can be no thread.
     pub(super) fn start() -> Option<Ahead> {
         // More than that many ranges behind, it is of no use.
-        const WAITING_MAX: usize = 8;
+        const WAITING_MAX: usize = 16;
         let (ranges, asked_for) = sync_channel(WAITING_MAX);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
@@ -67,7 +67,11 @@ impl Drop for Ahead {
 fn make_ready(ranges: &Receiver<Range>, stop: &AtomicBool) {
     // A large page at a time, so that the end of the pool need not wait.
     const STEP_BYTES: usize = 2 << 20;
+    // Advice begins with a page, as the mapping does. Where pages are larger, some of it is refused, which does no harm.
+    const PAGE_BYTES: usize = 4096;
     for Range { start, bytes } in ranges {
+        let before = start.addr() % PAGE_BYTES;
+        let (start, bytes) = (start.wrapping_sub(before), bytes + before);
         for at in (0..bytes).step_by(STEP_BYTES) {
             if stop.load(Relaxed) {
                 return;

@@ -48,6 +48,8 @@ const PEEKED: u64 = !(VERSION - 1) | WRITER | RESIDENT;
 
 /// A segment of the address range. Small in tests, so that tests cross its borders.
 const SEGMENT_BYTES: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
+/// A small table should not take 2 MiB for its first page: memory beyond this is asked for in large pages.
+pub(crate) const SMALL_BYTES: usize = 4 << 20;
 /// Segments a table can have: 2^48 bytes.
 const SEGMENT_COUNT: usize = if cfg!(test) { 1 << 14 } else { 1 << 18 };
 
@@ -205,8 +207,6 @@ impl Pool {
             let index = segments.len() / 2;
             let states = Mapping::new(size_of::<AtomicU64>() << self.segment_bits())?;
             let data = Mapping::new(SEGMENT_BYTES)?;
-            // A small table should not take 2 MiB for its first page.
-            const SMALL_BYTES: usize = 8 << 20;
             data.advise_huge_pages(if index == 0 { SMALL_BYTES } else { 0 });
             Self::segment(&self.states, index).store(states.start, Release);
             Self::segment(&self.data, index).store(data.start, Release);
@@ -227,8 +227,14 @@ impl Pool {
             let segment_end = (first | ((1 << self.segment_bits()) - 1)).saturating_add(1);
             let end = frames.end.min(segment_end);
             let bytes = ((end - first) as usize) << self.frame_bits;
-            // SAFETY: the frames are of one segment, which goes after `ahead` does, as it is declared before it.
-            if !unsafe { ahead.ask(self.address(first), bytes) } {
+            let states = ptr::from_ref(self.state(first)).cast_mut().cast();
+            // SAFETY: the frames are of one segment, and so are their states; both go after `ahead` does, as it is
+            // declared before them.
+            let asked = unsafe {
+                ahead.ask(self.address(first), bytes)
+                    && ahead.ask(states, (end - first) as usize * size_of::<AtomicU64>())
+            };
+            if !asked {
                 return false;
             }
             first = end;

@@ -16,7 +16,7 @@
 //! (docs/architecture.md, "Space").
 
 use super::Pager;
-use super::pool::FrameNo;
+use super::pool::{FrameNo, SMALL_BYTES};
 use super::words::Bytes;
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +46,8 @@ pub(crate) struct Space {
     reserved_frames: u32,
     /// Frames whose memory is ready, or being made so.
     ready_frames: u32,
+    /// Frames that will be allocated at once before long.
+    expected_frames: u32,
     /// Header, map frames, bucket groups: nothing is allocated in these frames or given back by a reference, whatever
     /// the file says. First -> count.
     fixed: BTreeMap<FrameNo, u32>,
@@ -81,6 +83,7 @@ impl Space {
             zones_known,
             reserved_frames: 0,
             ready_frames: 0,
+            expected_frames: 0,
             fixed: BTreeMap::new(),
             prefer_low: false,
             kept: std::array::from_fn(|_| Vec::new()),
@@ -342,19 +345,23 @@ impl Pager {
 
     /// Has memory behind `end`, and what is new before it, made ready, if the table is so large that it gets large pages.
     fn make_ready_ahead(&self, space: &mut Space, end: FrameNo) {
-        const FROM_BYTES: u64 = 16 << 20;
         const AHEAD_BYTES: (u64, u64) = (4 << 20, 64 << 20);
         let frame_bytes = self.frame_bytes() as u64;
         let bytes = u64::from(end) * frame_bytes;
-        let ahead = ((bytes / 64).clamp(AHEAD_BYTES.0, AHEAD_BYTES.1) / frame_bytes) as FrameNo;
-        if bytes < FROM_BYTES || u64::from(space.ready_frames) > u64::from(end) + u64::from(ahead) / 2 {
+        let ahead = ((bytes / 256).clamp(AHEAD_BYTES.0, AHEAD_BYTES.1) / frame_bytes) as FrameNo + space.expected_frames;
+        if bytes < SMALL_BYTES as u64 || u64::from(space.ready_frames) > u64::from(end) + u64::from(ahead - ahead / 4) {
             return;
         }
-        let first = space.ready_frames.max(self.frame_count());
+        let new = space.ready_frames.max(self.frame_count()).min(end)..end;
         let to = end.saturating_add(ahead);
         // What is over the cache's limit would be taken away again.
-        if self.has_cache_for(to) && self.pool().reserve(u64::from(to) + 1).is_ok() && self.pool().make_ready(first..to)
-        {
+        if !self.has_cache_for(to) || self.pool().reserve(u64::from(to) + 1).is_err() {
+            return;
+        }
+        // First what is behind the end: the pages of a group of buckets are come to one by one, while the next overflow
+        // page lies behind it.
+        let behind = space.ready_frames.max(end)..to;
+        if self.pool().make_ready(behind) && (new.is_empty() || self.pool().make_ready(new)) {
             space.ready_frames = to;
         }
     }
@@ -537,6 +544,13 @@ impl Pager {
         }
         self.set_run_used(&mut space, first, count, FRAME_UNITS)?;
         Ok(Some(u64::from(first) * u64::from(FRAME_UNITS)))
+    }
+
+    /// So many frames will be allocated at once before long: their memory should be ready by then.
+    pub(crate) fn expect(&self, frames: FrameNo) {
+        let mut space = self.space();
+        space.expected_frames = frames;
+        self.make_ready_ahead(&mut space, self.frame_count());
     }
 
     /// Declares frames fixed, and takes that back.

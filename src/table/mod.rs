@@ -226,10 +226,19 @@ impl Table {
         groups_in_first_frame(self.pager.frame_bytes(), self.page_bytes)
     }
 
-    /// Makes the pages of `bucket` and its neighbours if it is the first of its group.
+    /// Makes the pages of `bucket` and its neighbours if it is the first of its group; says that those of the next group
+    /// will be made soon if the last quarter of it begins.
     fn allocate_group(&self, bucket: linear::Bucket) -> Result<()> {
         let (group, index) = linear::group(bucket);
-        if index == 0 { self.allocate_group_number(group) } else { Ok(()) }
+        if index == 0 {
+            self.pager.expect(0);
+            return self.allocate_group_number(group);
+        }
+        if index == linear::group_len(group) / 4 * 3 && group + 1 < linear::GROUP_COUNT {
+            let bytes = u64::from(linear::group_len(group + 1)) * self.page_bytes as u64;
+            self.pager.expect(u32::try_from(bytes / self.pager.frame_bytes() as u64).unwrap_or(0));
+        }
+        Ok(())
     }
 
     fn allocate_group_number(&self, group: usize) -> Result<()> {
