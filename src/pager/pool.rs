@@ -765,6 +765,20 @@ impl Peek<'_> {
         })
     }
 
+    /// The `COUNT` words from byte `at` on, a multiple of 8, by their number; of little endian.
+    #[inline]
+    pub(crate) fn words_at<const COUNT: usize>(&self, at: usize) -> impl Fn(usize) -> u64 {
+        assert!(at.is_multiple_of(8) && at + 8 * COUNT <= self.bytes);
+        step();
+        let address = self.address;
+        move |i| {
+            assert!(i < COUNT);
+            // SAFETY: as in `words`.
+            let shared = unsafe { AtomicU64::from_ptr(address.add(at + 8 * i).cast_mut().cast()) };
+            u64::from_le_bytes(word_bytes(shared.load(Relaxed)))
+        }
+    }
+
     /// Copies the words from byte `at` on; both ends are multiples of 8.
     #[inline]
     pub(crate) fn load(&self, at: usize, bytes: &mut [u8]) {

@@ -348,7 +348,8 @@ impl Pager {
         const AHEAD_BYTES: (u64, u64) = (4 << 20, 64 << 20);
         let frame_bytes = self.frame_bytes() as u64;
         let bytes = u64::from(end) * frame_bytes;
-        let ahead = ((bytes / 256).clamp(AHEAD_BYTES.0, AHEAD_BYTES.1) / frame_bytes) as FrameNo + space.expected_frames;
+        let ahead =
+            ((bytes / 256).clamp(AHEAD_BYTES.0, AHEAD_BYTES.1) / frame_bytes) as FrameNo + space.expected_frames;
         if bytes < SMALL_BYTES as u64 || u64::from(space.ready_frames) > u64::from(end) + u64::from(ahead - ahead / 4) {
             return;
         }

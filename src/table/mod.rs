@@ -33,6 +33,7 @@ mod peek;
 mod salvage;
 mod split;
 mod stats;
+mod tags;
 #[cfg(test)]
 mod tests;
 mod varint;

@@ -16,6 +16,7 @@
 //! Source: Seltzer & Yigit 1991, "The New Implementation"; the tags are ours. Format: docs/format.md, "Page".
 //! Not here: what a record's value means (`extent.rs`), which page to look at (`chain.rs`).
 
+use super::tags::{Matches, SLOTS_AT_ONCE, WORDS_AT_ONCE};
 use super::varint::{get_varint, put_varint, varint_bytes};
 use crate::pager::words::Bytes;
 
@@ -224,14 +225,22 @@ pub fn find_by<'a>(
     tag: u16,
     mut matches: impl FnMut(Record<'a>) -> bool,
 ) -> Result<Option<usize>, Damage> {
-    let slots = checked_slots(page)?;
+    checked_slots(page)?;
     let count = slot_count(page);
-    // A last slot that stands alone shares its word with what comes behind.
-    let words = &page[HEADER_BYTES..page.len().min(HEADER_BYTES + slots.len().next_multiple_of(8))];
-    let words = words.as_chunks::<8>().0;
-    for (base, words) in (0..count).step_by(SLOTS_AT_ONCE).zip(words.chunks(SLOTS_AT_ONCE / 2)) {
-        let words = words.iter().map(|word| u64::from_le_bytes(*word));
-        for slot in Matches::of(words, (count - base).min(SLOTS_AT_ONCE), tag) {
+    for base in (0..count).step_by(SLOTS_AT_ONCE) {
+        let slots = &page[HEADER_BYTES + base * SLOT_BYTES..];
+        let count = (count - base).min(SLOTS_AT_ONCE);
+        let matching = match slots.as_chunks::<8>().0.first_chunk::<WORDS_AT_ONCE>() {
+            Some(words) => Matches::of(|i| u64::from_le_bytes(words[i]), count, tag),
+            // Near the end of the page, or of a short one.
+            None => {
+                let words = slots.as_chunks::<8>().0;
+                let last = || slots.as_chunks::<4>().0.last().map_or(0, |slot| u32::from_le_bytes(*slot).into());
+                let word = |i: usize| words.get(i).map_or_else(last, |word| u64::from_le_bytes(*word));
+                Matches::of(word, count, tag)
+            }
+        };
+        for slot in matching {
             if matches(record(page, base + slot)?) {
                 return Ok(Some(base + slot));
             }
@@ -244,54 +253,6 @@ pub fn find_by<'a>(
 #[inline]
 pub fn find(page: &[u8], tag: u16, key: &[u8]) -> Result<Option<usize>, Damage> {
     find_by(page, tag, |r| r.form != PAIR_IN_EXTENT && r.key == key)
-}
-
-/// Most slots that are compared at a time.
-pub const SLOTS_AT_ONCE: usize = 64;
-
-/// The slots among [`SLOTS_AT_ONCE`] that have a tag: bit i stands for slot 2i, bit 32 + i for slot 2i + 1, as that is
-/// how they come out of words of two slots each.
-#[derive(Clone, Copy, Default)]
-pub struct Matches(u64);
-
-impl Matches {
-    /// Compares the tags of `count` slots, which `words` are.
-    #[inline]
-    pub fn of(words: impl Iterator<Item = u64>, count: usize, tag: u16) -> Matches {
-        let mut matches = 0;
-        for (i, word) in words.enumerate().take(SLOTS_AT_ONCE / 2) {
-            let differing = (word ^ (u64::from(tag) * LANES)) & (0xFFFF * LANES);
-            // Bit 16 of a half is left where nothing was taken away.
-            let equal = (LANES << 16) - differing;
-            matches |= (equal >> 16 & LANES) << i;
-        }
-        if count % 2 == 1 {
-            matches &= !(1 << 32 << (count / 2)); // half a word that is no slot
-        }
-        Matches(matches)
-    }
-
-    #[inline]
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// A slot that has the tag.
-    #[inline]
-    pub fn first(self) -> Option<usize> {
-        let bit = self.0.trailing_zeros() as usize;
-        (self.0 != 0).then_some(bit % 32 * 2 + bit / 32)
-    }
-}
-
-impl Iterator for Matches {
-    type Item = usize;
-    #[inline]
-    fn next(&mut self) -> Option<usize> {
-        let slot = self.first();
-        self.0 &= self.0.wrapping_sub(1);
-        slot
-    }
 }
 
 /// Adds a record. `Ok(false)`, and nothing changed, where it does not fit.
@@ -614,19 +575,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn slots_that_have_a_tag_are_found(tags in proptest::collection::vec(0..4u16, 0..=SLOTS_AT_ONCE), beyond: u32) {
-            let mut slots: Vec<u32> = tags.iter().map(|&tag| u32::from(tag) | 0x1230_0000).collect();
-            slots.push(beyond & !0xFFFF);
-            let words = slots.chunks_exact(2).map(|two| u64::from(two[1]) << 32 | u64::from(two[0]));
-            for tag in 0..4 {
-                let found: std::collections::BTreeSet<_> = Matches::of(words.clone(), tags.len(), tag).collect();
-                let expected = (0..tags.len()).filter(|&slot| tags[slot] == tag).collect();
-                prop_assert_eq!(&found, &expected);
-                prop_assert_eq!(Matches::of(words.clone(), tags.len(), tag).is_empty(), expected.is_empty());
-            }
-        }
-
         #[test]
         fn offsets_up_to_a_limit_are_moved(slots: [(u16, u16); 2], limit: u16, by: u16) {
             let word = |slots: [(u16, u16); 2]| {

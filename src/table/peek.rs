@@ -14,7 +14,8 @@
 //! The two halves are apart so that a lookup of many keys does the first for all before the second for any (`many.rs`).
 
 use super::chain::{Block, Key};
-use super::page::{self, INLINE, Matches};
+use super::page::{self, INLINE};
+use super::tags::{Matches, SLOTS_AT_ONCE, WORDS_AT_ONCE};
 use super::{Seen, Table, View, linear};
 use crate::pager::pool::{FrameNo, Peek};
 
@@ -82,13 +83,15 @@ impl Table {
         let mut header = [0; page::HEADER_BYTES];
         peek.load(start, &mut header);
         let count = page::slot_count(&header);
-        let slot_words = (count * page::SLOT_BYTES).div_ceil(8);
         // A bucket that nothing was ever put into has no kind. Pages with very many pairs are looked at under the latch.
         let other = kind == page::KIND_OVERFLOW && page::kind(&header) != kind;
-        if count > page::SLOTS_AT_ONCE || page::HEADER_BYTES + 8 * slot_words > len || other {
+        let slots = start + page::HEADER_BYTES;
+        if count > SLOTS_AT_ONCE || slots + 8 * WORDS_AT_ONCE > self.pager.frame_bytes() || other {
             return None;
         }
-        let matches = Matches::of(peek.words(start + page::HEADER_BYTES, slot_words), count, key.tag);
+        // What lies behind a short page, in its frame, does not matter.
+        let words = peek.words_at::<WORDS_AT_ONCE>(slots);
+        let matches = Matches::of(words, count, key.tag);
         let bits = page::filter_bits(key.tag);
         let behind = kind == page::KIND_OVERFLOW || page::filter(&header) & bits == bits;
         Some(Glance { peek, frame, start, len, matches, next: if behind { page::next(&header) } else { 0 } })
