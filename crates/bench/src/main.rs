@@ -45,7 +45,7 @@ enum Command {
     Run(Run),
     /// Do one case once in this process and print what it took, as lines of JSON; for a profiler, too
     One(One),
-    /// Write tables of results into README.md and docs/benchmarks.md, and a page of plots
+    /// Write tables of results into README.md, docs/benchmarks.md and docs/scale.md, and a page of plots
     Report {
         /// Where results are [default: results/ of the repository]
         #[arg(long)]

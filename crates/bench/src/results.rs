@@ -204,7 +204,13 @@ pub fn facts() -> Vec<(String, String)> {
     let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
     let build = if cfg!(debug_assertions) { "with debug assertions: not to be published" } else { "release" };
     // The program's own path says nothing; its arguments do.
-    let command: Vec<String> = std::env::args().skip(1).collect();
+    // Where things are written is of this machine alone.
+    let mut place = false;
+    let said = |argument: &String| {
+        let skipped = std::mem::replace(&mut place, argument == "--out" || argument == "--dir");
+        !skipped && !place && !argument.starts_with("--out=") && !argument.starts_with("--dir=")
+    };
+    let command: Vec<String> = std::env::args().skip(1).filter(said).collect();
     [
         ("date", said("date", &["-u", "+%Y-%m-%d %H:%M UTC"])),
         ("command", format!("splitpoint-bench {}", command.join(" "))),

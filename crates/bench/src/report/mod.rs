@@ -17,7 +17,7 @@ use crate::workload::{Column, Rows, Table, Workload};
 use std::path::Path;
 
 /// Documents that have tables, by their path in the repository.
-const DOCUMENTS: &[&str] = &["README.md", "docs/benchmarks.md"];
+const DOCUMENTS: &[&str] = &["README.md", "docs/benchmarks.md", "docs/scale.md"];
 /// The form of a table that names none.
 const FORM: &str = "full";
 
