@@ -206,11 +206,11 @@ pub fn facts() -> Vec<(String, String)> {
     // The program's own path says nothing; its arguments do.
     // Where things are written is of this machine alone.
     let mut place = false;
-    let said = |argument: &String| {
+    let tells = |argument: &String| {
         let skipped = std::mem::replace(&mut place, argument == "--out" || argument == "--dir");
         !skipped && !place && !argument.starts_with("--out=") && !argument.starts_with("--dir=")
     };
-    let command: Vec<String> = std::env::args().skip(1).filter(said).collect();
+    let command: Vec<String> = std::env::args().skip(1).filter(tells).collect();
     [
         ("date", said("date", &["-u", "+%Y-%m-%d %H:%M UTC"])),
         ("command", format!("splitpoint-bench {}", command.join(" "))),
