@@ -263,7 +263,13 @@ impl Pager {
             checkpoint::wait_installed(storage.as_ref(), path, file.as_ref())?;
         }
         // An empty file is one whose maker did not get as far as the first checkpoint.
-        let empty = made || file.len().map_err(|e| Error::io(path, "ask the length of", e))? == 0;
+        let len = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
+        if made && len != 0 {
+            // A power loss left a first checkpoint's journal and not the file's name, so nobody was told of that table. The
+            // new one's journal must never stand beside it.
+            file.set_len(0).and_then(|()| file.sync()).map_err(|e| Error::io(path, "empty", e))?;
+        }
+        let empty = made || len == 0;
         if empty && create != Create::Never {
             let cache_frames = Self::cache_frames(cache_bytes, frame_bytes_if_new);
             let pool = Pool::new(frame_bytes_if_new, true)?;
