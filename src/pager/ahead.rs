@@ -43,22 +43,27 @@ impl Ahead {
         Some(Ahead { ranges: Some(ranges), thread: Some(thread), stop, forks: forks() })
     }
 
-    /// Asks for `bytes` bytes from `start` on. `false`: too much is asked for already.
+    /// Asks for `bytes` bytes from `start` on. `false`: too much is asked for already, or this is a child of the process that
+    /// started the thread.
     ///
     /// # Safety
     /// They are memory of a private mapping that stays for as long as this `Ahead`.
     pub(super) unsafe fn ask(&self, start: *mut u8, bytes: usize) -> bool {
-        self.ranges.as_ref().is_some_and(|ranges| ranges.try_send(Range { start, bytes }).is_ok())
+        let ranges = self.ranges.as_ref().filter(|_| !forked_since(self.forks));
+        ranges.is_some_and(|ranges| ranges.try_send(Range { start, bytes }).is_ok())
     }
 }
 
 impl Drop for Ahead {
     fn drop(&mut self) {
+        if forked_since(self.forks) {
+            // The thread is not here, and may have held the channel's locks when the process was copied.
+            std::mem::forget((self.ranges.take(), self.thread.take()));
+            return;
+        }
         self.ranges = None;
         self.stop.store(true, Relaxed);
-        if let Some(thread) = self.thread.take()
-            && !forked_since(self.forks)
-        {
+        if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }

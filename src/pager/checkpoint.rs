@@ -527,6 +527,11 @@ pub(super) fn check_belongs(path: &Path, file: &dyn File, size: Size, header: &J
     let whole = file.read_at(&mut old, 0).is_ok() && old[..8] == super::MAGIC && header_is_whole(&old);
     let (id, at) = (u64_at(&old, super::TABLE_ID), u64_at(&old, 16));
     let Names { table_id, sequence, base } = header.names;
+    if base > 0 && file.len().map_err(|e| Error::io(path, "ask the length of the table of", e))? == 0 {
+        return Err(Error::corrupt(format!(
+            "{shown}: goes with checkpoint {base} of table {table_id:016x}, but the table beside it is empty. Put that table back, or move the journal away to begin a new one."
+        )));
+    }
     let fits = id == table_id && (at == sequence || at == base) || planted(Bug::AnyJournalInstalled);
     if whole && !fits {
         return Err(Error::corrupt(format!(

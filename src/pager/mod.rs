@@ -262,14 +262,13 @@ impl Pager {
         } else {
             checkpoint::wait_installed(storage.as_ref(), path, file.as_ref())?;
         }
-        // An empty file is one whose maker did not get as far as the first checkpoint.
-        let len = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
-        if made && len != 0 {
-            // A power loss left a first checkpoint's journal and not the file's name, so nobody was told of that table. The
-            // new one's journal must never stand beside it.
-            file.set_len(0).and_then(|()| file.sync()).map_err(|e| Error::io(path, "empty", e))?;
+        // An empty file is one whose maker did not get as far as the first checkpoint. One that this call made may have a table
+        // by now: from another process that got the lock first, or from the journal of a maker whose power failed.
+        let empty = file.len().map_err(|e| Error::io(path, "ask the length of", e))? == 0;
+        if made && !empty && create == Create::Always {
+            let there = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+            return Err(Error::io(path, "create", there));
         }
-        let empty = made || len == 0;
         if empty && create != Create::Never {
             let cache_frames = Self::cache_frames(cache_bytes, frame_bytes_if_new);
             let pool = Pool::new(frame_bytes_if_new, true)?;
@@ -477,12 +476,12 @@ impl Pager {
         ))
     }
 
-    /// Sees to it that frames below `needed` (and rather below `wanted`) have room on the disk.
     /// May so many frames be in memory?
     fn has_cache_for(&self, frames: FrameNo) -> bool {
         u64::from(frames) <= self.cache_frames
     }
 
+    /// Sees to it that frames below `needed` (and rather below `wanted`) have room on the disk.
     fn reserve_on_disk(&self, needed: FrameNo, wanted: FrameNo) -> Result<()> {
         let Some(file) = self.file.as_ref().filter(|_| !self.read_only) else { return Ok(()) };
         let bytes = |frames: FrameNo| u64::from(frames) * self.frame_bytes() as u64;

@@ -414,19 +414,20 @@ impl Pager {
     /// Lets the maps say of what is kept that it is free. The caller keeps writers out who would keep more.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`]; some may have been given back.
+    /// [`ErrorKind::Io`]; what was not given back is still kept.
     pub(crate) fn give_back_kept(&self) -> Result<()> {
         self.give_back_kept_in(&mut self.space())
     }
 
     fn give_back_kept_in(&self, space: &mut Space) -> Result<()> {
         for len in 1..FRAME_UNITS {
-            while let Some(unit) = space.kept[len as usize].pop() {
+            while let Some(&unit) = space.kept[len as usize].last() {
                 match self.free_in(space, unit, len) {
                     // In a damaged file; its room is lost.
                     Err(e) if e.kind() == ErrorKind::Corrupt => {}
                     done => done?,
                 }
+                space.kept[len as usize].pop();
             }
         }
         Ok(())

@@ -27,6 +27,8 @@ mod gate;
 #[cfg(test)]
 mod interleavings;
 mod many;
+#[cfg(test)]
+mod openings;
 mod options;
 mod page;
 mod peek;

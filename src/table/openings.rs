@@ -1,0 +1,119 @@
+//! Tables opened while another process makes them, or after one died doing so.
+//!
+//! On real files, with a disk that lets a test in between the calls. Every crash of every call, on a disk of memory: `crash/`.
+#![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
+
+use super::{Table, TableOptions};
+use crate::error::ErrorKind;
+use crate::io::{Disk, File, Mode, Storage};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// The disk, which tells of calls: the name of a file that was just made, is about to be removed, or whose directory was
+/// just synced.
+struct Telling(Box<Tell>);
+
+type Tell = dyn Fn(Told, &Path) + Send + Sync;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Made,
+    Removing,
+    Synced,
+}
+
+impl Storage for Telling {
+    fn open(&self, path: &Path, mode: Mode) -> std::io::Result<Box<dyn File>> {
+        let file = Disk.open(path, mode)?;
+        if mode == Mode::New {
+            self.0(Told::Made, path);
+        }
+        Ok(file)
+    }
+
+    fn remove(&self, path: &Path) -> std::io::Result<()> {
+        self.0(Told::Removing, path);
+        Disk.remove(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
+        Disk.rename(from, to)
+    }
+
+    fn sync_names(&self, path: &Path) -> std::io::Result<()> {
+        Disk.sync_names(path)?;
+        self.0(Told::Synced, path);
+        Ok(())
+    }
+}
+
+fn telling(tell: impl Fn(Told, &Path) + Send + Sync + 'static) -> TableOptions {
+    let mut options = TableOptions::new();
+    options.storage = Arc::new(Telling(Box::new(tell)));
+    options
+}
+
+#[test]
+fn a_table_that_another_made_first_is_not_made_anew() {
+    for create_new in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.spt");
+        let theirs = path.clone();
+        // The name is ours and the lock not yet: another process makes the table and is done with it.
+        let options = telling(move |told, path| {
+            if (told, path) == (Told::Made, &*theirs) {
+                let table = Table::open(path).unwrap();
+                table.put(b"theirs", b"1").unwrap();
+                table.close().unwrap();
+            }
+        });
+        match options.create_new(create_new).open(&path) {
+            Ok(table) => {
+                assert!(!create_new);
+                table.put(b"ours", b"2").unwrap();
+            }
+            Err(e) => assert!(create_new && e.kind() == ErrorKind::Io, "{e}"),
+        }
+        let table = Table::open(&path).unwrap();
+        assert_eq!(table.get(b"theirs").unwrap().as_deref(), Some(&b"1"[..]));
+        assert_eq!(table.len(), if create_new { 1 } else { 2 });
+        assert_eq!(table.verify().unwrap(), []);
+    }
+}
+
+#[test]
+fn a_first_journal_without_its_file_is_no_obstacle_wherever_the_next_process_dies() {
+    let directory = tempfile::tempdir().unwrap();
+    let (made, left) = (directory.path().join("made.spt"), directory.path().join("left.spt"));
+    let journal_of = |path: &Path| path.with_extension("spt-ckpt");
+    // The journal of a table's first checkpoint. The power fails before the name of its file is on the disk.
+    let (journal, kept) = (journal_of(&made), journal_of(&left));
+    telling(move |told, path| {
+        if told == Told::Removing && path == journal && path.exists() {
+            std::fs::copy(path, &kept).unwrap();
+        }
+    })
+    .open(&made)
+    .unwrap();
+    assert!(journal_of(&left).exists() && !left.exists());
+
+    // The next process dies whenever a directory has been synced or a file is about to go: the disk as it is then.
+    let copies = Arc::new(Mutex::new(Vec::new()));
+    let (copied, table) = (copies.clone(), left.clone());
+    let options = telling(move |_, _| {
+        let copy = tempfile::tempdir().unwrap();
+        for file in [table.clone(), table.with_extension("spt-ckpt")].iter().filter(|file| file.exists()) {
+            std::fs::copy(file, copy.path().join(file.file_name().unwrap())).unwrap();
+        }
+        copied.lock().unwrap().push(copy);
+    });
+    let table = options.open(&left).unwrap();
+    table.put(b"k", b"v").unwrap();
+    table.close().unwrap();
+    let copies = copies.lock().unwrap();
+    assert!(copies.len() >= 2, "{} moments looked at", copies.len());
+    for copy in copies.iter() {
+        let table = Table::open(copy.path().join("left.spt")).unwrap();
+        assert_eq!(table.verify().unwrap(), []);
+    }
+}
