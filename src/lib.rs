@@ -28,6 +28,7 @@
 #[doc = include_str!("../README.md")]
 struct ReadmeExamples;
 
+mod dictionary;
 mod error;
 pub mod hash;
 mod io;

@@ -1,0 +1,1 @@
+//! Chunks of keys, each split by seeds of fixed bit budgets.

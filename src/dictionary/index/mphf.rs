@@ -1,0 +1,1 @@
+//! Minimal perfect hashing, a function for each run of keys.

@@ -1,0 +1,1 @@
+//! External sort in hash order, in bounded memory.
