@@ -36,6 +36,7 @@ mod linear;
 mod pager;
 mod planted;
 mod table;
+mod varint;
 
 pub use error::{Error, ErrorKind, Result};
 pub use hash::HashKind;

@@ -12,6 +12,7 @@ mod mapped;
 mod real;
 #[cfg(test)]
 pub(crate) mod simulated;
+mod view;
 
 use std::io::Result;
 use std::path::Path;
@@ -71,6 +72,10 @@ pub(crate) trait File: Send + Sync {
     /// The first `bytes` bytes as memory that the operating system keeps when the process ends; the file may be shorter, but
     /// has 4096 bytes. `None` where there is no such thing; then [`write_at`](Self::write_at) does the same, slower.
     fn map(&self, bytes: u64) -> Result<Option<Box<dyn Mapped>>>;
+    /// All bytes as memory, for reading; for a file that is never changed. `None` where there is no such thing.
+    fn view(&self) -> Result<Option<Box<dyn View>>> {
+        Ok(None)
+    }
 }
 
 /// Part of a file as memory, for writing.
@@ -79,4 +84,12 @@ pub(crate) trait Mapped: Send + Sync {
     fn prepare(&self, from: u64, to: u64) -> Result<()>;
     /// Stores `bytes` at `offset`. Whoever calls it sees to it that no other call stores there at the same time.
     fn store(&self, offset: u64, bytes: &[u8]);
+}
+
+/// A file as memory, for reading.
+pub(crate) trait View: Send + Sync {
+    /// The bytes that the file had when it was mapped.
+    fn bytes(&self) -> &[u8];
+    /// Bytes `from..to` will be read here and there, so reading ahead is of no use.
+    fn expect_random(&self, from: usize, to: usize);
 }

@@ -6,7 +6,7 @@
 )]
 
 use super::forks::forks;
-use super::{File, Mapped, Mode, Storage};
+use super::{File, Mapped, Mode, Storage, View};
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::AsRawFd;
@@ -127,6 +127,10 @@ impl File for RealFile {
     #[cfg(target_os = "linux")]
     fn map(&self, bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
         super::mapped::map(&self.file, bytes)
+    }
+
+    fn view(&self) -> Result<Option<Box<dyn View>>> {
+        super::view::view(&self.file)
     }
 
     #[cfg(not(target_os = "linux"))]

@@ -17,7 +17,7 @@
 
 use super::Table;
 use super::gate::{Closed, Inside};
-use super::varint::{get_varint, put_varint, varint_bytes};
+use crate::varint::{get_varint, put_varint, varint_bytes};
 use crate::error::{Error, Result};
 use crate::pager::log::{Log, Lsn, Replay, Room, record_bytes};
 use crate::planted::{Bug, planted};

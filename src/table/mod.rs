@@ -38,7 +38,6 @@ mod stats;
 mod tags;
 #[cfg(test)]
 mod tests;
-mod varint;
 mod verify;
 
 use crate::error::{Error, ErrorKind, Result, quote};

@@ -17,7 +17,7 @@
 //! Not here: what a record's value means (`extent.rs`), which page to look at (`chain.rs`).
 
 use super::tags::{Matches, SLOTS_AT_ONCE, WORDS_AT_ONCE};
-use super::varint::{get_varint, put_varint, varint_bytes};
+use crate::varint::{get_varint, put_varint, varint_bytes};
 use crate::pager::words::Bytes;
 
 /// A page that contradicts itself; says how.

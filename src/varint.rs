@@ -1,15 +1,15 @@
 //! Lengths in as few bytes as they need: seven bits a byte, the lowest first, the high bit set in all but the last.
 //!
-//! In records of pages and of the log.
+//! In records of pages, of the log and of dictionaries.
 
 /// Bytes that `n` takes.
 #[inline]
-pub(super) fn varint_bytes(n: u64) -> usize {
+pub(crate) fn varint_bytes(n: u64) -> usize {
     if n < 0x80 { 1 } else { (70 - n.leading_zeros() as usize) / 7 }
 }
 
 /// Writes `n` to the start of `out`; gives the bytes it took.
-pub(super) fn put_varint(out: &mut [u8], mut n: u64) -> usize {
+pub(crate) fn put_varint(out: &mut [u8], mut n: u64) -> usize {
     let mut at = 0;
     while n >= 0x80 {
         out[at] = n as u8 | 0x80;
@@ -22,7 +22,7 @@ pub(super) fn put_varint(out: &mut [u8], mut n: u64) -> usize {
 
 /// The varint at the start of `bytes` and its length. At most 5 bytes: no length here is above 2^35.
 #[inline]
-pub(super) fn get_varint(bytes: &[u8]) -> Option<(usize, usize)> {
+pub(crate) fn get_varint(bytes: &[u8]) -> Option<(usize, usize)> {
     let first = *bytes.first()?;
     if first < 0x80 {
         return Some((usize::from(first), 1));

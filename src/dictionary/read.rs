@@ -1,0 +1,290 @@
+//! Pages of data in: by `pread` or from a mapping, checked, and joined into a piece of the stream.
+//!
+//! By `pread` each page is compared with its checksum whenever it is read. In a mapping, where nothing is copied, a page is
+//! compared the first time, and a bit remembers it (one bit a page of memory).
+//!
+//! [`Pages::piece`] gives some pages at once, for a lookup; [`Stream`] any part of the stream in order, for walks over all of it.
+
+use super::format::{Compression, Footer, Header, Layout};
+use super::pages;
+use crate::error::{Error, Result};
+use crate::io::{File, View};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A walk reads so many bytes at a time.
+const WALK_BYTES: u64 = 1 << 20;
+
+/// The data pages of one file.
+pub(super) struct Pages {
+    path: PathBuf,
+    file: Arc<dyn File>,
+    view: Option<Arc<dyn View>>,
+    /// With a view: which pages have been compared with their checksums.
+    checked: Vec<AtomicU64>,
+    page_bytes: usize,
+    head: usize,
+    has_starts: bool,
+    count: u64,
+    stream_bytes: u64,
+    /// Reads of the file, for tests and `stat`.
+    reads: AtomicU64,
+}
+
+/// Memory that lookups use again and again.
+#[derive(Default)]
+pub(super) struct Scratch {
+    pages: Vec<u8>,
+    starts: Vec<usize>,
+    pub raw: Vec<u8>,
+}
+
+/// Some pages' part of the stream.
+#[derive(Clone, Copy)]
+pub(super) struct Piece<'p> {
+    /// Where in the stream it begins.
+    pub offset: u64,
+    pub bytes: &'p [u8],
+    /// Where in `bytes` some of the units begin, ascending, the first that does among them; empty in a layout without starts.
+    pub starts: &'p [usize],
+}
+
+impl Pages {
+    pub fn new(
+        path: &Path,
+        file: Arc<dyn File>,
+        view: Option<Arc<dyn View>>,
+        header: &Header,
+        footer: &Footer,
+    ) -> Result<Self> {
+        let mut checked = Vec::new();
+        if let Some(view) = &view {
+            let words = usize::try_from(footer.pages.div_ceil(64)).expect("a view has all pages");
+            checked.resize_with(words, AtomicU64::default);
+            let page_bytes = header.page_bytes as usize;
+            view.expect_random(page_bytes, (footer.pages as usize + 1) * page_bytes);
+        }
+        let head = pages::head_bytes(header.layout, header.compression);
+        Ok(Pages {
+            path: path.to_owned(),
+            file,
+            view,
+            checked,
+            page_bytes: header.page_bytes as usize,
+            head,
+            has_starts: head > pages::CHECKSUM_BYTES,
+            count: footer.pages,
+            stream_bytes: footer.stream_bytes,
+            reads: AtomicU64::new(0),
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Bytes of the stream in a page.
+    pub fn body_bytes(&self) -> u64 {
+        (self.page_bytes - self.head) as u64
+    }
+
+    pub fn stream_bytes(&self) -> u64 {
+        self.stream_bytes
+    }
+
+    /// How often the file was read so far; in a view never.
+    pub fn reads(&self) -> u64 {
+        self.reads.load(Relaxed)
+    }
+
+    /// Which pages have bytes `range` of the stream.
+    pub fn of_stream(&self, range: Range<u64>) -> Range<u64> {
+        let body = self.body_bytes();
+        range.start / body..range.end.div_ceil(body).min(self.count)
+    }
+
+    /// The stream's part in pages `range`, counted from 0, in one read. Takes as much memory as they have bytes.
+    pub fn piece<'s>(&'s self, range: Range<u64>, scratch: &'s mut Scratch) -> Result<Piece<'s>> {
+        let bytes = match &self.view {
+            Some(view) if range.end - range.start == 1 => {
+                scratch.starts.clear();
+                let bytes = self.viewed(view.as_ref(), &range)?;
+                self.check_once(range.start, bytes)?;
+                self.gather_starts(bytes, 0, &mut scratch.starts);
+                &bytes[self.head..]
+            }
+            _ => {
+                self.join(&range, scratch)?;
+                scratch.pages.get(self.head..).unwrap_or_default()
+            }
+        };
+        let offset = range.start * self.body_bytes();
+        // The last page has zeros behind the stream.
+        let end = (range.end * self.body_bytes()).min(self.stream_bytes).max(offset);
+        Ok(Piece { offset, bytes: &bytes[..(end - offset) as usize], starts: &scratch.starts })
+    }
+
+    /// The bodies of pages `range` one behind another in `scratch.pages`, after as many bytes as a page's head has.
+    fn join(&self, range: &Range<u64>, scratch: &mut Scratch) -> Result<()> {
+        debug_assert!(range.start <= range.end && range.end <= self.count);
+        scratch.starts.clear();
+        let Some(view) = &self.view else { return self.read_pages(range, scratch) };
+        scratch.pages.clear();
+        scratch.pages.resize(self.head, 0);
+        let all = self.viewed(view.as_ref(), range)?;
+        for (page, bytes) in range.clone().zip(all.chunks_exact(self.page_bytes)) {
+            self.check_once(page, bytes)?;
+            self.gather_starts(bytes, (page - range.start) as usize, &mut scratch.starts);
+            scratch.pages.extend_from_slice(&bytes[self.head..]);
+        }
+        Ok(())
+    }
+
+    fn viewed<'v>(&self, view: &'v dyn View, range: &Range<u64>) -> Result<&'v [u8]> {
+        let at = |page: u64| (page as usize + 1) * self.page_bytes;
+        view.bytes().get(at(range.start)..at(range.end)).ok_or_else(|| self.cut())
+    }
+
+    fn read_pages(&self, range: &Range<u64>, scratch: &mut Scratch) -> Result<()> {
+        let count = (range.end - range.start) as usize;
+        scratch.pages.resize(count * self.page_bytes, 0);
+        self.reads.fetch_add(1, Relaxed);
+        let offset = (range.start + 1) * self.page_bytes as u64;
+        let read = self.file.read_at(&mut scratch.pages, offset);
+        read.map_err(|e| Error::io(&self.path, &format!("read page {}", range.start + 1), e))?;
+        for (page, bytes) in range.clone().zip(scratch.pages.chunks_exact(self.page_bytes)) {
+            pages::check(&self.path, page + 1, bytes)?;
+            self.gather_starts(bytes, (page - range.start) as usize, &mut scratch.starts);
+        }
+        let body = self.page_bytes - self.head;
+        for index in 1..count {
+            let from = index * self.page_bytes + self.head;
+            scratch.pages.copy_within(from..from + body, self.head + index * body);
+        }
+        Ok(())
+    }
+
+    fn check_once(&self, page: u64, bytes: &[u8]) -> Result<()> {
+        let (word, bit) = (&self.checked[(page / 64) as usize], 1 << (page % 64));
+        if word.load(Relaxed) & bit == 0 {
+            pages::check(&self.path, page + 1, bytes)?;
+            word.fetch_or(bit, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Adds where units begin in the page that is number `index` of a piece.
+    fn gather_starts(&self, page: &[u8], index: usize, starts: &mut Vec<usize>) {
+        if !self.has_starts {
+            return;
+        }
+        let body = self.page_bytes - self.head;
+        let base = index * body;
+        for number in 0..pages::START_COUNT {
+            let Some(start) = pages::start(page, number).filter(|start| *start < body) else { break };
+            let start = base + start;
+            if starts.last().is_none_or(|last| *last < start) {
+                starts.push(start);
+            }
+        }
+    }
+
+    /// Where in the stream a unit begins that is near the start of page `page`: the first that begins in it, or, where none does,
+    /// the first that begins in the page from which one reaches over all of it. Gives that page too.
+    pub fn unit_near(&self, page: u64, scratch: &mut Scratch) -> Result<(u64, u64)> {
+        let mut page = page;
+        for _ in 0..2 {
+            let piece = self.piece(page..page + 1, scratch)?;
+            if let Some(start) = piece.starts.first() {
+                return Ok((piece.offset + *start as u64, page));
+            }
+            let back = self.pages_back(page)?;
+            page = page.checked_sub(back).ok_or_else(|| self.wrong(page, "its unit began before the first page"))?;
+        }
+        Err(self.wrong(page, "a unit of a later page began in it, and none begins in it"))
+    }
+
+    fn pages_back(&self, page: u64) -> Result<u64> {
+        let mut head = [0; pages::CHECKSUM_BYTES + 2 * pages::START_COUNT];
+        match &self.view {
+            Some(view) => head.copy_from_slice(&self.viewed(view.as_ref(), &(page..page + 1))?[..head.len()]),
+            None => {
+                self.reads.fetch_add(1, Relaxed);
+                let offset = (page + 1) * self.page_bytes as u64;
+                let read = self.file.read_at(&mut head, offset);
+                read.map_err(|e| Error::io(&self.path, &format!("read page {}", page + 1), e))?;
+            }
+        }
+        Ok(pages::pages_back(&head))
+    }
+
+    pub fn wrong(&self, page: u64, what: &str) -> Error {
+        pages::damaged(&self.path, page + 1, what)
+    }
+
+    #[cold]
+    fn cut(&self) -> Error {
+        Error::corrupt(format!("{}: the file became shorter while it was open", self.path.display()))
+    }
+}
+
+/// The stream from any place on, read ahead.
+pub(super) struct Stream<'p> {
+    pages: &'p Pages,
+    scratch: Scratch,
+    ahead_bytes: u64,
+    /// What of the stream is in memory.
+    window: Range<u64>,
+}
+
+impl<'p> Stream<'p> {
+    /// Reads `ahead_bytes` more than it is asked for.
+    pub fn new(pages: &'p Pages, ahead_bytes: u64) -> Self {
+        Stream { pages, scratch: Scratch::default(), ahead_bytes, window: 0..0 }
+    }
+
+    /// For a walk over all of it.
+    pub fn walk(pages: &'p Pages) -> Self {
+        Self::new(pages, WALK_BYTES)
+    }
+
+    /// Bytes `range` of the stream; an error where it ends before.
+    pub fn bytes(&mut self, range: Range<u64>) -> Result<&[u8]> {
+        if range.start < self.window.start || range.end > self.window.end {
+            self.load(&range)?;
+        }
+        let from = self.pages.head + (range.start - self.window.start) as usize;
+        Ok(&self.scratch.pages[from..from + (range.end - range.start) as usize])
+    }
+
+    /// As many bytes from `from` on as are in memory, at least `least` of them or all that there are.
+    pub fn some(&mut self, from: u64, least: u64) -> Result<&[u8]> {
+        let end = from.saturating_add(least).min(self.pages.stream_bytes);
+        if from < self.window.start || end > self.window.end {
+            self.load(&(from..end))?;
+        }
+        let at = self.pages.head + (from - self.window.start) as usize;
+        Ok(&self.scratch.pages[at..at + (self.window.end - from) as usize])
+    }
+
+    fn load(&mut self, range: &Range<u64>) -> Result<()> {
+        let pages = self.pages;
+        if range.start > range.end || range.end > pages.stream_bytes {
+            return Err(pages.wrong(range.start / pages.body_bytes(), "a record that is longer than the data"));
+        }
+        let ahead = range.end.saturating_add(self.ahead_bytes).min(pages.stream_bytes);
+        let needed = pages.of_stream(range.start..ahead);
+        self.window = 0..0;
+        pages.join(&needed, &mut self.scratch)?;
+        self.window =
+            needed.start * pages.body_bytes()..(needed.end * pages.body_bytes()).min(pages.stream_bytes);
+        Ok(())
+    }
+}

@@ -1,0 +1,213 @@
+//! A key within a piece of the stream.
+//!
+//! Records in hash order are found by their hashes: fixed ones by interpolation, others by a binary search among the starts that the
+//! pages name and a walk over the records from there. Records in another order are walked over. Keys are compared in full, so
+//! what is found is what was asked for.
+
+use super::block;
+use super::format::{Compression, Layout};
+use super::read::Piece;
+use super::record;
+use crate::hash::HashFunction;
+use crate::linear;
+use std::ops::Range;
+
+/// What is looked for.
+#[derive(Clone, Copy)]
+pub(super) struct Sought<'k> {
+    pub key: &'k [u8],
+    pub position: u64,
+    pub hash: &'k HashFunction,
+}
+
+impl Sought<'_> {
+    fn position_of(&self, key: &[u8]) -> u64 {
+        linear::position(self.hash.hash(key))
+    }
+}
+
+/// How the records of a piece lie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub layout: Layout,
+    pub compression: Compression,
+    /// In hash order?
+    pub ordered: bool,
+}
+
+/// The value of the key in `piece`; `None` if no record that lies wholly in it has the key. `raw` is for blocks.
+///
+/// # Errors
+/// What is wrong with a block.
+pub(super) fn find<'p>(
+    shape: Shape,
+    piece: Piece<'p>,
+    sought: Sought<'_>,
+    raw: &'p mut Vec<u8>,
+) -> std::result::Result<Option<&'p [u8]>, &'static str> {
+    match (shape.compression, shape.layout) {
+        (Compression::None, Layout::Fixed { key_len, value_len }) => {
+            let record_bytes = key_len as usize + value_len as usize;
+            // The first record that begins in the piece.
+            let skip = (piece.offset.next_multiple_of(record_bytes as u64) - piece.offset) as usize;
+            let bytes = piece.bytes.get(skip..).unwrap_or_default();
+            Ok(find_fixed(bytes, key_len as usize, record_bytes, shape.ordered, sought))
+        }
+        (Compression::None, Layout::Varied) => Ok(find_varied(shape, piece, sought)),
+        (Compression::Lz4, _) => find_in_blocks(shape, piece, sought, raw),
+    }
+}
+
+fn find_fixed<'p>(
+    bytes: &'p [u8],
+    key_len: usize,
+    record_bytes: usize,
+    ordered: bool,
+    sought: Sought<'_>,
+) -> Option<&'p [u8]> {
+    if sought.key.len() != key_len {
+        return None;
+    }
+    let count = bytes.len() / record_bytes;
+    let record = |index: usize| &bytes[index * record_bytes..(index + 1) * record_bytes];
+    let range = if ordered {
+        let position = |index: usize| sought.position_of(&record(index)[..key_len]);
+        equal_range(count, sought.position, position)
+    } else {
+        0..count
+    };
+    range.map(record).find(|record| &record[..key_len] == sought.key).map(|record| &record[key_len..])
+}
+
+/// Fewer than this are looked at one by one.
+const WALK_MAX: usize = 8;
+
+/// Where among `count` ascending positions those equal to `sought` lie, and perhaps some others.
+fn equal_range(count: usize, sought: u64, position: impl Fn(usize) -> u64) -> Range<usize> {
+    // Below `low` all are smaller, from `high` on all are larger.
+    let (mut low, mut high) = (0, count);
+    let (mut low_position, mut high_position) = (0, u64::MAX);
+    let mut guesses = 0;
+    if count > WALK_MAX {
+        low_position = position(0);
+        high_position = position(count - 1);
+        if sought < low_position || sought > high_position {
+            return 0..0;
+        }
+    }
+    while high - low > WALK_MAX {
+        // Hashes are spread evenly, so the place is near where the proportion says; if guesses come no nearer, halves do.
+        let middle = if guesses < 6 {
+            let share = u128::from(sought.saturating_sub(low_position)) * (high - low - 1) as u128;
+            low + (share / u128::from((high_position - low_position).max(1))) as usize
+        } else {
+            low + (high - low) / 2
+        };
+        let middle = middle.clamp(low, high - 1);
+        guesses += 1;
+        let at = position(middle);
+        if at < sought {
+            (low, low_position) = (middle + 1, at);
+        } else if at > sought {
+            (high, high_position) = (middle, at);
+        } else {
+            return around(middle, low..high, sought, position);
+        }
+    }
+    low..high
+}
+
+/// All that are equal around `middle`, which is.
+fn around(middle: usize, within: Range<usize>, sought: u64, position: impl Fn(usize) -> u64) -> Range<usize> {
+    let (mut from, mut to) = (middle, middle + 1);
+    while from > within.start && position(from - 1) == sought {
+        from -= 1;
+    }
+    while to < within.end && position(to) == sought {
+        to += 1;
+    }
+    from..to
+}
+
+fn find_varied<'p>(shape: Shape, piece: Piece<'p>, sought: Sought<'_>) -> Option<&'p [u8]> {
+    let first = *piece.starts.first()?;
+    let (from, to) = if shape.ordered {
+        between_starts(shape.layout, &piece, sought)
+    } else {
+        (first, piece.bytes.len())
+    };
+    walk(shape.layout, piece.bytes, from, to, sought.key)
+}
+
+/// From which start on, and up to which, records can have the position.
+fn between_starts(layout: Layout, piece: &Piece<'_>, sought: Sought<'_>) -> (usize, usize) {
+    // A record that is cut off at the piece's end counts as behind.
+    let position = |start: usize| {
+        let record = record::key(layout, &piece.bytes[start..]);
+        record.map(|key| sought.position_of(key))
+    };
+    let smaller = piece.starts.partition_point(|start| position(*start).is_some_and(|at| at < sought.position));
+    let from = piece.starts[smaller.saturating_sub(1)];
+    let larger = piece.starts[smaller..].iter().find(|start| position(**start).is_none_or(|at| at > sought.position));
+    (from, larger.copied().unwrap_or(piece.bytes.len()))
+}
+
+/// The key's value among the records that begin in `from..to`.
+fn walk<'p>(layout: Layout, bytes: &'p [u8], from: usize, to: usize, key: &[u8]) -> Option<&'p [u8]> {
+    let mut at = from;
+    while at < to {
+        let record = record::parse(layout, &bytes[at..])?;
+        if record.key == key {
+            return Some(record.value);
+        }
+        at += record.bytes;
+    }
+    None
+}
+
+fn find_in_blocks<'p>(
+    shape: Shape,
+    piece: Piece<'p>,
+    sought: Sought<'_>,
+    raw: &'p mut Vec<u8>,
+) -> std::result::Result<Option<&'p [u8]>, &'static str> {
+    let Some(first) = piece.starts.first() else { return Ok(None) };
+    let mut at = *first;
+    let mut found = None;
+    // Blocks whose first position is not above; the key is in the last of them, or in one before if positions are equal.
+    while let Some(head) = piece.bytes.get(at..).and_then(block::Head::parse) {
+        let head = head?;
+        if shape.ordered && head.position > sought.position {
+            break;
+        }
+        let Ok(unit_bytes) = usize::try_from(head.unit_bytes()) else { break };
+        let Some(unit) = piece.bytes.get(at..).and_then(|rest| rest.get(..unit_bytes)) else { break };
+        let next = piece.bytes.get(at + unit_bytes..).and_then(block::Head::parse).transpose()?;
+        let passed = shape.ordered && next.is_some_and(|next| next.position < sought.position);
+        if !passed {
+            let bytes = block::unpack(&head, &unit[block::HEAD_BYTES..], raw)?;
+            if let Some(value) = find_in_block(shape, bytes, sought) {
+                // As offsets, since another block may be unpacked into the same memory before they are used.
+                let from = value.as_ptr() as usize - bytes.as_ptr() as usize;
+                found = Some((head, at, from..from + value.len()));
+                break;
+            }
+        }
+        at += unit_bytes;
+    }
+    let Some((head, at, value)) = found else { return Ok(None) };
+    if head.stored_bytes == head.raw_bytes {
+        return Ok(Some(&piece.bytes[at + block::HEAD_BYTES..][value]));
+    }
+    Ok(Some(&raw[value]))
+}
+
+fn find_in_block<'p>(shape: Shape, bytes: &'p [u8], sought: Sought<'_>) -> Option<&'p [u8]> {
+    match shape.layout {
+        Layout::Fixed { key_len, value_len } => {
+            let record_bytes = key_len as usize + value_len as usize;
+            find_fixed(bytes, key_len as usize, record_bytes, shape.ordered, sought)
+        }
+        Layout::Varied => walk(shape.layout, bytes, 0, bytes.len(), sought.key),
+    }
+}

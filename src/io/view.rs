@@ -1,0 +1,80 @@
+//! A file's bytes as memory, for reading.
+//!
+//! For files that are written once and never changed in place, which is what dictionaries are. A file that is cut by another
+//! process, or a disk that fails, is a signal and no error value where it is read this way: who needs the error reads with
+//! [`File::read_at`](super::File::read_at).
+#![expect(unsafe_code, reason = "mmap")]
+#![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
+
+use super::View;
+use std::fs;
+use std::io::{Error, ErrorKind, Result};
+use std::os::fd::AsRawFd;
+use std::{ptr, slice};
+
+/// A mapping of a whole file, undone when dropped.
+struct FileView {
+    start: *const u8,
+    bytes: usize,
+}
+
+// SAFETY: a FileView is a range of memory that is only read.
+unsafe impl Send for FileView {}
+// SAFETY: as above.
+unsafe impl Sync for FileView {}
+
+/// The bytes that `file` has now; `None` where it has none or they cannot be mapped.
+pub(super) fn view(file: &fs::File) -> Result<Option<Box<dyn View>>> {
+    let bytes = usize::try_from(file.metadata()?.len()).map_err(|_| Error::from(ErrorKind::OutOfMemory))?;
+    if bytes == 0 {
+        return Ok(None);
+    }
+    // SAFETY: a fresh mapping at an address the kernel picks touches nothing that exists.
+    let start =
+        unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+    if start == libc::MAP_FAILED {
+        return Err(Error::last_os_error());
+    }
+    Ok(Some(Box::new(FileView { start: start.cast(), bytes })))
+}
+
+impl View for FileView {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping has `bytes` readable bytes and lives as long as `self`; the file is one that nobody writes to
+        // (module's head), so they do not change.
+        unsafe { slice::from_raw_parts(self.start, self.bytes) }
+    }
+
+    fn expect_random(&self, from: usize, to: usize) {
+        const PAGE_BYTES: usize = 4096;
+        let from = from.next_multiple_of(PAGE_BYTES);
+        let to = to.min(self.bytes);
+        if from < to {
+            // SAFETY: the range lies in the mapping, and the advice changes no content.
+            unsafe { libc::madvise(self.start.add(from).cast_mut().cast(), to - from, libc::MADV_RANDOM) };
+        }
+    }
+}
+
+impl Drop for FileView {
+    fn drop(&mut self) {
+        // SAFETY: `start` and `bytes` are those of a mapping made in `view`, unmapped once, here.
+        unsafe { libc::munmap(self.start.cast_mut().cast(), self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn a_view_has_the_bytes_of_the_file() {
+        let file = tempfile::tempfile().unwrap();
+        assert!(view(&file).unwrap().is_none());
+        file.write_all_at(&[7; 10_000], 0).unwrap();
+        let view = view(&file).unwrap().unwrap();
+        view.expect_random(100, 20_000);
+        assert_eq!(view.bytes(), [7; 10_000]);
+    }
+}
