@@ -1,0 +1,530 @@
+//! Elias-Fano: a non-decreasing sequence of numbers in about 2 + log2(universe / len) bits each, searched where it lies.
+//!
+//! A value is cut in two. Its low bits stand in an array; its high part `h` is told by a one at bit `h + i` of a bit
+//! vector, `i` being the value's index: ones are values, zeros step from one high part to the next.
+//!
+//! ```text
+//! values  1  4  5  5  9  30      2 low bits      high parts  0  1  1  1  2  7
+//! high    1 0 1 1 1 0 1 0 0 0 0 0 1 0            h=0: 1, end; h=1: three, end; h=2: one, end; ... h=7: one, end
+//! section [len][greatest][directory][zero hints][one hints][high][low]
+//! ```
+//!
+//! The i-th value wants the i-th one; what is below a value wants the h-th zero. Both are found by a hint (the block of
+//! every 1024th), the directory (ones before each block and before its quarters), and four words of the block.
+//!
+//! Cost: 0.19 bits a value for hints and directory if the universe is a power of two times `len`, 0.28 at worst. A query
+//! touches a hint, a directory word, a line of high bits and one of low bits; of these only the last two outgrow a
+//! cache at 10^8 values. Where a sequence is skewed on purpose it is a binary search, never a walk.
+//! Any words that [`EliasFano::open`] takes are searched within bounds; if they are nonsense, so is the answer.
+//! Source: Elias 1974; Fano 1971; Vigna 2013, "Quasi-succinct indices"; the directory: Vigna 2008, "Broadword".
+//! Not here: what the numbers mean (`page.rs`).
+
+use crate::error::{Error, Result};
+
+/// Bits of a block of high bits: what one directory word is for.
+const BLOCK_BITS: u64 = 1024;
+const BLOCK_WORDS: usize = BLOCK_BITS as usize / 64;
+const QUARTER_WORDS: usize = BLOCK_WORDS / 4;
+
+/// A hint for every so many ones, and for every so many zeros.
+const HINT_EVERY: u64 = 1024;
+
+/// Most values: the directory counts them in 35 bits.
+const LEN_MAX: u64 = (1 << 35) - 1;
+
+/// Words before the directory: `len` and `greatest`.
+const HEADER_WORDS: u64 = 2;
+
+/// Where the parts of a sequence lie in its words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EliasFano {
+    len: u64,
+    /// No value is above it: the universe less one, so that a universe of 2^64 can be said.
+    greatest: u64,
+    low_bits: u32,
+    blocks: usize,
+    zero_hints: Hints,
+    one_hints: Hints,
+    high: usize,
+    low: usize,
+    words: usize,
+}
+
+/// Numbers of blocks, 32 bits each, two a word.
+#[derive(Clone, Copy, Debug)]
+struct Hints {
+    at: usize,
+    len: u64,
+}
+
+/// How many values of a sequence are below a number, and how many are not above it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Below {
+    pub(crate) less: u64,
+    pub(crate) less_or_equal: u64,
+}
+
+/// What is sought in the high bits.
+#[derive(Clone, Copy, PartialEq)]
+enum Bit {
+    Zero,
+    One,
+}
+
+impl EliasFano {
+    /// The words of a sequence of exactly `len` values, none below the one before, none above `greatest`.
+    ///
+    /// # Errors
+    /// If the values are not so, or one of them is an error; `len` above 2^35 - 1.
+    pub(crate) fn build(values: impl Iterator<Item = Result<u64>>, len: u64, greatest: u64) -> Result<Vec<u64>> {
+        let parts = EliasFano::layout(len, greatest).map_err(Error::corrupt)?;
+        let mut words = vec![0; parts.words];
+        (words[0], words[1]) = (len, greatest);
+        let (mut count, mut last) = (0, 0);
+        for value in values {
+            let value = value?;
+            if count == len || value < last || value > greatest {
+                return Err(Error::corrupt(format!(
+                    "an index of {len} numbers up to {greatest}: number {count} is {value}, after {last}"
+                )));
+            }
+            parts.put(&mut words, count, value);
+            (count, last) = (count + 1, value);
+        }
+        if count != len {
+            return Err(Error::corrupt(format!("an index of {len} numbers got {count}")));
+        }
+        parts.put_directory(&mut words);
+        Ok(words)
+    }
+
+    /// Reads what the words hold and checks that they are as many as that takes.
+    pub(crate) fn open(words: &[u64]) -> Result<EliasFano, String> {
+        let &[len, greatest, ..] = words else {
+            return Err(format!("a sequence of {} words, without its header", words.len()));
+        };
+        let parts = EliasFano::layout(len, greatest)?;
+        if parts.words != words.len() {
+            let (want, found) = (parts.words, words.len());
+            return Err(format!("a sequence of {len} numbers up to {greatest} takes {want} words, found {found}"));
+        }
+        Ok(parts)
+    }
+
+    /// How many values there are.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// No value is above it.
+    pub(crate) fn greatest(&self) -> u64 {
+        self.greatest
+    }
+
+    /// Value number `index`; that of the last one if there are not so many, 0 if there are none.
+    pub(crate) fn get(&self, words: &[u64], index: u64) -> u64 {
+        let Some(last) = self.len.checked_sub(1) else { return 0 };
+        let index = index.min(last);
+        let high = self.select(words, Bit::One, index).saturating_sub(index);
+        ((high << self.low_bits) | self.low(words, index)).min(self.greatest)
+    }
+
+    /// How many values are below `value`, and how many are not above it: what lies between are those equal to it.
+    #[inline]
+    pub(crate) fn below(&self, words: &[u64], value: u64) -> Below {
+        match self.end_before(value) {
+            Ok(zero) => self.below_in_block(words, value, zero.map(|zero| self.block_of(words, Bit::Zero, zero))),
+            Err(all) => all,
+        }
+    }
+
+    /// [`EliasFano::below`] for each of `values`: many at once wait for memory together.
+    pub(crate) fn below_many<const N: usize>(&self, words: &[u64], values: &[u64; N]) -> [Below; N] {
+        let ends = values.map(|value| self.end_before(value));
+        // Each step of all, before the next step of any: the loads of a step do not depend on one another.
+        let blocks = ends.map(|end| end.map(|zero| zero.map(|zero| self.block_of(words, Bit::Zero, zero))));
+        std::array::from_fn(|i| match blocks[i] {
+            Ok(block) => self.below_in_block(words, values[i], block),
+            Err(all) => all,
+        })
+    }
+
+    /// Are these the words that [`EliasFano::build`] makes? Reads everything once, and takes as much memory again.
+    pub(crate) fn check(&self, words: &[u64]) -> Result<(), String> {
+        let values = (0..self.len).map(|index| Ok(self.get(words, index)));
+        let again = EliasFano::build(values, self.len, self.greatest).map_err(|e| e.to_string())?;
+        if again == words { Ok(()) } else { Err(format!("a sequence of {} numbers is not made of them", self.len)) }
+    }
+
+    /// The parts of a sequence: all follows from how many values there are, and up to which.
+    fn layout(len: u64, greatest: u64) -> Result<EliasFano, String> {
+        if len > LEN_MAX {
+            return Err(format!("a sequence of {len} numbers; at most {LEN_MAX} are possible"));
+        }
+        let universe = u128::from(greatest) + 1;
+        // 63 at most, so that shifts are defined; it is 64 only for one value in a universe of 2^64.
+        let low_bits = universe.checked_div(len.into()).and_then(u128::checked_ilog2).unwrap_or(0).min(63);
+        let (ones, zeros) = if len == 0 { (0, 0) } else { (len, (greatest >> low_bits) + 1) };
+        let blocks = (ones + zeros).div_ceil(BLOCK_BITS);
+        let hint_words = |bits: u64| bits.div_ceil(HINT_EVERY).div_ceil(2);
+        let zero_hints = HEADER_WORDS + blocks;
+        let one_hints = zero_hints + hint_words(zeros);
+        let high = one_hints + hint_words(ones);
+        let low = high + blocks * BLOCK_WORDS as u64;
+        let words = low + (len * u64::from(low_bits)).div_ceil(64);
+        let place = |at: u64| usize::try_from(at).map_err(|_| format!("a sequence of {len} numbers is too long here"));
+        Ok(EliasFano {
+            len,
+            greatest,
+            low_bits,
+            blocks: place(blocks)?,
+            zero_hints: Hints { at: place(zero_hints)?, len: zeros.div_ceil(HINT_EVERY) },
+            one_hints: Hints { at: place(one_hints)?, len: ones.div_ceil(HINT_EVERY) },
+            high: place(high)?,
+            low: place(low)?,
+            words: place(words)?,
+        })
+    }
+
+    fn put(&self, words: &mut [u64], index: u64, value: u64) {
+        let one = (value >> self.low_bits) + index;
+        words[self.high + (one / 64) as usize] |= 1 << (one % 64);
+        if self.low_bits == 0 {
+            return;
+        }
+        let low = value & ((1 << self.low_bits) - 1);
+        let at = index * u64::from(self.low_bits);
+        let (word, shift) = (self.low + (at / 64) as usize, (at % 64) as u32);
+        words[word] |= low << shift;
+        if shift + self.low_bits > 64 {
+            words[word + 1] |= low >> (64 - shift);
+        }
+    }
+
+    /// Writes the directory and the hints for the high bits that are there.
+    fn put_directory(&self, words: &mut [u64]) {
+        let mut ones = 0;
+        for block in 0..self.blocks {
+            let first = self.high + block * BLOCK_WORDS;
+            let quarter = |q: usize| {
+                let first = first + q * QUARTER_WORDS;
+                words[first..first + QUARTER_WORDS].iter().map(|w| u64::from(w.count_ones())).sum::<u64>()
+            };
+            let quarters: [u64; 4] = std::array::from_fn(quarter);
+            words[HEADER_WORDS as usize + block] = Entry::new(ones, quarters).0;
+            let after = ones + quarters.iter().sum::<u64>();
+            self.zero_hints.put(
+                words,
+                block,
+                block as u64 * BLOCK_BITS - ones,
+                (block as u64 + 1) * BLOCK_BITS - after,
+            );
+            self.one_hints.put(words, block, ones, after);
+            ones = after;
+        }
+    }
+
+    /// The zero that ends the values with a smaller high part than `value`, none if it has the smallest; or the answer,
+    /// if `value` is above them all.
+    #[inline]
+    fn end_before(&self, value: u64) -> Result<Option<u64>, Below> {
+        if value > self.greatest || self.len == 0 {
+            return Err(Below { less: self.len, less_or_equal: self.len });
+        }
+        Ok((value >> self.low_bits).checked_sub(1))
+    }
+
+    /// `block`: the one with the zero that [`EliasFano::end_before`] names.
+    #[inline]
+    fn below_in_block(&self, words: &[u64], value: u64, block: Option<usize>) -> Below {
+        let high = value >> self.low_bits;
+        let start = block.map_or(0, |block| self.select_in_block(words, Bit::Zero, high - 1, block) + 1);
+        let first = start.saturating_sub(high).min(self.len);
+        let end = (first + self.run(words, start, high)).min(self.len);
+        let wanted = value & ((1 << self.low_bits) - 1);
+        let less = self.first_low(words, first, end, |low| low >= wanted);
+        let less_or_equal = self.first_low(words, less, end, |low| low > wanted);
+        Below { less, less_or_equal }
+    }
+
+    /// How many ones follow one another from bit `start`, where the values of high part `high` begin.
+    fn run(&self, words: &[u64], start: u64, high: u64) -> u64 {
+        let ones = self.bits_from(words, start).trailing_ones();
+        if ones < 64 {
+            return ones.into();
+        }
+        // Longer than any run among hashes: find its end instead of walking there.
+        self.select(words, Bit::Zero, high).saturating_sub(start)
+    }
+
+    /// 64 high bits from bit `start`; zeros behind the last.
+    fn bits_from(&self, words: &[u64], start: u64) -> u64 {
+        let high = &words[self.high..self.low];
+        let (word, shift) = ((start / 64) as usize, (start % 64) as u32);
+        let at = |word: usize| high.get(word).copied().unwrap_or(0);
+        if shift == 0 { at(word) } else { at(word) >> shift | at(word + 1) << (64 - shift) }
+    }
+
+    /// The first of the values `first` to `end`, all of one high part, whose low bits are `wanted`; else `end`.
+    #[inline]
+    fn first_low(&self, words: &[u64], first: u64, end: u64, wanted: impl Fn(u64) -> bool) -> u64 {
+        let (mut first, mut end) = (first, end);
+        while first < end {
+            let middle = first + (end - first) / 2;
+            if wanted(self.low(words, middle)) { end = middle } else { first = middle + 1 }
+        }
+        first
+    }
+
+    /// The low bits of value `index`, which is below `len`.
+    #[inline]
+    fn low(&self, words: &[u64], index: u64) -> u64 {
+        if self.low_bits == 0 {
+            return 0;
+        }
+        let at = index * u64::from(self.low_bits);
+        let (word, shift) = (self.low + (at / 64) as usize, (at % 64) as u32);
+        let mut low = words[word] >> shift;
+        if shift + self.low_bits > 64 {
+            low |= words[word + 1] << (64 - shift);
+        }
+        low & ((1 << self.low_bits) - 1)
+    }
+
+    /// Where the `rank`-th (from 0) one or zero is among the high bits.
+    fn select(&self, words: &[u64], bit: Bit, rank: u64) -> u64 {
+        self.select_in_block(words, bit, rank, self.block_of(words, bit, rank))
+    }
+
+    /// The block with the `rank`-th one or zero: the last that does not begin behind it.
+    #[inline]
+    fn block_of(&self, words: &[u64], bit: Bit, rank: u64) -> usize {
+        let hints = if bit == Bit::One { self.one_hints } else { self.zero_hints };
+        let last = self.blocks - 1;
+        let mut first = hints.get(words, rank / HINT_EVERY).map_or(last, |block| block.min(last));
+        let mut end = hints.get(words, rank / HINT_EVERY + 1).map_or(last, |block| block.min(last)).max(first);
+        while first < end {
+            let middle = end - (end - first) / 2;
+            if self.entry(words, middle).before(bit, middle) <= rank { first = middle } else { end = middle - 1 }
+        }
+        first
+    }
+
+    #[inline]
+    fn select_in_block(&self, words: &[u64], bit: Bit, rank: u64, block: usize) -> u64 {
+        let entry = self.entry(words, block);
+        let in_block = rank.saturating_sub(entry.before(bit, block));
+        let (quarter, mut rest) = entry.quarter(bit, in_block);
+        let first = block * BLOCK_WORDS + quarter * QUARTER_WORDS;
+        for (i, &word) in words[self.high + first..][..QUARTER_WORDS].iter().enumerate() {
+            let word = if bit == Bit::One { word } else { !word };
+            let count = u64::from(word.count_ones());
+            if rest < count {
+                return (first + i) as u64 * 64 + u64::from(select_in_word(word, rest as u32));
+            }
+            rest -= count;
+        }
+        // Only if the directory lies: somewhere in the block will do.
+        first as u64 * 64
+    }
+
+    #[inline]
+    fn entry(&self, words: &[u64], block: usize) -> Entry {
+        Entry(words[HEADER_WORDS as usize + block])
+    }
+}
+
+impl Hints {
+    /// For the block that holds ones (or zeros) `before` to `after`.
+    fn put(self, words: &mut [u64], block: usize, before: u64, after: u64) {
+        for hint in before.div_ceil(HINT_EVERY)..after.div_ceil(HINT_EVERY).min(self.len) {
+            words[self.at + (hint / 2) as usize] |= (block as u64) << (hint % 2 * 32);
+        }
+    }
+
+    #[inline]
+    fn get(self, words: &[u64], hint: u64) -> Option<usize> {
+        (hint < self.len).then(|| (words[self.at + (hint / 2) as usize] >> (hint % 2 * 32)) as u32 as usize)
+    }
+}
+
+/// A word of the directory: ones before the block, 35 bits; ones in its first quarter, 9; in its first half, 10; in its
+/// first three quarters, 10.
+#[derive(Clone, Copy)]
+struct Entry(u64);
+
+impl Entry {
+    fn new(before: u64, quarters: [u64; 4]) -> Entry {
+        let [one, two, three, _] = quarters;
+        Entry(before | one << 35 | (one + two) << 44 | (one + two + three) << 54)
+    }
+
+    /// Ones, or zeros, before the block.
+    #[inline]
+    fn before(self, bit: Bit, block: usize) -> u64 {
+        let ones = self.0 & LEN_MAX;
+        if bit == Bit::One { ones } else { (block as u64 * BLOCK_BITS).saturating_sub(ones) }
+    }
+
+    /// The quarter that has the `rank`-th one or zero of the block, and how many of its own come before it.
+    #[inline]
+    fn quarter(self, bit: Bit, rank: u64) -> (usize, u64) {
+        let ones = [0, self.0 >> 35 & 0x1ff, self.0 >> 44 & 0x3ff, self.0 >> 54];
+        let before = |q: usize| {
+            if bit == Bit::One { ones[q] } else { (q as u64 * BLOCK_BITS / 4).saturating_sub(ones[q]) }
+        };
+        let quarter = usize::from(before(1) <= rank) + usize::from(before(2) <= rank) + usize::from(before(3) <= rank);
+        (quarter, rank.saturating_sub(before(quarter)))
+    }
+}
+
+/// Where the `rank`-th (from 0) one of `word` is, which has more than `rank`.
+#[inline]
+fn select_in_word(word: u64, rank: u32) -> u32 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let pairs = word - (word >> 1 & 0x5555_5555_5555_5555);
+    let nibbles = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
+    // Byte i: how many ones bytes 0 to i have. At most 64, so that the comparison below borrows nothing.
+    let through = ((nibbles + (nibbles >> 4)) & 0x0f0f_0f0f_0f0f_0f0f).wrapping_mul(ONES);
+    let enough = ((through | ONES << 7) - ONES * (u64::from(rank) + 1)) & ONES << 7;
+    let byte_at = enough.trailing_zeros() & !7 & 63;
+    let before = (through << 8 >> byte_at) as u8;
+    let mut byte = word >> byte_at & 0xff;
+    for _ in u32::from(before)..rank {
+        byte &= byte.wrapping_sub(1);
+    }
+    byte_at + byte.trailing_zeros() % 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dictionary::index::test_random::Random;
+
+    fn built(values: &[u64], greatest: u64) -> Vec<u64> {
+        EliasFano::build(values.iter().map(|&v| Ok(v)), values.len() as u64, greatest).expect("ascending values")
+    }
+
+    /// Every value, and what is below each of `asked`, against the plain sequence.
+    fn agrees(values: &[u64], greatest: u64, asked: &[u64]) {
+        let words = built(values, greatest);
+        let sequence = EliasFano::open(&words).expect("just built");
+        assert_eq!(sequence.len(), values.len() as u64);
+        sequence.check(&words).expect("just built");
+        for (i, &value) in values.iter().enumerate() {
+            assert_eq!(sequence.get(&words, i as u64), value, "value {i} of {}", values.len());
+        }
+        let expected = |x: u64| Below {
+            less: values.partition_point(|&v| v < x) as u64,
+            less_or_equal: values.partition_point(|&v| v <= x) as u64,
+        };
+        for &x in asked {
+            assert_eq!(sequence.below(&words, x), expected(x), "{x} among {} up to {greatest}", values.len());
+        }
+        for four in asked.as_chunks::<4>().0 {
+            assert_eq!(sequence.below_many(&words, four), four.map(expected));
+        }
+    }
+
+    fn around(values: &[u64], greatest: u64, random: &mut Random) -> Vec<u64> {
+        let mut asked = vec![0, 1, greatest, greatest.saturating_add(1), u64::MAX];
+        for &v in values.iter().step_by(values.len() / 500 + 1) {
+            asked.extend([v.saturating_sub(1), v, v.saturating_add(1)]);
+        }
+        asked.extend((0..500).map(|_| random.below(greatest)));
+        asked
+    }
+
+    #[test]
+    fn a_sequence_answers_as_a_plain_one() {
+        let mut random = Random::new(1);
+        for len in [0, 1, 2, 3, 63, 64, 65, 1000, 1023, 1024, 1025, 2049, 5000, 40_000] {
+            for greatest in [0, 1, 2, 100, 1023, 1024, 65_535, 1 << 20, 1 << 40, u64::MAX - 1, u64::MAX] {
+                let mut values: Vec<u64> = (0..len).map(|_| random.below(greatest)).collect();
+                values.sort_unstable();
+                agrees(&values, greatest, &around(&values, greatest, &mut random));
+            }
+        }
+    }
+
+    #[test]
+    fn a_skewed_sequence_answers_as_a_plain_one() {
+        let mut random = Random::new(2);
+        let n = 30_000_u64;
+        let mut heaps = |heaps: u64, width: u64| {
+            let mut values: Vec<u64> = (0..n)
+                .map(|_| (random.below(heaps - 1) * (u64::MAX / heaps)).saturating_add(random.below(width)))
+                .collect();
+            values.sort_unstable();
+            values
+        };
+        let shapes = [heaps(1, 1), heaps(3, 0), heaps(7, 1 << 20), heaps(50, 1 << 60), heaps(1 << 60, 0)];
+        let ends = [vec![0; n as usize], vec![u64::MAX; n as usize], (0..n).map(|i| u64::MAX - n + i).collect()];
+        for values in shapes.into_iter().chain(ends) {
+            agrees(&values, u64::MAX, &around(&values, u64::MAX, &mut random));
+        }
+        let halves: Vec<u64> = (0..n).map(|i| if i < n / 2 { i } else { u64::MAX - n + i }).collect();
+        agrees(&halves, u64::MAX, &around(&halves, u64::MAX, &mut random));
+    }
+
+    #[test]
+    fn values_that_descend_or_are_too_great_or_too_many_are_refused() {
+        let build = |values: &[u64], len| EliasFano::build(values.iter().map(|&v| Ok(v)), len, 10).map(drop);
+        assert!(build(&[1, 10], 2).is_ok());
+        for (values, len) in [(&[2, 1][..], 2), (&[1, 11], 2), (&[1, 2, 3], 2), (&[1], 2), (&[], LEN_MAX + 1)] {
+            assert!(build(values, len).is_err(), "{values:?} as {len}");
+        }
+        let broken = [Ok(1), Err(Error::corrupt("unreadable"))];
+        assert!(EliasFano::build(broken.into_iter(), 2, 10).is_err());
+    }
+
+    #[test]
+    fn any_words_are_refused_or_answered_within_bounds() {
+        let mut random = Random::new(4);
+        let (mut opened, mut unsound) = (0, 0);
+        for round in 0..20_000 {
+            let greatest = random.next() >> (random.next() % 64);
+            let mut values: Vec<u64> =
+                (0..random.below(3000) >> (round % 12)).map(|_| random.below(greatest)).collect();
+            values.sort_unstable();
+            let mut words = built(&values, greatest);
+            for _ in 0..=random.below(3) {
+                let at = random.below(words.len() as u64 - 1) as usize;
+                words[at] =
+                    if random.next() % 2 == 0 { random.next() } else { words[at] ^ (1 << (random.next() % 64)) };
+            }
+            let Ok(sequence) = EliasFano::open(&words) else { continue };
+            opened += 1;
+            unsound += usize::from(sequence.check(&words).is_err());
+            for _ in 0..20 {
+                let asked = random.next() >> (random.next() % 64);
+                assert!(sequence.get(&words, asked) <= sequence.greatest());
+                let below = sequence.below(&words, asked);
+                assert!(below.less <= below.less_or_equal && below.less_or_equal <= sequence.len());
+            }
+        }
+        assert!(opened > 1000 && unsound > 500, "{opened} opened, {unsound} found unsound");
+    }
+
+    #[test]
+    fn every_one_of_a_word_is_found() {
+        let mut random = Random::new(5);
+        for _ in 0..2000 {
+            let word = random.next() & (random.next() | random.next() >> (random.next() % 64));
+            let ones = (0..64).filter(|i| word >> i & 1 == 1);
+            for (rank, at) in ones.enumerate() {
+                assert_eq!(select_in_word(word, rank as u32), at, "one {rank} of {word:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_header_that_promises_more_than_there_is_allocates_nothing() {
+        for words in [vec![], vec![5], vec![LEN_MAX, u64::MAX], vec![u64::MAX, u64::MAX], vec![1, u64::MAX, 0]] {
+            assert!(EliasFano::open(&words).is_err(), "{words:?}");
+        }
+        // None at all, whatever the universe.
+        let empty = EliasFano::open(&[0, u64::MAX]).expect("an empty sequence");
+        assert_eq!(empty.below(&[0, u64::MAX], 7), Below { less: 0, less_or_equal: 0 });
+    }
+}

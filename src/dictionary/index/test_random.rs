@@ -1,0 +1,24 @@
+//! Random numbers for the tests of the indexes: the same ones at every run.
+//!
+//! Source: Steele, Lea & Flood 2014, SplitMix64.
+
+/// A stream of random numbers.
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// One of 0 to `greatest`.
+    pub(super) fn below(&mut self, greatest: u64) -> u64 {
+        (u128::from(self.next()) * (u128::from(greatest) + 1) >> 64) as u64
+    }
+}
