@@ -45,6 +45,10 @@ pub enum ErrorKind {
     Forked = 14,
     /// Another process has written a checkpoint since the file was opened for reading; open it again.
     Stale = 15,
+    /// A key was given twice where each may stand once.
+    Duplicate = 16,
+    /// The caller asked for an end before the work was done.
+    Stopped = 17,
 }
 
 impl ErrorKind {

@@ -30,6 +30,7 @@ struct ReadmeExamples;
 
 mod dictionary;
 mod error;
+mod fault;
 pub mod hash;
 mod io;
 mod linear;
@@ -38,9 +39,13 @@ mod planted;
 mod table;
 mod varint;
 
+pub use dictionary::{
+    Build, Compression, Dictionary, DictionaryBuilder, DictionaryOptions, DictionaryStat, Duplicates, Index, Pairs, Progress, Update,
+};
 pub use error::{Error, ErrorKind, Result};
+pub use fault::Fault;
 pub use hash::HashKind;
 pub use table::{
-    Backup, Batch, Durability, Fault, KEY_LEN_MAX, SalvageReport, Salvaged, Scan, Table, TableOptions, TableStat,
+    Backup, Batch, Durability, KEY_LEN_MAX, SalvageReport, Salvaged, Scan, Table, TableOptions, TableStat,
     VALUE_LEN_MAX, ValueRef, salvage,
 };

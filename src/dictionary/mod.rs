@@ -1,11 +1,227 @@
-//! Dictionaries: far more pairs than memory, found with about one read each, changed in batches.
+//! Dictionaries: far more pairs than memory, found with one read each, changed in batches.
+//!
+//! ```text
+//! build(pairs)   source -> hash -> sort (sort/) -> pages (write.rs) -> index (index/) -> footer -> rename (assemble.rs)
+//! get(key)       hash -> index (pages or rank) -> one read (file.rs, read.rs) -> compare key (search.rs) -> value
+//! update         old records (walk.rs) + sorted batch -> merge in hash order (merge.rs) -> as a build
+//! ```
+//!
+//! A dictionary is one file (`.spd`), written once, or a directory of such files with a manifest (`shards.rs`). Pairs lie in hash
+//! order, the order of the reversed hashes, in which a [`Table`](crate::Table) is scanned too. Full keys are stored and compared,
+//! so a key that is not there is never found.
+//!
+//! Source: Lim, Andersen & Kaminsky 2013, Practical Batch-Updatable External Hashing with Sorting. What differs and why:
+//! docs/architecture.md, "Dictionaries". The bytes: docs/format.md, "The `.spd` file".
 #![allow(dead_code, reason = "being built")]
 
+mod arrange;
+mod assemble;
 mod block;
+mod build;
+mod file;
 mod format;
 pub(crate) mod index;
+mod merge;
 mod pages;
+mod read;
 mod record;
+mod run;
+mod search;
 pub(crate) mod sort;
 mod spool;
+mod stat;
+mod verify;
+mod walk;
 mod write;
+
+use crate::error::Result;
+use crate::hash::HashFunction;
+use crate::io::{Disk, Storage};
+pub use build::{Build, DictionaryBuilder, Progress};
+use file::{Access, DictionaryFile};
+pub use format::Compression;
+pub use index::Index;
+pub use merge::Update;
+use run::Run;
+pub use sort::Duplicates;
+pub use stat::DictionaryStat;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use walk::Walk;
+
+/// How a dictionary is opened.
+///
+/// # Examples
+/// ```no_run
+/// use splitpoint::DictionaryOptions;
+/// let words = DictionaryOptions::new().map_data(true).open("words.spd")?;
+/// # Ok::<(), splitpoint::Error>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct DictionaryOptions {
+    access: Access,
+}
+
+impl DictionaryOptions {
+    /// The index in memory, data by `pread`.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads data from a mapping of the file instead of by `pread`: several times as fast for what is in the system's cache.
+    ///
+    /// Then a disk that fails, or another program that cuts the file, is a signal (SIGBUS) and no error, and a page's checksum is
+    /// compared only the first time.
+    pub fn map_data(mut self, map: bool) -> Self {
+        self.access.map_data = map;
+        self
+    }
+
+    /// Uses the index from a mapping of the file instead of loading it: an open costs reading it once, and several processes share
+    /// its memory.
+    pub fn map_index(mut self, map: bool) -> Self {
+        self.access.map_index = map;
+        self
+    }
+
+    /// The function of a dictionary that was built with the user's own ([`HashFunction::user`]).
+    pub fn hash(mut self, hash: HashFunction) -> Self {
+        self.access.hash = Some(hash);
+        self
+    }
+
+    /// Opens the dictionary at `path`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotATable`](crate::ErrorKind::NotATable), [`ErrorKind::Version`](crate::ErrorKind::Version),
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt), [`ErrorKind::WrongHash`](crate::ErrorKind::WrongHash),
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io).
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Dictionary> {
+        self.open_on(&Disk, path.as_ref())
+    }
+
+    fn open_on(&self, storage: &'static dyn Storage, path: &Path) -> Result<Dictionary> {
+        let file = Arc::new(DictionaryFile::open(storage, path, &self.access)?);
+        Ok(Dictionary { file })
+    }
+}
+
+/// A dictionary, open for reading. Any number of threads use it at once, and none waits for another.
+///
+/// It is the state that was there when it was opened: a build or an update that replaces the file makes a new one beside it.
+pub struct Dictionary {
+    file: Arc<DictionaryFile>,
+}
+
+impl Dictionary {
+    /// Opens the dictionary at `path` with the default options.
+    ///
+    /// # Errors
+    /// As [`DictionaryOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Dictionary> {
+        DictionaryOptions::new().open(path)
+    }
+
+    /// The value of `key`. One read of the file, none if it is mapped.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt).
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.file.find(key, <[u8]>::to_vec)
+    }
+
+    /// Puts the value of `key` into `value`, replacing what is there; `false`, and nothing put, where there is none.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        let found = self.file.find(key, |found| {
+            value.clear();
+            value.extend_from_slice(found);
+        });
+        Ok(found?.is_some())
+    }
+
+    /// Is there a pair of this key? Costs what [`get`](Self::get) costs.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        Ok(self.file.find(key, |_| ())?.is_some())
+    }
+
+    /// How many pairs it has.
+    pub fn len(&self) -> u64 {
+        self.file.footer.pairs
+    }
+
+    /// Has it no pairs?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where it was opened.
+    pub fn path(&self) -> &Path {
+        &self.file.path
+    }
+
+    /// The function that its keys were hashed with.
+    pub fn hash(&self) -> &HashFunction {
+        &self.file.hash
+    }
+
+    /// How often lookups have read the file so far.
+    pub fn reads(&self) -> u64 {
+        self.file.pages.reads()
+    }
+
+    /// All pairs, in hash order.
+    pub fn iter(&self) -> Pairs<'_> {
+        Pairs { walk: Walk::new(&self.file), run: Run::default(), given: 0, failed: false }
+    }
+}
+
+impl<'d> IntoIterator for &'d Dictionary {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+    type IntoIter = Pairs<'d>;
+
+    fn into_iter(self) -> Pairs<'d> {
+        self.iter()
+    }
+}
+
+/// The pairs of a dictionary, made by [`Dictionary::iter`]. After an error it ends.
+pub struct Pairs<'d> {
+    walk: Walk<'d>,
+    run: Run,
+    given: usize,
+    failed: bool,
+}
+
+impl Pairs<'_> {
+    /// The next pair, borrowed until the next call.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt).
+    pub fn next_ref(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        if self.given == self.run.len() {
+            self.given = 0;
+            if self.failed || !self.walk.next(&mut self.run).inspect_err(|_| self.failed = true)? {
+                self.run.clear();
+                return Ok(None);
+            }
+        }
+        let index = self.given;
+        self.given += 1;
+        Ok(Some((self.run.key(index), self.run.value(index).unwrap_or_default())))
+    }
+}
+
+impl Iterator for Pairs<'_> {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let pair = self.next_ref().transpose()?;
+        Some(pair.map(|(key, value)| (key.to_vec(), value.to_vec())))
+    }
+}

@@ -5,7 +5,7 @@
 //!
 //! [`Pages::piece`] gives some pages at once, for a lookup; [`Stream`] any part of the stream in order, for walks over all of it.
 
-use super::format::{Compression, Footer, Header, Layout};
+use super::format::{Footer, Header};
 use super::pages;
 use crate::error::{Error, Result};
 use crate::io::{File, View};
@@ -39,6 +39,20 @@ pub(super) struct Scratch {
     pages: Vec<u8>,
     starts: Vec<usize>,
     pub raw: Vec<u8>,
+}
+
+/// Scratch memory above this is given back after a lookup.
+const SCRATCH_BYTES_MAX: usize = 1 << 20;
+
+impl Scratch {
+    /// Gives back what one large record took.
+    pub fn shrink(&mut self) {
+        for buffer in [&mut self.pages, &mut self.raw] {
+            if buffer.capacity() > SCRATCH_BYTES_MAX {
+                *buffer = Vec::new();
+            }
+        }
+    }
 }
 
 /// Some pages' part of the stream.
@@ -171,6 +185,14 @@ impl Pages {
         Ok(())
     }
 
+    /// Pages `range` as they are, unchecked, in place of what is in `bytes`.
+    pub fn raw(&self, range: Range<u64>, bytes: &mut Vec<u8>) -> Result<()> {
+        bytes.resize((range.end - range.start) as usize * self.page_bytes, 0);
+        let offset = (range.start + 1) * self.page_bytes as u64;
+        let read = self.file.read_at(bytes, offset);
+        read.map_err(|e| Error::io(&self.path, &format!("read page {}", range.start + 1), e))
+    }
+
     fn check_once(&self, page: u64, bytes: &[u8]) -> Result<()> {
         let (word, bit) = (&self.checked[(page / 64) as usize], 1 << (page % 64));
         if word.load(Relaxed) & bit == 0 {
@@ -196,14 +218,14 @@ impl Pages {
         }
     }
 
-    /// Where in the stream a unit begins that is near the start of page `page`: the first that begins in it, or, where none does,
-    /// the first that begins in the page from which one reaches over all of it. Gives that page too.
-    pub fn unit_near(&self, page: u64, scratch: &mut Scratch) -> Result<(u64, u64)> {
+    /// Where in the stream a unit begins near the start of page `page`: the first that begins in it, or, where none does, the first
+    /// that begins in the page from which one reaches over all of it.
+    pub fn unit_near(&self, page: u64, scratch: &mut Scratch) -> Result<u64> {
         let mut page = page;
         for _ in 0..2 {
             let piece = self.piece(page..page + 1, scratch)?;
             if let Some(start) = piece.starts.first() {
-                return Ok((piece.offset + *start as u64, page));
+                return Ok(piece.offset + *start as u64);
             }
             let back = self.pages_back(page)?;
             page = page.checked_sub(back).ok_or_else(|| self.wrong(page, "its unit began before the first page"))?;
@@ -214,7 +236,10 @@ impl Pages {
     fn pages_back(&self, page: u64) -> Result<u64> {
         let mut head = [0; pages::CHECKSUM_BYTES + 2 * pages::START_COUNT];
         match &self.view {
-            Some(view) => head.copy_from_slice(&self.viewed(view.as_ref(), &(page..page + 1))?[..head.len()]),
+            Some(view) => {
+                let bytes = self.viewed(view.as_ref(), &(page..page + 1))?;
+                head.copy_from_slice(&bytes[..pages::CHECKSUM_BYTES + 2 * pages::START_COUNT]);
+            }
             None => {
                 self.reads.fetch_add(1, Relaxed);
                 let offset = (page + 1) * self.page_bytes as u64;

@@ -42,7 +42,8 @@ pub(super) fn lengths(layout: Layout, bytes: &[u8]) -> Option<(usize, usize, usi
         Layout::Varied => {
             let (key_len, first) = get_varint(bytes)?;
             let (value_len, second) = get_varint(&bytes[first..])?;
-            Some((first + second, key_len, value_len))
+            let possible = key_len <= u32::MAX as usize && value_len <= u32::MAX as usize;
+            possible.then_some((first + second, key_len, value_len))
         }
     }
 }

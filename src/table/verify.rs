@@ -4,23 +4,8 @@ use super::page::{self, INLINE, KIND_BUCKET, KIND_EMPTY, PAIR_IN_EXTENT};
 use super::{Table, linear};
 use crate::error::Result;
 use crate::pager::FRAME_UNITS;
-use std::fmt;
+use crate::fault::Fault;
 use std::sync::atomic::Ordering::*;
-
-/// One thing wrong with a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// Where.
-    pub place: String,
-    /// What.
-    pub what: String,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.what)
-    }
-}
 
 /// What is found on the way.
 struct Check<'t> {

@@ -14,21 +14,22 @@ const LINES_MAX: usize = 900;
 
 /// What each part of the library may import of the rest: the first prefix that fits counts.
 const IMPORTS: &[(&str, &[&str])] = &[
-    ("src/lib.rs", &["dictionary", "error", "hash", "io", "linear", "pager", "planted", "table", "varint"]),
+    ("src/lib.rs", &["dictionary", "error", "fault", "hash", "io", "linear", "pager", "planted", "table", "varint"]),
     ("src/error.rs", &[]),
+    ("src/fault.rs", &[]),
     ("src/planted.rs", &[]),
     ("src/linear.rs", &[]),
     ("src/varint.rs", &[]),
     ("src/hash/", &[]),
     ("src/io/", &[]),
     ("src/pager/", &["io", "error", "planted"]),
-    ("src/dictionary/", &["io", "hash", "linear", "error", "planted", "varint"]),
-    ("src/table/", &["pager", "io", "hash", "linear", "error", "planted", "varint"]),
+    ("src/dictionary/", &["io", "hash", "linear", "error", "fault", "planted", "varint"]),
+    ("src/table/", &["pager", "io", "hash", "linear", "error", "fault", "planted", "varint"]),
 ];
 
 /// Names that the crate's root passes on, and the module each is of.
 const PASSED_ON: &[(&str, &str)] =
-    &[("Error", "error"), ("ErrorKind", "error"), ("Result", "error"), ("HashKind", "hash")];
+    &[("Error", "error"), ("ErrorKind", "error"), ("Result", "error"), ("Fault", "fault"), ("HashKind", "hash")];
 
 /// Files that may say `unsafe`.
 const UNSAFE_FILES: &[&str] = &[

@@ -1,0 +1,1 @@
+//! Records in the order that an index gives them inside its chunks or partitions.

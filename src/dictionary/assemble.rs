@@ -1,0 +1,291 @@
+//! Records in hash order become a file: arranged, written, indexed, closed by a footer, and only then given its name.
+//!
+//! ```text
+//! runs -> arrange (chunk, mphf) -> data pages -> index sections -> footer -> sync -> rename -> sync the name
+//! ```
+//!
+//! Until the rename the file is `NAME-new`, locked, and removed when anything fails; what a killed process leaves of it the next
+//! build removes. Readers of an earlier dictionary of the name keep it.
+//! Not here: where runs come from (`build.rs`, `merge.rs`).
+
+use super::arrange::Arranger;
+use super::file::{Access, DictionaryFile};
+use super::format::{Compression, Footer, HEADER_BYTES, Header, Layout, Order, SECTION_ALIGN, Section, SectionKind};
+use super::index::page::{PageIndex, PageIndexOptions};
+use super::index::{Index, trie};
+use super::run::{Run, Spans};
+use super::spool::Spool;
+use super::walk::Walk;
+use super::write::{DataWriter, Wanted};
+use crate::error::{Error, ErrorKind, Result};
+use crate::hash::HashFunction;
+use crate::io::{File, Mode, Storage};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Everything about a dictionary to be, but its records.
+#[derive(Clone)]
+pub(super) struct Plan {
+    pub page_bytes: u32,
+    pub compression: Compression,
+    pub block_bytes: u32,
+    pub hash: HashFunction,
+    pub index: Index,
+    pub memory_bytes: u64,
+    pub threads: usize,
+}
+
+/// Where runs come from, some at a time.
+pub(super) trait Runs {
+    /// Replaces what is in `run` by the next records; `false` at the end. Deletions are not among them.
+    fn next(&mut self, run: &mut Run) -> Result<bool>;
+}
+
+/// A file that does not have its name yet.
+pub(super) struct Output<'s> {
+    storage: &'s dyn Storage,
+    path: PathBuf,
+    new_path: PathBuf,
+    file: Arc<dyn File>,
+    published: bool,
+}
+
+impl<'s> Output<'s> {
+    /// Makes `NAME-new` for a dictionary at `path`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Locked`] where another process is building it; [`ErrorKind::NotATable`] where `path` is something else than a
+    /// dictionary, which it would replace; [`ErrorKind::Io`].
+    pub fn new(storage: &'s dyn Storage, path: &Path) -> Result<Self> {
+        refuse_to_replace_others(storage, path)?;
+        Self::make(storage, path, with_suffix(path, "-new"))
+    }
+
+    /// What [`new`](Self::new) will look at, before any work is done.
+    pub fn check(storage: &dyn Storage, path: &Path) -> Result<()> {
+        refuse_to_replace_others(storage, path)
+    }
+
+    fn make(storage: &'s dyn Storage, path: &Path, new_path: PathBuf) -> Result<Self> {
+        let file = open_and_lock(storage, &new_path)?;
+        file.set_len(0).map_err(|e| Error::io(&new_path, "empty", e))?;
+        Ok(Output { storage, path: path.to_owned(), new_path, file: file.into(), published: false })
+    }
+
+    /// Makes the content durable and gives it its name.
+    fn publish(mut self) -> Result<()> {
+        self.file.sync().map_err(|e| Error::io(&self.new_path, "sync", e))?;
+        self.storage.rename(&self.new_path, &self.path).map_err(|e| Error::io(&self.path, "rename to", e))?;
+        self.published = true;
+        self.storage.sync_names(&self.path).map_err(|e| Error::io(&self.path, "sync the directory of", e))
+    }
+}
+
+impl Drop for Output<'_> {
+    fn drop(&mut self) {
+        if !self.published {
+            // Without its name nobody misses it; if it cannot be removed, the next build does.
+            let _ = self.storage.remove(&self.new_path);
+        }
+    }
+}
+
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+fn refuse_to_replace_others(storage: &dyn Storage, path: &Path) -> Result<()> {
+    let file = match storage.open(path, Mode::Read) {
+        Ok(file) => file,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(Error::io(path, "open what is there", e)),
+    };
+    let bytes = file.len().map_err(|e| Error::io(path, "read the length", e))?;
+    let mut start = [0; HEADER_BYTES];
+    let start_bytes = start.len().min(usize::try_from(bytes).unwrap_or(usize::MAX));
+    file.read_at(&mut start[..start_bytes], 0).map_err(|e| Error::io(path, "read the header", e))?;
+    match Header::parse(path, &start[..start_bytes]) {
+        Err(error) if error.kind() == ErrorKind::NotATable && start_bytes > 0 => {
+            let name = path.display();
+            let message = format!("{name}: is there and no dictionary; it is not replaced. Remove it, or choose another name.");
+            Err(Error::new(ErrorKind::NotATable, message))
+        }
+        // A damaged dictionary may be replaced: that is how it is mended.
+        _ => Ok(()),
+    }
+}
+
+fn open_and_lock(storage: &dyn Storage, path: &Path) -> Result<Box<dyn File>> {
+    let failed = |what: &'static str| move |e| Error::io(path, what, e);
+    // Twice: between an open and a lock another build may have finished, and renamed the file.
+    for _ in 0..2 {
+        let file = match storage.open(path, Mode::New) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => storage.open(path, Mode::Write),
+            made => made,
+        };
+        let file = match file {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+            other => other.map_err(failed("create"))?,
+        };
+        if !file.lock().map_err(failed("lock"))? {
+            break;
+        }
+        // Another build's that failed or was killed: removed, and made anew, so that the name is this file's.
+        storage.remove(path).map_err(failed("remove"))?;
+        let fresh = storage.open(path, Mode::New).map_err(failed("create"))?;
+        if fresh.lock().map_err(failed("lock"))? {
+            return Ok(fresh);
+        }
+    }
+    let message = format!("{}: another process is building it. Wait for it, or choose another name.", path.display());
+    Err(Error::new(ErrorKind::Locked, message))
+}
+
+impl Plan {
+    fn header(&self, layout: Layout) -> Header {
+        Header {
+            page_bytes: self.page_bytes,
+            layout,
+            compression: self.compression,
+            block_bytes: if self.compression == Compression::None { 0 } else { self.block_bytes },
+            order: self.index.order(),
+            hash_id: self.hash.kind().id(),
+            hash_seed: self.hash.seed(),
+            hash_check: self.hash.check_value(),
+        }
+    }
+
+    fn wanted<'s>(&self, output: &Output<'s>, layout: Layout) -> Wanted<'s> {
+        let spool = || Spool::new(output.storage, &output.path, self.memory_bytes / 8);
+        let sized = self.compression == Compression::None && layout != Layout::Varied;
+        Wanted {
+            page_positions: matches!(self.index, Index::Page { .. }).then(spool),
+            page_ranks: (self.index.gives_ranks() && !sized).then(spool),
+            positions: matches!(self.index, Index::Trie { .. }).then(spool),
+        }
+    }
+
+    /// Writes all of `runs` to `output` in `layout`, with index and footer; does not publish.
+    pub fn write(&self, output: &Output<'_>, layout: Layout, runs: &mut dyn Runs) -> Result<Footer> {
+        let header = self.header(layout);
+        let wanted = self.wanted(output, layout);
+        let mut writer = DataWriter::new(Arc::clone(&output.file), &output.new_path, &header, wanted)?;
+        let mut run = Run::default();
+        let built = if header.order == Order::Hash {
+            while runs.next(&mut run)? {
+                write_run(&mut writer, layout, &run)?;
+            }
+            None
+        } else {
+            let mut arranger = Arranger::new(self.index, self.threads, layout);
+            while runs.next(&mut run)? {
+                arranger.push(&run, &mut writer)?;
+            }
+            Some(arranger.finish(&mut writer)?)
+        };
+        let (mut footer, wanted) = writer.finish()?;
+        let mut end = SectionsWriter::new(output, &header, &footer);
+        for (kind, words) in self.sections(&footer, &wanted, built)? {
+            end.write(kind, words)?;
+        }
+        footer.sections = end.sections;
+        let mut first = vec![0; self.page_bytes as usize];
+        first[..HEADER_BYTES].copy_from_slice(&header.bytes());
+        let failed = |e| Error::io(&output.new_path, "write", e);
+        output.file.write_at(&first, 0).map_err(failed)?;
+        output.file.write_at(&footer.bytes(), end.at).map_err(failed)?;
+        Ok(footer)
+    }
+
+    /// The index, and how ranks become pages where records have no one size.
+    fn sections(
+        &self,
+        footer: &Footer,
+        wanted: &Wanted<'_>,
+        built: Option<(SectionKind, Vec<u64>)>,
+    ) -> Result<Vec<(SectionKind, Vec<u64>)>> {
+        let mut sections: Vec<_> = built.into_iter().collect();
+        let blocks = self.compression != Compression::None;
+        if let (Index::Page { bins_per_page }, Some(firsts)) = (self.index, &wanted.page_positions) {
+            let options = PageIndexOptions { bins_per_page, blocks, greatest: u64::MAX };
+            sections.push((SectionKind::Pages, PageIndex::build(options, footer.pages, firsts.numbers())?));
+        }
+        if let (Some(options), Some(positions)) = (self.index.trie_options(), &wanted.positions) {
+            sections.push((SectionKind::Trie, trie::build(&options, footer.pairs, positions.numbers())?));
+        }
+        if let Some(firsts) = &wanted.page_ranks {
+            let greatest = footer.pairs.saturating_sub(1);
+            let options = PageIndexOptions { bins_per_page: RANK_BINS_PER_PAGE, blocks, greatest };
+            sections.push((SectionKind::Ranks, PageIndex::build(options, footer.pages, firsts.numbers())?));
+        }
+        Ok(sections)
+    }
+}
+
+/// As for hashes; what a finer index could save is a part of one read.
+const RANK_BINS_PER_PAGE: u32 = 16;
+
+/// Writes `output` by `plan` from `runs` and publishes it. `layout` is what the records are thought to need; if it turns out that all
+/// have the same lengths, what was written is written again in the layout that such records have, so that equal pairs are
+/// equal bytes however they came.
+pub(super) fn publish(plan: &Plan, output: Output<'_>, layout: Layout, runs: &mut dyn Runs) -> Result<Footer> {
+    let footer = plan.write(&output, layout, runs)?;
+    let proper = footer.uniform_layout();
+    if proper == layout {
+        output.publish()?;
+        return Ok(footer);
+    }
+    let access = Access { hash: Some(plan.hash.clone()), ..Access::default() };
+    let written = DictionaryFile::open(output.storage, &output.new_path, &access)?;
+    let again = Output::make(output.storage, &output.path, with_suffix(&output.path, "-new2"))?;
+    let footer = plan.write(&again, proper, &mut Walk::new(&written))?;
+    again.publish()?;
+    Ok(footer)
+}
+
+impl Runs for Walk<'_> {
+    fn next(&mut self, run: &mut Run) -> Result<bool> {
+        Walk::next(self, run)
+    }
+}
+
+pub(super) fn write_run(writer: &mut DataWriter<'_>, layout: Layout, run: &Run) -> Result<()> {
+    if let (Spans::Fixed { key_len, value_len }, Layout::Fixed { .. }) = (&run.spans, layout)
+        && layout == Layout::fixed(*key_len, *value_len)
+    {
+        return writer.push_fixed(&run.bytes, |index| run.positions[index]);
+    }
+    for (index, position) in run.positions.iter().enumerate() {
+        let Some(value) = run.value(index) else { continue };
+        writer.push(*position, run.key(index), value)?;
+    }
+    Ok(())
+}
+
+/// Writes sections behind the data.
+struct SectionsWriter<'o, 's> {
+    output: &'o Output<'s>,
+    at: u64,
+    sections: Vec<Section>,
+}
+
+impl<'o, 's> SectionsWriter<'o, 's> {
+    fn new(output: &'o Output<'s>, header: &Header, footer: &Footer) -> Self {
+        SectionsWriter { output, at: (footer.pages + 1) * u64::from(header.page_bytes), sections: Vec::new() }
+    }
+
+    fn write(&mut self, kind: SectionKind, mut words: Vec<u64>) -> Result<()> {
+        for word in &mut words {
+            *word = word.to_le();
+        }
+        let bytes: &[u8] = bytemuck::cast_slice(&words);
+        let offset = self.at.next_multiple_of(SECTION_ALIGN);
+        self.output.file.write_at(bytes, offset).map_err(|e| Error::io(&self.output.new_path, "write the index", e))?;
+        self.at = offset + bytes.len() as u64;
+        self.sections.push(Section { kind, checksum: crc32c::crc32c(bytes), offset, bytes: bytes.len() as u64 });
+        Ok(())
+    }
+}
+

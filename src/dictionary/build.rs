@@ -1,0 +1,338 @@
+//! Building: pairs from any source, sorted in bounded memory, written once.
+//!
+//! ```text
+//! source -> push -> sort (sort/) -> assemble (pages, index, footer, rename)
+//! ```
+//!
+//! Not here: the sort (`sort/`), the file (`assemble.rs`), changing a dictionary (`merge.rs`).
+
+use super::assemble::{Output, Plan, Runs, publish};
+use super::file::DictionaryFile;
+use super::format::{BLOCK_BYTES_MAX, Compression, Layout, PAGE_BYTES_MAX, PAGE_BYTES_MIN};
+use super::index::Index;
+use super::run::Run;
+use super::sort::{Duplicates, SortOptions, Sorted, Sorter};
+use crate::error::{Error, ErrorKind, Result};
+use crate::hash::{HashFunction, HashKind};
+use crate::io::{Disk, Storage};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How far a build, an update or a reindexing has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Pairs written to the new file so far.
+    pub pairs: u64,
+    /// How many there will be at most.
+    pub pairs_total: u64,
+}
+
+type OnProgress = Arc<dyn Fn(Progress) -> ControlFlow<()> + Send + Sync>;
+
+/// How a dictionary is built.
+///
+/// # Examples
+/// ```
+/// use splitpoint::{Dictionary, DictionaryBuilder, Index};
+///
+/// let directory = tempfile::tempdir()?;
+/// let path = directory.path().join("users.spd");
+/// DictionaryBuilder::new().index(Index::trie()).build(&path, [(b"alice", b"admin"), (b"carol", b"guest")])?;
+/// let users = Dictionary::open(&path)?;
+/// assert_eq!(users.get(b"alice")?.as_deref(), Some(&b"admin"[..]));
+/// assert_eq!(users.get(b"bob")?, None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct DictionaryBuilder {
+    pub(super) index: Index,
+    page_bytes: u32,
+    compression: Compression,
+    block_bytes: u32,
+    hash: HashFunction,
+    memory_bytes: u64,
+    threads: usize,
+    duplicates: Duplicates,
+    temporary: Option<PathBuf>,
+    resume: Option<u64>,
+    progress: Option<OnProgress>,
+}
+
+impl Default for DictionaryBuilder {
+    fn default() -> Self {
+        DictionaryBuilder {
+            index: Index::default(),
+            page_bytes: 4096,
+            compression: Compression::None,
+            block_bytes: 16 << 10,
+            hash: HashFunction::new(HashKind::DEFAULT, 0),
+            memory_bytes: 1 << 30,
+            threads: 0,
+            duplicates: Duplicates::Error,
+            temporary: None,
+            resume: None,
+            progress: None,
+        }
+    }
+}
+
+impl DictionaryBuilder {
+    /// Page index, pages of 4 KiB, no compression, XXH3, 1 GiB of memory, and an error where a key is given twice.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Which index; [`Index::page`] if not given.
+    pub fn index(mut self, index: Index) -> Self {
+        self.index = index;
+        self
+    }
+
+    /// Bytes of a page, a power of two from 512 to 65,536: what a lookup reads, mostly.
+    pub fn page_bytes(mut self, bytes: u32) -> Self {
+        self.page_bytes = bytes;
+        self
+    }
+
+    /// Whether records are compressed.
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+
+    /// Bytes of records that are compressed together, 16 KiB if not given: more compress better, and are decompressed for each
+    /// lookup.
+    pub fn block_bytes(mut self, bytes: u32) -> Self {
+        self.block_bytes = bytes;
+        self
+    }
+
+    /// The hash function and its seed; XXH3 and 0 if not given, so that the same pairs give the same file.
+    pub fn hash(mut self, kind: HashKind, seed: u64) -> Self {
+        self.hash = HashFunction::new(kind, seed);
+        self
+    }
+
+    /// The user's own hash function, which [`DictionaryOptions::hash`](crate::DictionaryOptions::hash) must be given too.
+    pub fn hash_function(mut self, hash: HashFunction) -> Self {
+        self.hash = hash;
+        self
+    }
+
+    /// Memory for sorting, 1 GiB if not given; the index that is made comes on top.
+    pub fn memory_bytes(mut self, bytes: u64) -> Self {
+        self.memory_bytes = bytes;
+        self
+    }
+
+    /// Threads that sort; as many as there are processors if 0 or not given.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// What becomes of a key that is given twice: an error if not given.
+    pub fn duplicates(mut self, duplicates: Duplicates) -> Self {
+        self.duplicates = duplicates;
+        self
+    }
+
+    /// Where temporary files go; beside the dictionary if not given. About as many bytes as the pairs have.
+    pub fn temporary_directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.temporary = Some(directory.into());
+        self
+    }
+
+    /// Keeps temporary files of a build that does not come to its end, so that a later one with the same `identity` (of the source
+    /// and the options: the caller's to choose) goes on where it ended. See [`Build::resumed_pairs`].
+    ///
+    /// Without it temporary files have no names, and are gone however the build ends.
+    pub fn resume(mut self, identity: u64) -> Self {
+        self.resume = Some(identity);
+        self
+    }
+
+    /// Calls `f` now and then while the file is written; [`ControlFlow::Break`] ends it with [`ErrorKind::Stopped`].
+    pub fn progress(mut self, f: impl Fn(Progress) -> ControlFlow<()> + Send + Sync + 'static) -> Self {
+        self.progress = Some(Arc::new(f));
+        self
+    }
+
+    /// Builds a dictionary of `pairs` at `path`, replacing one that is there when it is complete.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start), [`Build::push`] and [`Build::finish`].
+    pub fn build<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        path: impl AsRef<Path>,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<u64> {
+        let mut build = self.start(path)?;
+        for (key, value) in pairs {
+            build.push(key.as_ref(), value.as_ref())?;
+        }
+        build.finish()
+    }
+
+    /// Begins a build whose pairs are pushed one by one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for options out of range; [`ErrorKind::Locked`] where another process builds the same file;
+    /// [`ErrorKind::NotATable`] where `path` is something else than a dictionary; [`ErrorKind::Io`].
+    pub fn start(&self, path: impl AsRef<Path>) -> Result<Build> {
+        self.start_on(&Disk, path.as_ref())
+    }
+
+    pub(super) fn start_on(&self, storage: &'static dyn Storage, path: &Path) -> Result<Build> {
+        self.check()?;
+        // Before a day of sorting, not after it.
+        Output::check(storage, path)?;
+        let sorter = Sorter::new(storage, self.sort_options(path, self.duplicates))?;
+        Ok(Build { storage, path: path.to_owned(), builder: self.clone(), sorter, count: 0 })
+    }
+
+    pub(super) fn sort_options(&self, path: &Path, duplicates: Duplicates) -> SortOptions {
+        let temporary = match (&self.temporary, path.file_name()) {
+            (Some(directory), Some(name)) => directory.join(name),
+            _ => path.to_owned(),
+        };
+        SortOptions {
+            hash: self.hash.clone(),
+            memory_bytes: self.memory_bytes,
+            threads: self.thread_count(),
+            duplicates,
+            temporary,
+            resume: self.resume.is_some(),
+            resume_id: self.resume.unwrap_or(0),
+        }
+    }
+
+    pub(super) fn plan(&self) -> Plan {
+        Plan {
+            page_bytes: self.page_bytes,
+            compression: self.compression,
+            block_bytes: self.block_bytes,
+            hash: self.hash.clone(),
+            index: self.index,
+            memory_bytes: self.memory_bytes,
+            threads: self.thread_count(),
+        }
+    }
+
+    /// For a new file beside an old one: pages, compression and hash function are the old one's.
+    pub(super) fn shaped_as(mut self, old: &DictionaryFile) -> Self {
+        self.page_bytes = old.header.page_bytes;
+        self.compression = old.header.compression;
+        if self.compression != Compression::None {
+            self.block_bytes = old.header.block_bytes;
+        }
+        self.hash = old.hash.clone();
+        self
+    }
+
+    fn thread_count(&self) -> usize {
+        match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, |count| count.get()),
+            count => count,
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let invalid = |what: String| Err(Error::new(ErrorKind::InvalidArgument, what));
+        if !self.page_bytes.is_power_of_two() || !(PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&self.page_bytes) {
+            return invalid(format!("page_bytes {}: a power of two from {PAGE_BYTES_MIN} to {PAGE_BYTES_MAX}", self.page_bytes));
+        }
+        if self.block_bytes == 0 || self.block_bytes > BLOCK_BYTES_MAX {
+            return invalid(format!("block_bytes {}: from 1 to {BLOCK_BYTES_MAX}", self.block_bytes));
+        }
+        self.index.check().or_else(invalid)
+    }
+
+    pub(super) fn watch<R: Runs>(&self, runs: R, pairs_total: u64) -> Watched<R> {
+        Watched { runs, on: self.progress.clone(), progress: Progress { pairs: 0, pairs_total } }
+    }
+}
+
+/// A build that takes pairs.
+///
+/// Dropped before [`finish`](Self::finish) it leaves nothing (or, with [`DictionaryBuilder::resume`], what the next one goes on from).
+pub struct Build {
+    storage: &'static dyn Storage,
+    path: PathBuf,
+    builder: DictionaryBuilder,
+    sorter: Sorter<'static>,
+    count: u64,
+}
+
+impl Build {
+    /// With [`DictionaryBuilder::resume`]: how many pairs of the source an earlier build has put by; the caller leaves them out.
+    pub fn resumed_pairs(&self) -> u64 {
+        self.sorter.resumed_records()
+    }
+
+    /// Takes one more pair, in any order. Errors about it call it by its number, from 1.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLong`] for a key or value of 4 GiB and more; [`ErrorKind::DiskFull`], [`ErrorKind::Io`] of temporary files.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.count += 1;
+        self.push_at(key, value, self.count)
+    }
+
+    /// The same for a pair that stands at `place` in its source: line numbers, say, that do not descend.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn push_at(&mut self, key: &[u8], value: &[u8], place: u64) -> Result<()> {
+        self.sorter.push(key, Some(value), place)
+    }
+
+    /// Sorts, writes and publishes; gives how many pairs the dictionary has.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Duplicate`] where a key was given twice and may not be; [`ErrorKind::Stopped`];
+    /// [`ErrorKind::DiskFull`], [`ErrorKind::Io`]. The name at `path` is then as before.
+    pub fn finish(self) -> Result<u64> {
+        let Build { storage, path, builder, sorter, .. } = self;
+        let output = Output::new(storage, &path)?;
+        let mut sorted = sorter.finish()?;
+        let layout = match sorted.fixed_lengths() {
+            Some((key_len, value_len)) => Layout::fixed(key_len, value_len),
+            None => Layout::Varied,
+        };
+        let total = sorted.records();
+        let footer = publish(&builder.plan(), output, layout, &mut builder.watch(&mut sorted, total))?;
+        sorted.done()?;
+        Ok(footer.pairs)
+    }
+}
+
+impl Runs for &mut Sorted {
+    fn next(&mut self, run: &mut Run) -> Result<bool> {
+        let Some(next) = self.next_run()? else { return Ok(false) };
+        self.recycle(std::mem::replace(run, next));
+        Ok(true)
+    }
+}
+
+/// Runs that are counted on their way.
+pub(super) struct Watched<R> {
+    runs: R,
+    on: Option<OnProgress>,
+    progress: Progress,
+}
+
+impl<R: Runs> Runs for Watched<R> {
+    fn next(&mut self, run: &mut Run) -> Result<bool> {
+        if let Some(on) = &self.on
+            && on(self.progress).is_break()
+        {
+            return Err(Error::new(ErrorKind::Stopped, "stopped before the dictionary was complete; nothing was changed"));
+        }
+        let more = self.runs.next(run)?;
+        self.progress.pairs += run.len() as u64;
+        Ok(more)
+    }
+}

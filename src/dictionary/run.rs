@@ -1,0 +1,137 @@
+//! Some records in hash order, in memory: what the sort gives, what a walk over a dictionary gives, what a merge and a build take.
+
+use std::ops::Range;
+
+/// Records ascending by position, then key.
+#[derive(Default)]
+pub(crate) struct Run {
+    pub positions: Vec<u64>,
+    /// Keys and values, each value right behind its key; what lies between records, if anything, means nothing.
+    pub bytes: Vec<u8>,
+    pub spans: Spans,
+}
+
+/// Where in `bytes` a run's records are.
+#[derive(Clone)]
+pub(crate) enum Spans {
+    /// One behind another, all of these lengths, none a deletion.
+    Fixed { key_len: u32, value_len: u32 },
+    /// Anywhere.
+    Varied(Vec<Span>),
+}
+
+impl Default for Spans {
+    fn default() -> Self {
+        Spans::Varied(Vec::new())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub start: usize,
+    pub key_len: u32,
+    pub value_len: u32,
+    /// The key is to go, and has no value here.
+    pub deleted: bool,
+}
+
+impl Run {
+    pub fn len(&self) -> usize {
+        self.positions.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.positions.is_empty()
+    }
+
+    /// Forgets the records and keeps the memory.
+    pub fn clear(&mut self) {
+        self.positions.clear();
+        self.bytes.clear();
+        match &mut self.spans {
+            Spans::Varied(spans) => spans.clear(),
+            fixed => *fixed = Spans::default(),
+        }
+    }
+
+    /// Adds records `range` of `other`.
+    pub fn append(&mut self, other: &Run, range: Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        if self.is_empty()
+            && let Spans::Fixed { .. } = other.spans
+        {
+            self.spans = other.spans.clone();
+        }
+        let fixed = |spans: &Spans| match spans {
+            Spans::Fixed { key_len, value_len } => Some((*key_len, *value_len)),
+            Spans::Varied(_) => None,
+        };
+        match (fixed(&self.spans), fixed(&other.spans)) {
+            (Some(own), Some(others)) if own == others => {
+                let record_bytes = own.0 as usize + own.1 as usize;
+                self.bytes.extend_from_slice(&other.bytes[range.start * record_bytes..range.end * record_bytes]);
+            }
+            _ => self.append_spans(other, range.clone()),
+        }
+        self.positions.extend_from_slice(&other.positions[range]);
+    }
+
+    fn append_spans(&mut self, other: &Run, range: Range<usize>) {
+        if let Spans::Fixed { .. } = self.spans {
+            self.spans = Spans::Varied((0..self.len()).map(|index| self.span(index)).collect());
+        }
+        let Spans::Varied(spans) = &mut self.spans else { unreachable!("made so above") };
+        for index in range {
+            let span = other.span(index);
+            let end = span.start + span.key_len as usize + span.value_len as usize;
+            spans.push(Span { start: self.bytes.len(), ..span });
+            self.bytes.extend_from_slice(&other.bytes[span.start..end]);
+        }
+    }
+
+    #[inline]
+    pub fn span(&self, index: usize) -> Span {
+        match &self.spans {
+            Spans::Fixed { key_len, value_len } => {
+                let start = index * (*key_len as usize + *value_len as usize);
+                Span { start, key_len: *key_len, value_len: *value_len, deleted: false }
+            }
+            Spans::Varied(spans) => spans[index],
+        }
+    }
+
+    #[inline]
+    pub fn key(&self, index: usize) -> &[u8] {
+        let span = self.span(index);
+        &self.bytes[span.start..span.start + span.key_len as usize]
+    }
+
+    /// `None` for a deletion.
+    #[inline]
+    pub fn value(&self, index: usize) -> Option<&[u8]> {
+        let span = self.span(index);
+        let from = span.start + span.key_len as usize;
+        (!span.deleted).then(|| &self.bytes[from..from + span.value_len as usize])
+    }
+
+    /// Puts the records in order by position and key, where they were not.
+    pub fn sort(&mut self) {
+        if self.positions.is_sorted() && self.positions.array_windows().all(|[a, b]| a != b) {
+            return;
+        }
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        order.sort_by(|&a, &b| (self.positions[a], self.key(a)).cmp(&(self.positions[b], self.key(b))));
+        let spans: Vec<Span> = order.iter().map(|&index| self.span(index)).collect();
+        if matches!(self.spans, Spans::Fixed { .. }) {
+            let bytes = spans.iter().flat_map(|span| {
+                &self.bytes[span.start..span.start + span.key_len as usize + span.value_len as usize]
+            });
+            self.bytes = bytes.copied().collect();
+        } else {
+            self.spans = Spans::Varied(spans);
+        }
+        self.positions = order.iter().map(|&index| self.positions[index]).collect();
+    }
+}

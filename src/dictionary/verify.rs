@@ -1,0 +1,151 @@
+//! Reading everything, and naming what is wrong.
+//!
+//! First all pages against their checksums, and those against the footer's. Then, if the pages are whole, all records: that
+//! they are in order, as many and as long as the footer says, no key twice, and that the index leads to each of them.
+
+use super::Dictionary;
+use super::file::DictionaryFile;
+use super::format::Order;
+use super::pages;
+use super::run::Run;
+use super::walk::Walk;
+use crate::error::{ErrorKind, Result, quote};
+use crate::fault::Fault;
+
+/// After so many faults the rest are counted only.
+const FAULTS_MAX: usize = 1000;
+/// Pages read at once.
+const READ_BYTES: u64 = 1 << 20;
+
+struct Check<'d> {
+    file: &'d DictionaryFile,
+    faults: Vec<Fault>,
+    more: u64,
+}
+
+impl Dictionary {
+    /// Reads everything and names every fault: checksums that do not fit, records out of order or there twice, counts that are off,
+    /// keys that the index does not lead to.
+    ///
+    /// Costs two passes over the data; of indexes that have an order of their own a chunk or partition at a time is in memory.
+    ///
+    /// # Errors
+    /// Only what keeps it from going on; what it finds is in the result.
+    pub fn verify(&self) -> Result<Vec<Fault>> {
+        let mut check = Check { file: &self.file, faults: Vec::new(), more: 0 };
+        check.pages()?;
+        if check.faults.is_empty() {
+            check.records()?;
+        }
+        if check.more > 0 {
+            check.faults.push(Fault { place: "and".into(), what: format!("{} more", check.more) });
+        }
+        Ok(check.faults)
+    }
+}
+
+impl Check<'_> {
+    fn fault(&mut self, place: impl Into<String>, what: impl Into<String>) {
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push(Fault { place: place.into(), what: what.into() });
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn pages(&mut self) -> Result<()> {
+        let page_bytes = u64::from(self.file.header.page_bytes);
+        let at_once = (READ_BYTES / page_bytes).max(1);
+        let mut bytes = Vec::new();
+        let mut sum = 0;
+        let count = self.file.pages.count();
+        for from in (0..count).step_by(at_once as usize) {
+            let to = count.min(from + at_once);
+            self.file.pages.raw(from..to, &mut bytes)?;
+            for (page, bytes) in (from + 1..=to).zip(bytes.chunks_exact(page_bytes as usize)) {
+                let (stored, computed) = (pages::stored_checksum(bytes), pages::checksum(page, bytes));
+                if stored != computed {
+                    let what = format!("checksum {stored:08x} is stored, {computed:08x} computed");
+                    self.fault(format!("page {page}"), what);
+                }
+                sum = crc32c::crc32c_append(sum, &stored.to_le_bytes());
+            }
+        }
+        if sum != self.file.footer.data_checksum && self.faults.is_empty() {
+            self.fault("footer", "the pages are not those it was written for");
+        }
+        Ok(())
+    }
+
+    fn records(&mut self) -> Result<()> {
+        let mut run = Run::default();
+        let mut counted = Counted::default();
+        let mut last: Option<(u64, Vec<u8>)> = None;
+        let mut walk = Walk::as_they_lie(self.file);
+        loop {
+            let first = walk.rank();
+            match walk.next(&mut run) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    self.fault("records", error.to_string());
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+            for (index, unit) in walk.units().iter().enumerate() {
+                counted.add(run.span(index).key_len, run.span(index).value_len);
+                let rank = first + index as u64;
+                if !self.file.leads_to(run.positions[index], rank, unit) {
+                    let key = quote(run.key(index));
+                    self.fault(format!("record {rank}"), format!("the index does not lead to its key {key}"));
+                }
+            }
+            if self.file.header.order != Order::Hash {
+                run.sort();
+            }
+            self.order(&run, &mut last);
+        }
+        let footer = &self.file.footer;
+        if (counted.key_bytes, counted.value_bytes) != (footer.key_bytes, footer.value_bytes)
+            || (footer.pairs > 0 && (counted.key_len, counted.value_len) != (footer.key_len, footer.value_len))
+        {
+            self.fault("footer", "its sums of lengths are not those of the records");
+        }
+        Ok(())
+    }
+
+    fn order(&mut self, run: &Run, last: &mut Option<(u64, Vec<u8>)>) {
+        let mut before = last.as_ref().map(|(position, key)| (*position, &key[..]));
+        for (index, position) in run.positions.iter().enumerate() {
+            let this = (*position, run.key(index));
+            if before.is_some_and(|before| before >= this) {
+                let what = if before == Some(this) { "is there twice" } else { "is out of order" };
+                self.fault(format!("key {}", quote(this.1)), what);
+            }
+            before = Some(this);
+        }
+        *last = before.map(|(position, key)| (position, key.to_vec()));
+    }
+}
+
+#[derive(Default)]
+struct Counted {
+    key_bytes: u64,
+    value_bytes: u64,
+    key_len: (u32, u32),
+    value_len: (u32, u32),
+    some: bool,
+}
+
+impl Counted {
+    fn add(&mut self, key_len: u32, value_len: u32) {
+        if !std::mem::replace(&mut self.some, true) {
+            (self.key_len, self.value_len) = ((key_len, key_len), (value_len, value_len));
+        }
+        self.key_bytes += u64::from(key_len);
+        self.value_bytes += u64::from(value_len);
+        self.key_len = (self.key_len.0.min(key_len), self.key_len.1.max(key_len));
+        self.value_len = (self.value_len.0.min(value_len), self.value_len.1.max(value_len));
+    }
+}
