@@ -1,1 +1,0 @@
-//! Entropy-coded tries.

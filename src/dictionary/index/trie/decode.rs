@@ -1,0 +1,266 @@
+//! Follows a position down the trie of its bucket.
+//!
+//! Going left costs the code at the root. Going right, the left subtrie is passed: by its skip pointer; or code by code
+//! down to tries of [`SMALL`] keys, and those by the skip table, some codes a look. Sparse indexes are read code by
+//! code, because which subtries are not stored depends on their ranks.
+//!
+//! The words are not trusted: bits end where the bucket's do, every code passes at least one, and recursion is bounded.
+//! Source: Lim, Andersen & Kaminsky 2013, sections 2.4 and 2.6. Not here: how the tables come about (`tables.rs`).
+
+use std::ops::Range;
+
+use super::bits::Reader;
+use super::tables::{SMALL, WINDOW};
+use super::{HEADER_WORDS, SUPERBLOCK_HEAD, Trie, WIDE};
+
+/// Left subtries within one another: one a bit of the position, and then halves of up to 2^48 equal ones.
+const NESTED_MAX: u32 = 64 + 50;
+
+/// What the two-level table says of a bucket.
+pub(super) struct Bucket {
+    /// Ranks before it.
+    pub rank: u64,
+    pub count: u64,
+    /// The bits of its trie.
+    pub at: u64,
+    pub end: u64,
+}
+
+/// Where a lookup stands: at a trie of `count` keys from `rank` on, told apart by the bits of `path` from its highest.
+struct Place {
+    rank: u64,
+    count: u64,
+    path: u64,
+    /// Bits of the position that were used.
+    depth: u32,
+}
+
+impl Place {
+    /// Goes to the left or right subtrie; both have keys.
+    #[inline]
+    fn choose(&mut self, left: u64) {
+        let right = self.path >> 63;
+        self.rank += left * right;
+        self.count = if right == 1 { self.count - left } else { left };
+        self.deeper();
+    }
+
+    #[inline]
+    fn deeper(&mut self) {
+        self.path <<= 1;
+        self.depth += 1;
+    }
+
+    fn goes_right(&self) -> bool {
+        self.path >> 63 == 1
+    }
+
+    fn ranks(&self) -> Range<u64> {
+        self.rank..self.rank + self.count
+    }
+}
+
+impl Trie {
+    /// What the table says of bucket `number`; `None` where it contradicts itself.
+    #[inline]
+    pub(super) fn bucket(&self, words: &[u64], number: u64) -> Option<Bucket> {
+        let layout = &self.layout;
+        let (superblock, i) =
+            (number >> layout.superblock_bits, (number & ((1 << layout.superblock_bits) - 1)) as usize);
+        let at = HEADER_WORDS + superblock as usize * layout.superblock_words();
+        let place = words.get(at..at + layout.superblock_words())?;
+        if place[0] & WIDE != 0 {
+            return self.wide_bucket(words, place[1], i);
+        }
+        let entry = |i: usize| place[SUPERBLOCK_HEAD + i / 2] >> (32 * (i % 2)) & 0xffff_ffff;
+        let (start, end) = (if i == 0 { 0 } else { entry(i - 1) }, entry(i));
+        self.checked((place[0], place[1]), (start >> 16, start & 0xffff), (end >> 16, end & 0xffff))
+    }
+
+    #[cold]
+    fn wide_bucket(&self, words: &[u64], number: u64, i: usize) -> Option<Bucket> {
+        if number >= self.layout.wide_count {
+            return None;
+        }
+        let at = self.layout.wide_at() + number * self.layout.wide_words() as u64 + 2 * i as u64;
+        let ends = words.get(at as usize..at as usize + 4)?;
+        self.checked((0, 0), (ends[0], ends[1]), (ends[2], ends[3]))
+    }
+
+    /// The bucket between two places relative to a third, each (bits, ranks), if it is in the index.
+    #[inline]
+    fn checked(&self, origin: (u64, u64), start: (u64, u64), end: (u64, u64)) -> Option<Bucket> {
+        let at = |place: (u64, u64)| Some((origin.0.checked_add(place.0)?, origin.1.checked_add(place.1)?));
+        let (start, end) = (at(start)?, at(end)?);
+        let ordered =
+            start.0 <= end.0 && start.1 <= end.1 && end.0 <= self.layout.trie_bits && end.1 <= self.layout.pairs;
+        ordered.then(|| Bucket { rank: start.1, count: end.1 - start.1, at: start.0, end: end.0 })
+    }
+
+    /// The ranks at the end of the path of `position`; `None` where the bits contradict themselves.
+    #[inline]
+    pub(super) fn descend(&self, words: &[u64], bucket: &Bucket, position: u64) -> Option<Range<u64>> {
+        let tries = words.get(self.layout.tries_at() as usize..self.layout.wide_at() as usize)?;
+        let mut reader = Reader::new(tries, bucket.at, bucket.end);
+        let depth = self.layout.bucket_bits;
+        let mut place = Place { rank: bucket.rank, count: bucket.count, path: position << depth, depth };
+        if self.options.block_items > 1 {
+            self.descend_sparse(&mut reader, &mut place)?;
+        } else {
+            self.descend_large(&mut reader, &mut place)?;
+            self.descend_small(&mut reader, &mut place)?;
+        }
+        Some(place.ranks())
+    }
+
+    fn descend_large(&self, reader: &mut Reader<'_>, place: &mut Place) -> Option<()> {
+        while place.count > SMALL && place.depth < 64 {
+            let left = self.tables.root(reader, place.count)?;
+            if left == 0 {
+                place.deeper();
+                continue;
+            }
+            let skip = self.take_skip(reader, place.count, left)?;
+            if place.goes_right() {
+                match skip {
+                    Some(bits) => reader.jump(bits)?,
+                    None => self.pass_large(reader, left, NESTED_MAX)?,
+                }
+            }
+            place.choose(left);
+        }
+        Some(())
+    }
+
+    fn descend_small(&self, reader: &mut Reader<'_>, place: &mut Place) -> Option<()> {
+        while place.count >= 2 && place.depth < 64 {
+            reader.need(WINDOW)?;
+            let look = self.tables.descent(place.count, reader.window());
+            let mut left = look.left();
+            if place.goes_right() && look.both_len() != 0 && left != 0 {
+                reader.pass(look.both_len());
+            } else {
+                if look.code_len() != 0 {
+                    reader.pass(look.code_len());
+                } else {
+                    left = self.tables.root(reader, place.count)?;
+                }
+                if left != 0 && place.goes_right() {
+                    self.pass_small(reader, left)?;
+                }
+            }
+            if left == 0 { place.deeper() } else { place.choose(left) }
+        }
+        Some(())
+    }
+
+    /// The bits of the left subtrie, if a pointer tells them.
+    #[inline]
+    fn take_skip(&self, reader: &mut Reader<'_>, size: u64, left: u64) -> Option<Option<u64>> {
+        let has = size >= self.options.skip_from() && left > self.options.block_items.into();
+        if has { Some(Some(self.classes.take(reader, left)?)) } else { Some(None) }
+    }
+
+    /// Passes a trie of any size.
+    fn pass_large(&self, reader: &mut Reader<'_>, mut size: u64, nested: u32) -> Option<()> {
+        while size > SMALL {
+            let left = self.tables.root(reader, size)?;
+            if left == 0 {
+                continue;
+            }
+            match self.take_skip(reader, size, left)? {
+                Some(bits) => reader.jump(bits)?,
+                None => self.pass_large(reader, left, nested.checked_sub(1)?)?,
+            }
+            size -= left;
+        }
+        self.pass_small(reader, size)
+    }
+
+    /// Passes a trie of up to [`SMALL`] keys.
+    #[inline]
+    fn pass_small(&self, reader: &mut Reader<'_>, size: u64) -> Option<()> {
+        if size < 2 {
+            return Some(());
+        }
+        self.pass_state(reader, size as u8)
+    }
+
+    /// Passes what a state of the skip table stands for.
+    fn pass_state(&self, reader: &mut Reader<'_>, mut state: u8) -> Option<()> {
+        // States that wait are disjoint parts of one trie of SMALL keys, each of 2 or more; 0 is below them all.
+        let mut stack = [0u8; 16];
+        let mut top = 1usize;
+        loop {
+            reader.need(WINDOW)?;
+            let step = self.tables.step(state, reader.window());
+            if step.passed() == 0 {
+                self.pass_long(reader, state)?;
+            }
+            reader.pass(step.passed());
+            let below = stack[(top - 1) & 15];
+            stack[top & 15] = step.push();
+            top += usize::from(step.push() != 0);
+            state = step.next();
+            if state == 0 {
+                state = below;
+                top -= 1;
+                if state == 0 {
+                    return Some(());
+                }
+            }
+        }
+    }
+
+    /// Passes what a state stands for where its first code is longer than the window.
+    #[cold]
+    fn pass_long(&self, reader: &mut Reader<'_>, state: u8) -> Option<()> {
+        let (&size, rest) = self.tables.parts(state).split_first()?;
+        let mut left = 0;
+        // Here and not by recursion: untrusted bits may say it any number of times.
+        while left == 0 {
+            left = self.tables.root(reader, size)?;
+        }
+        self.pass_small(reader, left)?;
+        self.pass_small(reader, size - left)?;
+        rest.iter().try_for_each(|&size| self.pass_small(reader, size))
+    }
+
+    fn descend_sparse(&self, reader: &mut Reader<'_>, place: &mut Place) -> Option<()> {
+        let block = u64::from(self.options.block_items);
+        while place.rank % block + place.count > block && place.depth < 64 {
+            let left = self.tables.root(reader, place.count)?;
+            if left == 0 {
+                place.deeper();
+                continue;
+            }
+            let skip = self.take_skip(reader, place.count, left)?;
+            if place.goes_right() {
+                match skip {
+                    Some(bits) => reader.jump(bits)?,
+                    None => self.pass_sparse(reader, left, place.rank % block, NESTED_MAX)?,
+                }
+            }
+            place.choose(left);
+        }
+        Some(())
+    }
+
+    /// Passes a trie whose first rank is the `within`-th of a block.
+    fn pass_sparse(&self, reader: &mut Reader<'_>, mut size: u64, mut within: u64, nested: u32) -> Option<()> {
+        let block = u64::from(self.options.block_items);
+        while within + size > block {
+            let left = self.tables.root(reader, size)?;
+            if left == 0 {
+                continue;
+            }
+            match self.take_skip(reader, size, left)? {
+                Some(bits) => reader.jump(bits)?,
+                None => self.pass_sparse(reader, left, within, nested.checked_sub(1)?)?,
+            }
+            size -= left;
+            within = (within + left) % block;
+        }
+        Some(())
+    }
+}
