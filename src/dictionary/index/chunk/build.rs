@@ -76,7 +76,8 @@ impl Builder {
         let at = self.record_bits + u64::from(HEAD_BITS);
         for (i, &word) in seeds.iter().enumerate() {
             // In halves: a word of which the last few bits lie in the next one.
-            for (half, bits) in [word & 0xFFFF_FFFF, word >> 32].into_iter().enumerate().filter(|(_, bits)| *bits != 0) {
+            for (half, bits) in [word & 0xFFFF_FFFF, word >> 32].into_iter().enumerate().filter(|(_, bits)| *bits != 0)
+            {
                 put_bits(&mut self.records, at + 64 * i as u64 + 32 * half as u64, bits, 32);
             }
         }

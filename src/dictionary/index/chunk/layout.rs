@@ -225,7 +225,11 @@ impl Layout {
     /// The chunk of a rank below the number of pairs.
     pub fn chunk_of(&self, rank: u64) -> u64 {
         let chunk = rank >> self.header.chunk_log2;
-        if chunk < self.whole { chunk } else { self.whole + self.parts.partition_point(|part| part.rank <= rank) as u64 - 1 }
+        if chunk < self.whole {
+            chunk
+        } else {
+            self.whole + self.parts.partition_point(|part| part.rank <= rank) as u64 - 1
+        }
     }
 }
 

@@ -9,9 +9,9 @@
 //! Not here: positions that no record has; they get some rank.
 
 use super::build::separator;
+use super::key_of;
 use super::layout::{ESCAPE, HEADER_WORDS, Layout, SEPARATOR_BITS, window};
 use super::shape::{PREAMBLE, Shape};
-use super::key_of;
 use std::ops::Range;
 
 /// Positions that go through each step together.

@@ -210,7 +210,7 @@ fn permuting(keys: &[u32; 4], seed: u32) -> u8 {
     let mut places = [0_u32; 8];
     for key in keys {
         for (i, places) in places.iter_mut().enumerate() {
-            *places |= 1 << (key.wrapping_mul(seed + i as u32) >> 30);
+            *places |= 1 << (key.wrapping_mul(seed.wrapping_add(i as u32)) >> 30);
         }
     }
     mask(places.map(|places| places == 0b1111))
@@ -222,7 +222,7 @@ fn halving<const N: usize>(keys: &[u32; N], seed: u32) -> u8 {
     let mut up = [0_u32; 8];
     for key in keys {
         for (i, up) in up.iter_mut().enumerate() {
-            *up += key.wrapping_mul(seed + i as u32) >> 31;
+            *up += key.wrapping_mul(seed.wrapping_add(i as u32)) >> 31;
         }
     }
     mask(up.map(|up| up as usize == N / 2))
