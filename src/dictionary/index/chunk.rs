@@ -1,1 +1,0 @@
-//! Chunks of keys, each split by seeds of fixed bit budgets.

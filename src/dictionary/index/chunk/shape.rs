@@ -1,0 +1,135 @@
+//! Where the seeds of a chunk stand: the same for every chunk of a size.
+//!
+//! Nodes are numbered level by level: the root 0, its children 1 and 2, ... Their bits stand in that order from the record's
+//! top downwards, so that the 32 bits that begin with a node's own, upwards, end with those of the nodes before it:
+//!
+//! ```text
+//!   low                                                   top
+//!   | head | ... leaves 0 | ... 8-nodes | ... | 2 | 1 | root |  PREAMBLE
+//!                                   [ window of 2     ]
+//! ```
+//!
+//! Budgets count 1/16 bits: node j of a level ends `(start + (j + 1) * step) / 16` bits below the top, rounded down.
+//! Not here: the search for seeds (`solve.rs`), the way down by them (`locate.rs`).
+
+use super::Effort;
+use std::ops::Range;
+
+/// What stands above the top of every chunk: the windows of the first nodes reach into it.
+pub(super) const PREAMBLE: u32 = 0x9E37_79B9; // on disk
+
+/// 1/16 bits.
+pub(super) const FRACTION_BITS: u32 = 4; // on disk
+
+/// log2 of the sizes of nodes, from the leaves' 4 to the largest root's.
+pub(super) const SIZE_LOG2_MIN: u32 = 2;
+pub(super) const SIZE_LOG2_MAX: u32 = 10;
+const SIZES: usize = (SIZE_LOG2_MAX - SIZE_LOG2_MIN + 1) as usize;
+
+/// Bits of each node's seed, in 1/16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Budgets {
+    /// By log2 of the node's size, from 4 keys on.
+    pub of_size: [u8; SIZES],
+    /// What the root has besides: nothing before it can be changed when it finds no seed.
+    pub root_extra: u8,
+}
+
+impl Budgets {
+    pub fn of(effort: Effort) -> Budgets {
+        // log2(1/p) is 54.6, 29.9, 37.6, 45.4, 53.3, 61.3, 69.2, 77.2 and 85.2 sixteenths.
+        let of_size = match effort {
+            Effort::Fast => [65, 41, 52, 64, 76, 88, 98, 108, 116],
+            Effort::Balanced => [61, 36, 46, 57, 69, 81, 93, 104, 114],
+            Effort::Small => [57, 31, 39, 48, 57, 68, 80, 92, 104],
+        };
+        Budgets { of_size, root_extra: 40 }
+    }
+}
+
+/// A level of a chunk's tree.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Level {
+    /// Bits above its first node's, in 1/16.
+    start: u32,
+    /// Bits of each of its nodes, in 1/16.
+    step: u32,
+}
+
+impl Level {
+    /// How far below the top node `node` of the level ends, in bits.
+    #[inline(always)]
+    pub fn depth(&self, node: u32) -> u32 {
+        (self.start + (node + 1) * self.step) >> FRACTION_BITS
+    }
+}
+
+/// The tree of a chunk of one size.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    size_log2: u32,
+    levels: [Level; SIZES],
+    level_count: usize,
+    high_levels: usize,
+    seed_bits: u32,
+}
+
+impl Shape {
+    /// Of chunks of 2^`size_log2` keys, from 4 to 1024.
+    pub fn new(budgets: &Budgets, size_log2: u32) -> Shape {
+        let level_count = (size_log2 - SIZE_LOG2_MIN + 1) as usize;
+        let mut levels = [Level::default(); SIZES];
+        let mut start = 0;
+        let mut high_levels = 0;
+        for (i, level) in levels[..level_count].iter_mut().enumerate() {
+            let extra = if i == 0 { budgets.root_extra } else { 0 };
+            *level = Level { start, step: u32::from(budgets.of_size[level_count - 1 - i]) + u32::from(extra) };
+            start += level.step << i;
+            if start >> FRACTION_BITS < 64 {
+                high_levels = i + 1;
+            }
+        }
+        Shape { size_log2, levels, level_count, high_levels, seed_bits: start >> FRACTION_BITS }
+    }
+
+    pub fn size(&self) -> usize {
+        1 << self.size_log2
+    }
+
+    /// Nodes of the tree: one leaf for every four keys, and one fewer above them.
+    pub fn node_count(&self) -> usize {
+        (1 << self.level_count) - 1
+    }
+
+    /// Where a node's keys are among those of the chunk.
+    #[inline(always)]
+    pub fn keys_of(&self, node: usize) -> Range<usize> {
+        let level = (node + 1).ilog2();
+        let size = self.size() >> level;
+        let from = (node + 1 - (1 << level)) * size;
+        from..from + size
+    }
+
+    pub fn seed_bits(&self) -> u32 {
+        self.seed_bits
+    }
+
+    /// The levels from the root down.
+    #[inline(always)]
+    pub fn levels(&self) -> &[Level] {
+        &self.levels[..self.level_count]
+    }
+
+    /// How many levels, from the root on, lie wholly within the top 63 bits.
+    #[inline(always)]
+    pub fn high_levels(&self) -> usize {
+        self.high_levels
+    }
+
+    /// Whether the root has a bit, and the windows below the high levels do not reach above the top: what `locate.rs` takes
+    /// for granted, and every budget that makes sense gives.
+    pub fn is_sound(&self) -> bool {
+        let below = self.levels().get(self.high_levels);
+        self.high_levels > 0 && self.levels[0].depth(0) >= 1 && below.is_none_or(|level| level.depth(0) >= 32)
+    }
+}
