@@ -40,7 +40,8 @@ mod table;
 mod varint;
 
 pub use dictionary::{
-    Build, Compression, Dictionary, DictionaryBuilder, DictionaryOptions, DictionaryStat, Duplicates, Index, Pairs, Progress, Update,
+    Build, Compression, Dictionary, DictionaryBuilder, DictionaryOptions, DictionaryStat, Duplicates, Index, Pairs,
+    Progress, Update,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use fault::Fault;

@@ -109,7 +109,8 @@ fn refuse_to_replace_others(storage: &dyn Storage, path: &Path) -> Result<()> {
     match Header::parse(path, &start[..start_bytes]) {
         Err(error) if error.kind() == ErrorKind::NotATable && start_bytes > 0 => {
             let name = path.display();
-            let message = format!("{name}: is there and no dictionary; it is not replaced. Remove it, or choose another name.");
+            let message =
+                format!("{name}: is there and no dictionary; it is not replaced. Remove it, or choose another name.");
             Err(Error::new(ErrorKind::NotATable, message))
         }
         // A damaged dictionary may be replaced: that is how it is mended.
@@ -179,7 +180,7 @@ impl Plan {
             }
             None
         } else {
-            let mut arranger = Arranger::new(self.index, self.threads, layout);
+            let mut arranger = Arranger::new(self);
             while runs.next(&mut run)? {
                 arranger.push(&run, &mut writer)?;
             }
@@ -288,4 +289,3 @@ impl<'o, 's> SectionsWriter<'o, 's> {
         Ok(())
     }
 }
-

@@ -8,7 +8,6 @@
 //! `position` is that of the first record. A block ends with the record that brings it to the bytes that the header asks for.
 //! Decompression allocates what the head claims only after [`Head::parse`] held it against what LZ4 can expand to.
 
-
 pub(super) const HEAD_BYTES: usize = 28;
 /// LZ4 cannot expand a byte to more than so many.
 const EXPANSION_MAX: u64 = 255;
@@ -138,4 +137,3 @@ impl Blocks {
         self.records = 0;
     }
 }
-

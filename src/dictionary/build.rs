@@ -242,7 +242,10 @@ impl DictionaryBuilder {
     pub(super) fn check(&self) -> Result<()> {
         let invalid = |what: String| Err(Error::new(ErrorKind::InvalidArgument, what));
         if !self.page_bytes.is_power_of_two() || !(PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&self.page_bytes) {
-            return invalid(format!("page_bytes {}: a power of two from {PAGE_BYTES_MIN} to {PAGE_BYTES_MAX}", self.page_bytes));
+            return invalid(format!(
+                "page_bytes {}: a power of two from {PAGE_BYTES_MIN} to {PAGE_BYTES_MAX}",
+                self.page_bytes
+            ));
         }
         if self.block_bytes == 0 || self.block_bytes > BLOCK_BYTES_MAX {
             return invalid(format!("block_bytes {}: from 1 to {BLOCK_BYTES_MAX}", self.block_bytes));
@@ -329,7 +332,10 @@ impl<R: Runs> Runs for Watched<R> {
         if let Some(on) = &self.on
             && on(self.progress).is_break()
         {
-            return Err(Error::new(ErrorKind::Stopped, "stopped before the dictionary was complete; nothing was changed"));
+            return Err(Error::new(
+                ErrorKind::Stopped,
+                "stopped before the dictionary was complete; nothing was changed",
+            ));
         }
         let more = self.runs.next(run)?;
         self.progress.pairs += run.len() as u64;

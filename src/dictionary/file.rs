@@ -332,7 +332,10 @@ pub(super) enum UnitKind {
 }
 
 fn cut(path: &Path) -> Error {
-    Error::corrupt(format!("{}: too short to be a dictionary: it was cut, or never finished. {BUILD_AGAIN}.", path.display()))
+    Error::corrupt(format!(
+        "{}: too short to be a dictionary: it was cut, or never finished. {BUILD_AGAIN}.",
+        path.display()
+    ))
 }
 
 fn map(path: &Path, file: &dyn File, file_bytes: u64) -> Result<Option<Arc<dyn View>>> {
@@ -362,13 +365,15 @@ impl Sections<'_> {
             let opened = if section.kind == SectionKind::Ranks {
                 index::open_pages(&words, footer.pages).map(|opened| ranks = Some((opened, words)))
             } else {
-                Loaded::open(section.kind, words, footer.pairs, footer.pages).map(|opened| index = opened)
+                Loaded::open(section.kind, words, header.order, footer.pairs, footer.pages).map(|opened| index = opened)
             };
             opened.map_err(|what| {
-                Error::corrupt(format!("{}: {what}. Run `splitpoint dict reindex`, or restore it.", self.path.display()))
+                Error::corrupt(format!(
+                    "{}: {what}. Run `splitpoint dict reindex`, or restore it.",
+                    self.path.display()
+                ))
             })?;
         }
-        let _ = header;
         Ok((index, ranks))
     }
 

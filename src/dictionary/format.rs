@@ -126,7 +126,9 @@ impl Header {
         let mut get = Get { bytes, at: MAGIC.len() };
         let version = get.u32();
         if version != VERSION {
-            let message = format!("{name}: dictionary format version {version}, this library reads {VERSION}. Upgrade it, or build the dictionary again.");
+            let message = format!(
+                "{name}: dictionary format version {version}, this library reads {VERSION}. Upgrade it, or build the dictionary again."
+            );
             return Err(Error::new(ErrorKind::Version, message));
         }
         check_seal(bytes).map_err(|what| Error::corrupt(format!("{name}: header: {what}. {BUILD_AGAIN}")))?;

@@ -10,6 +10,7 @@
 //! old file between two of the batch are copied in one piece where all have one size.
 //! Source: Lim et al. 2013, section 2.5.
 
+use super::Dictionary;
 use super::assemble::{Output, Runs, publish};
 use super::build::DictionaryBuilder;
 use super::file::{Access, DictionaryFile};
@@ -17,7 +18,6 @@ use super::format::Layout;
 use super::run::Run;
 use super::sort::{Duplicates, Sorter};
 use super::walk::Walk;
-use super::Dictionary;
 use crate::error::Result;
 use crate::io::{Disk, Storage};
 use std::cmp::Ordering;

@@ -30,6 +30,8 @@ mod search;
 pub(crate) mod sort;
 mod spool;
 mod stat;
+#[cfg(test)]
+mod tests;
 mod verify;
 mod walk;
 mod write;
@@ -45,7 +47,7 @@ pub use merge::Update;
 use run::Run;
 pub use sort::Duplicates;
 pub use stat::DictionaryStat;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use walk::Walk;
 

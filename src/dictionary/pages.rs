@@ -63,7 +63,9 @@ pub(super) fn stored_checksum(bytes: &[u8]) -> u32 {
 #[cold]
 pub(super) fn damaged(path: &Path, page: u64, what: &str) -> Error {
     let name = path.display();
-    Error::corrupt(format!("{name}: page {page}: {what}. Run `splitpoint dict check {name}`, then restore or build it again."))
+    Error::corrupt(format!(
+        "{name}: page {page}: {what}. Run `splitpoint dict check {name}`, then restore or build it again."
+    ))
 }
 
 /// Start number `index` of a page that has starts.

@@ -308,8 +308,7 @@ impl<'p> Stream<'p> {
         let needed = pages.of_stream(range.start..ahead);
         self.window = 0..0;
         pages.join(&needed, &mut self.scratch)?;
-        self.window =
-            needed.start * pages.body_bytes()..(needed.end * pages.body_bytes()).min(pages.stream_bytes);
+        self.window = needed.start * pages.body_bytes()..(needed.end * pages.body_bytes()).min(pages.stream_bytes);
         Ok(())
     }
 }

@@ -125,9 +125,9 @@ impl Run {
         order.sort_by(|&a, &b| (self.positions[a], self.key(a)).cmp(&(self.positions[b], self.key(b))));
         let spans: Vec<Span> = order.iter().map(|&index| self.span(index)).collect();
         if matches!(self.spans, Spans::Fixed { .. }) {
-            let bytes = spans.iter().flat_map(|span| {
-                &self.bytes[span.start..span.start + span.key_len as usize + span.value_len as usize]
-            });
+            let bytes = spans
+                .iter()
+                .flat_map(|span| &self.bytes[span.start..span.start + span.key_len as usize + span.value_len as usize]);
             self.bytes = bytes.copied().collect();
         } else {
             self.spans = Spans::Varied(spans);

@@ -131,11 +131,8 @@ fn around(middle: usize, within: Range<usize>, sought: u64, position: impl Fn(us
 
 fn find_varied<'p>(shape: Shape, piece: Piece<'p>, sought: Sought<'_>) -> Option<&'p [u8]> {
     let first = *piece.starts.first()?;
-    let (from, to) = if shape.ordered {
-        between_starts(shape.layout, &piece, sought)
-    } else {
-        (first, piece.bytes.len())
-    };
+    let (from, to) =
+        if shape.ordered { between_starts(shape.layout, &piece, sought) } else { (first, piece.bytes.len()) };
     walk(shape.layout, piece.bytes, from, to, sought.key)
 }
 

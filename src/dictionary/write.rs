@@ -73,8 +73,7 @@ impl<'s> DataWriter<'s> {
     pub fn push(&mut self, position: u64, key: &[u8], value: &[u8]) -> Result<()> {
         debug_assert!(match self.layout {
             Layout::Varied => true,
-            Layout::Fixed { key_len, value_len } =>
-                key.len() == key_len as usize && value.len() == value_len as usize,
+            Layout::Fixed { key_len, value_len } => key.len() == key_len as usize && value.len() == value_len as usize,
         });
         if let Some(positions) = &mut self.positions {
             positions.push(position)?;
@@ -159,8 +158,7 @@ impl<'s> DataWriter<'s> {
         footer.stream_bytes = written.stream_bytes;
         footer.data_checksum = written.data_checksum;
         let firsts = written.firsts;
-        let wanted =
-            Wanted { page_positions: firsts.positions, page_ranks: firsts.ranks, positions: self.positions };
+        let wanted = Wanted { page_positions: firsts.positions, page_ranks: firsts.ranks, positions: self.positions };
         Ok((footer, wanted))
     }
 }

@@ -30,8 +30,7 @@ pub(super) fn view(file: &fs::File) -> Result<Option<Box<dyn View>>> {
         return Ok(None);
     }
     // SAFETY: a fresh mapping at an address the kernel picks touches nothing that exists.
-    let start =
-        unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+    let start = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0) };
     if start == libc::MAP_FAILED {
         return Err(Error::last_os_error());
     }

@@ -17,10 +17,10 @@
 
 use super::Table;
 use super::gate::{Closed, Inside};
-use crate::varint::{get_varint, put_varint, varint_bytes};
 use crate::error::{Error, Result};
 use crate::pager::log::{Log, Lsn, Replay, Room, record_bytes};
 use crate::planted::{Bug, planted};
+use crate::varint::{get_varint, put_varint, varint_bytes};
 
 // Kinds of records. On disk.
 const PUT: u8 = 1;

@@ -62,7 +62,6 @@ use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
-pub use verify::Fault;
 
 /// Longest key in bytes.
 pub const KEY_LEN_MAX: usize = u32::MAX as usize;

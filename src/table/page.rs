@@ -17,8 +17,8 @@
 //! Not here: what a record's value means (`extent.rs`), which page to look at (`chain.rs`).
 
 use super::tags::{Matches, SLOTS_AT_ONCE, WORDS_AT_ONCE};
-use crate::varint::{get_varint, put_varint, varint_bytes};
 use crate::pager::words::Bytes;
+use crate::varint::{get_varint, put_varint, varint_bytes};
 
 /// A page that contradicts itself; says how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

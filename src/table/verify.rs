@@ -3,8 +3,8 @@
 use super::page::{self, INLINE, KIND_BUCKET, KIND_EMPTY, PAIR_IN_EXTENT};
 use super::{Table, linear};
 use crate::error::Result;
-use crate::pager::FRAME_UNITS;
 use crate::fault::Fault;
+use crate::pager::FRAME_UNITS;
 use std::sync::atomic::Ordering::*;
 
 /// What is found on the way.

@@ -16,10 +16,15 @@ pub(crate) mod chunk;
 pub(crate) mod elias_fano;
 pub(crate) mod mphf;
 pub(crate) mod page;
+#[cfg(test)]
+mod test_random;
 pub(crate) mod trie;
 
 use super::format::{Order, SectionKind};
 use crate::io::View;
+pub use chunk::Effort;
+use chunk::{ChunkOptions, Chunks};
+use mphf::Mphf;
 use page::PageIndex;
 use std::ops::Range;
 use std::sync::Arc;
@@ -54,6 +59,20 @@ pub enum Index {
         /// 1: the rank of each key. More: which block of so many keys, in fewer bits (the paper's *sparse index*).
         block_items: u32,
     },
+    /// Chunks of keys whose order inside is given up: the rank in 1.5 to 1.9 bits.
+    ///
+    /// The records of a chunk are in memory at once while it is built, and lie in its own order.
+    Chunk {
+        /// How many bits, and how long a build may take.
+        effort: Effort,
+    },
+    /// Minimal perfect hash functions, one for each partition: the rank in 1.95 bits, fastest of all.
+    ///
+    /// The records of a partition are in memory at once while it is built, and lie in its own order.
+    Mphf {
+        /// Keys of a partition.
+        partition_keys: u32,
+    },
     /// No index: the pages are searched. Several reads a lookup.
     None,
 }
@@ -74,12 +93,24 @@ impl Index {
         Index::Trie { bucket_keys: 256, huffman_max: 64, skip_min: 0, block_items }
     }
 
+    /// Chunks of 512 keys, 1.69 bits a key.
+    pub fn chunk() -> Index {
+        Index::Chunk { effort: Effort::Balanced }
+    }
+
+    /// Partitions of four million keys.
+    pub fn mphf() -> Index {
+        Index::Mphf { partition_keys: mphf::PARTITION_KEYS }
+    }
+
     /// The name that the command line uses.
     pub fn name(self) -> &'static str {
         match self {
             Index::Page { .. } => "page",
             Index::Trie { block_items: 1, .. } => "trie",
             Index::Trie { .. } => "trie-sparse",
+            Index::Chunk { .. } => "chunk",
+            Index::Mphf { .. } => "mphf",
             Index::None => "none",
         }
     }
@@ -94,16 +125,36 @@ impl Index {
         }
     }
 
+    /// How its chunks are made, if it has some.
+    pub(super) fn chunk_options(self) -> ChunkOptions {
+        let effort = if let Index::Chunk { effort } = self { effort } else { Effort::Balanced };
+        // As measured: larger chunks only pay where the search takes its time.
+        ChunkOptions { chunk_keys: if effort == Effort::Small { 1024 } else { 512 }, effort }
+    }
+
+    /// Are its numbers in range?
+    pub(super) fn check(self) -> Result<(), String> {
+        match self {
+            Index::Page { bins_per_page: 1..=1024 } | Index::Chunk { .. } | Index::None => Ok(()),
+            Index::Page { bins_per_page } => Err(format!("{bins_per_page} bins a page: from 1 to 1024")),
+            Index::Trie { .. } => self.trie_options().map_or(Ok(()), |options| options.check()),
+            Index::Mphf { partition_keys } if (1 << 10..=1 << 26).contains(&partition_keys) => Ok(()),
+            Index::Mphf { partition_keys } => Err(format!("{partition_keys} keys a partition: from 2^10 to 2^26")),
+        }
+    }
+
     /// In which order it wants the records.
     pub(super) fn order(self) -> Order {
         match self {
             Index::Page { .. } | Index::Trie { .. } | Index::None => Order::Hash,
+            Index::Chunk { .. } => Order::Chunks,
+            Index::Mphf { .. } => Order::Partitions,
         }
     }
 
     /// Does it give ranks?
     pub(super) fn gives_ranks(self) -> bool {
-        matches!(self, Index::Trie { .. })
+        matches!(self, Index::Trie { .. } | Index::Chunk { .. } | Index::Mphf { .. })
     }
 }
 
@@ -125,9 +176,7 @@ impl Words {
         match self {
             Words::Loaded(words) => words,
             // Sections begin at multiples of 4096 in a mapping, which begins at one; else there are none, and nothing is found.
-            Words::Viewed { view, bytes } => {
-                bytemuck::try_cast_slice(&view.bytes()[bytes.clone()]).unwrap_or_default()
-            }
+            Words::Viewed { view, bytes } => bytemuck::try_cast_slice(&view.bytes()[bytes.clone()]).unwrap_or_default(),
         }
     }
 
@@ -152,18 +201,40 @@ pub(super) enum Place {
 pub(super) enum Loaded {
     Page(PageIndex, Words),
     Trie(Box<Trie>, Words),
+    Chunk(Box<Chunks>, Words),
+    Mphf(Box<Mphf>, Words),
     None,
 }
 
 impl Loaded {
-    /// Opens the words of a section of kind `kind` over `pairs` records in `pages` pages.
-    pub fn open(kind: SectionKind, words: Words, pairs: u64, pages: u64) -> Result<Loaded, String> {
-        let _ = pairs;
-        match kind {
-            SectionKind::Pages => Ok(Loaded::Page(open_pages(&words, pages)?, words)),
-            SectionKind::Trie => Ok(Loaded::Trie(Box::new(Trie::open(words.get())?), words)),
-            other => Err(format!("an index of kind {}", other as u32)),
+    /// Opens the words of a section of kind `kind` over `pairs` records, in order `order`, in `pages` pages.
+    pub fn open(kind: SectionKind, words: Words, order: Order, pairs: u64, pages: u64) -> Result<Loaded, String> {
+        let (loaded, wants, indexed) = match kind {
+            SectionKind::Pages => {
+                let index = open_pages(&words, pages)?;
+                (Loaded::Page(index, words), Order::Hash, pairs)
+            }
+            SectionKind::Trie => {
+                let index = Trie::open(words.get())?;
+                let indexed = index.pairs();
+                (Loaded::Trie(Box::new(index), words), Order::Hash, indexed)
+            }
+            SectionKind::Chunk => {
+                let index = Chunks::open(words.get())?;
+                let indexed = index.pairs();
+                (Loaded::Chunk(Box::new(index), words), Order::Chunks, indexed)
+            }
+            SectionKind::Mphf => {
+                let index = Mphf::open(words.get())?;
+                let indexed = index.records();
+                (Loaded::Mphf(Box::new(index), words), Order::Partitions, indexed)
+            }
+            SectionKind::Ranks => return Err("ranks, where an index belongs".to_owned()),
+        };
+        if indexed != pairs {
+            return Err(format!("an index of {indexed} pairs for {pairs}"));
         }
+        if wants != order { Err("an index for records in another order".to_owned()) } else { Ok(loaded) }
     }
 
     #[inline]
@@ -171,21 +242,87 @@ impl Loaded {
         match self {
             Loaded::Page(index, words) => Place::Pages(index.pages_of(words.get(), position)),
             Loaded::Trie(index, words) => Place::Ranks(index.locate(words.get(), position)),
+            Loaded::Chunk(index, words) => Place::Ranks(index.locate(words.get(), position)),
+            Loaded::Mphf(index, words) => Place::Ranks(index.locate(words.get(), position)),
             Loaded::None => Place::Unknown,
         }
     }
 
+    /// [`place`](Self::place) of many, which waits for memory for several at once.
+    pub fn places(&self, positions: &[u64], places: &mut Vec<Place>) {
+        let mut found = Vec::with_capacity(positions.len());
+        match self {
+            Loaded::Page(index, words) => {
+                index.locate_many(words.get(), positions, &mut found);
+                places.extend(found.into_iter().map(Place::Pages));
+                return;
+            }
+            Loaded::Trie(index, words) => index.locate_many(words.get(), positions, &mut found),
+            Loaded::Chunk(index, words) => index.locate_many(words.get(), positions, &mut found),
+            Loaded::Mphf(index, words) => index.locate_many(words.get(), positions, &mut found),
+            Loaded::None => places.extend(positions.iter().map(|_| Place::Unknown)),
+        }
+        places.extend(found.into_iter().map(Place::Ranks));
+    }
+
     /// The ranks, among them `rank`, whose records are in an order of the index's own.
     pub fn group(&self, rank: u64) -> Option<Range<u64>> {
-        let _ = rank;
         match self {
-            Loaded::Page(..) | Loaded::Trie(..) | Loaded::None => None,
+            Loaded::Chunk(index, _) if rank < index.pairs() => Some(index.ranks(index.chunk_of_rank(rank))),
+            Loaded::Mphf(index, _) => index.partition_of_rank(rank).map(|partition| index.ranks(partition)),
+            _ => None,
+        }
+    }
+
+    /// The name that the command line uses.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Loaded::Page(..) => "page",
+            Loaded::Trie(index, _) if index.options().block_items > 1 => "trie-sparse",
+            Loaded::Trie(..) => "trie",
+            Loaded::Chunk(..) => "chunk",
+            Loaded::Mphf(..) => "mphf",
+            Loaded::None => "none",
+        }
+    }
+
+    /// What it is made of, a name and a number each.
+    pub fn details(&self) -> Vec<(&'static str, f64)> {
+        match self {
+            Loaded::Page(index, words) => {
+                vec![("bits_per_page", words.bytes() as f64 * 8.0 / index.pages().max(1) as f64)]
+            }
+            Loaded::Trie(index, _) => {
+                let options = index.options();
+                vec![
+                    ("bucket_keys", options.bucket_keys.into()),
+                    ("huffman_max", options.huffman_max.into()),
+                    ("skip_min", options.skip_min.into()),
+                    ("block_items", options.block_items.into()),
+                    ("buckets", index.bucket_count() as f64),
+                    ("trie_bits", index.bits_of_tries() as f64),
+                    ("bucket_bits", index.bits_of_buckets() as f64),
+                ]
+            }
+            Loaded::Chunk(index, _) => {
+                let facts = index.facts();
+                vec![
+                    ("chunks", facts.chunks as f64),
+                    ("escapes", facts.escapes as f64),
+                    ("seed_bits", facts.seed_bits as f64),
+                    ("threshold_bits", facts.threshold_bits as f64),
+                ]
+            }
+            Loaded::Mphf(index, _) => vec![("partitions", index.partitions() as f64)],
+            Loaded::None => Vec::new(),
         }
     }
 
     pub fn bytes(&self) -> u64 {
         match self {
-            Loaded::Page(_, words) | Loaded::Trie(_, words) => words.bytes(),
+            Loaded::Page(_, words) | Loaded::Trie(_, words) | Loaded::Chunk(_, words) | Loaded::Mphf(_, words) => {
+                words.bytes()
+            }
             Loaded::None => 0,
         }
     }

@@ -17,9 +17,9 @@
 mod scattered;
 mod walk;
 
-use super::verify::Fault;
 use super::{ROOT_GROUPS, TableOptions, linear, options, page};
 use crate::error::{Error, ErrorKind, Result};
+use crate::fault::Fault;
 use crate::hash::{HashFunction, HashKind};
 use crate::pager::FRAME_BYTES_MIN;
 use crate::pager::log::has_segments;

@@ -46,15 +46,20 @@ pub(crate) struct ChunkOptions {
     pub effort: Effort,
 }
 
-/// How much time is given for fewer bits. A file says which budgets it was made with, so these may change.
+/// How much time a build of [`Index::Chunk`](crate::Index::Chunk) takes for how few bits.
+// A file says which budgets it was made with, so these may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effort {
+pub enum Effort {
+    /// 1.86 bits a key.
     Fast,
+    /// 1.69 bits a key.
     Balanced,
+    /// 1.54 bits a key.
     Small,
 }
 
 impl Effort {
+    /// All of them.
     pub const ALL: [Effort; 3] = [Effort::Fast, Effort::Balanced, Effort::Small];
 }
 

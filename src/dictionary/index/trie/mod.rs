@@ -78,7 +78,7 @@ impl Default for TrieOptions {
 }
 
 impl TrieOptions {
-    fn check(&self) -> Result<(), String> {
+    pub(in crate::dictionary::index) fn check(&self) -> Result<(), String> {
         if !self.bucket_keys.is_power_of_two() || !(16..=4096).contains(&self.bucket_keys) {
             return Err(format!("bucket_keys is {}, must be a power of two from 16 to 4096", self.bucket_keys));
         }

@@ -1,0 +1,243 @@
+//! A dictionary is what a `BTreeMap` of the same pairs is, in every kind, layout and access; and nothing is found that is not there.
+
+use super::*;
+use crate::error::ErrorKind;
+use crate::hash::HashKind;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+pub(super) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Numbers that are the same in each run (SplitMix64).
+pub(super) struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// Indexes small enough that a few thousand pairs have many of everything.
+pub(super) fn indexes() -> Vec<Index> {
+    vec![
+        Index::page(),
+        Index::Page { bins_per_page: 1 },
+        Index::trie(),
+        Index::Trie { bucket_keys: 16, huffman_max: 8, skip_min: 32, block_items: 1 },
+        Index::trie_sparse(8),
+        Index::chunk(),
+        Index::Mphf { partition_keys: 1024 },
+        Index::None,
+    ]
+}
+
+pub(super) fn bytes(random: &mut Random, len: u64) -> Vec<u8> {
+    (0..len).map(|_| random.next() as u8).collect()
+}
+
+/// Pairs of sizes by `kind`.
+pub(super) fn pairs(kind: &str, count: u64, seed: u64) -> Model {
+    let mut random = Random(seed);
+    (0..count)
+        .map(|n| match kind {
+            "fixed" => (n.to_le_bytes().to_vec(), bytes(&mut random, 8)),
+            "fixed, long" => (bytes(&mut random, 30), bytes(&mut random, 1500)),
+            "keys alone" => (n.to_le_bytes().to_vec(), Vec::new()),
+            "words" => (format!("word{n}").into_bytes(), format!("{}", n * n).into_bytes()),
+            "sizes" => {
+                let value_len = match random.below(50) {
+                    0 => random.below(20_000),
+                    1..10 => random.below(2000),
+                    _ => random.below(40),
+                };
+                let key_len = random.below(12);
+                (bytes(&mut random, key_len), bytes(&mut random, value_len))
+            }
+            other => panic!("no pairs called {other}"),
+        })
+        .collect()
+}
+
+pub(super) const KINDS: [&str; 5] = ["fixed", "fixed, long", "keys alone", "words", "sizes"];
+
+pub(super) fn builder(index: Index) -> DictionaryBuilder {
+    DictionaryBuilder::new().index(index).page_bytes(512).threads(2)
+}
+
+pub(super) fn check(dictionary: &Dictionary, model: &Model, context: &str) {
+    assert_eq!(dictionary.len(), model.len() as u64, "{context}");
+    for (key, value) in model {
+        let found = dictionary.get(key).unwrap_or_else(|e| panic!("{context}: {e}"));
+        assert_eq!(found.as_ref(), Some(value), "{context}: {}", key.escape_ascii());
+    }
+    let mut random = Random(99);
+    for absent in 0..500u64 {
+        let len = random.below(12);
+        for key in
+            [bytes(&mut random, len), (absent + (1 << 40)).to_le_bytes().to_vec(), format!("none{absent}").into()]
+        {
+            assert_eq!(dictionary.get(&key).unwrap(), model.get(&key).cloned(), "{context}");
+        }
+    }
+    let all: Model = dictionary.iter().map(|pair| pair.unwrap_or_else(|e| panic!("{context}: {e}"))).collect();
+    assert!(all == *model, "{context}: {} pairs given, {} are there", all.len(), model.len());
+    let positions: Vec<u64> = dictionary.iter().map(|pair| dictionary.file.position(&pair.unwrap().0)).collect();
+    assert!(positions.is_sorted(), "{context}: not in hash order");
+    assert_eq!(dictionary.verify().unwrap(), [], "{context}");
+}
+
+pub(super) fn in_directory(test: impl FnOnce(PathBuf)) {
+    let directory = tempfile::tempdir().unwrap();
+    test(directory.path().join("a.spd"));
+    let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| name.to_string_lossy().ends_with(".spd")), "left behind: {left:?}");
+}
+
+#[test]
+fn a_dictionary_is_what_a_btreemap_is() {
+    for index in indexes() {
+        for kind in KINDS {
+            for compression in [Compression::None, Compression::Lz4] {
+                for count in [0, 1, 2, 3, 100, 3000] {
+                    let context = format!("{index:?}, {kind}, {compression:?}, {count}");
+                    let model = pairs(kind, count, 7);
+                    in_directory(|path| {
+                        let builder = builder(index).compression(compression).block_bytes(1000);
+                        builder.build(&path, &model).unwrap_or_else(|e| panic!("{context}: {e}"));
+                        check(&Dictionary::open(&path).unwrap(), &model, &context);
+                        let mapped = DictionaryOptions::new().map_data(true).map_index(true).open(&path).unwrap();
+                        check(&mapped, &model, &format!("{context}, mapped"));
+                        assert_eq!(mapped.reads(), 0);
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_of_one_hash_are_all_found() {
+    for index in indexes() {
+        for distinct in [1, 2, 37] {
+            for kind in KINDS {
+                let context = format!("{index:?}, {kind}, {distinct} hashes");
+                let model = pairs(kind, 1500, 3);
+                let hash = HashFunction::user("few", move |key| HashKind::DEFAULT.hash(key, 0) % distinct);
+                in_directory(|path| {
+                    builder(index)
+                        .hash_function(hash.clone())
+                        .build(&path, &model)
+                        .unwrap_or_else(|e| panic!("{context}: {e}"));
+                    // All hashes 0 is what a kind without its function gives.
+                    let unlike = if distinct > 1 { Some(ErrorKind::WrongHash) } else { None };
+                    assert_eq!(Dictionary::open(&path).err().map(|e| e.kind()), unlike);
+                    let dictionary = DictionaryOptions::new().hash(hash).open(&path).unwrap();
+                    check(&dictionary, &model, &context);
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lookup_is_one_read_for_keys_there_and_not() {
+    for index in indexes().into_iter().filter(|index| *index != Index::None) {
+        for kind in ["fixed", "fixed, long", "words"] {
+            let model = pairs(kind, 3000, 11);
+            in_directory(|path| {
+                builder(index).build(&path, &model).unwrap();
+                let dictionary = Dictionary::open(&path).unwrap();
+                let absent = (0..3000u64).map(|n| (n + (1 << 50)).to_le_bytes().to_vec());
+                let keys: Vec<Vec<u8>> = model.keys().cloned().chain(absent).collect();
+                for key in &keys {
+                    dictionary.get(key).unwrap();
+                }
+                assert!(dictionary.reads() <= keys.len() as u64, "{index:?} {kind}: {} reads", dictionary.reads());
+            });
+        }
+    }
+}
+
+#[test]
+fn updates_in_batches_are_what_building_from_scratch_is() {
+    for index in indexes() {
+        for kind in KINDS {
+            for compression in [Compression::None, Compression::Lz4] {
+                let context = format!("{index:?}, {kind}, {compression:?}");
+                let all = pairs(kind, 2000, 5);
+                in_directory(|path| {
+                    let builder = builder(index).compression(compression).block_bytes(1000);
+                    let mut model = Model::new();
+                    builder.build(&path, &model).unwrap();
+                    let mut random = Random(17);
+                    for round in 0..5 {
+                        let mut update = Dictionary::update(&path, &path, &builder).unwrap();
+                        for (key, value) in &all {
+                            match random.below(4) {
+                                0 => {
+                                    let value = if round % 2 == 0 { value.clone() } else { vec![round; value.len()] };
+                                    update.put(key, &value).unwrap();
+                                    model.insert(key.clone(), value);
+                                }
+                                1 => {
+                                    update.remove(key).unwrap();
+                                    model.remove(key);
+                                }
+                                _ => {}
+                            }
+                        }
+                        let count = update.finish().unwrap_or_else(|e| panic!("{context}: {e}"));
+                        assert_eq!(count, model.len() as u64, "{context}");
+                        let scratch = path.with_file_name("scratch.spd");
+                        builder.build(&scratch, &model).unwrap();
+                        let same = std::fs::read(&scratch).unwrap() == std::fs::read(&path).unwrap();
+                        assert!(same, "{context}: round {round} differs from a build from scratch");
+                    }
+                    check(&Dictionary::open(&path).unwrap(), &model, &context);
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn one_odd_record_that_is_removed_leaves_records_of_one_size() {
+    in_directory(|path| {
+        let mut model = pairs("fixed", 1000, 1);
+        model.insert(b"odd".to_vec(), b"one".to_vec());
+        builder(Index::page()).build(&path, &model).unwrap();
+        assert_eq!(Dictionary::open(&path).unwrap().stat().unwrap().fixed_lengths, None);
+        let mut update = Dictionary::update(&path, &path, &builder(Index::page())).unwrap();
+        update.remove(b"odd").unwrap();
+        update.finish().unwrap();
+        model.remove(&b"odd"[..]);
+        let dictionary = Dictionary::open(&path).unwrap();
+        assert_eq!(dictionary.stat().unwrap().fixed_lengths, Some((8, 8)));
+        check(&dictionary, &model, "fixed again");
+    });
+}
+
+#[test]
+fn what_is_no_dictionary_is_neither_opened_nor_replaced() {
+    in_directory(|path| {
+        for content in [&b""[..], b"SPLITPNT and the rest of a table", b"a text that someone needs"] {
+            std::fs::write(&path, content).unwrap();
+            assert_eq!(Dictionary::open(&path).err().map(|e| e.kind()), Some(ErrorKind::NotATable));
+            let built = builder(Index::page()).build(&path, [(b"a", b"b")]);
+            if content.is_empty() {
+                assert_eq!(built.unwrap(), 1);
+            } else {
+                assert_eq!(built.unwrap_err().kind(), ErrorKind::NotATable);
+                assert_eq!(std::fs::read(&path).unwrap(), content);
+            }
+        }
+    });
+}
