@@ -4,6 +4,7 @@
 //! a loop over just the slots in use ends elsewhere each time, and what was begun is thrown away.
 //!
 //! Unsafe: a call of a function for SSE2, which every x86-64 has. Its twin for other processors is what tests compare it with.
+//! Not here: where the slots lie and what a tag is made of (`page.rs`).
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "a function for SSE2 is called"))]
 
 /// Slots that are compared at once.

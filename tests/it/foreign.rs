@@ -205,6 +205,7 @@ fn journal_refused(file: &[u8], journal: &[u8], kind: ErrorKind, words: &[&str])
     let journal_path = PathBuf::from(format!("{}-ckpt", path.display()));
     fs::write(&path, file).unwrap();
     fs::write(&journal_path, journal).unwrap();
+    assert!(!spt::Journal::parse(journal).is_some_and(|journal| journal.belongs_to(file)));
     let error = TableOptions::new().open(&path).expect_err("the journal is another's");
     assert_eq!(error.kind(), kind, "{error}");
     for word in words {
@@ -243,6 +244,23 @@ fn a_journal_of_another_table_is_not_installed() {
     let id = |bytes: &[u8], at| format!("{:016x}", spt::u64_at(bytes, at));
     let (its, tables) = (id(&journal, spt::JOURNAL_TABLE_ID_AT), id(&file, spt::TABLE_ID_AT));
     journal_refused(&file, &journal, ErrorKind::Corrupt, &["users.spt-ckpt: ", &its, &tables, "Move the journal away"]);
+}
+
+#[test]
+fn a_later_checkpoints_journal_is_no_new_table() {
+    let (_, journal) = pending();
+    let words = ["users.spt-ckpt: goes with checkpoint ", "is empty", "move the journal away"];
+    journal_refused(b"", &journal, ErrorKind::Corrupt, &words);
+
+    // Beside no file at all, whether the next one finds an empty file or the journal alone.
+    let directory = tempfile::tempdir().unwrap();
+    let (path, journal_path) = (directory.path().join("users.spt"), directory.path().join("users.spt-ckpt"));
+    fs::write(&journal_path, &journal).unwrap();
+    for (create, kind) in [(false, ErrorKind::Io), (true, ErrorKind::Corrupt), (true, ErrorKind::Corrupt)] {
+        let error = TableOptions::new().create(create).open(&path).expect_err("the table is missing");
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(fs::read(&journal_path).unwrap() == journal);
+    }
 }
 
 #[test]

@@ -243,8 +243,10 @@ fn a_pending_journal_is_installed_by_an_open_for_writing() {
 
     let mut installed = file;
     let journal = Journal::parse(&fs::read(journal_of(&PENDING.file())).unwrap()).expect("complete");
-    assert_eq!(journal.sequence, spt::u64_at(&installed, 16) + 1);
+    assert!(journal.belongs_to(&installed));
+    assert_eq!((journal.base, journal.sequence), (spt::u64_at(&installed, 16), journal.base + 1));
     journal.install(&mut installed);
+    assert!(journal.belongs_to(&installed), "and may be installed again");
     assert_eq!(journal.sequence, spt::u64_at(&installed, 16));
     let reader = Reader::new(&installed).unwrap();
     assert!(reader.pairs().unwrap().into_iter().map(|(_, pair)| pair).collect::<Pairs>() == after);
@@ -266,6 +268,7 @@ fn a_journal_can_be_installed_from_any_point_again() {
                 let bytes = if n < frames { journal.frame_bytes } else { torn_bytes * usize::from(n == frames) };
                 torn[frame * journal.frame_bytes..][..bytes].copy_from_slice(&content[..bytes]);
             }
+            assert!(journal.belongs_to(&torn), "{frames} frames and {torn_bytes} bytes");
             let path = directory.path().join(format!("{frames}-{torn_bytes}.spt"));
             fs::write(&path, &torn).unwrap();
             fs::write(journal_of(&path), &journal_bytes).unwrap();

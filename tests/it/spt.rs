@@ -18,6 +18,7 @@ pub const MAGIC: &[u8; 8] = b"SPLITPNT";
 pub const JOURNAL_MAGIC: &[u8; 8] = b"SPLITJRN";
 pub const JOURNAL_HEADER_BYTES: usize = 64;
 pub const JOURNAL_TABLE_ID_AT: usize = 36;
+pub const JOURNAL_BASE_AT: usize = 44;
 /// Bytes of the header whatever the frame size; its checksum is the last four.
 pub const HEADER_BYTES: usize = 4096;
 pub const ZONE_FRAMES: usize = 512;
@@ -487,7 +488,10 @@ pub fn repair(file: &mut [u8], pristine: &Geometry) {
 
 /// A complete journal.
 pub struct Journal {
+    pub table_id: u64,
     pub sequence: u64,
+    /// `sequence` of the checkpoint before, 0 for the first.
+    pub base: u64,
     pub frame_bytes: usize,
     pub frame_count: usize,
     pub cut: usize,
@@ -518,7 +522,33 @@ impl Journal {
             frames.push((frame, content.to_vec()));
         }
         let (frame_count, cut) = (u32_at(header, 24) as usize, u32_at(header, 32) as usize);
-        Some(Journal { sequence: u64_at(header, 8), frame_bytes, frame_count, cut, frames })
+        let (table_id, sequence, base) =
+            (u64_at(header, JOURNAL_TABLE_ID_AT), u64_at(header, 8), u64_at(header, JOURNAL_BASE_AT));
+        Some(Journal { table_id, sequence, base, frame_bytes, frame_count, cut, frames })
+    }
+
+    /// Whether an open for writing installs it in this table file, rather than leave both as they are.
+    pub fn belongs_to(&self, file: &[u8]) -> bool {
+        let start = [&MAGIC[..], &1u32.to_le_bytes()].concat();
+        let whole = |bytes: &[u8]| {
+            bytes.len() >= HEADER_BYTES
+                && bytes.starts_with(&start)
+                && u32_at(bytes, HEADER_BYTES - 4) == header_sum(bytes)
+        };
+        let makes_its_table = self.frames.last().is_some_and(|(frame, new)| {
+            let named = (u64_at(new, TABLE_ID_AT), u64_at(new, 16)) == (self.table_id, self.sequence);
+            let sizes = (u32_at(new, 12) as usize, u32_at(new, 24) as usize);
+            *frame == 0 && whole(new) && named && sizes == (self.frame_bytes, self.frame_count)
+        });
+        let fits = match file {
+            [] => self.base == 0,
+            old if whole(old) => {
+                u64_at(old, TABLE_ID_AT) == self.table_id && [self.sequence, self.base].contains(&u64_at(old, 16))
+            }
+            // Torn while it was installed, or another's.
+            torn => torn.starts_with(&start) || torn.starts_with(&[0; 12]),
+        };
+        makes_its_table && fits
     }
 
     /// Does to the table file what an open for writing does.

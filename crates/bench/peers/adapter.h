@@ -1,4 +1,4 @@
-/* What the adapters share: the text of the last error, and a buffer that grows. Not for the harness: see peer.h. */
+/* What the adapters share: texts of errors and versions, a buffer that grows, an append for those that have none. Not for the harness: see peer.h. */
 #ifndef SPLITPOINT_ADAPTER_H
 #define SPLITPOINT_ADAPTER_H
 
@@ -12,6 +12,8 @@ extern "C" {
 int peer_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* As `peer.error` wants it. */
 const char *peer_error(void *store);
+/* As `peer.version` wants it. */
+const char *peer_version(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Whether `options` names the setting. */
 int peer_is_set(const struct peer_options *options, const char *setting);
 /* As `peer.sync` and `peer.end_of_puts` want it, where there is nothing to do. */
@@ -26,6 +28,9 @@ struct scratch {
 char *scratch_room(struct scratch *scratch, size_t len);
 /* Room for `head` followed by `tail`, with both copied in. */
 char *scratch_join(struct scratch *scratch, const void *head, size_t head_len, const void *tail, size_t tail_len);
+/* An append by the peer's get and put, joined in between. */
+int peer_append(const struct peer *peer, void *store, struct scratch *joined, const void *key, size_t key_len,
+                const void *tail, size_t tail_len);
 
 #ifdef __cplusplus
 }

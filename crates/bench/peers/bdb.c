@@ -8,7 +8,6 @@
  * put at its end. A scan is a bulk read (DB_MULTIPLE_KEY). Closing syncs. */
 #include <db.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,11 +26,9 @@ static int failed(const char *what, int status) { return peer_fail("Berkeley DB:
 
 static const char *version(void)
 {
-    static char text[32];
     int major, minor, patch;
     db_version(&major, &minor, &patch);
-    snprintf(text, sizeof text, "%d.%d.%d", major, minor, patch);
-    return text;
+    return peer_version("%d.%d.%d", major, minor, patch);
 }
 
 /* The number after `word` in the setting, which may be words between commas ("sized,page=1024"); -1 without that word. */

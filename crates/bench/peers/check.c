@@ -347,7 +347,7 @@ int main(int count, char **arguments)
     char folder[4096], path[4200], clean_up[4200];
     int failures = 0, runs = 0;
     (void)count;
-    snprintf(folder, sizeof folder, "%s/peers-check-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    snprintf(folder, sizeof folder, "%s/peers-check-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : P_tmpdir);
     if (!mkdtemp(folder)) {
         perror(folder);
         return 1;

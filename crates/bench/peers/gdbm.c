@@ -6,7 +6,6 @@
  * Closing syncs, so the close of a gdbm costs what the sync of another peer costs. */
 #include <gdbm.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "adapter.h"
@@ -24,9 +23,7 @@ static int failed(struct store *store, const char *what)
 
 static const char *version(void)
 {
-    static char text[32];
-    snprintf(text, sizeof text, "%d.%d.%d", gdbm_version_number[0], gdbm_version_number[1], gdbm_version_number[2]);
-    return text;
+    return peer_version("%d.%d.%d", gdbm_version_number[0], gdbm_version_number[1], gdbm_version_number[2]);
 }
 
 static int set_cache(struct store *store, uint64_t cache_bytes)
@@ -91,16 +88,12 @@ static int get(void *opened, const void *key, size_t key_len, const void **value
     return 1;
 }
 
+extern const struct peer peer_gdbm;
+
 static int append(void *opened, const void *key, size_t key_len, const void *tail, size_t tail_len)
 {
     struct store *store = opened;
-    const void *old;
-    size_t old_len;
-    int found = get(store, key, key_len, &old, &old_len);
-    if (found <= 0)
-        return found ? found : put(store, key, key_len, tail, tail_len);
-    char *joined = scratch_join(&store->joined, old, old_len, tail, tail_len);
-    return joined ? put(store, key, key_len, joined, old_len + tail_len) : -1;
+    return peer_append(&peer_gdbm, store, &store->joined, key, key_len, tail, tail_len);
 }
 
 static int remove_key(void *opened, const void *key, size_t key_len)

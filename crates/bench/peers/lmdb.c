@@ -7,7 +7,6 @@
  * A get is LMDB's pointer into the map. Append: one descent, then a write at the cursor (LMDB has no such operation).
  * Beside the file lies PATH-lock. Limit: keys of 1 to 511 bytes. */
 #include <lmdb.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -30,11 +29,9 @@ static int failed(const char *what, int status) { return peer_fail("lmdb: %s: %s
 
 static const char *version(void)
 {
-    static char text[32];
     int major, minor, patch;
     mdb_version(&major, &minor, &patch);
-    snprintf(text, sizeof text, "%d.%d.%d", major, minor, patch);
-    return text;
+    return peer_version("%d.%d.%d", major, minor, patch);
 }
 
 static int end_of_puts(void *opened)

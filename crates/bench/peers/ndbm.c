@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <ndbm.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,10 +25,7 @@ static int failed(struct store *store, const char *what)
 
 static const char *version(void)
 {
-    static char text[32];
-    snprintf(text, sizeof text, "gdbm %d.%d.%d", gdbm_version_number[0], gdbm_version_number[1],
-             gdbm_version_number[2]);
-    return text;
+    return peer_version("gdbm %d.%d.%d", gdbm_version_number[0], gdbm_version_number[1], gdbm_version_number[2]);
 }
 
 static int open_store(const struct peer_options *options, void **opened)
@@ -78,16 +74,12 @@ static int get(void *opened, const void *key, size_t key_len, const void **value
     return 1;
 }
 
+extern const struct peer peer_ndbm;
+
 static int append(void *opened, const void *key, size_t key_len, const void *tail, size_t tail_len)
 {
     struct store *store = opened;
-    const void *old;
-    size_t old_len;
-    int found = get(store, key, key_len, &old, &old_len);
-    if (found <= 0)
-        return found ? found : put(store, key, key_len, tail, tail_len);
-    char *joined = scratch_join(&store->joined, old, old_len, tail, tail_len);
-    return joined ? put(store, key, key_len, joined, old_len + tail_len) : -1;
+    return peer_append(&peer_ndbm, store, &store->joined, key, key_len, tail, tail_len);
 }
 
 static int remove_key(void *opened, const void *key, size_t key_len)

@@ -25,7 +25,7 @@ struct peer {
     const char *name;
     const char *const *settings;                 /* NULL-terminated */
     int in_memory, in_file;                      /* which it can do */
-    const char *(*version)(void);
+    const char *(*version)(void);                /* good until this thread asks another peer */
     int (*open)(const struct peer_options *, void **store);  /* failing leaves *store NULL; error(NULL) tells why */
     int (*put)(void *, const void *key, size_t, const void *value, size_t);      /* replaces */
     int (*append)(void *, const void *key, size_t, const void *tail, size_t);    /* creates where absent */

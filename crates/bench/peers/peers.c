@@ -16,7 +16,7 @@ const struct peer *const peers[] = {
     &peer_absl_map, NULL,
 };
 
-static _Thread_local char error_text[512];
+static _Thread_local char error_text[512], version_text[64];
 
 int peer_fail(const char *format, ...)
 {
@@ -31,6 +31,15 @@ const char *peer_error(void *store)
 {
     (void)store;
     return error_text;
+}
+
+const char *peer_version(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(version_text, sizeof version_text, format, arguments);
+    va_end(arguments);
+    return version_text;
 }
 
 int peer_is_set(const struct peer_options *options, const char *setting)
@@ -67,4 +76,16 @@ char *scratch_join(struct scratch *scratch, const void *head, size_t head_len, c
         memcpy(bytes + head_len, tail, tail_len);
     }
     return bytes;
+}
+
+int peer_append(const struct peer *peer, void *store, struct scratch *joined, const void *key, size_t key_len,
+                const void *tail, size_t tail_len)
+{
+    const void *old;
+    size_t old_len;
+    int found = peer->get(store, key, key_len, &old, &old_len);
+    if (found <= 0)
+        return found ? found : peer->put(store, key, key_len, tail, tail_len);
+    char *both = scratch_join(joined, old, old_len, tail, tail_len);
+    return both ? peer->put(store, key, key_len, both, old_len + tail_len) : -1;
 }

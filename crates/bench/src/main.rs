@@ -2,8 +2,8 @@
 //!
 //! `workload.rs` reads `workloads/*.toml`; `run.rs` runs each case in a process (`one`), which does it (`loads/`) with a
 //! store (`engine.rs`, `engines/`) from inputs that are made piece by piece (`input.rs`, `stream.rs`), and tells rows
-//! (`row.rs`), of which `results.rs` makes CSV and `report/` tables and plots. Beside that, what needs threads or a clock of its own: `durability.rs` and
-//! `lookups.rs`.
+//! (`row.rs`), of which `results.rs` makes CSV and `report/` tables and plots. Beside that, what needs threads
+//! or a clock of its own: `durability.rs` and `lookups.rs`.
 //!
 //! How it is measured and what came out: docs/benchmarks.md.
 

@@ -84,7 +84,8 @@ fn text(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: peer.h: names, versions, settings and errors end with a zero byte and stay where they are.
+    // SAFETY: peer.h: names, versions, settings and errors end with a zero byte, and change at most when this
+    // thread calls a peer, which it does not while they are copied.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 

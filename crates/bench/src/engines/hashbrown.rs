@@ -167,8 +167,4 @@ impl<K: Key, V: Value> Store for Map<K, V> {
     fn sync(&mut self) -> Outcome {
         Ok(())
     }
-
-    fn close(self: Box<Self>) -> Outcome {
-        Ok(())
-    }
 }

@@ -57,10 +57,6 @@ impl Store for Nothing {
         Ok(())
     }
 
-    fn close(self: Box<Self>) -> Outcome {
-        Ok(())
-    }
-
     fn has_batches(&self) -> bool {
         true
     }

@@ -86,10 +86,6 @@ impl Store for Liar {
         Ok(())
     }
 
-    fn close(self: Box<Self>) -> Outcome {
-        Ok(())
-    }
-
     fn has_batches(&self) -> bool {
         true
     }
