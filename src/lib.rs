@@ -31,6 +31,7 @@ struct ReadmeExamples;
 mod dictionary;
 mod error;
 mod fault;
+mod freeze;
 pub mod hash;
 mod io;
 mod linear;
@@ -40,8 +41,8 @@ mod table;
 mod varint;
 
 pub use dictionary::{
-    Build, Compression, Dictionary, DictionaryBuilder, DictionaryOptions, DictionaryStat, Duplicates, Index, Pairs,
-    Progress, Update,
+    Build, Compression, Dictionary, DictionaryBuilder, DictionaryOptions, DictionaryStat, Duplicates, Effort, Index,
+    Pairs, Progress, Update,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use fault::Fault;

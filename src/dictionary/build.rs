@@ -7,14 +7,16 @@
 //! Not here: the sort (`sort/`), the file (`assemble.rs`), changing a dictionary (`merge.rs`).
 
 use super::assemble::{Output, Plan, Runs, publish};
-use super::file::DictionaryFile;
+use super::file::{Access, DictionaryFile};
 use super::format::{BLOCK_BYTES_MAX, Compression, Layout, PAGE_BYTES_MAX, PAGE_BYTES_MIN};
 use super::index::Index;
 use super::run::Run;
 use super::sort::{Duplicates, SortOptions, Sorted, Sorter};
+use super::walk::Walk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
 use crate::io::{Disk, Storage};
+use crate::linear;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -185,6 +187,43 @@ impl DictionaryBuilder {
         self.start_on(&Disk, path.as_ref())
     }
 
+    /// Builds a dictionary of pairs that come in hash order. They are asked for from the beginning again where the first of them had
+    /// one size and a later one has not.
+    pub(crate) fn build_ordered<O: HashOrdered>(
+        &self,
+        path: &Path,
+        pairs_total: u64,
+        mut pairs: impl FnMut() -> O,
+    ) -> Result<u64> {
+        self.check()?;
+        let mut layout = None;
+        loop {
+            let output = Output::new(&Disk, path)?;
+            let mut ordered = Ordered::new(pairs(), &self.hash, layout)?;
+            let layout_now = ordered.layout;
+            match publish(&self.plan(), output, layout_now, &mut self.watch(&mut ordered, pairs_total)) {
+                Err(_) if ordered.deviated => layout = Some(Layout::Varied),
+                result => return result.map(|footer| footer.pairs),
+            }
+        }
+    }
+
+    /// Writes the pairs of the dictionary at `old` to `new` with the index that this builder says; pages, compression and hash function
+    /// are the old one's. One pass, no sort.
+    ///
+    /// # Errors
+    /// As [`Dictionary::open`](crate::Dictionary::open) and [`Build::finish`].
+    pub fn reindex(&self, old: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<u64> {
+        let access = Access { hash: Some(self.hash.clone()), ..Access::default() };
+        let old = DictionaryFile::open(&Disk, old.as_ref(), &access)?;
+        let builder = self.clone().shaped_as(&old);
+        builder.check()?;
+        let output = Output::new(&Disk, new.as_ref())?;
+        let mut runs = builder.watch(Walk::new(&old), old.footer.pairs);
+        let footer = publish(&builder.plan(), output, old.header.layout, &mut runs)?;
+        Ok(footer.pairs)
+    }
+
     pub(super) fn start_on(&self, storage: &'static dyn Storage, path: &Path) -> Result<Build> {
         self.check()?;
         // Before a day of sorting, not after it.
@@ -318,6 +357,75 @@ impl Runs for &mut Sorted {
         self.recycle(std::mem::replace(run, next));
         Ok(true)
     }
+}
+
+/// Pairs that come in hash order.
+pub(crate) trait HashOrdered {
+    /// The next pair, borrowed until the next call.
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>>;
+    /// Has the next pair another hash than the last one given? Pairs of one hash may come in any order.
+    fn at_boundary(&self) -> bool;
+}
+
+/// Makes runs of pairs in hash order.
+struct Ordered<O> {
+    pairs: O,
+    hash: HashFunction,
+    layout: Layout,
+    /// The first run, by which the layout was guessed.
+    first: Option<Run>,
+    /// A pair had other lengths than the guess.
+    deviated: bool,
+}
+
+/// Bytes and pairs of a run.
+const RUN_BYTES: usize = 1 << 20;
+const RUN_PAIRS: usize = 1 << 15;
+
+impl<O: HashOrdered> Ordered<O> {
+    fn new(mut pairs: O, hash: &HashFunction, layout: Option<Layout>) -> Result<Self> {
+        let mut first = Run::default();
+        fill(&mut pairs, hash, &mut first)?;
+        let layout = layout.unwrap_or_else(|| uniform(&first).unwrap_or(Layout::Varied));
+        Ok(Ordered { pairs, hash: hash.clone(), layout, first: Some(first), deviated: false })
+    }
+}
+
+impl<O: HashOrdered> Runs for &mut Ordered<O> {
+    fn next(&mut self, run: &mut Run) -> Result<bool> {
+        match self.first.take() {
+            Some(first) => *run = first,
+            None => {
+                run.clear();
+                fill(&mut self.pairs, &self.hash, run)?;
+            }
+        }
+        if self.layout != Layout::Varied && !run.is_empty() && uniform(run) != Some(self.layout) {
+            self.deviated = true;
+            return Err(Error::new(ErrorKind::InvalidArgument, "pairs of other sizes than the first ones"));
+        }
+        Ok(!run.is_empty())
+    }
+}
+
+fn fill(pairs: &mut impl HashOrdered, hash: &HashFunction, run: &mut Run) -> Result<()> {
+    while run.bytes.len() < RUN_BYTES && run.len() < RUN_PAIRS || !pairs.at_boundary() {
+        let Some((key, value)) = pairs.next()? else { break };
+        run.push(linear::position(hash.hash(key)), key, Some(value));
+    }
+    // Of equal hashes a scan gives the pairs in any order.
+    run.sort();
+    Ok(())
+}
+
+/// The layout for just these records.
+fn uniform(run: &Run) -> Option<Layout> {
+    let first = (!run.is_empty()).then(|| run.span(0))?;
+    let alike = (0..run.len()).all(|index| {
+        let span = run.span(index);
+        (span.key_len, span.value_len) == (first.key_len, first.value_len)
+    });
+    alike.then(|| Layout::fixed(first.key_len, first.value_len))
 }
 
 /// Runs that are counted on their way.

@@ -54,6 +54,16 @@ impl Run {
         }
     }
 
+    /// Adds one record behind the others, to a run of varied spans.
+    pub fn push(&mut self, position: u64, key: &[u8], value: Option<&[u8]>) {
+        let Spans::Varied(spans) = &mut self.spans else { unreachable!("records are pushed to varied spans") };
+        let value_len = value.map_or(0, |value| value.len() as u32);
+        spans.push(Span { start: self.bytes.len(), key_len: key.len() as u32, value_len, deleted: value.is_none() });
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        self.positions.push(position);
+    }
+
     /// Adds records `range` of `other`.
     pub fn append(&mut self, other: &Run, range: Range<usize>) {
         if range.is_empty() {

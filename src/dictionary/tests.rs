@@ -129,7 +129,7 @@ fn keys_of_one_hash_are_all_found() {
         for distinct in [1, 2, 37] {
             for kind in KINDS {
                 let context = format!("{index:?}, {kind}, {distinct} hashes");
-                let model = pairs(kind, 1500, 3);
+                let model = pairs(kind, 700, 3);
                 let hash = HashFunction::user("few", move |key| HashKind::DEFAULT.hash(key, 0) % distinct);
                 in_directory(|path| {
                     builder(index)

@@ -113,12 +113,12 @@ impl Table {
 
     /// The same, by who has the turn and keeps it.
     pub(super) fn checkpoint_in_turn(&self, turn: &Turn) -> Result<()> {
-        let frozen = self.freeze(0)?;
+        let frozen = self.freeze_frames(0)?;
         turn.tell();
         self.pager.write_frozen(frozen)
     }
 
-    fn freeze(&self, log_bytes: u64) -> Result<Frozen> {
+    fn freeze_frames(&self, log_bytes: u64) -> Result<Frozen> {
         let _alone = self.gate.close()?;
         self.refuse_if_poisoned()?;
         self.pager.freeze(&self.root(), log_bytes)
@@ -165,7 +165,7 @@ impl Table {
 
     /// Freezes the table and lets a thread of its own write it.
     fn checkpoint_beside(&self, turn: Turn, log_bytes: u64) -> Result<()> {
-        let frozen = self.freeze(log_bytes)?;
+        let frozen = self.freeze_frames(log_bytes)?;
         turn.tell();
         if self.inline_checkpoints {
             return self.pager.write_frozen(frozen);

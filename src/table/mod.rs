@@ -652,6 +652,11 @@ impl Table {
         (self.hash.name(), self.hash.seed())
     }
 
+    /// The hash function itself.
+    pub(crate) fn hash(&self) -> &HashFunction {
+        &self.hash
+    }
+
     // -----------------------------------------------------------------------------------------
     // The root: what the header says about the table. Offsets in docs/format.md, "Root".
 

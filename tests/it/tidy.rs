@@ -14,9 +14,13 @@ const LINES_MAX: usize = 900;
 
 /// What each part of the library may import of the rest: the first prefix that fits counts.
 const IMPORTS: &[(&str, &[&str])] = &[
-    ("src/lib.rs", &["dictionary", "error", "fault", "hash", "io", "linear", "pager", "planted", "table", "varint"]),
+    (
+        "src/lib.rs",
+        &["dictionary", "error", "fault", "freeze", "hash", "io", "linear", "pager", "planted", "table", "varint"],
+    ),
     ("src/error.rs", &[]),
     ("src/fault.rs", &[]),
+    ("src/freeze.rs", &["dictionary", "table", "error"]),
     ("src/planted.rs", &[]),
     ("src/linear.rs", &[]),
     ("src/varint.rs", &[]),

@@ -1,0 +1,118 @@
+//! From a table to a dictionary and back.
+//!
+//! A table is scanned in hash order and a dictionary lies in hash order, so freezing sorts nothing: pairs are written as they come.
+//! Thawing puts them into a table in that order, which fills bucket after bucket.
+//! The only place that knows both `table` and `dictionary`.
+
+use crate::dictionary::{Dictionary, DictionaryBuilder, HashOrdered};
+use crate::error::Result;
+use crate::table::{Scan, Table};
+use std::path::Path;
+
+/// Pairs put into a table together while it thaws.
+const THAW_BATCH: usize = 256;
+
+impl Table {
+    /// Writes all pairs to a dictionary at `path`, replacing one that is there when it is complete; gives how many there were.
+    ///
+    /// Its hash function is the table's, whatever `builder` says. One scan and one write, no sort, no memory but the index.
+    /// Writers may go on meanwhile: a pair that is there throughout is in it, one that comes or goes may be.
+    ///
+    /// # Errors
+    /// As [`DictionaryBuilder::start`] and [`Build::finish`](crate::Build::finish), and as [`Scan::next_ref`].
+    ///
+    /// # Examples
+    /// ```
+    /// use splitpoint::{Dictionary, DictionaryBuilder, Table};
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("users.spd");
+    /// let table = Table::in_memory()?;
+    /// table.put(b"alice", b"admin")?;
+    /// table.freeze(&path, &DictionaryBuilder::new())?;
+    /// let users = Dictionary::open(&path)?;
+    /// assert_eq!(users.get(b"alice")?.as_deref(), Some(&b"admin"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn freeze(&self, path: impl AsRef<Path>, builder: &DictionaryBuilder) -> Result<u64> {
+        let builder = builder.clone().hash_function(self.hash().clone());
+        builder.build_ordered(path.as_ref(), self.len(), || Frozen(self.scan()))
+    }
+}
+
+struct Frozen<'t>(Scan<'t>);
+
+impl HashOrdered for Frozen<'_> {
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.0.next_ref()
+    }
+
+    fn at_boundary(&self) -> bool {
+        self.0.at_boundary()
+    }
+}
+
+impl Dictionary {
+    /// Puts all pairs into `table`, over those of the same keys that it has; gives how many there were.
+    ///
+    /// # Errors
+    /// As [`Pairs::next_ref`](crate::Pairs::next_ref) and [`Table::put_many`].
+    pub fn thaw(&self, table: &Table) -> Result<u64> {
+        let mut pairs = self.iter();
+        let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(THAW_BATCH);
+        let mut count = 0;
+        while let Some((key, value)) = pairs.next_ref()? {
+            batch.push((key.to_vec(), value.to_vec()));
+            count += 1;
+            if batch.len() == THAW_BATCH {
+                table.put_many(&batch)?;
+                batch.clear();
+            }
+        }
+        table.put_many(&batch)?;
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{HashKind, Index, TableOptions};
+
+    /// Freezes `table` and compares it with a build from its pairs, then thaws it.
+    fn there_and_back(table: &Table, index: Index) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("frozen.spd");
+        let builder = DictionaryBuilder::new().index(index).page_bytes(512);
+        let pairs: std::collections::BTreeMap<_, _> = table.scan().map(Result::unwrap).collect();
+        assert_eq!(table.freeze(&path, &builder).unwrap(), pairs.len() as u64);
+        let built = directory.path().join("built.spd");
+        builder.clone().hash_function(table.hash().clone()).build(&built, &pairs).unwrap();
+        assert!(std::fs::read(&path).unwrap() == std::fs::read(&built).unwrap(), "{index:?}: other bytes than a build");
+        let dictionary = Dictionary::open(&path).unwrap();
+        let thawed = Table::in_memory().unwrap();
+        assert_eq!(dictionary.thaw(&thawed).unwrap(), pairs.len() as u64);
+        assert!(thawed.scan().map(Result::unwrap).collect::<std::collections::BTreeMap<_, _>>() == pairs);
+    }
+
+    #[test]
+    fn a_frozen_table_is_the_dictionary_built_from_its_pairs() {
+        for index in [Index::page(), Index::trie(), Index::chunk()] {
+            for hash in [HashKind::Xxh3, HashKind::Djb2] {
+                for odd in [None, Some(1), Some(19_999)] {
+                    let table = TableOptions::new().page_bytes(512).hash(hash).seed(5).in_memory().unwrap();
+                    for n in 0..20_000u64 {
+                        let value = if Some(n) == odd { &b"longer than the others"[..] } else { b"12345678" };
+                        table.put(&n.to_le_bytes(), value).unwrap();
+                    }
+                    there_and_back(&table, index);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_table_freezes_to_an_empty_dictionary() {
+        there_and_back(&Table::in_memory().unwrap(), Index::page());
+    }
+}
