@@ -189,15 +189,19 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// Every key is found where it is, every position as the reference has it.
+/// Every key is found where it is, a sample of them and all of `absent` as the reference has them.
 fn check(options: &TrieOptions, positions: &[u64], absent: &[u64]) {
     let words = built(options, positions);
     let trie = opened(&words);
     let mut reference = Reference::new(&words);
     let block = u64::from(options.block_items);
+    // The reference is slow.
+    let stride = 1 + positions.len() as u64 / 100;
     for (rank, position) in (0..).zip(positions) {
         let ranks = trie.locate(&words, *position);
-        assert_eq!(ranks, reference.locate(*position), "{options:?}, rank {rank} of {}", positions.len());
+        if rank % stride == 0 {
+            assert_eq!(ranks, reference.locate(*position), "{options:?}, rank {rank} of {}", positions.len());
+        }
         assert!(ranks.contains(&rank), "{ranks:?} is not rank {rank}, {options:?}");
         let equal =
             positions.partition_point(|p| p < position) as u64..positions.partition_point(|p| p <= position) as u64;
@@ -270,7 +274,7 @@ fn counts_around_powers_of_two_are_found() {
     let mut random = Random(1);
     for count in [0, 1, 2, 3, 7, 31, 255, 256, 257, 509, 1021, 4099, 16_411] {
         let positions = random.sorted(count);
-        let absent = random.sorted(100);
+        let absent = random.sorted(50);
         check(&TrieOptions::default(), &positions, &absent);
         check(&TrieOptions { skip_min: 64, ..TrieOptions::default() }, &positions, &absent);
         check(&TrieOptions { block_items: 16, ..TrieOptions::default() }, &positions, &absent);
@@ -281,7 +285,7 @@ fn counts_around_powers_of_two_are_found() {
 fn all_options_find_all_keys() {
     let mut random = Random(2);
     let positions = random.sorted(5000);
-    let absent = random.sorted(200);
+    let absent = random.sorted(50);
     for options in many_options() {
         check(&options, &positions, &absent);
     }
@@ -375,7 +379,7 @@ fn damage(words: &mut Vec<u64>, random: &mut Random) {
         0 => words.truncate(random.below(count) as usize),
         1 => words.extend([random.next(), 0].into_iter().take(1 + random.below(2) as usize)),
         2 => {
-            let at = random.below(HEADER_WORDS as u64 + 6) as usize;
+            let at = random.below(count.min(HEADER_WORDS as u64 + 6)) as usize;
             words[at] ^= random.next() >> random.below(64);
         }
         3 => {
