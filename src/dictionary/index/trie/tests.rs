@@ -487,25 +487,31 @@ fn binomial_row(size: usize) -> Vec<f64> {
     row
 }
 
-/// Median nanoseconds a lookup of several runs over `positions` in the order of `asked`.
-fn nanoseconds(trie: &Trie, words: &[u64], positions: &[u64], asked: &[u32], many: bool) -> f64 {
-    let queries: Vec<u64> = asked.iter().map(|&rank| positions[rank as usize]).collect();
-    let mut times: Vec<f64> = (0..5)
-        .map(|_| {
+/// Least and median nanoseconds a lookup, one by one and in batches, of runs that take turns.
+fn nanoseconds(trie: &Trie, words: &[u64], positions: &[u64], asked: &[u32]) -> String {
+    let mut times = [Vec::new(), Vec::new()];
+    let mut ranges = Vec::new();
+    for asked in asked.chunks(20_000) {
+        let queries: Vec<u64> = asked.iter().map(|&rank| positions[rank as usize]).collect();
+        for (many, times) in [false, true].into_iter().zip(&mut times) {
+            ranges.clear();
             let begin = Instant::now();
-            let mut ranges = Vec::with_capacity(queries.len());
             if many {
                 trie.locate_many(words, &queries, &mut ranges);
             } else {
                 ranges.extend(queries.iter().map(|&position| trie.locate(words, position)));
             }
-            let time = begin.elapsed().as_nanos() as f64 / queries.len() as f64;
+            times.push(begin.elapsed().as_nanos() / queries.len() as u128);
             assert!(ranges.iter().zip(asked).all(|(range, &rank)| range.contains(&rank.into())));
-            time
+        }
+    }
+    times
+        .each_mut()
+        .map(|times| {
+            times.sort_unstable();
+            format!("{:4} {:6}", times[0], times[times.len() / 2])
         })
-        .collect();
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
+        .join(" | ")
 }
 
 #[test]
@@ -515,7 +521,9 @@ fn trie_measured() {
     let log = std::env::var("TRIE_LOG").ok().and_then(|log| log.parse().ok()).unwrap_or(24);
     let positions = random.sorted(1 << log);
     let asked: Vec<u32> = (0..500_000).map(|_| random.below(1 << log) as u32).collect();
-    println!("    g  hmax  skip  block | bits/key  tries  buckets | build M/s | ns one by one | ns in a batch");
+    println!(
+        "    g  hmax  skip  block | bits/key  tries  buckets | build M/s | ns: least, median | batch: least, median"
+    );
     let row = |bucket_keys, huffman_max, skip_min, block_items| {
         let options = TrieOptions { bucket_keys, huffman_max, skip_min, block_items };
         let begin = Instant::now();
@@ -523,15 +531,12 @@ fn trie_measured() {
         let speed = positions.len() as f64 / begin.elapsed().as_micros() as f64;
         let trie = opened(&words);
         let per_key = |bits: u64| bits as f64 / positions.len() as f64;
-        let (one, many) = (
-            nanoseconds(&trie, &words, &positions, &asked, false),
-            nanoseconds(&trie, &words, &positions, &asked, true),
-        );
         println!(
-            "{bucket_keys:5} {huffman_max:5} {skip_min:5} {block_items:6} | {:8.3} {:6.3} {:8.3} | {speed:9.1} | {one:13.0} | {many:13.0}",
+            "{bucket_keys:5} {huffman_max:5} {skip_min:5} {block_items:6} | {:8.3} {:6.3} {:8.3} | {speed:9.1} | {}",
             per_key(trie.bits()),
             per_key(trie.bits_of_tries()),
             per_key(trie.bits_of_buckets()),
+            nanoseconds(&trie, &words, &positions, &asked),
         );
     };
     if std::env::var("TRIE_FEW").is_ok() {
