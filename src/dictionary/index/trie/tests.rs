@@ -238,13 +238,13 @@ fn many_options() -> Vec<TrieOptions> {
 }
 
 #[test]
-fn every_trie_of_up_to_8_of_32_prefixes_is_found() {
+fn tries_of_up_to_8_of_32_prefixes_are_found() {
     let options = TrieOptions::default();
     let all: Vec<u64> = (0..32).map(|prefix| prefix << 59).collect();
     let words_of = |set: u32| (0..32).filter(|i| set >> i & 1 == 1).map(|i| all[i]).collect::<Vec<u64>>();
-    // All sets of up to 4, and of 5 to 8 every 97th.
+    // All sets of up to 4 of the first 24, and some of up to 8 of all.
     let mut checked = 0;
-    for set in (0..=u32::MAX >> 8).filter(|s| s.count_ones() <= 4).chain((0..u32::MAX).step_by(97 * 211)) {
+    for set in (0..1u32 << 24).filter(|s| s.count_ones() <= 4).chain((0..u32::MAX).step_by(97 * 211)) {
         if set.count_ones() > 8 {
             continue;
         }
