@@ -45,6 +45,8 @@ pub enum ErrorKind {
     Forked = 14,
     /// Another process has written a checkpoint since the file was opened for reading; open it again.
     Stale = 15,
+    /// A key given twice where each may stand once.
+    Duplicate = 16,
 }
 
 impl ErrorKind {

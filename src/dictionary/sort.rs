@@ -1,1 +1,0 @@
-//! External sort in hash order, in bounded memory.
