@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 type Given = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+type Out = Vec<(u64, Vec<u8>, Option<Vec<u8>>)>;
 
 fn options(prefix: &Path, duplicates: Duplicates) -> SortOptions {
     SortOptions {
@@ -23,11 +24,11 @@ fn options(prefix: &Path, duplicates: Duplicates) -> SortOptions {
 }
 
 /// What the sort must give: by position and key, one record a key.
-fn plain(given: &Given, hash: &HashFunction, duplicates: Duplicates) -> Vec<(u64, Vec<u8>, Option<Vec<u8>>)> {
+fn plain(given: &Given, hash: &HashFunction, duplicates: Duplicates) -> Out {
     let mut all: Vec<_> =
         given.iter().map(|(key, value)| (linear::position(hash.hash(key)), key.clone(), value.clone())).collect();
     all.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
-    let mut kept: Vec<(u64, Vec<u8>, Option<Vec<u8>>)> = Vec::new();
+    let mut kept: Out = Vec::new();
     for record in all {
         match kept.last_mut() {
             Some(last) if last.1 == record.1 && duplicates == Duplicates::Last => *last = record,
@@ -45,8 +46,8 @@ fn push_all(sorter: &mut Sorter, given: &Given) {
 }
 
 /// Everything that comes out. No two runs share a key, nor a position unless `divided`.
-fn drain(sorted: &mut Sorted, divided: bool) -> Result<Vec<(u64, Vec<u8>, Option<Vec<u8>>)>, SortError> {
-    let mut all: Vec<(u64, Vec<u8>, Option<Vec<u8>>)> = Vec::new();
+fn drain(sorted: &mut Sorted, divided: bool) -> Result<Out, SortError> {
+    let mut all: Out = Vec::new();
     while let Some(run) = sorted.next_run()? {
         assert!(!run.is_empty());
         if let Some(last) = all.last() {
