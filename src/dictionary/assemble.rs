@@ -118,7 +118,7 @@ fn refuse_to_replace_others(storage: &dyn Storage, path: &Path) -> Result<()> {
     }
 }
 
-fn open_and_lock(storage: &dyn Storage, path: &Path) -> Result<Box<dyn File>> {
+pub(super) fn open_and_lock(storage: &dyn Storage, path: &Path) -> Result<Box<dyn File>> {
     let failed = |what: &'static str| move |e| Error::io(path, what, e);
     // Twice: between an open and a lock another build may have finished, and renamed the file.
     for _ in 0..2 {

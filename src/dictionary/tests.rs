@@ -89,7 +89,7 @@ pub(super) fn check(dictionary: &Dictionary, model: &Model, context: &str) {
     }
     let all: Model = dictionary.iter().map(|pair| pair.unwrap_or_else(|e| panic!("{context}: {e}"))).collect();
     assert!(all == *model, "{context}: {} pairs given, {} are there", all.len(), model.len());
-    let positions: Vec<u64> = dictionary.iter().map(|pair| dictionary.file.position(&pair.unwrap().0)).collect();
+    let positions: Vec<u64> = dictionary.iter().map(|pair| dictionary.files[0].position(&pair.unwrap().0)).collect();
     assert!(positions.is_sorted(), "{context}: not in hash order");
     assert_eq!(dictionary.verify().unwrap(), [], "{context}");
 }
