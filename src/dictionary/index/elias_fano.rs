@@ -100,15 +100,27 @@ impl EliasFano {
 
     /// Reads what the words hold and checks that they are as many as that takes.
     pub(crate) fn open(words: &[u64]) -> Result<EliasFano, String> {
+        let parts = EliasFano::open_front(words)?;
+        if parts.words == words.len() { Ok(parts) } else { Err(parts.wrong_length(words)) }
+    }
+
+    /// [`EliasFano::open`] of the first [`EliasFano::word_count`] of the words.
+    pub(crate) fn open_front(words: &[u64]) -> Result<EliasFano, String> {
         let &[len, greatest, ..] = words else {
             return Err(format!("a sequence of {} words, without its header", words.len()));
         };
         let parts = EliasFano::layout(len, greatest)?;
-        if parts.words != words.len() {
-            let (want, found) = (parts.words, words.len());
-            return Err(format!("a sequence of {len} numbers up to {greatest} takes {want} words, found {found}"));
-        }
-        Ok(parts)
+        if parts.words <= words.len() { Ok(parts) } else { Err(parts.wrong_length(words)) }
+    }
+
+    fn wrong_length(&self, words: &[u64]) -> String {
+        let EliasFano { len, greatest, words: want, .. } = self;
+        format!("a sequence of {len} numbers up to {greatest} takes {want} words, found {}", words.len())
+    }
+
+    /// How many words it takes.
+    pub(crate) fn word_count(&self) -> usize {
+        self.words
     }
 
     /// How many values there are.
@@ -490,8 +502,11 @@ mod tests {
             let mut words = built(&values, greatest);
             for _ in 0..=random.below(3) {
                 let at = random.below(words.len() as u64 - 1) as usize;
-                words[at] =
-                    if random.next() % 2 == 0 { random.next() } else { words[at] ^ (1 << (random.next() % 64)) };
+                words[at] = if random.next().is_multiple_of(2) {
+                    random.next()
+                } else {
+                    words[at] ^ (1 << (random.next() % 64))
+                };
             }
             let Ok(sequence) = EliasFano::open(&words) else { continue };
             opened += 1;

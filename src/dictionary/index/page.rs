@@ -162,7 +162,7 @@ impl Scale {
 
     #[inline]
     fn bin(self, position: u64) -> u64 {
-        if self.0 == 0 { position } else { (u128::from(position) * u128::from(self.0) >> 64) as u64 }
+        if self.0 == 0 { position } else { ((u128::from(position) * u128::from(self.0)) >> 64) as u64 }
     }
 }
 
@@ -223,10 +223,10 @@ mod tests {
         let words = built(options, &firsts);
         let index = PageIndex::open(&words).expect("just built");
         index.check(&words).expect("just built");
-        let mut many = vec![7..7];
+        let mut many = Vec::new();
         index.locate_many(&words, asked, &mut many);
-        assert_eq!(many.len(), asked.len() + 1);
-        for (&position, found) in asked.iter().zip(&many[1..]) {
+        assert_eq!(many.len(), asked.len());
+        for (&position, found) in asked.iter().zip(&many) {
             assert_eq!(index.pages_of(&words, position), *found);
             assert_eq!(*found, by_reading_it_all(options, &firsts, position), "{position:#x}, {options:?}");
             for unit in units.iter().filter(|u| u.first <= position && position <= u.last) {
@@ -328,8 +328,11 @@ mod tests {
             let mut words = built(options, &firsts);
             for _ in 0..=random.below(3) {
                 let at = random.below(words.len() as u64 - 1) as usize;
-                words[at] =
-                    if random.next() % 2 == 0 { random.next() } else { words[at] ^ (1 << (random.next() % 64)) };
+                words[at] = if random.next().is_multiple_of(2) {
+                    random.next()
+                } else {
+                    words[at] ^ (1 << (random.next() % 64))
+                };
             }
             let Ok(index) = PageIndex::open(&words) else { continue };
             opened += 1;

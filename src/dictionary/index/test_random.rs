@@ -19,6 +19,6 @@ impl Random {
 
     /// One of 0 to `greatest`.
     pub(super) fn below(&mut self, greatest: u64) -> u64 {
-        (u128::from(self.next()) * (u128::from(greatest) + 1) >> 64) as u64
+        ((u128::from(self.next()) * (u128::from(greatest) + 1)) >> 64) as u64
     }
 }
