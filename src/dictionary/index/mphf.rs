@@ -19,30 +19,24 @@
 //! Cost: see `measure`, below. A lookup is one read of a seed; of 1 in 60, some more. Memory: the section, mapped or
 //! loaded; and as much as the headers of partitions take.
 //! Any words that [`Mphf::open`] takes are searched within bounds: all that a lookup computes is clamped.
-//! Source: Beling & Sanders 2026, PHast (PHast+ with wrapping). The crate `ph`, by the first of them, chooses the seeds;
-//! only those are taken of it. The bytes of the section are ours, so another version or program may choose otherwise.
-//! Not here: moving the records; reading them; partitions too large for memory (`MphfOptions::ends` cuts them).
+//! Source: Beling & Sanders 2026, PHast (PHast+ with wrapping). Differs: keys that are bumped go to the holes in a chain
+//! of levels, each in one sequence, not by a table for all. No crate: `ph` 0.11 chose seeds for the same bits a key, and
+//! brought 13 others along; its own form can neither be mapped nor read safely from bytes that are not trusted.
+//! Not here: the seeds (`phast.rs`); moving the records; reading them; partitions too large for memory (`MphfOptions::ends` cuts them).
 
-use std::hash::Hasher;
 use std::ops::Range;
 
-use ph::BuildSeededHasher;
-use ph::phast::{DefaultCompressedArray, Function2, Params, ShiftOnlyWrapped};
-use ph::seeds::Bits;
-
 use super::elias_fano::EliasFano;
+use super::phast::{self, Chosen};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Keys of a partition where the caller does not say.
 pub(crate) const PARTITION_KEYS: u32 = 1 << 22;
 
-/// Bits of a seed, how many places one more of it moves keys, and hundredths of a key in a bucket: 1.93 bits a key.
-///
-/// Measured at 2^20 keys, bits a key and million keys a second built, on one busy core: 8, 3, 450: 2.01, 5.4;
-/// 9, 3, 520: 1.94, 5.0; 10, 2, 580: 1.90, 4.5. All may be changed without a new format.
+/// Bits of a seed, and hundredths of a key in a bucket: 1.93 bits a key. With 8 and 430, and steps of 3, it was 2.05.
+/// Neither is part of the format; nor is the step, how many places one more of a seed moves keys.
 const SEED_BITS: u8 = 10;
-const STEP: u8 = 1;
-const BUCKET_KEYS_100: u16 = 580;
+const BUCKET_KEYS_100: usize = 580;
 
 /// So few keys are listed instead of hashed.
 const LIST_KEYS: usize = 32;
@@ -627,67 +621,27 @@ fn add_level(words: &mut Vec<u64>, keys: Vec<u64>, level: usize) -> Vec<u64> {
     bumped
 }
 
-/// The seeds for keys of these hashes.
-///
-/// The crate's function has levels of its own behind the first, over the few keys bumped; they are left aside.
+/// The seeds for keys of these hashes, without gaps, the first in the lowest bits.
 fn choose_seeds(hashes: &[u64]) -> (Seeds, Vec<u64>) {
-    let params = Params::new(Bits(SEED_BITS), BUCKET_KEYS_100);
-    let chosen: Function2<Bits, _, DefaultCompressedArray, Hashed> =
-        Function2::with_slice_p_hash_sc(hashes, &params, Hashed, ShiftOnlyWrapped::<STEP>);
-    let mut bytes = Vec::with_capacity(chosen.write_bytes());
-    chosen.write(&mut bytes).expect("a vector takes all bytes");
-    let mut rest = &bytes[..];
-    let [buckets, mask, slices] = [(); 3].map(|()| take_number(&mut rest));
-    let seeds = Seeds { at: 0, buckets, slices, mask: mask as u16, step: STEP, bits: SEED_BITS };
-    // A byte says how many bits a seed has; seeds follow without gaps, the first in the lowest bits.
-    let (words, _) = rest[1..].as_chunks();
-    let chosen = words[..seeds.word_count() as usize].iter().map(|&word| u64::from_le_bytes(word)).collect();
-    (seeds, chosen)
-}
-
-/// A number as the crate writes it: 7 bits a byte, the lowest first, the highest bit set if more follow.
-fn take_number(bytes: &mut &[u8]) -> u64 {
-    let len = bytes.iter().take_while(|&&byte| byte >= 128).count() + 1;
-    let (number, rest) = bytes.split_at(len);
-    *bytes = rest;
-    number.iter().rev().fold(0, |n, &byte| n << 7 | u64::from(byte & 127))
-}
-
-/// Tells the crate that keys are hashed, for its first level; the others hash them on.
-#[derive(Clone, Copy)]
-struct Hashed;
-
-struct HashedHasher {
-    level: u64,
-    hash: u64,
-}
-
-impl BuildSeededHasher for Hashed {
-    type Hasher = HashedHasher;
-
-    fn build_hasher(&self, level: u64) -> HashedHasher {
-        HashedHasher { level, hash: 0 }
+    let buckets = (hashes.len() * 100).div_ceil(BUCKET_KEYS_100);
+    let Chosen { seeds: chosen, mask } = phast::choose_seeds(hashes, buckets, 1 << SEED_BITS);
+    let slices = hashes.len() as u64 - u64::from(mask);
+    let seeds = Seeds { at: 0, buckets: buckets as u64, slices, mask, step: 1, bits: SEED_BITS };
+    let mut words = vec![0; seeds.word_count() as usize];
+    for (bucket, &seed) in chosen.iter().enumerate() {
+        let at = bucket * usize::from(SEED_BITS);
+        words[at / 64] |= u64::from(seed) << (at % 64);
+        if at % 64 + usize::from(SEED_BITS) > 64 {
+            words[at / 64 + 1] |= u64::from(seed) >> (64 - at % 64);
+        }
     }
-}
-
-impl Hasher for HashedHasher {
-    fn write_u64(&mut self, hash: u64) {
-        self.hash = if self.level == 0 { hash } else { mix(hash, self.level as usize) };
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("keys are hashes, which are u64");
-    }
-
-    fn finish(&self) -> u64 {
-        self.hash
-    }
+    (seeds, words)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dictionary::index::test_random::Random;
+    use crate::dictionary::index::test_random::{Random, ns_each};
     use std::time::{Duration, Instant};
 
     /// Cuts, solves and joins; checks that the order of each partition is one. Returns the words, and the positions by
@@ -862,24 +816,21 @@ mod tests {
         let index = Mphf::open(&words).expect("just built");
         let open = start.elapsed();
         let mut random = Random::new(10);
-        let asked: Vec<u64> = (0..8_000_000).map(|_| positions[random.below(count as u64 - 1) as usize]).collect();
-        let ns = |start: Instant| start.elapsed().as_nanos() as f64 / asked.len() as f64;
-        let start = Instant::now();
-        let sum = asked.iter().fold(0, |sum: u64, &p| sum.wrapping_add(index.locate(&words, p).start));
-        let one_by_one = ns(start);
-        let start = Instant::now();
-        let last = asked.iter().fold(0, |after, &p| index.locate(&words, p ^ (after >> 63)).start);
-        let one_after_another = ns(start);
+        let asked: Vec<u64> = (0..1_000_000).map(|_| positions[random.below(count as u64 - 1) as usize]).collect();
+        let one_by_one = ns_each(asked.len(), || {
+            asked.iter().fold(0, |sum: u64, &p| sum.wrapping_add(index.locate(&words, p).start))
+        });
+        let one_after_another =
+            ns_each(asked.len(), || asked.iter().fold(0, |after, &p| index.locate(&words, p ^ (after >> 63)).start));
         let mut found = Vec::with_capacity(asked.len());
-        let start = Instant::now();
-        index.locate_many(&words, &asked, &mut found);
-        let batched = ns(start);
-        assert_eq!(found.iter().fold(0, |sum: u64, ranks| sum.wrapping_add(ranks.start)), sum);
+        let batched = ns_each(asked.len(), || {
+            found.clear();
+            index.locate_many(&words, &asked, &mut found);
+        });
         let bumped = index.partitions.iter().filter_map(|p| p.function.levels[0].bumped()).sum::<u64>();
         println!(
             "{count} keys, {partition_keys} a partition: {:.4} bits/key, {:.2} % bumped, {:.2} M keys/s built, \
-             opened in {open:?}; {one_by_one:.1} ns a lookup, {one_after_another:.1} if each awaits the last ({last}), \
-             {batched:.1} batched",
+             opened in {open:?}; {one_by_one} ns a lookup, {one_after_another} if each awaits the last, {batched} batched",
             words.len() as f64 * 64.0 / count as f64,
             bumped as f64 * 100.0 / count as f64,
             count as f64 / time.as_secs_f64() / 1e6,

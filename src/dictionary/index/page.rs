@@ -169,7 +169,7 @@ impl Scale {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dictionary::index::test_random::Random;
+    use crate::dictionary::index::test_random::{Random, ns_each};
 
     const PAGE_BYTES: u64 = 100;
 
@@ -386,22 +386,21 @@ mod tests {
         let build = start.elapsed();
         let index = PageIndex::open(&words).expect("just built");
         let mut random = Random::new(14);
-        let asked: Vec<u64> = (0..4_000_000).map(|_| record(random.below(records - 1))).collect();
-        let ns = |start: std::time::Instant| start.elapsed().as_nanos() as f64 / asked.len() as f64;
-        let start = std::time::Instant::now();
-        let read: u64 = asked.iter().map(|&p| index.pages_of(&words, p)).map(|pages| pages.end - pages.start).sum();
-        let one_by_one = ns(start);
-        let start = std::time::Instant::now();
-        let last = asked.iter().fold(0, |after, &p| index.pages_of(&words, p ^ (after & 1)).start);
-        let one_after_another = ns(start);
+        let asked: Vec<u64> = (0..1_000_000).map(|_| record(random.below(records - 1))).collect();
+        let one_by_one = ns_each(asked.len(), || {
+            asked.iter().fold(0, |sum: u64, &p| sum.wrapping_add(index.pages_of(&words, p).start))
+        });
+        let one_after_another =
+            ns_each(asked.len(), || asked.iter().fold(0, |after, &p| index.pages_of(&words, p ^ (after >> 63)).start));
         let mut found = Vec::with_capacity(asked.len());
-        let start = std::time::Instant::now();
-        index.locate_many(&words, &asked, &mut found);
-        let batched = ns(start);
-        assert_eq!(found.iter().map(|pages| pages.end - pages.start).sum::<u64>(), read);
+        let batched = ns_each(asked.len(), || {
+            found.clear();
+            index.locate_many(&words, &asked, &mut found);
+        });
+        let read: u64 = found.iter().map(|pages| pages.end - pages.start).sum();
         println!(
             "{pages} pages, {options:?}: {:.3} bits/page, {:.3} pages/lookup, build {:.1} ns/page; \
-             {one_by_one:.1} ns a lookup, {one_after_another:.1} if each awaits the last ({last}), {batched:.1} batched",
+             {one_by_one} ns a lookup, {one_after_another} if each awaits the last, {batched} batched",
             words.len() as f64 * 64.0 / pages as f64,
             read as f64 / asked.len() as f64,
             build.as_nanos() as f64 / pages as f64,
