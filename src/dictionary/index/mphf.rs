@@ -16,13 +16,14 @@
 //! Records of one position are *extras*: no function parts them. They stand at the end of their partition and are listed
 //! in the section: none, where hashes are.
 //!
-//! Cost: see `measure`, below. A lookup is one read of a seed; of 1 in 60, some more. Memory: the section, mapped or
+//! Cost: see `measure`, below. A lookup is one read of a seed; of 1 in 50, some more. Memory: the section, mapped or
 //! loaded; and as much as the headers of partitions take.
 //! Any words that [`Mphf::open`] takes are searched within bounds: all that a lookup computes is clamped.
 //! Source: Beling & Sanders 2026, PHast (PHast+ with wrapping). Differs: keys that are bumped go to the holes in a chain
 //! of levels, each in one sequence, not by a table for all. No crate: `ph` 0.11 chose seeds for the same bits a key, and
-//! brought 13 others along; its own form can neither be mapped nor read safely from bytes that are not trusted.
-//! Not here: the seeds (`phast.rs`); moving the records; reading them; partitions too large for memory (`MphfOptions::ends` cuts them).
+//! brought 12 others along; its own form can neither be mapped nor read safely from bytes that are not trusted.
+//! Not here: the seeds (`phast.rs`); moving the records; reading them; cutting them, but for where
+//! ([`MphfOptions::ends`]).
 
 use std::ops::Range;
 
@@ -34,14 +35,14 @@ use crate::error::{Error, ErrorKind, Result};
 pub(crate) const PARTITION_KEYS: u32 = 1 << 22;
 
 /// Bits of a seed, and hundredths of a key in a bucket: 1.93 bits a key. With 8 and 430, and steps of 3, it was 2.05.
-/// Neither is part of the format; nor is the step, how many places one more of a seed moves keys.
+/// A section says its own bits, buckets and step (how far one more of a seed moves keys): all may change.
 const SEED_BITS: u8 = 10;
 const BUCKET_KEYS_100: usize = 580;
 
 /// So few keys are listed instead of hashed.
 const LIST_KEYS: usize = 32;
 
-/// Most levels of a function. The list takes what is left: of 4 million keys, nothing after 4.
+/// Most levels of a function, of which each has about a fortieth of the keys of the one before; the list is the last.
 const LEVELS_MAX: usize = 24;
 
 /// Words of the section before its directory: counts of records, partitions, extras.
