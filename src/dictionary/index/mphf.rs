@@ -2,8 +2,8 @@
 //!
 //! The records, in hash order, are cut into *partitions* of so many consecutive ones; inside a partition they are put
 //! in the order that its function wants. Of the function, level 0 hashes a key to a bucket of about six, and within a
-//! slice of places; the bucket's *seed*, of 10 bits, moves its keys along their slices to places that are free. Where no
-//! seed does, the seed is 0 and the keys are *bumped*: level 1, a function over them alone, says which of the places
+//! slice of places; the bucket's *seed*, of 10 bits, moves its keys along their slices to places that are free. Where
+//! no seed does, the seed is 0 and the keys are *bumped*: level 1, a function over them alone, says which of the places
 //! that stayed free (its *holes*, by Elias-Fano) each gets; and so on. The last few are listed.
 //!
 //! ```text
@@ -13,15 +13,16 @@
 //! list       5 positions             -> number of a hole of level 1
 //! ```
 //!
-//! Records of one position are *extras*: no function parts them. They stand at the end of their partition and are listed
-//! in the section: none, where hashes are.
+//! Records of one position are *extras*: no function parts them. They stand at the end of their partition and are
+//! listed in the section: none, where hashes are.
 //!
 //! Cost: see `measure`, below. A lookup is one read of a seed; of 1 in 50, some more. Memory: the section, mapped or
 //! loaded; and as much as the headers of partitions take.
 //! Any words that [`Mphf::open`] takes are searched within bounds: all that a lookup computes is clamped.
-//! Source: Beling & Sanders 2026, PHast (PHast+ with wrapping). Differs: keys that are bumped go to the holes in a chain
-//! of levels, each in one sequence, not by a table for all. No crate: `ph` 0.11 chose seeds for the same bits a key, and
-//! brought 12 others along; its own form can neither be mapped nor read safely from bytes that are not trusted.
+//! Source: Beling & Sanders 2026, PHast (PHast+ with wrapping). Differs: keys that are bumped go to the holes in a
+//! chain of levels, each in one sequence, not by a table for all. No crate: `ph` 0.11 chose seeds for the same bits a
+//! key, and brought 12 others along; its own form can neither be mapped nor read safely from bytes that are not
+//! trusted.
 //! Not here: the seeds (`phast.rs`); moving the records; reading them; cutting them, but for where
 //! ([`MphfOptions::ends`]).
 
@@ -831,7 +832,8 @@ mod tests {
         let bumped = index.partitions.iter().filter_map(|p| p.function.levels[0].bumped()).sum::<u64>();
         println!(
             "{count} keys, {partition_keys} a partition: {:.4} bits/key, {:.2} % bumped, {:.2} M keys/s built, \
-             opened in {open:?}; {one_by_one} ns a lookup, {one_after_another} if each awaits the last, {batched} batched",
+             opened in {open:?}; {one_by_one} ns a lookup, \
+             {one_after_another} if each awaits the last, {batched} batched",
             words.len() as f64 * 64.0 / count as f64,
             bumped as f64 * 100.0 / count as f64,
             count as f64 / time.as_secs_f64() / 1e6,

@@ -13,10 +13,10 @@
 //! A position in `0..universe` is scaled down to its *bin*; the bins of the `f_i` never descend and are kept by
 //! Elias-Fano. A lookup asks how many of them are below the bin of its position, and how many are not above it.
 //!
-//! Cost: two counts from one place of the sequence (three places for blocks). Pages read for 16-byte records in pages of
-//! 4096 bytes: 1.06; half as many bins cost a bit less a page and read 1.12 (see `measure`, below).
-//! Source: Kurpicz, Lehmann & Sanders 2023, PaCHash: the paper. Differs: any number of bins, not a power of two, so that
-//! the bits a page do not depend on how many there are; whole records, not where they start, are inside the range.
+//! Cost: two counts from one place of the sequence (three places for blocks). Pages read for 16-byte records in pages
+//! of 4096 bytes: 1.06; half as many bins cost a bit less a page and read 1.12 (see `measure`, below).
+//! Source: Kurpicz, Lehmann & Sanders 2023, PaCHash: the paper. Differs: any number of bins, not a power of two, so
+//! that the bits a page do not depend on how many there are; whole records, not where they start, are inside the range.
 //! Not here: what is in a page; searching it; `elias_fano.rs`.
 
 use std::ops::Range;
@@ -122,18 +122,18 @@ impl PageIndex {
 
     /// The pages for a position with `below.less` pages of a bin below its own, `below.less_or_equal` not above it.
     ///
-    /// Let `r` be the position, `U` a unit that holds it, in pages `p` to `q`. What is known: if `p < i <= q`, `U` covers
-    /// the first byte of page `i` and `f_i` is its first position, at most `r`. If `i > q`, another unit behind `U` does,
-    /// and `f_i >= r`. If `i = p`, `U` or one before it does, and `f_i <= r`. `bin` never descends, so all this holds
-    /// for bins, with `<=`; and a smaller bin means a smaller position.
+    /// Let `r` be the position, `U` a unit that holds it, in pages `p` to `q`. What is known: if `p < i <= q`, `U`
+    /// covers the first byte of page `i` and `f_i` is its first position, at most `r`. If `i > q`, another unit behind
+    /// `U` does, and `f_i >= r`. If `i = p`, `U` or one before it does, and `f_i <= r`. `bin` never descends, so all
+    /// this holds for bins, with `<=`; and a smaller bin means a smaller position.
     ///
     /// *End.* `f_q <= r` in either case, so page `q` is among those of a bin not above `r`'s: `q < less_or_equal`.
     ///
     /// *Start.* Let `d` be the last page of a smaller bin than `r`'s; if there is none, 0 will do. Then `f_d < r`, so
     /// not `d > q`. If `d <= p`, starting at `d` will do. Else `p < d <= q`: `U` covers the first byte of `d`, and of
     /// all pages from `p + 1` to `d`. If units are single records, that means `f_d = r`, and cannot be: start at `d`.
-    /// If they are blocks, all pages from `p + 1` to `d` have the bin of `d`, so the first page of that bin is `p + 1` or
-    /// before it, and the one before that is `p` or before.
+    /// If they are blocks, all pages from `p + 1` to `d` have the bin of `d`, so the first page of that bin is `p + 1`
+    /// or before it, and the one before that is `p` or before.
     fn pages_between(&self, words: &[u64], below: Below) -> Range<u64> {
         let mut start = below.less.saturating_sub(1);
         if self.blocks && start > 0 {
@@ -372,8 +372,8 @@ mod tests {
         }
     }
 
-    /// Records of 16 bytes in pages of 4096: 256 a page, none straddling. Each is drawn from its own part of the universe,
-    /// so that record `i` can be had without making and sorting those before it.
+    /// Records of 16 bytes in pages of 4096: 256 a page, none straddling. Each is drawn from its own part of the
+    /// universe, so that record `i` can be had without making and sorting those before it.
     fn measure_one(pages: u64, options: PageIndexOptions) {
         let records = pages * 256;
         let record = |i: u64| {

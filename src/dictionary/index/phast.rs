@@ -1,8 +1,8 @@
 //! PHast+: which seeds move the keys of each bucket to places that are free.
 //!
-//! A bucket's keys each have a slice of places, all close together, as both follow from the hash; seed `s` puts a key `s`
-//! steps along its slice, which is a ring. Buckets are taken from a window of 256, large and early ones first, and each
-//! takes the seed, of those that lead to free places only, which fills the lowest places.
+//! A bucket's keys each have a slice of places, all close together, as both follow from the hash; seed `s` puts a key
+//! `s` steps along its slice, which is a ring. Buckets are taken from a window of 256, large and early ones first, and
+//! each takes the seed, of those that lead to free places only, which fills the lowest places.
 //!
 //! Cost: per bucket, a word of 64 neighbouring seeds at a time: a load for each key. Memory: 8 bytes a key, 4 a bucket.
 //! Source: Beling & Sanders 2026, "PHast - Perfect Hashing made fast", sections on PHast+ and wrapping; the weights are
