@@ -293,62 +293,56 @@ fn the_rest_is_cut_into_powers_of_two() {
     assert_eq!(cut(2).collect::<Vec<_>>(), [2]);
 }
 
-/// Bits of an index, and nanoseconds of each position's search, lookup and lookup among many.
+/// What every kind of index costs: bits a key, millions of keys built a second (and without wide instructions), nanoseconds
+/// of a lookup, alone and among many. `KEYS` says of how many keys.
 #[test]
-#[ignore = "slow: 100 million positions; `figures -- --nocapture` shows what they cost"]
+#[ignore = "slow: 100 million positions, each looked up; `figures -- --ignored --nocapture` shows what they cost"]
 fn figures() {
     let count: usize = std::env::var("KEYS").ok().and_then(|n| n.parse().ok()).unwrap_or(100_000_000);
     let positions = positions(count, 0);
-    let mut asked: Vec<u64> = (0..4_000_000).map(|i| positions[(mixed(i) % count as u64) as usize]).collect();
-    asked.truncate(count);
-    println!(
-        "{:28} {:>9} {:>9} {:>9} {:>7} {:>7} {:>9} {:>5}",
-        "", "bits/key", "seeds", "build M/s", "ns", "ns many", "escapes", "ties"
-    );
-    for chunk_keys in [512, 1024] {
-        for effort in Effort::ALL {
-            let options = ChunkOptions { chunk_keys, effort };
-            figures_of(&options, &positions, &asked);
-        }
+    let asked: Vec<u64> = (0..4_000_000).map(|i| positions[(mixed(i) % count as u64) as usize]).collect();
+    println!("{count} keys         bits  of seeds   M/s  portable  ns  among many  escapes  ties");
+    for options in all_options() {
+        figures_of(&options, &positions, &asked);
     }
 }
 
 fn figures_of(options: &ChunkOptions, positions: &[u64], asked: &[u64]) {
-    let (mut builder, mut order, mut placed) = (Builder::new(options), Vec::new(), vec![0; positions.len()]);
-    let mut at = 0;
-    let cut = chunks_of(options, positions);
+    let (mut builder, mut order, mut placed) = (Builder::new(options), Vec::new(), Vec::with_capacity(positions.len()));
+    let chunks = chunks_of(options, positions);
     let clock = Instant::now();
-    for chunk in cut {
-        let solved = solve(options, chunk, &mut order);
-        builder.add(chunk, &solved);
-        for &record in &order {
-            placed[at] = chunk[record as usize];
-            at += 1;
-        }
+    for chunk in &chunks {
+        builder.add(chunk, &solve(options, chunk, &mut order));
+        placed.extend(order.iter().map(|&record| chunk[record as usize]));
     }
     let words = builder.finish();
-    let build = clock.elapsed().as_secs_f64();
+    let build = positions.len() as f64 / clock.elapsed().as_secs_f64() / 1e6;
+    let some = &chunks[..chunks.len() / 32];
+    let clock = Instant::now();
+    for chunk in some {
+        solve_within(options, chunk, &mut order, 1 << 15, wide::search_portable);
+    }
+    let portable = some.concat().len() as f64 / clock.elapsed().as_secs_f64() / 1e6;
     let chunks = Chunks::open(&words).expect("as it was built");
+    let ns_each = |clock: Instant| clock.elapsed().as_nanos() as f64 / asked.len() as f64;
     let clock = Instant::now();
     let sum = asked.iter().map(|&position| chunks.locate(&words, position).start).fold(0, u64::wrapping_add);
-    let one = clock.elapsed().as_nanos() as f64 / asked.len() as f64;
-    let mut ranges = Vec::new();
+    let one = ns_each(clock);
+    let (mut ranges, mut sum_of_many) = (Vec::new(), 0);
     let clock = Instant::now();
-    let mut sum_of_many = 0_u64;
     for asked in asked.chunks(4096) {
         chunks.locate_many(&words, asked, &mut ranges);
         sum_of_many = ranges.iter().map(|range| range.start).fold(sum_of_many, u64::wrapping_add);
     }
-    let many = clock.elapsed().as_nanos() as f64 / asked.len() as f64;
+    let many = ns_each(clock);
     assert_eq!(sum, sum_of_many);
     check_all(&chunks, &words, &placed);
     let (facts, count) = (chunks.facts(), positions.len() as f64);
+    let (bits, seeds) = (facts.bits as f64 / count, facts.seed_bits as f64 / count);
     println!(
-        "{:28} {:9.4} {:9.4} {:9.2} {one:7.1} {many:7.1} {:9} {:5}",
-        format!("K={} {:?}", options.chunk_keys, options.effort),
-        facts.bits as f64 / count,
-        facts.seed_bits as f64 / count,
-        count / build / 1e6,
+        "K={:4} {:8} {bits:9.4} {seeds:9.4} {build:5.1} {portable:9.1} {one:4.0} {many:10.0} {:8} {:5}",
+        options.chunk_keys,
+        format!("{:?}", options.effort),
         facts.escapes,
         facts.ties,
     );
