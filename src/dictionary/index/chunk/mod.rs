@@ -32,9 +32,12 @@ mod wide;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use build::Builder;
-pub(crate) use locate::{Chunks, Facts};
-pub(crate) use solve::{Solved, solve};
+#[allow(unused_imports, reason = "being built")]
+pub(crate) use {
+    build::Builder,
+    locate::{Chunks, Facts},
+    solve::{Solved, solve},
+};
 
 use shape::Budgets;
 

@@ -109,14 +109,15 @@ fn bits_and_escapes_are_few() {
 
 /// Sorted positions of every pattern that a poor hash function may give.
 fn skewed(count: u64) -> Vec<(&'static str, Vec<u64>)> {
-    let patterns: [(&str, fn(u64) -> u64); 8] = [
+    type Pattern = (&'static str, fn(u64) -> u64);
+    let patterns: [Pattern; 8] = [
         ("the low 20 bits", |i| mixed(i) >> 44),
         ("32 bits, the low ones 0", |i| mixed(i) >> 32 << 32),
         ("multiples of 2^40", |i| mixed(i) >> 40 << 40),
         ("counted up", |i| i),
         ("counted up from the top", |i| u64::MAX - i),
         ("bits reversed", |i| i.reverse_bits()),
-        ("pairs far apart", |i| i / 2 << 63 | mixed(i) >> 50),
+        ("pairs far apart", |i| (i / 2) << 63 | mixed(i) >> 50),
         ("runs, each alike in the high bits", |i| mixed(i / 700) & !0xFFFF_FFFF | i),
     ];
     let sorted = |pattern: fn(u64) -> u64| {
