@@ -41,7 +41,7 @@ impl Budgets {
         let (of_size, root_extra) = match effort {
             Effort::Fast => ([64, 37, 48, 57, 70, 79, 92, 99, 117], 42),
             Effort::Balanced => ([60, 35, 43, 53, 64, 81, 95, 103, 116], 47),
-            Effort::Small => ([57, 31, 39, 48, 57, 68, 80, 92, 104], 56),
+            Effort::Small => ([56, 31, 39, 48, 57, 71, 82, 92, 102], 56),
         };
         Budgets { of_size, root_extra }
     }
