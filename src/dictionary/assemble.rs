@@ -61,11 +61,6 @@ impl<'s> Output<'s> {
         Self::make(storage, path, with_suffix(path, "-new"))
     }
 
-    /// What [`new`](Self::new) will look at, before any work is done.
-    pub fn check(storage: &dyn Storage, path: &Path) -> Result<()> {
-        refuse_to_replace_others(storage, path)
-    }
-
     fn make(storage: &'s dyn Storage, path: &Path, new_path: PathBuf) -> Result<Self> {
         let file = open_and_lock(storage, &new_path)?;
         file.set_len(0).map_err(|e| Error::io(&new_path, "empty", e))?;

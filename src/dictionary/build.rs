@@ -12,10 +12,10 @@ use super::format::{BLOCK_BYTES_MAX, Compression, Layout, PAGE_BYTES_MAX, PAGE_B
 use super::index::Index;
 use super::run::Run;
 use super::shards::{Manifest, SLOT_COUNT};
-use super::sort::{Duplicates, SortOptions, Sorted, Sorter};
+use super::sort::{Duplicates, SortError, SortOptions, Sorted, Sorter};
 use super::target::Target;
 use super::walk::Walk;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, quote};
 use crate::hash::{HashFunction, HashKind};
 use crate::io::{Disk, Storage};
 use crate::linear;
@@ -324,6 +324,10 @@ impl DictionaryBuilder {
         self.index.check().or_else(invalid)
     }
 
+    pub(super) fn sorted_runs<'r>(&self, sorted: &'r mut Sorted<'static>) -> SortedRuns<'r> {
+        SortedRuns { sorted, names: self.place_names.clone() }
+    }
+
     /// What tells the caller how far it is, with `pairs_total` to come.
     pub(super) fn watch(&self, pairs_total: u64) -> Watch {
         Watch { on: self.progress.clone(), done: AtomicU64::new(0), total: AtomicU64::new(pairs_total) }
@@ -371,23 +375,41 @@ impl Build {
     /// [`ErrorKind::DiskFull`], [`ErrorKind::Io`]. The name at `path` is then as before.
     pub fn finish(self) -> Result<u64> {
         let Build { builder, target, sorters, .. } = self;
-        target.finish(&builder, sorters, |sorted, path, watch| {
+        target.finish(&builder, sorters, |_, sorted, output, watch| {
             let layout = match sorted.fixed_lengths() {
                 Some((key_len, value_len)) => Layout::fixed(key_len, value_len),
                 None => Layout::Varied,
             };
             watch.expect(sorted.records());
-            let output = Output::new(target.storage, path)?;
-            let footer = publish(&builder.plan(), output, layout, &mut watch.runs(&mut *sorted))?;
-            Ok(Some(footer.pairs))
+            let footer = publish(&builder.plan(), output, layout, &mut watch.runs(builder.sorted_runs(sorted)))?;
+            Ok(footer.pairs)
         })
     }
 }
 
-impl Runs for &mut Sorted {
+/// What a sort gives, with its errors in the words of the source.
+pub(super) struct SortedRuns<'r> {
+    sorted: &'r mut Sorted<'static>,
+    names: Option<PlaceNames>,
+}
+
+impl Runs for SortedRuns<'_> {
     fn next(&mut self, run: &mut Run) -> Result<bool> {
-        let Some(next) = self.next_run()? else { return Ok(false) };
-        self.recycle(std::mem::replace(run, next));
+        let next = self.sorted.next_run().map_err(|error| match (error, &self.names) {
+            (SortError::Duplicate(twice), Some(name)) => {
+                let (key, place, first) = (quote(&twice.key), name(twice.place), name(twice.first_place));
+                let message = format!(
+                    "{place}: duplicate key {key} (first at {first}). Keep the first or the last with `duplicates`."
+                );
+                Error::new(ErrorKind::Duplicate, message)
+            }
+            (error, _) => error.into(),
+        })?;
+        let Some(next) = next else {
+            run.clear();
+            return Ok(false);
+        };
+        self.sorted.recycle(std::mem::replace(run, next));
         Ok(true)
     }
 }
@@ -490,7 +512,10 @@ impl<R: Runs> Runs for Watched<'_, R> {
         let watch = self.watch;
         let progress = Progress { pairs: watch.done.load(Relaxed), pairs_total: watch.total.load(Relaxed) };
         if watch.on.as_ref().is_some_and(|on| on(progress).is_break()) {
-            return Err(Error::new(ErrorKind::Stopped, "stopped before the dictionary was complete; nothing was changed"));
+            return Err(Error::new(
+                ErrorKind::Stopped,
+                "stopped before the dictionary was complete; nothing was changed",
+            ));
         }
         let more = self.runs.next(run)?;
         watch.done.fetch_add(run.len() as u64, Relaxed);

@@ -32,6 +32,7 @@ mod shards;
 pub(crate) mod sort;
 mod spool;
 mod stat;
+mod target;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -48,9 +49,9 @@ pub use format::Compression;
 pub use index::{Effort, Index};
 pub use merge::Update;
 use run::Run;
+use shards::{Manifest, Shard};
 pub use sort::Duplicates;
 pub use stat::DictionaryStat;
-use shards::{Manifest, Shard};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use walk::Walk;
@@ -107,8 +108,13 @@ impl DictionaryOptions {
     }
 
     fn open_on(&self, storage: &'static dyn Storage, path: &Path) -> Result<Dictionary> {
-        let mut dictionary =
-            Dictionary { storage, path: path.to_owned(), access: self.access.clone(), files: Vec::new(), manifest: None };
+        let mut dictionary = Dictionary {
+            storage,
+            path: path.to_owned(),
+            access: self.access.clone(),
+            files: Vec::new(),
+            manifest: None,
+        };
         dictionary.reload()?;
         Ok(dictionary)
     }

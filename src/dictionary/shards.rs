@@ -92,6 +92,15 @@ impl Manifest {
         Manifest { generation, shards: (0..count).map(shard).collect() }
     }
 
+    /// The same division of slots, with the files of another generation.
+    pub fn renamed(&self, generation: u64) -> Manifest {
+        let mut manifest = Manifest { generation, shards: self.shards.clone() };
+        for (index, shard) in manifest.shards.iter_mut().enumerate() {
+            shard.name = file_name(index, generation);
+        }
+        manifest
+    }
+
     /// Which shard has a key.
     pub fn shard_of(&self, key: &[u8]) -> usize {
         shard_of(self.shards.iter().map(|shard| shard.last_slot), slot(key))
@@ -148,7 +157,8 @@ impl Manifest {
         let mut shards: Vec<Shard> = Vec::new();
         let mut next_slot = 0;
         for line in lines {
-            let shard = parse_shard(line, next_slot).ok_or_else(|| format!("{line:?} is no shard from slot {next_slot}"))?;
+            let shard =
+                parse_shard(line, next_slot).ok_or_else(|| format!("{line:?} is no shard from slot {next_slot}"))?;
             next_slot = u32::from(shard.last_slot) + 1;
             shards.push(shard);
         }
@@ -171,7 +181,8 @@ fn parse_shard(line: &str, first_slot: u32) -> Option<Shard> {
     let name = word()?.to_owned();
     let in_range = first_slot <= u32::from(last_slot) && u32::from(last_slot) < SLOT_COUNT;
     // A name, and not a way out of the directory.
-    let plain = name.ends_with(".spd") && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    let plain =
+        name.ends_with(".spd") && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
     (in_range && plain && word().is_none()).then_some(Shard { last_slot, name, pairs })
 }
 

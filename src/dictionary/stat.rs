@@ -112,7 +112,11 @@ impl DictionaryStat {
             }
         }
         if other.pairs > 0 {
-            self.fixed_lengths = if self.pairs == 0 { other.fixed_lengths } else { self.fixed_lengths.filter(|own| Some(*own) == other.fixed_lengths) };
+            self.fixed_lengths = if self.pairs == 0 {
+                other.fixed_lengths
+            } else {
+                self.fixed_lengths.filter(|own| Some(*own) == other.fixed_lengths)
+            };
         }
         self.shards += 1;
         self.pairs += other.pairs;

@@ -105,7 +105,10 @@ impl Check<'_> {
                 counted.add(run.span(index).key_len, run.span(index).value_len);
                 let rank = first + index as u64;
                 if !belongs(run.key(index)) {
-                    self.fault(format!("record {rank}"), format!("its key {} is another shard's", quote(run.key(index))));
+                    self.fault(
+                        format!("record {rank}"),
+                        format!("its key {} is another shard's", quote(run.key(index))),
+                    );
                 }
                 if !self.file.leads_to(run.positions[index], rank, unit) {
                     let key = quote(run.key(index));

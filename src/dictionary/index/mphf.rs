@@ -263,6 +263,12 @@ impl Mphf {
         self.partitions.len()
     }
 
+    /// The partition that has the record of `rank`.
+    pub(crate) fn partition_of_rank(&self, rank: u64) -> Option<usize> {
+        let partition = self.partitions.partition_point(|partition| partition.ranks.end <= rank);
+        (partition < self.partitions.len()).then_some(partition)
+    }
+
     /// The ranks of a partition, in which its records stand in the order of its function, and extras behind them.
     pub(crate) fn ranks(&self, partition: usize) -> Range<u64> {
         self.partitions[partition].ranks.clone()

@@ -12,9 +12,10 @@
 
 use super::manifest::Manifest;
 use super::merge::{Merge, Room};
-use super::run::{Kit, Run, Scratch, sort_piece};
+use super::run::{Kit, Scratch, sort_piece};
 use super::spill::Extent;
-use super::{Lengths, SortError};
+use super::{Lengths, PutLengths, SortError};
+use crate::dictionary::run::Run;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::Storage;
 use std::collections::{BTreeMap, VecDeque};
@@ -172,6 +173,7 @@ pub(crate) struct Sorted<'s> {
     failed: bool,
     records: u64,
     lengths: Lengths,
+    put_lengths: Lengths,
     temporary_bytes: u64,
     manifest: Option<Manifest>,
 }
@@ -185,13 +187,15 @@ pub(super) struct Start {
     pub threads: usize,
     pub records: u64,
     pub lengths: Lengths,
+    pub put_lengths: Lengths,
     pub temporary_bytes: u64,
     pub manifest: Option<Manifest>,
 }
 
 impl<'s> Sorted<'s> {
     pub(super) fn start(storage: &'s dyn Storage, start: Start) -> Result<Self> {
-        let Start { prefix, kit, parts, budget, threads, records, lengths, temporary_bytes, manifest } = start;
+        let Start { prefix, kit, parts, budget, threads, records, lengths, put_lengths, temporary_bytes, manifest } =
+            start;
         let state = Mutex::default();
         let window = 2 * threads + 1;
         let shared = Arc::new(Shared { parts, kit, budget, window, state, changed: Condvar::new() });
@@ -206,6 +210,7 @@ impl<'s> Sorted<'s> {
             failed: false,
             records,
             lengths,
+            put_lengths,
             temporary_bytes,
             manifest,
         };
@@ -232,6 +237,15 @@ impl<'s> Sorted<'s> {
         match self.lengths {
             Lengths::Fixed(fixed) => Some((fixed.key_len, fixed.value_len)),
             _ => None,
+        }
+    }
+
+    /// Key and value length that all records have which are no deletions.
+    pub(crate) fn put_lengths(&self) -> PutLengths {
+        match self.put_lengths {
+            Lengths::None => PutLengths::None,
+            Lengths::Fixed(fixed) => PutLengths::One(fixed.key_len, fixed.value_len),
+            Lengths::Varied => PutLengths::Several,
         }
     }
 

@@ -13,7 +13,7 @@
 //! Temporary files are read by the version that wrote them only; nothing here is a format to be kept.
 //! Not here: which records go where (`mod.rs`), files (`spill.rs`).
 
-use super::run::Record;
+use crate::dictionary::run::Record;
 
 /// Bytes before a block's records.
 pub(super) const HEADER_BYTES: usize = 48;

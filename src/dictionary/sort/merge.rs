@@ -12,9 +12,10 @@
 
 use super::ahead::{Holding, Source};
 use super::block::{self, At, Block};
-use super::run::{Kit, Record, Run, Scratch, malformed, sort_piece};
+use super::run::{Kit, Scratch, malformed, sort_piece};
 use super::spill::{Extent, make_unnamed, name};
 use super::{DuplicateKey, Duplicates, SortError};
+use crate::dictionary::run::{Record, Run, Span};
 use crate::error::{Error, Result};
 use crate::io::{File, Storage};
 use crate::linear;
@@ -52,7 +53,7 @@ impl Merge {
             runs = merge_some(room, kit, runs, &mut temporary_bytes)?;
         }
         let mut carry = Run::default();
-        carry.clear(kit.run_lengths());
+        carry.clear_for(kit.lengths_of_runs());
         let limit = (room.budget / 4) as usize;
         Ok(Merge { heads: open(runs, kit)?, carry, limit, temporary_bytes })
     }
@@ -61,7 +62,7 @@ impl Merge {
     ///
     /// Ends before a new position; within one only if that alone is too much, and then between two keys.
     pub(super) fn next_run(&mut self, run: &mut Run, kit: &Kit) -> Result<bool, SortError> {
-        run.clear(kit.run_lengths());
+        run.clear_for(kit.lengths_of_runs());
         self.carry.move_tail(0, run);
         // Where the records of the last position begin.
         let mut group = 0;
@@ -78,7 +79,7 @@ impl Merge {
             if !same {
                 group = run.len();
             }
-            run.push(head.r, record);
+            run.push_record(head.r, record);
             give_back(&mut self.heads, head, kit)?;
         }
         Ok(!run.is_empty())
@@ -86,7 +87,7 @@ impl Merge {
 }
 
 fn cost(run: &Run) -> usize {
-    run.bytes.len() + run.len() * (8 + size_of::<super::Span>())
+    run.bytes.len() + run.len() * (8 + size_of::<Span>())
 }
 
 /// A sorted run in a file.

@@ -37,8 +37,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 pub(crate) use ahead::Sorted;
-#[allow(unused_imports, reason = "being built: the names of what a run gives")]
-pub(crate) use run::{Record, Run, Span, Spans};
 
 /// The least memory a sort works with; less is taken as this.
 const MEMORY_BYTES_MIN: u64 = 64 << 10;
@@ -52,14 +50,14 @@ const BLOCK_BYTES_WANTED: u64 = 64 << 10;
 /// How much is distributed between two checkpoints.
 const CHECKPOINT_BYTES: u64 = 1 << 30;
 
-/// What becomes of records with equal keys.
+/// What becomes of a key that is given more than once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Duplicates {
-    /// They are an error.
+pub enum Duplicates {
+    /// It is an error that names both places.
     Error,
-    /// The first given stands.
+    /// The first value given stands.
     First,
-    /// The last given stands.
+    /// The last value given stands.
     Last,
 }
 
@@ -130,6 +128,16 @@ enum Lengths {
     Varied,
 }
 
+/// What the records to be stored have in common, leaving out deletions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PutLengths {
+    /// There are none.
+    None,
+    /// All have this key length and this value length.
+    One(u32, u32),
+    Several,
+}
+
 /// Takes records in any order.
 pub(crate) struct Sorter<'s> {
     storage: &'s dyn Storage,
@@ -140,6 +148,8 @@ pub(crate) struct Sorter<'s> {
     blocks: Vec<Block>,
     parts: Vec<Distributed>,
     lengths: Lengths,
+    /// The same of those that are no deletions.
+    put_lengths: Lengths,
     /// The lengths of blocks whose records have the same.
     fixed: Option<Fixed>,
     records: u64,
@@ -187,6 +197,7 @@ impl<'s> Sorter<'s> {
             blocks: Vec::new(),
             parts: Vec::new(),
             lengths: Lengths::None,
+            put_lengths: Lengths::None,
             fixed: None,
             records: 0,
             resumed: 0,
@@ -280,6 +291,8 @@ impl<'s> Sorter<'s> {
             threads: self.options.threads,
             records: self.records,
             lengths: self.lengths,
+            // Of what an earlier run put by nothing is known.
+            put_lengths: if self.resumed > 0 { Lengths::Varied } else { self.put_lengths },
             temporary_bytes: spilled,
             manifest: self.manifest.take(),
         };
@@ -319,6 +332,13 @@ impl<'s> Sorter<'s> {
         let key_len = u32::try_from(key.len()).or_else(|_| too_long("key", key))?;
         let value_len = value.map_or(Ok(0), |v| u32::try_from(v.len()).or_else(|_| too_long("value", v)))?;
         let fixed = Fixed { key_len, value_len };
+        if value.is_some() {
+            self.put_lengths = match self.put_lengths {
+                Lengths::None => Lengths::Fixed(fixed),
+                Lengths::Fixed(known) if known == fixed => self.put_lengths,
+                _ => Lengths::Varied,
+            };
+        }
         match self.lengths {
             Lengths::Varied => {}
             Lengths::None if value.is_some() => {

@@ -11,144 +11,12 @@
 
 use super::block::{self, At, Fixed};
 use super::{DuplicateKey, Duplicates, SortError};
+use crate::dictionary::run::{Run, Span, Spans};
 use crate::error::Error;
 use crate::error::ErrorKind;
 use crate::hash::HashFunction;
 use crate::linear;
 use std::path::Path;
-
-/// A record: `None` as value is a deletion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Record<'a> {
-    pub key: &'a [u8],
-    pub value: Option<&'a [u8]>,
-}
-
-/// Where a record's bytes stand in a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
-    pub start: usize,
-    pub key_len: u32,
-    pub value_len: u32,
-    pub deleted: bool,
-}
-
-/// Where the records of a run begin and end.
-#[derive(Debug)]
-pub(crate) enum Spans {
-    /// All have these lengths, together at least one byte, and none is a deletion.
-    Fixed {
-        key_len: u32,
-        value_len: u32,
-    },
-    Varied(Vec<Span>),
-}
-
-/// Records in hash order: ascending by position, those of one position by key.
-#[derive(Debug)]
-pub(crate) struct Run {
-    pub positions: Vec<u64>,
-    /// Key, then value of each record, one after another.
-    pub bytes: Vec<u8>,
-    pub spans: Spans,
-    /// What it counts for in the memory of the sort.
-    pub(super) cost: u64,
-}
-
-impl Default for Run {
-    fn default() -> Self {
-        Run { positions: Vec::new(), bytes: Vec::new(), spans: Spans::Varied(Vec::new()), cost: 0 }
-    }
-}
-
-impl Run {
-    pub(crate) fn len(&self) -> usize {
-        self.positions.len()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.positions.is_empty()
-    }
-
-    #[inline]
-    pub(crate) fn span(&self, i: usize) -> Span {
-        match &self.spans {
-            &Spans::Fixed { key_len, value_len } => {
-                let start = i * (key_len as usize + value_len as usize);
-                Span { start, key_len, value_len, deleted: false }
-            }
-            Spans::Varied(spans) => spans[i],
-        }
-    }
-
-    #[inline]
-    pub(crate) fn record(&self, i: usize) -> Record<'_> {
-        let span = self.span(i);
-        let key_end = span.start + span.key_len as usize;
-        let value = &self.bytes[key_end..key_end + span.value_len as usize];
-        Record { key: &self.bytes[span.start..key_end], value: (!span.deleted).then_some(value) }
-    }
-
-    #[inline]
-    pub(crate) fn key(&self, i: usize) -> &[u8] {
-        self.record(i).key
-    }
-
-    /// `None` is a deletion.
-    #[inline]
-    pub(crate) fn value(&self, i: usize) -> Option<&[u8]> {
-        self.record(i).value
-    }
-
-    /// Empties it, for records of the lengths given or of any.
-    pub(super) fn clear(&mut self, fixed: Option<Fixed>) {
-        self.positions.clear();
-        self.bytes.clear();
-        match (fixed, &mut self.spans) {
-            (Some(f), spans) => *spans = Spans::Fixed { key_len: f.key_len, value_len: f.value_len },
-            (None, Spans::Varied(spans)) => spans.clear(),
-            (None, spans) => *spans = Spans::Varied(Vec::new()),
-        }
-    }
-
-    pub(super) fn push(&mut self, r: u64, record: Record<'_>) {
-        self.positions.push(r);
-        self.push_bytes(record);
-    }
-
-    #[inline]
-    fn push_bytes(&mut self, record: Record<'_>) {
-        let value = record.value.unwrap_or_default();
-        if let Spans::Varied(spans) = &mut self.spans {
-            spans.push(Span {
-                start: self.bytes.len(),
-                key_len: record.key.len() as u32,
-                value_len: value.len() as u32,
-                deleted: record.value.is_none(),
-            });
-        }
-        self.bytes.extend_from_slice(record.key);
-        self.bytes.extend_from_slice(value);
-    }
-
-    /// Takes the last record away.
-    pub(super) fn pop(&mut self) {
-        let start = self.span(self.len() - 1).start;
-        self.positions.pop();
-        self.bytes.truncate(start);
-        if let Spans::Varied(spans) = &mut self.spans {
-            spans.pop();
-        }
-    }
-
-    /// Moves the records from `i` on to the end of `other`, which is for the same lengths.
-    pub(super) fn move_tail(&mut self, i: usize, other: &mut Run) {
-        (i..self.len()).for_each(|j| other.push(self.positions[j], self.record(j)));
-        while self.len() > i {
-            self.pop();
-        }
-    }
-}
 
 /// What every sort of a piece needs to know.
 pub(super) struct Kit {
@@ -165,6 +33,10 @@ pub(super) struct Kit {
 impl Kit {
     pub(super) fn run_lengths(&self) -> Option<Fixed> {
         self.fixed.filter(|_| self.all_fixed)
+    }
+
+    pub(super) fn lengths_of_runs(&self) -> Option<(u32, u32)> {
+        self.run_lengths().map(|fixed| (fixed.key_len, fixed.value_len))
     }
 
     /// The memory that sorting so much takes: what is given back after it, and what the run keeps.
@@ -209,7 +81,7 @@ pub(super) fn sort_piece(
     run: &mut Run,
     places: Option<&mut Vec<u64>>,
 ) -> Result<(), SortError> {
-    run.clear(kit.run_lengths());
+    run.clear_for(kit.lengths_of_runs());
     scatter(scratch, part, records, kit, path, run)?;
     let Scratch { raw, entries, .. } = scratch;
     if entries.windows(2).any(|pair| pair[0].r == pair[1].r) {
