@@ -13,7 +13,7 @@ use super::format::{
 use super::index::page::PageIndex;
 use super::index::{self, Loaded, Place, Words};
 use super::read::{Pages, Scratch, Stream};
-use super::search::{self, Shape, Sought};
+use super::search::{self, Near, Shape, Sought};
 use super::{block, record};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashFunction;
@@ -103,7 +103,14 @@ impl DictionaryFile {
         place: Place,
         give: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
-        let sought = Sought { key, position, hash: &self.hash };
+        let mut sought = Sought { key, position, hash: &self.hash, near: None };
+        let records = match (&place, self.record_bytes()) {
+            (Place::Ranks(ranks), Some(bytes)) => {
+                let end = ranks.end.min(self.footer.pairs);
+                Some(ranks.start.min(end) * bytes..end * bytes)
+            }
+            _ => None,
+        };
         let pages = match self.pages_of(place) {
             Some(pages) if pages.end - pages.start <= PAGES_AT_ONCE_MAX => pages,
             Some(pages) => return Ok(self.find_piecemeal(&self.stream_of(&pages), sought)?.map(|value| give(&value))),
@@ -112,16 +119,30 @@ impl DictionaryFile {
                 return Ok(self.find_piecemeal(&range, sought)?.map(|value| give(&value)));
             }
         };
+        // What was read by `pread` is in the processor's cache; from a mapping each look may be a wait, and a good guess saves some.
+        if self.pages.is_viewed() && self.shape.ordered && pages.end - pages.start == 1 {
+            sought.near = self.near_of(pages.start);
+        }
         SCRATCH.with_borrow_mut(|scratch| {
             // Taken out, so that the piece can borrow the rest.
             let mut raw = std::mem::take(&mut scratch.raw);
-            let piece = self.pages.piece(pages.clone(), scratch)?;
+            let mut piece = self.pages.piece(pages.clone(), scratch)?;
+            piece.records = records.map(|records| {
+                ((records.start - piece.offset) as usize, (records.end - piece.offset) as usize)
+            });
             let found = search::find(self.shape, piece, sought, &mut raw);
             let found = found.map(|value| value.map(give)).map_err(|what| self.pages.wrong(pages.start, what));
             scratch.raw = raw;
             scratch.shrink();
             found
         })
+    }
+
+    /// How positions ascend in page `page` of records of one size.
+    pub fn near_of(&self, page: u64) -> Option<Near> {
+        self.record_bytes()?;
+        let first = self.index.position_near(page)?;
+        Some(Near { first, gap: u64::MAX / self.footer.pairs.max(1) })
     }
 
     /// Which pages to read; `None` if the index does not know.
@@ -193,7 +214,7 @@ impl DictionaryFile {
                 UnitKind::Block(block) if ordered && block.position > sought.position => return Ok(None),
                 UnitKind::Block(_) => {
                     let bytes = stream.bytes(at..at + unit.bytes)?;
-                    let piece = super::read::Piece { offset: at, bytes, starts: &[0] };
+                    let piece = super::read::Piece { offset: at, bytes, starts: &[0], records: None };
                     let found = search::find(self.shape, piece, sought, &mut scratch.raw);
                     let found = found.map_err(|what| self.pages.wrong(at / self.pages.body_bytes(), what))?;
                     if let Some(value) = found {

@@ -61,7 +61,7 @@ impl DictionaryFile {
             positions.extend(keys.iter().map(|key| self.position(key.as_ref())));
             self.index.places(&positions, &mut places);
             if self.pages.is_viewed() {
-                places.iter().for_each(|place| self.touch(place));
+                places.iter().zip(&positions).for_each(|(place, position)| self.touch(place, *position));
             }
             let found = keys.iter().zip(&positions).zip(places.drain(..));
             for (((key, position), place), value) in found.zip(values) {
@@ -72,9 +72,13 @@ impl DictionaryFile {
     }
 
     /// Begins to bring what a lookup of `place` will look at into the processor's cache.
-    fn touch(&self, place: &Place) {
+    fn touch(&self, place: &Place, position: u64) {
         match place {
-            Place::Pages(pages) => self.pages.touch(pages.start, 0),
+            Place::Pages(pages) => {
+                let near = self.near_of(pages.start.min(self.pages.count().saturating_sub(1)));
+                let offset = near.zip(self.record_bytes()).map_or(0, |(near, bytes)| near.guess(position) * bytes as usize);
+                self.pages.touch(pages.start, offset.min(self.pages.body_bytes() as usize - 1));
+            }
             Place::Ranks(ranks) => {
                 if let Some(bytes) = self.record_bytes() {
                     let at = ranks.start * bytes;

@@ -63,6 +63,8 @@ pub(super) struct Piece<'p> {
     pub bytes: &'p [u8],
     /// Where in `bytes` some of the units begin, ascending, the first that does among them; empty in a layout without starts.
     pub starts: &'p [usize],
+    /// Of records of one size: which bytes are those looked for, if an index said so.
+    pub records: Option<(usize, usize)>,
 }
 
 impl Pages {
@@ -156,7 +158,7 @@ impl Pages {
         let offset = range.start * self.body_bytes();
         // The last page has zeros behind the stream.
         let end = (range.end * self.body_bytes()).min(self.stream_bytes).max(offset);
-        Ok(Piece { offset, bytes: &bytes[..(end - offset) as usize], starts: &scratch.starts })
+        Ok(Piece { offset, bytes: &bytes[..(end - offset) as usize], starts: &scratch.starts, records: None })
     }
 
     /// The bodies of pages `range` one behind another in `scratch.pages`, after as many bytes as a page's head has.

@@ -249,6 +249,14 @@ impl Loaded {
         }
     }
 
+    /// About which position the first record of page `page` has, if the index can tell.
+    pub fn position_near(&self, page: u64) -> Option<u64> {
+        match self {
+            Loaded::Page(index, words) => Some(index.position_near(words.get(), page)),
+            _ => None,
+        }
+    }
+
     /// [`place`](Self::place) of many, which waits for memory for several at once.
     pub fn places(&self, positions: &[u64], places: &mut Vec<Place>) {
         let mut found = Vec::with_capacity(positions.len());
