@@ -77,7 +77,9 @@ impl Dictionary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{HashKind, Index, TableOptions};
+    use crate::dictionary::Index;
+    use crate::hash::HashKind;
+    use crate::table::TableOptions;
 
     /// Freezes `table` and compares it with a build from its pairs, then thaws it.
     fn there_and_back(table: &Table, index: Index) {
