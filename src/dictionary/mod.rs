@@ -12,7 +12,6 @@
 //!
 //! Source: Lim, Andersen & Kaminsky 2013, Practical Batch-Updatable External Hashing with Sorting. What differs and why:
 //! docs/architecture.md, "Dictionaries". The bytes: docs/dictionary-format.md.
-#![allow(dead_code, reason = "being built")]
 
 mod arrange;
 mod assemble;

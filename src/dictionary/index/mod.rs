@@ -274,6 +274,14 @@ impl Loaded {
         places.extend(found.into_iter().map(Place::Ranks));
     }
 
+    /// What of it can be made again from itself and is then other than it was: damage that was not needed yet.
+    pub fn check(&self) -> Result<(), String> {
+        match self {
+            Loaded::Page(index, words) => index.check(words.get()),
+            _ => Ok(()),
+        }
+    }
+
     /// The ranks, among them `rank`, whose records are in an order of the index's own.
     pub fn group(&self, rank: u64) -> Option<Range<u64>> {
         match self {
@@ -309,6 +317,8 @@ impl Loaded {
                     ("skip_min", options.skip_min.into()),
                     ("block_items", options.block_items.into()),
                     ("buckets", index.bucket_count() as f64),
+                    ("superblock_buckets", index.superblock_buckets() as f64),
+                    ("wide_superblocks", index.wide_superblock_count() as f64),
                     ("trie_bits", index.bits_of_tries() as f64),
                     ("bucket_bits", index.bits_of_buckets() as f64),
                 ]
