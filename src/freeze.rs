@@ -76,6 +76,7 @@ impl Dictionary {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "a test compares files")]
     use super::*;
     use crate::dictionary::Index;
     use crate::hash::HashKind;
