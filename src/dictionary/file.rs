@@ -80,6 +80,11 @@ impl DictionaryFile {
         Ok(DictionaryFile { path: path.to_owned(), header, footer, hash, pages, index, ranks, file, shape })
     }
 
+    /// Was it opened from the same file, as far as its content tells?
+    pub fn is_same(&self, other: &DictionaryFile) -> bool {
+        self.footer == other.footer && self.header.hash_check == other.header.hash_check
+    }
+
     /// Calls `give` with the value of `key`, if there is one.
     pub fn find<T>(&self, key: &[u8], give: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
         let position = self.position(key);
@@ -143,12 +148,17 @@ impl DictionaryFile {
         self.pages_of(place).is_none_or(|pages| pages.start <= needed.start && needed.end <= pages.end)
     }
 
+    /// The size of all records in the stream, if they have one.
+    pub fn record_bytes(&self) -> Option<u64> {
+        if self.shape.compression == Compression::None { self.header.layout.record_bytes() } else { None }
+    }
+
     fn pages_of_ranks(&self, ranks: Range<u64>) -> Range<u64> {
         let ranks = ranks.start.min(self.footer.pairs)..ranks.end.min(self.footer.pairs);
         if ranks.start >= ranks.end {
             return 0..0;
         }
-        if let (Compression::None, Some(bytes)) = (self.header.compression, self.header.layout.record_bytes()) {
+        if let Some(bytes) = self.record_bytes() {
             // No overflow: all of them are in the file (Footer::check).
             return self.pages.of_stream(ranks.start * bytes..ranks.end * bytes);
         }
@@ -198,9 +208,7 @@ impl DictionaryFile {
 
     /// Where the first unit begins that does so in `range` of the stream.
     fn first_unit(&self, range: &Range<u64>, scratch: &mut Scratch) -> Result<Option<u64>> {
-        if self.shape.compression == Compression::None
-            && let Some(bytes) = self.header.layout.record_bytes()
-        {
+        if let Some(bytes) = self.record_bytes() {
             return Ok(Some(range.start.next_multiple_of(bytes)).filter(|at| at + bytes <= range.end));
         }
         for page in self.pages.of_stream(range.clone()) {
@@ -286,7 +294,7 @@ impl DictionaryFile {
 
     /// Where a unit begins near the start of page `page`, if one does.
     fn near(&self, page: u64, scratch: &mut Scratch) -> Result<Option<u64>> {
-        if let (Compression::None, Some(bytes)) = (self.shape.compression, self.header.layout.record_bytes()) {
+        if let Some(bytes) = self.record_bytes() {
             let body = self.pages.body_bytes();
             let at = (page * body).next_multiple_of(bytes);
             return Ok((at < self.pages.stream_bytes()).then_some(at));

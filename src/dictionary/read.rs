@@ -113,6 +113,20 @@ impl Pages {
         self.stream_bytes
     }
 
+    /// Is it read from a mapping?
+    pub fn is_viewed(&self) -> bool {
+        self.view.is_some()
+    }
+
+    /// Reads a byte of page `page`, counted from 0, so that the processor fetches what is around it; nothing without a mapping.
+    #[inline]
+    pub fn touch(&self, page: u64, offset: usize) {
+        if let Some(view) = &self.view {
+            let at = (page as usize + 1) * self.page_bytes + self.head + offset;
+            std::hint::black_box(view.bytes().get(at).copied());
+        }
+    }
+
     /// How often the file was read so far; in a view never.
     pub fn reads(&self) -> u64 {
         self.reads.load(Relaxed)
