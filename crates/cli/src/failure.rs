@@ -44,11 +44,6 @@ impl Failure {
         Self { message: Some(message.to_string()), status: kind.exit_code() }
     }
 
-    /// The same with `advice` behind it.
-    pub fn with(self, advice: &str) -> Self {
-        Self { message: self.message.map(|message| message + advice), ..self }
-    }
-
     /// `place` is a file's name, or what else could not be read or written.
     pub fn io(place: impl Display, error: &io::Error) -> Self {
         Self { message: Some(format!("{place}: {error}")), status: ErrorKind::Io.exit_code() }

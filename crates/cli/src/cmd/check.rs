@@ -33,7 +33,8 @@ impl Check {
             "Restore the file from a backup; `splitpoint dump {} --salvage` writes what can still be read.",
             self.file.display()
         );
-        Checked { file: &self.file, pairs: table.len(), faults, advice, json: self.json }.tell()
+        let file_bytes = self.file.metadata().map_err(|error| Failure::io(self.file.display(), &error))?.len();
+        Checked { file: &self.file, file_bytes, pairs: table.len(), faults, advice, json: self.json }.tell()
     }
 }
 
@@ -49,6 +50,7 @@ pub fn reading_every_page(verify: impl FnOnce() -> splitpoint::Result<Vec<Fault>
 /// What a check found, of a table or a dictionary.
 pub struct Checked<'c> {
     pub file: &'c Path,
+    pub file_bytes: u64,
     pub pairs: u64,
     pub faults: Vec<Fault>,
     /// What to do where there are some.
@@ -70,9 +72,8 @@ impl Checked<'_> {
             out.line(&format!("{file}: {fault}"))?;
         }
         if self.faults.is_empty() {
-            let file_bytes = self.file.metadata().map_err(|error| Failure::io(file, &error))?.len();
             let pairs = count_of(self.pairs, "pair");
-            return out.line(&format!("{}: ok, {pairs} in {}", self.file.display(), size(file_bytes)));
+            return out.line(&format!("{file}: ok, {pairs} in {}", size(self.file_bytes)));
         }
         let faults = count_of(self.faults.len() as u64, "fault");
         out.line(&format!("{file}: {faults}. {}", self.advice))

@@ -101,7 +101,7 @@ fn key_absent(path: &Path, key: &[u8]) -> String {
 /// A table, by its content; a damaged one is one too.
 pub fn is_table(path: &Path) -> bool {
     let table = TableOptions::new().create(false).read_only(true).open(path);
-    table.map_or_else(|error| error.kind() != ErrorKind::NotATable, |_| true)
+    table.map_or_else(|error| !matches!(error.kind(), ErrorKind::NotATable | ErrorKind::Io), |_| true)
 }
 
 /// Of a dictionary it says which commands are for it.

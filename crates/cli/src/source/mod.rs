@@ -170,6 +170,10 @@ impl InputFile {
             return Ok(rows(None));
         }
         let metadata = path.metadata().map_err(|error| Failure::io(path.display(), &error))?;
+        if metadata.is_dir() && is_dictionary(path) {
+            // In shards. Its bytes are in many files, so the bar has none to count.
+            return Ok(Self { kind: Kind::Dictionary, ..rows(None) });
+        }
         if metadata.is_dir() {
             return Err(Failure::usage(format_args!(
                 "{}: is a directory; give a file of pairs, or - for standard input",

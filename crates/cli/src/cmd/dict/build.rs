@@ -12,7 +12,7 @@ use crate::interrupt::Interrupt;
 use crate::number::count_of;
 use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, Read, SourceArgs};
 use clap::ValueEnum;
-use splitpoint::{DictionaryBuilder, ErrorKind, HashKind};
+use splitpoint::{DictionaryBuilder, HashKind};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -54,6 +54,9 @@ pub struct Build {
     hash: HashArgs,
     #[command(flatten)]
     work: WorkArgs,
+    /// A directory of so many files instead of one, each built, updated and checked by itself
+    #[arg(long, value_name = "N", conflicts_with = "resume")]
+    shards: Option<u32>,
     /// Keep what was sorted if the build ends early, and go on from it if it is there
     #[arg(long)]
     resume: bool,
@@ -86,7 +89,7 @@ impl Build {
         let mut inputs = Inputs::look(&self.input, &self.source, &interrupt)?;
         let builder = self.builder(&inputs)?;
         let read = match &inputs.files[..] {
-            [InputFile { path, kind: Kind::Table, bytes }] if self.hash.hash.is_none() && self.hash.seed.is_none() => {
+            [InputFile { path, kind: Kind::Table, bytes }] if self.may_freeze() => {
                 let table = open_to_read(path)?;
                 let bar = bar_of_pairs();
                 let frozen = table.freeze(&self.out, &watched(builder, &interrupt, &bar));
@@ -101,6 +104,11 @@ impl Build {
         Report { path: &self.out, read, start, json: self.json }.tell()
     }
 
+    /// A table's hash function may stay, and it goes to one file.
+    fn may_freeze(&self) -> bool {
+        self.hash.hash.is_none() && self.hash.seed.is_none() && self.shards.is_none()
+    }
+
     fn builder(&self, inputs: &Inputs<'_>) -> Result<DictionaryBuilder> {
         if self.out.as_os_str() == "-" {
             return Err(Failure::usage("a dictionary is a file, and standard output is none; give OUT a name"));
@@ -111,6 +119,11 @@ impl Build {
             builder = builder.index(index);
         }
         builder = self.work.bound(self.shape.shape(builder)?);
+        if let Some(count) = self.shards {
+            builder = builder.shards(count);
+        }
+        let places = inputs.places.clone();
+        builder = builder.place_names(move |place| places.name(place));
         if self.resume {
             builder = builder.resume(self.identity(inputs)?);
         }
@@ -121,7 +134,7 @@ impl Build {
     fn identity(&self, inputs: &Inputs<'_>) -> Result<u64> {
         let mut identity = DefaultHasher::new();
         for file in &inputs.files {
-            let metadata = file.path.metadata().ok().filter(|metadata| metadata.is_file());
+            let metadata = file.path.metadata().ok().filter(|metadata| metadata.is_file() || metadata.is_dir());
             let Some(metadata) = metadata else {
                 return Err(Failure::usage(format_args!(
                     "--resume reads its inputs again, and {} is a pipe; give files",
@@ -162,12 +175,7 @@ impl Build {
         if resumed > 0 {
             eprintln!("splitpoint: went on after {}", count_of(resumed, "pair"));
         }
-        let built = build.finish();
-        let advice = match built.as_ref().map_err(|error| error.kind()) {
-            Err(ErrorKind::Duplicate) => ". Use --duplicates last to keep the last.",
-            _ => "",
-        };
-        ended(built, &bar, interrupt, &self.unbuilt()).map_err(|failure| failure.with(advice)).map(|_| ())
+        ended(build.finish(), &bar, interrupt, &self.unbuilt()).map(|_| ())
     }
 
     /// What is left after an end before the end.

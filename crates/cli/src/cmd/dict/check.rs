@@ -25,6 +25,7 @@ impl Check {
         let dictionary = open(&self.dict)?;
         let faults = reading_every_page(|| dictionary.verify())?;
         let advice = "Build it again from what it was built from.".to_owned();
-        Checked { file: &self.dict, pairs: dictionary.len(), faults, advice, json: self.json }.tell()
+        let file_bytes = dictionary.stat()?.file_bytes;
+        Checked { file: &self.dict, file_bytes, pairs: dictionary.len(), faults, advice, json: self.json }.tell()
     }
 }

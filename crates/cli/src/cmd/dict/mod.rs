@@ -67,7 +67,7 @@ impl Dict {
 
 /// A dictionary, by its content; a damaged one is one too.
 pub fn is_dictionary(path: &Path) -> bool {
-    Dictionary::open(path).map_or_else(|error| error.kind() != ErrorKind::NotATable, |_| true)
+    Dictionary::open(path).map_or_else(|error| !matches!(error.kind(), ErrorKind::NotATable | ErrorKind::Io), |_| true)
 }
 
 /// Opens a dictionary; of a table it says which commands are for it.
@@ -125,8 +125,16 @@ pub fn ended<T>(result: splitpoint::Result<T>, bar: &ProgressBar, interrupt: &In
     bar.finish_and_clear();
     result.map_err(|error| match (error.kind(), interrupt.caught()) {
         (ErrorKind::Stopped, Some(signal)) => Failure::stopped(signal, left),
+        (ErrorKind::Duplicate, _) => Failure::of_kind(ErrorKind::Duplicate, in_our_words(&error)),
         _ => error.into(),
     })
+}
+
+/// The library advises its callers, whose option is a method.
+fn in_our_words(error: &splitpoint::Error) -> String {
+    let text = error.to_string();
+    let what = text.split(" Keep the first or the last").next().unwrap_or(&text);
+    format!("{what} Use --duplicates last to keep the last.")
 }
 
 /// What was made, for people or as JSON.

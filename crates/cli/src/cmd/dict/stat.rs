@@ -36,6 +36,7 @@ fn compression(stat: &DictionaryStat) -> &'static str {
     match stat.compression {
         Compression::None => "none",
         Compression::Lz4 => "lz4",
+        _ => "another",
     }
 }
 
@@ -48,6 +49,7 @@ fn one_read(stat: &DictionaryStat) -> bool {
 fn as_json(stat: &DictionaryStat) -> serde_json::Value {
     let details: Map<_, _> = stat.index_details.iter().map(|(name, number)| ((*name).to_owned(), json!(number))).collect();
     json!({
+        "shards": stat.shards,
         "pairs": stat.pairs,
         "file_bytes": stat.file_bytes,
         "data_bytes": stat.data_bytes,
@@ -90,9 +92,10 @@ fn lines(stat: &DictionaryStat) -> Vec<(&'static str, String)> {
         (_, 0) => "one read".to_owned(),
         (_, bytes) => format!("one read; of records of varying size by a second index, from ranks to pages, {}", size(bytes)),
     };
+    let files = if stat.shards > 1 { format!(", in {} files", grouped(stat.shards as u64)) } else { String::new() };
     let mut lines = vec![
         ("pairs", format!("{}, {} of keys and values", grouped(stat.pairs), size(payload))),
-        ("file", format!("{} ({}){times}", grouped(stat.file_bytes), size(stat.file_bytes))),
+        ("file", format!("{} ({}){times}{files}", grouped(stat.file_bytes), size(stat.file_bytes))),
         ("pages", format!("{} of {}, {}", grouped(stat.pages), size(stat.page_bytes.into()), size(stat.data_bytes))),
         ("records", format!("{layout}{packed}, in {}", stat.order)),
         ("keys", lengths(stat.key_len)),
