@@ -25,6 +25,7 @@ use crate::number::{count_of, grouped, rate};
 use columns::{Columns, TsvColumns};
 use indicatif::{ProgressBar, ProgressStyle};
 use splitpoint::{Dictionary, ErrorKind};
+use std::hash::Hash;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -95,14 +96,14 @@ impl SourceFormat {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum OnError {
     Stop,
     Skip,
 }
 
 /// How inputs are read; the same for `dict build` and `dict update`.
-#[derive(clap::Args, Hash)]
+#[derive(clap::Args)]
 pub struct SourceArgs {
     /// How pairs are written [default: by the name of INPUT, else tsv]
     #[arg(
@@ -145,7 +146,7 @@ An INPUT that is a table or a dictionary is known by its content. Others, by
   lines    the line is the key; the value is empty, or with --number the line's
            number.
   parquet  columns of bytes or strings as they are, of integers as decimal
-           text; a null is a bad row. Uncompressed, Snappy, gzip or LZ4.";
+           text; a null is a bad row.";
 
 /// What an input is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -373,7 +374,7 @@ impl<'i> Inputs<'i> {
         _: &mut dyn FnMut(Pair<'_>, u64) -> splitpoint::Result<()>,
     ) -> Result<End> {
         Err(Failure::usage(format_args!(
-            "{}: this program was built without Parquet; build it with `cargo build --release -p splitpoint-cli --features parquet`, or turn the file into csv or jsonl",
+            "{}: this program was built without Parquet; build it again with `--features parquet`, or turn the file into csv or jsonl",
             path.display()
         )))
     }
@@ -447,6 +448,11 @@ impl Inputs<'_> {
 }
 
 impl SourceArgs {
+    /// All that decides which pairs an input gives. Not among it: what becomes of bad rows, which are none.
+    pub fn identity(&self) -> impl Hash {
+        (self.format, &self.key, &self.value, self.no_header, self.number)
+    }
+
     fn columns_chosen(&self) -> bool {
         self.key.is_some() || self.value.is_some()
     }

@@ -130,7 +130,7 @@ impl Build {
         Ok(builder)
     }
 
-    /// Of what was sorted: equal for the same pairs sorted in the same way.
+    /// Of what is sorted: equal for the same pairs sorted in the same way. Not among it: how the file is made of them.
     fn identity(&self, inputs: &Inputs<'_>) -> Result<u64> {
         let mut identity = DefaultHasher::new();
         for file in &inputs.files {
@@ -143,7 +143,7 @@ impl Build {
             };
             (&file.path, metadata.len(), metadata.modified().ok()).hash(&mut identity);
         }
-        (&self.source, self.duplicates, self.work.memory).hash(&mut identity);
+        (self.source.identity(), self.duplicates, self.work.memory).hash(&mut identity);
         (self.hash.hash.map(HashKind::name), self.hash.seed).hash(&mut identity);
         Ok(identity.finish())
     }

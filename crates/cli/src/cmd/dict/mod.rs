@@ -186,6 +186,7 @@ impl Report<'_> {
             "data_bytes": stat.data_bytes,
             "index": stat.index,
             "index_bytes": stat.index_bytes,
+            "ranks_bytes": stat.ranks_bytes,
             "index_bits_per_key": stat.index_bits_per_key,
         })
     }

@@ -11,8 +11,9 @@ use std::path::PathBuf;
 pub const INDEX_HELP: &str = "\
 Indexes: page, the default, for records of any size, one read a lookup; chunk,
 1.5 to 1.9 bits a key, and mphf, 1.95 and fastest, reorder the records; trie,
-2.5 bits, keeps hash order, trie-sparse fewer; none searches. All but page and
-none want records of one size, else a lookup takes a second read.";
+2.5 bits, keeps hash order, trie-sparse fewer; none searches the pages. chunk,
+mphf and trie give ranks: records of varying size cost them a second, small
+index from ranks to pages.";
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum IndexName {

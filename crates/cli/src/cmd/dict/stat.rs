@@ -40,9 +40,9 @@ fn compression(stat: &DictionaryStat) -> &'static str {
     }
 }
 
-/// Does a lookup read the file once, as far as the index can see to it?
+/// Does a lookup read the file once?
 fn one_read(stat: &DictionaryStat) -> bool {
-    stat.ranks_bytes == 0 && stat.index != "none"
+    stat.index != "none"
 }
 
 /// Every field. `hash_seed` is a string, as JSON numbers do not carry 64 bits everywhere.
@@ -90,7 +90,7 @@ fn lines(stat: &DictionaryStat) -> Vec<(&'static str, String)> {
     let reads = match (stat.index, stat.ranks_bytes) {
         ("none", _) => "several reads: the pages are searched".to_owned(),
         (_, 0) => "one read".to_owned(),
-        (_, bytes) => format!("one read; of records of varying size by a second index, from ranks to pages, {}", size(bytes)),
+        (_, bytes) => format!("one read, by a second index from ranks to pages: {}", size(bytes)),
     };
     let files = if stat.shards > 1 { format!(", in {} files", grouped(stat.shards as u64)) } else { String::new() };
     let mut lines = vec![
