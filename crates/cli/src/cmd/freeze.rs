@@ -16,7 +16,9 @@ Examples:
   splitpoint freeze users.spt users.spd --index chunk --compress lz4";
 
 fn after_help() -> String {
-    format!("{EXAMPLES}\n\nNothing is sorted: both lie in hash order. The hash function is the table's.\n\n{INDEX_HELP}")
+    format!(
+        "{EXAMPLES}\n\nNothing is sorted: both lie in hash order. The hash function is the table's.\n\n{INDEX_HELP}"
+    )
 }
 
 /// Write a table as a dictionary

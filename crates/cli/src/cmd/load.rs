@@ -274,7 +274,9 @@ impl Loading<'_> {
                 return Ok(End::Signal(signal));
             }
             let refused = match reader.next_row()? {
-                Row::Pair(pair, _) => self.store(pair)?.map(|what| BadRow { place: reader.place(), what, goes_on: true }),
+                Row::Pair(pair, _) => {
+                    self.store(pair)?.map(|what| BadRow { place: reader.place(), what, goes_on: true })
+                }
                 Row::Bad(bad) => Some(bad),
                 // The signal is on its way to the flag.
                 Row::Interrupted => continue,

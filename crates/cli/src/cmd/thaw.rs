@@ -67,8 +67,12 @@ impl Thaw {
         let table = self.options(dictionary)?.open(&unfinished.0)?;
         fill(dictionary, &table, interrupt, |_| format!("{file} was not made"))?;
         let pairs = closed(table)?;
-        // A link is made only where there is nothing, unlike a rename.
-        std::fs::hard_link(&unfinished.0, &self.file).map_err(|error| Failure::io(file, &error))?;
+        // A link is made only where there is nothing, unlike a rename; not every file system has links.
+        let named = std::fs::hard_link(&unfinished.0, &self.file).or_else(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => Err(error),
+            _ => std::fs::rename(&unfinished.0, &self.file),
+        });
+        named.map_err(|error| Failure::io(file, &error))?;
         Ok(pairs)
     }
 
@@ -120,12 +124,7 @@ fn closed(table: Table) -> Result<u64> {
 }
 
 /// Puts all pairs; `left` says after a signal what came of so many.
-fn fill(
-    dictionary: &Dictionary,
-    table: &Table,
-    interrupt: &Interrupt,
-    left: impl Fn(&str) -> String,
-) -> Result<()> {
+fn fill(dictionary: &Dictionary, table: &Table, interrupt: &Interrupt, left: impl Fn(&str) -> String) -> Result<()> {
     let bar = bar(dictionary.len());
     let mut pairs = dictionary.iter();
     let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(BATCH);

@@ -130,11 +130,10 @@ impl Source for TsvColumns<'_> {
             self.indexes = Some(self.columns.look_up(&place, &names)?);
             return self.next_row();
         };
-        let parsed = pick(line, indexes)
-            .and_then(|(key, value)| {
-                tsv::unescape(key, &mut self.scratch.key)?;
-                tsv::unescape(value, &mut self.scratch.value)
-            });
+        let parsed = pick(line, indexes).and_then(|(key, value)| {
+            tsv::unescape(key, &mut self.scratch.key)?;
+            tsv::unescape(value, &mut self.scratch.value)
+        });
         match parsed {
             Ok(()) => Ok(Row::Pair(Pair { key: &self.scratch.key, value: &self.scratch.value }, self.number)),
             Err(what) => Ok(self.bad(what)),

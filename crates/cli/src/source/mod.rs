@@ -106,13 +106,7 @@ pub enum OnError {
 #[derive(clap::Args)]
 pub struct SourceArgs {
     /// How pairs are written [default: by the name of INPUT, else tsv]
-    #[arg(
-        long,
-        short,
-        value_enum,
-        hide_possible_values = true,
-        value_name = "tsv|csv|jsonl|raw|lines|parquet"
-    )]
+    #[arg(long, short, value_enum, hide_possible_values = true, value_name = "tsv|csv|jsonl|raw|lines|parquet")]
     format: Option<SourceFormat>,
     /// The keys' column, by name or number from 1 (csv, tsv, parquet) [default: the first]
     #[arg(long, value_name = "COLUMN", value_parser = columns::parse_column)]
@@ -368,11 +362,7 @@ impl<'i> Inputs<'i> {
     }
 
     #[cfg(not(feature = "parquet"))]
-    fn feed_parquet(
-        &mut self,
-        path: &Path,
-        _: &mut dyn FnMut(Pair<'_>, u64) -> splitpoint::Result<()>,
-    ) -> Result<End> {
+    fn feed_parquet(&mut self, path: &Path, _: &mut dyn FnMut(Pair<'_>, u64) -> splitpoint::Result<()>) -> Result<End> {
         Err(Failure::usage(format_args!(
             "{}: this program was built without Parquet; build it again with `--features parquet`, or turn the file into csv or jsonl",
             path.display()
@@ -458,9 +448,8 @@ impl SourceArgs {
     }
 
     fn columns(&self, format: SourceFormat) -> Columns {
-        let default = |column: &Option<columns::Column>, number| {
-            column.clone().unwrap_or(columns::Column::Number(number))
-        };
+        let default =
+            |column: &Option<columns::Column>, number| column.clone().unwrap_or(columns::Column::Number(number));
         let (key, value) = (default(&self.key, 1), default(&self.value, 2));
         let named = key.is_name() || value.is_name();
         let header = match format {
@@ -474,10 +463,7 @@ impl SourceArgs {
     /// An option that says nothing of this input: better told than passed over.
     fn check(&self, file: &InputFile) -> Result<()> {
         let refuse = |what: &str| Err(Failure::usage(format_args!("{}: {what}", file.origin().name)));
-        let columns = matches!(
-            file.kind,
-            Kind::Rows(SourceFormat::Tsv | SourceFormat::Csv | SourceFormat::Parquet)
-        );
+        let columns = matches!(file.kind, Kind::Rows(SourceFormat::Tsv | SourceFormat::Csv | SourceFormat::Parquet));
         if self.columns_chosen() && !columns {
             return refuse("--key and --value choose columns of csv, tsv or parquet");
         }

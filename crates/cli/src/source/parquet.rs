@@ -259,10 +259,7 @@ fn type_of(column: &ColumnDescriptor) -> Option<String> {
 
 fn is_integer(converted: ConvertedType) -> bool {
     use ConvertedType as C;
-    matches!(
-        converted,
-        C::INT_8 | C::INT_16 | C::INT_32 | C::INT_64 | C::UINT_8 | C::UINT_16 | C::UINT_32 | C::UINT_64
-    )
+    matches!(converted, C::INT_8 | C::INT_16 | C::INT_32 | C::INT_64 | C::UINT_8 | C::UINT_16 | C::UINT_32 | C::UINT_64)
 }
 
 fn is_unsigned(column: &ColumnDescriptor) -> bool {

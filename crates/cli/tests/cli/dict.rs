@@ -50,8 +50,18 @@ fn any_bytes_make_the_round_trip_through_a_dictionary_in_every_format() {
 fn any_bytes_come_out_of_csv() {
     let place = directory();
     let pairs = awkward_pairs();
-    let field = |bytes: &[u8]| [b"\"", &bytes.iter().flat_map(|byte| vec![*byte; 1 + usize::from(*byte == b'"')]).collect::<Vec<_>>()[..], b"\""].concat();
-    let csv: Vec<u8> = pairs.iter().flat_map(|(key, value)| [&b"x,"[..], &field(value), b",", &field(key), b"\r\n"].concat()).collect();
+    let field = |bytes: &[u8]| {
+        [
+            b"\"",
+            &bytes.iter().flat_map(|byte| vec![*byte; 1 + usize::from(*byte == b'"')]).collect::<Vec<_>>()[..],
+            b"\"",
+        ]
+        .concat()
+    };
+    let csv: Vec<u8> = pairs
+        .iter()
+        .flat_map(|(key, value)| [&b"x,"[..], &field(value), b",", &field(key), b"\r\n"].concat())
+        .collect();
     write(place.path(), "in.csv", [b"no,value,key\r\n", &csv[..]].concat());
     run_well(place.path(), &["dict", "build", "in.csv", "c.spd", "--key", "key", "--value", "value"]);
     assert!(pairs_of_raw(&run_well(place.path(), &["dict", "dump", "c.spd", "--format", "raw"])) == pairs);
@@ -64,7 +74,10 @@ fn the_english_words_are_found_in_every_index_and_after_every_change_of_it() {
     let words: Vec<&str> = words.lines().step_by(7).collect();
     write(place.path(), "words.txt", words.join("\n"));
     let mut before = "none.spd".to_owned();
-    run_well(place.path(), &["dict", "build", "words.txt", &before, "--format", "lines", "--number", "--index", "none"]);
+    run_well(
+        place.path(),
+        &["dict", "build", "words.txt", &before, "--format", "lines", "--number", "--index", "none"],
+    );
     for index in INDEXES {
         let name = format!("{index}.spd");
         run_well(place.path(), &["dict", "reindex", &before, &name, "--index", index]);
@@ -108,7 +121,8 @@ fn dict_stat_json_has_the_words_that_scripts_rely_on() {
     for index in INDEXES {
         run_well(place.path(), &["dict", "build", "rows.tsv", "d.spd", "--index", index]);
         let stat = json(place.path(), &["dict", "stat", "d.spd", "--json"]);
-        for field in ["pairs", "data_bytes", "index_bytes", "blocks", "pages", "ranks_bytes", "key_bytes", "file_bytes"] {
+        for field in ["pairs", "data_bytes", "index_bytes", "blocks", "pages", "ranks_bytes", "key_bytes", "file_bytes"]
+        {
             assert!(stat[field].is_u64(), "{field}: {}", stat[field]);
         }
         assert!(stat["index_bits_per_key"].is_f64() && stat["hash"] == "xxh3" && stat["hash_seed"] == "0");
@@ -257,7 +271,8 @@ fn a_build_that_stopped_goes_on_where_it_was() {
     build.extend(["--on-error", "skip"]);
     let second = run(place.path(), &build);
     assert!(second.status.success(), "{}", said(&second));
-    let went_on = said(&second).lines().find_map(|line| line.strip_prefix("splitpoint: went on after ").map(first_number));
+    let went_on =
+        said(&second).lines().find_map(|line| line.strip_prefix("splitpoint: went on after ").map(first_number));
     assert!(went_on.is_some_and(|pairs| pairs > 1000), "{}", said(&second));
     assert_eq!(files(place.path()), ["d.spd", "rows.tsv"]);
     run_well(place.path(), &["dict", "check", "d.spd"]);
@@ -323,11 +338,15 @@ mod of_parquet {
             let ids: Vec<i64> = (group * GROUP_ROWS..(group + 1) * GROUP_ROWS).collect();
             let mut rows = writer.next_row_group().unwrap();
             let mut column = rows.next_column().unwrap().unwrap();
-            column.typed::<Int64Type>().write_batch(&ids.iter().map(|id| id - 5).collect::<Vec<_>>(), None, None).unwrap();
+            column
+                .typed::<Int64Type>()
+                .write_batch(&ids.iter().map(|id| id - 5).collect::<Vec<_>>(), None, None)
+                .unwrap();
             column.close().unwrap();
             let mut column = rows.next_column().unwrap().unwrap();
             let levels: Vec<i16> = ids.iter().map(|id| i16::from(id % 10 != 0)).collect();
-            let names: Vec<ByteArray> = ids.iter().filter(|id| *id % 10 != 0).map(|id| format!("name {id}").as_str().into()).collect();
+            let names: Vec<ByteArray> =
+                ids.iter().filter(|id| *id % 10 != 0).map(|id| format!("name {id}").as_str().into()).collect();
             column.typed::<ByteArrayType>().write_batch(&names, Some(&levels), None).unwrap();
             column.close().unwrap();
             let mut column = rows.next_column().unwrap().unwrap();
@@ -351,17 +370,27 @@ mod of_parquet {
     #[test]
     fn columns_are_bytes_strings_and_integers_as_text_and_nulls_are_bad_rows() {
         let place = directory();
-        for compression in [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::ZSTD(ZstdLevel::default()), Compression::LZ4_RAW] {
+        for compression in [
+            Compression::UNCOMPRESSED,
+            Compression::SNAPPY,
+            Compression::ZSTD(ZstdLevel::default()),
+            Compression::LZ4_RAW,
+        ] {
             write_parquet(place.path(), "p.parquet", compression);
             let build = run(place.path(), &["dict", "build", "p.parquet", "p.spd"]);
             assert_eq!(build.status.code(), Some(1), "{}", said(&build));
-            assert!(said(&build).starts_with("splitpoint: p.parquet: row 1: column name is null. "), "{}", said(&build));
+            assert!(
+                said(&build).starts_with("splitpoint: p.parquet: row 1: column name is null. "),
+                "{}",
+                said(&build)
+            );
             let report = json(place.path(), &["dict", "build", "p.parquet", "p.spd", "--on-error", "skip", "--json"]);
             assert_eq!((report["pairs"].as_u64(), report["rows_skipped"].as_u64()), (Some(5400), Some(600)));
             assert_eq!(run_well(place.path(), &["dict", "get", "p.spd", "-4", "5994"]), b"name 1\nname 5999\n");
             run_well(place.path(), &["dict", "build", "p.parquet", "c.spd", "--key", "code", "--value", "id"]);
             let pairs = pairs_of_raw(&run_well(place.path(), &["dict", "dump", "c.spd", "--format", "raw"]));
-            let mut expected: Vec<_> = (0..GROUPS * GROUP_ROWS).map(|id| (code(id).to_vec(), (id - 5).to_string().into_bytes())).collect();
+            let mut expected: Vec<_> =
+                (0..GROUPS * GROUP_ROWS).map(|id| (code(id).to_vec(), (id - 5).to_string().into_bytes())).collect();
             expected.sort();
             assert!(pairs == expected, "{compression:?}");
             run_well(place.path(), &["dict", "build", "p.parquet", "a.spd", "--key", "1", "--value", "age"]);
@@ -386,7 +415,9 @@ mod of_parquet {
         for (column, is) in [("weight", "DOUBLE"), ("born", "Date")] {
             let build = run(place.path(), &["dict", "build", "p.parquet", "p.spd", "--value", column]);
             assert_eq!(build.status.code(), Some(2));
-            let told = format!("splitpoint: p.parquet: column {column} is {is}; keys and values are bytes, strings or integers\n");
+            let told = format!(
+                "splitpoint: p.parquet: column {column} is {is}; keys and values are bytes, strings or integers\n"
+            );
             assert_eq!(said(&build), told);
         }
     }
@@ -402,8 +433,16 @@ mod of_parquet {
             bytes[at] ^= 0xff;
             bytes.truncate(bytes.len() - tried % 3);
             write(place.path(), "bad.parquet", bytes);
-            let build = run(place.path(), &["dict", "build", "bad.parquet", "p.spd", "--on-error", "skip", "--duplicates", "last"]);
-            assert!(matches!(build.status.code(), Some(0 | 1 | 2 | 13)), "byte {at}: {:?} {}", build.status, said(&build));
+            let build = run(
+                place.path(),
+                &["dict", "build", "bad.parquet", "p.spd", "--on-error", "skip", "--duplicates", "last"],
+            );
+            assert!(
+                matches!(build.status.code(), Some(0 | 1 | 2 | 13)),
+                "byte {at}: {:?} {}",
+                build.status,
+                said(&build)
+            );
         }
     }
 }

@@ -31,8 +31,8 @@ Examples:
 pub struct Get {
     /// The dictionary
     dict: PathBuf,
-    /// The keys, taken as bytes; a - alone reads them from standard input, one a line
-    #[arg(required = true, allow_hyphen_values = true)]
+    /// The keys, taken as bytes, behind -- if one begins with -; a - alone reads them from standard input, one a line
+    #[arg(required = true, allow_negative_numbers = true)]
     key: Vec<OsString>,
     #[command(flatten)]
     shown: ShownArgs,
@@ -41,7 +41,8 @@ pub struct Get {
 impl Get {
     pub fn run(self) -> Result<()> {
         let dictionary = open(&self.dict)?;
-        let mut getting = Getting { get: &self, dictionary: &dictionary, out: Output::stdout(), row: Vec::new(), absent: 0 };
+        let mut getting =
+            Getting { get: &self, dictionary: &dictionary, out: Output::stdout(), row: Vec::new(), absent: 0 };
         if self.key == ["-"] {
             getting.keys_of_stdin()?;
         } else {

@@ -108,6 +108,10 @@ fn index_of(stat: &DictionaryStat) -> Index {
 pub fn watched(builder: DictionaryBuilder, interrupt: &Interrupt, bar: &ProgressBar) -> DictionaryBuilder {
     let (stop, bar) = (interrupt.breaker(), bar.clone());
     builder.progress(move |progress| {
+        if progress.pairs == 0 {
+            // Made before the reading, whose time is not the writing's.
+            bar.reset();
+        }
         bar.set_length(progress.pairs_total);
         bar.set_position(progress.pairs);
         stop()
@@ -116,7 +120,8 @@ pub fn watched(builder: DictionaryBuilder, interrupt: &Interrupt, bar: &Progress
 
 /// For the writing; the reading has one of its own before.
 pub fn bar_of_pairs() -> ProgressBar {
-    let style = ProgressStyle::with_template("writing {bar:30} {human_pos} of {human_len} pairs, {per_sec}, {eta} to go");
+    let style =
+        ProgressStyle::with_template("writing {bar:30} {human_pos} of {human_len} pairs, {per_sec}, {eta} to go");
     ProgressBar::new(0).with_style(style.expect("the template is fixed and tried by the tests"))
 }
 

@@ -38,13 +38,7 @@ const BLOCK_ITEMS: u32 = 16;
 #[derive(clap::Args)]
 pub struct IndexArgs {
     /// Which index
-    #[arg(
-        long,
-        short,
-        value_enum,
-        hide_possible_values = true,
-        value_name = "page|trie|trie-sparse|chunk|mphf|none"
-    )]
+    #[arg(long, short, value_enum, hide_possible_values = true, value_name = "page|trie|trie-sparse|chunk|mphf|none")]
     pub index: Option<IndexName>,
     /// Keys a virtual bucket on average, a power of two (trie, trie-sparse) [default: 256]
     #[arg(long, value_name = "N")]

@@ -47,7 +47,8 @@ fn one_read(stat: &DictionaryStat) -> bool {
 
 /// Every field. `hash_seed` is a string, as JSON numbers do not carry 64 bits everywhere.
 fn as_json(stat: &DictionaryStat) -> serde_json::Value {
-    let details: Map<_, _> = stat.index_details.iter().map(|(name, number)| ((*name).to_owned(), json!(number))).collect();
+    let details: Map<_, _> =
+        stat.index_details.iter().map(|(name, number)| ((*name).to_owned(), json!(number))).collect();
     json!({
         "shards": stat.shards,
         "pairs": stat.pairs,
@@ -86,7 +87,8 @@ fn lines(stat: &DictionaryStat) -> Vec<(&'static str, String)> {
     };
     let layout = if stat.fixed_lengths.is_some() { "all of one size" } else { "of varying size" };
     let packed = if matches!(stat.compression, Compression::None) { "" } else { ", compressed with LZ4" };
-    let details: Vec<_> = stat.index_details.iter().map(|(name, number)| format!("{name} {}", shown(*number))).collect();
+    let details: Vec<_> =
+        stat.index_details.iter().map(|(name, number)| format!("{name} {}", shown(*number))).collect();
     let reads = match (stat.index, stat.ranks_bytes) {
         ("none", _) => "several reads: the pages are searched".to_owned(),
         (_, 0) => "one read".to_owned(),
@@ -100,7 +102,15 @@ fn lines(stat: &DictionaryStat) -> Vec<(&'static str, String)> {
         ("records", format!("{layout}{packed}, in {}", stat.order)),
         ("keys", lengths(stat.key_len)),
         ("values", lengths(stat.value_len)),
-        ("index", format!("{}, {}, {:.3} bits/key", stat.index, size(stat.index_bytes + stat.ranks_bytes), stat.index_bits_per_key)),
+        (
+            "index",
+            format!(
+                "{}, {}, {:.3} bits/key",
+                stat.index,
+                size(stat.index_bytes + stat.ranks_bytes),
+                stat.index_bits_per_key
+            ),
+        ),
         ("lookup", reads),
         ("hash", format!("{}, seed {}", stat.hash, stat.hash_seed)),
     ];

@@ -121,9 +121,8 @@ fn delete_keys(path: &Path, update: &mut splitpoint::Update, interrupt: &Interru
         };
         number += 1;
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        tsv::unescape(line, &mut key).map_err(|what| {
-            Failure::no(format_args!("{}:{number}: {what}; {unchanged}", input.name))
-        })?;
+        tsv::unescape(line, &mut key)
+            .map_err(|what| Failure::no(format_args!("{}:{number}: {what}; {unchanged}", input.name)))?;
         update.remove(&key)?;
     }
 }
