@@ -127,9 +127,8 @@ impl DictionaryFile {
             // Taken out, so that the piece can borrow the rest.
             let mut raw = std::mem::take(&mut scratch.raw);
             let mut piece = self.pages.piece(pages.clone(), scratch)?;
-            piece.records = records.map(|records| {
-                ((records.start - piece.offset) as usize, (records.end - piece.offset) as usize)
-            });
+            piece.records =
+                records.map(|records| ((records.start - piece.offset) as usize, (records.end - piece.offset) as usize));
             let found = search::find(self.shape, piece, sought, &mut raw);
             let found = found.map(|value| value.map(give)).map_err(|what| self.pages.wrong(pages.start, what));
             scratch.raw = raw;

@@ -76,7 +76,8 @@ impl DictionaryFile {
         match place {
             Place::Pages(pages) => {
                 let near = self.near_of(pages.start.min(self.pages.count().saturating_sub(1)));
-                let offset = near.zip(self.record_bytes()).map_or(0, |(near, bytes)| near.guess(position) * bytes as usize);
+                let offset =
+                    near.zip(self.record_bytes()).map_or(0, |(near, bytes)| near.guess(position) * bytes as usize);
                 self.pages.touch(pages.start, offset.min(self.pages.body_bytes() as usize - 1));
             }
             Place::Ranks(ranks) => {
