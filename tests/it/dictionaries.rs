@@ -1,17 +1,15 @@
-//! Dictionaries, from outside: the file against its norm, damaged, and asked for what it does not have.
+//! Dictionaries, from outside: the file against its norm, and asked for what it does not have.
 //!
 //! ```text
 //! dictionaries.rs           what the library builds, read by the second reader (spd.rs): every kind, layout and size
 //! dictionaries/golden.rs    fixtures/spd-v1: how each file came about, and what is in it
-//! dictionaries/damage.rs    damaged files: a value or an error; and no wrong answer where checksums cover
 //! dictionaries/absent.rs    a hundred million keys that are not there
 //! ```
 //!
-//! Killed builds and full disks: `processes/dictionaries.rs`. Crashes of the machine: `src/dictionary/crash.rs`.
+//! Damaged ones: `corruption/dictionary.rs`. Killed builds and full disks: `processes/dictionaries.rs`. Crashes of the machine: `src/dictionary/crash.rs`.
 
 mod absent;
-mod damage;
-mod golden;
+pub mod golden;
 
 use crate::corruption::Random;
 use crate::spd::indexes::{Index as Read, Ranked};
