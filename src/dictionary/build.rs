@@ -350,6 +350,11 @@ impl Build {
         self.sorters[0].resumed_records()
     }
 
+    /// The same, and did that build get all of the source? Then there is nothing left to push.
+    pub fn resumed_all(&self) -> bool {
+        self.sorters[0].resumed_all()
+    }
+
     /// Takes one more pair, in any order. Errors about it call it by its number, from 1.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use super::format::{
 use super::index::page::PageIndex;
 use super::index::{self, Loaded, Place, Words};
 use super::read::{Pages, Scratch, Stream};
-use super::search::{self, Shape, Sought};
+use super::search::{self, Near, Shape, Sought};
 use super::{block, record};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashFunction;
@@ -87,8 +87,19 @@ impl DictionaryFile {
 
     /// Calls `give` with the value of `key`, if there is one.
     pub fn find<T>(&self, key: &[u8], give: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        if self.has_no_key_of(key.len()) {
+            return Ok(None);
+        }
         let position = self.position(key);
-        self.find_at(key, position, self.index.place(position), give)
+        let place = self.index.place(position);
+        let near = self.near_of(&place);
+        self.find_at(key, position, place, near, give)
+    }
+
+    /// Are all keys of another length? Then nothing needs to be read.
+    pub fn has_no_key_of(&self, len: usize) -> bool {
+        let (shortest, longest) = self.footer.key_len;
+        len < shortest as usize || len > longest as usize
     }
 
     pub fn position(&self, key: &[u8]) -> u64 {
@@ -101,9 +112,17 @@ impl DictionaryFile {
         key: &[u8],
         position: u64,
         place: Place,
+        near: Option<Near>,
         give: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
-        let sought = Sought { key, position, hash: &self.hash };
+        let sought = Sought { key, position, hash: &self.hash, near };
+        let records = match (&place, self.record_bytes()) {
+            (Place::Ranks(ranks), Some(bytes)) => {
+                let end = ranks.end.min(self.footer.pairs);
+                Some(ranks.start.min(end) * bytes..end * bytes)
+            }
+            _ => None,
+        };
         let pages = match self.pages_of(place) {
             Some(pages) if pages.end - pages.start <= PAGES_AT_ONCE_MAX => pages,
             Some(pages) => return Ok(self.find_piecemeal(&self.stream_of(&pages), sought)?.map(|value| give(&value))),
@@ -115,13 +134,26 @@ impl DictionaryFile {
         SCRATCH.with_borrow_mut(|scratch| {
             // Taken out, so that the piece can borrow the rest.
             let mut raw = std::mem::take(&mut scratch.raw);
-            let piece = self.pages.piece(pages.clone(), scratch)?;
+            let mut piece = self.pages.piece(pages.clone(), scratch)?;
+            piece.records =
+                records.map(|records| ((records.start - piece.offset) as usize, (records.end - piece.offset) as usize));
             let found = search::find(self.shape, piece, sought, &mut raw);
             let found = found.map(|value| value.map(give)).map_err(|what| self.pages.wrong(pages.start, what));
             scratch.raw = raw;
             scratch.shrink();
             found
         })
+    }
+
+    /// How positions ascend in the one page of `place`, if it pays to know: what was read by `pread` is in the processor's cache, but
+    /// from a mapping each look may be a wait, and a good guess saves some.
+    pub fn near_of(&self, place: &Place) -> Option<Near> {
+        let Place::Pages(pages) = place else { return None };
+        if !self.pages.is_viewed() || self.record_bytes().is_none() || pages.start + 1 != pages.end {
+            return None;
+        }
+        let first = self.index.position_near(pages.start)?;
+        Some(Near { first, gap: u64::MAX / self.footer.pairs.max(1) })
     }
 
     /// Which pages to read; `None` if the index does not know.
@@ -193,7 +225,7 @@ impl DictionaryFile {
                 UnitKind::Block(block) if ordered && block.position > sought.position => return Ok(None),
                 UnitKind::Block(_) => {
                     let bytes = stream.bytes(at..at + unit.bytes)?;
-                    let piece = super::read::Piece { offset: at, bytes, starts: &[0] };
+                    let piece = super::read::Piece { offset: at, bytes, starts: &[0], records: None };
                     let found = search::find(self.shape, piece, sought, &mut scratch.raw);
                     let found = found.map_err(|what| self.pages.wrong(at / self.pages.body_bytes(), what))?;
                     if let Some(value) = found {
@@ -310,9 +342,10 @@ impl DictionaryFile {
         })
     }
 
-    /// The bytes of a section, as they are in the file.
-    pub fn section_bytes(&self, section: &Section) -> Result<Vec<u64>> {
-        Sections { path: &self.path, file: self.file.as_ref(), view: None }.load(section)
+    /// What is wrong with the indexes by themselves.
+    pub fn check_indexes(&self) -> std::result::Result<(), String> {
+        self.index.check()?;
+        self.ranks.as_ref().map_or(Ok(()), |(index, words)| index.check(words.get()))
     }
 
     pub fn ranks_bytes(&self) -> u64 {

@@ -7,6 +7,7 @@
 use super::Dictionary;
 use super::file::DictionaryFile;
 use super::index::Place;
+use super::search::Near;
 use crate::error::Result;
 
 /// Lookups that are taken together from a mapping.
@@ -55,30 +56,43 @@ impl DictionaryFile {
     fn get_batches<K: AsRef<[u8]>>(&self, keys: &[K], values: &mut [Option<Vec<u8>>]) -> Result<()> {
         let mut positions = Vec::with_capacity(BATCH);
         let mut places: Vec<Place> = Vec::with_capacity(BATCH);
+        let mut nears = Vec::with_capacity(BATCH);
         for (keys, values) in keys.chunks(BATCH).zip(values.chunks_mut(BATCH)) {
             positions.clear();
             places.clear();
+            nears.clear();
             positions.extend(keys.iter().map(|key| self.position(key.as_ref())));
             self.index.places(&positions, &mut places);
+            nears.extend(places.iter().map(|place| self.near_of(place)));
             if self.pages.is_viewed() {
-                places.iter().for_each(|place| self.touch(place));
+                for ((place, near), position) in places.iter().zip(&nears).zip(&positions) {
+                    self.touch(place, *near, *position);
+                }
             }
-            let found = keys.iter().zip(&positions).zip(places.drain(..));
-            for (((key, position), place), value) in found.zip(values) {
-                *value = self.find_at(key.as_ref(), *position, place, <[u8]>::to_vec)?;
+            let found = keys.iter().zip(&positions).zip(places.drain(..).zip(&nears));
+            for (((key, position), (place, near)), value) in found.zip(values) {
+                let key = key.as_ref();
+                if !self.has_no_key_of(key.len()) {
+                    *value = self.find_at(key, *position, place, *near, <[u8]>::to_vec)?;
+                }
             }
         }
         Ok(())
     }
 
     /// Begins to bring what a lookup of `place` will look at into the processor's cache.
-    fn touch(&self, place: &Place) {
+    fn touch(&self, place: &Place, near: Option<Near>, position: u64) {
+        let body = self.pages.body_bytes();
         match place {
-            Place::Pages(pages) => self.pages.touch(pages.start, 0),
+            Place::Pages(pages) => {
+                let offset =
+                    near.zip(self.record_bytes()).map_or(0, |(near, bytes)| near.guess(position) as u64 * bytes);
+                self.pages.touch(pages.start, offset.min(body - 1) as usize);
+            }
             Place::Ranks(ranks) => {
                 if let Some(bytes) = self.record_bytes() {
                     let at = ranks.start * bytes;
-                    self.pages.touch(at / self.pages.body_bytes(), (at % self.pages.body_bytes()) as usize);
+                    self.pages.touch(at / body, (at % body) as usize);
                 }
             }
             Place::Unknown => {}

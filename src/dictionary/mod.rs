@@ -11,8 +11,7 @@
 //! so a key that is not there is never found.
 //!
 //! Source: Lim, Andersen & Kaminsky 2013, Practical Batch-Updatable External Hashing with Sorting. What differs and why:
-//! docs/architecture.md, "Dictionaries". The bytes: docs/format.md, "The `.spd` file".
-#![allow(dead_code, reason = "being built")]
+//! docs/architecture.md, "Dictionaries". The bytes: docs/dictionary-format.md.
 
 mod arrange;
 mod assemble;

@@ -12,7 +12,7 @@ use crate::io::{File, View};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// A walk reads so many bytes at a time.
 const WALK_BYTES: u64 = 1 << 20;
@@ -29,8 +29,33 @@ pub(super) struct Pages {
     has_starts: bool,
     count: u64,
     stream_bytes: u64,
-    /// Reads of the file, for tests and `stat`.
-    reads: AtomicU64,
+    reads: Counter,
+}
+
+/// How often something happened, counted by many threads without one cache line between them.
+#[derive(Default)]
+struct Counter {
+    stripes: [Stripe; 16],
+}
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Stripe(AtomicU64);
+
+impl Counter {
+    #[inline]
+    fn add_one(&self) {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static STRIPE: usize = NEXT.fetch_add(1, Relaxed);
+        }
+        let stripe = STRIPE.with(|stripe| *stripe) % self.stripes.len();
+        self.stripes[stripe].0.fetch_add(1, Relaxed);
+    }
+
+    fn sum(&self) -> u64 {
+        self.stripes.iter().map(|stripe| stripe.0.load(Relaxed)).sum()
+    }
 }
 
 /// Memory that lookups use again and again.
@@ -63,6 +88,8 @@ pub(super) struct Piece<'p> {
     pub bytes: &'p [u8],
     /// Where in `bytes` some of the units begin, ascending, the first that does among them; empty in a layout without starts.
     pub starts: &'p [usize],
+    /// Of records of one size: which bytes are those looked for, if an index said so.
+    pub records: Option<(usize, usize)>,
 }
 
 impl Pages {
@@ -91,12 +118,8 @@ impl Pages {
             has_starts: head > pages::CHECKSUM_BYTES,
             count: footer.pages,
             stream_bytes: footer.stream_bytes,
-            reads: AtomicU64::new(0),
+            reads: Counter::default(),
         })
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// How many there are.
@@ -129,7 +152,7 @@ impl Pages {
 
     /// How often the file was read so far; in a view never.
     pub fn reads(&self) -> u64 {
-        self.reads.load(Relaxed)
+        self.reads.sum()
     }
 
     /// Which pages have bytes `range` of the stream.
@@ -156,7 +179,7 @@ impl Pages {
         let offset = range.start * self.body_bytes();
         // The last page has zeros behind the stream.
         let end = (range.end * self.body_bytes()).min(self.stream_bytes).max(offset);
-        Ok(Piece { offset, bytes: &bytes[..(end - offset) as usize], starts: &scratch.starts })
+        Ok(Piece { offset, bytes: &bytes[..(end - offset) as usize], starts: &scratch.starts, records: None })
     }
 
     /// The bodies of pages `range` one behind another in `scratch.pages`, after as many bytes as a page's head has.
@@ -183,7 +206,7 @@ impl Pages {
     fn read_pages(&self, range: &Range<u64>, scratch: &mut Scratch) -> Result<()> {
         let count = (range.end - range.start) as usize;
         scratch.pages.resize(count * self.page_bytes, 0);
-        self.reads.fetch_add(1, Relaxed);
+        self.reads.add_one();
         let offset = (range.start + 1) * self.page_bytes as u64;
         let read = self.file.read_at(&mut scratch.pages, offset);
         read.map_err(|e| Error::io(&self.path, &format!("read page {}", range.start + 1), e))?;
@@ -255,7 +278,7 @@ impl Pages {
                 head.copy_from_slice(&bytes[..pages::CHECKSUM_BYTES + 2 * pages::START_COUNT]);
             }
             None => {
-                self.reads.fetch_add(1, Relaxed);
+                self.reads.add_one();
                 let offset = (page + 1) * self.page_bytes as u64;
                 let read = self.file.read_at(&mut head, offset);
                 read.map_err(|e| Error::io(&self.path, &format!("read page {}", page + 1), e))?;

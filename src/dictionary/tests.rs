@@ -1,5 +1,7 @@
 //! A dictionary is what a `BTreeMap` of the same pairs is, in every kind, layout and access; and nothing is found that is not there.
 
+#![allow(clippy::disallowed_methods, reason = "tests look at directories and files")]
+
 use super::*;
 use crate::error::ErrorKind;
 use crate::hash::HashKind;

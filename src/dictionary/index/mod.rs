@@ -249,6 +249,14 @@ impl Loaded {
         }
     }
 
+    /// About which position the first record of page `page` has, if the index can tell.
+    pub fn position_near(&self, page: u64) -> Option<u64> {
+        match self {
+            Loaded::Page(index, words) => Some(index.position_near(words.get(), page)),
+            _ => None,
+        }
+    }
+
     /// [`place`](Self::place) of many, which waits for memory for several at once.
     pub fn places(&self, positions: &[u64], places: &mut Vec<Place>) {
         let mut found = Vec::with_capacity(positions.len());
@@ -264,6 +272,14 @@ impl Loaded {
             Loaded::None => places.extend(positions.iter().map(|_| Place::Unknown)),
         }
         places.extend(found.into_iter().map(Place::Ranks));
+    }
+
+    /// What of it can be made again from itself and is then other than it was: damage that was not needed yet.
+    pub fn check(&self) -> Result<(), String> {
+        match self {
+            Loaded::Page(index, words) => index.check(words.get()),
+            _ => Ok(()),
+        }
     }
 
     /// The ranks, among them `rank`, whose records are in an order of the index's own.
@@ -301,6 +317,8 @@ impl Loaded {
                     ("skip_min", options.skip_min.into()),
                     ("block_items", options.block_items.into()),
                     ("buckets", index.bucket_count() as f64),
+                    ("superblock_buckets", index.superblock_buckets() as f64),
+                    ("wide_superblocks", index.wide_superblock_count() as f64),
                     ("trie_bits", index.bits_of_tries() as f64),
                     ("bucket_bits", index.bits_of_buckets() as f64),
                 ]

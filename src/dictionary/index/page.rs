@@ -104,6 +104,16 @@ impl PageIndex {
         self.pages_between(words, below)
     }
 
+    /// About which position the first unit of `page` begins at: right to a bin.
+    pub(crate) fn position_near(&self, words: &[u64], page: u64) -> u64 {
+        let bin = self.bins.get(&words[HEADER_WORDS..], page);
+        // The middle of the bin.
+        match self.scale {
+            Scale(0) => bin,
+            Scale(scale) => ((u128::from(2 * bin + 1) << 63) / u128::from(scale)).try_into().unwrap_or(u64::MAX),
+        }
+    }
+
     /// [`PageIndex::pages_of`] for many positions, in their order, appended to `found`: faster than one by one.
     pub(crate) fn locate_many(&self, words: &[u64], positions: &[u64], found: &mut Vec<Range<u64>>) {
         let bins = &words[HEADER_WORDS..];

@@ -66,11 +66,6 @@ impl Chunks {
         self.layout.place(chunk).ranks
     }
 
-    /// The ranks of all chunks, in order.
-    pub fn chunk_ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
-        (0..self.chunk_count()).map(|chunk| self.ranks(chunk))
-    }
-
     /// The chunk that has the record of `rank`, below [`Chunks::pairs`].
     pub fn chunk_of_rank(&self, rank: u64) -> u64 {
         assert!(rank < self.pairs(), "rank {rank} of {}", self.pairs());

@@ -32,12 +32,9 @@ mod wide;
 #[cfg(test)]
 mod tests;
 
-#[allow(unused_imports, reason = "being built")]
-pub(crate) use {
-    build::Builder,
-    locate::{Chunks, Facts},
-    solve::{Solved, solve},
-};
+pub(crate) use build::Builder;
+pub(crate) use locate::Chunks;
+pub(crate) use solve::{Solved, solve};
 
 use shape::Budgets;
 
