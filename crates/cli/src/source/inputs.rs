@@ -181,6 +181,14 @@ impl<'i> Inputs<'i> {
         Ok(End::Inputs)
     }
 
+    /// Lets places be named without reading, as far as that can be: where a second input would begin only reading tells.
+    pub fn name_unread(&mut self) -> bool {
+        if let [only] = &self.files[..] {
+            self.places.begin(0, only.origin());
+        }
+        self.files.len() == 1
+    }
+
     fn feed_file(&mut self, index: usize, take: &mut Take<'_>) -> Result<End> {
         let InputFile { path, kind, bytes } = &self.files[index];
         let (path, bytes) = (path.clone(), bytes.unwrap_or(0));

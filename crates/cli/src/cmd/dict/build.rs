@@ -153,6 +153,14 @@ impl Build {
         let bar = bar_of_pairs();
         let mut build = watched(builder, interrupt, &bar).start(&self.out)?;
         let resumed = build.resumed_pairs();
+        if resumed > 0 {
+            eprintln!("splitpoint: goes on after {}", count_of(resumed, "pair"));
+        }
+        // Then the inputs are read only for the names of duplicates' places.
+        if build.resumed_all() && (self.duplicates != Duplicates::Error || inputs.name_unread()) {
+            inputs.read.rows = resumed;
+            return ended(build.finish(), &bar, interrupt, &self.unbuilt()).map(|_| ());
+        }
         let mut pairs = 0;
         let end = inputs.feed(&mut |pair, place| {
             // What an earlier build has put by is read over again, and counted.
@@ -172,9 +180,6 @@ impl Build {
             End::Signal(signal) => {
                 return Err(Failure::stopped(signal, format_args!("{rows} read, {}", self.unbuilt())));
             }
-        }
-        if resumed > 0 {
-            eprintln!("splitpoint: went on after {}", count_of(resumed, "pair"));
         }
         ended(build.finish(), &bar, interrupt, &self.unbuilt()).map(|_| ())
     }
