@@ -25,8 +25,9 @@ Examples:
   zcat a.jsonl.gz | splitpoint dict build - a.spd --format jsonl --on-error skip
   splitpoint dict build huge.tsv huge.spd --resume
 
-A signal (Ctrl-C) ends it and leaves nothing, and OUT as it was; with --resume
-it leaves what was sorted, and the same command goes on.";
+A signal (Ctrl-C) ends it and leaves nothing, and OUT as it was. With --resume
+it leaves the checkpoints of the sort, one each GiB of pairs and one when all are
+read, and the same command goes on from the last.";
 
 fn after_help() -> String {
     format!("{EXAMPLES}\n\n{FORMATS_HELP}\n\n{INDEX_HELP}")
@@ -57,7 +58,7 @@ pub struct Build {
     /// A directory of so many files instead of one, each built, updated and checked by itself
     #[arg(long, value_name = "N", conflicts_with = "resume")]
     shards: Option<u32>,
-    /// Keep what was sorted if the build ends early, and go on from it if it is there
+    /// Keep checkpoints of the sort if the build ends early, and go on from the last if there is one
     #[arg(long)]
     resume: bool,
     /// Report as JSON
@@ -152,6 +153,14 @@ impl Build {
         let bar = bar_of_pairs();
         let mut build = watched(builder, interrupt, &bar).start(&self.out)?;
         let resumed = build.resumed_pairs();
+        if resumed > 0 {
+            eprintln!("splitpoint: goes on after {}", count_of(resumed, "pair"));
+        }
+        // Then the inputs are read only for the names of duplicates' places.
+        if build.resumed_all() && (self.duplicates != Duplicates::Error || inputs.name_unread()) {
+            inputs.read.rows = resumed;
+            return ended(build.finish(), &bar, interrupt, &self.unbuilt()).map(|_| ());
+        }
         let mut pairs = 0;
         let end = inputs.feed(&mut |pair, place| {
             // What an earlier build has put by is read over again, and counted.
@@ -172,9 +181,6 @@ impl Build {
                 return Err(Failure::stopped(signal, format_args!("{rows} read, {}", self.unbuilt())));
             }
         }
-        if resumed > 0 {
-            eprintln!("splitpoint: went on after {}", count_of(resumed, "pair"));
-        }
         ended(build.finish(), &bar, interrupt, &self.unbuilt()).map(|_| ())
     }
 
@@ -182,7 +188,7 @@ impl Build {
     fn unbuilt(&self) -> String {
         let out = self.out.display();
         if self.resume {
-            format!("{out} is as it was; the same command goes on with what is sorted")
+            format!("{out} is as it was; the same command goes on from the last checkpoint")
         } else {
             format!("nothing was built, {out} is as it was")
         }
