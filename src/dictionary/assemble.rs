@@ -61,11 +61,6 @@ impl<'s> Output<'s> {
         Self::make(storage, path, with_suffix(path, "-new"))
     }
 
-    /// What [`new`](Self::new) will look at, before any work is done.
-    pub fn check(storage: &dyn Storage, path: &Path) -> Result<()> {
-        refuse_to_replace_others(storage, path)
-    }
-
     fn make(storage: &'s dyn Storage, path: &Path, new_path: PathBuf) -> Result<Self> {
         let file = open_and_lock(storage, &new_path)?;
         file.set_len(0).map_err(|e| Error::io(&new_path, "empty", e))?;
@@ -118,7 +113,7 @@ fn refuse_to_replace_others(storage: &dyn Storage, path: &Path) -> Result<()> {
     }
 }
 
-fn open_and_lock(storage: &dyn Storage, path: &Path) -> Result<Box<dyn File>> {
+pub(super) fn open_and_lock(storage: &dyn Storage, path: &Path) -> Result<Box<dyn File>> {
     let failed = |what: &'static str| move |e| Error::io(path, what, e);
     // Twice: between an open and a lock another build may have finished, and renamed the file.
     for _ in 0..2 {

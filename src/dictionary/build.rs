@@ -11,15 +11,18 @@ use super::file::{Access, DictionaryFile};
 use super::format::{BLOCK_BYTES_MAX, Compression, Layout, PAGE_BYTES_MAX, PAGE_BYTES_MIN};
 use super::index::Index;
 use super::run::Run;
-use super::sort::{Duplicates, SortOptions, Sorted, Sorter};
+use super::shards::{Manifest, SLOT_COUNT};
+use super::sort::{Duplicates, SortError, SortOptions, Sorted, Sorter};
+use super::target::Target;
 use super::walk::Walk;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, quote};
 use crate::hash::{HashFunction, HashKind};
 use crate::io::{Disk, Storage};
 use crate::linear;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How far a build, an update or a reindexing has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +34,7 @@ pub struct Progress {
     pub pairs_total: u64,
 }
 
+type PlaceNames = Arc<dyn Fn(u64) -> String + Send + Sync>;
 type OnProgress = Arc<dyn Fn(Progress) -> ControlFlow<()> + Send + Sync>;
 
 /// How a dictionary is built.
@@ -59,6 +63,8 @@ pub struct DictionaryBuilder {
     duplicates: Duplicates,
     temporary: Option<PathBuf>,
     resume: Option<u64>,
+    shards: u32,
+    place_names: Option<PlaceNames>,
     progress: Option<OnProgress>,
 }
 
@@ -75,6 +81,8 @@ impl Default for DictionaryBuilder {
             duplicates: Duplicates::Error,
             temporary: None,
             resume: None,
+            shards: 0,
+            place_names: None,
             progress: None,
         }
     }
@@ -156,6 +164,19 @@ impl DictionaryBuilder {
         self
     }
 
+    /// Makes a directory of so many files, each with the keys of some slots of Redis Cluster, which are built, changed and checked by
+    /// themselves; one file if 0 or not given. An update keeps the form that there is.
+    pub fn shards(mut self, count: u32) -> Self {
+        self.shards = count;
+        self
+    }
+
+    /// How an error is to name the `place` that a pair was given with ([`Build::push_at`]): `pairs.tsv:17`, say.
+    pub fn place_names(mut self, name: impl Fn(u64) -> String + Send + Sync + 'static) -> Self {
+        self.place_names = Some(Arc::new(name));
+        self
+    }
+
     /// Calls `f` now and then while the file is written; [`ControlFlow::Break`] ends it with [`ErrorKind::Stopped`].
     pub fn progress(mut self, f: impl Fn(Progress) -> ControlFlow<()> + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(f));
@@ -201,7 +222,8 @@ impl DictionaryBuilder {
             let output = Output::new(&Disk, path)?;
             let mut ordered = Ordered::new(pairs(), &self.hash, layout)?;
             let layout_now = ordered.layout;
-            match publish(&self.plan(), output, layout_now, &mut self.watch(&mut ordered, pairs_total)) {
+            let watch = self.watch(pairs_total);
+            match publish(&self.plan(), output, layout_now, &mut watch.runs(&mut ordered)) {
                 Err(_) if ordered.deviated => layout = Some(Layout::Varied),
                 result => return result.map(|footer| footer.pairs),
             }
@@ -219,28 +241,32 @@ impl DictionaryBuilder {
         let builder = self.clone().shaped_as(&old);
         builder.check()?;
         let output = Output::new(&Disk, new.as_ref())?;
-        let mut runs = builder.watch(Walk::new(&old), old.footer.pairs);
-        let footer = publish(&builder.plan(), output, old.header.layout, &mut runs)?;
+        let watch = builder.watch(old.footer.pairs);
+        let footer = publish(&builder.plan(), output, old.header.layout, &mut watch.runs(Walk::new(&old)))?;
         Ok(footer.pairs)
     }
 
     pub(super) fn start_on(&self, storage: &'static dyn Storage, path: &Path) -> Result<Build> {
         self.check()?;
-        // Before a day of sorting, not after it.
-        Output::check(storage, path)?;
-        let sorter = Sorter::new(storage, self.sort_options(path, self.duplicates))?;
-        Ok(Build { storage, path: path.to_owned(), builder: self.clone(), sorter, count: 0 })
+        let target = if self.shards == 0 {
+            Target::file(storage, path)?
+        } else {
+            Target::directory(storage, path, |generation| Manifest::divided(self.shards, generation))?
+        };
+        let sorters = target.sorters(self, self.duplicates)?;
+        Ok(Build { builder: self.clone(), target, sorters, count: 0 })
     }
 
-    pub(super) fn sort_options(&self, path: &Path, duplicates: Duplicates) -> SortOptions {
+    /// For one of `parts` sorts that run at the same time.
+    pub(super) fn sort_options(&self, path: &Path, duplicates: Duplicates, parts: usize) -> SortOptions {
         let temporary = match (&self.temporary, path.file_name()) {
             (Some(directory), Some(name)) => directory.join(name),
             _ => path.to_owned(),
         };
         SortOptions {
             hash: self.hash.clone(),
-            memory_bytes: self.memory_bytes,
-            threads: self.thread_count(),
+            memory_bytes: self.memory_bytes / parts as u64,
+            threads: if parts == 1 { self.thread_count() } else { 1 },
             duplicates,
             temporary,
             resume: self.resume.is_some(),
@@ -271,7 +297,7 @@ impl DictionaryBuilder {
         self
     }
 
-    fn thread_count(&self) -> usize {
+    pub(super) fn thread_count(&self) -> usize {
         match self.threads {
             0 => std::thread::available_parallelism().map_or(1, |count| count.get()),
             count => count,
@@ -289,11 +315,22 @@ impl DictionaryBuilder {
         if self.block_bytes == 0 || self.block_bytes > BLOCK_BYTES_MAX {
             return invalid(format!("block_bytes {}: from 1 to {BLOCK_BYTES_MAX}", self.block_bytes));
         }
+        if self.shards > SLOT_COUNT {
+            return invalid(format!("{} shards: at most {SLOT_COUNT}, one a slot", self.shards));
+        }
+        if self.shards > 0 && self.resume.is_some() {
+            return invalid("a build of shards cannot be resumed: build one file, or leave out resume".into());
+        }
         self.index.check().or_else(invalid)
     }
 
-    pub(super) fn watch<R: Runs>(&self, runs: R, pairs_total: u64) -> Watched<R> {
-        Watched { runs, on: self.progress.clone(), progress: Progress { pairs: 0, pairs_total } }
+    pub(super) fn sorted_runs<'r>(&self, sorted: &'r mut Sorted<'static>) -> SortedRuns<'r> {
+        SortedRuns { sorted, names: self.place_names.clone() }
+    }
+
+    /// What tells the caller how far it is, with `pairs_total` to come.
+    pub(super) fn watch(&self, pairs_total: u64) -> Watch {
+        Watch { on: self.progress.clone(), done: AtomicU64::new(0), total: AtomicU64::new(pairs_total) }
     }
 }
 
@@ -301,17 +338,16 @@ impl DictionaryBuilder {
 ///
 /// Dropped before [`finish`](Self::finish) it leaves nothing (or, with [`DictionaryBuilder::resume`], what the next one goes on from).
 pub struct Build {
-    storage: &'static dyn Storage,
-    path: PathBuf,
     builder: DictionaryBuilder,
-    sorter: Sorter<'static>,
+    target: Target,
+    sorters: Vec<Sorter<'static>>,
     count: u64,
 }
 
 impl Build {
     /// With [`DictionaryBuilder::resume`]: how many pairs of the source an earlier build has put by; the caller leaves them out.
     pub fn resumed_pairs(&self) -> u64 {
-        self.sorter.resumed_records()
+        self.sorters[0].resumed_records()
     }
 
     /// Takes one more pair, in any order. Errors about it call it by its number, from 1.
@@ -320,7 +356,7 @@ impl Build {
     /// [`ErrorKind::TooLong`] for a key or value of 4 GiB and more; [`ErrorKind::DiskFull`], [`ErrorKind::Io`] of temporary files.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.count += 1;
-        self.push_at(key, value, self.count)
+        self.push_at(key, value, self.resumed_pairs() + self.count)
     }
 
     /// The same for a pair that stands at `place` in its source: line numbers, say, that do not descend.
@@ -328,7 +364,8 @@ impl Build {
     /// # Errors
     /// As [`push`](Self::push).
     pub fn push_at(&mut self, key: &[u8], value: &[u8], place: u64) -> Result<()> {
-        self.sorter.push(key, Some(value), place)
+        let shard = self.target.shard_of(key);
+        self.sorters[shard].push(key, Some(value), place)
     }
 
     /// Sorts, writes and publishes; gives how many pairs the dictionary has.
@@ -337,24 +374,42 @@ impl Build {
     /// [`ErrorKind::Duplicate`] where a key was given twice and may not be; [`ErrorKind::Stopped`];
     /// [`ErrorKind::DiskFull`], [`ErrorKind::Io`]. The name at `path` is then as before.
     pub fn finish(self) -> Result<u64> {
-        let Build { storage, path, builder, sorter, .. } = self;
-        let output = Output::new(storage, &path)?;
-        let mut sorted = sorter.finish()?;
-        let layout = match sorted.fixed_lengths() {
-            Some((key_len, value_len)) => Layout::fixed(key_len, value_len),
-            None => Layout::Varied,
-        };
-        let total = sorted.records();
-        let footer = publish(&builder.plan(), output, layout, &mut builder.watch(&mut sorted, total))?;
-        sorted.done()?;
-        Ok(footer.pairs)
+        let Build { builder, target, sorters, .. } = self;
+        target.finish(&builder, sorters, |_, sorted, output, watch| {
+            let layout = match sorted.fixed_lengths() {
+                Some((key_len, value_len)) => Layout::fixed(key_len, value_len),
+                None => Layout::Varied,
+            };
+            watch.expect(sorted.records());
+            let footer = publish(&builder.plan(), output, layout, &mut watch.runs(builder.sorted_runs(sorted)))?;
+            Ok(footer.pairs)
+        })
     }
 }
 
-impl Runs for &mut Sorted {
+/// What a sort gives, with its errors in the words of the source.
+pub(super) struct SortedRuns<'r> {
+    sorted: &'r mut Sorted<'static>,
+    names: Option<PlaceNames>,
+}
+
+impl Runs for SortedRuns<'_> {
     fn next(&mut self, run: &mut Run) -> Result<bool> {
-        let Some(next) = self.next_run()? else { return Ok(false) };
-        self.recycle(std::mem::replace(run, next));
+        let next = self.sorted.next_run().map_err(|error| match (error, &self.names) {
+            (SortError::Duplicate(twice), Some(name)) => {
+                let (key, place, first) = (quote(&twice.key), name(twice.place), name(twice.first_place));
+                let message = format!(
+                    "{place}: duplicate key {key} (first at {first}). Keep the first or the last with `duplicates`."
+                );
+                Error::new(ErrorKind::Duplicate, message)
+            }
+            (error, _) => error.into(),
+        })?;
+        let Some(next) = next else {
+            run.clear();
+            return Ok(false);
+        };
+        self.sorted.recycle(std::mem::replace(run, next));
         Ok(true)
     }
 }
@@ -428,25 +483,42 @@ fn uniform(run: &Run) -> Option<Layout> {
     alike.then(|| Layout::fixed(first.key_len, first.value_len))
 }
 
-/// Runs that are counted on their way.
-pub(super) struct Watched<R> {
-    runs: R,
+/// Counts what is written, and tells the caller.
+pub(super) struct Watch {
     on: Option<OnProgress>,
-    progress: Progress,
+    done: AtomicU64,
+    total: AtomicU64,
 }
 
-impl<R: Runs> Runs for Watched<R> {
+impl Watch {
+    /// There are so many pairs more to be written.
+    pub fn expect(&self, pairs: u64) {
+        self.total.fetch_add(pairs, Relaxed);
+    }
+
+    /// `runs`, counted on their way.
+    pub fn runs<R: Runs>(&self, runs: R) -> Watched<'_, R> {
+        Watched { runs, watch: self }
+    }
+}
+
+pub(super) struct Watched<'w, R> {
+    runs: R,
+    watch: &'w Watch,
+}
+
+impl<R: Runs> Runs for Watched<'_, R> {
     fn next(&mut self, run: &mut Run) -> Result<bool> {
-        if let Some(on) = &self.on
-            && on(self.progress).is_break()
-        {
+        let watch = self.watch;
+        let progress = Progress { pairs: watch.done.load(Relaxed), pairs_total: watch.total.load(Relaxed) };
+        if watch.on.as_ref().is_some_and(|on| on(progress).is_break()) {
             return Err(Error::new(
                 ErrorKind::Stopped,
                 "stopped before the dictionary was complete; nothing was changed",
             ));
         }
         let more = self.runs.next(run)?;
-        self.progress.pairs += run.len() as u64;
+        watch.done.fetch_add(run.len() as u64, Relaxed);
         Ok(more)
     }
 }

@@ -13,7 +13,7 @@ use super::format::{
 use super::index::page::PageIndex;
 use super::index::{self, Loaded, Place, Words};
 use super::read::{Pages, Scratch, Stream};
-use super::search::{self, Shape, Sought};
+use super::search::{self, Near, Shape, Sought};
 use super::{block, record};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashFunction;
@@ -80,6 +80,11 @@ impl DictionaryFile {
         Ok(DictionaryFile { path: path.to_owned(), header, footer, hash, pages, index, ranks, file, shape })
     }
 
+    /// Was it opened from the same file, as far as its content tells?
+    pub fn is_same(&self, other: &DictionaryFile) -> bool {
+        self.footer == other.footer && self.header.hash_check == other.header.hash_check
+    }
+
     /// Calls `give` with the value of `key`, if there is one.
     pub fn find<T>(&self, key: &[u8], give: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
         let position = self.position(key);
@@ -98,7 +103,14 @@ impl DictionaryFile {
         place: Place,
         give: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
-        let sought = Sought { key, position, hash: &self.hash };
+        let mut sought = Sought { key, position, hash: &self.hash, near: None };
+        let records = match (&place, self.record_bytes()) {
+            (Place::Ranks(ranks), Some(bytes)) => {
+                let end = ranks.end.min(self.footer.pairs);
+                Some(ranks.start.min(end) * bytes..end * bytes)
+            }
+            _ => None,
+        };
         let pages = match self.pages_of(place) {
             Some(pages) if pages.end - pages.start <= PAGES_AT_ONCE_MAX => pages,
             Some(pages) => return Ok(self.find_piecemeal(&self.stream_of(&pages), sought)?.map(|value| give(&value))),
@@ -107,16 +119,30 @@ impl DictionaryFile {
                 return Ok(self.find_piecemeal(&range, sought)?.map(|value| give(&value)));
             }
         };
+        // What was read by `pread` is in the processor's cache; from a mapping each look may be a wait, and a good guess saves some.
+        if self.pages.is_viewed() && self.shape.ordered && pages.end - pages.start == 1 {
+            sought.near = self.near_of(pages.start);
+        }
         SCRATCH.with_borrow_mut(|scratch| {
             // Taken out, so that the piece can borrow the rest.
             let mut raw = std::mem::take(&mut scratch.raw);
-            let piece = self.pages.piece(pages.clone(), scratch)?;
+            let mut piece = self.pages.piece(pages.clone(), scratch)?;
+            piece.records = records.map(|records| {
+                ((records.start - piece.offset) as usize, (records.end - piece.offset) as usize)
+            });
             let found = search::find(self.shape, piece, sought, &mut raw);
             let found = found.map(|value| value.map(give)).map_err(|what| self.pages.wrong(pages.start, what));
             scratch.raw = raw;
             scratch.shrink();
             found
         })
+    }
+
+    /// How positions ascend in page `page` of records of one size.
+    pub fn near_of(&self, page: u64) -> Option<Near> {
+        self.record_bytes()?;
+        let first = self.index.position_near(page)?;
+        Some(Near { first, gap: u64::MAX / self.footer.pairs.max(1) })
     }
 
     /// Which pages to read; `None` if the index does not know.
@@ -143,12 +169,17 @@ impl DictionaryFile {
         self.pages_of(place).is_none_or(|pages| pages.start <= needed.start && needed.end <= pages.end)
     }
 
+    /// The size of all records in the stream, if they have one.
+    pub fn record_bytes(&self) -> Option<u64> {
+        if self.shape.compression == Compression::None { self.header.layout.record_bytes() } else { None }
+    }
+
     fn pages_of_ranks(&self, ranks: Range<u64>) -> Range<u64> {
         let ranks = ranks.start.min(self.footer.pairs)..ranks.end.min(self.footer.pairs);
         if ranks.start >= ranks.end {
             return 0..0;
         }
-        if let (Compression::None, Some(bytes)) = (self.header.compression, self.header.layout.record_bytes()) {
+        if let Some(bytes) = self.record_bytes() {
             // No overflow: all of them are in the file (Footer::check).
             return self.pages.of_stream(ranks.start * bytes..ranks.end * bytes);
         }
@@ -183,7 +214,7 @@ impl DictionaryFile {
                 UnitKind::Block(block) if ordered && block.position > sought.position => return Ok(None),
                 UnitKind::Block(_) => {
                     let bytes = stream.bytes(at..at + unit.bytes)?;
-                    let piece = super::read::Piece { offset: at, bytes, starts: &[0] };
+                    let piece = super::read::Piece { offset: at, bytes, starts: &[0], records: None };
                     let found = search::find(self.shape, piece, sought, &mut scratch.raw);
                     let found = found.map_err(|what| self.pages.wrong(at / self.pages.body_bytes(), what))?;
                     if let Some(value) = found {
@@ -198,9 +229,7 @@ impl DictionaryFile {
 
     /// Where the first unit begins that does so in `range` of the stream.
     fn first_unit(&self, range: &Range<u64>, scratch: &mut Scratch) -> Result<Option<u64>> {
-        if self.shape.compression == Compression::None
-            && let Some(bytes) = self.header.layout.record_bytes()
-        {
+        if let Some(bytes) = self.record_bytes() {
             return Ok(Some(range.start.next_multiple_of(bytes)).filter(|at| at + bytes <= range.end));
         }
         for page in self.pages.of_stream(range.clone()) {
@@ -286,7 +315,7 @@ impl DictionaryFile {
 
     /// Where a unit begins near the start of page `page`, if one does.
     fn near(&self, page: u64, scratch: &mut Scratch) -> Result<Option<u64>> {
-        if let (Compression::None, Some(bytes)) = (self.shape.compression, self.header.layout.record_bytes()) {
+        if let Some(bytes) = self.record_bytes() {
             let body = self.pages.body_bytes();
             let at = (page * body).next_multiple_of(bytes);
             return Ok((at < self.pages.stream_bytes()).then_some(at));

@@ -10,19 +10,19 @@
 //! old file between two of the batch are copied in one piece where all have one size.
 //! Source: Lim et al. 2013, section 2.5.
 
-use super::Dictionary;
-use super::assemble::{Output, Runs, publish};
+use super::assemble::{Runs, publish};
 use super::build::DictionaryBuilder;
-use super::file::{Access, DictionaryFile};
+use super::file::DictionaryFile;
 use super::format::Layout;
 use super::run::Run;
-use super::sort::{Duplicates, Sorter};
+use super::sort::{Duplicates, PutLengths, Sorter};
+use super::target::Target;
 use super::walk::Walk;
+use super::{Dictionary, DictionaryOptions};
 use crate::error::Result;
 use crate::io::{Disk, Storage};
 use std::cmp::Ordering;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 impl Dictionary {
     /// Begins an update: pairs and deletions are pushed to it, and [`Update::finish`] writes old and new pairs to a new file.
@@ -41,23 +41,34 @@ impl Dictionary {
 ///
 /// Dropped before [`finish`](Self::finish) it changes nothing.
 pub struct Update {
-    storage: &'static dyn Storage,
-    old: Arc<DictionaryFile>,
-    new: PathBuf,
+    old: Dictionary,
     builder: DictionaryBuilder,
-    sorter: Sorter<'static>,
+    target: Target,
+    sorters: Vec<Sorter<'static>>,
     count: u64,
 }
 
 impl Update {
     fn start(storage: &'static dyn Storage, old: &Path, new: &Path, builder: &DictionaryBuilder) -> Result<Update> {
-        let access = Access { hash: Some(builder.plan().hash), ..Access::default() };
-        let old = Arc::new(DictionaryFile::open(storage, old, &access)?);
-        let builder = builder.clone().shaped_as(&old);
+        let options = DictionaryOptions::new().hash(builder.plan().hash);
+        let (old, mut target) = loop {
+            let mut dictionary = options.open_on(storage, old)?;
+            let target = match &dictionary.manifest {
+                None => Target::file(storage, new)?,
+                Some(manifest) => Target::directory(storage, new, |generation| manifest.renamed(generation))?,
+            };
+            // Another update of the same files may have ended before the target was locked; then from its end.
+            if !dictionary.reload()? {
+                break (dictionary, target);
+            }
+        };
+        let builder = builder.clone().shaped_as(&old.files[0]);
         builder.check()?;
-        Output::check(storage, new)?;
-        let sorter = Sorter::new(storage, builder.sort_options(new, Duplicates::Last))?;
-        Ok(Update { storage, old, new: new.to_owned(), builder, sorter, count: 0 })
+        if let Some(manifest) = &old.manifest {
+            target.keep_unchanged(manifest);
+        }
+        let sorters = target.sorters(&builder, Duplicates::Last)?;
+        Ok(Update { old, builder, target, sorters, count: 0 })
     }
 
     /// Stores `value` under `key`, in place of an earlier value.
@@ -65,8 +76,7 @@ impl Update {
     /// # Errors
     /// As [`Build::push`](crate::Build::push).
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.count += 1;
-        self.sorter.push(key, Some(value), self.count)
+        self.push(key, Some(value))
     }
 
     /// Removes `key`, if it is there.
@@ -74,30 +84,33 @@ impl Update {
     /// # Errors
     /// As [`put`](Self::put).
     pub fn remove(&mut self, key: &[u8]) -> Result<()> {
-        self.count += 1;
-        self.sorter.push(key, None, self.count)
+        self.push(key, None)
     }
 
-    /// Merges, writes and publishes; gives how many pairs the new dictionary has.
+    fn push(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.count += 1;
+        let shard = self.target.shard_of(key);
+        self.sorters[shard].push(key, value, self.count)
+    }
+
+    /// Merges, writes and publishes; gives how many pairs the new dictionary has. Of a directory of shards, those without changes stay.
     ///
     /// # Errors
     /// As [`Build::finish`](crate::Build::finish), and [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) of the old file.
     pub fn finish(self) -> Result<u64> {
-        let Update { storage, old, new, builder, sorter, .. } = self;
-        let output = Output::new(storage, &new)?;
-        let mut sorted = sorter.finish()?;
-        let layout = layout_of_both(&old, sorted.put_lengths());
-        let total = old.footer.pairs + sorted.records();
-        let merge = Merge { old: Source::new(Walk::new(&old)), batch: Source::new(&mut sorted) };
-        let footer = publish(&builder.plan(), output, layout, &mut builder.watch(merge, total))?;
-        sorted.done()?;
-        Ok(footer.pairs)
+        let Update { old, builder, target, sorters, .. } = self;
+        target.finish(&builder, sorters, |shard, sorted, output, watch| {
+            let old = &old.files[shard];
+            let layout = layout_of_both(old, sorted.put_lengths());
+            watch.expect(old.footer.pairs + sorted.records());
+            let merge = Merge { old: Source::new(Walk::new(old)), batch: Source::new(builder.sorted_runs(sorted)) };
+            Ok(publish(&builder.plan(), output, layout, &mut watch.runs(merge))?.pairs)
+        })
     }
 }
 
 /// The layout of what the merge will give, as far as can be said; a guess of `Varied` is mended by `publish`.
-fn layout_of_both(old: &DictionaryFile, puts: super::sort::PutLengths) -> Layout {
-    use super::sort::PutLengths;
+fn layout_of_both(old: &DictionaryFile, puts: PutLengths) -> Layout {
     match puts {
         PutLengths::None => old.header.layout,
         PutLengths::One(key_len, value_len) if old.footer.pairs == 0 => Layout::fixed(key_len, value_len),

@@ -21,22 +21,25 @@ mod build;
 mod file;
 mod format;
 pub(crate) mod index;
+mod many;
 mod merge;
 mod pages;
 mod read;
 mod record;
 mod run;
 mod search;
+mod shards;
 pub(crate) mod sort;
 mod spool;
 mod stat;
+mod target;
 #[cfg(test)]
 mod tests;
 mod verify;
 mod walk;
 mod write;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashFunction;
 use crate::io::{Disk, Storage};
 pub(crate) use build::HashOrdered;
@@ -46,9 +49,10 @@ pub use format::Compression;
 pub use index::{Effort, Index};
 pub use merge::Update;
 use run::Run;
+use shards::{Manifest, Shard};
 pub use sort::Duplicates;
 pub use stat::DictionaryStat;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use walk::Walk;
 
@@ -104,17 +108,34 @@ impl DictionaryOptions {
     }
 
     fn open_on(&self, storage: &'static dyn Storage, path: &Path) -> Result<Dictionary> {
-        let file = Arc::new(DictionaryFile::open(storage, path, &self.access)?);
-        Ok(Dictionary { file })
+        let mut dictionary = Dictionary {
+            storage,
+            path: path.to_owned(),
+            access: self.access.clone(),
+            files: Vec::new(),
+            manifest: None,
+        };
+        dictionary.reload()?;
+        Ok(dictionary)
     }
 }
 
-/// A dictionary, open for reading. Any number of threads use it at once, and none waits for another.
+/// A dictionary, open for reading: a file, or a directory of shards. Any number of threads use it at once, and none waits for another.
 ///
-/// It is the state that was there when it was opened: a build or an update that replaces the file makes a new one beside it.
+/// It is the state that was there when it was opened: a build or an update that replaces it makes new files beside those that it
+/// has. [`reload`](Self::reload) takes the new ones.
 pub struct Dictionary {
-    file: Arc<DictionaryFile>,
+    storage: &'static dyn Storage,
+    path: PathBuf,
+    access: Access,
+    /// One, or one a shard.
+    files: Vec<Arc<DictionaryFile>>,
+    /// Of a directory.
+    manifest: Option<Manifest>,
 }
+
+/// An update may take away the files that a manifest names while they are opened; then there is another manifest.
+const OPEN_TRIES: usize = 10;
 
 impl Dictionary {
     /// Opens the dictionary at `path` with the default options.
@@ -125,12 +146,77 @@ impl Dictionary {
         DictionaryOptions::new().open(path)
     }
 
+    /// Takes what is at the dictionary's path now, if that is not what was opened; tells whether it took something new. Costs an open
+    /// of what changed: of a directory only the shards that did.
+    ///
+    /// # Errors
+    /// As [`DictionaryOptions::open`]; then it stays as it was.
+    pub fn reload(&mut self) -> Result<bool> {
+        match DictionaryFile::open(self.storage, &self.path, &self.access) {
+            Ok(file) => {
+                let same = self.manifest.is_none() && self.files.first().is_some_and(|old| old.is_same(&file));
+                if !same {
+                    (self.files, self.manifest) = (vec![Arc::new(file)], None);
+                }
+                Ok(!same)
+            }
+            Err(error) if is_directory(&error) => self.reload_shards(),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn reload_shards(&mut self) -> Result<bool> {
+        for tries_left in (0..OPEN_TRIES).rev() {
+            let manifest = Manifest::read(self.storage, &self.path)?.ok_or_else(|| no_manifest(&self.path))?;
+            if self.manifest.as_ref() == Some(&manifest) {
+                return Ok(false);
+            }
+            let files: Result<Vec<_>> = manifest.shards.iter().map(|shard| self.open_shard(shard)).collect();
+            match files {
+                Ok(files) => {
+                    (self.files, self.manifest) = (files, Some(manifest));
+                    return Ok(true);
+                }
+                Err(error) if tries_left > 0 && is_missing(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        unreachable!("the last try returns")
+    }
+
+    /// Opens a shard's file, or takes it from those that are open.
+    fn open_shard(&self, shard: &Shard) -> Result<Arc<DictionaryFile>> {
+        let path = self.path.join(&shard.name);
+        let old = self.manifest.iter().flat_map(|old| old.shards.iter().zip(&self.files));
+        if let Some((_, file)) = old.into_iter().find(|(old, _)| old.name == shard.name) {
+            return Ok(Arc::clone(file));
+        }
+        let file = DictionaryFile::open(self.storage, &path, &self.access)?;
+        if file.footer.pairs == shard.pairs {
+            return Ok(Arc::new(file));
+        }
+        let name = path.display();
+        Err(Error::corrupt(format!("{name}: {} pairs, its manifest says {}", file.footer.pairs, shard.pairs)))
+    }
+
+    /// The file that has `key`, if one does.
+    fn file_of(&self, key: &[u8]) -> &DictionaryFile {
+        match &self.manifest {
+            None => &self.files[0],
+            Some(manifest) => &self.files[manifest.shard_of(key)],
+        }
+    }
+
+    fn files(&self) -> &[Arc<DictionaryFile>] {
+        &self.files
+    }
+
     /// The value of `key`. One read of the file, none if it is mapped.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io), [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt).
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.file.find(key, <[u8]>::to_vec)
+        self.file_of(key).find(key, <[u8]>::to_vec)
     }
 
     /// Puts the value of `key` into `value`, replacing what is there; `false`, and nothing put, where there is none.
@@ -138,7 +224,7 @@ impl Dictionary {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        let found = self.file.find(key, |found| {
+        let found = self.file_of(key).find(key, |found| {
             value.clear();
             value.extend_from_slice(found);
         });
@@ -150,12 +236,12 @@ impl Dictionary {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        Ok(self.file.find(key, |_| ())?.is_some())
+        Ok(self.file_of(key).find(key, |_| ())?.is_some())
     }
 
     /// How many pairs it has.
     pub fn len(&self) -> u64 {
-        self.file.footer.pairs
+        self.files.iter().map(|file| file.footer.pairs).sum()
     }
 
     /// Has it no pairs?
@@ -165,23 +251,46 @@ impl Dictionary {
 
     /// Where it was opened.
     pub fn path(&self) -> &Path {
-        &self.file.path
+        &self.path
+    }
+
+    /// How many files it has: 1, or as many as shards.
+    pub fn shard_count(&self) -> usize {
+        self.files.len()
     }
 
     /// The function that its keys were hashed with.
     pub fn hash(&self) -> &HashFunction {
-        &self.file.hash
+        &self.files[0].hash
     }
 
-    /// How often lookups have read the file so far.
+    /// How often lookups have read files so far.
     pub fn reads(&self) -> u64 {
-        self.file.pages.reads()
+        self.files.iter().map(|file| file.pages.reads()).sum()
     }
 
-    /// All pairs, in hash order.
+    /// All pairs, in hash order; of a directory shard by shard.
     pub fn iter(&self) -> Pairs<'_> {
-        Pairs { walk: Walk::new(&self.file), run: Run::default(), given: 0, failed: false }
+        Pairs { walk: Walk::new(&self.files[0]), rest: &self.files[1..], run: Run::default(), given: 0, failed: false }
     }
+}
+
+fn is_directory(error: &Error) -> bool {
+    io_kind(error) == Some(std::io::ErrorKind::IsADirectory)
+}
+
+fn is_missing(error: &Error) -> bool {
+    io_kind(error) == Some(std::io::ErrorKind::NotFound)
+}
+
+fn io_kind(error: &Error) -> Option<std::io::ErrorKind> {
+    let source = std::error::Error::source(error)?;
+    source.downcast_ref::<std::io::Error>().map(std::io::Error::kind)
+}
+
+fn no_manifest(path: &Path) -> Error {
+    let name = path.display();
+    Error::new(ErrorKind::NotATable, format!("{name}: a directory without a manifest, so no dictionary of Splitpoint"))
 }
 
 impl<'d> IntoIterator for &'d Dictionary {
@@ -196,6 +305,8 @@ impl<'d> IntoIterator for &'d Dictionary {
 /// The pairs of a dictionary, made by [`Dictionary::iter`]. After an error it ends.
 pub struct Pairs<'d> {
     walk: Walk<'d>,
+    /// Files that come after.
+    rest: &'d [Arc<DictionaryFile>],
     run: Run,
     given: usize,
     failed: bool,
@@ -207,12 +318,14 @@ impl Pairs<'_> {
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io), [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt).
     pub fn next_ref(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        if self.given == self.run.len() {
+        while self.given == self.run.len() {
             self.given = 0;
-            if self.failed || !self.walk.next(&mut self.run).inspect_err(|_| self.failed = true)? {
-                self.run.clear();
-                return Ok(None);
+            if !self.failed && self.walk.next(&mut self.run).inspect_err(|_| self.failed = true)? {
+                continue;
             }
+            self.run.clear();
+            let Some((next, rest)) = self.rest.split_first().filter(|_| !self.failed) else { return Ok(None) };
+            (self.walk, self.rest) = (Walk::new(next), rest);
         }
         let index = self.given;
         self.given += 1;

@@ -63,6 +63,8 @@ pub(super) struct Piece<'p> {
     pub bytes: &'p [u8],
     /// Where in `bytes` some of the units begin, ascending, the first that does among them; empty in a layout without starts.
     pub starts: &'p [usize],
+    /// Of records of one size: which bytes are those looked for, if an index said so.
+    pub records: Option<(usize, usize)>,
 }
 
 impl Pages {
@@ -113,6 +115,20 @@ impl Pages {
         self.stream_bytes
     }
 
+    /// Is it read from a mapping?
+    pub fn is_viewed(&self) -> bool {
+        self.view.is_some()
+    }
+
+    /// Reads a byte of page `page`, counted from 0, so that the processor fetches what is around it; nothing without a mapping.
+    #[inline]
+    pub fn touch(&self, page: u64, offset: usize) {
+        if let Some(view) = &self.view {
+            let at = (page as usize + 1) * self.page_bytes + self.head + offset;
+            std::hint::black_box(view.bytes().get(at).copied());
+        }
+    }
+
     /// How often the file was read so far; in a view never.
     pub fn reads(&self) -> u64 {
         self.reads.load(Relaxed)
@@ -142,7 +158,7 @@ impl Pages {
         let offset = range.start * self.body_bytes();
         // The last page has zeros behind the stream.
         let end = (range.end * self.body_bytes()).min(self.stream_bytes).max(offset);
-        Ok(Piece { offset, bytes: &bytes[..(end - offset) as usize], starts: &scratch.starts })
+        Ok(Piece { offset, bytes: &bytes[..(end - offset) as usize], starts: &scratch.starts, records: None })
     }
 
     /// The bodies of pages `range` one behind another in `scratch.pages`, after as many bytes as a page's head has.

@@ -2,17 +2,26 @@
 
 use std::ops::Range;
 
+/// A record: `None` as value is a deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record<'a> {
+    pub key: &'a [u8],
+    pub value: Option<&'a [u8]>,
+}
+
 /// Records ascending by position, then key.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Run {
     pub positions: Vec<u64>,
     /// Keys and values, each value right behind its key; what lies between records, if anything, means nothing.
     pub bytes: Vec<u8>,
     pub spans: Spans,
+    /// What it counts for in the memory of the sort that made it.
+    pub cost: u64,
 }
 
 /// Where in `bytes` a run's records are.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) enum Spans {
     /// One behind another, all of these lengths, none a deletion.
     Fixed { key_len: u32, value_len: u32 },
@@ -46,22 +55,67 @@ impl Run {
 
     /// Forgets the records and keeps the memory.
     pub fn clear(&mut self) {
+        self.clear_for(None);
+    }
+
+    /// The same, for records of these lengths or of any.
+    pub fn clear_for(&mut self, lengths: Option<(u32, u32)>) {
         self.positions.clear();
         self.bytes.clear();
-        match &mut self.spans {
-            Spans::Varied(spans) => spans.clear(),
-            fixed => *fixed = Spans::default(),
+        match (lengths, &mut self.spans) {
+            (Some((key_len, value_len)), spans) => *spans = Spans::Fixed { key_len, value_len },
+            (None, Spans::Varied(spans)) => spans.clear(),
+            (None, spans) => *spans = Spans::default(),
         }
     }
 
-    /// Adds one record behind the others, to a run of varied spans.
+    /// Adds one record behind the others, of the lengths that the run is for.
     pub fn push(&mut self, position: u64, key: &[u8], value: Option<&[u8]>) {
-        let Spans::Varied(spans) = &mut self.spans else { unreachable!("records are pushed to varied spans") };
-        let value_len = value.map_or(0, |value| value.len() as u32);
-        spans.push(Span { start: self.bytes.len(), key_len: key.len() as u32, value_len, deleted: value.is_none() });
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(value.unwrap_or_default());
+        self.push_record(position, Record { key, value });
+    }
+
+    pub fn push_record(&mut self, position: u64, record: Record<'_>) {
         self.positions.push(position);
+        self.push_bytes(record);
+    }
+
+    /// What [`push_record`](Self::push_record) does beside the position, for who has the positions already.
+    #[inline]
+    pub fn push_bytes(&mut self, record: Record<'_>) {
+        let value = record.value.unwrap_or_default();
+        if let Spans::Varied(spans) = &mut self.spans {
+            spans.push(Span {
+                start: self.bytes.len(),
+                key_len: record.key.len() as u32,
+                value_len: value.len() as u32,
+                deleted: record.value.is_none(),
+            });
+        }
+        self.bytes.extend_from_slice(record.key);
+        self.bytes.extend_from_slice(value);
+    }
+
+    /// Takes away the last record, which was pushed.
+    pub fn pop(&mut self) {
+        let start = self.span(self.len() - 1).start;
+        self.positions.pop();
+        self.bytes.truncate(start);
+        if let Spans::Varied(spans) = &mut self.spans {
+            spans.pop();
+        }
+    }
+
+    /// Moves the records from `from` on, which were pushed, to the end of `other`, which is for the same lengths.
+    pub fn move_tail(&mut self, from: usize, other: &mut Run) {
+        (from..self.len()).for_each(|index| other.push_record(self.positions[index], self.record(index)));
+        while self.len() > from {
+            self.pop();
+        }
+    }
+
+    #[inline]
+    pub fn record(&self, index: usize) -> Record<'_> {
+        Record { key: self.key(index), value: self.value(index) }
     }
 
     /// Adds records `range` of `other`.

@@ -18,6 +18,25 @@ pub(super) struct Sought<'k> {
     pub key: &'k [u8],
     pub position: u64,
     pub hash: &'k HashFunction,
+    /// Where in a piece of fixed records in hash order it is, if hashes are spread evenly.
+    pub near: Option<Near>,
+}
+
+/// How the positions in a piece are expected to ascend.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Near {
+    /// That of the first record, about.
+    pub first: u64,
+    /// From one record to the next, on average.
+    pub gap: u64,
+}
+
+impl Near {
+    /// The number of the record at `position`.
+    #[inline]
+    pub fn guess(&self, position: u64) -> usize {
+        (position.saturating_sub(self.first) / self.gap.max(1)) as usize
+    }
 }
 
 impl Sought<'_> {
@@ -48,9 +67,14 @@ pub(super) fn find<'p>(
     match (shape.compression, shape.layout) {
         (Compression::None, Layout::Fixed { key_len, value_len }) => {
             let record_bytes = key_len as usize + value_len as usize;
-            // The first record that begins in the piece.
-            let skip = (piece.offset.next_multiple_of(record_bytes as u64) - piece.offset) as usize;
-            let bytes = piece.bytes.get(skip..).unwrap_or_default();
+            let bytes = match piece.records {
+                Some((from, to)) => piece.bytes.get(from..to).unwrap_or_default(),
+                None => {
+                    // From the first record that begins in the piece.
+                    let skip = (piece.offset.next_multiple_of(record_bytes as u64) - piece.offset) as usize;
+                    piece.bytes.get(skip..).unwrap_or_default()
+                }
+            };
             Ok(find_fixed(bytes, key_len as usize, record_bytes, shape.ordered, sought))
         }
         (Compression::None, Layout::Varied) => Ok(find_varied(shape, piece, sought)),
@@ -70,9 +94,16 @@ fn find_fixed<'p>(
     }
     let count = bytes.len() / record_bytes;
     let record = |index: usize| &bytes[index * record_bytes..(index + 1) * record_bytes];
-    let range = if ordered {
+    let range = if ordered && count > WALK_MAX {
         let position = |index: usize| sought.position_of(&record(index)[..key_len]);
-        equal_range(count, sought.position, position)
+        match sought.near {
+            Some(near) => {
+                let guess = near.guess(sought.position).min(count - 1);
+                touch_around(bytes, guess * record_bytes);
+                equal_range_near(count, guess, near.gap, sought.position, position)
+            }
+            None => equal_range(0..count, sought.position, position),
+        }
     } else {
         0..count
     };
@@ -82,15 +113,57 @@ fn find_fixed<'p>(
 /// Fewer than this are looked at one by one.
 const WALK_MAX: usize = 8;
 
-/// Where among `count` ascending positions those equal to `sought` lie, and perhaps some others.
-fn equal_range(count: usize, sought: u64, position: impl Fn(usize) -> u64) -> Range<usize> {
+/// Reads a byte of each of the cache lines around `at`, all at once, as the search will look at some of them one after another.
+#[inline]
+fn touch_around(bytes: &[u8], at: usize) {
+    const LINE_BYTES: usize = 64;
+    let first = at.saturating_sub(2 * LINE_BYTES);
+    let sum = (0..5).map(|line| bytes.get(first + line * LINE_BYTES).copied().unwrap_or_default());
+    std::hint::black_box(sum.fold(0, u8::wrapping_add));
+}
+
+/// As [`equal_range`], beginning at `guess`: each next look is where the average `gap` says that what is sought must be.
+fn equal_range_near(
+    count: usize,
+    guess: usize,
+    gap: u64,
+    sought: u64,
+    position: impl Fn(usize) -> u64,
+) -> Range<usize> {
+    const LOOKS_MAX: u32 = 6;
     // Below `low` all are smaller, from `high` on all are larger.
     let (mut low, mut high) = (0, count);
+    let mut at = guess;
+    for _ in 0..LOOKS_MAX {
+        let here = position(at);
+        let off = (here.abs_diff(sought) / gap.max(1)) as usize;
+        if here < sought {
+            low = at + 1;
+            // Rather too far than too near: then it is in between.
+            at = low.saturating_add(off + 1);
+        } else if here > sought {
+            high = at;
+            at = high.saturating_sub(off + 2);
+        } else {
+            return around(at, low..high, sought, position);
+        }
+        if high - low <= WALK_MAX {
+            return low..high;
+        }
+        at = at.clamp(low, high - 1);
+    }
+    equal_range(low..high, sought, position)
+}
+
+/// Where among ascending positions, numbers `within`, those equal to `sought` lie, and perhaps some others.
+fn equal_range(within: Range<usize>, sought: u64, position: impl Fn(usize) -> u64) -> Range<usize> {
+    // Below `low` all are smaller, from `high` on all are larger.
+    let (mut low, mut high) = (within.start, within.end);
     let (mut low_position, mut high_position) = (0, u64::MAX);
     let mut guesses = 0;
-    if count > WALK_MAX {
-        low_position = position(0);
-        high_position = position(count - 1);
+    if high - low > WALK_MAX {
+        low_position = position(low);
+        high_position = position(high - 1);
         if sought < low_position || sought > high_position {
             return 0..0;
         }

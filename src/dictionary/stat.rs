@@ -1,6 +1,7 @@
 //! What a dictionary is made of, in numbers.
 
 use super::Dictionary;
+use super::file::DictionaryFile;
 use super::format::{Compression, Layout, Order};
 use crate::error::Result;
 
@@ -8,6 +9,8 @@ use crate::error::Result;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DictionaryStat {
+    /// Files: 1, or as many as shards; what follows is of all of them together.
+    pub shards: usize,
     /// Pairs.
     pub pairs: u64,
     /// Bytes of the file.
@@ -54,35 +57,82 @@ impl Dictionary {
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) where the file's length cannot be read.
     pub fn stat(&self) -> Result<DictionaryStat> {
-        let (file, footer, header) = (&self.file, &self.file.footer, &self.file.header);
-        let (index_bytes, ranks_bytes) = (file.index.bytes(), file.ranks_bytes());
-        Ok(DictionaryStat {
-            pairs: footer.pairs,
-            file_bytes: file.file_bytes()?,
-            data_bytes: footer.pages * u64::from(header.page_bytes),
-            key_bytes: footer.key_bytes,
-            value_bytes: footer.value_bytes,
-            pages: footer.pages,
-            page_bytes: header.page_bytes,
-            index: file.index.name(),
-            index_details: file.index.details(),
-            index_bytes,
-            ranks_bytes,
-            index_bits_per_key: (index_bytes + ranks_bytes) as f64 * 8.0 / (footer.pairs.max(1)) as f64,
-            fixed_lengths: match header.layout {
-                Layout::Varied => None,
-                Layout::Fixed { key_len, value_len } => Some((key_len, value_len)),
-            },
-            key_len: footer.key_len,
-            value_len: footer.value_len,
-            compression: header.compression,
-            order: match header.order {
-                Order::Hash => "hash order",
-                Order::Chunks => "chunks",
-                Order::Partitions => "partitions",
-            },
-            hash: file.hash.name().to_owned(),
-            hash_seed: header.hash_seed,
-        })
+        let mut stat = file_stat(&self.files[0])?;
+        for file in &self.files[1..] {
+            stat.add(file_stat(file)?);
+        }
+        stat.index_bits_per_key = (stat.index_bytes + stat.ranks_bytes) as f64 * 8.0 / stat.pairs.max(1) as f64;
+        Ok(stat)
+    }
+}
+
+fn file_stat(file: &DictionaryFile) -> Result<DictionaryStat> {
+    let (footer, header) = (&file.footer, &file.header);
+    Ok(DictionaryStat {
+        shards: 1,
+        pairs: footer.pairs,
+        file_bytes: file.file_bytes()?,
+        data_bytes: footer.pages * u64::from(header.page_bytes),
+        key_bytes: footer.key_bytes,
+        value_bytes: footer.value_bytes,
+        pages: footer.pages,
+        page_bytes: header.page_bytes,
+        index: file.index.name(),
+        index_details: file.index.details(),
+        index_bytes: file.index.bytes(),
+        ranks_bytes: file.ranks_bytes(),
+        index_bits_per_key: 0.0,
+        fixed_lengths: match header.layout {
+            Layout::Varied => None,
+            Layout::Fixed { key_len, value_len } => Some((key_len, value_len)),
+        },
+        key_len: footer.key_len,
+        value_len: footer.value_len,
+        compression: header.compression,
+        order: match header.order {
+            Order::Hash => "hash order",
+            Order::Chunks => "chunks",
+            Order::Partitions => "partitions",
+        },
+        hash: file.hash.name().to_owned(),
+        hash_seed: header.hash_seed,
+    })
+}
+
+impl DictionaryStat {
+    /// Adds another shard of the same dictionary.
+    fn add(&mut self, other: DictionaryStat) {
+        let lengths = |own: (u32, u32), others: (u32, u32)| (own.0.min(others.0), own.1.max(others.1));
+        match (self.pairs, other.pairs) {
+            (_, 0) => {}
+            (0, _) => (self.key_len, self.value_len) = (other.key_len, other.value_len),
+            _ => {
+                self.key_len = lengths(self.key_len, other.key_len);
+                self.value_len = lengths(self.value_len, other.value_len);
+            }
+        }
+        if other.pairs > 0 {
+            self.fixed_lengths = if self.pairs == 0 {
+                other.fixed_lengths
+            } else {
+                self.fixed_lengths.filter(|own| Some(*own) == other.fixed_lengths)
+            };
+        }
+        self.shards += 1;
+        self.pairs += other.pairs;
+        self.file_bytes += other.file_bytes;
+        self.data_bytes += other.data_bytes;
+        self.key_bytes += other.key_bytes;
+        self.value_bytes += other.value_bytes;
+        self.pages += other.pages;
+        self.index_bytes += other.index_bytes;
+        self.ranks_bytes += other.ranks_bytes;
+        // Those that are options are alike in all shards, the rest are counts.
+        const OPTIONS: [&str; 5] = ["bucket_keys", "huffman_max", "skip_min", "block_items", "bits_per_page"];
+        for ((name, own), (_, others)) in self.index_details.iter_mut().zip(&other.index_details) {
+            if !OPTIONS.contains(name) {
+                *own += others;
+            }
+        }
     }
 }

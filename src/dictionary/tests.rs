@@ -89,7 +89,7 @@ pub(super) fn check(dictionary: &Dictionary, model: &Model, context: &str) {
     }
     let all: Model = dictionary.iter().map(|pair| pair.unwrap_or_else(|e| panic!("{context}: {e}"))).collect();
     assert!(all == *model, "{context}: {} pairs given, {} are there", all.len(), model.len());
-    let positions: Vec<u64> = dictionary.iter().map(|pair| dictionary.file.position(&pair.unwrap().0)).collect();
+    let positions: Vec<u64> = dictionary.iter().map(|pair| dictionary.files[0].position(&pair.unwrap().0)).collect();
     assert!(positions.is_sorted(), "{context}: not in hash order");
     assert_eq!(dictionary.verify().unwrap(), [], "{context}");
 }
@@ -238,6 +238,100 @@ fn what_is_no_dictionary_is_neither_opened_nor_replaced() {
                 assert_eq!(built.unwrap_err().kind(), ErrorKind::NotATable);
                 assert_eq!(std::fs::read(&path).unwrap(), content);
             }
+        }
+    });
+}
+
+#[test]
+fn shards_are_one_dictionary() {
+    for (index, kind) in [(Index::page(), "words"), (Index::chunk(), "fixed"), (Index::trie(), "sizes")] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.spd");
+        let mut model = pairs(kind, 3000, 23);
+        let builder = builder(index).shards(5);
+        builder.build(&path, &model).unwrap();
+        let mut dictionary = Dictionary::open(&path).unwrap();
+        assert_eq!(dictionary.shard_count(), 5);
+        check_shards(&dictionary, &model);
+        // A change to one key writes one shard, and a reader sees it when it asks.
+        let names = |path: &PathBuf| {
+            let mut names: Vec<_> = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        let before = names(&path);
+        let (key, _) = model.pop_first().unwrap();
+        let mut update = Dictionary::update(&path, &path, &builder).unwrap();
+        assert_eq!(Dictionary::update(&path, &path, &builder).err().map(|e| e.kind()), Some(ErrorKind::Locked));
+        update.remove(&key).unwrap();
+        assert_eq!(update.finish().unwrap(), model.len() as u64);
+        let after = names(&path);
+        assert_eq!(before.iter().filter(|name| !after.contains(name)).count(), 1, "{before:?} {after:?}");
+        assert_eq!(before.len(), after.len());
+        assert!(dictionary.contains(&key).unwrap(), "a reader keeps what it opened");
+        assert!(dictionary.reload().unwrap());
+        assert!(!dictionary.reload().unwrap());
+        check_shards(&dictionary, &model);
+        // To another place all shards are written.
+        let copy = directory.path().join("copy.spd");
+        Dictionary::update(&path, &copy, &builder).unwrap().finish().unwrap();
+        check_shards(&Dictionary::open(&copy).unwrap(), &model);
+        // Another number of shards, in place of those there are.
+        let more = builder.clone().shards(16);
+        more.build(&path, &model).unwrap();
+        assert_eq!(names(&path).len(), 17);
+        check_shards(&Dictionary::open(&path).unwrap(), &model);
+    }
+}
+
+fn check_shards(dictionary: &Dictionary, model: &Model) {
+    assert_eq!(dictionary.len(), model.len() as u64);
+    let keys: Vec<&Vec<u8>> = model.keys().collect();
+    let values: Vec<Option<Vec<u8>>> = model.values().cloned().map(Some).collect();
+    assert!(dictionary.get_many(&keys).unwrap() == values);
+    assert!(dictionary.iter().map(Result::unwrap).collect::<Model>() == *model);
+    assert_eq!(dictionary.get(b"not there at all").unwrap(), None);
+    assert_eq!(dictionary.verify().unwrap(), []);
+    assert_eq!(dictionary.stat().unwrap().pairs, model.len() as u64);
+}
+
+#[test]
+fn a_directory_that_is_no_dictionary_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    assert_eq!(Dictionary::open(directory.path()).err().map(|e| e.kind()), Some(ErrorKind::NotATable));
+    std::fs::write(directory.path().join("manifest"), "something else").unwrap();
+    assert_eq!(Dictionary::open(directory.path()).err().map(|e| e.kind()), Some(ErrorKind::Corrupt));
+}
+
+#[test]
+fn many_keys_are_what_each_is() {
+    for index in indexes() {
+        for map in [false, true] {
+            in_directory(|path| {
+                let model = pairs("sizes", 2000, 31);
+                builder(index).build(&path, &model).unwrap();
+                let dictionary = DictionaryOptions::new().map_data(map).open(&path).unwrap();
+                let absent = (0..1000).map(|n| format!("absent {n}").into_bytes());
+                let keys: Vec<Vec<u8>> = model.keys().cloned().chain(absent).rev().collect();
+                let expected: Vec<_> = keys.iter().map(|key| model.get(key).cloned()).collect();
+                assert!(dictionary.get_many(&keys).unwrap() == expected, "{index:?}, mapped {map}");
+                assert_eq!(dictionary.get_many::<&[u8]>(&[]).unwrap(), Vec::<Option<Vec<u8>>>::new());
+            });
+        }
+    }
+}
+
+#[test]
+fn a_key_given_twice_is_what_was_asked_for() {
+    let twice = [("a", "1"), ("b", "2"), ("a", "3")];
+    in_directory(|path| {
+        let named = builder(Index::page()).place_names(|place| format!("pairs.tsv:{}", place + 10));
+        let error = named.build(&path, twice).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Duplicate);
+        assert!(error.to_string().starts_with("pairs.tsv:13: duplicate key \"a\" (first at pairs.tsv:11)"), "{error}");
+        for (duplicates, value) in [(Duplicates::First, "1"), (Duplicates::Last, "3")] {
+            assert_eq!(builder(Index::page()).duplicates(duplicates).build(&path, twice).unwrap(), 2);
+            assert_eq!(Dictionary::open(&path).unwrap().get(b"a").unwrap().unwrap(), value.as_bytes());
         }
     });
 }

@@ -32,15 +32,23 @@ impl Dictionary {
     /// # Errors
     /// Only what keeps it from going on; what it finds is in the result.
     pub fn verify(&self) -> Result<Vec<Fault>> {
-        let mut check = Check { file: &self.file, faults: Vec::new(), more: 0 };
-        check.pages()?;
-        if check.faults.is_empty() {
-            check.records()?;
+        let mut faults = Vec::new();
+        for (shard, file) in self.files.iter().enumerate() {
+            let mut check = Check { file, faults: Vec::new(), more: 0 };
+            check.pages()?;
+            if check.faults.is_empty() {
+                check.records(|key| self.manifest.as_ref().is_none_or(|manifest| manifest.shard_of(key) == shard))?;
+            }
+            if check.more > 0 {
+                check.faults.push(Fault { place: "and".into(), what: format!("{} more", check.more) });
+            }
+            if self.manifest.is_some() {
+                let name = file.path.file_name().unwrap_or_default().to_string_lossy();
+                check.faults.iter_mut().for_each(|fault| fault.place = format!("{name}: {}", fault.place));
+            }
+            faults.extend(check.faults);
         }
-        if check.more > 0 {
-            check.faults.push(Fault { place: "and".into(), what: format!("{} more", check.more) });
-        }
-        Ok(check.faults)
+        Ok(faults)
     }
 }
 
@@ -77,7 +85,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn records(&mut self) -> Result<()> {
+    fn records(&mut self, belongs: impl Fn(&[u8]) -> bool) -> Result<()> {
         let mut run = Run::default();
         let mut counted = Counted::default();
         let mut last: Option<(u64, Vec<u8>)> = None;
@@ -96,6 +104,12 @@ impl Check<'_> {
             for (index, unit) in walk.units().iter().enumerate() {
                 counted.add(run.span(index).key_len, run.span(index).value_len);
                 let rank = first + index as u64;
+                if !belongs(run.key(index)) {
+                    self.fault(
+                        format!("record {rank}"),
+                        format!("its key {} is another shard's", quote(run.key(index))),
+                    );
+                }
                 if !self.file.leads_to(run.positions[index], rank, unit) {
                     let key = quote(run.key(index));
                     self.fault(format!("record {rank}"), format!("the index does not lead to its key {key}"));

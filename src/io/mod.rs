@@ -39,6 +39,10 @@ pub(crate) trait Storage: Send + Sync {
     fn remove(&self, path: &Path) -> Result<()>;
     /// Gives the file at `from` the name `to`, whatever had that name before.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Makes a directory; one that is there is no error. Nothing to do where names need none.
+    fn make_directory(&self, _path: &Path) -> Result<()> {
+        Ok(())
+    }
     /// Makes the names in the directory of `path` durable.
     fn sync_names(&self, path: &Path) -> Result<()>;
 }

@@ -45,6 +45,13 @@ impl Storage for Disk {
         fs::rename(from, to)
     }
 
+    fn make_directory(&self, path: &Path) -> Result<()> {
+        match fs::create_dir(path) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            other => other,
+        }
+    }
+
     fn sync_names(&self, path: &Path) -> Result<()> {
         let directory = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,

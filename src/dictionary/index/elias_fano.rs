@@ -1,4 +1,4 @@
-//! Elias-Fano: a non-decreasing sequence of numbers in about 2 + log2(universe / len) bits each, searched where it lies.
+//! Elias-Fano: a non-decreasing sequence of numbers, 2 + log2(universe / len) bits each, searched where it lies.
 //!
 //! A value is cut in two. Its low bits stand in an array; its high part `h` is told by a one at bit `h + i` of a bit
 //! vector, `i` being the value's index: ones are values, zeros step from one high part to the next.
@@ -12,9 +12,9 @@
 //! The i-th value wants the i-th one; what is below a value wants the h-th zero. Both are found by a hint (the block of
 //! every 1024th), the directory (ones before each block and before its quarters), and four words of the block.
 //!
-//! Cost: 0.19 bits a value for hints and directory if the universe is a power of two times `len`, 0.28 at worst. A query
-//! touches a hint, a directory word, a line of high bits and one of low bits; of these only the last two outgrow a
-//! cache at 10^8 values. Where a sequence is skewed on purpose it is a binary search, never a walk.
+//! Cost: 0.19 bits a value for hints and directory if the universe is a power of two times `len`, 0.28 at worst. A
+//! query touches a hint, a directory word, a line of high bits and one of low bits; of these only the last two outgrow
+//! a cache at 10^8 values. Where a sequence is skewed on purpose it is a binary search, never a walk.
 //! Any words that [`EliasFano::open`] takes are searched within bounds; if they are nonsense, so is the answer.
 //! Source: Elias 1974; Fano 1971; Vigna 2013, "Quasi-succinct indices"; the directory: Vigna 2008, "Broadword".
 //! Not here: what the numbers mean (`page.rs`).

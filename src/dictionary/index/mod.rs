@@ -16,6 +16,7 @@ pub(crate) mod chunk;
 pub(crate) mod elias_fano;
 pub(crate) mod mphf;
 pub(crate) mod page;
+mod phast;
 #[cfg(test)]
 mod test_random;
 pub(crate) mod trie;
@@ -245,6 +246,14 @@ impl Loaded {
             Loaded::Chunk(index, words) => Place::Ranks(index.locate(words.get(), position)),
             Loaded::Mphf(index, words) => Place::Ranks(index.locate(words.get(), position)),
             Loaded::None => Place::Unknown,
+        }
+    }
+
+    /// About which position the first record of page `page` has, if the index can tell.
+    pub fn position_near(&self, page: u64) -> Option<u64> {
+        match self {
+            Loaded::Page(index, words) => Some(index.position_near(words.get(), page)),
+            _ => None,
         }
     }
 

@@ -1,51 +1,49 @@
 //! Minimal perfect hashing: a function for each partition of keys, which gives each its place.
 //!
 //! The records, in hash order, are cut into *partitions* of so many consecutive ones; inside a partition they are put
-//! in the order that its function wants. Of the function, level 0 hashes a key to a bucket of about four, and within a
-//! slice of places; the bucket's *seed*, a byte, moves its keys along their slices to places that are free. Where no
-//! seed does, the seed is 0 and the keys are *bumped*: level 1, a function over them alone, says which of the places
+//! in the order that its function wants. Of the function, level 0 hashes a key to a bucket of about six, and within a
+//! slice of places; the bucket's *seed*, of 10 bits, moves its keys along their slices to places that are free. Where
+//! no seed does, the seed is 0 and the keys are *bumped*: level 1, a function over them alone, says which of the places
 //! that stayed free (its *holes*, by Elias-Fano) each gets; and so on. The last few are listed.
 //!
 //! ```text
 //! positions  |---- partition 0 ----|---- partition 1 ----|--     thresholds: first position of each
-//! level 0    seeds 17 3 0 201 9 ...  -> place, or bumped
+//! level 0    seeds 17 3 0 801 9 ...  -> place, or bumped
 //! level 1    seeds 88 0 41 ...       -> number of a hole of level 0
 //! list       5 positions             -> number of a hole of level 1
 //! ```
 //!
-//! Records of one position are *extras*: no function parts them. They stand at the end of their partition and are listed
-//! in the section: none, where hashes are.
+//! Records of one position are *extras*: no function parts them. They stand at the end of their partition and are
+//! listed in the section: none, where hashes are.
 //!
-//! Cost: see `measure`, below. A lookup is one read of a seed; of 1 in 60, some more. Memory: the section, mapped or
+//! Cost: see `measure`, below. A lookup is one read of a seed; of 1 in 50, some more. Memory: the section, mapped or
 //! loaded; and as much as the headers of partitions take.
 //! Any words that [`Mphf::open`] takes are searched within bounds: all that a lookup computes is clamped.
-//! Source: Beling & Sanders 2026, PHast (PHast+ with wrapping). The crate `ph`, by the first of them, chooses the seeds;
-//! only those are taken of it. The bytes of the section are ours, so another version or program may choose otherwise.
-//! Not here: moving the records; reading them; partitions too large for memory (`MphfOptions::ends` cuts them).
+//! Source: Beling & Sanders 2026, PHast (PHast+ with wrapping). Differs: keys that are bumped go to the holes in a
+//! chain of levels, each in one sequence, not by a table for all. No crate: `ph` 0.11 chose seeds for the same bits a
+//! key, and brought 12 others along; its own form can neither be mapped nor read safely from bytes that are not
+//! trusted.
+//! Not here: the seeds (`phast.rs`); moving the records; reading them; cutting them, but for where
+//! ([`MphfOptions::ends`]).
 
-use std::hash::Hasher;
 use std::ops::Range;
 
-use ph::BuildSeededHasher;
-use ph::phast::{DefaultCompressedArray, Function2, Params, ShiftOnlyWrapped};
-use ph::seeds::Bits8;
-
 use super::elias_fano::EliasFano;
+use super::phast::{self, Chosen};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Keys of a partition where the caller does not say.
 pub(crate) const PARTITION_KEYS: u32 = 1 << 22;
 
-/// A seed moves keys by so many places: 3 leaves fewer bumped than 1, and costs a sixth of the building speed.
-const STEP: u8 = 3;
-
-/// Hundredths of a key in a bucket.
-const BUCKET_KEYS_100: u16 = 430;
+/// Bits of a seed, and hundredths of a key in a bucket: 1.93 bits a key. With 8 and 430, and steps of 3, it was 2.05.
+/// A section says its own bits, buckets and step (how far one more of a seed moves keys): all may change.
+const SEED_BITS: u8 = 10;
+const BUCKET_KEYS_100: usize = 580;
 
 /// So few keys are listed instead of hashed.
 const LIST_KEYS: usize = 32;
 
-/// Most levels of a function. The list takes what is left: of 4 million keys, nothing after 4.
+/// Most levels of a function, of which each has about a fortieth of the keys of the one before; the list is the last.
 const LEVELS_MAX: usize = 24;
 
 /// Words of the section before its directory: counts of records, partitions, extras.
@@ -297,7 +295,7 @@ impl Mphf {
         for batch in batches {
             // Each step of all, before the next step of any: what they wait for, they wait for together.
             let partitions = batch.map(|position| self.partition_of(words, position).map(|i| &self.partitions[i]));
-            let seeds: [Option<u8>; BATCH] =
+            let seeds: [Option<u16>; BATCH] =
                 std::array::from_fn(|i| partitions[i].and_then(|p| p.function.first_seed(words, batch[i])));
             found.extend((0..BATCH).map(|i| match (partitions[i], seeds[i]) {
                 (Some(partition), Some(seed @ 1..)) => partition.locate_seed(batch[i], seed),
@@ -356,7 +354,7 @@ impl Partition {
 
     /// [`Partition::locate`] of a position whose seed of level 0 is `seed`, not 0.
     #[inline]
-    fn locate_seed(&self, position: u64, seed: u8) -> Range<u64> {
+    fn locate_seed(&self, position: u64, seed: u16) -> Range<u64> {
         let Some(Level { keys, code: Code::Seeds(seeds), .. }) = self.function.levels.first() else { return 0..0 };
         let rank = self.ranks.start + seeds.place(mix(position, 0), seed).min(keys - 1);
         rank..rank + 1
@@ -392,7 +390,8 @@ struct Seeds {
     slices: u64,
     /// The length of a slice, less one.
     mask: u16,
-    step: u16,
+    step: u8,
+    bits: u8,
 }
 
 #[derive(Debug)]
@@ -448,7 +447,7 @@ impl Function {
 
     /// The seed of the bucket of `position` on level 0.
     #[inline]
-    fn first_seed(&self, words: &[u64], position: u64) -> Option<u8> {
+    fn first_seed(&self, words: &[u64], position: u64) -> Option<u16> {
         match self.levels.first() {
             Some(Level { code: Code::Seeds(seeds), .. }) => Some(seeds.seed(words, mix(position, 0))),
             _ => None,
@@ -462,18 +461,17 @@ impl Level {
             return Err("ends within the header of a level".into());
         };
         let (keys, bumped) = (counts & u64::from(u32::MAX), counts >> 32);
-        let (buckets, mask, step) = (shape & u64::from(u32::MAX), (shape >> 32) as u16, (shape >> 48) as u16);
         let code_at = at + LEVEL_WORDS;
-        let (code, code_words) = if buckets == 0 {
-            (Code::List(code_at), keys)
+        let (code, code_words, sound) = if shape == 0 {
+            (Code::List(code_at), keys, bumped == 0)
         } else {
-            let slices = keys.saturating_sub(mask.into());
-            (Code::Seeds(Seeds { at: code_at, buckets, slices, mask, step }), buckets.div_ceil(8))
+            let seeds = Seeds::open(code_at, shape, keys);
+            let (words, sound) = (seeds.word_count(), seeds.is_sound() && bumped <= keys);
+            (Code::Seeds(seeds), words, sound)
         };
-        let sound = keys > u64::from(mask) && bumped <= keys && (buckets > 0 || (bumped, shape) == (0, 0));
         let end = code_at as u64 + code_words;
-        if !sound || end > words.len() as u64 {
-            return Err(format!("has a level of {keys} keys, {bumped} bumped, in {buckets} buckets"));
+        if keys == 0 || !sound || end > words.len() as u64 {
+            return Err(format!("has a level of {keys} keys, {bumped} bumped, of shape {shape:#x}"));
         }
         let holes = if bumped == 0 { None } else { Some(Holes::open(words, end as usize, bumped, keys)?) };
         Ok(Level { keys, code, holes })
@@ -489,7 +487,7 @@ impl Level {
         match (&self.holes, &self.code) {
             (Some(holes), _) => holes.words.end,
             (None, Code::List(at)) => at + self.keys as usize,
-            (None, Code::Seeds(seeds)) => seeds.at + seeds.buckets.div_ceil(8) as usize,
+            (None, Code::Seeds(seeds)) => seeds.at + seeds.word_count() as usize,
         }
     }
 
@@ -530,16 +528,41 @@ impl Holes {
 }
 
 impl Seeds {
+    /// For `keys` keys; `shape` as [`Seeds::shape`] makes it.
+    fn open(at: usize, shape: u64, keys: u64) -> Seeds {
+        let [a, b, c, d, mask_low, mask_high, step, bits] = shape.to_le_bytes();
+        let mask = u16::from_le_bytes([mask_low, mask_high]);
+        let buckets = u32::from_le_bytes([a, b, c, d]).into();
+        Seeds { at, buckets, slices: keys.saturating_sub(mask.into()), mask, step, bits }
+    }
+
+    fn shape(&self) -> u64 {
+        self.buckets | u64::from(self.mask) << 32 | u64::from(self.step) << 48 | u64::from(self.bits) << 56
+    }
+
+    fn is_sound(&self) -> bool {
+        self.buckets > 0 && self.slices > 0 && (1..=16).contains(&self.bits)
+    }
+
+    fn word_count(&self) -> u64 {
+        (self.buckets * u64::from(self.bits)).div_ceil(64)
+    }
+
     #[inline]
-    fn seed(&self, words: &[u64], hash: u64) -> u8 {
-        let bucket = high_product(hash, self.buckets);
-        (words[self.at + (bucket / 8) as usize] >> (bucket % 8 * 8)) as u8
+    fn seed(&self, words: &[u64], hash: u64) -> u16 {
+        let at = high_product(hash, self.buckets) * u64::from(self.bits);
+        let (word, shift) = (self.at + (at / 64) as usize, (at % 64) as u32);
+        let mut seed = words[word] >> shift;
+        if shift + u32::from(self.bits) > 64 {
+            seed |= words[word + 1] << (64 - shift);
+        }
+        seed as u16 & (u16::MAX >> (16 - self.bits))
     }
 
     /// Where `seed` puts a key. Beyond the keys of the level only if the words are nonsense.
     #[inline]
-    fn place(&self, hash: u64, seed: u8) -> u64 {
-        let within = (hash as u16).wrapping_add(self.step.wrapping_mul(seed.into())) & self.mask;
+    fn place(&self, hash: u64, seed: u16) -> u64 {
+        let within = (hash as u16).wrapping_add(seed.wrapping_mul(self.step.into())) & self.mask;
         high_product(hash, self.slices) + u64::from(within)
     }
 }
@@ -581,10 +604,10 @@ fn function_of(mut keys: Vec<u64>) -> Vec<u64> {
 /// Adds a level for `keys` to the words; returns those it bumps.
 fn add_level(words: &mut Vec<u64>, keys: Vec<u64>, level: usize) -> Vec<u64> {
     let hashes: Vec<u64> = keys.iter().map(|&key| mix(key, level)).collect();
-    let (seeds, bytes) = choose_seeds(&hashes);
+    let (seeds, chosen) = choose_seeds(&hashes);
     let counts = words.len();
-    words.extend([keys.len() as u64, seeds.buckets | u64::from(seeds.mask) << 32 | u64::from(seeds.step) << 48]);
-    words.extend(bytes.chunks(8).map(|eight| eight.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))));
+    words.extend([keys.len() as u64, seeds.shape()]);
+    words.extend(chosen);
     let seeds = Seeds { at: counts + LEVEL_WORDS, ..seeds };
     let mut taken = vec![0_u64; keys.len().div_ceil(64)];
     let mut bumped = Vec::new();
@@ -606,65 +629,27 @@ fn add_level(words: &mut Vec<u64>, keys: Vec<u64>, level: usize) -> Vec<u64> {
     bumped
 }
 
-/// The seeds for keys of these hashes.
-///
-/// The crate's function has levels of its own behind the first, over the few keys bumped; they are left aside.
-fn choose_seeds(hashes: &[u64]) -> (Seeds, Vec<u8>) {
-    let params = Params::new(Bits8, BUCKET_KEYS_100);
-    let chosen: Function2<Bits8, _, DefaultCompressedArray, Hashed> =
-        Function2::with_slice_p_hash_sc(hashes, &params, Hashed, ShiftOnlyWrapped::<STEP>);
-    let mut bytes = Vec::with_capacity(chosen.write_bytes());
-    chosen.write(&mut bytes).expect("a vector takes all bytes");
-    let mut rest = &bytes[..];
-    let [buckets, mask, slices] = [(); 3].map(|()| take_number(&mut rest));
-    let seeds = Seeds { at: 0, buckets, slices, mask: mask as u16, step: STEP.into() };
-    // The bits of a seed come first.
-    (seeds, rest[1..=buckets as usize].to_vec())
-}
-
-/// A number as the crate writes it: 7 bits a byte, the lowest first, the highest bit set if more follow.
-fn take_number(bytes: &mut &[u8]) -> u64 {
-    let len = bytes.iter().take_while(|&&byte| byte >= 128).count() + 1;
-    let (number, rest) = bytes.split_at(len);
-    *bytes = rest;
-    number.iter().rev().fold(0, |n, &byte| n << 7 | u64::from(byte & 127))
-}
-
-/// Tells the crate that keys are hashed, for its first level; the others hash them on.
-#[derive(Clone, Copy)]
-struct Hashed;
-
-struct HashedHasher {
-    level: u64,
-    hash: u64,
-}
-
-impl BuildSeededHasher for Hashed {
-    type Hasher = HashedHasher;
-
-    fn build_hasher(&self, level: u64) -> HashedHasher {
-        HashedHasher { level, hash: 0 }
+/// The seeds for keys of these hashes, without gaps, the first in the lowest bits.
+fn choose_seeds(hashes: &[u64]) -> (Seeds, Vec<u64>) {
+    let buckets = (hashes.len() * 100).div_ceil(BUCKET_KEYS_100);
+    let Chosen { seeds: chosen, mask } = phast::choose_seeds(hashes, buckets, 1 << SEED_BITS);
+    let slices = hashes.len() as u64 - u64::from(mask);
+    let seeds = Seeds { at: 0, buckets: buckets as u64, slices, mask, step: 1, bits: SEED_BITS };
+    let mut words = vec![0; seeds.word_count() as usize];
+    for (bucket, &seed) in chosen.iter().enumerate() {
+        let at = bucket * usize::from(SEED_BITS);
+        words[at / 64] |= u64::from(seed) << (at % 64);
+        if at % 64 + usize::from(SEED_BITS) > 64 {
+            words[at / 64 + 1] |= u64::from(seed) >> (64 - at % 64);
+        }
     }
-}
-
-impl Hasher for HashedHasher {
-    fn write_u64(&mut self, hash: u64) {
-        self.hash = if self.level == 0 { hash } else { mix(hash, self.level as usize) };
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("keys are hashes, which are u64");
-    }
-
-    fn finish(&self) -> u64 {
-        self.hash
-    }
+    (seeds, words)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dictionary::index::test_random::Random;
+    use crate::dictionary::index::test_random::{Random, ns_each};
     use std::time::{Duration, Instant};
 
     /// Cuts, solves and joins; checks that the order of each partition is one. Returns the words, and the positions by
@@ -839,24 +824,22 @@ mod tests {
         let index = Mphf::open(&words).expect("just built");
         let open = start.elapsed();
         let mut random = Random::new(10);
-        let asked: Vec<u64> = (0..8_000_000).map(|_| positions[random.below(count as u64 - 1) as usize]).collect();
-        let ns = |start: Instant| start.elapsed().as_nanos() as f64 / asked.len() as f64;
-        let start = Instant::now();
-        let sum = asked.iter().fold(0, |sum: u64, &p| sum.wrapping_add(index.locate(&words, p).start));
-        let one_by_one = ns(start);
-        let start = Instant::now();
-        let last = asked.iter().fold(0, |after, &p| index.locate(&words, p ^ (after >> 63)).start);
-        let one_after_another = ns(start);
+        let asked: Vec<u64> = (0..1_000_000).map(|_| positions[random.below(count as u64 - 1) as usize]).collect();
+        let one_by_one = ns_each(asked.len(), || {
+            asked.iter().fold(0, |sum: u64, &p| sum.wrapping_add(index.locate(&words, p).start))
+        });
+        let one_after_another =
+            ns_each(asked.len(), || asked.iter().fold(0, |after, &p| index.locate(&words, p ^ (after >> 63)).start));
         let mut found = Vec::with_capacity(asked.len());
-        let start = Instant::now();
-        index.locate_many(&words, &asked, &mut found);
-        let batched = ns(start);
-        assert_eq!(found.iter().fold(0, |sum: u64, ranks| sum.wrapping_add(ranks.start)), sum);
+        let batched = ns_each(asked.len(), || {
+            found.clear();
+            index.locate_many(&words, &asked, &mut found);
+        });
         let bumped = index.partitions.iter().filter_map(|p| p.function.levels[0].bumped()).sum::<u64>();
         println!(
             "{count} keys, {partition_keys} a partition: {:.4} bits/key, {:.2} % bumped, {:.2} M keys/s built, \
-             opened in {open:?}; {one_by_one:.1} ns a lookup, {one_after_another:.1} if each awaits the last ({last}), \
-             {batched:.1} batched",
+             opened in {open:?}; {one_by_one} ns a lookup, \
+             {one_after_another} if each awaits the last, {batched} batched",
             words.len() as f64 * 64.0 / count as f64,
             bumped as f64 * 100.0 / count as f64,
             count as f64 / time.as_secs_f64() / 1e6,

@@ -1,4 +1,4 @@
-//! Random numbers for the tests of the indexes: the same ones at every run.
+//! Random numbers for the tests of the indexes, the same ones at every run; and a clock for those that measure.
 //!
 //! Source: Steele, Lea & Flood 2014, SplitMix64.
 
@@ -21,4 +21,16 @@ impl Random {
     pub(super) fn below(&mut self, greatest: u64) -> u64 {
         ((u128::from(self.next()) * (u128::from(greatest) + 1)) >> 64) as u64
     }
+}
+
+/// Nanoseconds for each of `count` things that `work` does: the median of nine runs, the least and the most.
+pub(super) fn ns_each<T>(count: usize, mut work: impl FnMut() -> T) -> String {
+    let mut runs = [0.0; 9];
+    for run in &mut runs {
+        let start = std::time::Instant::now();
+        std::hint::black_box(work());
+        *run = start.elapsed().as_nanos() as f64 / count as f64;
+    }
+    runs.sort_by(f64::total_cmp);
+    format!("{:.1} ({:.1} to {:.1})", runs[4], runs[0], runs[8])
 }

@@ -106,4 +106,14 @@ impl Reader for Looking<'_> {
     fn get(&mut self, key: &[u8]) -> Outcome<Option<&[u8]>> {
         Ok(self.dictionary.get_into(key, &mut self.value)?.then_some(&self.value[..]))
     }
+
+    fn has_batches(&self) -> bool {
+        true
+    }
+
+    fn get_many(&mut self, keys: &[&[u8]], take: &mut dyn FnMut(usize, Option<&[u8]>)) -> Outcome {
+        let values = self.dictionary.get_many(keys)?;
+        values.iter().enumerate().for_each(|(i, value)| take(i, value.as_deref()));
+        Ok(())
+    }
 }

@@ -190,7 +190,7 @@ impl Chunks {
         let last = self.layout.chunk_count() - 1;
         let low = (start >> header.fraction_bits).min(last);
         let high = (end >> header.fraction_bits).clamp(low, last);
-        let chunk = (start + (end.saturating_sub(start) * within >> 32)) >> header.fraction_bits;
+        let chunk = (start + ((end.saturating_sub(start) * within) >> 32)) >> header.fraction_bits;
         Guess { low, high, chunk: chunk.clamp(low, high) }
     }
 

@@ -31,19 +31,19 @@ const SIZES: usize = (SIZE_LOG2_MAX - SIZE_LOG2_MIN + 1) as usize;
 pub(super) struct Budgets {
     /// By log2 of the node's size, from 4 keys on.
     pub of_size: [u8; SIZES],
-    /// What the root has besides: nothing before it can be changed when it finds no seed.
+    /// What the root has besides: nothing stands before it that could be changed when it has no seed left.
     pub root_extra: u8,
 }
 
 impl Budgets {
     pub fn of(effort: Effort) -> Budgets {
         // log2(1/p) is 54.6, 29.9, 37.6, 45.4, 53.3, 61.3, 69.2, 77.2 and 85.2 sixteenths.
-        let of_size = match effort {
-            Effort::Fast => [65, 41, 52, 64, 76, 88, 98, 108, 116],
-            Effort::Balanced => [61, 36, 46, 57, 69, 81, 93, 104, 114],
-            Effort::Small => [57, 31, 39, 48, 57, 68, 80, 92, 104],
+        let (of_size, root_extra) = match effort {
+            Effort::Fast => ([64, 37, 48, 57, 70, 79, 92, 99, 117], 42),
+            Effort::Balanced => ([60, 35, 43, 53, 64, 81, 95, 103, 116], 47),
+            Effort::Small => ([56, 31, 39, 48, 57, 71, 82, 92, 102], 56),
         };
-        Budgets { of_size, root_extra: 40 }
+        Budgets { of_size, root_extra }
     }
 }
 

@@ -15,7 +15,7 @@ use super::shape::{PREAMBLE, SIZE_LOG2_MAX, SIZE_LOG2_MIN, Shape};
 use super::{ChunkOptions, key_of, wide};
 
 /// Keys tested, for each key of a chunk, after which it becomes an escape: a hundred times what is usual.
-const TESTS_PER_KEY_MAX: u64 = 1 << 15;
+const TESTED_PER_KEY_MAX: u64 = 1 << 15;
 
 const SIZE_MAX: usize = 1 << SIZE_LOG2_MAX;
 const NODES_MAX: usize = (1 << (SIZE_LOG2_MAX - SIZE_LOG2_MIN + 1)) - 1;
@@ -34,7 +34,7 @@ pub(crate) struct Solved {
 /// Finds the seeds of a chunk of records with `positions`, ascending: as many as [`ChunkOptions::chunk_keys`], or as
 /// [`cut`](super::cut) says. `order[i]` becomes the number of the record that shall stand at place i of the chunk.
 pub(crate) fn solve(options: &ChunkOptions, positions: &[u64], order: &mut Vec<u32>) -> Solved {
-    solve_within(options, positions, order, TESTS_PER_KEY_MAX, wide::search)
+    solve_within(options, positions, order, TESTED_PER_KEY_MAX, wide::search)
 }
 
 /// How [`search`] is called: compiled for the processor that there is, or for all.
@@ -44,7 +44,7 @@ pub(super) fn solve_within(
     options: &ChunkOptions,
     positions: &[u64],
     order: &mut Vec<u32>,
-    tests_per_key_max: u64,
+    tested_per_key_max: u64,
     search: Search,
 ) -> Solved {
     let size = positions.len() as u32;
@@ -52,10 +52,9 @@ pub(super) fn solve_within(
     assert!(whole || super::cut(size.into()).eq([size]), "a chunk of {size} records: it is cut otherwise");
     let is_alike = |pair: &[u64]| pair[0] == pair[1];
     let shape = (size >= 4).then(|| Shape::new(&options.budgets(), size.ilog2()));
-    let seeds = shape.filter(|_| !positions.windows(2).any(is_alike)).and_then(|shape| {
-        let tests_max = tests_per_key_max * u64::from(size);
-        search(&shape, positions, order, tests_max)
-    });
+    let seeds = shape
+        .filter(|_| !positions.windows(2).any(is_alike))
+        .and_then(|shape| search(&shape, positions, order, tested_per_key_max * u64::from(size)));
     if seeds.is_none() {
         order.clear();
         order.extend(0..size);
@@ -82,23 +81,32 @@ struct Visit {
 struct Keys {
     keys: [u32; SIZE_MAX],
     records: [u16; SIZE_MAX],
+    /// Those that go up, while a node's are parted.
+    upper_keys: [u32; SIZE_MAX / 2 + 1],
+    upper_records: [u16; SIZE_MAX / 2 + 1],
 }
 
-/// Finds the seeds of all nodes, or `None` after `tests_max` keys tested or where there are none.
+/// Finds the seeds of all nodes, or `None` after `tested_max` keys tested or where there are none.
 #[inline(always)]
-pub(super) fn search(shape: &Shape, positions: &[u64], order: &mut Vec<u32>, tests_max: u64) -> Option<Vec<u64>> {
+pub(super) fn search(
+    tests: impl Tests,
+    shape: &Shape,
+    positions: &[u64],
+    order: &mut Vec<u32>,
+    tested_max: u64,
+) -> Option<Vec<u64>> {
     let mut keys = Keys::new(positions);
     let mut visits = [Visit::default(); NODES_MAX];
     let own_bits = own_bits(shape);
     let node_count = shape.node_count();
-    let mut tests = 0;
+    let mut tested = 0;
     let mut node = 0;
     // First node whose keys are not parted as its seed says.
     let mut changed = 0;
     visits[0].enter(PREAMBLE, own_bits[0]);
     loop {
         let own = keys.of(shape, node);
-        if visits[node].advance(own, &mut tests) {
+        if visits[node].advance(tests, own, &mut tested) {
             let window = visits[node].seed();
             node += 1;
             if node == node_count {
@@ -112,7 +120,7 @@ pub(super) fn search(shape: &Shape, positions: &[u64], order: &mut Vec<u32>, tes
         } else {
             // Equal keys of unequal positions stay together all the way down, whatever the seeds.
             let hopeless = own.len() == 4 && has_twins(own);
-            if node == 0 || hopeless || tests > tests_max {
+            if node == 0 || hopeless || tested > tested_max {
                 return None;
             }
             node -= 1;
@@ -173,17 +181,17 @@ impl Visit {
 
     /// Takes the next candidate that splits `keys`; `false` where there is none.
     #[inline(always)]
-    fn advance(&mut self, keys: &[u32], tests: &mut u64) -> bool {
+    fn advance(&mut self, tests: impl Tests, keys: &[u32], tested: &mut u64) -> bool {
         while self.splitting == 0 {
             if self.next >= self.end {
                 return false;
             }
-            let (splitting, count) = splitting(keys, self.window | self.next);
+            let (splitting, count) = splitting(tests, keys, self.window | self.next);
             // The last of eight may lie behind the end.
             self.splitting = splitting & (0xFF >> 8_u32.saturating_sub(self.end - self.next));
             self.first = self.next;
             self.next += count;
-            *tests += u64::from(count) * keys.len() as u64;
+            *tested += u64::from(count) * keys.len() as u64;
         }
         self.taken = self.first + self.splitting.trailing_zeros();
         self.splitting &= self.splitting - 1;
@@ -194,60 +202,64 @@ impl Visit {
 /// Which of the seeds from `seed` on split `keys`, a bit each, and how many were tested: eight at once where few keys would
 /// not fill a vector.
 #[inline(always)]
-fn splitting(keys: &[u32], seed: u32) -> (u8, u32) {
+fn splitting(tests: impl Tests, keys: &[u32], seed: u32) -> (u8, u32) {
     const FEW: &str = "the length was just compared";
     match keys.len() {
-        4 => (permuting(keys.try_into().expect(FEW), seed), 8),
-        8 => (halving::<8>(keys.try_into().expect(FEW), seed), 8),
-        16 => (halving::<16>(keys.try_into().expect(FEW), seed), 8),
-        _ => (u8::from(is_halving(keys, seed)), 1),
+        4 => (tests.permuting(keys.try_into().expect(FEW), seed), 8),
+        8 => (tests.halving::<8>(keys.try_into().expect(FEW), seed), 8),
+        16 => (tests.halving::<16>(keys.try_into().expect(FEW), seed), 8),
+        _ => (u8::from(tests.is_halving(keys, seed)), 1),
     }
 }
 
-/// Which of eight seeds send four keys to four places.
-#[inline(always)]
-fn permuting(keys: &[u32; 4], seed: u32) -> u8 {
-    let mut places = [0_u32; 8];
-    for key in keys {
-        for (i, places) in places.iter_mut().enumerate() {
-            *places |= 1 << (key.wrapping_mul(seed.wrapping_add(i as u32)) >> 30);
+/// What is asked of seeds, for one kind of processor or another.
+pub(super) trait Tests: Copy {
+    /// Which of the eight seeds from `seed` on send four keys to four places, a bit each.
+    fn permuting(self, keys: &[u32; 4], seed: u32) -> u8;
+
+    /// Which of the eight seeds from `seed` on send half of the keys up, a bit each.
+    fn halving<const N: usize>(self, keys: &[u32; N], seed: u32) -> u8;
+
+    /// Whether a seed sends half of the keys, a multiple of 32, up.
+    fn is_halving(self, keys: &[u32], seed: u32) -> bool;
+}
+
+/// [`Tests`] for any processor.
+#[derive(Clone, Copy)]
+pub(super) struct Portable;
+
+impl Tests for Portable {
+    #[inline(always)]
+    fn permuting(self, keys: &[u32; 4], seed: u32) -> u8 {
+        let is_permuting = |seed: u32| {
+            let places = keys.iter().fold(0_u32, |places, key| places | 1 << (key.wrapping_mul(seed) >> 30));
+            places == 0b1111
+        };
+        (0..8).fold(0, |mask, i| mask | u8::from(is_permuting(seed.wrapping_add(i))) << i)
+    }
+
+    #[inline(always)]
+    fn halving<const N: usize>(self, keys: &[u32; N], seed: u32) -> u8 {
+        let up = |seed: u32| keys.iter().map(|key| key.wrapping_mul(seed) >> 31).sum::<u32>();
+        (0..8).fold(0, |mask, i| mask | u8::from(up(seed.wrapping_add(i)) as usize == N / 2) << i)
+    }
+
+    #[inline(always)]
+    fn is_halving(self, keys: &[u32], seed: u32) -> bool {
+        let mut up = [0_u32; 16];
+        for keys in keys.chunks_exact(16) {
+            for (up, key) in up.iter_mut().zip(keys) {
+                *up += key.wrapping_mul(seed) >> 31;
+            }
         }
+        up.iter().sum::<u32>() as usize == keys.len() / 2
     }
-    mask(places.map(|places| places == 0b1111))
-}
-
-/// Which of eight seeds send half of the keys up.
-#[inline(always)]
-fn halving<const N: usize>(keys: &[u32; N], seed: u32) -> u8 {
-    let mut up = [0_u32; 8];
-    for key in keys {
-        for (i, up) in up.iter_mut().enumerate() {
-            *up += key.wrapping_mul(seed.wrapping_add(i as u32)) >> 31;
-        }
-    }
-    mask(up.map(|up| up as usize == N / 2))
-}
-
-#[inline(always)]
-fn mask(bits: [bool; 8]) -> u8 {
-    bits.iter().enumerate().fold(0, |mask, (i, &bit)| mask | u8::from(bit) << i)
-}
-
-/// Whether a seed sends half of the keys, a multiple of 32, up.
-#[inline(always)]
-fn is_halving(keys: &[u32], seed: u32) -> bool {
-    let mut up = [0_u32; 32];
-    for keys in keys.chunks_exact(32) {
-        for (up, key) in up.iter_mut().zip(keys) {
-            *up += key.wrapping_mul(seed) >> 31;
-        }
-    }
-    up.iter().sum::<u32>() as usize == keys.len() / 2
 }
 
 impl Keys {
     fn new(positions: &[u64]) -> Keys {
-        let mut keys = Keys { keys: [0; SIZE_MAX], records: [0; SIZE_MAX] };
+        let (half, halves) = ([0; SIZE_MAX / 2 + 1], [0; SIZE_MAX / 2 + 1]);
+        let mut keys = Keys { keys: [0; SIZE_MAX], records: [0; SIZE_MAX], upper_keys: half, upper_records: halves };
         for (i, position) in positions.iter().enumerate() {
             keys.keys[i] = key_of(*position);
             keys.records[i] = i as u16;
@@ -266,7 +278,7 @@ impl Keys {
         let own = shape.keys_of(node);
         let size = own.len();
         let (keys, records) = (&mut self.keys[own.clone()], &mut self.records[own]);
-        let (mut upper_keys, mut upper_records) = ([0; SIZE_MAX / 2 + 1], [0; SIZE_MAX / 2 + 1]);
+        let (upper_keys, upper_records) = (&mut self.upper_keys, &mut self.upper_records);
         let (mut lower, mut upper) = (0, 0);
         for i in 0..size {
             let (key, record) = (keys[i], records[i]);

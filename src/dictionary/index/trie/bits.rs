@@ -104,6 +104,7 @@ impl Forward {
 }
 
 /// Reads a row from some bit on, up to an end. What passes the end is refused, a word late at most.
+#[derive(Default)]
 pub(super) struct Reader<'a> {
     words: &'a [u64],
     /// The bit of the row that is the lowest of `window`.
@@ -130,8 +131,9 @@ impl<'a> Reader<'a> {
         if self.have < count { self.refill() } else { Some(()) }
     }
 
+    /// Fills the window with the next 64 bits.
     #[inline(always)]
-    fn refill(&mut self) -> Option<()> {
+    pub(super) fn refill(&mut self) -> Option<()> {
         if self.at >= self.end {
             return None;
         }
@@ -209,7 +211,7 @@ mod tests {
         let mut numbers = Vec::new();
         for row in 0..40u64 {
             let mut backward = Backward::default();
-            let of_row: Vec<u64> = (1..row).map(|i| i.pow(3 + row as u32 % 5) + (1 << (row + i) % 63)).collect();
+            let of_row: Vec<u64> = (1..row).map(|i| i.pow(3 + row as u32 % 5) + (1 << ((row + i) % 63))).collect();
             for &number in of_row.iter().rev() {
                 backward.put_gamma(number);
                 backward.put(number & 0x7f, 7);

@@ -14,7 +14,7 @@ use super::tables::{SMALL, WINDOW};
 use super::{HEADER_WORDS, SUPERBLOCK_HEAD, Trie, WIDE};
 
 /// Left subtries within one another: one a bit of the position, and then halves of up to 2^48 equal ones.
-const NESTED_MAX: u32 = 64 + 50;
+pub(super) const NESTED_MAX: u32 = 64 + 50;
 
 /// What the two-level table says of a bucket.
 pub(super) struct Bucket {
@@ -27,15 +27,21 @@ pub(super) struct Bucket {
 }
 
 /// Where a lookup stands: at a trie of `count` keys from `rank` on, told apart by the bits of `path` from its highest.
-struct Place {
+#[derive(Default)]
+pub(super) struct Place {
     rank: u64,
-    count: u64,
+    pub count: u64,
     path: u64,
     /// Bits of the position that were used.
-    depth: u32,
+    pub depth: u32,
 }
 
 impl Place {
+    /// Ends with no ranks.
+    pub fn give_up(&mut self) {
+        self.count = 0;
+    }
+
     /// Goes to the left or right subtrie; both have keys.
     #[inline]
     fn choose(&mut self, left: u64) {
@@ -55,7 +61,7 @@ impl Place {
         self.path >> 63 == 1
     }
 
-    fn ranks(&self) -> Range<u64> {
+    pub fn ranks(&self) -> Range<u64> {
         self.rank..self.rank + self.count
     }
 }
@@ -97,66 +103,77 @@ impl Trie {
         ordered.then(|| Bucket { rank: start.1, count: end.1 - start.1, at: start.0, end: end.0 })
     }
 
-    /// The ranks at the end of the path of `position`; `None` where the bits contradict themselves.
+    /// The trie of the bucket of `position`; `None` where the words contradict themselves.
     #[inline]
-    pub(super) fn descend(&self, words: &[u64], bucket: &Bucket, position: u64) -> Option<Range<u64>> {
-        let tries = words.get(self.layout.tries_at() as usize..self.layout.wide_at() as usize)?;
-        let mut reader = Reader::new(tries, bucket.at, bucket.end);
+    pub(super) fn start<'a>(&self, words: &'a [u64], position: u64) -> Option<(Reader<'a>, Place)> {
         let depth = self.layout.bucket_bits;
-        let mut place = Place { rank: bucket.rank, count: bucket.count, path: position << depth, depth };
+        let bucket = self.bucket(words, position.checked_shr(64 - depth).unwrap_or(0))?;
+        let tries = words.get(self.layout.tries_at() as usize..self.layout.wide_at() as usize)?;
+        let place = Place { rank: bucket.rank, count: bucket.count, path: position << depth, depth };
+        Some((Reader::new(tries, bucket.at, bucket.end), place))
+    }
+
+    /// Goes to the end of the path; `None` where the bits contradict themselves.
+    #[inline]
+    pub(super) fn descend(&self, reader: &mut Reader<'_>, place: &mut Place) -> Option<()> {
         if self.options.block_items > 1 {
-            self.descend_sparse(&mut reader, &mut place)?;
-        } else {
-            self.descend_large(&mut reader, &mut place)?;
-            self.descend_small(&mut reader, &mut place)?;
+            return self.descend_sparse(reader, place);
         }
-        Some(place.ranks())
-    }
-
-    fn descend_large(&self, reader: &mut Reader<'_>, place: &mut Place) -> Option<()> {
         while place.count > SMALL && place.depth < 64 {
-            let left = self.tables.root(reader, place.count)?;
-            if left == 0 {
-                place.deeper();
-                continue;
-            }
-            let skip = self.take_skip(reader, place.count, left)?;
-            if place.goes_right() {
-                match skip {
-                    Some(bits) => reader.jump(bits)?,
-                    None => self.pass_large(reader, left, NESTED_MAX)?,
-                }
-            }
-            place.choose(left);
+            let left = self.choose_large(reader, place)?;
+            self.pass_large(reader, left, NESTED_MAX)?;
+        }
+        while place.count >= 2 && place.depth < 64 {
+            let left = self.choose_small(reader, place)?;
+            self.pass_small(reader, left)?;
         }
         Some(())
     }
 
-    fn descend_small(&self, reader: &mut Reader<'_>, place: &mut Place) -> Option<()> {
-        while place.count >= 2 && place.depth < 64 {
-            reader.need(WINDOW)?;
-            let look = self.tables.descent(place.count, reader.window());
-            let mut left = look.left();
-            if place.goes_right() && look.both_len() != 0 && left != 0 {
-                reader.pass(look.both_len());
-            } else {
-                if look.code_len() != 0 {
-                    reader.pass(look.code_len());
-                } else {
-                    left = self.tables.root(reader, place.count)?;
-                }
-                if left != 0 && place.goes_right() {
-                    self.pass_small(reader, left)?;
-                }
-            }
-            if left == 0 { place.deeper() } else { place.choose(left) }
+    /// Goes one bit down a trie of more than [`SMALL`] keys; what is to be passed before the next code, 0 for nothing.
+    #[inline]
+    pub(super) fn choose_large(&self, reader: &mut Reader<'_>, place: &mut Place) -> Option<u64> {
+        let left = self.tables.root(reader, place.count)?;
+        if left == 0 {
+            place.deeper();
+            return Some(0);
         }
-        Some(())
+        let pass = match self.take_skip(reader, place.count, left)? {
+            _ if !place.goes_right() => 0,
+            Some(bits) => {
+                reader.jump(bits)?;
+                0
+            }
+            None => left,
+        };
+        place.choose(left);
+        Some(pass)
+    }
+
+    /// The same in a trie of up to [`SMALL`] keys.
+    #[inline]
+    pub(super) fn choose_small(&self, reader: &mut Reader<'_>, place: &mut Place) -> Option<u64> {
+        reader.need(WINDOW)?;
+        let look = self.tables.descent(place.count, reader.window());
+        if look.both_len() != 0 && look.left() != 0 {
+            reader.pass(if place.goes_right() { look.both_len() } else { look.code_len() });
+            place.choose(look.left());
+            return Some(0);
+        }
+        // Rare: the code alone is in the window, or not even that, or there is no choice.
+        let left = self.tables.root(reader, place.count)?;
+        if left == 0 {
+            place.deeper();
+            return Some(0);
+        }
+        let pass = if place.goes_right() { left } else { 0 };
+        place.choose(left);
+        Some(pass)
     }
 
     /// The bits of the left subtrie, if a pointer tells them.
     #[inline]
-    fn take_skip(&self, reader: &mut Reader<'_>, size: u64, left: u64) -> Option<Option<u64>> {
+    pub(super) fn take_skip(&self, reader: &mut Reader<'_>, size: u64, left: u64) -> Option<Option<u64>> {
         let has = size >= self.options.skip_from() && left > self.options.block_items.into();
         if has { Some(Some(self.classes.take(reader, left)?)) } else { Some(None) }
     }
@@ -214,7 +231,7 @@ impl Trie {
 
     /// Passes what a state stands for where its first code is longer than the window.
     #[cold]
-    fn pass_long(&self, reader: &mut Reader<'_>, state: u8) -> Option<()> {
+    pub(super) fn pass_long(&self, reader: &mut Reader<'_>, state: u8) -> Option<()> {
         let (&size, rest) = self.tables.parts(state).split_first()?;
         let mut left = 0;
         // Here and not by recursion: untrusted bits may say it any number of times.

@@ -6,23 +6,22 @@
 //! Cost: 30 to 50 ns a key. Hashes that all share a prefix are one bucket, whose positions are all in memory.
 //! Source: Lim, Andersen & Kaminsky 2013, sections 2.3, 2.4, 2.6. Differs: a trie is written from its end (`bits.rs`).
 
+use std::sync::Arc;
+
 use crate::error::{Error, ErrorKind, Result};
 
 use super::bits::{Backward, Forward};
-use super::code::{Codes, gamma_number};
+use super::code::gamma_number;
 use super::skip::Classes;
+use super::tables::Tables;
 use super::{HEADER_WORDS, Layout, MAGIC, PAIRS_MAX, SUPERBLOCK_HEAD, TrieOptions, WIDE};
 
 /// Positions that skip pointers are fitted to, and how often: pointers are part of the lengths that they tell.
 const SAMPLE: usize = 1 << 16;
 const FITS: usize = 3;
 
-/// The words of an index of `pairs` positions in ascending order.
-///
-/// # Errors
-/// [`ErrorKind::InvalidArgument`] for options outside their range, too many pairs, positions out of order or of
-/// another count; any error that `positions` gives.
-pub(crate) fn build(
+/// [`super::build`].
+pub(super) fn build(
     options: &TrieOptions,
     pairs: u64,
     mut positions: impl Iterator<Item = Result<u64>>,
@@ -175,7 +174,7 @@ fn bucket_of(position: u64, bucket_bits: u32) -> u64 {
 
 /// Writes one trie at a time.
 struct Encoder {
-    codes: Codes,
+    tables: Arc<Tables>,
     skip_from: u64,
     block_items: u64,
     classes: Classes,
@@ -187,7 +186,7 @@ struct Encoder {
 impl Encoder {
     fn new(options: &TrieOptions) -> Encoder {
         Encoder {
-            codes: Codes::new(options.huffman_max),
+            tables: Tables::of(options.huffman_max),
             skip_from: options.skip_from(),
             block_items: options.block_items.into(),
             classes: Classes::guessed(),
@@ -249,8 +248,9 @@ impl Encoder {
     }
 
     fn put_code(&mut self, size: u64, left: u64) {
-        if size <= self.codes.huffman_max() {
-            let (code, length) = self.codes.code(size, left);
+        let codes = self.tables.codes();
+        if size <= codes.huffman_max() {
+            let (code, length) = codes.code(size, left);
             self.row.put(code, length);
         } else {
             self.row.put_gamma(gamma_number(size, left));

@@ -94,6 +94,7 @@ struct Canonical {
 }
 
 pub(super) struct Tables {
+    codes: Codes,
     huffman_max: u64,
     /// By size and first bits of the code: length and symbol << 4; length 0 where it is longer.
     first: Vec<u16>,
@@ -109,22 +110,27 @@ impl Tables {
     pub(super) fn of(huffman_max: u32) -> Arc<Tables> {
         static MADE: OnceLock<Mutex<BTreeMap<u32, Arc<Tables>>>> = OnceLock::new();
         let mut made = MADE.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(made.entry(huffman_max).or_insert_with(|| Arc::new(Tables::new(&Codes::new(huffman_max)))))
+        Arc::clone(made.entry(huffman_max).or_insert_with(|| Arc::new(Tables::new(Codes::new(huffman_max)))))
     }
 
-    fn new(codes: &Codes) -> Tables {
+    fn new(codes: Codes) -> Tables {
         let mut tables = Tables {
             huffman_max: codes.huffman_max(),
             first: vec![0; (codes.huffman_max() as usize + 1) << FIRST],
-            canonical: (0..=codes.huffman_max()).map(|size| Canonical::new(codes, size)).collect(),
+            canonical: (0..=codes.huffman_max()).map(|size| Canonical::new(&codes, size)).collect(),
             skip: vec![Step(0); STATES << WINDOW],
             descend: vec![Descent(0); (SMALL as usize + 1) << WINDOW],
             states: states(),
+            codes,
         };
-        tables.fill_first(codes);
+        tables.fill_first();
         tables.fill_skip();
         tables.fill_descend();
         tables
+    }
+
+    pub(super) fn codes(&self) -> &Codes {
+        &self.codes
     }
 
     /// What is at the root of a trie of `size` >= 2 keys: the symbol, with the reader behind its code.
@@ -162,7 +168,8 @@ impl Tables {
         &self.states[usize::from(state)]
     }
 
-    fn fill_first(&mut self, codes: &Codes) {
+    fn fill_first(&mut self) {
+        let codes = &self.codes;
         for size in 2..=codes.huffman_max() {
             let row = &mut self.first[(size as usize) << FIRST..][..1 << FIRST];
             for (left, (code, length)) in codes.of(size).enumerate().filter(|(_, (_, length))| *length <= FIRST) {

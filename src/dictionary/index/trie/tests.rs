@@ -189,15 +189,19 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// Every key is found where it is, every position as the reference has it.
+/// Every key is found where it is, a sample of them and all of `absent` as the reference has them.
 fn check(options: &TrieOptions, positions: &[u64], absent: &[u64]) {
     let words = built(options, positions);
     let trie = opened(&words);
     let mut reference = Reference::new(&words);
     let block = u64::from(options.block_items);
+    // The reference is slow.
+    let stride = 1 + positions.len() as u64 / 100;
     for (rank, position) in (0..).zip(positions) {
         let ranks = trie.locate(&words, *position);
-        assert_eq!(ranks, reference.locate(*position), "{options:?}, rank {rank} of {}", positions.len());
+        if rank % stride == 0 {
+            assert_eq!(ranks, reference.locate(*position), "{options:?}, rank {rank} of {}", positions.len());
+        }
         assert!(ranks.contains(&rank), "{ranks:?} is not rank {rank}, {options:?}");
         let equal =
             positions.partition_point(|p| p < position) as u64..positions.partition_point(|p| p <= position) as u64;
@@ -234,13 +238,13 @@ fn many_options() -> Vec<TrieOptions> {
 }
 
 #[test]
-fn every_trie_of_up_to_8_of_32_prefixes_is_found() {
+fn tries_of_up_to_8_of_32_prefixes_are_found() {
     let options = TrieOptions::default();
     let all: Vec<u64> = (0..32).map(|prefix| prefix << 59).collect();
     let words_of = |set: u32| (0..32).filter(|i| set >> i & 1 == 1).map(|i| all[i]).collect::<Vec<u64>>();
-    // All sets of up to 4, and of 5 to 8 every 97th.
+    // All sets of up to 4 of the first 24, and some of up to 8 of all.
     let mut checked = 0;
-    for set in (0..=u32::MAX >> 8).filter(|s| s.count_ones() <= 4).chain((0..u32::MAX).step_by(97 * 211)) {
+    for set in (0..1u32 << 24).filter(|s| s.count_ones() <= 4).chain((0..u32::MAX).step_by(97 * 211)) {
         if set.count_ones() > 8 {
             continue;
         }
@@ -270,7 +274,7 @@ fn counts_around_powers_of_two_are_found() {
     let mut random = Random(1);
     for count in [0, 1, 2, 3, 7, 31, 255, 256, 257, 509, 1021, 4099, 16_411] {
         let positions = random.sorted(count);
-        let absent = random.sorted(100);
+        let absent = random.sorted(50);
         check(&TrieOptions::default(), &positions, &absent);
         check(&TrieOptions { skip_min: 64, ..TrieOptions::default() }, &positions, &absent);
         check(&TrieOptions { block_items: 16, ..TrieOptions::default() }, &positions, &absent);
@@ -281,7 +285,7 @@ fn counts_around_powers_of_two_are_found() {
 fn all_options_find_all_keys() {
     let mut random = Random(2);
     let positions = random.sorted(5000);
-    let absent = random.sorted(200);
+    let absent = random.sorted(50);
     for options in many_options() {
         check(&options, &positions, &absent);
     }
@@ -375,7 +379,7 @@ fn damage(words: &mut Vec<u64>, random: &mut Random) {
         0 => words.truncate(random.below(count) as usize),
         1 => words.extend([random.next(), 0].into_iter().take(1 + random.below(2) as usize)),
         2 => {
-            let at = random.below(HEADER_WORDS as u64 + 6) as usize;
+            let at = random.below(count.min(HEADER_WORDS as u64 + 6)) as usize;
             words[at] ^= random.next() >> random.below(64);
         }
         3 => {
@@ -483,25 +487,31 @@ fn binomial_row(size: usize) -> Vec<f64> {
     row
 }
 
-/// Median nanoseconds a lookup of several runs over `positions` in the order of `asked`.
-fn nanoseconds(trie: &Trie, words: &[u64], positions: &[u64], asked: &[u32], many: bool) -> f64 {
-    let queries: Vec<u64> = asked.iter().map(|&rank| positions[rank as usize]).collect();
-    let mut times: Vec<f64> = (0..5)
-        .map(|_| {
+/// Least and median nanoseconds a lookup, one by one and in batches, of runs that take turns.
+fn nanoseconds(trie: &Trie, words: &[u64], positions: &[u64], asked: &[u32]) -> String {
+    let mut times = [Vec::new(), Vec::new()];
+    let mut ranges = Vec::new();
+    for asked in asked.chunks(20_000) {
+        let queries: Vec<u64> = asked.iter().map(|&rank| positions[rank as usize]).collect();
+        for (many, times) in [false, true].into_iter().zip(&mut times) {
+            ranges.clear();
             let begin = Instant::now();
-            let mut ranges = Vec::with_capacity(queries.len());
             if many {
                 trie.locate_many(words, &queries, &mut ranges);
             } else {
                 ranges.extend(queries.iter().map(|&position| trie.locate(words, position)));
             }
-            let time = begin.elapsed().as_nanos() as f64 / queries.len() as f64;
+            times.push(begin.elapsed().as_nanos() / queries.len() as u128);
             assert!(ranges.iter().zip(asked).all(|(range, &rank)| range.contains(&rank.into())));
-            time
+        }
+    }
+    times
+        .each_mut()
+        .map(|times| {
+            times.sort_unstable();
+            format!("{:4} {:6}", times[0], times[times.len() / 2])
         })
-        .collect();
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
+        .join(" | ")
 }
 
 #[test]
@@ -511,7 +521,9 @@ fn trie_measured() {
     let log = std::env::var("TRIE_LOG").ok().and_then(|log| log.parse().ok()).unwrap_or(24);
     let positions = random.sorted(1 << log);
     let asked: Vec<u32> = (0..500_000).map(|_| random.below(1 << log) as u32).collect();
-    println!("    g  hmax  skip  block | bits/key  tries  buckets | build M/s | ns one by one | ns in a batch");
+    println!(
+        "    g  hmax  skip  block | bits/key  tries  buckets | build M/s | ns: least, median | batch: least, median"
+    );
     let row = |bucket_keys, huffman_max, skip_min, block_items| {
         let options = TrieOptions { bucket_keys, huffman_max, skip_min, block_items };
         let begin = Instant::now();
@@ -519,15 +531,12 @@ fn trie_measured() {
         let speed = positions.len() as f64 / begin.elapsed().as_micros() as f64;
         let trie = opened(&words);
         let per_key = |bits: u64| bits as f64 / positions.len() as f64;
-        let (one, many) = (
-            nanoseconds(&trie, &words, &positions, &asked, false),
-            nanoseconds(&trie, &words, &positions, &asked, true),
-        );
         println!(
-            "{bucket_keys:5} {huffman_max:5} {skip_min:5} {block_items:6} | {:8.3} {:6.3} {:8.3} | {speed:9.1} | {one:13.0} | {many:13.0}",
+            "{bucket_keys:5} {huffman_max:5} {skip_min:5} {block_items:6} | {:8.3} {:6.3} {:8.3} | {speed:9.1} | {}",
             per_key(trie.bits()),
             per_key(trie.bits_of_tries()),
             per_key(trie.bits_of_buckets()),
+            nanoseconds(&trie, &words, &positions, &asked),
         );
     };
     if std::env::var("TRIE_FEW").is_ok() {
