@@ -1,6 +1,6 @@
 /* cdb, as Debian's tinycdb has it: two hash tables deep, one file of at most 4 GiB, mapped.
  *
- * Settings: "default"; "best" (told that reads are in random order, so that a read that finds nothing in the system's cache
+ * Settings: "default"; "random" (told that reads are in random order, so that a read that finds nothing in the system's cache
  * brings a page and not what lies around it). Pairs are added without a look for earlier ones of the same key. */
 #include <cdb.h>
 #include <fcntl.h>
@@ -77,7 +77,7 @@ static int open_store(const struct peer_options *options, void **opened)
         free(store);
         return peer_fail("cdb: cannot open %s", options->path);
     }
-    if (peer_has_word(options, "best", NULL))
+    if (peer_has_word(options, "random", NULL))
         madvise((void *)store->cdb.cdb_mem, store->cdb.cdb_fsize, MADV_RANDOM);
     *opened = store;
     return 0;
@@ -116,7 +116,7 @@ static int close_store(void *opened)
     return 0;
 }
 
-static const char *const settings[] = {"default", "best", NULL};
+static const char *const settings[] = {"default", "random", NULL};
 
 const struct dictionary_peer peer_cdb = {
     .name = "cdb", .settings = settings, .in_order = 0, .version = version, .begin = begin, .add = add,

@@ -44,7 +44,7 @@ pub struct Table {
     /// What its lines are.
     #[serde(default)]
     pub rows: Rows,
-    /// Of lines that are engines: in which variant; if not given, in the last that was run.
+    /// Of lines that are engines: in which variant; if not given or not run, in the last that was run.
     pub variant: Option<String>,
     /// Of lines that are variants: by which `engine:setting`.
     #[serde(default)]
@@ -235,7 +235,7 @@ pub enum Part {
     Ranks,
     /// A tenth as many new pairs merged into a new dictionary; left out where there are no updates.
     UpdateTenth,
-    /// That file, or the first, read and written again, to the disk.
+    /// That file, or the first, read and written again, to the disk. After an update the last part: the first is removed.
     Copy,
     /// Six batches of equal size: the first built, the others merged one after another.
     UpdateBatches,

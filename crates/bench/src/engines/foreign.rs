@@ -115,7 +115,11 @@ impl Engine for Foreign {
     }
 
     fn settings(&self, place: Place) -> Vec<String> {
-        let can = if place == Place::File { self.peer.in_file } else { self.peer.in_memory };
+        let can = match place {
+            Place::File => self.peer.in_file,
+            Place::Memory => self.peer.in_memory,
+            Place::Dictionary => 0,
+        };
         let runs = self.settings.iter().filter(|setting| can != 0 && !setting.ends_with('='));
         runs.cloned().collect()
     }

@@ -101,11 +101,12 @@ struct Row {
 /// The lines of a table, the best by its first column first.
 fn rows(workload: &Workload, table: &Table, results: &Results) -> Vec<Row> {
     let mut cases: Vec<(&str, &str, &str)> = Vec::new();
-    let last = last_variant(table, results);
+    let was_run = |variant: &&str| results.figures.iter().any(|figure| figure.variant == *variant);
+    let variant = table.variant.as_deref().filter(was_run).or_else(|| last_variant(table, results));
     for figure in &results.figures {
         let case = (&figure.variant[..], &figure.engine[..], &figure.setting[..]);
         let is_meant = match table.rows {
-            Rows::Engines => table.variant.as_deref().or(last) == Some(case.0),
+            Rows::Engines => variant == Some(case.0),
             Rows::Cases => true,
             Rows::Variants => table.engines.iter().any(|e| *e == format!("{}:{}", case.1, case.2)),
         };

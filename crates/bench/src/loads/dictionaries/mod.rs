@@ -159,11 +159,14 @@ impl Load<'_> {
         let peak = Memory::now()?.peak.saturating_sub(before.rss);
         let bytes = disk::bytes_at(&path);
         self.tell("memory", "peak_bytes", peak as f64);
-        self.tell("file", "built_bytes", bytes as f64);
-        self.tell("file", "most_bytes", most.max(bytes) as f64);
-        self.tell("file", "temporary_bytes", most.saturating_sub(bytes) as f64);
-        let over = bytes as f64 - self.job.case.form.expected.payload_bytes as f64;
-        self.tell("file", "over_payload_bytes_per_pair", over / count.max(1) as f64);
+        if path.exists() {
+            self.tell("file", "built_bytes", bytes as f64);
+            self.tell("file", "temporary_bytes", most.saturating_sub(bytes) as f64);
+        }
+        if path.exists() && !self.maker.is_function(&self.job.case.setting) {
+            let over = bytes as f64 - self.job.case.form.expected.payload_bytes as f64;
+            self.tell("file", "over_payload_bytes_per_pair", over / count.max(1) as f64);
+        }
         if let Some(sorting) = sorting {
             self.note("sort", count, sorting);
         }
@@ -272,6 +275,9 @@ impl Load<'_> {
     fn copy(&mut self) -> Outcome {
         let (updated, copied) = (self.updated_path(), self.job.directory.join("copied"));
         let from = if updated.exists() { updated.clone() } else { self.path() };
+        if from == updated {
+            disk::remove(&self.path())?; // two large files at a time are enough
+        }
         let mut watch = Stopwatch::default();
         let running = Stopwatch::start()?;
         disk::copy(&from, &copied)?;
