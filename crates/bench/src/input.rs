@@ -107,13 +107,13 @@ impl Source {
 
     /// Whether `found` is the value of pair `i`. Cheap, as it is done under the clock.
     pub fn is_value(&self, i: u64, found: &[u8]) -> bool {
-        match &self.kind {
-            &Kind::Mixed { value_bytes, seed, .. } => {
+        match self.kind {
+            Kind::Mixed { value_bytes, seed, .. } => {
                 let mut right = found.len() == value_bytes;
                 mixed_words(i, !seed, 0, value_bytes, |at, word| right &= found.get(at..at + word.len()) == Some(word));
                 right
             }
-            &Kind::Urls { seed, value_bytes, ref bytes } => {
+            Kind::Urls { seed, value_bytes, ref bytes } => {
                 let (head, tail) = url_value(i, seed, value_bytes, bytes);
                 found.len() == head.len() + tail.len() && found.starts_with(&head) && found.ends_with(tail)
             }

@@ -44,7 +44,7 @@ pub struct Table {
     /// What its lines are.
     #[serde(default)]
     pub rows: Rows,
-    /// Of lines that are engines: in which variant; if not given or not run, in the last that was run.
+    /// Of lines that are engines: in which variant; if not given or not run, in the last that was run. Of cases: which alone.
     pub variant: Option<String>,
     /// Of lines that are variants: by which `engine:setting`.
     #[serde(default)]
@@ -62,7 +62,7 @@ pub enum Rows {
     /// Engines with a setting, the best by the first column first.
     #[default]
     Engines,
-    /// All cases, in their order.
+    /// All cases, or those of a variant, in their order.
     Cases,
     /// Variants, in their order.
     Variants,

@@ -1,7 +1,7 @@
 //! No store at all: what the harness itself takes. The *xfer* of the "Big Memory" plots: records are read, and that is all.
 
 use crate::engine::{Each, Engine, Opening, Outcome, Place, Store};
-use crate::maker::{Made, Maker, Making, Pairs, Reader};
+use crate::maker::{Made, Maker, Making, Pairs};
 use std::hint::black_box;
 use std::path::Path;
 
@@ -43,20 +43,7 @@ impl Maker for Nothing {
     }
 
     fn open(&self, _: &Path, _: &str, _: bool) -> Outcome<Box<dyn Made>> {
-        Ok(Box::new(Nothing))
-    }
-}
-
-impl Made for Nothing {
-    fn reader(&self) -> Outcome<Box<dyn Reader + '_>> {
-        Ok(Box::new(Nothing))
-    }
-}
-
-impl Reader for Nothing {
-    fn get(&mut self, key: &[u8]) -> Outcome<Option<&[u8]>> {
-        black_box(key);
-        Ok(None)
+        Err("has nothing to look up".into())
     }
 }
 

@@ -107,7 +107,7 @@ fn rows(workload: &Workload, table: &Table, results: &Results) -> Vec<Row> {
         let case = (&figure.variant[..], &figure.engine[..], &figure.setting[..]);
         let is_meant = match table.rows {
             Rows::Engines => variant == Some(case.0),
-            Rows::Cases => true,
+            Rows::Cases => table.variant.as_deref().is_none_or(|variant| variant == case.0),
             Rows::Variants => table.engines.iter().any(|e| *e == format!("{}:{}", case.1, case.2)),
         };
         if is_meant && !cases.contains(&case) {

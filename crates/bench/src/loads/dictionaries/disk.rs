@@ -21,7 +21,7 @@ pub struct Watch {
 }
 
 /// How often is looked. A peak that passes faster is not seen.
-const EVERY: Duration = Duration::from_millis(50);
+const EVERY: Duration = Duration::from_millis(20);
 
 impl Watch {
     /// Begins.

@@ -93,14 +93,14 @@ impl Load<'_> {
         let mapped = |lookups: Lookups| Lookups { map: true, ..lookups };
         match part {
             Part::Build => self.build(),
-            Part::Figures => self.figures(),
+            Part::Figures if !self.job.case.engine.is_baseline() => self.figures(),
             Part::Ranks if is_function => self.ranks(one),
             Part::UpdateTenth if self.maker.updates() => self.update_tenth(),
             Part::UpdateBatches if self.maker.updates() => self.update_batches(),
             Part::RebuildBatches => self.rebuild_batches(),
             Part::Copy if self.maker.updates() => self.copy(),
             Part::Ranks | Part::UpdateTenth | Part::UpdateBatches | Part::Copy => Ok(()),
-            _ if is_function => Ok(()),
+            _ if is_function || self.job.case.engine.is_baseline() => Ok(()),
             Part::Get => self.lookups("get", one),
             Part::GetMany => self.lookups("get-many", many),
             Part::GetByTwo => self.lookups("get-by-two", two),
@@ -161,6 +161,7 @@ impl Load<'_> {
         self.tell("memory", "peak_bytes", peak as f64);
         if path.exists() {
             self.tell("file", "built_bytes", bytes as f64);
+            self.tell("file", "most_bytes", most.max(bytes) as f64);
             self.tell("file", "temporary_bytes", most.saturating_sub(bytes) as f64);
         }
         if path.exists() && !self.maker.is_function(&self.job.case.setting) {
@@ -228,7 +229,7 @@ impl Load<'_> {
             return Ok(());
         }
         let disk_before = disk::disk_reads();
-        let watch = lookups.run(name, self.source, &*made, self.job.case.engine.is_baseline())?;
+        let watch = lookups.run(name, self.source, &*made)?;
         let disk_bytes = disk::disk_reads() - disk_before;
         if lookups.cold {
             self.tell(name, "disk_bytes_per_get", disk_bytes as f64 / lookups.count as f64);

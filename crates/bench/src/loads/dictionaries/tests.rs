@@ -7,7 +7,7 @@ use crate::row::Line;
 use crate::workload::{Case, Part, Workload};
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 /// What a dictionary does wrong.
@@ -27,11 +27,13 @@ enum Lie {
     RankIsTooLarge,
 }
 
-/// Dictionaries by the path they were made at, each with the lie that it tells.
-static MADE: Mutex<BTreeMap<std::path::PathBuf, BTreeMap<Vec<u8>, Vec<u8>>>> = Mutex::new(BTreeMap::new());
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Dictionaries by the path they were made at.
+static MADE: Mutex<BTreeMap<PathBuf, Map>> = Mutex::new(BTreeMap::new());
 
 impl Lie {
-    fn taken(self, pairs: &mut dyn Pairs, mut map: BTreeMap<Vec<u8>, Vec<u8>>) -> Outcome<BTreeMap<Vec<u8>, Vec<u8>>> {
+    fn taken(self, pairs: &mut dyn Pairs, mut map: Map) -> Outcome<Map> {
         pairs.each(&mut |key, value| {
             let mut value = value.to_vec();
             match self {
@@ -108,7 +110,7 @@ impl Engine for Lie {
 
 struct Open {
     lie: Lie,
-    map: BTreeMap<Vec<u8>, Vec<u8>>,
+    map: Map,
 }
 
 impl Made for Open {
@@ -229,6 +231,6 @@ fn a_value_that_is_cut_is_found_by_one_of_many_threads() {
     let source = crate::input::Source::new(&input, 6_000).expect("no file is read");
     let mut pairs = super::pairs::Made { source: &source, numbers: 0..6_000 };
     let map = Lie::ValueIsCut.taken(&mut pairs, BTreeMap::new()).expect("pairs in memory");
-    let told = all.run("get", &source, &Open { lie: Lie::ValueIsCut, map }, false).expect_err("a value of one byte");
+    let told = all.run("get", &source, &Open { lie: Lie::ValueIsCut, map }).expect_err("a value of one byte");
     assert_eq!(told.to_string(), "get: 1 wrong answers among 6000, of pair 99 first");
 }
