@@ -49,9 +49,9 @@ impl Head {
         if possible { Ok(self) } else { Err("the head of a block says what cannot be") }
     }
 
-    /// Bytes of the whole unit.
+    /// Bytes of the whole unit; more than any file has where the head says what cannot be.
     pub fn unit_bytes(&self) -> u64 {
-        HEAD_BYTES as u64 + self.stored_bytes
+        self.stored_bytes.saturating_add(HEAD_BYTES as u64)
     }
 }
 

@@ -269,7 +269,7 @@ impl DictionaryFile {
         let kind = kind.ok_or_else(|| self.wrong_at(at, "a record's lengths cannot be read"))?;
         let bytes = match &kind {
             UnitKind::Record { head, key_len, value_len } => head + key_len + value_len,
-            UnitKind::Block(head) => head.stored_bytes.saturating_add(block::HEAD_BYTES as u64),
+            UnitKind::Block(head) => head.unit_bytes(),
         };
         if bytes > self.pages.stream_bytes() - at {
             return Err(self.wrong_at(at, "a record or block reaches beyond the data"));

@@ -86,7 +86,8 @@ pub(super) struct Piece<'p> {
     /// Where in the stream it begins.
     pub offset: u64,
     pub bytes: &'p [u8],
-    /// Where in `bytes` some of the units begin, ascending, the first that does among them; empty in a layout without starts.
+    /// Where in `bytes` some of the units begin, within it and ascending, the first that does among them; empty in a layout without
+    /// starts.
     pub starts: &'p [usize],
     /// Of records of one size: which bytes are those looked for, if an index said so.
     pub records: Option<(usize, usize)>,
@@ -179,7 +180,13 @@ impl Pages {
         let offset = range.start * self.body_bytes();
         // The last page has zeros behind the stream.
         let end = (range.end * self.body_bytes()).min(self.stream_bytes).max(offset);
-        Ok(Piece { offset, bytes: &bytes[..(end - offset) as usize], starts: &scratch.starts, records: None })
+        let bytes = &bytes[..(end - offset) as usize];
+        // What a page says may lie behind the stream's end.
+        let within = match scratch.starts.last() {
+            Some(last) if *last >= bytes.len() => scratch.starts.partition_point(|start| *start < bytes.len()),
+            _ => scratch.starts.len(),
+        };
+        Ok(Piece { offset, bytes, starts: &scratch.starts[..within], records: None })
     }
 
     /// The bodies of pages `range` one behind another in `scratch.pages`, after as many bytes as a page's head has.
@@ -319,6 +326,10 @@ impl<'p> Stream<'p> {
 
     /// Bytes `range` of the stream; an error where it ends before.
     pub fn bytes(&mut self, range: Range<u64>) -> Result<&[u8]> {
+        if range.is_empty() {
+            // Before anything was read, there is no byte to point to.
+            return Ok(&[]);
+        }
         if range.start < self.window.start || range.end > self.window.end {
             self.load(&range)?;
         }

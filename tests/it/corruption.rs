@@ -11,8 +11,9 @@
 //!
 //! What such a case found once stands below, as a test by its own name.
 //!
-//! Not here: damaged logs (`corruption/log.rs`), what a table says of damage in a sentence (`foreign.rs`), crashes (`src/table/tests.rs`).
+//! Not here: damaged logs (`corruption/log.rs`) and dictionaries (`corruption/dictionary.rs`), what a table says of damage in a sentence (`foreign.rs`), crashes (`src/table/tests.rs`).
 
+mod dictionary;
 mod log;
 
 use crate::fields::{Field, What, fields_of, number_at};
@@ -387,6 +388,8 @@ enum Kind {
     Repaired = 2,
     LogRaw = 3,
     LogRepaired = 4,
+    DictionaryRaw = 5,
+    DictionaryRepaired = 6,
 }
 
 thread_local! {
@@ -425,6 +428,9 @@ fn about(kind: Kind, seed: u64) -> String {
     if matches!(kind, Kind::LogRaw | Kind::LogRepaired) {
         return log::about(kind, seed);
     }
+    if matches!(kind, Kind::DictionaryRaw | Kind::DictionaryRepaired) {
+        return dictionary::about(kind, seed);
+    }
     let (original, damaged) = damaged(kind, seed);
     format!("{kind:?}:{seed} {}: {}", original.name, damaged.note)
 }
@@ -449,6 +455,7 @@ fn run_case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
     let result = catch_unwind(AssertUnwindSafe(|| match kind {
         Kind::Raw | Kind::Repaired => table_case(kind, seed, own.path()),
         Kind::LogRaw | Kind::LogRepaired => log::case(kind, seed, own.path()),
+        Kind::DictionaryRaw | Kind::DictionaryRepaired => dictionary::case(kind, seed, own.path()),
     }));
     let memory = memory_bytes_max().saturating_sub(memory); // the kernel counts a little behind
     let wrong = match result {
@@ -464,6 +471,7 @@ fn run_cases(kind: Kind, seeds: std::ops::Range<u64>) -> Vec<String> {
     hook_panics();
     LazyLock::force(&ORIGINALS);
     log::prepare();
+    dictionary::prepare();
     let directory = Arc::new(directory());
     let next = Arc::new(AtomicU64::new(seeds.start));
     let (mut failures, mut hangs) = (Vec::new(), 0);
@@ -505,7 +513,9 @@ fn run_cases(kind: Kind, seeds: std::ops::Range<u64>) -> Vec<String> {
 /// The cases that the environment asks for, or the usual ones.
 fn seeds(kind: Kind) -> std::ops::Range<u64> {
     if let Ok(case) = std::env::var("SPLITPOINT_CASE") {
-        let (name, seed) = case.split_once(':').expect("SPLITPOINT_CASE=raw:1234, repaired:, lograw: or logrepaired:");
+        let (name, seed) = case.split_once(':').expect(
+            "SPLITPOINT_CASE=raw:1234, repaired:, lograw:, logrepaired:, dictionaryraw: or dictionaryrepaired:",
+        );
         let seed: u64 = seed.parse().expect("a number behind the colon");
         return if name.eq_ignore_ascii_case(&format!("{kind:?}")) { seed..seed + 1 } else { 0..0 };
     }

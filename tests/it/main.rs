@@ -16,6 +16,8 @@
 //! | `salvage` | what comes out of damaged files, and that it is right |
 //! | `history` | is there an order that explains what threads saw? |
 //! | `threads` | threads at work on one table: histories, scans |
+//! | `spd` | a second reader of dictionaries, written from docs/dictionary-format.md |
+//! | `dictionaries` | golden dictionaries, damaged ones, keys that are not there |
 //! | `tidy` | the repository itself |
 #![allow(
     clippy::disallowed_methods,
@@ -25,6 +27,7 @@
 
 mod backup;
 mod corruption;
+mod dictionaries;
 mod fields;
 mod foreign;
 mod format;
@@ -35,6 +38,7 @@ mod processes;
 mod recovery;
 mod salvage;
 mod seeds;
+mod spd;
 mod spt;
 #[path = "../../fuzz/src/targets/mod.rs"]
 mod targets;

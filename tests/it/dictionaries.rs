@@ -1,0 +1,185 @@
+//! Dictionaries, from outside: the file against its norm, and asked for what it does not have.
+//!
+//! ```text
+//! dictionaries.rs           what the library builds, read by the second reader (spd.rs): every kind, layout and size
+//! dictionaries/golden.rs    fixtures/spd-v1: how each file came about, and what is in it
+//! dictionaries/absent.rs    a hundred million keys that are not there
+//! ```
+//!
+//! Damaged ones: `corruption/dictionary.rs`. Killed builds and full disks: `processes/dictionaries.rs`. Crashes of the machine: `src/dictionary/crash.rs`.
+
+mod absent;
+pub mod golden;
+
+use crate::corruption::Random;
+use crate::spd::indexes::{Index as Read, Ranked};
+use crate::spd::{Reader, manifest, trie};
+use splitpoint::{Compression, Dictionary, DictionaryBuilder, HashKind, Index};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+pub type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Indexes small enough that a few thousand pairs have many of everything.
+fn indexes() -> Vec<Index> {
+    vec![
+        Index::page(),
+        Index::Page { bins_per_page: 1 },
+        Index::trie(),
+        Index::Trie { bucket_keys: 16, huffman_max: 8, skip_min: 32, block_items: 1 },
+        Index::Trie { bucket_keys: 1024, huffman_max: 32, skip_min: 32, block_items: 1 },
+        Index::trie_sparse(8),
+        Index::chunk(),
+        Index::Mphf { partition_keys: 1024 },
+        Index::None,
+    ]
+}
+
+fn bytes(random: &mut Random, len: usize) -> Vec<u8> {
+    (0..len).map(|_| random.next() as u8).collect()
+}
+
+/// Pairs of sizes by `kind`.
+fn pairs(kind: &str, count: usize) -> Pairs {
+    let mut random = Random(count as u64);
+    let mut pair = |n: usize| match kind {
+        "fixed" => (n.to_le_bytes().to_vec(), bytes(&mut random, 8)),
+        "fixed, over pages" => (bytes(&mut random, 30), bytes(&mut random, 1500)),
+        "keys alone" => (n.to_le_bytes().to_vec(), Vec::new()),
+        "words" => (format!("word{n}").into_bytes(), format!("{}", n * n).into_bytes()),
+        "sizes" => {
+            let value_len = match random.below(50) {
+                0 => random.below(20_000),
+                1..10 => random.below(2000),
+                _ => random.below(40),
+            };
+            let key_len = random.below(12);
+            (bytes(&mut random, key_len), bytes(&mut random, value_len))
+        }
+        other => panic!("no pairs called {other}"),
+    };
+    (0..count).map(&mut pair).collect()
+}
+
+const KINDS: [&str; 5] = ["fixed", "fixed, over pages", "keys alone", "words", "sizes"];
+
+/// Keys of one length, the n bits of whose number stand for `bx` or `cW`: all have the same hash DJB2, as 33 * 98 + 120 is 33 * 99 + 87.
+fn colliding(n: u32, bits: u32) -> Vec<u8> {
+    (0..bits).flat_map(|bit| if n >> bit & 1 == 0 { *b"bx" } else { *b"cW" }).collect()
+}
+
+/// Compares what the second reader finds in the file at `path` with `pairs`.
+fn reads_alike(path: &Path, pairs: &Pairs, context: &str) -> Reader {
+    let reader = Reader::new(&fs::read(path).unwrap()).unwrap_or_else(|e| panic!("{context}: {e}"));
+    let found: Pairs = reader.records.iter().map(|record| (record.key.clone(), record.value.clone())).collect();
+    assert_eq!(found.len(), reader.records.len(), "{context}: a key is there twice");
+    assert!(found == *pairs, "{context}: other pairs");
+    reader.check().unwrap_or_else(|e| panic!("{context}: {e}"));
+    for n in 0..200u32 {
+        let key = format!("absent {n}");
+        assert_eq!(reader.find(key.as_bytes()), Ok(None), "{context}: {key}");
+    }
+    reader
+}
+
+#[test]
+fn a_second_reader_finds_every_record_by_every_index() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.spd");
+    for index in indexes() {
+        for kind in KINDS {
+            for compression in [Compression::None, Compression::Lz4] {
+                for count in [0, 1, 2, 3, 40, 2500] {
+                    let context = format!("{index:?}, {kind}, {compression:?}, {count}");
+                    let pairs = pairs(kind, if kind == "fixed, over pages" { count.min(600) } else { count });
+                    let builder = DictionaryBuilder::new().index(index).page_bytes(512).threads(1);
+                    builder.compression(compression).block_bytes(700).build(&path, &pairs).unwrap();
+                    reads_alike(&path, &pairs, &context);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_second_reader_finds_keys_of_equal_hashes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.spd");
+    let (mut ties, mut extras) = (0, 0);
+    for index in indexes() {
+        // Some of one hash; more than a chunk of one hash; more than two.
+        for (bits, singles) in [(3, 700), (10, 900), (11, 1600)] {
+            for value_len in [0, 3] {
+                let equal = (0..1 << bits).map(|n| colliding(n, bits));
+                let single = (0..singles).map(|n: u32| bytes(&mut Random(n.into()), 2 * bits as usize));
+                // One value that is longer makes all varied.
+                let value = |n: usize| vec![b'v'; if n == 0 { value_len } else { 0 }];
+                let pairs: Pairs = equal.chain(single).enumerate().map(|(n, key)| (key, value(n))).collect();
+                let builder = DictionaryBuilder::new().index(index).page_bytes(512).hash(HashKind::Djb2, 0);
+                if let Err(refused) = builder.build(&path, &pairs) {
+                    // More keys of one hash than a partition may have.
+                    assert!(matches!(index, Index::Mphf { .. }) && bits == 11, "{refused}");
+                    continue;
+                }
+                let reader = reads_alike(&path, &pairs, &format!("{index:?}, {bits} bits, {value_len}"));
+                match reader.index {
+                    Read::Ranked { index: Ranked::Chunks(chunks), .. } => ties += chunks.ties(),
+                    Read::Ranked { index: Ranked::Functions(functions), .. } => extras += functions.extras(),
+                    _ => {}
+                }
+            }
+        }
+    }
+    assert!(ties >= 4 && extras >= 4, "{ties} ties, {extras} extras");
+}
+
+#[test]
+fn huffman_codes_are_those_that_the_norm_gives() {
+    let codes = |count| {
+        let mut codes: Vec<_> =
+            trie::codes(count).iter().map(|((length, code), symbol)| (*symbol, *length, *code)).collect();
+        codes.sort_unstable();
+        codes.iter().map(|(_, length, code)| format!("{code:0width$b}", width = *length as usize)).collect::<Vec<_>>()
+    };
+    assert_eq!(codes(3), ["10", "11", "0"]);
+    assert_eq!(codes(5), ["110", "111", "00", "01", "10"]);
+}
+
+#[test]
+fn a_second_reader_finds_the_same_shards() {
+    let directory = tempfile::tempdir().unwrap();
+    for count in [1, 2, 5, 40] {
+        let path = directory.path().join(format!("{count}.spd"));
+        let mut pairs = pairs("words", 3000);
+        pairs.extend((0..50).map(|n| (format!("{{tag}}{n}").into_bytes(), b"together".to_vec())));
+        let builder = DictionaryBuilder::new().page_bytes(512).shards(count);
+        builder.build(&path, &pairs).unwrap();
+        shards_alike(&path, &pairs);
+        let mut update = Dictionary::update(&path, &path, &builder).unwrap();
+        update.put(b"new", b"pair").unwrap();
+        update.remove(b"word7").unwrap();
+        update.finish().unwrap();
+        pairs.insert(b"new".into(), b"pair".into());
+        pairs.remove(&b"word7"[..]);
+        shards_alike(&path, &pairs);
+    }
+}
+
+/// Compares what the second reader finds in a directory of shards with `pairs`; no other files are there.
+fn shards_alike(path: &Path, pairs: &Pairs) {
+    let manifest = manifest::Manifest::parse(&fs::read(path.join("manifest")).unwrap()).unwrap();
+    let mut divided = vec![Pairs::new(); manifest.shards.len()];
+    for (key, value) in pairs {
+        divided[manifest.shard_of(key)].insert(key.clone(), value.clone());
+    }
+    for (shard, pairs) in manifest.shards.iter().zip(&divided) {
+        reads_alike(&path.join(&shard.name), pairs, &shard.name);
+        assert_eq!(shard.pairs, pairs.len() as u64, "{}", shard.name);
+    }
+    let mut names: Vec<_> = manifest.shards.iter().map(|shard| shard.name.clone()).chain(["manifest".into()]).collect();
+    let mut there: Vec<_> =
+        fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    (names.sort(), there.sort());
+    assert_eq!(there, names);
+}
