@@ -263,6 +263,11 @@ impl Dictionary {
         &self.files[0].hash
     }
 
+    /// Its index, as far as can be told: a build with it makes one like it.
+    pub fn index(&self) -> Index {
+        self.files[0].index.kind()
+    }
+
     /// How often lookups have read files so far.
     pub fn reads(&self) -> u64 {
         self.files.iter().map(|file| file.pages.reads()).sum()

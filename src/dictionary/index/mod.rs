@@ -303,6 +303,25 @@ impl Loaded {
         }
     }
 
+    /// What another is made by that is to be like it, as far as it can be told.
+    pub fn kind(&self) -> Index {
+        match self {
+            Loaded::Page(index, _) => Index::Page { bins_per_page: index.bins_per_page() },
+            Loaded::Trie(index, _) => {
+                let TrieOptions { bucket_keys, huffman_max, skip_min, block_items } = index.options();
+                Index::Trie { bucket_keys, huffman_max, skip_min, block_items }
+            }
+            Loaded::Chunk(index, _) => Index::Chunk { effort: index.options().effort },
+            // All but the last are whole, if they were not cut by their bytes.
+            Loaded::Mphf(index, _) if index.partitions() > 1 => {
+                let keys = index.ranks(0).end as u32;
+                Index::Mphf { partition_keys: if keys.is_power_of_two() { keys } else { mphf::PARTITION_KEYS } }
+            }
+            Loaded::Mphf(..) => Index::mphf(),
+            Loaded::None => Index::None,
+        }
+    }
+
     /// What it is made of, a name and a number each.
     pub fn details(&self) -> Vec<(&'static str, f64)> {
         match self {

@@ -75,6 +75,13 @@ impl ChunkOptions {
         self.chunk_keys.ilog2()
     }
 
+    /// The options that a section with these budgets was made with; those by default where none fits.
+    fn of(chunk_keys: u32, budgets: &Budgets) -> ChunkOptions {
+        let effort =
+            Effort::ALL.into_iter().find(|effort| Budgets::of(*effort) == *budgets).unwrap_or(Effort::Balanced);
+        ChunkOptions { chunk_keys, effort }
+    }
+
     fn budgets(&self) -> Budgets {
         Budgets::of(self.effort)
     }

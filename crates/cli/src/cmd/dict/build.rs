@@ -178,6 +178,7 @@ impl Build {
                 return Err(Failure::no(format_args!("{bad}. Stopped after {rows}, {}{advice}", self.unbuilt())));
             }
             End::Signal(signal) => {
+                build.save()?;
                 return Err(Failure::stopped(signal, format_args!("{rows} read, {}", self.unbuilt())));
             }
         }
@@ -188,7 +189,7 @@ impl Build {
     fn unbuilt(&self) -> String {
         let out = self.out.display();
         if self.resume {
-            format!("{out} is as it was; the same command goes on from the last checkpoint")
+            format!("{out} is as it was; the same command goes on from here")
         } else {
             format!("nothing was built, {out} is as it was")
         }

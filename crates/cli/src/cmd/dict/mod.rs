@@ -17,7 +17,7 @@ use crate::output::Output;
 use crate::source::Read;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use splitpoint::{Dictionary, DictionaryBuilder, DictionaryStat, ErrorKind, Index};
+use splitpoint::{Dictionary, DictionaryBuilder, DictionaryStat, ErrorKind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -82,26 +82,6 @@ pub fn open(path: &Path) -> Result<Dictionary> {
         }
         error.into()
     })
-}
-
-/// The index that a dictionary has, for one that is to be like it.
-fn index_of(stat: &DictionaryStat) -> Index {
-    let detail = |name| {
-        let found = stat.index_details.iter().find(|(known, _)| *known == name);
-        found.map_or(0, |(_, number)| *number as u32)
-    };
-    match stat.index {
-        "trie" | "trie-sparse" => Index::Trie {
-            bucket_keys: detail("bucket_keys"),
-            huffman_max: detail("huffman_max"),
-            skip_min: detail("skip_min"),
-            block_items: detail("block_items"),
-        },
-        "chunk" => Index::chunk(),
-        "mphf" => Index::mphf(),
-        "none" => Index::None,
-        _ => Index::page(),
-    }
 }
 
 /// A builder that shows how far it is, and stops when a signal comes.

@@ -1,7 +1,7 @@
 //! `dict update`: a batch of pairs and deletions merged with a dictionary into a new one.
 
 use super::options::{INDEX_HELP, IndexArgs, WorkArgs};
-use super::{Report, bar_of_pairs, ended, index_of, open, watched};
+use super::{Report, bar_of_pairs, ended, open, watched};
 use crate::failure::{Failure, Result};
 use crate::format::tsv;
 use crate::input::{Input, Taken};
@@ -97,7 +97,7 @@ impl Update {
     fn builder(&self) -> Result<DictionaryBuilder> {
         let index = match self.index.index()? {
             Some(index) => index,
-            None => index_of(&open(&self.old)?.stat()?),
+            None => open(&self.old)?.index(),
         };
         Ok(self.work.bound(DictionaryBuilder::new().index(index)))
     }
