@@ -322,6 +322,9 @@ fn many_keys_are_what_each_is() {
                 let keys: Vec<Vec<u8>> = model.keys().cloned().chain(absent).rev().collect();
                 let expected: Vec<_> = keys.iter().map(|key| model.get(key).cloned()).collect();
                 assert!(dictionary.get_many(&keys).unwrap() == expected, "{index:?}, mapped {map}");
+                let mut by_readers = vec![None; keys.len()];
+                dictionary.get_by_readers(&keys, &mut by_readers, 5).unwrap();
+                assert!(by_readers == expected, "{index:?}, by five readers");
                 assert_eq!(dictionary.get_many::<&[u8]>(&[]).unwrap(), Vec::<Option<Vec<u8>>>::new());
             });
         }
