@@ -7,7 +7,7 @@
 use super::Dictionary;
 use super::file::DictionaryFile;
 use super::index::Place;
-use super::search::Near;
+use super::search::{self, Near};
 use crate::error::Result;
 use std::time::{Duration, Instant};
 
@@ -107,12 +107,12 @@ impl DictionaryFile {
             Place::Pages(pages) => {
                 let offset =
                     near.zip(self.record_bytes()).map_or(0, |(near, bytes)| near.guess(position) as u64 * bytes);
-                self.pages.touch(pages.start, offset.min(body - 1) as usize);
+                self.pages.touch(pages.start, offset.min(body - 1) as usize, search::LINES_AROUND);
             }
             Place::Ranks(ranks) => {
                 if let Some(bytes) = self.record_bytes() {
                     let at = ranks.start * bytes;
-                    self.pages.touch(at / body, (at % body) as usize);
+                    self.pages.touch(at / body, (at % body) as usize, 0);
                 }
             }
             Place::Unknown => {}

@@ -6,7 +6,7 @@
 //! [`Pages::piece`] gives some pages at once, for a lookup; [`Stream`] any part of the stream in order, for walks over all of it.
 
 use super::format::{Footer, Header};
-use super::pages;
+use super::{pages, search};
 use crate::error::{Error, Result};
 use crate::io::{File, View};
 use std::ops::Range;
@@ -142,12 +142,13 @@ impl Pages {
         self.view.is_some()
     }
 
-    /// Reads a byte of page `page`, counted from 0, so that the processor fetches what is around it; nothing without a mapping.
+    /// Reads a byte of page `page`, counted from 0, and of so many cache lines to either side, so that the processor fetches them; nothing
+    /// without a mapping.
     #[inline]
-    pub fn touch(&self, page: u64, offset: usize) {
+    pub fn touch(&self, page: u64, offset: usize, lines: usize) {
         if let Some(view) = &self.view {
             let at = (page as usize + 1) * self.page_bytes + self.head + offset;
-            std::hint::black_box(view.bytes().get(at).copied());
+            search::touch_around(view.bytes(), at, lines);
         }
     }
 
