@@ -49,7 +49,12 @@ pub struct Update {
 }
 
 impl Update {
-    fn start(storage: &'static dyn Storage, old: &Path, new: &Path, builder: &DictionaryBuilder) -> Result<Update> {
+    pub(super) fn start(
+        storage: &'static dyn Storage,
+        old: &Path,
+        new: &Path,
+        builder: &DictionaryBuilder,
+    ) -> Result<Update> {
         let options = DictionaryOptions::new().hash(builder.plan().hash);
         let (old, mut target) = loop {
             let mut dictionary = options.open_on(storage, old)?;
