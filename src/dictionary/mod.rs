@@ -17,6 +17,8 @@ mod arrange;
 mod assemble;
 mod block;
 mod build;
+#[cfg(test)]
+mod crash;
 mod file;
 mod format;
 pub(crate) mod index;

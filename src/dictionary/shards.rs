@@ -194,6 +194,16 @@ pub(super) fn file_name(shard: usize, generation: u64) -> String {
     format!("{shard}-{generation}.spd")
 }
 
+/// Is it a name that [`file_name`] gives, or one that begins so?
+fn is_of_a_shard(name: &str) -> bool {
+    let after_number = |text: &str| {
+        let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
+        (rest.len() < text.len()).then(|| rest.to_owned())
+    };
+    let generation = after_number(name).and_then(|rest| rest.strip_prefix('-').map(str::to_owned));
+    generation.and_then(|rest| after_number(&rest)).is_some_and(|rest| rest.starts_with(".spd"))
+}
+
 fn wrong(path: &Path, what: &str) -> Error {
     Error::new(ErrorKind::Corrupt, format!("{}: {what}. {BUILD_AGAIN}.", path.display()))
 }
@@ -217,21 +227,51 @@ impl<'s> Publisher<'s> {
         Ok(Publisher { storage, directory: directory.to_owned(), new_path, file, published: false })
     }
 
-    /// Makes `manifest` that of the directory; then removes the files of `before` that it does not name.
+    /// Makes `manifest` that of the directory; then removes the files of `before` that it does not name. Where that fails, the other
+    /// way round.
     pub fn publish(mut self, manifest: &Manifest, before: Option<&Manifest>) -> Result<()> {
         let path = Manifest::path(&self.directory);
+        if let Err(error) = self.replace(&path, manifest) {
+            self.remove_unnamed(manifest.shards.iter(), before);
+            return Err(error);
+        }
+        self.storage.sync_names(&path).map_err(|e| Error::io(&path, "sync the directory of", e))?;
+        if before.is_none() {
+            // The directory's own name, which may be as new as what is in it.
+            let directory = &self.directory;
+            self.storage.sync_names(directory).map_err(|e| Error::io(directory, "sync the directory of", e))?;
+        }
+        self.remove_unnamed(before.iter().flat_map(|before| &before.shards), Some(manifest));
+        self.remove_leftovers(manifest);
+        Ok(())
+    }
+
+    /// Removes what a killed process left: shards of other generations, and what is named after a shard. Nobody else is writing here.
+    fn remove_leftovers(&self, manifest: &Manifest) {
+        let named: Vec<&str> = manifest.shards.iter().map(|shard| &shard.name[..]).collect();
+        for name in self.storage.names_in(&self.directory).unwrap_or_default() {
+            if is_of_a_shard(&name) && !named.contains(&&name[..]) {
+                let _ = self.storage.remove(&self.directory.join(name));
+            }
+        }
+    }
+
+    fn replace(&mut self, path: &Path, manifest: &Manifest) -> Result<()> {
         let text = manifest.text();
         self.file.write_at(text.as_bytes(), 0).map_err(|e| Error::io(&self.new_path, "write", e))?;
         self.file.sync().map_err(|e| Error::io(&self.new_path, "sync", e))?;
-        self.storage.rename(&self.new_path, &path).map_err(|e| Error::io(&path, "rename to", e))?;
+        self.storage.rename(&self.new_path, path).map_err(|e| Error::io(path, "rename to", e))?;
         self.published = true;
-        self.storage.sync_names(&path).map_err(|e| Error::io(&path, "sync the directory of", e))?;
-        let named = |name: &str| manifest.shards.iter().any(|shard| shard.name == name);
-        for shard in before.iter().flat_map(|before| &before.shards).filter(|shard| !named(&shard.name)) {
+        Ok(())
+    }
+
+    /// Removes the files of `shards` that `manifest` does not name.
+    fn remove_unnamed<'m>(&self, shards: impl Iterator<Item = &'m Shard>, manifest: Option<&Manifest>) {
+        let named = |name: &str| manifest.iter().any(|manifest| manifest.shards.iter().any(|shard| shard.name == name));
+        for shard in shards.filter(|shard| !named(&shard.name)) {
             // One that cannot be removed takes room and does no other harm.
             let _ = self.storage.remove(&self.directory.join(&shard.name));
         }
-        Ok(())
     }
 }
 

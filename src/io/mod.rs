@@ -43,6 +43,10 @@ pub(crate) trait Storage: Send + Sync {
     fn make_directory(&self, _path: &Path) -> Result<()> {
         Ok(())
     }
+    /// The names in a directory, in any order, without those that are no text; none where that cannot be told.
+    fn names_in(&self, _directory: &Path) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
     /// Makes the names in the directory of `path` durable.
     fn sync_names(&self, path: &Path) -> Result<()>;
 }

@@ -52,6 +52,11 @@ impl Storage for Disk {
         }
     }
 
+    fn names_in(&self, directory: &Path) -> Result<Vec<String>> {
+        let names = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
+        names.filter_map(Result::transpose).collect()
+    }
+
     fn sync_names(&self, path: &Path) -> Result<()> {
         let directory = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,

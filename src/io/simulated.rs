@@ -156,6 +156,7 @@ pub(crate) enum Event {
     /// A read, an open of what is there, a call that failed: nothing changes.
     Look,
     Create(PathBuf, InodeNo),
+    MakeDirectory(PathBuf, InodeNo),
     Remove(PathBuf),
     Rename(PathBuf, PathBuf),
     SyncNames(PathBuf),
@@ -179,7 +180,7 @@ impl Event {
 
     fn takes_room(&self, state: &State) -> bool {
         match self {
-            Event::Create(..) | Event::Write { .. } | Event::Reserve => true,
+            Event::Create(..) | Event::MakeDirectory(..) | Event::Write { .. } | Event::Reserve => true,
             Event::SetLen(inode, bytes) => *bytes > state.inodes[*inode].now.len() as u64,
             _ => false,
         }
@@ -208,6 +209,7 @@ struct Change {
 
 #[derive(Clone, Default)]
 struct Inode {
+    directory: bool,
     now: Arc<Vec<u8>>,
     durable: Arc<Vec<u8>>,
     pending: Vec<Arc<Change>>,
@@ -230,6 +232,8 @@ pub(crate) struct State {
     names: Names,
     durable_names: Names,
     pending_names: Vec<NameChange>,
+    /// Every one that was ever made; what is in it is lost with its name.
+    directories: Vec<PathBuf>,
 }
 
 impl NameChange {
@@ -371,6 +375,11 @@ impl State {
                 self.inodes.push(Inode::default());
                 self.change_name(NameChange { call, gone: None, made: Some((path.clone(), *inode)) });
             }
+            Event::MakeDirectory(path, inode) => {
+                self.apply(call, &Event::Create(path.clone(), *inode));
+                self.inodes[*inode].directory = true;
+                self.directories.push(path.clone());
+            }
             Event::Remove(path) => self.change_name(NameChange { call, gone: Some(path.clone()), made: None }),
             Event::Rename(from, to) => {
                 let made = Some((to.clone(), self.names[from]));
@@ -420,6 +429,9 @@ impl State {
                 tally.add(Fired::SyncedFileGone);
             }
         }
+        for lost in self.directories.iter().filter(|path| !names.contains_key(*path)).cloned().collect::<Vec<_>>() {
+            names.retain(|path, _| path.parent() != Some(&lost));
+        }
         let mut named = vec![false; self.inodes.len()];
         names.values().for_each(|&inode| named[inode] = true);
         let mut survive = |(number, inode): (usize, &Inode)| {
@@ -440,10 +452,11 @@ impl State {
                 Crash::Zeros => inode.mixed(random, 100, 50, tally),
             };
             let content = Arc::new(content);
-            Inode { now: content.clone(), durable: content, pending: Vec::new() }
+            Inode { directory: inode.directory, now: content.clone(), durable: content, pending: Vec::new() }
         };
         let inodes = self.inodes.iter().enumerate().map(&mut survive).collect();
-        State { inodes, durable_names: names.clone(), names, pending_names: Vec::new() }
+        let directories = self.directories.clone();
+        State { inodes, durable_names: names.clone(), names, pending_names: Vec::new(), directories }
     }
 
     /// The state if `event` was only partly done when the process died: a write is, up to some byte.
@@ -463,6 +476,11 @@ impl State {
     /// The bytes a read of the file sees.
     pub(crate) fn content(&self, path: &Path) -> Option<&[u8]> {
         self.names.get(path).map(|&inode| &self.inodes[inode].now[..])
+    }
+
+    /// Every name there is, of files and directories.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Path> {
+        self.names.keys().map(PathBuf::as_path)
     }
 
     /// Puts a file there.
@@ -509,6 +527,11 @@ impl Simulated {
     pub(crate) fn new(state: State) -> Simulated {
         let inner = Inner { state, trace: Vec::new(), plan: None, tally: Tally::default(), locks: Vec::new() };
         Simulated(Arc::new(Mutex::new(inner)))
+    }
+
+    /// Makes it the disk that [`new`](Self::new) would make.
+    pub(crate) fn reset(&self, state: State) {
+        *self.inner() = Inner { state, trace: Vec::new(), plan: None, tally: Tally::default(), locks: Vec::new() };
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -578,6 +601,9 @@ impl Storage for Simulated {
             }
             (_, found) => {
                 inner.call(Event::Look)?;
+                if mode != Mode::New && found.is_some_and(|inode| inner.state.inodes[inode].directory) {
+                    return Err(ErrorKind::IsADirectory.into());
+                }
                 let refused = if mode == Mode::New { ErrorKind::AlreadyExists } else { ErrorKind::NotFound };
                 found.filter(|_| mode != Mode::New).ok_or(refused)?
             }
@@ -597,6 +623,25 @@ impl Storage for Simulated {
             return Err(ErrorKind::NotFound.into());
         }
         inner.call(Event::Rename(from.to_path_buf(), to.to_path_buf()))
+    }
+
+    fn make_directory(&self, path: &Path) -> Result<()> {
+        let mut inner = self.inner();
+        match inner.state.names.get(path) {
+            Some(&inode) if inner.state.inodes[inode].directory => inner.call(Event::Look),
+            Some(_) => Err(ErrorKind::AlreadyExists.into()),
+            None => {
+                let inode = inner.state.inodes.len();
+                inner.call(Event::MakeDirectory(path.to_path_buf(), inode))
+            }
+        }
+    }
+
+    fn names_in(&self, directory: &Path) -> Result<Vec<String>> {
+        let mut inner = self.inner();
+        inner.call(Event::Look)?;
+        let here = inner.state.names.keys().filter(|path| path.parent() == Some(directory));
+        Ok(here.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect())
     }
 
     fn sync_names(&self, path: &Path) -> Result<()> {

@@ -3,12 +3,14 @@
 //! ```text
 //! processes.rs             how a test starts a process of its own: this binary again, with a task
 //! processes/killed.rs      kill -9 under load, and during the recovery from that
+//! processes/dictionaries.rs   builds of dictionaries killed, and out of disk
 //! processes/full_disk.rs   a file system, or a file, that takes no more
 //! processes/sharing.rs     locks, readers beside a writer, places that may not be written to
 //! ```
 //!
 //! What a power loss leaves no process can show: that is the simulated disk's, `src/table/crash/`.
 
+mod dictionaries;
 mod full_disk;
 mod killed;
 mod sharing;
@@ -26,6 +28,8 @@ const PLACE: &str = "SPLITPOINT_PLACE";
 type Task = fn(&Path, &[u64]);
 const TASKS: &[(&str, Task)] = &[
     ("load", killed::load),
+    ("build_dictionary", dictionaries::build),
+    ("build_dictionary_under_a_limit", dictionaries::build_under_a_limit),
     ("fill", full_disk::fill),
     ("fill_under_a_limit", full_disk::fill_under_a_limit),
     ("back_up_under_a_limit", full_disk::back_up_under_a_limit),

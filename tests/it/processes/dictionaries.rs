@@ -1,0 +1,254 @@
+//! Builds and updates of dictionaries: `kill -9` at random moments, and disks that are full.
+//!
+//! The n-th dictionary follows from n. A process makes the next one and is killed; then the name has the one before or the next, whole;
+//! temporary files have no names, or one that the next build removes. With resume it goes on from those, and the result is, byte for
+//! byte, that of a build nobody disturbed.
+
+use super::{Running, process, task_arguments, this_binary, with_task};
+use crate::corruption::{Random, directory};
+use crate::dictionaries::Pairs;
+use splitpoint::{Dictionary, DictionaryBuilder, ErrorKind, Index};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// What the processes of a test do: their arguments, with the number of the dictionary behind.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    update: bool,
+    shards: u32,
+    resume: bool,
+    trie: bool,
+}
+
+impl Kind {
+    fn arguments(self, n: u64) -> [u64; 5] {
+        [self.update.into(), self.shards.into(), self.resume.into(), self.trie.into(), n]
+    }
+
+    fn of(arguments: &[u64]) -> (Kind, u64) {
+        let &[update, shards, resume, trie, n] = arguments else { panic!("arguments") };
+        (Kind { update: update == 1, shards: shards as u32, resume: resume == 1, trie: trie == 1 }, n)
+    }
+
+    /// With so little memory that pairs go to temporary files.
+    fn builder(self, n: u64) -> DictionaryBuilder {
+        let index = if self.trie { Index::trie() } else { Index::page() };
+        let builder = DictionaryBuilder::new().index(index).memory_bytes(0).threads(2).shards(self.shards);
+        if self.resume { builder.resume(n) } else { builder }
+    }
+}
+
+/// The pairs of dictionary `n`: some change with each, some go, some come.
+fn pairs(n: u64) -> Pairs {
+    let pair =
+        |k: u64| (format!("key {k}").into_bytes(), format!("{} {k} ", k * 7 + n % 3 * (k % 2)).repeat(8).into_bytes());
+    (n % 5 * 100..4000 + n % 7 * 50).map(pair).collect()
+}
+
+fn path_in(place: &Path) -> PathBuf {
+    place.join("a.spd")
+}
+
+fn make(kind: Kind, n: u64, path: &Path) -> splitpoint::Result<u64> {
+    if kind.update && path.exists() {
+        let (before, after) = (pairs(n - 1), pairs(n));
+        let mut update = Dictionary::update(path, path, &kind.builder(n))?;
+        before.keys().filter(|key| !after.contains_key(*key)).try_for_each(|key| update.remove(key))?;
+        after.iter().filter(|(key, value)| before.get(*key) != Some(value)).try_for_each(|(k, v)| update.put(k, v))?;
+        return update.finish();
+    }
+    let mut build = kind.builder(n).start(path)?;
+    let skip = build.resumed_pairs() as usize;
+    pairs(n).iter().skip(skip).try_for_each(|(key, value)| build.push(key, value))?;
+    build.finish()
+}
+
+/// Makes a dictionary.
+pub fn build(place: &Path, arguments: &[u64]) {
+    let (kind, n) = Kind::of(arguments);
+    make(kind, n, &path_in(place)).unwrap();
+}
+
+/// Which of the dictionaries is there, which is whole.
+fn found(path: &Path, either: [u64; 2]) -> u64 {
+    let dictionary = Dictionary::open(path).unwrap();
+    assert_eq!(dictionary.verify().unwrap(), []);
+    let content: Pairs = dictionary.iter().map(Result::unwrap).collect();
+    let found = either.into_iter().find(|n| content == pairs(*n));
+    found.unwrap_or_else(|| panic!("{} pairs, neither dictionary {} nor {}", content.len(), either[0], either[1]))
+}
+
+fn names_in(place: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(place).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Every file of the dictionary, to be compared.
+fn bytes_of(path: &Path) -> Vec<(String, Vec<u8>)> {
+    if path.is_file() {
+        return vec![(String::new(), fs::read(path).unwrap())];
+    }
+    // The names tell the generation, and that goes by how often it was killed: contents alone, by shard.
+    let files = names_in(path).into_iter().filter(|name| name != "manifest");
+    files.map(|name| (name.split('-').next().unwrap().to_owned(), fs::read(path.join(&name)).unwrap())).collect()
+}
+
+#[derive(Default, Debug)]
+struct Seen {
+    killed: u32,
+    before: u32,
+    after: u32,
+    to_resume: u32,
+    resumed: u32,
+    unnamed: u32,
+}
+
+fn kill_again_and_again(kind: Kind, kills: u32, seed: u64) -> Seen {
+    let place = directory();
+    let path = path_in(place.path());
+    let mut seen = Seen::default();
+    let mut random = Random(seed);
+    let mut n = 1;
+    make(kind, n, &path).unwrap();
+    let run = |n| process("build_dictionary", place.path(), &kind.arguments(n));
+    // How long one takes that nobody disturbs.
+    let begun = Instant::now();
+    assert!(run(n + 1).status().unwrap().success());
+    let mut whole = begun.elapsed();
+    n += 1;
+    for _ in 0..kills {
+        let next = n + 1;
+        let begun = Instant::now();
+        let running = Running::start(&mut run(next));
+        std::thread::sleep(Duration::from_micros(random.next() % (whole.as_micros() as u64 * 11 / 10)));
+        let ended = running.kill();
+        if let Some(status) = ended {
+            assert!(status.success(), "{kind:?}: {status}");
+            whole = (whole * 7 + begun.elapsed()) / 8;
+        } else {
+            whole += whole / 50;
+        }
+        seen.killed += u32::from(ended.is_none());
+        let there = found(&path, [n, next]);
+        assert!(ended.is_none() || there == next, "{kind:?}: a build that ended is not there");
+        *(if there == next { &mut seen.after } else { &mut seen.before }) += 1;
+        let left = names_in(place.path());
+        let sorting = |name: &&String| name.starts_with("a.spd-sort");
+        let unnamed = |name: &&String| name.ends_with(".tmp");
+        seen.unnamed += left.iter().filter(unnamed).count() as u32;
+        seen.to_resume += u32::from(left.iter().any(|name| sorting(&name) && !unnamed(&name)));
+        let strange: Vec<_> = left.iter().filter(|name| *name != "a.spd" && !name.starts_with("a.spd-new")).collect();
+        assert!(strange.iter().all(|name| unnamed(name) || kind.resume && sorting(name)), "{kind:?}: {strange:?}");
+        left.iter().filter(unnamed).for_each(|name| fs::remove_file(place.path().join(name)).unwrap());
+        if random.one_in(3) {
+            // Undisturbed, from what the kill left.
+            if kind.resume && there == n {
+                seen.resumed += u32::from(kind.builder(next).start(&path).unwrap().resumed_pairs() > 0);
+            }
+            if !kind.update || there == n {
+                make(kind, next, &path).unwrap();
+            }
+            let apart = directory();
+            make(Kind { resume: false, update: false, ..kind }, next, &path_in(apart.path())).unwrap();
+            assert!(
+                bytes_of(&path) == bytes_of(&path_in(apart.path())),
+                "{kind:?}: other bytes than an undisturbed build"
+            );
+            assert_eq!(names_in(place.path()), ["a.spd"], "{kind:?}");
+            n = next;
+        } else {
+            n = there;
+        }
+    }
+    println!("{kind:?}: {seen:?}");
+    seen
+}
+
+const FILE: Kind = Kind { update: false, shards: 0, resume: false, trie: false };
+
+fn kinds() -> [Kind; 6] {
+    [
+        FILE,
+        Kind { trie: true, ..FILE },
+        Kind { resume: true, trie: true, ..FILE },
+        Kind { update: true, ..FILE },
+        Kind { shards: 3, ..FILE },
+        Kind { shards: 3, update: true, ..FILE },
+    ]
+}
+
+#[test]
+fn a_killed_build_or_update_leaves_the_dictionary_of_before_or_the_next() {
+    for (seed, kind) in kinds().into_iter().enumerate() {
+        kill_again_and_again(kind, 12, seed as u64);
+    }
+}
+
+#[test]
+#[ignore = "slow: 3000 killed processes"]
+fn thousands_of_killed_builds_leave_the_dictionary_of_before_or_the_next() {
+    for (seed, kind) in kinds().into_iter().enumerate() {
+        let seen = kill_again_and_again(kind, 500, 100 + seed as u64);
+        assert!(seen.killed > 300 && seen.before > 100 && seen.after > 20, "{kind:?}: {seen:?}");
+        assert!(!kind.resume || seen.to_resume > 20 && seen.resumed > 5, "{kind:?}: {seen:?}");
+    }
+}
+
+#[test]
+fn a_resumed_build_is_that_of_one_which_nobody_disturbed() {
+    let place = directory();
+    let path = path_in(place.path());
+    let kind = Kind { resume: true, trie: true, ..FILE };
+    // Stopped when all is sorted and the first pages are written.
+    let stopping = kind.builder(9).progress(|_| std::ops::ControlFlow::Break(()));
+    let stopped = stopping.build(&path, pairs(9)).unwrap_err();
+    assert_eq!(stopped.kind(), ErrorKind::Stopped, "{stopped}");
+    assert!(names_in(place.path()).iter().any(|name| name.contains("-sort")), "{:?}", names_in(place.path()));
+    let going_on = kind.builder(9).start(&path).unwrap();
+    assert_eq!(going_on.resumed_pairs(), pairs(9).len() as u64);
+    drop(going_on);
+    make(kind, 9, &path).unwrap();
+    let apart = directory();
+    make(Kind { resume: false, ..kind }, 9, &path_in(apart.path())).unwrap();
+    assert!(bytes_of(&path) == bytes_of(&path_in(apart.path())));
+    assert_eq!(names_in(place.path()), ["a.spd"]);
+}
+
+/// Makes dictionary 2 over 1 where no file may be longer than some bytes.
+pub fn build_under_a_limit(place: &Path, arguments: &[u64]) {
+    let (kind, n) = Kind::of(arguments);
+    let refused = make(kind, n, &path_in(place)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::DiskFull, "{refused}");
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_the_old_dictionary_stays() {
+    for kind in kinds() {
+        // Temporary files find no room, or the new file.
+        for limit_kib in [4, 30, 100] {
+            let place = directory();
+            let path = path_in(place.path());
+            make(kind, 1, &path).unwrap();
+            let before = bytes_of(&path);
+            let names = names_in(if kind.shards > 0 { &path } else { place.path() });
+            // The limit is in blocks of 512 bytes; the signal that comes with it would end any program.
+            let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$0\" \"$@\"", 2 * limit_kib);
+            let mut command = Command::new("sh");
+            command.args(["-c", &script]).arg(this_binary()).args(task_arguments());
+            with_task(&mut command, "build_dictionary_under_a_limit", place.path(), &kind.arguments(2));
+            let context = format!("{kind:?}, {limit_kib} KiB");
+            assert!(command.status().unwrap().success(), "{context}");
+            assert!(bytes_of(&path) == before, "{context}: the old one changed");
+            assert_eq!(found(&path, [1, 1]), 1);
+            let mut left = names_in(if kind.shards > 0 { &path } else { place.path() });
+            left.retain(|name| !kind.resume || !name.contains("-sort"));
+            assert_eq!(left, names, "{context}");
+            make(kind, 2, &path).unwrap();
+            assert_eq!(found(&path, [1, 2]), 2);
+        }
+    }
+}
