@@ -15,7 +15,7 @@ use super::index::page::{PageIndex, PageIndexOptions};
 use super::index::{Index, trie};
 use super::run::{Run, Spans};
 use super::spool::Spool;
-use super::walk::Walk;
+use super::walk::{Walk, WalkAhead};
 use super::write::{DataWriter, Wanted};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashFunction;
@@ -239,6 +239,12 @@ pub(super) fn publish(plan: &Plan, output: Output<'_>, layout: Layout, runs: &mu
     let footer = plan.write(&again, proper, &mut Walk::new(&written))?;
     again.publish()?;
     Ok(footer)
+}
+
+impl Runs for WalkAhead {
+    fn next(&mut self, run: &mut Run) -> Result<bool> {
+        WalkAhead::next(self, run)
+    }
 }
 
 impl Runs for Walk<'_> {

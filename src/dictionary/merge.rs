@@ -17,12 +17,13 @@ use super::format::Layout;
 use super::run::Run;
 use super::sort::{Duplicates, PutLengths, Sorter};
 use super::target::Target;
-use super::walk::Walk;
+use super::walk::WalkAhead;
 use super::{Dictionary, DictionaryOptions};
 use crate::error::Result;
 use crate::io::{Disk, Storage};
 use std::cmp::Ordering;
 use std::path::Path;
+use std::sync::Arc;
 
 impl Dictionary {
     /// Begins an update: pairs and deletions are pushed to it, and [`Update::finish`] writes old and new pairs to a new file.
@@ -120,7 +121,10 @@ impl Update {
             let old = &old.files[shard];
             let layout = layout_of_both(old, sorted.put_lengths());
             watch.expect(old.footer.pairs + sorted.records());
-            let merge = Merge { old: Source::new(Walk::new(old)), batch: Source::new(builder.sorted_runs(sorted)) };
+            let merge = Merge {
+                old: Source::new(WalkAhead::new(Arc::clone(old))?),
+                batch: Source::new(builder.sorted_runs(sorted)),
+            };
             Ok(publish(&builder.plan(), output, layout, &mut watch.runs(merge))?.pairs)
         })
     }

@@ -29,6 +29,8 @@ pub(super) const NO_START: u16 = u16::MAX;
 const BACK_AT: usize = CHECKSUM_BYTES + 2 * START_COUNT - 4;
 /// Pages are written so many bytes at a time.
 const WRITE_BYTES: usize = 1 << 20;
+/// So much is written before the disk is asked to take it.
+const FLUSH_BYTES: usize = 64 << 20;
 /// Buffers between who fills pages and who writes them.
 const WRITE_BUFFERS: usize = 3;
 
@@ -303,12 +305,23 @@ impl Output {
             written.send(vec![0; buffer_bytes]).expect("the channel has room");
         }
         let write_all = move || {
-            for (buffer, offset, bytes) in to_write {
-                file.write_at(&buffer[..bytes], offset)?;
-                // Nobody takes it: the writer was dropped.
-                let _ = written.send(buffer);
-            }
-            Ok(())
+            // The disk writes while pages are filled, and does not begin when the last of gigabytes is there.
+            std::thread::scope(|scope| {
+                let (flush, to_flush) = sync_channel::<()>(1);
+                let syncing = scope.spawn(|| to_flush.into_iter().try_for_each(|()| file.sync()));
+                let mut unflushed = 0;
+                for (buffer, offset, bytes) in to_write {
+                    file.write_at(&buffer[..bytes], offset)?;
+                    // Nobody takes it: the writer was dropped.
+                    let _ = written.send(buffer);
+                    unflushed += bytes;
+                    if unflushed >= FLUSH_BYTES && flush.try_send(()).is_ok() {
+                        unflushed = 0;
+                    }
+                }
+                drop(flush);
+                syncing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
         };
         let thread = std::thread::Builder::new().name("dictionary writer".into()).spawn(write_all);
         let thread = thread.map_err(|e| Error::io(path, "start a thread to write", e))?;

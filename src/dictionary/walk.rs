@@ -11,7 +11,12 @@ use super::record;
 use super::run::{Run, Span, Spans};
 use crate::error::{Error, Result};
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::thread::JoinHandle;
 
+/// Runs that are read and hashed before they are asked for.
+const RUNS_AHEAD: usize = 3;
 /// Bytes of the stream that make a run.
 const RUN_BYTES: u64 = 1 << 20;
 
@@ -257,5 +262,63 @@ impl<'d> Walk<'d> {
         self.block_at = self.at..self.at + unit.bytes;
         self.at += unit.bytes;
         Ok(true)
+    }
+}
+
+/// A walk on a thread of its own, some runs ahead of who takes them: reading and hashing beside what is made of them.
+pub(super) struct WalkAhead {
+    runs: Option<Receiver<Result<Run>>>,
+    /// Runs whose memory is used again.
+    spent: Sender<Run>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl WalkAhead {
+    pub fn new(file: Arc<DictionaryFile>) -> Result<Self> {
+        let path = file.path.clone();
+        let (give, runs) = sync_channel(RUNS_AHEAD);
+        let (spent, again) = channel::<Run>();
+        let walk = move || {
+            let mut walk = Walk::new(&file);
+            loop {
+                let mut run = again.try_recv().unwrap_or_default();
+                let next = match walk.next(&mut run) {
+                    Ok(true) => Ok(run),
+                    Ok(false) => break,
+                    Err(error) => Err(error),
+                };
+                let failed = next.is_err();
+                // Nobody takes it: who did has failed.
+                if give.send(next).is_err() || failed {
+                    break;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("dictionary walk".into()).spawn(walk);
+        let thread = thread.map_err(|e| Error::io(&path, "start a thread to read", e))?;
+        Ok(WalkAhead { runs: Some(runs), spent, thread: Some(thread) })
+    }
+
+    /// As [`Walk::next`].
+    pub fn next(&mut self, run: &mut Run) -> Result<bool> {
+        if let Some(Ok(next)) = self.runs.as_ref().map(Receiver::recv) {
+            let spent = std::mem::replace(run, next?);
+            let _ = self.spent.send(spent);
+            return Ok(true);
+        }
+        run.clear();
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            _ => Ok(false),
+        }
+    }
+}
+
+impl Drop for WalkAhead {
+    fn drop(&mut self) {
+        self.runs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
