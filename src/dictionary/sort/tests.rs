@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
 
 use super::*;
-use crate::dictionary::run::{Run, Spans};
+use crate::dictionary::run::Spans;
 use crate::hash::HashKind;
 use crate::io::Disk;
 use crate::io::simulated::{Crash, Fault, Plan, Random, Simulated, State, Tally};
