@@ -3,8 +3,8 @@
 # make slow     tests that take minutes or gigabytes: a value of 1 GiB, long runs over damaged files
 # make fuzz     SECONDS=60 for each fuzz target, or TARGET=open alone; INPUT=file runs one input again
 # make sanitize the tests of threads and of unsafe code under ThreadSanitizer and AddressSanitizer, with a nightly Rust
-# make bench    the short form of every workload, by us and our peers, into results/: 5.5 minutes; BENCH='--workload pairs' is one
-# make bench-full  the long form: hours, 12 GB of memory, 10 GB of disk; BENCH='--form eighth --workload append' lies between
+# make bench    the short form of every workload, by us and our peers, into results/: 7.5 minutes; BENCH='--workload pairs' is one
+# make bench-full  the long form: hours, 12 GB of memory, 11 GB of disk; BENCH='--form eighth --workload append' lies between
 # make help     this list
 #
 # `make test` is fmt, lint, unit, doc and some seconds of fuzz, each of which can be made by itself. Needs Rust and a C

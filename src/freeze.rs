@@ -76,8 +76,11 @@ impl Dictionary {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "a test compares files")]
     use super::*;
-    use crate::{HashKind, Index, TableOptions};
+    use crate::dictionary::Index;
+    use crate::hash::HashKind;
+    use crate::table::TableOptions;
 
     /// Freezes `table` and compares it with a build from its pairs, then thaws it.
     fn there_and_back(table: &Table, index: Index) {

@@ -1,4 +1,4 @@
-//! Splitpoint: key/value tables by linear hashing, in memory and in one file.
+//! Splitpoint: key/value tables by linear hashing, in memory and in one file, and dictionaries far larger than memory.
 //!
 //! ```
 //! use splitpoint::Table;
@@ -21,6 +21,8 @@
 //! | [`hash`] | hash functions by name, and the user's own |
 //! | `linear` | which bucket holds a hash, which splits next: the paper's arithmetic |
 //! | `table` | [`Table`]: get, put, append, remove, scan; [`Backup`], [`salvage()`] |
+//! | `dictionary` | [`Dictionary`]: built once by [`DictionaryBuilder`], changed in batches by [`Update`] |
+//! | `freeze` | [`Table::freeze`], [`Dictionary::thaw`] |
 //! | `pager` | frames, latches, space, checkpoints; one file |
 //! | `io` | the operating system |
 

@@ -25,6 +25,8 @@ const PARTITION_BYTES: usize = 64 << 20;
 pub(super) struct Arranger {
     kind: Kind,
     held: Run,
+    /// Whole partitions that wait for as many as there are threads.
+    waiting: Vec<Run>,
     threads: usize,
     bytes_max: usize,
 }
@@ -48,7 +50,7 @@ impl Arranger {
             _ => unreachable!("indexes in hash order arrange nothing"),
         };
         let bytes_max = usize::try_from(plan.memory_bytes).unwrap_or(usize::MAX);
-        Arranger { kind, held: Run::default(), threads: plan.threads.max(1), bytes_max }
+        Arranger { kind, held: Run::default(), waiting: Vec::new(), threads: plan.threads.max(1), bytes_max }
     }
 
     /// Takes the next records, and writes what is complete.
@@ -87,7 +89,10 @@ impl Arranger {
                 && (options.ends(held, last, next) || (bytes >= PARTITION_BYTES && last != next))
             {
                 self.held.append(run, from..index);
-                self.write_partition(writer)?;
+                self.waiting.push(std::mem::take(&mut self.held));
+                if self.waiting.len() == self.threads {
+                    self.write_partitions(writer)?;
+                }
                 (from, bytes) = (index, 0);
             }
             let span = run.span(index);
@@ -98,12 +103,13 @@ impl Arranger {
     }
 
     fn check_memory(&self) -> Result<()> {
-        if self.held.bytes.len() <= self.bytes_max {
+        let need = self.held.bytes.len();
+        if need <= self.bytes_max {
             return Ok(());
         }
-        let (name, need, have) = match self.kind {
-            Kind::Chunks(..) => ("chunk", self.held.bytes.len(), self.bytes_max),
-            Kind::Partitions(..) => ("mphf", self.held.bytes.len(), self.bytes_max),
+        let (name, have) = match self.kind {
+            Kind::Chunks(..) => ("chunk", self.bytes_max),
+            Kind::Partitions(..) => ("mphf", self.bytes_max),
         };
         let message = format!(
             "an index of kind {name} holds the records of a group in memory, here more than {need} bytes where {have} are allowed. \
@@ -138,12 +144,17 @@ impl Arranger {
         Ok(())
     }
 
-    fn write_partition(&mut self, writer: &mut DataWriter<'_>) -> Result<()> {
+    fn write_partitions(&mut self, writer: &mut DataWriter<'_>) -> Result<()> {
         let Kind::Partitions(options, builder) = &mut self.kind else { unreachable!("called for partitions") };
-        let mut order = Vec::new();
-        builder.add(mphf::solve(*options, &self.held.positions, &mut order)?);
-        write_in_order(&self.held, 0, &order, writer)?;
-        self.held.clear();
+        let solved = in_parallel(self.threads, &self.waiting, |partition| {
+            let mut order = Vec::new();
+            mphf::solve(*options, &partition.positions, &mut order).map(|solved| (solved, order))
+        });
+        for (partition, solved) in self.waiting.drain(..).zip(solved) {
+            let (solved, order) = solved?;
+            builder.add(solved);
+            write_in_order(&partition, 0, &order, writer)?;
+        }
         Ok(())
     }
 
@@ -157,8 +168,12 @@ impl Arranger {
     pub fn finish(mut self, writer: &mut DataWriter<'_>) -> Result<(SectionKind, Vec<u64>)> {
         match self.kind {
             Kind::Chunks(..) => self.write_chunks(true, writer)?,
-            Kind::Partitions(..) if !self.held.is_empty() => self.write_partition(writer)?,
-            Kind::Partitions(..) => {}
+            Kind::Partitions(..) => {
+                if !self.held.is_empty() {
+                    self.waiting.push(std::mem::take(&mut self.held));
+                }
+                self.write_partitions(writer)?;
+            }
         }
         Ok(match self.kind {
             Kind::Chunks(_, builder) => (SectionKind::Chunk, builder.finish()),

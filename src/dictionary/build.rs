@@ -7,14 +7,14 @@
 //! Not here: the sort (`sort/`), the file (`assemble.rs`), changing a dictionary (`merge.rs`).
 
 use super::assemble::{Output, Plan, Runs, publish};
-use super::file::{Access, DictionaryFile};
+use super::file::DictionaryFile;
 use super::format::{BLOCK_BYTES_MAX, Compression, Layout, PAGE_BYTES_MAX, PAGE_BYTES_MIN};
 use super::index::Index;
+use super::merge::{Unchanged, Update};
 use super::run::Run;
 use super::shards::{Manifest, SLOT_COUNT};
 use super::sort::{Duplicates, SortError, SortOptions, Sorted, Sorter};
 use super::target::Target;
-use super::walk::Walk;
 use crate::error::{Error, ErrorKind, Result, quote};
 use crate::hash::{HashFunction, HashKind};
 use crate::io::{Disk, Storage};
@@ -230,20 +230,13 @@ impl DictionaryBuilder {
         }
     }
 
-    /// Writes the pairs of the dictionary at `old` to `new` with the index that this builder says; pages, compression and hash function
-    /// are the old one's. One pass, no sort.
+    /// Writes the pairs of the dictionary at `old` to `new` with the index that this builder says; pages, compression, hash function and
+    /// shards are the old one's. One pass, no sort.
     ///
     /// # Errors
     /// As [`Dictionary::open`](crate::Dictionary::open) and [`Build::finish`].
     pub fn reindex(&self, old: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<u64> {
-        let access = Access { hash: Some(self.hash.clone()), ..Access::default() };
-        let old = DictionaryFile::open(&Disk, old.as_ref(), &access)?;
-        let builder = self.clone().shaped_as(&old);
-        builder.check()?;
-        let output = Output::new(&Disk, new.as_ref())?;
-        let watch = builder.watch(old.footer.pairs);
-        let footer = publish(&builder.plan(), output, old.header.layout, &mut watch.runs(Walk::new(&old)))?;
-        Ok(footer.pairs)
+        Update::start(&Disk, old.as_ref(), new.as_ref(), self, Unchanged::Written)?.finish()
     }
 
     pub(super) fn start_on(&self, storage: &'static dyn Storage, path: &Path) -> Result<Build> {
@@ -350,6 +343,11 @@ impl Build {
         self.sorters[0].resumed_records()
     }
 
+    /// The same, and did that build get all of the source? Then there is nothing left to push.
+    pub fn resumed_all(&self) -> bool {
+        self.sorters[0].resumed_all()
+    }
+
     /// Takes one more pair, in any order. Errors about it call it by its number, from 1.
     ///
     /// # Errors
@@ -366,6 +364,15 @@ impl Build {
     pub fn push_at(&mut self, key: &[u8], value: &[u8], place: u64) -> Result<()> {
         let shard = self.target.shard_of(key);
         self.sorters[shard].push(key, Some(value), place)
+    }
+
+    /// With [`DictionaryBuilder::resume`]: makes what was pushed so far durable, so that dropping this build loses nothing of it. It does so
+    /// by itself for each GiB; call it before an end that is not the end of the source.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn save(&mut self) -> Result<()> {
+        self.sorters.iter_mut().try_for_each(Sorter::save)
     }
 
     /// Sorts, writes and publishes; gives how many pairs the dictionary has.

@@ -10,6 +10,7 @@
 //! The disk: io/simulated.rs. Little memory, so that the sort uses its files; their threads call the disk in any order, and the
 //! crashes are those of the order that there was.
 
+use super::merge::Unchanged;
 use super::tests::Model;
 use super::{Compression, Dictionary, DictionaryBuilder, DictionaryOptions, Index, Update};
 use crate::error::{ErrorKind, Result};
@@ -91,7 +92,7 @@ impl Case {
     fn run(&self, disk: &'static Simulated) -> Result<u64> {
         let path = Path::new(PATH);
         if self.work == Work::Update {
-            let mut update = Update::start(disk, path, path, &self.builder())?;
+            let mut update = Update::start(disk, path, path, &self.builder(), Unchanged::Kept)?;
             let old = self.before();
             for (key, value) in self.after().iter().filter(|(key, value)| old.get(*key) != Some(value)) {
                 update.put(key, value)?;

@@ -87,8 +87,19 @@ impl DictionaryFile {
 
     /// Calls `give` with the value of `key`, if there is one.
     pub fn find<T>(&self, key: &[u8], give: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        if self.has_no_key_of(key.len()) {
+            return Ok(None);
+        }
         let position = self.position(key);
-        self.find_at(key, position, self.index.place(position), give)
+        let place = self.index.place(position);
+        let near = self.near_of(&place);
+        self.find_at(key, position, place, near, give)
+    }
+
+    /// Are all keys of another length? Then nothing needs to be read.
+    pub fn has_no_key_of(&self, len: usize) -> bool {
+        let (shortest, longest) = self.footer.key_len;
+        len < shortest as usize || len > longest as usize
     }
 
     pub fn position(&self, key: &[u8]) -> u64 {
@@ -101,9 +112,10 @@ impl DictionaryFile {
         key: &[u8],
         position: u64,
         place: Place,
+        near: Option<Near>,
         give: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
-        let mut sought = Sought { key, position, hash: &self.hash, near: None };
+        let sought = Sought { key, position, hash: &self.hash, near };
         let records = match (&place, self.record_bytes()) {
             (Place::Ranks(ranks), Some(bytes)) => {
                 let end = ranks.end.min(self.footer.pairs);
@@ -119,10 +131,6 @@ impl DictionaryFile {
                 return Ok(self.find_piecemeal(&range, sought)?.map(|value| give(&value)));
             }
         };
-        // What was read by `pread` is in the processor's cache; from a mapping each look may be a wait, and a good guess saves some.
-        if self.pages.is_viewed() && self.shape.ordered && pages.end - pages.start == 1 {
-            sought.near = self.near_of(pages.start);
-        }
         SCRATCH.with_borrow_mut(|scratch| {
             // Taken out, so that the piece can borrow the rest.
             let mut raw = std::mem::take(&mut scratch.raw);
@@ -137,10 +145,14 @@ impl DictionaryFile {
         })
     }
 
-    /// How positions ascend in page `page` of records of one size.
-    pub fn near_of(&self, page: u64) -> Option<Near> {
-        self.record_bytes()?;
-        let first = self.index.position_near(page)?;
+    /// How positions ascend in the one page of `place`, if it pays to know: what was read by `pread` is in the processor's cache, but
+    /// from a mapping each look may be a wait, and a good guess saves some.
+    pub fn near_of(&self, place: &Place) -> Option<Near> {
+        let Place::Pages(pages) = place else { return None };
+        if !self.pages.is_viewed() || self.record_bytes().is_none() || pages.start + 1 != pages.end {
+            return None;
+        }
+        let first = self.index.position_near(pages.start)?;
         Some(Near { first, gap: u64::MAX / self.footer.pairs.max(1) })
     }
 
@@ -330,9 +342,10 @@ impl DictionaryFile {
         })
     }
 
-    /// The bytes of a section, as they are in the file.
-    pub fn section_bytes(&self, section: &Section) -> Result<Vec<u64>> {
-        Sections { path: &self.path, file: self.file.as_ref(), view: None }.load(section)
+    /// What is wrong with the indexes by themselves.
+    pub fn check_indexes(&self) -> std::result::Result<(), String> {
+        self.index.check()?;
+        self.ranks.as_ref().map_or(Ok(()), |(index, words)| index.check(words.get()))
     }
 
     pub fn ranks_bytes(&self) -> u64 {

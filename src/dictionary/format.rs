@@ -335,10 +335,6 @@ impl Footer {
         Ok(())
     }
 
-    pub fn section(&self, kind: SectionKind) -> Option<&Section> {
-        self.sections.iter().find(|section| section.kind == kind)
-    }
-
     /// What all records' lengths say of the layout that they have when they are built from scratch.
     pub fn uniform_layout(&self) -> Layout {
         if self.pairs > 0 && self.key_len.0 == self.key_len.1 && self.value_len.0 == self.value_len.1 {

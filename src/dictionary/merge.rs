@@ -33,7 +33,7 @@ impl Dictionary {
     /// # Errors
     /// As [`DictionaryBuilder::start`] and [`Dictionary::open`].
     pub fn update(old: impl AsRef<Path>, new: impl AsRef<Path>, builder: &DictionaryBuilder) -> Result<Update> {
-        Update::start(&Disk, old.as_ref(), new.as_ref(), builder)
+        Update::start(&Disk, old.as_ref(), new.as_ref(), builder, Unchanged::Kept)
     }
 }
 
@@ -48,12 +48,22 @@ pub struct Update {
     count: u64,
 }
 
+/// What becomes of shards that a batch does not change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unchanged {
+    /// Their files stay.
+    Kept,
+    /// They are written like the others: the index is to be another.
+    Written,
+}
+
 impl Update {
     pub(super) fn start(
         storage: &'static dyn Storage,
         old: &Path,
         new: &Path,
         builder: &DictionaryBuilder,
+        unchanged: Unchanged,
     ) -> Result<Update> {
         let options = DictionaryOptions::new().hash(builder.plan().hash);
         let (old, mut target) = loop {
@@ -69,7 +79,9 @@ impl Update {
         };
         let builder = builder.clone().shaped_as(&old.files[0]);
         builder.check()?;
-        if let Some(manifest) = &old.manifest {
+        if let Some(manifest) = &old.manifest
+            && unchanged == Unchanged::Kept
+        {
             target.keep_unchanged(manifest);
         }
         let sorters = target.sorters(&builder, Duplicates::Last)?;

@@ -11,8 +11,7 @@
 //! so a key that is not there is never found.
 //!
 //! Source: Lim, Andersen & Kaminsky 2013, Practical Batch-Updatable External Hashing with Sorting. What differs and why:
-//! docs/architecture.md, "Dictionaries". The bytes: docs/format.md, "The `.spd` file".
-#![allow(dead_code, reason = "being built")]
+//! docs/architecture.md, "Dictionaries". The bytes: docs/dictionary-format.md.
 
 mod arrange;
 mod assemble;
@@ -264,6 +263,11 @@ impl Dictionary {
     /// The function that its keys were hashed with.
     pub fn hash(&self) -> &HashFunction {
         &self.files[0].hash
+    }
+
+    /// Its index, as far as can be told: a build with it makes one like it.
+    pub fn index(&self) -> Index {
+        self.files[0].index.kind()
     }
 
     /// How often lookups have read files so far.

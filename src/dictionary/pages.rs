@@ -139,10 +139,6 @@ impl<F: Firsts> PageWriter<F> {
         })
     }
 
-    pub fn stream_bytes(&self) -> u64 {
-        self.stream_bytes
-    }
-
     /// The next byte begins a unit, whose first record has this position and rank.
     #[inline]
     pub fn begin_unit(&mut self, position: u64, rank: u64) -> Result<()> {

@@ -6,13 +6,13 @@
 //! [`Pages::piece`] gives some pages at once, for a lookup; [`Stream`] any part of the stream in order, for walks over all of it.
 
 use super::format::{Footer, Header};
-use super::pages;
+use super::{pages, search};
 use crate::error::{Error, Result};
 use crate::io::{File, View};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// A walk reads so many bytes at a time.
 const WALK_BYTES: u64 = 1 << 20;
@@ -29,8 +29,33 @@ pub(super) struct Pages {
     has_starts: bool,
     count: u64,
     stream_bytes: u64,
-    /// Reads of the file, for tests and `stat`.
-    reads: AtomicU64,
+    reads: Counter,
+}
+
+/// How often something happened, counted by many threads without one cache line between them.
+#[derive(Default)]
+struct Counter {
+    stripes: [Stripe; 16],
+}
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Stripe(AtomicU64);
+
+impl Counter {
+    #[inline]
+    fn add_one(&self) {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static STRIPE: usize = NEXT.fetch_add(1, Relaxed);
+        }
+        let stripe = STRIPE.with(|stripe| *stripe) % self.stripes.len();
+        self.stripes[stripe].0.fetch_add(1, Relaxed);
+    }
+
+    fn sum(&self) -> u64 {
+        self.stripes.iter().map(|stripe| stripe.0.load(Relaxed)).sum()
+    }
 }
 
 /// Memory that lookups use again and again.
@@ -94,12 +119,8 @@ impl Pages {
             has_starts: head > pages::CHECKSUM_BYTES,
             count: footer.pages,
             stream_bytes: footer.stream_bytes,
-            reads: AtomicU64::new(0),
+            reads: Counter::default(),
         })
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// How many there are.
@@ -121,18 +142,19 @@ impl Pages {
         self.view.is_some()
     }
 
-    /// Reads a byte of page `page`, counted from 0, so that the processor fetches what is around it; nothing without a mapping.
+    /// Reads a byte of page `page`, counted from 0, and of so many cache lines to either side, so that the processor fetches them; nothing
+    /// without a mapping.
     #[inline]
-    pub fn touch(&self, page: u64, offset: usize) {
+    pub fn touch(&self, page: u64, offset: usize, lines: usize) {
         if let Some(view) = &self.view {
             let at = (page as usize + 1) * self.page_bytes + self.head + offset;
-            std::hint::black_box(view.bytes().get(at).copied());
+            search::touch_around(view.bytes(), at, lines);
         }
     }
 
     /// How often the file was read so far; in a view never.
     pub fn reads(&self) -> u64 {
-        self.reads.load(Relaxed)
+        self.reads.sum()
     }
 
     /// Which pages have bytes `range` of the stream.
@@ -192,7 +214,7 @@ impl Pages {
     fn read_pages(&self, range: &Range<u64>, scratch: &mut Scratch) -> Result<()> {
         let count = (range.end - range.start) as usize;
         scratch.pages.resize(count * self.page_bytes, 0);
-        self.reads.fetch_add(1, Relaxed);
+        self.reads.add_one();
         let offset = (range.start + 1) * self.page_bytes as u64;
         let read = self.file.read_at(&mut scratch.pages, offset);
         read.map_err(|e| Error::io(&self.path, &format!("read page {}", range.start + 1), e))?;
@@ -264,7 +286,7 @@ impl Pages {
                 head.copy_from_slice(&bytes[..pages::CHECKSUM_BYTES + 2 * pages::START_COUNT]);
             }
             None => {
-                self.reads.fetch_add(1, Relaxed);
+                self.reads.add_one();
                 let offset = (page + 1) * self.page_bytes as u64;
                 let read = self.file.read_at(&mut head, offset);
                 read.map_err(|e| Error::io(&self.path, &format!("read page {}", page + 1), e))?;

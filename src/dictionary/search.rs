@@ -99,7 +99,7 @@ fn find_fixed<'p>(
         match sought.near {
             Some(near) => {
                 let guess = near.guess(sought.position).min(count - 1);
-                touch_around(bytes, guess * record_bytes);
+                touch_around(bytes, guess * record_bytes, LINES_AROUND);
                 equal_range_near(count, guess, near.gap, sought.position, position)
             }
             None => equal_range(0..count, sought.position, position),
@@ -113,12 +113,15 @@ fn find_fixed<'p>(
 /// Fewer than this are looked at one by one.
 const WALK_MAX: usize = 8;
 
-/// Reads a byte of each of the cache lines around `at`, all at once, as the search will look at some of them one after another.
+/// Guesses are within so many cache lines nearly always (16-byte records, 255 a page).
+pub(super) const LINES_AROUND: usize = 4;
+
+/// Reads a byte at `at` and of so many cache lines to either side, all at once, as the search will look at some of them one after another.
 #[inline]
-fn touch_around(bytes: &[u8], at: usize) {
+pub(super) fn touch_around(bytes: &[u8], at: usize, lines: usize) {
     const LINE_BYTES: usize = 64;
-    let first = at.saturating_sub(2 * LINE_BYTES);
-    let sum = (0..5).map(|line| bytes.get(first + line * LINE_BYTES).copied().unwrap_or_default());
+    let first = at.saturating_sub(lines * LINE_BYTES);
+    let sum = (0..2 * lines + 1).map(|line| bytes.get(first + line * LINE_BYTES).copied().unwrap_or_default());
     std::hint::black_box(sum.fold(0, u8::wrapping_add));
 }
 

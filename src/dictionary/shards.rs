@@ -10,7 +10,7 @@
 //! empty, modulo 16384. So the shards are those that cluster clients look for. An update writes new files for the shards that
 //! change, then the manifest; readers go on with the files they have open until they ask for the new ones.
 //!
-//! Source: the Redis Cluster specification, "Key distribution model". The manifest: docs/format.md, "Manifest".
+//! Source: the Redis Cluster specification, "Key distribution model". The manifest: docs/dictionary-format.md, "Manifest".
 
 use super::format::BUILD_AGAIN;
 use crate::error::{Error, ErrorKind, Result};

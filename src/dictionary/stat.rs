@@ -128,7 +128,8 @@ impl DictionaryStat {
         self.index_bytes += other.index_bytes;
         self.ranks_bytes += other.ranks_bytes;
         // Those that are options are alike in all shards, the rest are counts.
-        const OPTIONS: [&str; 5] = ["bucket_keys", "huffman_max", "skip_min", "block_items", "bits_per_page"];
+        const OPTIONS: [&str; 6] =
+            ["bucket_keys", "huffman_max", "skip_min", "block_items", "bits_per_page", "superblock_buckets"];
         for ((name, own), (_, others)) in self.index_details.iter_mut().zip(&other.index_details) {
             if !OPTIONS.contains(name) {
                 *own += others;

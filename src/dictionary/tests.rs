@@ -1,5 +1,7 @@
 //! A dictionary is what a `BTreeMap` of the same pairs is, in every kind, layout and access; and nothing is found that is not there.
 
+#![allow(clippy::disallowed_methods, reason = "tests look at directories and files")]
+
 use super::*;
 use crate::error::ErrorKind;
 use crate::hash::HashKind;
@@ -276,6 +278,11 @@ fn shards_are_one_dictionary() {
         let copy = directory.path().join("copy.spd");
         Dictionary::update(&path, &copy, &builder).unwrap().finish().unwrap();
         check_shards(&Dictionary::open(&copy).unwrap(), &model);
+        // With another index, in the same place.
+        DictionaryBuilder::new().index(Index::trie_sparse(16)).reindex(&copy, &copy).unwrap();
+        let sparse = Dictionary::open(&copy).unwrap();
+        assert_eq!(sparse.index(), Index::trie_sparse(16));
+        check_shards(&sparse, &model);
         // Another number of shards, in place of those there are.
         let more = builder.clone().shards(16);
         more.build(&path, &model).unwrap();
@@ -315,6 +322,9 @@ fn many_keys_are_what_each_is() {
                 let keys: Vec<Vec<u8>> = model.keys().cloned().chain(absent).rev().collect();
                 let expected: Vec<_> = keys.iter().map(|key| model.get(key).cloned()).collect();
                 assert!(dictionary.get_many(&keys).unwrap() == expected, "{index:?}, mapped {map}");
+                let mut by_readers = vec![None; keys.len()];
+                dictionary.get_by_readers(&keys, &mut by_readers, 5).unwrap();
+                assert!(by_readers == expected, "{index:?}, by five readers");
                 assert_eq!(dictionary.get_many::<&[u8]>(&[]).unwrap(), Vec::<Option<Vec<u8>>>::new());
             });
         }
@@ -334,4 +344,22 @@ fn a_key_given_twice_is_what_was_asked_for() {
             assert_eq!(Dictionary::open(&path).unwrap().get(b"a").unwrap().unwrap(), value.as_bytes());
         }
     });
+}
+
+#[test]
+fn a_reindexed_dictionary_is_the_one_built_with_that_index() {
+    for kind in KINDS {
+        let model = pairs(kind, 3000, 41);
+        in_directory(|path| {
+            for (from, to) in indexes().into_iter().zip(indexes().into_iter().cycle().skip(3)) {
+                builder(from).build(&path, &model).unwrap();
+                assert_eq!(Dictionary::open(&path).unwrap().index(), from);
+                let built = path.with_file_name("built.spd");
+                builder(to).build(&built, &model).unwrap();
+                builder(to).reindex(&path, &path).unwrap();
+                let same = std::fs::read(&path).unwrap() == std::fs::read(&built).unwrap();
+                assert!(same, "{kind}: from {from:?} to {to:?}");
+            }
+        });
+    }
 }

@@ -86,6 +86,9 @@ impl Check<'_> {
     }
 
     fn records(&mut self, belongs: impl Fn(&[u8]) -> bool) -> Result<()> {
+        if let Err(what) = self.file.check_indexes() {
+            self.fault("index", what);
+        }
         let mut run = Run::default();
         let mut counted = Counted::default();
         let mut last: Option<(u64, Vec<u8>)> = None;

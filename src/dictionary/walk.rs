@@ -64,11 +64,6 @@ impl<'d> Walk<'d> {
         self.rank
     }
 
-    /// Bytes of the stream behind us.
-    pub fn stream_bytes(&self) -> u64 {
-        self.at
-    }
-
     /// Replaces what is in `run` by the next records; `false` at the end.
     ///
     /// # Errors

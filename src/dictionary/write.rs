@@ -63,11 +63,6 @@ impl<'s> DataWriter<'s> {
         })
     }
 
-    /// Records written so far.
-    pub fn pairs(&self) -> u64 {
-        self.footer.pairs
-    }
-
     /// Writes one record; whoever calls it sees to it that its lengths are the layout's.
     #[inline]
     pub fn push(&mut self, position: u64, key: &[u8], value: &[u8]) -> Result<()> {

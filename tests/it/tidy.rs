@@ -20,7 +20,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ),
     ("src/error.rs", &[]),
     ("src/fault.rs", &[]),
-    ("src/freeze.rs", &["dictionary", "table", "error"]),
+    ("src/freeze.rs", &["dictionary", "hash", "table", "error"]),
     ("src/planted.rs", &[]),
     ("src/linear.rs", &[]),
     ("src/varint.rs", &[]),

@@ -2,6 +2,7 @@
 #ifndef SPLITPOINT_ADAPTER_H
 #define SPLITPOINT_ADAPTER_H
 
+#include "dictionary.h"
 #include "peer.h"
 
 #ifdef __cplusplus
@@ -16,6 +17,12 @@ const char *peer_error(void *store);
 const char *peer_version(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Whether `options` names the setting. */
 int peer_is_set(const struct peer_options *options, const char *setting);
+/* Whether one of the words of the setting is this one; with "name=", its number is put there. */
+int peer_has_word(const struct peer_options *options, const char *word, uint64_t *number);
+/* As `dictionary_peer.figure` wants it, where there is none. */
+int peer_no_figure(void *store, int i, const char **name, double *value);
+/* The store's or the build's own copy of a path, with `suffix` behind it; NULL without memory. */
+char *peer_path(const char *path, const char *suffix);
 /* As `peer.sync` and `peer.end_of_puts` want it, where there is nothing to do. */
 int peer_nothing(void *store);
 

@@ -3,7 +3,8 @@
  * check [NAME...]   all peers, or those named. Prints a line each; exit status 1 where one failed.
  *
  * 20,000 pairs, of binary keys (4 to 40 bytes, all begin differently) and values of 0 to 6,000 bytes, go through put,
- * replace, append, get, miss, remove, scan, sync, close and reopen. Files are made under $TMPDIR, and removed.
+ * replace, append, get, miss, remove, scan, sync, close and reopen; or, with values of one size, into a dictionary and,
+ * by two readers, out of it. Files are made under $TMPDIR, and removed.
  * Not here: speed, and whether a sync reaches the disk (strace shows it). */
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "dictionary.h"
 #include "peer.h"
 
 enum { PAIRS = 20000, LATE_PAIRS = 500, KEYS = PAIRS + LATE_PAIRS, KEY_BYTES_MAX = 40, VALUE_BYTES_MAX = 6000 };
@@ -334,12 +336,119 @@ static int check_setting(const struct peer *peer, const char *setting, const cha
     return result != 0;
 }
 
-static int is_wanted(const struct peer *peer, char **names)
+static int is_wanted(const char *name, char **names)
 {
     int wanted = !*names;
     while (*names)
-        wanted |= strcmp(*names++, peer->name) == 0;
+        wanted |= strcmp(*names++, name) == 0;
     return wanted;
+}
+
+/* A key of PAIRS that is in a dictionary, and where its value begins in `filler`. */
+struct pair {
+    char key[KEY_BYTES_MAX];
+    size_t len;
+};
+
+enum { DICTIONARY_VALUE_BYTES = 100 };
+
+static int order_of_pairs(const void *a, const void *b)
+{
+    const struct pair *one = a, *other = b;
+    int order = memcmp(one->key, other->key, one->len < other->len ? one->len : other->len);
+    return order ? order : (one->len > other->len) - (one->len < other->len);
+}
+
+/* Byte `at` of the value of pair `i`. */
+static char value_byte(size_t i, size_t at) { return (char)(i * 2654435761u >> (at % 4 * 8)) ^ (char)at; }
+
+#define DONE(call)                                                                                                     \
+    do {                                                                                                               \
+        if ((call) < 0)                                                                                                \
+            REQUIRE(0, "%s: %s", #call, peer->error(NULL));                                                            \
+    } while (0)
+
+static int check_reader(const struct dictionary_peer *peer, void *reader, const struct pair *pairs, int is_function,
+                        char *taken)
+{
+    memset(taken, 0, PAIRS);
+    for (size_t i = 0; i < PAIRS; i++) {
+        const void *value = NULL;
+        size_t len = 0;
+        int found = peer->get(reader, pairs[i].key, pairs[i].len, &value, &len);
+        REQUIRE(found == 1, "pair %zu: %s", i, found < 0 ? peer->error(NULL) : "not found");
+        if (is_function) {
+            uint64_t rank;
+            REQUIRE(len == sizeof rank, "a rank of %zu bytes", len);
+            memcpy(&rank, value, sizeof rank);
+            REQUIRE(rank < PAIRS && !taken[rank]++, "pair %zu has rank %" PRIu64, i, rank);
+            continue;
+        }
+        REQUIRE(len == DICTIONARY_VALUE_BYTES, "pair %zu: a value of %zu bytes", i, len);
+        for (size_t at = 0; at < len; at++)
+            REQUIRE(((const char *)value)[at] == value_byte(i, at), "pair %zu: byte %zu of its value", i, at);
+    }
+    for (uint32_t i = PAIRS; i < KEYS && !is_function; i++) {
+        char key[KEY_BYTES_MAX];
+        const void *value;
+        size_t key_len = make_key(i, key), len;
+        REQUIRE(peer->get(reader, key, key_len, &value, &len) == 0, "an absent key was found");
+    }
+    return 0;
+}
+
+static int check_made(const struct dictionary_peer *peer, struct peer_options *options, const struct pair *pairs,
+                      char *taken)
+{
+    void *build, *store, *readers[2];
+    const char *name;
+    double number, figures = 0;
+    int is_function = strstr(options->setting, "function") != NULL;
+    DONE(peer->begin(options, &build));
+    peer->abandon(build); /* and again */
+    DONE(peer->begin(options, &build));
+    for (size_t i = 0; i < PAIRS; i++) {
+        char value[DICTIONARY_VALUE_BYTES];
+        for (size_t at = 0; at < sizeof value; at++)
+            value[at] = value_byte(i, at);
+        DONE(peer->add(build, pairs[i].key, pairs[i].len, value, sizeof value));
+    }
+    DONE(peer->finish(build));
+    options->create = 0;
+    DONE(peer->open(options, &store));
+    DONE(peer->reader(store, &readers[0]));
+    DONE(peer->reader(store, &readers[1]));
+    for (int i = 0; peer->figure(store, i, &name, &number) == 1; i++)
+        figures += strcmp(name, "pairs") == 0 && number != PAIRS;
+    REQUIRE(figures == 0, "a wrong number of pairs");
+    for (int i = 0; i < 2; i++)
+        if (check_reader(peer, readers[i], pairs, is_function, taken))
+            return -1;
+    peer->end_reader(readers[0]);
+    peer->end_reader(readers[1]);
+    DONE(peer->close(store));
+    return 0;
+}
+
+static int check_dictionary(const struct dictionary_peer *peer, const char *setting, const char *path)
+{
+    struct pair *pairs = calloc(PAIRS, sizeof *pairs);
+    char *taken = calloc(PAIRS, 1);
+    struct peer_options options = {path, setting, PAIRS, (uint64_t)PAIRS * (KEY_BYTES_MAX + DICTIONARY_VALUE_BYTES), 1};
+    if (!pairs || !taken)
+        return 1;
+    for (uint32_t i = 0; i < PAIRS; i++)
+        pairs[i].len = make_key(i, pairs[i].key);
+    qsort(pairs, PAIRS, sizeof *pairs, order_of_pairs);
+    printf("%-20s %-24s %-19s dictionary ", peer->name, peer->version(), setting);
+    fflush(stdout);
+    int result = check_made(peer, &options, pairs, taken);
+    if (!result)
+        puts("ok");
+    fflush(stdout);
+    free(taken);
+    free(pairs);
+    return result != 0;
 }
 
 int main(int count, char **arguments)
@@ -353,7 +462,7 @@ int main(int count, char **arguments)
         return 1;
     }
     for (const struct peer *const *peer = peers; *peer; peer++) {
-        if (!is_wanted(*peer, arguments + 1))
+        if (!is_wanted((*peer)->name, arguments + 1))
             continue;
         for (const char *const *setting = (*peer)->settings; *setting; setting++) {
             snprintf(path, sizeof path, "%s/%s-%s", folder, (*peer)->name, *setting);
@@ -361,6 +470,16 @@ int main(int count, char **arguments)
                 runs++, failures += check_setting(*peer, *setting, NULL);
             if ((*peer)->in_file)
                 runs++, failures += check_setting(*peer, *setting, path);
+        }
+    }
+    for (const struct dictionary_peer *const *peer = dictionary_peers; *peer; peer++) {
+        if (!is_wanted((*peer)->name, arguments + 1))
+            continue;
+        for (const char *const *setting = (*peer)->settings; *setting; setting++) {
+            if (strchr(*setting, '='))
+                continue;
+            snprintf(path, sizeof path, "%s/%s-%s", folder, (*peer)->name, *setting);
+            runs++, failures += check_dictionary(*peer, *setting + (**setting == '+'), path);
         }
     }
     printf("%d of %d ok\n", runs - failures, runs);

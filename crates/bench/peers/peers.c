@@ -1,4 +1,5 @@
 /* The list of peers, and what adapter.h promises. A new peer: its file, a line here, one in libraries.txt. */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,12 @@ const struct peer *const peers[] = {
     &peer_bdb_hash, &peer_bdb_btree, &peer_gdbm, &peer_ndbm, &peer_kyoto_hash, &peer_tkrzw_hash, &peer_lmdb,
     &peer_rocksdb, &peer_hsearch, &peer_kyoto_stash, &peer_kyoto_proto, &peer_tkrzw_tiny, &peer_std_map,
     &peer_absl_map, NULL,
+};
+
+extern const struct dictionary_peer peer_cdb, peer_cmph, peer_lmdb_append, peer_rocksdb_ingest;
+
+const struct dictionary_peer *const dictionary_peers[] = {
+    &peer_cdb, &peer_lmdb_append, &peer_rocksdb_ingest, &peer_cmph, NULL,
 };
 
 static _Thread_local char error_text[512], version_text[64];
@@ -45,6 +52,35 @@ const char *peer_version(const char *format, ...)
 int peer_is_set(const struct peer_options *options, const char *setting)
 {
     return strcmp(options->setting, setting) == 0;
+}
+
+int peer_has_word(const struct peer_options *options, const char *word, uint64_t *number)
+{
+    size_t len = strlen(word);
+    for (const char *at = options->setting; *at; at += strcspn(at, ","), at += *at == ',') {
+        if (strncmp(at, word, len))
+            continue;
+        if (number && word[len - 1] == '=')
+            return sscanf(at + len, "%" SCNu64, number) == 1;
+        if (!at[len] || at[len] == ',')
+            return 1;
+    }
+    return 0;
+}
+
+int peer_no_figure(void *store, int i, const char **name, double *value)
+{
+    (void)store, (void)i, (void)name, (void)value;
+    return 0;
+}
+
+char *peer_path(const char *path, const char *suffix)
+{
+    size_t len = strlen(path) + strlen(suffix) + 1;
+    char *copy = malloc(len);
+    if (copy)
+        snprintf(copy, len, "%s%s", path, suffix);
+    return copy;
 }
 
 int peer_nothing(void *store)

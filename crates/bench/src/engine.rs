@@ -8,6 +8,7 @@
 //!
 //! Not here: the stores (`engines/`), what is done with them (`loads/`).
 
+use crate::maker::Maker;
 use std::error::Error;
 use std::path::Path;
 
@@ -22,6 +23,8 @@ pub enum Place {
     File,
     /// In memory alone.
     Memory,
+    /// In a file, or a directory of files, that is written once from all of them.
+    Dictionary,
 }
 
 /// How a store is to be made or opened.
@@ -73,8 +76,10 @@ pub trait Engine: Sync {
         self.settings(place).iter().any(|own| own == setting)
     }
 
-    /// Makes or opens a store.
-    fn open(&self, opening: &Opening<'_>) -> Outcome<Box<dyn Store>>;
+    /// Makes or opens a store; of what makes dictionaries alone, none.
+    fn open(&self, _: &Opening<'_>) -> Outcome<Box<dyn Store>> {
+        Err(format!("{} makes dictionaries alone", self.name()).into())
+    }
 
     /// Keeps nothing: what it takes is the harness's own time.
     fn is_baseline(&self) -> bool {
@@ -84,6 +89,11 @@ pub trait Engine: Sync {
     /// Whether its pairs can be walked over. Else what it holds is known by its gets alone.
     fn scans(&self) -> bool {
         true
+    }
+
+    /// How it makes dictionaries, where it does.
+    fn maker(&self) -> Option<&dyn Maker> {
+        None
     }
 
     /// Not among all engines: a workload names it, as it can do some alone or is no store.

@@ -22,6 +22,7 @@ enum Kind {
     Mixed { key_bytes: usize, value_bytes: usize, seed: u64 },
     Listed(Vec<(Vec<u8>, Vec<u8>)>),
     Records { seed: u64, value_bytes_max: u64, bytes: Vec<u8> },
+    Urls { seed: u64, value_bytes: usize, bytes: Vec<u8> },
 }
 
 impl Source {
@@ -37,6 +38,11 @@ impl Source {
                 let bytes = (0..value_bytes_max + RECORD_STARTS).map(|_| random.next() as u8).collect();
                 Kind::Records { seed, value_bytes_max, bytes }
             }
+            Input::Urls { value_bytes, seed } => {
+                let mut random = Random(mix(seed));
+                let bytes = (0..value_bytes + VALUE_STARTS).map(|_| random.next() as u8).collect();
+                Kind::Urls { seed, value_bytes: value_bytes.max(8) as usize, bytes }
+            }
             Input::Appends { .. } => return Err("appends are a stream, not pairs".into()),
         };
         let count = if let Kind::Listed(list) = &kind { list.len() as u64 } else { count };
@@ -49,15 +55,14 @@ impl Source {
     }
 
     /// Writes pair `i` to the end of `to` and gives where its key ends; from the count on, pairs that are none of the input.
-    fn write(&self, i: u64, to: &mut Vec<u8>) -> usize {
+    pub fn write(&self, i: u64, to: &mut Vec<u8>) -> usize {
         match &self.kind {
             &Kind::Mixed { key_bytes, value_bytes, seed } => {
                 // The first 8 bytes of a key are another number for each i.
-                let word = |j: usize, of: u64| mix(mix(i ^ of) ^ (j as u64) << 32).to_le_bytes();
                 to.extend_from_slice(&mix(i ^ seed).to_le_bytes());
-                (1..key_bytes / 8).for_each(|j| to.extend_from_slice(&word(j, seed)));
+                mixed_words(i, seed, 1, key_bytes, |_, word| to.extend_from_slice(word));
                 let middle = to.len();
-                (0..value_bytes / 8).for_each(|j| to.extend_from_slice(&word(j, !seed)));
+                mixed_words(i, !seed, 0, value_bytes, |_, word| to.extend_from_slice(word));
                 middle
             }
             Kind::Listed(list) => {
@@ -78,12 +83,91 @@ impl Source {
                 to.extend_from_slice(&bytes[start..start + len]);
                 middle
             }
+            &Kind::Urls { seed, value_bytes, ref bytes } => {
+                url(mix(i ^ seed), to);
+                let middle = to.len();
+                let (head, tail) = url_value(i, seed, value_bytes, bytes);
+                to.extend_from_slice(&head);
+                to.extend_from_slice(tail);
+                middle
+            }
+        }
+    }
+
+    /// Writes the key of pair `i` to the end of `to`.
+    pub fn write_key(&self, i: u64, to: &mut Vec<u8>) {
+        match &self.kind {
+            Kind::Urls { seed, .. } => url(mix(i ^ seed), to),
+            _ => {
+                let middle = self.write(i, to);
+                to.truncate(middle);
+            }
+        }
+    }
+
+    /// Whether `found` is the value of pair `i`. Cheap, as it is done under the clock.
+    pub fn is_value(&self, i: u64, found: &[u8]) -> bool {
+        match self.kind {
+            Kind::Mixed { value_bytes, seed, .. } => {
+                let mut right = found.len() == value_bytes;
+                mixed_words(i, !seed, 0, value_bytes, |at, word| right &= found.get(at..at + word.len()) == Some(word));
+                right
+            }
+            Kind::Urls { seed, value_bytes, ref bytes } => {
+                let (head, tail) = url_value(i, seed, value_bytes, bytes);
+                found.len() == head.len() + tail.len() && found.starts_with(&head) && found.ends_with(tail)
+            }
+            _ => {
+                let mut pair = Vec::new();
+                let middle = self.write(i, &mut pair);
+                pair[middle..] == *found
+            }
         }
     }
 }
 
+/// The value of pair `i` of URLs: eight bytes that no other has, and a piece of `bytes`.
+fn url_value(i: u64, seed: u64, value_bytes: usize, bytes: &[u8]) -> ([u8; 8], &[u8]) {
+    let start = below(mix(!i ^ seed), VALUE_STARTS) as usize;
+    (mix(i ^ !seed).to_le_bytes(), &bytes[start..start + value_bytes - 8])
+}
+
+/// Gives where each word of a key or value is from its `first`, and the word, the last of them cut to fit.
+fn mixed_words(i: u64, of: u64, first: usize, bytes: usize, mut take: impl FnMut(usize, &[u8])) {
+    for j in first..bytes.div_ceil(8) {
+        let word = mix(mix(i ^ of) ^ (j as u64) << 32).to_le_bytes();
+        take(8 * j, &word[..(bytes - 8 * j).min(8)]);
+    }
+}
+
+/// Writes what looks like a URL, of 62 to 160 bytes, another one for each `number`: a host of some thousands, folders that
+/// many share, and a page that ends in the number.
+fn url(number: u64, to: &mut Vec<u8>) {
+    const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz-_/aei";
+    let end = to.len() + 62 + below(mix(number), 99) as usize;
+    to.extend_from_slice(b"http://www.");
+    let letters = |to: &mut Vec<u8>, mut random: u64, count: usize| {
+        for _ in 0..count {
+            to.push(LETTERS[(random & 31) as usize]);
+            random >>= 5;
+        }
+    };
+    letters(to, mix(number & 0xFFF), 9);
+    to.extend_from_slice(b".co.uk/");
+    let mut step = number & 0x3FF_FFFF;
+    while to.len() + 16 < end {
+        step = mix(step);
+        let count = (end - 16 - to.len()).min(12);
+        letters(to, step, count);
+    }
+    let digit = |shift: u32| b"0123456789abcdef"[(number >> shift & 15) as usize];
+    to.extend((0..16).map(|i| digit(60 - 4 * i)));
+}
+
 /// Where in their source values of records may start.
 const RECORD_STARTS: u64 = 8192;
+/// Where those of URLs may.
+const VALUE_STARTS: u64 = 1 << 20;
 
 /// Some pairs of a source, in one block of memory that is used again.
 #[derive(Default)]
@@ -186,4 +270,48 @@ fn accounts(count: u64, seed: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
         pairs.push((number.to_string().into_bytes(), format!("{name}:{rest}").into_bytes()));
     }
     pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn urls_differ_and_have_111_bytes_on_average() {
+        let source = Source::new(&Input::Urls { value_bytes: 100, seed: 1 }, 20_000).expect("no file is read");
+        let (mut keys, mut bytes, mut pair) = (BTreeSet::new(), 0, Vec::new());
+        for i in 0..20_000 {
+            pair.clear();
+            let middle = source.write(i, &mut pair);
+            bytes += middle;
+            assert!(pair[..middle].starts_with(b"http://www.") && (62..=160).contains(&middle));
+            assert!(keys.insert(pair[..middle].to_vec()), "two keys are {:?}", pair[..middle].escape_ascii());
+            let mut key = Vec::new();
+            source.write_key(i, &mut key);
+            assert_eq!(key, pair[..middle]);
+        }
+        assert!((110..=112).contains(&(bytes / 20_000)), "{} bytes a key", bytes / 20_000);
+    }
+
+    #[test]
+    fn only_the_own_value_is_the_value() {
+        for input in [
+            Input::Urls { value_bytes: 100, seed: 1 },
+            Input::Mixed { key_bytes: 12, value_bytes: 4, seed: 1 },
+            Input::Mixed { key_bytes: 16, value_bytes: 24, seed: 1 },
+            Input::Records { value_bytes_max: 50, seed: 1 },
+        ] {
+            let source = Source::new(&input, 100).expect("no file is read");
+            let mut pair = Vec::new();
+            let middle = source.write(7, &mut pair);
+            let mut value = pair[middle..].to_vec();
+            assert!(source.is_value(7, &value) && !source.is_value(8, &value), "{input:?}");
+            value.push(0);
+            assert!(!source.is_value(7, &value), "{input:?}: one byte more");
+            value.pop();
+            *value.last_mut().expect("a value with bytes") ^= 1;
+            assert!(!source.is_value(7, &value), "{input:?}: another last byte");
+        }
+    }
 }

@@ -14,6 +14,7 @@ mod engines;
 mod input;
 mod loads;
 mod lookups;
+mod maker;
 mod measure;
 mod random;
 mod report;
@@ -224,10 +225,10 @@ fn list() -> Outcome {
     }
     println!("engines");
     for engine in engines::all() {
-        for (name, place) in [("file", Place::File), ("memory", Place::Memory)] {
+        for (name, place) in [("file", Place::File), ("memory", Place::Memory), ("dictionary", Place::Dictionary)] {
             let settings = engine.settings(place);
             if !settings.is_empty() {
-                println!("  {:<16} {:<8} {name:<7} {}", engine.name(), engine.version(), settings.join(" | "));
+                println!("  {:<16} {:<8} {name:<10} {}", engine.name(), engine.version(), settings.join(" | "));
             }
         }
     }

@@ -44,11 +44,13 @@ pub struct Table {
     /// What its lines are.
     #[serde(default)]
     pub rows: Rows,
-    /// Of lines that are engines: in which variant; if not given, in the last that was run.
+    /// Of lines that are engines: in which variant; if not given or not run, in the last that was run. Of cases: which alone.
     pub variant: Option<String>,
     /// Of lines that are variants: by which `engine:setting`.
     #[serde(default)]
     pub engines: Vec<String>,
+    /// Of lines that are variants with a count: one more for so many, on the straight line that fits them best.
+    pub extrapolate_to: Option<u64>,
     /// Its columns.
     pub columns: Vec<Column>,
 }
@@ -60,7 +62,7 @@ pub enum Rows {
     /// Engines with a setting, the best by the first column first.
     #[default]
     Engines,
-    /// All cases, in their order.
+    /// All cases, or those of a variant, in their order.
     Cases,
     /// Variants, in their order.
     Variants,
@@ -86,9 +88,9 @@ pub struct Column {
 pub enum Input {
     /// Keys and values from a mixer, of fixed sizes.
     Mixed {
-        /// Bytes of a key, a multiple of 8.
+        /// Bytes of a key, 8 at least.
         key_bytes: usize,
-        /// Bytes of a value, a multiple of 8.
+        /// Bytes of a value.
         value_bytes: usize,
         /// Another seed, other pairs.
         seed: u64,
@@ -105,6 +107,13 @@ pub enum Input {
         /// The longest value.
         value_bytes_max: u64,
         /// Another seed, other values.
+        seed: u64,
+    },
+    /// Keys like URLs, of 111 bytes on average, and values of one size.
+    Urls {
+        /// Bytes of a value, 8 at least.
+        value_bytes: u64,
+        /// Another seed, other pairs.
         seed: u64,
     },
     /// Appends of 16 bytes to keys of 8.
@@ -155,6 +164,9 @@ pub struct Variant {
     pub repeats: Option<u32>,
     /// What comes out with that count.
     pub expected: Option<Expected>,
+    /// Of dictionaries: their pairs come from a file that is not in the system's cache, instead of from the generator.
+    #[serde(default)]
+    pub from_file: bool,
     /// Instead of the engines' own settings: every combination of these words' numbers, added to a setting that is named ...
     #[serde(default)]
     pub grid: BTreeMap<String, Vec<u64>>,
@@ -201,6 +213,34 @@ pub enum Part {
     AppendMany,
     /// Appends one a call, each timed by itself.
     AppendTimed,
+    /// A dictionary of all pairs, from making the first of them until it is on the disk.
+    Build,
+    /// What the dictionary says of itself, its index above all.
+    Figures,
+    /// As get, by two threads.
+    GetByTwo,
+    /// As get, get-many, miss and get-by-two, the dictionary mapped; left out where that is no choice.
+    GetMapped,
+    /// See `GetMapped`.
+    GetManyMapped,
+    /// See `GetMapped`.
+    MissMapped,
+    /// See `GetMapped`.
+    GetMappedByTwo,
+    /// As get, by 16 threads, nothing of the dictionary in the system's cache at first.
+    GetCold,
+    /// The same, mapped.
+    GetColdMapped,
+    /// The rank of every key; for functions alone.
+    Ranks,
+    /// A tenth as many new pairs merged into a new dictionary; left out where there are no updates.
+    UpdateTenth,
+    /// That file, or the first, read and written again, to the disk. After an update the last part: the first is removed.
+    Copy,
+    /// Six batches of equal size: the first built, the others merged one after another.
+    UpdateBatches,
+    /// The same pairs, after each batch built from scratch.
+    RebuildBatches,
 }
 
 /// Sizes of a form, and its answers.
@@ -215,6 +255,10 @@ pub struct Form {
     /// Windows that the appends are timed in.
     #[serde(default)]
     pub windows: u64,
+    /// Lookups of a part in a dictionary, of its pairs in shuffled order; as many as pairs if not given.
+    pub lookups: Option<u64>,
+    /// The same where the system's cache is empty; a tenth if not given.
+    pub cold_lookups: Option<u64>,
     /// Processes a case is run in, one after the other.
     pub rounds: u32,
     /// How often a process does all parts; what it tells is the median.

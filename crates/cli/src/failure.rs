@@ -39,6 +39,11 @@ impl Failure {
         Self { message: Some(message.to_string()), status: EXIT_USAGE }
     }
 
+    /// Of what the library also has a kind for.
+    pub fn of_kind(kind: ErrorKind, message: impl Display) -> Self {
+        Self { message: Some(message.to_string()), status: kind.exit_code() }
+    }
+
     /// `place` is a file's name, or what else could not be read or written.
     pub fn io(place: impl Display, error: &io::Error) -> Self {
         Self { message: Some(format!("{place}: {error}")), status: ErrorKind::Io.exit_code() }

@@ -77,6 +77,23 @@ impl<'i> Input<'i> {
         &self.buffer[range]
     }
 
+    /// What has been read and not given out, at least a byte; given out only by [`consume`](Self::consume).
+    pub fn peek(&mut self) -> Result<Taken> {
+        while self.start == self.end {
+            match self.fill()? {
+                Fill::More => {}
+                Fill::Interrupted => return Ok(Taken::Interrupted),
+                Fill::End => return Ok(Taken::End),
+            }
+        }
+        Ok(Taken::Bytes(self.start..self.end))
+    }
+
+    /// Gives out the first `count` bytes of the last [`peek`](Self::peek).
+    pub fn consume(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.end);
+    }
+
     /// The next line without its newline; a last line may lack one.
     pub fn line(&mut self) -> Result<Taken> {
         let mut searched = 0;

@@ -9,6 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level::pipe};
 use std::fmt;
 use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -70,6 +71,12 @@ impl Interrupt {
             0 => None,
             number => i32::try_from(number).ok().map(Signal),
         }
+    }
+
+    /// The same question, for a callback that others keep: `Break` once a signal has come.
+    pub fn breaker(&self) -> impl Fn() -> ControlFlow<()> + Send + Sync + 'static {
+        let caught = Arc::clone(&self.caught);
+        move || if caught.load(Ordering::Relaxed) == 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
     /// For work that can end between two steps with nothing to keep.

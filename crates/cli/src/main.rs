@@ -1,8 +1,8 @@
-//! The `splitpoint` program: tables from the command line.
+//! The `splitpoint` program: tables and dictionaries from the command line.
 //!
 //! One file a command in `cmd/`, each a struct of its arguments (clap makes `--help` from it) and a `run`. Around them:
 //! `format/` pairs as TSV, JSON lines, raw or plain lines, read and written; `input.rs` bytes of a file or pipe with
-//! bounded lines; `interrupt.rs` signals; `failure.rs` messages and exit status; `histogram.rs` the picture that `stat`
+//! bounded lines; `source/` all that pairs come from for a dictionary; `interrupt.rs` signals; `failure.rs` messages and exit status; `histogram.rs` the picture that `stat`
 //! and `tour` draw; `number.rs` sizes and times as people write them.
 //!
 //! Standard output carries the answer and nothing else; progress, warnings and errors go to standard error.
@@ -17,6 +17,7 @@ mod input;
 mod interrupt;
 mod number;
 mod output;
+mod source;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ Examples:
   splitpoint get users.spt alice
   splitpoint dump users.spt | sort > users.tsv
   splitpoint stat users.spt                 size, fill, and a picture of the buckets
+  splitpoint dict build users.tsv users.spd pairs written once, found with one read
 
 Exit status: 0 done; 1 the answer is no (key absent, faults found, row
 refused); 2 wrong usage; 128+n stopped by signal n; else the kind of error.";

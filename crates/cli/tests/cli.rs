@@ -2,7 +2,8 @@
 //!
 //! `tests/cli/*.txt` are transcripts, and are the tests of everything that a terminal session can show: each runs in an
 //! empty directory, top to bottom. What takes more than a terminal (bytes, pipes, signals) is a function below.
-//! This is the only test binary of the crate; new cases go into a transcript or here.
+//! What is about dictionaries is in `tests/cli/dict.rs`. This is the only test binary of the crate; new cases go into a
+//! transcript or here.
 //!
 //! A transcript: lines `$ command` and after each what it prints, both streams together, with `[exit N]` for a status
 //! other than 0; `...` stands for any number of lines, `[..]` for any part of one. Lines before the first command,
@@ -15,6 +16,9 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+
+#[path = "cli/dict.rs"]
+mod dict;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_splitpoint");
 
@@ -87,11 +91,26 @@ mod transcripts {
     }
 
     #[test]
+    fn dict() {
+        play("dict.txt");
+    }
+
+    #[test]
+    fn dict_inputs() {
+        play("dict-inputs.txt");
+    }
+
+    #[test]
+    fn dict_mistakes() {
+        play("dict-mistakes.txt");
+    }
+
+    #[test]
     fn every_transcript_is_played() {
         let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli.rs")).unwrap();
         for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli")).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
-            assert!(source.contains(&format!("play(\"{name}\")")), "{name} has no test");
+            assert!(!name.ends_with(".txt") || source.contains(&format!("play(\"{name}\")")), "{name} has no test");
         }
     }
 
@@ -358,7 +377,7 @@ mod signals {
     use super::*;
 
     /// Ends with the process killed, should a test fail before it has ended by itself.
-    struct Running(Option<Child>);
+    pub struct Running(pub Option<Child>);
 
     impl Drop for Running {
         fn drop(&mut self) {
@@ -369,13 +388,13 @@ mod signals {
         }
     }
 
-    fn send(signal: &str, child: &Child) {
+    pub fn send(signal: &str, child: &Child) {
         let status = Command::new("kill").arg(format!("-{signal}")).arg(child.id().to_string()).status().unwrap();
         assert!(status.success());
     }
 
     /// Waits, but not for ever.
-    fn end_of(running: &mut Running) -> Output {
+    pub fn end_of(running: &mut Running) -> Output {
         let deadline = Instant::now() + Duration::from_secs(20);
         while running.0.as_mut().unwrap().try_wait().unwrap().is_none() {
             assert!(Instant::now() < deadline, "the program did not end");
@@ -394,7 +413,7 @@ mod signals {
     }
 
     /// The signals that the program heeds here.
-    fn heeded() -> impl Iterator<Item = (&'static str, u32)> {
+    pub fn heeded() -> impl Iterator<Item = (&'static str, u32)> {
         SIGNALS.into_iter().filter(|&(signal, number)| {
             if ignored(number) {
                 eprintln!("SKIPPED: SIG{signal}, which is ignored here");
@@ -404,7 +423,7 @@ mod signals {
     }
 
     /// Starts the program and sends it a signal as soon as it watches for that; again, where it was done before that came.
-    fn stopped_at_its_start(place: &Path, arguments: &[&str], signal: &str, number: u32) -> Output {
+    pub fn stopped_at_its_start(place: &Path, arguments: &[&str], signal: &str, number: u32) -> Output {
         for _ in 0..50 {
             let mut command = splitpoint(place);
             command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -436,7 +455,7 @@ mod signals {
         std::thread::sleep(Duration::from_millis(2));
     }
 
-    fn stopped_by(output: &Output, signal: &str, number: u32) -> String {
+    pub fn stopped_by(output: &Output, signal: &str, number: u32) -> String {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(128 + i32::try_from(number).unwrap()), "SIG{signal}: {said}");
         said.strip_prefix(&format!("splitpoint: stopped by SIG{signal}: "))
@@ -445,11 +464,11 @@ mod signals {
     }
 
     /// The number that a sentence begins with.
-    fn first_number(said: &str) -> usize {
+    pub fn first_number(said: &str) -> usize {
         said.split(' ').next().unwrap().replace(',', "").parse().unwrap()
     }
 
-    fn row(n: usize) -> String {
+    pub fn row(n: usize) -> String {
         format!("key{n}\tvalue {n}\n")
     }
 
@@ -467,13 +486,13 @@ mod signals {
     }
 
     /// More than a pipe and the program's buffer hold, so that rows are in the table when the last is written.
-    fn write_many_rows(stdin: &mut impl Write) {
+    pub fn write_many_rows(stdin: &mut impl Write) {
         let rows: String = (0..30_000).map(row).collect();
         stdin.write_all(rows.as_bytes()).unwrap();
     }
 
     /// Long enough for what was written to be read, so that the program waits for more. Were it not, no test would fail.
-    fn let_it_wait() {
+    pub fn let_it_wait() {
         std::thread::sleep(Duration::from_millis(300));
     }
 

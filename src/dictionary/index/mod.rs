@@ -274,6 +274,14 @@ impl Loaded {
         places.extend(found.into_iter().map(Place::Ranks));
     }
 
+    /// What of it can be made again from itself and is then other than it was: damage that was not needed yet.
+    pub fn check(&self) -> Result<(), String> {
+        match self {
+            Loaded::Page(index, words) => index.check(words.get()),
+            _ => Ok(()),
+        }
+    }
+
     /// The ranks, among them `rank`, whose records are in an order of the index's own.
     pub fn group(&self, rank: u64) -> Option<Range<u64>> {
         match self {
@@ -295,6 +303,25 @@ impl Loaded {
         }
     }
 
+    /// What another is made by that is to be like it, as far as it can be told.
+    pub fn kind(&self) -> Index {
+        match self {
+            Loaded::Page(index, _) => Index::Page { bins_per_page: index.bins_per_page() },
+            Loaded::Trie(index, _) => {
+                let TrieOptions { bucket_keys, huffman_max, skip_min, block_items } = index.options();
+                Index::Trie { bucket_keys, huffman_max, skip_min, block_items }
+            }
+            Loaded::Chunk(index, _) => Index::Chunk { effort: index.options().effort },
+            // All but the last are whole, if they were not cut by their bytes.
+            Loaded::Mphf(index, _) if index.partitions() > 1 => {
+                let keys = index.ranks(0).end as u32;
+                Index::Mphf { partition_keys: if keys.is_power_of_two() { keys } else { mphf::PARTITION_KEYS } }
+            }
+            Loaded::Mphf(..) => Index::mphf(),
+            Loaded::None => Index::None,
+        }
+    }
+
     /// What it is made of, a name and a number each.
     pub fn details(&self) -> Vec<(&'static str, f64)> {
         match self {
@@ -309,6 +336,8 @@ impl Loaded {
                     ("skip_min", options.skip_min.into()),
                     ("block_items", options.block_items.into()),
                     ("buckets", index.bucket_count() as f64),
+                    ("superblock_buckets", index.superblock_buckets() as f64),
+                    ("wide_superblocks", index.wide_superblock_count() as f64),
                     ("trie_bits", index.bits_of_tries() as f64),
                     ("bucket_bits", index.bits_of_buckets() as f64),
                 ]

@@ -104,6 +104,12 @@ impl PageIndex {
         self.pages_between(words, below)
     }
 
+    /// Bins a page, as it was made for positions of 64 bits.
+    pub(crate) fn bins_per_page(&self) -> u32 {
+        let bins = self.scale.0.checked_div(self.pages()).unwrap_or(0);
+        u32::try_from(bins).ok().filter(|bins| *bins > 0).unwrap_or(BINS_PER_PAGE)
+    }
+
     /// About which position the first unit of `page` begins at: right to a bin.
     pub(crate) fn position_near(&self, words: &[u64], page: u64) -> u64 {
         let bin = self.bins.get(&words[HEADER_WORDS..], page);

@@ -250,6 +250,7 @@ impl<'s> Sorted<'s> {
     }
 
     /// Bytes of temporary files written so far.
+    #[cfg(test)]
     pub(crate) fn temporary_bytes(&self) -> u64 {
         self.temporary_bytes
     }

@@ -421,6 +421,22 @@ impl<'s> Sorter<'s> {
         Ok(())
     }
 
+    /// Makes all that was taken durable, so that a later sort of the same identity goes on from here; nothing without
+    /// [`SortOptions::resume`].
+    ///
+    /// # Errors
+    /// Trouble with temporary files, after which the sort must be started anew.
+    pub(crate) fn save(&mut self) -> Result<()> {
+        if self.manifest.is_none() || self.records == self.resumed {
+            return Ok(());
+        }
+        self.seal_all()?;
+        if self.writer.is_none() {
+            self.spill()?;
+        }
+        self.checkpoint()
+    }
+
     /// Makes all that was taken durable, and says so in the manifest.
     fn checkpoint(&mut self) -> Result<()> {
         self.seal_all()?;

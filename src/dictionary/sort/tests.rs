@@ -316,6 +316,30 @@ fn leave_half(prefix: &Path) {
 }
 
 #[test]
+fn a_sort_that_was_saved_goes_on_from_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let prefix = directory.path().join("a.spd");
+    let options =
+        || SortOptions { resume: true, resume_id: 5, memory_bytes: 1 << 20, ..options(&prefix, Duplicates::Error) };
+    // So few records that nothing would have gone to the disk by itself.
+    let mut sorter = Sorter::new(&Disk, options()).unwrap();
+    (0..100u64).for_each(|n| sorter.push(&n.to_le_bytes(), Some(b"value"), n).unwrap());
+    sorter.save().unwrap();
+    drop(sorter);
+    let mut sorter = Sorter::new(&Disk, options()).unwrap();
+    assert_eq!(sorter.resumed_records(), 100);
+    assert!(!sorter.resumed_all());
+    (100..200u64).for_each(|n| sorter.push(&n.to_le_bytes(), Some(b"value"), n).unwrap());
+    let mut sorted = sorter.finish().unwrap();
+    let mut count = 0;
+    while let Some(run) = sorted.next_run().unwrap() {
+        count += run.len();
+    }
+    assert_eq!(count, 200);
+    sorted.done().unwrap();
+}
+
+#[test]
 fn a_sort_of_another_identity_starts_anew() {
     let directory = tempfile::tempdir().unwrap();
     let prefix = directory.path().join("o");

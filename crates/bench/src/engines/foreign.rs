@@ -1,12 +1,15 @@
-//! Peers in C and C++, through the table of functions that each adapter in `peers/` offers (`peers/peer.h`).
+//! Peers in C and C++, through the tables of functions that the adapters in `peers/` offer: stores (`peers/peer.h`), and
+//! what makes dictionaries (`peers/dictionary.h`).
 //!
-//! The structs here have the fields of those there, in their order. What may be relied on is what that header promises:
-//! the table and its texts live for ever, a value until the next call, a store until it is closed.
+//! The structs here have the fields of those there, in their order. What may be relied on is what those headers promise:
+//! the tables and their texts live for ever, a value until the next call, a store until it is closed.
 #![expect(unsafe_code, reason = "calls of C")]
 
 use crate::engine::{Each, Engine, Opening, Outcome, Place, Store};
+use crate::maker::{Made, Maker, Making, Pairs, Reader};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
@@ -112,7 +115,11 @@ impl Engine for Foreign {
     }
 
     fn settings(&self, place: Place) -> Vec<String> {
-        let can = if place == Place::File { self.peer.in_file } else { self.peer.in_memory };
+        let can = match place {
+            Place::File => self.peer.in_file,
+            Place::Memory => self.peer.in_memory,
+            Place::Dictionary => 0,
+        };
         let runs = self.settings.iter().filter(|setting| can != 0 && !setting.ends_with('='));
         runs.cloned().collect()
     }
@@ -270,5 +277,225 @@ impl Drop for Open {
             // SAFETY: still open, and never used again. Whoever lets it go so has an error of its own to tell.
             unsafe { (self.peer.close)(store.as_ptr()) };
         }
+    }
+}
+
+#[repr(C)]
+struct DictionaryPeer {
+    name: *const c_char,
+    settings: *const *const c_char,
+    in_order: c_int,
+    version: unsafe extern "C" fn() -> *const c_char,
+    begin: unsafe extern "C" fn(*const PeerOptions, *mut *mut c_void) -> c_int,
+    add: OfPair,
+    finish: OfStore,
+    abandon: unsafe extern "C" fn(*mut c_void),
+    open: unsafe extern "C" fn(*const PeerOptions, *mut *mut c_void) -> c_int,
+    reader: unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> c_int,
+    get: unsafe extern "C" fn(*mut c_void, *const c_void, usize, *mut *const c_void, *mut usize) -> c_int,
+    end_reader: unsafe extern "C" fn(*mut c_void),
+    figure: unsafe extern "C" fn(*mut c_void, c_int, *mut *const c_char, *mut f64) -> c_int,
+    close: OfStore,
+    error: unsafe extern "C" fn(*mut c_void) -> *const c_char,
+}
+
+// SAFETY: peers.c defines it so; its end is a null pointer, which `all_static` looks for before the next is read.
+unsafe extern "C" {
+    static dictionary_peers: [*const DictionaryPeer; 0];
+}
+
+/// A peer that makes dictionaries, behind an adapter.
+pub struct ForeignMaker {
+    peer: &'static DictionaryPeer,
+    name: String,
+    /// Settings to run; then words, which end in `=`, and settings that have to be asked for, which begin with `+`.
+    settings: Vec<String>,
+}
+
+// SAFETY: an adapter's table is constant; its functions may be called by any thread, with what that thread may use.
+unsafe impl Send for ForeignMaker {}
+// SAFETY: as above.
+unsafe impl Sync for ForeignMaker {}
+
+/// All peers that make dictionaries and are compiled in.
+pub fn all_static() -> &'static [ForeignMaker] {
+    static ALL: OnceLock<Vec<ForeignMaker>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let mut found = Vec::new();
+        let first = (&raw const dictionary_peers).cast::<*const DictionaryPeer>();
+        loop {
+            // SAFETY: the array goes on to its null pointer, which ends this loop.
+            let peer = unsafe { *first.add(found.len()) };
+            // SAFETY: not null, it points to a constant of an adapter.
+            let Some(peer) = (unsafe { peer.as_ref() }) else { return found };
+            found.push(ForeignMaker { peer, name: text(peer.name), settings: texts(peer.settings) });
+        }
+    })
+}
+
+impl Engine for ForeignMaker {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn version(&self) -> String {
+        // SAFETY: takes nothing, gives a text.
+        text(unsafe { (self.peer.version)() })
+    }
+
+    fn settings(&self, place: Place) -> Vec<String> {
+        let runs =
+            self.settings.iter().filter(|s| place == Place::Dictionary && !s.ends_with('=') && !s.starts_with('+'));
+        runs.cloned().collect()
+    }
+
+    fn takes(&self, place: Place, setting: &str) -> bool {
+        let is_word =
+            |word: &&str| word.split_inclusive('=').next().is_some_and(|w| self.settings.iter().any(|s| s == w));
+        let rest: Vec<&str> = setting.split(',').filter(|word| !word.contains('=') || !is_word(word)).collect();
+        let known = |own: &String| own.strip_prefix('+').unwrap_or(own) == rest.join(",");
+        place == Place::Dictionary && self.settings.iter().any(known)
+    }
+
+    fn maker(&self) -> Option<&dyn Maker> {
+        Some(self)
+    }
+}
+
+impl ForeignMaker {
+    /// The answer, or what the peer says went wrong.
+    fn check(&self, what: &str, answer: c_int) -> Outcome<c_int> {
+        if answer >= 0 {
+            return Ok(answer);
+        }
+        // SAFETY: dictionary.h: tells the last error of this thread.
+        let error = text(unsafe { (self.peer.error)(ptr::null_mut()) });
+        Err(format!("{what}: {error}").into())
+    }
+
+    /// What `call` makes with options of these.
+    fn made(
+        &self,
+        what: &str,
+        call: unsafe extern "C" fn(*const PeerOptions, *mut *mut c_void) -> c_int,
+        making: &Making<'_>,
+    ) -> Outcome<NonNull<c_void>> {
+        let path = CString::new(making.path.as_os_str().as_bytes())?;
+        let setting = CString::new(making.setting)?;
+        let options = PeerOptions {
+            path: path.as_ptr(),
+            setting: setting.as_ptr(),
+            expected_len: making.expected_len,
+            payload_bytes: making.payload_bytes,
+            create: 1,
+        };
+        let mut made = ptr::null_mut();
+        // SAFETY: the options and their texts live until it returns.
+        let answer = unsafe { call(&raw const options, &raw mut made) };
+        self.check(what, answer)?;
+        NonNull::new(made).ok_or_else(|| format!("{}: {what} gave nothing", self.name).into())
+    }
+}
+
+impl Maker for ForeignMaker {
+    fn wants_order(&self) -> bool {
+        self.peer.in_order != 0
+    }
+
+    fn is_function(&self, setting: &str) -> bool {
+        setting.split(',').any(|word| word == "function")
+    }
+
+    fn build(&self, making: &Making<'_>, pairs: &mut dyn Pairs) -> Outcome {
+        let build = self.made("begin", self.peer.begin, making)?.as_ptr();
+        let added = pairs.each(&mut |key, value| {
+            // SAFETY: the build was begun and is neither finished nor abandoned; the slices live until it returns.
+            let answer =
+                unsafe { (self.peer.add)(build, key.as_ptr().cast(), key.len(), value.as_ptr().cast(), value.len()) };
+            self.check("add", answer).map(|_| ())
+        });
+        if added.is_err() {
+            // SAFETY: as above, and it is not used again.
+            unsafe { (self.peer.abandon)(build) };
+            return added;
+        }
+        // SAFETY: as above, and it is not used again.
+        let answer = unsafe { (self.peer.finish)(build) };
+        self.check("finish", answer).map(|_| ())
+    }
+
+    fn open(&self, path: &Path, setting: &str, _: bool) -> Outcome<Box<dyn Made>> {
+        let making = Making { path, setting, expected_len: 0, payload_bytes: 0, seed: 0 };
+        let name = self.name.clone();
+        let store = self.made("open", self.peer.open, &making)?;
+        Ok(Box::new(OpenDictionary { maker: ForeignMaker { peer: self.peer, name, settings: Vec::new() }, store }))
+    }
+}
+
+/// An open dictionary of a peer.
+struct OpenDictionary {
+    maker: ForeignMaker,
+    store: NonNull<c_void>,
+}
+
+// SAFETY: dictionary.h: a store is used by several threads, each through a reader of its own.
+unsafe impl Sync for OpenDictionary {}
+
+impl Made for OpenDictionary {
+    fn reader(&self) -> Outcome<Box<dyn Reader + '_>> {
+        let mut reader = ptr::null_mut();
+        // SAFETY: the store is open, as only dropping closes it.
+        let answer = unsafe { (self.maker.peer.reader)(self.store.as_ptr(), &raw mut reader) };
+        self.maker.check("reader", answer)?;
+        let reader = NonNull::new(reader).ok_or("no reader")?;
+        Ok(Box::new(DictionaryReader { maker: &self.maker, reader }))
+    }
+
+    fn figures(&self) -> Outcome<Vec<(String, f64)>> {
+        let mut figures = Vec::new();
+        loop {
+            let (mut name, mut value) = (ptr::null(), 0.0);
+            let i = c_int::try_from(figures.len())?;
+            // SAFETY: the store is open; the places for the answer live until it returns.
+            let answer = unsafe { (self.maker.peer.figure)(self.store.as_ptr(), i, &raw mut name, &raw mut value) };
+            if self.maker.check("figure", answer)? == 0 {
+                return Ok(figures);
+            }
+            figures.push((text(name), value));
+        }
+    }
+}
+
+impl Drop for OpenDictionary {
+    fn drop(&mut self) {
+        // SAFETY: open until now, and its readers borrowed it, so they are gone.
+        unsafe { (self.maker.peer.close)(self.store.as_ptr()) };
+    }
+}
+
+struct DictionaryReader<'d> {
+    maker: &'d ForeignMaker,
+    reader: NonNull<c_void>,
+}
+
+impl Reader for DictionaryReader<'_> {
+    fn get(&mut self, key: &[u8]) -> Outcome<Option<&[u8]>> {
+        let (mut value, mut len) = (ptr::null(), 0);
+        let reader = self.reader.as_ptr();
+        // SAFETY: the reader is there until this is dropped; the key and the places for the answer live until it returns.
+        let answer =
+            unsafe { (self.maker.peer.get)(reader, key.as_ptr().cast(), key.len(), &raw mut value, &raw mut len) };
+        if self.maker.check("get", answer)? == 0 {
+            return Ok(None);
+        }
+        // SAFETY: dictionary.h: the value is good until the next call, and this borrow of self lets none be made.
+        Ok(Some(unsafe { slice(value, len) }))
+    }
+}
+
+impl Drop for DictionaryReader<'_> {
+    fn drop(&mut self) {
+        // SAFETY: made by `reader`, and never used again.
+        unsafe { (self.maker.peer.end_reader)(self.reader.as_ptr()) };
     }
 }

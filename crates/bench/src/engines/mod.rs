@@ -1,7 +1,10 @@
 //! The stores that are measured, one file an engine.
 
+mod dictionary;
 #[cfg(feature = "peers")]
 mod foreign;
+#[cfg(feature = "peers")]
+mod functions;
 #[cfg(feature = "peers")]
 mod hashbrown;
 mod nothing;
@@ -21,6 +24,8 @@ pub fn all() -> Vec<&'static dyn Engine> {
 fn peers() -> Vec<&'static dyn Engine> {
     let mut peers: Vec<&'static dyn Engine> = foreign::all().iter().map(|peer| peer as &dyn Engine).collect();
     peers.extend([&redb::Redb as &dyn Engine, &hashbrown::Bytes, &hashbrown::Numbers]);
+    peers.extend(foreign::all_static().iter().map(|peer| peer as &dyn Engine));
+    peers.extend([&functions::PtrHash as &dyn Engine, &functions::Phast]);
     peers
 }
 

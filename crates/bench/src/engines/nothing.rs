@@ -1,7 +1,9 @@
 //! No store at all: what the harness itself takes. The *xfer* of the "Big Memory" plots: records are read, and that is all.
 
 use crate::engine::{Each, Engine, Opening, Outcome, Place, Store};
+use crate::maker::{Made, Maker, Making, Pairs};
 use std::hint::black_box;
+use std::path::Path;
 
 /// Keeps nothing.
 pub struct Nothing;
@@ -16,7 +18,7 @@ impl Engine for Nothing {
     }
 
     fn settings(&self, place: Place) -> Vec<String> {
-        if place == Place::Memory { vec!["default".into()] } else { Vec::new() }
+        if place == Place::File { Vec::new() } else { vec!["default".into()] }
     }
 
     fn open(&self, _: &Opening<'_>) -> Outcome<Box<dyn Store>> {
@@ -25,6 +27,23 @@ impl Engine for Nothing {
 
     fn is_baseline(&self) -> bool {
         true
+    }
+
+    fn maker(&self) -> Option<&dyn Maker> {
+        Some(self)
+    }
+}
+
+impl Maker for Nothing {
+    fn build(&self, _: &Making<'_>, pairs: &mut dyn Pairs) -> Outcome {
+        pairs.each(&mut |key, value| {
+            black_box((key, value));
+            Ok(())
+        })
+    }
+
+    fn open(&self, _: &Path, _: &str, _: bool) -> Outcome<Box<dyn Made>> {
+        Err("has nothing to look up".into())
     }
 }
 

@@ -1,6 +1,8 @@
 //! Splitpoint, through the interface that everybody has.
 
+use super::dictionary;
 use crate::engine::{Each, Engine, Opening, Outcome, Place, Store};
+use crate::maker::Maker;
 use ::splitpoint::{Durability, Table, TableOptions};
 
 /// The library of this repository.
@@ -19,10 +21,14 @@ impl Engine for Splitpoint {
         match place {
             Place::File => vec!["os".into(), "none".into()],
             Place::Memory => vec!["default".into()],
+            Place::Dictionary => dictionary::SETTINGS.iter().map(|&setting| setting.into()).collect(),
         }
     }
 
-    fn takes(&self, _: Place, setting: &str) -> bool {
+    fn takes(&self, place: Place, setting: &str) -> bool {
+        if place == Place::Dictionary {
+            return dictionary::builder(setting).is_ok();
+        }
         options(&Opening { path: None, setting, expected_len: 0, payload_bytes: 0, create: true }).is_ok()
     }
 
@@ -33,6 +39,10 @@ impl Engine for Splitpoint {
             None => options.in_memory()?,
         };
         Ok(Box::new(Open { table, value: Vec::new() }))
+    }
+
+    fn maker(&self) -> Option<&dyn Maker> {
+        Some(&dictionary::Dictionaries)
     }
 }
 

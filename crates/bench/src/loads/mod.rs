@@ -1,6 +1,8 @@
-//! What is done with a store under the clock: pairs in and out (`pairs.rs`), or streams of appends (`appends.rs`).
+//! What is done with a store under the clock: pairs in and out (`pairs.rs`), streams of appends (`appends.rs`), or dictionaries,
+//! which are made of all pairs at once (`dictionaries/`).
 
 mod appends;
+mod dictionaries;
 mod pairs;
 #[cfg(test)]
 mod tests;
@@ -27,6 +29,7 @@ impl Job<'_> {
     pub fn run(&self) -> Outcome<Lines> {
         match self.case.workload.input {
             Input::Appends { keys, seed } => appends::run(self, keys, seed),
+            _ if self.case.variant.place == Place::Dictionary => dictionaries::run(self),
             _ => pairs::run(self),
         }
     }

@@ -51,7 +51,7 @@ pub(super) fn run(job: &Job<'_>) -> Outcome<Lines> {
 }
 
 /// The wall clock's median and the means of what is measured in larger steps.
-fn typical(watches: &mut [Stopwatch]) -> Stopwatch {
+pub(super) fn typical(watches: &mut [Stopwatch]) -> Stopwatch {
     watches.sort_unstable_by_key(|watch| watch.wall);
     let count = watches.len() as u32; // repeats are an u32
     let mut typical = watches[watches.len() / 2].clone();
@@ -182,6 +182,7 @@ impl Load<'_> {
                 return Ok(None);
             }
             Part::Append | Part::AppendMany | Part::AppendTimed => return Err("appends need a stream".into()),
+            _ => return Err("a part of dictionaries, not of stores".into()),
         }
         Ok(Some(store))
     }

@@ -86,7 +86,7 @@ fn table(workloads: &[Workload], results: &Path, name: &str, form: &str) -> Outc
         return Ok(None);
     }
     let results = Results::read(&path)?;
-    let rows = rows(table, &results);
+    let rows = rows(workload, table, &results);
     Ok((!rows.is_empty()).then(|| format!("{}\n{}", markdown(table, &rows), how(&results))))
 }
 
@@ -99,14 +99,15 @@ struct Row {
 }
 
 /// The lines of a table, the best by its first column first.
-fn rows(table: &Table, results: &Results) -> Vec<Row> {
+fn rows(workload: &Workload, table: &Table, results: &Results) -> Vec<Row> {
     let mut cases: Vec<(&str, &str, &str)> = Vec::new();
-    let last = last_variant(table, results);
+    let was_run = |variant: &&str| results.figures.iter().any(|figure| figure.variant == *variant);
+    let variant = table.variant.as_deref().filter(was_run).or_else(|| last_variant(table, results));
     for figure in &results.figures {
         let case = (&figure.variant[..], &figure.engine[..], &figure.setting[..]);
         let is_meant = match table.rows {
-            Rows::Engines => table.variant.as_deref().or(last) == Some(case.0),
-            Rows::Cases => true,
+            Rows::Engines => variant == Some(case.0),
+            Rows::Cases => table.variant.as_deref().is_none_or(|variant| variant == case.0),
             Rows::Variants => table.engines.iter().any(|e| *e == format!("{}:{}", case.1, case.2)),
         };
         if is_meant && !cases.contains(&case) {
@@ -124,12 +125,36 @@ fn rows(table: &Table, results: &Results) -> Vec<Row> {
         values: table.columns.iter().map(|column| value(column, results, variant, engine, setting)).collect(),
     };
     let mut rows: Vec<Row> = cases.iter().map(row).filter(|row| row.values.iter().any(Option::is_some)).collect();
+    if let Some(count) = table.extrapolate_to {
+        rows.extend(extrapolated(workload, table, &rows, count));
+    }
     if let (Rows::Engines, Some(first)) = (table.rows, table.columns.first()) {
         let sign = if first.metric.ends_with("per_s") { -1.0 } else { 1.0 };
         let rank = |row: &Row| row.values[0].map_or(f64::INFINITY, |value| sign * value);
         rows.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
     }
     rows
+}
+
+/// What `count` pairs would take if each column went on as it went from variant to variant; none of fewer than two.
+fn extrapolated(workload: &Workload, table: &Table, rows: &[Row], count: u64) -> Option<Row> {
+    let count_of = |row: &Row| workload.variant(&row.name).ok()?.count.map(|count| count as f64);
+    let points = |column: usize| -> Vec<(f64, f64)> {
+        rows.iter().filter_map(|row| Some((count_of(row)?, row.values[column]?))).collect()
+    };
+    let value = |column: usize| at_end_of_line(&points(column), count as f64);
+    let values: Vec<Option<f64>> = (0..table.columns.len()).map(value).collect();
+    let name = format!("{}, extrapolated", grouped(count as f64));
+    values.iter().any(Option::is_some).then_some(Row { name, is_ours: false, values })
+}
+
+/// The height at `x` of the line that fits the points with the least squares.
+fn at_end_of_line(points: &[(f64, f64)], x: f64) -> Option<f64> {
+    let count = points.len() as f64;
+    let (mean_x, mean_y) = points.iter().fold((0.0, 0.0), |(a, b), (x, y)| (a + x / count, b + y / count));
+    let spread: f64 = points.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
+    let together: f64 = points.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
+    (spread > 0.0).then(|| (mean_y + together / spread * (x - mean_x)).max(0.0))
 }
 
 /// The last variant that has figures for the first column: of those by size, the largest.
@@ -179,8 +204,11 @@ fn cell(metric: &str, value: f64) -> String {
     if metric.ends_with("_s") {
         return if value < 1.0 { format!("{:.2} ms", value * 1e3) } else { format!("{value:.2} s") };
     }
-    if metric.ends_with("_us") && value >= 1000.0 {
+    if (metric.ends_with("_us") || metric.ends_with("per_get")) && value >= 1000.0 {
         return grouped(value);
+    }
+    if metric.ends_with("per_get") {
+        return format!("{value:.0}");
     }
     if metric.ends_with("_us") || metric.ends_with("_per_pair") { format!("{value:.1}") } else { format!("{value:.2}") }
 }
@@ -231,6 +259,11 @@ file,splitpoint,\"os\",sync,wall_s,0,0,0,0.25
 file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
 ";
 
+    fn no_variants() -> Workload {
+        toml::from_str("title = ''\nanswers = []\ninput = { source = 'words' }\nvariant = []\nform = {}")
+            .expect("a workload")
+    }
+
     fn example() -> Table {
         let column = |title: &str, part: &str, metric: &str| Column {
             title: title.into(),
@@ -243,6 +276,7 @@ file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
             rows: Rows::Engines,
             variant: None,
             engines: Vec::new(),
+            extrapolate_to: None,
             columns: vec![
                 column("put/s", "put", "ops_per_s"),
                 column("get and sync", "get+sync", "wall_s"),
@@ -255,11 +289,23 @@ file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
     fn a_table_has_medians_and_the_best_first() {
         let results = Results::from_csv(CSV).expect("a results file");
         assert_eq!(
-            markdown(&example(), &rows(&example(), &results)),
+            markdown(&example(), &rows(&no_variants(), &example(), &results)),
             "| | put/s | get and sync | memory |\n|---|---:|---:|---:|\n\
              | **splitpoint, os** | 2.10 M | 1.25 s | 100 MiB |\n| slow | 1.00 M |  |  |\n"
         );
         assert!(how(&results).starts_with("Medians of 3 runs in turns, 2026-11-21: 2 x abacus,"));
+    }
+
+    #[test]
+    fn a_line_goes_on_as_it_went() {
+        let near = |points: &[(f64, f64)], expected: f64| {
+            let found = at_end_of_line(points, 10.0).expect("points apart");
+            assert!((found - expected).abs() < 1e-9, "{found}, not {expected}");
+        };
+        near(&[(1.0, 5.0), (2.0, 7.0), (4.0, 11.0)], 23.0);
+        near(&[(1.0, 5.0), (2.0, 5.0)], 5.0);
+        near(&[(1.0, 5.0), (2.0, 1.0)], 0.0);
+        assert_eq!((at_end_of_line(&[(1.0, 5.0)], 10.0), at_end_of_line(&[], 10.0)), (None, None));
     }
 
     #[test]

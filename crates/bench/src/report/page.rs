@@ -2,7 +2,8 @@
 //!
 //! Plots: throughput over appends, with and without the xfer baseline ("Big Memory, Part 3"); time by fill factor and page
 //! size, by fill factor with the size told and not, and by bytes of buffers (Figures 5, 6 and 7 of "A New Hashing Package
-//! for UNIX"); records a second by how many there are (uDatabase).
+//! for UNIX"); records a second by how many there are (uDatabase); Figures 3 and 6 to 12 of "Practical Batch-Updatable External
+//! Hashing with Sorting".
 
 use super::plot::Plot;
 use super::{how, markdown, rows};
@@ -28,7 +29,7 @@ pub fn page(workloads: &[Workload], folder: &Path) -> Outcome<String> {
         body.push_str(&format!("<h2 id=\"{0}\">{0}: {1}</h2>\n", workload.name, escaped(&workload.title)));
         body.push_str(&format!("<p>Answers {}.</p>\n", escaped(&workload.answers.join("; "))));
         for table in &workload.table {
-            let rows = rows(table, &results);
+            let rows = rows(workload, table, &results);
             if !rows.is_empty() {
                 body.push_str(&html_table(&markdown(table, &rows)));
             }
@@ -71,6 +72,19 @@ fn plots<'a>(workload: &'a Workload, results: &Results, folder: &Path) -> Outcom
         "known-size" => by_word(results, "fill", "fill factor", true),
         "buffer-pool" => by_word(results, "cache", "bytes of buffers", false),
         "udatabase" => by_count(results),
+        "dictionary-large" => {
+            let mut plots = vec![over_word("Figure 7: construction", results, "buffers", "memory", BUILD)];
+            plots.push(over_count("Figure 8: construction", results, BUILD));
+            plots.push(over_steps(results));
+            plots
+        }
+        "dictionary-small" => vec![over_word("Figure 12: construction", results, "buffers", "memory", BUILD)],
+        "dictionary-index" => vec![
+            over_count("Figure 3: size of a trie", results, TRIE_BITS),
+            over_word("Figure 6: size by items a block", results, "block", "block", TRIE_BITS),
+            against("Figure 10: size and time by bucket size g", results, "g"),
+            against("Figure 11: size and time by hmax", results, "hmax"),
+        ],
         name if name.starts_with("append-") => {
             over_appends(&folder.join(format!("{name}.windows.csv")), &workload.title)?
         }
@@ -106,6 +120,57 @@ fn sorted(lines: BTreeMap<String, Vec<(f64, f64)>>) -> Vec<(String, Vec<(f64, f6
     let mut lines: Vec<_> = lines.into_iter().collect();
     lines.iter_mut().for_each(|(_, points)| points.sort_by(|a, b| a.0.total_cmp(&b.0)));
     lines
+}
+
+/// A part, its metric, and what stands beside the axis.
+type Figure<'a> = (&'a str, &'a str, &'a str);
+const BUILD: Figure<'_> = ("build", "ops_per_s", "items a second");
+const TRIE_BITS: Figure<'_> = ("index", "trie_bits_per_key", "bits a key");
+
+/// A figure over the number of a word, in one variant; a line for each engine with what else its setting says.
+fn over_word<'a>(title: &'a str, results: &Results, variant: &str, word: &'a str, figure: Figure<'a>) -> Plot<'a> {
+    let mut lines: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for f in
+        results.figures.iter().filter(|f| f.variant == variant && (&f.part[..], &f.metric[..]) == (figure.0, figure.1))
+    {
+        let Some((x, others)) = without_word(&f.setting, word) else { continue };
+        lines.entry(format!("{} {others}", f.engine)).or_default().push((x, f.median()));
+    }
+    Plot { title, x_title: word, y_title: figure.2, x_is_log: true, y_is_log: false, lines: sorted(lines) }
+}
+
+/// A figure over the counts that variants are called by: `4096`, `250K`, `20M`.
+fn over_count<'a>(title: &'a str, results: &Results, figure: Figure<'a>) -> Plot<'a> {
+    let mut lines: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for f in results.figures.iter().filter(|f| (&f.part[..], &f.metric[..]) == (figure.0, figure.1)) {
+        let thousands = f.variant.replace('K', "000").replace('M', "000000");
+        let Ok(count) = thousands.parse() else { continue };
+        lines.entry(format!("{} {}", f.engine, f.setting)).or_default().push((count, f.median()));
+    }
+    Plot { title, x_title: "items", y_title: figure.2, x_is_log: true, y_is_log: false, lines: sorted(lines) }
+}
+
+/// Seconds of each batch, merged into what was there and built with it from scratch.
+fn over_steps<'a>(results: &Results) -> Plot<'a> {
+    let mut lines: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for f in results.figures.iter().filter(|f| f.metric == "wall_s") {
+        let Some(step) = f.part.strip_prefix("step-").and_then(|step| step.parse().ok()) else { continue };
+        lines.entry(format!("{} {} {}", f.engine, f.setting, f.variant)).or_default().push((step, f.median()));
+    }
+    let (title, x_title) = ("Figure 9: construction in batches of equal size", "batch");
+    Plot { title, x_title, y_title: "seconds", x_is_log: false, y_is_log: false, lines: sorted(lines) }
+}
+
+/// Time of a lookup over the index's bits, in a variant that has a setting for each point.
+fn against<'a>(title: &'a str, results: &Results, variant: &str) -> Plot<'a> {
+    let mut lines: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for f in results.figures.iter().filter(|f| f.variant == variant && f.metric == "bits_per_key") {
+        let Some((_, others)) = without_word(&f.setting, variant) else { continue };
+        let Some(ns) = results.median(variant, &f.engine, &f.setting, "get-mapped", "ns_per_get") else { continue };
+        lines.entry(format!("{} {others}", f.engine)).or_default().push((f.median(), ns));
+    }
+    let (x_title, y_title) = ("bits a key", "ns a lookup");
+    Plot { title, x_title, y_title, x_is_log: false, y_is_log: false, lines: sorted(lines) }
 }
 
 /// Records a second over how many there are.

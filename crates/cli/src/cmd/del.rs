@@ -1,7 +1,7 @@
 //! `del`: keys out of a table.
 
 use super::{argument_bytes, key_absent, open_to_change};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -24,17 +24,14 @@ impl Del {
     pub fn run(self) -> Result<()> {
         let keys: Vec<_> = self.key.iter().map(|key| argument_bytes(key, self.escaped)).collect::<Result<_>>()?;
         let table = open_to_change(&self.file)?;
-        let mut absent = None;
+        let mut absent = false;
         for key in &keys {
-            if table.remove(key)? {
-                continue;
-            }
-            // One failure is reported at the end; those before it are said here.
-            if let Some(earlier) = absent.replace(key_absent(&self.file, key)) {
-                earlier.report();
+            if !table.remove(key)? {
+                eprintln!("splitpoint: {}", key_absent(&self.file, key));
+                absent = true;
             }
         }
         table.close()?;
-        absent.map_or(Ok(()), Err)
+        if absent { Err(Failure::no_said_already()) } else { Ok(()) }
     }
 }

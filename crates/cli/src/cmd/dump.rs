@@ -6,9 +6,10 @@ use crate::format::{Format, Pair, write_row};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
 use crate::output::Output;
+use crate::source::PairStream;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Rows between two looks at the clock of the progress bar.
 const ROWS_PER_TICK: u64 = 1024;
@@ -59,31 +60,38 @@ impl Dump {
         }
         let interrupt = Interrupt::watch()?;
         let table = open_to_read(&self.file)?;
-        let progress = progress(table.len());
-        let mut out = Output::stdout();
-        let mut scan = table.scan();
-        let mut row = Vec::new();
-        let mut rows: u64 = 0;
-        while let Some((key, value)) = scan.next_ref()? {
-            row.clear();
-            write_row(self.format, Pair { key, value }, &mut row)
-                .map_err(|what| Failure::no(format_args!("{}: {what}", self.file.display())))?;
-            out.write(&row)?;
-            rows += 1;
-            if rows.is_multiple_of(ROWS_PER_TICK) {
-                progress.set_position(rows);
-            }
-            if let Some(signal) = interrupt.caught() {
-                out.flush()?;
-                return Err(Failure::stopped(
-                    signal,
-                    format_args!("{} written, all of them whole", count_of(rows, "row")),
-                ));
-            }
-        }
-        progress.finish_and_clear();
-        out.flush()
+        write_all(&self.file, table.scan(), table.len(), self.format, &interrupt)
     }
+}
+
+/// Writes `pairs`, of the table or dictionary `file`, to standard output.
+pub fn write_all(
+    file: &Path,
+    mut pairs: impl PairStream,
+    pairs_total: u64,
+    format: Format,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    let progress = progress(pairs_total);
+    let mut out = Output::stdout();
+    let mut row = Vec::new();
+    let mut rows: u64 = 0;
+    while let Some((key, value)) = pairs.next_ref()? {
+        row.clear();
+        write_row(format, Pair { key, value }, &mut row)
+            .map_err(|what| Failure::no(format_args!("{}: {what}", file.display())))?;
+        out.write(&row)?;
+        rows += 1;
+        if rows.is_multiple_of(ROWS_PER_TICK) {
+            progress.set_position(rows);
+        }
+        if let Some(signal) = interrupt.caught() {
+            out.flush()?;
+            return Err(Failure::stopped(signal, format_args!("{} written, all of them whole", count_of(rows, "row"))));
+        }
+    }
+    progress.finish_and_clear();
+    out.flush()
 }
 
 /// On standard error, if people look at that and the rows go elsewhere.

@@ -1,7 +1,7 @@
 //! `get`: one value to standard output.
 
 use super::{argument_bytes, key_absent, open_to_read};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::format::{Pair, jsonl, tsv};
 use crate::output::Output;
 use std::ffi::OsString;
@@ -18,12 +18,19 @@ pub struct Get {
     /// The key, taken as bytes
     #[arg(allow_hyphen_values = true)]
     key: OsString,
+    #[command(flatten)]
+    shown: ShownArgs,
+}
+
+/// How a value is shown; the same for tables and dictionaries.
+#[derive(clap::Args)]
+pub struct ShownArgs {
     /// Write the value only, no newline after it
     #[arg(long, short, conflicts_with = "json")]
     raw: bool,
     /// Read \t \n \r \\ \xHH in KEY, and write them in the value
     #[arg(long, short, conflicts_with_all = ["raw", "json"])]
-    escaped: bool,
+    pub escaped: bool,
     /// Write {"key": ..., "value": ...} as `dump --format jsonl` does
     #[arg(long)]
     json: bool,
@@ -31,28 +38,30 @@ pub struct Get {
 
 impl Get {
     pub fn run(self) -> Result<()> {
-        let key = argument_bytes(&self.key, self.escaped)?;
+        let key = argument_bytes(&self.key, self.shown.escaped)?;
         let table = open_to_read(&self.file)?;
-        let value = table.get(&key)?.ok_or_else(|| key_absent(&self.file, &key))?;
+        let value = table.get(&key)?.ok_or_else(|| Failure::no(key_absent(&self.file, &key)))?;
         let mut out = Output::stdout();
-        out.write(&self.shown(&key, value))?;
+        let mut row = Vec::new();
+        self.shown.write(Pair { key: &key, value: &value }, &mut row);
+        out.write(&row)?;
         out.flush()
     }
+}
 
-    fn shown(&self, key: &[u8], value: Vec<u8>) -> Vec<u8> {
-        let mut row = Vec::new();
+impl ShownArgs {
+    /// Appends what is shown of `pair` to `row`.
+    pub fn write(&self, pair: Pair<'_>, row: &mut Vec<u8>) {
         if self.json {
-            jsonl::write(Pair { key, value: &value }, &mut row);
-            return row;
+            return jsonl::write(pair, row);
         }
         if self.escaped {
-            tsv::escape(&value, &mut row);
+            tsv::escape(pair.value, row);
         } else {
-            row = value;
+            row.extend_from_slice(pair.value);
         }
         if !self.raw {
             row.push(b'\n');
         }
-        row
     }
 }

@@ -122,7 +122,7 @@ impl From<DurabilityName> for Durability {
     }
 }
 
-fn parse_hash(name: &str) -> std::result::Result<HashKind, String> {
+pub fn parse_hash(name: &str) -> std::result::Result<HashKind, String> {
     HashKind::from_name(name).ok_or_else(|| {
         let known: Vec<_> = HashKind::ALL.iter().map(|kind| kind.name()).collect();
         format!("the hash functions are {}", known.join(", "))
@@ -141,7 +141,7 @@ impl Load {
         if self.number && format != Format::Lines {
             return Err(Failure::usage("--number goes with --format lines"));
         }
-        let table = self.options().open(&self.file)?;
+        let table = super::opened(&self.file, self.options().open(&self.file))?;
         let mut loading = Loading {
             table: &table,
             duplicates: self.duplicates,
@@ -274,7 +274,9 @@ impl Loading<'_> {
                 return Ok(End::Signal(signal));
             }
             let refused = match reader.next_row()? {
-                Row::Pair(pair) => self.store(pair)?.map(|what| BadRow { place: reader.place(), what, goes_on: true }),
+                Row::Pair(pair, _) => {
+                    self.store(pair)?.map(|what| BadRow { place: reader.place(), what, goes_on: true })
+                }
                 Row::Bad(bad) => Some(bad),
                 // The signal is on its way to the flag.
                 Row::Interrupted => continue,

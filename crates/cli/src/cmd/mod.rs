@@ -5,7 +5,9 @@ mod backup;
 mod check;
 mod compact;
 mod del;
+pub mod dict;
 mod dump;
+mod freeze;
 mod get;
 mod load;
 mod put;
@@ -13,11 +15,12 @@ mod restore;
 mod salvage;
 mod scan;
 mod stat;
+mod thaw;
 mod tour;
 
 use crate::failure::{Failure, Result};
 use crate::format::tsv;
-use splitpoint::{Table, TableOptions};
+use splitpoint::{ErrorKind, Table, TableOptions};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -38,6 +41,9 @@ pub enum Command {
     Compact(compact::Compact),
     Backup(backup::Backup),
     Restore(restore::Restore),
+    Freeze(freeze::Freeze),
+    Thaw(thaw::Thaw),
+    Dict(dict::Dict),
 }
 
 impl Command {
@@ -56,21 +62,24 @@ impl Command {
             Self::Compact(compact) => compact.run(),
             Self::Backup(backup) => backup.run(),
             Self::Restore(restore) => restore.run(),
+            Self::Freeze(freeze) => freeze.run(),
+            Self::Thaw(thaw) => thaw.run(),
+            Self::Dict(dict) => dict.run(),
         }
     }
 }
 
-fn open_to_read(path: &Path) -> Result<Table> {
-    Ok(TableOptions::new().create(false).read_only(true).open(path)?)
+pub fn open_to_read(path: &Path) -> Result<Table> {
+    opened(path, TableOptions::new().create(false).read_only(true).open(path))
 }
 
 /// A table that must be there: a misspelt name makes no new file.
 fn open_to_change(path: &Path) -> Result<Table> {
-    Ok(TableOptions::new().create(false).open(path)?)
+    opened(path, TableOptions::new().create(false).open(path))
 }
 
 fn open_or_create(path: &Path) -> Result<Table> {
-    Ok(TableOptions::new().create(true).open(path)?)
+    opened(path, TableOptions::new().create(true).open(path))
 }
 
 /// The bytes of an argument as they are, or with its escapes undone.
@@ -85,6 +94,28 @@ fn argument_bytes(argument: &OsStr, escaped: bool) -> Result<Vec<u8>> {
     Ok(unescaped)
 }
 
-fn key_absent(path: &Path, key: &[u8]) -> Failure {
-    Failure::no(format_args!("{}: no key {}", path.display(), tsv::quoted(key)))
+fn key_absent(path: &Path, key: &[u8]) -> String {
+    format!("{}: no key {}", path.display(), tsv::quoted(key))
+}
+
+/// A table, by its content; a damaged one is one too.
+pub fn is_table(path: &Path) -> bool {
+    let table = TableOptions::new().create(false).read_only(true).open(path);
+    table.map_or_else(|error| !matches!(error.kind(), ErrorKind::NotATable | ErrorKind::Io), |_| true)
+}
+
+/// Of a dictionary it says which commands are for it.
+fn opened(path: &Path, table: splitpoint::Result<Table>) -> Result<Table> {
+    table.map_err(|error| {
+        if error.kind() == ErrorKind::NotATable && dict::is_dictionary(path) {
+            let name = path.display();
+            return Failure::of_kind(
+                ErrorKind::NotATable,
+                format_args!(
+                    "{name}: is a dictionary and no table; `splitpoint dict` has the commands for it, and `splitpoint thaw {name} FILE` makes a table of it"
+                ),
+            );
+        }
+        error.into()
+    })
 }

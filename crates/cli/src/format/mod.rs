@@ -55,7 +55,8 @@ pub struct Pair<'r> {
 }
 
 pub enum Row<'r> {
-    Pair(Pair<'r>),
+    /// And its number: the reader that it borrows from cannot be asked.
+    Pair(Pair<'r>, u64),
     Bad(BadRow),
     /// A signal came while we waited for input.
     Interrupted,
@@ -92,6 +93,11 @@ impl<'i> RowReader<'i> {
 
     pub fn input(&self) -> &Input<'i> {
         &self.input
+    }
+
+    /// Of the row given last, from 1: its line, or which pair of raw input it is.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// `pairs.tsv:17`, or `pairs.raw: pair 17`: where the row given last stands.
@@ -146,7 +152,7 @@ impl<'i> RowReader<'i> {
         };
         // Not `self.place()`: the pair still borrows from the scratch buffers.
         Ok(match parsed {
-            Ok(pair) => Row::Pair(pair),
+            Ok(pair) => Row::Pair(pair, self.number),
             Err(what) => {
                 Row::Bad(BadRow { place: format!("{}:{}", self.input.name, self.number), what, goes_on: true })
             }
@@ -170,7 +176,7 @@ impl<'i> RowReader<'i> {
         let there = match self.input.exactly(header.pair_bytes())? {
             Taken::Bytes(range) => {
                 let (key, value) = self.input.bytes(range).split_at(header.key_bytes as usize);
-                return Ok(Row::Pair(Pair { key, value }));
+                return Ok(Row::Pair(Pair { key, value }, self.number));
             }
             Taken::Interrupted => return Ok(self.interrupted()),
             Taken::Short(there) => there,
@@ -236,7 +242,7 @@ mod tests {
         let mut rows = Vec::new();
         loop {
             match reader.next_row().unwrap() {
-                Row::Pair(pair) => rows.push(Ok((pair.key.to_vec(), pair.value.to_vec()))),
+                Row::Pair(pair, _) => rows.push(Ok((pair.key.to_vec(), pair.value.to_vec()))),
                 Row::Bad(bad) => {
                     rows.push(Err(bad.to_string()));
                     if !bad.goes_on {
@@ -331,7 +337,7 @@ mod tests {
     fn a_row_that_a_signal_cuts_short_is_the_next_one() {
         for (format, bytes, next) in [(Format::Tsv, &b"a\t1\nb\t"[..], "in:2"), (Format::Raw, &[0; 12], "in: pair 2")] {
             let mut reader = RowReader::new(Input::new(Box::new(ThenSignal(bytes)), "in".into()), format, false);
-            assert!(matches!(reader.next_row().unwrap(), Row::Pair(_)));
+            assert!(matches!(reader.next_row().unwrap(), Row::Pair(..)));
             assert!(matches!(reader.next_row().unwrap(), Row::Interrupted));
             assert_eq!(reader.next_place(), next);
         }

@@ -9,9 +9,9 @@
 //! Not here: positions that no record has; they get some rank.
 
 use super::build::separator;
-use super::key_of;
 use super::layout::{ESCAPE, HEADER_WORDS, Layout, SEPARATOR_BITS, window};
 use super::shape::{PREAMBLE, Shape};
+use super::{ChunkOptions, key_of};
 use std::ops::Range;
 
 /// Positions that go through each step together.
@@ -66,15 +66,16 @@ impl Chunks {
         self.layout.place(chunk).ranks
     }
 
-    /// The ranks of all chunks, in order.
-    pub fn chunk_ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
-        (0..self.chunk_count()).map(|chunk| self.ranks(chunk))
-    }
-
     /// The chunk that has the record of `rank`, below [`Chunks::pairs`].
     pub fn chunk_of_rank(&self, rank: u64) -> u64 {
         assert!(rank < self.pairs(), "rank {rank} of {}", self.pairs());
         self.layout.chunk_of(rank)
+    }
+
+    /// How it was made.
+    pub fn options(&self) -> ChunkOptions {
+        let header = &self.layout.header;
+        ChunkOptions::of(1 << header.chunk_log2, &header.budgets)
     }
 
     pub fn facts(&self) -> Facts {

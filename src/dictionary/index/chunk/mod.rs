@@ -32,12 +32,9 @@ mod wide;
 #[cfg(test)]
 mod tests;
 
-#[allow(unused_imports, reason = "being built")]
-pub(crate) use {
-    build::Builder,
-    locate::{Chunks, Facts},
-    solve::{Solved, solve},
-};
+pub(crate) use build::Builder;
+pub(crate) use locate::Chunks;
+pub(crate) use solve::{Solved, solve};
 
 use shape::Budgets;
 
@@ -76,6 +73,13 @@ impl ChunkOptions {
     fn chunk_log2(&self) -> u32 {
         assert!(matches!(self.chunk_keys, 512 | 1024), "chunks of 512 or 1024 keys, not {}", self.chunk_keys);
         self.chunk_keys.ilog2()
+    }
+
+    /// The options that a section with these budgets was made with; those by default where none fits.
+    fn of(chunk_keys: u32, budgets: &Budgets) -> ChunkOptions {
+        let effort =
+            Effort::ALL.into_iter().find(|effort| Budgets::of(*effort) == *budgets).unwrap_or(Effort::Balanced);
+        ChunkOptions { chunk_keys, effort }
     }
 
     fn budgets(&self) -> Budgets {

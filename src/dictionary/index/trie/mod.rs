@@ -259,6 +259,7 @@ impl Trie {
     }
 
     /// Bits of all words.
+    #[cfg(test)]
     pub fn bits(&self) -> u64 {
         64 * (self.layout.words().expect("checked by open"))
     }

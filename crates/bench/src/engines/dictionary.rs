@@ -1,0 +1,119 @@
+//! Splitpoint's dictionaries, through the interface that everybody has.
+//!
+//! Settings: the kind of index (`page`, `trie`, `chunk`, `mphf`, `none`), then `memory=` for the sort, `threads=`, `page=` and
+//! what the kind has: `bins=`; `g=`, `hmax=`, `skip=` and `block=` as the paper calls them; `effort=` from 0; `partition=`.
+
+use crate::engine::{Opening, Outcome};
+use crate::maker::{Made, Maker, Making, Pairs, Reader};
+use ::splitpoint::{Dictionary, DictionaryBuilder, DictionaryOptions, Effort, HashKind, Index};
+use std::path::Path;
+
+/// What it is measured with: each kind, and tries of which a part can be skipped.
+pub const SETTINGS: &[&str] = &["page", "trie", "trie,skip=64", "chunk", "mphf", "none"];
+
+/// Makes dictionaries of this repository.
+pub struct Dictionaries;
+
+/// How a setting says that one is built.
+pub fn builder(setting: &str) -> Outcome<DictionaryBuilder> {
+    let opening = Opening { path: None, setting, expected_len: 0, payload_bytes: 0, create: true };
+    let (mut builder, mut index) = (DictionaryBuilder::new(), Index::page());
+    for word in opening.words() {
+        match (word?, &mut index) {
+            (("page", None), index) => *index = Index::page(),
+            (("trie", None), index) => *index = Index::trie(),
+            (("chunk", None), index) => *index = Index::chunk(),
+            (("mphf", None), index) => *index = Index::mphf(),
+            (("none", None), index) => *index = Index::None,
+            (("bins", Some(n)), Index::Page { bins_per_page }) => *bins_per_page = n.try_into()?,
+            (("g", Some(n)), Index::Trie { bucket_keys, .. }) => *bucket_keys = n.try_into()?,
+            (("hmax", Some(n)), Index::Trie { huffman_max, .. }) => *huffman_max = n.try_into()?,
+            (("skip", Some(n)), Index::Trie { skip_min, .. }) => *skip_min = n.try_into()?,
+            (("block", Some(n)), Index::Trie { block_items, .. }) => *block_items = n.try_into()?,
+            (("effort", Some(0)), Index::Chunk { effort }) => *effort = Effort::Fast,
+            (("effort", Some(1)), Index::Chunk { effort }) => *effort = Effort::Balanced,
+            (("effort", Some(2)), Index::Chunk { effort }) => *effort = Effort::Small,
+            (("partition", Some(n)), Index::Mphf { partition_keys }) => *partition_keys = n.try_into()?,
+            (("memory", Some(bytes)), _) => builder = builder.memory_bytes(bytes),
+            (("threads", Some(n)), _) => builder = builder.threads(n.try_into()?),
+            (("page", Some(bytes)), _) => builder = builder.page_bytes(bytes.try_into()?),
+            ((word, _), _) => return Err(Opening::unknown("splitpoint", word)),
+        }
+    }
+    Ok(builder.index(index))
+}
+
+impl Maker for Dictionaries {
+    fn updates(&self) -> bool {
+        true
+    }
+
+    fn maps(&self) -> bool {
+        true
+    }
+
+    fn build(&self, making: &Making<'_>, pairs: &mut dyn Pairs) -> Outcome {
+        let builder = builder(making.setting)?.hash(HashKind::DEFAULT, making.seed);
+        let mut build = builder.start(making.path)?;
+        pairs.each(&mut |key, value| Ok(build.push(key, value)?))?;
+        build.finish()?;
+        Ok(())
+    }
+
+    fn update(&self, old: &Path, making: &Making<'_>, pairs: &mut dyn Pairs) -> Outcome {
+        let mut update = Dictionary::update(old, making.path, &builder(making.setting)?)?;
+        pairs.each(&mut |key, value| Ok(update.put(key, value)?))?;
+        update.finish()?;
+        Ok(())
+    }
+
+    fn open(&self, path: &Path, _: &str, map: bool) -> Outcome<Box<dyn Made>> {
+        Ok(Box::new(Open(DictionaryOptions::new().map_data(map).open(path)?)))
+    }
+}
+
+struct Open(Dictionary);
+
+impl Made for Open {
+    fn reader(&self) -> Outcome<Box<dyn Reader + '_>> {
+        Ok(Box::new(Looking { dictionary: &self.0, value: Vec::new() }))
+    }
+
+    fn figures(&self) -> Outcome<Vec<(String, f64)>> {
+        let stat = self.0.stat()?;
+        let mut figures = vec![
+            ("pairs".to_owned(), stat.pairs as f64),
+            ("bits_per_key".to_owned(), stat.index_bits_per_key),
+            ("index_bytes".to_owned(), (stat.index_bytes + stat.ranks_bytes) as f64),
+            ("pages".to_owned(), stat.pages as f64),
+        ];
+        let details = stat.index_details.iter().map(|(name, value)| ((*name).to_owned(), *value));
+        figures.extend(details);
+        // What Figures 3 and 6 of the paper show: the tries alone, without what leads to them.
+        if let Some((_, bits)) = stat.index_details.iter().find(|(name, _)| *name == "trie_bits") {
+            figures.push(("trie_bits_per_key".to_owned(), bits / stat.pairs.max(1) as f64));
+        }
+        Ok(figures)
+    }
+}
+
+struct Looking<'d> {
+    dictionary: &'d Dictionary,
+    value: Vec<u8>,
+}
+
+impl Reader for Looking<'_> {
+    fn get(&mut self, key: &[u8]) -> Outcome<Option<&[u8]>> {
+        Ok(self.dictionary.get_into(key, &mut self.value)?.then_some(&self.value[..]))
+    }
+
+    fn has_batches(&self) -> bool {
+        true
+    }
+
+    fn get_many(&mut self, keys: &[&[u8]], take: &mut dyn FnMut(usize, Option<&[u8]>)) -> Outcome {
+        let values = self.dictionary.get_many(keys)?;
+        values.iter().enumerate().for_each(|(i, value)| take(i, value.as_deref()));
+        Ok(())
+    }
+}

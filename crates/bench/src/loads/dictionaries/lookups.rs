@@ -1,0 +1,196 @@
+//! Lookups in a dictionary: by one thread or several, of keys that are there or absent, one by one or many a call.
+//!
+//! Keys are made before the clock runs, each thread's by itself; values are made again to be compared, under the clock, which
+//! takes 5 ns for a small one and 50 for one of 1,000 bytes.
+
+use crate::engine::Outcome;
+use crate::input::Source;
+use crate::maker::{Made, Reader};
+use crate::measure::Stopwatch;
+use crate::random::Order;
+use std::hint::black_box;
+use std::sync::Barrier;
+
+/// Of the order of lookups.
+const SEED: u64 = 13;
+
+/// What is looked up, and how.
+#[derive(Clone, Copy)]
+pub struct Lookups {
+    /// Threads that share them.
+    pub threads: usize,
+    /// Of all threads.
+    pub count: u64,
+    /// Keys of a call.
+    pub batch: usize,
+    /// Keys that are absent, else keys that are there.
+    pub absent: bool,
+    /// The dictionary is mapped, where that is a choice.
+    pub map: bool,
+    /// The system's cache has nothing of it at first.
+    pub cold: bool,
+}
+
+impl Default for Lookups {
+    fn default() -> Self {
+        Lookups { threads: 1, count: 0, batch: 1, absent: false, map: false, cold: false }
+    }
+}
+
+/// The keys that one thread looks up.
+struct Keys {
+    numbers: Vec<u64>,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Keys {
+    fn new(source: &Source, numbers: impl Iterator<Item = u64>) -> Keys {
+        let mut keys = Keys { numbers: Vec::new(), bytes: Vec::new(), ends: vec![0] };
+        for i in numbers {
+            keys.numbers.push(i);
+            source.write_key(i, &mut keys.bytes);
+            keys.ends.push(keys.bytes.len());
+        }
+        keys
+    }
+
+    fn get(&self, at: usize) -> &[u8] {
+        &self.bytes[self.ends[at]..self.ends[at + 1]]
+    }
+
+    fn len(&self) -> usize {
+        self.numbers.len()
+    }
+}
+
+impl Lookups {
+    /// The keys of thread `thread`.
+    fn keys(&self, source: &Source, thread: usize) -> Keys {
+        let (threads, thread) = (self.threads as u64, thread as u64);
+        let share = self.count * thread / threads..self.count * (thread + 1) / threads;
+        let order = Order::new(source.count(), SEED);
+        // Pairs from the count on are those of updates; beyond them nothing was ever put in.
+        let number = |i| if self.absent { 2 * source.count() + i } else { order.at(i) };
+        Keys::new(source, share.map(number))
+    }
+
+    /// Does all of them and compares what they give.
+    pub fn run(&self, name: &str, source: &Source, made: &dyn Made) -> Outcome<Stopwatch> {
+        let keys: Vec<Keys> = (0..self.threads).map(|thread| self.keys(source, thread)).collect();
+        let mut watch = Stopwatch::default();
+        let wrong = if let [keys] = &keys[..] {
+            let mut reader = made.reader()?;
+            let running = Stopwatch::start()?;
+            let wrong = self.one(&mut *reader, source, keys)?;
+            watch.stop(&running)?;
+            wrong
+        } else {
+            let ready = Barrier::new(self.threads + 1);
+            std::thread::scope(|scope| {
+                let crew: Vec<_> = keys
+                    .iter()
+                    .map(|keys| {
+                        let ready = &ready;
+                        scope.spawn(move || -> Result<Wrong, String> {
+                            let reader = made.reader();
+                            ready.wait();
+                            let mut reader = reader.map_err(|e| e.to_string())?;
+                            self.one(&mut *reader, source, keys).map_err(|e| e.to_string())
+                        })
+                    })
+                    .collect();
+                let running = Stopwatch::start()?;
+                ready.wait();
+                let told: Vec<_> = crew.into_iter().map(|thread| thread.join().expect("no panic")).collect();
+                watch.stop(&running)?;
+                let mut all = Wrong::default();
+                for wrong in told {
+                    let wrong = wrong?;
+                    all = Wrong { count: all.count + wrong.count, first: all.first.or(wrong.first) };
+                }
+                Outcome::Ok(all)
+            })?
+        };
+        match wrong.first {
+            Some(first) => {
+                Err(format!("{name}: {} wrong answers among {}, of pair {first} first", wrong.count, self.count).into())
+            }
+            None => Ok(watch),
+        }
+    }
+
+    /// One thread's share.
+    fn one(&self, reader: &mut dyn Reader, source: &Source, keys: &Keys) -> Outcome<Wrong> {
+        let mut wrong = Wrong::default();
+        let mut check = |at: usize, found: Option<&[u8]>| {
+            let i = keys.numbers[at];
+            let right = found.map_or(self.absent, |value| !self.absent && source.is_value(i, value));
+            if !right {
+                wrong = Wrong { count: wrong.count + 1, first: wrong.first.or(Some(i)) };
+            }
+        };
+        if self.batch == 1 {
+            for at in 0..keys.len() {
+                check(at, reader.get(keys.get(at))?);
+            }
+            return Ok(wrong);
+        }
+        let mut batch = Vec::with_capacity(self.batch);
+        for first in (0..keys.len()).step_by(self.batch) {
+            batch.clear();
+            batch.extend((first..keys.len().min(first + self.batch)).map(|at| keys.get(at)));
+            // An answer that is given twice, or not at all, is a wrong one.
+            let mut next = 0;
+            reader.get_many(&batch, &mut |i, found| {
+                check(first + i, if i == next { found } else { None });
+                next += 1;
+            })?;
+            if next != batch.len() {
+                return Err(format!("{next} answers to {} keys", batch.len()).into());
+            }
+        }
+        Ok(wrong)
+    }
+
+    /// Ranks in shuffled order, by one thread; that they are right was checked.
+    pub fn ranks(&self, source: &Source, made: &dyn Made) -> Outcome<Stopwatch> {
+        let (keys, mut reader, mut watch) = (self.keys(source, 0), made.reader()?, Stopwatch::default());
+        let running = Stopwatch::start()?;
+        for at in 0..keys.len() {
+            black_box(reader.get(keys.get(at))?);
+        }
+        watch.stop(&running)?;
+        Ok(watch)
+    }
+}
+
+/// How many answers were wrong, and the number of the first pair.
+#[derive(Clone, Copy, Default)]
+struct Wrong {
+    count: u64,
+    first: Option<u64>,
+}
+
+/// Whether the ranks of all keys are all numbers below the count.
+pub fn check_ranks(source: &Source, made: &dyn Made) -> Outcome {
+    let (mut reader, mut key) = (made.reader()?, Vec::new());
+    let mut taken = vec![0_u64; source.count().div_ceil(64).try_into()?];
+    for i in 0..source.count() {
+        key.clear();
+        source.write_key(i, &mut key);
+        let rank = match reader.get(&key)?.map(<[u8; 8]>::try_from) {
+            Some(Ok(bytes)) => u64::from_le_bytes(bytes),
+            _ => return Err(format!("key {i} has no rank").into()),
+        };
+        if rank >= source.count() {
+            return Err(format!("key {i} has rank {rank} of {}", source.count()).into());
+        }
+        let (word, bit) = (&mut taken[(rank / 64) as usize], 1 << (rank % 64));
+        if *word & bit != 0 {
+            return Err(format!("key {i} has rank {rank}, as another has").into());
+        }
+        *word |= bit;
+    }
+    Ok(())
+}

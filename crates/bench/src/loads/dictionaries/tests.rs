@@ -1,0 +1,236 @@
+//! A dictionary that lies is found, whatever its lie, and an honest one passes.
+
+use super::{Job, Lookups};
+use crate::engine::{Engine, Outcome, Place};
+use crate::maker::{Made, Maker, Making, Pairs, Reader};
+use crate::row::Line;
+use crate::workload::{Case, Part, Workload};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// What a dictionary does wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Lie {
+    None,
+    PairIsLost,
+    ValueIsChanged,
+    ValueIsCut,
+    AbsentIsFound,
+    ManyAreGivenTwice,
+    ManyAreLeftOut,
+    UpdateIsLost,
+    UpdateForgetsTheOld,
+    LenIsWrong,
+    RanksMeet,
+    RankIsTooLarge,
+}
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Dictionaries by the path they were made at.
+static MADE: Mutex<BTreeMap<PathBuf, Map>> = Mutex::new(BTreeMap::new());
+
+impl Lie {
+    fn taken(self, pairs: &mut dyn Pairs, mut map: Map) -> Outcome<Map> {
+        pairs.each(&mut |key, value| {
+            let mut value = value.to_vec();
+            match self {
+                Lie::PairIsLost if map.len() == 99 => value = b"lost".to_vec(),
+                Lie::ValueIsChanged if map.len() == 99 => value[0] ^= 1,
+                Lie::ValueIsCut if map.len() == 99 => value.truncate(1),
+                _ => {}
+            }
+            map.insert(key.to_vec(), value);
+            Ok(())
+        })?;
+        if self == Lie::PairIsLost {
+            map.retain(|_, value| value != b"lost");
+        }
+        Ok(map)
+    }
+}
+
+impl Maker for Lie {
+    fn is_function(&self, _: &str) -> bool {
+        matches!(self, Lie::RanksMeet | Lie::RankIsTooLarge)
+    }
+
+    fn updates(&self) -> bool {
+        true
+    }
+
+    fn maps(&self) -> bool {
+        true
+    }
+
+    fn build(&self, making: &Making<'_>, pairs: &mut dyn Pairs) -> Outcome {
+        std::fs::write(making.path, "")?;
+        let map = self.taken(pairs, BTreeMap::new())?;
+        MADE.lock().expect("no panic").insert(making.path.into(), map);
+        Ok(())
+    }
+
+    fn update(&self, old: &Path, making: &Making<'_>, pairs: &mut dyn Pairs) -> Outcome {
+        std::fs::write(making.path, "")?;
+        let old = MADE.lock().expect("no panic").get(old).cloned().unwrap_or_default();
+        let map = match self {
+            Lie::UpdateIsLost => old,
+            Lie::UpdateForgetsTheOld => self.taken(pairs, BTreeMap::new())?,
+            _ => self.taken(pairs, old)?,
+        };
+        MADE.lock().expect("no panic").insert(making.path.into(), map);
+        Ok(())
+    }
+
+    fn open(&self, path: &Path, _: &str, _: bool) -> Outcome<Box<dyn Made>> {
+        let map = MADE.lock().expect("no panic").get(path).cloned().ok_or("nothing was made there")?;
+        Ok(Box::new(Open { lie: *self, map }))
+    }
+}
+
+impl Engine for Lie {
+    fn name(&self) -> &str {
+        "liar"
+    }
+
+    fn version(&self) -> String {
+        String::new()
+    }
+
+    fn settings(&self, _: Place) -> Vec<String> {
+        vec!["default".into()]
+    }
+
+    fn maker(&self) -> Option<&dyn Maker> {
+        Some(self)
+    }
+}
+
+struct Open {
+    lie: Lie,
+    map: Map,
+}
+
+impl Made for Open {
+    fn reader(&self) -> Outcome<Box<dyn Reader + '_>> {
+        Ok(Box::new(Looking { open: self, calls: 0, rank: [0; 8] }))
+    }
+
+    fn figures(&self) -> Outcome<Vec<(String, f64)>> {
+        let more = f64::from(u8::from(self.lie == Lie::LenIsWrong));
+        Ok(vec![("pairs".into(), self.map.len() as f64 + more)])
+    }
+}
+
+struct Looking<'o> {
+    open: &'o Open,
+    calls: u64,
+    rank: [u8; 8],
+}
+
+impl Reader for Looking<'_> {
+    fn get(&mut self, key: &[u8]) -> Outcome<Option<&[u8]>> {
+        self.calls += 1;
+        let Open { lie, map } = self.open;
+        if lie.is_function("") {
+            let rank = map.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(key))).count() as u64;
+            let wrong = if *lie == Lie::RanksMeet { 3 } else { map.len() as u64 };
+            self.rank = if rank == 7 { wrong } else { rank }.to_le_bytes();
+            return Ok(Some(&self.rank));
+        }
+        let found = map.get(key).map(Vec::as_slice);
+        Ok(if found.is_none() && *lie == Lie::AbsentIsFound && self.calls == 100 { Some(b"") } else { found })
+    }
+
+    fn has_batches(&self) -> bool {
+        true
+    }
+
+    fn get_many(&mut self, keys: &[&[u8]], take: &mut dyn FnMut(usize, Option<&[u8]>)) -> Outcome {
+        let left_out = usize::from(self.open.lie == Lie::ManyAreLeftOut);
+        for i in 0..keys.len() - left_out {
+            let of = if self.open.lie == Lie::ManyAreGivenTwice { 0 } else { i };
+            take(i, self.open.map.get(keys[of]).map(Vec::as_slice));
+        }
+        Ok(())
+    }
+}
+
+const PARTS: [Part; 11] = [
+    Part::Build,
+    Part::Figures,
+    Part::Get,
+    Part::GetByTwo,
+    Part::GetMany,
+    Part::Miss,
+    Part::MissMapped,
+    Part::GetCold,
+    Part::Ranks,
+    Part::UpdateTenth,
+    Part::Copy,
+];
+
+/// The tiny form of small items, by a maker that tells this lie.
+fn tiny(parts: &[Part], lie: &'static Lie) -> Result<Vec<Line>, String> {
+    let workload = Workload::named("dictionary-small").expect("a workload of ours");
+    let variant = &workload.variant[0];
+    let form = variant.form("tiny", workload.form("tiny").expect("every workload has one")).expect("and the variant");
+    let case = Case { workload: &workload, variant, engine: lie, setting: "default".into(), form };
+    let directory = tempfile::tempdir().expect("a directory for files");
+    let job = Job { case, directory: directory.path(), parts, batch: 256 };
+    job.run().map(|lines| lines.0).map_err(|e| e.to_string())
+}
+
+#[test]
+fn an_honest_dictionary_passes() {
+    let lines = tiny(&PARTS, &Lie::None).expect("no lie");
+    let tells = |part: &str| lines.iter().any(|line| matches!(line, Line::Row(row) if row.part == part));
+    for part in ["build", "get", "get-by-two", "get-many", "miss", "miss-mapped", "get-cold", "update-tenth", "copy"] {
+        assert!(tells(part), "nothing is told of {part}");
+    }
+    let lines = tiny(&[Part::UpdateBatches, Part::RebuildBatches], &Lie::None).expect("no lie");
+    assert!(lines.iter().any(|line| matches!(line, Line::Row(row) if row.part == "step-6")));
+}
+
+#[test]
+fn a_dictionary_that_lies_is_found() {
+    for lie in [
+        &Lie::PairIsLost,
+        &Lie::ValueIsChanged,
+        &Lie::ValueIsCut,
+        &Lie::AbsentIsFound,
+        &Lie::ManyAreGivenTwice,
+        &Lie::ManyAreLeftOut,
+        &Lie::UpdateIsLost,
+        &Lie::UpdateForgetsTheOld,
+        &Lie::LenIsWrong,
+        &Lie::RanksMeet,
+        &Lie::RankIsTooLarge,
+    ] {
+        assert!(tiny(&PARTS, lie).is_err(), "{lie:?} went unnoticed");
+    }
+}
+
+#[test]
+fn a_lie_after_batches_is_found() {
+    for lie in [&Lie::PairIsLost, &Lie::ValueIsChanged, &Lie::LenIsWrong] {
+        for part in [Part::UpdateBatches, Part::RebuildBatches] {
+            assert!(tiny(&[part], lie).is_err(), "{lie:?} went unnoticed by {part:?}");
+        }
+    }
+}
+
+#[test]
+fn a_value_that_is_cut_is_found_by_one_of_many_threads() {
+    let told = tiny(&[Part::Build, Part::GetCold], &Lie::None);
+    assert!(told.is_ok(), "{told:?}");
+    let all = Lookups { threads: 16, count: 6_000, ..Lookups::default() };
+    let input = Workload::named("dictionary-small").expect("a workload of ours").input;
+    let source = crate::input::Source::new(&input, 6_000).expect("no file is read");
+    let mut pairs = super::pairs::Made { source: &source, numbers: 0..6_000 };
+    let map = Lie::ValueIsCut.taken(&mut pairs, BTreeMap::new()).expect("pairs in memory");
+    let told = all.run("get", &source, &Open { lie: Lie::ValueIsCut, map }).expect_err("a value of one byte");
+    assert_eq!(told.to_string(), "get: 1 wrong answers among 6000, of pair 99 first");
+}

@@ -1,0 +1,197 @@
+//! `dict build`: a dictionary of pairs from files, pipes, tables and other dictionaries.
+//!
+//! The walk: [`Build::run`] looks at the inputs; one table whose hash function may stay is frozen, which sorts nothing; all
+//! else is fed to the library's sort pair by pair ([`Build::sort`]), and written by it.
+//! Not here: the inputs (`source/`), the options that others take too (`options.rs`).
+
+use super::options::{HashArgs, INDEX_HELP, IndexArgs, ShapeArgs, WorkArgs};
+use super::{Report, bar_of_pairs, ended, watched};
+use crate::cmd::open_to_read;
+use crate::failure::{Failure, Result};
+use crate::interrupt::Interrupt;
+use crate::number::count_of;
+use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, Read, SourceArgs};
+use clap::ValueEnum;
+use splitpoint::{DictionaryBuilder, HashKind};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+use std::time::Instant;
+
+const EXAMPLES: &str = "\
+Examples:
+  splitpoint dict build users.tsv users.spd
+  splitpoint dict build 2024.csv 2025.csv all.spd --key id --value name --duplicates last
+  splitpoint dict build hashes.raw hashes.spd --index chunk --memory 8GiB
+  zcat a.jsonl.gz | splitpoint dict build - a.spd --format jsonl --on-error skip
+  splitpoint dict build huge.tsv huge.spd --resume
+
+A signal (Ctrl-C) ends it and leaves nothing, and OUT as it was. With --resume
+it leaves the checkpoints of the sort, one each GiB of pairs and one when all are
+read, and the same command goes on from the last.";
+
+fn after_help() -> String {
+    format!("{EXAMPLES}\n\n{FORMATS_HELP}\n\n{INDEX_HELP}")
+}
+
+/// Build a dictionary from files, pipes, tables and dictionaries
+#[derive(clap::Args)]
+#[command(after_help = after_help())]
+pub struct Build {
+    /// The pairs: files, tables, dictionaries; - is standard input
+    #[arg(required = true)]
+    input: Vec<PathBuf>,
+    /// The dictionary; one that is there is replaced when the new one is complete
+    out: PathBuf,
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    index: IndexArgs,
+    #[command(flatten)]
+    shape: ShapeArgs,
+    /// For a key that is given twice
+    #[arg(long, value_enum, default_value_t = Duplicates::Error, hide_possible_values = true, value_name = "error|first|last")]
+    duplicates: Duplicates,
+    #[command(flatten)]
+    hash: HashArgs,
+    #[command(flatten)]
+    work: WorkArgs,
+    /// A directory of so many files instead of one, each built, updated and checked by itself
+    #[arg(long, value_name = "N", conflicts_with = "resume")]
+    shards: Option<u32>,
+    /// Keep checkpoints of the sort if the build ends early, and go on from the last if there is one
+    #[arg(long)]
+    resume: bool,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
+enum Duplicates {
+    Error,
+    First,
+    Last,
+}
+
+impl From<Duplicates> for splitpoint::Duplicates {
+    fn from(duplicates: Duplicates) -> Self {
+        match duplicates {
+            Duplicates::Error => Self::Error,
+            Duplicates::First => Self::First,
+            Duplicates::Last => Self::Last,
+        }
+    }
+}
+
+impl Build {
+    pub fn run(self) -> Result<()> {
+        let interrupt = Interrupt::watch()?;
+        let start = Instant::now();
+        let mut inputs = Inputs::look(&self.input, &self.source, &interrupt)?;
+        let builder = self.builder(&inputs)?;
+        let read = match &inputs.files[..] {
+            [InputFile { path, kind: Kind::Table, bytes }] if self.may_freeze() => {
+                let table = open_to_read(path)?;
+                let bar = bar_of_pairs();
+                let frozen = table.freeze(&self.out, &watched(builder, &interrupt, &bar));
+                let rows = ended(frozen, &bar, &interrupt, &self.unbuilt())?;
+                Read { rows, skipped: 0, bytes: bytes.unwrap_or(0) }
+            }
+            _ => {
+                self.sort(builder, &mut inputs, &interrupt)?;
+                inputs.read
+            }
+        };
+        Report { path: &self.out, read, start, json: self.json }.tell()
+    }
+
+    /// A table's hash function may stay, and it goes to one file.
+    fn may_freeze(&self) -> bool {
+        self.hash.hash.is_none() && self.hash.seed.is_none() && self.shards.is_none()
+    }
+
+    fn builder(&self, inputs: &Inputs<'_>) -> Result<DictionaryBuilder> {
+        if self.out.as_os_str() == "-" {
+            return Err(Failure::usage("a dictionary is a file, and standard output is none; give OUT a name"));
+        }
+        let mut builder = DictionaryBuilder::new().duplicates(self.duplicates.into());
+        builder = builder.hash(self.hash.hash.unwrap_or(HashKind::DEFAULT), self.hash.seed.unwrap_or(0));
+        if let Some(index) = self.index.index()? {
+            builder = builder.index(index);
+        }
+        builder = self.work.bound(self.shape.shape(builder)?);
+        if let Some(count) = self.shards {
+            builder = builder.shards(count);
+        }
+        let places = inputs.places.clone();
+        builder = builder.place_names(move |place| places.name(place));
+        if self.resume {
+            builder = builder.resume(self.identity(inputs)?);
+        }
+        Ok(builder)
+    }
+
+    /// Of what is sorted: equal for the same pairs sorted in the same way. Not among it: how the file is made of them.
+    fn identity(&self, inputs: &Inputs<'_>) -> Result<u64> {
+        let mut identity = DefaultHasher::new();
+        for file in &inputs.files {
+            let metadata = file.path.metadata().ok().filter(|metadata| metadata.is_file() || metadata.is_dir());
+            let Some(metadata) = metadata else {
+                return Err(Failure::usage(format_args!(
+                    "--resume reads its inputs again, and {} is a pipe; give files",
+                    if file.path.as_os_str() == "-" { "standard input".into() } else { file.path.to_string_lossy() }
+                )));
+            };
+            (&file.path, metadata.len(), metadata.modified().ok()).hash(&mut identity);
+        }
+        (self.source.identity(), self.duplicates, self.work.memory).hash(&mut identity);
+        (self.hash.hash.map(HashKind::name), self.hash.seed).hash(&mut identity);
+        Ok(identity.finish())
+    }
+
+    fn sort(&self, builder: DictionaryBuilder, inputs: &mut Inputs<'_>, interrupt: &Interrupt) -> Result<()> {
+        let bar = bar_of_pairs();
+        let mut build = watched(builder, interrupt, &bar).start(&self.out)?;
+        let resumed = build.resumed_pairs();
+        if resumed > 0 {
+            eprintln!("splitpoint: goes on after {}", count_of(resumed, "pair"));
+        }
+        // Then the inputs are read only for the names of duplicates' places.
+        if build.resumed_all() && (self.duplicates != Duplicates::Error || inputs.name_unread()) {
+            inputs.read.rows = resumed;
+            return ended(build.finish(), &bar, interrupt, &self.unbuilt()).map(|_| ());
+        }
+        let mut pairs = 0;
+        let end = inputs.feed(&mut |pair, place| {
+            // What an earlier build has put by is read over again, and counted.
+            if pairs >= resumed {
+                build.push_at(pair.key, pair.value, place)?;
+            }
+            pairs += 1;
+            Ok(())
+        })?;
+        let rows = count_of(inputs.read.rows, "row");
+        match end {
+            End::Inputs => {}
+            End::Bad(bad) => {
+                let advice = if bad.goes_on { "; --on-error skip goes on" } else { "" };
+                return Err(Failure::no(format_args!("{bad}. Stopped after {rows}, {}{advice}", self.unbuilt())));
+            }
+            End::Signal(signal) => {
+                build.save()?;
+                return Err(Failure::stopped(signal, format_args!("{rows} read, {}", self.unbuilt())));
+            }
+        }
+        ended(build.finish(), &bar, interrupt, &self.unbuilt()).map(|_| ())
+    }
+
+    /// What is left after an end before the end.
+    fn unbuilt(&self) -> String {
+        let out = self.out.display();
+        if self.resume {
+            format!("{out} is as it was; the same command goes on from here")
+        } else {
+            format!("nothing was built, {out} is as it was")
+        }
+    }
+}

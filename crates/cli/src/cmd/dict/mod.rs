@@ -1,0 +1,186 @@
+//! `dict`: the commands for dictionaries, one file each; and what several of them share: opening, the bar, the report.
+
+mod build;
+mod check;
+mod dump;
+mod get;
+pub mod options;
+mod reindex;
+mod stat;
+mod update;
+
+use crate::cmd::is_table;
+use crate::failure::{Failure, Result};
+use crate::interrupt::Interrupt;
+use crate::number::{count_of, grouped, rate, seconds, size};
+use crate::output::Output;
+use crate::source::Read;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use splitpoint::{Dictionary, DictionaryBuilder, DictionaryStat, ErrorKind};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const EXAMPLES: &str = "\
+Examples:
+  splitpoint dict build users.tsv users.spd
+  splitpoint dict get users.spd alice bob
+  splitpoint dict update users.spd changes.tsv users.spd --delete gone.txt
+  splitpoint dict stat users.spd
+
+A dictionary (.spd) holds far more pairs than memory, finds each with one read,
+and is changed in batches, by writing it anew. A table (.spt) is changed pair by
+pair; freeze and thaw turn one into the other.";
+
+/// Dictionaries: pairs that are written once and found with one read
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
+pub struct Dict {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Build(build::Build),
+    Get(get::Get),
+    Update(update::Update),
+    Reindex(reindex::Reindex),
+    Stat(stat::Stat),
+    Check(check::Check),
+    Dump(dump::Dump),
+}
+
+impl Dict {
+    pub fn run(self) -> Result<()> {
+        match self.command {
+            Command::Build(build) => build.run(),
+            Command::Get(get) => get.run(),
+            Command::Update(update) => update.run(),
+            Command::Reindex(reindex) => reindex.run(),
+            Command::Stat(stat) => stat.run(),
+            Command::Check(check) => check.run(),
+            Command::Dump(dump) => dump.run(),
+        }
+    }
+}
+
+/// A dictionary, by its content; a damaged one is one too.
+pub fn is_dictionary(path: &Path) -> bool {
+    Dictionary::open(path).map_or_else(|error| !matches!(error.kind(), ErrorKind::NotATable | ErrorKind::Io), |_| true)
+}
+
+/// Opens a dictionary; of a table it says which commands are for it.
+pub fn open(path: &Path) -> Result<Dictionary> {
+    Dictionary::open(path).map_err(|error| {
+        if error.kind() == ErrorKind::NotATable && is_table(path) {
+            let name = path.display();
+            return Failure::of_kind(
+                ErrorKind::NotATable,
+                format_args!("{name}: is a table and no dictionary; `splitpoint freeze {name} DICT` makes one of it, and the commands without `dict` are for tables"),
+            );
+        }
+        error.into()
+    })
+}
+
+/// A builder that shows how far it is, and stops when a signal comes.
+pub fn watched(builder: DictionaryBuilder, interrupt: &Interrupt, bar: &ProgressBar) -> DictionaryBuilder {
+    let (stop, bar) = (interrupt.breaker(), bar.clone());
+    builder.progress(move |progress| {
+        if progress.pairs == 0 {
+            // Made before the reading, whose time is not the writing's.
+            bar.reset();
+        }
+        bar.set_length(progress.pairs_total);
+        bar.set_position(progress.pairs);
+        stop()
+    })
+}
+
+/// For the writing; the reading has one of its own before.
+pub fn bar_of_pairs() -> ProgressBar {
+    let style =
+        ProgressStyle::with_template("writing {bar:30} {human_pos} of {human_len} pairs, {per_sec}, {eta} to go");
+    ProgressBar::new(0).with_style(style.expect("the template is fixed and tried by the tests"))
+}
+
+/// What the library came to, with a signal told as one and a duplicate with what to do about it.
+pub fn ended<T>(result: splitpoint::Result<T>, bar: &ProgressBar, interrupt: &Interrupt, left: &str) -> Result<T> {
+    bar.finish_and_clear();
+    result.map_err(|error| match (error.kind(), interrupt.caught()) {
+        (ErrorKind::Stopped, Some(signal)) => Failure::stopped(signal, left),
+        (ErrorKind::Duplicate, _) => Failure::of_kind(ErrorKind::Duplicate, in_our_words(&error)),
+        _ => error.into(),
+    })
+}
+
+/// The library advises its callers, whose option is a method.
+fn in_our_words(error: &splitpoint::Error) -> String {
+    let text = error.to_string();
+    let what = text.split(" Keep the first or the last").next().unwrap_or(&text);
+    format!("{what} Use --duplicates last to keep the last.")
+}
+
+/// What was made, for people or as JSON.
+pub struct Report<'r> {
+    pub path: &'r Path,
+    pub read: Read,
+    pub start: Instant,
+    pub json: bool,
+}
+
+impl Report<'_> {
+    pub fn tell(&self) -> Result<()> {
+        let time = self.start.elapsed();
+        let stat = Dictionary::open(self.path)?.stat()?;
+        let mut out = Output::stdout();
+        if self.json {
+            return out.json(&self.as_json(&stat, time));
+        }
+        out.line(&format!("{}: {}", self.path.display(), self.sentence(&stat, time)))
+    }
+
+    fn sentence(&self, stat: &DictionaryStat, time: Duration) -> String {
+        let mut text = format!(
+            "{} in {}, {} pairs/s; data {}, index {} {} ({:.2} bits/key)",
+            count_of(stat.pairs, "pair"),
+            seconds(time.as_secs_f64()),
+            grouped(rate(stat.pairs, time)),
+            size(stat.data_bytes),
+            stat.index,
+            size(stat.index_bytes + stat.ranks_bytes),
+            stat.index_bits_per_key
+        );
+        if self.read.skipped > 0 {
+            text.push_str(&format!("; {} skipped", count_of(self.read.skipped, "bad row")));
+        }
+        text
+    }
+
+    fn as_json(&self, stat: &DictionaryStat, time: Duration) -> serde_json::Value {
+        json!({
+            "file": self.path.to_string_lossy(),
+            "pairs": stat.pairs,
+            "seconds": time.as_secs_f64(),
+            "pairs_per_s": rate(stat.pairs, time),
+            "input_bytes": self.read.bytes,
+            "rows": self.read.rows,
+            "rows_skipped": self.read.skipped,
+            "file_bytes": stat.file_bytes,
+            "data_bytes": stat.data_bytes,
+            "index": stat.index,
+            "index_bytes": stat.index_bytes,
+            "ranks_bytes": stat.ranks_bytes,
+            "index_bits_per_key": stat.index_bits_per_key,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn bar_template_is_one() {
+        super::bar_of_pairs();
+    }
+}

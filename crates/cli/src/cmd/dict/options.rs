@@ -1,0 +1,190 @@
+//! Options that several commands for dictionaries take: the index, the shape of the file, memory and threads.
+
+use crate::cmd::load::parse_hash;
+use crate::failure::{Failure, Result};
+use crate::number::{parse_size, parse_size_u32};
+use clap::ValueEnum;
+use splitpoint::{Compression, DictionaryBuilder, Effort, HashKind, Index};
+use std::path::PathBuf;
+
+/// Told in the help of every command that makes an index.
+pub const INDEX_HELP: &str = "\
+Indexes: page, the default, for records of any size, one read a lookup; chunk,
+1.5 to 1.9 bits a key, and mphf, 1.95 and fastest, reorder the records; trie,
+2.5 bits, keeps hash order, trie-sparse fewer; none searches the pages. chunk,
+mphf and trie give ranks: records of varying size cost them a second, small
+index from ranks to pages.";
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum IndexName {
+    Page,
+    Trie,
+    TrieSparse,
+    Chunk,
+    Mphf,
+    None,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum EffortName {
+    Fast,
+    Balanced,
+    Small,
+}
+
+/// Keys a block of a sparse index, if not given.
+const BLOCK_ITEMS: u32 = 16;
+
+#[derive(clap::Args)]
+pub struct IndexArgs {
+    /// Which index
+    #[arg(long, short, value_enum, hide_possible_values = true, value_name = "page|trie|trie-sparse|chunk|mphf|none")]
+    pub index: Option<IndexName>,
+    /// Keys a virtual bucket on average, a power of two (trie, trie-sparse) [default: 256]
+    #[arg(long, value_name = "N")]
+    g: Option<u32>,
+    /// Tries of up to so many keys by Huffman, larger ones by Elias gamma (trie, trie-sparse) [default: 64]
+    #[arg(long, value_name = "N")]
+    hmax: Option<u32>,
+    /// Tries of at least so many keys say where their right half is: faster, larger (trie, trie-sparse) [default: 0, none]
+    #[arg(long, value_name = "N")]
+    skip: Option<u32>,
+    /// Keys a block (trie-sparse) [default: 16]
+    #[arg(long, value_name = "N")]
+    block_items: Option<u32>,
+    /// Bits a key against time to build (chunk) [default: balanced]
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "fast|balanced|small")]
+    effort: Option<EffortName>,
+}
+
+impl IndexArgs {
+    /// `None` where nothing was said of it.
+    ///
+    /// # Errors
+    /// A number for another kind of index than the one that is asked for.
+    pub fn index(&self) -> Result<Option<Index>> {
+        self.check()?;
+        let trie = |block_items| {
+            let Index::Trie { bucket_keys, huffman_max, skip_min, .. } = Index::trie() else {
+                unreachable!("a trie is one")
+            };
+            Index::Trie {
+                bucket_keys: self.g.unwrap_or(bucket_keys),
+                huffman_max: self.hmax.unwrap_or(huffman_max),
+                skip_min: self.skip.unwrap_or(skip_min),
+                block_items,
+            }
+        };
+        Ok(self.index.map(|name| match name {
+            IndexName::Page => Index::page(),
+            IndexName::Trie => trie(1),
+            IndexName::TrieSparse => trie(self.block_items.unwrap_or(BLOCK_ITEMS)),
+            IndexName::Chunk => Index::Chunk {
+                effort: match self.effort {
+                    Some(EffortName::Fast) => Effort::Fast,
+                    None | Some(EffortName::Balanced) => Effort::Balanced,
+                    Some(EffortName::Small) => Effort::Small,
+                },
+            },
+            IndexName::Mphf => Index::mphf(),
+            IndexName::None => Index::None,
+        }))
+    }
+
+    fn check(&self) -> Result<()> {
+        let trie = matches!(self.index, Some(IndexName::Trie | IndexName::TrieSparse));
+        let sparse = self.index == Some(IndexName::TrieSparse);
+        let chunk = self.index == Some(IndexName::Chunk);
+        for (option, given, goes, with) in [
+            ("--g", self.g.is_some(), trie, "trie or trie-sparse"),
+            ("--hmax", self.hmax.is_some(), trie, "trie or trie-sparse"),
+            ("--skip", self.skip.is_some(), trie, "trie or trie-sparse"),
+            ("--block-items", self.block_items.is_some(), sparse, "trie-sparse"),
+            ("--effort", self.effort.is_some(), chunk, "chunk"),
+        ] {
+            if given && !goes {
+                return Err(Failure::usage(format_args!("{option} goes with --index {with}")));
+            }
+        }
+        if self.block_items.is_some_and(|items| items < 2) {
+            return Err(Failure::usage("--block-items is 2 or more; with one key a block it is --index trie"));
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum CompressName {
+    None,
+    Lz4,
+}
+
+/// How the records lie in the file.
+#[derive(clap::Args)]
+pub struct ShapeArgs {
+    /// Bytes of a page, a power of two from 512 to 64K: what a lookup reads, mostly [default: 4K]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size_u32)]
+    page_size: Option<u32>,
+    /// Compress records, several together
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "none|lz4")]
+    compress: Option<CompressName>,
+    /// With --compress lz4: bytes of records that are compressed together [default: 16K]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size_u32)]
+    block_size: Option<u32>,
+}
+
+impl ShapeArgs {
+    pub fn shape(&self, mut builder: DictionaryBuilder) -> Result<DictionaryBuilder> {
+        if let Some(bytes) = self.page_size {
+            builder = builder.page_bytes(bytes);
+        }
+        let lz4 = matches!(self.compress, Some(CompressName::Lz4));
+        if lz4 {
+            builder = builder.compression(Compression::Lz4);
+        }
+        match self.block_size {
+            Some(_) if !lz4 => Err(Failure::usage("--block-size goes with --compress lz4")),
+            Some(bytes) => Ok(builder.block_bytes(bytes)),
+            None => Ok(builder),
+        }
+    }
+}
+
+/// What the work may take.
+#[derive(clap::Args)]
+pub struct WorkArgs {
+    /// Memory for sorting; the index comes on top [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub memory: Option<u64>,
+    /// Threads [default: one a processor]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Where temporary files go, about as many bytes as the pairs have [default: beside the dictionary]
+    #[arg(long, value_name = "DIR")]
+    temp: Option<PathBuf>,
+}
+
+impl WorkArgs {
+    pub fn bound(&self, mut builder: DictionaryBuilder) -> DictionaryBuilder {
+        if let Some(bytes) = self.memory {
+            builder = builder.memory_bytes(bytes);
+        }
+        if let Some(threads) = self.threads {
+            builder = builder.threads(threads);
+        }
+        if let Some(directory) = &self.temp {
+            builder = builder.temporary_directory(directory);
+        }
+        builder
+    }
+}
+
+#[derive(clap::Args)]
+pub struct HashArgs {
+    /// Hash function [default: xxh3; of one table, the table's]
+    #[arg(long, value_name = "NAME", value_parser = parse_hash)]
+    pub hash: Option<HashKind>,
+    /// Seed of the hash function [default: 0; of one table, the table's]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+}

@@ -1,0 +1,54 @@
+//! `dict reindex`: the same pairs under another index.
+
+use super::options::{INDEX_HELP, IndexArgs, WorkArgs};
+use super::{Report, bar_of_pairs, ended, open, watched};
+use crate::failure::{Failure, Result};
+use crate::interrupt::Interrupt;
+use crate::source::Read;
+use splitpoint::DictionaryBuilder;
+use std::path::PathBuf;
+use std::time::Instant;
+
+const EXAMPLES: &str = "\
+Examples:
+  splitpoint dict reindex users.spd users-small.spd --index chunk --effort small
+  splitpoint dict reindex users.spd users.spd --index page";
+
+fn after_help() -> String {
+    format!("{EXAMPLES}\n\nOne pass over OLD, and no sort. Pages, compression and hash function stay.\n\n{INDEX_HELP}")
+}
+
+/// Write a dictionary anew with another index
+#[derive(clap::Args)]
+#[command(after_help = after_help())]
+pub struct Reindex {
+    /// The dictionary
+    old: PathBuf,
+    /// Where to; may be OLD
+    new: PathBuf,
+    #[command(flatten)]
+    index: IndexArgs,
+    #[command(flatten)]
+    work: WorkArgs,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Reindex {
+    pub fn run(self) -> Result<()> {
+        let interrupt = Interrupt::watch()?;
+        let start = Instant::now();
+        let Some(index) = self.index.index()? else {
+            return Err(Failure::usage("--index says which index it is to have"));
+        };
+        let old = open(&self.old)?.stat()?;
+        let bar = bar_of_pairs();
+        let builder = self.work.bound(DictionaryBuilder::new().index(index));
+        let written = watched(builder, &interrupt, &bar).reindex(&self.old, &self.new);
+        let left = format!("nothing was written, {} is as it was", self.new.display());
+        let rows = ended(written, &bar, &interrupt, &left)?;
+        let read = Read { rows, skipped: 0, bytes: old.file_bytes };
+        Report { path: &self.new, read, start, json: self.json }.tell()
+    }
+}

@@ -1,0 +1,126 @@
+//! `dict stat`: what a dictionary is made of.
+
+use super::open;
+use crate::failure::Result;
+use crate::number::{grouped, size};
+use crate::output::Output;
+use serde_json::{Map, json};
+use splitpoint::{Compression, DictionaryStat};
+use std::path::PathBuf;
+
+/// Show sizes, the index and its bits a key
+///
+/// Reads nothing but the index.
+#[derive(clap::Args)]
+pub struct Stat {
+    /// The dictionary
+    dict: PathBuf,
+    /// Write everything as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Stat {
+    pub fn run(self) -> Result<()> {
+        let stat = open(&self.dict)?.stat()?;
+        let mut out = Output::stdout();
+        if self.json {
+            return out.json(&as_json(&stat));
+        }
+        out.line(&self.dict.display().to_string())?;
+        lines(&stat).iter().try_for_each(|(name, text)| out.line(&format!("  {name:<10} {text}")))
+    }
+}
+
+fn compression(stat: &DictionaryStat) -> &'static str {
+    match stat.compression {
+        Compression::None => "none",
+        Compression::Lz4 => "lz4",
+        _ => "another",
+    }
+}
+
+/// Does a lookup read the file once?
+fn one_read(stat: &DictionaryStat) -> bool {
+    stat.index != "none"
+}
+
+/// Every field. `hash_seed` is a string, as JSON numbers do not carry 64 bits everywhere.
+fn as_json(stat: &DictionaryStat) -> serde_json::Value {
+    let details: Map<_, _> =
+        stat.index_details.iter().map(|(name, number)| ((*name).to_owned(), json!(number))).collect();
+    json!({
+        "shards": stat.shards,
+        "pairs": stat.pairs,
+        "file_bytes": stat.file_bytes,
+        "data_bytes": stat.data_bytes,
+        "key_bytes": stat.key_bytes,
+        "value_bytes": stat.value_bytes,
+        "blocks": stat.pages,
+        "pages": stat.pages,
+        "page_bytes": stat.page_bytes,
+        "index": stat.index,
+        "index_bytes": stat.index_bytes,
+        "ranks_bytes": stat.ranks_bytes,
+        "index_bits_per_key": stat.index_bits_per_key,
+        "index_details": details,
+        "one_read": one_read(stat),
+        "fixed_lengths": stat.fixed_lengths.map(|(key_len, value_len)| json!({"key": key_len, "value": value_len})),
+        "key_len": {"min": stat.key_len.0, "max": stat.key_len.1},
+        "value_len": {"min": stat.value_len.0, "max": stat.value_len.1},
+        "compression": compression(stat),
+        "order": stat.order,
+        "hash": stat.hash,
+        "hash_seed": stat.hash_seed.to_string(),
+    })
+}
+
+fn lines(stat: &DictionaryStat) -> Vec<(&'static str, String)> {
+    let payload = stat.key_bytes + stat.value_bytes;
+    let times = if payload == 0 {
+        String::new()
+    } else {
+        format!(", {:.2} x the keys and values", stat.file_bytes as f64 / payload as f64)
+    };
+    let lengths = |(least, most): (u32, u32)| {
+        if least == most { size(least.into()) } else { format!("{} to {}", size(least.into()), size(most.into())) }
+    };
+    let layout = if stat.fixed_lengths.is_some() { "all of one size" } else { "of varying size" };
+    let packed = if matches!(stat.compression, Compression::None) { "" } else { ", compressed with LZ4" };
+    let details: Vec<_> =
+        stat.index_details.iter().map(|(name, number)| format!("{name} {}", shown(*number))).collect();
+    let reads = match (stat.index, stat.ranks_bytes) {
+        ("none", _) => "several reads: the pages are searched".to_owned(),
+        (_, 0) => "one read".to_owned(),
+        (_, bytes) => format!("one read, by a second index from ranks to pages: {}", size(bytes)),
+    };
+    let files = if stat.shards > 1 { format!(", in {} files", grouped(stat.shards as u64)) } else { String::new() };
+    let mut lines = vec![
+        ("pairs", format!("{}, {} of keys and values", grouped(stat.pairs), size(payload))),
+        ("file", format!("{} ({}){times}{files}", grouped(stat.file_bytes), size(stat.file_bytes))),
+        ("pages", format!("{} of {}, {}", grouped(stat.pages), size(stat.page_bytes.into()), size(stat.data_bytes))),
+        ("records", format!("{layout}{packed}, in {}", stat.order)),
+        ("keys", lengths(stat.key_len)),
+        ("values", lengths(stat.value_len)),
+        (
+            "index",
+            format!(
+                "{}, {}, {:.3} bits/key",
+                stat.index,
+                size(stat.index_bytes + stat.ranks_bytes),
+                stat.index_bits_per_key
+            ),
+        ),
+        ("lookup", reads),
+        ("hash", format!("{}, seed {}", stat.hash, stat.hash_seed)),
+    ];
+    if !details.is_empty() {
+        lines.insert(7, ("", details.join(", ")));
+    }
+    lines
+}
+
+/// Whole numbers whole.
+fn shown(number: f64) -> String {
+    if number.fract() == 0.0 { grouped(number as u64) } else { format!("{number:.2}") }
+}

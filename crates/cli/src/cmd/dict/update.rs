@@ -1,0 +1,128 @@
+//! `dict update`: a batch of pairs and deletions merged with a dictionary into a new one.
+
+use super::options::{INDEX_HELP, IndexArgs, WorkArgs};
+use super::{Report, bar_of_pairs, ended, open, watched};
+use crate::failure::{Failure, Result};
+use crate::format::tsv;
+use crate::input::{Input, Taken};
+use crate::interrupt::Interrupt;
+use crate::number::count_of;
+use crate::source::{End, FORMATS_HELP, Inputs, SourceArgs};
+use splitpoint::{Dictionary, DictionaryBuilder};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+const EXAMPLES: &str = "\
+Examples:
+  splitpoint dict update users.spd changes.tsv users.spd
+  splitpoint dict update users.spd new.csv changed.csv users2.spd --delete gone.txt
+  splitpoint dict update users.spd users.spd --delete gone.txt
+
+OLD is read once and NEW written once, whatever the size of the batch. A pair
+replaces the one of its key; of several, the last does. Keys of --delete go
+first: one that a BATCH has too is there at the end. Pages, compression and hash
+function are OLD's, and the index too without --index. Who has OLD open keeps it
+until it is opened again.";
+
+fn after_help() -> String {
+    format!("{EXAMPLES}\n\n{FORMATS_HELP}\n\n{INDEX_HELP}")
+}
+
+/// Put and delete many pairs at once, in a new dictionary
+#[derive(clap::Args)]
+#[command(after_help = after_help(), override_usage = "splitpoint dict update [OPTIONS] OLD [BATCH]... NEW")]
+pub struct Update {
+    /// The dictionary
+    old: PathBuf,
+    /// The pairs to put, as `dict build` reads them; and last the new dictionary, which may be OLD
+    #[arg(required = true, value_name = "BATCH]... [NEW")]
+    batches_and_new: Vec<PathBuf>,
+    /// A file of keys to delete, one a line, \t \n \r \\ \xHH for bytes; - is standard input
+    #[arg(long, value_name = "KEYS")]
+    delete: Option<PathBuf>,
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    index: IndexArgs,
+    #[command(flatten)]
+    work: WorkArgs,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Update {
+    pub fn run(self) -> Result<()> {
+        let interrupt = Interrupt::watch()?;
+        let start = Instant::now();
+        let Some((new, batches)) = self.batches_and_new.split_last() else {
+            return Err(Failure::usage("NEW is missing"));
+        };
+        self.check(batches)?;
+        let mut inputs = Inputs::look(batches, &self.source, &interrupt)?;
+        let builder = self.builder()?;
+        let bar = bar_of_pairs();
+        let mut update = Dictionary::update(&self.old, new, &watched(builder, &interrupt, &bar))?;
+        let unchanged = format!("nothing was written, {} is as it was", new.display());
+        if let Some(keys) = &self.delete {
+            delete_keys(keys, &mut update, &interrupt, &unchanged)?;
+        }
+        let end = inputs.feed(&mut |pair, _| update.put(pair.key, pair.value))?;
+        let rows = count_of(inputs.read.rows, "row");
+        match end {
+            End::Inputs => {}
+            End::Bad(bad) => {
+                let advice = if bad.goes_on { "; --on-error skip goes on" } else { "" };
+                return Err(Failure::no(format_args!("{bad}. Stopped after {rows}, {unchanged}{advice}")));
+            }
+            End::Signal(signal) => {
+                return Err(Failure::stopped(signal, format_args!("{rows} read, {unchanged}")));
+            }
+        }
+        ended(update.finish(), &bar, &interrupt, &unchanged)?;
+        Report { path: new, read: inputs.read, start, json: self.json }.tell()
+    }
+
+    fn check(&self, batches: &[PathBuf]) -> Result<()> {
+        if batches.is_empty() && self.delete.is_none() {
+            return Err(Failure::usage("nothing to do: give a BATCH before NEW, or --delete KEYS"));
+        }
+        let stdin = |path: &PathBuf| path.as_os_str() == "-";
+        if self.delete.as_ref().is_some_and(stdin) && batches.iter().any(stdin) {
+            return Err(Failure::usage("standard input can be read once; give - once"));
+        }
+        Ok(())
+    }
+
+    fn builder(&self) -> Result<DictionaryBuilder> {
+        let index = match self.index.index()? {
+            Some(index) => index,
+            None => open(&self.old)?.index(),
+        };
+        Ok(self.work.bound(DictionaryBuilder::new().index(index)))
+    }
+}
+
+fn delete_keys(path: &Path, update: &mut splitpoint::Update, interrupt: &Interrupt, unchanged: &str) -> Result<()> {
+    let mut input = Input::open(path, interrupt)?;
+    let mut key = Vec::new();
+    let mut number: u64 = 0;
+    loop {
+        if let Some(signal) = interrupt.caught() {
+            return Err(Failure::stopped(signal, unchanged));
+        }
+        let line = match input.line()? {
+            Taken::Bytes(range) => input.bytes(range),
+            Taken::Interrupted => continue,
+            Taken::TooLong => {
+                return Err(Failure::no(format_args!("{}:{}: too long for a key", input.name, number + 1)));
+            }
+            Taken::Short(_) | Taken::End => return Ok(()),
+        };
+        number += 1;
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        tsv::unescape(line, &mut key)
+            .map_err(|what| Failure::no(format_args!("{}:{number}: {what}; {unchanged}", input.name)))?;
+        update.remove(&key)?;
+    }
+}

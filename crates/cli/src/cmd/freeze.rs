@@ -1,0 +1,55 @@
+//! `freeze`: a table becomes a dictionary.
+
+use super::dict::options::{INDEX_HELP, IndexArgs, ShapeArgs};
+use super::dict::{Report, bar_of_pairs, ended, watched};
+use super::open_to_read;
+use crate::failure::Result;
+use crate::interrupt::Interrupt;
+use crate::source::Read;
+use splitpoint::DictionaryBuilder;
+use std::path::PathBuf;
+use std::time::Instant;
+
+const EXAMPLES: &str = "\
+Examples:
+  splitpoint freeze users.spt users.spd
+  splitpoint freeze users.spt users.spd --index chunk --compress lz4";
+
+fn after_help() -> String {
+    format!(
+        "{EXAMPLES}\n\nNothing is sorted: both lie in hash order. The hash function is the table's.\n\n{INDEX_HELP}"
+    )
+}
+
+/// Write a table as a dictionary
+#[derive(clap::Args)]
+#[command(after_help = after_help())]
+pub struct Freeze {
+    /// The table
+    file: PathBuf,
+    /// The dictionary; one that is there is replaced when the new one is complete
+    dict: PathBuf,
+    #[command(flatten)]
+    index: IndexArgs,
+    #[command(flatten)]
+    shape: ShapeArgs,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Freeze {
+    pub fn run(self) -> Result<()> {
+        let interrupt = Interrupt::watch()?;
+        let start = Instant::now();
+        let builder = DictionaryBuilder::new().index(self.index.index()?.unwrap_or_default());
+        let builder = self.shape.shape(builder)?;
+        let table = open_to_read(&self.file)?;
+        let bytes = self.file.metadata().map_or(0, |metadata| metadata.len());
+        let bar = bar_of_pairs();
+        let frozen = table.freeze(&self.dict, &watched(builder, &interrupt, &bar));
+        let left = format!("nothing was written, {} is as it was", self.dict.display());
+        let rows = ended(frozen, &bar, &interrupt, &left)?;
+        Report { path: &self.dict, read: Read { rows, skipped: 0, bytes }, start, json: self.json }.tell()
+    }
+}

@@ -1,0 +1,198 @@
+//! CSV: fields with commas between them, quotes around what has commas, quotes or line ends in it.
+//!
+//! Fields are unquoted into one reused buffer; a record may not be longer than a line of any other format.
+//! Source: RFC 4180; what deviates from it is read as the `csv-core` crate does.
+
+use super::Source;
+use super::columns::{Columns, too_few};
+use crate::failure::Result;
+use crate::format::{BadRow, Pair, Row};
+use crate::input::{Input, LINE_BYTES_MAX, Taken};
+use csv_core::{ReadRecordResult, Reader};
+
+pub struct Csv<'i> {
+    input: Input<'i>,
+    reader: Reader,
+    columns: Columns,
+    indexes: Option<(usize, usize)>,
+    /// The fields of a record, one behind the other, and where each ends.
+    fields: Vec<u8>,
+    ends: Vec<usize>,
+    count: usize,
+    /// Line ends before the record that is next.
+    lines: u64,
+    /// The line that the record given last begins at, from 1.
+    number: u64,
+}
+
+enum Record {
+    Fields,
+    Bad(String),
+    Interrupted,
+    End,
+}
+
+impl<'i> Csv<'i> {
+    pub fn new(input: Input<'i>, columns: Columns) -> Self {
+        let indexes = if columns.header { None } else { columns.numbers() };
+        Self {
+            input,
+            reader: Reader::new(),
+            columns,
+            indexes,
+            fields: vec![0; 4096],
+            ends: vec![0; 64],
+            count: 0,
+            lines: 0,
+            number: 0,
+        }
+    }
+
+    fn record(&mut self) -> Result<Record> {
+        if !self.pass_over_line_ends()? {
+            return Ok(Record::Interrupted);
+        }
+        self.number = self.lines + 1;
+        let (mut written, mut quotes) = (0, 0);
+        self.count = 0;
+        loop {
+            let (bytes, at_end) = match self.input.peek()? {
+                Taken::Bytes(range) => (self.input.bytes(range), false),
+                Taken::Interrupted => return Ok(Record::Interrupted),
+                _ => (&[][..], true),
+            };
+            let (result, read, wrote, ended) =
+                self.reader.read_record(bytes, &mut self.fields[written..], &mut self.ends[self.count..]);
+            self.lines += memchr::memchr_iter(b'\n', &bytes[..read]).count() as u64;
+            quotes += memchr::memchr_iter(b'"', &bytes[..read]).count();
+            self.input.consume(read);
+            written += wrote;
+            self.count += ended;
+            match result {
+                ReadRecordResult::InputEmpty => {}
+                ReadRecordResult::OutputFull if self.fields.len() as u64 > LINE_BYTES_MAX => {
+                    return Ok(Record::Bad(format!("record is longer than {LINE_BYTES_MAX} bytes")));
+                }
+                ReadRecordResult::OutputFull => self.fields.resize(self.fields.len() * 2, 0),
+                ReadRecordResult::OutputEndsFull => self.ends.resize(self.ends.len() * 2, 0),
+                // A quote that nothing closes takes the rest of the file for its field.
+                ReadRecordResult::Record if at_end && quotes % 2 == 1 && self.lines >= self.number => {
+                    return Ok(Record::Bad("a quote is opened here and not closed until the end".into()));
+                }
+                ReadRecordResult::Record => return Ok(Record::Fields),
+                ReadRecordResult::End => return Ok(Record::End),
+            }
+        }
+    }
+
+    /// So that a record's line is that of its first byte. `false`: a signal came.
+    fn pass_over_line_ends(&mut self) -> Result<bool> {
+        loop {
+            let bytes = match self.input.peek()? {
+                Taken::Bytes(range) => self.input.bytes(range),
+                Taken::Interrupted => return Ok(false),
+                _ => return Ok(true),
+            };
+            let ends = bytes.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
+            self.lines += memchr::memchr_iter(b'\n', &bytes[..ends]).count() as u64;
+            let more = ends == bytes.len();
+            self.input.consume(ends);
+            if !more {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn field(&self, index: usize) -> &[u8] {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.fields[start..self.ends[index]]
+    }
+
+    fn place(&self) -> String {
+        format!("{}:{}", self.input.name, self.number)
+    }
+
+    fn bad(&self, what: String, goes_on: bool) -> Row<'static> {
+        Row::Bad(BadRow { place: self.place(), what, goes_on })
+    }
+}
+
+impl Source for Csv<'_> {
+    fn next_row(&mut self) -> Result<Row<'_>> {
+        match self.record()? {
+            Record::Fields => {}
+            Record::Bad(what) => return Ok(self.bad(what, false)),
+            Record::Interrupted => return Ok(Row::Interrupted),
+            Record::End => return Ok(Row::End),
+        }
+        let Some((key, value)) = self.indexes else {
+            let names: Vec<_> = (0..self.count).map(|index| self.field(index)).collect();
+            self.indexes = Some(self.columns.look_up(&self.place(), &names)?);
+            return self.next_row();
+        };
+        if key.max(value) >= self.count {
+            return Ok(self.bad(too_few(self.count, (key, value)), true));
+        }
+        Ok(Row::Pair(Pair { key: self.field(key), value: self.field(value) }, self.number))
+    }
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn taken_bytes(&self) -> u64 {
+        self.input.taken_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::columns::Column;
+    use super::*;
+
+    type OwnedRow = std::result::Result<(u64, Vec<u8>, Vec<u8>), String>;
+
+    fn read(text: &[u8], key: Column, value: Column, header: bool) -> Vec<OwnedRow> {
+        let mut csv = Csv::new(Input::new(Box::new(text), "in".into()), Columns { key, value, header });
+        let mut rows = Vec::new();
+        loop {
+            match csv.next_row().unwrap() {
+                Row::Pair(pair, number) => rows.push(Ok((number, pair.key.to_vec(), pair.value.to_vec()))),
+                Row::Bad(bad) => {
+                    rows.push(Err(bad.to_string()));
+                    if !bad.goes_on {
+                        return rows;
+                    }
+                }
+                Row::Interrupted | Row::End => return rows,
+            }
+        }
+    }
+
+    #[test]
+    fn fields_may_hold_commas_quotes_and_line_ends_and_rows_are_named_by_their_first_line() {
+        let text = b"\xef\xbb\xbfid,\"the name\",rest\r\n1,\"a,\"\"b\"\"\nc\",x\r\n\r\n2,d,y\n3";
+        let rows = read(text, Column::Name("the name".into()), Column::Number(1), true);
+        let expected = [
+            Ok((2, b"a,\"b\"\nc".to_vec(), b"1".to_vec())),
+            Ok((5, b"d".to_vec(), b"2".to_vec())),
+            Err("in:6: 1 column, and no column 2".to_owned()),
+        ];
+        assert_eq!(rows, expected);
+    }
+
+    #[test]
+    fn a_quote_that_is_not_closed_is_no_field_of_the_whole_rest() {
+        let rows = read(b"k,v\na,\"b\nc,d\n", Column::Number(1), Column::Number(2), false);
+        assert_eq!(rows[0], Ok((1, b"k".to_vec(), b"v".to_vec())));
+        assert_eq!(rows[1], Err("in:2: a quote is opened here and not closed until the end".to_owned()));
+    }
+
+    #[test]
+    fn a_record_longer_than_every_buffer_comes_whole() {
+        let long = vec![b'x'; 1 << 20];
+        let text = [&long[..], b",", &vec![b','; 1000], b"last"].concat();
+        let rows = read(&text, Column::Number(1), Column::Number(1002), false);
+        assert_eq!(rows, [Ok((1, long, b"last".to_vec()))]);
+    }
+}

@@ -1,0 +1,153 @@
+//! Where pairs come from: files of rows, columns of CSV or Parquet, tables, other dictionaries; several after one another.
+//!
+//! ```text
+//! Inputs::look(paths)  -> each is there, what it is, how many bytes      before any work
+//! Inputs::feed(take)   -> opens one after the other, gives each pair and its place to `take`
+//! ```
+//!
+//! Here: one input as a [`Source`] of rows, the formats and the options. `inputs.rs` all inputs of a command; `places.rs` names for
+//! places; `columns.rs`, `csv.rs`, `parquet.rs`, `stored.rs` the sources that `format/` does not have.
+//! What a table or a dictionary is tells its content, what the rest is tells `--format`, else the name.
+
+pub mod columns;
+mod csv;
+mod inputs;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod places;
+mod stored;
+
+use crate::failure::Result;
+use crate::format::{Format, Row, RowReader};
+use columns::{Column, Columns};
+pub use inputs::{End, InputFile, Inputs, Kind, Read};
+use std::hash::Hash;
+use std::path::Path;
+pub use stored::PairStream;
+
+/// The rows of one input, one at a time.
+pub trait Source {
+    fn next_row(&mut self) -> Result<Row<'_>>;
+    /// Of the row given last, from 1.
+    fn number(&self) -> u64;
+    /// Bytes of the input behind us, as far as can be told.
+    fn taken_bytes(&self) -> u64;
+}
+
+impl Source for RowReader<'_> {
+    fn next_row(&mut self) -> Result<Row<'_>> {
+        RowReader::next_row(self)
+    }
+
+    fn number(&self) -> u64 {
+        RowReader::number(self)
+    }
+
+    fn taken_bytes(&self) -> u64 {
+        self.input().taken_bytes()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub enum SourceFormat {
+    Tsv,
+    Csv,
+    Jsonl,
+    Raw,
+    Lines,
+    Parquet,
+}
+
+impl SourceFormat {
+    fn of_path(path: &Path) -> Self {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("csv") => Self::Csv,
+            Some("parquet" | "pq") => Self::Parquet,
+            _ => match Format::of_path(path) {
+                Format::Tsv => Self::Tsv,
+                Format::Jsonl => Self::Jsonl,
+                Format::Raw => Self::Raw,
+                Format::Lines => Self::Lines,
+            },
+        }
+    }
+
+    /// The format of rows without columns to choose from.
+    fn of_rows(self) -> Option<Format> {
+        match self {
+            Self::Tsv => Some(Format::Tsv),
+            Self::Jsonl => Some(Format::Jsonl),
+            Self::Raw => Some(Format::Raw),
+            Self::Lines => Some(Format::Lines),
+            Self::Csv | Self::Parquet => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum OnError {
+    Stop,
+    Skip,
+}
+
+/// How inputs are read; the same for `dict build` and `dict update`.
+#[derive(clap::Args)]
+pub struct SourceArgs {
+    /// How pairs are written [default: by the name of INPUT, else tsv]
+    #[arg(long, short, value_enum, hide_possible_values = true, value_name = "tsv|csv|jsonl|raw|lines|parquet")]
+    format: Option<SourceFormat>,
+    /// The keys' column, by name or number from 1 (csv, tsv, parquet) [default: the first]
+    #[arg(long, value_name = "COLUMN", value_parser = columns::parse_column)]
+    key: Option<Column>,
+    /// The values' column [default: the second]
+    #[arg(long, value_name = "COLUMN", value_parser = columns::parse_column)]
+    value: Option<Column>,
+    /// With csv: the first line is a pair too, and columns have numbers only
+    #[arg(long)]
+    no_header: bool,
+    /// With --format lines: the line's number as the value
+    #[arg(long)]
+    number: bool,
+    /// At a row that is no pair: stop, or name and count it and go on
+    #[arg(long, value_enum, default_value_t = OnError::Stop, hide_possible_values = true, value_name = "stop|skip")]
+    on_error: OnError,
+}
+
+/// The formats and columns, told in the help of every command that reads pairs.
+pub const FORMATS_HELP: &str = "\
+An INPUT that is a table or a dictionary is known by its content. Others, by
+--format or their names (.csv; .jsonl, .ndjson, .json; .raw, .bin; .parquet,
+.pq; else tsv):
+  tsv      key TAB value, a pair a line. \\t \\n \\r \\\\ \\xHH stand for bytes. Later
+           tabs belong to the value; with --key or --value each tab ends a
+           column, and if one is a name the first line has the names.
+  csv      comma-separated, quotes as in RFC 4180; the first line has the names.
+  jsonl    {\"key\": \"...\", \"value\": \"...\"}, a pair a line; key_base64 and
+           value_base64 for what is not UTF-8.
+  raw      u32 key length, u32 value length (little-endian), key, value.
+  lines    the line is the key; the value is empty, or with --number the line's
+           number.
+  parquet  columns of bytes or strings as they are, of integers as decimal
+           text; a null is a bad row.";
+
+impl SourceArgs {
+    /// All that decides which pairs an input gives. Not among it: what becomes of bad rows, which are none.
+    pub fn identity(&self) -> impl Hash {
+        (self.format, &self.key, &self.value, self.no_header, self.number)
+    }
+
+    fn columns_chosen(&self) -> bool {
+        self.key.is_some() || self.value.is_some()
+    }
+
+    fn columns(&self, format: SourceFormat) -> Columns {
+        let default = |column: &Option<Column>, number| column.clone().unwrap_or(Column::Number(number));
+        let (key, value) = (default(&self.key, 1), default(&self.value, 2));
+        let named = key.is_name() || value.is_name();
+        let header = match format {
+            SourceFormat::Csv => !self.no_header,
+            _ => named,
+        };
+        Columns { key, value, header }
+    }
+}

@@ -1,0 +1,55 @@
+//! Pairs of a table or a dictionary, as they lie.
+
+use super::Source;
+use crate::failure::Result;
+use crate::format::{Pair, Row};
+use splitpoint::{Pairs, Scan};
+
+/// What a table's scan and a dictionary's walk have in common.
+pub trait PairStream {
+    /// The next pair, borrowed until the next call.
+    fn next_ref(&mut self) -> splitpoint::Result<Option<(&[u8], &[u8])>>;
+}
+
+impl PairStream for Scan<'_> {
+    fn next_ref(&mut self) -> splitpoint::Result<Option<(&[u8], &[u8])>> {
+        Scan::next_ref(self)
+    }
+}
+
+impl PairStream for Pairs<'_> {
+    fn next_ref(&mut self) -> splitpoint::Result<Option<(&[u8], &[u8])>> {
+        Pairs::next_ref(self)
+    }
+}
+
+pub struct Stored<P> {
+    pairs: P,
+    pairs_total: u64,
+    file_bytes: u64,
+    number: u64,
+}
+
+impl<P: PairStream> Stored<P> {
+    pub fn new(pairs: P, pairs_total: u64, file_bytes: u64) -> Self {
+        Self { pairs, pairs_total, file_bytes, number: 0 }
+    }
+}
+
+impl<P: PairStream> Source for Stored<P> {
+    fn next_row(&mut self) -> Result<Row<'_>> {
+        let Some((key, value)) = self.pairs.next_ref()? else { return Ok(Row::End) };
+        self.number += 1;
+        Ok(Row::Pair(Pair { key, value }, self.number))
+    }
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// By the share of the pairs: their bytes lie in between others.
+    fn taken_bytes(&self) -> u64 {
+        let share = self.number as f64 / self.pairs_total.max(1) as f64;
+        ((self.file_bytes as f64 * share) as u64).min(self.file_bytes)
+    }
+}
