@@ -20,7 +20,7 @@ HOST = $$(rustc +nightly -vV | sed -n 's/^host: //p')
 BENCH =
 FEATURES = peers,report
 # What is fuzzed, and for how long each.
-TARGET = open ops replay
+TARGET = dictionary open ops replay
 SECONDS = 60
 INPUT =
 # Oldest Rust that builds the workspace; rust-version in Cargo.toml says the same (tests/it/tidy.rs compares).

@@ -2,13 +2,15 @@
 //!
 //! The targets are in `targets/`, which is a module of the root's tests too (`tests/it/seeds.rs`): there the committed
 //! inputs run on any Rust, without a fuzzer. So the modules that targets use are those of the tests, found at the same
-//! names: `crate::spt` and `crate::fields`. How to run and what to do with a finding: docs/testing.md, "Fuzzing".
+//! names: `crate::spd`, `crate::spt` and `crate::fields`. How to run and what to do with a finding: docs/testing.md, "Fuzzing".
 
 use cap::Cap;
 use std::alloc::System;
 
 #[path = "../../tests/it/fields.rs"]
 pub mod fields;
+#[path = "../../tests/it/spd.rs"]
+pub mod spd;
 #[path = "../../tests/it/spt.rs"]
 pub mod spt;
 pub mod targets;

@@ -379,7 +379,8 @@ impl Build {
     ///
     /// # Errors
     /// [`ErrorKind::Duplicate`] where a key was given twice and may not be; [`ErrorKind::Stopped`];
-    /// [`ErrorKind::DiskFull`], [`ErrorKind::Io`]. The name at `path` is then as before.
+    /// [`ErrorKind::DiskFull`], [`ErrorKind::Io`]. The name at `path` is then as before, unless all was written and only making the name
+    /// durable failed.
     pub fn finish(self) -> Result<u64> {
         let Build { builder, target, sorters, .. } = self;
         target.finish(&builder, sorters, |_, sorted, output, watch| {

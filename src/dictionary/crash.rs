@@ -65,14 +65,14 @@ impl Case {
         if self.resume { builder.resume(7) } else { builder }
     }
 
-    fn old(&self) -> Model {
+    fn before(&self) -> Model {
         // One that goes, and with it the other size.
         let odd = self.twice.then(|| (b"odd".to_vec(), b"of another size".to_vec()));
         (0..600u32).map(|n| (n.to_le_bytes().to_vec(), vec![n as u8; 80])).chain(odd).collect()
     }
 
-    fn new(&self) -> Model {
-        let mut new = if self.work == Work::Update { self.old() } else { Model::new() };
+    fn after(&self) -> Model {
+        let mut new = if self.work == Work::Update { self.before() } else { Model::new() };
         new.remove(&b"odd"[..]);
         new.extend((500..1000u32).map(|n| (n.to_le_bytes().to_vec(), vec![!n as u8; 80])));
         new
@@ -83,7 +83,7 @@ impl Case {
         disk.reset(State::default());
         if self.work != Work::First {
             let mut build = self.builder().start_on(disk, Path::new(PATH))?;
-            self.old().iter().try_for_each(|(key, value)| build.push(key, value))?;
+            self.before().iter().try_for_each(|(key, value)| build.push(key, value))?;
             build.finish()?;
         }
         Ok(disk.state().survivors(Crash::LoseUnsynced, &mut Random::new(&[0]), &mut Tally::default()))
@@ -93,8 +93,8 @@ impl Case {
         let path = Path::new(PATH);
         if self.work == Work::Update {
             let mut update = Update::start(disk, path, path, &self.builder(), Unchanged::Kept)?;
-            let old = self.old();
-            for (key, value) in self.new().iter().filter(|(key, value)| old.get(*key) != Some(value)) {
+            let old = self.before();
+            for (key, value) in self.after().iter().filter(|(key, value)| old.get(*key) != Some(value)) {
                 update.put(key, value)?;
             }
             update.remove(b"odd")?;
@@ -102,7 +102,7 @@ impl Case {
         }
         let mut build = self.builder().start_on(disk, path)?;
         let skip = build.resumed_pairs() as usize;
-        self.new().iter().skip(skip).try_for_each(|(key, value)| build.push(key, value))?;
+        self.after().iter().skip(skip).try_for_each(|(key, value)| build.push(key, value))?;
         build.finish()
     }
 }
@@ -127,10 +127,10 @@ fn found(case: &Case, disk: &'static Simulated, context: &str) -> Found {
     assert_eq!(dictionary.verify().unwrap(), [], "{context}");
     let content: Model = dictionary.iter().map(|pair| pair.unwrap()).collect();
     assert!(content.keys().all(|key| dictionary.contains(key).unwrap()), "{context}: not all are found");
-    if content == case.new() {
+    if content == case.after() {
         return Found::New;
     }
-    assert!(content == case.old(), "{context}: {} pairs, neither old nor new", content.len());
+    assert!(content == case.before(), "{context}: {} pairs, neither old nor new", content.len());
     Found::Old
 }
 

@@ -96,6 +96,9 @@ pub(super) fn unnamed(storage: &dyn Storage, beside: &Path) -> Result<(Box<dyn F
     let mut path = beside.as_os_str().to_owned();
     path.push(format!("-{}-{}.tmp", std::process::id(), COUNT.fetch_add(1, Relaxed)));
     let path = PathBuf::from(path);
+    if let Some(file) = storage.make_unnamed(beside).map_err(|e| Error::io(&path, "create", e))? {
+        return Ok((file, path));
+    }
     let file = storage.open(&path, Mode::New).map_err(|e| Error::io(&path, "create", e))?;
     storage.remove(&path).map_err(|e| Error::io(&path, "unlink", e))?;
     Ok((file, path))

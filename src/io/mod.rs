@@ -35,6 +35,10 @@ pub(crate) enum Mode {
 pub(crate) trait Storage: Send + Sync {
     /// Opens or makes a file. `IsADirectory` or `InvalidData` where something else than a file is there; never waits.
     fn open(&self, path: &Path, mode: Mode) -> Result<Box<dyn File>>;
+    /// A new file without a name on the file system of `beside`, which is gone when it is closed; `None` where there is no such thing.
+    fn make_unnamed(&self, _beside: &Path) -> Result<Option<Box<dyn File>>> {
+        Ok(None)
+    }
     /// Takes a file away; one that is not there is no error.
     fn remove(&self, path: &Path) -> Result<()>;
     /// Gives the file at `from` the name `to`, whatever had that name before.

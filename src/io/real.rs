@@ -34,6 +34,18 @@ impl Storage for Disk {
         Ok(Box::new(RealFile { file, locked: AtomicU64::new(UNLOCKED) }))
     }
 
+    #[cfg(target_os = "linux")]
+    fn make_unnamed(&self, beside: &Path) -> Result<Option<Box<dyn File>>> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE);
+        match options.open(directory_of(beside)) {
+            Ok(file) => Ok(Some(Box::new(RealFile { file, locked: AtomicU64::new(UNLOCKED) }))),
+            // A file system or a kernel that has no such files.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
     fn remove(&self, path: &Path) -> Result<()> {
         match fs::remove_file(path) {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
@@ -58,11 +70,14 @@ impl Storage for Disk {
     }
 
     fn sync_names(&self, path: &Path) -> Result<()> {
-        let directory = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        fs::File::open(directory)?.sync_all()
+        fs::File::open(directory_of(path))?.sync_all()
+    }
+}
+
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
     }
 }
 

@@ -155,20 +155,21 @@ fn a_second_reader_finds_the_same_shards() {
         pairs.extend((0..50).map(|n| (format!("{{tag}}{n}").into_bytes(), b"together".to_vec())));
         let builder = DictionaryBuilder::new().page_bytes(512).shards(count);
         builder.build(&path, &pairs).unwrap();
-        shards_alike(&path, &pairs);
+        shards_alike(&path, 1, &pairs);
         let mut update = Dictionary::update(&path, &path, &builder).unwrap();
         update.put(b"new", b"pair").unwrap();
         update.remove(b"word7").unwrap();
         update.finish().unwrap();
         pairs.insert(b"new".into(), b"pair".into());
         pairs.remove(&b"word7"[..]);
-        shards_alike(&path, &pairs);
+        shards_alike(&path, 2, &pairs);
     }
 }
 
 /// Compares what the second reader finds in a directory of shards with `pairs`; no other files are there.
-fn shards_alike(path: &Path, pairs: &Pairs) {
+fn shards_alike(path: &Path, generation: u64, pairs: &Pairs) {
     let manifest = manifest::Manifest::parse(&fs::read(path.join("manifest")).unwrap()).unwrap();
+    assert_eq!(manifest.generation, generation);
     let mut divided = vec![Pairs::new(); manifest.shards.len()];
     for (key, value) in pairs {
         divided[manifest.shard_of(key)].insert(key.clone(), value.clone());
@@ -180,6 +181,7 @@ fn shards_alike(path: &Path, pairs: &Pairs) {
     let mut names: Vec<_> = manifest.shards.iter().map(|shard| shard.name.clone()).chain(["manifest".into()]).collect();
     let mut there: Vec<_> =
         fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    (names.sort(), there.sort());
+    names.sort();
+    there.sort();
     assert_eq!(there, names);
 }

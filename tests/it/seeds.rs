@@ -52,6 +52,11 @@ fn replay(name: &str) {
 }
 
 #[test]
+fn seeds_of_dictionary_give_values_or_errors() {
+    replay("dictionary");
+}
+
+#[test]
 fn seeds_of_open_give_values_or_errors() {
     replay("open");
 }

@@ -4,11 +4,14 @@
 //! no care of speed, and trusts nothing it reads. [`Reader::new`] reads all records by walking the stream; [`Reader::find`] looks one
 //! up as the page says of the file's index; [`Reader::check`] is everything that the page says *verify* checks.
 //!
-//! Names and numbers are those of docs/dictionary-format.md. In `spd/`: sequences, the indexes, the manifest. Not here: hash functions
+//! Names and numbers are those of docs/dictionary-format.md. In `spd/`: sequences, the indexes, the manifest, and where
+//! the fields are for those who damage them. Not here: hash functions
 //! (the library's), writing a file but for its checksums.
 
-#[path = "spd/chunk.rs"]
+#[path = "spd/chunk.rs"] // from this file, also where that is a module of another crate (fuzz/)
 pub mod chunk;
+#[path = "spd/fields.rs"]
+pub mod fields;
 #[path = "spd/indexes.rs"]
 pub mod indexes;
 #[path = "spd/lz4.rs"]
@@ -112,7 +115,6 @@ impl Header {
 
 pub struct Section {
     pub kind: u32,
-    pub checksum: u32,
     pub offset: usize,
     pub bytes: usize,
 }
@@ -158,7 +160,7 @@ impl Footer {
             must(crc32c(0, &file[offset..offset + length]) == checksum, || format!("section {n}: checksum"))?;
             must(file[end..offset].iter().all(|&b| b == 0), || format!("section {n}: no zeros before it"))?;
             end = offset + length;
-            sections.push(Section { kind, checksum, offset, bytes: length });
+            sections.push(Section { kind, offset, bytes: length });
         }
         must(file[end..at].iter().all(|&b| b == 0), || "no zeros before the footer".into())?;
         let (pages, stream_bytes) = (pages as usize, stream_bytes as usize);
@@ -178,7 +180,6 @@ pub struct Record {
     pub position: u64,
     pub key: Vec<u8>,
     pub value: Vec<u8>,
-    pub unit: usize,
 }
 
 pub struct Reader {
@@ -207,7 +208,6 @@ impl Reader {
     fn walk(&mut self, stream: &[u8]) -> Result<()> {
         let mut at = 0;
         while at < stream.len() {
-            let unit = self.units.len();
             let first_rank = self.records.len() as u64;
             let end = if self.header.compressed {
                 let head = stream.get(at..at + BLOCK_HEAD_BYTES).ok_or("the head of a block is cut")?;
@@ -226,7 +226,7 @@ impl Reader {
                 let mut before_last = 0;
                 for _ in 0..count {
                     before_last = at_raw;
-                    at_raw = self.record(raw, at_raw, unit)?;
+                    at_raw = self.record(raw, at_raw)?;
                 }
                 must(at_raw == raw.len(), || "bytes behind a block's records".into())?;
                 let position = self.records[first_rank as usize].position;
@@ -236,7 +236,7 @@ impl Reader {
                 must(full && (before_last as u64) < self.header.block_bytes, || "a block ends elsewhere".into())?;
                 end
             } else {
-                self.record(stream, at, unit)?
+                self.record(stream, at)?
             };
             let position = self.records[first_rank as usize].position;
             self.units.push(Unit { stream: at..end, ranks: first_rank..self.records.len() as u64, position });
@@ -247,7 +247,7 @@ impl Reader {
     }
 
     /// The record at `at`; gives where it ends.
-    fn record(&mut self, bytes: &[u8], mut at: usize, unit: usize) -> Result<usize> {
+    fn record(&mut self, bytes: &[u8], mut at: usize) -> Result<usize> {
         let (key_len, value_len) = match self.header.fixed {
             Some(lengths) => lengths,
             None => (varint(bytes, &mut at)?, varint(bytes, &mut at)?),
@@ -255,7 +255,7 @@ impl Reader {
         let (key_end, end) = (at + key_len, at + key_len + value_len);
         let key = bytes.get(at..key_end).ok_or("a key is cut")?.to_vec();
         let value = bytes.get(key_end..end).ok_or("a value is cut")?.to_vec();
-        self.records.push(Record { position: self.header.position(&key), key, value, unit });
+        self.records.push(Record { position: self.header.position(&key), key, value });
         Ok(end)
     }
 

@@ -2,6 +2,7 @@
 //!
 //! | target | its bytes are | what must hold |
 //! |---|---|---|
+//! | `dictionary` | a dictionary file, or damage to a good one, with checksums that fit if asked for | every call gives a value or an error; ways to look up agree |
 //! | `open` | a table file, or damage to a good one, with checksums that fit if asked for; what is done with it | every call gives a value or an error; the file stays in proportion |
 //! | `replay` | a log beside a good table: edits of a good one with right checksums, or its bytes | a table that opens has what a second reader finds, is whole, and the same when it is opened again |
 //! | `ops` | operations on a new table | the answers are those of a `BTreeMap`; the table is whole |
@@ -13,6 +14,7 @@
 
 mod base;
 mod damage;
+pub mod dictionary;
 mod input;
 pub mod open;
 pub mod ops;
@@ -24,7 +26,8 @@ use std::path::{Path, PathBuf};
 pub type Target = fn(&[u8]);
 
 /// All of them by name: the name of a program, and of a folder in `fuzz/seeds`.
-pub const TARGETS: &[(&str, Target)] = &[("open", open::run), ("ops", ops::run), ("replay", replay::run)];
+pub const TARGETS: &[(&str, Target)] =
+    &[("dictionary", dictionary::run), ("open", open::run), ("ops", ops::run), ("replay", replay::run)];
 
 /// An empty directory, where syncing costs nothing if there is such a place.
 fn directory() -> tempfile::TempDir {

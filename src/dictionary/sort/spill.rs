@@ -1,6 +1,7 @@
 //! Temporary files: their names, a thread that writes them, and reading their blocks back.
 //!
-//! A file is removed as soon as it is made and lives until it is closed, so that nothing stays whatever ends the process.
+//! A file has no name, or, where the system has no such files, is removed as soon as it is made; it lives until it is closed, so that
+//! nothing stays whatever ends the process.
 //! With resume the files of partitions keep their names; who removes those: `manifest.rs`.
 //!
 //! Not here: what a block is (`block.rs`).
@@ -30,6 +31,9 @@ pub(super) fn part_name(prefix: &Path, part: usize) -> PathBuf {
 
 /// Makes a file that has no name.
 pub(super) fn make_unnamed(storage: &dyn Storage, prefix: &Path) -> Result<Arc<dyn File>> {
+    if let Some(file) = storage.make_unnamed(prefix).map_err(|e| cannot_make(prefix, e))? {
+        return Ok(file.into());
+    }
     static COUNT: AtomicU64 = AtomicU64::new(0);
     // Of a process of the same number that was killed between making and removing; each costs one try.
     const TRIES: usize = 100;

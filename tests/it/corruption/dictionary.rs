@@ -10,7 +10,8 @@ use super::{Kind, Random, directory, no_case_fails};
 use crate::dictionaries::Pairs;
 use crate::dictionaries::golden::{GOLDEN, SHARDS, fixture, shards_pairs};
 use crate::fields::number_at;
-use crate::spd::{self, FOOTER_BYTES, Reader, SECTION_BYTES, SECTIONS_AT, manifest};
+use crate::spd::fields::fields_of;
+use crate::spd::{self, FOOTER_BYTES, Reader, manifest};
 use splitpoint::{Dictionary, DictionaryOptions};
 use std::fs;
 use std::ops::Range;
@@ -40,40 +41,12 @@ impl Original {
     fn read(golden: &crate::dictionaries::golden::Golden) -> Original {
         let file = fs::read(golden.file()).unwrap();
         let reader = Reader::new(&file).unwrap();
-        let footer = file.len() - FOOTER_BYTES;
         let page_bytes = reader.header.page_bytes;
-        let header_fields = [(12, 4), (16, 4), (20, 4), (24, 4), (28, 4), (32, 4), (36, 4), (40, 4), (48, 8), (56, 8)];
-        let mut fields = header_fields.to_vec();
-        fields.extend((8..48).step_by(8).map(|at| (footer + at, 8)));
-        fields.extend((48..72).step_by(4).map(|at| (footer + at, 4)));
-        let mut covered = vec![0..512, page_bytes..(reader.footer.pages + 1) * page_bytes, footer..file.len()];
-        for (n, section) in reader.footer.sections.iter().enumerate() {
-            let entry = footer + SECTIONS_AT + n * SECTION_BYTES;
-            fields.extend([(entry, 4), (entry + 8, 8), (entry + 16, 8)]);
-            let words = (0..section.bytes / 8).map(|word| (section.offset + 8 * word, 8));
-            // The header of an index matters most.
-            fields.extend(
-                words.clone().take(30).flat_map(|(at, _)| [(at, 8), (at, 4), (at + 4, 4), (at, 1), (at + 2, 1)]),
-            );
-            fields.extend(words.skip(30).step_by(1 + section.bytes / 8 / 200));
-            covered.push(section.offset..section.offset + section.bytes);
-        }
-        let (head, body) = (reader.header.head_bytes(), reader.header.body_bytes());
-        for page in 1..=reader.footer.pages {
-            let starts = (4..head).step_by(2);
-            fields.extend(starts.map(|at| (page * page_bytes + at, 2)));
-        }
-        // Where units begin: lengths, or the head of a block.
-        let in_file = |at: usize| (at / body + 1) * page_bytes + head + at % body;
-        for unit in reader.units.iter().take(200) {
-            let at = in_file(unit.stream.start);
-            let room = at % page_bytes <= page_bytes - 28;
-            if reader.header.compressed && room {
-                fields.extend([(at, 8), (at + 8, 8), (at + 16, 4), (at + 20, 8)]);
-            } else {
-                fields.extend([(at, 1), (at + 1, 1)].into_iter().filter(|(at, _)| at % page_bytes != 0));
-            }
-        }
+        let mut covered =
+            vec![0..512, page_bytes..(reader.footer.pages + 1) * page_bytes, file.len() - FOOTER_BYTES..file.len()];
+        let sections = reader.footer.sections.iter();
+        covered.extend(sections.map(|section| section.offset..section.offset + section.bytes));
+        let fields = fields_of(&file, &reader);
         Original { name: golden.name, pairs: (golden.pairs)(), page_bytes, fields, covered, file }
     }
 }
@@ -358,7 +331,7 @@ fn a_damaged_manifest_is_an_error_and_a_hostile_one_no_way_out() {
                 0 => text[at] = *random.pick(b"0123456789"),
                 1 => text[at] = random.next() as u8,
                 2 => {
-                    let more: &[u8] = *random.pick(&[&b"\n"[..], b" ", b"99999999999999999999", b"../", b"\xff"]);
+                    let more = *random.pick(&[&b"\n"[..], b" ", b"99999999999999999999", b"../", b"\xff"]);
                     drop(text.splice(at..at, more.iter().copied()));
                 }
                 3 => drop(text.remove(at)),

@@ -104,7 +104,6 @@ struct Seen {
     after: u32,
     to_resume: u32,
     resumed: u32,
-    unnamed: u32,
 }
 
 fn kill_again_and_again(kind: Kind, kills: u32, seed: u64) -> Seen {
@@ -139,11 +138,9 @@ fn kill_again_and_again(kind: Kind, kills: u32, seed: u64) -> Seen {
         let left = names_in(place.path());
         let sorting = |name: &&String| name.starts_with("a.spd-sort");
         let unnamed = |name: &&String| name.ends_with(".tmp");
-        seen.unnamed += left.iter().filter(unnamed).count() as u32;
         seen.to_resume += u32::from(left.iter().any(|name| sorting(&name) && !unnamed(&name)));
         let strange: Vec<_> = left.iter().filter(|name| *name != "a.spd" && !name.starts_with("a.spd-new")).collect();
-        assert!(strange.iter().all(|name| unnamed(name) || kind.resume && sorting(name)), "{kind:?}: {strange:?}");
-        left.iter().filter(unnamed).for_each(|name| fs::remove_file(place.path().join(name)).unwrap());
+        assert!(strange.iter().all(|name| kind.resume && sorting(name) && !unnamed(name)), "{kind:?}: {strange:?}");
         if random.one_in(3) {
             // Undisturbed, from what the kill left.
             if kind.resume && there == n {
@@ -193,7 +190,7 @@ fn a_killed_build_or_update_leaves_the_dictionary_of_before_or_the_next() {
 fn thousands_of_killed_builds_leave_the_dictionary_of_before_or_the_next() {
     for (seed, kind) in kinds().into_iter().enumerate() {
         let seen = kill_again_and_again(kind, 500, 100 + seed as u64);
-        assert!(seen.killed > 300 && seen.before > 100 && seen.after > 20, "{kind:?}: {seen:?}");
+        assert!(seen.killed > 200 && seen.before > 100 && seen.after > 5, "{kind:?}: {seen:?}");
         assert!(!kind.resume || seen.to_resume > 20 && seen.resumed > 5, "{kind:?}: {seen:?}");
     }
 }

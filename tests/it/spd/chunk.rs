@@ -63,7 +63,9 @@ impl Chunks {
         must(words.len() as u64 >= records_at, || "the starts of buckets".into())?;
         let half = |n: u64| (words[(HEADER_WORDS + n / 2) as usize] >> (32 * (n % 2))) as u32;
         index.starts = (0..=1 << bucket_bits).map(half).collect();
-        must(index.starts.len() % 2 == 0 || half(index.starts.len() as u64) == 0, || "zeros behind the starts".into())?;
+        must(index.starts.len().is_multiple_of(2) || half(index.starts.len() as u64) == 0, || {
+            "zeros behind the starts".into()
+        })?;
 
         let mut record = 64 * records_at;
         let mut rank = 0;
@@ -176,7 +178,7 @@ impl Chunks {
         let mut node = 0;
         for level in 0..=leaves {
             let window = self.window(chunk, size, self.depth(size, level, node));
-            let product = key * window & 0xFFFF_FFFF;
+            let product = (key * window) & 0xFFFF_FFFF;
             node = if level < leaves { 2 * node + (product >> 31) } else { 4 * node + (product >> 30) };
         }
         Ok(chunk.ranks.start + node..chunk.ranks.start + node + 1)

@@ -141,7 +141,7 @@ impl Pages {
     }
 
     fn bin(&self, x: u64) -> u64 {
-        if self.scale == 0 { x } else { (u128::from(x) * u128::from(self.scale) >> 64) as u64 }
+        if self.scale == 0 { x } else { ((u128::from(x) * u128::from(self.scale)) >> 64) as u64 }
     }
 
     /// Data pages, from 0.
@@ -225,12 +225,12 @@ impl Functions {
                 },
                 Level::Seeds { keys, buckets, mask, step, seed_bits, seeds, .. } => {
                     let h = finalized(position.wrapping_add((d as u64 + 1).wrapping_mul(SPLIT_MIX)));
-                    let share = |of: u64| (u128::from(h) * u128::from(of) >> 64) as u64;
+                    let share = |of: u64| ((u128::from(h) * u128::from(of)) >> 64) as u64;
                     let seed = bits(seeds, share(*buckets) * seed_bits, *seed_bits);
                     if seed == 0 {
                         continue;
                     }
-                    (share(keys - mask) + ((h & 0xFFFF) + seed * step & mask)).min(keys - 1)
+                    (share(keys - mask) + (((h & 0xFFFF) + seed * step) & mask)).min(keys - 1)
                 }
             };
             for above in levels[..d].iter().rev() {

@@ -231,7 +231,7 @@ fn canonical(count: u64) -> BTreeMap<(u32, u64), u64> {
     let mut lengths = vec![0u32; nodes.len()];
     let mut age = 0;
     while nodes.len() > 1 {
-        nodes.sort_by(|a, b| (b.0, b.1, b.2).cmp(&(a.0, a.1, a.2)));
+        nodes.sort_by_key(|node| std::cmp::Reverse((node.0, node.1, node.2)));
         let (first, second) = (nodes.pop().unwrap(), nodes.pop().unwrap());
         let symbols = [first.3, second.3].concat();
         symbols.iter().for_each(|symbol| lengths[*symbol] += 1);
