@@ -218,15 +218,16 @@ fn golden_journal_is_what_the_library_writes_today() {
     let before = fs::read(&path).unwrap();
     // The limit is in blocks of 512 bytes; without the trap the signal that comes with it would end the process.
     let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$0\" \"$@\"", PENDING_LIMIT_BYTES / 512);
-    let status = Command::new("sh")
+    // Through pipes: where our own output goes to a file, the limit would be that file's too.
+    let child = Command::new("sh")
         .arg("-c")
         .arg(script)
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "format::change_the_pending_table_under_a_limit", "--ignored"])
         .env("PENDING_TABLE", &path)
-        .status()
+        .output()
         .unwrap();
-    assert!(status.success());
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
     assert!(fs::read(&path).unwrap() == before, "the checkpoint was to fail at its first write to the table");
     compare_or_update("pending.spt", &before);
     compare_or_update("pending.spt-ckpt", &fs::read(journal_of(&path)).unwrap());
