@@ -101,9 +101,9 @@ impl DictionaryOptions {
     /// Opens the dictionary at `path`.
     ///
     /// # Errors
-    /// [`ErrorKind::NotATable`](crate::ErrorKind::NotATable), [`ErrorKind::Version`](crate::ErrorKind::Version),
-    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt), [`ErrorKind::WrongHash`](crate::ErrorKind::WrongHash),
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io).
+    /// [`ErrorKind::NotATable`], [`ErrorKind::Version`],
+    /// [`ErrorKind::Corrupt`], [`ErrorKind::WrongHash`],
+    /// [`ErrorKind::Io`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Dictionary> {
         self.open_on(&Disk, path.as_ref())
     }
@@ -215,7 +215,7 @@ impl Dictionary {
     /// The value of `key`. One read of the file, none if it is mapped.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io), [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt).
+    /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`].
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.file_of(key).find(key, <[u8]>::to_vec)
     }
@@ -322,7 +322,7 @@ impl Pairs<'_> {
     /// The next pair, borrowed until the next call.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io), [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt).
+    /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`].
     pub fn next_ref(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         while self.given == self.run.len() {
             self.given = 0;

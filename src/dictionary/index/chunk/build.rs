@@ -48,7 +48,7 @@ impl Builder {
         }
     }
 
-    /// Adds the next chunk, as [`solve`](super::solve) gave it for the same options and positions. In order: whole chunks,
+    /// Adds the next chunk, as [`solve`](super::solve()) gave it for the same options and positions. In order: whole chunks,
     /// then what [`cut`](super::cut) makes of the rest.
     pub fn add(&mut self, positions: &[u64], solved: &Solved) {
         let (Some(&first), Some(&last)) = (positions.first(), positions.last()) else { return };

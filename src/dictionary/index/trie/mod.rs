@@ -15,7 +15,7 @@
 //!   pass 16 bits is wide: its buckets' ends are 64-bit words in a table of their own.
 //! * **Skip pointers**, if asked for: the bits of Rep(Left) between EC and Rep(Left), where the trie has `skip_min` keys
 //!   or more. Stored as the difference from a line fitted to tries of that size, in as many bits as pay
-//!   ([`skip`](skip)); so a lookup passes large subtries at once, in a bucket of any size.
+//!   ([`skip`]); so a lookup passes large subtries at once, in a bucket of any size.
 //! * **Sparse**: a subtrie whose ranks are all in one block of `block_items` is not stored.
 //!
 //! Cost: see the table that `tests.rs` prints: 2.51 bits a key and 0.6 us a lookup, or 2.63 bits and 0.2 to 0.3. A
