@@ -4,23 +4,22 @@
 //! runs -> arrange (chunk, mphf) -> data pages -> index sections -> footer -> sync -> rename -> sync the name
 //! ```
 //!
-//! Until the rename the file is `NAME-new`, locked, and removed when anything fails; what a killed process leaves of it the next
-//! build removes. Readers of an earlier dictionary of the name keep it.
-//! Not here: where runs come from (`build.rs`, `merge.rs`).
+//! Not here: where runs come from (`build.rs`, `merge.rs`), how a file gets its name (`publish.rs`).
 
 use super::arrange::Arranger;
 use super::file::{Access, DictionaryFile};
 use super::format::{Compression, Footer, HEADER_BYTES, Header, Layout, Order, SECTION_ALIGN, Section, SectionKind};
 use super::index::page::{PageIndex, PageIndexOptions};
 use super::index::{Index, trie};
+use super::publish::Unpublished;
 use super::run::{Run, Spans};
 use super::spool::Spool;
 use super::walk::{Walk, WalkAhead};
 use super::write::{DataWriter, Wanted};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashFunction;
-use crate::io::{File, Mode, Storage};
-use std::path::{Path, PathBuf};
+use crate::io::{Mode, Storage};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Everything about a dictionary to be, but its records.
@@ -41,54 +40,13 @@ pub(super) trait Runs {
     fn next(&mut self, run: &mut Run) -> Result<bool>;
 }
 
-/// A file that does not have its name yet.
-pub(super) struct Output<'s> {
-    storage: &'s dyn Storage,
-    path: PathBuf,
-    new_path: PathBuf,
-    file: Arc<dyn File>,
-    published: bool,
-}
-
-impl<'s> Output<'s> {
-    /// Makes `NAME-new` for a dictionary at `path`.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Locked`] where another process is building it; [`ErrorKind::NotATable`] where `path` is something else than a
-    /// dictionary, which it would replace; [`ErrorKind::Io`].
-    pub fn new(storage: &'s dyn Storage, path: &Path) -> Result<Self> {
-        refuse_to_replace_others(storage, path)?;
-        Self::make(storage, path, with_suffix(path, "-new"))
-    }
-
-    fn make(storage: &'s dyn Storage, path: &Path, new_path: PathBuf) -> Result<Self> {
-        let file = open_and_lock(storage, &new_path)?;
-        file.set_len(0).map_err(|e| Error::io(&new_path, "empty", e))?;
-        Ok(Output { storage, path: path.to_owned(), new_path, file: file.into(), published: false })
-    }
-
-    /// Makes the content durable and gives it its name.
-    fn publish(mut self) -> Result<()> {
-        self.file.sync().map_err(|e| Error::io(&self.new_path, "sync", e))?;
-        self.storage.rename(&self.new_path, &self.path).map_err(|e| Error::io(&self.path, "rename to", e))?;
-        self.published = true;
-        self.storage.sync_names(&self.path).map_err(|e| Error::io(&self.path, "sync the directory of", e))
-    }
-}
-
-impl Drop for Output<'_> {
-    fn drop(&mut self) {
-        if !self.published {
-            // Without its name nobody misses it; if it cannot be removed, the next build does.
-            let _ = self.storage.remove(&self.new_path);
-        }
-    }
-}
-
-pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
+/// Begins the file of a dictionary at `path`.
+///
+/// # Errors
+/// As [`Unpublished::new`]; [`ErrorKind::NotATable`] where `path` is something else than a dictionary, which it would replace.
+pub(super) fn output<'s>(storage: &'s dyn Storage, path: &Path) -> Result<Unpublished<'s>> {
+    refuse_to_replace_others(storage, path)?;
+    Unpublished::new(storage, path, "-new")
 }
 
 fn refuse_to_replace_others(storage: &dyn Storage, path: &Path) -> Result<()> {
@@ -113,32 +71,6 @@ fn refuse_to_replace_others(storage: &dyn Storage, path: &Path) -> Result<()> {
     }
 }
 
-pub(super) fn open_and_lock(storage: &dyn Storage, path: &Path) -> Result<Box<dyn File>> {
-    let failed = |what: &'static str| move |e| Error::io(path, what, e);
-    // Twice: between an open and a lock another build may have finished, and renamed the file.
-    for _ in 0..2 {
-        let file = match storage.open(path, Mode::New) {
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => storage.open(path, Mode::Write),
-            made => made,
-        };
-        let file = match file {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-            other => other.map_err(failed("create"))?,
-        };
-        if !file.lock().map_err(failed("lock"))? {
-            break;
-        }
-        // Another build's that failed or was killed: removed, and made anew, so that the name is this file's.
-        storage.remove(path).map_err(failed("remove"))?;
-        let fresh = storage.open(path, Mode::New).map_err(failed("create"))?;
-        if fresh.lock().map_err(failed("lock"))? {
-            return Ok(fresh);
-        }
-    }
-    let message = format!("{}: another process is building it. Wait for it, or choose another name.", path.display());
-    Err(Error::new(ErrorKind::Locked, message))
-}
-
 impl Plan {
     fn header(&self, layout: Layout) -> Header {
         Header {
@@ -153,7 +85,7 @@ impl Plan {
         }
     }
 
-    fn wanted<'s>(&self, output: &Output<'s>, layout: Layout) -> Wanted<'s> {
+    fn wanted<'s>(&self, output: &Unpublished<'s>, layout: Layout) -> Wanted<'s> {
         let spool = || Spool::new(output.storage, &output.path, self.memory_bytes / 8);
         let sized = self.compression == Compression::None && layout != Layout::Varied;
         Wanted {
@@ -164,7 +96,7 @@ impl Plan {
     }
 
     /// Writes all of `runs` to `output` in `layout`, with index and footer; does not publish.
-    pub fn write(&self, output: &Output<'_>, layout: Layout, runs: &mut dyn Runs) -> Result<Footer> {
+    pub fn write(&self, output: &Unpublished<'_>, layout: Layout, runs: &mut dyn Runs) -> Result<Footer> {
         let header = self.header(layout);
         let wanted = self.wanted(output, layout);
         let mut writer = DataWriter::new(Arc::clone(&output.file), &output.new_path, &header, wanted)?;
@@ -226,7 +158,7 @@ const RANK_BINS_PER_PAGE: u32 = 16;
 /// Writes `output` by `plan` from `runs` and publishes it. `layout` is what the records are thought to need; if it turns out that all
 /// have the same lengths, what was written is written again in the layout that such records have, so that equal pairs are
 /// equal bytes however they came.
-pub(super) fn publish(plan: &Plan, output: Output<'_>, layout: Layout, runs: &mut dyn Runs) -> Result<Footer> {
+pub(super) fn publish(plan: &Plan, mut output: Unpublished<'_>, layout: Layout, runs: &mut dyn Runs) -> Result<Footer> {
     let footer = plan.write(&output, layout, runs)?;
     let proper = footer.uniform_layout();
     if proper == layout {
@@ -235,7 +167,7 @@ pub(super) fn publish(plan: &Plan, output: Output<'_>, layout: Layout, runs: &mu
     }
     let access = Access { hash: Some(plan.hash.clone()), ..Access::default() };
     let written = DictionaryFile::open(output.storage, &output.new_path, &access)?;
-    let again = Output::make(output.storage, &output.path, with_suffix(&output.path, "-new2"))?;
+    let mut again = Unpublished::new(output.storage, &output.path, "-new2")?;
     let footer = plan.write(&again, proper, &mut Walk::new(&written))?;
     again.publish()?;
     Ok(footer)
@@ -268,13 +200,13 @@ pub(super) fn write_run(writer: &mut DataWriter<'_>, layout: Layout, run: &Run) 
 
 /// Writes sections behind the data.
 struct SectionsWriter<'o, 's> {
-    output: &'o Output<'s>,
+    output: &'o Unpublished<'s>,
     at: u64,
     sections: Vec<Section>,
 }
 
 impl<'o, 's> SectionsWriter<'o, 's> {
-    fn new(output: &'o Output<'s>, header: &Header, footer: &Footer) -> Self {
+    fn new(output: &'o Unpublished<'s>, header: &Header, footer: &Footer) -> Self {
         SectionsWriter { output, at: (footer.pages + 1) * u64::from(header.page_bytes), sections: Vec::new() }
     }
 

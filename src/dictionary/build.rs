@@ -6,7 +6,7 @@
 //!
 //! Not here: the sort (`sort/`), the file (`assemble.rs`), changing a dictionary (`merge.rs`).
 
-use super::assemble::{Output, Plan, Runs, publish};
+use super::assemble::{self, Plan, Runs, publish};
 use super::file::DictionaryFile;
 use super::format::{BLOCK_BYTES_MAX, Compression, Layout, PAGE_BYTES_MAX, PAGE_BYTES_MIN};
 use super::index::Index;
@@ -219,7 +219,7 @@ impl DictionaryBuilder {
         self.check()?;
         let mut layout = None;
         loop {
-            let output = Output::new(&Disk, path)?;
+            let output = assemble::output(&Disk, path)?;
             let mut ordered = Ordered::new(pairs(), &self.hash, layout)?;
             let layout_now = ordered.layout;
             let watch = self.watch(pairs_total);

@@ -25,6 +25,7 @@ pub(crate) mod index;
 mod many;
 mod merge;
 mod pages;
+mod publish;
 mod read;
 mod record;
 mod run;

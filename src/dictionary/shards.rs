@@ -13,8 +13,9 @@
 //! Source: the Redis Cluster specification, "Key distribution model". The manifest: docs/dictionary-format.md, "Manifest".
 
 use super::format::BUILD_AGAIN;
+use super::publish::Unpublished;
 use crate::error::{Error, ErrorKind, Result};
-use crate::io::{File, Mode, Storage};
+use crate::io::{Mode, Storage};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -210,11 +211,8 @@ fn wrong(path: &Path, what: &str) -> Error {
 
 /// Replaces the manifest of a directory; holds off other writers while it lives.
 pub(super) struct Publisher<'s> {
-    storage: &'s dyn Storage,
     directory: PathBuf,
-    new_path: PathBuf,
-    file: Box<dyn File>,
-    published: bool,
+    manifest: Unpublished<'s>,
 }
 
 impl<'s> Publisher<'s> {
@@ -222,24 +220,25 @@ impl<'s> Publisher<'s> {
     /// [`ErrorKind::Locked`] where another process builds or updates the directory.
     pub fn new(storage: &'s dyn Storage, directory: &Path) -> Result<Self> {
         storage.make_directory(directory).map_err(|e| Error::io(directory, "make the directory", e))?;
-        let new_path = directory.join("manifest-new");
-        let file = super::assemble::open_and_lock(storage, &new_path)?;
-        Ok(Publisher { storage, directory: directory.to_owned(), new_path, file, published: false })
+        let manifest = Unpublished::new(storage, &Manifest::path(directory), "-new")?;
+        Ok(Publisher { directory: directory.to_owned(), manifest })
     }
 
     /// Makes `manifest` that of the directory; then removes the files of `before` that it does not name. Where that fails, the other
     /// way round.
     pub fn publish(mut self, manifest: &Manifest, before: Option<&Manifest>) -> Result<()> {
-        let path = Manifest::path(&self.directory);
-        if let Err(error) = self.replace(&path, manifest) {
+        let file = &mut self.manifest;
+        let written = file.file.write_at(manifest.text().as_bytes(), 0);
+        let published = written.map_err(|e| Error::io(&file.new_path, "write", e)).and_then(|()| file.publish());
+        if !file.is_published() {
             self.remove_unnamed(manifest.shards.iter(), before);
-            return Err(error);
         }
-        self.storage.sync_names(&path).map_err(|e| Error::io(&path, "sync the directory of", e))?;
+        published?;
         if before.is_none() {
             // The directory's own name, which may be as new as what is in it.
             let directory = &self.directory;
-            self.storage.sync_names(directory).map_err(|e| Error::io(directory, "sync the directory of", e))?;
+            let synced = self.manifest.storage.sync_names(directory);
+            synced.map_err(|e| Error::io(directory, "sync the directory of", e))?;
         }
         self.remove_unnamed(before.iter().flat_map(|before| &before.shards), Some(manifest));
         self.remove_leftovers(manifest);
@@ -249,20 +248,11 @@ impl<'s> Publisher<'s> {
     /// Removes what a killed process left: shards of other generations, and what is named after a shard. Nobody else is writing here.
     fn remove_leftovers(&self, manifest: &Manifest) {
         let named: Vec<&str> = manifest.shards.iter().map(|shard| &shard.name[..]).collect();
-        for name in self.storage.names_in(&self.directory).unwrap_or_default() {
+        for name in self.manifest.storage.names_in(&self.directory).unwrap_or_default() {
             if is_of_a_shard(&name) && !named.contains(&&name[..]) {
-                let _ = self.storage.remove(&self.directory.join(name));
+                let _ = self.manifest.storage.remove(&self.directory.join(name));
             }
         }
-    }
-
-    fn replace(&mut self, path: &Path, manifest: &Manifest) -> Result<()> {
-        let text = manifest.text();
-        self.file.write_at(text.as_bytes(), 0).map_err(|e| Error::io(&self.new_path, "write", e))?;
-        self.file.sync().map_err(|e| Error::io(&self.new_path, "sync", e))?;
-        self.storage.rename(&self.new_path, path).map_err(|e| Error::io(path, "rename to", e))?;
-        self.published = true;
-        Ok(())
     }
 
     /// Removes the files of `shards` that `manifest` does not name.
@@ -270,15 +260,7 @@ impl<'s> Publisher<'s> {
         let named = |name: &str| manifest.iter().any(|manifest| manifest.shards.iter().any(|shard| shard.name == name));
         for shard in shards.filter(|shard| !named(&shard.name)) {
             // One that cannot be removed takes room and does no other harm.
-            let _ = self.storage.remove(&self.directory.join(&shard.name));
-        }
-    }
-}
-
-impl Drop for Publisher<'_> {
-    fn drop(&mut self) {
-        if !self.published {
-            let _ = self.storage.remove(&self.new_path);
+            let _ = self.manifest.storage.remove(&self.directory.join(&shard.name));
         }
     }
 }

@@ -3,8 +3,9 @@
 //! The names of a new generation's files are known beforehand and named by no manifest, so what a killed process left of them is
 //! overwritten by the next one.
 
-use super::assemble::Output;
+use super::assemble;
 use super::build::{DictionaryBuilder, Watch};
+use super::publish::Unpublished;
 use super::shards::{Manifest, Publisher, Shard};
 use super::sort::{Duplicates, Sorted, Sorter};
 use crate::error::Result;
@@ -17,7 +18,7 @@ pub(super) struct Target {
     pub storage: &'static dyn Storage,
     path: PathBuf,
     /// The one file; made at once, so that whoever begins with the same one is told.
-    output: Option<Output<'static>>,
+    output: Option<Unpublished<'static>>,
     shards: Option<Shards>,
 }
 
@@ -33,7 +34,7 @@ struct Shards {
 
 impl Target {
     pub fn file(storage: &'static dyn Storage, path: &Path) -> Result<Target> {
-        let output = Some(Output::new(storage, path)?);
+        let output = Some(assemble::output(storage, path)?);
         Ok(Target { storage, path: path.to_owned(), output, shards: None })
     }
 
@@ -88,14 +89,14 @@ impl Target {
         mut self,
         builder: &DictionaryBuilder,
         sorters: Vec<Sorter<'static>>,
-        write: impl Fn(usize, &mut Sorted<'static>, Output<'static>, &Watch) -> Result<u64> + Sync,
+        write: impl Fn(usize, &mut Sorted<'static>, Unpublished<'static>, &Watch) -> Result<u64> + Sync,
     ) -> Result<u64> {
         let watch = builder.watch(0);
         let paths: Vec<PathBuf> = (0..self.count()).map(|shard| self.path_of(shard)).collect();
         let output = Mutex::new(self.output.take());
         let output_of = |shard: usize| match output.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(output) => Ok(output),
-            None => Output::new(self.storage, &paths[shard]),
+            None => assemble::output(self.storage, &paths[shard]),
         };
         let kept = |shard: usize| self.shards.as_ref().and_then(|shards| shards.kept[shard].clone());
         let one = |shard: usize, sorter: Sorter<'static>| -> Result<Option<u64>> {

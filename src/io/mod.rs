@@ -14,7 +14,7 @@ mod real;
 pub(crate) mod simulated;
 mod view;
 
-use std::io::Result;
+use std::io::{ErrorKind, Result};
 use std::path::Path;
 
 pub(crate) use forks::{forked_since, forks};
@@ -79,6 +79,8 @@ pub(crate) trait File: Send + Sync {
     fn sync(&self) -> Result<()>;
     /// Takes the only writer's lock, which is held until the file is closed; `false` where another holds it.
     fn lock(&self) -> Result<bool>;
+    /// Is it what `path` names now? A file that was opened there may have been renamed or removed since.
+    fn is_at(&self, path: &Path) -> Result<bool>;
     /// Does a writer hold the lock right now?
     fn is_locked(&self) -> Result<bool>;
     /// The first `bytes` bytes as memory that the operating system keeps when the process ends; the file may be shorter, but
@@ -104,4 +106,51 @@ pub(crate) trait View: Send + Sync {
     fn bytes(&self) -> &[u8];
     /// Bytes `from..to` will be read here and there, so reading ahead is of no use.
     fn expect_random(&self, from: usize, to: usize);
+}
+
+/// Opens the file at `path`, or makes it, and takes its lock; `None` where another has it.
+///
+/// It is the file that has the name, also where another process renames or removes one meanwhile, so the name is the caller's as
+/// long as the file is open: who holds the lock alone renames or removes it.
+pub(crate) fn open_locked(storage: &dyn Storage, path: &Path) -> Result<Option<Box<dyn File>>> {
+    const TRIES: usize = 100;
+    for _ in 0..TRIES {
+        let file = match storage.open(path, Mode::New) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => storage.open(path, Mode::Write),
+            made => made,
+        };
+        match file {
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
+            Ok(file) if !file.lock()? => return Ok(None),
+            Ok(file) if file.is_at(path)? => return Ok(Some(file)),
+            // Locked too late: it went by this name when it was opened.
+            Ok(_) => {}
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_lost_its_name_before_it_was_locked_is_not_taken_for_the_one_that_has_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, elsewhere) = (directory.path().join("a"), directory.path().join("b"));
+        let first = open_locked(&Disk, &path).unwrap().unwrap();
+        assert!(open_locked(&Disk, &path).unwrap().is_none());
+        // Opened before the rename, locked after it.
+        let late = Disk.open(&path, Mode::Write).unwrap();
+        Disk.rename(&path, &elsewhere).unwrap();
+        drop(first);
+        assert!(late.lock().unwrap());
+        assert!(!late.is_at(&path).unwrap());
+        assert!(late.is_at(&elsewhere).unwrap());
+        let second = open_locked(&Disk, &path).unwrap().unwrap();
+        assert!(second.is_at(&path).unwrap());
+        Disk.remove(&path).unwrap();
+        assert!(!second.is_at(&path).unwrap());
+    }
 }

@@ -10,7 +10,7 @@ use super::{File, Mapped, Mode, Storage, View};
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -141,6 +141,15 @@ impl File for RealFile {
             Err(fs::TryLockError::WouldBlock) => Ok(false),
             Err(fs::TryLockError::Error(e)) => Err(e),
         }
+    }
+
+    fn is_at(&self, path: &Path) -> Result<bool> {
+        let named = match fs::symlink_metadata(path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
+            other => other?,
+        };
+        let own = self.file.metadata()?;
+        Ok((named.dev(), named.ino()) == (own.dev(), own.ino()))
     }
 
     fn is_locked(&self) -> Result<bool> {

@@ -710,6 +710,10 @@ impl File for Open {
         Ok(free)
     }
 
+    fn is_at(&self, path: &Path) -> Result<bool> {
+        Ok(self.disk.inner().state.names.get(path) == Some(&self.inode))
+    }
+
     fn is_locked(&self) -> Result<bool> {
         Ok(self.disk.inner().locks.contains(&self.inode))
     }

@@ -14,7 +14,7 @@ use super::block::Fixed;
 use super::spill::{name, part_name};
 use super::{FAN_OUT_BITS_MAX, Lengths};
 use crate::error::{Error, ErrorKind, Result};
-use crate::io::{File, Mode, Storage};
+use crate::io::{File, Mode, Storage, open_locked};
 use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8; 8] = b"SPTsort1";
@@ -49,13 +49,13 @@ impl Manifest {
     /// Opens or makes the manifest and takes the lock. What was saved under the same identity comes with it.
     pub(super) fn open(storage: &dyn Storage, prefix: &Path, id: u64) -> Result<(Manifest, Option<Snapshot>)> {
         let path = name(prefix, "");
-        let file = open_or_make(storage, &path)?;
-        if !file.lock().map_err(|e| Error::io(&path, "lock", e))? {
-            return Err(Error::new(
+        let file = open_locked(storage, &path).map_err(|e| Error::io(&path, "open", e))?.ok_or_else(|| {
+            let name = path.display();
+            Error::new(
                 ErrorKind::Locked,
-                format!("{}: another build of the same file is running; wait for it to end.", path.display()),
-            ));
-        }
+                format!("{name}: another build of the same file is running; wait for it to end."),
+            )
+        })?;
         let mut manifest = Manifest { file, path, prefix: prefix.to_owned(), id, sequence: 0 };
         let slots = manifest.read()?;
         let newest = slots.into_iter().filter_map(|slot| parse(&slot)).max_by_key(|(_, sequence, _)| *sequence);
@@ -116,23 +116,6 @@ impl Manifest {
         self.clear(storage)?;
         storage.remove(&self.path).map_err(|e| Error::io(&self.path, "remove", e))
     }
-}
-
-fn open_or_make(storage: &dyn Storage, path: &Path) -> Result<Box<dyn File>> {
-    // Between the two calls another run may make or remove it.
-    const TRIES: usize = 10;
-    let mut last = None;
-    for _ in 0..TRIES {
-        match storage.open(path, Mode::Write) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-            other => return other.map_err(|e| Error::io(path, "open", e)),
-        }
-        match storage.open(path, Mode::New) {
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => last = Some(e),
-            other => return other.map_err(|e| Error::io(path, "make", e)),
-        }
-    }
-    Err(Error::io(path, "make", last.expect("a try failed")))
 }
 
 /// Removes what a run that can be resumed left, unless it is running or not ours.
