@@ -36,6 +36,8 @@ mod spool;
 mod stat;
 mod target;
 #[cfg(test)]
+mod test_random;
+#[cfg(test)]
 mod tests;
 mod verify;
 mod walk;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests look at directories and files")]
 
+use super::test_random::Random;
 use super::*;
 use crate::error::ErrorKind;
 use crate::hash::HashKind;
@@ -9,23 +10,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub(super) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// Numbers that are the same in each run (SplitMix64).
-pub(super) struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
 
 /// Indexes small enough that a few thousand pairs have many of everything.
 pub(super) fn indexes() -> Vec<Index> {
@@ -41,17 +25,13 @@ pub(super) fn indexes() -> Vec<Index> {
     ]
 }
 
-pub(super) fn bytes(random: &mut Random, len: u64) -> Vec<u8> {
-    (0..len).map(|_| random.next() as u8).collect()
-}
-
 /// Pairs of sizes by `kind`.
 pub(super) fn pairs(kind: &str, count: u64, seed: u64) -> Model {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     (0..count)
         .map(|n| match kind {
-            "fixed" => (n.to_le_bytes().to_vec(), bytes(&mut random, 8)),
-            "fixed, long" => (bytes(&mut random, 30), bytes(&mut random, 1500)),
+            "fixed" => (n.to_le_bytes().to_vec(), random.bytes(8)),
+            "fixed, long" => (random.bytes(30), random.bytes(1500)),
             "keys alone" => (n.to_le_bytes().to_vec(), Vec::new()),
             "words" => (format!("word{n}").into_bytes(), format!("{}", n * n).into_bytes()),
             "sizes" => {
@@ -61,7 +41,7 @@ pub(super) fn pairs(kind: &str, count: u64, seed: u64) -> Model {
                     _ => random.below(40),
                 };
                 let key_len = random.below(12);
-                (bytes(&mut random, key_len), bytes(&mut random, value_len))
+                (random.bytes(key_len), random.bytes(value_len))
             }
             other => panic!("no pairs called {other}"),
         })
@@ -80,12 +60,10 @@ pub(super) fn check(dictionary: &Dictionary, model: &Model, context: &str) {
         let found = dictionary.get(key).unwrap_or_else(|e| panic!("{context}: {e}"));
         assert_eq!(found.as_ref(), Some(value), "{context}: {}", key.escape_ascii());
     }
-    let mut random = Random(99);
+    let mut random = Random::new(99);
     for absent in 0..500u64 {
         let len = random.below(12);
-        for key in
-            [bytes(&mut random, len), (absent + (1 << 40)).to_le_bytes().to_vec(), format!("none{absent}").into()]
-        {
+        for key in [random.bytes(len), (absent + (1 << 40)).to_le_bytes().to_vec(), format!("none{absent}").into()] {
             assert_eq!(dictionary.get(&key).unwrap(), model.get(&key).cloned(), "{context}");
         }
     }
@@ -179,7 +157,7 @@ fn updates_in_batches_are_what_building_from_scratch_is() {
                     let builder = builder(index).compression(compression).block_bytes(1000);
                     let mut model = Model::new();
                     builder.build(&path, &model).unwrap();
-                    let mut random = Random(17);
+                    let mut random = Random::new(17);
                     for round in 0..5 {
                         let mut update = Dictionary::update(&path, &path, &builder).unwrap();
                         for (key, value) in &all {

@@ -411,7 +411,7 @@ fn select_in_word(word: u64, rank: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dictionary::index::test_random::Random;
+    use crate::dictionary::test_random::Random;
 
     fn built(values: &[u64], greatest: u64) -> Vec<u64> {
         EliasFano::build(values.iter().map(|&v| Ok(v)), values.len() as u64, greatest).expect("ascending values")
@@ -443,7 +443,7 @@ mod tests {
         for &v in values.iter().step_by(values.len() / 500 + 1) {
             asked.extend([v.saturating_sub(1), v, v.saturating_add(1)]);
         }
-        asked.extend((0..500).map(|_| random.below(greatest)));
+        asked.extend((0..500).map(|_| random.up_to(greatest)));
         asked
     }
 
@@ -452,7 +452,7 @@ mod tests {
         let mut random = Random::new(1);
         for len in [0, 1, 2, 3, 63, 64, 65, 1000, 1023, 1024, 1025, 2049, 5000, 40_000] {
             for greatest in [0, 1, 2, 100, 1023, 1024, 65_535, 1 << 20, 1 << 40, u64::MAX - 1, u64::MAX] {
-                let mut values: Vec<u64> = (0..len).map(|_| random.below(greatest)).collect();
+                let mut values: Vec<u64> = (0..len).map(|_| random.up_to(greatest)).collect();
                 values.sort_unstable();
                 agrees(&values, greatest, &around(&values, greatest, &mut random));
             }
@@ -465,7 +465,7 @@ mod tests {
         let n = 30_000_u64;
         let mut heaps = |heaps: u64, width: u64| {
             let mut values: Vec<u64> = (0..n)
-                .map(|_| (random.below(heaps - 1) * (u64::MAX / heaps)).saturating_add(random.below(width)))
+                .map(|_| (random.up_to(heaps - 1) * (u64::MAX / heaps)).saturating_add(random.up_to(width)))
                 .collect();
             values.sort_unstable();
             values
@@ -497,17 +497,10 @@ mod tests {
         for round in 0..20_000 {
             let greatest = random.next() >> (random.next() % 64);
             let mut values: Vec<u64> =
-                (0..random.below(3000) >> (round % 12)).map(|_| random.below(greatest)).collect();
+                (0..random.up_to(3000) >> (round % 12)).map(|_| random.up_to(greatest)).collect();
             values.sort_unstable();
             let mut words = built(&values, greatest);
-            for _ in 0..=random.below(3) {
-                let at = random.below(words.len() as u64 - 1) as usize;
-                words[at] = if random.next().is_multiple_of(2) {
-                    random.next()
-                } else {
-                    words[at] ^ (1 << (random.next() % 64))
-                };
-            }
+            random.damage(&mut words);
             let Ok(sequence) = EliasFano::open(&words) else { continue };
             opened += 1;
             unsound += usize::from(sequence.check(&words).is_err());

@@ -17,8 +17,6 @@ pub(crate) mod elias_fano;
 pub(crate) mod mphf;
 pub(crate) mod page;
 mod phast;
-#[cfg(test)]
-mod test_random;
 pub(crate) mod trie;
 
 use super::format::{Order, SectionKind};

@@ -649,7 +649,7 @@ fn choose_seeds(hashes: &[u64]) -> (Seeds, Vec<u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dictionary::index::test_random::{Random, ns_each};
+    use crate::dictionary::test_random::{Random, ns_each};
     use std::time::{Duration, Instant};
 
     /// Cuts, solves and joins; checks that the order of each partition is one. Returns the words, and the positions by
@@ -733,7 +733,7 @@ mod tests {
         let options = MphfOptions { partition_keys: 100 };
         for (heaps, seed) in [(500, 1), (50, 2), (900, 3)] {
             let mut random = Random::new(seed);
-            let mut positions: Vec<u64> = (0..1000).map(|_| mix(random.below(heaps), 0)).collect();
+            let mut positions: Vec<u64> = (0..1000).map(|_| mix(random.up_to(heaps), 0)).collect();
             positions.extend(even(1000, seed));
             positions.sort_unstable();
             every_position_is_found(options, &positions);
@@ -768,14 +768,14 @@ mod tests {
         for round in 0..20_000 {
             let mut words = words.clone();
             // Headers are few among the seeds: half of the changes go to the first words, and to those of a function.
-            let start = words[HEADER_WORDS + 2 * words[1] as usize + random.below(words[1] - 1) as usize];
+            let start = words[HEADER_WORDS + 2 * words[1] as usize + random.up_to(words[1] - 1) as usize];
             let (from, count) = [(0, words.len()), (0, 20), (start as usize, 2), (start as usize + 21, 10)][round % 4];
-            for _ in 0..=random.below(2) {
-                let at = from + random.below(count as u64 - 1) as usize;
-                words[at] = match random.below(3) {
+            for _ in 0..=random.up_to(2) {
+                let at = from + random.up_to(count as u64 - 1) as usize;
+                words[at] = match random.up_to(3) {
                     0 => random.next(),
-                    1 => random.below(3000),
-                    _ => words[at] ^ 1 << random.below(63),
+                    1 => random.up_to(3000),
+                    _ => words[at] ^ 1 << random.up_to(63),
                 };
             }
             let Ok(index) = Mphf::open(&words) else { continue };
@@ -824,7 +824,7 @@ mod tests {
         let index = Mphf::open(&words).expect("just built");
         let open = start.elapsed();
         let mut random = Random::new(10);
-        let asked: Vec<u64> = (0..1_000_000).map(|_| positions[random.below(count as u64 - 1) as usize]).collect();
+        let asked: Vec<u64> = (0..1_000_000).map(|_| positions[random.up_to(count as u64 - 1) as usize]).collect();
         let one_by_one = ns_each(asked.len(), || {
             asked.iter().fold(0, |sum: u64, &p| sum.wrapping_add(index.locate(&words, p).start))
         });

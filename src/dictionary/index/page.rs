@@ -185,7 +185,7 @@ impl Scale {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dictionary::index::test_random::{Random, ns_each};
+    use crate::dictionary::test_random::{Random, ns_each};
 
     const PAGE_BYTES: u64 = 100;
 
@@ -257,9 +257,9 @@ mod tests {
     fn positions(shape: u64, count: u64, greatest: u64, random: &mut Random) -> Vec<u64> {
         let heap = greatest / 5;
         let one = |random: &mut Random| match shape {
-            0 => random.below(greatest),
-            1 => (random.below(4) * heap + random.below(heap / 1000)).min(greatest),
-            2 => random.below(7) * (greatest / 8),
+            0 => random.up_to(greatest),
+            1 => (random.up_to(4) * heap + random.up_to(heap / 1000)).min(greatest),
+            2 => random.up_to(7) * (greatest / 8),
             _ => greatest / 3,
         };
         (0..count).map(|_| one(random)).collect()
@@ -268,15 +268,15 @@ mod tests {
     fn random_streams_are_found(blocks: bool) {
         let mut random = Random::new(11);
         for round in 0..600 {
-            let units = 1 + random.below(120);
-            let per_unit = if blocks { 1 + random.below(6) as usize } else { 1 };
+            let units = 1 + random.up_to(120);
+            let per_unit = if blocks { 1 + random.up_to(6) as usize } else { 1 };
             let greatest = [u64::MAX, units * per_unit as u64, 1 << 40][round % 3];
             let positions = positions(round as u64 / 3 % 4, units * per_unit as u64, greatest, &mut random);
             let mut asked: Vec<u64> =
                 positions.iter().flat_map(|&p| [p.saturating_sub(1), p, p.saturating_add(1).min(greatest)]).collect();
-            asked.extend((0..50).map(|_| random.below(greatest)).chain([0, greatest]));
+            asked.extend((0..50).map(|_| random.up_to(greatest)).chain([0, greatest]));
             let longest = [3, 40, 150, 1500][round % 4];
-            let length = || 1 + random.below(longest) * random.below(1);
+            let length = || 1 + random.up_to(longest) * random.up_to(1);
             let units = stream(units, length, positions, per_unit);
             for bins_per_page in [1, 4, 16, 1 << 20] {
                 every_unit_is_inside(PageIndexOptions { bins_per_page, blocks, greatest }, &units, &asked);
@@ -338,18 +338,11 @@ mod tests {
         let mut random = Random::new(12);
         let mut opened = 0;
         for round in 0..10_000 {
-            let mut firsts: Vec<u64> = (0..random.below(2000) >> (round % 11)).map(|_| random.next()).collect();
+            let mut firsts: Vec<u64> = (0..random.up_to(2000) >> (round % 11)).map(|_| random.next()).collect();
             firsts.sort_unstable();
             let options = PageIndexOptions { bins_per_page: 16, blocks: round % 2 == 0, greatest: u64::MAX };
             let mut words = built(options, &firsts);
-            for _ in 0..=random.below(3) {
-                let at = random.below(words.len() as u64 - 1) as usize;
-                words[at] = if random.next().is_multiple_of(2) {
-                    random.next()
-                } else {
-                    words[at] ^ (1 << (random.next() % 64))
-                };
-            }
+            random.damage(&mut words);
             let Ok(index) = PageIndex::open(&words) else { continue };
             opened += 1;
             let asked: Vec<u64> = (0..40).map(|_| random.next()).collect();
@@ -402,7 +395,7 @@ mod tests {
         let build = start.elapsed();
         let index = PageIndex::open(&words).expect("just built");
         let mut random = Random::new(14);
-        let asked: Vec<u64> = (0..1_000_000).map(|_| record(random.below(records - 1))).collect();
+        let asked: Vec<u64> = (0..1_000_000).map(|_| record(random.up_to(records - 1))).collect();
         let one_by_one = ns_each(asked.len(), || {
             asked.iter().fold(0, |sum: u64, &p| sum.wrapping_add(index.pages_of(&words, p).start))
         });

@@ -186,7 +186,7 @@ fn meet(moved: &[(usize, u16)]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dictionary::index::test_random::Random;
+    use crate::dictionary::test_random::Random;
 
     /// How many of the keys are bumped; that no two of the others have one place.
     fn bumped(hashes: &[u64], buckets: usize, seed_end: u16) -> usize {

@@ -12,27 +12,12 @@ use std::time::Instant;
 
 use super::code::Codes;
 use super::{HEADER_WORDS, Trie, TrieOptions, build};
+use crate::dictionary::test_random::Random;
 
-/// Numbers that look random: splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn sorted(&mut self, count: usize) -> Vec<u64> {
-        let mut positions: Vec<u64> = (0..count).map(|_| self.next()).collect();
-        positions.sort_unstable();
-        positions
-    }
+fn sorted(random: &mut Random, count: usize) -> Vec<u64> {
+    let mut positions: Vec<u64> = (0..count).map(|_| random.next()).collect();
+    positions.sort_unstable();
+    positions
 }
 
 fn built(options: &TrieOptions, positions: &[u64]) -> Vec<u64> {
@@ -271,10 +256,10 @@ fn every_set_of_16_prefixes_agrees_with_the_reference() {
 
 #[test]
 fn counts_around_powers_of_two_are_found() {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     for count in [0, 1, 2, 3, 7, 31, 255, 256, 257, 509, 1021, 4099, 16_411] {
-        let positions = random.sorted(count);
-        let absent = random.sorted(50);
+        let positions = sorted(&mut random, count);
+        let absent = sorted(&mut random, 50);
         check(&TrieOptions::default(), &positions, &absent);
         check(&TrieOptions { skip_min: 64, ..TrieOptions::default() }, &positions, &absent);
         check(&TrieOptions { block_items: 16, ..TrieOptions::default() }, &positions, &absent);
@@ -283,9 +268,9 @@ fn counts_around_powers_of_two_are_found() {
 
 #[test]
 fn all_options_find_all_keys() {
-    let mut random = Random(2);
-    let positions = random.sorted(5000);
-    let absent = random.sorted(50);
+    let mut random = Random::new(2);
+    let positions = sorted(&mut random, 5000);
+    let absent = sorted(&mut random, 50);
     for options in many_options() {
         check(&options, &positions, &absent);
     }
@@ -293,7 +278,7 @@ fn all_options_find_all_keys() {
 
 /// Positions as poor hash functions give them.
 fn skewed() -> Vec<Vec<u64>> {
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     let mut sets = vec![
         vec![0; 1000],
         vec![u64::MAX; 1000],
@@ -326,7 +311,7 @@ fn skewed_and_equal_positions_are_found() {
 #[test]
 fn superblocks_that_overflow_are_wide() {
     // A first superblock of 70 000 keys, then as many at random.
-    let mut random = Random(4);
+    let mut random = Random::new(4);
     let mut positions: Vec<u64> = (0..140_000).map(|i| random.next() >> (i % 2 * 20)).collect();
     positions.sort_unstable();
     for skip_min in [0, 64] {
@@ -355,8 +340,8 @@ fn nine_million_equal_positions_are_one_range() {
 
 #[test]
 fn changed_words_give_an_error_or_ranges_in_bounds() {
-    let mut random = Random(5);
-    let positions = random.sorted(3000);
+    let mut random = Random::new(5);
+    let positions = sorted(&mut random, 3000);
     let skewed = skewed();
     for round in 0..6000 {
         let options = many_options()[random.below(84) as usize];
@@ -398,7 +383,7 @@ fn damage(words: &mut Vec<u64>, random: &mut Random) {
 
 #[test]
 fn every_truncation_is_an_error() {
-    let words = built(&TrieOptions::default(), &Random(6).sorted(2000));
+    let words = built(&TrieOptions::default(), &sorted(&mut Random::new(6), 2000));
     assert!((0..words.len()).all(|count| Trie::open(&words[..count]).is_err()));
 }
 
@@ -440,7 +425,7 @@ fn bits_per_key(options: &TrieOptions, positions: &[u64]) -> f64 {
 
 #[test]
 fn a_key_costs_the_bits_that_the_paper_says() {
-    let positions = Random(7).sorted(1 << 20);
+    let positions = sorted(&mut Random::new(7), 1 << 20);
     let dense = bits_per_key(&TrieOptions::default(), &positions);
     assert!((dense - 2.512).abs() < 0.01, "{dense}, the paper has 2.51");
     // Figure 11: Huffman codes above 16 keys save little.
@@ -517,9 +502,9 @@ fn nanoseconds(trie: &Trie, words: &[u64], positions: &[u64], asked: &[u32]) -> 
 #[test]
 #[ignore = "slow: builds and times indexes of 2^24 keys over the options"]
 fn trie_measured() {
-    let mut random = Random(8);
+    let mut random = Random::new(8);
     let log = std::env::var("TRIE_LOG").ok().and_then(|log| log.parse().ok()).unwrap_or(24);
-    let positions = random.sorted(1 << log);
+    let positions = sorted(&mut random, 1 << log);
     let asked: Vec<u32> = (0..500_000).map(|_| random.below(1 << log) as u32).collect();
     println!(
         "    g  hmax  skip  block | bits/key  tries  buckets | build M/s | ns: least, median | batch: least, median"

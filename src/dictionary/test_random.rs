@@ -1,4 +1,4 @@
-//! Random numbers for the tests of the indexes, the same ones at every run; and a clock for those that measure.
+//! Random numbers for the tests of dictionaries, the same ones at every run; and a clock for those that measure.
 //!
 //! Source: Steele, Lea & Flood 2014, SplitMix64.
 
@@ -18,8 +18,26 @@ impl Random {
     }
 
     /// One of 0 to `greatest`.
-    pub(super) fn below(&mut self, greatest: u64) -> u64 {
+    pub(super) fn up_to(&mut self, greatest: u64) -> u64 {
         ((u128::from(self.next()) * (u128::from(greatest) + 1)) >> 64) as u64
+    }
+
+    /// One of those below `bound`.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.up_to(bound - 1)
+    }
+
+    pub(super) fn bytes(&mut self, len: u64) -> Vec<u8> {
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+
+    /// Changes one to four of `words`: a bit, or all of them.
+    pub(super) fn damage(&mut self, words: &mut [u64]) {
+        for _ in 0..=self.up_to(3) {
+            let at = self.below(words.len() as u64) as usize;
+            let changed = if self.up_to(1) == 0 { self.next() } else { words[at] ^ 1 << self.up_to(63) };
+            words[at] = changed;
+        }
     }
 }
 
