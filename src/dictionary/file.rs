@@ -8,12 +8,12 @@
 //! Not here: the search within what was read (`search.rs`), many files as one (`shards.rs`).
 
 use super::format::{
-    BUILD_AGAIN, Compression, FOOTER_BYTES, Footer, HEADER_BYTES, Header, Order, Section, SectionKind,
+    BUILD_AGAIN, Compression, FOOTER_BYTES, Footer, HEADER_BYTES, Header, Layout, Order, Section, SectionKind,
 };
 use super::index::page::PageIndex;
 use super::index::{self, Loaded, Place, Words};
 use super::read::{Pages, Scratch, Stream};
-use super::search::{self, Near, Shape, Sought};
+use super::search::{self, Found, Near, Shape, Sought};
 use super::{block, record};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashFunction;
@@ -131,6 +131,10 @@ impl DictionaryFile {
                 return Ok(self.find_piecemeal(&range, sought)?.map(|value| give(&value)));
             }
         };
+        if self.pages.is_viewed() && self.shape.layout == Layout::Varied && self.shape.compression == Compression::None
+        {
+            return self.find_viewed(pages, sought, give);
+        }
         SCRATCH.with_borrow_mut(|scratch| {
             // Taken out, so that the piece can borrow the rest.
             let mut raw = std::mem::take(&mut scratch.raw);
@@ -142,6 +146,43 @@ impl DictionaryFile {
             scratch.raw = raw;
             scratch.shrink();
             found
+        })
+    }
+
+    /// The value of what is sought among varied records in a mapping: page by page, so that nothing is copied but a record that lies
+    /// across pages.
+    fn find_viewed<T>(
+        &self,
+        pages: Range<u64>,
+        sought: Sought<'_>,
+        give: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            for page in pages {
+                let piece = self.pages.piece(page..page + 1, scratch)?;
+                let (at, lengths) = match search::find_varied(self.shape, piece, sought) {
+                    Found::Value(value) => return Ok(Some(give(value))),
+                    Found::Cut(at) => (piece.offset + at as u64, record::lengths(Layout::Varied, &piece.bytes[at..])),
+                    Found::NotYet => continue,
+                    Found::Nowhere => return Ok(None),
+                };
+                let bytes = match lengths {
+                    Some((head, key_len, value_len)) => (head + key_len + value_len) as u64,
+                    None => self.unit(&mut Stream::new(&self.pages, 0), at)?.bytes,
+                };
+                if bytes > self.pages.stream_bytes() - at {
+                    return Err(self.wrong_at(at, "a record reaches beyond the data"));
+                }
+                self.pages.copy(at..at + bytes, &mut scratch.raw)?;
+                if let Some(record) =
+                    record::parse(Layout::Varied, &scratch.raw).filter(|record| record.key == sought.key)
+                {
+                    let given = give(record.value);
+                    scratch.shrink();
+                    return Ok(Some(given));
+                }
+            }
+            Ok(None)
         })
     }
 

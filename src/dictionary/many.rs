@@ -88,6 +88,11 @@ impl DictionaryFile {
                 for ((place, near), position) in places.iter().zip(&nears).zip(&positions) {
                     self.touch(place, *near, *position);
                 }
+                for place in &places {
+                    if let Place::Pages(pages) = place {
+                        self.pages.touch_starts(pages.start);
+                    }
+                }
             }
             let found = keys.iter().zip(&positions).zip(places.drain(..).zip(&nears));
             for (((key, position), (place, near)), value) in found.zip(values) {
@@ -105,9 +110,9 @@ impl DictionaryFile {
         let body = self.pages.body_bytes();
         match place {
             Place::Pages(pages) => {
-                let offset =
-                    near.zip(self.record_bytes()).map_or(0, |(near, bytes)| near.guess(position) as u64 * bytes);
-                self.pages.touch(pages.start, offset.min(body - 1) as usize, search::LINES_AROUND);
+                let guess = near.zip(self.record_bytes()).map(|(near, bytes)| near.guess(position) as u64 * bytes);
+                let (offset, lines) = guess.map_or((0, 0), |guess| (guess.min(body - 1), search::LINES_AROUND));
+                self.pages.touch(pages.start, offset as usize, lines);
             }
             Place::Ranks(ranks) => {
                 if let Some(bytes) = self.record_bytes() {

@@ -152,6 +152,17 @@ impl Pages {
         }
     }
 
+    /// The same for where units begin in page `page`.
+    #[inline]
+    pub fn touch_starts(&self, page: u64) {
+        let Some(view) = self.view.as_ref().filter(|_| self.has_starts) else { return };
+        let at = (page as usize + 1) * self.page_bytes;
+        let Some(bytes) = view.bytes().get(at..at + self.page_bytes) else { return };
+        for start in (0..pages::START_COUNT).map_while(|number| pages::start(bytes, number)) {
+            search::touch_around(bytes, self.head + start, 0);
+        }
+    }
+
     /// How often the file was read so far; in a view never.
     pub fn reads(&self) -> u64 {
         self.reads.sum()
@@ -202,6 +213,21 @@ impl Pages {
             self.check_once(page, bytes)?;
             self.gather_starts(bytes, (page - range.start) as usize, &mut scratch.starts);
             scratch.pages.extend_from_slice(&bytes[self.head..]);
+        }
+        Ok(())
+    }
+
+    /// Bytes `range` of the stream, from a mapping, in place of what is in `bytes`.
+    pub fn copy(&self, range: Range<u64>, bytes: &mut Vec<u8>) -> Result<()> {
+        bytes.clear();
+        let view = self.view.as_ref().expect("only what is mapped is copied");
+        let body = self.body_bytes();
+        for page in self.of_stream(range.clone()) {
+            let seen = self.viewed(view.as_ref(), &(page..page + 1))?;
+            self.check_once(page, seen)?;
+            let from = range.start.max(page * body) - page * body;
+            let to = range.end.min((page + 1) * body) - page * body;
+            bytes.extend_from_slice(&seen[self.head..][from as usize..to as usize]);
         }
         Ok(())
     }

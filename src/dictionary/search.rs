@@ -77,7 +77,10 @@ pub(super) fn find<'p>(
             };
             Ok(find_fixed(bytes, key_len as usize, record_bytes, shape.ordered, sought))
         }
-        (Compression::None, Layout::Varied) => Ok(find_varied(shape, piece, sought)),
+        (Compression::None, Layout::Varied) => Ok(match find_varied(shape, piece, sought) {
+            Found::Value(value) => Some(value),
+            Found::Cut(_) | Found::Nowhere | Found::NotYet => None,
+        }),
         (Compression::Lz4, _) => find_in_blocks(shape, piece, sought, raw),
     }
 }
@@ -109,6 +112,9 @@ fn find_fixed<'p>(
     };
     range.map(record).find(|record| &record[..key_len] == sought.key).map(|record| &record[key_len..])
 }
+
+/// Of so few records keys are compared, which is faster than to hash some of them.
+const FEW_STARTS: usize = 5;
 
 /// Fewer than this are looked at one by one.
 const WALK_MAX: usize = 8;
@@ -205,11 +211,33 @@ fn around(middle: usize, within: Range<usize>, sought: u64, position: impl Fn(us
     from..to
 }
 
-fn find_varied<'p>(shape: Shape, piece: Piece<'p>, sought: Sought<'_>) -> Option<&'p [u8]> {
-    let first = *piece.starts.first()?;
-    let (from, to) =
-        if shape.ordered { between_starts(shape.layout, &piece, sought) } else { (first, piece.bytes.len()) };
-    walk(shape.layout, piece.bytes, from, to, sought.key)
+/// What a search among varied records came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found<'p> {
+    Value(&'p [u8]),
+    /// The record that begins there in the piece goes on behind it, and may have the key.
+    Cut(usize),
+    /// No record that begins in the piece has the key; one that begins behind it may.
+    NotYet,
+    /// Nor any behind it.
+    Nowhere,
+}
+
+/// [`find`] of varied records, which tells why there is no value.
+pub(super) fn find_varied<'p>(shape: Shape, piece: Piece<'p>, sought: Sought<'_>) -> Found<'p> {
+    let Some(first) = piece.starts.first().copied() else { return Found::NotYet };
+    // All at once, where each by itself may be a wait.
+    for start in piece.starts {
+        touch_around(piece.bytes, *start, 0);
+    }
+    if !shape.ordered || piece.starts.len() <= FEW_STARTS {
+        return walk(shape.layout, piece.bytes, first, piece.bytes.len(), sought.key);
+    }
+    let (from, to) = between_starts(shape.layout, &piece, sought);
+    match walk(shape.layout, piece.bytes, from, to, sought.key) {
+        Found::NotYet if to < piece.bytes.len() => Found::Nowhere,
+        found => found,
+    }
 }
 
 /// From which start on, and up to which, records can have the position.
@@ -221,21 +249,27 @@ fn between_starts(layout: Layout, piece: &Piece<'_>, sought: Sought<'_>) -> (usi
     };
     let smaller = piece.starts.partition_point(|start| position(*start).is_some_and(|at| at < sought.position));
     let from = piece.starts[smaller.saturating_sub(1)];
-    let larger = piece.starts[smaller..].iter().find(|start| position(**start).is_none_or(|at| at > sought.position));
-    (from, larger.copied().unwrap_or(piece.bytes.len()))
+    let mut larger =
+        piece.starts[smaller..].iter().filter(|start| position(**start).is_some_and(|at| at > sought.position));
+    (from, larger.next().copied().unwrap_or(piece.bytes.len()))
 }
 
 /// The key's value among the records that begin in `from..to`.
-fn walk<'p>(layout: Layout, bytes: &'p [u8], from: usize, to: usize, key: &[u8]) -> Option<&'p [u8]> {
+fn walk<'p>(layout: Layout, bytes: &'p [u8], from: usize, to: usize, key: &[u8]) -> Found<'p> {
     let mut at = from;
     while at < to {
-        let record = record::parse(layout, &bytes[at..])?;
+        let Some(record) = record::parse(layout, &bytes[at..]) else {
+            return match record::key(layout, &bytes[at..]) {
+                Some(other) if other != key => Found::NotYet,
+                _ => Found::Cut(at),
+            };
+        };
         if record.key == key {
-            return Some(record.value);
+            return Found::Value(record.value);
         }
         at += record.bytes;
     }
-    None
+    Found::NotYet
 }
 
 fn find_in_blocks<'p>(
@@ -281,6 +315,9 @@ fn find_in_block<'p>(shape: Shape, bytes: &'p [u8], sought: Sought<'_>) -> Optio
             let record_bytes = key_len as usize + value_len as usize;
             find_fixed(bytes, key_len as usize, record_bytes, shape.ordered, sought)
         }
-        Layout::Varied => walk(shape.layout, bytes, 0, bytes.len(), sought.key),
+        Layout::Varied => match walk(shape.layout, bytes, 0, bytes.len(), sought.key) {
+            Found::Value(value) => Some(value),
+            Found::Cut(_) | Found::Nowhere | Found::NotYet => None,
+        },
     }
 }
