@@ -9,6 +9,7 @@ pub mod dict;
 mod dump;
 mod freeze;
 mod get;
+mod lab;
 mod load;
 mod put;
 mod restore;
@@ -44,6 +45,7 @@ pub enum Command {
     Freeze(freeze::Freeze),
     Thaw(thaw::Thaw),
     Dict(dict::Dict),
+    Lab(lab::Lab),
 }
 
 impl Command {
@@ -65,6 +67,7 @@ impl Command {
             Self::Freeze(freeze) => freeze.run(),
             Self::Thaw(thaw) => thaw.run(),
             Self::Dict(dict) => dict.run(),
+            Self::Lab(lab) => lab.run(),
         }
     }
 }

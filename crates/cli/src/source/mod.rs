@@ -131,6 +131,11 @@ An INPUT that is a table or a dictionary is known by its content. Others, by
            text; a null is a bad row.";
 
 impl SourceArgs {
+    /// Of keys alone, whose values nobody looks at.
+    pub fn of_keys(format: SourceFormat, key: Option<Column>, no_header: bool) -> Self {
+        Self { format: Some(format), value: key.clone(), key, no_header, number: false, on_error: OnError::Stop }
+    }
+
     /// All that decides which pairs an input gives. Not among it: what becomes of bad rows, which are none.
     pub fn identity(&self) -> impl Hash {
         (self.format, &self.key, &self.value, self.no_header, self.number)

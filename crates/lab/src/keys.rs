@@ -1,0 +1,78 @@
+//! Keys in memory, one behind another: 8 bytes a key beside its own.
+
+/// Keys in the order in which they came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keys {
+    bytes: Vec<u8>,
+    /// Where each key ends in `bytes`.
+    ends: Vec<usize>,
+}
+
+impl Keys {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a key behind the others.
+    #[inline]
+    pub fn push(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Key number `index`, from 0; `None` behind the last.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(index)?;
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        Some(&self.bytes[start..end])
+    }
+
+    /// All of them in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        (0..self.len()).map(|index| self.get(index).expect("below the length"))
+    }
+
+    /// Forgets them, and keeps the memory for others.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+}
+
+impl<K: AsRef<[u8]>> FromIterator<K> for Keys {
+    fn from_iter<I: IntoIterator<Item = K>>(keys: I) -> Self {
+        let mut all = Self::new();
+        keys.into_iter().for_each(|key| all.push(key.as_ref()));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_come_back_as_they_went_in() {
+        let keys: Keys = ["one", "", "three"].into_iter().collect();
+        assert_eq!((keys.len(), keys.bytes()), (3, 8));
+        assert_eq!(keys.iter().collect::<Vec<_>>(), [&b"one"[..], b"", b"three"]);
+        assert_eq!(keys.get(3), None);
+    }
+}

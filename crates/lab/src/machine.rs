@@ -1,0 +1,217 @@
+//! Keys that every machine has: paths and inode numbers of a tree, block numbers of its files, process numbers.
+//!
+//! Trees are walked in the order of their names, so that the same tree gives the same keys in the same order. What cannot be read
+//! (another user's folder, a file that has just gone) is told as such.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a block, in which extents are counted.
+pub const BLOCK_BYTES: u64 = 4096;
+
+/// A file, folder or other thing of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// From where the walk began.
+    pub path: PathBuf,
+    /// Its inode number.
+    pub inode: u64,
+    /// The device it is on.
+    pub device: u64,
+    /// Its length, if it is a file.
+    pub bytes: u64,
+    /// Is it a regular file, a folder, or neither?
+    pub kind: EntryKind,
+}
+
+/// What an [`Entry`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// A link, a device, a pipe.
+    Other,
+}
+
+/// Everything in the tree below `root`, itself included; `None` for what cannot be read. Links are not followed and other file systems
+/// not entered.
+///
+/// # Errors
+/// `root` is not there.
+pub fn walk(root: &Path) -> io::Result<impl Iterator<Item = Option<Entry>>> {
+    std::fs::symlink_metadata(root).map_err(|e| named(root, &e))?;
+    let entries = walkdir::WalkDir::new(root).same_file_system(true).sort_by_file_name().into_iter();
+    Ok(entries.map(|entry| {
+        let entry = entry.ok()?;
+        let metadata = entry.metadata().ok()?;
+        Some(Entry::of(entry.into_path(), &metadata))
+    }))
+}
+
+impl Entry {
+    fn of(path: PathBuf, metadata: &Metadata) -> Self {
+        let kind = match metadata.file_type() {
+            kind if kind.is_file() => EntryKind::File,
+            kind if kind.is_dir() => EntryKind::Folder,
+            _ => EntryKind::Other,
+        };
+        Entry { path, inode: metadata.ino(), device: metadata.dev(), bytes: metadata.len(), kind }
+    }
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Numbers of the processes that run now, ascending.
+///
+/// # Errors
+/// There is no `/proc`.
+pub fn processes() -> io::Result<Vec<u32>> {
+    let proc = Path::new("/proc");
+    let entries = std::fs::read_dir(proc).map_err(|e| named(proc, &e))?;
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let mut numbers: Vec<u32> = numbers.collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// Which blocks of the device a file lies in, as ranges of block numbers in the order of the file. Holes have none, nor has what the
+/// file system keeps elsewhere (in the inode, not yet written).
+///
+/// # Errors
+/// The file cannot be read, or its file system does not tell (`tmpfs`, `overlay`, network file systems, other systems than Linux).
+pub fn blocks(path: &Path) -> io::Result<Vec<Range<u64>>> {
+    let file = File::open(path).map_err(|e| named(path, &e))?;
+    let mut blocks = Vec::new();
+    let mut from = 0;
+    while let Some((extents, next)) = fiemap::extents(file.as_raw_fd(), from).map_err(|e| named(path, &e))? {
+        blocks.extend(extents);
+        from = next;
+    }
+    Ok(blocks)
+}
+
+/// The ioctl `FS_IOC_FIEMAP` (Linux, Documentation/filesystems/fiemap.rst).
+#[cfg(target_os = "linux")]
+mod fiemap {
+    use super::BLOCK_BYTES;
+    use std::io;
+    use std::ops::Range;
+    use std::os::fd::RawFd;
+
+    const EXTENTS: usize = 128;
+    const FS_IOC_FIEMAP: u64 = 0xC020_660B;
+    const LAST: u32 = 0x1;
+    /// Place unknown, not yet chosen, encoded, not aligned, or within the metadata.
+    const NO_BLOCKS: u32 = 0x2 | 0x4 | 0x8 | 0x100 | 0x200 | 0x400;
+
+    #[repr(C)]
+    struct Request {
+        start: u64,
+        length: u64,
+        flags: u32,
+        mapped: u32,
+        room: u32,
+        reserved: u32,
+        extents: [Extent; EXTENTS],
+    }
+
+    #[repr(C)]
+    #[derive(Clone, Copy, Default)]
+    struct Extent {
+        logical: u64,
+        physical: u64,
+        length: u64,
+        reserved: [u64; 2],
+        flags: u32,
+        reserved_too: [u32; 3],
+    }
+
+    type Extents = (Vec<Range<u64>>, u64);
+
+    /// Some extents from byte `from` of the file on, and where to go on; `None` where there are no more.
+    pub fn extents(file: RawFd, from: u64) -> io::Result<Option<Extents>> {
+        let mut request = Request {
+            start: from,
+            length: u64::MAX - from,
+            flags: 0,
+            mapped: 0,
+            room: EXTENTS as u32,
+            reserved: 0,
+            extents: [Extent::default(); EXTENTS],
+        };
+        #[expect(unsafe_code, reason = "extents are told by an ioctl alone")]
+        // SAFETY: the kernel reads the 32 bytes before `extents` and writes at most `room` entries, which is how many there are.
+        let result = unsafe { libc::ioctl(file, FS_IOC_FIEMAP as _, &raw mut request) };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let told = &request.extents[..EXTENTS.min(request.mapped as usize)];
+        let Some(last) = told.last() else { return Ok(None) };
+        let known = told.iter().filter(|extent| extent.flags & NO_BLOCKS == 0);
+        let ranges = known.map(|extent| {
+            let first = extent.physical / BLOCK_BYTES;
+            first..first.saturating_add(extent.length.div_ceil(BLOCK_BYTES))
+        });
+        let next = if last.flags & LAST != 0 { u64::MAX } else { last.logical.saturating_add(last.length.max(1)) };
+        Ok((from != u64::MAX).then(|| (ranges.collect(), next)))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod fiemap {
+    use std::io;
+    use std::ops::Range;
+    use std::os::fd::RawFd;
+
+    pub fn extents(_: RawFd, _: u64) -> io::Result<Option<(Vec<Range<u64>>, u64)>> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "block numbers are told by Linux alone"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_is_walked_in_the_order_of_names() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["b", "a", "c"] {
+            std::fs::write(folder.path().join(name), name).unwrap();
+        }
+        let seen: Vec<_> = walk(folder.path()).unwrap().map(|entry| entry.expect("all can be read")).collect();
+        assert_eq!(seen[0].kind, EntryKind::Folder);
+        let names: Vec<_> = seen[1..].iter().map(|entry| entry.path.file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        let error = walk(Path::new("/nowhere/at all")).err().expect("an error");
+        assert!(error.to_string().contains("/nowhere/at all"), "{error}");
+    }
+
+    #[test]
+    fn blocks_are_told_or_refused_but_not_made_up() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        io::Write::write_all(&mut file, &vec![7; 5 * BLOCK_BYTES as usize]).unwrap();
+        file.as_file().sync_all().unwrap();
+        if let Ok(ranges) = blocks(file.path()) {
+            let count: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+            assert!(count == 0 || count == 5, "{ranges:?}");
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn this_process_runs() {
+        assert!(processes().unwrap().contains(&std::process::id()));
+    }
+}
