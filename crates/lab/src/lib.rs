@@ -11,3 +11,5 @@
 
 pub mod keys;
 pub mod machine;
+pub mod random;
+pub mod study;

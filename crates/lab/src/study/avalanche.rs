@@ -1,0 +1,116 @@
+//! Avalanche: flip one bit of a key, and each bit of its hash should flip half of the time.
+//!
+//! On keys that were drawn from the user's, so that what is told is about them. Bits of the first [`BYTES_MAX`] bytes are flipped; a key
+//! that is shorter has fewer.
+//!
+//! Source: the strict avalanche criterion, Webster & Tavares, CRYPTO '85; as a matrix, Mulvey, "Hash functions", 2007.
+
+use crate::keys::Keys;
+use splitpoint::hash::HashFunction;
+
+/// Bytes of a key of which each bit is flipped.
+pub const BYTES_MAX: usize = 16;
+/// Keys that are tried.
+const KEYS_MAX: usize = 2048;
+/// Bits that fewer keys than this have are not told.
+const TRIES_MIN: u32 = 64;
+
+/// How often each bit of the hash flipped.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Avalanche {
+    /// Bits of the hash.
+    pub output_bits: u32,
+    /// A row for each bit of the key: the share of keys of which each bit of the hash flipped, lowest first.
+    pub flips: Vec<Vec<f64>>,
+    /// Tries of each row.
+    pub tries: Vec<u32>,
+}
+
+impl Avalanche {
+    /// Flips bits of `keys`; `None` where too few keys have any.
+    pub(super) fn measure(function: &HashFunction, output_bits: u32, keys: &Keys) -> Option<Avalanche> {
+        let mut flips = vec![[0u32; 64]; BYTES_MAX * 8];
+        let mut tries = vec![0u32; BYTES_MAX * 8];
+        let mut changed = Vec::new();
+        for key in keys.iter().take(KEYS_MAX) {
+            let hash = function.hash(key);
+            changed.clear();
+            changed.extend_from_slice(key);
+            for bit in 0..key.len().min(BYTES_MAX) * 8 {
+                changed[bit / 8] ^= 1 << (bit % 8);
+                let mut differ = hash ^ function.hash(&changed);
+                changed[bit / 8] ^= 1 << (bit % 8);
+                tries[bit] += 1;
+                while differ != 0 {
+                    flips[bit][differ.trailing_zeros() as usize] += 1;
+                    differ &= differ - 1;
+                }
+            }
+        }
+        let rows = tries.iter().take_while(|tries| **tries >= TRIES_MIN).count();
+        let share = |bit: usize| {
+            let flips = flips[bit][..output_bits as usize].iter();
+            flips.map(|count| f64::from(*count) / f64::from(tries[bit])).collect()
+        };
+        (rows > 0).then(|| Avalanche {
+            output_bits,
+            flips: (0..rows).map(share).collect(),
+            tries: tries[..rows].to_vec(),
+        })
+    }
+
+    fn cells(&self) -> impl Iterator<Item = f64> {
+        // 0: flips half of the time; 1: always or never.
+        self.flips.iter().flatten().map(|share| (2.0 * share - 1.0).abs())
+    }
+
+    /// The distance from a half at the worst pair of bits: 0 is none, 1 a bit that never or always flips.
+    pub fn worst_bias(&self) -> f64 {
+        self.cells().fold(0.0, f64::max)
+    }
+
+    /// The same on average over all pairs.
+    pub fn mean_bias(&self) -> f64 {
+        self.cells().sum::<f64>() / self.cells().count().max(1) as f64
+    }
+
+    /// What the average is of dice, with so few tries.
+    pub fn expected_mean_bias(&self) -> f64 {
+        // The mean distance of a normal variable: sqrt(2 / pi) of its deviation, 1 / sqrt(tries).
+        let one = |tries: &u32| (std::f64::consts::FRAC_2_PI / f64::from(*tries)).sqrt();
+        self.tries.iter().map(one).sum::<f64>() / self.tries.len().max(1) as f64
+    }
+
+    /// The share of pairs of bits that are never flipped, or always.
+    pub fn stuck_share(&self) -> f64 {
+        self.cells().filter(|bias| *bias > 0.999).count() as f64 / self.cells().count().max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use splitpoint::HashKind;
+
+    fn keys() -> Keys {
+        (0u64..2000).map(|key| key.wrapping_mul(0x1234_5678_9abc_def1).to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn a_good_function_flips_half_and_the_identity_one_bit() {
+        let good = Avalanche::measure(&HashFunction::new(HashKind::Xxh3, 0), 64, &keys()).unwrap();
+        assert_eq!((good.flips.len(), good.flips[0].len()), (64, 64));
+        assert!((good.mean_bias() / good.expected_mean_bias() - 1.0).abs() < 0.05, "{}", good.mean_bias());
+        assert!(good.worst_bias() < 0.15, "{}", good.worst_bias());
+        let identity = HashFunction::user("identity", |key| u64::from_le_bytes(key.try_into().expect("8 bytes")));
+        let bad = Avalanche::measure(&identity, 64, &keys()).unwrap();
+        assert_eq!((bad.worst_bias(), bad.mean_bias(), bad.stuck_share()), (1.0, 1.0, 1.0));
+        assert_eq!((bad.flips[3][3], bad.flips[3][4]), (1.0, 0.0));
+    }
+
+    #[test]
+    fn empty_keys_have_no_bits() {
+        let keys: Keys = std::iter::repeat_n("", 1000).collect();
+        assert_eq!(Avalanche::measure(&HashFunction::new(HashKind::Xxh3, 0), 64, &keys), None);
+    }
+}

@@ -1,0 +1,101 @@
+//! How many keys each bucket has: one byte a bucket, so that a hundred million buckets fit in memory several times over.
+//!
+//! A bucket of 255 or more has the rest in a map. A good function never comes that far; of a bad one the map has an entry for each
+//! 255 keys at most.
+
+use std::collections::HashMap;
+
+/// Keys of each bucket.
+pub(super) struct Counts {
+    small: Vec<u8>,
+    /// By bucket: keys beyond [`u8::MAX`].
+    more: HashMap<usize, u64>,
+}
+
+impl Counts {
+    /// `buckets` empty ones.
+    pub fn new(buckets: usize) -> Self {
+        Counts { small: vec![0; buckets], more: HashMap::new() }
+    }
+
+    /// One more key in `bucket`.
+    #[inline]
+    pub fn add(&mut self, bucket: usize) {
+        match self.small[bucket].checked_add(1) {
+            Some(count) => self.small[bucket] = count,
+            None => *self.more.entry(bucket).or_default() += 1,
+        }
+    }
+
+    /// How many buckets there are.
+    pub fn len(&self) -> usize {
+        self.small.len()
+    }
+
+    /// Keys of `bucket`.
+    #[inline]
+    pub fn get(&self, bucket: usize) -> u64 {
+        let small = self.small[bucket];
+        match small {
+            u8::MAX => u64::from(small) + self.more.get(&bucket).copied().unwrap_or(0),
+            _ => small.into(),
+        }
+    }
+
+    /// Keys of each bucket in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = u64> {
+        (0..self.len()).map(|bucket| self.get(bucket))
+    }
+
+    /// The same keys in half as many buckets, as addressed by one bit less; in place.
+    pub fn fold(&mut self) {
+        let half = self.len() / 2;
+        for bucket in 0..half {
+            let sum = self.get(bucket) + self.get(bucket + half);
+            self.set(bucket, sum);
+        }
+        self.small.truncate(half);
+        self.small.shrink_to_fit();
+        self.more.retain(|bucket, _| *bucket < half);
+    }
+
+    fn set(&mut self, bucket: usize, count: u64) {
+        match u8::try_from(count) {
+            Ok(small) => {
+                if self.small[bucket] == u8::MAX {
+                    self.more.remove(&bucket);
+                }
+                self.small[bucket] = small;
+            }
+            Err(_) => {
+                self.small[bucket] = u8::MAX;
+                self.more.insert(bucket, count - u64::from(u8::MAX));
+            }
+        }
+    }
+
+    /// The first of the fullest buckets.
+    pub fn fullest(&self) -> usize {
+        let most = self.iter().max().unwrap_or(0);
+        self.iter().position(|count| count == most).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_go_on_above_a_byte_and_fold_into_sums() {
+        let mut counts = Counts::new(4);
+        for (bucket, keys) in [(0, 254), (1, 255), (2, 1), (3, 700)] {
+            (0..keys).for_each(|_| counts.add(bucket));
+        }
+        assert_eq!(counts.iter().collect::<Vec<_>>(), [254, 255, 1, 700]);
+        assert_eq!(counts.fullest(), 3);
+        counts.fold();
+        assert_eq!(counts.iter().collect::<Vec<_>>(), [255, 955]);
+        counts.fold();
+        assert_eq!(counts.iter().collect::<Vec<_>>(), [1210]);
+    }
+}
