@@ -103,6 +103,11 @@ impl Level {
         self.objects as f64 / self.buckets as f64
     }
 
+    /// How many buckets of `size` keys dice would give.
+    pub fn expected_buckets(&self, size: u64) -> f64 {
+        self.buckets as f64 * chance::poisson(self.load(), size)
+    }
+
     /// How many times as many keys as with dice a lookup of an absent key has to look at; a key each is nothing.
     pub fn excess(&self) -> f64 {
         (1.0 + self.probes_miss) / (1.0 + self.expected.probes_miss)

@@ -1,0 +1,417 @@
+//! `lab hash`: every hash function on the user's own keys, in a table, as JSON, or as a page of plots.
+
+use super::foreign;
+use super::keys::{KEYS_HELP, KeyArgs};
+use super::page;
+use crate::failure::{Failure, Result};
+use crate::format::tsv;
+use crate::interrupt::Interrupt;
+use crate::number::{count_of, grouped, parse_size, size};
+use crate::output::Output;
+use serde_json::{Value, json};
+use splitpoint::hash::{HashFunction, HashKind};
+use splitpoint_lab::study::{Buckets, FunctionReport, Level, Repeats, Report, Study, StudyError};
+use std::path::PathBuf;
+
+/// Sizes shown in a histogram; larger buckets share the last row, as in the paper.
+const ROWS_MAX: u64 = 16;
+/// Functions whose histograms are shown without --histograms.
+const HISTOGRAMS: usize = 1;
+
+/// Compare hash functions on your own keys: buckets, probes, speed, and what to take
+///
+/// Each function puts the keys into a table of chains. Shown for each: empty buckets, the fullest bucket and its keys, how many keys a hit
+/// and a miss look at, and the same for dice (an ideal function, Poisson); chi-square and its p-value (near 0: less even than dice; near 1:
+/// more even); avalanche (how far flipping a bit of a key is from flipping each bit of the hash half of the time: 0 is ideal); nanoseconds.
+/// A miss is by a key like yours: it looks at the others of a bucket that your keys fall into.
+#[derive(clap::Args)]
+#[command(after_help = KEYS_HELP)]
+pub struct Hash {
+    #[command(flatten)]
+    keys: KeyArgs,
+    /// A function by name, or your own as NAME=LIBRARY.so:SYMBOL, in C `uint64_t SYMBOL(const void *key, size_t bytes)`; repeatable
+    /// [default: all of the package]
+    #[arg(long = "function", value_name = "NAME")]
+    functions: Vec<String>,
+    /// Buckets as a power of two, or auto: not fewer than keys [default: auto]
+    #[arg(long, value_name = "N|auto", value_parser = parse_bits, conflicts_with = "buckets")]
+    bits: Option<Buckets>,
+    /// Buckets as any number; the remainder of the hash tells which
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    buckets: Option<u64>,
+    /// Seed of the functions that take one, and of keys drawn by lot
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    seed: u64,
+    /// Keys of the fullest bucket that are shown
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    show_keys: usize,
+    /// Histograms of all functions, not of the best alone
+    #[arg(long)]
+    histograms: bool,
+    /// Measure no times: then the same keys give the same output, byte for byte
+    #[arg(long)]
+    no_speed: bool,
+    /// About so much memory
+    #[arg(long, default_value = "1G", value_name = "SIZE", value_parser = parse_size)]
+    memory: u64,
+    /// Threads beside the one that reads [default: processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Write everything as one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Write a page of plots too: one file that needs no other
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+fn parse_bits(text: &str) -> std::result::Result<Buckets, String> {
+    if text == "auto" {
+        return Ok(Buckets::Auto);
+    }
+    match text.parse() {
+        Ok(bits @ 1..=40) => Ok(Buckets::Bits(bits)),
+        _ => Err("1 to 40, or auto".into()),
+    }
+}
+
+impl Hash {
+    pub fn run(self) -> Result<()> {
+        let interrupt = Interrupt::watch()?;
+        let study = self.study()?;
+        let mut reader = self.keys.open(&interrupt)?;
+        let report = study.run(&mut |take| reader.each(take)).map_err(|error| match error {
+            StudyError::Keys(failure) => failure,
+            StudyError::NoKeys => Failure::no(format_args!("{}: no keys", self.keys.describe())),
+            StudyError::TooManyBuckets { buckets, max } => Failure::usage(format_args!(
+                "{} take a byte each, and --memory {} has room for {}; allow more, or take fewer --bits",
+                count_of(buckets, "bucket"),
+                size(self.memory),
+                grouped(max)
+            )),
+            StudyError::NoFunctions => Failure::usage("no functions to compare"),
+            StudyError::Threads(error) => Failure::io("start a thread", &error),
+        })?;
+        interrupt.stop_if_caught("nothing was written")?;
+        if let Some(path) = &self.html {
+            page::write(path, &page::of(&self.keys.describe(), &report))?;
+        }
+        let mut out = Output::stdout();
+        if self.json {
+            return out.json(&as_json(&self.keys.describe(), self.seed, &report));
+        }
+        self.lines(&report).iter().try_for_each(|line| out.line(line))?;
+        if let Some(path) = &self.html {
+            out.line(&format!("\nPlots: {}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    fn study(&self) -> Result<Study> {
+        let default = Study::default();
+        let functions = match &self.functions[..] {
+            [] => HashKind::ALL.iter().map(|kind| HashFunction::new(*kind, self.seed)).collect(),
+            names => names.iter().map(|name| self.function(name)).collect::<Result<_>>()?,
+        };
+        let buckets = self.bits.clone().or(self.buckets.map(Buckets::Count));
+        Ok(Study {
+            functions,
+            buckets: buckets.unwrap_or(Buckets::Auto),
+            seed: self.seed,
+            memory_bytes: self.memory,
+            threads: self.threads.map_or(default.threads, usize::from),
+            keys_shown: self.show_keys,
+            speed: !self.no_speed,
+        })
+    }
+
+    fn function(&self, name: &str) -> Result<HashFunction> {
+        if let Some((name, place)) = name.split_once('=') {
+            return foreign::function(name, place);
+        }
+        match HashKind::from_name(name).filter(|kind| *kind != HashKind::User) {
+            Some(kind) => Ok(HashFunction::new(kind, self.seed)),
+            None => {
+                let known: Vec<_> = HashKind::ALL.iter().map(|kind| kind.name()).collect();
+                Err(Failure::usage(format_args!(
+                    "--function {name}: no such function; there are {}, and your own as NAME=LIBRARY.so:SYMBOL",
+                    known.join(", ")
+                )))
+            }
+        }
+    }
+
+    fn lines(&self, report: &Report) -> Vec<String> {
+        let mut lines = vec![keys_line(&self.keys.describe(), report)];
+        let first = report.functions[0].level();
+        lines.push(format!("{}, {:.2} keys each on average", count_of(first.buckets, "bucket"), first.load()));
+        lines.push(String::new());
+        lines.extend(overview(report));
+        lines.push(String::new());
+        lines.extend(wrapped(&report.advice.text));
+        let shown = if self.histograms { report.functions.len() } else { HISTOGRAMS };
+        for function in &report.functions[..shown.min(report.functions.len())] {
+            lines.push(String::new());
+            lines.push(format!("{}:", function.function.name()));
+            lines.extend(histogram(function.level()));
+            lines.extend(layouts(function.level()));
+        }
+        lines.push(String::new());
+        for function in &report.functions {
+            let keys: Vec<_> = function.largest_keys.iter().map(|key| tsv::quoted(key)).collect();
+            let more = if (keys.len() as u64) < function.level().largest { ", ..." } else { "" };
+            lines.push(format!(
+                "{} in the fullest bucket of {}: {}{more}",
+                count_of(function.level().largest, "key"),
+                function.function.name(),
+                keys.join(", ")
+            ));
+        }
+        lines
+    }
+}
+
+pub fn keys_line(what: &str, report: &Report) -> String {
+    let survey = &report.survey;
+    let repeats = match survey.repeats {
+        Repeats::LeftOut(0) | Repeats::Estimated(0) => String::new(),
+        Repeats::LeftOut(repeats) => format!("; {} more came again and were left out", grouped(repeats)),
+        Repeats::Estimated(repeats) => format!("; about {} of them came again", grouped(repeats)),
+    };
+    let mean = survey.bytes as f64 / survey.rows as f64;
+    format!(
+        "{} of {what}, {} to {} bytes long, {mean:.1} on average{repeats}",
+        count_of(survey.objects(), "key"),
+        survey.shortest,
+        grouped(survey.longest as u64),
+    )
+}
+
+fn overview(report: &Report) -> Vec<String> {
+    let width = report.functions.iter().map(|function| function.function.name().len()).max().unwrap_or(0).max(8);
+    let mut lines = vec![format!(
+        "{:<width$} {:>8} {:>12} {:>9} {:>7} {:>7} {:>9} {:>9} {:>7}",
+        "function", "spread", "empty", "fullest", "a hit", "a miss", "p-value", "avalanche", "ns"
+    )];
+    for function in &report.functions {
+        let level = function.level();
+        lines.push(format!(
+            "{:<width$} {:>8} {:>12} {:>9} {:>7.3} {:>7.3} {:>9} {:>9} {:>7}",
+            function.function.name(),
+            function.class.name(),
+            grouped(level.empty),
+            grouped(level.largest),
+            level.probes_hit,
+            level.probes_miss,
+            p_value(level.p_value),
+            function.avalanche.as_ref().map_or("-".into(), |avalanche| format!("{:.3}", avalanche.mean_bias())),
+            function.speed.as_ref().map_or("-".into(), |speed| format!("{:.1}", speed.own_ns)),
+        ));
+    }
+    let expected = &report.functions[0].level().expected;
+    let avalanche = report.functions.iter().find_map(|function| function.avalanche.as_ref());
+    lines.push(format!(
+        "{:<width$} {:>8} {:>12} {:>9} {:>7.3} {:>7.3} {:>9} {:>9} {:>7}",
+        "(dice)",
+        "",
+        grouped(expected.empty.round() as u64),
+        grouped(expected.largest),
+        expected.probes_hit,
+        expected.probes_miss,
+        "0 to 1",
+        avalanche.map_or("-".into(), |avalanche| format!("{:.3}", avalanche.expected_mean_bias())),
+        ""
+    ));
+    lines
+}
+
+pub fn p_value(p: f64) -> String {
+    match p {
+        0.0 => "0".into(),
+        p if p < 1e-4 => format!("{p:.0e}"),
+        p => format!("{p:.4}"),
+    }
+}
+
+/// Rows of a histogram: size or sizes, buckets, objects, cumulative percent, buckets that dice would give.
+fn rows(level: &Level) -> Vec<(String, u64, u64, f64, f64)> {
+    let mut rows = Vec::new();
+    for size in 0..ROWS_MAX {
+        let row = level.histogram.iter().rfind(|row| row.size <= size);
+        let exact = row.filter(|row| row.size == size);
+        let expected = level.expected_buckets(size);
+        rows.push((
+            size.to_string(),
+            exact.map_or(0, |row| row.buckets),
+            exact.map_or(0, |row| row.objects),
+            row.map_or(0.0, |row| row.cumulative_percent),
+            expected,
+        ));
+    }
+    while rows.len() > 1 && rows.last().is_some_and(|row| row.1 == 0 && row.4 < 0.5) && level.largest < rows.len() as u64 {
+        rows.pop();
+    }
+    let beyond = level.histogram.iter().filter(|row| row.size >= ROWS_MAX);
+    let (buckets, objects) = beyond.fold((0, 0), |(buckets, objects), row| (buckets + row.buckets, objects + row.objects));
+    if buckets > 0 {
+        let expected = level.buckets as f64 - (0..ROWS_MAX).map(|size| level.expected_buckets(size)).sum::<f64>();
+        rows.push((format!(">{}", ROWS_MAX - 1), buckets, objects, 100.0, expected.max(0.0)));
+    }
+    rows
+}
+
+fn histogram(level: &Level) -> Vec<String> {
+    let mut lines = vec![format!("{:>7} {:>13} {:>13} {:>8} {:>13}", "size", "buckets", "objects", "sum-pct", "dice")];
+    let rows = rows(level);
+    let most = rows.iter().map(|row| row.1).max().unwrap_or(1).max(1);
+    for (size, buckets, objects, percent, expected) in rows {
+        let bar = "#".repeat((24 * buckets).div_ceil(most) as usize);
+        lines.push(
+            format!(
+                "{size:>7} {:>13} {:>13} {percent:>8.1} {:>13}  {bar}",
+                grouped(buckets),
+                grouped(objects),
+                grouped(expected.round() as u64)
+            )
+            .trim_end()
+            .to_owned(),
+        );
+    }
+    lines
+}
+
+fn layouts(level: &Level) -> Vec<String> {
+    let mut lines = vec![format!("{:>28} {:>9} {:>9} {:>13}", "in other layouts, looked at:", "a hit", "a miss", "lines a hit")];
+    let rows = [
+        ("chains of nodes", Some(level.layouts.chains)),
+        ("linear probing, slots", level.layouts.linear),
+        ("pages of 8, pages", level.layouts.pages),
+    ];
+    for (name, cost) in rows {
+        if let Some(cost) = cost {
+            lines.push(format!("{name:>28} {:>9.3} {:>9.3} {:>13.2}", cost.hit, cost.miss, cost.lines_hit));
+        }
+    }
+    lines
+}
+
+/// `text` in lines as wide as a terminal's.
+fn wrapped(text: &str) -> Vec<String> {
+    const COLUMNS: usize = 96;
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("begins with one");
+        if !line.is_empty() && line.len() + 1 + word.len() > COLUMNS {
+            lines.push(word.to_owned());
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
+/// The best function first. Keys as TSV has them; `seed` is a string, as JSON numbers do not carry 64 bits everywhere.
+fn as_json(what: &str, seed: u64, report: &Report) -> Value {
+    let survey = &report.survey;
+    let (repeats, estimated) = match survey.repeats {
+        Repeats::LeftOut(repeats) => (repeats, false),
+        Repeats::Estimated(repeats) => (repeats, true),
+    };
+    json!({
+        "keys": {
+            "of": what,
+            "rows": survey.rows,
+            "objects": survey.objects(),
+            "repeats": repeats,
+            "repeats_estimated": estimated,
+            "bytes": survey.bytes,
+            "shortest": survey.shortest,
+            "longest": survey.longest,
+        },
+        "seed": seed.to_string(),
+        "results": report.functions.iter().map(function_json).collect::<Vec<_>>(),
+        "advice": {
+            "function": report.advice.function,
+            "buckets": report.advice.buckets,
+            "text": report.advice.text,
+        },
+    })
+}
+
+fn function_json(function: &FunctionReport) -> Value {
+    let mut json = level_json(function.level());
+    let more = json!({
+        "function": function.function.name(),
+        "seed": function.function.seed().to_string(),
+        "hash_bits": function.bits,
+        "class": function.class.name(),
+        "largest_keys": function.largest_keys.iter().map(|key| escaped(key)).collect::<Vec<_>>(),
+        "ns_per_hash": function.speed.as_ref().map(|speed| speed.own_ns),
+        "ns_by_length": function.speed.as_ref().map(|speed| {
+            speed.by_length.iter().map(|(bytes, ns)| json!({"bytes": bytes, "ns": ns})).collect::<Vec<_>>()
+        }),
+        "avalanche": function.avalanche.as_ref().map(|avalanche| json!({
+            "mean_bias": avalanche.mean_bias(),
+            "expected_mean_bias": avalanche.expected_mean_bias(),
+            "worst_bias": avalanche.worst_bias(),
+            "stuck_share": avalanche.stuck_share(),
+            "flips": avalanche.flips,
+        })),
+        "smaller_tables": function.levels[1..].iter().map(level_json).collect::<Vec<_>>(),
+    });
+    if let (Value::Object(json), Value::Object(more)) = (&mut json, more) {
+        json.extend(more);
+    }
+    json
+}
+
+fn level_json(level: &Level) -> Value {
+    let histogram: Vec<_> = level
+        .histogram
+        .iter()
+        .map(|row| {
+            json!({
+                "size": row.size,
+                "buckets": row.buckets,
+                "objects": row.objects,
+                "cumulative_percent": row.cumulative_percent,
+                "expected_buckets": row.expected_buckets,
+            })
+        })
+        .collect();
+    let cost = |cost: splitpoint_lab::study::Cost| json!({"hit": cost.hit, "miss": cost.miss, "cache_lines_hit": cost.lines_hit});
+    json!({
+        "buckets": level.buckets,
+        "objects": level.objects,
+        "load": level.load(),
+        "empty": level.empty,
+        "largest": level.largest,
+        "histogram": histogram,
+        "probes_hit": level.probes_hit,
+        "probes_miss": level.probes_miss,
+        "probes_miss_even": level.probes_miss_even,
+        "expected": {
+            "empty": level.expected.empty,
+            "largest": level.expected.largest,
+            "probes_hit": level.expected.probes_hit,
+            "probes_miss": level.expected.probes_miss,
+        },
+        "chi_square": level.chi_square,
+        "degrees_of_freedom": level.degrees,
+        "p_value": level.p_value,
+        "layouts": {
+            "chains": cost(level.layouts.chains),
+            "linear_probing": level.layouts.linear.map(cost),
+            "pages_of_8": level.layouts.pages.map(cost),
+        },
+    })
+}
+
+fn escaped(key: &[u8]) -> String {
+    let mut text = Vec::new();
+    tsv::escape(key, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}

@@ -1,0 +1,138 @@
+//! Pages of plots: one HTML file that needs no other, in light and dark.
+
+mod plot;
+mod study;
+
+use crate::failure::{Failure, Result};
+use plot::{Lines, Matrix};
+use std::fmt::Write;
+use std::path::Path;
+pub use study::of;
+
+const STYLE: &str = "\
+:root { color-scheme: light dark; --text: #1a1a1a; --quiet: #666; --line: #ddd; --page: #fff; --box: #f6f6f4 }
+@media (prefers-color-scheme: dark) { :root { --text: #e6e6e6; --quiet: #9a9a9a; --line: #3a3a3a; --page: #16181b; --box: #1f2226 } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page); max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.6rem; margin-bottom: 0 } h2 { font-size: 1.2rem; margin-top: 2.5rem } .quiet { color: var(--quiet) }
+.advice { background: var(--box); border-left: 4px solid #2a78c4; padding: .8rem 1rem; margin: 1.2rem 0 }
+.wide { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100% }
+th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap }
+th:first-child, td:first-child { text-align: left } th { font-weight: 600 } code { font-size: .9em }
+figure { margin: 1rem 0; background: #fff; border: 1px solid var(--line); border-radius: 4px } figure svg { width: 100%; height: auto; display: block }
+.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(17rem, 1fr)); gap: 1rem } .grid figure { margin: 0 }
+details { margin: .4rem 0 } summary { cursor: pointer }";
+
+/// Writes a page to `path`, all of it or nothing under that name.
+pub fn write(path: &Path, page: &str) -> Result<()> {
+    let failed = |e: &std::io::Error| Failure::io(path.display(), e);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new().prefix(".page").tempfile_in(folder).map_err(|e| failed(&e))?;
+    std::io::Write::write_all(&mut file, page.as_bytes()).map_err(|e| failed(&e))?;
+    let kept = file.persist(path).map_err(|e| failed(&e.error))?;
+    // A temporary file is its owner's alone, a report is as other files are.
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    kept.set_permissions(mode).map_err(|e| failed(&e))
+}
+
+/// A page that is being written.
+pub struct Page {
+    html: String,
+}
+
+impl Page {
+    pub fn new(title: &str, subtitle: &str) -> Self {
+        let (title, subtitle) = (escaped(title), escaped(subtitle));
+        let html = format!(
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\n\
+             <title>{title}</title>\n<style>\n{STYLE}\n</style></head>\n<body>\n<h1>{title}</h1>\n<p class=\"quiet\">{subtitle}</p>\n"
+        );
+        Page { html }
+    }
+
+    pub fn heading(&mut self, text: &str, below: &str) {
+        self.add(&format!("<h2>{}</h2>\n<p class=\"quiet\">{}</p>\n", escaped(text), escaped(below)));
+    }
+
+    pub fn advice(&mut self, text: &str) {
+        self.add(&format!("<p class=\"advice\">{}</p>\n", escaped(text)));
+    }
+
+    /// The first row has the names.
+    pub fn table(&mut self, rows: &[Vec<String>]) {
+        self.add("<div class=\"wide\"><table>\n");
+        for (number, row) in rows.iter().enumerate() {
+            let tag = if number == 0 { "th" } else { "td" };
+            let cells = row.iter().fold(String::new(), |mut cells, cell| {
+                let _ = write!(cells, "<{tag}>{}</{tag}>", escaped(cell));
+                cells
+            });
+            self.add(&format!("<tr>{cells}</tr>\n"));
+        }
+        self.add("</table></div>\n");
+    }
+
+    pub fn lines(&mut self, lines: &Lines<'_>) {
+        self.figure(&lines.svg());
+    }
+
+    /// Several beside each other.
+    pub fn matrices(&mut self, matrices: &[Matrix]) {
+        self.add("<div class=\"grid\">\n");
+        matrices.iter().for_each(|matrix| self.figure(&matrix.svg()));
+        self.add("</div>\n");
+    }
+
+    /// Lines of text under a line that shows them.
+    pub fn details(&mut self, summary: &str, lines: &[String]) {
+        let lines: Vec<_> = lines.iter().map(|line| escaped(line)).collect();
+        self.add(&format!(
+            "<details><summary>{}</summary><pre><code>{}</code></pre></details>\n",
+            escaped(summary),
+            lines.join("\n")
+        ));
+    }
+
+    pub fn finish(mut self) -> String {
+        self.add("</body></html>\n");
+        self.html
+    }
+
+    fn figure(&mut self, svg: &str) {
+        self.add(&format!("<figure>{svg}</figure>\n"));
+    }
+
+    fn add(&mut self, html: &str) {
+        self.html.push_str(html);
+    }
+}
+
+/// Text that may hold anything, keys too.
+fn escaped(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            '\'' => html.push_str("&#39;"),
+            other => html.push(other),
+        }
+    }
+    html
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_cannot_write_html() {
+        let mut page = Page::new("<b>", "&");
+        page.table(&[vec!["a".into()], vec!["<script>alert('x')</script>".into()]]);
+        page.details("\"", &["</pre>".into()]);
+        let html = page.finish();
+        assert!(!html.contains("<script") && !html.contains("<b>"), "{html}");
+        assert_eq!(html.matches("</pre>").count(), 1);
+    }
+}
