@@ -56,6 +56,11 @@ mod transcripts {
     }
 
     #[test]
+    fn lab() {
+        play("lab.txt");
+    }
+
+    #[test]
     fn load_and_dump() {
         play("load-and-dump.txt");
     }

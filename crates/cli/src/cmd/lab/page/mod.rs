@@ -19,7 +19,7 @@ h1 { font-size: 1.6rem; margin-bottom: 0 } h2 { font-size: 1.2rem; margin-top: 2
 th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap }
 th:first-child, td:first-child { text-align: left } th { font-weight: 600 } code { font-size: .9em }
 figure { margin: 1rem 0; background: #fff; border: 1px solid var(--line); border-radius: 4px } figure svg { width: 100%; height: auto; display: block }
-.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(17rem, 1fr)); gap: 1rem } .grid figure { margin: 0 }
+.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(19rem, 1fr)); gap: 1rem } .grid figure { margin: 0 }
 details { margin: .4rem 0 } summary { cursor: pointer }";
 
 /// Writes a page to `path`, all of it or nothing under that name.

@@ -10,7 +10,7 @@ pub struct Lines<'t> {
     pub y_title: &'t str,
     /// Each power of two as wide as the next.
     pub x_is_log: bool,
-    /// Each power of ten as high as the next.
+    /// The same upwards.
     pub y_is_log: bool,
     /// Names and points of the lines. The last may be what is expected, which is dashed.
     pub lines: Vec<(String, Vec<(f64, f64)>)>,
@@ -29,7 +29,7 @@ impl Lines<'_> {
     }
 
     fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
-        let scale = |is_log: bool, value: f64| if is_log { value.max(1e-12).log10() } else { value };
+        let scale = |is_log: bool, value: f64| if is_log { value.max(1e-12).log2() } else { value };
         let scaled = |&(x, y): &(f64, f64)| (scale(self.x_is_log, x), scale(self.y_is_log, y));
         let kept = |&(x, y): &(f64, f64)| x.is_finite() && y.is_finite() && !(self.y_is_log && y <= 0.0);
         let lines: Vec<(&String, Vec<(f64, f64)>)> = self
@@ -54,7 +54,14 @@ impl Lines<'_> {
             .x_label_area_size(42)
             .y_label_area_size(76)
             .build_cartesian_2d(range(|p| p.0, self.x_is_log), range(|p| p.1, self.y_is_log))?;
-        let label = |is_log: bool| move |value: &f64| short(if is_log { 10_f64.powf(*value) } else { *value });
+        let label = |is_log: bool| {
+            move |value: &f64| match is_log {
+                // Between the powers of two there is nothing that is easily read.
+                true if (value - value.round()).abs() > 1e-6 => String::new(),
+                true => short(value.exp2()),
+                false => short(*value),
+            }
+        };
         chart
             .configure_mesh()
             .x_desc(self.x_title)
@@ -108,46 +115,46 @@ fn short(value: f64) -> String {
     format!("{text}{unit}")
 }
 
-/// Shares from 0 to 1 in rows and columns: white at a half, blue where never, red where always.
+/// Shares from 0 to 1 in columns, first at the left, each from the bottom up: white at a half, blue where never, red where always.
 pub struct Matrix {
     pub title: String,
     pub below: String,
-    pub rows: Vec<Vec<f64>>,
+    pub columns: Vec<Vec<f64>>,
 }
 
 const CELL: usize = 4;
 const SHADES: i32 = 6;
 
 impl Matrix {
-    /// Draws it, cells of one shade beside each other in one piece.
+    /// Draws it, cells of one shade above each other in one piece.
     pub fn svg(&self) -> String {
-        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let (width, height) = ((columns * CELL).max(1), (self.rows.len() * CELL).max(1));
+        let rows = self.columns.iter().map(Vec::len).max().unwrap_or(0);
+        let (width, height) = ((self.columns.len() * CELL).max(1), (rows * CELL).max(1));
         let text = 34;
         let full = width.max(256);
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {full} {}\" role=\"img\" shape-rendering=\"crispEdges\">\
-             <text x=\"4\" y=\"14\" font-family=\"sans-serif\" font-size=\"12\" font-weight=\"600\">{}</text>\
-             <text x=\"4\" y=\"28\" font-family=\"sans-serif\" font-size=\"10\" fill=\"#666\">{}</text>\
+             <text x=\"4\" y=\"14\" font-family=\"sans-serif\" font-size=\"13\" font-weight=\"600\">{}</text>\
+             <text x=\"4\" y=\"29\" font-family=\"sans-serif\" font-size=\"11\" fill=\"#666\">{}</text>\
              <rect x=\"0\" y=\"{text}\" width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>",
             height + text,
             super::escaped(&self.title),
             super::escaped(&self.below),
         );
-        for (number, row) in self.rows.iter().enumerate() {
-            let shades: Vec<i32> = row.iter().map(|share| shade(*share)).collect();
-            let mut column = 0;
+        for (number, column) in self.columns.iter().enumerate() {
+            let shades: Vec<i32> = column.iter().map(|share| shade(*share)).collect();
+            let mut row = 0;
             for run in shades.chunk_by(|a, b| a == b) {
+                row += run.len();
                 if run[0] != 0 {
                     svg += &format!(
-                        "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{CELL}\" fill=\"{}\"/>",
-                        column * CELL,
-                        number * CELL + text,
+                        "<rect x=\"{}\" y=\"{}\" width=\"{CELL}\" height=\"{}\" fill=\"{}\"/>",
+                        number * CELL,
+                        (rows - row) * CELL + text,
                         run.len() * CELL,
                         color(run[0])
                     );
                 }
-                column += run.len();
             }
         }
         svg + "</svg>"
@@ -180,7 +187,7 @@ mod tests {
 
     #[test]
     fn cells_of_one_shade_are_one_piece() {
-        let matrix = Matrix { title: "a<b".into(), below: String::new(), rows: vec![vec![0.5, 0.0, 0.0, 1.0]] };
+        let matrix = Matrix { title: "a<b".into(), below: String::new(), columns: vec![vec![0.5, 0.0, 0.0, 1.0]] };
         let svg = matrix.svg();
         assert_eq!(svg.matches("<rect").count(), 3, "{svg}");
         assert!(svg.contains("a&lt;b"));

@@ -29,8 +29,8 @@ pub fn of(what: &str, report: &Report) -> String {
     if report.functions.iter().any(|function| function.avalanche.is_some()) {
         page.heading(
             "Avalanche",
-            "Flip a bit of a key (row, first bit above) and each bit of the hash (column, lowest at the left) should flip half of the \
-             time: white. Blue never flips, red always does. A table takes its buckets from the columns at the left.",
+            "Flip a bit of a key (columns, the first at the left) and each bit of the hash (the lowest at the bottom) should flip half of \
+             the time: white. Blue never flips, red always does. A table takes its buckets from the bits at the bottom.",
         );
         page.matrices(&matrices(report));
     }
@@ -152,7 +152,7 @@ fn matrices(report: &Report) -> Vec<Matrix> {
                 avalanche.expected_mean_bias(),
                 100.0 * avalanche.stuck_share()
             ),
-            rows: avalanche.flips.clone(),
+            columns: avalanche.flips.clone(),
         })
     });
     matrices.collect()
