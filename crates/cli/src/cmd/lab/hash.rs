@@ -63,6 +63,9 @@ pub struct Hash {
     /// Write a page of plots too: one file that needs no other
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write the plots into this folder, which must be there, as SVG files
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
 }
 
 fn parse_bits(text: &str) -> std::result::Result<Buckets, String> {
@@ -95,6 +98,12 @@ impl Hash {
         interrupt.stop_if_caught("nothing was written")?;
         if let Some(path) = &self.html {
             page::write(path, &page::of(&self.keys.describe(), &report))?;
+        }
+        if let Some(folder) = &self.plots {
+            for (name, svg) in page::plots(&report) {
+                // A function's name may be the user's own.
+                page::write(&folder.join(name.replace('/', "-")), &svg)?;
+            }
         }
         let mut out = Output::stdout();
         if self.json {

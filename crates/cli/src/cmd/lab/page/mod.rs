@@ -7,7 +7,7 @@ use crate::failure::{Failure, Result};
 use plot::{Lines, Matrix};
 use std::fmt::Write;
 use std::path::Path;
-pub use study::of;
+pub use study::{of, plots};
 
 const STYLE: &str = "\
 :root { color-scheme: light dark; --text: #1a1a1a; --quiet: #666; --line: #ddd; --page: #fff; --box: #f6f6f4 }

@@ -47,6 +47,17 @@ pub fn of(what: &str, report: &Report) -> String {
     page.finish()
 }
 
+/// The same plots as files: their names and what is in them.
+pub fn plots(report: &Report) -> Vec<(String, String)> {
+    let mut plots = vec![("histogram.svg".to_owned(), histogram(report).svg()), ("load.svg".to_owned(), by_load(report).svg())];
+    if report.functions.iter().any(|function| function.speed.is_some()) {
+        plots.push(("speed.svg".to_owned(), speed(report).svg()));
+    }
+    let matrices = matrices(report).into_iter().map(|matrix| (format!("avalanche-{}.svg", matrix.title), matrix.svg()));
+    plots.extend(matrices);
+    plots
+}
+
 fn overview(report: &Report) -> Vec<Vec<String>> {
     let names = ["function", "spread", "buckets", "empty", "fullest", "looked at, hit", "miss", "chi-square", "p", "avalanche", "ns"];
     let mut table = vec![names.map(str::to_owned).to_vec()];
