@@ -331,7 +331,8 @@ fn a_reindexed_dictionary_is_the_one_built_with_that_index() {
         in_directory(|path| {
             for (from, to) in indexes().into_iter().zip(indexes().into_iter().cycle().skip(3)) {
                 builder(from).build(&path, &model).unwrap();
-                assert_eq!(Dictionary::open(&path).unwrap().index(), from);
+                let asked = if let Index::Mphf { .. } = from { Index::mphf() } else { from };
+                assert_eq!(Dictionary::open(&path).unwrap().index(), asked);
                 let built = path.with_file_name("built.spd");
                 builder(to).build(&built, &model).unwrap();
                 builder(to).reindex(&path, &path).unwrap();
