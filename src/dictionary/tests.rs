@@ -6,10 +6,13 @@ use super::test_random::Random;
 use super::*;
 use crate::error::ErrorKind;
 use crate::hash::HashKind;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use crate::io::{Disk, File, Mode, Storage};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+pub(super) use test_pairs::{KINDS, Pairs as Model};
 
-pub(super) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+#[path = "test_pairs.rs"]
+mod test_pairs;
 
 /// Indexes small enough that a few thousand pairs have many of everything.
 pub(super) fn indexes() -> Vec<Index> {
@@ -25,30 +28,11 @@ pub(super) fn indexes() -> Vec<Index> {
     ]
 }
 
-/// Pairs of sizes by `kind`.
+/// As in `test_pairs`, the same ones for a `seed`.
 pub(super) fn pairs(kind: &str, count: u64, seed: u64) -> Model {
     let mut random = Random::new(seed);
-    (0..count)
-        .map(|n| match kind {
-            "fixed" => (n.to_le_bytes().to_vec(), random.bytes(8)),
-            "fixed, long" => (random.bytes(30), random.bytes(1500)),
-            "keys alone" => (n.to_le_bytes().to_vec(), Vec::new()),
-            "words" => (format!("word{n}").into_bytes(), format!("{}", n * n).into_bytes()),
-            "sizes" => {
-                let value_len = match random.below(50) {
-                    0 => random.below(20_000),
-                    1..10 => random.below(2000),
-                    _ => random.below(40),
-                };
-                let key_len = random.below(12);
-                (random.bytes(key_len), random.bytes(value_len))
-            }
-            other => panic!("no pairs called {other}"),
-        })
-        .collect()
+    test_pairs::pairs(kind, count, || random.next())
 }
-
-pub(super) const KINDS: [&str; 5] = ["fixed", "fixed, long", "keys alone", "words", "sizes"];
 
 pub(super) fn builder(index: Index) -> DictionaryBuilder {
     DictionaryBuilder::new().index(index).page_bytes(512).threads(2)
