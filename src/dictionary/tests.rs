@@ -326,3 +326,61 @@ fn a_reindexed_dictionary_is_the_one_built_with_that_index() {
         });
     }
 }
+
+/// The disk, and beside what unnamed files were made.
+#[derive(Default)]
+struct Noting(Mutex<Vec<PathBuf>>);
+
+impl Storage for Noting {
+    fn open(&self, path: &Path, mode: Mode) -> std::io::Result<Box<dyn File>> {
+        Disk.open(path, mode)
+    }
+
+    fn make_unnamed(&self, beside: &Path) -> std::io::Result<Option<Box<dyn File>>> {
+        self.0.lock().unwrap().push(beside.to_owned());
+        Disk.make_unnamed(beside)
+    }
+
+    fn remove(&self, path: &Path) -> std::io::Result<()> {
+        Disk.remove(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
+        Disk.rename(from, to)
+    }
+
+    fn sync_names(&self, path: &Path) -> std::io::Result<()> {
+        Disk.sync_names(path)
+    }
+}
+
+#[test]
+fn temporary_files_are_in_the_directory_that_was_given() {
+    let directory = tempfile::tempdir().unwrap();
+    let noting: &'static Noting = Box::leak(Box::default());
+    in_directory(|path| {
+        let builder = builder(Index::trie()).memory_bytes(64 << 10).temporary_directory(directory.path());
+        let mut build = builder.start_on(noting, &path).unwrap();
+        for (key, value) in pairs("words", 20_000, 3) {
+            build.push(&key, &value).unwrap();
+        }
+        build.finish().unwrap();
+    });
+    let made = noting.0.lock().unwrap();
+    assert!(made.len() > 8 + 1, "the sort's files, and those of positions and ranks: {made:?}");
+    assert!(made.iter().all(|path| path.starts_with(directory.path())), "{made:?}");
+}
+
+#[test]
+fn builds_of_one_name_in_two_directories_have_temporary_files_of_their_own() {
+    let (temporary, one, other) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let builder = builder(Index::page()).temporary_directory(temporary.path());
+    let start = || builder.clone().resume(1).start(one.path().join("users.spd")).unwrap();
+    let mut build = start();
+    build.push(b"key", b"value").unwrap();
+    build.save().unwrap();
+    drop(build);
+    assert_eq!(builder.build(other.path().join("users.spd"), [("a", "b")]).unwrap(), 1);
+    assert_eq!(start().resumed_pairs(), 1);
+}

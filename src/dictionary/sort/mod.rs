@@ -37,6 +37,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 pub(crate) use ahead::Sorted;
+pub(super) use spill::make_unnamed;
 
 /// The least memory a sort works with; less is taken as this.
 const MEMORY_BYTES_MIN: u64 = 64 << 10;
@@ -68,6 +69,8 @@ pub(crate) struct SortOptions {
     pub memory_bytes: u64,
     /// Threads that sort. With one it is the caller's.
     pub threads: usize,
+    /// At most so many temporary files are distributed to, but at least two.
+    pub open_files: usize,
     pub duplicates: Duplicates,
     /// Temporary files are made beside it and named after it.
     pub temporary: PathBuf,
@@ -188,7 +191,8 @@ impl<'s> Sorter<'s> {
         options.memory_bytes = options.memory_bytes.max(MEMORY_BYTES_MIN);
         options.threads = options.threads.max(1);
         let fan_out = (options.memory_bytes / 2 / BLOCK_BYTES_WANTED).max(1);
-        let prefix_bits = fan_out.ilog2().clamp(FAN_OUT_BITS_MIN, FAN_OUT_BITS_MAX);
+        let bits_max = options.open_files.max(2).ilog2().min(FAN_OUT_BITS_MAX);
+        let prefix_bits = fan_out.ilog2().clamp(FAN_OUT_BITS_MIN.min(bits_max), bits_max);
         let mut sorter = Sorter {
             storage,
             options,

@@ -17,6 +17,7 @@ fn options(prefix: &Path, duplicates: Duplicates) -> SortOptions {
         hash: HashFunction::new(HashKind::DEFAULT, 1),
         memory_bytes: 0,
         threads: 1,
+        open_files: 256,
         duplicates,
         temporary: prefix.to_owned(),
         resume: false,
