@@ -424,6 +424,8 @@ pub(super) struct SortedRuns<'r> {
 
 impl Runs for SortedRuns<'_> {
     fn next(&mut self, run: &mut Run) -> Result<bool> {
+        // First: the sort takes the run before for gone, and sorts the next in its memory.
+        self.sorted.recycle(std::mem::take(run));
         let next = self.sorted.next_run().map_err(|error| match (error, &self.names) {
             (SortError::Duplicate(twice), Some(name)) => {
                 let (key, place, first) = (quote(&twice.key), name(twice.place), name(twice.first_place));
@@ -434,12 +436,9 @@ impl Runs for SortedRuns<'_> {
             }
             (error, _) => error.into(),
         })?;
-        let Some(next) = next else {
-            run.clear();
-            return Ok(false);
-        };
-        self.sorted.recycle(std::mem::replace(run, next));
-        Ok(true)
+        let more = next.is_some();
+        *run = next.unwrap_or_default();
+        Ok(more)
     }
 }
 

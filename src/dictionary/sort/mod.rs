@@ -299,6 +299,7 @@ impl<'s> Sorter<'s> {
             put_lengths: if self.resumed > 0 { Lengths::Varied } else { self.put_lengths },
             temporary_bytes: spilled,
             manifest: self.manifest.take(),
+            saved: self.saved,
         };
         Sorted::start(self.storage, start)
     }
