@@ -69,7 +69,7 @@ pub enum Index {
     ///
     /// The records of a partition are in memory at once while it is built, and lie in its own order.
     Mphf {
-        /// Keys of a partition.
+        /// Keys of a partition. The file does not tell: of an opened dictionary it is that of [`Index::mphf`].
         partition_keys: u32,
     },
     /// No index: the pages are searched. Several reads a lookup.
@@ -127,7 +127,7 @@ impl Index {
     /// How its chunks are made, if it has some.
     pub(super) fn chunk_options(self) -> ChunkOptions {
         let effort = if let Index::Chunk { effort } = self { effort } else { Effort::Balanced };
-        // As measured: larger chunks only pay where the search takes its time.
+        // Larger chunks only pay where the search takes its time: the test `figures` of chunks.
         ChunkOptions { chunk_keys: if effort == Effort::Small { 1024 } else { 512 }, effort }
     }
 
@@ -378,7 +378,10 @@ mod tests {
             let positions: Vec<u64> = (0..2 * keys).map(|n| n << 50).collect();
             let mut builder = mphf::Builder::default();
             for partition in positions.chunks(keys as usize) {
-                builder.add(mphf::solve(MphfOptions { partition_keys: mphf::PARTITION_KEYS }, partition, &mut Vec::new()).expect("solved"));
+                builder.add(
+                    mphf::solve(MphfOptions { partition_keys: mphf::PARTITION_KEYS }, partition, &mut Vec::new())
+                        .expect("solved"),
+                );
             }
             let words = Words::Loaded(builder.finish());
             let loaded = Loaded::open(SectionKind::Mphf, words, Order::Partitions, 2 * keys, 1).expect("just built");

@@ -44,9 +44,9 @@ const MEMORY_BYTES_MIN: u64 = 64 << 10;
 /// At most so many bits name a partition: each is an open file, and a process has often no more than 1024.
 const FAN_OUT_BITS_MAX: u32 = 8;
 const FAN_OUT_BITS_MIN: u32 = 3;
-/// A write of more is no faster.
+/// More would only take memory: a call of the system for each so many bytes costs little beside writing them.
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
-/// Partitions are fewer rather than have smaller blocks than this.
+/// Partitions are fewer rather than have smaller blocks than this, but for [`FAN_OUT_BITS_MIN`].
 const BLOCK_BYTES_WANTED: u64 = 64 << 10;
 /// How much is distributed between two checkpoints.
 const CHECKPOINT_BYTES: u64 = 1 << 30;
