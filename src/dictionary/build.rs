@@ -367,6 +367,12 @@ impl Build {
         self.sorters[0].resumed_all()
     }
 
+    /// How many pairs an earlier build had put by under the same name with another identity, or without all of its files; they are
+    /// removed.
+    pub fn discarded_pairs(&self) -> u64 {
+        self.sorters.iter().map(Sorter::discarded_records).sum()
+    }
+
     /// Takes one more pair, in any order. Errors about it call it by its number, from 1.
     ///
     /// # Errors

@@ -114,8 +114,9 @@ impl From<SortError> for Error {
             SortError::Failed(e) => e,
             SortError::Duplicate(DuplicateKey { key, first_place, place }) => {
                 let key = quote(&key);
-                let message =
-                    format!("duplicate key {key} at {place}, first at {first_place}. Keep the first or the last.");
+                let message = format!(
+                    "duplicate key {key} at {place}, first at {first_place}. Use duplicates last to keep the last."
+                );
                 Error::new(ErrorKind::Duplicate, message)
             }
         }
@@ -157,6 +158,7 @@ pub(crate) struct Sorter<'s> {
     fixed: Option<Fixed>,
     records: u64,
     resumed: u64,
+    discarded: u64,
     complete: bool,
     /// Bytes of sealed blocks in memory.
     held: u64,
@@ -205,6 +207,7 @@ impl<'s> Sorter<'s> {
             fixed: None,
             records: 0,
             resumed: 0,
+            discarded: 0,
             complete: false,
             held: 0,
             writer: None,
@@ -224,6 +227,11 @@ impl<'s> Sorter<'s> {
     /// How many records, the first of the source, are held already: the caller skips them.
     pub(crate) fn resumed_records(&self) -> u64 {
         self.resumed
+    }
+
+    /// How many records an earlier sort had saved that this one does not go on from, and has removed.
+    pub(crate) fn discarded_records(&self) -> u64 {
+        self.discarded
     }
 
     /// Did the earlier sort get all of the source? Then there is nothing to push.
@@ -469,13 +477,15 @@ impl<'s> Sorter<'s> {
     fn find_earlier(&mut self) -> Result<()> {
         let prefix = self.options.temporary.clone();
         if !self.options.resume {
-            return manifest::remove_leftovers(self.storage, &prefix);
+            self.discarded = manifest::remove_leftovers(self.storage, &prefix)?;
+            return Ok(());
         }
         // Places are in the blocks or not.
         let places = u64::from(self.options.duplicates == Duplicates::Error);
         let id = self.options.resume_id.rotate_left(1) ^ places;
         let (mut manifest, snapshot) = Manifest::open(self.storage, &prefix, id)?;
         let parts = snapshot.as_ref().map_or(Ok(None), |snapshot| self.open_parts(snapshot))?;
+        let saved = snapshot.as_ref().map_or(manifest.of_another, |snapshot| snapshot.records);
         match parts.zip(snapshot) {
             Some((parts, snapshot)) => {
                 self.parts = parts;
@@ -485,7 +495,10 @@ impl<'s> Sorter<'s> {
                 self.saved = true;
                 self.start_writer()?;
             }
-            None => manifest.clear(self.storage)?,
+            None => {
+                self.discarded = saved;
+                manifest.clear(self.storage)?;
+            }
         }
         self.manifest = Some(manifest);
         Ok(())
