@@ -261,6 +261,38 @@ fn a_stopped_thaw_makes_no_table() {
 }
 
 #[test]
+fn a_thaw_leaves_files_of_other_names_alone() {
+    let place = directory();
+    write(place.path(), "rows.tsv", rows(1000));
+    run_well(place.path(), &["dict", "build", "rows.tsv", "d.spd"]);
+    let others = ["t.spt-new", "t.spt-new-ckpt", "t.spt-new-log"];
+    others.iter().for_each(|name| write(place.path(), name, name));
+    run_well(place.path(), &["thaw", "d.spd", "t.spt"]);
+    for name in others {
+        assert_eq!(fs::read(place.path().join(name)).unwrap(), name.as_bytes());
+    }
+    assert_eq!(json(place.path(), &["stat", "t.spt", "--json"])["pairs"], 1000);
+}
+
+#[test]
+fn thaws_at_the_same_time_make_one_whole_table() {
+    let place = directory();
+    write(place.path(), "rows.tsv", rows(100_000));
+    run_well(place.path(), &["dict", "build", "rows.tsv", "d.spd"]);
+    let mut thaws: Vec<_> = (0..4)
+        .map(|_| {
+            let mut thaw = splitpoint(place.path());
+            thaw.args(["thaw", "d.spd", "t.spt"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    let done = thaws.iter_mut().filter_map(|thaw| thaw.wait().unwrap().success().then_some(())).count();
+    assert!(done > 0);
+    assert_eq!(json(place.path(), &["stat", "t.spt", "--json"])["pairs"], 100_000);
+    run_well(place.path(), &["check", "t.spt"]);
+    assert_eq!(files(place.path()), ["d.spd", "rows.tsv", "t.spt"]);
+}
+
+#[test]
 fn a_build_that_ended_in_the_writing_goes_on_after_the_reading() {
     let place = directory();
     let pairs: String = (0..200_000).map(|n| format!("key{n}\t{n:0100}\n")).collect();
