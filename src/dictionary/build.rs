@@ -435,9 +435,8 @@ impl Runs for SortedRuns<'_> {
         let next = self.sorted.next_run().map_err(|error| match (error, &self.names) {
             (SortError::Duplicate(twice), Some(name)) => {
                 let (key, place, first) = (quote(&twice.key), name(twice.place), name(twice.first_place));
-                let message = format!(
-                    "{place}: duplicate key {key} (first at {first}). Keep the first or the last with `duplicates`."
-                );
+                let message =
+                    format!("{place}: duplicate key {key} (first at {first}). Use duplicates last to keep the last.");
                 Error::new(ErrorKind::Duplicate, message)
             }
             (error, _) => error.into(),

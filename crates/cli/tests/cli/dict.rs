@@ -450,7 +450,7 @@ mod of_parquet {
         write_parquet(place.path(), "p.parquet", Compression::UNCOMPRESSED);
         let build = run(place.path(), &["dict", "build", "p.parquet", "p.spd", "--key", "age", "--value", "id"]);
         assert_eq!(build.status.code(), Some(26));
-        let told = "splitpoint: p.parquet: row 2: duplicate key \"4294967295\" (first at p.parquet: row 1). Use --duplicates last to keep the last.\n";
+        let told = "splitpoint: p.parquet: row 2: duplicate key \"4294967295\" (first at p.parquet: row 1). Use duplicates last to keep the last.\n";
         assert_eq!(said(&build), told);
     }
 
