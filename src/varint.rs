@@ -20,16 +20,32 @@ pub(crate) fn put_varint(out: &mut [u8], mut n: u64) -> usize {
     at + 1
 }
 
+/// The same to the end of `out`.
+#[inline]
+pub(crate) fn push_varint(out: &mut Vec<u8>, mut n: u64) {
+    while n >= 0x80 {
+        out.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+}
+
 /// The varint at the start of `bytes` and its length. At most 5 bytes: no length here is above 2^35.
 #[inline]
 pub(crate) fn get_varint(bytes: &[u8]) -> Option<(usize, usize)> {
+    get_varint_within::<5>(bytes).map(|(n, taken)| (n as usize, taken))
+}
+
+/// The varint at the start of `bytes`, of at most `BYTES_MAX` bytes, and its length. Of ten bytes the last has one bit that counts.
+#[inline]
+pub(crate) fn get_varint_within<const BYTES_MAX: usize>(bytes: &[u8]) -> Option<(u64, usize)> {
     let first = *bytes.first()?;
     if first < 0x80 {
-        return Some((usize::from(first), 1));
+        return Some((first.into(), 1));
     }
     let mut n = 0;
-    for (at, &byte) in bytes.iter().take(5).enumerate() {
-        n |= usize::from(byte & 0x7F) << (7 * at);
+    for (at, &byte) in bytes.iter().take(BYTES_MAX).enumerate() {
+        n |= u64::from(byte & 0x7F) << (7 * at);
         if byte < 0x80 {
             return Some((n, at + 1));
         }
@@ -48,6 +64,15 @@ mod tests {
             let written = put_varint(&mut bytes, n);
             assert_eq!(written, varint_bytes(n));
             assert_eq!(get_varint(&bytes), Some((n as usize, written)));
+            let mut pushed = Vec::new();
+            push_varint(&mut pushed, n);
+            assert_eq!(pushed, bytes[..written]);
+        }
+        for n in [1 << 35, u64::MAX] {
+            let mut bytes = Vec::new();
+            push_varint(&mut bytes, n);
+            assert_eq!(get_varint_within::<10>(&bytes), Some((n, bytes.len())));
+            assert_eq!(get_varint(&bytes), None);
         }
         assert_eq!(get_varint(&[0x80; 9]), None);
     }

@@ -3,8 +3,9 @@
 //! Records come in hash order and are held until a chunk (or partition) is complete; its function is searched, on several threads for
 //! several chunks, and its records are written in the order that the function gives.
 //!
-//! Memory: the records of the chunks that are searched at once, and of at least one; more than [`Arranger::new`] is allowed is an
-//! error, as other indexes need none of it.
+//! Memory: the records of the chunks that are searched at once, and of at least one; or of a partition a thread. If those of the chunks,
+//! or of the partition that is not complete yet, are more than [`Arranger::new`] is allowed, it is an error, as other indexes need
+//! none of it; whole partitions that wait for as many as there are threads are not counted.
 
 use super::assemble::Plan;
 use super::format::SectionKind;
@@ -107,10 +108,11 @@ impl Arranger {
         if need <= self.bytes_max {
             return Ok(());
         }
-        let (name, have) = match self.kind {
-            Kind::Chunks(..) => ("chunk", self.bytes_max),
-            Kind::Partitions(..) => ("mphf", self.bytes_max),
+        let name = match self.kind {
+            Kind::Chunks(..) => "chunk",
+            Kind::Partitions(..) => "mphf",
         };
+        let have = self.bytes_max;
         let message = format!(
             "an index of kind {name} holds the records of a group in memory, here more than {need} bytes where {have} are allowed. \
              Allow more, or take the index `page`, which holds none."

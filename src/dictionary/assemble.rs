@@ -19,12 +19,14 @@ use super::write::{DataWriter, Wanted};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashFunction;
 use crate::io::{Mode, Storage};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Everything about a dictionary to be, but its records.
 #[derive(Clone)]
 pub(super) struct Plan {
+    /// What the names of temporary files begin with.
+    pub temporary: PathBuf,
     pub page_bytes: u32,
     pub compression: Compression,
     pub block_bytes: u32,
@@ -86,7 +88,7 @@ impl Plan {
     }
 
     fn wanted<'s>(&self, output: &Unpublished<'s>, layout: Layout) -> Wanted<'s> {
-        let spool = || Spool::new(output.storage, &output.path, self.memory_bytes / 8);
+        let spool = || Spool::new(output.storage, &self.temporary, self.memory_bytes / 8);
         let sized = self.compression == Compression::None && layout != Layout::Varied;
         Wanted {
             page_positions: matches!(self.index, Index::Page { .. }).then(spool),

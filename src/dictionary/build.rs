@@ -34,6 +34,9 @@ pub struct Progress {
     pub pairs_total: u64,
 }
 
+/// Files that all sorts of a build have open together: a process has often no more than 1024.
+const OPEN_FILES_MAX: usize = 512;
+
 type PlaceNames = Arc<dyn Fn(u64) -> String + Send + Sync>;
 type OnProgress = Arc<dyn Fn(Progress) -> ControlFlow<()> + Send + Sync>;
 
@@ -57,7 +60,7 @@ pub struct DictionaryBuilder {
     page_bytes: u32,
     compression: Compression,
     block_bytes: u32,
-    hash: HashFunction,
+    pub(super) hash: HashFunction,
     memory_bytes: u64,
     threads: usize,
     duplicates: Duplicates,
@@ -149,7 +152,8 @@ impl DictionaryBuilder {
         self
     }
 
-    /// Where temporary files go; beside the dictionary if not given. About as many bytes as the pairs have.
+    /// Where temporary files go; beside the dictionary if not given. About as many bytes as the pairs have. The dictionary itself is
+    /// written beside its name, where alone it can be given it.
     pub fn temporary_directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.temporary = Some(directory.into());
         self
@@ -223,7 +227,7 @@ impl DictionaryBuilder {
             let mut ordered = Ordered::new(pairs(), &self.hash, layout)?;
             let layout_now = ordered.layout;
             let watch = self.watch(pairs_total);
-            match publish(&self.plan(), output, layout_now, &mut watch.runs(&mut ordered)) {
+            match publish(&self.plan(path, 1), output, layout_now, &mut watch.runs(&mut ordered)) {
                 Err(_) if ordered.deviated => layout = Some(Layout::Varied),
                 result => return result.map(|footer| footer.pairs),
             }
@@ -250,33 +254,48 @@ impl DictionaryBuilder {
         Ok(Build { builder: self.clone(), target, sorters, count: 0 })
     }
 
-    /// For one of `parts` sorts that run at the same time.
+    /// For the file at `path`, one of `parts` whose records are taken at the same time.
     pub(super) fn sort_options(&self, path: &Path, duplicates: Duplicates, parts: usize) -> SortOptions {
-        let temporary = match (&self.temporary, path.file_name()) {
-            (Some(directory), Some(name)) => directory.join(name),
-            _ => path.to_owned(),
-        };
         SortOptions {
             hash: self.hash.clone(),
             memory_bytes: self.memory_bytes / parts as u64,
-            threads: if parts == 1 { self.thread_count() } else { 1 },
+            threads: self.thread_count() / self.at_once(parts),
+            open_files: OPEN_FILES_MAX / parts,
             duplicates,
-            temporary,
+            temporary: self.temporary(path),
             resume: self.resume.is_some(),
             resume_id: self.resume.unwrap_or(0),
         }
     }
 
-    pub(super) fn plan(&self) -> Plan {
+    /// For the file at `path`, one of `parts`, as many of which are written at the same time as there are threads.
+    pub(super) fn plan(&self, path: &Path, parts: usize) -> Plan {
+        let at_once = self.at_once(parts);
         Plan {
+            temporary: self.temporary(path),
             page_bytes: self.page_bytes,
             compression: self.compression,
             block_bytes: self.block_bytes,
             hash: self.hash.clone(),
             index: self.index,
-            memory_bytes: self.memory_bytes,
-            threads: self.thread_count(),
+            memory_bytes: self.memory_bytes / at_once as u64,
+            threads: self.thread_count() / at_once,
         }
+    }
+
+    fn at_once(&self, parts: usize) -> usize {
+        self.thread_count().min(parts)
+    }
+
+    /// What the names of temporary files for the file at `path` begin with.
+    fn temporary(&self, path: &Path) -> PathBuf {
+        let (Some(directory), Some(name)) = (&self.temporary, path.file_name()) else { return path.to_owned() };
+        // Files of one name in two directories may have one directory for what is temporary.
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let number = HashKind::DEFAULT.hash(absolute.as_os_str().as_encoded_bytes(), 0);
+        let mut name = name.to_owned();
+        name.push(format!("-{number:016x}"));
+        directory.join(name)
     }
 
     /// For a new file beside an old one: pages, compression and hash function are the old one's.
@@ -348,6 +367,12 @@ impl Build {
         self.sorters[0].resumed_all()
     }
 
+    /// How many pairs an earlier build had put by under the same name with another identity, or without all of its files; they are
+    /// removed.
+    pub fn discarded_pairs(&self) -> u64 {
+        self.sorters.iter().map(Sorter::discarded_records).sum()
+    }
+
     /// Takes one more pair, in any order. Errors about it call it by its number, from 1.
     ///
     /// # Errors
@@ -383,13 +408,15 @@ impl Build {
     /// durable failed.
     pub fn finish(self) -> Result<u64> {
         let Build { builder, target, sorters, .. } = self;
+        let parts = sorters.len();
         target.finish(&builder, sorters, |_, sorted, output, watch| {
             let layout = match sorted.fixed_lengths() {
                 Some((key_len, value_len)) => Layout::fixed(key_len, value_len),
                 None => Layout::Varied,
             };
             watch.expect(sorted.records());
-            let footer = publish(&builder.plan(), output, layout, &mut watch.runs(builder.sorted_runs(sorted)))?;
+            let plan = builder.plan(&output.path, parts);
+            let footer = publish(&plan, output, layout, &mut watch.runs(builder.sorted_runs(sorted)))?;
             Ok(footer.pairs)
         })
     }
@@ -403,22 +430,20 @@ pub(super) struct SortedRuns<'r> {
 
 impl Runs for SortedRuns<'_> {
     fn next(&mut self, run: &mut Run) -> Result<bool> {
+        // First: the sort takes the run before for gone, and sorts the next in its memory.
+        self.sorted.recycle(std::mem::take(run));
         let next = self.sorted.next_run().map_err(|error| match (error, &self.names) {
             (SortError::Duplicate(twice), Some(name)) => {
                 let (key, place, first) = (quote(&twice.key), name(twice.place), name(twice.first_place));
-                let message = format!(
-                    "{place}: duplicate key {key} (first at {first}). Keep the first or the last with `duplicates`."
-                );
+                let message =
+                    format!("{place}: duplicate key {key} (first at {first}). Use duplicates last to keep the last.");
                 Error::new(ErrorKind::Duplicate, message)
             }
             (error, _) => error.into(),
         })?;
-        let Some(next) = next else {
-            run.clear();
-            return Ok(false);
-        };
-        self.sorted.recycle(std::mem::replace(run, next));
-        Ok(true)
+        let more = next.is_some();
+        *run = next.unwrap_or_default();
+        Ok(more)
     }
 }
 
@@ -528,5 +553,24 @@ impl<R: Runs> Runs for Watched<'_, R> {
         let more = self.runs.next(run)?;
         watch.done.fetch_add(run.len() as u64, Relaxed);
         Ok(more)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_written_side_by_side_share_memory_threads_and_open_files() {
+        let builder = DictionaryBuilder::new().memory_bytes(64 << 20).threads(4);
+        let of = |parts| {
+            let (sort, plan) =
+                (builder.sort_options(Path::new("a"), Duplicates::Last, parts), builder.plan(Path::new("a"), parts));
+            (sort.memory_bytes >> 20, sort.threads, sort.open_files, plan.memory_bytes >> 20, plan.threads)
+        };
+        assert_eq!(of(1), (64, 4, 512, 64, 4));
+        assert_eq!(of(2), (32, 2, 256, 32, 2));
+        // All take pairs at the same time, and four of them are written.
+        assert_eq!(of(16), (4, 1, 32, 16, 1));
     }
 }

@@ -66,7 +66,7 @@ impl Update {
         builder: &DictionaryBuilder,
         unchanged: Unchanged,
     ) -> Result<Update> {
-        let options = DictionaryOptions::new().hash(builder.plan().hash);
+        let options = DictionaryOptions::new().hash(builder.hash.clone());
         let (old, mut target) = loop {
             let mut dictionary = options.open_on(storage, old)?;
             let target = match &dictionary.manifest {
@@ -117,6 +117,7 @@ impl Update {
     /// As [`Build::finish`](crate::Build::finish), and [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) of the old file.
     pub fn finish(self) -> Result<u64> {
         let Update { old, builder, target, sorters, .. } = self;
+        let parts = sorters.len();
         target.finish(&builder, sorters, |shard, sorted, output, watch| {
             let old = &old.files[shard];
             let layout = layout_of_both(old, sorted.put_lengths());
@@ -125,7 +126,8 @@ impl Update {
                 old: Source::new(WalkAhead::new(Arc::clone(old))?),
                 batch: Source::new(builder.sorted_runs(sorted)),
             };
-            Ok(publish(&builder.plan(), output, layout, &mut watch.runs(merge))?.pairs)
+            let plan = builder.plan(&output.path, parts);
+            Ok(publish(&plan, output, layout, &mut watch.runs(merge))?.pairs)
         })
     }
 }

@@ -3,10 +3,11 @@
 //! An index is made when all pairs are written, because its shape depends on how many there are; what it needs of each page or
 //! pair waits here. The file is removed as soon as it is made, so nothing is left of it however the process ends.
 
+use super::sort::make_unnamed;
 use crate::error::{Error, Result};
-use crate::io::{File, Mode, Storage};
+use crate::io::{File, Storage};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
 
 /// Numbers read back from the file at once.
 const READ_NUMBERS: usize = 1 << 15;
@@ -14,8 +15,8 @@ const READ_NUMBERS: usize = 1 << 15;
 pub(super) struct Spool<'s> {
     storage: &'s dyn Storage,
     /// What the temporary file's name begins with.
-    beside: PathBuf,
-    file: Option<(Box<dyn File>, PathBuf)>,
+    temporary: PathBuf,
+    file: Option<Arc<dyn File>>,
     /// Behind what the file has.
     memory: Vec<u64>,
     memory_max: usize,
@@ -24,11 +25,11 @@ pub(super) struct Spool<'s> {
 }
 
 impl<'s> Spool<'s> {
-    /// Keeps up to `memory_bytes` in memory, else in a file in the directory of `beside`.
-    pub fn new(storage: &'s dyn Storage, beside: &Path, memory_bytes: u64) -> Self {
+    /// Keeps up to `memory_bytes` in memory, else in a file in the directory of `temporary`.
+    pub fn new(storage: &'s dyn Storage, temporary: &Path, memory_bytes: u64) -> Self {
         let memory_max = usize::try_from(memory_bytes / 8).unwrap_or(usize::MAX).max(1);
-        let beside = beside.to_owned();
-        Spool { storage, beside, file: None, memory: Vec::new(), memory_max, spilled: 0, scratch: Vec::new() }
+        let temporary = temporary.to_owned();
+        Spool { storage, temporary, file: None, memory: Vec::new(), memory_max, spilled: 0, scratch: Vec::new() }
     }
 
     #[inline]
@@ -44,11 +45,12 @@ impl<'s> Spool<'s> {
     fn spill(&mut self) -> Result<()> {
         self.scratch.clear();
         self.scratch.extend(self.memory.iter().flat_map(|number| number.to_le_bytes()));
-        let (file, path) = match &mut self.file {
+        let file = match &mut self.file {
             Some(file) => file,
-            empty => empty.insert(unnamed(self.storage, &self.beside)?),
+            empty => empty.insert(make_unnamed(self.storage, &self.temporary)?),
         };
-        file.write_at(&self.scratch, self.spilled * 8).map_err(|e| Error::io(path, "write temporary data", e))?;
+        let failed = |e| Error::io(&self.temporary, "write a temporary file", e);
+        file.write_at(&self.scratch, self.spilled * 8).map_err(failed)?;
         self.spilled += self.memory.len() as u64;
         self.memory.clear();
         Ok(())
@@ -60,8 +62,9 @@ impl<'s> Spool<'s> {
         let blocks = (0..self.spilled).step_by(READ_NUMBERS).map(move |from| {
             let count = (self.spilled - from).min(READ_NUMBERS as u64) as usize;
             bytes.resize(count * 8, 0);
-            let (file, path) = self.file.as_ref().expect("numbers were spilled to a file");
-            file.read_at(&mut bytes, from * 8).map_err(|e| Error::io(path, "read temporary data", e))?;
+            let file = self.file.as_ref().expect("numbers were spilled to a file");
+            let failed = |e| Error::io(&self.temporary, "read a temporary file", e);
+            file.read_at(&mut bytes, from * 8).map_err(failed)?;
             let numbers = bytes.chunks_exact(8).map(|number| u64::from_le_bytes(number.try_into().expect("8 bytes")));
             Ok(numbers.collect::<Vec<_>>())
         });
@@ -88,20 +91,6 @@ impl Iterator for Numbers {
             Numbers::Failed(error) => error.take().map(Err),
         }
     }
-}
-
-/// A temporary file in the directory of `beside`, which is gone when it is closed.
-pub(super) fn unnamed(storage: &dyn Storage, beside: &Path) -> Result<(Box<dyn File>, PathBuf)> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let mut path = beside.as_os_str().to_owned();
-    path.push(format!("-{}-{}.tmp", std::process::id(), COUNT.fetch_add(1, Relaxed)));
-    let path = PathBuf::from(path);
-    if let Some(file) = storage.make_unnamed(beside).map_err(|e| Error::io(&path, "create", e))? {
-        return Ok((file, path));
-    }
-    let file = storage.open(&path, Mode::New).map_err(|e| Error::io(&path, "create", e))?;
-    storage.remove(&path).map_err(|e| Error::io(&path, "unlink", e))?;
-    Ok((file, path))
 }
 
 #[cfg(test)]

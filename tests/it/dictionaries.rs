@@ -10,16 +10,17 @@
 
 mod absent;
 pub mod golden;
+#[path = "../../src/dictionary/test_pairs.rs"]
+mod test_pairs;
 
 use crate::corruption::Random;
 use crate::spd::indexes::{Index as Read, Ranked};
 use crate::spd::{Reader, manifest, trie};
 use splitpoint::{Compression, Dictionary, DictionaryBuilder, HashKind, Index};
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-
-pub type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+use test_pairs::KINDS;
+pub use test_pairs::Pairs;
 
 /// Indexes small enough that a few thousand pairs have many of everything.
 fn indexes() -> Vec<Index> {
@@ -40,29 +41,10 @@ fn bytes(random: &mut Random, len: usize) -> Vec<u8> {
     (0..len).map(|_| random.next() as u8).collect()
 }
 
-/// Pairs of sizes by `kind`.
 fn pairs(kind: &str, count: usize) -> Pairs {
     let mut random = Random(count as u64);
-    let mut pair = |n: usize| match kind {
-        "fixed" => (n.to_le_bytes().to_vec(), bytes(&mut random, 8)),
-        "fixed, over pages" => (bytes(&mut random, 30), bytes(&mut random, 1500)),
-        "keys alone" => (n.to_le_bytes().to_vec(), Vec::new()),
-        "words" => (format!("word{n}").into_bytes(), format!("{}", n * n).into_bytes()),
-        "sizes" => {
-            let value_len = match random.below(50) {
-                0 => random.below(20_000),
-                1..10 => random.below(2000),
-                _ => random.below(40),
-            };
-            let key_len = random.below(12);
-            (bytes(&mut random, key_len), bytes(&mut random, value_len))
-        }
-        other => panic!("no pairs called {other}"),
-    };
-    (0..count).map(&mut pair).collect()
+    test_pairs::pairs(kind, count as u64, || random.next())
 }
-
-const KINDS: [&str; 5] = ["fixed", "fixed, over pages", "keys alone", "words", "sizes"];
 
 /// Keys of one length, the n bits of whose number stand for `bx` or `cW`: all have the same hash DJB2, as 33 * 98 + 120 is 33 * 99 + 87.
 fn colliding(n: u32, bits: u32) -> Vec<u8> {
@@ -92,7 +74,7 @@ fn a_second_reader_finds_every_record_by_every_index() {
             for compression in [Compression::None, Compression::Lz4] {
                 for count in [0, 1, 2, 3, 40, 2500] {
                     let context = format!("{index:?}, {kind}, {compression:?}, {count}");
-                    let pairs = pairs(kind, if kind == "fixed, over pages" { count.min(600) } else { count });
+                    let pairs = pairs(kind, if kind == "fixed, long" { count.min(600) } else { count });
                     let builder = DictionaryBuilder::new().index(index).page_bytes(512).threads(1);
                     builder.compression(compression).block_bytes(700).build(&path, &pairs).unwrap();
                     reads_alike(&path, &pairs, &context);

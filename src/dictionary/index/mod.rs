@@ -69,7 +69,7 @@ pub enum Index {
     ///
     /// The records of a partition are in memory at once while it is built, and lie in its own order.
     Mphf {
-        /// Keys of a partition.
+        /// Keys of a partition. The file does not tell: of an opened dictionary it is that of [`Index::mphf`].
         partition_keys: u32,
     },
     /// No index: the pages are searched. Several reads a lookup.
@@ -127,7 +127,7 @@ impl Index {
     /// How its chunks are made, if it has some.
     pub(super) fn chunk_options(self) -> ChunkOptions {
         let effort = if let Index::Chunk { effort } = self { effort } else { Effort::Balanced };
-        // As measured: larger chunks only pay where the search takes its time.
+        // Larger chunks only pay where the search takes its time: the test `figures` of chunks.
         ChunkOptions { chunk_keys: if effort == Effort::Small { 1024 } else { 512 }, effort }
     }
 
@@ -310,11 +310,7 @@ impl Loaded {
                 Index::Trie { bucket_keys, huffman_max, skip_min, block_items }
             }
             Loaded::Chunk(index, _) => Index::Chunk { effort: index.options().effort },
-            // All but the last are whole, if they were not cut by their bytes.
-            Loaded::Mphf(index, _) if index.partitions() > 1 => {
-                let keys = index.ranks(0).end as u32;
-                Index::Mphf { partition_keys: if keys.is_power_of_two() { keys } else { mphf::PARTITION_KEYS } }
-            }
+            // The keys of a partition do not tell: it may have ended by its bytes.
             Loaded::Mphf(..) => Index::mphf(),
             Loaded::None => Index::None,
         }
@@ -368,4 +364,29 @@ impl Loaded {
 pub(super) fn open_pages(words: &Words, pages: u64) -> Result<PageIndex, String> {
     let index = PageIndex::open(words.get())?;
     if index.pages() == pages { Ok(index) } else { Err(format!("an index of {} pages for {pages}", index.pages())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mphf::MphfOptions;
+
+    #[test]
+    fn partitions_that_ended_by_their_bytes_say_nothing_of_their_keys() {
+        // 64 MiB are 512 records of 128 KiB, or 1024 of 64.
+        for keys in [512, 1024] {
+            let positions: Vec<u64> = (0..2 * keys).map(|n| n << 50).collect();
+            let mut builder = mphf::Builder::default();
+            for partition in positions.chunks(keys as usize) {
+                builder.add(
+                    mphf::solve(MphfOptions { partition_keys: mphf::PARTITION_KEYS }, partition, &mut Vec::new())
+                        .expect("solved"),
+                );
+            }
+            let words = Words::Loaded(builder.finish());
+            let loaded = Loaded::open(SectionKind::Mphf, words, Order::Partitions, 2 * keys, 1).expect("just built");
+            assert_eq!(loaded.details(), [("partitions", 2.0)]);
+            assert_eq!(loaded.kind(), Index::mphf());
+        }
+    }
 }

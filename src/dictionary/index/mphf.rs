@@ -95,8 +95,10 @@ struct Extra {
 pub(crate) fn solve(options: MphfOptions, positions: &[u64], order: &mut Vec<u32>) -> Result<Solved> {
     let most = u64::from(options.partition_keys.max(1)).saturating_mul(2).min(1 << 31);
     if positions.len() as u64 > most {
-        let text =
-            format!("{} records to a partition of {most}: too many of one hash; take --index page", positions.len());
+        let text = format!(
+            "{} records to a partition of {most}: too many of one hash; take the index `page`",
+            positions.len()
+        );
         return Err(Error::new(ErrorKind::InvalidArgument, text));
     }
     let Some(&first) = positions.first() else {

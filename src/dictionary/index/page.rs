@@ -116,7 +116,7 @@ impl PageIndex {
         // The middle of the bin.
         match self.scale {
             Scale(0) => bin,
-            Scale(scale) => ((u128::from(2 * bin + 1) << 63) / u128::from(scale)).try_into().unwrap_or(u64::MAX),
+            Scale(scale) => (((2 * u128::from(bin) + 1) << 63) / u128::from(scale)).try_into().unwrap_or(u64::MAX),
         }
     }
 
@@ -313,6 +313,15 @@ mod tests {
             // Straddling nothing: four pages each, and the page before, on which it might have begun.
             assert_eq!(index.pages_of(&words, rank), rank * 4 - 1..rank * 4 + 4);
         }
+    }
+
+    #[test]
+    fn a_page_of_the_last_bin_there_can_be_is_near_a_position() {
+        let bins = EliasFano::build([u64::MAX - 1, u64::MAX].into_iter().map(Ok), 2, u64::MAX).expect("ascending");
+        let words = [&[u64::MAX, 0][..], &bins].concat();
+        let index = PageIndex::open(&words).expect("words of its form");
+        assert!(index.position_near(&words, 0) > u64::MAX - 4);
+        assert_eq!(index.position_near(&words, 1), u64::MAX);
     }
 
     #[test]

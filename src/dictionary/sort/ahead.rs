@@ -176,6 +176,8 @@ pub(crate) struct Sorted<'s> {
     put_lengths: Lengths,
     temporary_bytes: u64,
     manifest: Option<Manifest>,
+    /// The manifest speaks of something.
+    saved: bool,
 }
 
 /// What is known when the sort begins.
@@ -190,12 +192,13 @@ pub(super) struct Start {
     pub put_lengths: Lengths,
     pub temporary_bytes: u64,
     pub manifest: Option<Manifest>,
+    pub saved: bool,
 }
 
 impl<'s> Sorted<'s> {
     pub(super) fn start(storage: &'s dyn Storage, start: Start) -> Result<Self> {
-        let Start { prefix, kit, parts, budget, threads, records, lengths, put_lengths, temporary_bytes, manifest } =
-            start;
+        let Start { prefix, kit, parts, budget, threads, records, lengths, put_lengths, .. } = start;
+        let Start { temporary_bytes, manifest, saved, .. } = start;
         let state = Mutex::default();
         let window = 2 * threads + 1;
         let shared = Arc::new(Shared { parts, kit, budget, window, state, changed: Condvar::new() });
@@ -213,6 +216,7 @@ impl<'s> Sorted<'s> {
             put_lengths,
             temporary_bytes,
             manifest,
+            saved,
         };
         // For less than this a thread is not worth its start.
         const RECORDS_MIN: u64 = 10_000;
@@ -255,6 +259,19 @@ impl<'s> Sorted<'s> {
         self.temporary_bytes
     }
 
+    /// Bytes of buffers that are kept for the next partition. With threads, theirs are not among them.
+    #[cfg(test)]
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let recycled: usize = self.shared.lock().recycled.iter().map(|run| run.bytes.capacity()).sum();
+        self.scratch.raw.capacity() + recycled
+    }
+
+    /// Runs that were given back and not taken again.
+    #[cfg(test)]
+    pub(crate) fn kept_runs(&self) -> usize {
+        self.shared.lock().recycled.len()
+    }
+
     /// The next records in hash order; `None` at the end. The run before counts as no longer in memory.
     ///
     /// Records of one position are in one run, unless those alone are more than memory; records of one key always are.
@@ -280,6 +297,7 @@ impl<'s> Sorted<'s> {
             }
             let Some(part) = self.next_part() else { return Ok(None) };
             if self.shared.is_oversized(part) {
+                self.forget_buffers();
                 let room = Room { storage: self.storage, prefix: &self.prefix, budget: self.shared.budget };
                 let merge = Merge::new(room, &self.shared.kit, part, self.shared.take_source(part))?;
                 self.temporary_bytes += merge.temporary_bytes;
@@ -300,7 +318,18 @@ impl<'s> Sorted<'s> {
         }
     }
 
-    /// Gives the buffers of a run back.
+    /// A merge takes all the memory: nothing is kept for speed.
+    fn forget_buffers(&mut self) {
+        self.scratch = Scratch::default();
+        let mut state = self.shared.lock();
+        let kept: u64 = state.recycled.drain(..).map(|run| run.cost).sum();
+        // Without threads nothing is counted.
+        if !self.threads.is_empty() {
+            state.used -= kept;
+        }
+    }
+
+    /// Gives the buffers of the run given out last back, which is done before the next is asked for.
     pub(crate) fn recycle(&mut self, run: Run) {
         let mut state = self.shared.lock();
         // Only what was counted when it was given out stays counted.
@@ -374,8 +403,8 @@ impl Drop for Sorted<'_> {
     fn drop(&mut self) {
         self.stop();
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
-        if let Some(manifest) = self.manifest.take().filter(|_| self.temporary_bytes == 0) {
-            // All was in memory: there is nothing to go on with.
+        if let Some(manifest) = self.manifest.take().filter(|_| !self.saved) {
+            // There is nothing to go on with.
             let _ = manifest.remove(self.storage);
         }
     }

@@ -14,9 +14,13 @@
 //! Not here: which records go where (`mod.rs`), files (`spill.rs`).
 
 use crate::dictionary::run::Record;
+use crate::varint::{get_varint, get_varint_within, push_varint};
 
 /// Bytes before a block's records.
 pub(super) const HEADER_BYTES: usize = 48;
+/// Most bytes of a length, which is at most 2^32, and of a place.
+const LENGTH_BYTES_MAX: usize = 5;
+const PLACE_BYTES_MAX: usize = 10;
 const VARIED: u32 = 1;
 const PLACES: u32 = 2;
 /// Set in an [`At`] where the record has no lengths of its own.
@@ -102,9 +106,9 @@ impl Block {
     #[inline]
     pub(super) fn push_varied(&mut self, key: &[u8], value: Option<&[u8]>, limit: usize) {
         let bytes = key.len() + value.map_or(0, <[u8]>::len);
-        self.make_room(bytes + 2 * VARINT_BYTES_MAX, limit);
-        put_varint(&mut self.bytes, key.len() as u64);
-        put_varint(&mut self.bytes, value.map_or(0, |v| v.len() as u64 + 1));
+        self.make_room(bytes + 2 * LENGTH_BYTES_MAX, limit);
+        push_varint(&mut self.bytes, key.len() as u64);
+        push_varint(&mut self.bytes, value.map_or(0, |v| v.len() as u64 + 1));
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value.unwrap_or_default());
         self.records += 1;
@@ -116,7 +120,7 @@ impl Block {
             (self.first_place, self.last_place) = (place, place);
         }
         // Wrapping: a place that is smaller than the one before costs bytes, nothing else.
-        put_varint(&mut self.places, place.wrapping_sub(self.last_place));
+        push_varint(&mut self.places, place.wrapping_sub(self.last_place));
         self.last_place = place;
     }
 
@@ -240,9 +244,8 @@ fn varied(bytes: &[u8]) -> Option<(Record<'_>, usize)> {
     let (key_len, key_at) = get_varint(bytes)?;
     let (value_len, value_at) = get_varint(&bytes[key_at..])?;
     let start = key_at + value_at;
-    let key_len = usize::try_from(key_len).ok()?;
-    let value_bytes = usize::try_from(value_len.saturating_sub(1)).ok()?;
-    let end = start.checked_add(key_len)?.checked_add(value_bytes)?;
+    // No overflow: varints here are below 2^35.
+    let end = start + key_len + value_len.saturating_sub(1);
     let body = bytes.get(start..end)?;
     let (key, value) = body.split_at(key_len);
     Some((Record { key, value: (value_len > 0).then_some(value) }, end))
@@ -274,7 +277,7 @@ pub(super) fn places(raw: &[u8]) -> Option<Vec<u64>> {
         let (mut place, mut at) = (header.first_place, 0);
         for _ in 0..header.records {
             if header.has_places {
-                let (more, bytes) = get_varint(places.get(at..)?)?;
+                let (more, bytes) = get_varint_within::<PLACE_BYTES_MAX>(places.get(at..)?)?;
                 place = place.wrapping_add(more);
                 at += bytes;
             }
@@ -283,31 +286,4 @@ pub(super) fn places(raw: &[u8]) -> Option<Vec<u64>> {
         Some(())
     })?;
     Some(all)
-}
-
-const VARINT_BYTES_MAX: usize = 10;
-
-#[inline]
-fn put_varint(out: &mut Vec<u8>, mut n: u64) {
-    while n >= 0x80 {
-        out.push(n as u8 | 0x80);
-        n >>= 7;
-    }
-    out.push(n as u8);
-}
-
-#[inline]
-fn get_varint(bytes: &[u8]) -> Option<(u64, usize)> {
-    let first = *bytes.first()?;
-    if first < 0x80 {
-        return Some((first.into(), 1));
-    }
-    let mut n = 0;
-    for (at, &byte) in bytes.iter().take(VARINT_BYTES_MAX).enumerate() {
-        n |= u64::from(byte & 0x7F) << (7 * at);
-        if byte < 0x80 {
-            return Some((n, at + 1));
-        }
-    }
-    None
 }

@@ -43,6 +43,8 @@ pub(super) struct Manifest {
     prefix: PathBuf,
     id: u64,
     sequence: u64,
+    /// Records that were saved under another identity.
+    pub of_another: u64,
 }
 
 impl Manifest {
@@ -56,7 +58,7 @@ impl Manifest {
                 format!("{name}: another build of the same file is running; wait for it to end."),
             )
         })?;
-        let mut manifest = Manifest { file, path, prefix: prefix.to_owned(), id, sequence: 0 };
+        let mut manifest = Manifest { file, path, prefix: prefix.to_owned(), id, sequence: 0, of_another: 0 };
         let slots = manifest.read()?;
         let newest = slots.into_iter().filter_map(|slot| parse(&slot)).max_by_key(|(_, sequence, _)| *sequence);
         let snapshot = match newest {
@@ -64,7 +66,11 @@ impl Manifest {
                 manifest.sequence = sequence;
                 Some(snapshot)
             }
-            _ => None,
+            Some((_, _, snapshot)) => {
+                manifest.of_another = snapshot.records;
+                None
+            }
+            None => None,
         };
         Ok((manifest, snapshot))
     }
@@ -118,18 +124,20 @@ impl Manifest {
     }
 }
 
-/// Removes what a run that can be resumed left, unless it is running or not ours.
-pub(super) fn remove_leftovers(storage: &dyn Storage, prefix: &Path) -> Result<()> {
+/// Removes what a run that can be resumed left, unless it is running or not ours; gives how many records it had saved.
+pub(super) fn remove_leftovers(storage: &dyn Storage, prefix: &Path) -> Result<u64> {
     let path = name(prefix, "");
     match storage.open(&path, Mode::Write) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        // Something else is there, which is nobody's business.
-        Err(_) => return Ok(()),
+        // Nothing is there, or something else, which is nobody's business.
+        Err(_) => return Ok(0),
         Ok(file) => drop(file),
     }
     match Manifest::open(storage, prefix, 0) {
-        Ok((manifest, _)) => manifest.remove(storage),
-        Err(e) if matches!(e.kind(), ErrorKind::Locked | ErrorKind::InvalidArgument) => Ok(()),
+        Ok((manifest, saved)) => {
+            let records = manifest.of_another + saved.map_or(0, |snapshot| snapshot.records);
+            manifest.remove(storage).map(|()| records)
+        }
+        Err(e) if matches!(e.kind(), ErrorKind::Locked | ErrorKind::InvalidArgument) => Ok(0),
         Err(e) => Err(e),
     }
 }

@@ -37,15 +37,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 pub(crate) use ahead::Sorted;
+pub(super) use spill::make_unnamed;
 
 /// The least memory a sort works with; less is taken as this.
 const MEMORY_BYTES_MIN: u64 = 64 << 10;
 /// At most so many bits name a partition: each is an open file, and a process has often no more than 1024.
 const FAN_OUT_BITS_MAX: u32 = 8;
 const FAN_OUT_BITS_MIN: u32 = 3;
-/// A write of more is no faster.
+/// More would only take memory: a call of the system for each so many bytes costs little beside writing them.
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
-/// Partitions are fewer rather than have smaller blocks than this.
+/// Partitions are fewer rather than have smaller blocks than this, but for [`FAN_OUT_BITS_MIN`].
 const BLOCK_BYTES_WANTED: u64 = 64 << 10;
 /// How much is distributed between two checkpoints.
 const CHECKPOINT_BYTES: u64 = 1 << 30;
@@ -68,6 +69,8 @@ pub(crate) struct SortOptions {
     pub memory_bytes: u64,
     /// Threads that sort. With one it is the caller's.
     pub threads: usize,
+    /// At most so many temporary files are distributed to, but at least two.
+    pub open_files: usize,
     pub duplicates: Duplicates,
     /// Temporary files are made beside it and named after it.
     pub temporary: PathBuf,
@@ -111,8 +114,9 @@ impl From<SortError> for Error {
             SortError::Failed(e) => e,
             SortError::Duplicate(DuplicateKey { key, first_place, place }) => {
                 let key = quote(&key);
-                let message =
-                    format!("duplicate key {key} at {place}, first at {first_place}. Keep the first or the last.");
+                let message = format!(
+                    "duplicate key {key} at {place}, first at {first_place}. Use duplicates last to keep the last."
+                );
                 Error::new(ErrorKind::Duplicate, message)
             }
         }
@@ -154,6 +158,7 @@ pub(crate) struct Sorter<'s> {
     fixed: Option<Fixed>,
     records: u64,
     resumed: u64,
+    discarded: u64,
     complete: bool,
     /// Bytes of sealed blocks in memory.
     held: u64,
@@ -188,7 +193,8 @@ impl<'s> Sorter<'s> {
         options.memory_bytes = options.memory_bytes.max(MEMORY_BYTES_MIN);
         options.threads = options.threads.max(1);
         let fan_out = (options.memory_bytes / 2 / BLOCK_BYTES_WANTED).max(1);
-        let prefix_bits = fan_out.ilog2().clamp(FAN_OUT_BITS_MIN, FAN_OUT_BITS_MAX);
+        let bits_max = options.open_files.max(2).ilog2().min(FAN_OUT_BITS_MAX);
+        let prefix_bits = fan_out.ilog2().clamp(FAN_OUT_BITS_MIN.min(bits_max), bits_max);
         let mut sorter = Sorter {
             storage,
             options,
@@ -201,6 +207,7 @@ impl<'s> Sorter<'s> {
             fixed: None,
             records: 0,
             resumed: 0,
+            discarded: 0,
             complete: false,
             held: 0,
             writer: None,
@@ -220,6 +227,11 @@ impl<'s> Sorter<'s> {
     /// How many records, the first of the source, are held already: the caller skips them.
     pub(crate) fn resumed_records(&self) -> u64 {
         self.resumed
+    }
+
+    /// How many records an earlier sort had saved that this one does not go on from, and has removed.
+    pub(crate) fn discarded_records(&self) -> u64 {
+        self.discarded
     }
 
     /// Did the earlier sort get all of the source? Then there is nothing to push.
@@ -295,6 +307,7 @@ impl<'s> Sorter<'s> {
             put_lengths: if self.resumed > 0 { Lengths::Varied } else { self.put_lengths },
             temporary_bytes: spilled,
             manifest: self.manifest.take(),
+            saved: self.saved,
         };
         Sorted::start(self.storage, start)
     }
@@ -464,13 +477,15 @@ impl<'s> Sorter<'s> {
     fn find_earlier(&mut self) -> Result<()> {
         let prefix = self.options.temporary.clone();
         if !self.options.resume {
-            return manifest::remove_leftovers(self.storage, &prefix);
+            self.discarded = manifest::remove_leftovers(self.storage, &prefix)?;
+            return Ok(());
         }
         // Places are in the blocks or not.
         let places = u64::from(self.options.duplicates == Duplicates::Error);
         let id = self.options.resume_id.rotate_left(1) ^ places;
         let (mut manifest, snapshot) = Manifest::open(self.storage, &prefix, id)?;
         let parts = snapshot.as_ref().map_or(Ok(None), |snapshot| self.open_parts(snapshot))?;
+        let saved = snapshot.as_ref().map_or(manifest.of_another, |snapshot| snapshot.records);
         match parts.zip(snapshot) {
             Some((parts, snapshot)) => {
                 self.parts = parts;
@@ -480,7 +495,10 @@ impl<'s> Sorter<'s> {
                 self.saved = true;
                 self.start_writer()?;
             }
-            None => manifest.clear(self.storage)?,
+            None => {
+                self.discarded = saved;
+                manifest.clear(self.storage)?;
+            }
         }
         self.manifest = Some(manifest);
         Ok(())

@@ -64,7 +64,7 @@ pub(super) struct Scratch {
 
 /// Bits below the prefix by which `records` records are scattered.
 fn bucket_bits(records: u64) -> u32 {
-    // Fewer records a bucket: fewer moves in the insertion sort; more: counters that fit a cache. Measured at 100 k records.
+    // At most, and at least half as many. Fewer: fewer moves in the insertion sort; more: counters that fit a cache.
     const RECORDS_A_BUCKET: u64 = 4;
     // Positions of 32-bit functions have no more.
     const BITS_MAX: u32 = 24;
@@ -138,7 +138,7 @@ fn scatter(
         *start += 1;
         i += 1;
     });
-    // Above this the square in an insertion sort shows.
+    // So many in one bucket are no even hashes, and their square is not for an insertion sort.
     const INSERTION_MAX: u32 = 48;
     if largest <= INSERTION_MAX {
         insertion_sort(entries);

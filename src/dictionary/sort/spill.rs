@@ -29,8 +29,8 @@ pub(super) fn part_name(prefix: &Path, part: usize) -> PathBuf {
     name(prefix, &format!("-{part:03}"))
 }
 
-/// Makes a file that has no name.
-pub(super) fn make_unnamed(storage: &dyn Storage, prefix: &Path) -> Result<Arc<dyn File>> {
+/// Makes a file that has no name, in the directory of `prefix`.
+pub(in crate::dictionary) fn make_unnamed(storage: &dyn Storage, prefix: &Path) -> Result<Arc<dyn File>> {
     if let Some(file) = storage.make_unnamed(prefix).map_err(|e| cannot_make(prefix, e))? {
         return Ok(file.into());
     }
@@ -61,7 +61,7 @@ pub(super) fn make_named(storage: &dyn Storage, prefix: &Path, part: usize) -> R
 fn cannot_make(path: &Path, e: std::io::Error) -> Error {
     let what = match e.raw_os_error() {
         Some(libc::EMFILE | libc::ENFILE) => {
-            "make a temporary file (more open files must be allowed, as with ulimit -n, or less memory given to the sort)"
+            "make a temporary file (more open files must be allowed, as with ulimit -n, or less memory given to the sort, or fewer shards asked for)"
         }
         _ => "make a temporary file",
     };

@@ -2,7 +2,9 @@
 #![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
 
 use super::*;
-use crate::dictionary::run::Spans;
+use crate::dictionary::DictionaryBuilder;
+use crate::dictionary::assemble::Runs;
+use crate::dictionary::run::{Run, Spans};
 use crate::hash::HashKind;
 use crate::io::Disk;
 use crate::io::simulated::{Crash, Fault, Plan, Random, Simulated, State, Tally};
@@ -17,6 +19,7 @@ fn options(prefix: &Path, duplicates: Duplicates) -> SortOptions {
         hash: HashFunction::new(HashKind::DEFAULT, 1),
         memory_bytes: 0,
         threads: 1,
+        open_files: 256,
         duplicates,
         temporary: prefix.to_owned(),
         resume: false,
@@ -347,6 +350,7 @@ fn a_sort_of_another_identity_starts_anew() {
     assert!(names(directory.path()).len() > 5);
     let sorter = resumable(&Disk, &prefix, 6).unwrap();
     assert_eq!((sorter.resumed_records(), names(directory.path())), (0, vec!["o-sort".to_owned()]));
+    assert!(sorter.discarded_records() > 10_000, "{}", sorter.discarded_records());
     drop(sorter);
     assert_eq!(names(directory.path()), [""; 0]);
 }
@@ -419,6 +423,61 @@ fn a_file_that_is_not_a_manifest_is_left_alone() {
     assert_eq!(resumable(&Disk, &prefix, 5).err().unwrap().kind(), ErrorKind::InvalidArgument);
     drop(Sorter::new(&Disk, options(&prefix, Duplicates::Last)).unwrap());
     assert_eq!(std::fs::read(directory.path().join("o-sort")).unwrap(), b"a diary");
+}
+
+#[test]
+fn with_one_thread_one_run_is_in_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(&directory.path().join("o"), Duplicates::Last);
+    let mut sorter = Sorter::new(&Disk, SortOptions { memory_bytes: 1 << 20, ..options }).unwrap();
+    push_all(&mut sorter, &fixed(60_000));
+    let mut sorted = sorter.finish().unwrap();
+    let builder = DictionaryBuilder::new();
+    let (mut run, mut runs) = (Run::default(), 0);
+    while builder.sorted_runs(&mut sorted).next(&mut run).unwrap() {
+        assert_eq!(sorted.kept_runs(), 0, "one is kept while another is given out");
+        runs += 1;
+    }
+    assert!(runs > 4, "{runs}");
+}
+
+#[test]
+fn a_merge_begins_when_no_buffer_is_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    // Half of the keys at one position, behind the first partitions.
+    let inner = xxh3();
+    let hash = HashFunction::user("half", move |key| if key[0] & 1 == 0 { inner.hash(key) } else { u64::MAX });
+    let options = options(&directory.path().join("o"), Duplicates::Last);
+    let mut sorter = Sorter::new(&Disk, SortOptions { hash, memory_bytes: 1 << 20, ..options }).unwrap();
+    push_all(&mut sorter, &fixed(60_000));
+    let mut sorted = sorter.finish().unwrap();
+    let (mut merged, mut kept) = (0, 0);
+    while let Some(run) = sorted.next_run().unwrap() {
+        // What a merge gives is not counted, as there is nothing beside it.
+        if run.cost == 0 {
+            assert_eq!(sorted.kept_bytes(), 0);
+            merged += 1;
+        } else {
+            kept += sorted.kept_bytes();
+        }
+        sorted.recycle(run);
+    }
+    assert!(merged > 0 && kept > 0, "{merged} merged runs, {kept} bytes kept");
+}
+
+#[test]
+fn a_sort_that_saved_nothing_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let hash = HashFunction::user("one", |_| 0);
+    let options = options(&directory.path().join("o"), Duplicates::Last);
+    let mut sorter = Sorter::new(&Disk, SortOptions { hash, resume: true, ..options }).unwrap();
+    // So few that all are in memory, and too many of one position to be sorted there.
+    push_all(&mut sorter, &fixed(2000));
+    let mut sorted = sorter.finish().unwrap();
+    sorted.next_run().unwrap();
+    assert!(sorted.temporary_bytes() > 0);
+    drop(sorted);
+    assert_eq!(names(directory.path()), [""; 0]);
 }
 
 #[test]
@@ -508,10 +567,11 @@ fn measure(count: u64, memory_bytes: u64, threads: usize, value: &[u8]) {
     let mut sorted = sorter.finish().unwrap();
     let distributed = start.elapsed();
     let (mut seen, mut last) = (0, 0);
-    while let Some(run) = sorted.next_run().unwrap() {
+    let builder = DictionaryBuilder::new();
+    let (mut runs, mut run) = (builder.sorted_runs(&mut sorted), Run::default());
+    while runs.next(&mut run).unwrap() {
         assert!(run.positions[0] > last && run.positions.is_sorted());
         (seen, last) = (seen + run.len() as u64, run.positions[run.len() - 1]);
-        sorted.recycle(run);
     }
     assert_eq!(seen, count);
     let all = start.elapsed();

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 pub struct Del {
     /// The table
     file: PathBuf,
-    /// The keys, taken as bytes
-    #[arg(required = true, allow_hyphen_values = true)]
+    /// The keys, taken as bytes, behind -- if one begins with -
+    #[arg(required = true, allow_negative_numbers = true)]
     key: Vec<OsString>,
     /// Read \t \n \r \\ \xHH in the keys
     #[arg(long, short)]

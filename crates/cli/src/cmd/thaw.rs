@@ -1,7 +1,7 @@
 //! `thaw`: a dictionary becomes a table.
 //!
-//! A new table has the dictionary's hash function, so that pairs come bucket after bucket. It is made under another name and gets
-//! its own when it is complete; a table that is there takes the pairs one batch after another, as `load` does.
+//! A new table has the dictionary's hash function, so that pairs come bucket after bucket. It is made in a folder of its own, where
+//! nobody else's files are, and gets its name when it is complete; a table that is there takes the pairs one batch after another, as `load` does.
 
 use super::{dict, open_to_change};
 use crate::failure::{Failure, Result};
@@ -13,6 +13,8 @@ use serde_json::json;
 use splitpoint::{Dictionary, HashKind, Table, TableOptions};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use std::{fs, io};
+use tempfile::TempDir;
 
 /// Pairs put into the table together.
 const BATCH: usize = 256;
@@ -22,7 +24,9 @@ Examples:
   splitpoint thaw users.spd users.spt
 
 A table that is there keeps its other pairs. A signal (Ctrl-C) ends it: a new
-table is then not there, and one that was there keeps what it was given.";
+table is then not there, and one that was there keeps what it was given. Until
+it is complete a new table is in a folder FILE-thaw-* of its own; one that a
+killed thaw left may be removed.";
 
 /// Put all pairs of a dictionary into a table
 #[derive(clap::Args)]
@@ -52,7 +56,7 @@ impl Thaw {
                 fill(&dictionary, &table, &interrupt, |pairs| format!("{pairs} in {file}"))?;
                 closed(table)?
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => self.make(&dictionary, &interrupt)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.make(&dictionary, &interrupt)?,
             Err(error) => return Err(Failure::io(self.file.display(), &error)),
         };
         self.tell(dictionary.len(), table_pairs, start)
@@ -61,18 +65,18 @@ impl Thaw {
     /// A whole table or none.
     fn make(&self, dictionary: &Dictionary, interrupt: &Interrupt) -> Result<u64> {
         let file = self.file.display();
-        let unfinished = Unfinished(new_name(&self.file));
-        // Of a thaw that was killed.
-        unfinished.remove();
-        let table = self.options(dictionary)?.open(&unfinished.0)?;
+        let failed = |error: io::Error| Failure::io(&file, &error);
+        let unfinished = folder_beside(&self.file).map_err(failed)?;
+        let path = unfinished.path().join(self.file.file_name().unwrap_or_default());
+        let table = self.options(dictionary)?.open(&path)?;
         fill(dictionary, &table, interrupt, |_| format!("{file} was not made"))?;
         let pairs = closed(table)?;
         // A link is made only where there is nothing, unlike a rename; not every file system has links.
-        let named = std::fs::hard_link(&unfinished.0, &self.file).or_else(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => Err(error),
-            _ => std::fs::rename(&unfinished.0, &self.file),
+        let named = fs::hard_link(&path, &self.file).or_else(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Err(error),
+            _ => fs::rename(&path, &self.file),
         });
-        named.map_err(|error| Failure::io(file, &error))?;
+        named.and_then(|()| fs::File::open(directory_of(&self.file))?.sync_all()).map_err(failed)?;
         Ok(pairs)
     }
 
@@ -151,30 +155,15 @@ fn fill(dictionary: &Dictionary, table: &Table, interrupt: &Interrupt, left: imp
     }
 }
 
-/// A table that has not got its name yet; removed at the end, whatever that is.
-struct Unfinished(PathBuf);
-
-impl Unfinished {
-    fn remove(&self) {
-        for suffix in ["", "-log", "-ckpt"] {
-            let mut name = self.0.clone().into_os_string();
-            name.push(suffix);
-            // Nothing is lost with one that stays: the next thaw removes it.
-            let _ = std::fs::remove_file(name);
-        }
-    }
+/// An empty folder on the file system of `path`, which is gone with all that is in it at the end.
+fn folder_beside(path: &Path) -> io::Result<TempDir> {
+    let mut prefix = path.file_name().unwrap_or_default().to_owned();
+    prefix.push("-thaw-");
+    tempfile::Builder::new().prefix(&prefix).tempdir_in(directory_of(path))
 }
 
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        self.remove();
-    }
-}
-
-fn new_name(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push("-new");
-    name.into()
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn bar(pairs: u64) -> ProgressBar {

@@ -1,6 +1,7 @@
 //! CSV: fields with commas between them, quotes around what has commas, quotes or line ends in it.
 //!
-//! Fields are unquoted into one reused buffer; a record may not be longer than a line of any other format.
+//! Fields are unquoted into one reused buffer; a record may not be longer than a line of any other format, nor have more columns than
+//! [`COLUMNS_MAX`].
 //! Source: RFC 4180; what deviates from it is read as the `csv-core` crate does.
 
 use super::Source;
@@ -9,6 +10,9 @@ use crate::failure::Result;
 use crate::format::{BadRow, Pair, Row};
 use crate::input::{Input, LINE_BYTES_MAX, Taken};
 use csv_core::{ReadRecordResult, Reader};
+
+/// Each takes eight bytes beside its own, and there may be nothing in it.
+const COLUMNS_MAX: usize = 1 << 20;
 
 pub struct Csv<'i> {
     input: Input<'i>,
@@ -23,6 +27,7 @@ pub struct Csv<'i> {
     lines: u64,
     /// The line that the record given last begins at, from 1.
     number: u64,
+    record_bytes_max: usize,
 }
 
 enum Record {
@@ -45,6 +50,7 @@ impl<'i> Csv<'i> {
             count: 0,
             lines: 0,
             number: 0,
+            record_bytes_max: usize::try_from(LINE_BYTES_MAX).unwrap_or(usize::MAX),
         }
     }
 
@@ -70,11 +76,17 @@ impl<'i> Csv<'i> {
             self.count += ended;
             match result {
                 ReadRecordResult::InputEmpty => {}
-                ReadRecordResult::OutputFull if self.fields.len() as u64 > LINE_BYTES_MAX => {
-                    return Ok(Record::Bad(format!("record is longer than {LINE_BYTES_MAX} bytes")));
+                ReadRecordResult::OutputFull if self.fields.len() >= self.record_bytes_max => {
+                    let most = self.record_bytes_max;
+                    return Ok(Record::Bad(format!("record is longer than {most} bytes")));
                 }
-                ReadRecordResult::OutputFull => self.fields.resize(self.fields.len() * 2, 0),
-                ReadRecordResult::OutputEndsFull => self.ends.resize(self.ends.len() * 2, 0),
+                ReadRecordResult::OutputFull => {
+                    self.fields.resize((self.fields.len() * 2).min(self.record_bytes_max), 0);
+                }
+                ReadRecordResult::OutputEndsFull if self.ends.len() >= COLUMNS_MAX => {
+                    return Ok(Record::Bad(format!("record has more than {COLUMNS_MAX} columns")));
+                }
+                ReadRecordResult::OutputEndsFull => self.ends.resize((self.ends.len() * 2).min(COLUMNS_MAX), 0),
                 // A quote that nothing closes takes the rest of the file for its field.
                 ReadRecordResult::Record if at_end && quotes % 2 == 1 && self.lines >= self.number => {
                     return Ok(Record::Bad("a quote is opened here and not closed until the end".into()));
@@ -186,6 +198,24 @@ mod tests {
         let rows = read(b"k,v\na,\"b\nc,d\n", Column::Number(1), Column::Number(2), false);
         assert_eq!(rows[0], Ok((1, b"k".to_vec(), b"v".to_vec())));
         assert_eq!(rows[1], Err("in:2: a quote is opened here and not closed until the end".to_owned()));
+    }
+
+    #[test]
+    fn a_record_takes_no_more_memory_than_its_limits() {
+        let columns = || Columns { key: Column::Number(1), value: Column::Number(2), header: false };
+        let bad = |csv: &mut Csv<'_>| match csv.next_row().unwrap() {
+            Row::Bad(bad) => bad.to_string(),
+            _ => panic!("it was taken"),
+        };
+        let long = vec![b'x'; 20_001];
+        let mut csv = Csv::new(Input::new(Box::new(&long[..]), "in".into()), columns());
+        csv.record_bytes_max = 20_000;
+        assert_eq!(bad(&mut csv), "in:1: record is longer than 20000 bytes");
+        assert_eq!(csv.fields.len(), 20_000);
+        let wide = vec![b','; COLUMNS_MAX + 1];
+        let mut csv = Csv::new(Input::new(Box::new(&wide[..]), "in".into()), columns());
+        assert_eq!(bad(&mut csv), format!("in:1: record has more than {COLUMNS_MAX} columns"));
+        assert_eq!(csv.ends.len(), COLUMNS_MAX);
     }
 
     #[test]

@@ -201,6 +201,7 @@ fn a_signal_in_the_writing_of_a_dictionary_leaves_what_was_there() {
             &["freeze", "t.spt", "old.spd"][..],
             &["dict", "reindex", "d.spd", "old.spd", "--index", "mphf"],
             &["dict", "build", "t.spt", "old.spd"],
+            &["dict", "build", "t.spt", "old.spd", "--resume"],
             &["dict", "update", "d.spd", "rows.tsv", "old.spd"],
             &["dict", "build", "rows.tsv", "old.spd", "--memory", "4M"],
         ] {
@@ -261,6 +262,38 @@ fn a_stopped_thaw_makes_no_table() {
 }
 
 #[test]
+fn a_thaw_leaves_files_of_other_names_alone() {
+    let place = directory();
+    write(place.path(), "rows.tsv", rows(1000));
+    run_well(place.path(), &["dict", "build", "rows.tsv", "d.spd"]);
+    let others = ["t.spt-new", "t.spt-new-ckpt", "t.spt-new-log"];
+    others.iter().for_each(|name| write(place.path(), name, name));
+    run_well(place.path(), &["thaw", "d.spd", "t.spt"]);
+    for name in others {
+        assert_eq!(fs::read(place.path().join(name)).unwrap(), name.as_bytes());
+    }
+    assert_eq!(json(place.path(), &["stat", "t.spt", "--json"])["pairs"], 1000);
+}
+
+#[test]
+fn thaws_at_the_same_time_make_one_whole_table() {
+    let place = directory();
+    write(place.path(), "rows.tsv", rows(100_000));
+    run_well(place.path(), &["dict", "build", "rows.tsv", "d.spd"]);
+    let mut thaws: Vec<_> = (0..4)
+        .map(|_| {
+            let mut thaw = splitpoint(place.path());
+            thaw.args(["thaw", "d.spd", "t.spt"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    let done = thaws.iter_mut().filter_map(|thaw| thaw.wait().unwrap().success().then_some(())).count();
+    assert!(done > 0);
+    assert_eq!(json(place.path(), &["stat", "t.spt", "--json"])["pairs"], 100_000);
+    run_well(place.path(), &["check", "t.spt"]);
+    assert_eq!(files(place.path()), ["d.spd", "rows.tsv", "t.spt"]);
+}
+
+#[test]
 fn a_build_that_ended_in_the_writing_goes_on_after_the_reading() {
     let place = directory();
     let pairs: String = (0..200_000).map(|n| format!("key{n}\t{n:0100}\n")).collect();
@@ -281,6 +314,58 @@ fn a_build_that_ended_in_the_writing_goes_on_after_the_reading() {
 }
 
 #[test]
+fn a_build_goes_on_with_another_amount_of_memory() {
+    let place = directory();
+    let build = "dict build rows.tsv d.spd --resume --memory";
+    write(place.path(), "rows.tsv", (0..200_000).map(|n| format!("key{n}\t{n:0100}\n")).collect::<String>());
+    assert_eq!(with_files_of_at_most(place.path(), 8 << 20, &format!("{build} 4M")).status.code(), Some(12));
+    let second = run(place.path(), &format!("{build} 1M").split(' ').collect::<Vec<_>>());
+    assert!(second.status.success(), "{}", said(&second));
+    assert_eq!(said(&second), "splitpoint: goes on after 200,000 pairs\n");
+    run_well(place.path(), &["dict", "check", "d.spd"]);
+}
+
+#[test]
+fn a_build_stopped_at_a_bad_row_goes_on_from_there() {
+    let place = directory();
+    write(place.path(), "rows.tsv", format!("{}no pair\nlast\tone\n", rows(10)));
+    let build = ["dict", "build", "rows.tsv", "d.spd", "--resume"];
+    let first = run(place.path(), &build);
+    assert_eq!(first.status.code(), Some(1));
+    let told = "d.spd is as it was; the same command goes on from here; --on-error skip goes on\n";
+    assert!(said(&first).ends_with(told), "{}", said(&first));
+    let second = run(place.path(), &[&build[..], &["--on-error", "skip"]].concat());
+    assert!(second.status.success(), "{}", said(&second));
+    assert!(said(&second).starts_with("splitpoint: goes on after 10 pairs\n"), "{}", said(&second));
+    assert_eq!(json(place.path(), &["dict", "stat", "d.spd", "--json"])["pairs"], 11);
+    assert_eq!(files(place.path()), ["d.spd", "rows.tsv"]);
+}
+
+#[test]
+fn what_was_written_to_a_log_makes_a_table_another_input() {
+    let place = directory();
+    write(place.path(), "rows.tsv", format!("{}no pair\n", rows(10)));
+    run_well(place.path(), &["put", "t.spt", "key", "value"]);
+    let build = ["dict", "build", "t.spt", "rows.tsv", "d.spd", "--resume"];
+    assert_eq!(run(place.path(), &build).status.code(), Some(1));
+    // No log that anyone would read, but what it would be known by.
+    write(place.path(), "t.spt-log3", "");
+    let again = run(place.path(), &build);
+    assert!(said(&again).starts_with("splitpoint: begins anew, and removes 11 pairs"), "{}", said(&again));
+}
+
+#[test]
+fn many_shards_need_no_more_open_files_than_a_process_may_have() {
+    let place = directory();
+    write(place.path(), "rows.tsv", (0..400_000).map(|n| format!("key{n}\t{n:040}\n")).collect::<String>());
+    let build = "dict build rows.tsv d.spd --shards 128 --memory 8M";
+    let script = format!("ulimit -n 700; exec '{}' {build}", super::PROGRAM);
+    let output = Command::new("sh").args(["-c", &script]).current_dir(place.path()).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(json(place.path(), &["dict", "stat", "d.spd", "--json"])["pairs"], 400_000);
+}
+
+#[test]
 fn another_input_is_another_build() {
     let place = directory();
     let build = "dict build rows.tsv d.spd --resume --memory 4M";
@@ -288,7 +373,8 @@ fn another_input_is_another_build() {
     assert_eq!(with_files_of_at_most(place.path(), 8 << 20, build).status.code(), Some(12));
     write(place.path(), "rows.tsv", "a\tb\n");
     let second = run(place.path(), &build.split(' ').collect::<Vec<_>>());
-    assert!(second.status.success() && said(&second).is_empty(), "{}", said(&second));
+    let told = "splitpoint: begins anew, and removes 200,000 pairs put by a build of other inputs or options\n";
+    assert!(second.status.success() && said(&second) == told, "{}", said(&second));
     assert_eq!(run_well(place.path(), &["dict", "dump", "d.spd"]), b"a\tb\n");
     assert_eq!(files(place.path()), ["d.spd", "rows.tsv"]);
 }
@@ -418,7 +504,7 @@ mod of_parquet {
         write_parquet(place.path(), "p.parquet", Compression::UNCOMPRESSED);
         let build = run(place.path(), &["dict", "build", "p.parquet", "p.spd", "--key", "age", "--value", "id"]);
         assert_eq!(build.status.code(), Some(26));
-        let told = "splitpoint: p.parquet: row 2: duplicate key \"4294967295\" (first at p.parquet: row 1). Use --duplicates last to keep the last.\n";
+        let told = "splitpoint: p.parquet: row 2: duplicate key \"4294967295\" (first at p.parquet: row 1). Use duplicates last to keep the last.\n";
         assert_eq!(said(&build), told);
     }
 

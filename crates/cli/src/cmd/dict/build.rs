@@ -14,8 +14,8 @@ use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, Read, SourceArgs
 use clap::ValueEnum;
 use splitpoint::{DictionaryBuilder, HashKind};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::PathBuf;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,8 +26,10 @@ Examples:
   splitpoint dict build huge.tsv huge.spd --resume
 
 A signal (Ctrl-C) ends it and leaves nothing, and OUT as it was. With --resume
-it leaves the checkpoints of the sort, one each GiB of pairs and one when all are
-read, and the same command goes on from the last.";
+what was read stays after a signal or a bad row in the reading, and the same
+command goes on from there, with --on-error skip too; after any other end, from
+the last checkpoint: there is one each GiB of pairs, and if they are too many for
+memory one when all are read. One table alone is frozen and not sorted.";
 
 fn after_help() -> String {
     format!("{EXAMPLES}\n\n{FORMATS_HELP}\n\n{INDEX_HELP}")
@@ -94,7 +96,7 @@ impl Build {
                 let table = open_to_read(path)?;
                 let bar = bar_of_pairs();
                 let frozen = table.freeze(&self.out, &watched(builder, &interrupt, &bar));
-                let rows = ended(frozen, &bar, &interrupt, &self.unbuilt())?;
+                let rows = ended(frozen, &bar, &interrupt, &self.left_nothing())?;
                 Read { rows, skipped: 0, bytes: bytes.unwrap_or(0) }
             }
             _ => {
@@ -113,6 +115,12 @@ impl Build {
     fn builder(&self, inputs: &Inputs<'_>) -> Result<DictionaryBuilder> {
         if self.out.as_os_str() == "-" {
             return Err(Failure::usage("a dictionary is a file, and standard output is none; give OUT a name"));
+        }
+        if self.shards.is_none() && self.out.is_dir() {
+            let out = self.out.display();
+            return Err(Failure::usage(format_args!(
+                "{out}: is a directory; --shards N makes a dictionary that is one, or replaces it; else give OUT another name"
+            )));
         }
         let mut builder = DictionaryBuilder::new().duplicates(self.duplicates.into());
         builder = builder.hash(self.hash.hash.unwrap_or(HashKind::DEFAULT), self.hash.seed.unwrap_or(0));
@@ -143,8 +151,11 @@ impl Build {
                 )));
             };
             (&file.path, metadata.len(), metadata.modified().ok()).hash(&mut identity);
+            if file.kind == Kind::Table {
+                LOGS.map(|suffix| file_beside(&file.path, suffix)).hash(&mut identity);
+            }
         }
-        (self.source.identity(), self.duplicates, self.work.memory).hash(&mut identity);
+        (self.source.identity(), self.duplicates).hash(&mut identity);
         (self.hash.hash.map(HashKind::name), self.hash.seed).hash(&mut identity);
         Ok(identity.finish())
     }
@@ -152,14 +163,18 @@ impl Build {
     fn sort(&self, builder: DictionaryBuilder, inputs: &mut Inputs<'_>, interrupt: &Interrupt) -> Result<()> {
         let bar = bar_of_pairs();
         let mut build = watched(builder, interrupt, &bar).start(&self.out)?;
-        let resumed = build.resumed_pairs();
+        let (resumed, discarded) = (build.resumed_pairs(), build.discarded_pairs());
+        if discarded > 0 {
+            let pairs = count_of(discarded, "pair");
+            eprintln!("splitpoint: begins anew, and removes {pairs} put by a build of other inputs or options");
+        }
         if resumed > 0 {
             eprintln!("splitpoint: goes on after {}", count_of(resumed, "pair"));
         }
         // Then the inputs are read only for the names of duplicates' places.
         if build.resumed_all() && (self.duplicates != Duplicates::Error || inputs.name_unread()) {
             inputs.read.rows = resumed;
-            return ended(build.finish(), &bar, interrupt, &self.unbuilt()).map(|_| ());
+            return ended(build.finish(), &bar, interrupt, &self.left_by_writing()).map(|_| ());
         }
         let mut pairs = 0;
         let end = inputs.feed(&mut |pair, place| {
@@ -174,24 +189,52 @@ impl Build {
         match end {
             End::Inputs => {}
             End::Bad(bad) => {
+                build.save()?;
                 let advice = if bad.goes_on { "; --on-error skip goes on" } else { "" };
-                return Err(Failure::no(format_args!("{bad}. Stopped after {rows}, {}{advice}", self.unbuilt())));
+                return Err(Failure::no(format_args!(
+                    "{bad}. Stopped after {rows}, {}{advice}",
+                    self.left_by_reading()
+                )));
             }
             End::Signal(signal) => {
                 build.save()?;
-                return Err(Failure::stopped(signal, format_args!("{rows} read, {}", self.unbuilt())));
+                return Err(Failure::stopped(signal, format_args!("{rows} read, {}", self.left_by_reading())));
             }
         }
-        ended(build.finish(), &bar, interrupt, &self.unbuilt()).map(|_| ())
+        ended(build.finish(), &bar, interrupt, &self.left_by_writing()).map(|_| ())
     }
 
-    /// What is left after an end before the end.
-    fn unbuilt(&self) -> String {
-        let out = self.out.display();
-        if self.resume {
-            format!("{out} is as it was; the same command goes on from here")
-        } else {
-            format!("nothing was built, {out} is as it was")
-        }
+    fn left_nothing(&self) -> String {
+        format!("nothing was built, {} is as it was", self.out.display())
     }
+
+    /// What is left after an end in the reading, with what was read saved.
+    fn left_by_reading(&self) -> String {
+        if !self.resume {
+            return self.left_nothing();
+        }
+        format!("{} is as it was; the same command goes on from here", self.out.display())
+    }
+
+    /// After an end in the writing, before which the sort puts by only what memory does not hold.
+    fn left_by_writing(&self) -> String {
+        if !self.resume {
+            return self.left_nothing();
+        }
+        let out = self.out.display();
+        format!(
+            "{out} is as it was; the same command goes on from the last checkpoint, which there is if the pairs were too many for memory"
+        )
+    }
+}
+
+/// What the names of a table's logs and of its journal end with (docs/format.md).
+const LOGS: [&str; 9] = ["-log0", "-log1", "-log2", "-log3", "-log4", "-log5", "-log6", "-log7", "-ckpt"];
+
+/// Length and time of a file beside a table, if it is there.
+fn file_beside(table: &Path, suffix: &str) -> Option<(u64, Option<SystemTime>)> {
+    let mut path = table.as_os_str().to_owned();
+    path.push(suffix);
+    let metadata = Path::new(&path).metadata().ok()?;
+    Some((metadata.len(), metadata.modified().ok()))
 }

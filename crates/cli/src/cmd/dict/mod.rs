@@ -105,21 +105,13 @@ pub fn bar_of_pairs() -> ProgressBar {
     ProgressBar::new(0).with_style(style.expect("the template is fixed and tried by the tests"))
 }
 
-/// What the library came to, with a signal told as one and a duplicate with what to do about it.
+/// What the library came to, with a signal told as one.
 pub fn ended<T>(result: splitpoint::Result<T>, bar: &ProgressBar, interrupt: &Interrupt, left: &str) -> Result<T> {
     bar.finish_and_clear();
     result.map_err(|error| match (error.kind(), interrupt.caught()) {
         (ErrorKind::Stopped, Some(signal)) => Failure::stopped(signal, left),
-        (ErrorKind::Duplicate, _) => Failure::of_kind(ErrorKind::Duplicate, in_our_words(&error)),
         _ => error.into(),
     })
-}
-
-/// The library advises its callers, whose option is a method.
-fn in_our_words(error: &splitpoint::Error) -> String {
-    let text = error.to_string();
-    let what = text.split(" Keep the first or the last").next().unwrap_or(&text);
-    format!("{what} Use --duplicates last to keep the last.")
 }
 
 /// What was made, for people or as JSON.

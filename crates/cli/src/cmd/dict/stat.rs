@@ -56,6 +56,7 @@ fn as_json(stat: &DictionaryStat) -> serde_json::Value {
         "data_bytes": stat.data_bytes,
         "key_bytes": stat.key_bytes,
         "value_bytes": stat.value_bytes,
+        // What pages were called first; scripts rely on it.
         "blocks": stat.pages,
         "pages": stat.pages,
         "page_bytes": stat.page_bytes,

@@ -37,7 +37,7 @@ pub struct Update {
     /// The pairs to put, as `dict build` reads them; and last the new dictionary, which may be OLD
     #[arg(required = true, value_name = "BATCH]... [NEW")]
     batches_and_new: Vec<PathBuf>,
-    /// A file of keys to delete, one a line, \t \n \r \\ \xHH for bytes; - is standard input
+    /// A file of keys to delete, one a line, \t \n \r \\ \xHH for bytes, empty lines left out; - is standard input
     #[arg(long, value_name = "KEYS")]
     delete: Option<PathBuf>,
     #[command(flatten)]
@@ -115,12 +115,17 @@ fn delete_keys(path: &Path, update: &mut splitpoint::Update, interrupt: &Interru
             Taken::Bytes(range) => input.bytes(range),
             Taken::Interrupted => continue,
             Taken::TooLong => {
-                return Err(Failure::no(format_args!("{}:{}: too long for a key", input.name, number + 1)));
+                let name = &input.name;
+                return Err(Failure::no(format_args!("{name}:{}: too long for a key; {unchanged}", number + 1)));
             }
             Taken::Short(_) | Taken::End => return Ok(()),
         };
         number += 1;
         let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            // Rather an empty line too many than the wish to delete the empty key.
+            continue;
+        }
         tsv::unescape(line, &mut key)
             .map_err(|what| Failure::no(format_args!("{}:{number}: {what}; {unchanged}", input.name)))?;
         update.remove(&key)?;
