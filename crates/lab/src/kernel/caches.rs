@@ -7,7 +7,7 @@
 //! As in 2.2.5: a dentry pins its inode and its folder's dentry; one without children can be pruned, the longest unused first. An
 //! inode without a dentry can be evicted, and its pages go with it. A dentry that is not there asks for the folder's block and the
 //! inode, an inode that is not there for its block of the inode table. A page that is not there asks for its blocks, and leaves no
-//! buffers; a written one leaves buffers, and no page.
+//! buffers; a written one leaves buffers, and no page. A file that is made or removed changes two bitmaps and its block of the inode table.
 //!
 //! Not here: dirty data and when it is written, swap, the sizes of free lists. How many objects a cache may hold is fixed
 //! ([`Limits`]), where the kernel lets the four compete for memory.
@@ -226,6 +226,8 @@ struct Inode {
     dentry: Option<u32>,
     /// Slots of its pages.
     pages: Vec<u32>,
+    /// Blocks that were written for it since it came into memory.
+    written: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -427,6 +429,7 @@ impl<'t> Caches<'t> {
         let owner = self.held(device, inode);
         for block in self.disk.page_blocks(block) {
             self.block(device, block);
+            self.inode[owner as usize].written.push(block);
         }
         let key = self.page_key(owner, page);
         if let Some(slot) = self.pages.find(&key) {
@@ -544,7 +547,7 @@ impl<'t> Caches<'t> {
             Some(slot) => slot,
             None => {
                 let slot = self.place_inode(key);
-                self.block(device, self.disk.inode_block(inode));
+                self.change_metadata(device, inode);
                 slot
             }
         };
@@ -552,7 +555,7 @@ impl<'t> Caches<'t> {
         self.unpin(dentry);
     }
 
-    /// A file is removed: its name, its inode and its pages go, unless the name has names below it.
+    /// A file is removed: its name, its inode, its pages and its buffers go, unless the name has names below it.
     fn unlink(&mut self, device: u32, folder: u32, name: u32) {
         let parent = self.folder(device, folder);
         let key = self.dentry_key(parent, name);
@@ -562,8 +565,21 @@ impl<'t> Caches<'t> {
         }
         let inode = self.dentry[dentry as usize].inode;
         self.drop_dentry(dentry);
-        if let Some(inode) = inode.filter(|inode| self.inode[*inode as usize].pins == 0) {
-            self.evict_inode(inode);
+        let Some(inode) = inode.filter(|inode| self.inode[*inode as usize].pins == 0) else { return };
+        for block in std::mem::take(&mut self.inode[inode as usize].written) {
+            if let Some(slot) = self.buffers.index.get(&BufferKey { device, block }).copied() {
+                self.buffers.remove(slot);
+            }
+        }
+        let number = self.inodes.slots[inode as usize].key.inode;
+        self.evict_inode(inode);
+        self.change_metadata(device, number);
+    }
+
+    /// A file comes or goes: its group's bitmaps change, and its block of the inode table.
+    fn change_metadata(&mut self, device: u32, inode: u32) {
+        for block in self.disk.bitmaps(inode).into_iter().chain([self.disk.inode_block(inode)]) {
+            self.block(device, block);
         }
     }
 

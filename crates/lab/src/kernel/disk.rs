@@ -74,6 +74,11 @@ impl Disk {
         self.block(self.group(inode), self.table_start() + within / self.inodes_per_block())
     }
 
+    /// The two bitmaps of an inode's group, of its blocks and of its inodes.
+    pub fn bitmaps(&self, inode: u32) -> [u32; 2] {
+        [2, 1].map(|before| self.block(self.group(inode), self.table_start() - before))
+    }
+
     /// The blocks of a page whose first is `block`; none for 0, a hole.
     pub fn page_blocks(&self, block: u32) -> impl Iterator<Item = u32> + use<> {
         let count = if block == 0 { 0 } else { PAGE_BYTES / self.block_bytes };
@@ -134,7 +139,10 @@ mod tests {
     #[test]
     fn files_lie_one_behind_another_and_a_full_group_overflows_into_the_next() {
         let mut disk = Disk::new(1024);
-        assert_eq!([disk.take_blocks(1, 0, 4), disk.take_blocks(1, 0, 7900), disk.take_blocks(1, 0, 100)], [264, 268, 8456]);
+        assert_eq!(
+            [disk.take_blocks(1, 0, 4), disk.take_blocks(1, 0, 7900), disk.take_blocks(1, 0, 100)],
+            [264, 268, 8456]
+        );
         assert_eq!(disk.take_blocks(2, 0, 1), 264);
         assert_eq!((0..2038).map(|_| disk.take_inode(1, 0)).last(), Some(2048 + 12));
         assert_eq!(disk.take_blocks(1, 9, u32::MAX), 9 * 8192 + 264);

@@ -37,7 +37,7 @@ const REFUSALS: usize = 16;
 /// Folders of a script, and files in each.
 const HOME_FOLDERS: usize = 4;
 const HOME_FILES: usize = 24;
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 4;
 /// Most events of one script before another comes.
 const SLICE: usize = 64;
 

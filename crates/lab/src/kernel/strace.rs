@@ -6,9 +6,9 @@
 //!
 //! Lines that are no call, and calls that touch no file, are counted and passed over: strace mixes in messages of its own.
 
+use super::Proceed;
 use super::disk::{Disk, PAGE_BYTES};
 use super::trace::{Error, Event, Lines, NAME_LEN_MAX, NAMES_MAX, PAGES_MAX, Trace};
-use super::Proceed;
 use std::collections::HashMap;
 use std::io::BufRead;
 
@@ -172,13 +172,7 @@ impl Converter {
     }
 
     /// Looks up a path; gives it in full.
-    fn path(
-        &mut self,
-        process: u32,
-        folder: &str,
-        path: &str,
-        result: &str,
-    ) -> Result<Option<String>, String> {
+    fn path(&mut self, process: u32, folder: &str, path: &str, result: &str) -> Result<Option<String>, String> {
         let Some(full) = self.full_path(process, folder, path) else { return Ok(None) };
         let missing = result.contains("ENOENT");
         let parts = parts_of(&full);
@@ -465,7 +459,14 @@ open(\"/a/b\", O_CREAT) = 3</a/b>
     fn what_strace_did_not_write_is_refused() {
         let error = converted("hello\nworld\n").unwrap_err().to_string();
         assert!(error.starts_with("line 2: no call"), "{error}");
-        for text in ["open(", "open() = ", "= 3", "open(\"\\\") = 3", "read(3<, 1) = 9", "pread64(3</f>, , , 99999999999999999999) = 1"] {
+        for text in [
+            "open(",
+            "open() = ",
+            "= 3",
+            "open(\"\\\") = 3",
+            "read(3<, 1) = 9",
+            "pread64(3</f>, , , 99999999999999999999) = 1",
+        ] {
             let _ = converted(text);
         }
     }

@@ -193,23 +193,17 @@ fn clock<K: Copy + Eq>(stream: &Stream<K>, mut table: impl Table<K>) -> Duration
 /// What the table holds at a moment, and what it was asked till then.
 pub fn shape(variant: Variant, streams: &Streams, moment: Moment) -> Shape {
     let (counts, sizes) = match variant {
-        Variant::Page(function, bits) => {
-            in_chains(until(&streams.pages, moment), pages(function, bits, streams))
-        }
+        Variant::Page(function, bits) => in_chains(until(&streams.pages, moment), pages(function, bits, streams)),
         Variant::PageTrees => {
             let mut table = Trees::new(&streams.pages);
             let counts = replay(until(&streams.pages, moment), &mut table);
             (counts, tally(table.sizes()))
         }
-        Variant::Buffer(function, bits) => {
-            in_chains(until(&streams.buffers, moment), buffers(function, bits, streams))
-        }
+        Variant::Buffer(function, bits) => in_chains(until(&streams.buffers, moment), buffers(function, bits, streams)),
         Variant::Dentry(function, bits) => {
             in_chains(until(&streams.dentries, moment), dentries(function, bits, streams))
         }
-        Variant::Inode(function, bits) => {
-            in_chains(until(&streams.inodes, moment), inodes(function, bits, streams))
-        }
+        Variant::Inode(function, bits) => in_chains(until(&streams.inodes, moment), inodes(function, bits, streams)),
     };
     Shape { cache: variant.cache(), buckets: variant.buckets(), counts, sizes }
 }

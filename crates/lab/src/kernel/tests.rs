@@ -116,9 +116,10 @@ fn every_kernel_finds_what_the_caches_have() {
             }
         }
         let hits = |index: usize| measured[index].shapes[0].counts.hits;
-        assert!((1..experiment.kernels.len()).all(|other| {
-            experiment.kernels[other].pruning == Pruning::Shrink || hits(other) == hits(0)
-        }));
+        assert!(
+            (1..experiment.kernels.len())
+                .all(|other| { experiment.kernels[other].pruning == Pruning::Shrink || hits(other) == hits(0) })
+        );
     }
 }
 
@@ -136,17 +137,43 @@ fn shrinking_prunes_more() {
 }
 
 #[test]
-fn the_load_repeats_but_for_its_times() {
-    let (first, again) = (small_load(3), small_load(3));
-    let of = |trace| resolve(trace, tight(), Pruning::Stock, &go_on).unwrap();
-    let (first, again) = (of(&first), of(&again));
-    // Inode numbers are the tree's, and each has its own; all else repeats.
-    assert_eq!(first.pages.ops.len(), again.pages.ops.len());
-    for histogram in histograms() {
-        let of = |streams| shape(histogram.variant, streams, histogram.moment);
-        assert_eq!(of(&first).objects(), of(&first).objects());
-        assert_eq!(of(&first), of(&first));
-    }
+fn all_but_times_repeats_for_the_same_tree_and_seed() {
+    let root = small_tree();
+    let shapes = || {
+        let trace = Tree::read(root.path(), &go_on).unwrap().load(3, 1, &go_on).unwrap();
+        let streams = resolve(&trace, tight(), Pruning::Shrink, &go_on).unwrap();
+        histograms()
+            .into_iter()
+            .map(|histogram| shape(histogram.variant, &streams, histogram.moment))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(shapes(), shapes());
+}
+
+/// What is left has its place at the same offset of every group: bitmaps and tables of inodes.
+#[test]
+fn a_removed_file_leaves_its_metadata_in_the_buffer_cache() {
+    let mut trace = Trace::new(1024);
+    let name = trace.name(b"file");
+    let create = |inode| Event::Name { device: 1, folder: 2, inode, block: 0, name };
+    trace.events.extend([create(0), create(12)]);
+    trace.events.push(Event::Page { device: 1, inode: 12, page: 0, block: 5000, write: true });
+    trace.events.extend([Event::Mark, Event::Remove { device: 1, folder: 2, name }]);
+    let buffers = resolve(&trace, Limits::of_memory(1000), Pruning::Stock, &go_on).unwrap().buffers;
+    let kept = |ops: &[Op<BufferKey>]| {
+        let mut blocks = std::collections::BTreeSet::new();
+        for op in ops {
+            match op.ask {
+                Ask::Insert => drop(blocks.insert(op.key.block)),
+                Ask::Remove => drop(blocks.remove(&op.key.block)),
+                Ask::Find => {}
+            }
+        }
+        blocks.into_iter().collect::<Vec<_>>()
+    };
+    // Two bitmaps, the blocks of the inode table with inodes 2 and 12, and the page's four.
+    assert_eq!(kept(&buffers.ops[..buffers.mark]), [6, 7, 8, 9, 5000, 5001, 5002, 5003]);
+    assert_eq!(kept(&buffers.ops), [6, 7, 8, 9]);
 }
 
 fn stream_of<K: Copy>(keys: impl Iterator<Item = K>) -> Stream<K> {
@@ -160,18 +187,30 @@ fn stream_of<K: Copy>(keys: impl Iterator<Item = K>) -> Stream<K> {
     stream
 }
 
-/// 37,256 buffers as on a disk where 256 folders, each in a group of its own, have files of much the same size: whole runs.
+/// Buffers as on a disk where 256 folders have files, each folder in a block group of its own: runs of 18 to 273 blocks behind the
+/// inode table, 37,000 or so in all.
 fn buffers() -> Streams {
+    let mut state = 1u32;
+    let mut random = |below| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 16) % below
+    };
     let mut disk = Disk::new(1024);
-    let folders: Vec<u32> = (0..256).map(|group| disk.take_blocks(1, group, 146)).collect();
-    let blocks = folders.into_iter().flat_map(|first| first..first + 146).take(37_256);
-    Streams { buffers: stream_of(blocks.map(|block| BufferKey { device: 0x0801, block })), ..Streams::default() }
+    let mut blocks = Vec::new();
+    for group in 0..256 {
+        disk.take_blocks(1, group, 1 + random(256));
+        let count = 18 + random(256);
+        let first = disk.take_blocks(1, group, count);
+        blocks.extend(first..first + count);
+    }
+    let keys = blocks.into_iter().map(|block| BufferKey { device: 0x0801, block });
+    Streams { buffers: stream_of(keys), ..Streams::default() }
 }
 
 #[test]
 fn the_old_buffer_hash_leaves_most_buffers_in_long_buckets() {
     let full = shape(Variant::Buffer(BufferFunction::Stock, 14), &buffers(), Moment::Full);
-    assert_eq!(full.objects(), 37_256);
+    assert!((35_000..40_000).contains(&full.objects()), "{}", full.objects());
     assert!(full.objects_above(15) * 2 > full.objects(), "{:?}", full.sizes);
     assert!(full.sizes[&0] > 12_000);
 }

@@ -184,10 +184,9 @@ impl Trace {
                 block: fields.number("block", u32::MAX)?,
                 write: kind == b"write",
             },
-            b"block" => Event::Block {
-                device: fields.number("device", u32::MAX)?,
-                block: fields.number("block", u32::MAX)?,
-            },
+            b"block" => {
+                Event::Block { device: fields.number("device", u32::MAX)?, block: fields.number("block", u32::MAX)? }
+            }
             b"inode" => Event::Inode { device: fields.number("device", u32::MAX)?, inode: fields.inode("inode")? },
             b"remove" => Event::Remove {
                 device: fields.number("device", u32::MAX)?,
@@ -278,7 +277,8 @@ impl<'p, R: BufRead> Lines<'p, R> {
             return Err(Error::Stopped);
         }
         self.line.clear();
-        let read = self.reader.by_ref().take(self.bytes_max + 1).read_until(b'\n', &mut self.line).map_err(Error::Io)?;
+        let read =
+            self.reader.by_ref().take(self.bytes_max + 1).read_until(b'\n', &mut self.line).map_err(Error::Io)?;
         self.number += 1;
         if read == 0 {
             return Ok(None);

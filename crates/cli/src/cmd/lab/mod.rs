@@ -1,12 +1,14 @@
 //! `lab`: the commands that show how hash functions and tables behave, one file each; `keys.rs` where they have keys from.
 
+mod kernel;
 mod keys;
 
 use crate::failure::Result;
 
 const EXAMPLES: &str = "\
 Examples:
-  splitpoint lab hash words.txt             every function on your own keys";
+  splitpoint lab hash words.txt             every function on your own keys
+  splitpoint lab kernel                     the hash tables of Linux 2.2.5";
 
 /// How hash functions and tables behave on your own keys
 #[derive(clap::Args)]
@@ -17,10 +19,14 @@ pub struct Lab {
 }
 
 #[derive(clap::Subcommand)]
-enum Command {}
+enum Command {
+    Kernel(kernel::Kernel),
+}
 
 impl Lab {
     pub fn run(self) -> Result<()> {
-        match self.command {}
+        match self.command {
+            Command::Kernel(kernel) => kernel.run(),
+        }
     }
 }
