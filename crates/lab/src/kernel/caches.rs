@@ -13,7 +13,7 @@
 //! ([`Limits`]), where the kernel lets the four compete for memory.
 //! Source: Lever 2000, section 3; Linux 2.2, fs/dcache.c, fs/inode.c, fs/buffer.c (`brw_page`), mm/filemap.c.
 
-use super::disk::Disk;
+use super::disk::{Disk, PAGE_BYTES};
 use super::functions::{BufferKey, DentryKey, InodeKey, PageKey, name_hash, salted_name_hash};
 use super::memory::{self, Kind};
 use super::table::{Ask, NONE, Op, Stream};
@@ -28,10 +28,10 @@ const PROCEED_EVENTS: usize = 1 << 14;
 const PRIORITY: usize = 6;
 /// Dentries that 2.2.5 prunes at a time.
 const STOCK_PRUNE: usize = 32;
-/// Pages or buffers reclaimed between two prunes: 2.2.5 comes to it when much else has failed, the changed kernel each time that it
-/// looks for a cluster of 32 pages. The first number is our choice.
-const STOCK_INTERVAL: u64 = 256;
-const SHRINK_INTERVAL: u64 = 32;
+/// Bytes of pages and buffers reclaimed between two prunes: 2.2.5 comes to it when much else has failed, the changed kernel each time
+/// that it looks for a cluster of 32 pages. The first number is our choice.
+const STOCK_INTERVAL: u64 = 256 * PAGE_BYTES as u64;
+const SHRINK_INTERVAL: u64 = 32 * PAGE_BYTES as u64;
 /// What is left of a full buffer cache some time after the load: the paper's histogram 2 has 2,644 of histogram 1's 37,256.
 const QUIET_SHARE: (usize, usize) = (2_644, 37_256);
 
@@ -252,7 +252,8 @@ struct Caches<'t> {
     inode: Vec<Inode>,
     hashes: Vec<u32>,
     superblocks: HashMap<u32, u32>,
-    reclaimed: u64,
+    /// Since the last prune.
+    reclaimed_bytes: u64,
     mark: Option<[usize; 4]>,
 }
 
@@ -272,7 +273,7 @@ impl<'t> Caches<'t> {
             inode: Vec::new(),
             hashes: trace.names.iter().map(name_hash).collect(),
             superblocks: HashMap::new(),
-            reclaimed: 0,
+            reclaimed_bytes: 0,
             mark: None,
         }
     }
@@ -327,7 +328,7 @@ impl<'t> Caches<'t> {
         while self.buffers.len() >= self.limits.buffers {
             let Some(oldest) = self.buffers.oldest() else { break };
             self.buffers.remove(oldest);
-            self.reclaim();
+            self.reclaim(self.trace.block_bytes);
         }
         let slot = self.buffers.place(key, true);
         self.buffers.list(slot);
@@ -396,7 +397,7 @@ impl<'t> Caches<'t> {
         while self.pages.len() >= self.limits.pages {
             let Some(oldest) = self.pages.oldest() else { break };
             self.drop_page(oldest);
-            self.reclaim();
+            self.reclaim(PAGE_BYTES);
         }
         let slot = self.pages.place(key, true);
         self.pages.list(slot);
@@ -599,18 +600,20 @@ impl<'t> Caches<'t> {
         true
     }
 
-    /// A page or a buffer was reclaimed: now and then dentries are too.
-    fn reclaim(&mut self) {
-        self.reclaimed += 1;
+    /// A page or a buffer of so many bytes was reclaimed: now and then dentries are too.
+    fn reclaim(&mut self, bytes: u32) {
+        self.reclaimed_bytes += u64::from(bytes);
         let (interval, count) = match self.pruning {
             Pruning::Stock => (STOCK_INTERVAL, STOCK_PRUNE),
             Pruning::Shrink => (SHRINK_INTERVAL, self.dentries.listed / (PRIORITY + 1)),
         };
-        if self.reclaimed.is_multiple_of(interval) {
-            for _ in 0..count {
-                if !self.prune() {
-                    break;
-                }
+        if self.reclaimed_bytes < interval {
+            return;
+        }
+        self.reclaimed_bytes -= interval;
+        for _ in 0..count {
+            if !self.prune() {
+                break;
             }
         }
     }

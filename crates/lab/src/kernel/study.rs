@@ -16,6 +16,13 @@ use super::{Proceed, Stopped};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+/// A run replays as often as it takes to be so long: shorter ones measure the clock and the scheduler.
+const RUN_MIN: Duration = Duration::from_millis(20);
+/// But no oftener than this, of a cache that is asked little or nothing.
+const REPLAYS_MAX: u32 = 16;
+/// Operations between two questions whether to go on.
+const PROCEED_OPS: usize = 1 << 15;
+
 /// A table of one cache: its hash function and the bits of its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
@@ -112,7 +119,7 @@ pub struct Measured {
     pub lookups_per_second: f64,
     /// Their standard deviation.
     pub deviation: f64,
-    /// All of its runs, those that do not count too.
+    /// A replay in each of its runs, of those that do not count too.
     pub elapsed: Duration,
     /// Of each of its tables, at the end of the load.
     pub shapes: Vec<Shape>,
@@ -133,10 +140,7 @@ pub fn measure<'s>(
         for (kernel, times) in kernels.iter().zip(&mut times) {
             let mut time = Duration::ZERO;
             for variant in &kernel.variants {
-                if proceed().is_break() {
-                    return Err(Stopped);
-                }
-                time += timed(*variant, streams(kernel.pruning));
+                time += run(*variant, streams(kernel.pruning), proceed)?;
             }
             times.push(time);
         }
@@ -174,20 +178,39 @@ fn lookups(variant: Variant, streams: &Streams) -> u64 {
     }
 }
 
-fn timed(variant: Variant, streams: &Streams) -> Duration {
+/// The mean time of a replay.
+fn run(variant: Variant, streams: &Streams, proceed: Proceed<'_>) -> Result<Duration, Stopped> {
+    let (mut time, mut replays) = (Duration::ZERO, 0);
+    while replays == 0 || (time < RUN_MIN && replays < REPLAYS_MAX) {
+        time += timed(variant, streams, proceed)?;
+        replays += 1;
+    }
+    Ok(time / replays)
+}
+
+fn timed(variant: Variant, streams: &Streams, proceed: Proceed<'_>) -> Result<Duration, Stopped> {
     match variant {
-        Variant::Page(function, bits) => clock(&streams.pages, pages(function, bits, streams)),
-        Variant::PageTrees => clock(&streams.pages, Trees::new(&streams.pages)),
-        Variant::Buffer(function, bits) => clock(&streams.buffers, buffers(function, bits, streams)),
-        Variant::Dentry(function, bits) => clock(&streams.dentries, dentries(function, bits, streams)),
-        Variant::Inode(function, bits) => clock(&streams.inodes, inodes(function, bits, streams)),
+        Variant::Page(function, bits) => clock(&streams.pages, pages(function, bits, streams), proceed),
+        Variant::PageTrees => clock(&streams.pages, Trees::new(&streams.pages), proceed),
+        Variant::Buffer(function, bits) => clock(&streams.buffers, buffers(function, bits, streams), proceed),
+        Variant::Dentry(function, bits) => clock(&streams.dentries, dentries(function, bits, streams), proceed),
+        Variant::Inode(function, bits) => clock(&streams.inodes, inodes(function, bits, streams), proceed),
     }
 }
 
-fn clock<K: Copy + Eq>(stream: &Stream<K>, mut table: impl Table<K>) -> Duration {
+fn clock<K: Copy + Eq>(
+    stream: &Stream<K>,
+    mut table: impl Table<K>,
+    proceed: Proceed<'_>,
+) -> Result<Duration, Stopped> {
     let start = Instant::now();
-    std::hint::black_box(replay(&stream.ops, &mut table));
-    start.elapsed()
+    for ops in stream.ops.chunks(PROCEED_OPS) {
+        if proceed().is_break() {
+            return Err(Stopped);
+        }
+        std::hint::black_box(replay(ops, &mut table));
+    }
+    Ok(start.elapsed())
 }
 
 /// What the table holds at a moment, and what it was asked till then.

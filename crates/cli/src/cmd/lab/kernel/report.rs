@@ -18,14 +18,18 @@ pub struct Column {
     pub measured: Vec<Measured>,
 }
 
-/// Relative to the first, in per cent.
-fn relative(of: f64, reference: f64) -> f64 {
-    100.0 * of / reference
+/// Relative to the first, in per cent; none where nothing was looked up.
+fn relative(of: f64, reference: f64) -> Option<f64> {
+    (reference > 0.0).then(|| 100.0 * of / reference)
+}
+
+fn percent(relative: Option<f64>) -> String {
+    relative.map_or("-".to_owned(), |percent| format!("{percent:.1}"))
 }
 
 fn paper_relative(experiment: &Experiment, kernel: &Kernel, column: Option<usize>) -> Option<f64> {
     let column = column?;
-    Some(relative(kernel.paper.get(column)?.0, experiment.kernels[0].paper.get(column)?.0))
+    relative(kernel.paper.get(column)?.0, experiment.kernels[0].paper.get(column)?.0)
 }
 
 fn load_of(scripts: usize) -> String {
@@ -64,15 +68,15 @@ pub fn table(experiment: &Experiment, columns: &[Column]) -> Vec<String> {
 }
 
 fn row(experiment: &Experiment, kernel: &Kernel, column: &Column, measured: &Measured) -> String {
-    let paper = paper_relative(experiment, kernel, column.paper).map_or("-".to_owned(), |paper| format!("{paper:.1}"));
+    let paper = percent(paper_relative(experiment, kernel, column.paper));
+    let ours = percent(relative(measured.lookups_per_second, column.measured[0].lookups_per_second));
     let sum = |of: fn(&Shape) -> u64| measured.shapes.iter().map(of).sum::<u64>();
     let (hits, misses) = (sum(|shape| shape.counts.hits), sum(|shape| shape.counts.misses));
     let rate = 100.0 * hits as f64 / (hits + misses).max(1) as f64;
     format!(
-        "{:<18} {:>7} {paper:>6} {:>6.1} {:>11} {:>8} {:>6} {:>6} {rate:>4.0}% {:>8} {:>7}",
+        "{:<18} {:>7} {paper:>6} {ours:>6} {:>11} {:>8} {:>6} {:>6} {rate:>4.0}% {:>8} {:>7}",
         kernel.name,
         buckets_of(kernel),
-        relative(measured.lookups_per_second, column.measured[0].lookups_per_second),
         grouped(measured.lookups_per_second.round() as u64),
         grouped(measured.deviation.round() as u64),
         per(sum(|shape| shape.counts.compared_in_hits), hits),
