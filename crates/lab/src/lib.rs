@@ -2,6 +2,7 @@
 //!
 //! | module | what is there |
 //! |---|---|
+//! | [`kernel`] | the hash tables of Linux 2.2.5, replayed |
 //! | [`keys`] | keys in memory |
 //! | [`machine`] | keys that every machine has: paths, inode numbers, block numbers, process numbers |
 //!
@@ -9,6 +10,7 @@
 //!
 //! Source: Lever, "Linux Kernel Hash Table Behavior: Analysis and Improvements" (CITI 2000).
 
+pub mod kernel;
 pub mod keys;
 pub mod machine;
 pub mod random;

@@ -1,0 +1,325 @@
+//! `lab kernel`: the paper on Linux's hash tables done again, on a tree or a trace of one's own.
+//!
+//! Here: arguments, where the trace comes from, and the order of work. What it looks like: `report.rs`.
+//! Source: Lever, "Linux Kernel Hash Table Behavior" (CITI 2000).
+
+mod report;
+
+use crate::failure::{Failure, Result};
+use crate::interrupt::Interrupt;
+use crate::number::{count_of, grouped};
+use crate::output::Output;
+use serde_json::{Map, Value, json};
+use splitpoint_lab::kernel::caches::{Limits, MEMORY_MAX, MEMORY_MIN, Pruning, Streams, resolve};
+use splitpoint_lab::kernel::figures::{self, Experiment, Histogram};
+use splitpoint_lab::kernel::load::{SCRIPTS_MAX, Tree, TreeError};
+use splitpoint_lab::kernel::strace;
+use splitpoint_lab::kernel::study::{Measured, measure, shape};
+use splitpoint_lab::kernel::trace::{self, Trace};
+use splitpoint_lab::kernel::{Proceed, Stopped};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufReader, Write};
+use std::path::{Path, PathBuf};
+
+/// Where sources lie on most machines; the first that is there.
+const TREES: [&str; 4] = ["/usr/include", "/usr/share", "/usr/lib", "/usr"];
+const RUNS_MAX: u64 = 1000;
+const STOPPED: &str = "the tables above are whole, the others were not measured";
+
+const EXAMPLES: &str = "\
+Examples:
+  splitpoint lab kernel                       everything, on /usr/include
+  splitpoint lab kernel ~/src --table 3       one table, on your own tree
+  splitpoint lab kernel ~/src --histogram 1 --histogram 3
+  splitpoint lab kernel --write-trace t.txt --scripts 4
+  splitpoint lab kernel --trace t.txt --memory 4096
+  strace -f -y -e trace=%file,%desc -o make.txt make
+  splitpoint lab kernel --strace make.txt     your own build
+
+Relative figures: the paper's are scripts an hour of a whole machine, ours
+lookups a second of the tables alone, each over those of the reference.
+Traces are described in docs/kernel-traces.md.";
+
+/// Replay the hash tables of Linux 2.2.5 on your own files
+///
+/// The page, buffer, dentry and inode caches' tables, with 2.2.5's hash functions, those proposed in "Linux Kernel Hash Table
+/// Behavior" (Lever 2000) and today's, under a made-up development load over the files of DIR (which are not read): Tables 1 to 6
+/// and Histograms 1 to 5 of the paper, with its figures beside ours.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Kernel {
+    /// The tree whose paths, inodes, lengths and blocks are used [default: /usr/include, or another that is there]
+    #[arg(conflicts_with_all = ["trace", "strace"])]
+    dir: Option<PathBuf>,
+    /// Only this table, 1 to 6 (may be given more than once)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=6), value_delimiter = ',')]
+    table: Vec<u32>,
+    /// Only this histogram, 1 to 5 (may be given more than once)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=5), value_delimiter = ',')]
+    histogram: Vec<u32>,
+    /// Scripts that run at a time [default: as in the paper: 16,32,48,64 in Table 1, 128 in the others, 64 in histograms]
+    #[arg(long, value_name = "N,N", value_parser = clap::value_parser!(u32).range(1..=SCRIPTS_MAX as i64), value_delimiter = ',')]
+    scripts: Vec<u32>,
+    /// Memory of the machine in pages of 4 KiB, which limits the caches [default: as in the paper: 32768 in Table 1 and
+    /// histograms, 131072 in the others]
+    #[arg(long, value_name = "PAGES", value_parser = clap::value_parser!(u64).range(MEMORY_MIN as u64..=MEMORY_MAX as u64))]
+    memory: Option<u64>,
+    /// Replays of each kernel; the fastest and the slowest do not count
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u64).range(1..=RUNS_MAX))]
+    runs: u64,
+    /// What the load's random choices begin with
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Replay this trace instead of a made-up load
+    #[arg(long, value_name = "FILE", conflicts_with = "strace")]
+    trace: Option<PathBuf>,
+    /// Replay what `strace -f -y` wrote
+    #[arg(long, value_name = "FILE")]
+    strace: Option<PathBuf>,
+    /// Write the trace to a new file and measure nothing; of a load with more than one number of scripts, the first
+    #[arg(long, value_name = "FILE")]
+    write_trace: Option<PathBuf>,
+    /// Write everything as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// A recorded trace, or a tree to make loads of.
+enum Source {
+    Recorded(Trace),
+    Tree(Tree),
+}
+
+impl Kernel {
+    pub fn run(self) -> Result<()> {
+        let interrupt = Interrupt::watch()?;
+        let proceed = interrupt.breaker();
+        let result = Study { args: &self, proceed: &proceed, source: Source::Recorded(Trace::new(1024)) }.run();
+        // Whatever gave up because of a signal says so, and not how.
+        interrupt.stop_if_caught(if self.json { "nothing was written" } else { STOPPED })?;
+        result
+    }
+
+    fn experiments(&self) -> Vec<Experiment> {
+        let wanted = |number| self.table.contains(&number) || (self.table.is_empty() && self.histogram.is_empty());
+        figures::experiments().into_iter().filter(|experiment| wanted(experiment.number)).collect()
+    }
+
+    fn histograms(&self) -> Vec<Histogram> {
+        let wanted = |number| self.histogram.contains(&number) || (self.table.is_empty() && self.histogram.is_empty());
+        figures::histograms().into_iter().filter(|histogram| wanted(histogram.number)).collect()
+    }
+
+    /// The user's, or the paper's; a recorded trace has none.
+    fn scripts(&self, paper: &[usize]) -> Vec<usize> {
+        if self.trace.is_some() || self.strace.is_some() {
+            vec![0]
+        } else if self.scripts.is_empty() {
+            paper.to_vec()
+        } else {
+            self.scripts.iter().map(|scripts| *scripts as usize).collect()
+        }
+    }
+
+    fn memory(&self, paper: usize) -> usize {
+        self.memory.map_or(paper, |pages| pages as usize)
+    }
+}
+
+struct Study<'a> {
+    args: &'a Kernel,
+    proceed: Proceed<'a>,
+    source: Source,
+}
+
+impl Study<'_> {
+    fn run(mut self) -> Result<()> {
+        let about = self.open()?;
+        if let Some(path) = &self.args.write_trace {
+            return self.write_trace(path);
+        }
+        let mut out = Output::stdout();
+        if !self.args.json {
+            about.iter().try_for_each(|line| out.line(line))?;
+        }
+        let mut tables = Vec::new();
+        for experiment in self.args.experiments() {
+            let columns = self.columns(&experiment)?;
+            if self.args.json {
+                tables.push(report::table_json(&experiment, &columns));
+            } else {
+                report::table(&experiment, &columns).iter().try_for_each(|line| out.line(line))?;
+            }
+        }
+        let histograms = self.histograms(&mut out)?;
+        if self.args.json {
+            let mut report = Map::new();
+            report.insert("about".to_owned(), json!(about));
+            report.insert("seed".to_owned(), json!(self.args.seed.to_string()));
+            report.insert("runs".to_owned(), json!(self.args.runs));
+            report.insert("tables".to_owned(), tables.into());
+            report.insert("histograms".to_owned(), histograms.into());
+            out.json(&report.into())?;
+        }
+        Ok(())
+    }
+
+    /// Makes the source, and says what it is.
+    fn open(&mut self) -> Result<Vec<String>> {
+        let (source, about) = if let Some(path) = &self.args.trace {
+            let trace = Trace::read(BufReader::new(opened(path)?), self.proceed).map_err(|e| refused(path, &e))?;
+            let about = format!("trace {}: {}", path.display(), count_of(trace.events.len() as u64, "event"));
+            (Source::Recorded(trace), vec![about])
+        } else if let Some(path) = &self.args.strace {
+            let converted =
+                strace::convert(BufReader::new(opened(path)?), self.proceed).map_err(|e| refused(path, &e))?;
+            let about = format!(
+                "strace {}: {} of {}; {} gave none. Inode and block numbers are made up, as ext2 would hand them out",
+                path.display(),
+                count_of(converted.trace.events.len() as u64, "event"),
+                count_of(converted.lines as u64, "line"),
+                grouped(converted.passed_over as u64)
+            );
+            (Source::Recorded(converted.trace), vec![about])
+        } else {
+            let dir = self.tree()?;
+            let tree = Tree::read(&dir, self.proceed).map_err(|error| no_tree(&dir, error))?;
+            let about = about_tree(&dir, &tree, self.args.seed);
+            (Source::Tree(tree), about)
+        };
+        if matches!(source, Source::Recorded(_)) && !self.args.scripts.is_empty() {
+            return Err(Failure::usage("--scripts is for a made-up load; a recorded trace is replayed as it is"));
+        }
+        self.source = source;
+        Ok(about)
+    }
+
+    fn tree(&self) -> Result<PathBuf> {
+        if let Some(dir) = &self.args.dir {
+            return Ok(dir.clone());
+        }
+        let dir = TREES
+            .iter()
+            .map(Path::new)
+            .find(|dir| std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some()));
+        dir.map(Path::to_owned).ok_or_else(|| {
+            Failure::usage(format_args!("no DIR, and none of {} is here; give a tree of files", TREES.join(", ")))
+        })
+    }
+
+    /// 0 scripts stand for the recorded trace.
+    fn with_trace<T>(&self, scripts: usize, work: impl FnOnce(&Trace) -> std::result::Result<T, Stopped>) -> Result<T> {
+        match &self.source {
+            Source::Recorded(trace) => work(trace),
+            Source::Tree(tree) => tree.load(scripts, self.args.seed, self.proceed).and_then(|trace| work(&trace)),
+        }
+        .map_err(|Stopped| Failure::no("stopped"))
+    }
+
+    /// An experiment under each number of scripts.
+    fn columns(&self, experiment: &Experiment) -> Result<Vec<report::Column>> {
+        let limits = Limits::of_memory(self.args.memory(experiment.memory));
+        let mut columns = Vec::new();
+        for scripts in self.args.scripts(experiment.scripts) {
+            let paper = experiment.scripts.iter().position(|known| *known == scripts || scripts == 0);
+            let measured = self.with_trace(scripts, |trace| self.measured(experiment, trace, limits))?;
+            columns.push(report::Column { scripts, paper, measured });
+        }
+        Ok(columns)
+    }
+
+    fn measured(
+        &self,
+        experiment: &Experiment,
+        trace: &Trace,
+        limits: Limits,
+    ) -> std::result::Result<Vec<Measured>, Stopped> {
+        let mut streams: HashMap<Pruning, Streams> = HashMap::new();
+        for kernel in &experiment.kernels {
+            if !streams.contains_key(&kernel.pruning) {
+                streams.insert(kernel.pruning, resolve(trace, limits, kernel.pruning, self.proceed)?);
+            }
+        }
+        let runs = usize::try_from(self.args.runs).unwrap_or(usize::MAX);
+        measure(&experiment.kernels, &|pruning| &streams[&pruning], runs, self.proceed)
+    }
+
+    fn histograms(&self, out: &mut Output) -> Result<Vec<Value>> {
+        let wanted = self.args.histograms();
+        let mut reports = Vec::new();
+        if wanted.is_empty() {
+            return Ok(reports);
+        }
+        let scripts = self.args.scripts(&[figures::HISTOGRAM_SCRIPTS]);
+        let limits = Limits::of_memory(self.args.memory(figures::SMALL_MEMORY));
+        for scripts in scripts {
+            let streams = self.with_trace(scripts, |trace| resolve(trace, limits, Pruning::Stock, self.proceed))?;
+            for histogram in &wanted {
+                let shape = shape(histogram.variant, &streams, histogram.moment);
+                if self.args.json {
+                    reports.push(report::histogram_json(histogram, scripts, &shape));
+                } else {
+                    report::histogram(histogram, scripts, &shape).iter().try_for_each(|line| out.line(line))?;
+                }
+            }
+        }
+        Ok(reports)
+    }
+
+    /// Beside its name first, so that a signal or a full disk leaves no half of one.
+    fn write_trace(&self, path: &Path) -> Result<()> {
+        let failed = |error| Failure::io(path.display(), &error);
+        if path.exists() {
+            return Err(Failure::usage(format_args!("{}: is there already; name a new file", path.display())));
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let scripts = self.args.scripts(&[figures::HISTOGRAM_SCRIPTS])[0];
+        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+        let mut events = 0;
+        let mut written = Ok(());
+        self.with_trace(scripts, |trace| {
+            events = trace.events.len();
+            let mut writer = std::io::BufWriter::new(&mut file);
+            written = trace.write(&mut writer).and_then(|()| writer.flush());
+            if (self.proceed)().is_break() { Err(Stopped) } else { Ok(()) }
+        })?;
+        written.map_err(failed)?;
+        file.persist_noclobber(path).map_err(|error| failed(error.error))?;
+        eprintln!("splitpoint: {}: {}", path.display(), count_of(events as u64, "event"));
+        Ok(())
+    }
+}
+
+fn opened(path: &Path) -> Result<File> {
+    File::open(path).map_err(|error| Failure::io(path.display(), &error))
+}
+
+fn refused(path: &Path, error: &trace::Error) -> Failure {
+    match error {
+        trace::Error::Line { line, what } => Failure::no(format_args!("{}:{line}: {what}", path.display())),
+        trace::Error::Io(error) => Failure::io(path.display(), error),
+        trace::Error::Stopped => Failure::no("stopped"),
+    }
+}
+
+fn no_tree(dir: &Path, error: TreeError) -> Failure {
+    match error {
+        TreeError::Io(error) => Failure::of_kind(splitpoint::ErrorKind::Io, error),
+        TreeError::Empty => Failure::no(format_args!("{}: no files; give a tree of them", dir.display())),
+        TreeError::Stopped => Failure::no("stopped"),
+    }
+}
+
+fn about_tree(dir: &Path, tree: &Tree, seed: u64) -> Vec<String> {
+    let cut = if tree.cut { ", the first of them; it has more" } else { "" };
+    let mut about = vec![format!("{}: {}{cut}; seed {seed}", dir.display(), count_of(tree.files() as u64, "file"))];
+    about.push(match tree.told {
+        0 => "blocks: the file system does not tell; files lie as ext2 would lay them, in blocks of 1 KiB".to_owned(),
+        told => format!("blocks: told for {}; in blocks of 4 KiB", count_of(told as u64, "file")),
+    });
+    if tree.unread > 0 {
+        about.push(format!("unread: {}", count_of(tree.unread as u64, "thing")));
+    }
+    about
+}

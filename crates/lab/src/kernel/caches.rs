@@ -1,0 +1,620 @@
+//! The four caches: which object is in memory when, and what each cache asks of its hash table.
+//!
+//! A trace is played once against plain maps with least-recently-used lists; what comes out is, for each cache, a [`Stream`] of finds,
+//! insertions and removals. Which objects are there does not depend on the hash function, so every table is then asked the same,
+//! and its time is the table's alone.
+//!
+//! As in 2.2.5: a dentry pins its inode and its folder's dentry; one without children can be pruned, the longest unused first. An
+//! inode without a dentry can be evicted, and its pages go with it. A dentry that is not there asks for the folder's block and the
+//! inode, an inode that is not there for its block of the inode table. A page that is not there asks for its blocks, and leaves no
+//! buffers; a written one leaves buffers, and no page. A file that is made or removed changes two bitmaps and its block of the inode table.
+//!
+//! Not here: dirty data and when it is written, swap, the sizes of free lists. How many objects a cache may hold is fixed
+//! ([`Limits`]), where the kernel lets the four compete for memory.
+//! Source: Lever 2000, section 3; Linux 2.2, fs/dcache.c, fs/inode.c, fs/buffer.c (`brw_page`), mm/filemap.c.
+
+use super::disk::{Disk, PAGE_BYTES};
+use super::functions::{BufferKey, DentryKey, InodeKey, PageKey, name_hash, salted_name_hash};
+use super::memory::{self, Kind};
+use super::table::{Ask, NONE, Op, Stream};
+use super::trace::{Event, Trace};
+use super::{Proceed, Stopped};
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// Events between two questions whether to go on.
+const PROCEED_EVENTS: usize = 1 << 14;
+/// 2.2's first priority when it looks for free pages.
+const PRIORITY: usize = 6;
+/// Dentries that 2.2.5 prunes at a time.
+const STOCK_PRUNE: usize = 32;
+/// Bytes of pages and buffers reclaimed between two prunes: 2.2.5 comes to it when much else has failed, the changed kernel each time
+/// that it looks for a cluster of 32 pages. The first number is our choice.
+const STOCK_INTERVAL: u64 = 256 * PAGE_BYTES as u64;
+const SHRINK_INTERVAL: u64 = 32 * PAGE_BYTES as u64;
+/// What is left of a full buffer cache some time after the load: the paper's histogram 2 has 2,644 of histogram 1's 37,256.
+const QUIET_SHARE: (usize, usize) = (2_644, 37_256);
+
+/// How the dentry cache shrinks when pages are short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pruning {
+    /// 2.2.5's.
+    Stock,
+    /// Arcangeli's: oftener, and `nr_unused / (priority + 1)` at a time.
+    Shrink,
+}
+
+/// How many objects each cache may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Pages of files.
+    pub pages: usize,
+    /// Buffers.
+    pub buffers: usize,
+    /// Directory entries.
+    pub dentries: usize,
+    /// Inodes.
+    pub inodes: usize,
+}
+
+/// The least memory, in pages.
+pub const MEMORY_MIN: usize = 64;
+/// The most: above it inodes would share addresses.
+pub const MEMORY_MAX: usize = 1 << 20;
+
+impl Limits {
+    /// For a machine with so many pages of memory. With the 32,768 of the paper's smaller one they hold what its histograms show:
+    /// 37,256 buffers and 9,785 inodes.
+    pub fn of_memory(pages: usize) -> Self {
+        Self { pages: pages / 2, buffers: pages * 9 / 8, dentries: pages / 2, inodes: pages * 3 / 10 }
+    }
+}
+
+/// What the four caches asked of their tables.
+#[derive(Clone, Debug, Default)]
+pub struct Streams {
+    /// The page cache.
+    pub pages: Stream<PageKey>,
+    /// The buffer cache.
+    pub buffers: Stream<BufferKey>,
+    /// The dentry cache.
+    pub dentries: Stream<DentryKey>,
+    /// The inode cache.
+    pub inodes: Stream<InodeKey>,
+}
+
+/// Plays the trace.
+///
+/// # Errors
+/// `proceed` said no.
+pub fn resolve(trace: &Trace, limits: Limits, pruning: Pruning, proceed: Proceed<'_>) -> Result<Streams, Stopped> {
+    let mut caches = Caches::new(trace, limits, pruning);
+    for (index, event) in trace.events.iter().enumerate() {
+        if index % PROCEED_EVENTS == 0 && proceed().is_break() {
+            return Err(Stopped);
+        }
+        caches.play(event);
+    }
+    Ok(caches.finish())
+}
+
+/// Objects by key, their slots, and which was used longest ago.
+struct Cache<K> {
+    index: HashMap<K, u32>,
+    slots: Vec<Slot<K>>,
+    free: Vec<u32>,
+    /// Of the list of what may be evicted.
+    newest: u32,
+    oldest: u32,
+    listed: usize,
+    stream: Stream<K>,
+}
+
+struct Slot<K> {
+    key: K,
+    newer: u32,
+    older: u32,
+    listed: bool,
+    /// Is it in the hash table? A file system's root is not.
+    hashed: bool,
+}
+
+impl<K: Copy + Eq + Hash> Cache<K> {
+    fn new() -> Self {
+        Self {
+            index: HashMap::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            newest: NONE,
+            oldest: NONE,
+            listed: 0,
+            stream: Stream::default(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    fn ask(&mut self, ask: Ask, slot: u32, key: K) {
+        self.stream.ops.push(Op { ask, slot, key });
+    }
+
+    /// A lookup.
+    fn find(&mut self, key: &K) -> Option<u32> {
+        let found = self.index.get(key).copied();
+        self.ask(Ask::Find, found.unwrap_or(NONE), *key);
+        found
+    }
+
+    /// A place for an object; not listed yet.
+    fn place(&mut self, key: K, hashed: bool) -> u32 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { key, newer: NONE, older: NONE, listed: false, hashed });
+            u32::try_from(self.slots.len() - 1).expect("fewer objects than events")
+        });
+        self.slots[slot as usize] = Slot { key, newer: NONE, older: NONE, listed: false, hashed };
+        if hashed {
+            self.index.insert(key, slot);
+            self.ask(Ask::Insert, slot, key);
+        }
+        slot
+    }
+
+    fn remove(&mut self, slot: u32) {
+        self.unlist(slot);
+        let Slot { key, hashed, .. } = self.slots[slot as usize];
+        if hashed {
+            self.index.remove(&key);
+            self.ask(Ask::Remove, slot, key);
+        }
+        self.free.push(slot);
+    }
+
+    /// From now on it may be evicted, as the last of all.
+    fn list(&mut self, slot: u32) {
+        self.unlist(slot);
+        let older = std::mem::replace(&mut self.newest, slot);
+        match self.slots.get_mut(older as usize) {
+            Some(before) => before.newer = slot,
+            None => self.oldest = slot,
+        }
+        let entry = &mut self.slots[slot as usize];
+        (entry.newer, entry.older, entry.listed) = (NONE, older, true);
+        self.listed += 1;
+    }
+
+    fn unlist(&mut self, slot: u32) {
+        let entry = &mut self.slots[slot as usize];
+        if !std::mem::take(&mut entry.listed) {
+            return;
+        }
+        let (newer, older) = (entry.newer, entry.older);
+        match self.slots.get_mut(newer as usize) {
+            Some(entry) => entry.older = older,
+            None => self.newest = older,
+        }
+        match self.slots.get_mut(older as usize) {
+            Some(entry) => entry.newer = newer,
+            None => self.oldest = newer,
+        }
+        self.listed -= 1;
+    }
+
+    /// Used just now, if it may be evicted at all.
+    fn touch(&mut self, slot: u32) {
+        if self.slots[slot as usize].listed {
+            self.list(slot);
+        }
+    }
+
+    fn oldest(&self) -> Option<u32> {
+        (self.oldest != NONE).then_some(self.oldest)
+    }
+
+    fn finish(mut self) -> Stream<K> {
+        self.stream.slots = self.slots.len();
+        self.stream
+    }
+}
+
+#[derive(Clone, Default)]
+struct Inode {
+    /// Dentries that have it.
+    pins: u32,
+    /// A dentry through which it is a folder, [`NONE`] without.
+    dentry: Option<u32>,
+    /// Slots of its pages.
+    pages: Vec<u32>,
+    /// Blocks that were written for it since it came into memory.
+    written: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Dentry {
+    parent: Option<u32>,
+    children: u32,
+    inode: Option<u32>,
+}
+
+struct Caches<'t> {
+    trace: &'t Trace,
+    disk: Disk,
+    limits: Limits,
+    pruning: Pruning,
+    pages: Cache<PageKey>,
+    /// By slot of a page: its place in its inode's list.
+    places: Vec<usize>,
+    buffers: Cache<BufferKey>,
+    dentries: Cache<DentryKey>,
+    dentry: Vec<Dentry>,
+    inodes: Cache<InodeKey>,
+    inode: Vec<Inode>,
+    hashes: Vec<u32>,
+    superblocks: HashMap<u32, u32>,
+    /// Since the last prune.
+    reclaimed_bytes: u64,
+    mark: Option<[usize; 4]>,
+}
+
+impl<'t> Caches<'t> {
+    fn new(trace: &'t Trace, limits: Limits, pruning: Pruning) -> Self {
+        Self {
+            trace,
+            disk: Disk::new(trace.block_bytes),
+            limits,
+            pruning,
+            pages: Cache::new(),
+            places: Vec::new(),
+            buffers: Cache::new(),
+            dentries: Cache::new(),
+            dentry: Vec::new(),
+            inodes: Cache::new(),
+            inode: Vec::new(),
+            hashes: trace.names.iter().map(name_hash).collect(),
+            superblocks: HashMap::new(),
+            reclaimed_bytes: 0,
+            mark: None,
+        }
+    }
+
+    fn play(&mut self, event: &Event) {
+        match *event {
+            Event::Name { device, folder, inode, block, name } => self.name(device, folder, inode, block, name),
+            Event::Page { device, inode, page, block, write: false } => self.read(device, inode, page, block),
+            Event::Page { device, inode, page, block, write: true } => self.write(device, inode, page, block),
+            Event::Block { device, block } => self.block(device, block),
+            Event::Inode { device, inode } => {
+                self.iget(device, inode);
+            }
+            Event::Remove { device, folder, name } => self.unlink(device, folder, name),
+            Event::Mark => self.mark = Some(self.asked()),
+        }
+    }
+
+    fn asked(&self) -> [usize; 4] {
+        [
+            self.pages.stream.ops.len(),
+            self.buffers.stream.ops.len(),
+            self.dentries.stream.ops.len(),
+            self.inodes.stream.ops.len(),
+        ]
+    }
+
+    /// Time goes by after the load: most buffers are reclaimed.
+    fn finish(mut self) -> Streams {
+        let mark = self.mark.unwrap_or_else(|| self.asked());
+        let left = self.limits.buffers * QUIET_SHARE.0 / QUIET_SHARE.1;
+        while self.buffers.len() > left {
+            let Some(oldest) = self.buffers.oldest() else { break };
+            self.buffers.remove(oldest);
+        }
+        let mut streams = Streams {
+            pages: self.pages.finish(),
+            buffers: self.buffers.finish(),
+            dentries: self.dentries.finish(),
+            inodes: self.inodes.finish(),
+        };
+        [streams.pages.mark, streams.buffers.mark, streams.dentries.mark, streams.inodes.mark] = mark;
+        streams
+    }
+
+    /// A lookup of a block that reads it if it is not there.
+    fn block(&mut self, device: u32, block: u32) {
+        let key = BufferKey { device, block };
+        if let Some(slot) = self.buffers.find(&key) {
+            return self.buffers.touch(slot);
+        }
+        while self.buffers.len() >= self.limits.buffers {
+            let Some(oldest) = self.buffers.oldest() else { break };
+            self.buffers.remove(oldest);
+            self.reclaim(self.trace.block_bytes);
+        }
+        let slot = self.buffers.place(key, true);
+        self.buffers.list(slot);
+    }
+
+    fn inode_key(&mut self, device: u32, inode: u32) -> InodeKey {
+        let count = u32::try_from(self.superblocks.len()).expect("fewer devices than events");
+        let slot = *self.superblocks.entry(device).or_insert(count);
+        InodeKey { superblock: memory::address(Kind::Superblock, slot), inode }
+    }
+
+    /// A lookup of an inode, which is read if it is not there.
+    fn iget(&mut self, device: u32, inode: u32) -> u32 {
+        let key = self.inode_key(device, inode);
+        if let Some(slot) = self.inodes.find(&key) {
+            self.inodes.touch(slot);
+            return slot;
+        }
+        let slot = self.place_inode(key);
+        self.block(device, self.disk.inode_block(inode));
+        slot
+    }
+
+    /// The inode of a file that is open or just made: no lookup, if it is there.
+    fn held(&mut self, device: u32, inode: u32) -> u32 {
+        let key = self.inode_key(device, inode);
+        let Some(slot) = self.inodes.index.get(&key).copied() else { return self.iget(device, inode) };
+        self.inodes.touch(slot);
+        slot
+    }
+
+    fn place_inode(&mut self, key: InodeKey) -> u32 {
+        while self.inodes.len() >= self.limits.inodes {
+            if let Some(oldest) = self.inodes.oldest() {
+                self.evict_inode(oldest);
+            } else if !self.prune() {
+                break;
+            }
+        }
+        let slot = self.inodes.place(key, true);
+        if self.inode.len() <= slot as usize {
+            self.inode.push(Inode::default());
+        }
+        self.inodes.list(slot);
+        slot
+    }
+
+    fn evict_inode(&mut self, slot: u32) {
+        for page in std::mem::take(&mut self.inode[slot as usize].pages) {
+            self.pages.remove(page);
+        }
+        self.inode[slot as usize] = Inode::default();
+        self.inodes.remove(slot);
+    }
+
+    fn page_key(&self, owner: u32, page: u32) -> PageKey {
+        PageKey { inode: memory::address(Kind::Inode, owner), page, owner }
+    }
+
+    fn read(&mut self, device: u32, inode: u32, page: u32, block: u32) {
+        let owner = self.held(device, inode);
+        let key = self.page_key(owner, page);
+        if let Some(slot) = self.pages.find(&key) {
+            return self.pages.touch(slot);
+        }
+        while self.pages.len() >= self.limits.pages {
+            let Some(oldest) = self.pages.oldest() else { break };
+            self.drop_page(oldest);
+            self.reclaim(PAGE_BYTES);
+        }
+        let slot = self.pages.place(key, true);
+        self.pages.list(slot);
+        if self.places.len() <= slot as usize {
+            self.places.push(0);
+        }
+        let pages = &mut self.inode[owner as usize].pages;
+        self.places[slot as usize] = pages.len();
+        pages.push(slot);
+        for block in self.disk.page_blocks(block) {
+            let key = BufferKey { device, block };
+            if let Some(slot) = self.buffers.find(&key) {
+                self.buffers.touch(slot);
+            }
+        }
+    }
+
+    fn drop_page(&mut self, slot: u32) {
+        let owner = self.pages.slots[slot as usize].key.owner;
+        let pages = &mut self.inode[owner as usize].pages;
+        let place = self.places[slot as usize];
+        pages.swap_remove(place);
+        if let Some(moved) = pages.get(place) {
+            self.places[*moved as usize] = place;
+        }
+        self.pages.remove(slot);
+    }
+
+    fn write(&mut self, device: u32, inode: u32, page: u32, block: u32) {
+        let owner = self.held(device, inode);
+        for block in self.disk.page_blocks(block) {
+            self.block(device, block);
+            self.inode[owner as usize].written.push(block);
+        }
+        let key = self.page_key(owner, page);
+        if let Some(slot) = self.pages.find(&key) {
+            self.pages.touch(slot);
+        }
+    }
+
+    fn dentry_key(&self, parent: u32, name: u32) -> DentryKey {
+        let parent = memory::address(Kind::Dentry, parent);
+        let bytes = self.trace.names.get(name as usize).unwrap_or_default();
+        let hash = self.hashes.get(name as usize).copied().unwrap_or_default();
+        DentryKey { parent, name, hash, salted: salted_name_hash(memory::wide(parent), bytes) }
+    }
+
+    /// The dentry of a folder; one that nobody looked up comes as a root does, without a name.
+    fn folder(&mut self, device: u32, folder: u32) -> u32 {
+        let owner = self.held(device, folder);
+        if let Some(dentry) = self.inode[owner as usize].dentry {
+            return dentry;
+        }
+        self.inodes.unlist(owner);
+        self.inode[owner as usize].pins += 1;
+        let key = DentryKey { parent: 0, name: NONE, hash: 0, salted: 0 };
+        let dentry = self.place_dentry(key, false, None);
+        self.inode[owner as usize].pins -= 1;
+        self.attach(dentry, owner);
+        dentry
+    }
+
+    fn place_dentry(&mut self, key: DentryKey, hashed: bool, parent: Option<u32>) -> u32 {
+        while self.dentries.len() >= self.limits.dentries {
+            if !self.prune() {
+                break;
+            }
+        }
+        let slot = self.dentries.place(key, hashed);
+        if self.dentry.len() <= slot as usize {
+            self.dentry.push(Dentry::default());
+        }
+        self.dentry[slot as usize] = Dentry { parent, children: 0, inode: None };
+        self.dentries.list(slot);
+        slot
+    }
+
+    fn pin(&mut self, dentry: u32) {
+        self.dentry[dentry as usize].children += 1;
+        self.dentries.unlist(dentry);
+    }
+
+    fn unpin(&mut self, dentry: u32) {
+        let entry = &mut self.dentry[dentry as usize];
+        entry.children -= 1;
+        if entry.children == 0 {
+            self.dentries.list(dentry);
+        }
+    }
+
+    fn attach(&mut self, dentry: u32, inode: u32) {
+        self.dentry[dentry as usize].inode = Some(inode);
+        let entry = &mut self.inode[inode as usize];
+        entry.pins += 1;
+        entry.dentry.get_or_insert(dentry);
+        self.inodes.unlist(inode);
+    }
+
+    fn detach(&mut self, dentry: u32) {
+        let Some(inode) = self.dentry[dentry as usize].inode.take() else { return };
+        let entry = &mut self.inode[inode as usize];
+        entry.pins -= 1;
+        if entry.dentry == Some(dentry) {
+            entry.dentry = None;
+        }
+        if entry.pins == 0 {
+            self.inodes.list(inode);
+        }
+    }
+
+    fn name(&mut self, device: u32, folder: u32, inode: u32, block: u32, name: u32) {
+        let parent = self.folder(device, folder);
+        // Held while we are in it, as the kernel counts its user.
+        self.pin(parent);
+        let key = self.dentry_key(parent, name);
+        if let Some(dentry) = self.dentries.find(&key) {
+            self.dentries.touch(dentry);
+            self.correct(dentry, device, inode);
+            return self.unpin(parent);
+        }
+        if block != 0 {
+            self.block(device, block);
+        }
+        let target = (inode != 0).then(|| self.iget(device, inode));
+        if let Some(target) = target {
+            self.inodes.unlist(target);
+            self.inode[target as usize].pins += 1;
+        }
+        // The parent stays pinned, by its new child.
+        let dentry = self.place_dentry(key, true, Some(parent));
+        if let Some(target) = target {
+            self.inode[target as usize].pins -= 1;
+            self.attach(dentry, target);
+        }
+    }
+
+    /// A name that is known may have got another inode, or its first: then the file was just made, and no inode is looked up.
+    fn correct(&mut self, dentry: u32, device: u32, inode: u32) {
+        let wanted = (inode != 0).then(|| self.inode_key(device, inode));
+        let known = self.dentry[dentry as usize].inode;
+        if known.map(|slot| self.inodes.slots[slot as usize].key) == wanted {
+            return;
+        }
+        self.detach(dentry);
+        let Some(key) = wanted else { return };
+        self.pin(dentry);
+        let slot = match self.inodes.index.get(&key).copied() {
+            Some(slot) => slot,
+            None => {
+                let slot = self.place_inode(key);
+                self.change_metadata(device, inode);
+                slot
+            }
+        };
+        self.attach(dentry, slot);
+        self.unpin(dentry);
+    }
+
+    /// A file is removed: its name, its inode, its pages and its buffers go, unless the name has names below it.
+    fn unlink(&mut self, device: u32, folder: u32, name: u32) {
+        let parent = self.folder(device, folder);
+        let key = self.dentry_key(parent, name);
+        let Some(dentry) = self.dentries.find(&key) else { return };
+        if self.dentry[dentry as usize].children > 0 {
+            return self.dentries.touch(dentry);
+        }
+        let inode = self.dentry[dentry as usize].inode;
+        self.drop_dentry(dentry);
+        let Some(inode) = inode.filter(|inode| self.inode[*inode as usize].pins == 0) else { return };
+        for block in std::mem::take(&mut self.inode[inode as usize].written) {
+            if let Some(slot) = self.buffers.index.get(&BufferKey { device, block }).copied() {
+                self.buffers.remove(slot);
+            }
+        }
+        let number = self.inodes.slots[inode as usize].key.inode;
+        self.evict_inode(inode);
+        self.change_metadata(device, number);
+    }
+
+    /// A file comes or goes: its group's bitmaps change, and its block of the inode table.
+    fn change_metadata(&mut self, device: u32, inode: u32) {
+        for block in self.disk.bitmaps(inode).into_iter().chain([self.disk.inode_block(inode)]) {
+            self.block(device, block);
+        }
+    }
+
+    fn drop_dentry(&mut self, dentry: u32) {
+        self.detach(dentry);
+        let parent = self.dentry[dentry as usize].parent;
+        self.dentries.remove(dentry);
+        if let Some(parent) = parent {
+            self.unpin(parent);
+        }
+    }
+
+    /// Prunes the dentry unused longest; false if all are in use.
+    fn prune(&mut self) -> bool {
+        let Some(oldest) = self.dentries.oldest() else { return false };
+        self.drop_dentry(oldest);
+        true
+    }
+
+    /// A page or a buffer of so many bytes was reclaimed: now and then dentries are too.
+    fn reclaim(&mut self, bytes: u32) {
+        self.reclaimed_bytes += u64::from(bytes);
+        let (interval, count) = match self.pruning {
+            Pruning::Stock => (STOCK_INTERVAL, STOCK_PRUNE),
+            Pruning::Shrink => (SHRINK_INTERVAL, self.dentries.listed / (PRIORITY + 1)),
+        };
+        if self.reclaimed_bytes < interval {
+            return;
+        }
+        self.reclaimed_bytes -= interval;
+        for _ in 0..count {
+            if !self.prune() {
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,473 @@
+//! Output of `strace -f -y` as a trace.
+//!
+//! Names are looked up along every path that a call names; reads, writes and mappings touch pages. strace tells no inode and no
+//! block numbers: they are handed out as ext2 would, a block group for each folder, in the order in which things are named. Left out:
+//! where a descriptor stands after `dup` or `fork` (it begins at 0), links that are followed, what the kernel reads of itself.
+//!
+//! Lines that are no call, and calls that touch no file, are counted and passed over: strace mixes in messages of its own.
+
+use super::Proceed;
+use super::disk::{Disk, PAGE_BYTES};
+use super::trace::{Error, Event, Lines, NAME_LEN_MAX, NAMES_MAX, PAGES_MAX, Trace};
+use std::collections::HashMap;
+use std::io::BufRead;
+
+/// Longest line, and most calls under way at a time.
+const LINE_MAX: u64 = 64 << 10;
+const UNFINISHED_MAX: usize = 1024;
+/// Components of a path.
+const DEPTH_MAX: usize = 128;
+/// Pages that get their blocks together, and most pages of one call.
+const CHUNK_PAGES: u32 = 16;
+const CALL_PAGES_MAX: u64 = 4096;
+const BLOCK_BYTES: u32 = 1024;
+const DEVICE: u32 = 0x0801;
+const ROOT: u32 = 2;
+
+/// A trace, and how many lines gave nothing to it.
+#[derive(Debug)]
+pub struct Converted {
+    /// The trace.
+    pub trace: Trace,
+    /// Lines that were read.
+    pub lines: usize,
+    /// Those that gave no event.
+    pub passed_over: usize,
+}
+
+/// Reads what strace wrote.
+///
+/// # Errors
+/// [`Error::Line`] for a line that is too long or too many of them, and if none gave an event; [`Error::Io`]; [`Error::Stopped`].
+pub fn convert(reader: impl BufRead, proceed: Proceed<'_>) -> Result<Converted, Error> {
+    let mut converter = Converter::new();
+    let mut lines = Lines::new(reader, LINE_MAX, proceed);
+    let (mut count, mut passed_over) = (0, 0);
+    while let Some(line) = lines.next()? {
+        count += 1;
+        let before = converter.trace.events.len();
+        // Paths are escaped by strace, so a line that is no UTF-8 has nothing in it.
+        if let Ok(line) = std::str::from_utf8(line) {
+            converter.line(line).map_err(|what| Error::Line { line: count, what })?;
+        }
+        passed_over += usize::from(converter.trace.events.len() == before);
+    }
+    if converter.trace.events.is_empty() {
+        let what = "no call here or before touches a file; record with `strace -f -y -e trace=%file,%desc -o FILE`";
+        return Err(Error::Line { line: count.max(1), what: what.to_owned() });
+    }
+    Ok(Converted { trace: converter.trace, lines: count, passed_over })
+}
+
+struct Converter {
+    trace: Trace,
+    disk: Disk,
+    groups: u32,
+    /// Inodes by folder and name.
+    nodes: HashMap<(u32, u32), u32>,
+    /// First block of a folder's names, of [`CHUNK_PAGES`] pages of a file.
+    folder_blocks: HashMap<u32, u32>,
+    chunks: HashMap<(u32, u32), u32>,
+    unfinished: HashMap<u32, String>,
+    /// By process.
+    folders: HashMap<u32, String>,
+    /// By process and descriptor.
+    positions: HashMap<(u32, u32), u64>,
+}
+
+impl Converter {
+    fn new() -> Self {
+        Self {
+            trace: Trace::new(BLOCK_BYTES),
+            disk: Disk::new(BLOCK_BYTES),
+            groups: 0,
+            nodes: HashMap::new(),
+            folder_blocks: HashMap::new(),
+            chunks: HashMap::new(),
+            unfinished: HashMap::new(),
+            folders: HashMap::new(),
+            positions: HashMap::new(),
+        }
+    }
+
+    fn line(&mut self, line: &str) -> Result<(), String> {
+        let (process, call) = process_of(line);
+        if let Some(begun) = call.strip_suffix("<unfinished ...>") {
+            if self.unfinished.len() < UNFINISHED_MAX {
+                self.unfinished.insert(process, begun.to_owned());
+            }
+            return Ok(());
+        }
+        if let Some((_, rest)) = call.strip_prefix("<... ").and_then(|call| call.split_once(" resumed>")) {
+            let Some(begun) = self.unfinished.remove(&process) else { return Ok(()) };
+            return self.call(process, &format!("{begun}{rest}"));
+        }
+        self.call(process, call)
+    }
+
+    fn call(&mut self, process: u32, call: &str) -> Result<(), String> {
+        let Some(Call { name, arguments, result }) = Call::parse(call) else { return Ok(()) };
+        let argument = |index: usize| arguments.get(index).copied().unwrap_or_default();
+        let number = |index: usize| argument(index).parse::<u64>().ok();
+        match name {
+            "open" | "creat" | "stat" | "lstat" | "access" | "execve" | "readlink" | "mkdir" | "truncate" | "chmod"
+            | "utime" | "statfs" => {
+                self.path(process, "", argument(0), result)?;
+            }
+            "openat" | "newfstatat" | "faccessat" | "faccessat2" | "readlinkat" | "statx" | "mkdirat" | "fchmodat"
+            | "utimensat" | "execveat" => {
+                self.path(process, argument(0), argument(1), result)?;
+            }
+            "chdir" => {
+                if result.starts_with('0')
+                    && let Some(path) = self.path(process, "", argument(0), result)?
+                {
+                    self.folders.insert(process, path);
+                }
+            }
+            "unlink" | "rmdir" => self.remove(process, "", argument(0), result)?,
+            "unlinkat" => self.remove(process, argument(0), argument(1), result)?,
+            "rename" | "link" => {
+                self.path(process, "", argument(0), result)?;
+                self.path(process, "", argument(1), "0")?;
+            }
+            "renameat" | "renameat2" | "linkat" => {
+                self.path(process, argument(0), argument(1), result)?;
+                self.path(process, argument(2), argument(3), "0")?;
+            }
+            "lseek" => {
+                if let (Some((descriptor, _)), Ok(to)) = (descriptor_of(argument(0)), result.parse()) {
+                    self.stand(process, descriptor, to);
+                }
+            }
+            "read" | "readv" | "write" | "writev" => {
+                if let (Some((descriptor, _)), Some(bytes)) = (descriptor_of(argument(0)), first_number(result)) {
+                    let from = self.positions.get(&(process, descriptor)).copied().unwrap_or(0);
+                    self.pages(argument(0), from, bytes, name.starts_with('w'))?;
+                    self.stand(process, descriptor, from.saturating_add(bytes));
+                }
+            }
+            "pread64" | "pwrite64" => {
+                if let (Some(from), Some(bytes)) = (number(3), first_number(result)) {
+                    self.pages(argument(0), from, bytes, name.starts_with("pw"))?;
+                }
+            }
+            "mmap" => {
+                let from = argument(5).strip_prefix("0x").map_or(number(5), |hex| u64::from_str_radix(hex, 16).ok());
+                if let (Some(bytes), Some(from)) = (number(1), from) {
+                    self.pages(argument(4), from, bytes, false)?;
+                }
+            }
+            _ => {}
+        }
+        // A descriptor that is new stands at the start.
+        if let ("open" | "openat" | "creat", Some((descriptor, _))) = (name, descriptor_of(result)) {
+            self.positions.remove(&(process, descriptor));
+        }
+        Ok(())
+    }
+
+    fn stand(&mut self, process: u32, descriptor: u32, at: u64) {
+        self.positions.insert((process, descriptor), at);
+    }
+
+    /// Looks up a path; gives it in full.
+    fn path(&mut self, process: u32, folder: &str, path: &str, result: &str) -> Result<Option<String>, String> {
+        let Some(full) = self.full_path(process, folder, path) else { return Ok(None) };
+        let missing = result.contains("ENOENT");
+        let parts = parts_of(&full);
+        let mut at = ROOT;
+        for (index, part) in parts.iter().enumerate() {
+            let last = index + 1 == parts.len();
+            let Some(name) = self.name_of(part)? else { return Ok(None) };
+            let inode = if last && missing { 0 } else { self.inode(at, name, !last) };
+            let block = self.folder_block(at);
+            self.trace.push(Event::Name { device: DEVICE, folder: at, inode, block, name })?;
+            at = inode;
+        }
+        Ok(Some(full))
+    }
+
+    /// None for what has no place among the files: an empty path, a pipe, a path cut short.
+    fn full_path(&mut self, process: u32, folder: &str, path: &str) -> Option<String> {
+        let path = unquoted(path)?;
+        if let Some(current) = folder.strip_prefix("AT_FDCWD<").and_then(|folder| folder.strip_suffix('>')) {
+            self.folders.insert(process, current.to_owned());
+        }
+        if path.starts_with('/') {
+            return Some(path);
+        }
+        if path.is_empty() {
+            return None;
+        }
+        let from = match descriptor_of(folder) {
+            Some((_, folder)) => folder.to_owned(),
+            None => self.folders.get(&process).cloned().unwrap_or_default(),
+        };
+        Some(format!("{from}/{path}"))
+    }
+
+    fn name_of(&mut self, part: &str) -> Result<Option<u32>, String> {
+        if part.len() > NAME_LEN_MAX {
+            return Ok(None);
+        }
+        if self.trace.names.len() >= NAMES_MAX {
+            return Err(format!("more than {NAMES_MAX} different names; cut the file"));
+        }
+        Ok(Some(self.trace.name(part.as_bytes())))
+    }
+
+    /// The inode of a name; a new one goes into its folder's group, or, if it is met as a folder first, into one of its own.
+    fn inode(&mut self, parent: u32, name: u32, folder: bool) -> u32 {
+        if let Some(inode) = self.nodes.get(&(parent, name)) {
+            return *inode;
+        }
+        let group = if folder {
+            self.groups += 1;
+            self.groups
+        } else {
+            self.disk.group(parent)
+        };
+        let inode = self.disk.take_inode(DEVICE, group);
+        self.nodes.insert((parent, name), inode);
+        inode
+    }
+
+    fn folder_block(&mut self, folder: u32) -> u32 {
+        let group = self.disk.group(folder);
+        *self.folder_blocks.entry(folder).or_insert_with(|| self.disk.take_blocks(DEVICE, group, 1))
+    }
+
+    /// The file that a descriptor stands for, without a lookup.
+    fn file(&mut self, path: &str) -> Result<Option<u32>, String> {
+        let parts = parts_of(path);
+        let mut at = ROOT;
+        for (index, part) in parts.iter().enumerate() {
+            let Some(name) = self.name_of(part)? else { return Ok(None) };
+            at = self.inode(at, name, index + 1 < parts.len());
+        }
+        Ok((!parts.is_empty()).then_some(at))
+    }
+
+    fn pages(&mut self, descriptor: &str, from: u64, bytes: u64, write: bool) -> Result<(), String> {
+        let Some((_, path)) = descriptor_of(descriptor).filter(|(_, path)| path.starts_with('/')) else {
+            return Ok(());
+        };
+        if bytes == 0 || path.starts_with("/dev/") || path.starts_with("/proc/") || path.starts_with("/sys/") {
+            return Ok(());
+        }
+        let path = path.to_owned();
+        let Some(inode) = self.file(&path)? else { return Ok(()) };
+        let size = u64::from(PAGE_BYTES);
+        let (first, last) = (from / size, from.saturating_add(bytes - 1) / size);
+        for page in (first..=last).take(CALL_PAGES_MAX as usize) {
+            let Some(page) = u32::try_from(page).ok().filter(|page| *page < PAGES_MAX) else { break };
+            let block = self.page_block(inode, page);
+            self.trace.push(Event::Page { device: DEVICE, inode, page, block, write })?;
+        }
+        Ok(())
+    }
+
+    fn page_block(&mut self, inode: u32, page: u32) -> u32 {
+        let per_page = PAGE_BYTES / BLOCK_BYTES;
+        let group = self.disk.group(inode);
+        let first = self
+            .chunks
+            .entry((inode, page / CHUNK_PAGES))
+            .or_insert_with(|| self.disk.take_blocks(DEVICE, group, CHUNK_PAGES * per_page));
+        first.wrapping_add(page % CHUNK_PAGES * per_page)
+    }
+
+    fn remove(&mut self, process: u32, folder: &str, path: &str, result: &str) -> Result<(), String> {
+        let Some(full) = self.path(process, folder, path, result)? else { return Ok(()) };
+        let parts = parts_of(&full);
+        let Some((last, before)) = parts.split_last().filter(|_| result.starts_with('0')) else { return Ok(()) };
+        let parent = if before.is_empty() { ROOT } else { self.file(&before.join("/"))?.unwrap_or(ROOT) };
+        let Some(name) = self.name_of(last)? else { return Ok(()) };
+        self.nodes.remove(&(parent, name));
+        self.trace.push(Event::Remove { device: DEVICE, folder: parent, name })
+    }
+}
+
+/// `123 open(...` or `[pid 123] open(...`: the number, and the call. 0 without one.
+fn process_of(line: &str) -> (u32, &str) {
+    let line = line.trim_start();
+    let line = line.strip_prefix("[pid").map_or(line, str::trim_start);
+    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, rest) = line.split_at(digits);
+    (number.parse().unwrap_or(0), rest.trim_start_matches(']').trim_start())
+}
+
+struct Call<'l> {
+    name: &'l str,
+    arguments: Vec<&'l str>,
+    result: &'l str,
+}
+
+impl<'l> Call<'l> {
+    fn parse(call: &'l str) -> Option<Self> {
+        let (name, rest) = call.split_once('(')?;
+        let (arguments, result) = rest.rsplit_once(" = ")?;
+        let arguments = arguments.trim_end().strip_suffix(')')?;
+        Some(Self { name: name.trim(), arguments: arguments_of(arguments), result: result.trim() })
+    }
+}
+
+/// Parts between commas that stand in no quotes, brackets or angles.
+fn arguments_of(text: &str) -> Vec<&str> {
+    let (mut arguments, mut start, mut depth, mut quoted, mut escaped) = (Vec::new(), 0, 0u32, false, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            b'(' | b'[' | b'{' | b'<' => depth += 1,
+            b')' | b']' | b'}' | b'>' => depth = depth.saturating_sub(1),
+            b',' if depth == 0 => {
+                arguments.push(text[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    arguments.push(text[start..].trim());
+    arguments
+}
+
+/// `3</etc/passwd>`: 3 and the path.
+fn descriptor_of(argument: &str) -> Option<(u32, &str)> {
+    let (number, rest) = argument.split_once('<')?;
+    let path = rest.rsplit_once('>').map_or(rest, |(path, _)| path);
+    Some((number.parse().ok()?, path))
+}
+
+fn first_number(result: &str) -> Option<u64> {
+    result.split(' ').next()?.parse().ok()
+}
+
+/// The text of a C string; none if strace cut it short.
+fn unquoted(argument: &str) -> Option<String> {
+    let inner = argument.strip_prefix('"')?.strip_suffix('"')?;
+    let (mut bytes, mut text) = (inner.bytes().peekable(), Vec::with_capacity(inner.len()));
+    while let Some(byte) = bytes.next() {
+        if byte != b'\\' {
+            text.push(byte);
+            continue;
+        }
+        match bytes.next()? {
+            b'n' => text.push(b'\n'),
+            b't' => text.push(b'\t'),
+            digit @ b'0'..=b'7' => {
+                let mut code = u32::from(digit - b'0');
+                for _ in 0..2 {
+                    let Some(next) = bytes.next_if(|next| (b'0'..=b'7').contains(next)) else { break };
+                    code = code * 8 + u32::from(next - b'0');
+                }
+                text.push((code & 0xFF) as u8);
+            }
+            other => text.push(other),
+        }
+    }
+    Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Names along a path, without `.` and with `..` taken back.
+fn parts_of(path: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    for part in path.split('/').take(2 * DEPTH_MAX) {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    parts.truncate(DEPTH_MAX);
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ops::ControlFlow;
+
+    fn converted(text: &str) -> Result<Converted, Error> {
+        convert(text.as_bytes(), &|| ControlFlow::Continue(()))
+    }
+
+    fn names(trace: &Trace) -> Vec<String> {
+        let name = |event: &Event| match event {
+            Event::Name { name, inode, .. } => {
+                let name = String::from_utf8_lossy(trace.names.get(*name as usize)?).into_owned();
+                Some(if *inode == 0 { format!("no {name}") } else { name })
+            }
+            _ => None,
+        };
+        trace.events.iter().filter_map(name).collect()
+    }
+
+    #[test]
+    fn paths_are_looked_up_name_by_name_from_where_the_process_is() {
+        let text = "\
+7 openat(AT_FDCWD</home/ann>, \"src/a\\303\\251.c\", O_RDONLY) = 3</home/ann/src/a\u{e9}.c>
+7 stat(\"../no, (such)\", 0x7ffe) = -1 ENOENT (No such file or directory)
++++ exited with 0 +++
+";
+        let Converted { trace, lines, passed_over } = converted(text).unwrap();
+        assert_eq!(names(&trace), ["home", "ann", "src", "a\u{e9}.c", "home", "no no, (such)"]);
+        assert_eq!((lines, passed_over), (3, 1));
+    }
+
+    #[test]
+    fn reads_go_on_where_the_last_ended_also_when_they_were_interrupted() {
+        let text = "\
+7 openat(AT_FDCWD</>, \"/f\", O_RDONLY) = 3</f>
+7 read(3</f>, \"...\"..., 8192) = 8192
+7 read(3</f>, <unfinished ...>
+8 close(4</g>) = 0
+7 <... read resumed>\"x\", 8192) = 1
+7 pread64(3</f>, \"x\", 10, 40960) = 10
+7 mmap(NULL, 4097, PROT_READ, MAP_PRIVATE, 3</f>, 0x1000) = 0x7f0000000000
+";
+        let trace = converted(text).unwrap().trace;
+        let pages = trace.events.iter().filter_map(|event| match event {
+            Event::Page { page, .. } => Some(*page),
+            _ => None,
+        });
+        assert_eq!(pages.collect::<Vec<_>>(), [0, 1, 2, 10, 1, 2]);
+    }
+
+    #[test]
+    fn a_removed_file_has_another_inode_when_it_is_made_again() {
+        let text = "\
+open(\"/a/b\", O_CREAT) = 3</a/b>
+unlink(\"/a/b\") = 0
+open(\"/a/b\", O_CREAT) = 3</a/b>
+";
+        let trace = converted(text).unwrap().trace;
+        let inode = |event: &Event| match event {
+            Event::Name { inode, .. } => Some(*inode),
+            _ => None,
+        };
+        let inodes: Vec<_> = trace.events.iter().filter_map(inode).collect();
+        assert_eq!(inodes[1], inodes[3]);
+        assert_ne!(inodes[3], inodes[5]);
+        assert!(trace.events.iter().any(|event| matches!(event, Event::Remove { .. })));
+    }
+
+    #[test]
+    fn what_strace_did_not_write_is_refused() {
+        let error = converted("hello\nworld\n").unwrap_err().to_string();
+        assert!(error.starts_with("line 2: no call"), "{error}");
+        for text in [
+            "open(",
+            "open() = ",
+            "= 3",
+            "open(\"\\\") = 3",
+            "read(3<, 1) = 9",
+            "pread64(3</f>, , , 99999999999999999999) = 1",
+        ] {
+            let _ = converted(text);
+        }
+    }
+}
