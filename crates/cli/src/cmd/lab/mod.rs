@@ -1,12 +1,14 @@
 //! `lab`: the commands that show how hash functions and tables behave, one file each; `keys.rs` where they have keys from.
 
 mod keys;
+mod schemes;
 
 use crate::failure::Result;
 
 const EXAMPLES: &str = "\
 Examples:
-  splitpoint lab hash words.txt             every function on your own keys";
+  splitpoint lab hash words.txt             every function on your own keys
+  splitpoint lab schemes words.txt          dbm, gdbm, hsearch, ours... on them";
 
 /// How hash functions and tables behave on your own keys
 #[derive(clap::Args)]
@@ -17,10 +19,14 @@ pub struct Lab {
 }
 
 #[derive(clap::Subcommand)]
-enum Command {}
+enum Command {
+    Schemes(schemes::Schemes),
+}
 
 impl Lab {
     pub fn run(self) -> Result<()> {
-        match self.command {}
+        match self.command {
+            Command::Schemes(schemes) => schemes.run(),
+        }
     }
 }
