@@ -65,11 +65,12 @@ impl<'k> Hsearch<'k> {
 
     /// Probes up to the key or a free place: how many before it, and the key's, if it is there.
     fn probe(&self, hash: u32, key: &[u8]) -> (usize, bool) {
+        let (mut place, interval) = (self.home(hash), self.interval(hash));
         for probe in 0..self.slots.len() {
-            match &self.slots[self.place(hash, probe)] {
+            match &self.slots[place] {
                 None => return (probe, false),
                 Some(pair) if pair.is(hash, key) => return (probe, true),
-                Some(_) => {}
+                Some(_) => place = (place + interval) % self.slots.len(),
             }
         }
         (self.slots.len(), false)

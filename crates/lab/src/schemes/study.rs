@@ -14,7 +14,7 @@ pub const WORK_MAX: u64 = 200_000_000;
 /// Keys looked up at a point, of those that are there and of those that are not.
 const SAMPLE_MAX: usize = 10_000;
 /// Entries touched at a point by all lookups of a sample; the rest of the sample is left out.
-const TOUCHED_MAX: u64 = 10_000_000;
+const TOUCHED_MAX: u64 = 2_000_000;
 /// Where the first point is, if there are more keys.
 const FIRST_POINT: usize = 16;
 /// Inserts between two questions whether to go on.
@@ -171,7 +171,8 @@ impl Study {
                     return None;
                 }
                 let (hit, worst_hit) = hits(&*scheme, &keys.keys[..fed]);
-                let miss = mean(&mut absent.iter().map(|key| scheme.find(key).touched)).unwrap_or(0.0);
+                let misses = scattered(absent.len()).filter_map(|index| absent.get(index));
+                let miss = mean(&mut misses.map(|key| scheme.find(key).touched)).unwrap_or(0.0);
                 study.points.push(Point { keys: fed, refused, hit, miss, worst_hit, figures: scheme.figures() });
             }
             if is_too_much {
@@ -215,14 +216,28 @@ fn value_bytes_of(key: &[u8], range: &RangeInclusive<usize>) -> usize {
 }
 
 fn hits(scheme: &dyn super::Scheme, fed: &[&[u8]]) -> (Option<f64>, u64) {
-    let step = fed.len().div_ceil(SAMPLE_MAX);
+    let step = fed.len().div_ceil(SAMPLE_MAX).max(1);
     let mut worst = 0;
-    let found = fed.iter().step_by(step).map(|key| scheme.find(key)).filter(|found| found.found);
-    let mut touched = found.map(|found| {
+    let sample = scattered(fed.len().div_ceil(step)).map(|index| fed[index * step]);
+    let mut touched = sample.map(|key| scheme.find(key)).filter(|found| found.found).map(|found| {
         worst = worst.max(found.touched);
         found.touched
     });
     (mean(&mut touched), worst)
+}
+
+/// All numbers below `count`, so that the first few are spread over all.
+fn scattered(count: usize) -> impl Iterator<Item = usize> {
+    // A step near the golden section that shares no divisor with the count meets every number once.
+    let divisor = |mut a: usize, mut b: usize| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let golden = (count as f64 * 0.618) as usize;
+    let step = (golden.max(1)..).find(|&step| divisor(step, count) == 1).unwrap_or(1);
+    (0..count).map(move |index| index * step % count)
 }
 
 /// Of as many as [`TOUCHED_MAX`] allows.
@@ -235,4 +250,26 @@ fn mean(touched: &mut dyn Iterator<Item = u64>) -> Option<f64> {
         count += 1;
     }
     (count > 0).then(|| sum as f64 / count as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scattered_numbers_are_all_there_and_any_few_of_them_spread() {
+        for count in [0, 1, 2, 3, 10, 618, 10_000] {
+            let mut numbers: Vec<usize> = scattered(count).collect();
+            let few = &numbers[..count / 10];
+            assert!(count < 100 || few.iter().filter(|&&number| number < count / 2).count().abs_diff(count / 20) < 5);
+            numbers.sort_unstable();
+            assert_eq!(numbers, (0..count).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn points_lie_at_equal_ratios_and_end_with_all_keys() {
+        assert_eq!(numbers(16 << 4, 5), [16, 32, 64, 128, 256]);
+        assert_eq!([numbers(1, 20), numbers(3, 2)], [vec![1], vec![3]]);
+    }
 }

@@ -167,7 +167,7 @@ impl Report {
 }
 
 fn study_as_json(study: &Study) -> Value {
-    let refusals: Vec<_> = study.refusals.iter().map(|refusals| {
+    let refusals = study.refusals.iter().map(|refusals| {
         json!({
             "reason": refusals.reason.name(),
             "message": refusals.reason.to_string(),

@@ -21,7 +21,7 @@ struct Plot {
     y: fn(&Point) -> Option<f64>,
 }
 
-const PLOTS: [Plot; 9] = [
+const PLOTS: [Plot; 11] = [
     Plot { title: "Pages per hit, on disk", shown: Shown::OnDisk, y_is_log: false, y: |p| p.hit },
     Plot { title: "Pages per miss, on disk", shown: Shown::OnDisk, y_is_log: false, y: |p| Some(p.miss) },
     Plot { title: "Entries per hit, in memory", shown: Shown::InMemory, y_is_log: true, y: |p| p.hit },
@@ -50,6 +50,13 @@ const PLOTS: [Plot; 9] = [
         y_is_log: true,
         y: |p| Some(p.figures.longest_pause.max(1) as f64),
     },
+    Plot {
+        title: "Longest insert, entries moved, in memory",
+        shown: Shown::InMemory,
+        y_is_log: true,
+        y: |p| Some(p.figures.longest_pause.max(1) as f64),
+    },
+    Plot { title: "Splits", shown: Shown::All, y_is_log: true, y: |p| Some(p.figures.splits.max(1) as f64) },
     Plot {
         title: "Length of the file with holes, bytes",
         shown: Shown::OnDisk,
