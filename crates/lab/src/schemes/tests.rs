@@ -154,8 +154,7 @@ fn linear_hashing_addresses_as_our_table_does() {
         }
         let mut expected: HashMap<u64, u64> = HashMap::new();
         bucket_pairs.into_iter().for_each(|pairs| *expected.entry(pairs).or_default() += 1);
-        let actual: HashMap<u64, u64> =
-            stat.histogram.iter().map(|&(size, buckets)| (size.into(), buckets.into())).collect();
+        let actual: HashMap<u64, u64> = stat.histogram.iter().copied().collect();
         assert_eq!(actual.iter().filter(|(_, n)| **n > 0).collect::<HashMap<_, _>>(), expected.iter().collect());
         sizes_seen.insert(stat.buckets);
     }
