@@ -116,6 +116,11 @@ mod transcripts {
     }
 
     #[test]
+    fn lab_schemes() {
+        play("lab-schemes.txt");
+    }
+
+    #[test]
     fn every_transcript_is_played() {
         let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli.rs")).unwrap();
         for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli")).unwrap() {

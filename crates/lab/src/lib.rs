@@ -5,6 +5,7 @@
 //! | [`kernel`] | the hash tables of Linux 2.2.5, replayed |
 //! | [`keys`] | keys in memory |
 //! | [`machine`] | keys that every machine has: paths, inode numbers, block numbers, process numbers |
+//! | [`schemes`] | dbm, gdbm, hsearch and others as small models, measured over the number of keys |
 //!
 //! A crate of its own, above the library's public API: who stores pairs need not build it.
 //!
@@ -15,3 +16,4 @@ pub mod keys;
 pub mod machine;
 pub mod random;
 pub mod study;
+pub mod schemes;

@@ -1,0 +1,113 @@
+//! The report for a terminal of 80 columns: a line a scheme, or a line a point if there is one scheme; then what went wrong.
+
+use super::Report;
+use crate::format::tsv::quoted;
+use crate::number::{count_of, grouped, size};
+use splitpoint_lab::schemes::{Point, Study, WORK_MAX};
+
+pub fn lines(report: &Report) -> Vec<String> {
+    let mut lines = vec![head(report), String::new()];
+    match &report.studies[..] {
+        [study] => growth(study, &mut lines),
+        studies => last_points(studies, &mut lines),
+    }
+    lines.push(String::new());
+    lines.extend(LEGEND.iter().map(|line| (*line).to_owned()));
+    let notes: Vec<String> = report.studies.iter().flat_map(notes).collect();
+    if !notes.is_empty() {
+        lines.push(String::new());
+        lines.extend(notes);
+    }
+    lines
+}
+
+const LEGEND: [&str; 3] = [
+    "hit, miss: pages touched by a lookup on disk, entries in memory; memory: what",
+    "leads to a place; full: bytes of pairs in percent of what holds them; longest:",
+    "the most pages that an insert wrote on disk, entries that it moved in memory.",
+];
+
+fn head(report: &Report) -> String {
+    let duplicates = match report.duplicates {
+        0 => String::new(),
+        many => format!(" ({} left out)", count_of(many as u64, "duplicate")),
+    };
+    let (least, most) = (report.value_bytes.start(), report.value_bytes.end());
+    let values = if least == most { least.to_string() } else { format!("{least} to {most}") };
+    format!(
+        "{} of {}{duplicates}, values of {values} bytes, pages of {}",
+        count_of(report.count as u64, "key"),
+        report.keys,
+        size(report.options.page_bytes as u64)
+    )
+}
+
+fn last_points(studies: &[Study], lines: &mut Vec<String>) {
+    lines.push(format!("{:<17}{:<10}{}", "scheme", "function", COLUMNS));
+    let mut on_disk = studies.first().is_some_and(|study| study.kind.on_disk());
+    for (study, point) in studies.iter().filter_map(|study| Some((study, study.last()?))) {
+        if study.kind.on_disk() != on_disk {
+            on_disk = !on_disk;
+            lines.push(String::new());
+        }
+        lines.push(format!("{:<17}{:<10}{}", study.kind.name(), study.function, columns(point)));
+    }
+}
+
+fn growth(study: &Study, lines: &mut Vec<String>) {
+    lines.push(format!("{}, function {}", study.kind.name(), study.function));
+    lines.push(format!("{:>12}{}", "keys", COLUMNS));
+    for point in &study.points {
+        lines.push(format!("{:>12}{}", grouped(point.keys as u64), columns(point)));
+    }
+}
+
+const COLUMNS: &str = "    hit   miss    memory  full    splits longest refused";
+
+fn columns(point: &Point) -> String {
+    let figures = &point.figures;
+    format!(
+        "{:>7}{:>7}{:>10}{:>5.0}%{:>10}{:>8}{:>8}",
+        point.hit.map_or("-".to_owned(), touched),
+        touched(point.miss),
+        size(figures.addressing_bytes),
+        figures.utilisation_percent(),
+        grouped(figures.splits),
+        grouped(figures.longest_pause),
+        grouped(point.refused),
+    )
+}
+
+fn touched(mean: f64) -> String {
+    if mean < 100.0 { format!("{mean:.2}") } else { grouped(mean.round() as u64) }
+}
+
+/// What a scheme could not do, and what a line has no room for.
+fn notes(study: &Study) -> Vec<String> {
+    let name = study.kind.name();
+    let mut notes: Vec<String> = study
+        .refusals
+        .iter()
+        .map(|refusals| {
+            let (key, value_bytes) = (quoted(&refusals.example), refusals.value_bytes);
+            let count = count_of(refusals.count, "key");
+            format!(
+                "{name}: {count} could not be stored. The first, {key} with {value_bytes} bytes: {}.",
+                refusals.reason
+            )
+        })
+        .collect();
+    let Some(point) = study.last() else { return notes };
+    let figures = &point.figures;
+    if figures.file_bytes > figures.store_bytes + figures.store_bytes / 4 {
+        let (file, written) = (size(figures.file_bytes), size(figures.store_bytes));
+        notes.push(format!("{name}: its file is {file} long, of which {written} were written; the rest is holes."));
+    }
+    if let Some(given_up) = study.given_up {
+        let (keys, work) = (count_of(given_up.keys as u64, "key"), grouped(WORK_MAX));
+        notes.push(format!(
+            "{name}: given up after {keys}, which took more than {work} comparisons; its line is of then."
+        ));
+    }
+    notes
+}

@@ -1,0 +1,331 @@
+//! Linear hashing on pages: buckets split in order, when the table is too full (controlled) or when a page overflows
+//! (uncontrolled). As in the 1991 package, and as in ours.
+//!
+//! | | hash-1991 | splitpoint |
+//! |---|---|---|
+//! | a bucket's overflow | a chain of whole pages | one page of fitting size, up to a frame |
+//! | too full | more pairs than fill factor x buckets | bytes above 92 % of the primary pages |
+//! | uncontrolled | with each overflow page | with a bucket's second overflow page |
+//! | large pairs | as many overflow pages as they take | an extent; 64 bytes are its unit |
+//! | a miss reads | the chain | the primary page, and what its filter lets pass |
+//!
+//! Source: Seltzer & Yigit 1991, "The New Implementation"; docs/architecture.md, "Overflow". Not here: the arithmetic
+//! (`dynahash.rs`). Differs: nothing lies in a real page, so sizes are right to a few bytes.
+
+use super::dynahash::Masks;
+use super::{Figures, Found, Function, POINTER_BYTES, Pair, Refused, Scheme};
+
+/// Addresses that 16 bits give: 2^11 pages at each of 32 split points.
+pub(super) const OVERFLOW_PAGES_MAX: u64 = 32 << 11;
+/// The paper's table of pages at each split point.
+const SPARES_BYTES: u64 = 32 * 4;
+/// What the paper's package keeps of a pair beside it: two offsets.
+const OFFSETS_BYTES: usize = 4;
+/// Of a page of the package: count, free space.
+const HEADER_BYTES_1991: usize = 6;
+/// Of a page of ours: header, reference to the overflow page, filter.
+const HEADER_BYTES: usize = 24;
+/// Of a record of ours: slot and two lengths.
+const SLOT_BYTES: usize = 6;
+/// What a record keeps of a pair whose value is in an extent, beside its key.
+const REFERENCE_BYTES: usize = 20;
+const UNIT_BYTES: usize = 64;
+const FRAME_BYTES: usize = 4096;
+/// Bytes in percent of what primary pages hold.
+const FILL_PERCENT: u64 = 92;
+
+/// How a bucket overflows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Overflow {
+    Chain,
+    FittingPage,
+}
+
+/// When the table is too full.
+#[derive(Clone, Copy, Debug)]
+enum Fill {
+    Pairs(u64),
+    Percent(u64),
+}
+
+pub(super) struct Hybrid<'k> {
+    function: Function,
+    overflow: Overflow,
+    fill: Fill,
+    page_bytes: usize,
+    pub(super) masks: Masks,
+    buckets: Vec<Bucket<'k>>,
+    /// Bytes of all records on pages.
+    load_bytes: u64,
+    overflow_bytes: u64,
+    overflow_bytes_most: u64,
+    extent_bytes: u64,
+    /// The highest page ever written of the 1991 file.
+    file_pages: u64,
+    figures: Figures,
+}
+
+/// A bucket: its primary page first.
+#[derive(Debug, Default)]
+struct Bucket<'k> {
+    pages: Vec<Page<'k>>,
+    /// Two bits for each pair that lies in an overflow page.
+    filter: u64,
+}
+
+#[derive(Debug, Default)]
+struct Page<'k> {
+    pairs: Vec<Pair<'k>>,
+    used_bytes: usize,
+    /// Bytes it takes as an overflow page.
+    allocated_bytes: usize,
+}
+
+/// What became of a pair that was put on a page.
+struct Placed {
+    pages_written: u64,
+    asks_for_split: bool,
+}
+
+impl<'k> Hybrid<'k> {
+    /// The package of the paper.
+    pub fn of_1991(function: Function, page_bytes: usize, fill_factor: u64) -> Self {
+        Self::new(function, page_bytes, Overflow::Chain, Fill::Pairs(fill_factor))
+    }
+
+    /// Splitpoint's table.
+    pub fn of_splitpoint(function: Function, page_bytes: usize, fill_factor: Option<u64>) -> Self {
+        let fill = fill_factor.map_or(Fill::Percent(FILL_PERCENT), Fill::Pairs);
+        Self::new(function, page_bytes, Overflow::FittingPage, fill)
+    }
+
+    fn new(function: Function, page_bytes: usize, overflow: Overflow, fill: Fill) -> Self {
+        Hybrid {
+            function,
+            overflow,
+            fill,
+            page_bytes,
+            masks: Masks::default(),
+            buckets: vec![Bucket::empty()],
+            load_bytes: 0,
+            overflow_bytes: 0,
+            overflow_bytes_most: 0,
+            extent_bytes: 0,
+            file_pages: 1,
+            figures: Figures::default(),
+        }
+    }
+
+    /// What a page has for records.
+    fn capacity(&self) -> usize {
+        self.page_bytes - if self.overflow == Overflow::Chain { HEADER_BYTES_1991 } else { HEADER_BYTES }
+    }
+
+    /// Bytes of a pair outside pages, in an extent.
+    fn extent(&self, pair: &Pair) -> usize {
+        let is_large = self.overflow == Overflow::FittingPage && pair.bytes() + SLOT_BYTES > self.page_bytes / 4;
+        let key_bytes = if self.keeps_key(pair) { 0 } else { pair.key.len() };
+        if is_large { (pair.value_bytes as usize + key_bytes).next_multiple_of(UNIT_BYTES) } else { 0 }
+    }
+
+    fn keeps_key(&self, pair: &Pair) -> bool {
+        pair.key.len() <= self.page_bytes / 8
+    }
+
+    /// Bytes of a pair on its page.
+    fn record(&self, pair: &Pair) -> usize {
+        match self.overflow {
+            Overflow::Chain => pair.bytes() + OFFSETS_BYTES,
+            Overflow::FittingPage if self.extent(pair) == 0 => pair.bytes() + SLOT_BYTES,
+            // A long key has its hash in its place.
+            Overflow::FittingPage => {
+                SLOT_BYTES + REFERENCE_BYTES + if self.keeps_key(pair) { pair.key.len() } else { 8 }
+            }
+        }
+    }
+
+    /// Puts a pair into a bucket's primary page, or where it overflows to.
+    fn place(&mut self, bucket: u32, pair: Pair<'k>) -> Placed {
+        let (record, capacity) = (self.record(&pair), self.capacity());
+        let bucket = &mut self.buckets[bucket as usize];
+        self.load_bytes += record as u64;
+        if bucket.pages[0].used_bytes + record <= capacity {
+            bucket.pages[0].add(pair, record);
+            return Placed { pages_written: 1, asks_for_split: false };
+        }
+        bucket.filter |= filter_bits(pair.hash);
+        let bytes_before = bucket.overflow_bytes();
+        let (page_most, frame) = match self.overflow {
+            Overflow::Chain => (capacity, self.page_bytes),
+            Overflow::FittingPage => {
+                (FRAME_BYTES.max(self.page_bytes) - HEADER_BYTES, FRAME_BYTES.max(self.page_bytes))
+            }
+        };
+        let room = bucket.pages[1..].iter().position(|page| page.used_bytes + record <= page_most);
+        let index = room.map_or(bucket.pages.len(), |index| index + 1);
+        if room.is_none() {
+            bucket.pages.push(Page::default());
+        }
+        let page = &mut bucket.pages[index];
+        page.add(pair, record);
+        page.allocated_bytes = match self.overflow {
+            Overflow::Chain => page.used_bytes.div_ceil(capacity) * frame,
+            // An eighth more than it needs.
+            Overflow::FittingPage => {
+                let needed = page.used_bytes + HEADER_BYTES;
+                (needed + needed / 8).next_multiple_of(UNIT_BYTES).min(frame)
+            }
+        };
+        let pages_written = 1 + page.allocated_bytes.div_ceil(frame) as u64; // and the page before, which leads there
+        let overflow_pages = bucket.pages.len() - 1;
+        self.overflow_bytes = self.overflow_bytes + bucket.overflow_bytes() - bytes_before;
+        self.overflow_bytes_most = self.overflow_bytes_most.max(self.overflow_bytes);
+        let asks_for_split = room.is_none() && (self.overflow == Overflow::Chain || overflow_pages > 1);
+        Placed { pages_written, asks_for_split }
+    }
+
+    /// Whole pages that the chains of the 1991 file take.
+    fn overflow_pages(&self) -> u64 {
+        self.overflow_bytes / self.page_bytes as u64
+    }
+
+    /// Has the chain no address for what `pair` might take?
+    fn lacks_addresses(&self, pair: &Pair) -> bool {
+        let pages = self.record(pair).div_ceil(self.capacity()) as u64;
+        self.overflow == Overflow::Chain && self.overflow_pages() + pages > OVERFLOW_PAGES_MAX
+    }
+
+    /// How full it is, against the limit at which a bucket splits: 1 is at the limit.
+    fn fullness(&self) -> f64 {
+        let buckets = self.buckets.len() as u64;
+        match self.fill {
+            Fill::Pairs(per_bucket) => self.figures.pairs as f64 / (per_bucket * buckets) as f64,
+            Fill::Percent(percent) => {
+                self.load_bytes as f64 * 100.0 / (percent * buckets * self.capacity() as u64) as f64
+            }
+        }
+    }
+
+    fn wants_split(&self, is_asked: bool) -> bool {
+        let enough = if self.overflow == Overflow::Chain { 0.0 } else { 0.5 };
+        self.fullness() > 1.0 || is_asked && self.fullness() > enough
+    }
+
+    /// Lays the bucket whose turn it is out as two; pages written.
+    fn split(&mut self) -> u64 {
+        let (new, source) = self.masks.grow();
+        let old = std::mem::replace(&mut self.buckets[source as usize], Bucket::empty());
+        self.buckets.push(Bucket::empty());
+        self.overflow_bytes -= old.overflow_bytes();
+        for pair in old.pages.into_iter().flat_map(|page| page.pairs) {
+            self.load_bytes -= self.record(&pair) as u64;
+            self.figures.work += 1;
+            self.place(self.masks.bucket(pair.hash), pair);
+        }
+        self.figures.splits += 1;
+        [source, new].iter().map(|&bucket| self.buckets[bucket as usize].pages.len() as u64).sum()
+    }
+
+    /// Where the 1991 file ends: overflow pages of a split point lie behind its whole generation.
+    fn note_file_end(&mut self) {
+        let behind_generation = if self.overflow_bytes > 0 { self.buckets.len().next_power_of_two() } else { 0 };
+        let primary = self.buckets.len().max(behind_generation) as u64;
+        self.file_pages = self.file_pages.max(primary + self.overflow_pages());
+    }
+}
+
+impl<'k> Bucket<'k> {
+    fn empty() -> Self {
+        Bucket { pages: vec![Page::default()], filter: 0 }
+    }
+
+    fn overflow_bytes(&self) -> u64 {
+        self.pages[1..].iter().map(|page| page.allocated_bytes as u64).sum()
+    }
+}
+
+impl<'k> Page<'k> {
+    fn add(&mut self, pair: Pair<'k>, record: usize) {
+        self.pairs.push(pair);
+        self.used_bytes += record;
+    }
+}
+
+/// Two bits of 64, of the hash's highest ones: all pairs of a bucket agree in its lowest.
+fn filter_bits(hash: u32) -> u64 {
+    1 << (hash >> 26) | 1 << (hash >> 20 & 63)
+}
+
+/// Primary pages that ours has allocated, and in how many groups: a generation, from the tenth on a 32nd of one.
+pub(super) fn groups(max_bucket: u32) -> (u64, u64) {
+    let generation = 32 - max_bucket.leading_zeros();
+    if generation < 10 {
+        return (1 << generation, u64::from(generation) + 1);
+    }
+    let group_bits = generation - 6;
+    let phase = (max_bucket >> group_bits & 31) + 1;
+    let before = 1_u64 << (generation - 1);
+    (before + (u64::from(phase) << group_bits), u64::from(10 + (generation - 10) * 32 + phase))
+}
+
+impl<'k> Scheme<'k> for Hybrid<'k> {
+    fn insert(&mut self, key: &'k [u8], value_bytes: usize) -> Result<(), Refused> {
+        let pair = Pair::new(self.function, key, value_bytes);
+        let bucket = self.masks.bucket(pair.hash);
+        let on_pages: usize = self.buckets[bucket as usize].pages.iter().map(|page| page.pairs.len()).sum();
+        self.figures.work += on_pages as u64;
+        if self.find(key).found {
+            return Ok(());
+        }
+        if self.lacks_addresses(&pair) {
+            return Err(Refused::OverflowAddresses { pages: OVERFLOW_PAGES_MAX });
+        }
+        let extent = self.extent(&pair) as u64;
+        self.extent_bytes += extent;
+        let Placed { mut pages_written, asks_for_split } = self.place(bucket, pair);
+        pages_written += extent.div_ceil(FRAME_BYTES as u64);
+        self.figures.stored(&pair);
+        if self.wants_split(asks_for_split) {
+            pages_written += self.split();
+        }
+        self.note_file_end();
+        self.figures.paused(pages_written);
+        Ok(())
+    }
+
+    fn find(&self, key: &[u8]) -> Found {
+        let hash = self.function.hash(key);
+        let bucket = &self.buckets[self.masks.bucket(hash) as usize];
+        let may_overflow = self.overflow == Overflow::Chain || bucket.filter & filter_bits(hash) == filter_bits(hash);
+        let readable = if may_overflow { bucket.pages.len() } else { 1 };
+        for (index, page) in bucket.pages[..readable].iter().enumerate() {
+            if let Some(pair) = page.pairs.iter().find(|pair| pair.is(hash, key)) {
+                let further = match self.overflow {
+                    Overflow::Chain => self.record(pair).div_ceil(self.capacity()) - 1,
+                    Overflow::FittingPage => self.extent(pair).div_ceil(FRAME_BYTES),
+                };
+                return Found { found: true, touched: (index + 1 + further) as u64 };
+            }
+        }
+        Found { found: false, touched: readable as u64 }
+    }
+
+    fn figures(&self) -> Figures {
+        let page_bytes = self.page_bytes as u64;
+        let buckets = self.buckets.len() as u64;
+        let (addressing_bytes, store_bytes, file_bytes) = match self.overflow {
+            Overflow::Chain => {
+                // A bit for each overflow page says whether it is used; pages that become free stay in the file.
+                let pages = self.overflow_bytes_most / page_bytes;
+                let addressing = buckets * POINTER_BYTES + SPARES_BYTES + pages.div_ceil(8);
+                (addressing, buckets * page_bytes + self.overflow_bytes_most, self.file_pages * page_bytes)
+            }
+            Overflow::FittingPage => {
+                let (allocated, group_count) = groups(self.masks.max_bucket);
+                let store = allocated * page_bytes + self.overflow_bytes + self.extent_bytes;
+                (group_count * POINTER_BYTES, store, store)
+            }
+        };
+        Figures { store_bytes, file_bytes, addressing_bytes, ..self.figures }
+    }
+}

@@ -1,0 +1,446 @@
+//! The models against what is known of the schemes: the paper's pseudocode, textbook figures, a set of keys, our own table.
+
+use super::chained::{Chained, Order};
+use super::dbm::Dbm;
+use super::dynahash::{Dynahash, Masks};
+use super::gdbm::{DEPTH_MAX, Gdbm};
+use super::hsearch::{Hsearch, Probing, next_prime};
+use super::hybrid::groups;
+use super::sdbm::{Leaf, SPLITS_MAX, Sdbm};
+use super::*;
+use crate::keys::Keys;
+use splitpoint::{HashKind, TableOptions};
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+
+const RANDOM: Function = Function::Package(HashKind::Xxh3);
+
+fn options(page_bytes: usize, nelem: usize, function: Option<HashKind>) -> Options {
+    Options { page_bytes, nelem, fill_factor: None, average_pair_bytes: 24, function }
+}
+
+/// Keys that no scheme's function has seen; most differ in a few digits.
+fn numbered(count: usize) -> Keys {
+    (0..count).map(|number| format!("key {number}")).collect()
+}
+
+/// The mean that `find` touches.
+fn mean_touched<'a>(scheme: &dyn Scheme, keys: impl Iterator<Item = &'a [u8]>) -> f64 {
+    let touched: Vec<u64> = keys.map(|key| scheme.find(key).touched).collect();
+    touched.iter().sum::<u64>() as f64 / touched.len() as f64
+}
+
+fn fill<'k>(scheme: &mut dyn Scheme<'k>, keys: &'k Keys) {
+    keys.iter().for_each(|key| scheme.insert(key, 8).unwrap());
+}
+
+fn close(actual: f64, expected: f64, percent: f64) {
+    assert!((actual / expected - 1.0).abs() * 100.0 < percent, "{actual}, expected {expected}");
+}
+
+#[test]
+fn every_scheme_finds_what_it_accepted_and_nothing_else() {
+    let keys = numbered(3000);
+    let others: Keys = (0..3000).map(|number| format!("other {number}")).collect();
+    let functions = [None, Some(HashKind::Xxh3), Some(HashKind::Djb2), Some(HashKind::Knuth)];
+    for (&kind, function) in SchemeKind::ALL.iter().flat_map(|kind| functions.map(|function| (kind, function))) {
+        // Too small for some values and, where it is declared, for all keys.
+        let mut scheme = kind.empty(&options(128, 1200, function));
+        let (mut accepted, mut bytes) = (HashSet::new(), 0);
+        for (index, key) in keys.iter().enumerate() {
+            let value_bytes = index % 150;
+            if scheme.insert(key, value_bytes).is_ok() {
+                assert!(scheme.find(key).found, "{kind:?}");
+                accepted.insert(key);
+                bytes += key.len() + value_bytes;
+            }
+            // A second time is no change, and no error.
+            assert_eq!(
+                scheme.insert(key, 1).is_ok(),
+                accepted.contains(key) || value_bytes > 1 && scheme.find(key).found
+            );
+            if scheme.find(key).found && accepted.insert(key) {
+                bytes += key.len() + 1;
+            }
+        }
+        assert!(accepted.len() > 1000, "{kind:?} {function:?}: {}", accepted.len());
+        for key in &keys.iter().collect::<Vec<_>>() {
+            assert_eq!(scheme.find(key).found, accepted.contains(key), "{kind:?} {function:?}");
+        }
+        assert!(others.iter().all(|key| !scheme.find(key).found), "{kind:?}");
+        let figures = scheme.figures();
+        assert_eq!((figures.pairs, figures.pair_bytes), (accepted.len() as u64, bytes as u64), "{kind:?}");
+        assert!(figures.utilisation_percent() <= 100.0 && figures.store_bytes > 0, "{kind:?} {figures:?}");
+    }
+}
+
+/// The table that the paper's text steps through: bucket 0 splits, then bucket 1.
+#[test]
+fn dbm_addresses_as_the_paper_does() {
+    let mut dbm = Dbm::new(RANDOM, 128);
+    assert_eq!(dbm.access(0b111), (0, 0));
+    dbm.set_split(0, 0); // bit 0
+    assert_eq!([0b110, 0b101].map(|hash| dbm.access(hash)), [(0, 1), (1, 1)]);
+    dbm.set_split(1, 1); // bit 2
+    assert_eq!([0b110, 0b101, 0b111].map(|hash| dbm.access(hash)), [(0, 1), (0b01, 3), (0b11, 3)]);
+    dbm.set_split(0b11, 3); // bit 6
+    assert_eq!([0b0011, 0b0111, 0b0101].map(|hash| dbm.access(hash)), [(0b011, 7), (0b111, 7), (0b01, 3)]);
+    assert_eq!(dbm.figures().addressing_bytes, 2); // 15 bits
+}
+
+/// The paper's Figure 1: nodes A and B have split, C, D and E have not.
+#[test]
+fn sdbm_walks_the_trie_as_the_paper_does() {
+    let mut sdbm = Sdbm::new(RANDOM, 128);
+    let leaf = |node, bucket, mask| Leaf { node, bucket, mask };
+    assert_eq!(sdbm.access(0b111), leaf(0, 0, 0));
+    sdbm.set_split(leaf(0, 0, 0));
+    assert_eq!([0b110, 0b101].map(|hash| sdbm.access(hash)), [leaf(1, 0, 1), leaf(2, 1, 1)]);
+    sdbm.set_split(leaf(2, 1, 1));
+    assert_eq!([0b110, 0b101, 0b111].map(|hash| sdbm.access(hash)), [leaf(1, 0, 1), leaf(5, 1, 3), leaf(6, 3, 3)]);
+}
+
+#[test]
+fn dbm_and_sdbm_put_every_key_on_the_same_page() {
+    let keys = numbered(3000);
+    let (mut dbm, mut sdbm) = (Dbm::new(RANDOM, 256), Sdbm::new(RANDOM, 256));
+    fill(&mut dbm, &keys);
+    fill(&mut sdbm, &keys);
+    for key in keys.iter() {
+        let (hash, leaf) = (RANDOM.hash(key), sdbm.access(RANDOM.hash(key)));
+        assert_eq!(dbm.access(hash), (leaf.bucket, leaf.mask));
+    }
+    assert_eq!(dbm.figures().splits, sdbm.figures().splits);
+    assert!(dbm.figures().file_bytes > dbm.figures().store_bytes, "a file without holes");
+}
+
+#[test]
+fn each_bucket_stands_in_the_directory_as_often_as_its_depth_says() {
+    let keys = numbered(3000);
+    for function in [RANDOM, Function::Gdbm, Function::Package(HashKind::Djb2)] {
+        let mut gdbm = Gdbm::new(function, 128);
+        for (index, key) in keys.iter().enumerate() {
+            gdbm.insert(key, 8).unwrap();
+            if index % 500 != 499 {
+                continue;
+            }
+            assert_eq!(gdbm.directory.len(), 1 << gdbm.depth);
+            let mut times = vec![0; gdbm.buckets.len()];
+            gdbm.directory.iter().for_each(|&bucket| times[bucket as usize] += 1);
+            for (bucket, times) in gdbm.buckets.iter().zip(times) {
+                assert_eq!(times, 1 << (gdbm.depth - bucket.depth));
+            }
+        }
+        assert!(gdbm.buckets.iter().any(|bucket| bucket.depth < gdbm.depth), "{function:?}: all of one depth");
+    }
+}
+
+#[test]
+fn linear_hashing_addresses_as_our_table_does() {
+    let keys = numbered(2000);
+    let table = TableOptions::new().hash(HashKind::Crc32c).fill_factor(2).in_memory().unwrap();
+    let mut sizes_seen = HashSet::new();
+    for (index, key) in keys.iter().enumerate() {
+        table.put(key, b"").unwrap();
+        if index % 37 != 0 {
+            continue;
+        }
+        let stat = table.stat().unwrap();
+        let mut masks = Masks::default();
+        (1..stat.buckets).for_each(|_| _ = masks.grow());
+        let mut bucket_pairs = vec![0_u64; stat.buckets as usize];
+        for key in keys.iter().take(index + 1) {
+            bucket_pairs[masks.bucket(HashKind::Crc32c.hash(key, 0) as u32) as usize] += 1;
+        }
+        let mut expected: HashMap<u64, u64> = HashMap::new();
+        bucket_pairs.into_iter().for_each(|pairs| *expected.entry(pairs).or_default() += 1);
+        let actual: HashMap<u64, u64> = stat.histogram.iter().copied().collect();
+        assert_eq!(actual.iter().filter(|(_, n)| **n > 0).collect::<HashMap<_, _>>(), expected.iter().collect());
+        sizes_seen.insert(stat.buckets);
+    }
+    assert!(sizes_seen.len() > 20, "the table hardly grew");
+}
+
+#[test]
+fn a_split_takes_the_buckets_in_order_and_the_generations_after_each_other() {
+    let mut masks = Masks::default();
+    let order: Vec<(u32, u32)> = (0..8).map(|_| masks.grow()).collect();
+    assert_eq!(order, [(1, 0), (2, 0), (3, 1), (4, 0), (5, 1), (6, 2), (7, 3), (8, 0)]);
+    assert_eq!([0b1000, 0b1001, 0b0111].map(|hash| masks.bucket(hash)), [8, 1, 7]);
+}
+
+#[test]
+fn dynahash_keeps_to_its_fill_factor() {
+    let keys = numbered(5000);
+    for fill_factor in [1, 5] {
+        let mut dynahash = Dynahash::new(Function::Package(HashKind::Dynahash), fill_factor);
+        fill(&mut dynahash, &keys);
+        assert_eq!(u64::from(dynahash.masks.max_bucket) + 1, 5000 / fill_factor);
+    }
+}
+
+#[test]
+fn groups_are_our_tables() {
+    let expected =
+        [(0, (1, 1)), (1, (2, 2)), (2, (4, 3)), (3, (4, 3)), (511, (512, 10)), (512, (528, 11)), (528, (544, 12))];
+    for (max_bucket, allocated) in expected {
+        assert_eq!(groups(max_bucket), allocated, "{max_bucket}");
+    }
+    assert_eq!(groups(1023), (1024, 42));
+}
+
+/// Knuth, volume 3, section 6.4: 1/a ln 1/(1-a) for a hit, 1/(1-a) for a miss.
+#[test]
+fn double_hashing_probes_as_the_textbook_says() {
+    for load in [0.5_f64, 0.8, 0.9] {
+        let keys = numbered((65_536.0 * load) as usize);
+        let mut table = Hsearch::new(RANDOM, 65_536, Probing::Double);
+        fill(&mut table, &keys);
+        close(mean_touched(&table, keys.iter()), -(1.0 - load).ln() / load, 3.0);
+        let misses: Keys = (0..20_000).map(|number| format!("none {number}")).collect();
+        close(mean_touched(&table, misses.iter()), 1.0 / (1.0 - load), 4.0);
+    }
+}
+
+/// The same: (1 + 1/(1-a)) / 2 for a hit, (1 + 1/(1-a)^2) / 2 for a miss.
+#[test]
+fn linear_probing_probes_as_the_textbook_says() {
+    for load in [0.5_f64, 0.8] {
+        let slots = next_prime(65_536);
+        let keys = numbered((slots as f64 * load) as usize);
+        let mut table = Hsearch::new(RANDOM, slots, Probing::Linear);
+        fill(&mut table, &keys);
+        close(mean_touched(&table, keys.iter()), (1.0 + 1.0 / (1.0 - load)) / 2.0, 4.0);
+        let misses: Keys = (0..20_000).map(|number| format!("none {number}")).collect();
+        close(mean_touched(&table, misses.iter()), (1.0 + (1.0 - load).powi(-2)) / 2.0, 6.0);
+    }
+}
+
+/// The same: 1 + a/2 for a hit, a for a miss; a miss in a sorted list ends halfway.
+#[test]
+fn chains_are_as_long_as_the_textbook_says() {
+    for load in [1.0_f64, 4.0] {
+        let keys = numbered((16_384.0 * load) as usize);
+        // One behind each key in order, so that every rank in a list is as likely.
+        let misses: Keys = keys.iter().map(|key| [key, &b".5"[..]].concat()).collect();
+        let [front, up, down] = [Order::Front, Order::Up, Order::Down].map(|order| {
+            let mut table = Chained::new(RANDOM, 16_384, order);
+            fill(&mut table, &keys);
+            close(mean_touched(&table, keys.iter()), 1.0 + load / 2.0, 3.0);
+            mean_touched(&table, misses.iter())
+        });
+        close(front, load, 3.0);
+        // Of n entries a miss meets k = 1..=n, or n at the end, each as likely: n/2 + n/(n+1).
+        let sorted: f64 =
+            (0..60).map(|n| poisson(load, n) * (f64::from(n) / 2.0 + f64::from(n) / f64::from(n + 1))).sum();
+        close(up, sorted, 5.0);
+        close(down, sorted, 5.0);
+    }
+}
+
+fn poisson(mean: f64, n: u32) -> f64 {
+    (1..=n).fold((-mean).exp(), |p, k| p * mean / f64::from(k))
+}
+
+#[test]
+fn brent_shortens_searches_where_the_table_is_full() {
+    let keys = numbered(62_000); // 95 % of the places
+    let [double, brent] = [Probing::Double, Probing::Brent].map(|probing| {
+        let mut table = Hsearch::new(RANDOM, 65_536, probing);
+        fill(&mut table, &keys);
+        assert!(keys.iter().all(|key| table.find(key).found));
+        mean_touched(&table, keys.iter())
+    });
+    assert!(double > 3.0 && brent < 2.3, "{double} and {brent}");
+}
+
+#[test]
+fn dbm_and_sdbm_cannot_store_a_pair_larger_than_a_page_and_gdbm_and_the_linear_ones_can() {
+    for &kind in SchemeKind::ALL {
+        let outcome = kind.empty(&options(1024, 100, None)).insert(b"key", 1024);
+        let is_refused = matches!(kind, SchemeKind::Dbm | SchemeKind::Sdbm);
+        let refused = Refused::PairTooLarge { pair_bytes: 1031, page_bytes: 1022 };
+        assert_eq!(outcome, if is_refused { Err(refused) } else { Ok(()) }, "{kind:?}");
+    }
+}
+
+/// Knuth's function folds the words of a key by exclusive or: these all fold to the same.
+fn of_one_hash(count: u32) -> Keys {
+    (0..count).map(|n| [n.to_le_bytes(), (n ^ 0x5eed).to_le_bytes()].concat()).collect()
+}
+
+#[test]
+fn keys_of_one_hash_that_exceed_a_page_stop_the_dbm_family_and_not_the_linear_ones() {
+    let keys = of_one_hash(200);
+    let hashes: HashSet<u64> = keys.iter().map(|key| HashKind::Knuth.hash(key, 0)).collect();
+    assert_eq!(hashes.len(), 1);
+    for &kind in SchemeKind::ALL {
+        let mut scheme = kind.empty(&options(1024, 256, Some(HashKind::Knuth)));
+        let outcomes: Vec<_> = keys.iter().map(|key| scheme.insert(key, 8)).collect();
+        let refused = outcomes.iter().find_map(|outcome| outcome.err());
+        let stored = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+        let figures = scheme.figures();
+        match kind {
+            // 1022 bytes of a page, 20 for a pair.
+            SchemeKind::Dbm => {
+                assert_eq!((refused, stored), (Some(Refused::Collisions { bits: 32 }), 51));
+                assert_eq!((figures.splits, figures.addressing_bytes), (32, 1 << 30));
+                assert!(figures.file_bytes > 1 << 30 && figures.store_bytes < 1 << 20, "{figures:?}");
+            }
+            SchemeKind::Sdbm => {
+                assert_eq!((refused, stored), (Some(Refused::SplitsInVain { splits: SPLITS_MAX }), 51));
+            }
+            SchemeKind::Gdbm => {
+                let entries = 1 << DEPTH_MAX;
+                assert_eq!((refused, stored), (Some(Refused::DirectoryTooLarge { entries }), 42));
+                assert_eq!(figures.addressing_bytes, 8 << DEPTH_MAX);
+            }
+            _ => assert_eq!((refused, stored), (None, 200), "{kind:?}"),
+        }
+        for (key, outcome) in keys.iter().zip(outcomes) {
+            assert_eq!(scheme.find(key).found, outcome.is_ok(), "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn a_full_hsearch_table_takes_no_more_and_a_chained_one_does() {
+    let keys = numbered(200);
+    for &kind in SchemeKind::ALL {
+        let mut scheme = kind.empty(&options(1024, 100, None));
+        let stored = keys.iter().filter(|key| scheme.insert(key, 8).is_ok()).count();
+        let (expected, slots) = match kind {
+            SchemeKind::Hsearch | SchemeKind::HsearchBrent => (128, 128),
+            SchemeKind::HsearchDiv => (101, 101), // the next prime
+            _ => (200, 0),
+        };
+        assert_eq!(stored, expected, "{kind:?}");
+        if stored < 200 {
+            assert_eq!(scheme.insert(b"one more", 8), Err(Refused::TableFull { slots }));
+            assert_eq!(scheme.find(b"one more"), Found { found: false, touched: slots as u64 });
+        }
+    }
+}
+
+#[test]
+fn a_few_keys_that_agree_in_many_bits_make_gdbms_directory_large() {
+    // One more than a bucket holds.
+    let wanted = |key: &[u8]| HashKind::Crc32c.hash(key, 0) & 0xFFFF == 0;
+    let keys: Keys = (0_u32..).map(u32::to_le_bytes).filter(|key| wanted(key)).take(43).collect();
+    let mut gdbm = Gdbm::new(Function::Package(HashKind::Crc32c), 1024);
+    fill(&mut gdbm, &keys);
+    let figures = gdbm.figures();
+    assert!(gdbm.depth > 16 && figures.addressing_bytes > 40_000 * 8, "{figures:?}");
+    // The last key's insert wrote every directory on the way: their sum is near the size of the next.
+    assert!(figures.longest_pause > figures.addressing_bytes / 1024, "{figures:?}");
+}
+
+#[test]
+fn ours_writes_few_pages_an_insert_whatever_comes() {
+    let keys = numbered(20_000);
+    for kind in [SchemeKind::Hash1991, SchemeKind::Splitpoint] {
+        let mut scheme = kind.empty(&options(1024, 0, Some(HashKind::Xxh3)));
+        fill(&mut *scheme, &keys);
+        let figures = scheme.figures();
+        assert!(figures.longest_pause <= 8, "{kind:?} {figures:?}");
+        assert!(figures.utilisation_percent() > 50.0, "{kind:?} {figures:?}");
+        let misses: Keys = (0..5000).map(|number| format!("none {number}")).collect();
+        assert!(mean_touched(&*scheme, misses.iter()) < 1.8, "{kind:?}");
+    }
+}
+
+#[test]
+fn the_1991_file_has_no_addresses_for_more_overflow_pages_than_16_bits_number() {
+    let mut scheme = SchemeKind::Hash1991.empty(&options(64, 0, None));
+    let pages = hybrid::OVERFLOW_PAGES_MAX;
+    assert_eq!(scheme.insert(b"key", 58 * pages as usize), Err(Refused::OverflowAddresses { pages }));
+    assert_eq!(scheme.insert(b"key", 57 * pages as usize), Ok(()));
+    assert_eq!(scheme.insert(b"other", 58 * 2000), Err(Refused::OverflowAddresses { pages }));
+    assert_eq!(scheme.insert(b"short", 8), Ok(()));
+}
+
+fn study(kind: SchemeKind, keys: &Keys, options: &Options) -> Study {
+    let distinct = Distinct::of(keys);
+    let absent = absent_keys(&distinct);
+    let go_on = || ControlFlow::Continue(());
+    Study::run(kind, &distinct, &absent, &(8..=8), 20, options, &go_on).unwrap()
+}
+
+#[test]
+fn a_study_gives_the_same_figures_each_time_at_growing_numbers_of_keys() {
+    let keys = numbered(5000);
+    for &kind in SchemeKind::ALL {
+        let options = options(512, 5000, Some(HashKind::Xxh3));
+        let first = study(kind, &keys, &options);
+        assert_eq!(study(kind, &keys, &options), first);
+        let numbers: Vec<usize> = first.points.iter().map(|point| point.keys).collect();
+        assert!(numbers.is_sorted() && (15..=21).contains(&numbers.len()), "{numbers:?}");
+        assert_eq!((numbers[0], numbers[numbers.len() - 1]), (16, 5000));
+    }
+}
+
+#[test]
+fn a_study_counts_what_is_refused_and_shows_one() {
+    let keys = numbered(300);
+    let study = study(SchemeKind::HsearchDiv, &keys, &options(512, 100, Some(HashKind::Xxh3)));
+    let [refusals] = &study.refusals[..] else { panic!("{:?}", study.refusals) };
+    assert_eq!((refusals.reason, refusals.count), (Refused::TableFull { slots: 101 }, 199));
+    assert_eq!(refusals.example, b"key 101");
+    assert_eq!(study.last().unwrap().refused, 199);
+}
+
+#[test]
+fn a_scheme_that_goes_quadratic_is_given_up() {
+    let keys = of_one_hash(40_000);
+    let study = study(SchemeKind::HsearchDiv, &keys, &options(512, 40_000, Some(HashKind::Knuth)));
+    let given_up = study.given_up.expect("n^2 / 2 is more than the bound");
+    assert!((15_000..25_000).contains(&given_up.keys), "{given_up:?}");
+    assert_eq!(study.last().unwrap().keys, given_up.keys);
+}
+
+#[test]
+fn a_study_stops_when_it_is_told_to() {
+    let keys = numbered(5000);
+    let distinct = Distinct::of(&keys);
+    let (absent, options) = (absent_keys(&distinct), options(512, 5000, None));
+    let stop = || ControlFlow::Break(());
+    assert_eq!(Study::run(SchemeKind::Dbm, &distinct, &absent, &(8..=8), 20, &options, &stop), None);
+}
+
+#[test]
+fn absent_keys_are_absent_and_like_the_others() {
+    // Every last byte is taken, and the empty key too.
+    let keys: Keys = (0..=255_u8).map(|byte| vec![byte]).chain([vec![]]).collect();
+    let distinct = Distinct::of(&keys);
+    let absent = absent_keys(&distinct);
+    assert_eq!(absent.len(), 257);
+    assert!(absent.iter().all(|key| !distinct.keys().contains(&key) && key.len() <= 3));
+    let words: Keys = ["alice", "bob", "alice"].into_iter().collect();
+    let distinct = Distinct::of(&words);
+    assert_eq!((distinct.len(), distinct.duplicates), (2, 1));
+    assert_eq!(absent_keys(&distinct).iter().collect::<Vec<_>>(), [&b"alicd"[..], b"boc"]);
+}
+
+#[test]
+fn functions_of_old_give_their_known_answers() {
+    assert_eq!(Function::ByteSum.hash(b"abc"), 3 + 97 + 98 + 99);
+    // (0x238F13AF + 97) * 1103515243 + 12345, 31 bits, and those reversed.
+    let value = ((0x238F_13AF_u64 + 97) * 1_103_515_243 + 12_345) % (1 << 31);
+    assert_eq!(Function::Gdbm.hash(b"a"), (value as u32).reverse_bits() >> 1);
+    let product = (4 + 4 * 97_u32).wrapping_mul(2_654_435_761);
+    assert_eq!(Function::Multiplied.hash(b"aaaa"), product.reverse_bits());
+}
+
+#[test]
+fn options_out_of_range_are_told() {
+    let good = options(1024, 100, None);
+    assert_eq!(good.wrong(), None);
+    for bad in [
+        Options { page_bytes: 63, ..good },
+        Options { page_bytes: (32 << 10) + 1, ..good },
+        Options { fill_factor: Some(0), ..good },
+        Options { nelem: usize::MAX, ..good },
+    ] {
+        assert!(bad.wrong().is_some(), "{bad:?}");
+    }
+}
