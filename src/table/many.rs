@@ -166,14 +166,14 @@ impl Table {
     /// Step 4: the value of `key` from what was sighted, or by the ordinary lookup.
     #[inline]
     fn settle(&self, key: &[u8], sight: Option<&(Key<'_>, Sight<'_>)>, value: &mut Vec<u8>) -> Result<bool> {
+        value.clear();
         if let Some((key, sight)) = sight {
-            value.clear();
             match self.judge(*key, sight, Some(value)) {
                 Peeked::Found => return Ok(true),
                 Peeked::Absent => return Ok(false),
                 Peeked::Unknown => {}
             }
         }
-        self.get_into(key, value)
+        self.get_latched(self.key(key), value)
     }
 }

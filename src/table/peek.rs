@@ -5,6 +5,7 @@
 //! (`pager/pool.rs`, "peeked"). It writes nothing that others see, so any number of threads look up side by side without
 //! a cache line in common. All else - longer chains, extents, frames that are not resident, a change in between - is
 //! left to the lookup under the latch, which gives the same answers and is what tests compare this one with.
+//! So is one in some hundreds that is counted (`live.rs`).
 //!
 //! ```text
 //! sight   view -> bucket -> version of its frame -> header and slots -> which slots have the tag
@@ -16,7 +17,7 @@
 use super::chain::{Block, Key};
 use super::page::{self, INLINE};
 use super::tags::{Matches, SLOTS_AT_ONCE, WORDS_AT_ONCE};
-use super::{Seen, Table, View, linear};
+use super::{Seen, Table, View, linear, live};
 use crate::pager::pool::{FrameNo, Peek};
 
 /// What a peek found out.
@@ -66,7 +67,8 @@ impl Table {
     /// Looks at the slots of the bucket of `key`, whose page was asked for or is now. `None`: only the latch will do.
     #[inline]
     pub(super) fn sight(&self, key: Key<'_>, asked_for: bool) -> Option<Sight<'_>> {
-        if key.bytes.len() > self.key_bytes_inline_max().min(KEY_BYTES_MAX) || self.pager.is_forked() {
+        let seldom = key.bytes.len() > self.key_bytes_inline_max().min(KEY_BYTES_MAX) || self.pager.is_forked();
+        if live::is_due() || seldom {
             return None;
         }
         let Seen { view, bucket, frame, start } = self.seen(key.hash);
