@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! writes      counted each, in the writer's own slot (`gate.rs`)
-//! lookups     one in 256 takes the latch, and its pages and keys are counted, in a slot of the thread's own
+//! lookups     one in 512 takes the latch, and its pages and keys are counted, in a slot of the thread's own
 //! the rest    counted where it happens, which is seldom: splits, frames read and written, waits for a latch
 //! ```
 //!
 //! A lookup counts down one number of its thread and writes nothing else; what threads share is written for samples alone, each
-//! thread in cache lines of its own. Which lookup is next is drawn, evenly from 1 to 511 lookups on, as every 256th would
+//! thread in cache lines of its own. Which lookup is next is drawn, evenly from 1 to 1023 lookups on, as every 512th would
 //! show a program that asks for two keys in turn only one of them. So the lookups' numbers are estimates: of n lookups they
-//! are off by about 9 / sqrt(n), 1 % at a million.
+//! are off by about 13 / sqrt(n), 1.3 % at a million.
 //!
 //! Cost: docs/architecture.md, "Live counters". Not here: the walk over all buckets (`stats.rs`), other processes (`publish.rs`).
 
@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// How much a table has done since it was opened, and how large it is now; made by [`Table::stats`].
 ///
-/// Lookups, hits, misses and what they touched are estimates from samples, multiples of 256; all else is counted.
+/// Lookups, hits, misses and what they touched are estimates from samples, multiples of 512; all else is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableStats {
@@ -334,7 +334,7 @@ impl Counters {
 // Which lookups are sampled.
 
 /// Lookups a sample stands for.
-const INTERVAL: u32 = 256;
+const INTERVAL: u32 = 512;
 
 thread_local! {
     /// The next sample is the lookup so many on; 0 before the thread's first.

@@ -17,6 +17,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+#[path = "cli/watch.rs"]
+mod watch;
 #[path = "cli/dict.rs"]
 mod dict;
 

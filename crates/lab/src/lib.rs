@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`keys`] | keys in memory |
 //! | [`machine`] | keys that every machine has: paths, inode numbers, block numbers, process numbers |
+//! | [`tune`] | page size, fill factor, cache and hash function for given pairs |
 //!
 //! A crate of its own, above the library's public API: who stores pairs need not build it.
 //!
@@ -11,3 +12,4 @@
 
 pub mod keys;
 pub mod machine;
+pub mod tune;
