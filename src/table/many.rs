@@ -20,6 +20,7 @@
 use super::Table;
 use super::chain::Key;
 use super::commit::Change;
+use super::live;
 use super::peek::{Peeked, Sight};
 use crate::error::Result;
 use crate::pager::log::Lsn;
@@ -167,7 +168,7 @@ impl Table {
     #[inline]
     fn settle(&self, key: &[u8], sight: Option<&(Key<'_>, Sight<'_>)>, value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
-        if let Some((key, sight)) = sight {
+        if let (Some((key, sight)), false) = (sight, live::is_due()) {
             match self.judge(*key, sight, Some(value)) {
                 Peeked::Found => return Ok(true),
                 Peeked::Absent => return Ok(false),

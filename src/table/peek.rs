@@ -58,6 +58,9 @@ impl Table {
     /// Looks for `key` without a latch; adds its value to `value`.
     #[inline]
     pub(super) fn peek(&self, key: Key<'_>, value: Option<&mut Vec<u8>>) -> Peeked {
+        if live::is_due() {
+            return Peeked::Unknown;
+        }
         match self.sight(key, false) {
             Some(sight) => self.judge(key, &sight, value),
             None => Peeked::Unknown,
@@ -67,8 +70,7 @@ impl Table {
     /// Looks at the slots of the bucket of `key`, whose page was asked for or is now. `None`: only the latch will do.
     #[inline]
     pub(super) fn sight(&self, key: Key<'_>, asked_for: bool) -> Option<Sight<'_>> {
-        let seldom = key.bytes.len() > self.key_bytes_inline_max().min(KEY_BYTES_MAX) || self.pager.is_forked();
-        if live::is_due() || seldom {
+        if key.bytes.len() > self.key_bytes_inline_max().min(KEY_BYTES_MAX) || self.pager.is_forked() {
             return None;
         }
         let Seen { view, bucket, frame, start } = self.seen(key.hash);

@@ -11,6 +11,9 @@
 //! Each round measures every setting once, and a setting is compared with the default of the same round: what the machine
 //! does beside that slows both. The median of the rounds counts; the noise is how far they lie apart.
 //!
+//! The tables of the sweep are in memory, the same pages by the same code: what a disk needs to sync a file would be most of the
+//! time, differs from one minute to the next, and goes by the bytes, which are counted.
+//!
 //! Source: Seltzer & Yigit 1991, equation (1), Figures 5 to 7. Differs: tables of today's sizes, the user's own pairs, and bytes
 //! counted as well as pairs. Not here: what a report looks like (`splitpoint lab tune`).
 
@@ -118,11 +121,11 @@ impl Settings {
 /// What one table came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// Nanoseconds a pair, to store all and write the file.
+    /// Nanoseconds a pair, to store all.
     pub load_ns: f64,
     /// Nanoseconds a lookup.
     pub get_ns: f64,
-    /// Bytes of the file, a pair.
+    /// Bytes of the file, a pair, or of what it would be.
     pub file_bytes: f64,
     /// The share of pairs in overflow pages, 0 to 1.
     pub overflow_share: f64,
@@ -224,6 +227,8 @@ pub const FILL_FACTORS: [Option<u32>; 9] =
     [None, Some(1), Some(2), Some(4), Some(8), Some(16), Some(32), Some(64), Some(128)];
 /// Shares of the file tried as cache.
 const CACHE_SHARES: [f64; 6] = [0.0625, 0.125, 0.25, 0.5, 1.0, 2.0];
+/// A table takes no cache to be smaller.
+const CACHE_BYTES_MIN: f64 = 256.0 * 1024.0;
 /// Rounds, if the time suffices.
 const ROUNDS: usize = 3;
 /// Of functions less even than this no table is made: buckets of thousands of pairs are searched one by one.
@@ -231,7 +236,7 @@ const DISPERSION_MAX: f64 = 20.0;
 /// Fewest pairs worth a measurement.
 const PAIRS_MIN: usize = 500;
 
-/// Measures for about `time`, with files in `directory`. Asks `goes_on` before each table, with what comes; `None` if it said
+/// Measures for about `time`, with a file in `directory` for the caches. Asks `goes_on` before each table, with what comes; `None` if it said
 /// no.
 ///
 /// # Errors
@@ -340,8 +345,9 @@ impl Bench<'_> {
             self.pairs = (self.pairs * 4).min(self.sample.len());
             self.shuffle();
         };
-        // Tables with few pairs a page are slower than this one, which makes up for those that are left out.
-        let tables = (PAGE_BYTES.len() * FILL_FACTORS.len() + 2 * HashKind::ALL.len() + 2 * CACHE_SHARES.len()) * ROUNDS;
+        // Tables with few pairs a page take longer than this one.
+        const TIMES_SLOWER: usize = 3;
+        let tables = TIMES_SLOWER * ROUNDS * (PAGE_BYTES.len() * FILL_FACTORS.len() + HashKind::ALL.len() + CACHE_SHARES.len());
         let a_table = time.as_secs_f64() / tables as f64;
         let pairs = self.pairs as f64 * a_table / took.as_secs_f64().max(1e-6);
         Ok(Some((pairs as usize).max(PAIRS_MIN).min(self.sample.len())))
@@ -386,23 +392,17 @@ impl Bench<'_> {
     }
 
     fn measure(&self, settings: Settings) -> Result<Measured> {
-        let path = self.directory.join("tune.spt");
         let pairs = &self.sample.pairs[..self.pairs];
-        let options = settings.options(pairs.len() as u64).seed(1).durability(Durability::None).create_new(true);
+        let options = settings.options(pairs.len() as u64).seed(1);
         let start = Instant::now();
-        let table = options.open(&path)?;
+        let table = options.in_memory()?;
         for (key, value) in pairs {
             table.put(key, value)?;
         }
-        table.checkpoint()?;
         let per_pair = |time: Duration| time.as_secs_f64() * 1e9 / pairs.len() as f64;
         let load_ns = per_pair(start.elapsed());
         let get_ns = per_pair(self.time_gets(&table)?);
         let TableStat { pairs: stored, file_bytes, overflow_pairs, .. } = table.stat()?;
-        drop(table);
-        // A table that was closed is one file.
-        // Should it stay, the next one cannot be made, which says why.
-        let _ = std::fs::remove_file(&path);
         let share = |part: u64| part as f64 / stored as f64;
         Ok(Measured { load_ns, get_ns, file_bytes: share(file_bytes), overflow_share: share(overflow_pairs) })
     }
@@ -455,7 +455,9 @@ impl Bench<'_> {
         let file_bytes = table.stat()?.file_bytes;
         table.close()?;
         let mut caches = Vec::new();
-        for share in CACHE_SHARES {
+        // Less than a table takes anyway is no cache of its own.
+        let told_apart = |share: f64| share >= 1.0 || file_bytes as f64 * share >= CACHE_BYTES_MIN;
+        for share in CACHE_SHARES.into_iter().filter(|&share| told_apart(share)) {
             if !(self.goes_on)(&format!("a cache of {share} of the file")) {
                 return Ok(None);
             }
@@ -527,7 +529,7 @@ mod tests {
         let report = tune(&sample, Duration::from_millis(500), directory.path(), &mut goes_on).unwrap().unwrap();
         assert_eq!(report.sweep.len(), PAGE_BYTES.len() * FILL_FACTORS.len());
         assert!(report.sweep.iter().all(|tried| tried.rounds.len() == report.rounds), "{report:?}");
-        assert_eq!((report.functions.len(), report.caches.len()), (HashKind::ALL.len(), CACHE_SHARES.len()));
+        assert_eq!((report.functions.len(), report.caches.len()), (HashKind::ALL.len(), 2));
         assert!(asked > report.sweep.len(), "{asked}");
         let overflow = |page_bytes, fill_factor| {
             let wanted = Settings { page_bytes, fill_factor, ..Settings::DEFAULT };

@@ -41,7 +41,7 @@ pub fn watch(file: &Path, every: Duration, json: bool) -> Result<()> {
     loop {
         watch.look(every)?;
         if wait(&interrupt, every)? {
-            return interrupt.stop_if_caught(&format!("{} written", crate::number::count_of(watch.lines, "line")));
+            return interrupt.stop_if_caught("nothing was changed");
         }
     }
 }

@@ -21,10 +21,10 @@ Examples:
   splitpoint lab tune users.tsv
   splitpoint lab tune users.spt --time 300 --html tune.html
 
-Tables are made in the folder for temporary files (TMPDIR) and removed. What is
-measured are tables in the memory of a process beside their file: the system
-holds the file too, so a cache that is too small costs copies here, and waits
-for the disk where the file is larger than memory.";
+Page sizes, fill factors and functions are measured with tables in memory;
+caches with a file in the folder for temporary files (TMPDIR), removed at the
+end. The system holds that file too, so a cache that is too small costs copies
+here, and waits for the disk where the file is larger than memory.";
 
 /// Measure which page size, fill factor, cache and hash function suit given pairs
 #[derive(clap::Args)]
