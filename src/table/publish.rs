@@ -15,8 +15,8 @@ use super::Table;
 use super::gate::Counted;
 use super::live::{COUNT, Counters, TableStats};
 use crate::error::{Error, ErrorKind, Result};
-use crate::io::{File, Mode, forked_since, forks, open_locked};
 use crate::io::{Disk, Storage};
+use crate::io::{File, Mode, forked_since, forks, open_locked};
 use crate::pager::Pager;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
@@ -114,7 +114,8 @@ impl PublishedStats {
         }
         if u32_at(8) != FORMAT_VERSION {
             let (path, version) = (path.display(), u32_at(8));
-            let what = format!("{path}: format version {version}, this library reads {FORMAT_VERSION}. Upgrade splitpoint.");
+            let what =
+                format!("{path}: format version {version}, this library reads {FORMAT_VERSION}. Upgrade splitpoint.");
             return Err(Error::new(ErrorKind::Version, what));
         }
         let (stored, computed) = (u32_at(SUM), crc32c::crc32c(&bytes[..SUM]));
@@ -221,7 +222,8 @@ fn take_file(storage: &dyn Storage, path: &Path) -> Result<Box<dyn File>> {
         }
         break;
     }
-    let what = "is there already and is no file of counters, or another's; move it, or open the table without publish_stats";
+    let what =
+        "is there already and is no file of counters, or another's; move it, or open the table without publish_stats";
     Err(Error::new(ErrorKind::InvalidArgument, format!("{}: {what}", path.display())))
 }
 

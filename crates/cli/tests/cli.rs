@@ -17,10 +17,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-#[path = "cli/watch.rs"]
-mod watch;
 #[path = "cli/dict.rs"]
 mod dict;
+#[path = "cli/watch.rs"]
+mod watch;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_splitpoint");
 

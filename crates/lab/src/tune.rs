@@ -248,7 +248,14 @@ pub fn tune(
     goes_on: &mut dyn FnMut(&str) -> bool,
 ) -> Result<Option<Report>> {
     let start = Instant::now();
-    let mut bench = Bench { sample, pairs: sample.len().min(PAIRS_MIN), directory, order: Vec::new(), hopeless: Vec::new(), goes_on };
+    let mut bench = Bench {
+        sample,
+        pairs: sample.len().min(PAIRS_MIN),
+        directory,
+        order: Vec::new(),
+        hopeless: Vec::new(),
+        goes_on,
+    };
     bench.shuffle();
     let Some(pairs) = bench.pairs_for(time)? else { return Ok(None) };
     bench.pairs = pairs;
@@ -347,7 +354,8 @@ impl Bench<'_> {
         };
         // Tables with few pairs a page take longer than this one.
         const TIMES_SLOWER: usize = 3;
-        let tables = TIMES_SLOWER * ROUNDS * (PAGE_BYTES.len() * FILL_FACTORS.len() + HashKind::ALL.len() + CACHE_SHARES.len());
+        let tables =
+            TIMES_SLOWER * ROUNDS * (PAGE_BYTES.len() * FILL_FACTORS.len() + HashKind::ALL.len() + CACHE_SHARES.len());
         let a_table = time.as_secs_f64() / tables as f64;
         let pairs = self.pairs as f64 * a_table / took.as_secs_f64().max(1e-6);
         Ok(Some((pairs as usize).max(PAIRS_MIN).min(self.sample.len())))

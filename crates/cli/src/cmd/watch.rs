@@ -36,8 +36,16 @@ pub fn watch(file: &Path, every: Duration, json: bool) -> Result<()> {
     let interrupt = Interrupt::watch()?;
     // A misspelt name is told at once. One that is being written right now is looked at later.
     file.metadata().map_err(|error| Failure::io(file.display(), &error))?;
-    let mut watch =
-        Watch { file, json, out: Output::stdout(), lines: 0, last: None, silent: Duration::ZERO, walked: None, told: Told::Nothing };
+    let mut watch = Watch {
+        file,
+        json,
+        out: Output::stdout(),
+        lines: 0,
+        last: None,
+        silent: Duration::ZERO,
+        walked: None,
+        told: Told::Nothing,
+    };
     loop {
         watch.look(every)?;
         if wait(&interrupt, every)? {
@@ -94,7 +102,10 @@ impl Watch<'_> {
         if self.told != Told::Published {
             self.told = Told::Published;
             self.lines = 0;
-            self.say(&format!("process {} has it open; rates are a second's, the first line's since it opened it", now.process));
+            self.say(&format!(
+                "process {} has it open; rates are a second's, the first line's since it opened it",
+                now.process
+            ));
         }
         let (since, ms) = match last {
             None => (now.stats, now.open_ms),
@@ -136,7 +147,9 @@ impl Watch<'_> {
         }
         let stat = match open_to_read(self.file).and_then(|table| Ok(table.stat()?)) {
             // A checkpoint is being written, or the file is being made: what it comes to is for the next look.
-            Err(failure) if failure.is_of(&[ErrorKind::Stale, ErrorKind::Locked]) || metadata.len() == 0 => return Ok(()),
+            Err(failure) if failure.is_of(&[ErrorKind::Stale, ErrorKind::Locked]) || metadata.len() == 0 => {
+                return Ok(());
+            }
             other => other?,
         };
         self.walked = Some(seen);
@@ -230,8 +243,7 @@ fn published_json(now: &PublishedStats, since: &TableStats, seconds: f64) -> ser
     })
 }
 
-const WALKED_HEADING: &str =
-    "       pairs     buckets  largest   empty  ovf pages  ovf pairs%       file       free";
+const WALKED_HEADING: &str = "       pairs     buckets  largest   empty  ovf pages  ovf pairs%       file       free";
 
 fn walked_line(stat: &TableStat) -> String {
     format!(
@@ -297,6 +309,9 @@ mod tests {
         (huge.hits, huge.misses, huge.memory_bytes) = (u64::MAX, u64::MAX, u64::MAX);
         published_line(&huge, 0.001);
         published_json(&PublishedStats::default(), &huge, 0.001);
-        assert_eq!([short(0.0), short(1.25), short(1234.0), short(12_345.0), short(3.4e6)], ["0", "1.2", "1234", "12k", "3.4M"]);
+        assert_eq!(
+            [short(0.0), short(1.25), short(1234.0), short(12_345.0), short(3.4e6)],
+            ["0", "1.2", "1234", "12k", "3.4M"]
+        );
     }
 }

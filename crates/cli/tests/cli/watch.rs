@@ -63,7 +63,10 @@ fn a_load_is_watched_while_it_runs() {
         let ended = end_of(&mut watcher);
         assert_eq!(ended.status.code(), Some(128 + number as i32));
         let said = String::from_utf8(ended.stderr).unwrap();
-        assert!(said.contains("has it open") && said.contains("no process publishes") && said.contains("stopped by"), "{said}");
+        assert!(
+            said.contains("has it open") && said.contains("no process publishes") && said.contains("stopped by"),
+            "{said}"
+        );
     }
 }
 

@@ -191,7 +191,10 @@ fn lines(told: &Told) -> Vec<String> {
             cached.reads_per_get
         ));
     }
-    lines.extend([String::new(), "Hash functions: ns a key, spread (1 is chance), fullest bucket, get, load".to_owned()]);
+    lines.extend([
+        String::new(),
+        "Hash functions: ns a key, spread (1 is chance), fullest bucket, get, load".to_owned(),
+    ]);
     for function in &report.functions {
         let table = if function.table.rounds.is_empty() {
             "no table: too uneven".to_owned()
@@ -243,7 +246,11 @@ pub fn advice(told: &Told) -> Vec<String> {
         noise * 100.0
     )];
     lines.extend(reasons(told).into_iter().map(|reason| format!("  {reason}")));
-    lines.extend([String::new(), format!("  {}", rust(*advice, told.seen)), format!("  {}", command(*advice, told.seen))]);
+    lines.extend([
+        String::new(),
+        format!("  {}", rust(*advice, told.seen)),
+        format!("  {}", command(*advice, told.seen)),
+    ]);
     lines
 }
 
@@ -264,7 +271,11 @@ fn reasons(told: &Told) -> Vec<String> {
     });
     reasons.push(match functions.iter().find(|function| function.kind == advice.hash) {
         Some(best) if advice.hash != default.hash => {
-            format!("hash function {}: as even as chance, and the table {} better", best.kind.name(), percent(&best.table))
+            format!(
+                "hash function {}: as even as chance, and the table {} better",
+                best.kind.name(),
+                percent(&best.table)
+            )
         }
         _ => format!("hash function {}: no even one is better by more than the noise", default.hash.name()),
     });
@@ -384,7 +395,8 @@ mod tests {
         assert_eq!(rust(Settings::DEFAULT, 7), "TableOptions::new()");
         assert_eq!(command(Settings::DEFAULT, 7), "splitpoint load FILE INPUT");
         let all = Settings { page_bytes: 512, fill_factor: Some(8), hash: HashKind::Sip13, expected: true };
-        let pasted = splitpoint::TableOptions::new().page_bytes(512).fill_factor(8).hash(HashKind::Sip13).expected_len(7);
+        let pasted =
+            splitpoint::TableOptions::new().page_bytes(512).fill_factor(8).hash(HashKind::Sip13).expected_len(7);
         assert!(pasted.in_memory().is_ok());
         assert_eq!(
             rust(all, 7),
@@ -392,13 +404,19 @@ mod tests {
         );
         assert_eq!(
             command(all, 7),
-            format!("splitpoint load FILE INPUT --page-size 512 --fill-factor 8 --hash {} --expected-len 7", all.hash.name())
+            format!(
+                "splitpoint load FILE INPUT --page-size 512 --fill-factor 8 --hash {} --expected-len 7",
+                all.hash.name()
+            )
         );
     }
 
     #[test]
     fn heat_goes_from_the_best_to_four_times_that() {
-        assert_eq!([heat(100.0, 100.0), heat(200.0, 100.0), heat(400.0, 100.0), heat(9e9, 100.0)], [0.0, 0.5, 1.0, 1.0]);
+        assert_eq!(
+            [heat(100.0, 100.0), heat(200.0, 100.0), heat(400.0, 100.0), heat(9e9, 100.0)],
+            [0.0, 0.5, 1.0, 1.0]
+        );
         assert_eq!(heat(0.0, 0.0), 0.0);
     }
 }

@@ -65,7 +65,10 @@ fn heat_map(report: &Report, (name, figure, text): Figure) -> String {
 
 fn caches(report: &Report) -> String {
     let rows = report.caches.iter().map(|c| {
-        format!("<tr><td>{:.2}</td><td>{}</td><td>{:.0}</td><td>{:.3}</td></tr>\n", c.share, c.cache_bytes, c.get_ns, c.reads_per_get)
+        format!(
+            "<tr><td>{:.2}</td><td>{}</td><td>{:.0}</td><td>{:.3}</td></tr>\n",
+            c.share, c.cache_bytes, c.get_ns, c.reads_per_get
+        )
     });
     let rows: String = rows.collect();
     format!(
