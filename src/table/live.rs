@@ -398,7 +398,7 @@ fn draw() -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TableOptions;
+    use crate::table::TableOptions;
 
     thread_local! {
         /// Is every lookup of this thread sampled?

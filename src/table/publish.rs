@@ -272,7 +272,7 @@ impl Drop for Publisher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TableOptions;
+    use crate::table::TableOptions;
 
     fn table_with_stats(directory: &tempfile::TempDir) -> (PathBuf, Table) {
         let path = directory.path().join("t.spt");
