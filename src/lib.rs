@@ -50,6 +50,6 @@ pub use error::{Error, ErrorKind, Result};
 pub use fault::Fault;
 pub use hash::HashKind;
 pub use table::{
-    Backup, Batch, Durability, KEY_LEN_MAX, SalvageReport, Salvaged, Scan, Table, TableOptions, TableStat,
-    VALUE_LEN_MAX, ValueRef, salvage,
+    Backup, Batch, Durability, KEY_LEN_MAX, PublishedStats, SalvageReport, Salvaged, Scan, Table, TableOptions,
+    TableStat, TableStats, VALUE_LEN_MAX, ValueRef, salvage,
 };

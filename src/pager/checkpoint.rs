@@ -107,6 +107,8 @@ impl Pager {
         for &(frame, _) in &index {
             self.pool.in_file(frame);
         }
+        self.counts.frames_written.fetch_add(index.len() as u64, Relaxed);
+        self.counts.checkpoints.fetch_add(1, Relaxed);
         self.sequence.store(frozen.sequence, Relaxed);
         self.log.as_ref().map_or(Ok(()), |log| log.release(frozen.sequence))
     }

@@ -126,6 +126,16 @@ pub(crate) struct Pager {
     /// Frames that may be resident.
     cache_frames: u64,
     clock_hand: AtomicU32,
+    pub(crate) counts: Counts,
+}
+
+/// What a pager has done since it was made.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub frames_read: AtomicU64,
+    /// By checkpoints, to their places in the file.
+    pub frames_written: AtomicU64,
+    pub checkpoints: AtomicU64,
 }
 
 impl FrameSource for Pager {
@@ -137,6 +147,7 @@ impl FrameSource for Pager {
         let mut bytes = vec![0; self.frame_bytes()];
         file.read_at(&mut bytes, u64::from(frame) * self.frame_bytes() as u64)
             .map_err(|e| Error::io(&self.path, &format!("read frame {frame}"), e))?;
+        self.counts.frames_read.fetch_add(1, Relaxed);
         let checked = self.check_sum(frame, &bytes);
         if self.read_only {
             // After the read, and before a checksum that does not fit is called damage.
@@ -240,6 +251,7 @@ impl Pager {
             forks: forks(),
             cache_frames,
             clock_hand: AtomicU32::new(0),
+            counts: Counts::default(),
         };
         pager.pool.reserve(u64::from(FIRST_FRAMES))?;
         pager.reserve_on_disk(FIRST_FRAMES, FIRST_FRAMES)?;
@@ -304,6 +316,7 @@ impl Pager {
             forks: forks(),
             cache_frames: Self::cache_frames(cache_bytes, header.frame_bytes),
             clock_hand: AtomicU32::new(0),
+            counts: Counts::default(),
         };
         pager.fixed_frames().for_each(|(first, count)| pager.fix(first, count));
         Ok((pager, Some(root)))

@@ -115,6 +115,8 @@ impl Batch<'_> {
             let lsn = table.log(&mut writer, Change::Batch(&self.bytes))?;
             drop(latched);
             writer.inside.count(delta);
+            let removals = changes.iter().filter(|change| matches!(change, Change::Remove { .. })).count();
+            writer.inside.count_changes(changes.len(), removals);
             // As after a single write; what is still to be done is for later ones.
             let _ = table.adjust(delta);
             lsn

@@ -47,6 +47,8 @@ impl Table {
         if self.closed.swap(true, Relaxed) {
             return Ok(());
         }
+        // While the table's lock is still ours: its next owner may publish at once.
+        drop(self.publisher.lock().unwrap_or_else(|e| e.into_inner()).take());
         if self.pager.is_read_only() || !self.pager.has_file() || self.pager.is_forked() {
             return Ok(());
         }

@@ -14,10 +14,10 @@ use crate::pager::pool::{lock_without_values, refuse_to_wait_with_values};
 use crate::planted::{Bug, planted};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::*};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Threads with a slot of their own; all others share the last.
-const SLOT_COUNT: usize = 64;
+pub(super) const SLOT_COUNT: usize = 64;
 const SHARED: usize = SLOT_COUNT - 1;
 
 /// Two lines apart, as processors fetch lines in pairs.
@@ -31,6 +31,9 @@ struct Slot {
     /// Parts of the above not yet in the shared load.
     pairs_pending: AtomicI64,
     bytes_pending: AtomicI64,
+    /// Changes made, and those of them that took a pair out.
+    changes: AtomicI64,
+    removals: AtomicI64,
 }
 
 /// What a write did to the numbers of a table.
@@ -65,9 +68,13 @@ pub(super) struct Totals {
     pub bucket_bytes: u64,
 }
 
+/// What all threads have counted. A copy is of the same numbers.
+#[derive(Clone)]
+pub(super) struct Counted(Arc<[Slot; SLOT_COUNT]>);
+
 /// The gate that writers pass.
 pub(super) struct Gate {
-    slots: Box<[Slot; SLOT_COUNT]>,
+    slots: Counted,
     closed: AtomicBool,
     closer: Mutex<()>,
     load_pairs: AtomicI64,
@@ -92,14 +99,14 @@ impl Gate {
     pub(super) fn new(totals: Totals, step_bytes: i64) -> Gate {
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         let gate = Gate {
-            slots: Box::new(std::array::from_fn(|_| Slot::default())),
+            slots: Counted(Arc::new(std::array::from_fn(|_| Slot::default()))),
             closed: AtomicBool::new(false),
             closer: Mutex::new(()),
             load_pairs: AtomicI64::new(signed(totals.pairs)),
             load_bytes: AtomicI64::new(signed(totals.bucket_bytes)),
             step_bytes,
         };
-        let base = &gate.slots[SHARED];
+        let base = &gate.slots.0[SHARED];
         base.pairs.store(signed(totals.pairs), Relaxed);
         base.payload_bytes.store(signed(totals.payload_bytes), Relaxed);
         base.bucket_bytes.store(signed(totals.bucket_bytes), Relaxed);
@@ -113,7 +120,7 @@ impl Gate {
         loop {
             // Sequentially consistent, as is `closed`: either we see the gate closed, or the closer sees us inside.
             step();
-            self.slots[slot].inside.fetch_add(1, SeqCst);
+            self.slots.0[slot].inside.fetch_add(1, SeqCst);
             let inside = Inside { gate: self, slot };
             step();
             if !self.closed.load(SeqCst) || planted(Bug::GatePassedClosed) {
@@ -131,7 +138,7 @@ impl Gate {
         self.closed.store(true, SeqCst);
         step();
         let closed = Closed { gate: self, _closer: closer };
-        self.wait_until(|| self.slots.iter().all(|s| s.inside.load(SeqCst) == 0))?;
+        self.wait_until(|| self.slots.0.iter().all(|s| s.inside.load(SeqCst) == 0))?;
         Ok(closed)
     }
 
@@ -160,16 +167,12 @@ impl Gate {
 
     /// The numbers of this moment.
     pub(super) fn totals(&self) -> Totals {
-        let sum = |part: fn(&Slot) -> &AtomicI64| {
-            let sum: i64 = self.slots.iter().map(|s| part(s).load(Relaxed)).sum();
-            // Another thread's removal may be counted before the put it undoes.
-            u64::try_from(sum).unwrap_or(0)
-        };
-        Totals {
-            pairs: sum(|s| &s.pairs),
-            payload_bytes: sum(|s| &s.payload_bytes),
-            bucket_bytes: sum(|s| &s.bucket_bytes),
-        }
+        self.slots.totals()
+    }
+
+    /// What threads count, for whoever shows it to others.
+    pub(super) fn counted(&self) -> &Counted {
+        &self.slots
     }
 
     /// The load: pairs, and bytes of slots and records. Up to a page a thread behind the truth.
@@ -180,11 +183,33 @@ impl Gate {
     }
 }
 
+impl Counted {
+    pub(super) fn totals(&self) -> Totals {
+        Totals {
+            pairs: self.sum(|s| &s.pairs),
+            payload_bytes: self.sum(|s| &s.payload_bytes),
+            bucket_bytes: self.sum(|s| &s.bucket_bytes),
+        }
+    }
+
+    /// Changes that stored something, and those that took a pair out.
+    pub(super) fn puts_and_removals(&self) -> (u64, u64) {
+        let removals = self.sum(|s| &s.removals);
+        (self.sum(|s| &s.changes).saturating_sub(removals), removals)
+    }
+
+    fn sum(&self, part: fn(&Slot) -> &AtomicI64) -> u64 {
+        let sum: i64 = self.0.iter().map(|s| part(s).load(Relaxed)).sum();
+        // Another thread's removal may be counted before the put it undoes.
+        u64::try_from(sum).unwrap_or(0)
+    }
+}
+
 impl<'g> Closed<'g> {
     /// Who closed the gate goes in alone.
     pub(super) fn enter(&self) -> Inside<'g> {
         let slot = slot_of_thread();
-        self.gate.slots[slot].inside.fetch_add(1, SeqCst);
+        self.gate.slots.0[slot].inside.fetch_add(1, SeqCst);
         Inside { gate: self.gate, slot }
     }
 }
@@ -193,15 +218,8 @@ impl Inside<'_> {
     /// Counts what a write did. Says whether the load changed, so that it is time to look at it.
     #[inline]
     pub(super) fn count(&self, delta: Delta) -> bool {
-        let slot = &self.gate.slots[self.slot];
-        let add = |counter: &AtomicI64, n: i64| {
-            if self.slot == SHARED {
-                return counter.fetch_add(n, Relaxed) + n;
-            }
-            let sum = counter.load(Relaxed) + n; // no other thread writes it
-            counter.store(sum, Relaxed);
-            sum
-        };
+        let slot = &self.gate.slots.0[self.slot];
+        let add = |counter, n| self.add(counter, n);
         add(&slot.pairs, delta.pairs);
         add(&slot.payload_bytes, delta.payload);
         add(&slot.bucket_bytes, delta.bucket);
@@ -216,11 +234,31 @@ impl Inside<'_> {
     }
 }
 
+impl Inside<'_> {
+    /// Counts that so many changes were made, of which so many took a pair out.
+    #[inline]
+    pub(super) fn count_changes(&self, changes: usize, removals: usize) {
+        let slot = &self.gate.slots.0[self.slot];
+        self.add(&slot.changes, changes as i64); // fewer than there are bytes of memory
+        self.add(&slot.removals, removals as i64);
+    }
+
+    #[inline]
+    fn add(&self, counter: &AtomicI64, n: i64) -> i64 {
+        if self.slot == SHARED {
+            return counter.fetch_add(n, Relaxed) + n;
+        }
+        let sum = counter.load(Relaxed) + n; // no other thread writes it
+        counter.store(sum, Relaxed);
+        sum
+    }
+}
+
 impl Drop for Inside<'_> {
     #[inline]
     fn drop(&mut self) {
         step();
-        let inside = &self.gate.slots[self.slot].inside;
+        let inside = &self.gate.slots.0[self.slot].inside;
         if self.slot == SHARED {
             inside.fetch_sub(1, Release);
         } else {
@@ -269,7 +307,7 @@ thread_local! {
 }
 
 #[inline]
-fn slot_of_thread() -> usize {
+pub(super) fn slot_of_thread() -> usize {
     if let Some(task) = interleave::task() {
         return task;
     }

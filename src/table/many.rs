@@ -20,6 +20,7 @@
 use super::Table;
 use super::chain::Key;
 use super::commit::Change;
+use super::live;
 use super::peek::{Peeked, Sight};
 use crate::error::Result;
 use crate::pager::log::Lsn;
@@ -166,14 +167,14 @@ impl Table {
     /// Step 4: the value of `key` from what was sighted, or by the ordinary lookup.
     #[inline]
     fn settle(&self, key: &[u8], sight: Option<&(Key<'_>, Sight<'_>)>, value: &mut Vec<u8>) -> Result<bool> {
-        if let Some((key, sight)) = sight {
-            value.clear();
+        value.clear();
+        if let (Some((key, sight)), false) = (sight, live::is_due()) {
             match self.judge(*key, sight, Some(value)) {
                 Peeked::Found => return Ok(true),
                 Peeked::Absent => return Ok(false),
                 Peeked::Unknown => {}
             }
         }
-        self.get_into(key, value)
+        self.get_latched(self.key(key), value)
     }
 }

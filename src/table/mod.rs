@@ -26,12 +26,14 @@ mod extent;
 mod gate;
 #[cfg(test)]
 mod interleavings;
+mod live;
 mod many;
 #[cfg(test)]
 mod openings;
 mod options;
 mod page;
 mod peek;
+mod publish;
 mod salvage;
 mod split;
 mod stats;
@@ -54,8 +56,12 @@ use chain::{Bucket, Key, Place};
 use commit::Change;
 pub use cursor::Scan;
 use gate::{Delta, Gate, Inside, Totals};
+use live::Counters;
+pub use live::TableStats;
 pub use options::{Durability, TableOptions};
 use peek::Peeked;
+pub use publish::PublishedStats;
+use publish::Publisher;
 pub use salvage::{SalvageReport, Salvaged, salvage};
 pub use stats::TableStat;
 use std::ops::{Deref, Range};
@@ -95,8 +101,8 @@ pub struct Table {
     groups: [AtomicU64; linear::GROUP_COUNT],
     /// A table does not shrink below the size it was made for.
     min_max_bucket: AtomicU32,
-    splits: AtomicU64,
-    contractions: AtomicU64,
+    live: Arc<Counters>,
+    publisher: Mutex<Option<Publisher>>,
     /// Held by whoever splits or merges: one at a time.
     structure: Mutex<()>,
     gate: Gate,
@@ -171,18 +177,22 @@ impl Table {
             segment_bytes: options.log_bytes / 2,
         };
         let (pager, root) = Pager::open(options.storage.clone(), path, opening)?;
-        match root {
+        let table = match root {
             Some(root) => {
                 let mut table = Table::from_root(pager, &options, &root)?;
                 table.replay()?;
-                Ok(table)
+                table
             }
             None => {
                 let table = Table::make(pager, &options)?;
                 table.checkpoint()?;
-                Ok(table)
+                table
             }
+        };
+        if options.publish_stats {
+            table.publish()?;
         }
+        Ok(table)
     }
 
     /// A new, empty table.
@@ -196,10 +206,10 @@ impl Table {
             fill_factor: options.fill_factor,
             fill_percent: options.fill_percent,
             view: AtomicU64::new(0),
+            live: Arc::new(Counters::new(max_bucket)),
+            publisher: Mutex::default(),
             groups: [const { AtomicU64::new(0) }; linear::GROUP_COUNT],
             min_max_bucket: AtomicU32::new(max_bucket),
-            splits: AtomicU64::new(0),
-            contractions: AtomicU64::new(0),
             structure: Mutex::new(()),
             gate: Gate::new(Totals::default(), load_step(page_bytes, options.fill_factor)),
             closed: AtomicBool::new(false),
@@ -373,9 +383,19 @@ impl Table {
             Peeked::Absent => return Ok(false),
             Peeked::Unknown => {}
         }
+        self.get_latched(key, value)
+    }
+
+    /// The same under the latch; `value` is empty.
+    #[inline(never)]
+    fn get_latched(&self, key: Key<'_>, value: &mut Vec<u8>) -> Result<bool> {
         let (frame, range) = self.read_bucket(key.hash)?;
         let primary = &frame[range];
-        match self.locate(primary, key)? {
+        let place = self.locate(primary, key)?;
+        if live::was_due() {
+            self.sample(primary, key);
+        }
+        match place {
             None => Ok(false),
             Some(place) => self.with_record(primary, place, |r| self.read_value(r, value)).map(|()| true),
         }
@@ -391,7 +411,11 @@ impl Table {
     pub fn get_ref(&self, key: &[u8]) -> Result<Option<ValueRef<'_>>> {
         let key = self.key(key);
         let (frame, range) = self.read_bucket(key.hash)?;
-        let Some(place) = self.locate(&frame[range.clone()], key)? else { return Ok(None) };
+        let place = self.locate(&frame[range.clone()], key)?;
+        if live::is_due() && live::was_due() {
+            self.sample(&frame[range.clone()], key);
+        }
+        let Some(place) = place else { return Ok(None) };
         let primary = &frame[range];
         let in_page = place.block.is_none();
         let inline = self.with_record(primary, place, |r| {
@@ -418,7 +442,11 @@ impl Table {
             Peeked::Unknown => {}
         }
         let (frame, range) = self.read_bucket(key.hash)?;
-        Ok(self.locate(&frame[range], key)?.is_some())
+        let found = self.locate(&frame[range.clone()], key)?.is_some();
+        if live::was_due() {
+            self.sample(&frame[range], key);
+        }
+        Ok(found)
     }
 
     /// Stores `value` under `key`, replacing any earlier value.
@@ -550,6 +578,7 @@ impl Table {
         let lsn = self.log(&mut writer, change)?;
         drop(bucket);
         let load_changed = writer.inside.count(delta);
+        writer.inside.count_changes(1, usize::from(matches!(change, Change::Remove { .. })));
         // The pair is stored; that the table could not grow or shrink for it is for the next write to try again.
         if load_changed || delta.long_chain || delta.pairs < 0 {
             let _ = self.adjust(delta);
@@ -720,10 +749,10 @@ impl Table {
             fill_factor,
             fill_percent,
             view: AtomicU64::new(u64::from(max_bucket)),
+            live: Arc::new(Counters::new(max_bucket)),
+            publisher: Mutex::default(),
             groups,
             min_max_bucket: AtomicU32::new(u32_at(28)),
-            splits: AtomicU64::new(0),
-            contractions: AtomicU64::new(0),
             structure: Mutex::new(()),
             gate: Gate::new(totals, load_step(page_bytes as usize, fill_factor)),
             closed: AtomicBool::new(false),

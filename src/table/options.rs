@@ -59,6 +59,7 @@ pub struct TableOptions {
     pub(super) log_bytes: u64,
     pub(super) inline_checkpoints: bool,
     pub(super) table_id: Option<u64>,
+    pub(super) publish_stats: bool,
     pub(super) storage: Arc<dyn Storage>,
 }
 
@@ -92,6 +93,7 @@ impl TableOptions {
             log_bytes: 128 << 20,
             inline_checkpoints: false,
             table_id: None,
+            publish_stats: false,
             storage: Arc::new(Disk),
         }
     }
@@ -184,6 +186,15 @@ impl TableOptions {
         self
     }
 
+    /// Writes the table's counters to a file beside it, `<path>-stats`, a few times a second for as long as it is open, so that
+    /// other processes can watch: [`PublishedStats`](crate::PublishedStats), `splitpoint stat --watch`. Not if not given.
+    ///
+    /// A thread of its own does it, and errors on the way harm nothing. For tables in files that are open for writing.
+    pub fn publish_stats(mut self, publish: bool) -> Self {
+        self.publish_stats = publish;
+        self
+    }
+
     /// The number by which a new table knows its journal and its log; a random one if not given. For golden files, which
     /// are to have the same bytes each time: two tables of one number may take each other's log.
     #[doc(hidden)]
@@ -197,7 +208,7 @@ impl TableOptions {
     /// # Errors
     /// [`ErrorKind::Io`]; [`ErrorKind::Locked`] where another has it open for writing; [`ErrorKind::NotATable`],
     /// [`ErrorKind::Version`], [`ErrorKind::Corrupt`] for what the file is; [`ErrorKind::WrongHash`];
-    /// [`ErrorKind::InvalidArgument`] for options out of range.
+    /// [`ErrorKind::InvalidArgument`] for options out of range, and where `<path>-stats` is to be made and is another's.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Table> {
         self.check()?;
         Table::open_with(self, path.as_ref())
@@ -210,6 +221,10 @@ impl TableOptions {
     /// [`cache_bytes`](Self::cache_bytes) also [`ErrorKind::Io`] for the temporary file.
     pub fn in_memory(self) -> Result<Table> {
         self.check()?;
+        if self.publish_stats {
+            let what = "publish_stats is for tables in files; call Table::stats for one in memory";
+            return Err(Error::new(ErrorKind::InvalidArgument, what));
+        }
         Table::in_memory_with(self)
     }
 
@@ -223,6 +238,9 @@ impl TableOptions {
         }
         if self.fill_factor == Some(0) {
             return invalid("fill_factor is 0, expected 1 or more pairs a bucket".into());
+        }
+        if self.read_only && self.publish_stats {
+            return invalid("read_only and publish_stats exclude each other: who only reads makes no file".into());
         }
         if self.read_only && self.create_new {
             return invalid("read_only and create_new exclude each other".into());

@@ -176,7 +176,7 @@ impl Table {
         drop(target);
         self.free_blocks(&gathered.blocks);
         drop(source);
-        self.splits.fetch_add(1, Relaxed);
+        self.live.splits.fetch_add(1, Relaxed);
         self.prefetch_split(new);
         Ok(true)
     }
@@ -228,7 +228,7 @@ impl Table {
         drop((source, target));
         self.free_blocks(&gathered.blocks);
         self.free_group(last)?;
-        self.contractions.fetch_add(1, Relaxed);
+        self.live.contractions.fetch_add(1, Relaxed);
         Ok(true)
     }
 

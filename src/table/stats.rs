@@ -80,8 +80,8 @@ impl Table {
             hash: self.hash.name().to_owned(),
             seed: self.hash.seed(),
             memory_bytes: self.pager.memory_bytes(),
-            splits: self.splits.load(Relaxed),
-            contractions: self.contractions.load(Relaxed),
+            splits: self.live.splits.load(Relaxed),
+            contractions: self.live.contractions.load(Relaxed),
             ..TableStat::default()
         };
         let mut histogram = BTreeMap::new();

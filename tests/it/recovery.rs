@@ -2,7 +2,7 @@
 //!
 //! Power loss, torn writes and errors of the disk are tested with a simulated disk, `src/table/crash.rs`.
 
-use splitpoint::{Durability, ErrorKind, Table, TableOptions};
+use splitpoint::{Durability, ErrorKind, PublishedStats, Table, TableOptions};
 use std::path::{Path, PathBuf};
 
 /// A copy of the table and all beside it, as a crash at this moment would leave them.
@@ -283,6 +283,31 @@ fn a_handle_refuses_in_a_forked_child_and_the_parent_goes_on() {
     assert_eq!(table.get(b"k").unwrap().unwrap(), b"v");
     table.put(b"k", b"parent").unwrap();
     table.close().unwrap();
+}
+
+#[test]
+fn a_forked_child_leaves_the_published_counters_to_its_parent() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let mut table = Some(TableOptions::new().publish_stats(true).open(&path).unwrap());
+    let status = in_child(|| {
+        let counted = table.as_ref().map(|t| t.stats().pairs);
+        drop(table.take());
+        let published = PublishedStats::read(&path).unwrap();
+        i32::from(counted != Some(0) || !published.is_some_and(|p| p.is_open))
+    });
+    assert_eq!(status, 0);
+    let table = table.unwrap();
+    table.put(b"k", b"v").unwrap();
+    let published = || PublishedStats::read(&path).unwrap().filter(|p| p.is_open).unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while published().stats.puts == 0 {
+        assert!(std::time::Instant::now() < deadline, "{:?}", published());
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(published().process, std::process::id());
+    table.close().unwrap();
+    assert_eq!(PublishedStats::read(&path).unwrap(), None);
 }
 
 #[test]

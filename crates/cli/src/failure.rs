@@ -62,6 +62,11 @@ impl Failure {
         Self::io("standard output", &error)
     }
 
+    /// Is it an error of the library, of one of these kinds?
+    pub fn is_of(&self, kinds: &[ErrorKind]) -> bool {
+        kinds.iter().any(|kind| kind.exit_code() == self.status)
+    }
+
     pub fn report(self) -> ExitCode {
         if let Some(message) = self.message {
             eprintln!("splitpoint: {message}");

@@ -19,6 +19,8 @@ use tempfile::TempDir;
 
 #[path = "cli/dict.rs"]
 mod dict;
+#[path = "cli/watch.rs"]
+mod watch;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_splitpoint");
 

@@ -309,8 +309,8 @@ impl<'w> Run<'w> {
     fn count_splits(&mut self) {
         use std::sync::atomic::Ordering::Relaxed;
         if let Some(table) = &self.table {
-            self.splits += table.splits.swap(0, Relaxed);
-            self.merges += table.contractions.swap(0, Relaxed);
+            self.splits += table.live.splits.swap(0, Relaxed);
+            self.merges += table.live.contractions.swap(0, Relaxed);
         }
     }
 

@@ -82,6 +82,9 @@ pub struct Load {
     /// Hash function (for a new table)
     #[arg(long, value_name = "NAME", value_parser = parse_hash)]
     hash: Option<HashKind>,
+    /// Let `splitpoint stat --watch` see what the load does
+    #[arg(long)]
+    stats: bool,
     /// Report as JSON
     #[arg(long)]
     json: bool,
@@ -168,7 +171,7 @@ impl Load {
     }
 
     fn options(&self) -> TableOptions {
-        let mut options = TableOptions::new().create(true).durability(self.durability.into());
+        let mut options = TableOptions::new().create(true).durability(self.durability.into()).publish_stats(self.stats);
         if let Some(bytes) = self.page_size {
             options = options.page_bytes(bytes);
         }

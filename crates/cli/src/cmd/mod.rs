@@ -18,6 +18,7 @@ mod scan;
 mod stat;
 mod thaw;
 mod tour;
+mod watch;
 
 use crate::failure::{Failure, Result};
 use crate::format::tsv;

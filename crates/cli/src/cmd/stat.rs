@@ -1,6 +1,6 @@
-//! `stat`: what a table is made of, and its buckets as a picture.
+//! `stat`: what a table is made of, and its buckets as a picture; with --watch (`watch.rs`) what it does.
 
-use super::open_to_read;
+use super::{open_to_read, watch};
 use crate::failure::Result;
 use crate::histogram;
 use crate::number::{count_of, grouped, size};
@@ -8,11 +8,16 @@ use crate::output::Output;
 use serde_json::json;
 use splitpoint::TableStat;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Show parameters, fill, overflow and a picture of the bucket sizes
 ///
 /// Reads the whole table. The picture has a row for each number of pairs in a bucket (or a few numbers), how many
 /// buckets hold so many, and the share that chance alone would give; a share far above it means a poor hash function.
+///
+/// With --watch a line each second, until Ctrl-C: of a table whose process publishes its counters (load --stats, or
+/// TableOptions::publish_stats) what it does, a second; of any other what it is made of, whenever the file changes. gets, hit%
+/// and what follows them up to ovf% are estimates from one lookup in 512.
 #[derive(clap::Args)]
 pub struct Stat {
     /// The table
@@ -20,10 +25,16 @@ pub struct Stat {
     /// Write everything as one JSON object
     #[arg(long)]
     json: bool,
+    /// Show figures again and again, each SECONDS; with --json an object a line
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = watch::parse_interval)]
+    watch: Option<Duration>,
 }
 
 impl Stat {
     pub fn run(self) -> Result<()> {
+        if let Some(every) = self.watch {
+            return watch::watch(&self.file, every, self.json);
+        }
         let stat = open_to_read(&self.file)?.stat()?;
         let mut out = Output::stdout();
         if self.json {

@@ -1,0 +1,317 @@
+//! `stat --watch`: a line of figures each second, until a signal.
+//!
+//! ```text
+//! a process publishes its counters   rates a second, of the time between two of its writes      (lookups, splits, I/O, latches)
+//! none does                          the walk of `stat`, again whenever the file has changed    (pairs, buckets, overflow)
+//! ```
+//!
+//! Counters live in the memory of the process that has the table open, and reach others only where it publishes them
+//! (`TableOptions::publish_stats`, `load --stats`). Of what a file shows, a writer's changes are seen at its checkpoints.
+
+use super::open_to_read;
+use crate::failure::{Failure, Result};
+use crate::interrupt::Interrupt;
+use crate::number::{grouped, size};
+use crate::output::Output;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde_json::json;
+use splitpoint::{ErrorKind, PublishedStats, TableStat, TableStats};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// Lines between two headings.
+const LINES_A_PAGE: u64 = 20;
+/// A process that has the table open writes its counters several times a second; after this long it is stopped or stuck.
+const SILENT: Duration = Duration::from_secs(3);
+
+/// Seconds between two lines.
+pub fn parse_interval(text: &str) -> std::result::Result<Duration, String> {
+    let seconds: Option<f64> = text.parse().ok().filter(|seconds| (0.1..=86_400.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("{text:?} is no number of seconds from 0.1 to 86400"))
+}
+
+/// # Errors
+/// What cannot be read; a signal, which is how it ends.
+pub fn watch(file: &Path, every: Duration, json: bool) -> Result<()> {
+    let interrupt = Interrupt::watch()?;
+    // A misspelt name is told at once. One that is being written right now is looked at later.
+    file.metadata().map_err(|error| Failure::io(file.display(), &error))?;
+    let mut watch = Watch {
+        file,
+        json,
+        out: Output::stdout(),
+        lines: 0,
+        last: None,
+        silent: Duration::ZERO,
+        walked: None,
+        told: Told::Nothing,
+    };
+    loop {
+        watch.look(every)?;
+        if wait(&interrupt, every)? {
+            return interrupt.stop_if_caught("nothing was changed");
+        }
+    }
+}
+
+/// Waits; `true` if a signal came.
+fn wait(interrupt: &Interrupt, time: Duration) -> Result<bool> {
+    let mut waits = [PollFd::new(interrupt.wake_fd(), PollFlags::POLLIN)];
+    let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
+    match poll(&mut waits, timeout) {
+        Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(interrupt.caught().is_some()),
+        Err(error) => Err(Failure::io("cannot wait", &error.into())),
+    }
+}
+
+/// What the lines were of, so that a change is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    Published,
+    Walked,
+}
+
+struct Watch<'f> {
+    file: &'f Path,
+    json: bool,
+    out: Output,
+    lines: u64,
+    /// What was published when we last looked.
+    last: Option<PublishedStats>,
+    /// For how long it has been the same.
+    silent: Duration,
+    /// The length and time of the file at the last walk.
+    walked: Option<(u64, SystemTime)>,
+    told: Told,
+}
+
+impl Watch<'_> {
+    fn look(&mut self, every: Duration) -> Result<()> {
+        match PublishedStats::read(self.file)? {
+            Some(now) if now.is_open => self.published(now, every),
+            left => {
+                self.last = None;
+                self.walk(left.is_some())
+            }
+        }
+    }
+
+    fn published(&mut self, now: PublishedStats, every: Duration) -> Result<()> {
+        let last = self.last.replace(now).filter(|last| last.process == now.process && last.tick <= now.tick);
+        if self.told != Told::Published {
+            self.told = Told::Published;
+            self.lines = 0;
+            self.say(&format!(
+                "process {} has it open; rates are a second's, the first line's since it opened it",
+                now.process
+            ));
+        }
+        let (since, ms) = match last {
+            None => (now.stats, now.open_ms),
+            Some(last) if last.tick == now.tick => {
+                self.silent += every;
+                if self.silent >= SILENT {
+                    self.silent = Duration::ZERO;
+                    self.say(&format!("process {} is silent: stopped, or kept from writing", now.process));
+                }
+                return Ok(());
+            }
+            Some(last) => (now.stats.since(&last.stats), now.open_ms.saturating_sub(last.open_ms)),
+        };
+        self.silent = Duration::ZERO;
+        let seconds = ms.max(1) as f64 / 1000.0;
+        if self.json {
+            return self.line(&published_json(&now, &since, seconds).to_string());
+        }
+        self.heading(PUBLISHED_HEADING)?;
+        self.line(&published_line(&since, seconds))
+    }
+
+    fn walk(&mut self, left: bool) -> Result<()> {
+        if self.told != Told::Walked {
+            self.told = Told::Walked;
+            self.lines = 0;
+            self.walked = None;
+            if left {
+                self.say("the process that published its counters ended without closing the table");
+            }
+            self.say(
+                "no process publishes its counters (TableOptions::publish_stats, `splitpoint load --stats`); a line follows whenever the file changes, with a walk over all of it",
+            );
+        }
+        let metadata = self.file.metadata().map_err(|error| Failure::io(self.file.display(), &error))?;
+        let seen = (metadata.len(), metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH));
+        if self.walked == Some(seen) {
+            return Ok(());
+        }
+        let stat = match open_to_read(self.file).and_then(|table| Ok(table.stat()?)) {
+            // A checkpoint is being written, or the file is being made: what it comes to is for the next look.
+            Err(failure) if failure.is_of(&[ErrorKind::Stale, ErrorKind::Locked]) || metadata.len() == 0 => {
+                return Ok(());
+            }
+            other => other?,
+        };
+        self.walked = Some(seen);
+        if self.json {
+            return self.line(&walked_json(&stat).to_string());
+        }
+        self.heading(WALKED_HEADING)?;
+        self.line(&walked_line(&stat))
+    }
+
+    fn say(&self, what: &str) {
+        eprintln!("splitpoint: {}: {what}", self.file.display());
+    }
+
+    fn heading(&mut self, text: &str) -> Result<()> {
+        if self.lines.is_multiple_of(LINES_A_PAGE) { self.out.line(text) } else { Ok(()) }
+    }
+
+    fn line(&mut self, text: &str) -> Result<()> {
+        self.lines += 1;
+        self.out.line(text)
+    }
+}
+
+const PUBLISHED_HEADING: &str = "\
+       pairs      gets  hit%  pages/hit /miss  keys/hit  ovf%      puts   removals  splits    read written  evict  waits  ckpt    memory";
+
+fn published_line(since: &TableStats, seconds: f64) -> String {
+    let rate = |count: u64| short(count as f64 / seconds);
+    format!(
+        "{:>12} {:>9} {:>5.1}  {:>9.2} {:>5.2}  {:>8.2} {:>5.1} {:>9} {:>10} {:>7} {:>7} {:>7} {:>6} {:>6} {:>5} {:>9}",
+        grouped(since.pairs),
+        rate(since.lookups()),
+        100.0 * since.hit_share(),
+        since.pages_per_hit(),
+        since.pages_per_miss(),
+        since.keys_per_hit(),
+        100.0 * since.overflow_share(),
+        rate(since.puts),
+        rate(since.removals),
+        rate(since.splits),
+        rate(since.frames_read),
+        rate(since.frames_written),
+        rate(since.evictions),
+        rate(since.latch_waits),
+        since.checkpoints,
+        size(since.memory_bytes),
+    )
+}
+
+/// Totals since the table was opened, and rates a second since the line before.
+fn published_json(now: &PublishedStats, since: &TableStats, seconds: f64) -> serde_json::Value {
+    let rate = |count: u64| count as f64 / seconds;
+    let total = &now.stats;
+    json!({
+        "source": "process",
+        "process": now.process,
+        "open_ms": now.open_ms,
+        "pairs": total.pairs,
+        "payload_bytes": total.payload_bytes,
+        "buckets": total.buckets,
+        "file_bytes": total.file_bytes,
+        "memory_bytes": total.memory_bytes,
+        "lookups": total.lookups(),
+        "hits": total.hits,
+        "misses": total.misses,
+        "puts": total.puts,
+        "removals": total.removals,
+        "splits": total.splits,
+        "contractions": total.contractions,
+        "checkpoints": total.checkpoints,
+        "frames_read": total.frames_read,
+        "frames_written": total.frames_written,
+        "evictions": total.evictions,
+        "latch_waits": total.latch_waits,
+        "interval_s": seconds,
+        "lookups_per_s": rate(since.lookups()),
+        "hit_share": since.hit_share(),
+        "pages_per_hit": since.pages_per_hit(),
+        "pages_per_miss": since.pages_per_miss(),
+        "keys_per_hit": since.keys_per_hit(),
+        "keys_per_miss": since.keys_per_miss(),
+        "overflow_share": since.overflow_share(),
+        "puts_per_s": rate(since.puts),
+        "removals_per_s": rate(since.removals),
+        "splits_per_s": rate(since.splits),
+        "frames_read_per_s": rate(since.frames_read),
+        "frames_written_per_s": rate(since.frames_written),
+        "evictions_per_s": rate(since.evictions),
+        "latch_waits_per_s": rate(since.latch_waits),
+    })
+}
+
+const WALKED_HEADING: &str = "       pairs     buckets  largest   empty  ovf pages  ovf pairs%       file       free";
+
+fn walked_line(stat: &TableStat) -> String {
+    format!(
+        "{:>12} {:>11} {:>8} {:>7} {:>10} {:>11.1} {:>10} {:>10}",
+        grouped(stat.pairs),
+        grouped(stat.buckets),
+        grouped(stat.largest_bucket),
+        grouped(stat.empty_buckets),
+        grouped(stat.overflow_pages),
+        100.0 * stat.overflow_pairs as f64 / stat.pairs.max(1) as f64,
+        size(stat.file_bytes),
+        size(stat.free_bytes),
+    )
+}
+
+fn walked_json(stat: &TableStat) -> serde_json::Value {
+    json!({
+        "source": "file",
+        "pairs": stat.pairs,
+        "payload_bytes": stat.payload_bytes,
+        "buckets": stat.buckets,
+        "largest_bucket": stat.largest_bucket,
+        "empty_buckets": stat.empty_buckets,
+        "overflow_pages": stat.overflow_pages,
+        "overflow_pairs": stat.overflow_pairs,
+        "file_bytes": stat.file_bytes,
+        "free_bytes": stat.free_bytes,
+    })
+}
+
+/// In six characters: `12`, `3.4k`, `1.2M`.
+fn short(number: f64) -> String {
+    match number {
+        n if n >= 1e9 => format!("{:.1}G", n / 1e9),
+        n if n >= 1e6 => format!("{:.1}M", n / 1e6),
+        n if n >= 1e4 => format!("{:.0}k", n / 1e3),
+        n if n >= 10.0 || n == 0.0 => format!("{n:.0}"),
+        n => format!("{n:.1}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_seconds_within_a_day() {
+        assert_eq!(parse_interval("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["0", "-1", "x", "nan", "inf", "1e9"] {
+            assert!(parse_interval(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn rates_are_of_the_time_between_two_looks_and_any_numbers_make_a_line() {
+        let mut stats = TableStats::default();
+        (stats.hits, stats.misses, stats.hit_pages, stats.puts) = (3000, 1000, 3300, 20);
+        let line = published_line(&stats, 2.0);
+        let words: Vec<_> = line.split_whitespace().collect();
+        assert_eq!(words[..5], ["0", "2000", "75.0", "1.10", "0.00"], "{line}");
+        assert_eq!(words[7], "10", "{line}");
+        let mut huge = stats;
+        (huge.hits, huge.misses, huge.memory_bytes) = (u64::MAX, u64::MAX, u64::MAX);
+        published_line(&huge, 0.001);
+        published_json(&PublishedStats::default(), &huge, 0.001);
+        assert_eq!(
+            [short(0.0), short(1.25), short(1234.0), short(12_345.0), short(3.4e6)],
+            ["0", "1.2", "1234", "12k", "3.4M"]
+        );
+    }
+}

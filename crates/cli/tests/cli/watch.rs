@@ -1,0 +1,115 @@
+//! `stat --watch`: beside a process at work, on a file that nobody has open, and beside a file of strange bytes.
+
+use super::signals::{Running, end_of, heeded, send};
+use super::*;
+
+fn watch(place: &Path, arguments: &[&str]) -> (Running, BufReader<std::process::ChildStdout>) {
+    let mut child = splitpoint(place)
+        .args(["stat", "t.spt", "--watch", "0.1"])
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap());
+    (Running(Some(child)), lines)
+}
+
+fn line(lines: &mut impl BufRead) -> Value {
+    let mut text = String::new();
+    lines.read_line(&mut text).unwrap();
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text:?}"))
+}
+
+#[test]
+fn a_load_is_watched_while_it_runs() {
+    let place = directory();
+    let mut load = splitpoint(place.path());
+    let load = load.args(["load", "t.spt", "-", "--stats"]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut load = Running(Some(load.spawn().unwrap()));
+    let mut rows = load.0.as_mut().unwrap().stdin.take().unwrap();
+    let stats = place.path().join("t.spt-stats");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !stats.exists() || stats.metadata().unwrap().len() == 0 {
+        assert!(Instant::now() < deadline, "the load published nothing");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let (mut watcher, mut lines) = watch(place.path(), &["--json"]);
+    let first = line(&mut lines);
+    assert_eq!((&first["source"], &first["process"]), (&"process".into(), &load.0.as_ref().unwrap().id().into()));
+    for i in 0..5000 {
+        writeln!(rows, "key {i}\tvalue").unwrap();
+    }
+    rows.flush().unwrap();
+    // What the load has read by then depends on its buffer, so all that is sure is that it comes to see some.
+    let mut last = first;
+    while last["puts"].as_u64().unwrap() == 0 {
+        assert!(Instant::now() < deadline, "{last}");
+        last = line(&mut lines);
+    }
+    assert!(last["puts_per_s"].as_f64().unwrap() > 0.0, "{last}");
+    assert_eq!(last["puts"], last["pairs"]);
+    drop(rows);
+    // The load is over: from here on the file is shown.
+    while last["source"] == "process" {
+        assert!(Instant::now() < deadline, "{last}");
+        last = line(&mut lines);
+    }
+    assert_eq!((&last["source"], &last["pairs"]), (&"file".into(), &5000.into()));
+    assert!(!stats.exists());
+    assert!(end_of(&mut load).status.success());
+    for (signal, number) in heeded().take(1) {
+        send(signal, watcher.0.as_ref().unwrap());
+        let ended = end_of(&mut watcher);
+        assert_eq!(ended.status.code(), Some(128 + number as i32));
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert!(
+            said.contains("has it open") && said.contains("no process publishes") && said.contains("stopped by"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_nobody_has_open_is_walked_when_it_changes() {
+    let place = directory();
+    run_well(place.path(), &["put", "t.spt", "a", "1"]);
+    let (_watcher, mut lines) = watch(place.path(), &["--json"]);
+    assert_eq!(line(&mut lines)["pairs"], 1);
+    run_well(place.path(), &["put", "t.spt", "b", "2"]);
+    assert_eq!(line(&mut lines)["pairs"], 2);
+}
+
+#[test]
+fn the_figures_come_in_columns_under_a_heading() {
+    let place = directory();
+    run_well(place.path(), &["put", "t.spt", "a", "1"]);
+    let (_watcher, lines) = watch(place.path(), &[]);
+    let printed: Vec<_> = lines.lines().take(2).map(Result::unwrap).collect();
+    assert!(printed[0].contains("ovf pairs%"), "{printed:?}");
+    assert_eq!(printed[1].split_whitespace().next(), Some("1"), "{printed:?}");
+}
+
+#[test]
+fn strange_bytes_in_the_place_of_counters_are_an_error_and_no_more() {
+    let place = directory();
+    run_well(place.path(), &["put", "t.spt", "a", "1"]);
+    for bytes in [&b""[..], b"SPLITSTA", &[0xFF; 512], &[0; 100_000]] {
+        fs::write(place.path().join("t.spt-stats"), bytes).unwrap();
+        let output = run(place.path(), &["stat", "t.spt", "--watch", "0.1"]);
+        assert_eq!(output.status.code(), Some(13), "{output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("t.spt-stats: no published counters"), "{said}");
+        // The table itself is as it was.
+        assert_eq!(run_well(place.path(), &["get", "t.spt", "a"]), b"1\n");
+        let refused = run(place.path(), &["load", "t.spt", "-", "--stats"]);
+        assert_eq!(refused.status.code(), if bytes.is_empty() { Some(0) } else { Some(17) }, "{refused:?}");
+    }
+}
+
+#[test]
+fn an_interval_that_is_none_is_wrong_usage() {
+    let place = directory();
+    assert_eq!(run(place.path(), &["stat", "t.spt", "--watch", "never"]).status.code(), Some(2));
+    assert_ne!(run(place.path(), &["stat", "absent.spt", "--watch"]).status.code(), Some(0));
+}

@@ -1,0 +1,595 @@
+//! Page size, fill factor, cache and hash function for given pairs: equation (1), then measured.
+//!
+//! ```text
+//! Sample      all pairs go in, as many stay as are to be measured, drawn by their keys
+//! sweep       page size x fill factor: load, get, bytes, overflow        several rounds, so that noise shows
+//! functions   time, spread over buckets, and the table with each
+//! caches      lookups in a file, with a cache of a part of it
+//! advise      the defaults, unless something is better by more than the noise
+//! ```
+//!
+//! Each round measures every setting once, and a setting is compared with the default of the same round: what the machine
+//! does beside that slows both. The median of the rounds counts; the noise is how far they lie apart.
+//!
+//! The tables of the sweep are in memory, the same pages by the same code: what a disk needs to sync a file would be most of the
+//! time, differs from one minute to the next, and goes by the bytes, which are counted.
+//!
+//! Source: Seltzer & Yigit 1991, equation (1), Figures 5 to 7. Differs: tables of today's sizes, the user's own pairs, and bytes
+//! counted as well as pairs. Not here: what a report looks like (`splitpoint lab tune`).
+
+use splitpoint::{Durability, HashKind, Result, Table, TableOptions, TableStat};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Fewest pairs a bucket has to have on average for pages of `page_bytes`, by the paper's equation (1):
+/// `(average pair + 4) * fill_factor >= page_bytes`.
+pub fn equation_one(average_pair_bytes: f64, page_bytes: u32) -> u32 {
+    const SLOT_BYTES: f64 = 4.0;
+    (f64::from(page_bytes) / (average_pair_bytes + SLOT_BYTES)).ceil().max(1.0) as u32 // at most page_bytes / 4
+}
+
+/// Pairs to measure with, and how many there were of which they were drawn.
+#[derive(Debug, Default)]
+pub struct Sample {
+    pairs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Pairs given.
+    pub seen: u64,
+    /// Bytes of their keys and values.
+    pub seen_bytes: u64,
+    bytes: usize,
+    bytes_max: usize,
+    /// Pairs whose number is below `u64::MAX >> halved` stay.
+    halved: u32,
+}
+
+/// What each pair takes in memory beside its bytes.
+const PAIR_OVERHEAD_BYTES: usize = 80;
+
+impl Sample {
+    /// One that keeps pairs of up to `bytes_max` bytes.
+    pub fn new(bytes_max: usize) -> Sample {
+        Sample { bytes_max, ..Sample::default() }
+    }
+
+    /// Adds a pair. Where there are too many, half of all leave, by a number made of their keys.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.seen += 1;
+        self.seen_bytes += (key.len() + value.len()) as u64;
+        if !stays(key, self.halved) {
+            return;
+        }
+        self.bytes += key.len() + value.len() + PAIR_OVERHEAD_BYTES;
+        self.pairs.push((key.to_vec(), value.to_vec()));
+        while self.bytes > self.bytes_max && self.pairs.len() > 1 {
+            self.halved += 1;
+            let halved = self.halved;
+            self.pairs.retain(|(key, _)| stays(key, halved));
+            self.bytes = self.pairs.iter().map(|(key, value)| key.len() + value.len() + PAIR_OVERHEAD_BYTES).sum();
+        }
+    }
+
+    /// Bytes of a key and a value, on average of all that were given.
+    pub fn average_pair_bytes(&self) -> f64 {
+        self.seen_bytes as f64 / self.seen.max(1) as f64
+    }
+
+    /// Pairs kept.
+    pub fn len(&self) -> usize {
+        self.pairs.len()
+    }
+
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+}
+
+/// By a function that no table uses with this seed, so that the keys that stay are no special ones to it.
+fn stays(key: &[u8], halved: u32) -> bool {
+    const SEED: u64 = 0x7A3D_11C5;
+    halved < 64 && HashKind::Sip13.hash(key, SEED) <= u64::MAX >> halved
+}
+
+/// How a table is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Bytes of a bucket's page.
+    pub page_bytes: u32,
+    /// Pairs a bucket has before the table grows; by bytes if none.
+    pub fill_factor: Option<u32>,
+    /// The hash function.
+    pub hash: HashKind,
+    /// Is the table told how many pairs will come?
+    pub expected: bool,
+}
+
+impl Settings {
+    /// What a table has if nothing is asked for.
+    pub const DEFAULT: Settings =
+        Settings { page_bytes: 1024, fill_factor: None, hash: HashKind::DEFAULT, expected: false };
+
+    /// The options for a table of `pairs` pairs.
+    pub fn options(&self, pairs: u64) -> TableOptions {
+        let mut options = TableOptions::new().page_bytes(self.page_bytes).hash(self.hash);
+        if let Some(pairs) = self.fill_factor {
+            options = options.fill_factor(pairs);
+        }
+        if self.expected { options.expected_len(pairs) } else { options }
+    }
+}
+
+/// What one table came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Nanoseconds a pair, to store all.
+    pub load_ns: f64,
+    /// Nanoseconds a lookup.
+    pub get_ns: f64,
+    /// Bytes of the file, a pair, or of what it would be.
+    pub file_bytes: f64,
+    /// The share of pairs in overflow pages, 0 to 1.
+    pub overflow_share: f64,
+}
+
+impl Measured {
+    /// How it compares with `base`: below 1 is better. Lookups weigh as much as load and size together.
+    pub fn score(&self, base: &Measured) -> f64 {
+        let (get, load) = (self.get_ns / base.get_ns, self.load_ns / base.load_ns);
+        let bytes = self.file_bytes / base.file_bytes;
+        get.powf(0.5) * load.powf(0.25) * bytes.powf(0.25)
+    }
+}
+
+/// Settings, and what each round came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tried {
+    /// What was tried.
+    pub settings: Settings,
+    /// A round each; none where the table would have been far too large, or its buckets far too uneven.
+    pub rounds: Vec<Measured>,
+    /// [`Measured::score`] against the default of the same round.
+    pub scores: Vec<f64>,
+}
+
+impl Tried {
+    /// The median of one figure.
+    pub fn median(&self, figure: impl Fn(&Measured) -> f64) -> f64 {
+        median(self.rounds.iter().map(figure).collect())
+    }
+
+    /// The median of the scores.
+    pub fn score(&self) -> f64 {
+        median(self.scores.clone())
+    }
+}
+
+/// The value in the middle; not a number for none.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// A hash function on the keys of the sample.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    /// Which.
+    pub kind: HashKind,
+    /// Nanoseconds a key, the median of the rounds.
+    pub hash_ns: f64,
+    /// Variance over mean of the numbers of keys in buckets: 1 by chance, above it uneven.
+    pub dispersion: f64,
+    /// Is that more than chance explains?
+    pub uneven: bool,
+    /// Keys in the fullest bucket.
+    pub largest_bucket: u32,
+    /// Tables with it.
+    pub table: Tried,
+}
+
+/// Lookups with a cache of part of the file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cached {
+    /// The part, 1 for all.
+    pub share: f64,
+    /// Bytes of the cache.
+    pub cache_bytes: u64,
+    /// Nanoseconds a lookup, the median of the rounds.
+    pub get_ns: f64,
+    /// Frames read a lookup.
+    pub reads_per_get: f64,
+}
+
+/// All that was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Pairs each table had.
+    pub pairs: usize,
+    /// Rounds.
+    pub rounds: usize,
+    /// Page size x fill factor, by page size.
+    pub sweep: Vec<Tried>,
+    /// The default, told how many pairs will come.
+    pub expected: Tried,
+    /// Every hash function.
+    pub functions: Vec<Function>,
+    /// By share, ascending.
+    pub caches: Vec<Cached>,
+    /// Scores within this of 1 say nothing.
+    pub noise: f64,
+    /// What to take.
+    pub advice: Settings,
+}
+
+/// Page sizes tried.
+pub const PAGE_BYTES: [u32; 6] = [512, 1024, 2048, 4096, 8192, 16384];
+/// Fill factors tried; none is by bytes.
+pub const FILL_FACTORS: [Option<u32>; 9] =
+    [None, Some(1), Some(2), Some(4), Some(8), Some(16), Some(32), Some(64), Some(128)];
+/// Shares of the file tried as cache.
+const CACHE_SHARES: [f64; 6] = [0.0625, 0.125, 0.25, 0.5, 1.0, 2.0];
+/// A table takes no cache to be smaller.
+const CACHE_BYTES_MIN: f64 = 256.0 * 1024.0;
+/// Rounds, if the time suffices.
+const ROUNDS: usize = 3;
+/// Of functions less even than this no table is made: buckets of thousands of pairs are searched one by one.
+const DISPERSION_MAX: f64 = 20.0;
+/// Fewest pairs worth a measurement.
+const PAIRS_MIN: usize = 500;
+
+/// Measures for about `time`, with a file in `directory` for the caches. Asks `goes_on` before each table, with what comes; `None` if it said
+/// no.
+///
+/// # Errors
+/// As [`Table::put`] and [`Table::get`]: a full disk, mostly.
+pub fn tune(
+    sample: &Sample,
+    time: Duration,
+    directory: &Path,
+    goes_on: &mut dyn FnMut(&str) -> bool,
+) -> Result<Option<Report>> {
+    let start = Instant::now();
+    let mut bench = Bench {
+        sample,
+        pairs: sample.len().min(PAIRS_MIN),
+        directory,
+        order: Vec::new(),
+        hopeless: Vec::new(),
+        goes_on,
+    };
+    bench.shuffle();
+    let Some(pairs) = bench.pairs_for(time)? else { return Ok(None) };
+    bench.pairs = pairs;
+    bench.shuffle();
+    bench.hopeless = HashKind::ALL.iter().copied().filter(|&kind| bench.spread(kind).0 > DISPERSION_MAX).collect();
+    let mut tried: Vec<Tried> = bench.all_settings();
+    let mut rounds = 0;
+    // The time that each round may take was planned; more than one only while it is there.
+    while rounds < ROUNDS && (rounds == 0 || start.elapsed() * (rounds as u32 + 1) / (rounds as u32) < time) {
+        if !bench.round(&mut tried)? {
+            return Ok(None);
+        }
+        rounds += 1;
+    }
+    let noise = noise(&tried);
+    let rest = tried.split_off(PAGE_BYTES.len() * FILL_FACTORS.len());
+    let sweep = tried;
+    let (expected, tables) = rest.split_first().expect("all_settings makes them");
+    let functions: Vec<Function> = tables.iter().map(|table| bench.function(table, rounds)).collect();
+    let advice = advise(&sweep, expected, &functions, noise);
+    let Some(caches) = bench.caches(advice, rounds)? else { return Ok(None) };
+    Ok(Some(Report { pairs, rounds, sweep, expected: expected.clone(), functions, caches, noise, advice }))
+}
+
+/// Half of how far the rounds of a setting lie apart, for the setting in the middle.
+fn noise(tried: &[Tried]) -> f64 {
+    let spread = |scores: &[f64]| {
+        let (low, high) = scores.iter().fold((f64::MAX, f64::MIN), |(low, high), &s| (low.min(s), high.max(s)));
+        (high - low) / 2.0
+    };
+    let spreads = tried.iter().filter(|t| t.scores.len() > 1 && t.settings != Settings::DEFAULT);
+    let noise = median(spreads.map(|t| spread(&t.scores)).collect());
+    // One round tells nothing of it.
+    const UNKNOWN: f64 = 0.2;
+    const LEAST: f64 = 0.03;
+    if noise.is_nan() { UNKNOWN } else { noise.max(LEAST) }
+}
+
+/// Is it better by more than the noise, in every round?
+fn is_better(tried: &Tried, noise: f64) -> bool {
+    !tried.scores.is_empty() && tried.score() < 1.0 - noise && tried.scores.iter().all(|&score| score < 1.0)
+}
+
+fn advise(sweep: &[Tried], expected: &Tried, functions: &[Function], noise: f64) -> Settings {
+    let mut advice = Settings::DEFAULT;
+    let best = |a: &&Tried, b: &&Tried| a.score().total_cmp(&b.score());
+    if let Some(best) = sweep.iter().filter(|tried| is_better(tried, noise)).min_by(best) {
+        (advice.page_bytes, advice.fill_factor) = (best.settings.page_bytes, best.settings.fill_factor);
+    }
+    let even = functions.iter().filter(|f| !f.uneven).map(|f| &f.table);
+    if let Some(best) = even.filter(|tried| is_better(tried, noise)).min_by(best) {
+        advice.hash = best.settings.hash;
+    }
+    advice.expected = is_better(expected, noise);
+    advice
+}
+
+struct Bench<'b> {
+    sample: &'b Sample,
+    /// The first so many are used.
+    pairs: usize,
+    directory: &'b Path,
+    /// The order of lookups.
+    order: Vec<usize>,
+    /// Functions that would take for ever.
+    hopeless: Vec<HashKind>,
+    goes_on: &'b mut dyn FnMut(&str) -> bool,
+}
+
+impl Bench<'_> {
+    fn shuffle(&mut self) {
+        self.order = (0..self.pairs).collect();
+        let mut state = 1u64;
+        for i in (1..self.pairs).rev() {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            self.order.swap(i, (state >> 33) as usize % (i + 1));
+        }
+    }
+
+    /// How many pairs a table may have for all to be done in `time`.
+    fn pairs_for(&mut self, time: Duration) -> Result<Option<usize>> {
+        if !(self.goes_on)("a first table") {
+            return Ok(None);
+        }
+        self.measure(Settings::DEFAULT)?;
+        // Larger until it takes long enough to tell.
+        const ENOUGH: Duration = Duration::from_millis(50);
+        let took = loop {
+            let start = Instant::now();
+            self.measure(Settings::DEFAULT)?;
+            if start.elapsed() > ENOUGH || self.pairs == self.sample.len() {
+                break start.elapsed();
+            }
+            self.pairs = (self.pairs * 4).min(self.sample.len());
+            self.shuffle();
+        };
+        // Tables with few pairs a page take longer than this one.
+        const TIMES_SLOWER: usize = 3;
+        let tables =
+            TIMES_SLOWER * ROUNDS * (PAGE_BYTES.len() * FILL_FACTORS.len() + HashKind::ALL.len() + CACHE_SHARES.len());
+        let a_table = time.as_secs_f64() / tables as f64;
+        let pairs = self.pairs as f64 * a_table / took.as_secs_f64().max(1e-6);
+        Ok(Some((pairs as usize).max(PAIRS_MIN).min(self.sample.len())))
+    }
+
+    fn all_settings(&self) -> Vec<Tried> {
+        let sweep = PAGE_BYTES.into_iter().flat_map(|page_bytes| {
+            FILL_FACTORS.map(|fill_factor| Settings { page_bytes, fill_factor, ..Settings::DEFAULT })
+        });
+        let expected = Settings { expected: true, ..Settings::DEFAULT };
+        let functions = HashKind::ALL.iter().map(|&hash| Settings { hash, ..Settings::DEFAULT });
+        let all = sweep.chain([expected]).chain(functions);
+        all.map(|settings| Tried { settings, rounds: Vec::new(), scores: Vec::new() }).collect()
+    }
+
+    /// Measures all settings once more; `false` if it was stopped.
+    fn round(&mut self, all: &mut [Tried]) -> Result<bool> {
+        let base = self.measure(Settings::DEFAULT)?;
+        for tried in all {
+            let Settings { page_bytes, fill_factor, hash, .. } = tried.settings;
+            if self.is_too_large(tried.settings) || self.hopeless.contains(&hash) {
+                continue;
+            }
+            let fill = fill_factor.map_or("bytes".to_owned(), |pairs| pairs.to_string());
+            if !(self.goes_on)(&format!("pages of {page_bytes}, filled by {fill}, {}", hash.name())) {
+                return Ok(false);
+            }
+            let measured = self.measure(tried.settings)?;
+            tried.rounds.push(measured);
+            tried.scores.push(measured.score(&base));
+        }
+        Ok(true)
+    }
+
+    /// Would the file be many times the pairs, and too large to be tried?
+    fn is_too_large(&self, settings: Settings) -> bool {
+        const BYTES_MAX: u64 = 32 << 20;
+        const TIMES_MAX: f64 = 8.0;
+        let Some(fill_factor) = settings.fill_factor else { return false };
+        let bytes = self.pairs as u64 / u64::from(fill_factor) * u64::from(settings.page_bytes);
+        bytes > BYTES_MAX && bytes as f64 > TIMES_MAX * self.pairs as f64 * self.sample.average_pair_bytes()
+    }
+
+    fn measure(&self, settings: Settings) -> Result<Measured> {
+        let pairs = &self.sample.pairs[..self.pairs];
+        let options = settings.options(pairs.len() as u64).seed(1);
+        let start = Instant::now();
+        let table = options.in_memory()?;
+        for (key, value) in pairs {
+            table.put(key, value)?;
+        }
+        let per_pair = |time: Duration| time.as_secs_f64() * 1e9 / pairs.len() as f64;
+        let load_ns = per_pair(start.elapsed());
+        let get_ns = per_pair(self.time_gets(&table)?);
+        let TableStat { pairs: stored, file_bytes, overflow_pairs, .. } = table.stat()?;
+        let share = |part: u64| part as f64 / stored as f64;
+        Ok(Measured { load_ns, get_ns, file_bytes: share(file_bytes), overflow_share: share(overflow_pairs) })
+    }
+
+    fn time_gets(&self, table: &Table) -> Result<Duration> {
+        let mut value = Vec::new();
+        let start = Instant::now();
+        for &index in &self.order {
+            let found = table.get_into(&self.sample.pairs[index].0, &mut value)?;
+            assert!(found, "a table has what was put into it");
+        }
+        Ok(start.elapsed())
+    }
+
+    fn function(&self, table: &Tried, rounds: usize) -> Function {
+        let kind = table.settings.hash;
+        let keys = || self.sample.pairs[..self.pairs].iter().map(|(key, _)| key);
+        let time = || {
+            let start = Instant::now();
+            let sum = keys().fold(0, |sum: u64, key| sum.wrapping_add(kind.hash(key, 1)));
+            std::hint::black_box(sum);
+            start.elapsed().as_secs_f64() * 1e9 / self.pairs as f64
+        };
+        let hash_ns = median((0..rounds).map(|_| time()).collect());
+        let (dispersion, uneven, largest_bucket) = self.spread(kind);
+        Function { kind, hash_ns, dispersion, uneven, largest_bucket, table: table.clone() }
+    }
+
+    /// How evenly the keys lie in buckets, whether that is worse than chance, and the fullest bucket.
+    fn spread(&self, kind: HashKind) -> (f64, bool, u32) {
+        // The low bits, as a table takes them; about as many keys a bucket as small pages have.
+        const KEYS_A_BUCKET: usize = 8;
+        let buckets = (self.pairs / KEYS_A_BUCKET).max(2).next_power_of_two();
+        let mut counts = vec![0u32; buckets];
+        for (key, _) in &self.sample.pairs[..self.pairs] {
+            counts[kind.hash(key, 1) as usize & (buckets - 1)] += 1;
+        }
+        let (dispersion, uneven) = dispersion(&counts);
+        (dispersion, uneven, counts.iter().copied().max().unwrap_or(0))
+    }
+
+    /// Lookups in the file of a table with `settings`; `None` if it was stopped.
+    fn caches(&mut self, settings: Settings, rounds: usize) -> Result<Option<Vec<Cached>>> {
+        let path = self.directory.join("caches.spt");
+        let pairs = &self.sample.pairs[..self.pairs];
+        let table = settings.options(pairs.len() as u64).seed(1).durability(Durability::None).open(&path)?;
+        for (key, value) in pairs {
+            table.put(key, value)?;
+        }
+        let file_bytes = table.stat()?.file_bytes;
+        table.close()?;
+        let mut caches = Vec::new();
+        // Less than a table takes anyway is no cache of its own.
+        let told_apart = |share: f64| share >= 1.0 || file_bytes as f64 * share >= CACHE_BYTES_MIN;
+        for share in CACHE_SHARES.into_iter().filter(|&share| told_apart(share)) {
+            if !(self.goes_on)(&format!("a cache of {share} of the file")) {
+                return Ok(None);
+            }
+            let cache_bytes = (file_bytes as f64 * share) as u64;
+            let table = TableOptions::new().read_only(true).cache_bytes(cache_bytes).open(&path)?;
+            self.time_gets(&table)?; // fills the cache
+            let before = table.stats();
+            let times = (0..rounds).map(|_| self.time_gets(&table)).collect::<Result<Vec<_>>>()?;
+            let gets = (rounds * self.pairs) as f64;
+            let get_ns = median(times.iter().map(|time| time.as_secs_f64() * 1e9 / self.pairs as f64).collect());
+            let reads_per_get = table.stats().since(&before).frames_read as f64 / gets;
+            caches.push(Cached { share, cache_bytes, get_ns, reads_per_get });
+        }
+        Ok(Some(caches))
+    }
+}
+
+/// Variance over mean, and whether it is more than four standard deviations above what chance gives.
+fn dispersion(counts: &[u32]) -> (f64, bool) {
+    let n = counts.len() as f64;
+    let mean = counts.iter().map(|&c| f64::from(c)).sum::<f64>() / n;
+    let variance = counts.iter().map(|&c| (f64::from(c) - mean).powi(2)).sum::<f64>() / n;
+    let dispersion = if mean == 0.0 { 1.0 } else { variance / mean };
+    (dispersion, dispersion > 1.0 + 4.0 * (2.0 / n).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(pairs: u32) -> Sample {
+        let mut sample = Sample::new(usize::MAX);
+        (0..pairs).for_each(|i| sample.push(format!("key {i}").as_bytes(), b"a value"));
+        sample
+    }
+
+    #[test]
+    fn equation_one_is_the_papers() {
+        // Worked by hand: the paper's own choice, pages of 256 with 8 pairs of 28 bytes: (28 + 4) * 8 = 256.
+        assert_eq!(equation_one(28.0, 256), 8);
+        assert_eq!(equation_one(28.1, 256), 8);
+        assert_eq!(equation_one(27.0, 256), 9); // 31 * 8 = 248, too few
+        assert_eq!(equation_one(12.0, 1024), 64);
+        assert_eq!(equation_one(5000.0, 1024), 1);
+        assert_eq!(equation_one(0.0, 512), 128);
+    }
+
+    #[test]
+    fn a_sample_stays_within_its_bytes_and_counts_all() {
+        let mut sample = Sample::new(20_000);
+        (0..10_000u32).for_each(|i| sample.push(&i.to_le_bytes(), b"123456"));
+        assert_eq!((sample.seen, sample.seen_bytes, sample.average_pair_bytes()), (10_000, 100_000, 10.0));
+        assert!((50..=222).contains(&sample.len()), "{}", sample.len());
+        // One that is larger than all that may stay stays alone or goes.
+        let mut large = Sample::new(10);
+        large.push(&[1; 100], b"");
+        assert_eq!(large.len(), 1);
+    }
+
+    #[test]
+    fn tuning_measures_every_setting_and_its_advice_opens() {
+        let directory = tempfile::tempdir().unwrap();
+        let sample = sample(2000);
+        let mut asked = 0;
+        let mut goes_on = |_: &str| {
+            asked += 1;
+            true
+        };
+        let report = tune(&sample, Duration::from_millis(500), directory.path(), &mut goes_on).unwrap().unwrap();
+        assert_eq!(report.sweep.len(), PAGE_BYTES.len() * FILL_FACTORS.len());
+        assert!(report.sweep.iter().all(|tried| tried.rounds.len() == report.rounds), "{report:?}");
+        assert_eq!((report.functions.len(), report.caches.len()), (HashKind::ALL.len(), 2));
+        assert!(asked > report.sweep.len(), "{asked}");
+        let overflow = |page_bytes, fill_factor| {
+            let wanted = Settings { page_bytes, fill_factor, ..Settings::DEFAULT };
+            report.sweep.iter().find(|tried| tried.settings == wanted).unwrap().median(|m| m.overflow_share)
+        };
+        // 128 pairs of 25 bytes do not fit in pages of 512 bytes, one does.
+        assert!(overflow(512, Some(128)) > 0.5);
+        assert_eq!(overflow(4096, Some(1)), 0.0);
+        let table = report.advice.options(2000).in_memory().unwrap();
+        table.put(b"key", b"value").unwrap();
+        assert!(std::fs::read_dir(directory.path()).unwrap().all(|e| e.unwrap().file_name() == "caches.spt"));
+    }
+
+    #[test]
+    fn tuning_stops_when_told_to() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut left = 3;
+        let mut goes_on = |_: &str| {
+            left -= 1;
+            left > 0
+        };
+        assert_eq!(tune(&sample(600), Duration::from_millis(100), directory.path(), &mut goes_on).unwrap(), None);
+    }
+
+    #[test]
+    fn advice_is_the_default_unless_another_is_better_by_more_than_the_noise_each_time() {
+        let tried = |settings, scores: &[f64]| Tried { settings, rounds: Vec::new(), scores: scores.to_vec() };
+        let small = Settings { page_bytes: 512, ..Settings::DEFAULT };
+        let sip = Settings { hash: HashKind::Sip13, ..Settings::DEFAULT };
+        let function = |uneven, scores: &[f64]| Function {
+            kind: HashKind::Sip13,
+            hash_ns: 1.0,
+            dispersion: 1.0,
+            uneven,
+            largest_bucket: 1,
+            table: tried(sip, scores),
+        };
+        let expected = tried(Settings { expected: true, ..Settings::DEFAULT }, &[1.0]);
+        let advice = |scores: &[f64], function| advise(&[tried(small, scores)], &expected, &[function], 0.1);
+        assert_eq!(advice(&[0.95, 0.95, 0.95], function(false, &[0.95])), Settings::DEFAULT);
+        assert_eq!(advice(&[0.8, 0.8, 1.1], function(true, &[0.5])), Settings::DEFAULT);
+        assert_eq!(advice(&[0.8, 0.85, 0.99], function(false, &[0.5])), Settings { page_bytes: 512, ..sip });
+    }
+
+    #[test]
+    fn chance_is_even_and_one_bucket_for_all_is_not() {
+        let mut counts = vec![0; 1024];
+        (0..8192u64).for_each(|i| counts[HashKind::Xxh3.hash(&i.to_le_bytes(), 1) as usize % 1024] += 1);
+        let (chance, uneven) = dispersion(&counts);
+        assert!((0.8..1.2).contains(&chance) && !uneven, "{chance}");
+        let mut one = vec![0; 1024];
+        one[5] = 8192;
+        assert!(dispersion(&one).1);
+    }
+}

@@ -1,0 +1,375 @@
+//! Counters for other processes: a small file beside the table, written a few times a second by whoever asked for it.
+//!
+//! ```text
+//! the table's process  <path>-stats: made and locked at open, 512 bytes written again and again, removed at close
+//! a watcher            reads it; locked: its process lives, not locked: left by one that ended otherwise
+//! ```
+//!
+//! Opt-in, by [`TableOptions::publish_stats`](super::TableOptions::publish_stats): a table that nobody watches makes no file and
+//! has no thread for it. The table depends on nothing here: what goes wrong while it is open is passed over, and nobody reads
+//! the file but watchers, for whom its bytes are a stranger's.
+//!
+//! Format: docs/format.md, "Published counters". Not here: the counters (`live.rs`).
+
+use super::Table;
+use super::gate::Counted;
+use super::live::{COUNT, Counters, TableStats};
+use crate::error::{Error, ErrorKind, Result};
+use crate::io::{Disk, Storage};
+use crate::io::{File, Mode, forked_since, forks, open_locked};
+use crate::pager::Pager;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// First bytes of the file. On disk.
+const MAGIC: [u8; 8] = *b"SPLITSTA";
+/// Format version. On disk.
+const FORMAT_VERSION: u32 = 1;
+/// Bytes of the file. On disk.
+const BYTES: usize = 512;
+/// Where the counters start. On disk.
+const WORDS: usize = 32;
+/// Where they end; what follows is zero.
+const WORDS_END: usize = WORDS + 8 * COUNT;
+/// Where the checksum of all before it stands. On disk.
+const SUM: usize = BYTES - 4;
+const _: () = assert!(WORDS_END <= SUM);
+/// Between two writes.
+const EVERY: Duration = Duration::from_millis(250);
+
+fn path_of(table: &Path) -> PathBuf {
+    let mut name = table.as_os_str().to_owned();
+    name.push("-stats");
+    PathBuf::from(name)
+}
+
+/// What the process that has a table open says of it; see [`TableOptions::publish_stats`](crate::TableOptions::publish_stats).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PublishedStats {
+    /// Its counters, as [`Table::stats`] gave them.
+    pub stats: TableStats,
+    /// The number of the process.
+    pub process: u32,
+    /// How often it has written them.
+    pub tick: u64,
+    /// How long the table had been open when it last did, in milliseconds.
+    pub open_ms: u64,
+    /// Does it have the table open still? If not, it ended without closing it.
+    pub is_open: bool,
+}
+
+impl PublishedStats {
+    /// What is published of the table in the file at `path`; `None` if nothing is. Does not open the table.
+    ///
+    /// O(1). Disturbs nobody.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] and [`ErrorKind::Version`] for a file `<path>-stats` that cannot be understood;
+    /// [`ErrorKind::Io`].
+    pub fn read(path: impl AsRef<Path>) -> Result<Option<PublishedStats>> {
+        // A read may meet a write half-way. A write takes microseconds.
+        const TRIES: usize = 20;
+        let path = path_of(path.as_ref());
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match Self::read_once(&path) {
+                Err(e) if e.kind() == ErrorKind::Corrupt && tries < TRIES => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn read_once(path: &Path) -> Result<Option<PublishedStats>> {
+        let failed = |e| Error::io(path, "read", e);
+        let file = match Disk.open(path, Mode::Read) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) if matches!(e.kind(), std::io::ErrorKind::IsADirectory | std::io::ErrorKind::InvalidData) => {
+                return Err(not_counters(path, "not a regular file"));
+            }
+            other => other.map_err(failed)?,
+        };
+        let len = file.len().map_err(failed)?;
+        if len != BYTES as u64 {
+            return Err(not_counters(path, format!("{len} bytes, expected {BYTES}")));
+        }
+        let mut bytes = [0; BYTES];
+        file.read_at(&mut bytes, 0).map_err(failed)?;
+        let published = Self::parse(&bytes, path)?;
+        let is_open = file.is_locked().map_err(failed)?;
+        Ok(Some(PublishedStats { is_open, ..published }))
+    }
+
+    /// All but `is_open`, which no bytes tell.
+    fn parse(bytes: &[u8; BYTES], path: &Path) -> Result<PublishedStats> {
+        let u32_at = |at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().expect("within"));
+        let u64_at = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("within"));
+        if bytes[..8] != MAGIC {
+            return Err(not_counters(path, "it does not start with SPLITSTA"));
+        }
+        if u32_at(8) != FORMAT_VERSION {
+            let (path, version) = (path.display(), u32_at(8));
+            let what =
+                format!("{path}: format version {version}, this library reads {FORMAT_VERSION}. Upgrade splitpoint.");
+            return Err(Error::new(ErrorKind::Version, what));
+        }
+        let (stored, computed) = (u32_at(SUM), crc32c::crc32c(&bytes[..SUM]));
+        if stored != computed {
+            let what = format!("checksum mismatch, stored {stored:08x}, computed {computed:08x}");
+            return Err(not_counters(path, what));
+        }
+        if bytes[WORDS_END..SUM].iter().any(|&b| b != 0) {
+            return Err(not_counters(path, "reserved bytes are not zero"));
+        }
+        let stats = TableStats::from_words(std::array::from_fn(|i| u64_at(WORDS + 8 * i)));
+        Ok(PublishedStats { stats, process: u32_at(12), tick: u64_at(16), open_ms: u64_at(24), is_open: false })
+    }
+
+    fn to_bytes(self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.process.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.tick.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.open_ms.to_le_bytes());
+        for (i, word) in self.stats.to_words().iter().enumerate() {
+            bytes[WORDS + 8 * i..][..8].copy_from_slice(&word.to_le_bytes());
+        }
+        let sum = crc32c::crc32c(&bytes[..SUM]);
+        bytes[SUM..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+}
+
+fn not_counters(path: &Path, what: impl std::fmt::Display) -> Error {
+    let path = path.display();
+    Error::corrupt(format!(
+        "{path}: no published counters: {what}. It holds nothing of the table; remove it if it is of no other use."
+    ))
+}
+
+/// The thread that publishes, and its file.
+pub(super) struct Publisher {
+    job: Option<(Arc<Job>, JoinHandle<()>)>,
+    forks: u32,
+}
+
+struct Job {
+    counters: Arc<Counters>,
+    counted: Counted,
+    pager: Arc<Pager>,
+    file: Box<dyn File>,
+    path: PathBuf,
+    start: Instant,
+    stop: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Table {
+    /// From here on until the table is closed others can watch it.
+    ///
+    /// # Errors
+    /// The file cannot be made, or is there and is no such file.
+    pub(super) fn publish(&self) -> Result<()> {
+        let path = path_of(self.pager.path());
+        let file = take_file(self.pager.storage().as_ref(), &path)?;
+        let job = Arc::new(Job {
+            counters: self.live.clone(),
+            counted: self.gate.counted().clone(),
+            pager: self.pager.clone(),
+            file,
+            path,
+            start: Instant::now(),
+            stop: Mutex::new(false),
+            changed: Condvar::new(),
+        });
+        job.write(1);
+        let theirs = job.clone();
+        let thread = std::thread::Builder::new().name("splitpoint-stats".into()).spawn(move || theirs.run());
+        match thread {
+            Ok(thread) => {
+                let publisher = Publisher { job: Some((job, thread)), forks: forks() };
+                *self.publisher.lock().unwrap_or_else(|e| e.into_inner()) = Some(publisher);
+                Ok(())
+            }
+            Err(e) => {
+                job.remove();
+                Err(Error::io(&job.path, "start a thread to write", e))
+            }
+        }
+    }
+}
+
+/// Makes and locks the file, or takes one over that a process left.
+fn take_file(storage: &dyn Storage, path: &Path) -> Result<Box<dyn File>> {
+    // A watcher asks for the lock by taking it for a moment.
+    const TRIES: usize = 20;
+    for _ in 0..TRIES {
+        let opened = open_locked(storage, path).map_err(|e| Error::io(path, "make", e))?;
+        let Some(file) = opened else {
+            std::thread::sleep(Duration::from_millis(1));
+            continue;
+        };
+        let len = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
+        let mut magic = [0; MAGIC.len()];
+        if len == 0 || len == BYTES as u64 && file.read_at(&mut magic, 0).is_ok() && magic == MAGIC {
+            return Ok(file);
+        }
+        break;
+    }
+    let what =
+        "is there already and is no file of counters, or another's; move it, or open the table without publish_stats";
+    Err(Error::new(ErrorKind::InvalidArgument, format!("{}: {what}", path.display())))
+}
+
+impl Job {
+    fn run(&self) {
+        let mut tick = 1;
+        let mut stop = self.stop.lock().expect("no panic while held");
+        while !*stop {
+            stop = self.changed.wait_timeout(stop, EVERY).expect("no panic while held").0;
+            tick += 1;
+            self.write(tick);
+        }
+    }
+
+    /// What cannot be written now is written next time.
+    fn write(&self, tick: u64) {
+        let stats = self.counters.stats(&self.counted, &self.pager);
+        let open_ms = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let published = PublishedStats { stats, process: std::process::id(), tick, open_ms, is_open: true };
+        let _ = self.file.write_at(&published.to_bytes(), 0);
+    }
+
+    fn remove(&self) {
+        // The name may be another's by now, if somebody removed ours.
+        if self.file.is_at(&self.path).unwrap_or(false) {
+            let _ = self.pager.storage().remove(&self.path);
+        }
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        let Some((job, thread)) = self.job.take() else { return };
+        if forked_since(self.forks) {
+            // The thread is not here, and may have held its lock when the process was copied; the file is our parent's.
+            std::mem::forget((job, thread));
+            return;
+        }
+        *job.stop.lock().expect("no panic while held") = true;
+        job.changed.notify_all();
+        let _ = thread.join();
+        job.remove();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::TableOptions;
+
+    fn table_with_stats(directory: &tempfile::TempDir) -> (PathBuf, Table) {
+        let path = directory.path().join("t.spt");
+        let table = TableOptions::new().publish_stats(true).open(&path).unwrap();
+        (path, table)
+    }
+
+    #[test]
+    fn what_is_published_is_what_the_table_says_and_goes_with_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, table) = table_with_stats(&directory);
+        let first = PublishedStats::read(&path).unwrap().unwrap();
+        assert_eq!((first.tick, first.process, first.is_open), (1, std::process::id(), true));
+        for i in 0..1000u32 {
+            table.put(&i.to_le_bytes(), b"value").unwrap();
+        }
+        let wanted = table.stats();
+        let start = Instant::now();
+        let later = loop {
+            let now = PublishedStats::read(&path).unwrap().unwrap();
+            if now.stats == wanted {
+                break now;
+            }
+            assert!(start.elapsed() < Duration::from_secs(20), "{now:?}, expected {wanted:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        assert!(later.tick > first.tick && later.open_ms >= first.open_ms, "{later:?}");
+        table.close().unwrap();
+        assert_eq!(PublishedStats::read(&path).unwrap(), None);
+        assert!(!path_of(&path).exists());
+    }
+
+    #[test]
+    fn a_table_that_does_not_publish_leaves_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.spt");
+        let _table = Table::open(&path).unwrap();
+        assert_eq!(PublishedStats::read(&path).unwrap(), None);
+        let refused = |error: Error| assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        refused(TableOptions::new().read_only(true).publish_stats(true).open(&path).unwrap_err());
+        refused(TableOptions::new().publish_stats(true).in_memory().unwrap_err());
+    }
+
+    #[test]
+    fn a_file_of_a_process_that_died_is_told_and_taken_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.spt");
+        let left = PublishedStats { tick: 7, process: 1, ..PublishedStats::default() };
+        std::fs::write(path_of(&path), left.to_bytes()).unwrap();
+        assert_eq!(PublishedStats::read(&path).unwrap(), Some(left));
+        let (_, table) = table_with_stats(&directory);
+        assert!(PublishedStats::read(&path).unwrap().unwrap().is_open);
+        drop(table);
+        assert_eq!(PublishedStats::read(&path).unwrap(), None);
+    }
+
+    #[test]
+    fn a_file_of_another_purpose_is_not_written_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.spt");
+        std::fs::write(path_of(&path), b"my notes about the stats").unwrap();
+        let error = TableOptions::new().publish_stats(true).open(&path).unwrap_err();
+        assert!(error.kind() == ErrorKind::InvalidArgument && error.to_string().contains("t.spt-stats"), "{error}");
+        assert_eq!(std::fs::read(path_of(&path)).unwrap(), b"my notes about the stats");
+        drop(Table::open(&path).unwrap());
+    }
+
+    #[test]
+    fn any_bytes_are_counters_or_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.spt");
+        let good = PublishedStats { stats: TableStats::from_words([u64::MAX; COUNT]), ..PublishedStats::default() };
+        let bytes = good.to_bytes();
+        let read = |bytes: &[u8]| {
+            std::fs::write(path_of(&path), bytes).unwrap();
+            PublishedStats::read_once(&path_of(&path)).map(|read| read.expect("there is a file"))
+        };
+        assert_eq!(read(&bytes).unwrap(), good);
+        for len in [0, 1, 7, 511, 513, 4096] {
+            let mut cut = bytes.to_vec();
+            cut.resize(len, 0);
+            assert_eq!(read(&cut).unwrap_err().kind(), ErrorKind::Corrupt, "{len} bytes");
+        }
+        for at in 0..BYTES {
+            let mut flipped = bytes;
+            flipped[at] ^= 1;
+            let kind = read(&flipped).unwrap_err().kind();
+            assert_eq!(kind, if (8..12).contains(&at) { ErrorKind::Version } else { ErrorKind::Corrupt }, "byte {at}");
+        }
+        // A checksum that fits does not make what is reserved any better.
+        let mut reserved = bytes;
+        reserved[WORDS_END] = 1;
+        let sum = crc32c::crc32c(&reserved[..SUM]);
+        reserved[SUM..].copy_from_slice(&sum.to_le_bytes());
+        assert!(read(&reserved).unwrap_err().to_string().contains("reserved"));
+        std::fs::remove_file(path_of(&path)).unwrap();
+        std::fs::create_dir(path_of(&path)).unwrap();
+        assert_eq!(PublishedStats::read_once(&path_of(&path)).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+}
