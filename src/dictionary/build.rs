@@ -11,7 +11,7 @@ use super::file::DictionaryFile;
 use super::format::{BLOCK_BYTES_MAX, Compression, Layout, PAGE_BYTES_MAX, PAGE_BYTES_MIN};
 use super::index::Index;
 use super::merge::{Unchanged, Update};
-use super::run::Run;
+use super::run::{RUN_BYTES, Run};
 use super::shards::{Manifest, SLOT_COUNT};
 use super::sort::{Duplicates, SortError, SortOptions, Sorted, Sorter};
 use super::target::Target;
@@ -441,8 +441,7 @@ struct Ordered<O> {
     deviated: bool,
 }
 
-/// Bytes and pairs of a run.
-const RUN_BYTES: usize = 1 << 20;
+/// A run of ordered pairs ends at so many, if not before by its bytes.
 const RUN_PAIRS: usize = 1 << 15;
 
 impl<O: HashOrdered> Ordered<O> {

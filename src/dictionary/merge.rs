@@ -14,7 +14,7 @@ use super::assemble::{Runs, publish};
 use super::build::DictionaryBuilder;
 use super::file::DictionaryFile;
 use super::format::Layout;
-use super::run::Run;
+use super::run::{RUN_BYTES, Run};
 use super::sort::{Duplicates, PutLengths, Sorter};
 use super::target::Target;
 use super::walk::WalkAhead;
@@ -186,8 +186,7 @@ struct Merge<O, B> {
     batch: Source<B>,
 }
 
-/// A merged run ends at this many bytes, or records.
-const RUN_BYTES: usize = 1 << 20;
+/// A merged run ends at so many records, if not before by its bytes.
 const RUN_RECORDS: usize = 1 << 16;
 
 impl<O: Runs, B: Runs> Runs for Merge<O, B> {
