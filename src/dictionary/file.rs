@@ -48,7 +48,7 @@ pub(super) struct DictionaryFile {
     /// From ranks to pages, where records have no one size.
     ranks: Option<(PageIndex, Words)>,
     file: Arc<dyn File>,
-    shape: Shape,
+    pub shape: Shape,
 }
 
 thread_local! {
@@ -75,8 +75,17 @@ impl DictionaryFile {
         let (index, ranks) = sections.indexes(&header, &footer)?;
         let view = view.filter(|_| access.map_data);
         let pages = Pages::new(path, Arc::clone(&file), view, &header, &footer)?;
-        let shape =
-            Shape { layout: header.layout, compression: header.compression, ordered: header.order == Order::Hash };
+        // The record that brings a block to its bytes may be the longest.
+        let (longest_key, longest_value) = (u64::from(footer.key_len.1), u64::from(footer.value_len.1));
+        let shape = Shape {
+            layout: header.layout,
+            compression: header.compression,
+            ordered: header.order == Order::Hash,
+            block_bytes_max: u64::from(header.block_bytes)
+                + longest_key
+                + longest_value
+                + record::HEAD_BYTES_MAX as u64,
+        };
         Ok(DictionaryFile { path: path.to_owned(), header, footer, hash, pages, index, ranks, file, shape })
     }
 

@@ -237,7 +237,8 @@ impl<'d> Walk<'d> {
         let UnitKind::Block(head) = unit.kind else { unreachable!("compressed units are blocks") };
         let bytes = self.stream.bytes(self.at..self.at + unit.bytes)?;
         let wrong = |what| file.wrong_at(self.at, what);
-        let raw = block::unpack(&head, &bytes[block::HEAD_BYTES..], &mut self.raw).map_err(wrong)?;
+        let stored = &bytes[block::HEAD_BYTES..];
+        let raw = block::unpack(&head, stored, file.shape.block_bytes_max, &mut self.raw).map_err(wrong)?;
         self.block.clear();
         self.given = 0;
         let Spans::Varied(spans) = &mut self.block.spans else { unreachable!("a run that was cleared") };
