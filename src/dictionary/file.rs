@@ -166,33 +166,45 @@ impl DictionaryFile {
         sought: Sought<'_>,
         give: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
+        let end = self.stream_of(&pages).end;
         SCRATCH.with_borrow_mut(|scratch| {
             for page in pages {
                 let piece = self.pages.piece(page..page + 1, scratch)?;
-                let (at, lengths) = match search::find_varied(self.shape, piece, sought) {
+                let at = match search::find_varied(self.shape, piece, sought) {
                     Found::Value(value) => return Ok(Some(give(value))),
-                    Found::Cut(at) => (piece.offset + at as u64, record::lengths(Layout::Varied, &piece.bytes[at..])),
+                    Found::Cut(at) => piece.offset + at as u64,
                     Found::NotYet => continue,
                     Found::Nowhere => return Ok(None),
                 };
-                let bytes = match lengths {
-                    Some((head, key_len, value_len)) => (head + key_len + value_len) as u64,
-                    None => self.unit(&mut Stream::new(&self.pages, 0), at)?.bytes,
-                };
-                if bytes > self.pages.stream_bytes() - at {
-                    return Err(self.wrong_at(at, "a record reaches beyond the data"));
-                }
-                self.pages.copy(at..at + bytes, &mut scratch.raw)?;
-                if let Some(record) =
-                    record::parse(Layout::Varied, &scratch.raw).filter(|record| record.key == sought.key)
-                {
-                    let given = give(record.value);
+                let copied = self.copy_cut(at..end, sought.key, &mut scratch.raw);
+                if !matches!(copied, Ok(false)) {
+                    let record = copied.map(|_| record::parse(Layout::Varied, &scratch.raw));
+                    let given = record.map(|record| record.map(|record| give(record.value)));
                     scratch.shrink();
-                    return Ok(Some(given));
+                    return given;
                 }
+                scratch.shrink();
             }
             Ok(None)
         })
+    }
+
+    /// Copies the record that begins at the start of `range` of the stream, if it has `key` and lies wholly within: only then can it
+    /// be what the index led to. Its key first, as its value may be long.
+    fn copy_cut(&self, range: Range<u64>, key: &[u8], copy: &mut Vec<u8>) -> Result<bool> {
+        let at = range.start;
+        self.pages.copy(at..range.end.min(at + record::HEAD_BYTES_MAX as u64), copy)?;
+        let Some((head, key_len, value_len)) = record::lengths(Layout::Varied, copy) else { return Ok(false) };
+        let bytes = (head + key_len + value_len) as u64;
+        if key_len != key.len() || bytes > range.end - at {
+            return Ok(false);
+        }
+        self.pages.copy(at..at + (head + key_len) as u64, copy)?;
+        if copy[head..] != *key {
+            return Ok(false);
+        }
+        self.pages.copy(at..at + bytes, copy)?;
+        Ok(true)
     }
 
     /// How positions ascend in the one page of `place`, if it pays to know: what was read by `pread` is in the processor's cache, but
