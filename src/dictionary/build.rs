@@ -217,6 +217,10 @@ impl DictionaryBuilder {
         mut pairs: impl FnMut() -> O,
     ) -> Result<u64> {
         self.check()?;
+        if self.shards > 0 {
+            let message = "a table is frozen to one file: leave out shards, or build them from its pairs";
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
         let mut layout = None;
         loop {
             let output = assemble::output(&Disk, path)?;
@@ -234,7 +238,8 @@ impl DictionaryBuilder {
     /// shards are the old one's. One pass, no sort.
     ///
     /// # Errors
-    /// As [`Dictionary::open`](crate::Dictionary::open) and [`Build::finish`].
+    /// As [`Dictionary::open`](crate::Dictionary::open) and [`Build::finish`]; [`ErrorKind::InvalidArgument`] with
+    /// [`resume`](Self::resume).
     pub fn reindex(&self, old: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<u64> {
         Update::start(&Disk, old.as_ref(), new.as_ref(), self, Unchanged::Written)?.finish()
     }
@@ -315,6 +320,15 @@ impl DictionaryBuilder {
             return invalid("a build of shards cannot be resumed: build one file, or leave out resume".into());
         }
         self.index.check().or_else(invalid)
+    }
+
+    /// For what has no source that it could go on in.
+    pub(super) fn check_not_resuming(&self) -> Result<()> {
+        if self.resume.is_none() {
+            return Ok(());
+        }
+        let message = "an update or reindexing cannot be resumed: begin it again, without resume";
+        Err(Error::new(ErrorKind::InvalidArgument, message))
     }
 
     pub(super) fn sorted_runs<'r>(&self, sorted: &'r mut Sorted<'static>) -> SortedRuns<'r> {

@@ -32,7 +32,8 @@ impl Dictionary {
     /// file's, whatever it says, and its duplicates are taken for [`Duplicates::Last`]: of changes to one key the last counts.
     ///
     /// # Errors
-    /// As [`DictionaryBuilder::start`] and [`Dictionary::open`].
+    /// As [`DictionaryBuilder::start`] and [`Dictionary::open`]; [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument)
+    /// where `builder` is to [`resume`](DictionaryBuilder::resume): what a batch left is not for another one.
     pub fn update(old: impl AsRef<Path>, new: impl AsRef<Path>, builder: &DictionaryBuilder) -> Result<Update> {
         Update::start(&Disk, old.as_ref(), new.as_ref(), builder, Unchanged::Kept)
     }
@@ -66,6 +67,7 @@ impl Update {
         builder: &DictionaryBuilder,
         unchanged: Unchanged,
     ) -> Result<Update> {
+        builder.check_not_resuming()?;
         let options = DictionaryOptions::new().hash(builder.plan().hash);
         let (old, mut target) = loop {
             let mut dictionary = options.open_on(storage, old)?;
