@@ -329,10 +329,14 @@ impl Pairs<'_> {
     pub fn next_ref(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         while self.given == self.run.len() {
             self.given = 0;
-            if !self.failed && self.walk.next(&mut self.run).inspect_err(|_| self.failed = true)? {
+            let next = if self.failed { Ok(false) } else { self.walk.next(&mut self.run) };
+            if matches!(next, Ok(true)) {
                 continue;
             }
+            // Before an error there may be some of a run.
             self.run.clear();
+            self.failed |= next.is_err();
+            next?;
             let Some((next, rest)) = self.rest.split_first().filter(|_| !self.failed) else { return Ok(None) };
             (self.walk, self.rest) = (Walk::new(next), rest);
         }
