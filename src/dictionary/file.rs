@@ -89,6 +89,11 @@ impl DictionaryFile {
         Ok(DictionaryFile { path: path.to_owned(), header, footer, hash, pages, index, ranks, file, shape })
     }
 
+    /// Is it what `path` names now?
+    pub fn is_at(&self, path: &Path) -> Result<bool> {
+        self.file.is_at(path).map_err(|e| Error::io(path, "look whether it is the same file", e))
+    }
+
     /// Was it opened from the same file, as far as its content tells?
     pub fn is_same(&self, other: &DictionaryFile) -> bool {
         self.footer == other.footer && self.header.hash_check == other.header.hash_check

@@ -169,6 +169,13 @@ impl Header {
         Ok(Header { page_bytes, layout, compression, block_bytes, order, hash_id, hash_seed, hash_check })
     }
 
+    /// Can the two be of shards of one dictionary? Layout and order may differ from shard to shard.
+    pub fn is_like(&self, other: &Header) -> bool {
+        let hash = |header: &Header| (header.hash_id, header.hash_seed, header.hash_check);
+        let shape = |header: &Header| (header.page_bytes, header.compression);
+        hash(self) == hash(other) && shape(self) == shape(other)
+    }
+
     /// The function that the pairs were hashed with; `user` is what the caller says it is, where the package has none.
     pub fn hash(&self, path: &Path, user: Option<&HashFunction>) -> Result<HashFunction> {
         let kind = HashKind::from_id(self.hash_id).unwrap_or(HashKind::User);

@@ -150,12 +150,18 @@ impl Dictionary {
         DictionaryOptions::new().open(path)
     }
 
-    /// Takes what is at the dictionary's path now, if that is not what was opened; tells whether it took something new. Costs an open
-    /// of what changed: of a directory only the shards that did.
+    /// Takes what is at the dictionary's path now, if that is not what was opened; tells whether it took something new. Costs a look at
+    /// the names, and an open of what changed: of a directory only the shards that did.
     ///
     /// # Errors
     /// As [`DictionaryOptions::open`]; then it stays as it was.
     pub fn reload(&mut self) -> Result<bool> {
+        if self.manifest.is_none()
+            && let [file] = &self.files[..]
+            && file.is_at(&self.path)?
+        {
+            return Ok(false);
+        }
         match DictionaryFile::open(self.storage, &self.path, &self.access) {
             Ok(file) => {
                 let same = self.manifest.is_none() && self.files.first().is_some_and(|old| old.is_same(&file));
@@ -172,14 +178,14 @@ impl Dictionary {
     fn reload_shards(&mut self) -> Result<bool> {
         for tries_left in (0..OPEN_TRIES).rev() {
             let manifest = Manifest::read(self.storage, &self.path)?.ok_or_else(|| no_manifest(&self.path))?;
-            if self.manifest.as_ref() == Some(&manifest) {
-                return Ok(false);
-            }
             let files: Result<Vec<_>> = manifest.shards.iter().map(|shard| self.open_shard(shard)).collect();
             match files {
                 Ok(files) => {
+                    check_alike(&files)?;
+                    let unchanged = self.manifest.as_ref() == Some(&manifest)
+                        && files.iter().zip(&self.files).all(|(file, old)| Arc::ptr_eq(file, old));
                     (self.files, self.manifest) = (files, Some(manifest));
-                    return Ok(true);
+                    return Ok(!unchanged);
                 }
                 Err(error) if tries_left > 0 && is_missing(&error) => {}
                 Err(error) => return Err(error),
@@ -188,16 +194,18 @@ impl Dictionary {
         unreachable!("the last try returns")
     }
 
-    /// Opens a shard's file, or takes it from those that are open.
+    /// Opens a shard's file, or takes it from those that are open. By its name alone none is: another directory may be there now.
     fn open_shard(&self, shard: &Shard) -> Result<Arc<DictionaryFile>> {
         let path = self.path.join(&shard.name);
-        let old = self.manifest.iter().flat_map(|old| old.shards.iter().zip(&self.files));
-        if let Some((_, file)) = old.into_iter().find(|(old, _)| old.name == shard.name) {
-            return Ok(Arc::clone(file));
-        }
-        let file = DictionaryFile::open(self.storage, &path, &self.access)?;
+        let mut old = self.manifest.iter().flat_map(|old| old.shards.iter().zip(&self.files));
+        let old = old.find(|(old, _)| old.name == shard.name).map(|(_, file)| file);
+        let file = match old {
+            Some(old) if old.is_at(&path)? => Arc::clone(old),
+            _ => Arc::new(DictionaryFile::open(self.storage, &path, &self.access)?),
+        };
         if file.footer.pairs == shard.pairs {
-            return Ok(Arc::new(file));
+            // Where a name leads to the file and is not its own, that is seen only now.
+            return Ok(old.filter(|old| old.is_same(&file)).map_or(file, Arc::clone));
         }
         let name = path.display();
         Err(Error::corrupt(format!("{name}: {} pairs, its manifest says {}", file.footer.pairs, shard.pairs)))
@@ -281,6 +289,19 @@ impl Dictionary {
     /// All pairs, in hash order; of a directory shard by shard.
     pub fn iter(&self) -> Pairs<'_> {
         Pairs { walk: Walk::new(&self.files[0]), rest: &self.files[1..], run: Run::default(), given: 0, failed: false }
+    }
+}
+
+/// Fails where shards are not of one dictionary: where the first says how all are read.
+fn check_alike(files: &[Arc<DictionaryFile>]) -> Result<()> {
+    let first = &files[0];
+    match files.iter().find(|file| !file.header.is_like(&first.header)) {
+        None => Ok(()),
+        Some(other) => {
+            let (other, first) = (other.path.display(), first.path.display());
+            let what = "have another hash function, page size or compression, so they are not of one dictionary";
+            Err(Error::corrupt(format!("{other}, {first}: {what}. {}.", format::BUILD_AGAIN)))
+        }
     }
 }
 
