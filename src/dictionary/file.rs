@@ -60,10 +60,14 @@ impl DictionaryFile {
         let failed = |what: &'static str| move |e| Error::io(path, what, e);
         let file: Arc<dyn File> = storage.open(path, Mode::Read).map_err(failed("open"))?.into();
         let file_bytes = file.len().map_err(failed("read the length"))?;
-        let mut start = [0; HEADER_BYTES];
-        let start_bytes = start.len().min(usize::try_from(file_bytes).unwrap_or(usize::MAX));
-        file.read_at(&mut start[..start_bytes], 0).map_err(failed("read the header"))?;
-        let header = Header::parse(path, &start[..start_bytes])?;
+        let header = Header::read(path, file.as_ref(), file_bytes)?;
+        Self::with_header(path, file, header, access)
+    }
+
+    /// The file at `path` as one with this header, which may not be written yet.
+    pub fn with_header(path: &Path, file: Arc<dyn File>, header: Header, access: &Access) -> Result<DictionaryFile> {
+        let failed = |what: &'static str| move |e| Error::io(path, what, e);
+        let file_bytes = file.len().map_err(failed("read the length"))?;
         let hash = header.hash(path, access.hash.as_ref())?;
         let mut end = [0; FOOTER_BYTES];
         let footer_at = file_bytes.checked_sub(FOOTER_BYTES as u64).filter(|at| *at >= HEADER_BYTES as u64);

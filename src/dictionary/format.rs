@@ -1,4 +1,4 @@
-//! The two ends of a dictionary's file: the header, written first, and the footer, whose presence says that all is there.
+//! The two ends of a dictionary's file: the header, written last of all, and the footer, whose presence says that nothing was cut off.
 //!
 //! ```text
 //! page 0          header, HEADER_BYTES of it
@@ -7,12 +7,13 @@
 //! footer          the last FOOTER_BYTES of the file
 //! ```
 //!
-//! The norm is docs/format.md. Everything read here is untrusted: [`Header::parse`] and [`Footer::parse`] give values that lie
+//! The norm is docs/dictionary-format.md. Everything read here is untrusted: [`Header::parse`] and [`Footer::parse`] give values that lie
 //! within the file and within limits, or an error that says which field does not.
 //! Not here: what pages hold (`pages.rs`), what sections hold (`index/`).
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
+use crate::io::File;
 use std::path::Path;
 
 pub(super) const HEADER_BYTES: usize = 512;
@@ -114,6 +115,12 @@ impl Header {
         put.u64(self.hash_check);
         seal(&mut out);
         out
+    }
+
+    /// The header of a file of `file_bytes` bytes.
+    pub fn read(path: &Path, file: &dyn File, file_bytes: u64) -> Result<Header> {
+        let bytes = first_bytes(file, file_bytes).map_err(|e| Error::io(path, "read the header", e))?;
+        Self::parse(path, &bytes)
     }
 
     /// The header at the start of a file; `bytes` may be shorter where the file is.
@@ -369,6 +376,13 @@ impl Footer {
             Layout::Varied
         }
     }
+}
+
+/// As many of the first bytes of a file of `file_bytes` bytes as a header has; fewer where the file has.
+pub(super) fn first_bytes(file: &dyn File, file_bytes: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(file_bytes).unwrap_or(usize::MAX).min(HEADER_BYTES)];
+    file.read_at(&mut bytes, 0)?;
+    Ok(bytes)
 }
 
 fn seal(bytes: &mut [u8; HEADER_BYTES]) {

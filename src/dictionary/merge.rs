@@ -85,7 +85,7 @@ impl Update {
         if let Some(manifest) = &old.manifest
             && unchanged == Unchanged::Kept
         {
-            target.keep_unchanged(manifest);
+            target.keep_unchanged(manifest, &old.files)?;
         }
         let sorters = target.sorters(&builder, Duplicates::Last)?;
         Ok(Update { old, builder, target, sorters, count: 0 })

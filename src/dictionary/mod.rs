@@ -1,7 +1,7 @@
 //! Dictionaries: far more pairs than memory, found with one read each, changed in batches.
 //!
 //! ```text
-//! build(pairs)   source -> hash -> sort (sort/) -> pages (write.rs) -> index (index/) -> footer -> rename (assemble.rs)
+//! build(pairs)   source -> hash -> sort (sort/) -> pages (write.rs) -> index (index/) -> footer (assemble.rs) -> rename (publish.rs)
 //! get(key)       hash -> index (pages or rank) -> one read (file.rs, read.rs) -> compare key (search.rs) -> value
 //! update         old records (walk.rs) + sorted batch -> merge in hash order (merge.rs) -> as a build
 //! ```
@@ -20,6 +20,8 @@ mod build;
 #[cfg(test)]
 mod crash;
 mod file;
+#[cfg(test)]
+mod foreign;
 mod format;
 pub(crate) mod index;
 mod many;
@@ -90,6 +92,9 @@ impl DictionaryOptions {
 
     /// Uses the index from a mapping of the file instead of loading it: an open costs reading it once, and several processes share
     /// its memory.
+    ///
+    /// Then a disk that fails, or another program that cuts the file, is a signal (SIGBUS) and no error, as with
+    /// [`map_data`](Self::map_data); an index that changes after the open is not compared with its checksum again.
     pub fn map_index(mut self, map: bool) -> Self {
         self.access.map_index = map;
         self
@@ -281,7 +286,7 @@ impl Dictionary {
         self.files[0].index.kind()
     }
 
-    /// How often lookups have read files so far.
+    /// How often files have been read so far, by lookups and by walks, not counting what an open reads.
     pub fn reads(&self) -> u64 {
         self.files.iter().map(|file| file.pages.reads()).sum()
     }
