@@ -240,10 +240,10 @@ impl Counted {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::disallowed_methods, reason = "a test damages a file")]
-    use super::super::format::{FOOTER_BYTES, Footer};
-    use super::super::tests::{builder, in_directory, pairs};
-    use super::super::{Compression, Index};
     use super::*;
+    use crate::dictionary::format::{FOOTER_BYTES, Footer};
+    use crate::dictionary::tests::{builder, in_directory, pairs};
+    use crate::dictionary::{Compression, Index};
 
     const PAGE_BYTES: usize = 512;
 
