@@ -7,8 +7,8 @@
 //! footer          the last FOOTER_BYTES of the file
 //! ```
 //!
-//! The norm is docs/dictionary-format.md. Everything read here is untrusted: [`Header::parse`] and [`Footer::parse`] give values that lie
-//! within the file and within limits, or an error that says which field does not.
+//! The norm is docs/dictionary-format.md. Everything read here is untrusted: [`Header::parse`] and [`Footer::parse`] give values
+//! that lie within the file and within limits, or an error that says which field does not.
 //! Not here: what pages hold (`pages.rs`), what sections hold (`index/`).
 
 use crate::error::{Error, ErrorKind, Result};

@@ -28,7 +28,8 @@ impl Dictionary {
     /// Reads everything and names every fault: checksums that do not fit, records out of order or there twice, counts that are off,
     /// keys that the index does not lead to.
     ///
-    /// Costs two passes over the data, and the second reads each page twice; of indexes that have an order of their own a chunk or partition at a time is in memory.
+    /// Costs two passes over the data, the second of which reads each page twice; of indexes that have an order of their own a chunk or
+    /// partition at a time is in memory.
     ///
     /// # Errors
     /// Only what keeps it from going on; what it finds is in the result.
