@@ -19,7 +19,8 @@ impl Table {
     /// Writers may go on meanwhile: a pair that is there throughout is in it, one that comes or goes may be.
     ///
     /// # Errors
-    /// As [`DictionaryBuilder::start`] and [`Build::finish`](crate::Build::finish), and as [`Scan::next_ref`].
+    /// As [`DictionaryBuilder::start`] and [`Build::finish`](crate::Build::finish), and as [`Scan::next_ref`];
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) with [`shards`](DictionaryBuilder::shards).
     ///
     /// # Examples
     /// ```
@@ -112,6 +113,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_table_is_not_frozen_to_shards() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("frozen.spd");
+        let frozen = Table::in_memory().unwrap().freeze(&path, &DictionaryBuilder::new().shards(2));
+        assert_eq!(frozen.unwrap_err().kind(), crate::ErrorKind::InvalidArgument);
+        assert!(!path.exists());
     }
 
     #[test]

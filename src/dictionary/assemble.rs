@@ -8,10 +8,10 @@
 
 use super::arrange::Arranger;
 use super::file::{Access, DictionaryFile};
-use super::format::{Compression, Footer, HEADER_BYTES, Header, Layout, Order, SECTION_ALIGN, Section, SectionKind};
+use super::format::{Compression, Footer, Header, Layout, Order, SECTION_ALIGN, Section, SectionKind};
 use super::index::page::{PageIndex, PageIndexOptions};
 use super::index::{Index, trie};
-use super::publish::Unpublished;
+use super::publish::{TakeOver, Unpublished};
 use super::run::{Run, Spans};
 use super::spool::Spool;
 use super::walk::{Walk, WalkAhead};
@@ -42,13 +42,29 @@ pub(super) trait Runs {
     fn next(&mut self, run: &mut Run) -> Result<bool>;
 }
 
+/// What is behind a name until its file has it: written once, or for the second time.
+const ONCE: &str = "-new";
+const AGAIN: &str = "-new2";
+
 /// Begins the file of a dictionary at `path`.
 ///
 /// # Errors
 /// As [`Unpublished::new`]; [`ErrorKind::NotATable`] where `path` is something else than a dictionary, which it would replace.
 pub(super) fn output<'s>(storage: &'s dyn Storage, path: &Path) -> Result<Unpublished<'s>> {
     refuse_to_replace_others(storage, path)?;
-    Unpublished::new(storage, path, "-new")
+    let output = Unpublished::new(storage, path, ONCE, path, TakeOver::Unfinished)?;
+    // What a build left that was killed while it wrote again: taken over, and dropped it is gone.
+    drop(Unpublished::new(storage, path, AGAIN, path, TakeOver::Unfinished)?);
+    Ok(output)
+}
+
+/// Begins the file of a shard at `path`, for those who may use the file at `like`.
+///
+/// # Errors
+/// As [`output`].
+pub(super) fn shard_output<'s>(storage: &'s dyn Storage, path: &Path, like: &Path) -> Result<Unpublished<'s>> {
+    refuse_to_replace_others(storage, path)?;
+    Unpublished::new(storage, path, ONCE, like, TakeOver::Any)
 }
 
 fn refuse_to_replace_others(storage: &dyn Storage, path: &Path) -> Result<()> {
@@ -58,16 +74,14 @@ fn refuse_to_replace_others(storage: &dyn Storage, path: &Path) -> Result<()> {
         Err(e) => return Err(Error::io(path, "open what is there", e)),
     };
     let bytes = file.len().map_err(|e| Error::io(path, "read the length", e))?;
-    let mut start = [0; HEADER_BYTES];
-    let start_bytes = start.len().min(usize::try_from(bytes).unwrap_or(usize::MAX));
-    file.read_at(&mut start[..start_bytes], 0).map_err(|e| Error::io(path, "read the header", e))?;
-    match Header::parse(path, &start[..start_bytes]) {
-        Err(error) if error.kind() == ErrorKind::NotATable && start_bytes > 0 => {
+    match Header::read(path, file.as_ref(), bytes) {
+        Err(error) if error.kind() == ErrorKind::NotATable && bytes > 0 => {
             let name = path.display();
             let message =
                 format!("{name}: is there and no dictionary; it is not replaced. Remove it, or choose another name.");
             Err(Error::new(ErrorKind::NotATable, message))
         }
+        Err(error) if error.kind() == ErrorKind::Io => Err(error),
         // A damaged dictionary may be replaced: that is how it is mended.
         _ => Ok(()),
     }
@@ -97,7 +111,7 @@ impl Plan {
         }
     }
 
-    /// Writes all of `runs` to `output` in `layout`, with index and footer; does not publish.
+    /// Writes all of `runs` to `output` in `layout`, with index and footer, without header; does not publish.
     pub fn write(&self, output: &Unpublished<'_>, layout: Layout, runs: &mut dyn Runs) -> Result<Footer> {
         let header = self.header(layout);
         let wanted = self.wanted(output, layout);
@@ -121,10 +135,7 @@ impl Plan {
             end.write(kind, words)?;
         }
         footer.sections = end.sections;
-        let mut first = vec![0; self.page_bytes as usize];
-        first[..HEADER_BYTES].copy_from_slice(&header.bytes());
         let failed = |e| Error::io(&output.new_path, "write", e);
-        output.file.write_at(&first, 0).map_err(failed)?;
         output.file.write_at(&footer.bytes(), end.at).map_err(failed)?;
         Ok(footer)
     }
@@ -164,14 +175,16 @@ pub(super) fn publish(plan: &Plan, mut output: Unpublished<'_>, layout: Layout, 
     let footer = plan.write(&output, layout, runs)?;
     let proper = footer.uniform_layout();
     if proper == layout {
-        output.publish()?;
+        output.publish(&plan.header(layout).bytes())?;
         return Ok(footer);
     }
     let access = Access { hash: Some(plan.hash.clone()), ..Access::default() };
-    let written = DictionaryFile::open(output.storage, &output.new_path, &access)?;
-    let mut again = Unpublished::new(output.storage, &output.path, "-new2")?;
+    let written =
+        DictionaryFile::with_header(&output.new_path, Arc::clone(&output.file), plan.header(layout), &access)?;
+    // In a directory of shards a leftover is nobody's; elsewhere `output` has looked. Whose it is to be, `output` says already.
+    let mut again = Unpublished::new(output.storage, &output.path, AGAIN, &output.new_path, TakeOver::Any)?;
     let footer = plan.write(&again, proper, &mut Walk::new(&written))?;
-    again.publish()?;
+    again.publish(&plan.header(proper).bytes())?;
     Ok(footer)
 }
 

@@ -6,11 +6,12 @@
 //! ```
 //!
 //! `position` is that of the first record. A block ends with the record that brings it to the bytes that the header asks for.
-//! Decompression allocates what the head claims only after [`Head::parse`] held it against what LZ4 can expand to.
+//! Decompression allocates what the head claims only after [`Head::parse`] held it against what LZ4 can expand to, and [`unpack`]
+//! against what a block of these records can have.
 
 pub(super) const HEAD_BYTES: usize = 28;
 /// LZ4 cannot expand a byte to more than so many.
-const EXPANSION_MAX: u64 = 255;
+pub(super) const EXPANSION_MAX: u64 = 255;
 /// Raw bytes above which LZ4's own limits come near; such a block, of one huge record, stays as it is.
 const COMPRESSED_MAX: usize = 1 << 30;
 
@@ -55,16 +56,23 @@ impl Head {
     }
 }
 
-/// The records of the block whose stored bytes are `stored`; they are put into `raw`.
+/// The records of the block whose stored bytes are `stored`; they are put into `raw`, unless they would be more than
+/// `raw_bytes_max`.
 pub(super) fn unpack<'r>(
     head: &Head,
     stored: &'r [u8],
+    raw_bytes_max: u64,
     raw: &'r mut Vec<u8>,
 ) -> std::result::Result<&'r [u8], &'static str> {
     if head.stored_bytes == head.raw_bytes {
         return Ok(stored);
     }
+    if head.raw_bytes > raw_bytes_max {
+        return Err("a block says that it has more bytes than its records can have");
+    }
     let raw_bytes = usize::try_from(head.raw_bytes).map_err(|_| "a block larger than memory can be")?;
+    raw.try_reserve_exact(raw_bytes.saturating_sub(raw.len()))
+        .map_err(|_| "a block larger than memory has room for")?;
     raw.resize(raw_bytes, 0);
     match lz4_flex::block::decompress_into(stored, raw) {
         Ok(bytes) if bytes == raw_bytes => Ok(raw),
@@ -135,5 +143,21 @@ impl Blocks {
     pub fn clear(&mut self) {
         self.raw.clear();
         self.records = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_claims_too_much_takes_no_memory() {
+        let stored = lz4_flex::block::compress(&[7; 1 << 20]);
+        let head = Head { raw_bytes: 1 << 20, stored_bytes: stored.len() as u64, records: 1, position: 0 };
+        assert_eq!(head.check(), Ok(head));
+        let mut raw = Vec::new();
+        assert!(unpack(&head, &stored, (1 << 20) - 1, &mut raw).is_err());
+        assert_eq!(raw.capacity(), 0);
+        assert_eq!(unpack(&head, &stored, 1 << 20, &mut raw), Ok(&[7; 1 << 20][..]));
     }
 }

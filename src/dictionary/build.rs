@@ -11,7 +11,7 @@ use super::file::DictionaryFile;
 use super::format::{BLOCK_BYTES_MAX, Compression, Layout, PAGE_BYTES_MAX, PAGE_BYTES_MIN};
 use super::index::Index;
 use super::merge::{Unchanged, Update};
-use super::run::Run;
+use super::run::{RUN_BYTES, Run};
 use super::shards::{Manifest, SLOT_COUNT};
 use super::sort::{Duplicates, SortError, SortOptions, Sorted, Sorter};
 use super::target::Target;
@@ -207,7 +207,8 @@ impl DictionaryBuilder {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for options out of range; [`ErrorKind::Locked`] where another process builds the same file;
-    /// [`ErrorKind::NotATable`] where `path` is something else than a dictionary; [`ErrorKind::Io`].
+    /// [`ErrorKind::NotATable`] where `path` is something else than a dictionary, or what is there under the name with `-new` behind it
+    /// is not what a build left unfinished; [`ErrorKind::Io`].
     pub fn start(&self, path: impl AsRef<Path>) -> Result<Build> {
         self.start_on(&Disk, path.as_ref())
     }
@@ -221,6 +222,10 @@ impl DictionaryBuilder {
         mut pairs: impl FnMut() -> O,
     ) -> Result<u64> {
         self.check()?;
+        if self.shards > 0 {
+            let message = "a table is frozen to one file: leave out shards, or build them from its pairs";
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
         let mut layout = None;
         loop {
             let output = assemble::output(&Disk, path)?;
@@ -238,7 +243,8 @@ impl DictionaryBuilder {
     /// shards are the old one's. One pass, no sort.
     ///
     /// # Errors
-    /// As [`Dictionary::open`](crate::Dictionary::open) and [`Build::finish`].
+    /// As [`Dictionary::open`](crate::Dictionary::open) and [`Build::finish`]; [`ErrorKind::InvalidArgument`] with
+    /// [`resume`](Self::resume).
     pub fn reindex(&self, old: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<u64> {
         Update::start(&Disk, old.as_ref(), new.as_ref(), self, Unchanged::Written)?.finish()
     }
@@ -334,6 +340,15 @@ impl DictionaryBuilder {
             return invalid("a build of shards cannot be resumed: build one file, or leave out resume".into());
         }
         self.index.check().or_else(invalid)
+    }
+
+    /// For what has no source that it could go on in.
+    pub(super) fn check_not_resuming(&self) -> Result<()> {
+        if self.resume.is_none() {
+            return Ok(());
+        }
+        let message = "an update or reindexing cannot be resumed: begin it again, without resume";
+        Err(Error::new(ErrorKind::InvalidArgument, message))
     }
 
     pub(super) fn sorted_runs<'r>(&self, sorted: &'r mut Sorted<'static>) -> SortedRuns<'r> {
@@ -466,8 +481,7 @@ struct Ordered<O> {
     deviated: bool,
 }
 
-/// Bytes and pairs of a run.
-const RUN_BYTES: usize = 1 << 20;
+/// A run of ordered pairs ends at so many, if not before by its bytes.
 const RUN_PAIRS: usize = 1 << 15;
 
 impl<O: HashOrdered> Ordered<O> {

@@ -48,7 +48,7 @@ pub(super) struct DictionaryFile {
     /// From ranks to pages, where records have no one size.
     ranks: Option<(PageIndex, Words)>,
     file: Arc<dyn File>,
-    shape: Shape,
+    pub shape: Shape,
 }
 
 thread_local! {
@@ -60,10 +60,14 @@ impl DictionaryFile {
         let failed = |what: &'static str| move |e| Error::io(path, what, e);
         let file: Arc<dyn File> = storage.open(path, Mode::Read).map_err(failed("open"))?.into();
         let file_bytes = file.len().map_err(failed("read the length"))?;
-        let mut start = [0; HEADER_BYTES];
-        let start_bytes = start.len().min(usize::try_from(file_bytes).unwrap_or(usize::MAX));
-        file.read_at(&mut start[..start_bytes], 0).map_err(failed("read the header"))?;
-        let header = Header::parse(path, &start[..start_bytes])?;
+        let header = Header::read(path, file.as_ref(), file_bytes)?;
+        Self::with_header(path, file, header, access)
+    }
+
+    /// The file at `path` as one with this header, which may not be written yet.
+    pub fn with_header(path: &Path, file: Arc<dyn File>, header: Header, access: &Access) -> Result<DictionaryFile> {
+        let failed = |what: &'static str| move |e| Error::io(path, what, e);
+        let file_bytes = file.len().map_err(failed("read the length"))?;
         let hash = header.hash(path, access.hash.as_ref())?;
         let mut end = [0; FOOTER_BYTES];
         let footer_at = file_bytes.checked_sub(FOOTER_BYTES as u64).filter(|at| *at >= HEADER_BYTES as u64);
@@ -75,9 +79,23 @@ impl DictionaryFile {
         let (index, ranks) = sections.indexes(&header, &footer)?;
         let view = view.filter(|_| access.map_data);
         let pages = Pages::new(path, Arc::clone(&file), view, &header, &footer)?;
-        let shape =
-            Shape { layout: header.layout, compression: header.compression, ordered: header.order == Order::Hash };
+        // The record that brings a block to its bytes may be the longest.
+        let (longest_key, longest_value) = (u64::from(footer.key_len.1), u64::from(footer.value_len.1));
+        let shape = Shape {
+            layout: header.layout,
+            compression: header.compression,
+            ordered: header.order == Order::Hash,
+            block_bytes_max: u64::from(header.block_bytes)
+                + longest_key
+                + longest_value
+                + record::HEAD_BYTES_MAX as u64,
+        };
         Ok(DictionaryFile { path: path.to_owned(), header, footer, hash, pages, index, ranks, file, shape })
+    }
+
+    /// Is it what `path` names now?
+    pub fn is_at(&self, path: &Path) -> Result<bool> {
+        self.file.is_at(path).map_err(|e| Error::io(path, "look whether it is the same file", e))
     }
 
     /// Was it opened from the same file, as far as its content tells?
@@ -157,33 +175,45 @@ impl DictionaryFile {
         sought: Sought<'_>,
         give: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
+        let end = self.stream_of(&pages).end;
         SCRATCH.with_borrow_mut(|scratch| {
             for page in pages {
                 let piece = self.pages.piece(page..page + 1, scratch)?;
-                let (at, lengths) = match search::find_varied(self.shape, piece, sought) {
+                let at = match search::find_varied(self.shape, piece, sought) {
                     Found::Value(value) => return Ok(Some(give(value))),
-                    Found::Cut(at) => (piece.offset + at as u64, record::lengths(Layout::Varied, &piece.bytes[at..])),
+                    Found::Cut(at) => piece.offset + at as u64,
                     Found::NotYet => continue,
                     Found::Nowhere => return Ok(None),
                 };
-                let bytes = match lengths {
-                    Some((head, key_len, value_len)) => (head + key_len + value_len) as u64,
-                    None => self.unit(&mut Stream::new(&self.pages, 0), at)?.bytes,
-                };
-                if bytes > self.pages.stream_bytes() - at {
-                    return Err(self.wrong_at(at, "a record reaches beyond the data"));
-                }
-                self.pages.copy(at..at + bytes, &mut scratch.raw)?;
-                if let Some(record) =
-                    record::parse(Layout::Varied, &scratch.raw).filter(|record| record.key == sought.key)
-                {
-                    let given = give(record.value);
+                let copied = self.copy_cut(at..end, sought.key, &mut scratch.raw);
+                if !matches!(copied, Ok(false)) {
+                    let record = copied.map(|_| record::parse(Layout::Varied, &scratch.raw));
+                    let given = record.map(|record| record.map(|record| give(record.value)));
                     scratch.shrink();
-                    return Ok(Some(given));
+                    return given;
                 }
+                scratch.shrink();
             }
             Ok(None)
         })
+    }
+
+    /// Copies the record that begins at the start of `range` of the stream, if it has `key` and lies wholly within: only then can it
+    /// be what the index led to. Its key first, as its value may be long.
+    fn copy_cut(&self, range: Range<u64>, key: &[u8], copy: &mut Vec<u8>) -> Result<bool> {
+        let at = range.start;
+        self.pages.copy(at..range.end.min(at + record::HEAD_BYTES_MAX as u64), copy)?;
+        let Some((head, key_len, value_len)) = record::lengths(Layout::Varied, copy) else { return Ok(false) };
+        let bytes = (head + key_len + value_len) as u64;
+        if key_len != key.len() || bytes > range.end - at {
+            return Ok(false);
+        }
+        self.pages.copy(at..at + (head + key_len) as u64, copy)?;
+        if copy[head..] != *key {
+            return Ok(false);
+        }
+        self.pages.copy(at..at + bytes, copy)?;
+        Ok(true)
     }
 
     /// How positions ascend in the one page of `place`, if it pays to know: what was read by `pread` is in the processor's cache, but

@@ -1,4 +1,4 @@
-//! The two ends of a dictionary's file: the header, written first, and the footer, whose presence says that all is there.
+//! The two ends of a dictionary's file: the header, written last of all, and the footer, whose presence says that nothing was cut off.
 //!
 //! ```text
 //! page 0          header, HEADER_BYTES of it
@@ -7,12 +7,13 @@
 //! footer          the last FOOTER_BYTES of the file
 //! ```
 //!
-//! The norm is docs/format.md. Everything read here is untrusted: [`Header::parse`] and [`Footer::parse`] give values that lie
-//! within the file and within limits, or an error that says which field does not.
+//! The norm is docs/dictionary-format.md. Everything read here is untrusted: [`Header::parse`] and [`Footer::parse`] give values
+//! that lie within the file and within limits, or an error that says which field does not.
 //! Not here: what pages hold (`pages.rs`), what sections hold (`index/`).
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
+use crate::io::File;
 use std::path::Path;
 
 pub(super) const HEADER_BYTES: usize = 512;
@@ -23,6 +24,8 @@ pub(super) const PAGE_BYTES_MIN: u32 = 512;
 pub(super) const PAGE_BYTES_MAX: u32 = 1 << 16;
 /// Most raw bytes that a compressed block is asked to have; a record that is longer has a block for itself.
 pub(super) const BLOCK_BYTES_MAX: u32 = 1 << 24;
+/// More pairs than any dictionary has, so that the sum over all shards is a number.
+const PAIRS_MAX: u64 = 1 << 48;
 const MAGIC: &[u8; 8] = b"SPLITDCT";
 const END_MAGIC: &[u8; 8] = b"SPLITEND";
 const VERSION: u32 = 1;
@@ -114,6 +117,12 @@ impl Header {
         out
     }
 
+    /// The header of a file of `file_bytes` bytes.
+    pub fn read(path: &Path, file: &dyn File, file_bytes: u64) -> Result<Header> {
+        let bytes = first_bytes(file, file_bytes).map_err(|e| Error::io(path, "read the header", e))?;
+        Self::parse(path, &bytes)
+    }
+
     /// The header at the start of a file; `bytes` may be shorter where the file is.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Header> {
         let name = path.display();
@@ -165,6 +174,13 @@ impl Header {
             return Err("reserved bytes that are not zero".into());
         }
         Ok(Header { page_bytes, layout, compression, block_bytes, order, hash_id, hash_seed, hash_check })
+    }
+
+    /// Can the two be of shards of one dictionary? Layout and order may differ from shard to shard.
+    pub fn is_like(&self, other: &Header) -> bool {
+        let hash = |header: &Header| (header.hash_id, header.hash_seed, header.hash_check);
+        let shape = |header: &Header| (header.page_bytes, header.compression);
+        hash(self) == hash(other) && shape(self) == shape(other)
     }
 
     /// The function that the pairs were hashed with; `user` is what the caller says it is, where the package has none.
@@ -328,9 +344,26 @@ impl Footer {
         {
             return Err(format!("{} pairs of {bytes} bytes in {} bytes of data", self.pairs, self.stream_bytes));
         }
-        // The shortest record has two bytes; compressed, a block's head is longer than its share of one.
-        if header.compression == Compression::None && self.pairs > self.stream_bytes {
+        // A record has a byte at least, raw.
+        let raw_bytes_max = match header.compression {
+            Compression::None => self.stream_bytes,
+            Compression::Lz4 => self.stream_bytes.saturating_mul(super::block::EXPANSION_MAX),
+        };
+        if self.pairs > raw_bytes_max.min(PAIRS_MAX) {
             return Err(format!("{} pairs in {} bytes of data", self.pairs, self.stream_bytes));
+        }
+        if self.key_bytes.checked_add(self.value_bytes).is_none_or(|bytes| bytes > raw_bytes_max) {
+            let (keys, values) = (self.key_bytes, self.value_bytes);
+            return Err(format!("{keys} bytes of keys and {values} of values in {} bytes of data", self.stream_bytes));
+        }
+        self.check_indexes()
+    }
+
+    fn check_indexes(&self) -> std::result::Result<(), String> {
+        let (ranks, indexes): (Vec<&Section>, Vec<&Section>) =
+            self.sections.iter().partition(|section| section.kind == SectionKind::Ranks);
+        if ranks.len() > 1 || indexes.len() > 1 {
+            return Err(format!("{} indexes, and {} of ranks: one of each at most", indexes.len(), ranks.len()));
         }
         Ok(())
     }
@@ -343,6 +376,13 @@ impl Footer {
             Layout::Varied
         }
     }
+}
+
+/// As many of the first bytes of a file of `file_bytes` bytes as a header has; fewer where the file has.
+pub(super) fn first_bytes(file: &dyn File, file_bytes: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(file_bytes).unwrap_or(usize::MAX).min(HEADER_BYTES)];
+    file.read_at(&mut bytes, 0)?;
+    Ok(bytes)
 }
 
 fn seal(bytes: &mut [u8; HEADER_BYTES]) {
@@ -400,5 +440,57 @@ impl Get<'_> {
 
     fn rest_is_zero(&self) -> bool {
         self.bytes[self.at..CHECKSUM_AT].iter().all(|byte| *byte == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE_BYTES: u64 = 1 << 20;
+
+    fn opened(compression: Compression, footer: &Footer) -> Result<Footer> {
+        let header = Header {
+            page_bytes: 512,
+            layout: Layout::Varied,
+            compression,
+            block_bytes: u32::from(compression != Compression::None),
+            order: Order::Hash,
+            hash_id: HashKind::DEFAULT.id(),
+            hash_seed: 0,
+            hash_check: 0,
+        };
+        Footer::parse(Path::new("a.spd"), &footer.bytes(), &header, FILE_BYTES)
+    }
+
+    fn footer(pairs: u64) -> Footer {
+        Footer { pairs, pages: 1, stream_bytes: 100, ..Footer::default() }
+    }
+
+    #[test]
+    fn a_footer_counts_no_more_than_its_data_can_have() {
+        for (compression, most) in [(Compression::None, 100), (Compression::Lz4, 25_500)] {
+            assert!(opened(compression, &footer(most)).is_ok());
+            assert!(opened(compression, &footer(most + 1)).is_err());
+            assert!(opened(compression, &Footer { key_bytes: 40, value_bytes: 60, ..footer(1) }).is_ok());
+            assert!(opened(compression, &Footer { key_bytes: most, value_bytes: 1, ..footer(1) }).is_err());
+            assert!(opened(compression, &Footer { key_bytes: u64::MAX, value_bytes: 1, ..footer(1) }).is_err());
+        }
+    }
+
+    #[test]
+    fn a_file_has_one_index_at_most() {
+        let section = |kind, at| Section { kind, checksum: 0, offset: SECTION_ALIGN * at, bytes: 8 };
+        let with = |kinds: &[SectionKind]| {
+            let sections = kinds.iter().zip(1..).map(|(kind, at)| section(*kind, at)).collect();
+            opened(Compression::None, &Footer { sections, ..footer(1) })
+        };
+        use SectionKind::{Mphf, Pages, Ranks, Trie};
+        for kinds in [&[][..], &[Pages], &[Trie], &[Trie, Ranks], &[Ranks, Mphf]] {
+            assert!(with(kinds).is_ok(), "{kinds:?}");
+        }
+        for kinds in [&[Pages, Pages][..], &[Pages, Trie], &[Trie, Ranks, Mphf], &[Trie, Ranks, Ranks]] {
+            assert!(with(kinds).is_err(), "{kinds:?}");
+        }
     }
 }

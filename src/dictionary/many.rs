@@ -23,7 +23,13 @@ const PROBES: usize = 8;
 const WAIT_OF_A_DISK: Duration = Duration::from_micros(12);
 
 impl Dictionary {
-    /// The value of each of `keys`, in their order: as [`get`](Self::get), but faster, as several reads are under way at once.
+    /// The value of each of `keys`, in their order: as [`get`](Self::get), but faster where lookups wait.
+    ///
+    /// By `pread`, where the disk is waited for, up to 16 threads read at once. From a mapping ([`map_data`]) of one file a thread
+    /// waits for memory for 32 keys at a time; what is not in memory yet the disk is asked for page by page. Of shards in a mapping
+    /// each key is looked up by itself.
+    ///
+    /// [`map_data`]: crate::DictionaryOptions::map_data
     ///
     /// # Errors
     /// As [`get`](Self::get), of the first key that has one.
@@ -85,11 +91,16 @@ impl DictionaryFile {
             self.index.places(&positions, &mut places);
             nears.extend(places.iter().map(|place| self.near_of(place)));
             if self.pages.is_viewed() {
-                for ((place, near), position) in places.iter().zip(&nears).zip(&positions) {
-                    self.touch(place, *near, *position);
+                let possible = |key: &K| !self.has_no_key_of(key.as_ref().len());
+                for (((key, place), near), position) in keys.iter().zip(&places).zip(&nears).zip(&positions) {
+                    if possible(key) {
+                        self.touch(place, *near, *position);
+                    }
                 }
-                for place in &places {
-                    if let Place::Pages(pages) = place {
+                for (key, place) in keys.iter().zip(&places) {
+                    if let Place::Pages(pages) = place
+                        && possible(key)
+                    {
                         self.pages.touch_starts(pages.start);
                     }
                 }

@@ -14,7 +14,7 @@ use super::assemble::{Runs, publish};
 use super::build::DictionaryBuilder;
 use super::file::DictionaryFile;
 use super::format::Layout;
-use super::run::Run;
+use super::run::{RUN_BYTES, Run};
 use super::sort::{Duplicates, PutLengths, Sorter};
 use super::target::Target;
 use super::walk::WalkAhead;
@@ -32,7 +32,8 @@ impl Dictionary {
     /// file's, whatever it says, and its duplicates are taken for [`Duplicates::Last`]: of changes to one key the last counts.
     ///
     /// # Errors
-    /// As [`DictionaryBuilder::start`] and [`Dictionary::open`].
+    /// As [`DictionaryBuilder::start`] and [`Dictionary::open`]; [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument)
+    /// where `builder` is to [`resume`](DictionaryBuilder::resume): what a batch left is not for another one.
     pub fn update(old: impl AsRef<Path>, new: impl AsRef<Path>, builder: &DictionaryBuilder) -> Result<Update> {
         Update::start(&Disk, old.as_ref(), new.as_ref(), builder, Unchanged::Kept)
     }
@@ -66,6 +67,7 @@ impl Update {
         builder: &DictionaryBuilder,
         unchanged: Unchanged,
     ) -> Result<Update> {
+        builder.check_not_resuming()?;
         let options = DictionaryOptions::new().hash(builder.hash.clone());
         let (old, mut target) = loop {
             let mut dictionary = options.open_on(storage, old)?;
@@ -83,7 +85,7 @@ impl Update {
         if let Some(manifest) = &old.manifest
             && unchanged == Unchanged::Kept
         {
-            target.keep_unchanged(manifest);
+            target.keep_unchanged(manifest, &old.files)?;
         }
         let sorters = target.sorters(&builder, Duplicates::Last)?;
         Ok(Update { old, builder, target, sorters, count: 0 })
@@ -188,8 +190,7 @@ struct Merge<O, B> {
     batch: Source<B>,
 }
 
-/// A merged run ends at this many bytes, or records.
-const RUN_BYTES: usize = 1 << 20;
+/// A merged run ends at so many records, if not before by its bytes.
 const RUN_RECORDS: usize = 1 << 16;
 
 impl<O: Runs, B: Runs> Runs for Merge<O, B> {

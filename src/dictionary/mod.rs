@@ -1,7 +1,7 @@
 //! Dictionaries: far more pairs than memory, found with one read each, changed in batches.
 //!
 //! ```text
-//! build(pairs)   source -> hash -> sort (sort/) -> pages (write.rs) -> index (index/) -> footer -> rename (assemble.rs)
+//! build(pairs)   source -> hash -> sort (sort/) -> pages (write.rs) -> index (index/) -> footer (assemble.rs) -> rename (publish.rs)
 //! get(key)       hash -> index (pages or rank) -> one read (file.rs, read.rs) -> compare key (search.rs) -> value
 //! update         old records (walk.rs) + sorted batch -> merge in hash order (merge.rs) -> as a build
 //! ```
@@ -20,6 +20,8 @@ mod build;
 #[cfg(test)]
 mod crash;
 mod file;
+#[cfg(test)]
+mod foreign;
 mod format;
 pub(crate) mod index;
 mod many;
@@ -90,6 +92,9 @@ impl DictionaryOptions {
 
     /// Uses the index from a mapping of the file instead of loading it: an open costs reading it once, and several processes share
     /// its memory.
+    ///
+    /// Then a disk that fails, or another program that cuts the file, is a signal (SIGBUS) and no error, as with
+    /// [`map_data`](Self::map_data); an index that changes after the open is not compared with its checksum again.
     pub fn map_index(mut self, map: bool) -> Self {
         self.access.map_index = map;
         self
@@ -150,12 +155,18 @@ impl Dictionary {
         DictionaryOptions::new().open(path)
     }
 
-    /// Takes what is at the dictionary's path now, if that is not what was opened; tells whether it took something new. Costs an open
-    /// of what changed: of a directory only the shards that did.
+    /// Takes what is at the dictionary's path now, if that is not what was opened; tells whether it took something new. Costs a look at
+    /// the names, and an open of what changed: of a directory only the shards that did.
     ///
     /// # Errors
     /// As [`DictionaryOptions::open`]; then it stays as it was.
     pub fn reload(&mut self) -> Result<bool> {
+        if self.manifest.is_none()
+            && let [file] = &self.files[..]
+            && file.is_at(&self.path)?
+        {
+            return Ok(false);
+        }
         match DictionaryFile::open(self.storage, &self.path, &self.access) {
             Ok(file) => {
                 let same = self.manifest.is_none() && self.files.first().is_some_and(|old| old.is_same(&file));
@@ -172,14 +183,14 @@ impl Dictionary {
     fn reload_shards(&mut self) -> Result<bool> {
         for tries_left in (0..OPEN_TRIES).rev() {
             let manifest = Manifest::read(self.storage, &self.path)?.ok_or_else(|| no_manifest(&self.path))?;
-            if self.manifest.as_ref() == Some(&manifest) {
-                return Ok(false);
-            }
             let files: Result<Vec<_>> = manifest.shards.iter().map(|shard| self.open_shard(shard)).collect();
             match files {
                 Ok(files) => {
+                    check_alike(&files)?;
+                    let unchanged = self.manifest.as_ref() == Some(&manifest)
+                        && files.iter().zip(&self.files).all(|(file, old)| Arc::ptr_eq(file, old));
                     (self.files, self.manifest) = (files, Some(manifest));
-                    return Ok(true);
+                    return Ok(!unchanged);
                 }
                 Err(error) if tries_left > 0 && is_missing(&error) => {}
                 Err(error) => return Err(error),
@@ -188,16 +199,18 @@ impl Dictionary {
         unreachable!("the last try returns")
     }
 
-    /// Opens a shard's file, or takes it from those that are open.
+    /// Opens a shard's file, or takes it from those that are open. By its name alone none is: another directory may be there now.
     fn open_shard(&self, shard: &Shard) -> Result<Arc<DictionaryFile>> {
         let path = self.path.join(&shard.name);
-        let old = self.manifest.iter().flat_map(|old| old.shards.iter().zip(&self.files));
-        if let Some((_, file)) = old.into_iter().find(|(old, _)| old.name == shard.name) {
-            return Ok(Arc::clone(file));
-        }
-        let file = DictionaryFile::open(self.storage, &path, &self.access)?;
+        let mut old = self.manifest.iter().flat_map(|old| old.shards.iter().zip(&self.files));
+        let old = old.find(|(old, _)| old.name == shard.name).map(|(_, file)| file);
+        let file = match old {
+            Some(old) if old.is_at(&path)? => Arc::clone(old),
+            _ => Arc::new(DictionaryFile::open(self.storage, &path, &self.access)?),
+        };
         if file.footer.pairs == shard.pairs {
-            return Ok(Arc::new(file));
+            // Where a name leads to the file and is not its own, that is seen only now.
+            return Ok(old.filter(|old| old.is_same(&file)).map_or(file, Arc::clone));
         }
         let name = path.display();
         Err(Error::corrupt(format!("{name}: {} pairs, its manifest says {}", file.footer.pairs, shard.pairs)))
@@ -273,7 +286,7 @@ impl Dictionary {
         self.files[0].index.kind()
     }
 
-    /// How often lookups have read files so far.
+    /// How often files have been read so far, by lookups and by walks, not counting what an open reads.
     pub fn reads(&self) -> u64 {
         self.files.iter().map(|file| file.pages.reads()).sum()
     }
@@ -281,6 +294,19 @@ impl Dictionary {
     /// All pairs, in hash order; of a directory shard by shard.
     pub fn iter(&self) -> Pairs<'_> {
         Pairs { walk: Walk::new(&self.files[0]), rest: &self.files[1..], run: Run::default(), given: 0, failed: false }
+    }
+}
+
+/// Fails where shards are not of one dictionary: where the first says how all are read.
+fn check_alike(files: &[Arc<DictionaryFile>]) -> Result<()> {
+    let first = &files[0];
+    match files.iter().find(|file| !file.header.is_like(&first.header)) {
+        None => Ok(()),
+        Some(other) => {
+            let (other, first) = (other.path.display(), first.path.display());
+            let what = "have another hash function, page size or compression, so they are not of one dictionary";
+            Err(Error::corrupt(format!("{other}, {first}: {what}. {}.", format::BUILD_AGAIN)))
+        }
     }
 }
 
@@ -329,10 +355,14 @@ impl Pairs<'_> {
     pub fn next_ref(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         while self.given == self.run.len() {
             self.given = 0;
-            if !self.failed && self.walk.next(&mut self.run).inspect_err(|_| self.failed = true)? {
+            let next = if self.failed { Ok(false) } else { self.walk.next(&mut self.run) };
+            if matches!(next, Ok(true)) {
                 continue;
             }
+            // Before an error there may be some of a run.
             self.run.clear();
+            self.failed |= next.is_err();
+            next?;
             let Some((next, rest)) = self.rest.split_first().filter(|_| !self.failed) else { return Ok(None) };
             (self.walk, self.rest) = (Walk::new(next), rest);
         }

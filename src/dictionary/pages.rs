@@ -82,6 +82,39 @@ pub(super) fn pages_back(page: &[u8]) -> u64 {
     u32::from_le_bytes(page[BACK_AT..BACK_AT + 4].try_into().expect("4 bytes")).into()
 }
 
+/// What a page says of where units begin, made from the units.
+pub(super) struct Starts {
+    bytes: [u8; 2 * START_COUNT],
+    known: usize,
+}
+
+impl Starts {
+    /// Of a page in which no unit begins, so many pages behind the one in which its unit did.
+    pub fn none(pages_back: u64) -> Self {
+        let mut bytes = [0xFF; 2 * START_COUNT];
+        // No unit is so long.
+        let back = u32::try_from(pages_back).unwrap_or(u32::MAX);
+        bytes[BACK_AT - CHECKSUM_BYTES..].copy_from_slice(&back.to_le_bytes());
+        Starts { bytes, known: 0 }
+    }
+
+    /// A unit begins at `offset` of the page's `body` bytes, behind those noted before.
+    pub fn note(&mut self, offset: usize, body: usize) {
+        if self.known == 0 {
+            self.bytes.fill(0xFF);
+        }
+        let start = u16::try_from(offset).expect("a page is at most 64 KiB").to_le_bytes();
+        while self.known < START_COUNT && self.known * body / START_COUNT <= offset {
+            self.bytes[2 * self.known..][..2].copy_from_slice(&start);
+            self.known += 1;
+        }
+    }
+
+    pub fn are_those_of(&self, page: &[u8]) -> bool {
+        page[CHECKSUM_BYTES..][..self.bytes.len()] == self.bytes
+    }
+}
+
 /// What is to be remembered of the unit that covers the first byte of each page.
 pub(super) trait Firsts {
     fn page(&mut self, position: u64, rank: u64) -> Result<()>;

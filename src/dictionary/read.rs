@@ -123,6 +123,11 @@ impl Pages {
         })
     }
 
+    /// Do they say where units begin?
+    pub fn has_starts(&self) -> bool {
+        self.has_starts
+    }
+
     /// How many there are.
     pub fn count(&self) -> u64 {
         self.count

@@ -2,6 +2,9 @@
 
 use std::ops::Range;
 
+/// Bytes of records that are handed on at once: enough that a run costs nothing beside them, and few enough for the cache.
+pub(crate) const RUN_BYTES: usize = 1 << 20;
+
 /// A record: `None` as value is a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record<'a> {

@@ -52,6 +52,8 @@ pub(super) struct Shape {
     pub compression: Compression,
     /// In hash order?
     pub ordered: bool,
+    /// Raw bytes that no block exceeds.
+    pub block_bytes_max: u64,
 }
 
 /// The value of the key in `piece`; `None` if no record that lies wholly in it has the key. `raw` is for blocks.
@@ -113,7 +115,7 @@ fn find_fixed<'p>(
     range.map(record).find(|record| &record[..key_len] == sought.key).map(|record| &record[key_len..])
 }
 
-/// Of so few records keys are compared, which is faster than to hash some of them.
+/// Where a piece has so few starts, the keys of its records are compared one after another, which is faster than to hash some first.
 const FEW_STARTS: usize = 5;
 
 /// Fewer than this are looked at one by one.
@@ -292,7 +294,7 @@ fn find_in_blocks<'p>(
         let next = piece.bytes.get(at + unit_bytes..).and_then(block::Head::parse).transpose()?;
         let passed = shape.ordered && next.is_some_and(|next| next.position < sought.position);
         if !passed {
-            let bytes = block::unpack(&head, &unit[block::HEAD_BYTES..], raw)?;
+            let bytes = block::unpack(&head, &unit[block::HEAD_BYTES..], shape.block_bytes_max, raw)?;
             if let Some(value) = find_in_block(shape, bytes, sought) {
                 // As offsets, since another block may be unpacked into the same memory before they are used.
                 let from = value.as_ptr() as usize - bytes.as_ptr() as usize;

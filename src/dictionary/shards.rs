@@ -13,7 +13,7 @@
 //! Source: the Redis Cluster specification, "Key distribution model". The manifest: docs/dictionary-format.md, "Manifest".
 
 use super::format::BUILD_AGAIN;
-use super::publish::Unpublished;
+use super::publish::{TakeOver, Unpublished};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{Mode, Storage};
 use std::fmt::Write;
@@ -24,7 +24,10 @@ pub(super) const SLOT_COUNT: u32 = 1 << 14;
 /// A manifest of as many shards as there can be, with the longest lines.
 const MANIFEST_BYTES_MAX: u64 = SLOT_COUNT as u64 * 96 + 4096;
 const MANIFEST_NAME: &str = "manifest";
+const FIRST_WORDS: &str = "splitpoint dictionary ";
 const FIRST_LINE: &str = "splitpoint dictionary 1";
+/// Generations are below it, so that another can always follow.
+const GENERATION_END: u64 = 1 << 63;
 
 /// The slot of a key.
 pub(super) fn slot(key: &[u8]) -> u16 {
@@ -122,6 +125,9 @@ impl Manifest {
         }
         let mut text = vec![0; bytes as usize];
         file.read_at(&mut text, 0).map_err(failed)?;
+        if !text.starts_with(FIRST_WORDS.as_bytes()) && !FIRST_WORDS.as_bytes().starts_with(&text) {
+            return Err(Error::new(ErrorKind::NotATable, format!("{}: no manifest of Splitpoint", path.display())));
+        }
         Self::parse(&text).map(Some).map_err(|what| wrong(&path, &what))
     }
 
@@ -144,7 +150,7 @@ impl Manifest {
         let mut lines = body.lines();
         match lines.next() {
             Some(FIRST_LINE) => {}
-            Some(line) if line.starts_with("splitpoint dictionary ") => {
+            Some(line) if line.starts_with(FIRST_WORDS) => {
                 return Err(format!("{line:?}: written by a later version; upgrade Splitpoint"));
             }
             _ => return Err("not a manifest of Splitpoint".into()),
@@ -154,7 +160,7 @@ impl Manifest {
             return Err(format!("the last line is {:?}, the checksum {computed:08x}", last.trim_end()));
         }
         let generation = lines.next().and_then(|line| line.strip_prefix("generation ")?.parse().ok());
-        let generation = generation.ok_or("no generation")?;
+        let generation = generation.filter(|generation| *generation < GENERATION_END).ok_or("no generation")?;
         let mut shards: Vec<Shard> = Vec::new();
         let mut next_slot = 0;
         for line in lines {
@@ -195,18 +201,28 @@ pub(super) fn file_name(shard: usize, generation: u64) -> String {
     format!("{shard}-{generation}.spd")
 }
 
-/// Is it a name that [`file_name`] gives, or one that begins so?
-fn is_of_a_shard(name: &str) -> bool {
-    let after_number = |text: &str| {
-        let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
-        (rest.len() < text.len()).then(|| rest.to_owned())
-    };
-    let generation = after_number(name).and_then(|rest| rest.strip_prefix('-').map(str::to_owned));
-    generation.and_then(|rest| after_number(&rest)).is_some_and(|rest| rest.starts_with(".spd"))
+/// The generation of a name that [`file_name`] gives, or of what is made beside such a file.
+fn generation_of(name: &str) -> Option<u64> {
+    let (shard, rest) = name.split_once('-')?;
+    let (generation, suffix) = rest.split_once(".spd")?;
+    // As we write them: `2024-01` is another's.
+    let number = |digits: &str| digits.parse::<u64>().ok().filter(|number| number.to_string() == digits);
+    let ours = number(shard)? < SLOT_COUNT.into() && (suffix.is_empty() || suffix.starts_with('-'));
+    number(generation).filter(|generation| ours && *generation < GENERATION_END)
 }
 
 fn wrong(path: &Path, what: &str) -> Error {
     Error::new(ErrorKind::Corrupt, format!("{}: {what}. {BUILD_AGAIN}.", path.display()))
+}
+
+/// What a directory has before it is changed.
+pub(super) struct Before {
+    /// `None` where there is none, or a damaged one.
+    pub manifest: Option<Manifest>,
+    /// The next manifest's.
+    pub generation: u64,
+    /// Files of shards that stay until there is another manifest.
+    names: Vec<String>,
 }
 
 /// Replaces the manifest of a directory; holds off other writers while it lives.
@@ -217,52 +233,94 @@ pub(super) struct Publisher<'s> {
 
 impl<'s> Publisher<'s> {
     /// # Errors
-    /// [`ErrorKind::Locked`] where another process builds or updates the directory.
+    /// [`ErrorKind::Locked`] where another process builds or updates the directory; [`ErrorKind::NotATable`] where it has something
+    /// else in it than a dictionary.
     pub fn new(storage: &'s dyn Storage, directory: &Path) -> Result<Self> {
         storage.make_directory(directory).map_err(|e| Error::io(directory, "make the directory", e))?;
-        let manifest = Unpublished::new(storage, &Manifest::path(directory), "-new")?;
+        refuse_other_directories(storage, directory)?;
+        let path = Manifest::path(directory);
+        let manifest = Unpublished::new(storage, &path, "-new", &path, TakeOver::Any)?;
         Ok(Publisher { directory: directory.to_owned(), manifest })
+    }
+
+    /// What is to be replaced. A damaged manifest is: that is how it is mended.
+    pub fn before(&self) -> Result<Before> {
+        let names = |manifest: &Manifest| manifest.shards.iter().map(|shard| shard.name.clone()).collect();
+        let (manifest, last, names) = match Manifest::read(self.manifest.storage, &self.directory) {
+            Ok(Some(manifest)) => (Some(manifest.clone()), manifest.generation, names(&manifest)),
+            Ok(None) => (None, 0, Vec::new()),
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                let mut names = names_in(self.manifest.storage, &self.directory)?;
+                names.retain(|name| generation_of(name).is_some());
+                (None, names.iter().filter_map(|name| generation_of(name)).max().unwrap_or(0), names)
+            }
+            Err(error) => return Err(error),
+        };
+        match last + 1 {
+            GENERATION_END => Err(wrong(&Manifest::path(&self.directory), "no generation can follow")),
+            generation => Ok(Before { manifest, generation, names }),
+        }
     }
 
     /// Makes `manifest` that of the directory; then removes the files of `before` that it does not name. Where that fails, the other
     /// way round.
-    pub fn publish(mut self, manifest: &Manifest, before: Option<&Manifest>) -> Result<()> {
-        let file = &mut self.manifest;
-        let written = file.file.write_at(manifest.text().as_bytes(), 0);
-        let published = written.map_err(|e| Error::io(&file.new_path, "write", e)).and_then(|()| file.publish());
-        if !file.is_published() {
-            self.remove_unnamed(manifest.shards.iter(), before);
+    pub fn publish(mut self, manifest: &Manifest, before: &Before) -> Result<()> {
+        let new: Vec<&str> = manifest.shards.iter().map(|shard| &shard.name[..]).collect();
+        let old: Vec<&str> = before.names.iter().map(|name| &name[..]).collect();
+        self.remove_leftovers(manifest.generation, &[&new[..], &old].concat());
+        let published = self.manifest.publish(manifest.text().as_bytes());
+        if !self.manifest.is_published() {
+            self.remove(&new, &old);
         }
         published?;
-        if before.is_none() {
+        if before.manifest.is_none() {
             // The directory's own name, which may be as new as what is in it.
             let directory = &self.directory;
             let synced = self.manifest.storage.sync_names(directory);
             synced.map_err(|e| Error::io(directory, "sync the directory of", e))?;
         }
-        self.remove_unnamed(before.iter().flat_map(|before| &before.shards), Some(manifest));
-        self.remove_leftovers(manifest);
+        self.remove(&old, &new);
         Ok(())
     }
 
-    /// Removes what a killed process left: shards of other generations, and what is named after a shard. Nobody else is writing here.
-    fn remove_leftovers(&self, manifest: &Manifest) {
-        let named: Vec<&str> = manifest.shards.iter().map(|shard| &shard.name[..]).collect();
-        for name in self.manifest.storage.names_in(&self.directory).unwrap_or_default() {
-            if is_of_a_shard(&name) && !named.contains(&&name[..]) {
-                let _ = self.manifest.storage.remove(&self.directory.join(name));
-            }
-        }
+    /// Removes what killed processes left: what is named after a shard and is none of `kept`. As long as the manifest has not its name,
+    /// nobody else is writing here; then the next one may be, and its shards are in no manifest either.
+    fn remove_leftovers(&self, generation: u64, kept: &[&str]) {
+        let names = self.manifest.storage.names_in(&self.directory).unwrap_or_default();
+        let left = |name: &&str| generation_of(name).is_some_and(|left| left <= generation);
+        let left: Vec<&str> = names.iter().map(|name| &name[..]).filter(left).collect();
+        self.remove(&left, kept);
     }
 
-    /// Removes the files of `shards` that `manifest` does not name.
-    fn remove_unnamed<'m>(&self, shards: impl Iterator<Item = &'m Shard>, manifest: Option<&Manifest>) {
-        let named = |name: &str| manifest.iter().any(|manifest| manifest.shards.iter().any(|shard| shard.name == name));
-        for shard in shards.filter(|shard| !named(&shard.name)) {
+    /// Removes files that are none of `kept`.
+    fn remove(&self, names: &[&str], kept: &[&str]) {
+        for name in names.iter().filter(|name| !kept.contains(name)) {
             // One that cannot be removed takes room and does no other harm.
-            let _ = self.manifest.storage.remove(&self.directory.join(&shard.name));
+            let _ = self.manifest.storage.remove(&self.directory.join(name));
         }
     }
+}
+
+/// Fails where a directory has no manifest and something else in it than what a first build left.
+fn refuse_other_directories(storage: &dyn Storage, directory: &Path) -> Result<()> {
+    match Manifest::read(storage, directory) {
+        Ok(None) => {}
+        Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
+        Ok(Some(_)) | Err(_) => return Ok(()),
+    }
+    let names = names_in(storage, directory)?;
+    // The first build may have ended meanwhile.
+    let ours = |name: &String| [MANIFEST_NAME, "manifest-new"].contains(&&name[..]) || generation_of(name) == Some(1);
+    let Some(other) = names.iter().find(|name| !ours(name)) else { return Ok(()) };
+    let shown = directory.display();
+    let message = format!(
+        "{shown}: has {other:?} in it and no manifest, so it is no dictionary; it is not made one. Empty it, or choose another name."
+    );
+    Err(Error::new(ErrorKind::NotATable, message))
+}
+
+fn names_in(storage: &dyn Storage, directory: &Path) -> Result<Vec<String>> {
+    storage.names_in(directory).map_err(|e| Error::io(directory, "list", e))
 }
 
 #[cfg(test)]

@@ -122,8 +122,9 @@ impl DictionaryStat {
         self.pairs += other.pairs;
         self.file_bytes += other.file_bytes;
         self.data_bytes += other.data_bytes;
-        self.key_bytes += other.key_bytes;
-        self.value_bytes += other.value_bytes;
+        // An open compares them with nothing but the file's size.
+        self.key_bytes = self.key_bytes.saturating_add(other.key_bytes);
+        self.value_bytes = self.value_bytes.saturating_add(other.value_bytes);
         self.pages += other.pages;
         self.index_bytes += other.index_bytes;
         self.ranks_bytes += other.ranks_bytes;

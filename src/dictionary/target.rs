@@ -5,14 +5,15 @@
 
 use super::assemble;
 use super::build::{DictionaryBuilder, Watch};
+use super::file::DictionaryFile;
 use super::publish::Unpublished;
-use super::shards::{Manifest, Publisher, Shard};
+use super::shards::{Before, Manifest, Publisher, Shard};
 use super::sort::{Duplicates, Sorted, Sorter};
 use crate::error::Result;
 use crate::io::Storage;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub(super) struct Target {
     pub storage: &'static dyn Storage,
@@ -24,8 +25,7 @@ pub(super) struct Target {
 
 struct Shards {
     publisher: Publisher<'static>,
-    /// What is there.
-    before: Option<Manifest>,
+    before: Before,
     /// What will be; pairs are filled in as they become known.
     manifest: Manifest,
     /// Files that stay where nothing changes.
@@ -45,20 +45,24 @@ impl Target {
         divided: impl FnOnce(u64) -> Manifest,
     ) -> Result<Target> {
         let publisher = Publisher::new(storage, path)?;
-        let before = Manifest::read(storage, path)?;
-        let manifest = divided(before.as_ref().map_or(0, |before| before.generation) + 1);
+        let before = publisher.before()?;
+        let manifest = divided(before.generation);
         let kept = vec![None; manifest.shards.len()];
         let shards = Shards { publisher, before, manifest, kept };
         Ok(Target { storage, path: path.to_owned(), output: None, shards: Some(shards) })
     }
 
-    /// Where a shard has no changes, its file as `manifest` has it stays, if that is the manifest of this directory now.
-    pub fn keep_unchanged(&mut self, manifest: &Manifest) {
+    /// Where a shard has no changes, its file of `files` as `manifest` has it stays, if it is this directory's. Manifests alone do not
+    /// tell: those of two directories may be equal, and what is in their files not.
+    pub fn keep_unchanged(&mut self, manifest: &Manifest, files: &[Arc<DictionaryFile>]) -> Result<()> {
         if let Some(shards) = &mut self.shards
-            && shards.before.as_ref() == Some(manifest)
+            && shards.before.manifest.as_ref() == Some(manifest)
         {
-            shards.kept = manifest.shards.iter().cloned().map(Some).collect();
+            for ((kept, shard), file) in shards.kept.iter_mut().zip(&manifest.shards).zip(files) {
+                *kept = file.is_at(&self.path.join(&shard.name))?.then(|| shard.clone());
+            }
         }
+        Ok(())
     }
 
     pub fn shard_of(&self, key: &[u8]) -> usize {
@@ -96,7 +100,7 @@ impl Target {
         let output = Mutex::new(self.output.take());
         let output_of = |shard: usize| match output.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(output) => Ok(output),
-            None => assemble::output(self.storage, &paths[shard]),
+            None => assemble::shard_output(self.storage, &paths[shard], &Manifest::path(&self.path)),
         };
         let kept = |shard: usize| self.shards.as_ref().and_then(|shards| shards.kept[shard].clone());
         let one = |shard: usize, sorter: Sorter<'static>| -> Result<Option<u64>> {
@@ -105,7 +109,8 @@ impl Target {
                 Some(_) if sorted.records() == 0 => None,
                 _ => Some(write(shard, &mut sorted, output_of(shard)?, &watch)?),
             };
-            sorted.done()?;
+            // What is left of the sort is overwritten by the next one, and a dictionary that has its name is no failure.
+            let _ = sorted.done();
             Ok(pairs)
         };
         let written = side_by_side(builder.thread_count(), sorters, one);
@@ -127,7 +132,7 @@ impl Target {
         let Some(Shards { publisher, before, manifest, .. }) = self.shards.take() else {
             unreachable!("looked at above")
         };
-        publisher.publish(&manifest, before.as_ref())?;
+        publisher.publish(&manifest, &before)?;
         Ok(count)
     }
 }

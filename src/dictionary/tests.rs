@@ -268,8 +268,12 @@ fn check_shards(dictionary: &Dictionary, model: &Model) {
 fn a_directory_that_is_no_dictionary_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     assert_eq!(Dictionary::open(directory.path()).err().map(|e| e.kind()), Some(ErrorKind::NotATable));
-    std::fs::write(directory.path().join("manifest"), "something else").unwrap();
-    assert_eq!(Dictionary::open(directory.path()).err().map(|e| e.kind()), Some(ErrorKind::Corrupt));
+    for (manifest, kind) in
+        [("something else", ErrorKind::NotATable), ("splitpoint dictionary 1\n", ErrorKind::Corrupt)]
+    {
+        std::fs::write(directory.path().join("manifest"), manifest).unwrap();
+        assert_eq!(Dictionary::open(directory.path()).err().map(|e| e.kind()), Some(kind));
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Reading everything, and naming what is wrong.
 //!
 //! First all pages against their checksums, and those against the footer's. Then, if the pages are whole, all records: that
-//! they are in order, as many and as long as the footer says, no key twice, and that the index leads to each of them.
+//! they are in order, as many and as long as the footer says, no key twice, and that the index and the starts of the pages lead to each
+//! of them.
 
 use super::Dictionary;
 use super::file::DictionaryFile;
@@ -27,7 +28,8 @@ impl Dictionary {
     /// Reads everything and names every fault: checksums that do not fit, records out of order or there twice, counts that are off,
     /// keys that the index does not lead to.
     ///
-    /// Costs two passes over the data; of indexes that have an order of their own a chunk or partition at a time is in memory.
+    /// Costs two passes over the data, the second of which reads each page twice; of indexes that have an order of their own a chunk or
+    /// partition at a time is in memory.
     ///
     /// # Errors
     /// Only what keeps it from going on; what it finds is in the result.
@@ -93,6 +95,7 @@ impl Check<'_> {
         let mut counted = Counted::default();
         let mut last: Option<(u64, Vec<u8>)> = None;
         let mut walk = Walk::as_they_lie(self.file);
+        let mut heads = self.file.pages.has_starts().then(|| Heads::new(self.file));
         loop {
             let first = walk.rank();
             match walk.next(&mut run) {
@@ -105,6 +108,9 @@ impl Check<'_> {
                 Err(error) => return Err(error),
             }
             for (index, unit) in walk.units().iter().enumerate() {
+                if let Some(heads) = &mut heads {
+                    heads.unit(unit.start, |page| self.page_fault(page))?;
+                }
                 counted.add(run.span(index).key_len, run.span(index).value_len);
                 let rank = first + index as u64;
                 if !belongs(run.key(index)) {
@@ -123,6 +129,9 @@ impl Check<'_> {
             }
             self.order(&run, &mut last);
         }
+        if let Some(mut heads) = heads {
+            heads.finish(|page| self.page_fault(page))?;
+        }
         let footer = &self.file.footer;
         if (counted.key_bytes, counted.value_bytes) != (footer.key_bytes, footer.value_bytes)
             || (footer.pairs > 0 && (counted.key_len, counted.value_len) != (footer.key_len, footer.value_len))
@@ -130,6 +139,10 @@ impl Check<'_> {
             self.fault("footer", "its sums of lengths are not those of the records");
         }
         Ok(())
+    }
+
+    fn page_fault(&mut self, page: u64) {
+        self.fault(format!("page {}", page + 1), "its starts are not those of its records");
     }
 
     fn order(&mut self, run: &Run, last: &mut Option<(u64, Vec<u8>)>) {
@@ -143,6 +156,64 @@ impl Check<'_> {
             before = Some(this);
         }
         *last = before.map(|(position, key)| (position, key.to_vec()));
+    }
+}
+
+/// What pages say of where units begin, computed again from the units and compared some pages at a time.
+struct Heads<'d> {
+    file: &'d DictionaryFile,
+    /// Of pages that were not compared yet, the first of which is `first`.
+    computed: Vec<pages::Starts>,
+    first: u64,
+    /// Page of the last unit.
+    unit_page: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'d> Heads<'d> {
+    fn new(file: &'d DictionaryFile) -> Self {
+        Heads { file, computed: Vec::new(), first: 0, unit_page: 0, bytes: Vec::new() }
+    }
+
+    /// The next unit begins at `at` in the stream, or it is the one before once more.
+    fn unit(&mut self, at: u64, fault: impl FnMut(u64)) -> Result<()> {
+        let body = self.file.pages.body_bytes();
+        self.pages_to(at / body + 1, fault)?;
+        self.unit_page = at / body;
+        let starts = self.computed.last_mut().expect("the page of the unit");
+        starts.note((at % body) as usize, body as usize);
+        Ok(())
+    }
+
+    /// All units were told.
+    fn finish(&mut self, mut fault: impl FnMut(u64)) -> Result<()> {
+        self.pages_to(self.file.pages.count(), &mut fault)?;
+        self.compare(&mut fault)
+    }
+
+    /// Adds pages up to `end`.
+    fn pages_to(&mut self, end: u64, mut fault: impl FnMut(u64)) -> Result<()> {
+        let at_once = READ_BYTES / u64::from(self.file.header.page_bytes);
+        while self.first + (self.computed.len() as u64) < end {
+            if self.computed.len() as u64 >= at_once {
+                self.compare(&mut fault)?;
+            }
+            let page = self.first + self.computed.len() as u64;
+            // The unit that begins in it, if one does, is noted over that.
+            self.computed.push(pages::Starts::none(page - self.unit_page));
+        }
+        Ok(())
+    }
+
+    fn compare(&mut self, fault: &mut impl FnMut(u64)) -> Result<()> {
+        let end = self.first + self.computed.len() as u64;
+        self.file.pages.raw(self.first..end, &mut self.bytes)?;
+        let stored = self.bytes.chunks_exact(self.file.header.page_bytes as usize);
+        let pages = (self.first..end).zip(stored).zip(&self.computed);
+        pages.filter(|((_, bytes), computed)| !computed.are_those_of(bytes)).for_each(|((page, _), _)| fault(page));
+        self.computed.clear();
+        self.first = end;
+        Ok(())
     }
 }
 
@@ -164,5 +235,55 @@ impl Counted {
         self.value_bytes += u64::from(value_len);
         self.key_len = (self.key_len.0.min(key_len), self.key_len.1.max(key_len));
         self.value_len = (self.value_len.0.min(value_len), self.value_len.1.max(value_len));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods, reason = "a test damages a file")]
+    use super::*;
+    use crate::dictionary::format::{FOOTER_BYTES, Footer};
+    use crate::dictionary::tests::{builder, in_directory, pairs};
+    use crate::dictionary::{Compression, Index};
+
+    const PAGE_BYTES: usize = 512;
+
+    #[test]
+    fn starts_and_pages_back_that_are_not_those_of_the_records_are_named() {
+        for (compression, index) in [(Compression::None, Index::page()), (Compression::Lz4, Index::chunk())] {
+            in_directory(|path| {
+                builder(index).compression(compression).block_bytes(200).build(&path, pairs("sizes", 3000, 5)).unwrap();
+                let whole = std::fs::read(&path).unwrap();
+                let file = Dictionary::open(&path).unwrap();
+                assert_eq!(file.verify().unwrap(), []);
+                let count = file.files[0].footer.pages as usize;
+                let begins = |page: &usize| pages::start(&whole[page * PAGE_BYTES..], 0).is_some();
+                let with = (1..=count).filter(begins).nth(20).unwrap();
+                let without = (1..=count).filter(|page| !begins(page)).nth(20).unwrap();
+                for (page, at) in [(with, 4), (with, 6), (with, 18), (without, 16), (count, 4)] {
+                    let mut bytes = whole.clone();
+                    bytes[page * PAGE_BYTES + at] ^= 1;
+                    repair(&mut bytes, &file.files[0]);
+                    std::fs::write(&path, bytes).unwrap();
+                    let faults = Dictionary::open(&path).unwrap().verify().unwrap();
+                    let named = format!("page {page}");
+                    assert!(faults.iter().any(|fault| fault.place == named), "{index:?}: {named}, {at}: {faults:?}");
+                }
+            });
+        }
+    }
+
+    /// Makes all checksums those of the bytes.
+    fn repair(bytes: &mut [u8], file: &DictionaryFile) {
+        let mut sum = 0;
+        for page in 1..=file.footer.pages {
+            let page_bytes = &mut bytes[page as usize * PAGE_BYTES..][..PAGE_BYTES];
+            let own = pages::checksum(page, page_bytes).to_le_bytes();
+            page_bytes[..4].copy_from_slice(&own);
+            sum = crc32c::crc32c_append(sum, &own);
+        }
+        let footer = Footer { data_checksum: sum, ..file.footer.clone() };
+        let at = bytes.len() - FOOTER_BYTES;
+        bytes[at..].copy_from_slice(&footer.bytes());
     }
 }

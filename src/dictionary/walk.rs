@@ -8,7 +8,7 @@ use super::file::{DictionaryFile, UnitKind};
 use super::format::{Compression, Layout, Order};
 use super::read::Stream;
 use super::record;
-use super::run::{Run, Span, Spans};
+use super::run::{RUN_BYTES, Run, Span, Spans};
 use crate::error::{Error, Result};
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,8 +17,6 @@ use std::thread::JoinHandle;
 
 /// Runs that are read and hashed before they are asked for.
 const RUNS_AHEAD: usize = 3;
-/// Bytes of the stream that make a run.
-const RUN_BYTES: u64 = 1 << 20;
 
 pub(super) struct Walk<'d> {
     file: &'d DictionaryFile,
@@ -81,7 +79,7 @@ impl<'d> Walk<'d> {
         }
         let group = self.group()?;
         match group {
-            None => self.fill(run, RUN_BYTES, u64::MAX)?,
+            None => self.fill(run, RUN_BYTES as u64, u64::MAX)?,
             Some(ranks) => {
                 self.fill(run, u64::MAX, ranks.end - ranks.start)?;
                 if self.units.is_none() {
@@ -239,7 +237,8 @@ impl<'d> Walk<'d> {
         let UnitKind::Block(head) = unit.kind else { unreachable!("compressed units are blocks") };
         let bytes = self.stream.bytes(self.at..self.at + unit.bytes)?;
         let wrong = |what| file.wrong_at(self.at, what);
-        let raw = block::unpack(&head, &bytes[block::HEAD_BYTES..], &mut self.raw).map_err(wrong)?;
+        let stored = &bytes[block::HEAD_BYTES..];
+        let raw = block::unpack(&head, stored, file.shape.block_bytes_max, &mut self.raw).map_err(wrong)?;
         self.block.clear();
         self.given = 0;
         let Spans::Varied(spans) = &mut self.block.spans else { unreachable!("a run that was cleared") };

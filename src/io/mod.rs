@@ -14,7 +14,7 @@ mod real;
 pub(crate) mod simulated;
 mod view;
 
-use std::io::{ErrorKind, Result};
+use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
 
 pub(crate) use forks::{forked_since, forks};
@@ -108,7 +108,8 @@ pub(crate) trait View: Send + Sync {
     fn expect_random(&self, from: usize, to: usize);
 }
 
-/// Opens the file at `path`, or makes it, and takes its lock; `None` where another has it.
+/// Opens the file at `path`, or makes it, and takes its lock; `None` where another has it. `InvalidData` for a symbolic link, whose
+/// name is not that of the file it leads to.
 ///
 /// It is the file that has the name, also where another process renames or removes one meanwhile, so the name is the caller's as
 /// long as the file is open: who holds the lock alone renames or removes it.
@@ -128,7 +129,7 @@ pub(crate) fn open_locked(storage: &dyn Storage, path: &Path) -> Result<Option<B
             Ok(_) => {}
         }
     }
-    Ok(None)
+    Err(Error::new(ErrorKind::InvalidData, "a symbolic link, or a name that changes all the time; remove it"))
 }
 
 #[cfg(test)]
@@ -152,5 +153,17 @@ mod tests {
         assert!(second.is_at(&path).unwrap());
         Disk.remove(&path).unwrap();
         assert!(!second.is_at(&path).unwrap());
+    }
+
+    #[test]
+    fn a_symbolic_link_is_not_taken_for_a_file_that_another_process_makes() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, elsewhere) = (directory.path().join("a"), directory.path().join("b"));
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        for _ in ["to nothing", "to a file"] {
+            let refused = open_locked(&Disk, &path).err().unwrap();
+            assert!(refused.to_string().contains("symbolic link"), "{refused}");
+            drop(Disk.open(&elsewhere, Mode::New));
+        }
     }
 }
