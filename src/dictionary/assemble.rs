@@ -43,8 +43,8 @@ pub(super) trait Runs {
 }
 
 /// What is behind a name until its file has it: written once, or for the second time.
-const ONCE: &str = "-new";
-const AGAIN: &str = "-new2";
+const ONCE: &str = "-unfinished";
+const AGAIN: &str = "-unfinished2";
 
 /// Begins the file of a dictionary at `path`.
 ///

@@ -207,7 +207,7 @@ impl DictionaryBuilder {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for options out of range; [`ErrorKind::Locked`] where another process builds the same file;
-    /// [`ErrorKind::NotATable`] where `path` is something else than a dictionary, or what is there under the name with `-new` behind it
+    /// [`ErrorKind::NotATable`] where `path` is something else than a dictionary, or what is there under the name with `-unfinished` behind it
     /// is not what a build left unfinished; [`ErrorKind::Io`].
     pub fn start(&self, path: impl AsRef<Path>) -> Result<Build> {
         self.start_on(&Disk, path.as_ref())

@@ -107,7 +107,7 @@ fn of_a_directory_of_shards_only_what_was_named_as_a_shard_is_removed() {
         let builder = builder(Index::page()).shards(2);
         builder.build(&path, [(b"a", b"b")]).unwrap();
         let others = ["2024-01.spd", "0-1.spd.bak", "00-1.spd", "16384-1.spd", "1-9.spd", "notes.txt"];
-        let leftovers = ["0-2.spd", "1-2.spd-new", "1-2.spd-new2", "7-1.spd", "0-1.spd-9-9.tmp"];
+        let leftovers = ["0-2.spd", "1-2.spd-unfinished", "1-2.spd-unfinished2", "7-1.spd", "0-1.spd-9-9.tmp"];
         others.iter().chain(&leftovers).for_each(|name| fs::write(path.join(name), "").unwrap());
         builder.build(&path, [(b"a", b"c")]).unwrap();
         let mut expected = vec!["0-2.spd", "1-2.spd", "manifest"];
@@ -159,8 +159,8 @@ fn a_build_that_lost_its_name_takes_nobody_elses() {
         let path = place.path().join("a.spd");
         let mut build = builder(Index::page()).start(&path).unwrap();
         build.push(b"a", b"b").unwrap();
-        fs::remove_file(beside(&path, "-new")).unwrap();
-        fs::write(beside(&path, "-new"), "another's").unwrap();
+        fs::remove_file(beside(&path, "-unfinished")).unwrap();
+        fs::write(beside(&path, "-unfinished"), "another's").unwrap();
         if finish {
             let error = build.finish().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Io);
@@ -168,8 +168,8 @@ fn a_build_that_lost_its_name_takes_nobody_elses() {
         } else {
             drop(build);
         }
-        assert_eq!(names_in(place.path()), ["a.spd-new"]);
-        assert_eq!(fs::read(beside(&path, "-new")).unwrap(), b"another's");
+        assert_eq!(names_in(place.path()), ["a.spd-unfinished"]);
+        assert_eq!(fs::read(beside(&path, "-unfinished")).unwrap(), b"another's");
     }
 }
 
@@ -177,19 +177,17 @@ fn a_build_that_lost_its_name_takes_nobody_elses() {
 fn what_a_user_keeps_under_the_name_of_an_unfinished_file_stays() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("users.spd");
-    for suffix in ["-new", "-new2"] {
+    for suffix in ["-unfinished", "-unfinished2"] {
         let kept = beside(&path, suffix);
         builder(Index::page()).build(&kept, [(b"a", b"b")]).unwrap();
-        let dictionary = fs::read(&kept).unwrap();
-        for content in [&dictionary[..], b"a text that someone needs"] {
-            fs::write(&kept, content).unwrap();
-            let refused = builder(Index::page()).build(&path, [(b"a", b"c")]).unwrap_err();
-            assert_eq!(refused.kind(), ErrorKind::NotATable, "{refused}");
-            assert!(refused.to_string().contains("move"), "{refused}");
-            assert_eq!(fs::read(&kept).unwrap(), content);
-        }
-        // What a killed build left has no head.
-        for content in [&b""[..], &[0; 4096], &[&[0; 512][..], b"pages"].concat()] {
+        let whole = fs::read(&kept).unwrap();
+        fs::write(&kept, b"a text that someone needs").unwrap();
+        let refused = builder(Index::page()).build(&path, [(b"a", b"c")]).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::NotATable, "{refused}");
+        assert!(refused.to_string().contains("move"), "{refused}");
+        assert_eq!(fs::read(&kept).unwrap(), b"a text that someone needs");
+        // What a killed build left has no head, or lacks its name alone.
+        for content in [&b""[..], &[0; 4096], &[&[0; 512][..], b"pages"].concat(), &whole] {
             fs::write(&kept, content).unwrap();
             builder(Index::page()).build(&path, [(b"a", b"c")]).unwrap();
             assert_eq!(names_in(place.path()), ["users.spd"]);

@@ -26,7 +26,7 @@ pub(super) const PAGE_BYTES_MAX: u32 = 1 << 16;
 pub(super) const BLOCK_BYTES_MAX: u32 = 1 << 24;
 /// More pairs than any dictionary has, so that the sum over all shards is a number.
 const PAIRS_MAX: u64 = 1 << 48;
-const MAGIC: &[u8; 8] = b"SPLITDCT";
+pub(super) const MAGIC: &[u8; 8] = b"SPLITDCT";
 const END_MAGIC: &[u8; 8] = b"SPLITEND";
 const VERSION: u32 = 1;
 const CHECKSUM_AT: usize = HEADER_BYTES - 4;

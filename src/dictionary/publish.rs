@@ -1,15 +1,15 @@
 //! A file that gets its name when it is complete: all or nothing, whoever else is at work and whenever the process ends.
 //!
 //! ```text
-//! NAME-new, locked -> written -> sync -> head -> sync -> rename to NAME -> sync the directory
+//! NAME-unfinished, locked -> written -> sync -> head -> sync -> rename to NAME -> sync the directory
 //! ```
 //!
-//! Whoever begins with the same name is told that it is locked. What fails is removed; what a killed process left has no head, and the
-//! next one takes it over and empties it. A file with a head may be one that someone keeps under that name, and is refused; between
-//! head and rename a kill leaves such a file. Readers of an earlier file of the name keep it.
+//! Whoever begins with the same name is told that it is locked. What fails is removed; what a killed process left has no head yet, or is
+//! a dictionary that lacks its name alone, and the next one takes it over and empties it. Anything else under that name is someone's,
+//! and is refused. Readers of an earlier file of the name keep it.
 //! Not here: what is in the file (`assemble.rs`, `shards.rs`).
 
-use super::format::first_bytes;
+use super::format::{MAGIC, first_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage, forked_since, forks, open_locked};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub(super) struct Unpublished<'s> {
 /// Which files at the name of an unfinished one are taken over.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum TakeOver {
-    /// Those without a head: others may be someone's.
+    /// Those without a head and dictionaries: others are someone's.
     Unfinished,
     /// Any, in a directory of our own.
     Any,
@@ -55,7 +55,8 @@ impl<'s> Unpublished<'s> {
         })?;
         if take_over == TakeOver::Unfinished {
             let bytes = file.len().map_err(failed("read the length of"))?;
-            if first_bytes(file.as_ref(), bytes).map_err(failed("read"))?.iter().any(|byte| *byte != 0) {
+            let head = first_bytes(file.as_ref(), bytes).map_err(failed("read"))?;
+            if head.iter().any(|byte| *byte != 0) && !head.starts_with(MAGIC) {
                 return Err(is_someones(&new_path));
             }
         }
@@ -112,10 +113,7 @@ impl Drop for Unpublished<'_> {
 
 fn is_someones(path: &Path) -> Error {
     let name = path.display();
-    let message = format!(
-        "{name}: is there, and no unfinished file: someone keeps it, or a build ended just before it was renamed. It is not \
-         replaced; move or remove it."
-    );
+    let message = format!("{name}: is there, and no unfinished dictionary. It is not replaced; move or remove it.");
     Error::new(ErrorKind::NotATable, message)
 }
 

@@ -239,7 +239,7 @@ impl<'s> Publisher<'s> {
         storage.make_directory(directory).map_err(|e| Error::io(directory, "make the directory", e))?;
         refuse_other_directories(storage, directory)?;
         let path = Manifest::path(directory);
-        let manifest = Unpublished::new(storage, &path, "-new", &path, TakeOver::Any)?;
+        let manifest = Unpublished::new(storage, &path, "-unfinished", &path, TakeOver::Any)?;
         Ok(Publisher { directory: directory.to_owned(), manifest })
     }
 
@@ -310,7 +310,8 @@ fn refuse_other_directories(storage: &dyn Storage, directory: &Path) -> Result<(
     }
     let names = names_in(storage, directory)?;
     // The first build may have ended meanwhile.
-    let ours = |name: &String| [MANIFEST_NAME, "manifest-new"].contains(&&name[..]) || generation_of(name) == Some(1);
+    let ours =
+        |name: &String| [MANIFEST_NAME, "manifest-unfinished"].contains(&&name[..]) || generation_of(name) == Some(1);
     let Some(other) = names.iter().find(|name| !ours(name)) else { return Ok(()) };
     let shown = directory.display();
     let message = format!(

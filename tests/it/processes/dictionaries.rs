@@ -135,18 +135,12 @@ fn kill_again_and_again(kind: Kind, kills: u32, seed: u64) -> Seen {
         let there = found(&path, [n, next]);
         assert!(ended.is_none() || there == next, "{kind:?}: a build that ended is not there");
         *(if there == next { &mut seen.after } else { &mut seen.before }) += 1;
-        // Killed between head and rename, which is complete, and not the next build's to empty.
-        for kept in ["a.spd-new", "a.spd-new2"].map(|name| place.path().join(name)) {
-            if let Ok(whole) = Dictionary::open(&kept) {
-                assert_eq!(whole.verify().unwrap(), []);
-                fs::remove_file(kept).unwrap();
-            }
-        }
         let left = names_in(place.path());
         let sorting = |name: &&String| name.starts_with("a.spd-sort");
         let unnamed = |name: &&String| name.ends_with(".tmp");
         seen.to_resume += u32::from(left.iter().any(|name| sorting(&name) && !unnamed(&name)));
-        let strange: Vec<_> = left.iter().filter(|name| *name != "a.spd" && !name.starts_with("a.spd-new")).collect();
+        let strange: Vec<_> =
+            left.iter().filter(|name| *name != "a.spd" && !name.starts_with("a.spd-unfinished")).collect();
         assert!(strange.iter().all(|name| kind.resume && sorting(name) && !unnamed(name)), "{kind:?}: {strange:?}");
         if random.one_in(3) {
             // Undisturbed, from what the kill left.

@@ -257,11 +257,15 @@ fn rows(level: &Level) -> Vec<(String, u64, u64, f64, f64)> {
             expected,
         ));
     }
-    while rows.len() > 1 && rows.last().is_some_and(|row| row.1 == 0 && row.4 < 0.5) && level.largest < rows.len() as u64 {
+    while rows.len() > 1
+        && rows.last().is_some_and(|row| row.1 == 0 && row.4 < 0.5)
+        && level.largest < rows.len() as u64
+    {
         rows.pop();
     }
     let beyond = level.histogram.iter().filter(|row| row.size >= ROWS_MAX);
-    let (buckets, objects) = beyond.fold((0, 0), |(buckets, objects), row| (buckets + row.buckets, objects + row.objects));
+    let (buckets, objects) =
+        beyond.fold((0, 0), |(buckets, objects), row| (buckets + row.buckets, objects + row.objects));
     if buckets > 0 {
         let expected = level.buckets as f64 - (0..ROWS_MAX).map(|size| level.expected_buckets(size)).sum::<f64>();
         rows.push((format!(">{}", ROWS_MAX - 1), buckets, objects, 100.0, expected.max(0.0)));
@@ -290,7 +294,8 @@ fn histogram(level: &Level) -> Vec<String> {
 }
 
 fn layouts(level: &Level) -> Vec<String> {
-    let mut lines = vec![format!("{:>28} {:>9} {:>9} {:>13}", "in other layouts, looked at:", "a hit", "a miss", "lines a hit")];
+    let mut lines =
+        vec![format!("{:>28} {:>9} {:>9} {:>13}", "in other layouts, looked at:", "a hit", "a miss", "lines a hit")];
     let rows = [
         ("chains of nodes", Some(level.layouts.chains)),
         ("linear probing, slots", level.layouts.linear),

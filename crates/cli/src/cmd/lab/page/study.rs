@@ -1,7 +1,7 @@
 //! The page of `lab hash`.
 
-use super::plot::{Lines, Matrix};
 use super::Page;
+use super::plot::{Lines, Matrix};
 use crate::cmd::lab::hash::{keys_line, p_value};
 use crate::format::tsv;
 use crate::number::grouped;
@@ -49,7 +49,8 @@ pub fn of(what: &str, report: &Report) -> String {
 
 /// The same plots as files: their names and what is in them.
 pub fn plots(report: &Report) -> Vec<(String, String)> {
-    let mut plots = vec![("histogram.svg".to_owned(), histogram(report).svg()), ("load.svg".to_owned(), by_load(report).svg())];
+    let mut plots =
+        vec![("histogram.svg".to_owned(), histogram(report).svg()), ("load.svg".to_owned(), by_load(report).svg())];
     if report.functions.iter().any(|function| function.speed.is_some()) {
         plots.push(("speed.svg".to_owned(), speed(report).svg()));
     }
@@ -59,7 +60,19 @@ pub fn plots(report: &Report) -> Vec<(String, String)> {
 }
 
 fn overview(report: &Report) -> Vec<Vec<String>> {
-    let names = ["function", "spread", "buckets", "empty", "fullest", "looked at, hit", "miss", "chi-square", "p", "avalanche", "ns"];
+    let names = [
+        "function",
+        "spread",
+        "buckets",
+        "empty",
+        "fullest",
+        "looked at, hit",
+        "miss",
+        "chi-square",
+        "p",
+        "avalanche",
+        "ns",
+    ];
     let mut table = vec![names.map(str::to_owned).to_vec()];
     for function in &report.functions {
         let level = function.level();
@@ -142,14 +155,7 @@ fn speed(report: &Report) -> Lines<'static> {
         let by_length = function.speed.iter().flat_map(|speed| &speed.by_length);
         by_length.map(|(bytes, ns)| (*bytes as f64, *ns)).collect()
     });
-    Lines {
-        x_title: "bytes of the key",
-        y_title: "ns",
-        x_is_log: true,
-        y_is_log: true,
-        lines,
-        last_is_expected: false,
-    }
+    Lines { x_title: "bytes of the key", y_title: "ns", x_is_log: true, y_is_log: true, lines, last_is_expected: false }
 }
 
 fn matrices(report: &Report) -> Vec<Matrix> {
