@@ -14,7 +14,6 @@ use super::merge::Unchanged;
 use super::tests::Model;
 use super::{Compression, Dictionary, DictionaryBuilder, DictionaryOptions, Index, Update};
 use crate::error::{ErrorKind, Result};
-use crate::io::Storage;
 use crate::io::simulated::{Crash, Event, Fault, Plan, Random, Simulated, State, Tally};
 use std::path::Path;
 

@@ -271,6 +271,8 @@ impl Drop for Publisher {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests look at the file from outside")]
+
     use super::*;
     use crate::table::TableOptions;
 

@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(page(PageFunction::Stock, 11), 0x300A_8DA8 & 0x7FF);
         // + 3000 = 3004BD17; >> 14 = C012; sum = 30057D29.
         assert_eq!(page(PageFunction::Offset, 14), 0x3005_7D29 & 0x3FFF);
-        assert_eq!(page(PageFunction::Mult, 13), ((0xC012_6450_u64 * 2_654_435_761 & 0xFFFF_FFFF) >> 19) as u32);
+        assert_eq!(page(PageFunction::Mult, 13), (((0xC012_6450_u64 * 2_654_435_761) & 0xFFFF_FFFF) >> 19) as u32);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::disk::{Disk, PAGE_BYTES};
 use super::trace::{EVENTS_MAX, Event, Trace};
 use super::{Proceed, Stopped};
 use crate::machine::{self, BLOCK_BYTES, Entry, EntryKind};
+use crate::random::Random;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
@@ -160,7 +161,7 @@ impl Tree {
             work.push(script.events);
             farewells.extend(script.farewell);
         }
-        let mut random = Random(seed ^ scripts as u64);
+        let mut random = Random::new(seed ^ scripts as u64);
         let mut trace = world.trace;
         trace.events = interleaved(work, &mut random);
         trace.events.truncate(EVENTS_MAX - 1);
@@ -182,7 +183,7 @@ fn interleaved(work: Vec<Vec<Event>>, random: &mut Random) -> Vec<Event> {
     let mut rest: Vec<&[Event]> = work.iter().map(Vec::as_slice).collect();
     while !rest.is_empty() {
         for script in &mut rest {
-            let (slice, left) = script.split_at(script.len().min(1 + random.below(SLICE)));
+            let (slice, left) = script.split_at(script.len().min(1 + place(random, SLICE)));
             events.extend_from_slice(slice);
             *script = left;
         }
@@ -191,27 +192,15 @@ fn interleaved(work: Vec<Vec<Event>>, random: &mut Random) -> Vec<Event> {
     events
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
+/// A place among `limit`, which is not 0.
+fn place(random: &mut Random, limit: usize) -> usize {
+    random.below(limit as u64) as usize
+}
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// From 0 to below `limit`, which is not 0.
-    fn below(&mut self, limit: usize) -> usize {
-        ((u128::from(self.next()) * limit as u128) >> 64) as usize
-    }
-
-    /// The same, the small ones oftener: a few headers are in every file.
-    fn skewed(&mut self, limit: usize) -> usize {
-        let (a, b) = (self.below(limit), self.below(limit));
-        a * b / limit
-    }
+/// The same, the small ones oftener: a few headers are in every file.
+fn skewed(random: &mut Random, limit: usize) -> usize {
+    let (a, b) = (place(random, limit), place(random, limit));
+    a * b / limit
 }
 
 struct Folder {
@@ -302,8 +291,8 @@ struct Script<'w> {
 
 impl<'w> Script<'w> {
     fn new(world: &'w mut World, number: usize, seed: u64) -> Self {
-        let mut random = Random(seed);
-        let random = Random(random.next() ^ (number as u64).wrapping_mul(0xD134_2543_DE82_EF95));
+        let mut random = Random::new(seed);
+        let random = Random::new(random.next_u64() ^ (number as u64).wrapping_mul(0xD134_2543_DE82_EF95));
         Self {
             world,
             random,
@@ -323,7 +312,7 @@ impl<'w> Script<'w> {
             let mut commands: [fn(&mut Self); 6] =
                 [Self::compile, Self::edit, Self::compile, Self::search, Self::compile, Self::spell];
             for last in (1..commands.len()).rev() {
-                commands.swap(last, self.random.below(last + 1));
+                commands.swap(last, place(&mut self.random, last + 1));
             }
             commands.iter().for_each(|command| command(self));
         }
@@ -350,7 +339,7 @@ impl<'w> Script<'w> {
     /// A run of the tree's files into them.
     fn copy(&mut self) {
         let count = (HOME_FOLDERS * HOME_FILES).min(self.world.files.len());
-        let start = self.random.below(self.world.files.len());
+        let start = place(&mut self.random, self.world.files.len());
         for index in 0..count {
             let source = self.world.files[(start + index) % self.world.files.len()].clone();
             self.open(&source);
@@ -414,12 +403,12 @@ impl<'w> Script<'w> {
     fn temporary(&mut self, pages: u32) -> File {
         self.outputs += 1;
         let name = self.world.trace.name(format!("cc{:05}.o", self.outputs).as_bytes());
-        let folder = self.homes[self.random.below(HOME_FOLDERS)];
+        let folder = self.homes[place(&mut self.random, HOME_FOLDERS)];
         self.create(folder, name, pages)
     }
 
     fn one_of_its_own(&mut self) -> File {
-        let index = self.random.below(self.own.len());
+        let index = place(&mut self.random, self.own.len());
         self.own[index].clone()
     }
 
@@ -428,8 +417,8 @@ impl<'w> Script<'w> {
         let source = self.one_of_its_own();
         self.open(&source);
         self.read(&source);
-        for _ in 0..8 + self.random.below(16) {
-            let header = self.random.skewed(self.world.files.len());
+        for _ in 0..8 + place(&mut self.random, 16) {
+            let header = skewed(&mut self.random, self.world.files.len());
             let header = self.world.files[header].clone();
             // If it has one of that name, it is in the cache as such; else the cache learns that there is none.
             let at_home = self.own.iter().find(|file| file.name == header.name && file.folder == source.folder);
@@ -438,7 +427,7 @@ impl<'w> Script<'w> {
             self.open(&header);
             self.read(&header);
         }
-        let pages = 1 + self.random.below(8) as u32;
+        let pages = 1 + place(&mut self.random, 8) as u32;
         let object = self.temporary(pages);
         self.open(&object);
         self.read(&object);
@@ -461,7 +450,7 @@ impl<'w> Script<'w> {
             self.open(&file);
             self.read(&file);
         }
-        let start = self.random.below(self.world.files.len());
+        let start = place(&mut self.random, self.world.files.len());
         for index in start..(start + HOME_FILES).min(self.world.files.len()) {
             let file = self.world.files[index].clone();
             self.open(&file);

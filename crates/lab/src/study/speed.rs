@@ -43,7 +43,7 @@ impl Speed {
 }
 
 fn bytes(random: &mut Random, length: usize) -> Vec<u8> {
-    (0..length).map(|_| random.next() as u8).collect()
+    (0..length).map(|_| random.next_u64() as u8).collect()
 }
 
 fn median_ns(function: &HashFunction, keys: &Keys) -> f64 {

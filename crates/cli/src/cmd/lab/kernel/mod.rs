@@ -18,6 +18,7 @@ use splitpoint_lab::kernel::study::{Measured, measure, shape};
 use splitpoint_lab::kernel::trace::{self, Trace};
 use splitpoint_lab::kernel::{Proceed, Stopped};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -237,8 +238,8 @@ impl Study<'_> {
     ) -> std::result::Result<Vec<Measured>, Stopped> {
         let mut streams: HashMap<Pruning, Streams> = HashMap::new();
         for kernel in &experiment.kernels {
-            if !streams.contains_key(&kernel.pruning) {
-                streams.insert(kernel.pruning, resolve(trace, limits, kernel.pruning, self.proceed)?);
+            if let Entry::Vacant(vacant) = streams.entry(kernel.pruning) {
+                vacant.insert(resolve(trace, limits, kernel.pruning, self.proceed)?);
             }
         }
         let runs = usize::try_from(self.args.runs).unwrap_or(usize::MAX);
