@@ -3,7 +3,7 @@
 //! A bucket of 255 or more has the rest in a map. A good function never comes that far; of a bad one the map has an entry for each
 //! 255 keys at most.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Keys of each bucket.
 pub(super) struct Counts {
@@ -43,8 +43,24 @@ impl Counts {
     }
 
     /// Keys of each bucket in order.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = u64> {
-        (0..self.len()).map(|bucket| self.get(bucket))
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = u64> {
+        let each = self.small.iter().enumerate();
+        each.map(|(bucket, &small)| if small == u8::MAX { self.get(bucket) } else { small.into() })
+    }
+
+    /// How many buckets have how many keys, ascending.
+    pub fn sizes(&self) -> BTreeMap<u64, u64> {
+        let mut small = [0; u8::MAX as usize];
+        let mut sizes = BTreeMap::new();
+        for (bucket, &size) in self.small.iter().enumerate() {
+            match small.get_mut(usize::from(size)) {
+                Some(buckets) => *buckets += 1,
+                None => *sizes.entry(self.get(bucket)).or_default() += 1,
+            }
+        }
+        sizes.extend((0..).zip(small).filter(|(_, buckets)| *buckets > 0));
+        sizes
     }
 
     /// The same keys in half as many buckets, as addressed by one bit less; in place.
@@ -93,6 +109,7 @@ mod tests {
         }
         assert_eq!(counts.iter().collect::<Vec<_>>(), [254, 255, 1, 700]);
         assert_eq!(counts.fullest(), 3);
+        assert_eq!(counts.sizes().into_iter().collect::<Vec<_>>(), [(1, 1), (254, 1), (255, 1), (700, 1)]);
         counts.fold();
         assert_eq!(counts.iter().collect::<Vec<_>>(), [255, 955]);
         counts.fold();

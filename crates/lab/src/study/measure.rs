@@ -117,8 +117,7 @@ impl Level {
 /// Measures `counts`. `joins` tells whether the buckets of a smaller table are sums of these.
 pub(super) fn level(counts: &Counts, joins: bool) -> Level {
     let buckets = counts.len() as u64;
-    let mut sizes = BTreeMap::<u64, u64>::new();
-    counts.iter().for_each(|size| *sizes.entry(size).or_default() += 1);
+    let sizes = counts.sizes();
     let sum =
         |of: &dyn Fn(u128) -> u128| sizes.iter().map(|(size, count)| of((*size).into()) * u128::from(*count)).sum();
     let (objects, squares): (u128, u128) = (sum(&|size| size), sum(&|size| size * size));
@@ -179,49 +178,28 @@ fn linear(counts: &Counts, objects: u64) -> Option<Cost> {
         return None;
     }
     // Keys that a slot passes on to the next; what the last passes on begins the first round.
-    let round = |start: u64, each: &mut dyn FnMut(u64)| {
-        counts.iter().fold(start, |passed, wishes| {
-            let on = (passed + wishes).saturating_sub(1);
-            each(on);
-            on
-        })
-    };
-    let wrapped = round(0, &mut |_| {});
-    let mut displacement: u128 = 0;
-    round(wrapped, &mut |on| displacement += u128::from(on));
-    let probes_hit = 1.0 + displacement as f64 / objects as f64;
-    // A miss looks until the first free slot. A slot is free if nothing came or was passed on to it.
-    let mut free = Vec::with_capacity(counts.len().div_ceil(64));
-    let mut passed = wrapped;
-    for (slot, wishes) in counts.iter().enumerate() {
-        if slot % 64 == 0 {
-            free.push(0u64);
-        }
-        if passed + wishes == 0 {
-            *free.last_mut().expect("pushed above") |= 1 << (slot % 64);
-        }
-        passed = (passed + wishes).saturating_sub(1);
-    }
-    let probes_miss = runs(&free, slots);
-    Some(Cost { hit: probes_hit, miss: probes_miss, lines_hit: 1.0 + (probes_hit - 1.0) / 4.0 })
-}
-
-/// From every slot, the slots looked at up to a free one; on average. Some are free, as the load is below one.
-fn runs(free: &[u64], slots: u64) -> f64 {
-    let free = (0..slots).filter(|slot| free[(*slot / 64) as usize] >> (slot % 64) & 1 == 1);
-    let (mut first, mut last, mut sum) = (None, None::<u64>, 0u128);
-    // Free slots `gap` apart: from the slots in between `gap`, `gap - 1`, ... 1 are looked at.
+    let wrapped = counts.iter().fold(0, |passed, wishes| (passed + wishes).saturating_sub(1));
+    let (mut passed, mut displacement) = (wrapped, 0u128);
+    // A miss looks until the first free slot. A slot is free if nothing came or was passed on to it. From the slots in between two that
+    // are `gap` apart, `gap`, `gap - 1`, ... 1 are looked at.
     let triangle = |gap: u64| u128::from(gap) * u128::from(gap + 1) / 2;
-    for slot in free {
-        match last {
-            Some(last) => sum += triangle(slot - last),
-            None => first = Some(slot),
+    let (mut first, mut last, mut looked) = (None, 0, 0u128);
+    for (slot, wishes) in (0..).zip(counts.iter()) {
+        let here = passed + wishes;
+        passed = here.saturating_sub(1);
+        displacement += u128::from(passed);
+        if here == 0 {
+            match first {
+                Some(_) => looked += triangle(slot - last),
+                None => first = Some(slot),
+            }
+            last = slot;
         }
-        last = Some(slot);
     }
-    let (Some(first), Some(last)) = (first, last) else { return slots as f64 };
-    sum += triangle(first + slots - last);
-    sum as f64 / slots as f64
+    // Some are free, as the load is below one.
+    looked += triangle(first.unwrap_or(0) + slots - last);
+    let hit = 1.0 + displacement as f64 / objects as f64;
+    Some(Cost { hit, miss: looked as f64 / slots as f64, lines_hit: 1.0 + (hit - 1.0) / 4.0 })
 }
 
 /// Pages of several slots: an eighth of the buckets, joined as a table of so many would have them.
