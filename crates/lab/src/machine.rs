@@ -66,7 +66,12 @@ impl Entry {
 }
 
 fn named(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+    // An ioctl that a file system does not have.
+    let kind = match error.raw_os_error() {
+        Some(libc::ENOTTY | libc::EOPNOTSUPP) => io::ErrorKind::Unsupported,
+        _ => error.kind(),
+    };
+    io::Error::new(kind, format!("{}: {error}", path.display()))
 }
 
 /// Numbers of the processes that run now, ascending.
@@ -91,11 +96,14 @@ pub fn blocks(path: &Path) -> io::Result<Vec<Range<u64>>> {
     let file = File::open(path).map_err(|e| named(path, &e))?;
     let mut blocks = Vec::new();
     let mut from = 0;
-    while let Some((extents, next)) = fiemap::extents(file.as_raw_fd(), from).map_err(|e| named(path, &e))? {
+    loop {
+        let (extents, next) = fiemap::extents(file.as_raw_fd(), from).map_err(|e| named(path, &e))?;
         blocks.extend(extents);
-        from = next;
+        match next {
+            Some(next) if next > from => from = next,
+            _ => return Ok(blocks),
+        }
     }
-    Ok(blocks)
 }
 
 /// The ioctl `FS_IOC_FIEMAP` (Linux, Documentation/filesystems/fiemap.rst).
@@ -134,10 +142,10 @@ mod fiemap {
         reserved_too: [u32; 3],
     }
 
-    type Extents = (Vec<Range<u64>>, u64);
+    type Extents = (Vec<Range<u64>>, Option<u64>);
 
-    /// Some extents from byte `from` of the file on, and where to go on; `None` where there are no more.
-    pub fn extents(file: RawFd, from: u64) -> io::Result<Option<Extents>> {
+    /// Some extents from byte `from` of the file on, and where to go on, if there are more.
+    pub fn extents(file: RawFd, from: u64) -> io::Result<Extents> {
         let mut request = Request {
             start: from,
             length: u64::MAX - from,
@@ -154,14 +162,13 @@ mod fiemap {
             return Err(io::Error::last_os_error());
         }
         let told = &request.extents[..EXTENTS.min(request.mapped as usize)];
-        let Some(last) = told.last() else { return Ok(None) };
+        let next = told.last().filter(|last| last.flags & LAST == 0);
         let known = told.iter().filter(|extent| extent.flags & NO_BLOCKS == 0);
         let ranges = known.map(|extent| {
             let first = extent.physical / BLOCK_BYTES;
             first..first.saturating_add(extent.length.div_ceil(BLOCK_BYTES))
         });
-        let next = if last.flags & LAST != 0 { u64::MAX } else { last.logical.saturating_add(last.length.max(1)) };
-        Ok((from != u64::MAX).then(|| (ranges.collect(), next)))
+        Ok((ranges.collect(), next.map(|last| last.logical.saturating_add(last.length))))
     }
 }
 
@@ -171,7 +178,7 @@ mod fiemap {
     use std::ops::Range;
     use std::os::fd::RawFd;
 
-    pub fn extents(_: RawFd, _: u64) -> io::Result<Option<(Vec<Range<u64>>, u64)>> {
+    pub fn extents(_: RawFd, _: u64) -> io::Result<(Vec<Range<u64>>, Option<u64>)> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "block numbers are told by Linux alone"))
     }
 }
@@ -203,9 +210,9 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         io::Write::write_all(&mut file, &vec![7; 5 * BLOCK_BYTES as usize]).unwrap();
         file.as_file().sync_all().unwrap();
-        if let Ok(ranges) = blocks(file.path()) {
-            let count: u64 = ranges.iter().map(|range| range.end - range.start).sum();
-            assert!(count == 0 || count == 5, "{ranges:?}");
+        match blocks(file.path()) {
+            Ok(ranges) => assert_eq!(ranges.iter().map(|range| range.end - range.start).sum::<u64>(), 5, "{ranges:?}"),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}"),
         }
     }
 
