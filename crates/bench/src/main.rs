@@ -105,6 +105,9 @@ struct Run {
     /// An engine, or engine:setting; all if not given
     #[arg(long = "engine", value_name = "NAME")]
     engines: Vec<String>,
+    /// A variant of the workloads; all if not given
+    #[arg(long = "variant", value_name = "NAME")]
+    variants: Vec<String>,
     /// Processes a case is run in, instead of what the form says
     #[arg(long)]
     rounds: Option<u32>,
@@ -182,6 +185,7 @@ impl Run {
         Plan {
             workloads: self.workloads,
             engines: self.engines,
+            variants: self.variants,
             form: if self.full { "full".into() } else { self.form },
             rounds: self.rounds,
             out: self.out.unwrap_or_else(|| workload::repository_file("results")),

@@ -19,6 +19,8 @@ pub struct Plan {
     pub workloads: Vec<String>,
     /// Engines by name, or `engine:setting`; all if none.
     pub engines: Vec<String>,
+    /// Variants by name; all if none.
+    pub variants: Vec<String>,
     /// `short`, `full` or another that the workload files have.
     pub form: String,
     /// Instead of the form's number of rounds.
@@ -49,9 +51,10 @@ impl Plan {
     /// One workload; gives the cases that failed.
     fn workload(&self, workload: &Workload) -> Outcome<Vec<String>> {
         let form = workload.form(&self.form)?;
-        let cases = workload.cases(&self.form, &self.engines)?;
+        let mut cases = workload.cases(&self.form, &self.engines)?;
+        cases.retain(|case| self.variants.is_empty() || self.variants.contains(&case.variant.name));
         if cases.is_empty() {
-            eprintln!("{}: no case for these engines, left out", workload.name);
+            eprintln!("{}: no case for these engines and variants, left out", workload.name);
             return Ok(Vec::new());
         }
         let mut results = Results { facts: facts(), ..Results::default() };
@@ -86,9 +89,9 @@ impl Plan {
                         failed.push((i, format!("{name}: {error}")));
                     }
                 }
+                // Hours of work are not to be lost with the next case.
+                self.write(workload, &cases, &results, &windows)?;
             }
-            // Hours of work are not to be lost with the next round.
-            self.write(workload, &cases, &results, &windows)?;
         }
         Ok(failed.into_iter().map(|(_, told)| told).collect())
     }
