@@ -10,6 +10,7 @@ pub mod tune;
 use crate::failure::{Failure, Result};
 use plot::{HeatMap, Lines, Matrix};
 use std::fmt::Write;
+use std::fs::File;
 use std::path::Path;
 
 const STYLE: &str = "\
@@ -31,14 +32,14 @@ details { margin: .4rem 0 } summary { cursor: pointer }";
 
 /// Writes a page to `path`, all of it or nothing under that name.
 pub fn write(path: &Path, page: &str) -> Result<()> {
-    let failed = |e: &std::io::Error| Failure::io(path.display(), e);
+    let failed = |error: std::io::Error| Failure::io(path.display(), &error);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new().prefix(".page").tempfile_in(folder).map_err(|e| failed(&e))?;
-    std::io::Write::write_all(&mut file, page.as_bytes()).map_err(|e| failed(&e))?;
-    let kept = file.persist(path).map_err(|e| failed(&e.error))?;
-    // A temporary file is its owner's alone, a report is as other files are.
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    kept.set_permissions(mode).map_err(|e| failed(&e))
+    // A file made here is readable as other files are, and its errors do not tell the temporary name.
+    let made = tempfile::Builder::new().prefix(".page").make_in(folder, |place| File::create_new(place));
+    let mut file = made.map_err(failed)?;
+    std::io::Write::write_all(file.as_file_mut(), page.as_bytes()).map_err(failed)?;
+    file.persist(path).map_err(|unkept| failed(unkept.error))?;
+    Ok(())
 }
 
 /// A page that is being written.
