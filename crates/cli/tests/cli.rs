@@ -2,8 +2,8 @@
 //!
 //! `tests/cli/*.txt` are transcripts, and are the tests of everything that a terminal session can show: each runs in an
 //! empty directory, top to bottom. What takes more than a terminal (bytes, pipes, signals) is a function below.
-//! What is about dictionaries is in `tests/cli/dict.rs`. This is the only test binary of the crate; new cases go into a
-//! transcript or here.
+//! What is about dictionaries is in `tests/cli/dict.rs`, the lab's pages in a browser in `tests/cli/lab.rs`. This is the only
+//! test binary of the crate; new cases go into a transcript or here.
 //!
 //! A transcript: lines `$ command` and after each what it prints, both streams together, with `[exit N]` for a status
 //! other than 0; `...` stands for any number of lines, `[..]` for any part of one. Lines before the first command,
@@ -19,6 +19,8 @@ use tempfile::TempDir;
 
 #[path = "cli/dict.rs"]
 mod dict;
+#[path = "cli/lab.rs"]
+mod lab;
 #[path = "cli/watch.rs"]
 mod watch;
 

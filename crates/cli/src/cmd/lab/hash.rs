@@ -97,10 +97,10 @@ impl Hash {
         })?;
         interrupt.stop_if_caught("nothing was written")?;
         if let Some(path) = &self.html {
-            page::write(path, &page::of(&self.keys.describe(), &report))?;
+            page::write(path, &page::study::of(&self.keys.describe(), &report))?;
         }
         if let Some(folder) = &self.plots {
-            for (name, svg) in page::plots(&report) {
+            for (name, svg) in page::study::plots(&report) {
                 // A function's name may be the user's own.
                 page::write(&folder.join(name.replace('/', "-")), &svg)?;
             }

@@ -1,5 +1,5 @@
-//! `lab`: the commands that show how hash functions and tables behave, one file each; `keys.rs` where they have keys from, `page/` pages
-//! of plots, `foreign.rs` the user's own function.
+//! `lab`: the commands that show how hash functions and tables behave, one file each; `keys.rs` where they have keys from, `page/` their
+//! pages of plots, `foreign.rs` the user's own function.
 
 mod foreign;
 pub mod hash;
@@ -8,7 +8,6 @@ mod keys;
 mod page;
 mod schemes;
 mod tune;
-mod tune_page;
 
 use crate::failure::Result;
 

@@ -1,9 +1,9 @@
 //! `lab tune`: page size, fill factor, cache and hash function for the user's own pairs, measured.
 //!
 //! The measuring is the lab's (`splitpoint_lab::tune`); here are the arguments, the report as text and as JSON, and the options to
-//! paste. The page of `--html` is `tune_page.rs`.
+//! paste. The page of `--html` is `page/tune.rs`.
 
-use super::tune_page;
+use super::page;
 use crate::failure::{Failure, Result};
 use crate::format::Pair;
 use crate::interrupt::Interrupt;
@@ -92,7 +92,7 @@ impl Tune {
             report,
         };
         if let Some(path) = &self.html {
-            std::fs::write(path, tune_page::page(&told)).map_err(|error| Failure::io(path.display(), &error))?;
+            page::write(path, &page::tune::of(&told))?;
         }
         let mut out = Output::stdout();
         if self.json {
@@ -239,22 +239,26 @@ fn heat_map(report: &Report, (name, figure, text): Figure) -> Vec<String> {
 }
 
 /// The options to paste, and why.
-pub fn advice(told: &Told) -> Vec<String> {
-    let Report { noise, advice, .. } = &told.report;
-    let mut lines = vec![format!(
-        "Advice (a figure within {:.0} % of another is the same: so far do the rounds lie apart)",
-        noise * 100.0
-    )];
+fn advice(told: &Told) -> Vec<String> {
+    let mut lines = vec![format!("Advice ({})", noise(&told.report))];
     lines.extend(reasons(told).into_iter().map(|reason| format!("  {reason}")));
-    lines.extend([
-        String::new(),
-        format!("  {}", rust(*advice, told.seen)),
-        format!("  {}", command(*advice, told.seen)),
-    ]);
+    lines.push(String::new());
+    lines.extend(settings(told).map(|line| format!("  {line}")));
     lines
 }
 
-fn reasons(told: &Told) -> Vec<String> {
+/// What of the figures is no difference.
+pub fn noise(report: &Report) -> String {
+    format!("a figure within {:.0} % of another is the same: so far do the rounds lie apart", report.noise * 100.0)
+}
+
+/// The advised settings in Rust and as a command.
+pub fn settings(told: &Told) -> [String; 2] {
+    let advice = told.report.advice;
+    [rust(advice, told.seen), command(advice, told.seen)]
+}
+
+pub fn reasons(told: &Told) -> Vec<String> {
     let Report { advice, sweep, functions, expected, caches, noise, .. } = &told.report;
     let default = Settings::DEFAULT;
     let percent = |tried: &Tried| format!("{:.0} %", (1.0 - tried.score()) * 100.0);

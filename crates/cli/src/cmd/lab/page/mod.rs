@@ -1,37 +1,45 @@
 //! Pages of plots: one HTML file that needs no other, in light and dark.
+//!
+//! `plot.rs` draws; `study.rs`, `schemes.rs` and `tune.rs` are the pages of `lab hash`, `lab schemes` and `lab tune`.
 
 mod plot;
-mod study;
+pub mod schemes;
+pub mod study;
+pub mod tune;
 
 use crate::failure::{Failure, Result};
-use plot::{Lines, Matrix};
+use plot::{HeatMap, Lines, Matrix};
 use std::fmt::Write;
+use std::fs::File;
 use std::path::Path;
-pub use study::{of, plots};
 
 const STYLE: &str = "\
 :root { color-scheme: light dark; --text: #1a1a1a; --quiet: #666; --line: #ddd; --page: #fff; --box: #f6f6f4 }
 @media (prefers-color-scheme: dark) { :root { --text: #e6e6e6; --quiet: #9a9a9a; --line: #3a3a3a; --page: #16181b; --box: #1f2226 } }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page); max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.6rem; margin-bottom: 0 } h2 { font-size: 1.2rem; margin-top: 2.5rem } .quiet { color: var(--quiet) }
-.advice { background: var(--box); border-left: 4px solid #2a78c4; padding: .8rem 1rem; margin: 1.2rem 0 }
+.advice { background: var(--box); border-left: 4px solid #2a78c4; padding: .8rem 1rem; margin: 1.2rem 0; white-space: pre-line }
 .wide { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100% }
 th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap }
 th:first-child, td:first-child { text-align: left } th { font-weight: 600 } code { font-size: .9em }
 figure { margin: 1rem 0; background: #fff; border: 1px solid var(--line); border-radius: 4px } figure svg { width: 100%; height: auto; display: block }
-.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(19rem, 1fr)); gap: 1rem } .grid figure { margin: 0 }
+.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 19rem), 1fr)); gap: 1rem; margin: 1rem 0; align-items: start } .grid figure { margin: 0 }
+.grid.of-two { grid-template-columns: repeat(auto-fill, minmax(min(100%, 28rem), 1fr)) }
+.legend { background: #fff; color: #1a1a1a; border: 1px solid var(--line); border-radius: 4px; padding: .4rem .8rem }
+.legend span { display: inline-block; margin-right: 1.2rem } .legend b { display: inline-block; width: 1.6rem; height: .25rem; margin-right: .4rem; vertical-align: middle }
+pre { overflow-x: auto; background: var(--box); padding: .8rem 1rem; margin: .4rem 0 }
 details { margin: .4rem 0 } summary { cursor: pointer }";
 
 /// Writes a page to `path`, all of it or nothing under that name.
 pub fn write(path: &Path, page: &str) -> Result<()> {
-    let failed = |e: &std::io::Error| Failure::io(path.display(), e);
+    let failed = |error: std::io::Error| Failure::io(path.display(), &error);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new().prefix(".page").tempfile_in(folder).map_err(|e| failed(&e))?;
-    std::io::Write::write_all(&mut file, page.as_bytes()).map_err(|e| failed(&e))?;
-    let kept = file.persist(path).map_err(|e| failed(&e.error))?;
-    // A temporary file is its owner's alone, a report is as other files are.
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    kept.set_permissions(mode).map_err(|e| failed(&e))
+    // A file made here is readable as other files are, and its errors do not tell the temporary name.
+    let made = tempfile::Builder::new().prefix(".page").make_in(folder, |place| File::create_new(place));
+    let mut file = made.map_err(failed)?;
+    std::io::Write::write_all(file.as_file_mut(), page.as_bytes()).map_err(failed)?;
+    file.persist(path).map_err(|unkept| failed(unkept.error))?;
+    Ok(())
 }
 
 /// A page that is being written.
@@ -53,6 +61,7 @@ impl Page {
         self.add(&format!("<h2>{}</h2>\n<p class=\"quiet\">{}</p>\n", escaped(text), escaped(below)));
     }
 
+    /// Its lines stay lines.
     pub fn advice(&mut self, text: &str) {
         self.add(&format!("<p class=\"advice\">{}</p>\n", escaped(text)));
     }
@@ -75,11 +84,47 @@ impl Page {
         self.figure(&lines.svg());
     }
 
+    /// Small ones beside each other, under one legend. Those that have nothing to draw are left out.
+    pub fn grid_of_lines(&mut self, plots: &[Lines<'_>]) {
+        let plots: Vec<_> = plots.iter().filter(|plot| !plot.is_empty()).collect();
+        let mut named: Vec<(&str, String)> = Vec::new();
+        for line in plots.iter().flat_map(|plot| &plot.lines) {
+            if named.iter().all(|(name, _)| *name != line.name) {
+                named.push((&line.name, line.css_color()));
+            }
+        }
+        let legend = named.iter().fold(String::new(), |mut legend, (name, color)| {
+            let _ = writeln!(legend, "<span><b style=\"background:{color}\"></b>{}</span>", escaped(name));
+            legend
+        });
+        self.add(&format!("<p class=\"legend\">\n{legend}</p>\n<div class=\"grid of-two\">\n"));
+        plots.iter().for_each(|plot| self.figure(&plot.small_svg()));
+        self.add("</div>\n");
+    }
+
+    /// Several beside each other.
+    pub fn heat_maps(&mut self, maps: &[HeatMap]) {
+        self.add("<div class=\"grid of-two\">\n");
+        maps.iter().for_each(|map| self.figure(&map.svg()));
+        self.add("</div>\n");
+    }
+
     /// Several beside each other.
     pub fn matrices(&mut self, matrices: &[Matrix]) {
         self.add("<div class=\"grid\">\n");
         matrices.iter().for_each(|matrix| self.figure(&matrix.svg()));
         self.add("</div>\n");
+    }
+
+    /// Sentences below each other.
+    pub fn list(&mut self, items: &[String]) {
+        let items: String = items.iter().map(|item| format!("<li>{}</li>\n", escaped(item))).collect();
+        self.add(&format!("<ul>\n{items}</ul>\n"));
+    }
+
+    /// Lines to paste.
+    pub fn code(&mut self, line: &str) {
+        self.add(&format!("<pre><code>{}</code></pre>\n", escaped(line)));
     }
 
     /// Lines of text under a line that shows them.

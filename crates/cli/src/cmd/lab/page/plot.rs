@@ -1,59 +1,127 @@
-//! Plots as SVG: lines over axes that are even or logarithmic, and matrices of shares in shades.
+//! Plots as SVG: lines over axes that are even or logarithmic, matrices of shares in shades, and heat maps with numbers.
 
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
+/// Of a plot as wide as the page, and of one of two beside each other.
 const SIZE: (u32, u32) = (1000, 460);
+const SMALL: (u32, u32) = (500, 300);
+
+/// The legend stands at the right of the plot, where no line is.
+const LEGEND_WIDTH: u32 = 124;
+
+/// Length of a dash, and of the gap after it.
+const DASH: (i32, i32) = (6, 5);
+
+/// Colors of lines, apart from each other on white, also beside one another.
+const COLORS: [RGBColor; 12] = [
+    RGBColor(31, 119, 180),
+    RGBColor(255, 127, 14),
+    RGBColor(44, 160, 44),
+    RGBColor(214, 39, 40),
+    RGBColor(148, 103, 189),
+    RGBColor(140, 86, 75),
+    RGBColor(227, 119, 194),
+    RGBColor(110, 130, 20),
+    RGBColor(23, 190, 207),
+    RGBColor(230, 180, 30),
+    RGBColor(127, 127, 127),
+    RGBColor(20, 20, 90),
+];
+
+/// A line of a plot.
+pub struct Line {
+    pub name: String,
+    color: RGBColor,
+    /// What theory says, dashed; the others are measured.
+    is_expected: bool,
+    points: Vec<(f64, f64)>,
+}
+
+impl Line {
+    /// One of [`COLORS`] by its number, from the first again after the last.
+    pub fn new(name: &str, color: usize, points: Vec<(f64, f64)>) -> Self {
+        Line { name: name.to_owned(), color: COLORS[color % COLORS.len()], is_expected: false, points }
+    }
+
+    /// Dashed and black.
+    pub fn expected(name: &str, points: Vec<(f64, f64)>) -> Self {
+        Line { name: name.to_owned(), color: BLACK, is_expected: true, points }
+    }
+
+    pub fn css_color(&self) -> String {
+        let RGBColor(red, green, blue) = self.color;
+        format!("rgb({red},{green},{blue})")
+    }
+}
 
 /// Lines over one axis.
 pub struct Lines<'t> {
+    /// Above the plot.
+    pub title: Option<&'t str>,
     pub x_title: &'t str,
     pub y_title: &'t str,
     /// Each power of two as wide as the next.
     pub x_is_log: bool,
     /// The same upwards.
     pub y_is_log: bool,
-    /// Names and points of the lines. The last may be what is expected, which is dashed.
-    pub lines: Vec<(String, Vec<(f64, f64)>)>,
-    pub last_is_expected: bool,
+    pub lines: Vec<Line>,
 }
 
 impl Lines<'_> {
-    /// Draws it; a sentence where there is nothing to draw.
+    /// Draws it with its legend, as wide as the page; a sentence where there is nothing to draw.
     pub fn svg(&self) -> String {
+        self.drawn(SIZE, true)
+    }
+
+    /// Draws it for one of several beside each other, which have one legend together.
+    pub fn small_svg(&self) -> String {
+        self.drawn(SMALL, false)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        !self.lines.iter().any(|line| line.points.iter().any(|point| self.has_place(point)))
+    }
+
+    fn has_place(&self, &(x, y): &(f64, f64)) -> bool {
+        x.is_finite() && y.is_finite() && !(self.y_is_log && y <= 0.0)
+    }
+
+    fn drawn(&self, size: (u32, u32), has_legend: bool) -> String {
         let mut svg = String::new();
-        let drawn = self.draw(&mut svg);
-        match drawn {
+        match self.draw(&mut svg, size, has_legend) {
             Ok(()) if !svg.is_empty() => svg,
             _ => "<p>Nothing to draw.</p>".to_owned(),
         }
     }
 
-    fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
-        let scale = |is_log: bool, value: f64| if is_log { value.max(1e-12).log2() } else { value };
-        let scaled = |&(x, y): &(f64, f64)| (scale(self.x_is_log, x), scale(self.y_is_log, y));
-        let kept = |&(x, y): &(f64, f64)| x.is_finite() && y.is_finite() && !(self.y_is_log && y <= 0.0);
-        let lines: Vec<(&String, Vec<(f64, f64)>)> = self
-            .lines
-            .iter()
-            .map(|(name, points)| (name, points.iter().filter(|point| kept(point)).map(scaled).collect()))
-            .collect();
-        let all = || lines.iter().flat_map(|(_, points)| points.iter());
-        if all().next().is_none() {
+    fn draw(&self, svg: &mut String, size: (u32, u32), has_legend: bool) -> Result<(), Box<dyn std::error::Error>> {
+        if self.is_empty() {
             return Ok(());
         }
-        let range = |axis: fn(&(f64, f64)) -> f64, is_log: bool| {
-            let least = all().map(axis).fold(f64::INFINITY, f64::min);
-            let most = all().map(axis).fold(f64::NEG_INFINITY, f64::max);
-            let least = if is_log { least } else { least.min(0.0) };
-            least..(most + (most - least).max(1e-9) * 0.03)
+        let scale = |is_log: bool, value: f64| if is_log { value.max(1e-12).log2() } else { value };
+        let scaled = |&(x, y): &(f64, f64)| (scale(self.x_is_log, x), scale(self.y_is_log, y));
+        let points_of = |line: &Line| -> Vec<(f64, f64)> {
+            line.points.iter().filter(|point| self.has_place(point)).map(scaled).collect()
         };
-        let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+        let all: Vec<_> = self.lines.iter().flat_map(points_of).collect();
+        let area = SVGBackend::with_string(svg, size).into_drawing_area();
         area.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&area)
+        let mut chart = ChartBuilder::on(&area);
+        if let Some(title) = self.title {
+            chart.caption(title, ("sans-serif", 15));
+        }
+        let y_title_size = if self.y_title.is_empty() { 58 } else { 76 };
+        let right = if has_legend { LEGEND_WIDTH + 12 } else { 12 };
+        let mut chart = chart
             .margin(12)
+            .margin_right(right)
             .x_label_area_size(42)
-            .y_label_area_size(76)
-            .build_cartesian_2d(range(|p| p.0, self.x_is_log), range(|p| p.1, self.y_is_log))?;
+            .y_label_area_size(y_title_size)
+            .build_cartesian_2d(
+                range(all.iter().map(|p| p.0), self.x_is_log),
+                range(all.iter().map(|p| p.1), self.y_is_log),
+            )?;
         let label = |is_log: bool| {
             move |value: &f64| match is_log {
                 // Between the powers of two there is nothing that is easily read.
@@ -66,38 +134,55 @@ impl Lines<'_> {
             .configure_mesh()
             .x_desc(self.x_title)
             .y_desc(self.y_title)
+            // A label takes 60 units across and 36 up.
+            .x_labels(size.0 as usize / 60)
+            .y_labels(size.1 as usize / 36)
             .x_label_formatter(&label(self.x_is_log))
             .y_label_formatter(&label(self.y_is_log))
             .label_style(("sans-serif", 13))
             .light_line_style(WHITE)
             .draw()?;
-        let count = lines.len();
-        for (index, (name, points)) in lines.into_iter().enumerate() {
-            let expected = self.last_is_expected && index + 1 == count;
-            let color = if expected { BLACK.to_rgba() } else { Palette99::pick(index).to_rgba() };
-            let style = color.stroke_width(if index == 0 { 3 } else { 2 });
-            let series = if expected {
-                chart.draw_series(DashedLineSeries::new(points, 6, 5, style))?
+        for line in &self.lines {
+            let style = line.color.stroke_width(2);
+            if line.is_expected {
+                chart.draw_series(DashedLineSeries::new(points_of(line), DASH.0, DASH.1, style))?;
             } else {
-                chart.draw_series(LineSeries::new(points, style))?
-            };
-            series.label(name.as_str()).legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+                chart.draw_series(LineSeries::new(points_of(line), style))?;
+            }
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .background_style(WHITE.mix(0.85))
-            .border_style(WHITE)
-            .label_font(("sans-serif", 13))
-            .draw()?;
+        if has_legend {
+            let left = size.0 as i32 - LEGEND_WIDTH as i32;
+            for (line, y) in self.lines.iter().zip((24..).step_by(19)) {
+                let style = line.color.stroke_width(2);
+                if line.is_expected {
+                    area.draw(&DashedPathElement::new([(left, y), (left + 22, y)], DASH.0, DASH.1, style))?;
+                } else {
+                    area.draw(&PathElement::new([(left, y), (left + 22, y)], style))?;
+                }
+                area.draw(&Text::new(line.name.as_str(), (left + 30, y - 6), ("sans-serif", 13)))?;
+            }
+        }
         area.present()?;
         Ok(())
     }
 }
 
+/// From the least, or 0, to a little above the most; of logarithms, so far that two whole ones are within, which have labels.
+fn range(values: impl Iterator<Item = f64> + Clone, is_log: bool) -> std::ops::Range<f64> {
+    let least = values.clone().fold(f64::INFINITY, f64::min);
+    let most = values.fold(f64::NEG_INFINITY, f64::max);
+    if is_log && most.floor() - least.ceil() < 1.0 {
+        return least.floor()..most.ceil().max(least.floor() + 1.0) + 0.03;
+    }
+    let least = if is_log { least } else { least.min(0.0) };
+    // Where all is 0 there is an axis all the same.
+    least..most + if most > least { (most - least) * 0.03 } else { 1.0 }
+}
+
 /// Three digits or so: `0.05`, `12`, `3.4 k`, `1.2 M`.
 fn short(value: f64) -> String {
     let (scaled, unit) = match value.abs() {
+        v if v >= 1e12 => (value / 1e12, " T"),
         v if v >= 1e9 => (value / 1e9, " G"),
         v if v >= 1e6 => (value / 1e6, " M"),
         v if v >= 1e4 => (value / 1e3, " k"),
@@ -130,14 +215,18 @@ impl Matrix {
     pub fn svg(&self) -> String {
         let rows = self.columns.iter().map(Vec::len).max().unwrap_or(0);
         let (width, height) = ((self.columns.len() * CELL).max(1), (rows * CELL).max(1));
-        let text = 34;
         let full = width.max(256);
+        // Matrices are shown as wide as each other: what is wider gets larger letters.
+        let text = |size: f64| size * full as f64 / 256.0;
+        let top = text(36.0).round() as usize;
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {full} {}\" role=\"img\" shape-rendering=\"crispEdges\">\
-             <text x=\"4\" y=\"14\" font-family=\"sans-serif\" font-size=\"13\" font-weight=\"600\">{}</text>\
-             <text x=\"4\" y=\"29\" font-family=\"sans-serif\" font-size=\"11\" fill=\"#666\">{}</text>\
-             <rect x=\"0\" y=\"{text}\" width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>",
-            height + text,
+             <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\
+             <g font-family=\"sans-serif\" transform=\"scale({:.3})\"><text x=\"4\" y=\"14\" font-size=\"13\" font-weight=\"600\">{}</text>\
+             <text x=\"4\" y=\"29\" font-size=\"11\" fill=\"#666\">{}</text></g>\
+             <path d=\"M0 {top}h{width}v{height}h-{width}z\" fill=\"none\" stroke=\"#ddd\" stroke-width=\"2\"/>",
+            height + top,
+            text(1.0),
             super::escaped(&self.title),
             super::escaped(&self.below),
         );
@@ -150,7 +239,7 @@ impl Matrix {
                     svg += &format!(
                         "<rect x=\"{}\" y=\"{}\" width=\"{CELL}\" height=\"{}\" fill=\"{}\"/>",
                         number * CELL,
-                        (rows - row) * CELL + text,
+                        (rows - row) * CELL + top,
                         run.len() * CELL,
                         color(run[0])
                     );
@@ -175,6 +264,72 @@ fn color(shade: i32) -> String {
     if shade > 0 { format!("rgb(255,{fade},{fade})") } else { format!("rgb({fade},{fade},255)") }
 }
 
+/// A number in each cell, darker where it is worse.
+pub struct HeatMap {
+    pub title: String,
+    pub x_title: &'static str,
+    pub y_title: &'static str,
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// Name and cells of each row; no cell where nothing was measured.
+    pub rows: Vec<(String, Vec<Option<HeatCell>>)>,
+}
+
+pub struct HeatCell {
+    /// From 0, the best, to 1.
+    pub heat: f64,
+    pub text: String,
+}
+
+/// Width and height of a cell, and what is left of the first column and above the first row.
+const HEAT_CELL: (usize, usize) = (52, 26);
+const HEAT_LEFT: usize = 72;
+const HEAT_TOP: usize = 62;
+
+impl HeatMap {
+    pub fn svg(&self) -> String {
+        let (cell_width, cell_height) = HEAT_CELL;
+        let across = cell_width * self.columns.len();
+        let (width, height) = (HEAT_LEFT + across + 12, HEAT_TOP + cell_height * self.rows.len() + 12);
+        let mut svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" font-family=\"sans-serif\" \
+             font-size=\"12\" text-anchor=\"middle\"><rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>"
+        );
+        let mut text = |x: usize, y: usize, looks: &str, text: &str| {
+            svg += &format!("<text x=\"{x}\" y=\"{y}\" {looks}>{}</text>", super::escaped(text));
+        };
+        let quiet = "fill=\"#666\"";
+        text(12, 20, "fill=\"#000\" font-size=\"15\" text-anchor=\"start\"", &self.title);
+        text(HEAT_LEFT + across / 2, 40, quiet, self.x_title);
+        text(HEAT_LEFT - 8, HEAT_TOP - 7, "fill=\"#666\" text-anchor=\"end\"", self.y_title);
+        for (number, name) in self.columns.iter().enumerate() {
+            text(HEAT_LEFT + cell_width * number + cell_width / 2, HEAT_TOP - 7, "fill=\"#000\"", name);
+        }
+        for (number, (name, _)) in self.rows.iter().enumerate() {
+            let y = HEAT_TOP + cell_height * number + 17;
+            text(HEAT_LEFT - 8, y, "fill=\"#000\" text-anchor=\"end\"", name);
+        }
+        for (row, (_, cells)) in self.rows.iter().enumerate() {
+            for (column, cell) in cells.iter().enumerate() {
+                let Some(cell) = cell else { continue };
+                let (x, y) = (HEAT_LEFT + cell_width * column, HEAT_TOP + cell_height * row);
+                // From near white to dark blue; the number stays readable on both.
+                let (light, ink) = (95.0 - 65.0 * cell.heat, if cell.heat > 0.55 { "#fff" } else { "#000" });
+                svg += &format!(
+                    "<rect x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill=\"hsl(215 60% {light:.0}%)\"/>\
+                     <text x=\"{}\" y=\"{}\" fill=\"{ink}\">{}</text>",
+                    cell_width - 1,
+                    cell_height - 1,
+                    x + cell_width / 2,
+                    y + 17,
+                    super::escaped(&cell.text)
+                );
+            }
+        }
+        svg + "</svg>"
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,16 +348,33 @@ mod tests {
         assert!(svg.contains("a&lt;b"));
     }
 
+    fn over_logarithms(points: Vec<(f64, f64)>) -> Lines<'static> {
+        let lines = vec![Line::new("a<b", 0, points)];
+        Lines { title: Some("title"), x_title: "x", y_title: "", x_is_log: true, y_is_log: true, lines }
+    }
+
     #[test]
     fn nothing_is_drawn_of_no_points() {
-        let lines = Lines {
-            x_title: "x",
-            y_title: "y",
-            x_is_log: true,
-            y_is_log: true,
-            lines: vec![("none".into(), vec![(1.0, 0.0)])],
-            last_is_expected: false,
-        };
+        let lines = over_logarithms(vec![(1.0, 0.0)]);
+        assert!(lines.is_empty());
         assert!(lines.svg().contains("Nothing to draw"));
+    }
+
+    #[test]
+    fn a_flat_line_has_labels_at_powers_of_two() {
+        let svg = over_logarithms(vec![(16.0, 1.2), (300.0, 1.2)]).small_svg();
+        for label in ["16", "32", "256", "1", "2"] {
+            assert!(svg.contains(&format!("\n{label}\n</text>")), "{label}: {svg}");
+        }
+    }
+
+    #[test]
+    fn a_heat_map_has_a_number_in_each_measured_cell() {
+        let cell = |heat, text: &str| Some(HeatCell { heat, text: text.into() });
+        let rows = vec![("row".into(), vec![cell(0.0, "12"), None, cell(1.0, "<99")])];
+        let columns = ["a", "b", "c"].map(String::from).to_vec();
+        let svg = HeatMap { title: "t&t".into(), x_title: "x", y_title: "y", columns, rows }.svg();
+        assert_eq!(svg.matches("<rect").count(), 1 + 2);
+        assert!(svg.contains(">12<") && svg.contains("&lt;99") && svg.contains("t&amp;t"), "{svg}");
     }
 }

@@ -1,7 +1,7 @@
 //! The page of `lab hash`.
 
 use super::Page;
-use super::plot::{Lines, Matrix};
+use super::plot::{Line, Lines, Matrix};
 use crate::cmd::lab::hash::{keys_line, p_value};
 use crate::format::tsv;
 use crate::number::grouped;
@@ -107,11 +107,9 @@ fn overview(report: &Report) -> Vec<Vec<String>> {
     table
 }
 
-fn each_function(
-    report: &Report,
-    points: impl Fn(&FunctionReport) -> Vec<(f64, f64)>,
-) -> Vec<(String, Vec<(f64, f64)>)> {
-    report.functions.iter().map(|function| (function.function.name().to_owned(), points(function))).collect()
+fn each_function(report: &Report, points: impl Fn(&FunctionReport) -> Vec<(f64, f64)>) -> Vec<Line> {
+    let functions = report.functions.iter().enumerate();
+    functions.map(|(color, function)| Line::new(function.function.name(), color, points(function))).collect()
 }
 
 fn histogram(report: &Report) -> Lines<'static> {
@@ -123,15 +121,9 @@ fn histogram(report: &Report) -> Lines<'static> {
     let mut lines = each_function(report, |function| {
         (0..=most.min(SIZES_MAX)).map(|size| (size as f64, of(function.level(), size))).collect()
     });
-    lines.push(("dice".into(), (0..=most).map(|size| (size as f64, first.expected_buckets(size))).collect()));
-    Lines {
-        x_title: "keys in a bucket",
-        y_title: "buckets",
-        x_is_log: false,
-        y_is_log: false,
-        lines,
-        last_is_expected: true,
-    }
+    let expected = (0..=most).map(|size| (size as f64, first.expected_buckets(size)));
+    lines.push(Line::expected("dice", expected.collect()));
+    Lines { title: None, x_title: "keys in a bucket", y_title: "buckets", x_is_log: false, y_is_log: false, lines }
 }
 
 fn by_load(report: &Report) -> Lines<'static> {
@@ -139,14 +131,14 @@ fn by_load(report: &Report) -> Lines<'static> {
         function.levels.iter().map(|level| (level.load(), 1.0 + level.probes_miss)).collect()
     });
     let expected = report.functions[0].levels.iter().map(|level| (level.load(), 1.0 + level.expected.probes_miss));
-    lines.push(("dice".into(), expected.collect()));
+    lines.push(Line::expected("dice", expected.collect()));
     Lines {
+        title: None,
         x_title: "keys a bucket",
         y_title: "1 + keys looked at in a miss",
         x_is_log: true,
         y_is_log: true,
         lines,
-        last_is_expected: true,
     }
 }
 
@@ -155,7 +147,7 @@ fn speed(report: &Report) -> Lines<'static> {
         let by_length = function.speed.iter().flat_map(|speed| &speed.by_length);
         by_length.map(|(bytes, ns)| (*bytes as f64, *ns)).collect()
     });
-    Lines { x_title: "bytes of the key", y_title: "ns", x_is_log: true, y_is_log: true, lines, last_is_expected: false }
+    Lines { title: None, x_title: "bytes of the key", y_title: "ns", x_is_log: true, y_is_log: true, lines }
 }
 
 fn matrices(report: &Report) -> Vec<Matrix> {

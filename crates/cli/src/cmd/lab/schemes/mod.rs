@@ -1,11 +1,12 @@
 //! `lab schemes`: the access methods of the 1991 paper and ours as models, fed with the user's keys.
 //!
-//! The models and what they count are `splitpoint_lab::schemes`; `text.rs` is the table for a terminal, `page.rs` the plots.
+//! The models and what they count are `splitpoint_lab::schemes`; `text.rs` is the table for a terminal,
+//! `../page/schemes.rs` the plots.
 
-mod page;
-mod text;
+pub mod text;
 
 use super::keys::{KEYS_HELP, KeyArgs};
+use super::page;
 use crate::cmd::load::parse_hash;
 use crate::failure::{Failure, Result};
 use crate::format::tsv::quoted;
@@ -69,13 +70,13 @@ pub struct Schemes {
 }
 
 /// What was fed, and what came of it.
-struct Report {
-    keys: String,
-    count: usize,
-    duplicates: usize,
-    value_bytes: RangeInclusive<usize>,
-    options: Options,
-    studies: Vec<Study>,
+pub struct Report {
+    pub keys: String,
+    pub count: usize,
+    pub duplicates: usize,
+    pub value_bytes: RangeInclusive<usize>,
+    pub options: Options,
+    pub studies: Vec<Study>,
 }
 
 impl Schemes {
@@ -103,8 +104,7 @@ impl Schemes {
             studies,
         };
         if let Some(path) = &self.html {
-            let page = page::html(&report).map_err(Failure::no)?;
-            std::fs::write(path, page).map_err(|error| Failure::io(path.display(), &error))?;
+            page::write(path, &page::schemes::of(&report))?;
         }
         let mut out = Output::stdout();
         if self.json {

@@ -21,13 +21,15 @@ pub fn lines(report: &Report) -> Vec<String> {
     lines
 }
 
-const LEGEND: [&str; 3] = [
+/// What the columns are.
+pub const LEGEND: [&str; 3] = [
     "hit, miss: pages touched by a lookup on disk, entries in memory; memory: what",
     "leads to a place; full: bytes of pairs in percent of what holds them; longest:",
     "the most pages that an insert wrote on disk, entries that it moved in memory.",
 ];
 
-fn head(report: &Report) -> String {
+/// What was fed.
+pub fn head(report: &Report) -> String {
     let duplicates = match report.duplicates {
         0 => String::new(),
         many => format!(" ({} left out)", count_of(many as u64, "duplicate")),
@@ -62,20 +64,26 @@ fn growth(study: &Study, lines: &mut Vec<String>) {
     }
 }
 
-const COLUMNS: &str = "    hit   miss    memory  full    splits longest refused";
+/// The names of what [`cells`] gives.
+pub const COLUMNS: &str = "    hit   miss    memory  full    splits longest refused";
 
 fn columns(point: &Point) -> String {
+    let [hit, miss, memory, full, splits, longest, refused] = cells(point);
+    format!("{hit:>7}{miss:>7}{memory:>10}{full:>6}{splits:>10}{longest:>8}{refused:>8}")
+}
+
+/// The figures of a point, in the order of [`COLUMNS`].
+pub fn cells(point: &Point) -> [String; 7] {
     let figures = &point.figures;
-    format!(
-        "{:>7}{:>7}{:>10}{:>5.0}%{:>10}{:>8}{:>8}",
+    [
         point.hit.map_or("-".to_owned(), touched),
         touched(point.miss),
         size(figures.addressing_bytes),
-        figures.utilisation_percent(),
+        format!("{:.0}%", figures.utilisation_percent()),
         grouped(figures.splits),
         grouped(figures.longest_pause),
         grouped(point.refused),
-    )
+    ]
 }
 
 fn touched(mean: f64) -> String {
@@ -83,7 +91,7 @@ fn touched(mean: f64) -> String {
 }
 
 /// What a scheme could not do, and what a line has no room for.
-fn notes(study: &Study) -> Vec<String> {
+pub fn notes(study: &Study) -> Vec<String> {
     let name = study.kind.name();
     let mut notes: Vec<String> = study
         .refusals
