@@ -10,6 +10,7 @@
 //! | [`strace`] | output of strace as a trace |
 //! | [`caches`] | the four caches: a trace in, what each table is asked out |
 //! | [`table`] | the tables, and a replay of what they are asked |
+//! | [`trees`] | red-black trees of pages in place of a table |
 //! | [`study`] | replays by the clock, and what they say of a kernel |
 //! | [`figures`] | the paper's tables and histograms: its kernels and its figures |
 //!
@@ -28,6 +29,7 @@ pub mod strace;
 pub mod study;
 pub mod table;
 pub mod trace;
+pub mod trees;
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,8 @@ use super::caches::{Pruning, Streams};
 use super::functions::{
     BufferFunction, BufferKey, DentryFunction, DentryKey, Function, InodeFunction, InodeKey, PageFunction, PageKey,
 };
-use super::table::{Chains, Counts, Op, Stream, Table, Trees, replay};
+use super::table::{Chains, Counts, Op, Stream, Table, replay};
+use super::trees::Trees;
 use super::{Proceed, Stopped};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,14 +1,12 @@
-//! The tables: chained hash tables as the kernel has them, and trees of pages; and a replay of what a cache asked of its table.
+//! The tables: chained hash tables as the kernel has them; and a replay of what a cache asked of its table.
 //!
 //! A bucket is a chain through the objects themselves, the newest first, linked both ways so that an object leaves without a
 //! search. Objects are numbered slots of an array, and links are numbers: the same loads as with pointers, in safe Rust.
 //!
 //! Cost: a find reads the head of a bucket and one node for each object that it compares.
-//! Source: Lever 2000, sections 2 and 3. The trees are Arcangeli's idea (2.2.5-arca10, a red-black tree an inode); ours are the
-//! standard library's B-trees, which compare as often and miss the cache less.
+//! Source: Lever 2000, sections 2 and 3. Not here: trees of pages (`trees.rs`).
 
-use super::functions::{Function, PageKey};
-use std::collections::BTreeMap;
+use super::functions::Function;
 
 /// No slot.
 pub const NONE: u32 = u32::MAX;
@@ -139,40 +137,6 @@ impl<K: Copy + Eq, F: Function<K>> Table<K> for Chains<K, F> {
         if let Some(node) = self.nodes.get_mut(next as usize) {
             node.previous = previous;
         }
-    }
-}
-
-/// A tree of pages for each inode.
-pub struct Trees(Vec<BTreeMap<u32, u32>>);
-
-impl Trees {
-    /// Empty, for all inodes that `stream` names.
-    pub fn new(stream: &Stream<PageKey>) -> Self {
-        let owners = stream.ops.iter().map(|op| op.key.owner as usize + 1).max();
-        Self(vec![BTreeMap::new(); owners.unwrap_or(0)])
-    }
-
-    /// How many pages each inode has.
-    pub fn sizes(&self) -> impl Iterator<Item = usize> {
-        self.0.iter().map(BTreeMap::len)
-    }
-}
-
-impl Table<PageKey> for Trees {
-    /// Counts nothing: the standard library does not tell how often it compared.
-    #[inline]
-    fn find(&self, key: &PageKey) -> (u32, u32) {
-        (self.0[key.owner as usize].get(&key.page).copied().unwrap_or(NONE), 0)
-    }
-
-    #[inline]
-    fn insert(&mut self, slot: u32, key: PageKey) {
-        self.0[key.owner as usize].insert(key.page, slot);
-    }
-
-    #[inline]
-    fn remove(&mut self, _: u32, key: &PageKey) {
-        self.0[key.owner as usize].remove(&key.page);
     }
 }
 

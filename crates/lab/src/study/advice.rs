@@ -9,6 +9,8 @@ use splitpoint::HashKind;
 /// How a function spreads these keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
+    /// Better than dice: these keys fall beside each other. Keys that are a little different need not.
+    Even,
     /// No worse than dice, for all that can be felt: lookups cost at most 2 % more.
     AsDice,
     /// At most a tenth more.
@@ -25,6 +27,7 @@ impl Class {
         // Of few keys dice themselves are off by so much: three deviations of the sum of squares, sqrt(2 / buckets) of its mean.
         let chance = 3.0 * (2.0 / level.buckets as f64).sqrt() * level.load() / (1.0 + level.load());
         match level.excess() - 1.0 {
+            excess if excess < -chance.max(0.02) => Class::Even,
             excess if excess <= chance.max(0.02) => Class::AsDice,
             excess if excess <= chance.max(0.1) => Class::Fair,
             excess if excess <= 1.0 => Class::Poor,
@@ -35,6 +38,7 @@ impl Class {
     /// The word for it.
     pub fn name(self) -> &'static str {
         match self {
+            Class::Even => "even",
             Class::AsDice => "as dice",
             Class::Fair => "fair",
             Class::Poor => "poor",
@@ -58,11 +62,12 @@ pub struct Advice {
 pub(super) fn rank(functions: &mut [FunctionReport]) {
     let slowness = |report: &FunctionReport| report.speed.as_ref().map_or(0.0, |speed| speed.own_ns);
     let unevenness = |report: &FunctionReport| {
-        // Within the first class differences are chance.
-        if report.class == Class::AsDice { 0.0 } else { report.level().excess() }
+        // Up to dice differences are chance, or luck with these keys.
+        if report.class <= Class::AsDice { 0.0 } else { report.level().excess() }
     };
     functions.sort_by(|a, b| {
-        let by_class = a.class.cmp(&b.class).then(unevenness(a).total_cmp(&unevenness(b)));
+        let class = |report: &FunctionReport| report.class.max(Class::AsDice);
+        let by_class = class(a).cmp(&class(b)).then(unevenness(a).total_cmp(&unevenness(b)));
         by_class.then(slowness(a).total_cmp(&slowness(b)))
     });
 }
@@ -73,12 +78,7 @@ pub(super) fn advise(survey: &Survey, ranked: &[FunctionReport]) -> Advice {
     let level = best.level();
     let mut text = format!("Take {name}: it spreads these {} keys over {} buckets ", survey.objects(), level.buckets);
     text += &match best.class {
-        Class::AsDice if level.p_value > 0.999 => {
-            format!(
-                "more evenly than dice would (p = {:.4}), which holds for keys like these and no others",
-                level.p_value
-            )
-        }
+        Class::Even => "more evenly than dice would, which holds for keys like these and no others".to_owned(),
         Class::AsDice => "as evenly as dice would".to_owned(),
         _ => format!("{:.0} % worse than dice would, and better than the others tried", 100.0 * (level.excess() - 1.0)),
     };

@@ -92,6 +92,17 @@ fn good_functions_are_as_dice_and_the_length_is_not() {
 }
 
 #[test]
+fn numbers_that_count_are_even_by_their_low_bits_and_bad_by_their_high_ones() {
+    let mut study = study(&[HashKind::Xxh3]);
+    let number = |key: &[u8]| u64::from_le_bytes(key.try_into().expect("8 bytes"));
+    study.functions.push(HashFunction::user("low bits", number));
+    study.functions.push(HashFunction::user("without low bits", move |key| number(key) >> 8));
+    let report = run(&study, &numbers(100_000));
+    let classes: Vec<_> = report.functions.iter().map(|found| (found.function.name(), found.class)).collect();
+    assert_eq!(classes, [("xxh3", Class::AsDice), ("low bits", Class::Even), ("without low bits", Class::Bad)]);
+}
+
+#[test]
 fn the_keys_told_are_those_of_the_fullest_bucket() {
     let keys: Keys = ["a", "b", "c", "cc", "dd", "eee"].into_iter().collect();
     let mut study = study(&[]);

@@ -89,7 +89,7 @@ fn row(experiment: &Experiment, kernel: &Kernel, column: &Column, measured: &Mea
 fn note(experiment: &Experiment) -> &'static str {
     match experiment.number {
         1 => {
-            "paper, ours: per cent of the reference, the paper's in scripts an hour. hit, miss: objects compared a lookup.\nrbtree: B-trees here, one an inode; objects and largest are of trees."
+            "paper, ours: per cent of the reference, the paper's in scripts an hour. hit, miss: objects compared a lookup.\nrbtree: a red-black tree an inode; objects and largest are of trees."
         }
         4 => "shrink: the dentry cache gives more back when pages are short; its misses cost the other caches too.",
         _ => {

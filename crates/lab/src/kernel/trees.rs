@@ -1,0 +1,300 @@
+//! Red-black trees: the page cache as Arcangeli's patch has it, a tree of pages for each inode instead of one hash table.
+//!
+//! Nodes are the objects themselves, numbered slots of one array as in `table.rs`; one more stands for all leaves. A find compares the
+//! pages on one path, which is never longer than twice the logarithm of the inode's pages.
+//!
+//! Source: Guibas & Sedgewick 1978, with the mending of Cormen, Leiserson & Rivest, chapter 14; Lever 2000, Section 3.1.
+
+use super::functions::PageKey;
+use super::table::{NONE, Stream, Table};
+
+/// Which child: [`LEFT`] or [`RIGHT`]; the other is `1 - side`.
+type Side = usize;
+const LEFT: Side = 0;
+const RIGHT: Side = 1;
+
+#[derive(Clone, Copy)]
+struct Node {
+    page: u32,
+    child: [u32; 2],
+    parent: u32,
+    red: bool,
+}
+
+/// A tree of pages for each inode.
+pub struct Trees {
+    /// By slot; the last is the leaf of all trees, which is black.
+    nodes: Vec<Node>,
+    roots: Vec<u32>,
+    sizes: Vec<usize>,
+}
+
+impl Trees {
+    /// Empty, for all inodes and slots that `stream` names.
+    pub fn new(stream: &Stream<PageKey>) -> Self {
+        let owners = stream.ops.iter().map(|op| op.key.owner as usize + 1).max().unwrap_or(0);
+        Self::with_room(owners, stream.slots)
+    }
+
+    fn with_room(owners: usize, slots: usize) -> Self {
+        let leaf = u32::try_from(slots).expect("slots are numbered in 32 bits");
+        let blank = Node { page: 0, child: [leaf; 2], parent: leaf, red: false };
+        Self { nodes: vec![blank; slots + 1], roots: vec![leaf; owners], sizes: vec![0; owners] }
+    }
+
+    /// How many pages each inode has.
+    pub fn sizes(&self) -> impl Iterator<Item = usize> {
+        self.sizes.iter().copied()
+    }
+
+    fn leaf(&self) -> u32 {
+        self.nodes.len() as u32 - 1
+    }
+
+    fn node(&mut self, slot: u32) -> &mut Node {
+        &mut self.nodes[slot as usize]
+    }
+
+    fn child(&self, slot: u32, side: Side) -> u32 {
+        self.nodes[slot as usize].child[side]
+    }
+
+    fn parent(&self, slot: u32) -> u32 {
+        self.nodes[slot as usize].parent
+    }
+
+    fn is_red(&self, slot: u32) -> bool {
+        self.nodes[slot as usize].red
+    }
+
+    /// On which side of its parent a node hangs.
+    fn side(&self, slot: u32) -> Side {
+        usize::from(self.child(self.parent(slot), RIGHT) == slot)
+    }
+
+    /// Puts `new` where `old` hangs.
+    fn replace(&mut self, owner: usize, old: u32, new: u32) {
+        let parent = self.parent(old);
+        if parent == self.leaf() {
+            self.roots[owner] = new;
+        } else {
+            let side = self.side(old);
+            self.node(parent).child[side] = new;
+        }
+        self.node(new).parent = parent;
+    }
+
+    /// Turns `slot` down to `side`; its other child takes its place.
+    fn rotate(&mut self, owner: usize, slot: u32, side: Side) {
+        let up = self.child(slot, 1 - side);
+        let between = self.child(up, side);
+        self.node(slot).child[1 - side] = between;
+        if between != self.leaf() {
+            self.node(between).parent = slot;
+        }
+        self.replace(owner, slot, up);
+        self.node(up).child[side] = slot;
+        self.node(slot).parent = up;
+    }
+
+    /// No red node has a red child: so after `slot`, which is red, came in.
+    fn mend_after_insert(&mut self, owner: usize, mut slot: u32) {
+        while self.is_red(self.parent(slot)) {
+            let parent = self.parent(slot);
+            let grandparent = self.parent(parent);
+            let side = self.side(parent);
+            let uncle = self.child(grandparent, 1 - side);
+            if self.is_red(uncle) {
+                self.node(parent).red = false;
+                self.node(uncle).red = false;
+                self.node(grandparent).red = true;
+                slot = grandparent;
+                continue;
+            }
+            if self.side(slot) != side {
+                slot = parent;
+                self.rotate(owner, slot, side);
+            }
+            let parent = self.parent(slot);
+            self.node(parent).red = false;
+            self.node(grandparent).red = true;
+            self.rotate(owner, grandparent, 1 - side);
+        }
+        let root = self.roots[owner];
+        self.node(root).red = false;
+    }
+
+    /// Every path has as many black nodes: so after one was taken from those through `slot`.
+    fn mend_after_remove(&mut self, owner: usize, mut slot: u32) {
+        while slot != self.roots[owner] && !self.is_red(slot) {
+            let parent = self.parent(slot);
+            let side = self.side(slot);
+            let mut sibling = self.child(parent, 1 - side);
+            if self.is_red(sibling) {
+                self.node(sibling).red = false;
+                self.node(parent).red = true;
+                self.rotate(owner, parent, side);
+                sibling = self.child(parent, 1 - side);
+            }
+            let (near, far) = (self.child(sibling, side), self.child(sibling, 1 - side));
+            if !self.is_red(near) && !self.is_red(far) {
+                self.node(sibling).red = true;
+                slot = parent;
+                continue;
+            }
+            if !self.is_red(far) {
+                self.node(near).red = false;
+                self.node(sibling).red = true;
+                self.rotate(owner, sibling, 1 - side);
+                sibling = self.child(parent, 1 - side);
+            }
+            self.node(sibling).red = self.is_red(parent);
+            self.node(parent).red = false;
+            let far = self.child(sibling, 1 - side);
+            self.node(far).red = false;
+            self.rotate(owner, parent, side);
+            slot = self.roots[owner];
+        }
+        self.node(slot).red = false;
+    }
+}
+
+impl Table<PageKey> for Trees {
+    #[inline]
+    fn find(&self, key: &PageKey) -> (u32, u32) {
+        let (mut slot, mut compared) = (self.roots[key.owner as usize], 0);
+        while slot != self.leaf() {
+            let node = &self.nodes[slot as usize];
+            compared += 1;
+            if node.page == key.page {
+                return (slot, compared);
+            }
+            slot = node.child[usize::from(key.page > node.page)];
+        }
+        (NONE, compared)
+    }
+
+    fn insert(&mut self, slot: u32, key: PageKey) {
+        let owner = key.owner as usize;
+        let leaf = self.leaf();
+        let (mut parent, mut side, mut at) = (leaf, LEFT, self.roots[owner]);
+        while at != leaf {
+            parent = at;
+            side = usize::from(key.page > self.nodes[at as usize].page);
+            at = self.child(at, side);
+        }
+        *self.node(slot) = Node { page: key.page, child: [leaf; 2], parent, red: true };
+        if parent == leaf {
+            self.roots[owner] = slot;
+        } else {
+            self.node(parent).child[side] = slot;
+        }
+        self.sizes[owner] += 1;
+        self.mend_after_insert(owner, slot);
+    }
+
+    fn remove(&mut self, slot: u32, key: &PageKey) {
+        let owner = key.owner as usize;
+        let leaf = self.leaf();
+        let [left, right] = self.nodes[slot as usize].child;
+        let (moved, lost_black);
+        if left == leaf || right == leaf {
+            moved = if left == leaf { right } else { left };
+            lost_black = !self.is_red(slot);
+            self.replace(owner, slot, moved);
+        } else {
+            // The next page takes its place and color, and that one's right child its own.
+            let mut next = right;
+            while self.child(next, LEFT) != leaf {
+                next = self.child(next, LEFT);
+            }
+            lost_black = !self.is_red(next);
+            moved = self.child(next, RIGHT);
+            if self.parent(next) == slot {
+                self.node(moved).parent = next;
+            } else {
+                self.replace(owner, next, moved);
+                self.node(next).child[RIGHT] = right;
+                self.node(right).parent = next;
+            }
+            self.replace(owner, slot, next);
+            self.node(next).child[LEFT] = left;
+            self.node(left).parent = next;
+            self.node(next).red = self.is_red(slot);
+        }
+        self.sizes[owner] -= 1;
+        if lost_black {
+            self.mend_after_remove(owner, moved);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+    use std::collections::BTreeMap;
+
+    fn key(owner: u32, page: u32) -> PageKey {
+        PageKey { inode: 0, page, owner }
+    }
+
+    /// Black nodes on each path below, after a look at all rules.
+    fn black_height(trees: &Trees, slot: u32, pages: &mut Vec<u32>) -> u32 {
+        if slot == trees.leaf() {
+            return 1;
+        }
+        let node = trees.nodes[slot as usize];
+        for child in node.child.into_iter().filter(|child| *child != trees.leaf()) {
+            assert_eq!(trees.parent(child), slot);
+            assert!(!(node.red && trees.is_red(child)), "red below red");
+        }
+        let left = black_height(trees, node.child[LEFT], pages);
+        pages.push(node.page);
+        let right = black_height(trees, node.child[RIGHT], pages);
+        assert_eq!(left, right, "paths of unlike black nodes");
+        left + u32::from(!node.red)
+    }
+
+    #[test]
+    fn trees_are_maps_and_keep_the_rules_of_red_and_black() {
+        let mut random = Random::new(7);
+        let mut trees = Trees::with_room(2, 300);
+        let mut models = [BTreeMap::new(), BTreeMap::new()];
+        let mut free: Vec<u32> = (0..300).collect();
+        for step in 0..20_000 {
+            let owner = random.below(2) as u32;
+            let model = &mut models[owner as usize];
+            // Growing, then shrinking, then anything.
+            let page = random.below(if step % 5000 < 2500 { 150 } else { 20 }) as u32;
+            match model.get(&page).copied() {
+                Some(slot) if random.below(3) > 0 => {
+                    trees.remove(slot, &key(owner, page));
+                    model.remove(&page);
+                    free.push(slot);
+                }
+                Some(slot) => assert_eq!(trees.find(&key(owner, page)).0, slot),
+                None => {
+                    assert_eq!(trees.find(&key(owner, page)).0, NONE);
+                    let slot = free.swap_remove(random.below(free.len() as u64) as usize);
+                    trees.insert(slot, key(owner, page));
+                    model.insert(page, slot);
+                }
+            }
+            let mut pages = Vec::new();
+            let root = trees.roots[owner as usize];
+            assert!(!trees.is_red(root) && !trees.is_red(trees.leaf()));
+            black_height(&trees, root, &mut pages);
+            assert!(pages.iter().eq(models[owner as usize].keys()));
+        }
+        assert!(trees.sizes().eq(models.iter().map(BTreeMap::len)));
+    }
+
+    #[test]
+    fn a_path_is_at_most_twice_the_logarithm() {
+        let mut trees = Trees::with_room(1, 4096);
+        (0..4096).for_each(|page| trees.insert(page, key(0, page)));
+        let longest = (0..4096).map(|page| trees.find(&key(0, page)).1).max();
+        assert!(longest.is_some_and(|longest| longest <= 2 * 13), "{longest:?}");
+    }
+}
