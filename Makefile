@@ -38,6 +38,8 @@ test: fmt lint unit doc
 	    $(CARGO) $$part --version >/dev/null 2>&1 || echo "SKIPPED: cargo $$part, which is not installed"; \
 	done
 	@command -v "$${CXX:-c++}" >/dev/null 2>&1 || echo 'SKIPPED: fuzzing, for want of a C++ compiler'
+	@command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || \
+	    command -v google-chrome >/dev/null 2>&1 || echo "SKIPPED: the lab's pages in a browser, for want of Chromium"
 	@echo 'make test: passed'
 
 slow: tools
