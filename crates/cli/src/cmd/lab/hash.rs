@@ -96,22 +96,24 @@ impl Hash {
             StudyError::Threads(error) => Failure::io("start a thread", &error),
         })?;
         interrupt.stop_if_caught("nothing was written")?;
+        let mut out = Output::stdout();
+        if self.json {
+            out.json(&as_json(&self.keys.describe(), self.seed, &report))?;
+        } else {
+            self.lines(&report).iter().try_for_each(|line| out.line(line))?;
+        }
+        // After the answer, which took long, so that it is not lost where these cannot be written.
         if let Some(path) = &self.html {
             page::write(path, &page::study::of(&self.keys.describe(), &report))?;
+            if !self.json {
+                out.line(&format!("\nPlots: {}", path.display()))?;
+            }
         }
         if let Some(folder) = &self.plots {
             for (name, svg) in page::study::plots(&report) {
                 // A function's name may be the user's own.
                 page::write(&folder.join(name.replace('/', "-")), &svg)?;
             }
-        }
-        let mut out = Output::stdout();
-        if self.json {
-            return out.json(&as_json(&self.keys.describe(), self.seed, &report));
-        }
-        self.lines(&report).iter().try_for_each(|line| out.line(line))?;
-        if let Some(path) = &self.html {
-            out.line(&format!("\nPlots: {}", path.display()))?;
         }
         Ok(())
     }
