@@ -123,68 +123,48 @@ impl TableStats {
         }
         TableStats::from_words(words)
     }
-
-    /// All numbers, in their order. On disk (`publish.rs`).
-    pub(super) fn to_words(self) -> [u64; COUNT] {
-        let TableStats { pairs, payload_bytes, buckets, file_bytes, memory_bytes, .. } = self;
-        let TableStats { hits, hit_pages, hit_keys, misses, miss_pages, miss_keys, overflow_lookups, .. } = self;
-        let TableStats { puts, removals, splits, contractions, checkpoints, .. } = self;
-        let TableStats { frames_read, frames_written, evictions, latch_waits, .. } = self;
-        [
-            pairs,
-            payload_bytes,
-            buckets,
-            file_bytes,
-            memory_bytes,
-            hits,
-            hit_pages,
-            hit_keys,
-            misses,
-            miss_pages,
-            miss_keys,
-            overflow_lookups,
-            puts,
-            removals,
-            splits,
-            contractions,
-            checkpoints,
-            frames_read,
-            frames_written,
-            evictions,
-            latch_waits,
-        ]
-    }
-
-    pub(super) fn from_words(words: [u64; COUNT]) -> TableStats {
-        let [pairs, payload_bytes, buckets, file_bytes, memory_bytes, rest @ ..] = words;
-        let [hits, hit_pages, hit_keys, misses, miss_pages, miss_keys, overflow_lookups, rest @ ..] = rest;
-        let [puts, removals, splits, contractions, checkpoints, rest @ ..] = rest;
-        let [frames_read, frames_written, evictions, latch_waits] = rest;
-        TableStats {
-            pairs,
-            payload_bytes,
-            buckets,
-            file_bytes,
-            memory_bytes,
-            hits,
-            hit_pages,
-            hit_keys,
-            misses,
-            miss_pages,
-            miss_keys,
-            overflow_lookups,
-            puts,
-            removals,
-            splits,
-            contractions,
-            checkpoints,
-            frames_read,
-            frames_written,
-            evictions,
-            latch_waits,
-        }
-    }
 }
+
+/// Makes words of the numbers, and numbers of the words, in the order in which they are named.
+macro_rules! words_of {
+    ($($number:ident),*) => {
+        impl TableStats {
+            /// All numbers, in their order. On disk (`publish.rs`).
+            pub(super) fn to_words(self) -> [u64; COUNT] {
+                [$(self.$number),*]
+            }
+
+            pub(super) fn from_words(words: [u64; COUNT]) -> TableStats {
+                let [$($number),*] = words;
+                TableStats { $($number),* }
+            }
+        }
+    };
+}
+
+words_of!(
+    pairs,
+    payload_bytes,
+    buckets,
+    file_bytes,
+    memory_bytes,
+    hits,
+    hit_pages,
+    hit_keys,
+    misses,
+    miss_pages,
+    miss_keys,
+    overflow_lookups,
+    puts,
+    removals,
+    splits,
+    contractions,
+    checkpoints,
+    frames_read,
+    frames_written,
+    evictions,
+    latch_waits
+);
 
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
