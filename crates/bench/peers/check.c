@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "dictionary.h"
@@ -453,10 +454,11 @@ static int check_dictionary(const struct dictionary_peer *peer, const char *sett
 
 int main(int count, char **arguments)
 {
-    char folder[] = "peers-check-XXXXXX", path[200], clean_up[200];
+    char folder[40], path[200], clean_up[200];
     int failures = 0, runs = 0;
     (void)count;
-    if (!mkdtemp(folder)) {
+    snprintf(folder, sizeof folder, "peers-check-%ld", (long)getpid());
+    if (mkdir(folder, 0700)) {
         perror(folder);
         return 1;
     }
