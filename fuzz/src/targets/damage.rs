@@ -52,11 +52,7 @@ fn change_field(input: &mut Input<'_>, base: &Base, file: &mut [u8]) {
     }
     let old = number_at(file, field.at, field.bytes);
     let new = match input.byte() % 8 {
-        0 => old.wrapping_add(1 + u64::from(input.byte())),
-        1 => old.wrapping_sub(1 + u64::from(input.byte())),
-        2 => input.number(1),
-        3 => input.number(2),
-        4 => u64::MAX,
+        how @ 0..=4 => input.near(old, how),
         // What another field of its kind has: pages shared, circles, groups in one place.
         5 => {
             let alike: Vec<_> = base.fields.iter().filter(|other| other.what == field.what).collect();

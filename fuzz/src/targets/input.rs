@@ -26,6 +26,17 @@ impl<'a> Input<'a> {
         u64::from_le_bytes(number)
     }
 
+    /// A number in place of `old`, by one of five ways: a little more or less, a small one, the largest.
+    pub fn near(&mut self, old: u64, how: u8) -> u64 {
+        match how {
+            0 => old.wrapping_add(1 + u64::from(self.byte())),
+            1 => old.wrapping_sub(1 + u64::from(self.byte())),
+            2 => self.number(1),
+            3 => self.number(2),
+            _ => u64::MAX,
+        }
+    }
+
     /// A place below `end`, or 0.
     pub fn below(&mut self, end: usize) -> usize {
         let bytes = if end > 1 << 16 {
