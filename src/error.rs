@@ -49,6 +49,8 @@ pub enum ErrorKind {
     Duplicate = 16,
     /// The caller asked for an end before the work was done.
     Stopped = 17,
+    /// The log is full and a backup keeps a checkpoint from being made; try again when the backup is done.
+    Busy = 18,
 }
 
 impl ErrorKind {

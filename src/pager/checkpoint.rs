@@ -71,6 +71,7 @@ impl Pager {
         if let Some(log) = self.log.as_ref().filter(|_| planted(Bug::SegmentFreedEarly)) {
             log.release(sequence)?;
         }
+        self.frozen_sequence.store(sequence, Release);
         let frames = self.pool.freeze();
         let (frame_count, cut) = (self.frame_count(), self.file_frames.load(Acquire));
         let last = self.checkpoint_frames.load(Acquire);
@@ -109,7 +110,7 @@ impl Pager {
         }
         self.counts.frames_written.fetch_add(index.len() as u64, Relaxed);
         self.counts.checkpoints.fetch_add(1, Relaxed);
-        self.sequence.store(frozen.sequence, Relaxed);
+        self.sequence.store(frozen.sequence, Release);
         self.log.as_ref().map_or(Ok(()), |log| log.release(frozen.sequence))
     }
 

@@ -118,6 +118,8 @@ pub(crate) struct Pager {
     table_id: u64,
     /// The number of the last checkpoint that is complete.
     sequence: AtomicU64,
+    /// The number of the last checkpoint that was begun.
+    frozen_sequence: AtomicU64,
     /// Of a file that is open for writing.
     log: Option<Log>,
     turns: Arc<Turns>,
@@ -246,6 +248,7 @@ impl Pager {
             checkpoint_frames: AtomicU32::new(0),
             table_id: random_u64(),
             sequence: AtomicU64::new(0),
+            frozen_sequence: AtomicU64::new(0),
             log: None,
             turns: Arc::default(),
             forks: forks(),
@@ -311,6 +314,7 @@ impl Pager {
             checkpoint_frames: AtomicU32::new(header.frame_count),
             table_id: header.table_id,
             sequence: AtomicU64::new(header.sequence),
+            frozen_sequence: AtomicU64::new(header.sequence),
             log,
             turns: Arc::default(),
             forks: forks(),
@@ -591,9 +595,12 @@ impl Pager {
         forked_since(self.forks) && self.file.is_some()
     }
 
-    /// Is the file, with its log, all there is to know?
+    /// Whether the file, with its log, has everything: nothing is dirty, and no checkpoint is in flight or failed.
     pub(crate) fn is_clean(&self) -> bool {
-        self.pool.dirty_count() == 0 && self.checkpoint_frames.load(Acquire) > 0
+        // In this order: a checkpoint that begins sets its number before frames stop counting as dirty.
+        self.pool.dirty_count() == 0
+            && self.frozen_sequence.load(Acquire) == self.sequence.load(Acquire)
+            && self.checkpoint_frames.load(Acquire) > 0
     }
 
     /// The write-ahead log, of a file that is open for writing.

@@ -450,7 +450,7 @@ impl Pool {
     /// Frames dirtied in the current epoch.
     #[inline]
     pub(crate) fn dirty_count(&self) -> u64 {
-        self.dirty_count.load(Relaxed)
+        self.dirty_count.load(Acquire)
     }
 
     /// Starts a new epoch: what is dirty now is frozen, and [`copy_frozen`](Self::copy_frozen) gives it. The caller
@@ -460,7 +460,7 @@ impl Pool {
         debug_assert!(self.dirty[1 - parity].lock().expect("no panic while held").is_empty());
         debug_assert!(self.preserved.lock().expect("no panic while held").is_empty());
         let frozen = std::mem::take(&mut *self.dirty[parity].lock().expect("no panic while held"));
-        self.dirty_count.store(0, Relaxed);
+        self.dirty_count.store(0, Release);
         self.epoch.fetch_add(1, Release);
         frozen
     }

@@ -5,20 +5,29 @@
 
 use super::interleave;
 use super::pool::refuse_to_wait_with_values;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::planted::{Bug, planted};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::ThreadId;
+use std::time::Duration;
 
 #[derive(Default)]
 pub(crate) struct Turns {
-    taken: Mutex<bool>,
+    taken: Mutex<Taken>,
     changed: Condvar,
-    /// Who has the turn keeps it for longer than a checkpoint takes.
-    long: AtomicBool,
     poisoned: AtomicBool,
     /// Why.
     reason: Mutex<String>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Taken {
+    #[default]
+    No,
+    ForACheckpoint,
+    /// Longer than a checkpoint takes, by this thread.
+    ForLong(ThreadId),
 }
 
 /// The right to write a checkpoint, given back when dropped.
@@ -26,16 +35,15 @@ pub(crate) struct Turn(Arc<Turns>);
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.0.long.store(false, Relaxed);
-        *self.0.lock() = false;
+        *self.0.lock() = Taken::No;
         self.0.changed.notify_all();
     }
 }
 
 impl Turn {
-    /// It will be kept for longer than a checkpoint takes.
+    /// It will be kept for longer than a checkpoint takes, by this thread.
     pub(crate) fn for_long(self) -> Turn {
-        self.0.long.store(true, Relaxed);
+        *self.0.lock() = Taken::ForLong(std::thread::current().id());
         self
     }
 
@@ -48,24 +56,27 @@ impl Turn {
 }
 
 impl Turns {
-    fn lock(&self) -> MutexGuard<'_, bool> {
+    fn lock(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().expect("no panic while held")
     }
 
     pub(crate) fn is_for_long(&self) -> bool {
-        self.long.load(Relaxed)
+        matches!(*self.lock(), Taken::ForLong(_))
     }
 
     pub(crate) fn try_take(self: &Arc<Self>) -> Option<Turn> {
         let mut taken = self.lock();
-        if *taken {
+        if *taken != Taken::No {
             return None;
         }
-        *taken = true;
+        *taken = Taken::ForACheckpoint;
         Some(Turn(self.clone()))
     }
 
     /// Waits for the turn.
+    ///
+    /// # Errors
+    /// [`ErrorKind::WouldDeadlock`] where this thread has it.
     pub(crate) fn take(self: &Arc<Self>) -> Result<Turn> {
         loop {
             if let Some(turn) = self.try_take() {
@@ -75,22 +86,41 @@ impl Turns {
         }
     }
 
-    /// Waits until nobody has the turn, or `enough`.
+    /// Waits until the turn is free, or `enough`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::WouldDeadlock`] where this thread has the turn for long, and waits for itself.
     pub(crate) fn wait_until(&self, enough: impl Fn() -> bool) -> Result<()> {
         let mut taken = self.lock();
-        while *taken && !enough() {
+        while *taken != Taken::No && !enough() {
             refuse_to_wait_with_values()?;
+            if *taken == Taken::ForLong(std::thread::current().id()) {
+                return Err(Error::new(
+                    ErrorKind::WouldDeadlock,
+                    "called by the progress function of a backup of the same table, which it would wait for; do this when the backup is done",
+                ));
+            }
             drop(taken);
             if interleave::wait() {
                 taken = self.lock();
                 continue;
             }
             taken = self.lock();
-            if *taken && !enough() {
+            if *taken != Taken::No && !enough() {
                 taken = self.changed.wait(taken).expect("no panic while held");
             }
         }
         Ok(())
+    }
+
+    /// Waits a moment for the end of a turn that is kept for long: time for a backup that is about to end, and a brake on
+    /// writers beside one that is not.
+    pub(crate) fn wait_a_moment(&self) {
+        const MOMENT: Duration = Duration::from_millis(200);
+        let taken = self.lock();
+        if matches!(*taken, Taken::ForLong(id) if id != std::thread::current().id()) {
+            drop(self.changed.wait_timeout(taken, MOMENT).expect("no panic while held"));
+        }
     }
 
     /// From here on nothing more may be written: what the disk has, nobody knows.

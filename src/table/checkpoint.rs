@@ -31,7 +31,12 @@ impl Table {
         match self.pager.log().filter(|log| log.is_on()) {
             Some(log) => log.sync().inspect_err(|e| self.pager.turns().poison(&e.to_string())),
             None if self.pager.is_clean() => Ok(()),
-            None => self.checkpoint(),
+            None => {
+                // Another thread's checkpoint may be in flight: waiting for the turn waits for its end.
+                let turn = self.pager.turns().take()?;
+                self.refuse_if_poisoned()?;
+                if self.pager.is_clean() { Ok(()) } else { self.checkpoint_in_turn(&turn) }
+            }
         }
     }
 
@@ -143,8 +148,13 @@ impl Table {
     fn begin_due_checkpoint(&self) -> Result<()> {
         match self.pager.turns().try_take() {
             Some(turn) => self.checkpoint_beside(turn, 0),
-            None if self.pager.must_checkpoint() => self.pager.turns().wait_until(|| false),
-            None => Ok(()),
+            None if !self.pager.must_checkpoint() => Ok(()),
+            // The cache may exceed its bound beside a backup, but slowly.
+            None if self.pager.turns().is_for_long() => {
+                self.pager.turns().wait_a_moment();
+                Ok(())
+            }
+            None => self.pager.turns().wait_until(|| false),
         }
     }
 
@@ -156,13 +166,31 @@ impl Table {
             // Another thread may have been here first.
             Some(_) if log.has_room(bytes) => Ok(()),
             Some(turn) => self.checkpoint_beside(turn, bytes),
-            // A backup may take hours: meanwhile the log is longer than it should be.
-            None if self.pager.turns().is_for_long() && log.can_switch() => {
-                let _alone = self.gate.close()?;
-                if log.has_room(bytes) { Ok(()) } else { log.switch(bytes).map(drop) }
+            // A backup may take hours, so the log grows beyond its bound, but not without one.
+            None if self.pager.turns().is_for_long() => {
+                let extended = {
+                    let _alone = self.gate.close()?;
+                    log.has_room(bytes) || log.extend(bytes)?
+                };
+                if extended { Ok(()) } else { self.wait_beside_backup(|| log.has_room(bytes)) }
             }
             None => self.pager.turns().wait_until(|| log.has_room(bytes)),
         }
+    }
+
+    /// Gives a backup a moment to end; then fails if the log still has no room.
+    fn wait_beside_backup(&self, has_room: impl Fn() -> bool) -> Result<()> {
+        self.pager.turns().wait_a_moment();
+        if !self.pager.turns().is_for_long() || has_room() {
+            return Ok(());
+        }
+        let path = self.pager.path().display();
+        Err(Error::new(
+            ErrorKind::Busy,
+            format!(
+                "{path}: the log is full and cannot be emptied before the backup in progress ends. Nothing was changed; try again then."
+            ),
+        ))
     }
 
     /// Freezes the table and lets a thread of its own write it.

@@ -1,6 +1,8 @@
 //! The table against a model: a BTreeMap and its last durable copy.
 #![allow(clippy::disallowed_methods, reason = "tests look at the file from outside")]
 
+mod checkpoints;
+
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;

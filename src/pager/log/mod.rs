@@ -88,8 +88,8 @@ struct Tail {
     pending: Vec<u8>,
     /// Segments before with what they have pending, which nobody has synced.
     unsynced: Vec<(Arc<Segment>, Vec<u8>, u64)>,
-    /// Slots of segments that a recovery would need, with their numbers; among them the current one.
-    needed: Vec<(u8, u64)>,
+    /// Segments that a recovery would need, the current one among them.
+    needed: Vec<NeededSegment>,
     /// The last segment that was replayed, if it has not been continued yet.
     resume: Option<(Header, u8)>,
     /// Segments that were replayed and may never have been synced: slot and end.
@@ -103,6 +103,30 @@ struct Tail {
     /// Position of the end of the last segment.
     end: Lsn,
     pieces: u32,
+}
+
+/// A segment whose records no complete checkpoint contains.
+#[derive(Clone, Copy)]
+struct NeededSegment {
+    slot: u8,
+    number: u64,
+    /// Bytes that its file may have.
+    capacity: u64,
+}
+
+/// Segments used in turn. More exist only after crashes and during a backup.
+const KEPT_SLOTS: u8 = 2;
+
+impl Tail {
+    fn free_slot(&self) -> Option<u8> {
+        (0..SLOT_COUNT).find(|&slot| self.needed.iter().all(|needed| needed.slot != slot))
+    }
+
+    /// More segments have been replayed than are used in turn: interrupted checkpoints left them. No record follows until
+    /// a checkpoint has freed them, so that however often a process is killed, the log stays short.
+    fn is_crowded(&self) -> bool {
+        self.segment.is_none() && self.needed.len() > usize::from(KEPT_SLOTS)
+    }
 }
 
 struct Durable {
@@ -210,7 +234,11 @@ impl Log {
             replay::replay(self.storage.as_ref(), &self.table, self.table_id, tail.base, target)?;
         tail.number = number.max(tail.base);
         tail.replayed = ends;
-        tail.needed = needed;
+        tail.needed = needed
+            .into_iter()
+            .zip(&tail.replayed)
+            .map(|((slot, number), &(_, end))| NeededSegment { slot, number, capacity: end })
+            .collect();
         if let Some((header, slot, end)) = last {
             // What comes next starts here, though nothing is written yet.
             tail.resume = Some((header, slot));
@@ -283,9 +311,12 @@ impl Log {
         Ok(Some(room))
     }
 
-    /// The segment for the first record since the open: the one that was replayed last, or a new one. `None` where the
-    /// former has no room for `bytes`.
+    /// The segment for the first record since an open or a checkpoint: the one that was replayed last, or a new one. `None`
+    /// where the former has no room for `bytes`, or a checkpoint has to free a slot first.
     fn first_segment(&self, tail: &mut Tail, bytes: u64) -> Result<Option<Arc<Segment>>> {
+        if tail.is_crowded() {
+            return Ok(None);
+        }
         let Some((header, slot)) = tail.resume else {
             let number = tail.next.unwrap_or(tail.number + 1);
             let before = End { number: tail.base, ..End::default() };
@@ -322,17 +353,14 @@ impl Log {
         Ok(())
     }
 
-    /// Begins a segment with room for `bytes` in a slot that is free.
+    /// Begins a segment with room for `bytes` in a free slot.
     fn begin(&self, tail: &mut Tail, number: u64, before: End, bytes: u64) -> Result<Arc<Segment>> {
-        let free = (0..SLOT_COUNT).find(|slot| tail.needed.iter().all(|(needed, _)| needed != slot));
-        let slot = free.ok_or_else(|| {
-            Error::new(ErrorKind::DiskFull, format!("{}: all parts of the log are in use", self.table.display()))
-        })?;
+        let slot = tail.free_slot().expect("the caller has seen a free slot");
         let header = Header { table_id: self.table_id, number, before, salt: super::random_u64() };
         let capacity = self.segment_bytes.max(RECORDS_START + bytes);
         let shape = Shape { slot, capacity, start: tail.end, mapped: !self.waits() };
         let segment = Arc::new(Segment::begin(self.storage.as_ref(), &self.table, header, shape)?);
-        tail.needed.push((slot, number));
+        tail.needed.push(NeededSegment { slot, number, capacity });
         tail.number = number;
         tail.segment = Some(segment.clone());
         tail.offset = RECORDS_START;
@@ -340,16 +368,30 @@ impl Log {
         Ok(segment)
     }
 
-    /// Can another segment be begun before a checkpoint is complete?
-    pub(crate) fn can_switch(&self) -> bool {
-        self.tail().needed.len() < usize::from(SLOT_COUNT)
+    /// Goes on in another segment while no checkpoint can be made, because a backup reads the last one; `false` where the log
+    /// has reached its limit. Each such segment is twice as long as the one before, so that the few slots last long. The
+    /// caller keeps writers out.
+    ///
+    /// # Errors
+    /// See [`switch`](Self::switch).
+    pub(crate) fn extend(&self, bytes: u64) -> Result<bool> {
+        // The checkpoint after the backup needs a slot too.
+        const SPARE_SLOTS: usize = 1;
+        let (used, capacity) = {
+            let tail = self.tail();
+            (tail.needed.len(), tail.segment.as_ref().map_or(self.segment_bytes, |s| s.capacity))
+        };
+        if used + SPARE_SLOTS >= usize::from(SLOT_COUNT) {
+            return Ok(false);
+        }
+        self.switch(bytes.max(2 * capacity)).map(|_| true)
     }
 
-    /// Does the current segment have room for a record of `bytes`?
+    /// Whether the current segment has room for a record of `bytes`.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         let tail = self.tail();
         let capacity = tail.segment.as_ref().map_or(self.segment_bytes, |s| s.capacity);
-        self.reserved.load(Relaxed) + bytes + RESUMED_BYTES <= capacity
+        !tail.is_crowded() && self.reserved.load(Relaxed) + bytes + RESUMED_BYTES <= capacity
     }
 
     /// Ends the current segment: later records go to the next, which has room for a record of `bytes`. The caller
@@ -375,7 +417,11 @@ impl Log {
         };
         let (offset, chain, end) = (tail.offset, tail.chain, tail.end);
         tail.end += offset;
-        if let Err(e) = self.begin(&mut tail, number, End { number: header.number, offset, chain }, bytes) {
+        if tail.free_slot().is_none() {
+            // Interrupted checkpoints have taken every slot. This one does without: writers wait until it frees them.
+            tail.number = number;
+            tail.segment = None;
+        } else if let Err(e) = self.begin(&mut tail, number, End { number: header.number, offset, chain }, bytes) {
             tail.end = end;
             return Err(e);
         }
@@ -391,8 +437,6 @@ impl Log {
 
     /// The checkpoint of this number is complete: segments before it are free.
     pub(super) fn release(&self, number: u64) -> Result<()> {
-        // Two in turn.
-        const KEPT: u8 = 2;
         // Who syncs right now may be about to write the last of a segment that is to be free.
         let mut durable = self.durable.lock().expect("no panic while held");
         while durable.leading {
@@ -401,14 +445,14 @@ impl Log {
         let mut tail = self.tail();
         tail.base = number;
         tail.next = tail.next.filter(|&next| next > number);
-        let (free, needed): (Vec<_>, Vec<_>) = tail.needed.iter().partition(|&&(_, n)| n < number);
-        // The checkpoint has what they tell of.
+        let (free, needed): (Vec<NeededSegment>, Vec<_>) = tail.needed.iter().partition(|s| s.number < number);
+        // The checkpoint contains their records.
         tail.unsynced.retain(|(segment, ..)| segment.header.number >= number);
-        tail.replayed.retain(|(slot, _)| needed.iter().any(|(needed, _)| needed == slot));
-        // Files first: a slot that counts as free may be written to at once.
-        for &(slot, _) in &free {
-            if slot >= KEPT {
-                self.remove(slot)?;
+        tail.replayed.retain(|(slot, _)| needed.iter().any(|s| s.slot == *slot));
+        // Files first: a free slot may be written to at once.
+        for segment in &free {
+            if segment.slot >= KEPT_SLOTS || segment.capacity > self.segment_bytes {
+                self.remove(segment.slot)?;
             }
         }
         tail.needed = needed;

@@ -1,0 +1,225 @@
+//! Checkpoints that are held up or fail: the log must go on, and `sync` must not answer before they are done.
+#![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
+
+use crate::error::ErrorKind;
+use crate::io::{Disk, File, Mode, Storage};
+use crate::{Backup, Durability, Table, TableOptions};
+use std::io::{Error, Result};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::*};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+/// The disk, with a say in what happens when a checkpoint makes its journal.
+struct JournalGate {
+    state: AtomicU8,
+    /// A checkpoint has come as far as its journal.
+    reached: AtomicBool,
+}
+
+const PASS: u8 = 0;
+const FAIL: u8 = 1;
+const HOLD: u8 = 2;
+
+impl JournalGate {
+    fn new(state: u8) -> Arc<JournalGate> {
+        Arc::new(JournalGate { state: AtomicU8::new(state), reached: AtomicBool::new(false) })
+    }
+
+    fn options(self: &Arc<Self>) -> TableOptions {
+        let mut options = TableOptions::new();
+        options.storage = self.clone();
+        options
+    }
+}
+
+impl Storage for JournalGate {
+    fn open(&self, path: &Path, mode: Mode) -> Result<Box<dyn File>> {
+        if mode == Mode::New && path.to_string_lossy().ends_with("-ckpt") {
+            self.reached.store(true, SeqCst);
+            while self.state.load(SeqCst) == HOLD {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if self.state.load(SeqCst) == FAIL {
+                return Err(Error::other("the journal cannot be made"));
+            }
+        }
+        Disk.open(path, mode)
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        Disk.remove(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        Disk.rename(from, to)
+    }
+
+    fn sync_names(&self, path: &Path) -> Result<()> {
+        Disk.sync_names(path)
+    }
+}
+
+/// The least there can be: two segments of 68 KiB.
+const SMALL_LOG: u64 = 1 << 16;
+
+fn key(n: u32) -> [u8; 4] {
+    n.to_be_bytes()
+}
+
+/// Pairs `0..count`, each with a value of 1,000 bytes.
+fn assert_holds(table: &Table, count: u32) {
+    assert_eq!(table.len(), u64::from(count));
+    for n in 0..count {
+        assert_eq!(table.get(&key(n)).unwrap(), Some(vec![n as u8; 1000]), "pair {n} of {count}");
+    }
+    assert_eq!(table.verify().unwrap(), []);
+}
+
+#[test]
+fn a_table_whose_checkpoints_were_all_interrupted_opens_and_makes_one() {
+    for durability in [Durability::Os, Durability::Sync] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.spt");
+        let gate = JournalGate::new(PASS);
+        let open = || gate.options().durability(durability).log_bytes(SMALL_LOG).open(&path).unwrap();
+        drop(open());
+        let mut stored = 0;
+        // More than there are places for a segment.
+        for _ in 0..12 {
+            let table = open();
+            gate.state.store(FAIL, SeqCst);
+            // Until the log's segment is full, a checkpoint is begun and fails.
+            while table.put(&key(stored), &[stored as u8; 1000]).is_ok() {
+                stored += 1;
+                assert!(stored < 10_000, "no checkpoint was begun");
+            }
+            drop(table);
+            gate.state.store(PASS, SeqCst);
+        }
+        let table = open();
+        // The put that met the failure was not acknowledged and may be there or not.
+        table.remove(&key(stored)).unwrap();
+        assert_holds(&table, stored);
+        let first = stored;
+        while stored < first + 200 {
+            table.put(&key(stored), &[stored as u8; 1000]).unwrap();
+            stored += 1;
+        }
+        table.checkpoint().unwrap();
+        table.compact().unwrap();
+        table.close().unwrap();
+        let left = std::fs::read_dir(directory.path()).unwrap().count();
+        assert_eq!(left, 1, "only the table is left after a close");
+        assert_holds(&open(), stored);
+    }
+}
+
+#[test]
+fn writers_beside_a_long_backup_get_a_passing_error_and_go_on_after_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, copy) = (directory.path().join("t.spt"), directory.path().join("copy.spt"));
+    let table = Arc::new(TableOptions::new().log_bytes(SMALL_LOG).open(&path).unwrap());
+    let mut stored = 0u32;
+    table.put(&key(stored), &[0; 1000]).unwrap();
+    stored += 1;
+    let (begun, has_begun) = mpsc::channel();
+    let (end, may_end) = mpsc::channel();
+    let backed_up = table.clone();
+    let backup = std::thread::spawn(move || {
+        let mut first = true;
+        let outcome = Backup::new()
+            .progress(|_, _| {
+                if std::mem::take(&mut first) {
+                    begun.send(()).unwrap();
+                    may_end.recv().unwrap();
+                }
+                ControlFlow::Continue(())
+            })
+            .save(&backed_up, &copy);
+        assert!(outcome.unwrap());
+        copy
+    });
+    has_begun.recv().unwrap();
+    let refused = loop {
+        match table.put(&key(stored), &[stored as u8; 1000]) {
+            Ok(()) => stored += 1,
+            Err(e) => break e,
+        }
+        assert!(stored < 1_000_000, "the log has no bound beside a backup");
+    };
+    assert_eq!(refused.kind(), ErrorKind::Busy, "{refused}");
+    assert!(refused.to_string().contains("backup"), "{refused}");
+    // Fifty times the log as it was asked for: a backup may take long.
+    assert!(u64::from(stored) * 1000 > 50 * SMALL_LOG, "refused after {stored} puts");
+    assert_eq!(table.get(&key(stored)).unwrap(), None, "refused and stored all the same");
+    end.send(()).unwrap();
+    let copy = backup.join().unwrap();
+    for _ in 0..200 {
+        table.put(&key(stored), &[stored as u8; 1000]).unwrap();
+        stored += 1;
+    }
+    assert_holds(&table, stored);
+    Arc::into_inner(table).unwrap().close().unwrap();
+    assert_holds(&Table::open(&path).unwrap(), stored);
+    assert_holds(&Table::open(&copy).unwrap(), 1);
+}
+
+#[test]
+fn a_write_by_the_progress_function_of_a_backup_is_refused_and_not_a_deadlock() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, copy) = (directory.path().join("t.spt"), directory.path().join("copy.spt"));
+    let table = TableOptions::new().log_bytes(SMALL_LOG).open(&path).unwrap();
+    table.put(b"a", b"b").unwrap();
+    let mut refused = None;
+    let mut n = 0u32;
+    let done = Backup::new()
+        .progress(|_, _| {
+            while refused.is_none() && n < 1_000_000 {
+                refused = table.put(&key(n), &[7; 1000]).err();
+                n += 1;
+            }
+            assert!(table.checkpoint().is_err() && table.compact().is_err());
+            ControlFlow::Continue(())
+        })
+        .save(&table, &copy);
+    assert!(done.unwrap());
+    assert_eq!(refused.unwrap().kind(), ErrorKind::Busy);
+    table.put(b"a", b"c").unwrap();
+    table.close().unwrap();
+}
+
+#[test]
+fn sync_waits_for_the_checkpoint_that_is_being_written_and_reports_its_error() {
+    for outcome in [PASS, FAIL] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.spt");
+        let gate = JournalGate::new(PASS);
+        let options = gate.options().durability(Durability::None);
+        let table = Arc::new(options.open(&path).unwrap());
+        for n in 0..100 {
+            table.put(&key(n), &[n as u8; 1000]).unwrap();
+        }
+        gate.reached.store(false, SeqCst);
+        gate.state.store(HOLD, SeqCst);
+        let checkpointed = table.clone();
+        let checkpoint = std::thread::spawn(move || checkpointed.checkpoint());
+        while !gate.reached.load(SeqCst) {
+            std::thread::yield_now();
+        }
+        let synced = table.clone();
+        let sync = std::thread::spawn(move || synced.sync());
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!sync.is_finished(), "sync() returned while nothing of the table was in its file");
+        gate.state.store(outcome, SeqCst);
+        let (checkpointed, synced) = (checkpoint.join().unwrap(), sync.join().unwrap());
+        assert_eq!((checkpointed.is_ok(), synced.is_ok()), (outcome == PASS, outcome == PASS));
+        if outcome == PASS {
+            // As a process that was killed would leave it.
+            let copy = directory.path().join("copy.spt");
+            std::fs::copy(&path, &copy).unwrap();
+            assert_holds(&Table::open(&copy).unwrap(), 100);
+        }
+    }
+}
