@@ -19,7 +19,7 @@
 //! | module | what is there |
 //! |---|---|
 //! | [`hash`] | hash functions by name, and the user's own |
-//! | `linear` | which bucket holds a hash, which splits next: the paper's arithmetic |
+//! | [`linear`] | which bucket holds a hash, which bucket splits next: the paper's arithmetic |
 //! | `table` | [`Table`]: get, put, append, remove, scan; [`Backup`], [`salvage()`] |
 //! | `dictionary` | [`Dictionary`]: built once by [`DictionaryBuilder`], changed in batches by [`Update`] |
 //! | `freeze` | [`Table::freeze`], [`Dictionary::thaw`] |
@@ -36,7 +36,7 @@ mod fault;
 mod freeze;
 pub mod hash;
 mod io;
-mod linear;
+pub mod linear;
 mod pager;
 mod planted;
 mod table;

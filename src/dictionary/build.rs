@@ -513,7 +513,7 @@ impl<O: HashOrdered> Runs for &mut Ordered<O> {
 fn fill(pairs: &mut impl HashOrdered, hash: &HashFunction, run: &mut Run) -> Result<()> {
     while run.bytes.len() < RUN_BYTES && run.len() < RUN_PAIRS || !pairs.at_boundary() {
         let Some((key, value)) = pairs.next()? else { break };
-        run.push(linear::position(hash.hash(key)), key, Some(value));
+        run.push(linear::Position::of(hash.hash(key)).0, key, Some(value));
     }
     // Of equal hashes a scan gives the pairs in any order.
     run.sort();

@@ -121,7 +121,7 @@ impl DictionaryFile {
     }
 
     pub fn position(&self, key: &[u8]) -> u64 {
-        linear::position(self.hash.hash(key))
+        linear::Position::of(self.hash.hash(key)).0
     }
 
     /// The same when the place is known.

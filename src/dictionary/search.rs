@@ -41,7 +41,7 @@ impl Near {
 
 impl Sought<'_> {
     fn position_of(&self, key: &[u8]) -> u64 {
-        linear::position(self.hash.hash(key))
+        linear::Position::of(self.hash.hash(key)).0
     }
 }
 

@@ -130,7 +130,7 @@ impl Batch<'_> {
 struct Latched<'t> {
     table: &'t Table,
     frames: BTreeMap<FrameNo, Option<WriteGuard<'t>>>,
-    max_bucket: linear::Bucket,
+    buckets: linear::State,
 }
 
 /// How a change is undone.
@@ -146,7 +146,7 @@ impl<'t> Latched<'t> {
         let hashes: Vec<u64> = changes.iter().filter_map(|c| c.key()).map(|key| table.key(key).hash).collect();
         'again: loop {
             let view = table.view();
-            let place = |&hash: &u64| table.location(linear::bucket(hash, view.max_bucket)).0;
+            let place = |&hash: &u64| table.location(view.linear().bucket_of(hash)).0;
             let mut frames: BTreeMap<FrameNo, Option<WriteGuard<'t>>> =
                 hashes.iter().map(|hash| (place(hash), None)).collect();
             // In order, so that two batches seldom meet; and none is waited for while others are held: where a group of
@@ -162,9 +162,9 @@ impl<'t> Latched<'t> {
             }
             // Whoever splits or merges a bucket, or moves it, holds its latch or has all writers out.
             let now = table.view();
-            let same = |&hash: &u64| linear::bucket(hash, now.max_bucket) == linear::bucket(hash, view.max_bucket);
+            let same = |&hash: &u64| now.linear().bucket_of(hash) == view.linear().bucket_of(hash);
             if now == view || now.version == view.version && hashes.iter().all(same) {
-                return Ok(Latched { table, frames, max_bucket: now.max_bucket });
+                return Ok(Latched { table, frames, buckets: now.linear() });
             }
         }
     }
@@ -239,11 +239,11 @@ impl<'t> Latched<'t> {
         key: Key<'_>,
         work: impl FnOnce(&mut Bucket<'t>, Option<Place>) -> Result<R>,
     ) -> Result<R> {
-        let number = linear::bucket(key.hash, self.max_bucket);
+        let number = self.buckets.bucket_of(key.hash);
         let (frame, start) = self.table.location(number);
         let slot = self.frames.get_mut(&frame).expect("all buckets of the batch are latched");
         let mut bucket = Bucket { table: self.table, frame: slot.take().expect("given back each time"), start };
-        bucket.init_if_empty(|| linear::level(number, self.max_bucket));
+        bucket.init_if_empty(|| self.buckets.level(number));
         let done = self.table.locate(bucket.page(), key).and_then(|place| work(&mut bucket, place));
         *slot = Some(bucket.frame);
         done

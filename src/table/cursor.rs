@@ -5,10 +5,10 @@
 //! bucket at a time, sorted, and gives what lies at or after its position: a key that is there throughout is given
 //! exactly once, however the table changes meanwhile.
 
+use super::Table;
 use super::page::{self, INLINE, PAIR_IN_EXTENT};
-use super::{Table, View};
 use crate::error::Result;
-use crate::linear;
+use crate::linear::Position;
 use std::ops::Range;
 
 /// A scan of a table, made by [`Table::scan`] and [`Table::scan_from`].
@@ -17,7 +17,7 @@ use std::ops::Range;
 pub struct Scan<'t> {
     table: &'t Table,
     /// Where the next bucket starts; `None` after the last.
-    position: Option<u64>,
+    position: Option<Position>,
     /// The pairs of the current bucket, in hash order, and their bytes.
     pairs: Vec<Pair>,
     bytes: Vec<u8>,
@@ -26,7 +26,7 @@ pub struct Scan<'t> {
 }
 
 struct Pair {
-    position: u64,
+    position: Position,
     key: Range<usize>,
     /// `None`: too large to keep, read when its turn comes.
     value: Option<Range<usize>>,
@@ -48,7 +48,7 @@ impl Table {
     pub fn scan_from(&self, cursor: u64) -> Scan<'_> {
         Scan {
             table: self,
-            position: Some(cursor),
+            position: Some(Position(cursor)),
             pairs: Vec::new(),
             bytes: Vec::new(),
             given: 0,
@@ -64,8 +64,8 @@ impl Scan<'_> {
     /// and a resumed scan gives the last again. So take pairs until [`at_boundary`](Self::at_boundary).
     pub fn cursor(&self) -> Option<u64> {
         match self.pairs.get(self.given) {
-            Some(pair) => Some(pair.position),
-            None => self.position,
+            Some(pair) => Some(pair.position.0),
+            None => self.position.map(|position| position.0),
         }
     }
 
@@ -109,13 +109,10 @@ impl Scan<'_> {
         self.bytes.clear();
         self.given = 0;
         let table = self.table;
-        let hash = linear::position(position); // its own inverse
-        let read = table.read_bucket(hash);
+        let read = table.read_bucket(position.hash());
         // Under the latch the bucket does not split, so this view is the one it was found by, or as good.
-        let View { max_bucket, .. } = table.view();
-        let level = linear::level(linear::bucket(hash, max_bucket), max_bucket);
         // Before the error is given, so that whoever asks on after it gets to the end.
-        self.position = linear::next_bucket_position(position, level);
+        self.position = table.view().linear().next_bucket(position);
         let (frame, range) = read?;
         let copied = self.copy_page(position, &frame[range.clone()]).and_then(|()| {
             let next = page::next(&frame[range]);
@@ -130,11 +127,11 @@ impl Scan<'_> {
         copied.map(|_| true)
     }
 
-    fn copy_page(&mut self, from: u64, page: &[u8]) -> Result<()> {
+    fn copy_page(&mut self, from: Position, page: &[u8]) -> Result<()> {
         let table = self.table;
         for record in page::records(page) {
             let (_, record) = record.map_err(|d| table.damaged(d))?;
-            let position = linear::position(table.record_hash(record)?);
+            let position = Position::of(table.record_hash(record)?);
             if position < from {
                 continue;
             }

@@ -1,9 +1,9 @@
 //! The table: keys and values by linear hashing, in memory or in one file.
 //!
 //! ```text
-//! put(k, v)      hash -> linear::bucket -> latch its frame -> Bucket::set -> page, overflow page or extent
+//! put(k, v)      hash -> bucket_of -> latch its frame -> Bucket::set -> page, overflow page or extent
 //!                  \-- load over the fill factor --> split (split.rs)
-//! get(k)         hash -> linear::bucket -> latch its frame -> locate -> value
+//! get(k)         hash -> bucket_of -> latch its frame -> locate -> value
 //! ```
 //!
 //! A lookup looks at one frame, without a latch first (`peek.rs`) and under its shared latch where that does not do. `view`, one atomic number, says how many buckets there
@@ -198,7 +198,7 @@ impl Table {
     /// A new, empty table.
     fn make(pager: Pager, options: &TableOptions) -> Result<Table> {
         let page_bytes = options.page_bytes as usize;
-        let max_bucket = linear::presize(expected_buckets(options));
+        let max_bucket = linear::State::presized(expected_buckets(options)).max_bucket;
         let table = Table {
             hash: options.hash_function(),
             page_bytes,
@@ -330,14 +330,14 @@ impl Table {
         let now = self.view();
         now == view
             || planted(Bug::ViewNotComparedAgain)
-            || now.version == view.version && linear::bucket(hash, now.max_bucket) == bucket
+            || now.version == view.version && now.linear().bucket_of(hash) == bucket
     }
 
     /// Where the bucket of `hash` is as things are now.
     #[inline]
     fn seen(&self, hash: u64) -> Seen {
         let view = self.view();
-        let bucket = linear::bucket(hash, view.max_bucket);
+        let bucket = view.linear().bucket_of(hash);
         let (frame, start) = self.location(bucket);
         Seen { view, bucket, frame, start }
     }
@@ -349,7 +349,7 @@ impl Table {
             let frame = self.pager.write(seen.frame)?;
             if self.still_holds(seen.view, hash, seen.bucket) {
                 let mut bucket = Bucket { table: self, frame, start: seen.start };
-                bucket.init_if_empty(|| linear::level(seen.bucket, seen.view.max_bucket));
+                bucket.init_if_empty(|| seen.view.linear().level(seen.bucket));
                 return Ok(bucket);
             }
             drop(frame);

@@ -26,6 +26,13 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 use std::sync::{MutexGuard, TryLockError};
 
+impl View {
+    #[inline]
+    pub(super) fn linear(self) -> linear::State {
+        linear::State::new(self.max_bucket)
+    }
+}
+
 /// The records of a bucket, copied out of their pages as they lie there.
 #[derive(Default)]
 pub(super) struct Gathered {
@@ -147,12 +154,10 @@ impl Table {
     fn split(&self) -> Result<bool> {
         let Some(_structure) = self.try_structure() else { return Ok(false) };
         let view = self.view();
-        if view.max_bucket == u32::MAX {
-            return Ok(false);
-        }
-        let new = view.max_bucket + 1;
+        let mut grown = view.linear();
+        let Some(split) = grown.split() else { return Ok(false) };
+        let linear::Split { source: number, new } = split;
         self.allocate_group(new)?;
-        let number = linear::split_source(new);
         let (source_frame, source_start) = self.location(number);
         let (target_frame, target_start) = self.location(new);
         let Some(frame) = self.pager.try_write(source_frame)? else { return Ok(false) };
@@ -163,11 +168,10 @@ impl Table {
             Some(target)
         };
         let mut source = Bucket { table: self, frame, start: source_start };
-        let level = linear::level(number, new);
         let gathered = self.gather(source.page())?;
-        let (stay, go) = self.divide(&gathered, number, level)?;
-        let stay = self.lay_out(&gathered, &stay, level)?;
-        let go = self.lay_out(&gathered, &go, level).inspect_err(|_| self.free_blocks(&stay.blocks))?;
+        let (stay, go) = self.divide(&gathered, split)?;
+        let stay = self.lay_out(&gathered, &stay, split.level())?;
+        let go = self.lay_out(&gathered, &go, split.level()).inspect_err(|_| self.free_blocks(&stay.blocks))?;
 
         source.page_mut().store(0, &stay.primary);
         let frame = target.as_mut().unwrap_or(&mut source.frame);
@@ -177,19 +181,19 @@ impl Table {
         self.free_blocks(&gathered.blocks);
         drop(source);
         self.live.splits.fetch_add(1, Relaxed);
-        self.prefetch_split(new);
+        self.prefetch_split(grown);
         Ok(true)
     }
 
-    /// Asks for the pages of the split after that of `new`: splits go in order, so they are known.
-    fn prefetch_split(&self, new: linear::Bucket) {
+    /// Asks for the pages of the split that comes next in `state`.
+    fn prefetch_split(&self, mut state: linear::State) {
         // A larger page is fetched faster than it is split, and would push others out.
         const PAGE_BYTES_MAX: usize = 4096;
-        let next = new.saturating_add(1);
-        if self.page_bytes > PAGE_BYTES_MAX || linear::group(next).1 == 0 {
+        let Some(linear::Split { source, new }) = state.split() else { return };
+        if self.page_bytes > PAGE_BYTES_MAX || linear::group(new).1 == 0 {
             return; // or its group is not there yet
         }
-        for bucket in [linear::split_source(next), next] {
+        for bucket in [source, new] {
             let (frame, start) = self.location(bucket);
             self.pager.pool().prefetch(frame, start, self.page_bytes);
         }
@@ -199,11 +203,8 @@ impl Table {
     pub(super) fn merge(&self) -> Result<bool> {
         let Some(_structure) = self.try_structure() else { return Ok(false) };
         let view = self.view();
-        if view.max_bucket == 0 {
-            return Ok(false);
-        }
-        let last = view.max_bucket;
-        let number = linear::split_source(last);
+        let mut shrunk = view.linear();
+        let Some(linear::Split { source: number, new: last }) = shrunk.merge() else { return Ok(false) };
         let (target_frame, target_start) = self.location(number);
         let (last_frame, last_start) = self.location(last);
         let Some(mut target) = self.pager.try_write(target_frame)? else { return Ok(false) };
@@ -216,15 +217,14 @@ impl Table {
         let range = last_start..last_start + self.page_bytes;
         let mut gathered = self.gather(&target[target_start..target_start + self.page_bytes])?;
         self.gather_more(&source.as_ref().unwrap_or(&target)[range.clone()], &mut gathered)?;
-        let level = linear::level(number, last - 1);
         let all: Vec<usize> = (0..gathered.len()).collect();
-        let laid_out = self.lay_out(&gathered, &all, level)?;
+        let laid_out = self.lay_out(&gathered, &all, shrunk.level(number))?;
 
         target.part(target_start..target_start + self.page_bytes).store(0, &laid_out.primary);
         source.as_mut().unwrap_or(&mut target).part(range).fill(0..self.page_bytes, 0);
         // A new version: a reader that still looks at the bucket that is no more notices, even if it comes back.
         let next = u32::from(!planted(Bug::MergeKeepsVersion));
-        self.set_view(View { max_bucket: last - 1, version: view.version.wrapping_add(next) });
+        self.set_view(View { max_bucket: shrunk.max_bucket, version: view.version.wrapping_add(next) });
         drop((source, target));
         self.free_blocks(&gathered.blocks);
         self.free_group(last)?;
@@ -250,13 +250,13 @@ impl Table {
         Ok(())
     }
 
-    /// Which records stay in `bucket` when `level` bits count, and which go. Calls the hash function.
-    fn divide(&self, gathered: &Gathered, bucket: linear::Bucket, level: u32) -> Result<(Vec<usize>, Vec<usize>)> {
+    /// Which records stay in the source of `split`, and which move. Calls the hash function.
+    fn divide(&self, gathered: &Gathered, split: linear::Split) -> Result<(Vec<usize>, Vec<usize>)> {
         let mut stay = Vec::with_capacity(gathered.records.len());
         let mut go = Vec::with_capacity(gathered.records.len());
         for (index, record) in gathered.records().enumerate() {
             let h = self.record_hash(record.map_err(|d| self.damaged(d))?)?;
-            if linear::belongs(h, bucket, level) { stay.push(index) } else { go.push(index) }
+            if split.moves(h) { go.push(index) } else { stay.push(index) }
         }
         if planted(Bug::SplitDropsRecord) {
             go.pop();

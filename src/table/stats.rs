@@ -85,12 +85,10 @@ impl Table {
             ..TableStat::default()
         };
         let mut histogram = BTreeMap::new();
-        let mut position = Some(0);
+        let mut position = Some(linear::Position(0));
         while let Some(at) = position {
-            let hash = linear::position(at);
-            let (frame, range) = self.read_bucket(hash)?;
-            let max_bucket = self.view().max_bucket;
-            position = linear::next_bucket_position(at, linear::level(linear::bucket(hash, max_bucket), max_bucket));
+            let (frame, range) = self.read_bucket(at.hash())?;
+            position = self.view().linear().next_bucket(at);
             let pairs = self.stat_bucket(&frame[range], &mut stat)?;
             stat.buckets += 1;
             *histogram.entry(pairs).or_insert(0) += 1;

@@ -107,7 +107,7 @@ impl Check<'_> {
                 return Ok(());
             }
         }
-        let level = linear::level(number, table.view().max_bucket);
+        let level = table.view().linear().level(number);
         if page::level(primary) != level {
             self.fault(place.clone(), format!("its page has level {}, expected {level}", page::level(primary)));
         }
@@ -160,7 +160,7 @@ impl Check<'_> {
             if page::tag(hash) != tag || record.form == PAIR_IN_EXTENT && record.key != hash.to_le_bytes() {
                 self.fault(place.into(), format!("key {} has another hash than stored", crate::error::quote(&key)));
             }
-            if linear::bucket(hash, table.view().max_bucket) != number {
+            if table.view().linear().bucket_of(hash) != number {
                 self.fault(place.into(), format!("key {} belongs to another bucket", crate::error::quote(&key)));
             }
             self.pairs += 1;

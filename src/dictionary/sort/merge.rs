@@ -288,7 +288,7 @@ impl Head {
         let at = self.ats[self.next];
         self.next += 1;
         let key = block::record(&self.raw, at, kit.fixed).key;
-        self.r = linear::position(kit.hash.hash(key));
+        self.r = linear::Position::of(kit.hash.hash(key)).0;
         let start = key.as_ptr() as usize - self.raw.as_ptr() as usize;
         self.key = start..start + key.len();
         Ok(true)

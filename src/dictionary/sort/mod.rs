@@ -246,7 +246,7 @@ impl<'s> Sorter<'s> {
     /// [`ErrorKind::TooLong`]; trouble with temporary files, after which the sort must be started anew.
     pub(crate) fn push(&mut self, key: &[u8], value: Option<&[u8]>, place: u64) -> Result<()> {
         // First, as it may panic.
-        let part = run::prefix(linear::position(self.options.hash.hash(key)), self.prefix_bits);
+        let part = run::prefix(linear::Position::of(self.options.hash.hash(key)).0, self.prefix_bits);
         let value_len = value.map(<[u8]>::len);
         let same = |f: Fixed| f.key_len as usize == key.len() && Some(f.value_len as usize) == value_len;
         if !matches!(self.lengths, Lengths::Fixed(fixed) if same(fixed)) {

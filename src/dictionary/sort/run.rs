@@ -112,7 +112,7 @@ fn scatter(
     positions.reserve_exact(records as usize);
     let mut stray = 0;
     let walked = block::walk(raw, kit.fixed, |_, key| {
-        let r = linear::position(kit.hash.hash(key));
+        let r = linear::Position::of(kit.hash.hash(key)).0;
         stray |= prefix(r, kit.prefix_bits) ^ part;
         starts[bucket(r)] += 1;
         positions.push(r);

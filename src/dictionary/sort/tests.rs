@@ -30,7 +30,7 @@ fn options(prefix: &Path, duplicates: Duplicates) -> SortOptions {
 /// What the sort must give: by position and key, one record a key.
 fn plain(given: &Given, hash: &HashFunction, duplicates: Duplicates) -> Out {
     let mut all: Vec<_> =
-        given.iter().map(|(key, value)| (linear::position(hash.hash(key)), key.clone(), value.clone())).collect();
+        given.iter().map(|(key, value)| (linear::Position::of(hash.hash(key)).0, key.clone(), value.clone())).collect();
     all.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
     let mut kept: Out = Vec::new();
     for record in all {

@@ -288,7 +288,7 @@ impl<'a> Salvage<'a> {
     fn bucket(&mut self, root: &Root, number: linear::Bucket, primary: Primary) -> Flow {
         let place = format!("bucket {number}");
         let page = &primary.page;
-        let level = linear::level(number, root.max_bucket);
+        let level = linear::State::new(root.max_bucket).level(number);
         match page::kind(page) {
             page::KIND_EMPTY if page.iter().all(|&b| b == 0) => return Flow::Continue(()),
             page::KIND_BUCKET if primary.proved || page::level(page) == level => {}
@@ -303,7 +303,7 @@ impl<'a> Salvage<'a> {
             }
         }
         let mut keys = HashSet::new();
-        let belongs = |hash| linear::bucket(hash, root.max_bucket) == number;
+        let belongs = |hash| linear::State::new(root.max_bucket).bucket_of(hash) == number;
         self.walk(&place, primary, &belongs, &mut |salvage, Candidate { key, value, proved, .. }| {
             // The first is the one that a lookup finds.
             if !keys.insert(fingerprint(key)) {

@@ -10,10 +10,10 @@
 //! | a miss reads | the chain | the primary page, and what its filter lets pass |
 //!
 //! Source: Seltzer & Yigit 1991, "The New Implementation"; docs/architecture.md, "Overflow". Not here: the arithmetic
-//! (`dynahash.rs`). Differs: nothing lies in a real page, so sizes are right to a few bytes.
+//! (`splitpoint::linear`). Differs: nothing lies in a real page, so sizes are right to a few bytes.
 
-use super::dynahash::Masks;
 use super::{Figures, Found, Function, POINTER_BYTES, Pair, Refused, Scheme};
+use splitpoint::linear;
 
 /// Addresses that 16 bits give: 2^11 pages at each of 32 split points.
 pub(super) const OVERFLOW_PAGES_MAX: u64 = 32 << 11;
@@ -53,7 +53,7 @@ pub(super) struct Hybrid<'k> {
     overflow: Overflow,
     fill: Fill,
     page_bytes: usize,
-    pub(super) masks: Masks,
+    pub(super) state: linear::State,
     buckets: Vec<Bucket<'k>>,
     /// Bytes of all records on pages.
     load_bytes: u64,
@@ -105,7 +105,7 @@ impl<'k> Hybrid<'k> {
             overflow,
             fill,
             page_bytes,
-            masks: Masks::default(),
+            state: linear::State::default(),
             buckets: vec![Bucket::empty()],
             load_bytes: 0,
             overflow_bytes: 0,
@@ -213,14 +213,14 @@ impl<'k> Hybrid<'k> {
 
     /// Lays the bucket whose turn it is out as two; pages written.
     fn split(&mut self) -> u64 {
-        let (new, source) = self.masks.grow();
+        let Some(linear::Split { source, new }) = self.state.split() else { return 0 };
         let old = std::mem::replace(&mut self.buckets[source as usize], Bucket::empty());
         self.buckets.push(Bucket::empty());
         self.overflow_bytes -= old.overflow_bytes();
         for pair in old.pages.into_iter().flat_map(|page| page.pairs) {
             self.load_bytes -= self.record(&pair) as u64;
             self.figures.work += 1;
-            self.place(self.masks.bucket(pair.hash), pair);
+            self.place(self.state.bucket_of(pair.hash.into()), pair);
         }
         self.figures.splits += 1;
         [source, new].iter().map(|&bucket| self.buckets[bucket as usize].pages.len() as u64).sum()
@@ -256,22 +256,16 @@ fn filter_bits(hash: u32) -> u64 {
     1 << (hash >> 26) | 1 << (hash >> 20 & 63)
 }
 
-/// Primary pages that ours has allocated, and in how many groups: a generation, from the tenth on a 32nd of one.
+/// Primary pages that Splitpoint's table has allocated, and the number of groups that they are in.
 pub(super) fn groups(max_bucket: u32) -> (u64, u64) {
-    let generation = 32 - max_bucket.leading_zeros();
-    if generation < 10 {
-        return (1 << generation, u64::from(generation) + 1);
-    }
-    let group_bits = generation - 6;
-    let phase = (max_bucket >> group_bits & 31) + 1;
-    let before = 1_u64 << (generation - 1);
-    (before + (u64::from(phase) << group_bits), u64::from(10 + (generation - 10) * 32 + phase))
+    let (group, index) = linear::group(max_bucket);
+    (u64::from(max_bucket - index) + u64::from(linear::group_len(group)), group as u64 + 1)
 }
 
 impl<'k> Scheme<'k> for Hybrid<'k> {
     fn insert(&mut self, key: &'k [u8], value_bytes: usize) -> Result<(), Refused> {
         let pair = Pair::new(self.function, key, value_bytes);
-        let bucket = self.masks.bucket(pair.hash);
+        let bucket = self.state.bucket_of(pair.hash.into());
         let on_pages: usize = self.buckets[bucket as usize].pages.iter().map(|page| page.pairs.len()).sum();
         self.figures.work += on_pages as u64;
         if self.find(key).found {
@@ -295,7 +289,7 @@ impl<'k> Scheme<'k> for Hybrid<'k> {
 
     fn find(&self, key: &[u8]) -> Found {
         let hash = self.function.hash(key);
-        let bucket = &self.buckets[self.masks.bucket(hash) as usize];
+        let bucket = &self.buckets[self.state.bucket_of(hash.into()) as usize];
         let may_overflow = self.overflow == Overflow::Chain || bucket.filter & filter_bits(hash) == filter_bits(hash);
         let readable = if may_overflow { bucket.pages.len() } else { 1 };
         for (index, page) in bucket.pages[..readable].iter().enumerate() {
@@ -321,7 +315,7 @@ impl<'k> Scheme<'k> for Hybrid<'k> {
                 (addressing, buckets * page_bytes + self.overflow_bytes_most, self.file_pages * page_bytes)
             }
             Overflow::FittingPage => {
-                let (allocated, group_count) = groups(self.masks.max_bucket);
+                let (allocated, group_count) = groups(self.state.max_bucket);
                 let store = allocated * page_bytes + self.overflow_bytes + self.extent_bytes;
                 (group_count * POINTER_BYTES, store, store)
             }

@@ -2,13 +2,14 @@
 
 use super::chained::{Chained, Order};
 use super::dbm::Dbm;
-use super::dynahash::{Dynahash, Masks};
+use super::dynahash::Dynahash;
 use super::gdbm::{DEPTH_MAX, Gdbm};
 use super::hsearch::{Hsearch, Probing, next_prime};
 use super::hybrid::groups;
 use super::sdbm::{Leaf, SPLITS_MAX, Sdbm};
 use super::*;
 use crate::keys::Keys;
+use splitpoint::linear::State;
 use splitpoint::{HashKind, TableOptions};
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -146,11 +147,10 @@ fn linear_hashing_addresses_as_our_table_does() {
             continue;
         }
         let stat = table.stat().unwrap();
-        let mut masks = Masks::default();
-        (1..stat.buckets).for_each(|_| _ = masks.grow());
+        let state = State::new(stat.buckets as u32 - 1);
         let mut bucket_pairs = vec![0_u64; stat.buckets as usize];
         for key in keys.iter().take(index + 1) {
-            bucket_pairs[masks.bucket(HashKind::Crc32c.hash(key, 0) as u32) as usize] += 1;
+            bucket_pairs[state.bucket_of(HashKind::Crc32c.hash(key, 0)) as usize] += 1;
         }
         let mut expected: HashMap<u64, u64> = HashMap::new();
         bucket_pairs.into_iter().for_each(|pairs| *expected.entry(pairs).or_default() += 1);
@@ -162,20 +162,12 @@ fn linear_hashing_addresses_as_our_table_does() {
 }
 
 #[test]
-fn a_split_takes_the_buckets_in_order_and_the_generations_after_each_other() {
-    let mut masks = Masks::default();
-    let order: Vec<(u32, u32)> = (0..8).map(|_| masks.grow()).collect();
-    assert_eq!(order, [(1, 0), (2, 0), (3, 1), (4, 0), (5, 1), (6, 2), (7, 3), (8, 0)]);
-    assert_eq!([0b1000, 0b1001, 0b0111].map(|hash| masks.bucket(hash)), [8, 1, 7]);
-}
-
-#[test]
 fn dynahash_keeps_to_its_fill_factor() {
     let keys = numbered(5000);
     for fill_factor in [1, 5] {
         let mut dynahash = Dynahash::new(Function::Package(HashKind::Dynahash), fill_factor);
         fill(&mut dynahash, &keys);
-        assert_eq!(u64::from(dynahash.masks.max_bucket) + 1, 5000 / fill_factor);
+        assert_eq!(dynahash.state.bucket_count(), 5000 / fill_factor);
     }
 }
 
