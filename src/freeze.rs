@@ -4,9 +4,10 @@
 //! Thawing puts them into a table in that order, which fills bucket after bucket.
 //! The only place that knows both `table` and `dictionary`.
 
+use crate::buckets::Scan;
 use crate::dictionary::{Dictionary, DictionaryBuilder, HashOrdered};
 use crate::error::Result;
-use crate::table::{Scan, Table};
+use crate::table::Table;
 use std::path::Path;
 
 /// Pairs put into a table together while it thaws.

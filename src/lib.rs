@@ -23,13 +23,15 @@
 //! | `table` | [`Table`]: get, put, append, remove, scan; [`Backup`], [`salvage()`] |
 //! | `dictionary` | [`Dictionary`]: built once by [`DictionaryBuilder`], changed in batches by [`Update`] |
 //! | `freeze` | [`Table::freeze`], [`Dictionary::thaw`] |
-//! | `pager` | frames, latches, space, checkpoints; one file |
+//! | `buckets` | linear hashing over the pager: pages, overflow, splits, merges, scans |
+//! | `pager` | frames, latches, space, write-ahead log, checkpoints; one file |
 //! | `io` | the operating system |
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadmeExamples;
 
+mod buckets;
 mod dictionary;
 mod error;
 mod fault;
@@ -39,9 +41,11 @@ mod io;
 pub mod linear;
 mod pager;
 mod planted;
+mod salvage;
 mod table;
 mod varint;
 
+pub use buckets::{KEY_LEN_MAX, Scan, TableSurvey, VALUE_LEN_MAX, ValueRef};
 pub use dictionary::{
     Build, Compression, Dictionary, DictionaryBuilder, DictionaryOptions, DictionaryStat, Duplicates, Effort, Index,
     Pairs, Progress, Update,
@@ -49,7 +53,5 @@ pub use dictionary::{
 pub use error::{Error, ErrorKind, Result};
 pub use fault::Fault;
 pub use hash::HashKind;
-pub use table::{
-    Backup, Batch, Durability, KEY_LEN_MAX, PublishedStats, SalvageReport, Salvaged, Scan, Table, TableOptions,
-    TableStat, TableStats, VALUE_LEN_MAX, ValueRef, salvage,
-};
+pub use salvage::{SalvageReport, Salvaged, salvage};
+pub use table::{Backup, Batch, Durability, PublishedCounters, Table, TableCounters, TableOptions};

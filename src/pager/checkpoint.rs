@@ -85,7 +85,7 @@ impl Pager {
     /// Writes what was frozen. After an error the file is still the last checkpoint's, or this one's once the
     /// journal is installed, and the handle is poisoned.
     pub(crate) fn write_frozen(&self, frozen: Frozen) -> Result<()> {
-        self.write_checkpoint(frozen).inspect_err(|e| self.turns.poison(&e.to_string()))
+        self.write_checkpoint(frozen).inspect_err(|e| self.poison(&e.to_string()))
     }
 
     fn write_checkpoint(&self, mut frozen: Frozen) -> Result<()> {

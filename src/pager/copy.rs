@@ -72,7 +72,7 @@ pub(crate) fn copy_file(storage: &dyn Storage, path: &Path, target: &mut Target<
 pub(crate) fn is_crashed(storage: &dyn Storage, path: &Path) -> Result<bool> {
     let (file, _) = Pager::open_file(storage, path, super::Create::Never, true)?;
     let writer = file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;
-    Ok(!writer && super::log::has_segments(storage, path))
+    Ok(!writer && super::wal::has_segments(storage, path))
 }
 
 /// `None` where a checkpoint came between.

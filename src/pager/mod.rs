@@ -15,20 +15,24 @@
 
 mod ahead;
 mod checkpoint;
+mod checkpoint_lock;
 pub(crate) mod copy;
 pub(crate) mod interleave;
-pub(crate) mod log;
+
+pub(crate) mod damaged_file;
+mod health;
 pub(crate) mod pool;
-pub(crate) mod remains;
 mod space;
-mod turns;
+pub(crate) mod wal;
 pub(crate) mod words;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage, forked_since, forks};
 use crate::planted::{Bug, planted};
 pub(crate) use checkpoint::Frozen;
-use log::{Log, Safety};
+pub(crate) use checkpoint_lock::CheckpointGuard;
+use checkpoint_lock::CheckpointLock;
+use health::Health;
 pub(crate) use pool::machine_memory_bytes;
 use pool::{FrameNo, FrameSource, Pool, ReadGuard, WriteGuard};
 pub(crate) use space::{FRAME_UNITS, ZONE_FRAMES};
@@ -36,8 +40,7 @@ use space::{MAP_GROUP_COUNT, Space};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
-pub(crate) use turns::Turn;
-use turns::Turns;
+use wal::{Log, Safety};
 use words::Bytes;
 
 /// First bytes of a table file. On disk.
@@ -122,7 +125,8 @@ pub(crate) struct Pager {
     frozen_sequence: AtomicU64,
     /// Of a file that is open for writing.
     log: Option<Log>,
-    turns: Arc<Turns>,
+    checkpoint_lock: Arc<CheckpointLock>,
+    health: Health,
     /// Which process this is, see `io::forks`.
     forks: u32,
     /// Frames that may be resident.
@@ -250,7 +254,8 @@ impl Pager {
             sequence: AtomicU64::new(0),
             frozen_sequence: AtomicU64::new(0),
             log: None,
-            turns: Arc::default(),
+            checkpoint_lock: Arc::default(),
+            health: Health::default(),
             forks: forks(),
             cache_frames,
             clock_hand: AtomicU32::new(0),
@@ -316,7 +321,8 @@ impl Pager {
             sequence: AtomicU64::new(header.sequence),
             frozen_sequence: AtomicU64::new(header.sequence),
             log,
-            turns: Arc::default(),
+            checkpoint_lock: Arc::default(),
+            health: Health::default(),
             forks: forks(),
             cache_frames: Self::cache_frames(cache_bytes, header.frame_bytes),
             clock_hand: AtomicU32::new(0),
@@ -609,9 +615,52 @@ impl Pager {
         self.log.as_ref()
     }
 
-    /// Whose turn it is to write a checkpoint.
-    pub(crate) fn turns(&self) -> &Arc<Turns> {
-        &self.turns
+    /// Held by the thread that writes a checkpoint.
+    pub(crate) fn checkpoint_lock(&self) -> &Arc<CheckpointLock> {
+        &self.checkpoint_lock
+    }
+
+    /// Refuses all writes from here on: what the disk holds is unknown, or memory holds what the log does not.
+    pub(crate) fn poison(&self, reason: &str) {
+        self.health.poison(reason);
+    }
+
+    #[inline]
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.health.is_poisoned()
+    }
+
+    /// # Errors
+    /// [`ErrorKind::Poisoned`] after a failed write or sync.
+    pub(crate) fn refuse_if_poisoned(&self) -> Result<()> {
+        if !self.is_poisoned() {
+            return Ok(());
+        }
+        let (path, reason) = (self.path.display(), self.health.reason());
+        Err(Error::new(
+            ErrorKind::Poisoned,
+            format!(
+                "{path}: an earlier write to the disk failed, so this handle takes no more; open the table again to go on from what is safe. It was: {reason}"
+            ),
+        ))
+    }
+
+    /// # Errors
+    /// [`ErrorKind::Forked`] in a child of the process that opened the file.
+    #[inline]
+    pub(crate) fn refuse_if_forked(&self) -> Result<()> {
+        if self.is_forked() { Err(self.forked_error()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn forked_error(&self) -> Error {
+        let path = self.path.display();
+        Error::new(
+            ErrorKind::Forked,
+            format!(
+                "{path}: opened before this process was forked from its parent; open the table in the child, after the fork"
+            ),
+        )
     }
 
     /// Bytes of memory that frames take now.
@@ -693,11 +742,11 @@ fn nonzero(sum: u32) -> u32 {
     if sum == 0 { u32::MAX } else { sum }
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
 }
 

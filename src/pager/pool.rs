@@ -277,14 +277,14 @@ impl Pool {
 
     /// Looks at `frame` without a latch; `None` where it is being changed or not resident.
     #[inline]
-    pub(crate) fn peek(&self, frame: FrameNo) -> Option<Peek<'_>> {
+    pub(crate) fn read_optimistically(&self, frame: FrameNo) -> Option<OptimisticRead<'_>> {
         let state = self.state(frame);
         step();
         let before = state.load(Acquire);
         if before & (WRITER | RESIDENT | USED) != RESIDENT | USED {
             return None;
         }
-        Some(Peek { state, before, address: self.address(frame), bytes: self.frame_bytes() })
+        Some(OptimisticRead { state, before, address: self.address(frame), bytes: self.frame_bytes() })
     }
 
     /// Does anyone hold a latch of `frame` right now?
@@ -740,14 +740,14 @@ impl Drop for WriteGuard<'_> {
 }
 
 /// A frame looked at without a latch: what is loaded counts only if [`unchanged`](Peek::unchanged) afterwards.
-pub(crate) struct Peek<'a> {
+pub(crate) struct OptimisticRead<'a> {
     state: &'a AtomicU64,
     before: u64,
     address: *const u8,
     bytes: usize,
 }
 
-impl Peek<'_> {
+impl OptimisticRead<'_> {
     /// The words from byte `at` on, a multiple of 8, as they are in a file: of little endian.
     #[inline]
     pub(crate) fn words(&self, at: usize, count: usize) -> impl Iterator<Item = u64> {

@@ -96,8 +96,8 @@ impl<'f> Backup<'f> {
         }
         let from = table.pager.path().to_owned();
         self.replace(Some(&from), path, |progress, target| {
-            let turn = table.pager.turns().take()?.for_long();
-            table.checkpoint_in_turn(&turn)?;
+            let guard = table.pager.checkpoint_lock().acquire()?.hold_long();
+            table.checkpoint_with(&guard)?;
             let mut step = |done, all| progress(done, all).is_continue();
             table.pager.copy_checkpoint(&mut target.target(&mut step))
         })
@@ -159,12 +159,12 @@ impl<'f> Backup<'f> {
             // A scan alone is of no one moment.
             let _alone = table.gate.close()?;
             let options = TableOptions {
-                page_bytes: table.page_bytes as u32, // as in the options that it came from
-                fill_factor: table.fill_factor,
-                fill_percent: table.fill_percent,
-                hash: Some(table.hash.kind()),
-                user_hash: (table.hash.kind() == HashKind::User).then(|| table.hash.clone()),
-                seed: Some(table.hash.seed()),
+                page_bytes: table.buckets.page_bytes() as u32, // at most 65536
+                fill_factor: table.buckets.fill().pairs,
+                fill_percent: table.buckets.fill().percent,
+                hash: Some(table.hash().kind()),
+                user_hash: (table.hash().kind() == HashKind::User).then(|| table.hash().clone()),
+                seed: Some(table.hash().seed()),
                 durability: super::Durability::None,
                 storage: target.storage.clone(),
                 ..TableOptions::new()

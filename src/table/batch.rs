@@ -12,9 +12,8 @@
 //! Source: the write batch is LevelDB's. Not here: the record's bytes (`commit.rs`).
 
 use super::Table;
-use super::chain::{Bucket, Key, Place};
-use super::commit::{Change, decode_batch, encode_in_batch};
-use super::gate::Delta;
+use super::wal_record::{WalRecord, decode_batch, encode_in_batch};
+use crate::buckets::{Bucket, Delta, HashedKey, PairLocation};
 use crate::error::{Error, ErrorKind, Result};
 use crate::linear;
 use crate::pager::pool::{FrameNo, WriteGuard};
@@ -55,7 +54,7 @@ impl Batch<'_> {
     /// # Errors
     /// [`ErrorKind::TooLong`] above [`KEY_LEN_MAX`](crate::KEY_LEN_MAX) or [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX).
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.add(Change::Put { key, value }, key, value.len())
+        self.add(WalRecord::Put { key, value }, key, value.len())
     }
 
     /// As [`Table::append`], once the batch is committed.
@@ -63,7 +62,7 @@ impl Batch<'_> {
     /// # Errors
     /// As [`put`](Self::put); that the whole value would be too long shows at the commit.
     pub fn append(&mut self, key: &[u8], tail: &[u8]) -> Result<()> {
-        self.add(Change::Append { key, tail }, key, tail.len())
+        self.add(WalRecord::Append { key, tail }, key, tail.len())
     }
 
     /// As [`Table::remove`], once the batch is committed. That the key is not there is no error.
@@ -71,15 +70,15 @@ impl Batch<'_> {
     /// # Errors
     /// [`ErrorKind::TooLong`], as such a key cannot be there.
     pub fn remove(&mut self, key: &[u8]) -> Result<()> {
-        self.add(Change::Remove { key }, key, 0)
+        self.add(WalRecord::Remove { key }, key, 0)
     }
 
-    fn add(&mut self, change: Change<'_>, key: &[u8], value_bytes: usize) -> Result<()> {
-        self.table.check_lengths(key, value_bytes)?;
+    fn add(&mut self, change: WalRecord<'_>, key: &[u8], value_bytes: usize) -> Result<()> {
+        self.table.buckets.check_lengths(key, value_bytes)?;
         encode_in_batch(change, &mut self.bytes);
         self.count += 1;
-        if !matches!(change, Change::Remove { .. }) {
-            self.page_bytes += self.table.bytes_in_page(key.len(), value_bytes) as u64;
+        if !matches!(change, WalRecord::Remove { .. }) {
+            self.page_bytes += self.table.buckets.bytes_in_page(key.len(), value_bytes) as u64;
         }
         Ok(())
     }
@@ -108,17 +107,17 @@ impl Batch<'_> {
         let changes = decode_batch(&self.bytes).expect("it was encoded here");
         let table = self.table;
         let lsn = {
-            let mut writer = table.enter_to(Change::Batch(&self.bytes))?;
-            table.grow_for(self.page_bytes, self.count as u64);
+            let mut writer = table.enter_to(WalRecord::Batch(&self.bytes))?;
+            table.buckets.grow_for(self.page_bytes, self.count as u64);
             let mut latched = Latched::new(table, &changes)?;
             let delta = latched.make(&changes)?;
-            let lsn = table.log(&mut writer, Change::Batch(&self.bytes))?;
+            let lsn = table.log(&mut writer, WalRecord::Batch(&self.bytes))?;
             drop(latched);
-            writer.inside.count(delta);
-            let removals = changes.iter().filter(|change| matches!(change, Change::Remove { .. })).count();
+            writer.inside.count(delta, table.buckets.load());
+            let removals = changes.iter().filter(|change| matches!(change, WalRecord::Remove { .. })).count();
             writer.inside.count_changes(changes.len(), removals);
             // As after a single write; what is still to be done is for later ones.
-            let _ = table.adjust(delta);
+            let _ = table.buckets.adjust(delta);
             lsn
         };
         table.checkpoint_if_due();
@@ -135,18 +134,18 @@ struct Latched<'t> {
 
 /// How a change is undone.
 enum Undo<'a> {
-    Remove(Key<'a>),
-    Put(Key<'a>, Vec<u8>),
+    Remove(HashedKey<'a>),
+    Put(HashedKey<'a>, Vec<u8>),
     /// Of a value in an extent that was appended to: its length before.
-    Cut(Key<'a>, usize),
+    Cut(HashedKey<'a>, usize),
 }
 
 impl<'t> Latched<'t> {
-    fn new(table: &'t Table, changes: &[Change<'_>]) -> Result<Self> {
-        let hashes: Vec<u64> = changes.iter().filter_map(|c| c.key()).map(|key| table.key(key).hash).collect();
+    fn new(table: &'t Table, changes: &[WalRecord<'_>]) -> Result<Self> {
+        let hashes: Vec<u64> = changes.iter().filter_map(|c| c.key()).map(|key| table.buckets.key(key).hash).collect();
         'again: loop {
-            let view = table.view();
-            let place = |&hash: &u64| table.location(view.linear().bucket_of(hash)).0;
+            let view = table.buckets.view();
+            let place = |&hash: &u64| table.buckets.location(view.linear().bucket_of(hash)).0;
             let mut frames: BTreeMap<FrameNo, Option<WriteGuard<'t>>> =
                 hashes.iter().map(|hash| (place(hash), None)).collect();
             // In order, so that two batches seldom meet; and none is waited for while others are held: where a group of
@@ -161,7 +160,7 @@ impl<'t> Latched<'t> {
                 frames.insert(frame, guard);
             }
             // Whoever splits or merges a bucket, or moves it, holds its latch or has all writers out.
-            let now = table.view();
+            let now = table.buckets.view();
             let same = |&hash: &u64| now.linear().bucket_of(hash) == view.linear().bucket_of(hash);
             if now == view || now.version == view.version && hashes.iter().all(same) {
                 return Ok(Latched { table, frames, buckets: now.linear() });
@@ -170,7 +169,7 @@ impl<'t> Latched<'t> {
     }
 
     /// Makes all changes, or none.
-    fn make(&mut self, changes: &[Change<'_>]) -> Result<Delta> {
+    fn make(&mut self, changes: &[WalRecord<'_>]) -> Result<Delta> {
         let mut undo = Vec::with_capacity(changes.len());
         let mut sum = Delta::default();
         for &change in changes {
@@ -193,15 +192,15 @@ impl<'t> Latched<'t> {
         Ok(sum)
     }
 
-    fn make_one<'a>(&mut self, change: Change<'a>, undo: &mut Vec<Undo<'a>>) -> Result<Delta> {
-        let key = self.table.key(change.key().expect("a batch has changes of keys"));
+    fn make_one<'a>(&mut self, change: WalRecord<'a>, undo: &mut Vec<Undo<'a>>) -> Result<Delta> {
+        let key = self.table.buckets.key(change.key().expect("a batch has changes of keys"));
         self.with_bucket(key, |bucket, place| {
-            let before = place.map(|place| bucket.before(key, place, matches!(change, Change::Append { .. })));
+            let before = place.map(|place| undo_of(bucket, key, place, matches!(change, WalRecord::Append { .. })));
             let before = before.transpose()?.unwrap_or(Undo::Remove(key));
             let delta = match (change, place) {
-                (Change::Put { value, .. }, place) => bucket.set(key, place, value)?,
-                (Change::Append { tail, .. }, Some(place)) => bucket.append(key, place, tail)?,
-                (Change::Append { tail, .. }, None) => bucket.set(key, None, tail)?,
+                (WalRecord::Put { value, .. }, place) => bucket.set(key, place, value)?,
+                (WalRecord::Append { tail, .. }, Some(place)) => bucket.append(key, place, tail)?.0,
+                (WalRecord::Append { tail, .. }, None) => bucket.set(key, None, tail)?,
                 (_, Some(place)) => bucket.remove(key, place)?,
                 (_, None) => return Ok(Delta::default()),
             };
@@ -225,7 +224,7 @@ impl<'t> Latched<'t> {
         });
         outcome.map_err(|e| {
             let why = format!("a batch failed, and to undo it failed too: {e}");
-            self.table.pager.turns().poison(&why);
+            self.table.pager.poison(&why);
             Error::new(
                 ErrorKind::Poisoned,
                 format!("{}: {why}; open the table again", self.table.pager.path().display()),
@@ -236,31 +235,28 @@ impl<'t> Latched<'t> {
     /// Calls `work` with the bucket of `key`, and where in it the key is.
     fn with_bucket<R>(
         &mut self,
-        key: Key<'_>,
-        work: impl FnOnce(&mut Bucket<'t>, Option<Place>) -> Result<R>,
+        key: HashedKey<'_>,
+        work: impl FnOnce(&mut Bucket<'t>, Option<PairLocation>) -> Result<R>,
     ) -> Result<R> {
         let number = self.buckets.bucket_of(key.hash);
-        let (frame, start) = self.table.location(number);
+        let (frame, start) = self.table.buckets.location(number);
         let slot = self.frames.get_mut(&frame).expect("all buckets of the batch are latched");
-        let mut bucket = Bucket { table: self.table, frame: slot.take().expect("given back each time"), start };
+        let mut bucket =
+            Bucket { buckets: &self.table.buckets, frame: slot.take().expect("given back each time"), start };
         bucket.init_if_empty(|| self.buckets.level(number));
-        let done = self.table.locate(bucket.page(), key).and_then(|place| work(&mut bucket, place));
+        let done = self.table.buckets.locate(bucket.page(), key).and_then(|place| work(&mut bucket, place));
         *slot = Some(bucket.frame);
         done
     }
 }
 
-impl Bucket<'_> {
-    /// What undoes a change of the pair at `place`.
-    fn before<'k>(&self, key: Key<'k>, place: Place, append: bool) -> Result<Undo<'k>> {
-        let (extent, value_bytes) = self.value_at(place)?;
-        if append && extent.is_some() {
-            return Ok(Undo::Cut(key, value_bytes));
-        }
-        let mut value = Vec::with_capacity(value_bytes);
-        self.table.with_record(self.page(), place, |r| self.table.read_value(r, &mut value))?;
-        Ok(Undo::Put(key, value))
+/// What undoes a change of the pair at `location`.
+fn undo_of<'k>(bucket: &Bucket<'_>, key: HashedKey<'k>, location: PairLocation, append: bool) -> Result<Undo<'k>> {
+    let (extent, value_bytes) = bucket.value_at(location)?;
+    if append && extent.is_some() {
+        return Ok(Undo::Cut(key, value_bytes));
     }
+    Ok(Undo::Put(key, bucket.value(location)?))
 }
 
 #[cfg(test)]
@@ -307,7 +303,7 @@ mod tests {
         }
         batch.commit().unwrap();
         assert_eq!(table.len(), 100_000);
-        let stat = table.stat().unwrap();
+        let stat = table.survey().unwrap();
         assert!(stat.buckets > 4000, "{} buckets", stat.buckets);
         assert_eq!(table.verify().unwrap(), []);
     }

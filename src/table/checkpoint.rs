@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! a writer finds the log's segment full, or too much dirty
-//!   takes the turn -> closes the gate -> freeze, next segment -> opens the gate -> a thread writes what is frozen
+//!   takes the guard -> closes the gate -> freeze, next segment -> opens the gate -> a thread writes what is frozen
 //! others go on at once; who needs room in the next segment, too, before that is written, waits for it
 //! ```
 //!
-//! Source: docs/architecture.md, "Checkpoint". Not here: how it is written (`pager/checkpoint.rs`), the log (`pager/log`).
+//! Source: docs/architecture.md, "Checkpoint". Not here: how it is written (`pager/checkpoint.rs`), the log (`pager/wal`).
 
 use super::{Durability, Table};
 use crate::error::{Error, ErrorKind, Result};
-use crate::pager::{Frozen, Pager, Turn};
+use crate::pager::{CheckpointGuard, Frozen, Pager};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex};
@@ -26,16 +26,16 @@ impl Table {
         if self.pager.is_read_only() || !self.pager.has_file() {
             return Ok(());
         }
-        self.refuse_if_forked()?;
-        self.refuse_if_poisoned()?;
+        self.pager.refuse_if_forked()?;
+        self.pager.refuse_if_poisoned()?;
         match self.pager.log().filter(|log| log.is_on()) {
-            Some(log) => log.sync().inspect_err(|e| self.pager.turns().poison(&e.to_string())),
+            Some(log) => log.sync().inspect_err(|e| self.pager.poison(&e.to_string())),
             None if self.pager.is_clean() => Ok(()),
             None => {
-                // Another thread's checkpoint may be in flight: waiting for the turn waits for its end.
-                let turn = self.pager.turns().take()?;
-                self.refuse_if_poisoned()?;
-                if self.pager.is_clean() { Ok(()) } else { self.checkpoint_in_turn(&turn) }
+                // Another thread's checkpoint may be in flight: waiting for the guard waits for its end.
+                let guard = self.pager.checkpoint_lock().acquire()?;
+                self.pager.refuse_if_poisoned()?;
+                if self.pager.is_clean() { Ok(()) } else { self.checkpoint_with(&guard) }
             }
         }
     }
@@ -64,43 +64,12 @@ impl Table {
 
     fn write_last_checkpoint(&self) -> Result<()> {
         // The thread of the last one may still be at it.
-        drop(self.pager.turns().take()?);
-        self.refuse_if_poisoned()?;
+        drop(self.pager.checkpoint_lock().acquire()?);
+        self.pager.refuse_if_poisoned()?;
         if !self.pager.is_clean() {
             self.checkpoint()?;
         }
         self.pager.log().map_or(Ok(()), |log| log.close())
-    }
-
-    /// A child of the process that opened the file leaves it to its parent.
-    #[inline]
-    pub(super) fn refuse_if_forked(&self) -> Result<()> {
-        if self.pager.is_forked() { Err(self.forked_error()) } else { Ok(()) }
-    }
-
-    #[cold]
-    fn forked_error(&self) -> Error {
-        let path = self.pager.path().display();
-        Error::new(
-            ErrorKind::Forked,
-            format!(
-                "{path}: opened before this process was forked from its parent; open the table in the child, after the fork"
-            ),
-        )
-    }
-
-    pub(super) fn refuse_if_poisoned(&self) -> Result<()> {
-        let turns = self.pager.turns();
-        if !turns.is_poisoned() {
-            return Ok(());
-        }
-        let (path, why) = (self.pager.path().display(), turns.reason());
-        Err(Error::new(
-            ErrorKind::Poisoned,
-            format!(
-                "{path}: an earlier write to the disk failed, so this handle takes no more; open the table again to go on from what is safe. It was: {why}"
-            ),
-        ))
     }
 
     /// Writes all changes to the file itself, as a whole, so that the next open has no log to replay, and other processes
@@ -114,21 +83,21 @@ impl Table {
         if self.pager.is_read_only() || !self.pager.has_file() {
             return Ok(());
         }
-        self.refuse_if_forked()?;
-        self.checkpoint_in_turn(&self.pager.turns().take()?)
+        self.pager.refuse_if_forked()?;
+        self.checkpoint_with(&self.pager.checkpoint_lock().acquire()?)
     }
 
-    /// The same, by who has the turn and keeps it.
-    pub(super) fn checkpoint_in_turn(&self, turn: &Turn) -> Result<()> {
+    /// The same, by who has the guard and keeps it.
+    pub(super) fn checkpoint_with(&self, guard: &CheckpointGuard) -> Result<()> {
         let frozen = self.freeze_frames(0)?;
-        turn.tell();
+        guard.notify();
         self.pager.write_frozen(frozen)
     }
 
     fn freeze_frames(&self, log_bytes: u64) -> Result<Frozen> {
         let _alone = self.gate.close()?;
-        self.refuse_if_poisoned()?;
-        self.pager.freeze(&self.root(), log_bytes)
+        self.pager.refuse_if_poisoned()?;
+        self.pager.freeze(&self.buckets.root(self.gate.totals()).encode(), log_bytes)
     }
 
     /// After a write: a checkpoint if one is due.
@@ -146,15 +115,15 @@ impl Table {
 
     #[cold]
     fn begin_due_checkpoint(&self) -> Result<()> {
-        match self.pager.turns().try_take() {
-            Some(turn) => self.checkpoint_beside(turn, 0),
+        match self.pager.checkpoint_lock().try_acquire() {
+            Some(guard) => self.checkpoint_beside(guard, 0),
             None if !self.pager.must_checkpoint() => Ok(()),
             // The cache may exceed its bound beside a backup, but slowly.
-            None if self.pager.turns().is_for_long() => {
-                self.pager.turns().wait_a_moment();
+            None if self.pager.checkpoint_lock().is_held_long() => {
+                self.pager.checkpoint_lock().wait_a_moment();
                 Ok(())
             }
-            None => self.pager.turns().wait_until(|| false),
+            None => self.pager.checkpoint_lock().wait_until(|| false),
         }
     }
 
@@ -162,26 +131,26 @@ impl Table {
     #[cold]
     pub(super) fn make_log_room(&self, bytes: u64) -> Result<()> {
         let Some(log) = self.pager.log() else { return Ok(()) };
-        match self.pager.turns().try_take() {
+        match self.pager.checkpoint_lock().try_acquire() {
             // Another thread may have been here first.
             Some(_) if log.has_room(bytes) => Ok(()),
-            Some(turn) => self.checkpoint_beside(turn, bytes),
+            Some(guard) => self.checkpoint_beside(guard, bytes),
             // A backup may take hours, so the log grows beyond its bound, but not without one.
-            None if self.pager.turns().is_for_long() => {
+            None if self.pager.checkpoint_lock().is_held_long() => {
                 let extended = {
                     let _alone = self.gate.close()?;
                     log.has_room(bytes) || log.extend(bytes)?
                 };
                 if extended { Ok(()) } else { self.wait_beside_backup(|| log.has_room(bytes)) }
             }
-            None => self.pager.turns().wait_until(|| log.has_room(bytes)),
+            None => self.pager.checkpoint_lock().wait_until(|| log.has_room(bytes)),
         }
     }
 
     /// Gives a backup a moment to end; then fails if the log still has no room.
     fn wait_beside_backup(&self, has_room: impl Fn() -> bool) -> Result<()> {
-        self.pager.turns().wait_a_moment();
-        if !self.pager.turns().is_for_long() || has_room() {
+        self.pager.checkpoint_lock().wait_a_moment();
+        if !self.pager.checkpoint_lock().is_held_long() || has_room() {
             return Ok(());
         }
         let path = self.pager.path().display();
@@ -194,24 +163,24 @@ impl Table {
     }
 
     /// Freezes the table and lets a thread of its own write it.
-    fn checkpoint_beside(&self, turn: Turn, log_bytes: u64) -> Result<()> {
+    fn checkpoint_beside(&self, guard: CheckpointGuard, log_bytes: u64) -> Result<()> {
         let frozen = self.freeze_frames(log_bytes)?;
-        turn.tell();
+        guard.notify();
         if self.inline_checkpoints {
             return self.pager.write_frozen(frozen);
         }
         // A thread that cannot be made drops what it was given, so it is given a share.
-        let job = Arc::new(Mutex::new(Some((self.pager.clone(), frozen, turn))));
+        let job = Arc::new(Mutex::new(Some((self.pager.clone(), frozen, guard))));
         let theirs = job.clone();
-        let run = move |job: &Mutex<Option<(Arc<Pager>, Frozen, Turn)>>| {
-            let Some((pager, frozen, turn)) = job.lock().unwrap_or_else(|e| e.into_inner()).take() else { return };
+        let run = move |job: &Mutex<Option<(Arc<Pager>, Frozen, CheckpointGuard)>>| {
+            let Some((pager, frozen, guard)) = job.lock().unwrap_or_else(|e| e.into_inner()).take() else { return };
             // Errors poison the handle; whoever writes next is told.
             if catch_unwind(AssertUnwindSafe(|| pager.write_frozen(frozen))).is_err() {
-                pager.turns().poison("the thread that wrote a checkpoint panicked");
+                pager.poison("the thread that wrote a checkpoint panicked");
             }
-            // The file first: who waits for the turn may be about to open it again.
+            // The file first: who waits for the guard may be about to open it again.
             drop(pager);
-            drop(turn);
+            drop(guard);
         };
         let spawned = std::thread::Builder::new().name("checkpoint".into()).spawn(move || run(&theirs));
         if spawned.is_err() {

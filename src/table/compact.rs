@@ -3,31 +3,23 @@
 //! The *service* of the uDatabase library, online: buckets that the load no longer asks for are merged away, overflow
 //! pages and extents lose their slack and move, and bucket groups move, from the end of the file to free room before
 //! it; then the file is cut. Every step leaves a whole table, and a crash leaves the last checkpoint.
+//!
+//! Not here: the steps themselves (`buckets/compact.rs`).
 
-use super::chain::{Block, Bucket};
-use super::extent::Extent;
-use super::page::{self, INLINE, Record};
-use super::{Table, linear};
+use super::Table;
 use crate::error::Result;
-use crate::pager::FRAME_UNITS;
-use crate::pager::interleave::step;
-use crate::pager::pool::lock_without_values;
-use crate::pager::words::Bytes;
-use crate::planted::{Bug, planted};
-use std::sync::atomic::Ordering::*;
 
 impl Table {
-    /// Drops dead space: contracts the table to what its pairs need and the file to what the table needs.
+    /// Shrinks the table to what its pairs need, and the file to what the table needs.
     ///
     /// O(file). Other threads may go on; each waits for at most one bucket.
     ///
     /// # Errors
-    /// As [`remove`](Self::remove) and [`sync`](Self::sync).
+    /// Those of [`remove`](Self::remove) and [`sync`](Self::sync).
     pub fn compact(&self) -> Result<()> {
         {
-            let _gate = self.enter()?;
-            self.min_max_bucket.store(0, Relaxed);
-            while self.wants_merge() && self.merge()? {}
+            let _inside = self.enter()?;
+            self.buckets.shrink()?;
         }
         // Each pass moves what lies behind the end that the used units would fill; holes are not perfect, so passes go
         // on while they gain.
@@ -44,121 +36,21 @@ impl Table {
 
     fn compact_pass(&self) -> Result<()> {
         let mut number = 0;
-        while number <= self.view().max_bucket {
+        while number <= self.buckets.view().max_bucket {
             {
-                let _gate = self.enter()?;
-                self.pager.prefer_low(|| self.compact_bucket(number))?;
+                let _inside = self.enter()?;
+                self.pager.prefer_low(|| self.buckets.compact_bucket(number))?;
             }
             number += 1;
             self.checkpoint_if_due();
         }
-        for group in self.groups_in_first_frame() + 1..linear::GROUP_COUNT {
-            self.move_group(group)?;
+        for group in self.buckets.movable_groups() {
+            let _alone = self.gate.close()?;
+            self.buckets.move_group(group)?;
         }
-        // A checkpoint that is being written must not be told of another end of the file meanwhile.
-        let _turn = self.pager.turns().take()?;
+        // A checkpoint in flight must not see the end of the file move.
+        let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
         let _alone = self.gate.close()?;
         self.pager.trim()
-    }
-
-    /// Rewrites one bucket: its overflow pages and extents get just the room they need, as near the start as there is.
-    fn compact_bucket(&self, number: linear::Bucket) -> Result<()> {
-        let _structure = lock_without_values(&self.structure)?;
-        if number > self.view().max_bucket {
-            return Ok(());
-        }
-        let (frame, start) = self.location(number);
-        let mut bucket = Bucket { table: self, frame: self.pager.write(frame)?, start };
-        if page::kind(bucket.page()) == page::KIND_EMPTY {
-            return Ok(());
-        }
-        self.move_extents(&mut bucket)?;
-        let gathered = self.gather(bucket.page())?;
-        if gathered.blocks().is_empty() {
-            return Ok(());
-        }
-        let all: Vec<usize> = (0..gathered.len()).collect();
-        let layout = self.lay_out(&gathered, &all, page::level(bucket.page()))?;
-        bucket.page_mut().store(0, &layout.primary);
-        self.free_blocks(gathered.blocks());
-        Ok(())
-    }
-
-    /// Moves the bucket's extents where that saves room or brings them nearer the start.
-    fn move_extents(&self, bucket: &mut Bucket<'_>) -> Result<()> {
-        let mut places: Vec<(Option<Block>, usize, u8, Extent)> = Vec::new();
-        let mut note = |block: Option<Block>, bytes: &[u8]| {
-            for (slot, record) in page::records(bytes).enumerate() {
-                let (_, record): (u16, Record<'_>) = record.map_err(|d| self.damaged(d))?;
-                if record.form != INLINE {
-                    places.push((block, slot, record.form, self.parse_extent(record)?));
-                }
-            }
-            Ok::<(), crate::Error>(())
-        };
-        note(None, bucket.page())?;
-        self.walk_chain(page::next(bucket.page()), |block, bytes| note(Some(block), bytes).map(|()| None::<()>))?;
-        for (block, slot, form, extent) in places {
-            let Some(moved) = self.moved_extent(&extent)? else { continue };
-            // The reference has the same length, so the record is changed where it is.
-            let replaced = match block {
-                None => page::replace_value(&mut bucket.page_mut(), slot, form, &moved.to_bytes()),
-                Some(block) => {
-                    let (mut frame, range) = self.write_block(block)?;
-                    page::replace_value(&mut frame.part(range), slot, form, &moved.to_bytes())
-                }
-            };
-            // A value of the same length always fits - where the page is still the one that was read, and not marked
-            // free and overwritten just now.
-            if replaced != Ok(true) {
-                return Err(self.pager.corrupt(format!("extent at unit {}: its record is gone", extent.unit)));
-            }
-            self.free_extent(&extent);
-        }
-        Ok(())
-    }
-
-    /// A copy of the extent that is smaller or nearer the start, if there is room for one.
-    fn moved_extent(&self, extent: &Extent) -> Result<Option<Extent>> {
-        let capacity = (extent.content_bytes().div_ceil(self.pager.unit_bytes() as u64) as u32).max(1);
-        let new = Extent { unit: self.pager.allocate(capacity)?, capacity, ..*extent };
-        if capacity == extent.capacity && new.unit > extent.unit {
-            self.free_extent(&new);
-            return Ok(None);
-        }
-        if let Err(e) = self.copy_extent(extent, &new) {
-            self.free_extent(&new);
-            return Err(e);
-        }
-        Ok(Some(new))
-    }
-
-    /// Moves a group of buckets to free room nearer the start, if there is any.
-    fn move_group(&self, group: usize) -> Result<()> {
-        // The pages of a group are found by arithmetic, so none may be in use while it moves.
-        let _alone = self.gate.close()?;
-        let old = self.groups[group].load(Relaxed);
-        if old == 0 || group > linear::group(self.view().max_bucket).0 {
-            return Ok(());
-        }
-        let unit_bytes = self.pager.unit_bytes() as u64;
-        let bytes = u64::from(linear::group_len(group)) * self.page_bytes as u64;
-        let frame_bytes = self.pager.frame_bytes() as u64;
-        let frames = (bytes / frame_bytes) as u32;
-        let Some(unit) = self.pager.allocate_before(frames, (old / frame_bytes) as u32)? else { return Ok(()) };
-        let new = unit * unit_bytes;
-        self.pager.fix((new / frame_bytes) as u32, frames);
-        self.pager.unfix((old / frame_bytes) as u32);
-        for frame in 0..frames {
-            let source = self.pager.read((old / frame_bytes) as u32 + frame)?.to_vec();
-            self.pager.pool().write_fresh((new / frame_bytes) as u32 + frame)?.whole().store(0, &source);
-        }
-        // Readers take no gate: one that looks at the old pages sees a new version and starts over.
-        step();
-        self.groups[group].store(new, Release);
-        let view = self.view();
-        let next = u32::from(!planted(Bug::MoveKeepsVersion));
-        self.set_view(super::View { version: view.version.wrapping_add(next), ..view });
-        self.pager.free(old / unit_bytes, frames * FRAME_UNITS)
     }
 }

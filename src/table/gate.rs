@@ -8,17 +8,14 @@
 //! The load that decides about growth is one shared number; a thread adds to it what it has gathered each time that is
 //! a good part of a page.
 
+use crate::buckets::thread_slot::{SHARED, SLOT_COUNT, slot_of_thread};
+use crate::buckets::{Delta, Load, Totals};
 use crate::error::Result;
 use crate::pager::interleave::{self, step};
 use crate::pager::pool::{lock_without_values, refuse_to_wait_with_values};
 use crate::planted::{Bug, planted};
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
-
-/// Threads with a slot of their own; all others share the last.
-pub(super) const SLOT_COUNT: usize = 64;
-const SHARED: usize = SLOT_COUNT - 1;
 
 /// Two lines apart, as processors fetch lines in pairs.
 #[derive(Default)]
@@ -36,38 +33,6 @@ struct Slot {
     removals: AtomicI64,
 }
 
-/// What a write did to the numbers of a table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Delta {
-    pub pairs: i64,
-    /// Keys and values.
-    pub payload: i64,
-    /// Slots and records in pages.
-    pub bucket: i64,
-    /// A second overflow page was needed: the table should grow whatever its load.
-    pub long_chain: bool,
-}
-
-impl std::ops::Add for Delta {
-    type Output = Delta;
-    fn add(self, other: Delta) -> Delta {
-        Delta {
-            pairs: self.pairs + other.pairs,
-            payload: self.payload + other.payload,
-            bucket: self.bucket + other.bucket,
-            long_chain: self.long_chain || other.long_chain,
-        }
-    }
-}
-
-/// The numbers of a table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Totals {
-    pub pairs: u64,
-    pub payload_bytes: u64,
-    pub bucket_bytes: u64,
-}
-
 /// What all threads have counted. A copy is of the same numbers.
 #[derive(Clone)]
 pub(super) struct Counted(Arc<[Slot; SLOT_COUNT]>);
@@ -77,8 +42,6 @@ pub(super) struct Gate {
     slots: Counted,
     closed: AtomicBool,
     closer: Mutex<()>,
-    load_pairs: AtomicI64,
-    load_bytes: AtomicI64,
     /// A thread adds to the load when it has this many bytes.
     step_bytes: i64,
 }
@@ -102,8 +65,6 @@ impl Gate {
             slots: Counted(Arc::new(std::array::from_fn(|_| Slot::default()))),
             closed: AtomicBool::new(false),
             closer: Mutex::new(()),
-            load_pairs: AtomicI64::new(signed(totals.pairs)),
-            load_bytes: AtomicI64::new(signed(totals.bucket_bytes)),
             step_bytes,
         };
         let base = &gate.slots.0[SHARED];
@@ -174,13 +135,6 @@ impl Gate {
     pub(super) fn counted(&self) -> &Counted {
         &self.slots
     }
-
-    /// The load: pairs, and bytes of slots and records. Up to a page a thread behind the truth.
-    #[inline]
-    pub(super) fn load(&self) -> (u64, u64) {
-        let unsigned = |n: &AtomicI64| u64::try_from(n.load(Relaxed)).unwrap_or(0);
-        (unsigned(&self.load_pairs), unsigned(&self.load_bytes))
-    }
 }
 
 impl Counted {
@@ -215,9 +169,9 @@ impl<'g> Closed<'g> {
 }
 
 impl Inside<'_> {
-    /// Counts what a write did. Says whether the load changed, so that it is time to look at it.
+    /// Counts what a write did. `true` if it also added to `load`, which may now call for a split.
     #[inline]
-    pub(super) fn count(&self, delta: Delta) -> bool {
+    pub(super) fn count(&self, delta: Delta, load: &Load) -> bool {
         let slot = &self.gate.slots.0[self.slot];
         let add = |counter, n| self.add(counter, n);
         add(&slot.pairs, delta.pairs);
@@ -228,8 +182,7 @@ impl Inside<'_> {
         if pending.abs() < self.gate.step_bytes {
             return false;
         }
-        self.gate.load_pairs.fetch_add(slot.pairs_pending.swap(0, Relaxed), Relaxed);
-        self.gate.load_bytes.fetch_add(slot.bytes_pending.swap(0, Relaxed), Relaxed);
+        load.add(slot.pairs_pending.swap(0, Relaxed), slot.bytes_pending.swap(0, Relaxed));
         true
     }
 }
@@ -274,54 +227,6 @@ impl Drop for Closed<'_> {
     }
 }
 
-/// Slot numbers that ended threads gave back.
-static FREE_SLOTS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-static NEXT_SLOT: AtomicU32 = AtomicU32::new(0);
-
-/// A thread's slot number, the same in all tables.
-struct SlotNumber(usize);
-
-impl SlotNumber {
-    fn take() -> SlotNumber {
-        let free = FREE_SLOTS.lock().unwrap_or_else(|e| e.into_inner()).pop();
-        SlotNumber(free.unwrap_or_else(|| (NEXT_SLOT.fetch_add(1, Relaxed) as usize).min(SHARED)))
-    }
-}
-
-impl Drop for SlotNumber {
-    fn drop(&mut self) {
-        if self.0 != SHARED {
-            // The lock orders what this thread counted before what the next owner does.
-            FREE_SLOTS.lock().unwrap_or_else(|e| e.into_inner()).push(self.0);
-        }
-        CACHED_SLOT.set(SHARED);
-    }
-}
-
-const UNKNOWN: usize = usize::MAX;
-
-thread_local! {
-    static SLOT: SlotNumber = SlotNumber::take();
-    /// A copy without a destructor, which is cheaper to ask.
-    static CACHED_SLOT: Cell<usize> = const { Cell::new(UNKNOWN) };
-}
-
-#[inline]
-pub(super) fn slot_of_thread() -> usize {
-    if let Some(task) = interleave::task() {
-        return task;
-    }
-    match CACHED_SLOT.get() {
-        UNKNOWN => {
-            // A thread that is ending uses the shared slot.
-            let slot = SLOT.try_with(|s| s.0).unwrap_or(SHARED);
-            CACHED_SLOT.set(slot);
-            slot
-        }
-        slot => slot,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -330,16 +235,17 @@ mod tests {
     #[test]
     fn threads_count_together_and_a_closed_gate_has_nobody_inside() {
         let gate = Arc::new(Gate::new(Totals { pairs: 5, ..Totals::default() }, 100));
+        let load = Arc::new(Load::new(Totals::default()));
         // More threads than slots, so that some share.
         const THREADS: usize = 2 * SLOT_COUNT;
         const WRITES: i64 = 500;
         let threads: Vec<_> = (0..THREADS)
             .map(|_| {
-                let gate = gate.clone();
+                let (gate, load) = (gate.clone(), load.clone());
                 std::thread::spawn(move || {
                     for _ in 0..WRITES {
                         let inside = gate.enter().unwrap();
-                        inside.count(Delta { pairs: 1, payload: 2, bucket: 3, long_chain: false });
+                        inside.count(Delta { pairs: 1, payload: 2, bucket: 3, long_chain: false }, &load);
                     }
                 })
             })
@@ -356,6 +262,6 @@ mod tests {
         }
         let writes = THREADS as u64 * WRITES as u64;
         assert_eq!(gate.totals(), Totals { pairs: 5 + writes, payload_bytes: 2 * writes, bucket_bytes: 3 * writes });
-        assert!(gate.load().1 > 3 * writes - 100 * SLOT_COUNT as u64);
+        assert!(load.bytes() > 3 * writes - 100 * SLOT_COUNT as u64);
     }
 }

@@ -109,19 +109,19 @@ fn whole(table: &Table) {
 /// Keys 4 to 7 go to new buckets while they are looked for.
 fn lookups_beside_splits(page_bytes: u32) -> bool {
     let table = table(page_bytes, 2, 0..8);
-    let splits = table.stat().unwrap().splits;
+    let splits = table.survey().unwrap().splits;
     together(&[&|| put(&table, 16..22), &|| there(&table, &[4, 0, 5]), &|| there_latched(&table, &[4, 6]), &|| {
         there_together(&table, &[4, 5, 6])
     }]);
     whole(&table);
-    table.stat().unwrap().splits > splits
+    table.survey().unwrap().splits > splits
 }
 
 /// Bucket 1 goes, something else comes to its place, and it comes back elsewhere.
 fn lookups_beside_a_bucket_that_goes_and_comes() -> bool {
     let table = table(APART, 4, [1, 0, 2, 3, 4]);
-    assert_eq!(table.view().max_bucket, 1);
-    let place = table.location(1);
+    assert_eq!(table.buckets.view().max_bucket, 1);
+    let place = table.buckets.location(1);
     together(&[
         &|| {
             remove(&table, [0, 2, 3, 4]);
@@ -133,7 +133,7 @@ fn lookups_beside_a_bucket_that_goes_and_comes() -> bool {
         &|| there_together(&table, &[1, 1]),
     ]);
     whole(&table);
-    table.location(1) != place && table.view().max_bucket == 1
+    table.buckets.location(1) != place && table.buckets.view().max_bucket == 1
 }
 
 /// Writers of one bucket, of one key, and of buckets that split.
@@ -165,7 +165,7 @@ fn lookups_beside_changes_of_their_page() -> bool {
     // Values long enough that some lie in an overflow page. The first byte tells the length.
     let value = |n: u8| vec![n; 20 + usize::from(n)];
     (0..12).for_each(|key| table.put(&[key], &value(key + 30)).unwrap());
-    assert!(table.stat().unwrap().overflow_pairs > 0, "the scenario is about overflow pages too");
+    assert!(table.survey().unwrap().overflow_pairs > 0, "the scenario is about overflow pages too");
     let check = |key: u8| {
         let found = table.get(&[key]).unwrap().expect("a key that is there throughout");
         assert_eq!(found, value(found[0]), "a mix of two values");
@@ -217,14 +217,14 @@ fn with_a_hole() -> Table {
 /// Groups of buckets move towards the start, and the end of the file goes, while they are read.
 fn lookups_beside_compaction() -> bool {
     let table = with_a_hole();
-    let place = table.location(3);
+    let place = table.buckets.location(3);
     together(&[&|| table.compact().unwrap(), &|| there(&table, &[3, 2, 3, 2]), &|| {
         there_together(&table, &[2, 3]);
         there_latched(&table, &[3, 2]);
     }]);
     there(&table, &[0, 1, 2, 3, 4, 5, 6, 7]);
     whole(&table);
-    table.location(3) != place
+    table.buckets.location(3) != place
 }
 
 /// A value stays what it was while its bucket moves and the frame it lies in is cut off the file.
@@ -252,9 +252,9 @@ fn a_closed_gate_beside_writers() -> bool {
         &|| {
             for _ in 0..2 {
                 let closed = table.gate.close().unwrap();
-                let before = (table.len(), table.gate.totals(), table.view().max_bucket);
+                let before = (table.len(), table.gate.totals(), table.buckets.view().max_bucket);
                 (0..4).for_each(|_| step());
-                assert!(before == (table.len(), table.gate.totals(), table.view().max_bucket));
+                assert!(before == (table.len(), table.gate.totals(), table.buckets.view().max_bucket));
                 drop(closed);
             }
         },
@@ -286,7 +286,7 @@ fn lookups_beside_eviction() -> bool {
     let table = options(APART, 2).cache_bytes(1).in_memory().unwrap();
     put(&table, 0..4);
     table.checkpoint().unwrap();
-    let (frame, _) = table.location(1);
+    let (frame, _) = table.buckets.location(1);
     together(&[
         &|| (0..4).for_each(|_| _ = table.pager.pool().evict(frame)),
         &|| there(&table, &[1, 1, 3]),

@@ -1,32 +1,13 @@
-//! Lookups of many keys at a time, their cache misses side by side.
+//! Writes of many pairs, which look ahead: the page of a pair some places on, then where in it a new record would come.
 //!
-//! A lookup waits for two or three lines of memory, each known only once the one before has come: the slots of its
-//! bucket's page, then a record; for one pair in six those of an overflow page between. For one key there is nothing to
-//! do meanwhile. For many there is: each step is taken for a whole window of keys, and asks for what the next one needs.
-//!
-//! ```text
-//! 1  hash the key; ask for the state, header and slots of its bucket's page
-//! 2  which slots have the tag? ask for the record, or for the slots of the overflow page
-//! 3  (overflow pages) which slots have the tag? ask for the record
-//! 4  compare and copy the record; was there a change meanwhile? then the ordinary lookup
-//! ```
-//!
-//! Writes of many pairs look ahead in the same way: the page of a pair some places on, then where in it a new record would
-//! come. They are made one after the other all the same, each for itself, and wait for the disk once, together.
-//!
-//! What it costs and gains: docs/benchmarks.md, "Many keys at a time".
-//! Not here: the steps themselves, which are those of a single lookup (`peek.rs`).
+//! They are made one after the other all the same, each for itself, and wait for the disk once, together. Lookups of many keys
+//! overlap more: `buckets/many.rs`.
 
 use super::Table;
-use super::chain::Key;
-use super::commit::Change;
-use super::live;
-use super::peek::{Peeked, Sight};
+use super::wal_record::WalRecord;
+use crate::buckets::HashedKey;
 use crate::error::Result;
-use crate::pager::log::Lsn;
-
-/// Keys looked up side by side: enough to keep every line buffer of a core busy, few enough to stay in its first cache.
-const WINDOW: usize = 32;
+use crate::pager::wal::Lsn;
 
 impl Table {
     /// The values of `keys`, in their order; `None` for a key that is absent.
@@ -63,18 +44,8 @@ impl Table {
     ///
     /// # Errors
     /// As [`get`](Self::get), the first there is; `take` was given the keys before it.
-    pub fn get_many_with(&self, keys: &[impl AsRef<[u8]>], mut take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
-        let mut value = Vec::new();
-        for (window, keys) in keys.chunks(WINDOW).enumerate() {
-            let mut looked_up = [const { None }; WINDOW];
-            let looked_up = &mut looked_up[..keys.len()];
-            self.sight_many(keys, looked_up);
-            for (index, (key, sight)) in keys.iter().zip(looked_up).enumerate() {
-                let found = self.settle(key.as_ref(), sight.as_ref(), &mut value)?;
-                take(window * WINDOW + index, found.then_some(&value));
-            }
-        }
-        Ok(())
+    pub fn get_many_with(&self, keys: &[impl AsRef<[u8]>], take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
+        self.buckets.get_many(keys, take)
     }
 
     /// [`put`](Self::put) for each pair, in their order. Faster than one by one: cache misses overlap, and with
@@ -94,28 +65,34 @@ impl Table {
     /// As [`put`](Self::put), the first there is; pairs before it are stored.
     pub fn put_many(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<()> {
         self.write_many(pairs, |key, value| {
-            let change = Change::Put { key: key.bytes, value };
+            let change = WalRecord::Put { key: key.bytes, value };
             self.change_unsynced(key, change, |bucket, place| bucket.set(key, place, value).map(Some))
         })
     }
 
-    /// [`append`](Self::append) for each pair, in their order, as [`put_many`](Self::put_many) does.
+    /// [`append`](Self::append) for each pair, in their order. Returns the new length of each value. Faster than one by one,
+    /// like [`put_many`](Self::put_many).
     ///
     /// # Errors
-    /// As [`append`](Self::append), the first there is; pairs before it are appended.
-    pub fn append_many(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<()> {
+    /// Those of [`append`](Self::append), the first there is; pairs before it are appended.
+    pub fn append_many(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<Vec<usize>> {
+        let mut lens = Vec::with_capacity(pairs.len());
         self.write_many(pairs, |key, tail| {
-            self.change_unsynced(key, Change::Append { key: key.bytes, tail }, |bucket, place| match place {
-                None => bucket.set(key, None, tail).map(Some),
-                Some(place) => bucket.append(key, place, tail).map(Some),
-            })
-        })
+            let mut len = 0;
+            let record = WalRecord::Append { key: key.bytes, tail };
+            let lsn = self.change_unsynced(key, record, |bucket, location| {
+                bucket.append_or_set(key, location, tail, &mut len).map(Some)
+            })?;
+            lens.push(len);
+            Ok(lsn)
+        })?;
+        Ok(lens)
     }
 
     fn write_many(
         &self,
         pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
-        write: impl Fn(Key<'_>, &[u8]) -> Result<Option<Lsn>>,
+        mut write: impl FnMut(HashedKey<'_>, &[u8]) -> Result<Option<Lsn>>,
     ) -> Result<()> {
         // Far enough for memory to answer, near enough for the answer to be there still.
         const PAGE_AHEAD: usize = 16;
@@ -126,55 +103,18 @@ impl Table {
             let slot = index % PAGE_AHEAD;
             if let Some(index) = index.checked_sub(PAGE_AHEAD) {
                 let (key, value) = (pairs[index].0.as_ref(), pairs[index].1.as_ref());
-                self.check_lengths(key, value.len())?;
-                let key = Key { bytes: key, hash: hashes[slot], tag: super::page::tag(hashes[slot]) };
+                self.buckets.check_lengths(key, value.len())?;
+                let key = HashedKey::new(key, hashes[slot]);
                 last = write(key, value)?.unwrap_or(last);
             }
             if let Some(pair) = pairs.get(index) {
-                hashes[slot] = self.key(pair.0.as_ref()).hash;
-                self.prefetch_bucket(hashes[slot]);
+                hashes[slot] = self.buckets.key(pair.0.as_ref()).hash;
+                self.buckets.prefetch_bucket(hashes[slot]);
             }
             if (PLACE_AHEAD..pairs.len() + PLACE_AHEAD).contains(&index) {
-                self.prefetch_overflow(hashes[(index - PLACE_AHEAD) % PAGE_AHEAD]);
+                self.buckets.prefetch_overflow(hashes[(index - PLACE_AHEAD) % PAGE_AHEAD]);
             }
         }
         self.wait_durable(last)
-    }
-
-    /// Steps 1 to 3. What could not be seen without a latch is `None`.
-    #[inline]
-    fn sight_many<'t, 'k>(&'t self, keys: &'k [impl AsRef<[u8]>], looked_up: &mut [Option<(Key<'k>, Sight<'t>)>]) {
-        let mut hashes = [0; WINDOW];
-        for (key, hash) in keys.iter().zip(&mut hashes) {
-            *hash = self.key(key.as_ref()).hash;
-            self.prefetch_bucket(*hash);
-        }
-        let mut behind = 0u32;
-        for (index, key) in keys.iter().enumerate() {
-            let key = Key { bytes: key.as_ref(), hash: hashes[index], tag: super::page::tag(hashes[index]) };
-            let Some(sight) = self.sight(key, true) else { continue };
-            behind |= u32::from(self.prefetch_sighted(&sight)) << index;
-            looked_up[index] = Some((key, sight));
-        }
-        while behind != 0 {
-            if let Some((key, sight)) = &mut looked_up[behind.trailing_zeros() as usize] {
-                self.sight_behind(sight, *key);
-            }
-            behind &= behind - 1;
-        }
-    }
-
-    /// Step 4: the value of `key` from what was sighted, or by the ordinary lookup.
-    #[inline]
-    fn settle(&self, key: &[u8], sight: Option<&(Key<'_>, Sight<'_>)>, value: &mut Vec<u8>) -> Result<bool> {
-        value.clear();
-        if let (Some((key, sight)), false) = (sight, live::is_due()) {
-            match self.judge(*key, sight, Some(value)) {
-                Peeked::Found => return Ok(true),
-                Peeked::Absent => return Ok(false),
-                Peeked::Unknown => {}
-            }
-        }
-        self.get_latched(self.key(key), value)
     }
 }

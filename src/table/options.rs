@@ -1,10 +1,11 @@
 //! How a table is made and opened.
 
 use super::Table;
+use crate::buckets::{FILL_PERCENT, PAGE_BYTES};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
 use crate::io::{Disk, Storage};
-use crate::pager::log::Safety;
+use crate::pager::wal::Safety;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -50,7 +51,7 @@ pub struct TableOptions {
     pub(super) expected_len: u64,
     pub(super) cache_bytes: Option<u64>,
     pub(super) hash: Option<HashKind>,
-    pub(super) user_hash: Option<HashFunction>,
+    pub(crate) user_hash: Option<HashFunction>,
     pub(super) seed: Option<u64>,
     pub(super) read_only: bool,
     pub(super) create: bool,
@@ -59,14 +60,9 @@ pub struct TableOptions {
     pub(super) log_bytes: u64,
     pub(super) inline_checkpoints: bool,
     pub(super) table_id: Option<u64>,
-    pub(super) publish_stats: bool,
-    pub(super) storage: Arc<dyn Storage>,
+    pub(super) publish_counters: bool,
+    pub(crate) storage: Arc<dyn Storage>,
 }
-
-/// Smallest and largest page.
-pub(super) const PAGE_BYTES: std::ops::RangeInclusive<u32> = 512..=65536;
-/// Bytes pages are expected to be filled to, in percent of what they hold, overflow pages counted in.
-pub(super) const FILL_PERCENT: std::ops::RangeInclusive<u32> = 10..=400;
 
 impl Default for TableOptions {
     fn default() -> Self {
@@ -93,7 +89,7 @@ impl TableOptions {
             log_bytes: 128 << 20,
             inline_checkpoints: false,
             table_id: None,
-            publish_stats: false,
+            publish_counters: false,
             storage: Arc::new(Disk),
         }
     }
@@ -187,11 +183,11 @@ impl TableOptions {
     }
 
     /// Writes the table's counters to a file beside it, `<path>-stats`, a few times a second for as long as it is open, so that
-    /// other processes can watch: [`PublishedStats`](crate::PublishedStats), `splitpoint stat --watch`. Not if not given.
+    /// other processes can watch: [`PublishedCounters`](crate::PublishedCounters), `splitpoint stat --watch`. Not if not given.
     ///
     /// A thread of its own does it, and errors on the way harm nothing. For tables in files that are open for writing.
-    pub fn publish_stats(mut self, publish: bool) -> Self {
-        self.publish_stats = publish;
+    pub fn publish_counters(mut self, publish: bool) -> Self {
+        self.publish_counters = publish;
         self
     }
 
@@ -221,8 +217,8 @@ impl TableOptions {
     /// [`cache_bytes`](Self::cache_bytes) also [`ErrorKind::Io`] for the temporary file.
     pub fn in_memory(self) -> Result<Table> {
         self.check()?;
-        if self.publish_stats {
-            let what = "publish_stats is for tables in files; call Table::stats for one in memory";
+        if self.publish_counters {
+            let what = "publish_counters is for tables in files; call Table::stats for one in memory";
             return Err(Error::new(ErrorKind::InvalidArgument, what));
         }
         Table::in_memory_with(self)
@@ -239,8 +235,8 @@ impl TableOptions {
         if self.fill_factor == Some(0) {
             return invalid("fill_factor is 0, expected 1 or more pairs a bucket".into());
         }
-        if self.read_only && self.publish_stats {
-            return invalid("read_only and publish_stats exclude each other: who only reads makes no file".into());
+        if self.read_only && self.publish_counters {
+            return invalid("read_only and publish_counters exclude each other: who only reads makes no file".into());
         }
         if self.read_only && self.create_new {
             return invalid("read_only and create_new exclude each other".into());

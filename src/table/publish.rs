@@ -5,15 +5,16 @@
 //! a watcher            reads it; locked: its process lives, not locked: left by one that ended otherwise
 //! ```
 //!
-//! Opt-in, by [`TableOptions::publish_stats`](super::TableOptions::publish_stats): a table that nobody watches makes no file and
+//! Opt-in, by [`TableOptions::publish_counters`](super::TableOptions::publish_counters): a table that nobody watches makes no file and
 //! has no thread for it. The table depends on nothing here: what goes wrong while it is open is passed over, and nobody reads
 //! the file but watchers, for whom its bytes are a stranger's.
 //!
-//! Format: docs/format.md, "Published counters". Not here: the counters (`live.rs`).
+//! Format: docs/format.md, "Published counters". Not here: the counters (`counters.rs`).
 
 use super::Table;
+use super::counters::{COUNT, TableCounters};
 use super::gate::Counted;
-use super::live::{COUNT, Counters, TableStats};
+use crate::buckets::Activity;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{Disk, Storage};
 use crate::io::{File, Mode, forked_since, forks, open_locked};
@@ -45,12 +46,12 @@ fn path_of(table: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// What the process that has a table open says of it; see [`TableOptions::publish_stats`](crate::TableOptions::publish_stats).
+/// What the process that has a table open says of it; see [`TableOptions::publish_counters`](crate::TableOptions::publish_counters).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct PublishedStats {
-    /// Its counters, as [`Table::stats`] gave them.
-    pub stats: TableStats,
+pub struct PublishedCounters {
+    /// Its counters, as [`Table::counters`] gave them.
+    pub counters: TableCounters,
     /// The number of the process.
     pub process: u32,
     /// How often it has written them.
@@ -61,7 +62,7 @@ pub struct PublishedStats {
     pub is_open: bool,
 }
 
-impl PublishedStats {
+impl PublishedCounters {
     /// What is published of the table in the file at `path`; `None` if nothing is. Does not open the table.
     ///
     /// O(1). Disturbs nobody.
@@ -69,7 +70,7 @@ impl PublishedStats {
     /// # Errors
     /// [`ErrorKind::Corrupt`] and [`ErrorKind::Version`] for a file `<path>-stats` that cannot be understood;
     /// [`ErrorKind::Io`].
-    pub fn read(path: impl AsRef<Path>) -> Result<Option<PublishedStats>> {
+    pub fn read(path: impl AsRef<Path>) -> Result<Option<PublishedCounters>> {
         // A read may meet a write half-way. A write takes microseconds.
         const TRIES: usize = 20;
         let path = path_of(path.as_ref());
@@ -85,7 +86,7 @@ impl PublishedStats {
         }
     }
 
-    fn read_once(path: &Path) -> Result<Option<PublishedStats>> {
+    fn read_once(path: &Path) -> Result<Option<PublishedCounters>> {
         let failed = |e| Error::io(path, "read", e);
         let file = match Disk.open(path, Mode::Read) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -102,11 +103,11 @@ impl PublishedStats {
         file.read_at(&mut bytes, 0).map_err(failed)?;
         let published = Self::parse(&bytes, path)?;
         let is_open = file.is_locked().map_err(failed)?;
-        Ok(Some(PublishedStats { is_open, ..published }))
+        Ok(Some(PublishedCounters { is_open, ..published }))
     }
 
     /// All but `is_open`, which no bytes tell.
-    fn parse(bytes: &[u8; BYTES], path: &Path) -> Result<PublishedStats> {
+    fn parse(bytes: &[u8; BYTES], path: &Path) -> Result<PublishedCounters> {
         let u32_at = |at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().expect("within"));
         let u64_at = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("within"));
         if bytes[..8] != MAGIC {
@@ -126,8 +127,8 @@ impl PublishedStats {
         if bytes[WORDS_END..SUM].iter().any(|&b| b != 0) {
             return Err(not_counters(path, "reserved bytes are not zero"));
         }
-        let stats = TableStats::from_words(std::array::from_fn(|i| u64_at(WORDS + 8 * i)));
-        Ok(PublishedStats { stats, process: u32_at(12), tick: u64_at(16), open_ms: u64_at(24), is_open: false })
+        let counters = TableCounters::from_words(std::array::from_fn(|i| u64_at(WORDS + 8 * i)));
+        Ok(PublishedCounters { counters, process: u32_at(12), tick: u64_at(16), open_ms: u64_at(24), is_open: false })
     }
 
     fn to_bytes(self) -> [u8; BYTES] {
@@ -137,7 +138,7 @@ impl PublishedStats {
         bytes[12..16].copy_from_slice(&self.process.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.tick.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.open_ms.to_le_bytes());
-        for (i, word) in self.stats.to_words().iter().enumerate() {
+        for (i, word) in self.counters.to_words().iter().enumerate() {
             bytes[WORDS + 8 * i..][..8].copy_from_slice(&word.to_le_bytes());
         }
         let sum = crc32c::crc32c(&bytes[..SUM]);
@@ -160,7 +161,7 @@ pub(super) struct Publisher {
 }
 
 struct Job {
-    counters: Arc<Counters>,
+    activity: Arc<Activity>,
     counted: Counted,
     pager: Arc<Pager>,
     file: Box<dyn File>,
@@ -179,7 +180,7 @@ impl Table {
         let path = path_of(self.pager.path());
         let file = take_file(self.pager.storage().as_ref(), &path)?;
         let job = Arc::new(Job {
-            counters: self.live.clone(),
+            activity: self.buckets.activity().clone(),
             counted: self.gate.counted().clone(),
             pager: self.pager.clone(),
             file,
@@ -222,8 +223,7 @@ fn take_file(storage: &dyn Storage, path: &Path) -> Result<Box<dyn File>> {
         }
         break;
     }
-    let what =
-        "is there already and is no file of counters, or another's; move it, or open the table without publish_stats";
+    let what = "is there already and is no file of counters, or another's; move it, or open the table without publish_counters";
     Err(Error::new(ErrorKind::InvalidArgument, format!("{}: {what}", path.display())))
 }
 
@@ -240,9 +240,9 @@ impl Job {
 
     /// What cannot be written now is written next time.
     fn write(&self, tick: u64) {
-        let stats = self.counters.stats(&self.counted, &self.pager);
+        let counters = TableCounters::now(&self.activity, &self.counted, &self.pager);
         let open_ms = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let published = PublishedStats { stats, process: std::process::id(), tick, open_ms, is_open: true };
+        let published = PublishedCounters { counters, process: std::process::id(), tick, open_ms, is_open: true };
         let _ = self.file.write_at(&published.to_bytes(), 0);
     }
 
@@ -278,7 +278,7 @@ mod tests {
 
     fn table_with_stats(directory: &tempfile::TempDir) -> (PathBuf, Table) {
         let path = directory.path().join("t.spt");
-        let table = TableOptions::new().publish_stats(true).open(&path).unwrap();
+        let table = TableOptions::new().publish_counters(true).open(&path).unwrap();
         (path, table)
     }
 
@@ -286,16 +286,16 @@ mod tests {
     fn what_is_published_is_what_the_table_says_and_goes_with_it() {
         let directory = tempfile::tempdir().unwrap();
         let (path, table) = table_with_stats(&directory);
-        let first = PublishedStats::read(&path).unwrap().unwrap();
+        let first = PublishedCounters::read(&path).unwrap().unwrap();
         assert_eq!((first.tick, first.process, first.is_open), (1, std::process::id(), true));
         for i in 0..1000u32 {
             table.put(&i.to_le_bytes(), b"value").unwrap();
         }
-        let wanted = table.stats();
+        let wanted = table.counters();
         let start = Instant::now();
         let later = loop {
-            let now = PublishedStats::read(&path).unwrap().unwrap();
-            if now.stats == wanted {
+            let now = PublishedCounters::read(&path).unwrap().unwrap();
+            if now.counters == wanted {
                 break now;
             }
             assert!(start.elapsed() < Duration::from_secs(20), "{now:?}, expected {wanted:?}");
@@ -303,7 +303,7 @@ mod tests {
         };
         assert!(later.tick > first.tick && later.open_ms >= first.open_ms, "{later:?}");
         table.close().unwrap();
-        assert_eq!(PublishedStats::read(&path).unwrap(), None);
+        assert_eq!(PublishedCounters::read(&path).unwrap(), None);
         assert!(!path_of(&path).exists());
     }
 
@@ -312,23 +312,23 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t.spt");
         let _table = Table::open(&path).unwrap();
-        assert_eq!(PublishedStats::read(&path).unwrap(), None);
+        assert_eq!(PublishedCounters::read(&path).unwrap(), None);
         let refused = |error: Error| assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-        refused(TableOptions::new().read_only(true).publish_stats(true).open(&path).unwrap_err());
-        refused(TableOptions::new().publish_stats(true).in_memory().unwrap_err());
+        refused(TableOptions::new().read_only(true).publish_counters(true).open(&path).unwrap_err());
+        refused(TableOptions::new().publish_counters(true).in_memory().unwrap_err());
     }
 
     #[test]
     fn a_file_of_a_process_that_died_is_told_and_taken_over() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t.spt");
-        let left = PublishedStats { tick: 7, process: 1, ..PublishedStats::default() };
+        let left = PublishedCounters { tick: 7, process: 1, ..PublishedCounters::default() };
         std::fs::write(path_of(&path), left.to_bytes()).unwrap();
-        assert_eq!(PublishedStats::read(&path).unwrap(), Some(left));
+        assert_eq!(PublishedCounters::read(&path).unwrap(), Some(left));
         let (_, table) = table_with_stats(&directory);
-        assert!(PublishedStats::read(&path).unwrap().unwrap().is_open);
+        assert!(PublishedCounters::read(&path).unwrap().unwrap().is_open);
         drop(table);
-        assert_eq!(PublishedStats::read(&path).unwrap(), None);
+        assert_eq!(PublishedCounters::read(&path).unwrap(), None);
     }
 
     #[test]
@@ -336,7 +336,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t.spt");
         std::fs::write(path_of(&path), b"my notes about the stats").unwrap();
-        let error = TableOptions::new().publish_stats(true).open(&path).unwrap_err();
+        let error = TableOptions::new().publish_counters(true).open(&path).unwrap_err();
         assert!(error.kind() == ErrorKind::InvalidArgument && error.to_string().contains("t.spt-stats"), "{error}");
         assert_eq!(std::fs::read(path_of(&path)).unwrap(), b"my notes about the stats");
         drop(Table::open(&path).unwrap());
@@ -346,11 +346,14 @@ mod tests {
     fn any_bytes_are_counters_or_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t.spt");
-        let good = PublishedStats { stats: TableStats::from_words([u64::MAX; COUNT]), ..PublishedStats::default() };
+        let good = PublishedCounters {
+            counters: TableCounters::from_words([u64::MAX; COUNT]),
+            ..PublishedCounters::default()
+        };
         let bytes = good.to_bytes();
         let read = |bytes: &[u8]| {
             std::fs::write(path_of(&path), bytes).unwrap();
-            PublishedStats::read_once(&path_of(&path)).map(|read| read.expect("there is a file"))
+            PublishedCounters::read_once(&path_of(&path)).map(|read| read.expect("there is a file"))
         };
         assert_eq!(read(&bytes).unwrap(), good);
         for len in [0, 1, 7, 511, 513, 4096] {
@@ -372,6 +375,6 @@ mod tests {
         assert!(read(&reserved).unwrap_err().to_string().contains("reserved"));
         std::fs::remove_file(path_of(&path)).unwrap();
         std::fs::create_dir(path_of(&path)).unwrap();
-        assert_eq!(PublishedStats::read_once(&path_of(&path)).unwrap_err().kind(), ErrorKind::Corrupt);
+        assert_eq!(PublishedCounters::read_once(&path_of(&path)).unwrap_err().kind(), ErrorKind::Corrupt);
     }
 }

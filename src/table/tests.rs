@@ -2,12 +2,14 @@
 #![allow(clippy::disallowed_methods, reason = "tests look at the file from outside")]
 
 mod checkpoints;
+mod counters;
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::*;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -253,7 +255,9 @@ fn buckets_made_ready_for_a_split_that_did_not_come_about_are_no_fault() {
     };
     let table = TableOptions::new().page_bytes(512).user_hash("panics", hash).in_memory().unwrap();
     // Until the next bucket is the first of a group.
-    (0u32..).take_while(|_| table.view().max_bucket != 31).for_each(|i| table.put(&i.to_le_bytes(), &[7; 30]).unwrap());
+    (0u32..)
+        .take_while(|_| table.buckets.view().max_bucket != 31)
+        .for_each(|i| table.put(&i.to_le_bytes(), &[7; 30]).unwrap());
     // Only these keys panic from here on, so only splits do, and none comes about.
     panics.store(true, Relaxed);
     for i in 0..2000u64 {
@@ -261,7 +265,7 @@ fn buckets_made_ready_for_a_split_that_did_not_come_about_are_no_fault() {
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(put));
     }
     panics.store(false, Relaxed);
-    assert_eq!(table.view().max_bucket, 31);
+    assert_eq!(table.buckets.view().max_bucket, 31);
     assert_eq!(table.verify().unwrap(), []);
 }
 
@@ -300,7 +304,7 @@ fn a_table_that_loses_its_pairs_shrinks_and_its_file_with_it() {
     for i in 0..99_000u32 {
         assert!(table.remove(&i.to_le_bytes()).unwrap());
     }
-    assert!(table.stat().unwrap().buckets < 200, "{} buckets for 1000 pairs", table.stat().unwrap().buckets);
+    assert!(table.survey().unwrap().buckets < 200, "{} buckets for 1000 pairs", table.survey().unwrap().buckets);
     table.compact().unwrap();
     let shrunk = std::fs::metadata(&path).unwrap().len();
     assert!(shrunk < full / 25, "{shrunk} bytes of {full}");
@@ -355,7 +359,7 @@ fn a_table_with_a_small_cache_keeps_to_it() {
     for i in 0..400_000u32 {
         assert_eq!(table.get(&i.to_le_bytes()).unwrap().as_deref(), Some(&i.to_be_bytes()[..]));
     }
-    let stat = table.stat().unwrap();
+    let stat = table.survey().unwrap();
     assert!(stat.file_bytes > 4 * CACHE_BYTES);
     assert!(stat.memory_bytes < 2 * CACHE_BYTES, "{} bytes resident", stat.memory_bytes);
     assert_eq!(table.verify().unwrap(), []);
@@ -470,8 +474,10 @@ fn writes_of_many_are_the_writes_one_by_one() {
             pairs.iter().for_each(|(k, v)| one.put(k, v).unwrap());
             many.put_many(pairs).unwrap();
         } else {
-            pairs.iter().for_each(|(k, v)| one.append(k, v).unwrap());
-            many.append_many(pairs).unwrap();
+            let lens: Vec<usize> = pairs.iter().map(|(k, v)| one.append(k, v).unwrap()).collect();
+            assert_eq!(many.append_many(pairs).unwrap(), lens);
+            let (key, _) = pairs.last().unwrap();
+            assert_eq!(one.get(key).unwrap().unwrap().len(), lens[lens.len() - 1]);
         }
     }
     let content = |table: &Table| table.scan().map(|p| p.unwrap()).collect::<BTreeMap<_, _>>();
@@ -485,4 +491,45 @@ fn a_table_and_its_errors_go_to_other_threads() {
     fn shared<T: Send + Sync>() {}
     shared::<Table>();
     shared::<crate::Error>();
+}
+
+#[test]
+fn replace_gives_the_earlier_value_and_compare_and_set_changes_only_the_expected_one() {
+    let table = TableOptions::new().page_bytes(512).in_memory().unwrap();
+    for old in [&b"small"[..], &[7; 5000]] {
+        assert_eq!(table.replace(b"k", old).unwrap(), None);
+        assert_eq!(table.replace(b"k", b"new").unwrap().as_deref(), Some(old));
+        assert_eq!(table.get(b"k").unwrap().as_deref(), Some(&b"new"[..]));
+        assert!(!table.compare_and_set(b"k", Some(old), Some(b"other")).unwrap());
+        assert!(!table.compare_and_set(b"k", None, Some(b"other")).unwrap());
+        assert!(!table.compare_and_set(b"k", None, None).unwrap());
+        assert_eq!(table.get(b"k").unwrap().as_deref(), Some(&b"new"[..]));
+        assert!(table.compare_and_set(b"k", Some(b"new"), Some(old)).unwrap());
+        assert!(table.compare_and_set(b"k", Some(old), None).unwrap());
+        assert!(table.compare_and_set(b"k", None, None).unwrap());
+        assert!(table.is_empty());
+    }
+    assert!(table.compare_and_set(b"k", None, Some(b"1")).unwrap());
+    assert_eq!(table.verify().unwrap(), []);
+}
+
+#[test]
+fn parts_of_hash_order_are_apart_and_together_the_whole_table() {
+    let table = TableOptions::new().page_bytes(512).in_memory().unwrap();
+    for i in 0..3000u32 {
+        table.put(&i.to_le_bytes(), &[i as u8; 20]).unwrap();
+    }
+    for bits in [0, 1, 3, 12] {
+        let mut keys = Vec::new();
+        for part in 0..1u64 << bits {
+            let prefix = part.checked_shl(64 - bits).unwrap_or(0);
+            for pair in table.scan_prefix(prefix, bits) {
+                let (key, _) = pair.unwrap();
+                let position = linear::Position::of(table.hash().hash(&key)).0;
+                assert_eq!(position.checked_shr(64 - bits).unwrap_or(0), part);
+                keys.push(key);
+            }
+        }
+        assert_eq!(keys, table.scan().map(|pair| pair.unwrap().0).collect::<Vec<_>>(), "{bits} bits");
+    }
 }

@@ -227,7 +227,7 @@ fn a_table_in_memory_keeps_its_shape_and_its_hash_function() {
     let table = options().hash(HashKind::Sip13).seed(7).in_memory().unwrap();
     table.put(b"key", b"value").unwrap();
     table.backup(&copy).unwrap();
-    let stat = TableOptions::new().read_only(true).seed(7).open(&copy).unwrap().stat().unwrap();
+    let stat = TableOptions::new().read_only(true).seed(7).open(&copy).unwrap().survey().unwrap();
     assert_eq!((stat.page_bytes, stat.pairs), (2048, 1));
     let table = options().user_hash("sum", own).in_memory().unwrap();
     table.put(b"key", b"own").unwrap();

@@ -26,7 +26,7 @@ impl Op {
     fn make(&self, table: &Table) {
         match self {
             Put(key, value) => table.put(key, value),
-            Append(key, tail) => table.append(key, tail),
+            Append(key, tail) => table.append(key, tail).map(drop),
             Remove(key) => table.remove(key).map(|there| assert!(there, "{}", key.escape_ascii())),
             Clear => table.clear(),
             Checkpoint => table.checkpoint(),

@@ -2,7 +2,7 @@
 //!
 //! Power loss, torn writes and errors of the disk are tested with a simulated disk, `src/table/crash.rs`.
 
-use splitpoint::{Durability, ErrorKind, PublishedStats, Table, TableOptions};
+use splitpoint::{Durability, ErrorKind, PublishedCounters, Table, TableOptions};
 use std::path::{Path, PathBuf};
 
 /// A copy of the table and all beside it, as a crash at this moment would leave them.
@@ -276,7 +276,7 @@ fn a_handle_refuses_in_a_forked_child_and_the_parent_goes_on() {
             && refused(table.checkpoint().err().map(|e| e.kind()))
             && refused(table.compact().err().map(|e| e.kind()))
             && refused(table.verify().err().map(|e| e.kind()))
-            && refused(table.stat().err().map(|e| e.kind()));
+            && refused(table.survey().err().map(|e| e.kind()));
         i32::from(!all)
     });
     assert_eq!(status, 0);
@@ -289,25 +289,25 @@ fn a_handle_refuses_in_a_forked_child_and_the_parent_goes_on() {
 fn a_forked_child_leaves_the_published_counters_to_its_parent() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.spt");
-    let mut table = Some(TableOptions::new().publish_stats(true).open(&path).unwrap());
+    let mut table = Some(TableOptions::new().publish_counters(true).open(&path).unwrap());
     let status = in_child(|| {
-        let counted = table.as_ref().map(|t| t.stats().pairs);
+        let counted = table.as_ref().map(|t| t.counters().pairs);
         drop(table.take());
-        let published = PublishedStats::read(&path).unwrap();
+        let published = PublishedCounters::read(&path).unwrap();
         i32::from(counted != Some(0) || !published.is_some_and(|p| p.is_open))
     });
     assert_eq!(status, 0);
     let table = table.unwrap();
     table.put(b"k", b"v").unwrap();
-    let published = || PublishedStats::read(&path).unwrap().filter(|p| p.is_open).unwrap();
+    let published = || PublishedCounters::read(&path).unwrap().filter(|p| p.is_open).unwrap();
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while published().stats.puts == 0 {
+    while published().counters.puts == 0 {
         assert!(std::time::Instant::now() < deadline, "{:?}", published());
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     assert_eq!(published().process, std::process::id());
     table.close().unwrap();
-    assert_eq!(PublishedStats::read(&path).unwrap(), None);
+    assert_eq!(PublishedCounters::read(&path).unwrap(), None);
 }
 
 #[test]

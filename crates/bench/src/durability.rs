@@ -158,7 +158,7 @@ pub fn stall(path: &str) -> Outcome {
         Ok(())
     };
     const DIRTY_BYTES: u64 = 1 << 30;
-    while table.stat()?.file_bytes < DIRTY_BYTES - (40 << 20) {
+    while table.survey()?.file_bytes < DIRTY_BYTES - (40 << 20) {
         for _ in 0..100_000 {
             put(&mut waits[0], &mut random)?;
         }

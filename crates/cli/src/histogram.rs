@@ -11,7 +11,7 @@
 //! by those numbers of buckets (one, where b is a power of two). Figures far above it mean a poor hash function.
 
 use crate::number::grouped;
-use splitpoint::TableStat;
+use splitpoint::TableSurvey;
 
 /// More rows than this are no longer one picture.
 const ROWS_MAX: u64 = 25;
@@ -39,7 +39,7 @@ struct Sizes<'s> {
 }
 
 /// The picture, a line a string, for a terminal as wide as this one.
-pub fn picture(stat: &TableStat) -> Vec<String> {
+pub fn picture(stat: &TableSurvey) -> Vec<String> {
     let columns = terminal_size::terminal_size().map_or(COLUMNS_DEFAULT, |(width, _)| usize::from(width.0));
     let mut histogram = stat.histogram.clone();
     histogram.sort_unstable();

@@ -17,7 +17,7 @@
 //! Source: Seltzer & Yigit 1991, equation (1), Figures 5 to 7. Differs: tables of today's sizes, the user's own pairs, and bytes
 //! counted as well as pairs. Not here: what a report looks like (`splitpoint lab tune`).
 
-use splitpoint::{Durability, HashKind, Result, Table, TableOptions, TableStat};
+use splitpoint::{Durability, HashKind, Result, Table, TableOptions, TableSurvey};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -410,7 +410,7 @@ impl Bench<'_> {
         let per_pair = |time: Duration| time.as_secs_f64() * 1e9 / pairs.len() as f64;
         let load_ns = per_pair(start.elapsed());
         let get_ns = per_pair(self.time_gets(&table)?);
-        let TableStat { pairs: stored, file_bytes, overflow_pairs, .. } = table.stat()?;
+        let TableSurvey { pairs: stored, file_bytes, overflow_pairs, .. } = table.survey()?;
         let share = |part: u64| part as f64 / stored as f64;
         Ok(Measured { load_ns, get_ns, file_bytes: share(file_bytes), overflow_share: share(overflow_pairs) })
     }
@@ -460,7 +460,7 @@ impl Bench<'_> {
         for (key, value) in pairs {
             table.put(key, value)?;
         }
-        let file_bytes = table.stat()?.file_bytes;
+        let file_bytes = table.survey()?.file_bytes;
         table.close()?;
         let mut caches = Vec::new();
         // Less than a table takes anyway is no cache of its own.
@@ -472,11 +472,11 @@ impl Bench<'_> {
             let cache_bytes = (file_bytes as f64 * share) as u64;
             let table = TableOptions::new().read_only(true).cache_bytes(cache_bytes).open(&path)?;
             self.time_gets(&table)?; // fills the cache
-            let before = table.stats();
+            let before = table.counters();
             let times = (0..rounds).map(|_| self.time_gets(&table)).collect::<Result<Vec<_>>>()?;
             let gets = (rounds * self.pairs) as f64;
             let get_ns = median(times.iter().map(|time| time.as_secs_f64() * 1e9 / self.pairs as f64).collect());
-            let reads_per_get = table.stats().since(&before).frames_read as f64 / gets;
+            let reads_per_get = table.counters().since(&before).frames_read as f64 / gets;
             caches.push(Cached { share, cache_bytes, get_ns, reads_per_get });
         }
         Ok(Some(caches))

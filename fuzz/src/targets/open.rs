@@ -119,7 +119,7 @@ fn read_all(table: &Table, keys: &[Vec<u8>]) {
         either(scan.next_ref());
     }
     table.scan_from(scan.cursor().unwrap_or(1 << 63)).for_each(either);
-    either(table.stat());
+    either(table.survey());
     for fault in value_of(table.verify()).unwrap_or_default() {
         assert!(!fault.to_string().is_empty());
     }

@@ -122,7 +122,9 @@ impl Run {
             240..246 => self.batch(k, input, n),
             246..250 => self.get_many(k, input),
             250..253 => self.many(k, input, n, Table::put_many, |old, value| *old = value),
-            253..=255 => self.many(k, input, n, Table::append_many, |old, tail| old.extend(tail)),
+            253..=255 => {
+                self.many(k, input, n, |table, pairs| table.append_many(pairs).map(drop), |old, tail| old.extend(tail))
+            }
             0..4 => {
                 let value = self.value(input, n);
                 self.table.put(&k, &value).expect("put");
@@ -319,7 +321,7 @@ impl Run {
         assert_eq!((pairs.len() as u64, self.table.len()), (self.model.len() as u64, self.model.len() as u64));
         assert!(Pairs::from_iter(pairs) == self.model, "a scan gives other pairs");
         assert_eq!(self.table.verify().expect("verify"), []);
-        let stat = self.table.stat().expect("stat");
+        let stat = self.table.survey().expect("stat");
         let payload: usize = self.model.iter().map(|(key, value)| key.len() + value.len()).sum();
         assert_eq!(stat.payload_bytes, payload as u64);
     }

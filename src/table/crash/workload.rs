@@ -8,7 +8,7 @@
 use crate::error::Error;
 use crate::hash::HashKind;
 use crate::io::simulated::{Crash, Random, Simulated};
-use crate::pager::{Turn, seed_random};
+use crate::pager::{CheckpointGuard, seed_random};
 use crate::table::{Durability, Table, TableOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -271,7 +271,7 @@ pub(super) struct Run<'w> {
     pub workload: &'w Workload,
     pub disk: Simulated,
     /// No checkpoint is made while it is held; let go of before the table.
-    backup: Option<Turn>,
+    backup: Option<CheckpointGuard>,
     /// `None` after an open that failed.
     pub table: Option<Table>,
     pub history: History,
@@ -307,10 +307,9 @@ impl<'w> Run<'w> {
     }
 
     fn count_splits(&mut self) {
-        use std::sync::atomic::Ordering::Relaxed;
         if let Some(table) = &self.table {
-            self.splits += table.live.splits.swap(0, Relaxed);
-            self.merges += table.live.contractions.swap(0, Relaxed);
+            self.splits += table.buckets.activity().take_splits();
+            self.merges += table.buckets.activity().take_merges();
         }
     }
 
@@ -390,7 +389,7 @@ impl<'w> Run<'w> {
         let table = self.table.as_ref().expect("it is open");
         match *op {
             Op::Put(k, len) => table.put(&key(k), &self.workload.value(number, len)),
-            Op::Append(k, len) => table.append(&key(k), &self.workload.value(number, len)),
+            Op::Append(k, len) => table.append(&key(k), &self.workload.value(number, len)).map(drop),
             Op::Remove(k) => table.remove(&key(k)).map(|_| ()),
             Op::Batch(first, len) => {
                 let mut batch = table.batch();
@@ -407,9 +406,9 @@ impl<'w> Run<'w> {
             Op::Compact => table.compact(),
             Op::Clear => table.clear(),
             Op::BackupBegins => {
-                let turn = table.pager.turns().take()?.for_long();
-                table.checkpoint_in_turn(&turn)?;
-                self.backup = Some(turn);
+                let guard = table.pager.checkpoint_lock().acquire()?.hold_long();
+                table.checkpoint_with(&guard)?;
+                self.backup = Some(guard);
                 Ok(())
             }
             Op::BackupEnds => {

@@ -93,7 +93,7 @@ impl Commit {
     fn make(&self, table: &Table) -> splitpoint::Result<()> {
         match self {
             Commit::One(Change::Put(key, value)) => table.put(key, value),
-            Commit::One(Change::Append(key, tail)) => table.append(key, tail),
+            Commit::One(Change::Append(key, tail)) => table.append(key, tail).map(drop),
             Commit::One(Change::Remove(key)) => table.remove(key).map(drop),
             Commit::Update(key, value) => table.update(key, |_| Some(value.clone())).map(drop),
             Commit::Batch(changes) => {
@@ -108,7 +108,7 @@ impl Commit {
                 batch.commit()
             }
             Commit::PutMany(pairs) => table.put_many(pairs),
-            Commit::AppendMany(pairs) => table.append_many(pairs),
+            Commit::AppendMany(pairs) => table.append_many(pairs).map(drop),
             Commit::Sync => table.sync(),
             Commit::Checkpoint => table.checkpoint(),
             Commit::Compact => table.compact(),

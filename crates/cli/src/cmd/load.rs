@@ -171,7 +171,8 @@ impl Load {
     }
 
     fn options(&self) -> TableOptions {
-        let mut options = TableOptions::new().create(true).durability(self.durability.into()).publish_stats(self.stats);
+        let mut options =
+            TableOptions::new().create(true).durability(self.durability.into()).publish_counters(self.stats);
         if let Some(bytes) = self.page_size {
             options = options.page_bytes(bytes);
         }

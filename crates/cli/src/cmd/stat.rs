@@ -6,7 +6,7 @@ use crate::histogram;
 use crate::number::{count_of, grouped, size};
 use crate::output::Output;
 use serde_json::json;
-use splitpoint::TableStat;
+use splitpoint::TableSurvey;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// buckets hold so many, and the share that chance alone would give; a share far above it means a poor hash function.
 ///
 /// With --watch a line each second, until Ctrl-C: of a table whose process publishes its counters (load --stats, or
-/// TableOptions::publish_stats) what it does, a second; of any other what it is made of, whenever the file changes. gets, hit%
+/// TableOptions::publish_counters) what it does, a second; of any other what it is made of, whenever the file changes. gets, hit%
 /// and what follows them up to ovf% are estimates from one lookup in 512.
 #[derive(clap::Args)]
 pub struct Stat {
@@ -35,7 +35,7 @@ impl Stat {
         if let Some(every) = self.watch {
             return watch::watch(&self.file, every, self.json);
         }
-        let stat = open_to_read(&self.file)?.stat()?;
+        let stat = open_to_read(&self.file)?.survey()?;
         let mut out = Output::stdout();
         if self.json {
             return out.json(&as_json(&stat));
@@ -50,7 +50,7 @@ impl Stat {
 }
 
 /// Every field. `seed` is a string, as JSON numbers do not carry 64 bits everywhere.
-fn as_json(stat: &TableStat) -> serde_json::Value {
+fn as_json(stat: &TableSurvey) -> serde_json::Value {
     let histogram: Vec<_> =
         stat.histogram.iter().map(|(size, buckets)| json!({"size": size, "buckets": buckets})).collect();
     json!({
@@ -76,12 +76,12 @@ fn as_json(stat: &TableStat) -> serde_json::Value {
         "empty_buckets": stat.empty_buckets,
         "memory_bytes": stat.memory_bytes,
         "splits": stat.splits,
-        "contractions": stat.contractions,
+        "merges": stat.merges,
     })
 }
 
-/// What a file tells; splits, contractions and memory are a running process's, and so for --json only.
-fn lines(stat: &TableStat) -> Vec<(&'static str, String)> {
+/// What a file tells; splits, merges and memory are a running process's, and so for --json only.
+fn lines(stat: &TableSurvey) -> Vec<(&'static str, String)> {
     let per_bucket = stat.pairs as f64 / stat.buckets.max(1) as f64;
     let growth = stat
         .fill_factor
@@ -116,7 +116,7 @@ fn lines(stat: &TableStat) -> Vec<(&'static str, String)> {
 }
 
 /// What the file costs beside its contents, the figure to compare by.
-fn times_payload(stat: &TableStat) -> String {
+fn times_payload(stat: &TableSurvey) -> String {
     if stat.payload_bytes == 0 || stat.file_bytes == 0 {
         return String::new();
     }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Counters live in the memory of the process that has the table open, and reach others only where it publishes them
-//! (`TableOptions::publish_stats`, `load --stats`). Of what a file shows, a writer's changes are seen at its checkpoints.
+//! (`TableOptions::publish_counters`, `load --stats`). Of what a file shows, a writer's changes are seen at its checkpoints.
 
 use super::open_to_read;
 use crate::failure::{Failure, Result};
@@ -15,7 +15,7 @@ use crate::number::{grouped, size};
 use crate::output::Output;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::json;
-use splitpoint::{ErrorKind, PublishedStats, TableStat, TableStats};
+use splitpoint::{ErrorKind, PublishedCounters, TableCounters, TableSurvey};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -78,7 +78,7 @@ struct Watch<'f> {
     out: Output,
     lines: u64,
     /// What was published when we last looked.
-    last: Option<PublishedStats>,
+    last: Option<PublishedCounters>,
     /// For how long it has been the same.
     silent: Duration,
     /// The length and time of the file at the last walk.
@@ -88,7 +88,7 @@ struct Watch<'f> {
 
 impl Watch<'_> {
     fn look(&mut self, every: Duration) -> Result<()> {
-        match PublishedStats::read(self.file)? {
+        match PublishedCounters::read(self.file)? {
             Some(now) if now.is_open => self.published(now, every),
             left => {
                 self.last = None;
@@ -97,7 +97,7 @@ impl Watch<'_> {
         }
     }
 
-    fn published(&mut self, now: PublishedStats, every: Duration) -> Result<()> {
+    fn published(&mut self, now: PublishedCounters, every: Duration) -> Result<()> {
         let last = self.last.replace(now).filter(|last| last.process == now.process && last.tick <= now.tick);
         if self.told != Told::Published {
             self.told = Told::Published;
@@ -108,7 +108,7 @@ impl Watch<'_> {
             ));
         }
         let (since, ms) = match last {
-            None => (now.stats, now.open_ms),
+            None => (now.counters, now.open_ms),
             Some(last) if last.tick == now.tick => {
                 self.silent += every;
                 if self.silent >= SILENT {
@@ -117,7 +117,7 @@ impl Watch<'_> {
                 }
                 return Ok(());
             }
-            Some(last) => (now.stats.since(&last.stats), now.open_ms.saturating_sub(last.open_ms)),
+            Some(last) => (now.counters.since(&last.counters), now.open_ms.saturating_sub(last.open_ms)),
         };
         self.silent = Duration::ZERO;
         let seconds = ms.max(1) as f64 / 1000.0;
@@ -137,7 +137,7 @@ impl Watch<'_> {
                 self.say("the process that published its counters ended without closing the table");
             }
             self.say(
-                "no process publishes its counters (TableOptions::publish_stats, `splitpoint load --stats`); a line follows whenever the file changes, with a walk over all of it",
+                "no process publishes its counters (TableOptions::publish_counters, `splitpoint load --stats`); a line follows whenever the file changes, with a walk over all of it",
             );
         }
         let metadata = self.file.metadata().map_err(|error| Failure::io(self.file.display(), &error))?;
@@ -145,7 +145,7 @@ impl Watch<'_> {
         if self.walked == Some(seen) {
             return Ok(());
         }
-        let stat = match open_to_read(self.file).and_then(|table| Ok(table.stat()?)) {
+        let stat = match open_to_read(self.file).and_then(|table| Ok(table.survey()?)) {
             // A checkpoint is being written, or the file is being made: what it comes to is for the next look.
             Err(failure) if failure.is_of(&[ErrorKind::Stale, ErrorKind::Locked]) || metadata.len() == 0 => {
                 return Ok(());
@@ -177,7 +177,7 @@ impl Watch<'_> {
 const PUBLISHED_HEADING: &str = "\
        pairs      gets  hit%  pages/hit /miss  keys/hit  ovf%      puts   removals  splits    read written  evict  waits  ckpt    memory";
 
-fn published_line(since: &TableStats, seconds: f64) -> String {
+fn published_line(since: &TableCounters, seconds: f64) -> String {
     let rate = |count: u64| short(count as f64 / seconds);
     format!(
         "{:>12} {:>9} {:>5.1}  {:>9.2} {:>5.2}  {:>8.2} {:>5.1} {:>9} {:>10} {:>7} {:>7} {:>7} {:>6} {:>6} {:>5} {:>9}",
@@ -201,9 +201,9 @@ fn published_line(since: &TableStats, seconds: f64) -> String {
 }
 
 /// Totals since the table was opened, and rates a second since the line before.
-fn published_json(now: &PublishedStats, since: &TableStats, seconds: f64) -> serde_json::Value {
+fn published_json(now: &PublishedCounters, since: &TableCounters, seconds: f64) -> serde_json::Value {
     let rate = |count: u64| count as f64 / seconds;
-    let total = &now.stats;
+    let total = &now.counters;
     json!({
         "source": "process",
         "process": now.process,
@@ -219,7 +219,7 @@ fn published_json(now: &PublishedStats, since: &TableStats, seconds: f64) -> ser
         "puts": total.puts,
         "removals": total.removals,
         "splits": total.splits,
-        "contractions": total.contractions,
+        "merges": total.merges,
         "checkpoints": total.checkpoints,
         "frames_read": total.frames_read,
         "frames_written": total.frames_written,
@@ -245,7 +245,7 @@ fn published_json(now: &PublishedStats, since: &TableStats, seconds: f64) -> ser
 
 const WALKED_HEADING: &str = "       pairs     buckets  largest   empty  ovf pages  ovf pairs%       file       free";
 
-fn walked_line(stat: &TableStat) -> String {
+fn walked_line(stat: &TableSurvey) -> String {
     format!(
         "{:>12} {:>11} {:>8} {:>7} {:>10} {:>11.1} {:>10} {:>10}",
         grouped(stat.pairs),
@@ -259,7 +259,7 @@ fn walked_line(stat: &TableStat) -> String {
     )
 }
 
-fn walked_json(stat: &TableStat) -> serde_json::Value {
+fn walked_json(stat: &TableSurvey) -> serde_json::Value {
     json!({
         "source": "file",
         "pairs": stat.pairs,
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn rates_are_of_the_time_between_two_looks_and_any_numbers_make_a_line() {
-        let mut stats = TableStats::default();
+        let mut stats = TableCounters::default();
         (stats.hits, stats.misses, stats.hit_pages, stats.puts) = (3000, 1000, 3300, 20);
         let line = published_line(&stats, 2.0);
         let words: Vec<_> = line.split_whitespace().collect();
@@ -308,7 +308,7 @@ mod tests {
         let mut huge = stats;
         (huge.hits, huge.misses, huge.memory_bytes) = (u64::MAX, u64::MAX, u64::MAX);
         published_line(&huge, 0.001);
-        published_json(&PublishedStats::default(), &huge, 0.001);
+        published_json(&PublishedCounters::default(), &huge, 0.001);
         assert_eq!(
             [short(0.0), short(1.25), short(1234.0), short(12_345.0), short(3.4e6)],
             ["0", "1.2", "1234", "12k", "3.4M"]

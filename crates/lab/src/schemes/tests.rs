@@ -146,7 +146,7 @@ fn linear_hashing_addresses_as_our_table_does() {
         if index % 37 != 0 {
             continue;
         }
-        let stat = table.stat().unwrap();
+        let stat = table.survey().unwrap();
         let state = State::new(stat.buckets as u32 - 1);
         let mut bucket_pairs = vec![0_u64; stat.buckets as usize];
         for key in keys.iter().take(index + 1) {

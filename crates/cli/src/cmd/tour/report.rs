@@ -11,7 +11,7 @@ use crate::histogram;
 use crate::number::{count_of, grouped, per_second, seconds, size};
 use crate::output::Output;
 use serde_json::{Map, Value, json};
-use splitpoint::TableStat;
+use splitpoint::TableSurvey;
 use std::path::Path;
 
 pub struct Report {
@@ -86,7 +86,7 @@ impl Report {
         Ok(())
     }
 
-    pub fn histogram(&mut self, stat: &TableStat) -> Result<()> {
+    pub fn histogram(&mut self, stat: &TableSurvey) -> Result<()> {
         self.heading(&format!("Its {}, by the number of words in each.", count_of(stat.buckets, "bucket")))?;
         self.line("   `expected` is what dice would give: close to it means a good hash function.")?;
         self.line("")?;

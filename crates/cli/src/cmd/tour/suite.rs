@@ -9,7 +9,7 @@ use super::measure::{Samples, Times, timed};
 use super::{total_bytes, wrong_answer, wrong_total};
 use crate::failure::Result;
 use crate::interrupt::Interrupt;
-use splitpoint::{Durability, Table, TableOptions, TableStat};
+use splitpoint::{Durability, Table, TableOptions, TableSurvey};
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::path::Path;
@@ -37,7 +37,7 @@ pub struct DiskSamples {
 pub struct OnDisk {
     samples: DiskSamples,
     /// Of the table as the last run left it.
-    pub stat: TableStat,
+    pub stat: TableSurvey,
 }
 
 impl OnDisk {
@@ -77,7 +77,7 @@ impl Bench<'_> {
             if run == 0 {
                 self.scan_is_exact(&table, pairs)?;
             }
-            stat = Some(table.stat()?);
+            stat = Some(table.survey()?);
             table.close()?;
             std::fs::remove_file(&path).map_err(|error| crate::failure::Failure::io(path.display(), &error))?;
         }

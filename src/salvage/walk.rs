@@ -5,11 +5,11 @@
 //! counts where its hash leads there.
 
 use super::{Flow, Salvage};
+use crate::buckets::extent::EXTENT_BYTES;
+use crate::buckets::page::{self, INLINE, PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
 use crate::error::quote;
 use crate::pager::FRAME_UNITS;
-use crate::pager::remains::State;
-use crate::table::extent::EXTENT_BYTES;
-use crate::table::page::{self, INLINE, PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
+use crate::pager::damaged_file::State;
 
 /// A bucket's page.
 pub(super) struct Primary {
@@ -49,7 +49,7 @@ impl<'a> Salvage<'a> {
         visit: &mut Visit<'_, 'a>,
     ) -> Flow {
         let Primary { page: mut bytes, mut at, mut proved } = primary;
-        let unit_bytes = (self.remains.frame_bytes() / FRAME_UNITS as usize) as u64;
+        let unit_bytes = (self.file.frame_bytes() / FRAME_UNITS as usize) as u64;
         let mut name = place.to_string();
         let mut frame_bytes = Vec::new();
         loop {
@@ -65,13 +65,13 @@ impl<'a> Salvage<'a> {
             let (unit, len) = (next >> 16, (next & 0xFFFF) as u32);
             name = format!("{place}, overflow page at unit {unit}");
             let (frame, start) = (unit / u64::from(FRAME_UNITS), (unit % u64::from(FRAME_UNITS)) as u32);
-            if len == 0 || start + len > FRAME_UNITS || frame >= u64::from(self.remains.frame_count()) {
+            if len == 0 || start + len > FRAME_UNITS || frame >= u64::from(self.file.frame_count()) {
                 return self.lose(name, format!("{len} units are not in the file; its pairs are lost"));
             }
             if !self.reach(u64::from(len) * unit_bytes) {
                 return self.lose(name, "references lead in a circle; its pairs are lost");
             }
-            let state = self.remains.read(frame as u32, &mut frame_bytes);
+            let state = self.file.read(frame as u32, &mut frame_bytes);
             self.tell_notes()?;
             if let State::Damaged(what) = state {
                 return self.lose(name, format!("frame {frame}: {what}; its pairs are lost"));
@@ -154,14 +154,14 @@ impl<'a> Salvage<'a> {
         };
         let u32_at = |at: usize| u64::from(super::u32_at(bytes, at));
         let (unit, capacity, key_bytes, value_bytes) = (super::u64_at(bytes, 0), u32_at(8), u32_at(12), u32_at(16));
-        let frame_bytes = self.remains.frame_bytes() as u64;
+        let frame_bytes = self.file.frame_bytes() as u64;
         let unit_bytes = frame_bytes / u64::from(FRAME_UNITS);
         let key_right = match record.form {
             VALUE_IN_EXTENT => key_bytes == 0,
             _ => key_bytes > 0,
         };
         let len = key_bytes + value_bytes;
-        let units = u64::from(self.remains.frame_count()) * u64::from(FRAME_UNITS);
+        let units = u64::from(self.file.frame_count()) * u64::from(FRAME_UNITS);
         if !key_right || len > capacity * unit_bytes || unit.checked_add(capacity).is_none_or(|end| end > units) {
             return (0, Err(format!("{len} bytes in {capacity} units from unit {unit} on are not in the file")));
         }
@@ -173,7 +173,7 @@ impl<'a> Salvage<'a> {
         let mut frame_content = Vec::new();
         while address < end {
             let (frame, start) = ((address / frame_bytes) as u32, address % frame_bytes);
-            match self.remains.read(frame, &mut frame_content) {
+            match self.file.read(frame, &mut frame_content) {
                 State::Damaged(what) => return (0, Err(format!("frame {frame}: {what}"))),
                 state => proved &= state == State::Proved,
             }

@@ -17,21 +17,22 @@
 //! two alike the one that comes first; and it is told.
 
 use super::walk::{Candidate, Primary};
-use super::{Flow, Salvage, fingerprint, hash_of, not_a_table, options, reach_of};
+use super::{Flow, Salvage, fingerprint, hash_of, not_a_table, reach_of};
+use crate::buckets::PAGE_BYTES;
+use crate::buckets::page::{self, PAIR_IN_EXTENT};
 use crate::error::{Error, Result, quote};
 use crate::linear;
+use crate::pager::damaged_file::{State, UsedMap, is_sum_frame};
 use crate::pager::pool::FrameNo;
-use crate::pager::remains::{State, UsedMap, is_sum_frame};
 use crate::pager::{FIRST_FRAMES, FRAME_BYTES_MIN, HEADER_BYTES, ROOT_BYTES, ROOT_START, ZONE_FRAMES};
-use crate::table::page::{self, PAIR_IN_EXTENT};
 use crate::table::{Table, TableOptions};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Legal page sizes are 512 << 0 to 512 << 7.
 const SIZES: usize = 8;
-const SMALLEST: usize = *options::PAGE_BYTES.start() as usize;
-const _: () = assert!(SMALLEST << (SIZES - 1) == *options::PAGE_BYTES.end() as usize);
+const SMALLEST: usize = *PAGE_BYTES.start() as usize;
+const _: () = assert!(SMALLEST << (SIZES - 1) == *PAGE_BYTES.end() as usize);
 
 /// What a look at all bytes tells.
 #[derive(Default)]
@@ -112,11 +113,12 @@ impl Salvage<'_> {
         }
         // Room for the numbers of some hundred thousand keys; more go to a temporary file.
         const INDEX_BYTES: u64 = 64 << 20;
-        let options = TableOptions { storage: self.options.storage.clone(), ..TableOptions::new() };
+        let mut options = TableOptions::new();
+        options.storage = self.options.storage.clone();
         let index = options.cache_bytes(INDEX_BYTES).in_memory()?;
         for giving in [false, true] {
             self.quiet = !giving;
-            self.reach_left = reach_of(&self.remains);
+            self.reach_left = reach_of(&self.file);
             if self.pass(&index, giving).is_break() {
                 return Ok(Flow::Break(()));
             }
@@ -127,7 +129,7 @@ impl Salvage<'_> {
     /// What is there of a header.
     fn header_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        if self.remains.read_plain(&mut bytes, 0, HEADER_BYTES).is_err() {
+        if self.file.read_plain(&mut bytes, 0, HEADER_BYTES).is_err() {
             bytes.clear();
         }
         bytes.resize(ROOT_START + ROOT_BYTES, 0);
@@ -143,15 +145,15 @@ impl Salvage<'_> {
         // A multiple of all sizes, so that nothing lies across.
         const STEP_BYTES: usize = 1 << 20;
         let mut bytes = Vec::new();
-        let all = self.remains.file_bytes();
+        let all = self.file.file_bytes();
         let mut at = 0;
         while at < all {
-            match self.remains.read_plain(&mut bytes, at, STEP_BYTES) {
+            match self.file.read_plain(&mut bytes, at, STEP_BYTES) {
                 Ok(()) => survey.look_at(at, &bytes),
                 // What a disk cannot read it cannot read a second time; what is near may be readable.
                 Err(_) => {
                     for part in (0..STEP_BYTES as u64).step_by(FRAME_BYTES_MIN) {
-                        if self.remains.read_plain(&mut bytes, at + part, FRAME_BYTES_MIN).is_ok() {
+                        if self.file.read_plain(&mut bytes, at + part, FRAME_BYTES_MIN).is_ok() {
                             survey.look_at(at + part, &bytes);
                         }
                     }
@@ -168,8 +170,8 @@ impl Salvage<'_> {
     /// Says how long frames are, and finds out of which zone each checksum frame is.
     fn lay_out(&mut self, sum_frames: &[FrameNo]) {
         let frame_bytes = self.page_bytes.max(FRAME_BYTES_MIN);
-        self.remains.lay_out(frame_bytes, BTreeMap::new());
-        let zones = self.remains.frame_count().div_ceil(ZONE_FRAMES);
+        self.file.lay_out(frame_bytes, BTreeMap::new());
+        let zones = self.file.frame_count().div_ceil(ZONE_FRAMES);
         let mut found = BTreeMap::new();
         let mut last = None;
         for &frame in sum_frames.iter().filter(|&&frame| frame != 2) {
@@ -180,28 +182,28 @@ impl Salvage<'_> {
             const ZONES_TRIED: u32 = 64;
             let likely = after_last.into_iter().chain(first_of_group).chain(1..ZONES_TRIED);
             let mut likely = likely.filter(|zone| *zone < zones && !found.contains_key(zone));
-            if let Some(zone) = likely.find(|&zone| self.remains.fits_zone(frame, zone)) {
+            if let Some(zone) = likely.find(|&zone| self.file.fits_zone(frame, zone)) {
                 found.insert(zone, frame);
                 last = Some((frame, zone));
             }
         }
-        self.remains.lay_out(frame_bytes, found);
+        self.file.lay_out(frame_bytes, found);
     }
 
     /// Looks through all frames, to fill the index or to give what it says.
     fn pass(&mut self, index: &Table, giving: bool) -> Flow {
-        let count = self.remains.frame_count();
+        let count = self.file.frame_count();
         let mut map = UsedMap::default();
         let mut bytes = Vec::new();
         for frame in FIRST_FRAMES..count {
             if frame % 64 == 0 {
                 self.progress(1 + u64::from(giving), frame.into(), count.into())?;
             }
-            let state = self.remains.read(frame, &mut bytes);
-            let used = self.remains.used_bits(frame, &mut map);
+            let state = self.file.read(frame, &mut bytes);
+            let used = self.file.used_bits(frame, &mut map);
             self.tell_notes()?;
             if let State::Damaged(what) = &state {
-                if used != Some(0) && !self.remains.has_sums(frame) {
+                if used != Some(0) && !self.file.has_sums(frame) {
                     self.lose(format!("frame {frame}"), format!("{what}; what was in it is lost"))?;
                 }
                 continue;

@@ -1,15 +1,15 @@
 //! What a table looks like: sizes, fill, overflow, how many pairs its buckets have.
 
 use super::page::{self, INLINE};
-use super::{Table, linear};
+use super::{Buckets, Totals};
 use crate::error::Result;
+use crate::linear;
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::*;
 
-/// The numbers of a table, made by [`Table::stat`].
+/// The numbers of a table, made by [`Table::survey`](crate::Table::survey).
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct TableStat {
+pub struct TableSurvey {
     /// Pairs stored.
     pub pairs: u64,
     /// Buckets, and so primary pages.
@@ -55,19 +55,15 @@ pub struct TableStat {
     /// Splits since the table was opened.
     pub splits: u64,
     /// Merges since the table was opened.
-    pub contractions: u64,
+    pub merges: u64,
 }
 
-impl Table {
-    /// Walks all buckets and tells what the table looks like. Others may go on meanwhile; then it is a moving picture.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub fn stat(&self) -> Result<TableStat> {
-        self.refuse_if_forked()?;
+impl Buckets {
+    /// Walks all buckets and measures them. The table may change meanwhile; then the figures are of no one moment.
+    pub(crate) fn survey(&self, totals: Totals) -> Result<TableSurvey> {
+        self.pager.refuse_if_forked()?;
         let unit_bytes = self.pager.unit_bytes() as u64;
-        let totals = self.gate.totals();
-        let mut stat = TableStat {
+        let mut survey = TableSurvey {
             pairs: totals.pairs,
             page_bytes: self.page_bytes as u32, // at most 65536
             frame_bytes: self.pager.frame_bytes() as u32,
@@ -75,39 +71,39 @@ impl Table {
             payload_bytes: totals.payload_bytes,
             bucket_bytes: totals.bucket_bytes,
             free_bytes: self.pager.free_units()? * unit_bytes,
-            fill_percent: f64::from(self.fill_percent),
-            fill_factor: self.fill_factor,
+            fill_percent: f64::from(self.fill.percent),
+            fill_factor: self.fill.pairs,
             hash: self.hash.name().to_owned(),
             seed: self.hash.seed(),
             memory_bytes: self.pager.memory_bytes(),
-            splits: self.live.splits.load(Relaxed),
-            contractions: self.live.contractions.load(Relaxed),
-            ..TableStat::default()
+            splits: self.activity.splits(),
+            merges: self.activity.merges(),
+            ..TableSurvey::default()
         };
         let mut histogram = BTreeMap::new();
         let mut position = Some(linear::Position(0));
         while let Some(at) = position {
             let (frame, range) = self.read_bucket(at.hash())?;
             position = self.view().linear().next_bucket(at);
-            let pairs = self.stat_bucket(&frame[range], &mut stat)?;
-            stat.buckets += 1;
+            let pairs = self.survey_bucket(&frame[range], &mut survey)?;
+            survey.buckets += 1;
             *histogram.entry(pairs).or_insert(0) += 1;
         }
-        stat.largest_bucket = histogram.last_key_value().map_or(0, |(&pairs, _)| pairs);
-        stat.empty_buckets = histogram.get(&0).copied().unwrap_or(0);
-        stat.histogram = histogram.into_iter().collect();
-        Ok(stat)
+        survey.largest_bucket = histogram.last_key_value().map_or(0, |(&pairs, _)| pairs);
+        survey.empty_buckets = histogram.get(&0).copied().unwrap_or(0);
+        survey.histogram = histogram.into_iter().collect();
+        Ok(survey)
     }
 
     /// Adds what one bucket has and gives the number of its pairs.
-    fn stat_bucket(&self, primary: &[u8], stat: &mut TableStat) -> Result<u64> {
+    fn survey_bucket(&self, primary: &[u8], survey: &mut TableSurvey) -> Result<u64> {
         let unit_bytes = self.pager.unit_bytes() as u64;
         let mut count_extents = |page: &[u8]| {
             for record in page::records(page) {
                 let (_, record) = record.map_err(|d| self.damaged(d))?;
                 if record.form != INLINE {
-                    stat.extents += 1;
-                    stat.extent_bytes += u64::from(self.parse_extent(record)?.capacity) * unit_bytes;
+                    survey.extents += 1;
+                    survey.extent_bytes += u64::from(self.parse_extent(record)?.capacity) * unit_bytes;
                 }
             }
             Ok::<(), crate::Error>(())
@@ -115,16 +111,16 @@ impl Table {
         let mut pairs = page::slot_count(primary) as u64;
         count_extents(primary)?;
         let (mut pages, mut bytes_taken, mut over) = (0, 0, 0);
-        self.walk_chain(page::next(primary), |block, bytes| {
+        self.walk_chain(page::next(primary), |overflow, bytes| {
             pages += 1;
-            bytes_taken += u64::from(block.len) * unit_bytes;
+            bytes_taken += u64::from(overflow.len) * unit_bytes;
             over += page::slot_count(bytes) as u64;
             count_extents(bytes).map(|()| None::<()>)
         })?;
         pairs += over;
-        stat.overflow_pages += pages;
-        stat.overflow_bytes += bytes_taken;
-        stat.overflow_pairs += over;
+        survey.overflow_pages += pages;
+        survey.overflow_bytes += bytes_taken;
+        survey.overflow_pairs += over;
         Ok(pairs)
     }
 }

@@ -17,7 +17,7 @@
 //!
 //! Cost: two atomic additions, a lock, a checksum and a copy a record; docs/benchmarks.md, "Durability".
 //! Source: Mohan et al. 1992 for the idea of a log, none of its page-wise redo; group commit after DeWitt et al. 1984.
-//! Not here: what records mean (`table/commit.rs`), checkpoints (`checkpoint.rs`), a segment's file (`segment.rs`).
+//! Not here: what records mean (`table/wal_record.rs`), checkpoints (`checkpoint.rs`), a segment's file (`segment.rs`).
 
 mod replay;
 mod segment;

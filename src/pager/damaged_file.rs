@@ -1,4 +1,4 @@
-//! Remains: the frames of a file that may be damaged anywhere, each with what can be said for it.
+//! DamagedFile: the frames of a file that may be damaged anywhere, each with what can be said for it.
 //!
 //! ```text
 //! frame -> bytes, and     Proved     the checksum kept for it fits
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Nothing is written, nothing is cached but checksums, and no frame waits for another. Where the header is whole it says
-//! where the checksum frames are ([`Remains::header`]); else they are looked for and named by whoever does
-//! ([`Remains::lay_out`]). A single checksum that fits proves its frame even if the checksum frame around it is damaged:
+//! where the checksum frames are ([`DamagedFile::header`]); else they are looked for and named by whoever does
+//! ([`DamagedFile::lay_out`]). A single checksum that fits proves its frame even if the checksum frame around it is damaged:
 //! 32 bits do not fit by chance.
 //!
 //! A complete checkpoint journal beside the file is read in place of the frames that it has, as an open for writing would
@@ -36,7 +36,7 @@ pub(crate) enum State {
 }
 
 /// A header that says where everything is.
-pub(crate) struct Plan {
+pub(crate) struct WholeHeader {
     pub frame_count: u32,
     pub root: Vec<u8>,
 }
@@ -64,7 +64,7 @@ enum Places {
 }
 
 /// What is left of a file.
-pub(crate) struct Remains {
+pub(crate) struct DamagedFile {
     file: Box<dyn File>,
     file_bytes: u64,
     journal: Option<Journal>,
@@ -79,10 +79,10 @@ pub(crate) struct Remains {
     notes: Vec<(String, String)>,
 }
 
-impl Remains {
+impl DamagedFile {
     /// Opens what is at `path`, and the journal beside it. Frames are those of the smallest size until the
     /// [`header`](Self::header) or [`lay_out`](Self::lay_out) says otherwise.
-    pub(crate) fn open(storage: &dyn Storage, path: &Path) -> Result<Remains> {
+    pub(crate) fn open(storage: &dyn Storage, path: &Path) -> Result<DamagedFile> {
         let (file, _) = Pager::open_file(storage, path, super::Create::Never, true)?;
         if file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))? {
             let shown = path.display();
@@ -94,7 +94,7 @@ impl Remains {
             ));
         }
         let file_bytes = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
-        let mut remains = Remains {
+        let mut damaged = DamagedFile {
             file,
             file_bytes,
             journal: None,
@@ -105,11 +105,11 @@ impl Remains {
             told: BTreeSet::new(),
             notes: Vec::new(),
         };
-        remains.lay_out(FRAME_BYTES_MIN, BTreeMap::new());
-        if let Err(e) = remains.read_journal(storage, path) {
-            remains.notes.push(("journal".into(), format!("left out: {e}")));
+        damaged.lay_out(FRAME_BYTES_MIN, BTreeMap::new());
+        if let Err(e) = damaged.read_journal(storage, path) {
+            damaged.notes.push(("journal".into(), format!("left out: {e}")));
         }
-        Ok(remains)
+        Ok(damaged)
     }
 
     fn read_journal(&mut self, storage: &dyn Storage, path: &Path) -> Result<()> {
@@ -144,7 +144,7 @@ impl Remains {
 
     /// The header, if it is whole, and frames laid out as it says; else what is wrong with it. An error where the file
     /// is of another version.
-    pub(crate) fn header(&mut self, path: &Path) -> Result<std::result::Result<Plan, String>> {
+    pub(crate) fn header(&mut self, path: &Path) -> Result<std::result::Result<WholeHeader, String>> {
         let mut bytes = vec![0; HEADER_BYTES];
         let read = match &self.journal {
             Some(journal) if journal.frames.contains_key(&0) => {
@@ -181,7 +181,7 @@ impl Remains {
             self.frame_count = header.frame_count;
             self.places = Places::Header(header.map_groups);
             self.zones.clear();
-            Plan { frame_count: header.frame_count, root: bytes[ROOT_START..ROOT_START + ROOT_BYTES].to_vec() }
+            WholeHeader { frame_count: header.frame_count, root: bytes[ROOT_START..ROOT_START + ROOT_BYTES].to_vec() }
         }))
     }
 

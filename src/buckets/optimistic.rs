@@ -8,34 +8,37 @@
 //! So is one in some hundreds that is counted (`live.rs`).
 //!
 //! ```text
-//! sight   view -> bucket -> version of its frame -> header and slots -> which slots have the tag
-//! judge   the records of these slots, then those of the overflow page -> view and versions still the same?
+//! snapshot_bucket   view -> bucket -> version of its frame -> header and slots -> which slots have the tag
+//! validate   the records of these slots, then those of the overflow page -> view and versions still the same?
 //! ```
 //!
 //! The two halves are apart so that a lookup of many keys does the first for all before the second for any (`many.rs`).
 
-use super::chain::{Block, Key};
+use super::activity;
+use super::address::{BucketAddress, View};
+use super::overflow::OverflowPage;
 use super::page::{self, INLINE};
 use super::tags::{Matches, SLOTS_AT_ONCE, WORDS_AT_ONCE};
-use super::{Seen, Table, View, linear, live};
-use crate::pager::pool::{FrameNo, Peek};
+use super::{Buckets, HashedKey};
+use crate::linear;
+use crate::pager::pool::{FrameNo, OptimisticRead};
 
-/// What a peek found out.
-pub(super) enum Peeked {
-    /// The key is there; its value was added to the buffer, if there is one.
+/// What an optimistic read found out.
+pub(super) enum Optimistic {
+    /// The key is present; its value was added to the buffer, if there is one.
     Found,
-    /// The key is not there.
+    /// The key is absent.
     Absent,
-    /// Look again, under the latch.
-    Unknown,
+    /// The page changed, or only the latch will do: look again under it.
+    Retry,
 }
 
 /// Keys longer than this are looked for under the latch.
 const KEY_BYTES_MAX: usize = 300;
 
 /// The slots of a page, looked at without a latch. Nothing in it may be believed yet: the page may be changing.
-struct Glance<'t> {
-    peek: Peek<'t>,
+struct PageSnapshot<'t> {
+    read: OptimisticRead<'t>,
     frame: FrameNo,
     /// Where the page starts in the frame, and how long it is.
     start: usize,
@@ -47,45 +50,52 @@ struct Glance<'t> {
 }
 
 /// A bucket looked at without a latch.
-pub(super) struct Sight<'t> {
+pub(super) struct BucketSnapshot<'t> {
     view: View,
     bucket: linear::Bucket,
-    primary: Glance<'t>,
-    overflow: Option<Glance<'t>>,
+    primary: PageSnapshot<'t>,
+    overflow: Option<PageSnapshot<'t>>,
 }
 
-impl Table {
+impl Buckets {
     /// Looks for `key` without a latch; adds its value to `value`.
     #[inline]
-    pub(super) fn peek(&self, key: Key<'_>, value: Option<&mut Vec<u8>>) -> Peeked {
-        if live::is_due() {
-            return Peeked::Unknown;
+    pub(super) fn read_optimistically(&self, key: HashedKey<'_>, value: Option<&mut Vec<u8>>) -> Optimistic {
+        if activity::is_due() {
+            return Optimistic::Retry;
         }
-        match self.sight(key, false) {
-            Some(sight) => self.judge(key, &sight, value),
-            None => Peeked::Unknown,
+        match self.snapshot_bucket(key, false) {
+            Some(snapshot_bucket) => self.validate(key, &snapshot_bucket, value),
+            None => Optimistic::Retry,
         }
     }
 
     /// Looks at the slots of the bucket of `key`, whose page was asked for or is now. `None`: only the latch will do.
     #[inline]
-    pub(super) fn sight(&self, key: Key<'_>, asked_for: bool) -> Option<Sight<'_>> {
+    pub(super) fn snapshot_bucket(&self, key: HashedKey<'_>, asked_for: bool) -> Option<BucketSnapshot<'_>> {
         if key.bytes.len() > self.key_bytes_inline_max().min(KEY_BYTES_MAX) || self.pager.is_forked() {
             return None;
         }
-        let Seen { view, bucket, frame, start } = self.seen(key.hash);
+        let BucketAddress { view, bucket, frame, start } = self.address(key.hash);
         if !asked_for {
             self.prefetch_page(frame, start..start + self.page_bytes);
         }
-        let primary = self.glance(frame, start, self.page_bytes, page::KIND_BUCKET, key)?;
-        Some(Sight { view, bucket, primary, overflow: None })
+        let primary = self.snapshot(frame, start, self.page_bytes, page::KIND_BUCKET, key)?;
+        Some(BucketSnapshot { view, bucket, primary, overflow: None })
     }
 
     #[inline]
-    fn glance(&self, frame: FrameNo, start: usize, len: usize, kind: u8, key: Key<'_>) -> Option<Glance<'_>> {
-        let peek = self.pager.pool().peek(frame)?;
+    fn snapshot(
+        &self,
+        frame: FrameNo,
+        start: usize,
+        len: usize,
+        kind: u8,
+        key: HashedKey<'_>,
+    ) -> Option<PageSnapshot<'_>> {
+        let read = self.pager.pool().read_optimistically(frame)?;
         let mut header = [0; page::HEADER_BYTES];
-        peek.load(start, &mut header);
+        read.load(start, &mut header);
         let count = page::slot_count(&header);
         // A bucket that nothing was ever put into has no kind. Pages with very many pairs are looked at under the latch.
         let other = kind == page::KIND_OVERFLOW && page::kind(&header) != kind;
@@ -94,118 +104,120 @@ impl Table {
             return None;
         }
         // What lies behind a short page, in its frame, does not matter.
-        let words = peek.words_at::<WORDS_AT_ONCE>(slots);
+        let words = read.words_at::<WORDS_AT_ONCE>(slots);
         let matches = Matches::of(words, count, key.tag);
         let bits = page::filter_bits(key.tag);
         let behind = kind == page::KIND_OVERFLOW || page::filter(&header) & bits == bits;
-        Some(Glance { peek, frame, start, len, matches, next: if behind { page::next(&header) } else { 0 } })
+        Some(PageSnapshot { read, frame, start, len, matches, next: if behind { page::next(&header) } else { 0 } })
     }
 
     /// Looks at the slots of the overflow page. `None`: there is none, or only the latch will do.
     #[inline]
-    fn glance_behind(&self, primary: &Glance<'_>, key: Key<'_>) -> Option<Glance<'_>> {
+    fn snapshot_overflow(&self, primary: &PageSnapshot<'_>, key: HashedKey<'_>) -> Option<PageSnapshot<'_>> {
         let (frame, range) = self.overflow_of(primary)?;
         self.prefetch_page(frame, range.clone());
-        self.glance(frame, range.start, range.len(), page::KIND_OVERFLOW, key)
+        self.snapshot(frame, range.start, range.len(), page::KIND_OVERFLOW, key)
     }
 
     #[inline]
-    fn overflow_of(&self, primary: &Glance<'_>) -> Option<(FrameNo, std::ops::Range<usize>)> {
-        let block: Block = self.parse_block(primary.next).ok()??;
-        Some(self.block_range(block))
-    }
-
-    /// Asks for a page. One of usual size as a whole: its lines come side by side, so which record it will be need not be
-    /// known first. Of a larger one its header and first slots.
-    #[inline]
-    pub(super) fn prefetch_page(&self, frame: FrameNo, page: std::ops::Range<usize>) {
-        const WHOLE_BYTES_MAX: usize = 1024;
-        const SOME_BYTES: usize = 256;
-        let bytes = if page.len() <= WHOLE_BYTES_MAX { page.len() } else { SOME_BYTES };
-        self.pager.pool().prefetch(frame, page.start, bytes);
+    fn overflow_of(&self, primary: &PageSnapshot<'_>) -> Option<(FrameNo, std::ops::Range<usize>)> {
+        let overflow: OverflowPage = self.parse_overflow(primary.next).ok()??;
+        Some(self.overflow_range(overflow))
     }
 
     /// Asks for the overflow page of the bucket of `hash`, if it has one, as far as a look without a latch tells.
     #[inline]
-    pub(super) fn prefetch_overflow(&self, hash: u64) {
-        let Seen { frame, start, .. } = self.seen(hash);
-        let Some(peek) = self.pager.pool().peek(frame) else { return };
+    pub(crate) fn prefetch_overflow(&self, hash: u64) {
+        let BucketAddress { frame, start, .. } = self.address(hash);
+        let Some(read) = self.pager.pool().read_optimistically(frame) else { return };
         let mut header = [0; page::HEADER_BYTES];
-        peek.load(start, &mut header);
-        if let Ok(Some(block)) = self.parse_block(page::next(&header)) {
-            let (frame, range) = self.block_range(block);
+        read.load(start, &mut header);
+        if let Ok(Some(overflow)) = self.parse_overflow(page::next(&header)) {
+            let (frame, range) = self.overflow_range(overflow);
             self.prefetch_page(frame, range);
         }
     }
 
-    /// Asks for what `judge` will look at: the first record with the tag, or, where there is none, the slots of the
-    /// overflow page, which [`sight_behind`](Self::sight_behind) is to look at next. Says whether it was the latter.
+    /// Asks for what `validate` will look at: the first record with the tag, or, where there is none, the slots of the
+    /// overflow page, which [`add_overflow`](Self::add_overflow) is to look at next. Says whether it was the latter.
     #[inline]
-    pub(super) fn prefetch_sighted(&self, sight: &Sight<'_>) -> bool {
-        if !sight.primary.matches.is_empty() {
-            self.prefetch_record(&sight.primary);
+    pub(super) fn prefetch_next(&self, snapshot_bucket: &BucketSnapshot<'_>) -> bool {
+        if !snapshot_bucket.primary.matches.is_empty() {
+            self.prefetch_record(&snapshot_bucket.primary);
             return false;
         }
-        let Some((frame, range)) = self.overflow_of(&sight.primary) else { return false };
+        let Some((frame, range)) = self.overflow_of(&snapshot_bucket.primary) else { return false };
         self.prefetch_page(frame, range);
         true
     }
 
     /// Looks at the slots of the overflow page and asks for the first record with the tag.
     #[inline]
-    pub(super) fn sight_behind<'t>(&'t self, sight: &mut Sight<'t>, key: Key<'_>) {
-        sight.overflow = self.glance_behind(&sight.primary, key);
-        if let Some(overflow) = sight.overflow.as_ref().filter(|o| !o.matches.is_empty()) {
+    pub(super) fn add_overflow<'t>(&'t self, snapshot_bucket: &mut BucketSnapshot<'t>, key: HashedKey<'_>) {
+        snapshot_bucket.overflow = self.snapshot_overflow(&snapshot_bucket.primary, key);
+        if let Some(overflow) = snapshot_bucket.overflow.as_ref().filter(|o| !o.matches.is_empty()) {
             self.prefetch_record(overflow);
         }
     }
 
     #[inline]
-    fn prefetch_record(&self, glance: &Glance<'_>) {
+    fn prefetch_record(&self, snapshot: &PageSnapshot<'_>) {
         // Most records are shorter than this; the rest of a longer one comes when it is copied.
         const RECORD_BYTES: usize = 128;
-        let Some(slot) = glance.matches.first() else { return };
-        let offset = glance.offset(slot);
-        self.pager.pool().prefetch(glance.frame, glance.start + offset, RECORD_BYTES);
+        let Some(slot) = snapshot.matches.first() else { return };
+        let offset = snapshot.offset(slot);
+        self.pager.pool().prefetch(snapshot.frame, snapshot.start + offset, RECORD_BYTES);
     }
 
-    /// Looks at the records in sight; adds the value of `key` to `value`.
+    /// Looks at the records in snapshot_bucket; adds the value of `key` to `value`.
     #[inline]
-    pub(super) fn judge(&self, key: Key<'_>, sight: &Sight<'_>, value: Option<&mut Vec<u8>>) -> Peeked {
+    pub(super) fn validate(
+        &self,
+        key: HashedKey<'_>,
+        snapshot_bucket: &BucketSnapshot<'_>,
+        value: Option<&mut Vec<u8>>,
+    ) -> Optimistic {
         let before = value.as_ref().map_or(0, |value| value.len());
         let mut value = value;
-        let mut found = sight.primary.find(key, value.as_deref_mut());
-        if matches!(found, Peeked::Absent) && sight.primary.next != 0 {
-            found = self.find_behind(sight, key, value.as_deref_mut());
+        let mut found = snapshot_bucket.primary.find(key, value.as_deref_mut());
+        if matches!(found, Optimistic::Absent) && snapshot_bucket.primary.next != 0 {
+            found = self.find_behind(snapshot_bucket, key, value.as_deref_mut());
         }
         // The order matters: what was loaded counts if the bucket was still the right one after that, and if that,
         // too, was so before the frame changed.
-        if !self.still_holds(sight.view, key.hash, sight.bucket) || !sight.primary.peek.unchanged() {
-            found = Peeked::Unknown;
+        if !self.still_holds(snapshot_bucket.view, key.hash, snapshot_bucket.bucket)
+            || !snapshot_bucket.primary.read.unchanged()
+        {
+            found = Optimistic::Retry;
         }
-        if let (Peeked::Unknown, Some(value)) = (&found, value) {
+        if let (Optimistic::Retry, Some(value)) = (&found, value) {
             value.truncate(before);
         }
         found
     }
 
-    fn find_behind(&self, sight: &Sight<'_>, key: Key<'_>, value: Option<&mut Vec<u8>>) -> Peeked {
+    fn find_behind(
+        &self,
+        snapshot_bucket: &BucketSnapshot<'_>,
+        key: HashedKey<'_>,
+        value: Option<&mut Vec<u8>>,
+    ) -> Optimistic {
         let here;
-        let overflow = match &sight.overflow {
+        let overflow = match &snapshot_bucket.overflow {
             Some(overflow) => overflow,
-            None => match self.glance_behind(&sight.primary, key) {
+            None => match self.snapshot_overflow(&snapshot_bucket.primary, key) {
                 Some(overflow) => {
                     here = overflow;
                     &here
                 }
-                None => return Peeked::Unknown,
+                None => return Optimistic::Retry,
             },
         };
         match overflow.find(key, value) {
             // A longer chain.
-            Peeked::Absent if overflow.next != 0 => Peeked::Unknown,
+            Optimistic::Absent if overflow.next != 0 => Optimistic::Retry,
             // The bucket's latch guards its overflow pages, but not against being evicted.
-            _ if !overflow.peek.unchanged() => Peeked::Unknown,
+            _ if !overflow.read.unchanged() => Optimistic::Retry,
             found => found,
         }
     }
@@ -216,17 +228,17 @@ const SHORT_BYTES: usize = 64;
 /// The same for any key.
 const LONG_BYTES: usize = (8 + page::HEAD_BYTES_MAX + KEY_BYTES_MAX).next_multiple_of(8);
 
-impl Glance<'_> {
+impl PageSnapshot<'_> {
     /// Where the record of a slot starts in the page, or would.
     #[inline]
     fn offset(&self, slot: usize) -> usize {
         let at = page::HEADER_BYTES + slot / 2 * 8;
-        self.peek.words(self.start + at, 1).map(|two| two >> (32 * (slot % 2) + 16) & 0xFFFF).sum::<u64>() as usize
+        self.read.words(self.start + at, 1).map(|two| two >> (32 * (slot % 2) + 16) & 0xFFFF).sum::<u64>() as usize
     }
 
     /// Looks at the records whose slots have the tag; adds the value of `key` to `value`.
     #[inline]
-    fn find(&self, key: Key<'_>, mut value: Option<&mut Vec<u8>>) -> Peeked {
+    fn find(&self, key: HashedKey<'_>, mut value: Option<&mut Vec<u8>>) -> Optimistic {
         for slot in self.matches {
             let offset = self.offset(slot);
             let found = if key.bytes.len() <= SHORT_BYTES - 8 - page::HEAD_BYTES_MAX {
@@ -234,45 +246,45 @@ impl Glance<'_> {
             } else {
                 self.record::<LONG_BYTES>(offset, key, value.as_deref_mut())
             };
-            if !matches!(found, Peeked::Absent) {
+            if !matches!(found, Optimistic::Absent) {
                 return found;
             }
         }
-        Peeked::Absent
+        Optimistic::Absent
     }
 
     /// Compares the key of the record at `offset` of the page, and adds its value to `value` if it is `key`.
     #[inline]
-    fn record<const HEAD: usize>(&self, offset: usize, key: Key<'_>, value: Option<&mut Vec<u8>>) -> Peeked {
+    fn record<const HEAD: usize>(&self, offset: usize, key: HashedKey<'_>, value: Option<&mut Vec<u8>>) -> Optimistic {
         if offset >= self.len {
-            return Peeked::Unknown;
+            return Optimistic::Retry;
         }
         // Whole words from the one that the record begins in, as far as the key goes if the lengths are short.
         let skip = offset % 8;
         let most = self.len - (offset - skip);
         let mut bytes = [0; HEAD];
         let first = (skip + page::HEAD_BYTES_MAX + key.bytes.len()).next_multiple_of(8).min(most).min(HEAD);
-        self.peek.load(self.start + offset - skip, &mut bytes[..first]);
-        let Some(head) = page::record_head(&bytes[skip..first]) else { return Peeked::Unknown };
+        self.read.load(self.start + offset - skip, &mut bytes[..first]);
+        let Some(head) = page::record_head(&bytes[skip..first]) else { return Optimistic::Retry };
         let key_end = skip + head.head_bytes + head.key_bytes;
         let end = key_end + head.value_bytes;
         if head.form != INLINE || end > most {
             // The key may be this one, or longer than any record's; or the record runs over its page.
-            return Peeked::Unknown;
+            return Optimistic::Retry;
         }
         if head.key_bytes != key.bytes.len() {
-            return Peeked::Absent;
+            return Optimistic::Absent;
         }
         if key_end > first {
-            return Peeked::Unknown;
+            return Optimistic::Retry;
         }
         if &bytes[key_end - head.key_bytes..key_end] != key.bytes {
-            return Peeked::Absent;
+            return Optimistic::Absent;
         }
         if let Some(value) = value {
             let start = self.start + offset - skip;
-            self.peek.copy_to(start + key_end..start + end, value);
+            self.read.copy_to(start + key_end..start + end, value);
         }
-        Peeked::Found
+        Optimistic::Found
     }
 }

@@ -1,44 +1,32 @@
 //! Checking a whole table: every checksum, every page, every reference, every key's place.
 
 use super::page::{self, INLINE, KIND_BUCKET, KIND_EMPTY, PAIR_IN_EXTENT};
-use super::{Table, linear};
+use super::{Buckets, Totals};
 use crate::error::Result;
 use crate::fault::Fault;
+use crate::linear;
 use crate::pager::FRAME_UNITS;
 use std::sync::atomic::Ordering::*;
 
 /// What is found on the way.
 struct Check<'t> {
-    table: &'t Table,
+    buckets: &'t Buckets,
     faults: Vec<Fault>,
     /// One bit a unit: set where a reference was found.
     referred: Vec<u64>,
-    pairs: u64,
-    payload_bytes: u64,
-    bucket_bytes: u64,
+    found: Totals,
 }
 
-impl Table {
-    /// Reads everything and names every fault: checksums that do not fit, pages that contradict themselves, pairs in
-    /// the wrong bucket or there twice, space used twice or not at all, counts that are off.
-    ///
-    /// Keeps writers out meanwhile. Memory: an eighth of a thousandth of the file.
-    ///
-    /// # Errors
-    /// Only what keeps it from going on; what it finds is in the result.
-    pub fn verify(&self) -> Result<Vec<Fault>> {
-        self.refuse_if_forked()?;
-        // While a checkpoint is written the file is half of it.
-        let _turn = self.pager.turns().take()?;
-        let _alone = self.gate.close()?;
+impl Buckets {
+    /// Reads everything and names every fault, also where the table's own totals are wrong. The caller keeps writers and
+    /// checkpoints out.
+    pub(crate) fn verify(&self, totals: Totals) -> Result<Vec<Fault>> {
         self.pager.give_back_kept()?;
         let mut check = Check {
-            table: self,
+            buckets: self,
             faults: Vec::new(),
             referred: vec![0; self.pager.frame_count() as usize],
-            pairs: 0,
-            payload_bytes: 0,
-            bucket_bytes: 0,
+            found: Totals::default(),
         };
         self.pager.verify_sums(|frame, what| check.fault(format!("frame {frame}"), what))?;
         check.refer_to_fixed();
@@ -48,7 +36,7 @@ impl Table {
             }
         }
         check.space();
-        check.counts();
+        check.counts(totals);
         Ok(check.faults)
     }
 }
@@ -75,29 +63,29 @@ impl Check<'_> {
 
     /// Header, map frames and the pages of all bucket groups.
     fn refer_to_fixed(&mut self) {
-        let table = self.table;
-        for (first, count) in table.pager.fixed_frames() {
+        let buckets = self.buckets;
+        for (first, count) in buckets.pager.fixed_frames() {
             self.refer("map", u64::from(first) * u64::from(FRAME_UNITS), u64::from(count) * u64::from(FRAME_UNITS));
         }
-        let unit_bytes = table.pager.unit_bytes() as u64;
-        let first = table.groups[0].load(Relaxed) / unit_bytes;
+        let unit_bytes = buckets.pager.unit_bytes() as u64;
+        let first = buckets.groups[0].load(Relaxed) / unit_bytes;
         self.refer("bucket groups", first, u64::from(FRAME_UNITS));
         // One more than there are buckets for may be there, made for a split that did not come about.
-        for group in table.groups_in_first_frame() + 1..linear::GROUP_COUNT {
-            let start = table.groups[group].load(Relaxed);
+        for group in buckets.groups_in_first_frame() + 1..linear::GROUP_COUNT {
+            let start = buckets.groups[group].load(Relaxed);
             if start == 0 {
                 continue;
             }
-            let bytes = u64::from(linear::group_len(group)) * table.page_bytes as u64;
+            let bytes = u64::from(linear::group_len(group)) * buckets.page_bytes as u64;
             self.refer(&format!("bucket group {group}"), start / unit_bytes, bytes / unit_bytes);
         }
     }
 
     fn bucket(&mut self, number: linear::Bucket) -> Result<()> {
-        let table = self.table;
-        let (frame, start) = table.location(number);
-        let frame = table.pager.read(frame)?;
-        let primary = &frame[start..start + table.page_bytes];
+        let buckets = self.buckets;
+        let (frame, start) = buckets.location(number);
+        let frame = buckets.pager.read(frame)?;
+        let primary = &frame[start..start + buckets.page_bytes];
         let place = format!("bucket {number}");
         match page::kind(primary) {
             KIND_EMPTY if primary.iter().all(|&b| b == 0) => return Ok(()),
@@ -107,16 +95,16 @@ impl Check<'_> {
                 return Ok(());
             }
         }
-        let level = table.view().linear().level(number);
+        let level = buckets.view().linear().level(number);
         if page::level(primary) != level {
             self.fault(place.clone(), format!("its page has level {}, expected {level}", page::level(primary)));
         }
         let mut keys = Vec::new();
         self.page(&place, number, primary, &mut keys)?;
         let filter = page::filter(primary);
-        table.walk_chain(page::next(primary), |block, bytes| {
-            let place = format!("bucket {number}, overflow page at unit {}", block.unit);
-            self.refer(&place, block.unit, u64::from(block.len));
+        buckets.walk_chain(page::next(primary), |overflow, bytes| {
+            let place = format!("bucket {number}, overflow page at unit {}", overflow.unit);
+            self.refer(&place, overflow.unit, u64::from(overflow.len));
             for (tag, _) in page::records(bytes).map_while(|record| record.ok()) {
                 let bits = page::filter_bits(tag);
                 if filter & bits != bits {
@@ -133,41 +121,41 @@ impl Check<'_> {
     }
 
     fn page(&mut self, place: &str, number: linear::Bucket, bytes: &[u8], keys: &mut Vec<Vec<u8>>) -> Result<()> {
-        let table = self.table;
+        let buckets = self.buckets;
         if let Err(damage) = page::check(bytes) {
             self.fault(place.into(), damage.0.into());
             return Ok(());
         }
         for record in page::records(bytes) {
-            let (tag, record) = record.map_err(|d| table.damaged(d))?;
+            let (tag, record) = record.map_err(|d| buckets.damaged(d))?;
             let key = match record.form {
                 INLINE => {
-                    self.payload_bytes += record.value.len() as u64;
+                    self.found.payload_bytes += record.value.len() as u64;
                     record.key.to_vec()
                 }
                 form => {
-                    let extent = table.parse_extent(record)?;
-                    self.payload_bytes += u64::from(extent.value_bytes);
+                    let extent = buckets.parse_extent(record)?;
+                    self.found.payload_bytes += u64::from(extent.value_bytes);
                     self.refer(
                         &format!("{place}, extent at unit {}", extent.unit),
                         extent.unit,
                         u64::from(extent.capacity),
                     );
-                    if form == PAIR_IN_EXTENT { table.read_extent_key(&extent)? } else { record.key.to_vec() }
+                    if form == PAIR_IN_EXTENT { buckets.read_extent_key(&extent)? } else { record.key.to_vec() }
                 }
             };
-            let hash = table.hash.hash(&key);
+            let hash = buckets.hash.hash(&key);
             if page::tag(hash) != tag || record.form == PAIR_IN_EXTENT && record.key != hash.to_le_bytes() {
                 self.fault(place.into(), format!("key {} has another hash than stored", crate::error::quote(&key)));
             }
-            if table.view().linear().bucket_of(hash) != number {
+            if buckets.view().linear().bucket_of(hash) != number {
                 self.fault(place.into(), format!("key {} belongs to another bucket", crate::error::quote(&key)));
             }
-            self.pairs += 1;
-            self.payload_bytes += key.len() as u64;
+            self.found.pairs += 1;
+            self.found.payload_bytes += key.len() as u64;
             keys.push(key);
         }
-        self.bucket_bytes += page::used_bytes(bytes) as u64;
+        self.found.bucket_bytes += page::used_bytes(bytes) as u64;
         Ok(())
     }
 
@@ -175,7 +163,7 @@ impl Check<'_> {
     fn space(&mut self) {
         let (mut lost, mut unmarked) = (0u64, 0u64);
         for frame in 0..self.referred.len() {
-            match self.table.pager.used_bits(frame as u32) {
+            match self.buckets.pager.used_bits(frame as u32) {
                 Ok(used) => {
                     lost += u64::from((used & !self.referred[frame]).count_ones());
                     unmarked += u64::from((self.referred[frame] & !used).count_ones());
@@ -194,12 +182,11 @@ impl Check<'_> {
         }
     }
 
-    fn counts(&mut self) {
-        let kept = self.table.gate.totals();
+    fn counts(&mut self, kept: Totals) {
         let counted = [
-            ("pairs", kept.pairs, self.pairs),
-            ("bytes of keys and values", kept.payload_bytes, self.payload_bytes),
-            ("bytes in pages", kept.bucket_bytes, self.bucket_bytes),
+            ("pairs", kept.pairs, self.found.pairs),
+            ("bytes of keys and values", kept.payload_bytes, self.found.payload_bytes),
+            ("bytes in pages", kept.bucket_bytes, self.found.bucket_bytes),
         ];
         for (what, kept, found) in counted {
             if kept != found {

@@ -4,7 +4,7 @@
 //! one is not whole. What is behind that never counted, or not for anybody who was told so.
 //!
 //! Cost: one pass over the log, nothing of the table but what its records touch.
-//! Not here: what records mean (`table/commit.rs`).
+//! Not here: what records mean (`table/wal_record.rs`).
 
 use super::segment::{End, Header, RECORDS_START, SLOT_COUNT, slot_path};
 use super::{BODY_BYTES_MAX, IN_PIECES, PIECE, PIECE_HEADER_BYTES, RECORD_HEADER_BYTES, RESUMED};

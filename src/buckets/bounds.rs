@@ -9,9 +9,9 @@
 //!
 //! Not here: bounds against the file's length (`chain.rs`, `extent.rs`), a full check (`verify.rs`).
 
-use super::gate::Totals;
-use super::{Table, linear};
+use super::{Buckets, Totals};
 use crate::error::Result;
+use crate::linear;
 use crate::pager::Pager;
 use crate::pager::pool::FrameNo;
 
@@ -62,7 +62,7 @@ pub(super) fn check_totals(pager: &Pager, totals: Totals) -> Result<()> {
     )))
 }
 
-impl Table {
+impl Buckets {
     /// To be asked before a frame that a reference leads to is latched while a bucket is.
     #[inline]
     pub(super) fn check_apart(&self, frame: FrameNo) -> Result<()> {

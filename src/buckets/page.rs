@@ -345,21 +345,26 @@ pub fn replace_value(page: &mut impl Bytes, index: usize, form: u8, value: &[u8]
 /// Adds `tail` to the inline value of slot `index`. `Ok(false)`, and nothing changed, where it does not fit, where key and
 /// value would be longer than `pair_bytes_max`, or where the value is elsewhere.
 #[inline]
-pub fn append_value(page: &mut impl Bytes, index: usize, tail: &[u8], pair_bytes_max: usize) -> Result<bool, Damage> {
+pub fn append_value(
+    page: &mut impl Bytes,
+    index: usize,
+    tail: &[u8],
+    pair_bytes_max: usize,
+) -> Result<Option<usize>, Damage> {
     let old = record(page, index)?;
     let (key_bytes, value_bytes, old_bytes) = (old.key.len(), old.value.len(), old.bytes());
     if old.form != INLINE || key_bytes + value_bytes + tail.len() > pair_bytes_max {
-        return Ok(false);
+        return Ok(None);
     }
     let old_head = varint_bytes(value_bytes as u64);
     let growth = tail.len() + varint_bytes((value_bytes + tail.len()) as u64) - old_head;
     if gap_bytes(page)? < growth {
-        return Ok(false);
+        return Ok(None);
     }
     if growth != tail.len() {
         // The length takes a byte more: rare, so the plain way.
         let value = [old.value, tail].concat();
-        return replace_value(page, index, INLINE, &value);
+        return Ok(replace_value(page, index, INLINE, &value)?.then_some(value.len()));
     }
     let offset = slot(page, index).1;
     let end = offset + old_bytes;
@@ -369,7 +374,7 @@ pub fn append_value(page: &mut impl Bytes, index: usize, tail: &[u8], pair_bytes
     let mut length = [0; 10];
     let n = put_varint(&mut length, (value_bytes + growth) as u64);
     page.store(length_at, &length[..n]);
-    Ok(true)
+    Ok(Some(value_bytes + growth))
 }
 
 /// Gives the record of slot `index` room for `new_bytes` (0 takes it out of the heap) by moving the records
@@ -624,7 +629,7 @@ mod tests {
                         let mut after = model.clone();
                         after[i].2.extend_from_slice(&v);
                         let expected = fits(&after, 0);
-                        prop_assert_eq!(append_value(&mut page, i, &v, usize::MAX), Ok(expected));
+                        prop_assert_eq!(append_value(&mut page, i, &v, usize::MAX).map(|len| len.is_some()), Ok(expected));
                         if expected { model = after; }
                     }
                     _ => {}

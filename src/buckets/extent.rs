@@ -7,18 +7,18 @@
 //! Source: replaces the paper's big pairs on chained overflow pages; Kim & Lomet style size classes were not needed, as
 //! units of a 64th of a frame waste 1.3 % of a 2.5-kB value. Format: docs/format.md, "Extent".
 
-use super::Table;
+use super::Buckets;
 use super::page::{PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
 use crate::error::Result;
 use crate::pager::FRAME_UNITS;
 use crate::pager::words::Bytes;
 
 /// Bytes an extent's reference takes in a record.
-pub(super) const EXTENT_BYTES: usize = 20;
+pub(crate) const EXTENT_BYTES: usize = 20;
 
 /// Reference to an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
+pub(crate) struct Extent {
     /// First unit.
     pub unit: u64,
     /// Units it has.
@@ -44,7 +44,7 @@ impl Extent {
     }
 }
 
-impl Table {
+impl Buckets {
     /// The extent a record refers to, checked against the size of the file.
     pub(super) fn parse_extent(&self, record: Record<'_>) -> Result<Extent> {
         let bytes = record.value;

@@ -5,7 +5,7 @@
 //! bucket at a time, sorted, and gives what lies at or after its position: a key that is there throughout is given
 //! exactly once, however the table changes meanwhile.
 
-use super::Table;
+use super::Buckets;
 use super::page::{self, INLINE, PAIR_IN_EXTENT};
 use crate::error::Result;
 use crate::linear::Position;
@@ -15,9 +15,11 @@ use std::ops::Range;
 ///
 /// As an iterator it gives owned pairs; [`next_ref`](Scan::next_ref) gives them without a copy of its own.
 pub struct Scan<'t> {
-    table: &'t Table,
+    buckets: &'t Buckets,
     /// Where the next bucket starts; `None` after the last.
     position: Option<Position>,
+    /// Where the scan ends: pairs behind this position are not given.
+    last: Position,
     /// The pairs of the current bucket, in hash order, and their bytes.
     pairs: Vec<Pair>,
     bytes: Vec<u8>,
@@ -35,20 +37,13 @@ struct Pair {
 /// Values longer than this are not copied ahead with the bucket.
 const LARGE_VALUE_BYTES: u32 = 1 << 16;
 
-impl Table {
-    /// All pairs, in hash order.
-    ///
-    /// A key that is there from the beginning to the end of the scan is given exactly once, one that comes or goes
-    /// meanwhile at most once.
-    pub fn scan(&self) -> Scan<'_> {
-        self.scan_from(0)
-    }
-
-    /// The pairs from `cursor` on, as [`Scan::cursor`] gave it, in this or an earlier run; 0 is the beginning.
-    pub fn scan_from(&self, cursor: u64) -> Scan<'_> {
+impl Buckets {
+    /// The pairs from one position to another, or to the end.
+    pub(crate) fn scan_from(&self, from: Position, to: Option<Position>) -> Scan<'_> {
         Scan {
-            table: self,
-            position: Some(Position(cursor)),
+            buckets: self,
+            position: Some(from),
+            last: to.unwrap_or(Position(u64::MAX)),
             pairs: Vec::new(),
             bytes: Vec::new(),
             given: 0,
@@ -93,7 +88,7 @@ impl Scan<'_> {
             let Some(value) = value else {
                 self.large.0.clear();
                 self.large.0.extend_from_slice(&self.bytes[key]);
-                if self.table.get_into(&self.large.0, &mut self.large.1)? {
+                if self.read_large()? {
                     return Ok(Some((&self.large.0, &self.large.1)));
                 }
                 continue; // removed since
@@ -102,21 +97,27 @@ impl Scan<'_> {
         }
     }
 
+    fn read_large(&mut self) -> Result<bool> {
+        let (key, value) = &mut self.large;
+        value.clear();
+        self.buckets.get(self.buckets.key(key), value)
+    }
+
     /// Copies the next bucket; `false` after the last.
     fn next_bucket(&mut self) -> Result<bool> {
         let Some(position) = self.position else { return Ok(false) };
         self.pairs.clear();
         self.bytes.clear();
         self.given = 0;
-        let table = self.table;
-        let read = table.read_bucket(position.hash());
+        let buckets = self.buckets;
+        let read = buckets.read_bucket(position.hash());
         // Under the latch the bucket does not split, so this view is the one it was found by, or as good.
         // Before the error is given, so that whoever asks on after it gets to the end.
-        self.position = table.view().linear().next_bucket(position);
+        self.position = buckets.view().linear().next_bucket(position).filter(|&next| next <= self.last);
         let (frame, range) = read?;
         let copied = self.copy_page(position, &frame[range.clone()]).and_then(|()| {
             let next = page::next(&frame[range]);
-            table.walk_chain(next, |_, bytes| self.copy_page(position, bytes).map(|()| None::<()>))
+            buckets.walk_chain(next, |_, bytes| self.copy_page(position, bytes).map(|()| None::<()>))
         });
         drop(frame);
         if copied.is_err() {
@@ -128,11 +129,11 @@ impl Scan<'_> {
     }
 
     fn copy_page(&mut self, from: Position, page: &[u8]) -> Result<()> {
-        let table = self.table;
+        let buckets = self.buckets;
         for record in page::records(page) {
-            let (_, record) = record.map_err(|d| table.damaged(d))?;
-            let position = Position::of(table.record_hash(record)?);
-            if position < from {
+            let (_, record) = record.map_err(|d| buckets.damaged(d))?;
+            let position = Position::of(buckets.record_hash(record)?);
+            if !(from..=self.last).contains(&position) {
                 continue;
             }
             let start = self.bytes.len();
@@ -143,16 +144,16 @@ impl Scan<'_> {
                 self.pairs.push(Pair { position, key: start..middle, value: Some(middle..self.bytes.len()) });
                 continue;
             }
-            let extent = table.parse_extent(record)?;
+            let extent = buckets.parse_extent(record)?;
             if record.form == PAIR_IN_EXTENT {
-                self.bytes.extend_from_slice(&table.read_extent_key(&extent)?);
+                self.bytes.extend_from_slice(&buckets.read_extent_key(&extent)?);
             } else {
                 self.bytes.extend_from_slice(record.key);
             }
             let middle = self.bytes.len();
             let large = extent.value_bytes > LARGE_VALUE_BYTES;
             if !large {
-                table.read_extent_value(&extent, &mut self.bytes)?;
+                buckets.read_extent_value(&extent, &mut self.bytes)?;
             }
             self.pairs.push(Pair { position, key: start..middle, value: (!large).then_some(middle..self.bytes.len()) });
         }

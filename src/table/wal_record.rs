@@ -13,12 +13,12 @@
 //! before anything is changed.
 //!
 //! Source: docs/architecture.md, "Log". Format: docs/format.md, "Write-ahead log". Not here: bytes around a record
-//! (`pager/log`).
+//! (`pager/wal`).
 
 use super::Table;
 use super::gate::{Closed, Inside};
 use crate::error::{Error, Result};
-use crate::pager::log::{Log, Lsn, Replay, Room, record_bytes};
+use crate::pager::wal::{Log, Lsn, Replay, Room, record_bytes};
 use crate::planted::{Bug, planted};
 use crate::varint::{get_varint, put_varint, varint_bytes};
 
@@ -34,7 +34,7 @@ const VARINT_BYTES_MAX: usize = 5;
 
 /// One change of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change<'a> {
+pub(super) enum WalRecord<'a> {
     Put {
         key: &'a [u8],
         value: &'a [u8],
@@ -51,24 +51,24 @@ pub(super) enum Change<'a> {
     Batch(&'a [u8]),
 }
 
-impl<'a> Change<'a> {
+impl<'a> WalRecord<'a> {
     fn kind(self) -> u8 {
         match self {
-            Change::Put { .. } => PUT,
-            Change::Append { .. } => APPEND,
-            Change::Remove { .. } => REMOVE,
-            Change::Clear => CLEAR,
-            Change::Batch(_) => BATCH,
+            WalRecord::Put { .. } => PUT,
+            WalRecord::Append { .. } => APPEND,
+            WalRecord::Remove { .. } => REMOVE,
+            WalRecord::Clear => CLEAR,
+            WalRecord::Batch(_) => BATCH,
         }
     }
 
     fn parts(self) -> (Option<&'a [u8]>, &'a [u8]) {
         match self {
-            Change::Put { key, value } => (Some(key), value),
-            Change::Append { key, tail } => (Some(key), tail),
-            Change::Remove { key } => (None, key),
-            Change::Clear => (None, b""),
-            Change::Batch(changes) => (None, changes),
+            WalRecord::Put { key, value } => (Some(key), value),
+            WalRecord::Append { key, tail } => (Some(key), tail),
+            WalRecord::Remove { key } => (None, key),
+            WalRecord::Clear => (None, b""),
+            WalRecord::Batch(changes) => (None, changes),
         }
     }
 
@@ -79,17 +79,17 @@ impl<'a> Change<'a> {
         record_bytes(key.map_or(0, |key| varint_bytes(key.len() as u64) + key.len()) + rest.len())
     }
 
-    fn parse(kind: u8, body: &'a [u8]) -> Option<Change<'a>> {
+    fn parse(kind: u8, body: &'a [u8]) -> Option<WalRecord<'a>> {
         let keyed = || {
             let (len, head) = get_varint(body)?;
             body[head..].split_at_checked(len)
         };
         Some(match kind {
-            PUT => keyed().map(|(key, value)| Change::Put { key, value })?,
-            APPEND => keyed().map(|(key, tail)| Change::Append { key, tail })?,
-            REMOVE => Change::Remove { key: body },
-            CLEAR => Change::Clear,
-            BATCH => Change::Batch(body),
+            PUT => keyed().map(|(key, value)| WalRecord::Put { key, value })?,
+            APPEND => keyed().map(|(key, tail)| WalRecord::Append { key, tail })?,
+            REMOVE => WalRecord::Remove { key: body },
+            CLEAR => WalRecord::Clear,
+            BATCH => WalRecord::Batch(body),
             _ => return None,
         })
     }
@@ -97,14 +97,14 @@ impl<'a> Change<'a> {
     /// The key it is about, if it is about one.
     pub(super) fn key(self) -> Option<&'a [u8]> {
         match self {
-            Change::Put { key, .. } | Change::Append { key, .. } | Change::Remove { key } => Some(key),
-            Change::Clear | Change::Batch(_) => None,
+            WalRecord::Put { key, .. } | WalRecord::Append { key, .. } | WalRecord::Remove { key } => Some(key),
+            WalRecord::Clear | WalRecord::Batch(_) => None,
         }
     }
 }
 
 /// Adds a change to the bytes of a batch.
-pub(super) fn encode_in_batch(change: Change<'_>, out: &mut Vec<u8>) {
+pub(super) fn encode_in_batch(change: WalRecord<'_>, out: &mut Vec<u8>) {
     let (key, rest) = change.parts();
     out.push(change.kind());
     for part in key.into_iter().chain([rest]) {
@@ -116,7 +116,7 @@ pub(super) fn encode_in_batch(change: Change<'_>, out: &mut Vec<u8>) {
 }
 
 /// The changes of a batch; `None` where its bytes are none.
-pub(super) fn decode_batch(mut bytes: &[u8]) -> Option<Vec<Change<'_>>> {
+pub(super) fn decode_batch(mut bytes: &[u8]) -> Option<Vec<WalRecord<'_>>> {
     fn part<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
         let (len, head) = get_varint(bytes)?;
         let (part, rest) = bytes[head..].split_at_checked(len)?;
@@ -128,9 +128,9 @@ pub(super) fn decode_batch(mut bytes: &[u8]) -> Option<Vec<Change<'_>>> {
         bytes = rest;
         let first = part(&mut bytes)?;
         changes.push(match kind {
-            PUT => Change::Put { key: first, value: part(&mut bytes)? },
-            APPEND => Change::Append { key: first, tail: part(&mut bytes)? },
-            REMOVE => Change::Remove { key: first },
+            PUT => WalRecord::Put { key: first, value: part(&mut bytes)? },
+            APPEND => WalRecord::Append { key: first, tail: part(&mut bytes)? },
+            REMOVE => WalRecord::Remove { key: first },
             _ => return None,
         });
     }
@@ -148,7 +148,7 @@ pub(super) struct Writer<'t> {
 impl Table {
     /// Lets a writer in that is to make `change`.
     #[inline]
-    pub(super) fn enter_to(&self, change: Change<'_>) -> Result<Writer<'_>> {
+    pub(super) fn enter_to(&self, change: WalRecord<'_>) -> Result<Writer<'_>> {
         loop {
             let inside = self.enter()?;
             let Some(log) = self.log_in_use() else { return Ok(Writer { inside, room: None }) };
@@ -162,7 +162,7 @@ impl Table {
     }
 
     /// [`enter_to`](Self::enter_to), with all other writers kept out. The gate must be dropped last.
-    pub(super) fn enter_alone_to(&self, change: Change<'_>) -> Result<(Closed<'_>, Writer<'_>)> {
+    pub(super) fn enter_alone_to(&self, change: WalRecord<'_>) -> Result<(Closed<'_>, Writer<'_>)> {
         loop {
             drop(self.enter()?);
             let alone = self.gate.close()?;
@@ -184,9 +184,9 @@ impl Table {
 
     /// Gives a change that was made its place in the log. The caller still holds the latch of its bucket.
     #[inline]
-    pub(super) fn log(&self, writer: &mut Writer<'_>, change: Change<'_>) -> Result<Lsn> {
+    pub(super) fn log(&self, writer: &mut Writer<'_>, change: WalRecord<'_>) -> Result<Lsn> {
         let (Some(log), Some(room)) = (self.pager.log(), &mut writer.room) else { return Ok(0) };
-        if planted(Bug::RemovalUnlogged) && matches!(change, Change::Remove { .. }) {
+        if planted(Bug::RemovalUnlogged) && matches!(change, WalRecord::Remove { .. }) {
             return Ok(0);
         }
         let (key, rest) = change.parts();
@@ -199,14 +199,14 @@ impl Table {
             None => log.append(room, change.kind(), &[rest]),
         };
         // The change is made and cannot be undone, and nobody will know of it after a crash.
-        appended.inspect_err(|e| self.pager.turns().poison(&e.to_string()))
+        appended.inspect_err(|e| self.pager.poison(&e.to_string()))
     }
 
     /// Waits until what ends at `lsn` is as safe as was asked for.
     #[inline]
     pub(super) fn wait_durable(&self, lsn: Lsn) -> Result<()> {
         match self.pager.log().filter(|log| log.waits() && lsn > 0 && !planted(Bug::DoneBeforeSynced)) {
-            Some(log) => log.sync_to(lsn).inspect_err(|e| self.pager.turns().poison(&e.to_string())),
+            Some(log) => log.sync_to(lsn).inspect_err(|e| self.pager.poison(&e.to_string())),
             None => Ok(()),
         }
     }
@@ -218,7 +218,7 @@ impl Table {
         self.replaying = true;
         // Should it fail, nothing may be written: the log is all there is of what it has not given.
         *self.closed.get_mut() = true;
-        self.replayed = log.replay(&mut Again(self))?;
+        self.replayed = log.replay(&mut Replayer(self))?;
         *self.closed.get_mut() = false;
         self.replaying = false;
         Ok(())
@@ -231,18 +231,18 @@ impl Table {
     }
 
     /// Makes one change, from the log.
-    fn again(&self, change: Change<'_>) -> Result<()> {
+    fn again(&self, change: WalRecord<'_>) -> Result<()> {
         match change {
-            Change::Put { key, value } => self.put(key, value),
-            Change::Append { key, tail } => {
+            WalRecord::Put { key, value } => self.put(key, value),
+            WalRecord::Append { key, tail } => {
                 if planted(Bug::AppendedTwice) {
                     self.append(key, tail)?;
                 }
-                self.append(key, tail)
+                self.append(key, tail).map(drop)
             }
-            Change::Remove { key } => self.remove(key).map(|_| ()),
-            Change::Clear => self.clear(),
-            Change::Batch(bytes) => {
+            WalRecord::Remove { key } => self.remove(key).map(|_| ()),
+            WalRecord::Clear => self.clear(),
+            WalRecord::Batch(bytes) => {
                 let changes = decode_batch(bytes).ok_or_else(|| self.bad_record(BATCH))?;
                 let count = changes.len() - usize::from(planted(Bug::BatchInPart) && !changes.is_empty());
                 changes.into_iter().take(count).try_for_each(|change| self.again(change))
@@ -259,17 +259,17 @@ impl Table {
 }
 
 /// Makes changes again, in order.
-struct Again<'t>(&'t Table);
+struct Replayer<'t>(&'t Table);
 
-impl Replay for Again<'_> {
+impl Replay for Replayer<'_> {
     fn announce(&mut self, kind: u8, body: &[u8]) {
-        if let Some(key) = Change::parse(kind, body).and_then(Change::key) {
-            self.0.prefetch_bucket(self.0.hash.hash(key));
+        if let Some(key) = WalRecord::parse(kind, body).and_then(WalRecord::key) {
+            self.0.buckets.prefetch_bucket(self.0.buckets.key(key).hash);
         }
     }
 
     fn apply(&mut self, kind: u8, body: &[u8]) -> Result<()> {
-        let change = Change::parse(kind, body).ok_or_else(|| self.0.bad_record(kind))?;
+        let change = WalRecord::parse(kind, body).ok_or_else(|| self.0.bad_record(kind))?;
         self.0.again(change)
     }
 }
@@ -281,9 +281,9 @@ mod tests {
     #[test]
     fn a_batch_is_what_was_put_into_it() {
         let changes = [
-            Change::Put { key: b"a", value: &[7; 300] },
-            Change::Append { key: b"", tail: b"" },
-            Change::Remove { key: &[1; 200] },
+            WalRecord::Put { key: b"a", value: &[7; 300] },
+            WalRecord::Append { key: b"", tail: b"" },
+            WalRecord::Remove { key: &[1; 200] },
         ];
         let mut bytes = Vec::new();
         changes.iter().for_each(|&c| encode_in_batch(c, &mut bytes));

@@ -12,18 +12,20 @@
 //! The file is only read, nothing beside it is made, and memory is bounded: the frame at hand, one pair, one bucket's keys.
 //! Every loop along references has a bound in the file's length.
 //!
-//! Not here: frames and their checksums (`pager/remains.rs`), naming every fault of a file that opens (`verify.rs`).
+//! Not here: frames and their checksums (`pager/file.rs`), naming every fault of a file that opens (`verify.rs`).
 
 mod scattered;
 mod walk;
 
-use super::{ROOT_GROUPS, TableOptions, linear, options, page};
+use crate::buckets::page;
+use crate::buckets::root::{Root, groups_in_first_frame};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fault::Fault;
 use crate::hash::{HashFunction, HashKind};
-use crate::pager::FRAME_BYTES_MIN;
-use crate::pager::log::has_segments;
-use crate::pager::remains::{Plan, Remains, State};
+use crate::linear;
+use crate::pager::damaged_file::{DamagedFile, State, WholeHeader};
+use crate::pager::wal::has_segments;
+use crate::table::TableOptions;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -141,12 +143,12 @@ impl TableOptions {
         mut take: impl FnMut(Salvaged<'_>) -> ControlFlow<()>,
     ) -> Result<SalvageReport> {
         let path = path.as_ref();
-        let mut remains = Remains::open(self.storage.as_ref(), path)?;
-        let planned = remains.header(path)?;
-        let root = planned.and_then(|plan| Root::parse(&plan, &self, remains.frame_bytes()));
-        let mut salvage = Salvage::new(remains, &self, &mut take);
-        let flow = match root {
-            Ok(root) => salvage.by_header(&root),
+        let mut file = DamagedFile::open(self.storage.as_ref(), path)?;
+        let planned = file.header(path)?;
+        let plan = planned.and_then(|header| Plan::parse(&header, &self, file.frame_bytes()));
+        let mut salvage = Salvage::new(file, &self, &mut take);
+        let flow = match plan {
+            Ok(plan) => salvage.by_header(&plan),
             Err(what) => salvage.scattered(path, &what)?,
         };
         let flow = match flow {
@@ -169,7 +171,7 @@ type Flow = ControlFlow<()>;
 
 /// A salvage under way.
 struct Salvage<'a> {
-    remains: Remains,
+    file: DamagedFile,
     options: &'a TableOptions,
     page_bytes: usize,
     /// `None`: not known; then no key can be compared with its place.
@@ -184,10 +186,10 @@ struct Salvage<'a> {
 }
 
 impl<'a> Salvage<'a> {
-    fn new(remains: Remains, options: &'a TableOptions, take: &'a mut dyn FnMut(Salvaged<'_>) -> Flow) -> Self {
-        let reach_left = reach_of(&remains);
+    fn new(file: DamagedFile, options: &'a TableOptions, take: &'a mut dyn FnMut(Salvaged<'_>) -> Flow) -> Self {
+        let reach_left = reach_of(&file);
         Salvage {
-            remains,
+            file,
             options,
             page_bytes: 0,
             hash: None,
@@ -219,7 +221,7 @@ impl<'a> Salvage<'a> {
         if self.quiet {
             return Flow::Continue(());
         }
-        for (place, what) in self.remains.take_notes() {
+        for (place, what) in self.file.take_notes() {
             self.tell(place, what)?;
         }
         Flow::Continue(())
@@ -231,14 +233,14 @@ impl<'a> Salvage<'a> {
     }
 
     /// Gives the pairs of every bucket that the header leads to.
-    fn by_header(&mut self, root: &Root) -> Flow {
-        self.page_bytes = root.page_bytes;
-        self.hash.clone_from(&root.hash);
-        self.reach_left = reach_of(&self.remains);
-        self.report.counted = Some(root.pairs);
-        let all = u64::from(root.max_bucket) + 1;
-        let frames = self.remains.frame_count();
-        if let Some(first) = self.remains.first_absent() {
+    fn by_header(&mut self, plan: &Plan) -> Flow {
+        self.page_bytes = plan.page_bytes;
+        self.hash.clone_from(&plan.hash);
+        self.reach_left = reach_of(&self.file);
+        self.report.counted = Some(plan.root.totals.pairs);
+        let all = u64::from(plan.root.max_bucket) + 1;
+        let frames = self.file.frame_count();
+        if let Some(first) = self.file.first_absent() {
             self.tell(
                 format!("frame {first}"),
                 format!("the file ends before it, {} of {frames} frames are missing", frames - first),
@@ -247,8 +249,8 @@ impl<'a> Salvage<'a> {
         let mut bytes = Vec::new();
         let (mut bucket, mut frames) = (0, 0u64);
         while bucket < all {
-            let run = root.run(bucket as linear::Bucket, &self.remains);
-            let state = self.remains.read(run.frame, &mut bytes);
+            let run = plan.run(bucket as linear::Bucket, &self.file);
+            let state = self.file.read(run.frame, &mut bytes);
             self.tell_notes()?;
             match state {
                 State::Damaged(what) => {
@@ -265,7 +267,7 @@ impl<'a> Salvage<'a> {
                         let page = bytes[start..start + self.page_bytes].to_vec();
                         let at = u64::from(run.frame) * bytes.len() as u64 + start as u64;
                         let number = (bucket + i) as linear::Bucket;
-                        self.bucket(root, number, Primary { page, at, proved: state == State::Proved })?;
+                        self.bucket(plan, number, Primary { page, at, proved: state == State::Proved })?;
                     }
                 }
             }
@@ -278,17 +280,18 @@ impl<'a> Salvage<'a> {
         (self.take)(Salvaged::Progress { done: all, all })?;
         match self.report.missing() {
             // Pages that are gone without a trace, such as zeros under checksums that are zeros too.
-            Some(missing @ 1..) if self.report.losses == 0 => {
-                self.lose("header", format!("it counts {} pairs, {missing} of them were found nowhere", root.pairs))
-            }
+            Some(missing @ 1..) if self.report.losses == 0 => self.lose(
+                "header",
+                format!("it counts {} pairs, {missing} of them were found nowhere", plan.root.totals.pairs),
+            ),
             _ => Flow::Continue(()),
         }
     }
 
-    fn bucket(&mut self, root: &Root, number: linear::Bucket, primary: Primary) -> Flow {
+    fn bucket(&mut self, plan: &Plan, number: linear::Bucket, primary: Primary) -> Flow {
         let place = format!("bucket {number}");
         let page = &primary.page;
-        let level = linear::State::new(root.max_bucket).level(number);
+        let level = linear::State::new(plan.root.max_bucket).level(number);
         match page::kind(page) {
             page::KIND_EMPTY if page.iter().all(|&b| b == 0) => return Flow::Continue(()),
             page::KIND_BUCKET if primary.proved || page::level(page) == level => {}
@@ -303,7 +306,7 @@ impl<'a> Salvage<'a> {
             }
         }
         let mut keys = HashSet::new();
-        let belongs = |hash| linear::State::new(root.max_bucket).bucket_of(hash) == number;
+        let belongs = |hash| linear::State::new(plan.root.max_bucket).bucket_of(hash) == number;
         self.walk(&place, primary, &belongs, &mut |salvage, Candidate { key, value, proved, .. }| {
             // The first is the one that a lookup finds.
             if !keys.insert(fingerprint(key)) {
@@ -315,10 +318,10 @@ impl<'a> Salvage<'a> {
 }
 
 /// References of a sound table lead to each byte once; a damaged one's may lead there again.
-fn reach_of(remains: &Remains) -> u64 {
+fn reach_of(file: &DamagedFile) -> u64 {
     const TIMES: u64 = 4;
-    let bytes = u64::from(remains.frame_count()) * remains.frame_bytes() as u64;
-    bytes.max(remains.file_bytes()).saturating_mul(TIMES)
+    let bytes = u64::from(file.frame_count()) * file.frame_bytes() as u64;
+    bytes.max(file.file_bytes()).saturating_mul(TIMES)
 }
 
 /// A key in 128 bits: two of one table do not meet by chance.
@@ -333,56 +336,48 @@ struct Run {
     count: u64,
 }
 
-/// What a whole header says of the table. Offsets in docs/format.md, "Root".
-struct Root {
+/// What a whole header says about the table.
+struct Plan {
     page_bytes: usize,
     hash: Option<HashFunction>,
-    max_bucket: linear::Bucket,
-    pairs: u64,
-    /// First frame of each group.
-    groups: Vec<u32>,
+    root: Root,
 }
 
-impl Root {
-    /// Fails where it does not fit the frames.
-    fn parse(plan: &Plan, options: &TableOptions, frame_bytes: usize) -> std::result::Result<Root, String> {
-        let root = &plan.root[..];
-        let page_bytes = u32_at(root, 0);
-        if !options::PAGE_BYTES.contains(&page_bytes)
-            || !page_bytes.is_power_of_two()
-            || FRAME_BYTES_MIN.max(page_bytes as usize) != frame_bytes
-        {
-            return Err(format!("pages of {page_bytes} bytes in frames of {frame_bytes}"));
-        }
-        let page_bytes = page_bytes as usize;
-        let max_bucket = u32_at(root, 24);
-        let groups: Vec<u32> = (0..linear::GROUP_COUNT).map(|i| u32_at(root, ROOT_GROUPS + 4 * i)).collect();
-        let together = super::groups_in_first_frame(frame_bytes, page_bytes);
-        for (i, &first) in groups.iter().enumerate().take(linear::group(max_bucket).0 + 1) {
+impl Plan {
+    /// Fails where the header's root does not fit its frames.
+    fn parse(header: &WholeHeader, options: &TableOptions, frame_bytes: usize) -> std::result::Result<Plan, String> {
+        let root = Root::parse(&header.root, frame_bytes)?;
+        let page_bytes = root.page_bytes as usize;
+        let together = groups_in_first_frame(frame_bytes, page_bytes);
+        for (i, &first) in root.groups.iter().enumerate().take(linear::group(root.max_bucket).0 + 1) {
             let frames = (u64::from(linear::group_len(i)) * page_bytes as u64).div_ceil(frame_bytes as u64);
-            let first_right = first != 0 && (i > together || first == groups[0]);
-            if !first_right || u64::from(first) + frames > u64::from(plan.frame_count) {
-                return Err(format!("bucket group {i} at frame {first} of {}", plan.frame_count));
+            let first_right = first != 0 && (i > together || first == root.groups[0]);
+            if !first_right || u64::from(first) + frames > u64::from(header.frame_count) {
+                return Err(format!("bucket group {i} at frame {first} of {}", header.frame_count));
             }
         }
-        Ok(Root { page_bytes, hash: hash_of(root, options), max_bucket, pairs: u64_at(root, 40), groups })
+        Ok(Plan { page_bytes, hash: hash_of(&header.root, options), root })
     }
 
     /// The buckets from `bucket` on that lie in its frame, or, where the file ends before that, all of its group.
-    fn run(&self, bucket: linear::Bucket, remains: &Remains) -> Run {
-        let (frame_bytes, page_bytes) = (remains.frame_bytes(), self.page_bytes);
+    fn run(&self, bucket: linear::Bucket, file: &DamagedFile) -> Run {
+        let (frame_bytes, page_bytes) = (file.frame_bytes(), self.page_bytes);
         let (group, index) = linear::group(bucket);
-        let left = u64::from(self.max_bucket) + 1 - u64::from(bucket);
-        if group <= super::groups_in_first_frame(frame_bytes, page_bytes) {
+        let left = u64::from(self.root.max_bucket) + 1 - u64::from(bucket);
+        if group <= groups_in_first_frame(frame_bytes, page_bytes) {
             let start = bucket as usize * page_bytes;
-            return Run { frame: self.groups[0], start, count: left.min(((frame_bytes - start) / page_bytes) as u64) };
+            return Run {
+                frame: self.root.groups[0],
+                start,
+                count: left.min(((frame_bytes - start) / page_bytes) as u64),
+            };
         }
         let address = u64::from(index) * page_bytes as u64;
-        let frame = self.groups[group] + (address / frame_bytes as u64) as u32;
+        let frame = self.root.groups[group] + (address / frame_bytes as u64) as u32;
         let start = (address % frame_bytes as u64) as usize;
         let in_group = u64::from(linear::group_len(group) - index);
         let in_frame =
-            if remains.is_absent_behind(frame) { in_group } else { ((frame_bytes - start) / page_bytes) as u64 };
+            if file.is_absent_behind(frame) { in_group } else { ((frame_bytes - start) / page_bytes) as u64 };
         Run { frame, start, count: left.min(in_group).min(in_frame) }
     }
 }

@@ -1,0 +1,245 @@
+//! What has happened to the buckets since the table was opened: splits, merges, and what lookups touched.
+//!
+//! One lookup in 512 is sampled: it takes the latch, and its pages and keys are counted in a slot of its thread. All other
+//! lookups count down one number of their thread. The next sample is drawn evenly from 1 to 1023 lookups on, since every
+//! 512th would show a program that asks for two keys in turn only one of them. So figures of lookups are estimates: of n
+//! lookups they are off by about 13 / sqrt(n), 1.3 % at a million.
+//!
+//! Cost: docs/architecture.md, "Live counters". Not here: counters of writes (`table/gate.rs`), the walk over all buckets
+//! (`survey.rs`).
+
+use super::page::{self, PAIR_IN_EXTENT};
+use super::thread_slot::{SLOT_COUNT, slot_of_thread};
+use super::{Buckets, HashedKey};
+use crate::error::Result;
+use crate::linear;
+use crate::pager::interleave;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+impl Buckets {
+    /// Counts a lookup of `key`, by looking again at what it looked at. Its errors were for the lookup itself to tell.
+    #[cold]
+    pub(super) fn sample(&self, primary: &[u8], key: HashedKey<'_>) {
+        if let Ok((found, touched)) = self.touched(primary, key) {
+            self.activity.count(found, touched);
+        }
+    }
+
+    fn touched(&self, primary: &[u8], key: HashedKey<'_>) -> Result<(bool, Touched)> {
+        let mut touched = Touched::default();
+        if self.touch(primary, key, &mut touched)? {
+            return Ok((true, touched));
+        }
+        let bits = page::filter_bits(key.tag);
+        if page::next(primary) == 0 || page::filter(primary) & bits != bits {
+            return Ok((false, touched));
+        }
+        let visit = |_, bytes: &[u8]| Ok(self.touch(bytes, key, &mut touched)?.then_some(()));
+        let found = self.walk_chain(page::next(primary), visit)?.is_some();
+        Ok((found, touched))
+    }
+
+    /// One page. Of a key in an extent the hash stands for the whole: nothing is read for a sample but pages.
+    fn touch(&self, bytes: &[u8], key: HashedKey<'_>, touched: &mut Touched) -> Result<bool> {
+        touched.pages += 1;
+        let hash = key.hash.to_le_bytes();
+        let (form_is_extent, wanted) =
+            if key.bytes.len() <= self.key_bytes_inline_max() { (false, key.bytes) } else { (true, &hash[..]) };
+        let found = page::find_by(bytes, key.tag, |record| {
+            touched.keys += 1;
+            (record.form == PAIR_IN_EXTENT) == form_is_extent && record.key == wanted
+        });
+        Ok(found.map_err(|d| self.damaged(d))?.is_some())
+    }
+}
+
+/// What a lookup looked at.
+#[derive(Clone, Copy, Default)]
+struct Touched {
+    pages: u64,
+    keys: u64,
+}
+
+/// What one thread's samples have come to. Two lines apart, as processors fetch lines in pairs.
+#[derive(Default)]
+#[repr(align(128))]
+struct Samples {
+    hits: AtomicU64,
+    hit_pages: AtomicU64,
+    hit_keys: AtomicU64,
+    misses: AtomicU64,
+    miss_pages: AtomicU64,
+    miss_keys: AtomicU64,
+    overflow: AtomicU64,
+}
+
+/// What has happened to the buckets since the table was opened.
+pub(crate) struct Activity {
+    samples: Box<[Samples; SLOT_COUNT]>,
+    splits: AtomicU64,
+    merges: AtomicU64,
+    buckets_at_first: u64,
+}
+
+/// What lookups found and touched: estimates, multiples of 512.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lookups {
+    pub hits: u64,
+    pub hit_pages: u64,
+    pub hit_keys: u64,
+    pub misses: u64,
+    pub miss_pages: u64,
+    pub miss_keys: u64,
+    pub overflow: u64,
+}
+
+impl Activity {
+    pub(super) fn new(max_bucket: linear::Bucket) -> Activity {
+        Activity {
+            samples: Box::new(std::array::from_fn(|_| Samples::default())),
+            splits: AtomicU64::new(0),
+            merges: AtomicU64::new(0),
+            buckets_at_first: linear::State::new(max_bucket).bucket_count(),
+        }
+    }
+
+    pub(super) fn count_split(&self) {
+        self.splits.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn count_merge(&self) {
+        self.merges.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn splits(&self) -> u64 {
+        self.splits.load(Relaxed)
+    }
+
+    pub(crate) fn merges(&self) -> u64 {
+        self.merges.load(Relaxed)
+    }
+
+    /// Buckets now.
+    pub(crate) fn bucket_count(&self) -> u64 {
+        (self.buckets_at_first + self.splits()).saturating_sub(self.merges())
+    }
+
+    pub(crate) fn lookups(&self) -> Lookups {
+        let estimate = |part: fn(&Samples) -> &AtomicU64| {
+            u64::from(INTERVAL) * self.samples.iter().map(|s| part(s).load(Relaxed)).sum::<u64>()
+        };
+        Lookups {
+            hits: estimate(|s| &s.hits),
+            hit_pages: estimate(|s| &s.hit_pages),
+            hit_keys: estimate(|s| &s.hit_keys),
+            misses: estimate(|s| &s.misses),
+            miss_pages: estimate(|s| &s.miss_pages),
+            miss_keys: estimate(|s| &s.miss_keys),
+            overflow: estimate(|s| &s.overflow),
+        }
+    }
+
+    fn count(&self, found: bool, touched: Touched) {
+        let slot = &self.samples[slot_of_thread()];
+        let (lookups, pages, keys) = if found {
+            (&slot.hits, &slot.hit_pages, &slot.hit_keys)
+        } else {
+            (&slot.misses, &slot.miss_pages, &slot.miss_keys)
+        };
+        lookups.fetch_add(1, Relaxed);
+        pages.fetch_add(touched.pages, Relaxed);
+        keys.fetch_add(touched.keys, Relaxed);
+        slot.overflow.fetch_add(u64::from(touched.pages > 1), Relaxed);
+    }
+}
+
+// -----------------------------------------------------------------------------------------
+// Which lookups are sampled.
+
+/// Lookups a sample stands for.
+pub(crate) const INTERVAL: u32 = 512;
+
+#[cfg(test)]
+thread_local! {
+    /// Whether every lookup of this thread is sampled.
+    static SAMPLE_ALL: Cell<bool> = const { Cell::new(false) };
+}
+
+#[cfg(test)]
+impl Activity {
+    /// From here on every lookup of this thread is sampled.
+    pub(crate) fn sample_all() {
+        SAMPLE_ALL.set(true);
+        LEFT.set(0);
+    }
+
+    /// Splits since the last call.
+    pub(crate) fn take_splits(&self) -> u64 {
+        self.splits.swap(0, Relaxed)
+    }
+
+    /// Merges since the last call.
+    pub(crate) fn take_merges(&self) -> u64 {
+        self.merges.swap(0, Relaxed)
+    }
+}
+
+thread_local! {
+    /// The next sample is the lookup so many on; 0 before the thread's first.
+    static LEFT: Cell<u32> = const { Cell::new(0) };
+    /// Of the generator that draws it.
+    static DRAWN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts a lookup down. `true`: it may be one to sample, so it is to take the latch and ask [`was_due`].
+#[inline]
+pub(super) fn is_due() -> bool {
+    let left = LEFT.get();
+    // In a model of threads nothing may depend on what its thread did before.
+    if left > 1 || interleave::task().is_some() {
+        LEFT.set(left.saturating_sub(1));
+        return false;
+    }
+    LEFT.set(0);
+    true
+}
+
+/// Is the lookup that is about to end, under the latch, to be sampled?
+#[inline]
+pub(super) fn was_due() -> bool {
+    LEFT.get() == 0 && interleave::task().is_none() && begin_interval()
+}
+
+#[cold]
+fn begin_interval() -> bool {
+    if DRAWN.get() == 0 {
+        // In the midst of an interval: a thread of few lookups counts on average for no more and no less.
+        let left = draw().min(draw());
+        if left > 1 {
+            LEFT.set(left - 1);
+            return false;
+        }
+    }
+    LEFT.set(draw());
+    true
+}
+
+/// A number from 1 to 2 * [`INTERVAL`] - 1, [`INTERVAL`] on average.
+fn draw() -> u32 {
+    #[cfg(test)]
+    if SAMPLE_ALL.get() {
+        return 1;
+    }
+    static THREADS: AtomicU64 = AtomicU64::new(0);
+    let mut state = DRAWN.get();
+    if state == 0 {
+        state = THREADS.fetch_add(1, Relaxed) << 32 | 1;
+    }
+    // SplitMix64, Steele, Lea & Flood 2014.
+    state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    DRAWN.set(state);
+    let mixed = (state ^ state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    ((u128::from(mixed) * u128::from(2 * INTERVAL - 1)) >> 64) as u32 + 1
+}

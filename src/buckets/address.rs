@@ -1,0 +1,181 @@
+//! Where a bucket's page lies, and how a thread notices that the bucket was split, merged or moved.
+//!
+//! Pages of buckets that are made one after another lie side by side, in groups (`linear::group`); the header holds the
+//! start of each group. A thread takes an address from the [`View`] of the moment, latches the frame, and compares the
+//! view again.
+//!
+//! Source: docs/architecture.md, "Page addressing".
+
+use super::{Bucket, Buckets, root};
+use crate::error::{Error, ErrorKind, Result};
+use crate::linear;
+use crate::pager::FRAME_UNITS;
+use crate::pager::interleave::step;
+use crate::pager::pool::{FrameNo, ReadGuard};
+use crate::planted::{Bug, planted};
+use std::ops::Range;
+use std::sync::atomic::Ordering::*;
+
+/// How many buckets exist. The version changes when one is merged away or moved, so that a bucket of the same number later
+/// is told apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct View {
+    pub max_bucket: linear::Bucket,
+    pub version: u32,
+}
+
+impl View {
+    #[inline]
+    pub(crate) fn linear(self) -> linear::State {
+        linear::State::new(self.max_bucket)
+    }
+}
+
+/// A bucket, and where its page was at some moment.
+#[derive(Clone, Copy)]
+pub(crate) struct BucketAddress {
+    pub view: View,
+    pub bucket: linear::Bucket,
+    pub frame: FrameNo,
+    /// Where the page starts in the frame.
+    pub start: usize,
+}
+
+impl Buckets {
+    #[inline]
+    pub(crate) fn view(&self) -> View {
+        step();
+        let packed = self.view.load(Acquire);
+        View { max_bucket: packed as u32, version: (packed >> 32) as u32 }
+    }
+
+    #[inline]
+    pub(super) fn set_view(&self, view: View) {
+        step();
+        self.view.store(u64::from(view.version) << 32 | u64::from(view.max_bucket), Release);
+    }
+
+    /// The frame of a bucket's primary page, and where the page starts in it.
+    #[inline]
+    pub(crate) fn location(&self, bucket: linear::Bucket) -> (FrameNo, usize) {
+        let (group, index) = linear::group(bucket);
+        step();
+        // A thread that sees a group gone or moved sees what led to it: the pages that were copied, or the view without it.
+        let address = self.groups[group].load(Acquire) + u64::from(index) * self.page_bytes as u64;
+        self.pager.pool().split(address)
+    }
+
+    /// The address of the bucket of `hash` at this moment.
+    #[inline]
+    pub(super) fn address(&self, hash: u64) -> BucketAddress {
+        let view = self.view();
+        let bucket = view.linear().bucket_of(hash);
+        let (frame, start) = self.location(bucket);
+        BucketAddress { view, bucket, frame, start }
+    }
+
+    /// Under the latch of the frame where `view` places `bucket`: whether it still does, and `hash` still belongs to it.
+    #[inline]
+    pub(super) fn still_holds(&self, view: View, hash: u64, bucket: linear::Bucket) -> bool {
+        // A thread that splits or merges a bucket holds its latch until the new view is published.
+        let now = self.view();
+        now == view
+            || planted(Bug::ViewNotComparedAgain)
+            || now.version == view.version && now.linear().bucket_of(hash) == bucket
+    }
+
+    /// Latches the bucket of `hash` for reading. The range is its primary page.
+    #[inline]
+    pub(super) fn read_bucket(&self, hash: u64) -> Result<(ReadGuard<'_>, Range<usize>)> {
+        self.pager.refuse_if_forked()?;
+        loop {
+            let BucketAddress { view, bucket, frame, start } = self.address(hash);
+            let frame = self.pager.read(frame)?;
+            if self.still_holds(view, hash, bucket) {
+                return Ok((frame, start..start + self.page_bytes));
+            }
+        }
+    }
+
+    /// Latches the bucket of `hash` for a change; `address` is where it was a moment ago.
+    #[inline]
+    pub(super) fn write_bucket(&self, hash: u64, mut address: BucketAddress) -> Result<Bucket<'_>> {
+        loop {
+            let frame = self.pager.write(address.frame)?;
+            if self.still_holds(address.view, hash, address.bucket) {
+                let mut bucket = Bucket { buckets: self, frame, start: address.start };
+                bucket.init_if_empty(|| address.view.linear().level(address.bucket));
+                return Ok(bucket);
+            }
+            drop(frame);
+            address = self.address(hash);
+        }
+    }
+
+    /// Prefetches the page of the bucket of `hash`.
+    #[inline]
+    pub(crate) fn prefetch_bucket(&self, hash: u64) -> BucketAddress {
+        let address = self.address(hash);
+        self.prefetch_page(address.frame, address.start..address.start + self.page_bytes);
+        address
+    }
+
+    /// Prefetches a page. A page of usual size is fetched as a whole: its lines come side by side, so the position of the
+    /// record need not be known first. Of a larger page, the header and first slots.
+    #[inline]
+    pub(super) fn prefetch_page(&self, frame: FrameNo, page: Range<usize>) {
+        const WHOLE_BYTES_MAX: usize = 1024;
+        const SOME_BYTES: usize = 256;
+        let bytes = if page.len() <= WHOLE_BYTES_MAX { page.len() } else { SOME_BYTES };
+        self.pager.pool().prefetch(frame, page.start, bytes);
+    }
+
+    /// The last of the groups that share the first frame.
+    pub(super) fn groups_in_first_frame(&self) -> usize {
+        root::groups_in_first_frame(self.pager.frame_bytes(), self.page_bytes)
+    }
+
+    /// Allocates the pages of the group of `bucket` if it is the first bucket of the group. In the last quarter of a group
+    /// it announces the next one, so that memory for it is made ready ahead.
+    pub(super) fn allocate_group(&self, bucket: linear::Bucket) -> Result<()> {
+        let (group, index) = linear::group(bucket);
+        if index == 0 {
+            self.pager.expect(0);
+            return self.allocate_group_number(group);
+        }
+        if index == linear::group_len(group) / 4 * 3 && group + 1 < linear::GROUP_COUNT {
+            let bytes = u64::from(linear::group_len(group + 1)) * self.page_bytes as u64;
+            self.pager.expect(u32::try_from(bytes / self.pager.frame_bytes() as u64).unwrap_or(0));
+        }
+        Ok(())
+    }
+
+    pub(super) fn allocate_group_number(&self, group: usize) -> Result<()> {
+        if self.groups[group].load(Relaxed) != 0 {
+            return Ok(());
+        }
+        let units = u64::from(linear::group_len(group)) * self.page_bytes as u64 / self.pager.unit_bytes() as u64;
+        let units = u32::try_from(units).map_err(|_| {
+            Error::new(ErrorKind::DiskFull, format!("{}: no room for more buckets", self.pager.path().display()))
+        })?;
+        let unit = self.pager.allocate(units)?;
+        step();
+        self.groups[group].store(unit * self.pager.unit_bytes() as u64, Release);
+        self.pager.fix((unit / u64::from(FRAME_UNITS)) as FrameNo, units / FRAME_UNITS);
+        Ok(())
+    }
+
+    /// Frees the pages of the group of `bucket`, the last one, if it was the first bucket of the group.
+    pub(super) fn free_group(&self, bucket: linear::Bucket) -> Result<()> {
+        let (group, index) = linear::group(bucket);
+        if index != 0 || group <= self.groups_in_first_frame() {
+            return Ok(());
+        }
+        let unit_bytes = self.pager.unit_bytes() as u64;
+        let units = u64::from(linear::group_len(group)) * self.page_bytes as u64 / unit_bytes;
+        step();
+        let start = self.groups[group].swap(0, Release);
+        self.pager.unfix((start / self.pager.frame_bytes() as u64) as FrameNo);
+        self.pager.free(start / unit_bytes, units as u32)
+    }
+}

@@ -1,0 +1,584 @@
+//! One bucket: its primary page and the overflow pages behind it.
+//!
+//! ```text
+//! primary page --next--> overflow page --next--> ... 0        usually none or one
+//! ```
+//!
+//! An overflow page has the layout of a primary one but just the size it needs, a few units of a frame; it is made
+//! anew, larger, when it is full, up to a whole frame, and only then another goes before it. The primary page keeps a
+//! filter over the tags of what lies in overflow pages, so a lookup of an absent key seldom goes there.
+//!
+//! A bucket is changed under the exclusive latch of the frame of its primary page, which guards its overflow pages and
+//! extents too, as nothing else leads to them. New pages are written before anything refers to them and old ones freed
+//! after, so an error on the way leaves the bucket as it was.
+//!
+//! Source: Seltzer & Yigit 1991, "Overflow Pages". Differs: one page of fitting size, not a chain of whole ones
+//! (docs/architecture.md, "Overflow"). Not here: bytes in a page (`page.rs`), which bucket (`linear.rs`), splitting (`split.rs`).
+
+use super::Buckets;
+use super::extent::{EXTENT_BYTES, Extent, grown_bytes};
+use super::overflow::OverflowPage;
+use super::page::{self, Damage, INLINE, PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
+use crate::error::Result;
+use crate::pager::pool::WriteGuard;
+use crate::pager::words::FrameBytes;
+use crate::planted::{Bug, planted};
+
+/// What a write did to the numbers of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Delta {
+    pub pairs: i64,
+    /// Keys and values.
+    pub payload: i64,
+    /// Slots and records in pages.
+    pub bucket: i64,
+    /// A second overflow page was needed: the table should grow whatever its load.
+    pub long_chain: bool,
+}
+
+impl std::ops::Add for Delta {
+    type Output = Delta;
+    fn add(self, other: Delta) -> Delta {
+        Delta {
+            pairs: self.pairs + other.pairs,
+            payload: self.payload + other.payload,
+            bucket: self.bucket + other.bucket,
+            long_chain: self.long_chain || other.long_chain,
+        }
+    }
+}
+
+/// Where a pair lies in its bucket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PairLocation {
+    /// The overflow page, or the primary page if none.
+    pub overflow: Option<OverflowPage>,
+    pub slot: usize,
+}
+
+/// A key and what is computed from it once.
+#[derive(Clone, Copy)]
+pub(crate) struct HashedKey<'a> {
+    pub bytes: &'a [u8],
+    pub hash: u64,
+    pub tag: u16,
+}
+
+impl<'a> HashedKey<'a> {
+    #[inline]
+    pub(crate) fn new(bytes: &'a [u8], hash: u64) -> HashedKey<'a> {
+        HashedKey { bytes, hash, tag: page::tag(hash) }
+    }
+}
+
+/// A bucket latched for changing.
+pub(crate) struct Bucket<'t> {
+    pub buckets: &'t Buckets,
+    pub frame: WriteGuard<'t>,
+    /// Where the primary page starts in the frame.
+    pub start: usize,
+}
+
+impl Buckets {
+    /// The pair with this key in the bucket whose primary page is `primary`.
+    #[inline]
+    pub(crate) fn locate(&self, primary: &[u8], key: HashedKey<'_>) -> Result<Option<PairLocation>> {
+        if let Some(slot) = self.find_in(primary, key)? {
+            return Ok(Some(PairLocation { overflow: None, slot }));
+        }
+        let bits = page::filter_bits(key.tag);
+        if page::next(primary) == 0 || page::filter(primary) & bits != bits {
+            return Ok(None);
+        }
+        self.walk_chain(page::next(primary), |overflow, bytes| {
+            Ok(self.find_in(bytes, key)?.map(|slot| PairLocation { overflow: Some(overflow), slot }))
+        })
+    }
+
+    #[inline]
+    fn find_in(&self, bytes: &[u8], key: HashedKey<'_>) -> Result<Option<usize>> {
+        if key.bytes.len() <= self.key_bytes_inline_max() {
+            return page::find(bytes, key.tag, key.bytes).map_err(|d| self.damaged(d));
+        }
+        let mut failed = None;
+        let hash = key.hash.to_le_bytes();
+        let found = page::find_by(bytes, key.tag, |r| {
+            if r.form != PAIR_IN_EXTENT || r.key != hash {
+                return false;
+            }
+            let equal = self.parse_extent(r).and_then(|e| self.extent_has_key(&e, key.bytes));
+            equal.unwrap_or_else(|e| {
+                failed = Some(e);
+                true
+            })
+        });
+        match failed {
+            Some(e) => Err(e),
+            None => found.map_err(|d| self.damaged(d)),
+        }
+    }
+
+    /// Adds the value of a record to `out`.
+    #[inline]
+    pub(super) fn read_value(&self, record: Record<'_>, out: &mut Vec<u8>) -> Result<()> {
+        if record.form == INLINE {
+            out.extend_from_slice(record.value);
+            return Ok(());
+        }
+        self.read_extent_value(&self.parse_extent(record)?, out)
+    }
+
+    /// Calls `use_record` with the record at `location`.
+    #[inline]
+    pub(super) fn with_record<R>(
+        &self,
+        primary: &[u8],
+        location: PairLocation,
+        use_record: impl FnOnce(Record<'_>) -> Result<R>,
+    ) -> Result<R> {
+        match location.overflow {
+            None => use_record(page::record(primary, location.slot).map_err(|d| self.damaged(d))?),
+            Some(overflow) => {
+                let (frame, range) = self.read_overflow(overflow)?;
+                use_record(page::record(&frame[range], location.slot).map_err(|d| self.damaged(d))?)
+            }
+        }
+    }
+
+    /// Longest key that stays in its record.
+    #[inline]
+    pub(super) fn key_bytes_inline_max(&self) -> usize {
+        self.page_bytes / 8
+    }
+
+    /// Bytes of slot and record that a pair of these lengths takes, at most.
+    pub(crate) fn bytes_in_page(&self, key_bytes: usize, value_bytes: usize) -> usize {
+        const LENGTHS_BYTES: usize = 8;
+        let key = if key_bytes > self.key_bytes_inline_max() { size_of::<u64>() } else { key_bytes };
+        let value = if key + value_bytes > self.record_bytes_inline_max() { EXTENT_BYTES } else { value_bytes };
+        page::SLOT_BYTES + LENGTHS_BYTES + key + value
+    }
+
+    /// Longest record that keeps its value.
+    #[inline]
+    fn record_bytes_inline_max(&self) -> usize {
+        self.page_bytes / 4
+    }
+}
+
+impl Bucket<'_> {
+    #[inline]
+    pub(crate) fn page(&self) -> &[u8] {
+        &self.frame[self.start..self.start + self.buckets.page_bytes]
+    }
+
+    #[inline]
+    pub(super) fn page_mut(&mut self) -> FrameBytes<'_> {
+        self.frame.part(self.start..self.start + self.buckets.page_bytes)
+    }
+
+    /// Asks for the first overflow page, if there is one.
+    #[inline]
+    pub(crate) fn prefetch_overflow(&self) {
+        if let Ok(Some(overflow)) = self.buckets.parse_overflow(page::next(self.page())) {
+            let (frame, range) = self.buckets.overflow_range(overflow);
+            self.buckets.prefetch_page(frame, range);
+        }
+    }
+
+    /// Makes a page that nothing was ever put into a page of this bucket.
+    #[inline]
+    pub(crate) fn init_if_empty(&mut self, level: impl FnOnce() -> u32) {
+        if page::kind(self.page()) == page::KIND_EMPTY {
+            page::init(&mut self.page_mut(), page::KIND_BUCKET, level());
+        }
+    }
+
+    /// Does the pair fit into a record of its own, key, value and all?
+    fn fits_inline(&self, key: &[u8], value_bytes: usize) -> bool {
+        key.len() <= self.buckets.key_bytes_inline_max() && key.len() + value_bytes <= self.pair_bytes_inline_max()
+    }
+
+    /// Longest pair whose record has it all.
+    #[inline]
+    fn pair_bytes_inline_max(&self) -> usize {
+        const LENGTHS_BYTES: usize = 4;
+        self.buckets.record_bytes_inline_max() - LENGTHS_BYTES
+    }
+
+    /// Stores `value` under `key`, at `location` if the key is there already.
+    pub(crate) fn set(&mut self, key: HashedKey<'_>, location: Option<PairLocation>, value: &[u8]) -> Result<Delta> {
+        let Some(location) = location else {
+            let mut delta = self.insert_new(key, value)?;
+            delta.pairs = 1;
+            delta.payload = (key.bytes.len() + value.len()) as i64;
+            return Ok(delta);
+        };
+        let (mut old_extent, old_value_bytes) = self.value_at(location)?;
+        let payload = value.len() as i64 - old_value_bytes as i64;
+        let big_key = key.bytes.len() > self.buckets.key_bytes_inline_max();
+        if self.fits_inline(key.bytes, value.len()) {
+            let mut delta = self.replace(key, location, INLINE, value)?;
+            if let Some(extent) = old_extent {
+                self.buckets.free_extent(&extent);
+            }
+            delta.payload = payload;
+            return Ok(delta);
+        }
+        if let Some(old) = old_extent
+            && let Some(new) = self.buckets.overwrite_extent(&old, value)?
+        {
+            let form = if big_key { PAIR_IN_EXTENT } else { VALUE_IN_EXTENT };
+            let mut delta = self.replace(key, location, form, &new.to_bytes())?;
+            delta.payload = payload;
+            return Ok(delta);
+        }
+        if planted(Bug::FreedTooEarly) {
+            old_extent.take().inspect(|old| self.buckets.free_extent(old));
+        }
+        let new = self.new_extent(key, [value, b""], 0)?;
+        let mut delta = self.replace_or_free(key, location, new)?;
+        if let Some(extent) = old_extent {
+            self.buckets.free_extent(&extent);
+        }
+        delta.payload = payload;
+        Ok(delta)
+    }
+
+    /// Appends `tail` to the value at `location`. Returns the new length of the value too.
+    pub(crate) fn append(&mut self, key: HashedKey<'_>, location: PairLocation, tail: &[u8]) -> Result<(Delta, usize)> {
+        let payload = tail.len() as i64;
+        let pair_bytes_max = self.pair_bytes_inline_max();
+        let mut new_len = 0;
+        let grown = |bytes: &mut FrameBytes<'_>| {
+            let grown = page::append_value(bytes, location.slot, tail, pair_bytes_max)?;
+            new_len = grown.unwrap_or(0);
+            Ok(grown.is_some())
+        };
+        if let Some(bucket) = self.change(location, grown)? {
+            return Ok((Delta { bucket, payload, ..Delta::default() }, new_len));
+        }
+        let (old_extent, old_value_bytes) = self.value_at(location)?;
+        let new_len = old_value_bytes + tail.len();
+        self.buckets.check_lengths(key.bytes, new_len)?;
+        let mut delta = match old_extent {
+            Some(old) => {
+                let new = self.buckets.append_extent(&old, tail)?;
+                let form = if old.key_bytes > 0 { PAIR_IN_EXTENT } else { VALUE_IN_EXTENT };
+                if new.unit == old.unit {
+                    self.replace(key, location, form, &new.to_bytes())?
+                } else {
+                    let delta = self.replace_or_free(key, location, new)?;
+                    self.buckets.free_extent(&old);
+                    delta
+                }
+            }
+            None => self.append_elsewhere(key, location, old_value_bytes, tail)?,
+        };
+        delta.payload = payload;
+        Ok((delta, new_len))
+    }
+
+    /// Adds `tail` to a value whose record has no room for it where it is.
+    fn append_elsewhere(
+        &mut self,
+        key: HashedKey<'_>,
+        location: PairLocation,
+        old_value_bytes: usize,
+        tail: &[u8],
+    ) -> Result<Delta> {
+        let fits = self.fits_inline(key.bytes, old_value_bytes + tail.len());
+        let key_bytes = key.bytes.len();
+        let mut pair = Vec::with_capacity(key_bytes + old_value_bytes + tail.len());
+        pair.extend_from_slice(key.bytes);
+        self.buckets.with_record(self.page(), location, |r| self.buckets.read_value(r, &mut pair))?;
+        let old_end = pair.len();
+        if fits {
+            pair.extend_from_slice(tail);
+            let old = Record { form: INLINE, key: key.bytes, value: &pair[key_bytes..old_end] };
+            let new = Record { form: INLINE, key: key.bytes, value: &pair[key_bytes..] };
+            return self.relocate(key.tag, location, old, new);
+        }
+        let old = &pair[key_bytes..];
+        let room = grown_bytes((old.len() + tail.len()) as u64);
+        let new = self.new_extent(key, [old, tail], room)?;
+        self.replace_or_free(key, location, new)
+    }
+
+    /// Appends `tail` to the value of `key`, or stores it if the key is absent. `len` becomes the length of the value.
+    pub(crate) fn append_or_set(
+        &mut self,
+        key: HashedKey<'_>,
+        location: Option<PairLocation>,
+        tail: &[u8],
+        len: &mut usize,
+    ) -> Result<Delta> {
+        let Some(location) = location else {
+            *len = tail.len();
+            return self.set(key, None, tail);
+        };
+        let (delta, new_len) = self.append(key, location, tail)?;
+        *len = new_len;
+        Ok(delta)
+    }
+
+    /// A copy of the value at `location`.
+    pub(crate) fn value(&self, location: PairLocation) -> Result<Vec<u8>> {
+        let mut value = Vec::new();
+        self.buckets.with_record(self.page(), location, |r| self.buckets.read_value(r, &mut value))?;
+        Ok(value)
+    }
+
+    /// Cuts the value at `location`, which lies in an extent, to `len` bytes.
+    pub(crate) fn cut(&mut self, key: HashedKey<'_>, location: PairLocation, len: usize) -> Result<()> {
+        let (extent, _) = self.value_at(location)?;
+        let Some(extent) = extent else { return Ok(()) };
+        let form = if extent.key_bytes > 0 { PAIR_IN_EXTENT } else { VALUE_IN_EXTENT };
+        let cut = Extent { value_bytes: len as u32, ..extent }; // shorter than it was
+        self.replace(key, location, form, &cut.to_bytes()).map(drop)
+    }
+
+    /// Takes the pair at `location` out.
+    pub(crate) fn remove(&mut self, key: HashedKey<'_>, location: PairLocation) -> Result<Delta> {
+        let (extent, value_bytes) = self.value_at(location)?;
+        let bucket = -(self.take_out(location)? as i64);
+        if let Some(extent) = extent {
+            self.buckets.free_extent(&extent);
+        }
+        // The pair is out; that its overflow page could not go too is for the next removal or split to try again.
+        let _ = self.absorb_overflow();
+        Ok(Delta { pairs: -1, payload: -((key.bytes.len() + value_bytes) as i64), bucket, long_chain: false })
+    }
+
+    /// Takes all pairs out.
+    pub(crate) fn clear(&mut self) -> Result<Delta> {
+        let buckets = self.buckets;
+        let mut delta = Delta::default();
+        let mut extents = Vec::new();
+        let gathered = buckets.gather(self.page())?;
+        for record in gathered.records() {
+            let record = record.map_err(|d| buckets.damaged(d))?;
+            delta.pairs -= 1;
+            delta.bucket -= (record.bytes() + page::SLOT_BYTES) as i64;
+            let extent = (record.form != INLINE).then(|| buckets.parse_extent(record)).transpose()?;
+            let key_bytes = if record.form == PAIR_IN_EXTENT { 0 } else { record.key.len() as u64 };
+            delta.payload -= (key_bytes + extent.map_or(record.value.len() as u64, |e| e.content_bytes())) as i64;
+            extents.extend(extent);
+        }
+        let level = page::level(self.page());
+        page::init(&mut self.page_mut(), page::KIND_BUCKET, level);
+        for extent in extents {
+            buckets.free_extent(&extent);
+        }
+        buckets.free_overflow(gathered.overflow_pages());
+        Ok(delta)
+    }
+
+    /// Is `value` the value at `location`? `None` stands for no value.
+    pub(crate) fn value_equals(&self, location: Option<PairLocation>, value: Option<&[u8]>) -> Result<bool> {
+        let (Some(location), Some(value)) = (location, value) else { return Ok(location.is_none() == value.is_none()) };
+        let mut now = Vec::new();
+        self.buckets.with_record(self.page(), location, |r| self.buckets.read_value(r, &mut now))?;
+        Ok(now == value)
+    }
+
+    /// The extent, if it has one, and the length of the value at `location`.
+    pub(crate) fn value_at(&self, location: PairLocation) -> Result<(Option<Extent>, usize)> {
+        self.buckets.with_record(self.page(), location, |r| {
+            if r.form == INLINE {
+                return Ok((None, r.value.len()));
+            }
+            let extent = self.buckets.parse_extent(r)?;
+            Ok((Some(extent), extent.value_bytes as usize))
+        })
+    }
+
+    fn new_extent(&self, key: HashedKey<'_>, value: [&[u8]; 2], room_bytes: u64) -> Result<Extent> {
+        let big_key = key.bytes.len() > self.buckets.key_bytes_inline_max();
+        self.buckets.new_extent(
+            if big_key { key.bytes } else { b"" },
+            value,
+            room_bytes + if big_key { key.bytes.len() as u64 } else { 0 },
+        )
+    }
+
+    /// Adds a pair whose key is not there.
+    fn insert_new(&mut self, key: HashedKey<'_>, value: &[u8]) -> Result<Delta> {
+        if self.fits_inline(key.bytes, value.len()) {
+            return self.add(key.tag, Record { form: INLINE, key: key.bytes, value });
+        }
+        let extent = self.new_extent(key, [value, b""], 0)?;
+        let reference = extent.to_bytes();
+        let hash = key.hash.to_le_bytes();
+        let record = match extent.key_bytes {
+            0 => Record { form: VALUE_IN_EXTENT, key: key.bytes, value: &reference },
+            _ => Record { form: PAIR_IN_EXTENT, key: &hash, value: &reference },
+        };
+        let added = self.add(key.tag, record);
+        if added.is_err() {
+            self.buckets.free_extent(&extent);
+        }
+        added
+    }
+
+    /// Lets the record at `location` refer to a new extent, or frees that on an error.
+    fn replace_or_free(&mut self, key: HashedKey<'_>, location: PairLocation, extent: Extent) -> Result<Delta> {
+        let form = if extent.key_bytes > 0 { PAIR_IN_EXTENT } else { VALUE_IN_EXTENT };
+        let replaced = self.replace(key, location, form, &extent.to_bytes());
+        if replaced.is_err() {
+            self.buckets.free_extent(&extent);
+        }
+        replaced
+    }
+
+    /// Gives the record at `location` another form and value, where it is or elsewhere in the bucket.
+    fn replace(&mut self, key: HashedKey<'_>, location: PairLocation, form: u8, value: &[u8]) -> Result<Delta> {
+        let buckets = self.buckets;
+        let changed = self.change(location, |bytes| page::replace_value(bytes, location.slot, form, value))?;
+        if let Some(bucket) = changed {
+            return Ok(Delta { bucket, ..Delta::default() });
+        }
+        // No room there: out, and in again where there is.
+        let (old_form, old_key, old_value) =
+            buckets.with_record(self.page(), location, |r| Ok((r.form, r.key.to_vec(), r.value.to_vec())))?;
+        let old = Record { form: old_form, key: &old_key, value: &old_value };
+        self.relocate(key.tag, location, old, Record { form, key: &old_key, value })
+    }
+
+    /// Takes the record `old` at `location` out and adds `new` in its stead where there is room.
+    fn relocate(&mut self, tag: u16, location: PairLocation, old: Record<'_>, new: Record<'_>) -> Result<Delta> {
+        self.change(location, |bytes| page::remove(bytes, location.slot).map(|()| true))?;
+        match self.add(tag, new) {
+            Ok(delta) => Ok(Delta { bucket: delta.bucket - (old.bytes() + page::SLOT_BYTES) as i64, ..delta }),
+            Err(e) => {
+                // Nothing else changed there, so what was taken out has room to go back; if not, the file was damaged
+                // before and `e` says so.
+                self.change(location, |bytes| page::insert(bytes, tag, old))?;
+                Err(e)
+            }
+        }
+    }
+
+    /// Applies `edit` to the page at `location`; gives the change of its used bytes, or `None` if `edit` said that it has
+    /// no room.
+    #[inline]
+    fn change(
+        &mut self,
+        location: PairLocation,
+        edit: impl FnOnce(&mut FrameBytes<'_>) -> std::result::Result<bool, Damage>,
+    ) -> Result<Option<i64>> {
+        let buckets = self.buckets;
+        let apply = |bytes: &mut FrameBytes<'_>| {
+            let before = page::used_bytes(bytes) as i64;
+            let done = edit(bytes).map_err(|d| buckets.damaged(d))?;
+            Ok(done.then(|| page::used_bytes(bytes) as i64 - before))
+        };
+        match location.overflow {
+            None => apply(&mut self.page_mut()),
+            Some(overflow) => {
+                let (mut frame, range) = buckets.write_overflow(overflow)?;
+                apply(&mut frame.part(range))
+            }
+        }
+    }
+
+    /// Takes the record at `location` out, and its overflow page if that was the last in it. Gives the bytes it took.
+    fn take_out(&mut self, location: PairLocation) -> Result<usize> {
+        let buckets = self.buckets;
+        let change = self.change(location, |bytes| page::remove(bytes, location.slot).map(|()| true))?;
+        if let Some(overflow) = location.overflow {
+            let (frame, range) = buckets.read_overflow(overflow)?;
+            let (empty, next) = (page::slot_count(&frame[range.clone()]) == 0, page::next(&frame[range]));
+            drop(frame);
+            if empty {
+                self.unlink(overflow, next)?;
+            }
+        }
+        Ok(-change.expect("a removal needs no room") as usize)
+    }
+
+    /// Takes an overflow page out of the chain and frees it.
+    fn unlink(&mut self, overflow: OverflowPage, next: u64) -> Result<()> {
+        let buckets = self.buckets;
+        if page::next(self.page()) == overflow.to_bits() {
+            page::set_next(&mut self.page_mut(), next);
+            if next == 0 {
+                page::set_filter(&mut self.page_mut(), 0);
+            }
+        } else {
+            let before = buckets.walk_chain(page::next(self.page()), |b, bytes| {
+                Ok((page::next(bytes) == overflow.to_bits()).then_some(b))
+            })?;
+            let before = before.ok_or_else(|| buckets.pager.corrupt("an overflow page is not in its chain"))?;
+            let (mut frame, range) = buckets.write_overflow(before)?;
+            page::set_next(&mut frame.part(range), next);
+        }
+        buckets.free_overflow(&[overflow]);
+        Ok(())
+    }
+
+    /// Moves the records of a lone overflow page into the primary page once they have room there.
+    fn absorb_overflow(&mut self) -> Result<()> {
+        let buckets = self.buckets;
+        let Some(overflow) = buckets.parse_overflow(page::next(self.page()))? else { return Ok(()) };
+        let gap = page::gap_bytes(self.page()).map_err(|d| buckets.damaged(d))?;
+        let (frame, range) = buckets.read_overflow(overflow)?;
+        let bytes = &frame[range];
+        if page::next(bytes) != 0 || page::used_bytes(bytes) > gap {
+            return Ok(());
+        }
+        for record in page::records(bytes) {
+            let (tag, record) = record.map_err(|d| buckets.damaged(d))?;
+            let inserted = page::insert(&mut self.page_mut(), tag, record).map_err(|d| buckets.damaged(d))?;
+            assert!(inserted, "the gap was compared with all of them");
+        }
+        drop(frame);
+        self.unlink(overflow, 0)
+    }
+
+    /// Adds a record: to the primary page, else to the first overflow page, else to a larger or further one.
+    fn add(&mut self, tag: u16, record: Record<'_>) -> Result<Delta> {
+        let buckets = self.buckets;
+        let bytes = (record.bytes() + page::SLOT_BYTES) as i64;
+        let mut delta = Delta { bucket: bytes, ..Delta::default() };
+        if page::insert(&mut self.page_mut(), tag, record).map_err(|d| buckets.damaged(d))? {
+            return Ok(delta);
+        }
+        let head = buckets.parse_overflow(page::next(self.page()))?;
+        match head {
+            None => {
+                let new = buckets.new_overflow(None, 0, tag, record)?;
+                page::set_next(&mut self.page_mut(), new.to_bits());
+            }
+            Some(overflow) => {
+                let (mut frame, range) = buckets.write_overflow(overflow)?;
+                if !page::insert(&mut frame.part(range.clone()), tag, record).map_err(|d| buckets.damaged(d))? {
+                    let old = frame[range].to_vec();
+                    drop(frame);
+                    delta.long_chain = !self.replace_head(overflow, &old, tag, record)?;
+                }
+            }
+        }
+        let filter = page::filter(self.page()) | page::filter_bits(tag);
+        page::set_filter(&mut self.page_mut(), filter);
+        Ok(delta)
+    }
+
+    /// Makes a larger overflow page of the first one, or, where that would not fit a frame, puts a new one before it.
+    /// `false` for the latter.
+    fn replace_head(&mut self, overflow: OverflowPage, old: &[u8], tag: u16, record: Record<'_>) -> Result<bool> {
+        let buckets = self.buckets;
+        let needed = page::HEADER_BYTES + page::used_bytes(old) + record.bytes() + page::SLOT_BYTES;
+        let grows = needed <= buckets.pager.frame_bytes();
+        let new = if grows {
+            buckets.new_overflow(Some(old), page::next(old), tag, record)?
+        } else {
+            buckets.new_overflow(None, overflow.to_bits(), tag, record)?
+        };
+        page::set_next(&mut self.page_mut(), new.to_bits());
+        if grows {
+            buckets.free_overflow(&[overflow]);
+        }
+        Ok(grows)
+    }
+}

@@ -1,0 +1,158 @@
+//! Laying a bucket out anew: its records gathered from all its pages, and written to as few pages as they need.
+//!
+//! Splits, merges and compaction do this. The new overflow pages are written before the primary page refers to them, and the
+//! old ones freed after it no longer does, so an error on the way changes nothing.
+//!
+//! Not here: which records stay in a bucket (`split.rs`), bytes in a page (`page.rs`).
+
+use super::Buckets;
+use super::overflow::OverflowPage;
+use super::page::{self, Damage, PAIR_IN_EXTENT, Record};
+use crate::error::Result;
+use crate::pager::words::Bytes;
+use std::ops::Range;
+
+/// The records of a bucket, copied out of their pages as they lie there.
+#[derive(Default)]
+pub(super) struct Gathered {
+    bytes: Vec<u8>,
+    records: Vec<(u16, Range<usize>)>,
+    overflow_pages: Vec<OverflowPage>,
+}
+
+impl Gathered {
+    /// Adds the records of a page: its bytes as they are, and where in them each record is.
+    fn add_page(&mut self, page: &[u8]) -> std::result::Result<(), Damage> {
+        let base = self.bytes.len();
+        self.bytes.extend_from_slice(page);
+        page::check_slots(page)?;
+        // Records lie apart. Where slots share one, this page could become a thousand.
+        let mut left = page.len();
+        for slot in 0..page::slot_count(page) {
+            let range = page::record_range(page, slot)?;
+            left = left.checked_sub(range.len()).ok_or(page::RECORDS_OVERLAP)?;
+            self.records.push((page::slot_tag(page, slot), base + range.start..base + range.end));
+        }
+        Ok(())
+    }
+
+    /// How many records there are.
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// All records.
+    pub(super) fn records(&self) -> impl Iterator<Item = std::result::Result<Record<'_>, Damage>> {
+        (0..self.records.len()).map(|index| page::parse_raw(self.raw(index).1))
+    }
+
+    /// The overflow pages they came from.
+    pub(super) fn overflow_pages(&self) -> &[OverflowPage] {
+        &self.overflow_pages
+    }
+
+    pub(super) fn raw(&self, index: usize) -> (u16, &[u8]) {
+        let (tag, range) = &self.records[index];
+        (*tag, &self.bytes[range.clone()])
+    }
+}
+
+/// A bucket laid out anew: its primary page, and where its overflow pages were written.
+pub(super) struct Layout {
+    pub primary: Vec<u8>,
+    pub overflow_pages: Vec<OverflowPage>,
+}
+
+impl Buckets {
+    /// Copies all records of the bucket with this primary page.
+    pub(super) fn gather(&self, primary: &[u8]) -> Result<Gathered> {
+        let mut gathered = Gathered::default();
+        gathered.bytes.reserve(2 * self.page_bytes);
+        gathered.records.reserve(64);
+        self.gather_more(primary, &mut gathered)?;
+        Ok(gathered)
+    }
+
+    pub(super) fn gather_more(&self, primary: &[u8], gathered: &mut Gathered) -> Result<()> {
+        gathered.add_page(primary).map_err(|d| self.damaged(d))?;
+        self.walk_chain(page::next(primary), |overflow, bytes| {
+            gathered.overflow_pages.push(overflow);
+            gathered.add_page(bytes).map(|()| None::<()>).map_err(|d| self.damaged(d))
+        })?;
+        Ok(())
+    }
+
+    /// The hash of a record's key.
+    #[inline]
+    pub(super) fn record_hash(&self, record: Record<'_>) -> Result<u64> {
+        if record.form != PAIR_IN_EXTENT {
+            return Ok(self.hash.hash(record.key));
+        }
+        let hash = record.key.try_into().map_err(|_| self.pager.corrupt("a key's hash is not 8 bytes long"))?;
+        Ok(u64::from_le_bytes(hash))
+    }
+
+    /// Lays the chosen records out in a primary page and as many overflow pages as they need, the latter written.
+    pub(super) fn lay_out(&self, gathered: &Gathered, chosen: &[usize], level: u32) -> Result<Layout> {
+        let mut layout = Layout { primary: vec![0; self.page_bytes], overflow_pages: Vec::new() };
+        let mut filter = 0;
+        let mut over = Vec::new();
+        let mut page = page::Builder::new(&mut layout.primary);
+        for &index in chosen {
+            let (tag, raw) = gathered.raw(index);
+            if !page.add(tag, raw) {
+                filter |= page::filter_bits(tag);
+                over.push(index);
+            }
+        }
+        let next = match self.lay_out_overflow(gathered, &over, &mut layout.overflow_pages) {
+            Ok(next) => next,
+            Err(e) => {
+                self.free_overflow(&layout.overflow_pages);
+                return Err(e);
+            }
+        };
+        page.finish(page::KIND_BUCKET, level, next, filter);
+        Ok(layout)
+    }
+
+    /// Writes records to as many overflow pages as they need; gives the reference to the first.
+    fn lay_out_overflow(
+        &self,
+        gathered: &Gathered,
+        mut over: &[usize],
+        overflow_pages: &mut Vec<OverflowPage>,
+    ) -> Result<u64> {
+        let frame_capacity = page::capacity(self.pager.frame_bytes());
+        let mut next = 0;
+        while !over.is_empty() {
+            let mut used = 0;
+            let mut count = 0;
+            while let Some(&index) = over.get(count) {
+                let bytes = gathered.raw(index).1.len() + page::SLOT_BYTES;
+                if used + bytes > frame_capacity {
+                    break;
+                }
+                used += bytes;
+                count += 1;
+            }
+            if count == 0 {
+                return Err(self.damaged(Damage("a record is larger than a page has room")));
+            }
+            let overflow = self.allocate_overflow(used)?;
+            overflow_pages.push(overflow);
+            let (mut frame, range) = self.write_overflow(overflow)?;
+            let mut bytes = vec![0; range.len()];
+            let mut page = page::Builder::new(&mut bytes);
+            for &index in &over[..count] {
+                let (tag, raw) = gathered.raw(index);
+                assert!(page.add(tag, raw), "the page was made large enough");
+            }
+            page.finish(page::KIND_OVERFLOW, 0, next, 0);
+            frame.part(range).store(0, &bytes);
+            next = overflow.to_bits();
+            over = &over[count..];
+        }
+        Ok(next)
+    }
+}

@@ -1,0 +1,103 @@
+//! Lookups of one key: an optimistic read first, else the same under the latch.
+//!
+//! One lookup in some hundreds is sampled (`activity.rs`) and takes the latch too, to count what it touches.
+//!
+//! Not here: the optimistic read (`optimistic.rs`), many keys at a time (`many.rs`).
+
+use super::activity;
+use super::optimistic::Optimistic;
+use super::page;
+use super::{Buckets, HashedKey};
+use crate::error::{Result, quote};
+use crate::pager::pool::{ReadGuard, ValueHeld};
+use std::ops::{Deref, Range};
+
+impl Buckets {
+    /// Adds the value of `key` to `value`, which is empty. `false` where the key is absent.
+    #[inline]
+    pub(crate) fn get(&self, key: HashedKey<'_>, value: &mut Vec<u8>) -> Result<bool> {
+        match self.read_optimistically(key, Some(value)) {
+            Optimistic::Found => Ok(true),
+            Optimistic::Absent => Ok(false),
+            Optimistic::Retry => self.get_latched(key, value),
+        }
+    }
+
+    /// [`get`](Self::get) under the latch.
+    #[inline(never)]
+    pub(super) fn get_latched(&self, key: HashedKey<'_>, value: &mut Vec<u8>) -> Result<bool> {
+        let (frame, range) = self.read_bucket(key.hash)?;
+        let primary = &frame[range];
+        let location = self.locate(primary, key)?;
+        if activity::was_due() {
+            self.sample(primary, key);
+        }
+        match location {
+            None => Ok(false),
+            Some(location) => {
+                self.with_record(primary, location, |record| self.read_value(record, value)).map(|()| true)
+            }
+        }
+    }
+
+    /// Whether `key` is present.
+    pub(crate) fn contains(&self, key: HashedKey<'_>) -> Result<bool> {
+        match self.read_optimistically(key, None) {
+            Optimistic::Found => return Ok(true),
+            Optimistic::Absent => return Ok(false),
+            Optimistic::Retry => {}
+        }
+        let (frame, range) = self.read_bucket(key.hash)?;
+        let found = self.locate(&frame[range.clone()], key)?.is_some();
+        if activity::was_due() {
+            self.sample(&frame[range], key);
+        }
+        Ok(found)
+    }
+
+    /// The value of `key` where it lies, without a copy if it is in the primary page.
+    pub(crate) fn get_ref(&self, key: HashedKey<'_>) -> Result<Option<ValueRef<'_>>> {
+        let (frame, range) = self.read_bucket(key.hash)?;
+        let location = self.locate(&frame[range.clone()], key)?;
+        if activity::is_due() && activity::was_due() {
+            self.sample(&frame[range.clone()], key);
+        }
+        let Some(location) = location else { return Ok(None) };
+        let primary = &frame[range];
+        let in_primary = location.overflow.is_none();
+        let inline = self.with_record(primary, location, |r| {
+            let offset = (r.value.as_ptr() as usize).wrapping_sub(frame.as_ptr() as usize);
+            Ok((in_primary && r.form == page::INLINE).then(|| offset..offset + r.value.len()))
+        })?;
+        if let Some(range) = inline {
+            return Ok(Some(ValueRef(Borrow::Page { frame, range, _held: ValueHeld::new() })));
+        }
+        let mut value = Vec::new();
+        self.with_record(primary, location, |r| self.read_value(r, &mut value))?;
+        Ok(Some(ValueRef(Borrow::Copy(value))))
+    }
+}
+
+/// A value borrowed from a table; see [`Table::get_ref`](crate::Table::get_ref). Stays on the thread it was made on.
+pub struct ValueRef<'t>(Borrow<'t>);
+
+enum Borrow<'t> {
+    Page { frame: ReadGuard<'t>, range: Range<usize>, _held: ValueHeld },
+    Copy(Vec<u8>),
+}
+
+impl Deref for ValueRef<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Borrow::Page { frame, range, .. } => &frame[range.clone()],
+            Borrow::Copy(value) => value,
+        }
+    }
+}
+
+impl std::fmt::Debug for ValueRef<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ValueRef({})", quote(self))
+    }
+}

@@ -1,0 +1,247 @@
+//! Linear hashing over the pager: which page holds a key, and how buckets change, split and merge.
+//!
+//! ```text
+//! lookup   hash -> address -> optimistic read of the page (optimistic.rs); else latch the frame, locate -> value
+//! change   hash -> address -> latch the frame -> Bucket::set, append or remove (bucket.rs) -> adjust (split.rs)
+//! ```
+//!
+//! [`View`], one atomic number, says how many buckets exist. A thread that latched a bucket compares the view again, and
+//! starts over if the bucket was split or merged in between.
+//!
+//! Source: Seltzer & Yigit 1991. Not here: the arithmetic (`linear.rs`), frames and files (`pager`), the log, threads that
+//! must be kept out, and durability (`table`).
+
+mod activity;
+pub(crate) mod address;
+pub(crate) mod bounds;
+pub(crate) mod bucket;
+mod compact;
+pub(crate) mod extent;
+mod layout;
+mod load;
+mod lookup;
+mod many;
+mod optimistic;
+mod overflow;
+pub(crate) mod page;
+pub(crate) mod root;
+mod scan;
+mod split;
+mod survey;
+mod tags;
+pub(crate) mod thread_slot;
+mod verify;
+
+use crate::error::{Error, ErrorKind, Result, quote};
+use crate::hash::HashFunction;
+use crate::linear;
+use crate::pager::pool::FrameNo;
+use crate::pager::{FRAME_UNITS, Pager};
+pub(crate) use activity::Activity;
+#[cfg(test)]
+pub(crate) use activity::INTERVAL;
+use address::View;
+pub(crate) use bucket::{Bucket, Delta, HashedKey, PairLocation};
+pub(crate) use load::Load;
+pub use lookup::ValueRef;
+use root::Root;
+pub use scan::Scan;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex};
+pub use survey::TableSurvey;
+
+/// Longest key in bytes.
+pub const KEY_LEN_MAX: usize = u32::MAX as usize;
+/// Longest value in bytes.
+pub const VALUE_LEN_MAX: usize = u32::MAX as usize;
+
+/// Bytes a page may have; a power of two.
+pub(crate) const PAGE_BYTES: std::ops::RangeInclusive<u32> = 512..=65536;
+/// The load at which a table grows, in percent of its primary pages.
+pub(crate) const FILL_PERCENT: std::ops::RangeInclusive<u32> = 10..=400;
+
+/// How full buckets get before the table grows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fill {
+    /// Bytes of slots and records, in percent of the primary pages.
+    pub percent: u32,
+    /// Pairs a bucket; if set, it replaces the percentage (the paper's *ffactor*).
+    pub pairs: Option<u32>,
+}
+
+/// How many pairs there are, and what they take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub pairs: u64,
+    /// Bytes of keys and values.
+    pub payload_bytes: u64,
+    /// Bytes of slots and records in pages.
+    pub bucket_bytes: u64,
+}
+
+/// The buckets of one table.
+pub(crate) struct Buckets {
+    pager: Arc<Pager>,
+    hash: HashFunction,
+    page_bytes: usize,
+    fill: Fill,
+    /// [`View`], packed.
+    view: AtomicU64,
+    /// Where each group of buckets starts, in bytes of the file.
+    groups: [AtomicU64; linear::GROUP_COUNT],
+    /// A table does not shrink below the size it was made for.
+    min_max_bucket: AtomicU32,
+    load: Load,
+    /// Held by the thread that splits, merges or moves a bucket: one at a time.
+    structure: Mutex<()>,
+    activity: Arc<Activity>,
+}
+
+impl Buckets {
+    /// The empty buckets 0 to `max_bucket` of a new table.
+    pub(crate) fn create(
+        pager: Arc<Pager>,
+        hash: HashFunction,
+        page_bytes: usize,
+        fill: Fill,
+        max_bucket: linear::Bucket,
+    ) -> Result<Buckets> {
+        let buckets = Buckets {
+            hash,
+            page_bytes,
+            fill,
+            view: AtomicU64::new(0),
+            groups: [const { AtomicU64::new(0) }; linear::GROUP_COUNT],
+            min_max_bucket: AtomicU32::new(max_bucket),
+            load: Load::new(Totals::default()),
+            structure: Mutex::new(()),
+            activity: Arc::new(Activity::new(max_bucket)),
+            pager,
+        };
+        // Small groups share the first frame; a bucket's page never shares one with anything but buckets' pages.
+        let pager = &buckets.pager;
+        let first = pager.allocate(FRAME_UNITS)? * pager.unit_bytes() as u64;
+        for group in 0..=buckets.groups_in_first_frame() {
+            let before: u64 = (0..group).map(|g| u64::from(linear::group_len(g))).sum();
+            buckets.groups[group].store(first + before * page_bytes as u64, Relaxed);
+        }
+        pager.fix((first / pager.frame_bytes() as u64) as FrameNo, 1);
+        for group in 0..=linear::group(max_bucket).0 {
+            buckets.allocate_group_number(group)?;
+        }
+        buckets.set_view(View { max_bucket, version: 0 });
+        Ok(buckets)
+    }
+
+    /// The buckets that a file's root describes.
+    pub(crate) fn from_root(pager: Arc<Pager>, hash: HashFunction, root: &Root) -> Result<Buckets> {
+        let page_bytes = root.page_bytes as usize;
+        let groups = root.group_starts(pager.frame_bytes());
+        bounds::fix_groups(&pager, page_bytes, root.max_bucket, &groups)?;
+        bounds::check_totals(&pager, root.totals)?;
+        Ok(Buckets {
+            pager,
+            hash,
+            page_bytes,
+            fill: root.fill,
+            view: AtomicU64::new(u64::from(root.max_bucket)),
+            groups: groups.map(AtomicU64::new),
+            min_max_bucket: AtomicU32::new(root.min_max_bucket),
+            load: Load::new(root.totals),
+            structure: Mutex::new(()),
+            activity: Arc::new(Activity::new(root.max_bucket)),
+        })
+    }
+
+    /// What the header says about the buckets at this moment, with the totals that the table has counted.
+    pub(crate) fn root(&self, totals: Totals) -> Root {
+        let frame_bytes = self.pager.frame_bytes() as u64;
+        Root {
+            page_bytes: self.page_bytes as u32, // at most 65536
+            hash_id: self.hash.kind().id(),
+            seed: self.hash.seed(),
+            check_value: self.hash.check_value(),
+            max_bucket: self.view().max_bucket,
+            min_max_bucket: self.min_max_bucket.load(Relaxed),
+            fill: self.fill,
+            totals,
+            // Groups start at a frame, except those that share the first one.
+            groups: std::array::from_fn(|group| (self.groups[group].load(Relaxed) / frame_bytes) as u32),
+        }
+    }
+
+    /// A key with its hash and tag.
+    #[inline]
+    pub(crate) fn key<'a>(&self, bytes: &'a [u8]) -> HashedKey<'a> {
+        HashedKey::new(bytes, self.hash.hash(bytes))
+    }
+
+    /// Latches the bucket of `key` for a change. `address` is where [`prefetch`](Self::prefetch_bucket) saw it.
+    #[inline]
+    pub(crate) fn latch(&self, key: HashedKey<'_>, address: address::BucketAddress) -> Result<Bucket<'_>> {
+        let bucket = self.write_bucket(key.hash, address)?;
+        bucket.prefetch_overflow();
+        Ok(bucket)
+    }
+
+    /// Removes all pairs of one bucket.
+    pub(crate) fn clear_bucket(&self, number: linear::Bucket) -> Result<Delta> {
+        let _structure = crate::pager::pool::lock_without_values(&self.structure)?;
+        if number > self.view().max_bucket {
+            return Ok(Delta::default());
+        }
+        let (frame, start) = self.location(number);
+        Bucket { buckets: self, frame: self.pager.write(frame)?, start }.clear()
+    }
+
+    /// Merges buckets until the load is that of a full table, or another thread is at it.
+    pub(crate) fn shrink(&self) -> Result<()> {
+        self.min_max_bucket.store(0, Relaxed);
+        while self.wants_merge() && self.merge()? {}
+        Ok(())
+    }
+
+    /// Fails where a key or value is longer than a table can hold.
+    pub(crate) fn check_lengths(&self, key: &[u8], value_bytes: usize) -> Result<()> {
+        if key.len() > KEY_LEN_MAX {
+            return Err(Error::new(
+                ErrorKind::TooLong,
+                format!("key {} has {} bytes, the limit is {KEY_LEN_MAX}", quote(key), key.len()),
+            ));
+        }
+        if value_bytes > VALUE_LEN_MAX {
+            return Err(Error::new(
+                ErrorKind::TooLong,
+                format!("the value of key {} has {value_bytes} bytes, the limit is {VALUE_LEN_MAX}", quote(key)),
+            ));
+        }
+        Ok(())
+    }
+
+    /// What has happened to the buckets since the table was opened.
+    pub(crate) fn activity(&self) -> &Arc<Activity> {
+        &self.activity
+    }
+
+    pub(crate) fn load(&self) -> &Load {
+        &self.load
+    }
+
+    pub(crate) fn hash(&self) -> &HashFunction {
+        &self.hash
+    }
+
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    pub(crate) fn fill(&self) -> Fill {
+        self.fill
+    }
+
+    /// An error about a page that contradicts itself.
+    #[cold]
+    fn damaged(&self, damage: page::Damage) -> Error {
+        self.pager.corrupt(damage.0)
+    }
+}

@@ -1,0 +1,143 @@
+//! Overflow pages: where the pairs of a bucket go that its primary page has no room for.
+//!
+//! ```text
+//! primary page --next--> overflow page --next--> ... 0        usually none or one
+//! ```
+//!
+//! An overflow page has the layout of a primary page, and the size it needs: some units of a frame, at most a frame. The
+//! latch of the primary page's frame guards it, as nothing else refers to it.
+//!
+//! Source: Seltzer & Yigit 1991, "Overflow Pages". Differs: one page of fitting size, not a chain of whole pages
+//! (docs/architecture.md, "Overflow"). Not here: what a bucket does with them (`bucket.rs`), bytes in a page (`page.rs`).
+
+use super::Buckets;
+use super::page::{self, Record};
+use crate::error::Result;
+use crate::pager::FRAME_UNITS;
+use crate::pager::pool::{FrameNo, ReadGuard, WriteGuard};
+
+/// Where an overflow page lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OverflowPage {
+    pub unit: u64,
+    pub len: u32,
+}
+
+impl OverflowPage {
+    /// As it stands in a page's `next`: 48 bits of unit, 16 of length; 0 for none.
+    pub(super) fn to_bits(self) -> u64 {
+        self.unit << 16 | u64::from(self.len)
+    }
+}
+
+impl Buckets {
+    /// The overflow a page's `next` names, checked against the size of the file.
+    pub(super) fn parse_overflow(&self, bits: u64) -> Result<Option<OverflowPage>> {
+        if bits == 0 {
+            return Ok(None);
+        }
+        let overflow = OverflowPage { unit: bits >> 16, len: (bits & 0xFFFF) as u32 };
+        let units = u64::from(FRAME_UNITS);
+        let within = overflow.len >= 1
+            && overflow.unit % units + u64::from(overflow.len) <= units
+            && overflow.unit / units < u64::from(self.pager.frame_count());
+        if !within {
+            return Err(self
+                .pager
+                .corrupt(format!("an overflow page of {} units at unit {}", overflow.len, overflow.unit)));
+        }
+        Ok(Some(overflow))
+    }
+
+    pub(super) fn overflow_range(&self, overflow: OverflowPage) -> (FrameNo, std::ops::Range<usize>) {
+        let unit_bytes = self.pager.unit_bytes();
+        let start = (overflow.unit % u64::from(FRAME_UNITS)) as usize * unit_bytes;
+        ((overflow.unit / u64::from(FRAME_UNITS)) as FrameNo, start..start + overflow.len as usize * unit_bytes)
+    }
+
+    /// Latches an overflow page's frame for reading; the range is the page.
+    pub(super) fn read_overflow(&self, overflow: OverflowPage) -> Result<(ReadGuard<'_>, std::ops::Range<usize>)> {
+        let (frame, range) = self.overflow_range(overflow);
+        self.check_apart(frame)?;
+        let frame = self.pager.read(frame)?;
+        if page::kind(&frame[range.clone()]) != page::KIND_OVERFLOW {
+            return Err(self.pager.corrupt(format!("unit {}: expected an overflow page", overflow.unit)));
+        }
+        Ok((frame, range))
+    }
+
+    pub(super) fn write_overflow(&self, overflow: OverflowPage) -> Result<(WriteGuard<'_>, std::ops::Range<usize>)> {
+        let (frame, range) = self.overflow_range(overflow);
+        self.check_apart(frame)?;
+        Ok((self.pager.write(frame)?, range))
+    }
+
+    /// Calls `visit` for each overflow page behind `first` with its place and bytes until it gives something.
+    pub(super) fn walk_chain<R>(
+        &self,
+        first: u64,
+        mut visit: impl FnMut(OverflowPage, &[u8]) -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
+        // The pages of a chain lie apart, so together they are no longer than the file: nor is what is made of them.
+        let mut left = u64::from(self.pager.frame_count()) * u64::from(FRAME_UNITS);
+        let mut next = self.parse_overflow(first)?;
+        while let Some(overflow) = next {
+            left = left
+                .checked_sub(overflow.len.into())
+                .ok_or_else(|| self.pager.corrupt("a chain of overflow pages runs in a circle"))?;
+            let (frame, range) = self.read_overflow(overflow)?;
+            let bytes = &frame[range];
+            if let Some(found) = visit(overflow, bytes)? {
+                return Ok(Some(found));
+            }
+            next = self.parse_overflow(page::next(bytes))?;
+        }
+        Ok(None)
+    }
+
+    /// A new overflow page with the records of `old`, if given, and one more.
+    pub(super) fn new_overflow(
+        &self,
+        old: Option<&[u8]>,
+        next: u64,
+        tag: u16,
+        record: Record<'_>,
+    ) -> Result<OverflowPage> {
+        let used = old.map_or(0, page::used_bytes) + record.bytes() + page::SLOT_BYTES;
+        // Room for a pair or two more, so that not each makes the page anew; the next split takes the slack back.
+        const SLACK_BYTES: usize = 112;
+        let overflow = self.allocate_overflow(used + SLACK_BYTES)?;
+        let written = self.write_overflow(overflow).and_then(|(mut frame, range)| {
+            let bytes = &mut frame.part(range);
+            page::init(bytes, page::KIND_OVERFLOW, 0);
+            if let Some(old) = old {
+                page::copy_records(old, bytes).map_err(|d| self.damaged(d))?;
+            }
+            page::set_next(bytes, next);
+            let inserted = page::insert(bytes, tag, record).map_err(|d| self.damaged(d))?;
+            assert!(inserted, "the page was made large enough");
+            Ok(())
+        });
+        if let Err(e) = written {
+            self.free_overflow(&[overflow]);
+            return Err(e);
+        }
+        Ok(overflow)
+    }
+
+    /// Room for an overflow page with `used_bytes` of slots and records, at most a frame.
+    pub(super) fn allocate_overflow(&self, used_bytes: usize) -> Result<OverflowPage> {
+        let bytes = (page::HEADER_BYTES + used_bytes).min(self.pager.frame_bytes());
+        // The page's own lengths are 16 bits: a page of 65536 bytes is legal, its heap is smaller.
+        let len = bytes.div_ceil(self.pager.unit_bytes()) as u32;
+        Ok(OverflowPage { unit: self.pager.allocate(len)?, len })
+    }
+
+    /// Frees overflow pages that nothing refers to any more. An error loses their room until the next compaction, no
+    /// pair, so it does not undo what is done.
+    pub(super) fn free_overflow(&self, overflow_pages: &[OverflowPage]) {
+        for overflow in overflow_pages {
+            let _ = self.pager.free(overflow.unit, overflow.len);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Splits and their reverse: how the table grows and shrinks by one bucket at a time.
+//!
+//! Hybrid, as in the paper: a table grows when its load passes the fill factor (controlled) or when a bucket needs a
+//! second overflow page (uncontrolled), always by the bucket whose turn it is, at most once a write. It shrinks when
+//! the load falls below half of that, which the paper's could not.
+//!
+//! ```text
+//! split  source -> gather its records -> hash each key -> stay or move -> lay out both -> write overflow pages
+//!        -> both primary pages -> max_bucket + 1 -> free the old overflow pages
+//! ```
+//!
+//! Nothing of the table changes until all that can fail, the user's hash function among it, is over.
+//!
+//! Source: Seltzer & Yigit 1991, "The New Implementation". Not here: the arithmetic (`linear.rs`).
+
+use super::address::View;
+use super::layout::Gathered;
+use super::{Bucket, Buckets, Delta};
+use crate::error::Result;
+use crate::linear;
+use crate::pager::interleave::step;
+use crate::pager::words::Bytes;
+use crate::planted::{Bug, planted};
+use std::sync::{MutexGuard, TryLockError};
+
+impl Buckets {
+    /// Grows or shrinks by one bucket if the load asks for it. Gives up when others are at it.
+    pub(crate) fn adjust(&self, delta: Delta) -> Result<()> {
+        if delta.pairs < 0 {
+            if self.wants_merge() {
+                self.merge()?;
+            }
+        } else if self.wants_split(delta.long_chain) {
+            self.split()?;
+        }
+        Ok(())
+    }
+
+    /// Grows the table, as far as that can be had without waiting, for pairs that are about to come.
+    pub(crate) fn grow_for(&self, bytes: u64, pairs: u64) {
+        let wants_more = || {
+            let (load, limit) = self.load_and_limit(self.view().linear().bucket_count());
+            let more = if self.fill.pairs.is_some() { pairs } else { bytes };
+            load + more > limit
+        };
+        while wants_more() && self.split().unwrap_or(false) {}
+    }
+
+    fn try_structure(&self) -> Option<MutexGuard<'_, ()>> {
+        step();
+        match self.structure.try_lock() {
+            Ok(guard) => Some(guard),
+            // The user's hash function panicked in an earlier split, which changed nothing.
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Splits the bucket whose turn it is. `false` where another is at it.
+    fn split(&self) -> Result<bool> {
+        let Some(_structure) = self.try_structure() else { return Ok(false) };
+        let view = self.view();
+        let mut grown = view.linear();
+        let Some(split) = grown.split() else { return Ok(false) };
+        let linear::Split { source: number, new } = split;
+        self.allocate_group(new)?;
+        let (source_frame, source_start) = self.location(number);
+        let (target_frame, target_start) = self.location(new);
+        let Some(frame) = self.pager.try_write(source_frame)? else { return Ok(false) };
+        let mut target = if target_frame == source_frame {
+            None
+        } else {
+            let Some(target) = self.pager.try_write(target_frame)? else { return Ok(false) };
+            Some(target)
+        };
+        let mut source = Bucket { buckets: self, frame, start: source_start };
+        let gathered = self.gather(source.page())?;
+        let (stay, go) = self.divide(&gathered, split)?;
+        let stay = self.lay_out(&gathered, &stay, split.level())?;
+        let go =
+            self.lay_out(&gathered, &go, split.level()).inspect_err(|_| self.free_overflow(&stay.overflow_pages))?;
+
+        source.page_mut().store(0, &stay.primary);
+        let frame = target.as_mut().unwrap_or(&mut source.frame);
+        frame.part(target_start..target_start + self.page_bytes).store(0, &go.primary);
+        self.set_view(View { max_bucket: new, ..view });
+        drop(target);
+        self.free_overflow(&gathered.overflow_pages());
+        drop(source);
+        self.activity.count_split();
+        self.prefetch_split(grown);
+        Ok(true)
+    }
+
+    /// Asks for the pages of the split that comes next in `state`.
+    fn prefetch_split(&self, mut state: linear::State) {
+        // A larger page is fetched faster than it is split, and would push others out.
+        const PAGE_BYTES_MAX: usize = 4096;
+        let Some(linear::Split { source, new }) = state.split() else { return };
+        if self.page_bytes > PAGE_BYTES_MAX || linear::group(new).1 == 0 {
+            return; // or its group is not there yet
+        }
+        for bucket in [source, new] {
+            let (frame, start) = self.location(bucket);
+            self.pager.pool().prefetch(frame, start, self.page_bytes);
+        }
+    }
+
+    /// Puts the last bucket back into the one it came of. `false` where another is at it.
+    pub(super) fn merge(&self) -> Result<bool> {
+        let Some(_structure) = self.try_structure() else { return Ok(false) };
+        let view = self.view();
+        let mut shrunk = view.linear();
+        let Some(linear::Split { source: number, new: last }) = shrunk.merge() else { return Ok(false) };
+        let (target_frame, target_start) = self.location(number);
+        let (last_frame, last_start) = self.location(last);
+        let Some(mut target) = self.pager.try_write(target_frame)? else { return Ok(false) };
+        let mut source = if last_frame == target_frame {
+            None
+        } else {
+            let Some(source) = self.pager.try_write(last_frame)? else { return Ok(false) };
+            Some(source)
+        };
+        let range = last_start..last_start + self.page_bytes;
+        let mut gathered = self.gather(&target[target_start..target_start + self.page_bytes])?;
+        self.gather_more(&source.as_ref().unwrap_or(&target)[range.clone()], &mut gathered)?;
+        let all: Vec<usize> = (0..gathered.len()).collect();
+        let laid_out = self.lay_out(&gathered, &all, shrunk.level(number))?;
+
+        target.part(target_start..target_start + self.page_bytes).store(0, &laid_out.primary);
+        source.as_mut().unwrap_or(&mut target).part(range).fill(0..self.page_bytes, 0);
+        // A new version: a reader that still looks at the bucket that is no more notices, even if it comes back.
+        let next = u32::from(!planted(Bug::MergeKeepsVersion));
+        self.set_view(View { max_bucket: shrunk.max_bucket, version: view.version.wrapping_add(next) });
+        drop((source, target));
+        self.free_overflow(&gathered.overflow_pages());
+        self.free_group(last)?;
+        self.activity.count_merge();
+        Ok(true)
+    }
+
+    /// Which records stay in the source of `split`, and which move. Calls the hash function.
+    fn divide(&self, gathered: &Gathered, split: linear::Split) -> Result<(Vec<usize>, Vec<usize>)> {
+        let mut stay = Vec::with_capacity(gathered.len());
+        let mut go = Vec::with_capacity(gathered.len());
+        for (index, record) in gathered.records().enumerate() {
+            let h = self.record_hash(record.map_err(|d| self.damaged(d))?)?;
+            if split.moves(h) { go.push(index) } else { stay.push(index) }
+        }
+        if planted(Bug::SplitDropsRecord) {
+            go.pop();
+        }
+        Ok((stay, go))
+    }
+}

@@ -1,0 +1,119 @@
+//! The checkpoint lock: one checkpoint at a time, by any thread.
+//!
+//! Other threads may wait for its end, or for the moment in which it has begun a new segment of the log. A backup holds the
+//! lock for long, and writers beside it behave differently (`table/checkpoint.rs`).
+
+use super::interleave;
+use super::pool::refuse_to_wait_with_values;
+use crate::error::{Error, ErrorKind, Result};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+#[derive(Default)]
+pub(crate) struct CheckpointLock {
+    holder: Mutex<Holder>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Holder {
+    #[default]
+    No,
+    Short,
+    /// For longer than a checkpoint takes, by this thread.
+    Long(ThreadId),
+}
+
+/// Holds the checkpoint lock until dropped.
+pub(crate) struct CheckpointGuard(Arc<CheckpointLock>);
+
+impl Drop for CheckpointGuard {
+    fn drop(&mut self) {
+        *self.0.lock() = Holder::No;
+        self.0.changed.notify_all();
+    }
+}
+
+impl CheckpointGuard {
+    /// This thread will hold it for longer than a checkpoint takes.
+    pub(crate) fn hold_long(self) -> CheckpointGuard {
+        *self.0.lock() = Holder::Long(std::thread::current().id());
+        self
+    }
+
+    /// Wakes the threads that wait in [`CheckpointLock::wait_until`], to check their condition again.
+    pub(crate) fn notify(&self) {
+        // Under the mutex, so that no thread checks before and sleeps after.
+        let _holder = self.0.lock();
+        self.0.changed.notify_all();
+    }
+}
+
+impl CheckpointLock {
+    fn lock(&self) -> MutexGuard<'_, Holder> {
+        self.holder.lock().expect("no panic while held")
+    }
+
+    pub(crate) fn is_held_long(&self) -> bool {
+        matches!(*self.lock(), Holder::Long(_))
+    }
+
+    pub(crate) fn try_acquire(self: &Arc<Self>) -> Option<CheckpointGuard> {
+        let mut holder = self.lock();
+        if *holder != Holder::No {
+            return None;
+        }
+        *holder = Holder::Short;
+        Some(CheckpointGuard(self.clone()))
+    }
+
+    /// Waits for the lock.
+    ///
+    /// # Errors
+    /// [`ErrorKind::WouldDeadlock`] where this thread holds it for long.
+    pub(crate) fn acquire(self: &Arc<Self>) -> Result<CheckpointGuard> {
+        loop {
+            if let Some(turn) = self.try_acquire() {
+                return Ok(turn);
+            }
+            self.wait_until(|| false)?;
+        }
+    }
+
+    /// Waits until the lock is free, or `enough`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::WouldDeadlock`] where this thread holds it for long.
+    pub(crate) fn wait_until(&self, enough: impl Fn() -> bool) -> Result<()> {
+        let mut holder = self.lock();
+        while *holder != Holder::No && !enough() {
+            refuse_to_wait_with_values()?;
+            if *holder == Holder::Long(std::thread::current().id()) {
+                return Err(Error::new(
+                    ErrorKind::WouldDeadlock,
+                    "called from the progress function of a backup of the same table, so it would wait for itself. Call it when the backup is done.",
+                ));
+            }
+            drop(holder);
+            if interleave::wait() {
+                holder = self.lock();
+                continue;
+            }
+            holder = self.lock();
+            if *holder != Holder::No && !enough() {
+                holder = self.changed.wait(holder).expect("no panic while held");
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits a moment for a long hold to end: a backup may be about to finish, and if it is not, this slows writers down.
+    pub(crate) fn wait_a_moment(&self) {
+        const MOMENT: Duration = Duration::from_millis(200);
+        let holder = self.lock();
+        if matches!(*holder, Holder::Long(id) if id != std::thread::current().id()) {
+            drop(self.changed.wait_timeout(holder, MOMENT).expect("no panic while held"));
+        }
+    }
+}
