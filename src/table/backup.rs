@@ -14,7 +14,7 @@
 use super::{Table, TableOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashKind;
-use crate::io::{File, Mode, Storage};
+use crate::io::{File, Mode, Storage, forked_since, forks};
 use crate::pager::copy::{Target, copy_file, is_crashed, permissions_of};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -84,10 +84,12 @@ impl<'f> Backup<'f> {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] where a file is at `path` and is not to be replaced; [`ErrorKind::Locked`] where that
-    /// is open for writing; [`ErrorKind::Io`] and [`ErrorKind::DiskFull`], and nothing is left of the copy; as
-    /// [`Table::sync`].
+    /// is open for writing; [`ErrorKind::Io`] and [`ErrorKind::DiskFull`], and nothing is left of the copy;
+    /// [`ErrorKind::Forked`] in a child of the process that opened the table; as [`Table::sync`].
     pub fn save(&mut self, table: &Table, path: impl AsRef<Path>) -> Result<bool> {
         let path = path.as_ref();
+        // First: in a child the turn and the gate may be held by threads that are not there.
+        table.refuse_if_forked()?;
         if table.pager.is_read_only() && table.replayed() == 0 {
             return self.save_file(table.pager.path(), path);
         }
@@ -253,6 +255,8 @@ struct New {
     path: PathBuf,
     file: Box<dyn File>,
     placed: std::cell::Cell<bool>,
+    /// The process that makes it, see `io/forks.rs`.
+    forks: u32,
 }
 
 impl New {
@@ -265,7 +269,7 @@ impl New {
                 // One that a process of the same number left behind when it was killed.
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => continue,
                 Err(e) => return Err(Error::io(&path, "create", e)),
-                Ok(file) => return Ok(New { storage, path, file, placed: false.into() }),
+                Ok(file) => return Ok(New { storage, path, file, placed: false.into(), forks: forks() }),
             }
         }
     }
@@ -295,7 +299,8 @@ impl New {
 
 impl Drop for New {
     fn drop(&mut self) {
-        if !self.placed.get() {
+        // A progress function may fork; the copy is its parent's.
+        if !self.placed.get() && !forked_since(self.forks) {
             for sidecar in SIDECARS.iter().chain(&[""]) {
                 let _ = self.storage.remove(&with_suffix(&self.path, sidecar));
             }
