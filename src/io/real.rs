@@ -11,13 +11,32 @@ use std::fs;
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The real disk.
 pub(crate) struct Disk;
 
 impl Storage for Disk {
+    fn resolve(&self, path: &Path) -> Result<PathBuf> {
+        // As many as Linux follows.
+        const LINKS_MAX: usize = 40;
+        let mut path = path.to_path_buf();
+        for _ in 0..=LINKS_MAX {
+            let Ok(target) = fs::read_link(&path) else {
+                let (Some(name), Ok(directory)) = (path.file_name(), fs::canonicalize(directory_of(&path))) else {
+                    return Ok(path);
+                };
+                // A name with a slash behind it is that of a directory, for whoever opens it to refuse.
+                let is_file = !path.as_os_str().as_encoded_bytes().ends_with(b"/");
+                return Ok(if is_file { directory.join(name) } else { path });
+            };
+            // The directory as it was given: the system follows it again, in the same way.
+            path = directory_of(&path).join(target);
+        }
+        Err(Error::from_raw_os_error(libc::ELOOP))
+    }
+
     fn open(&self, path: &Path, mode: Mode) -> Result<Box<dyn File>> {
         let mut options = fs::OpenOptions::new();
         options.read(true).write(mode != Mode::Read).create_new(mode == Mode::New);
@@ -152,6 +171,15 @@ impl File for RealFile {
         Ok((named.dev(), named.ino()) == (own.dev(), own.ino()))
     }
 
+    fn link_count(&self) -> Result<u64> {
+        Ok(self.file.metadata()?.nlink())
+    }
+
+    #[cfg(target_os = "linux")]
+    fn is_mounted_alone(&self) -> Result<bool> {
+        is_mount_root(&self.file)
+    }
+
     fn is_locked(&self) -> Result<bool> {
         match self.file.try_lock_shared() {
             Ok(()) => self.file.unlock().map(|()| false),
@@ -173,6 +201,26 @@ impl File for RealFile {
     fn map(&self, _bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
         Ok(None)
     }
+}
+
+/// Is the file itself what is mounted where it was opened? `false` where the kernel, one before 5.8, does not know.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "std has no statx")]
+fn is_mount_root(file: &fs::File) -> Result<bool> {
+    const MOUNT_ROOT: u64 = 0x2000; // STATX_ATTR_MOUNT_ROOT
+    let mut found = std::mem::MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: the path is an empty string that ends with a zero, `found` is ours and as long as the call expects, and the
+    // descriptor is open as long as `file` is borrowed.
+    if unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, 0, found.as_mut_ptr()) } != 0 {
+        let error = Error::last_os_error();
+        return match error.raw_os_error() {
+            Some(libc::ENOSYS | libc::EPERM) => Ok(false),
+            _ => Err(error),
+        };
+    }
+    // SAFETY: zeros are a legal statx, and the call has filled in what it knows.
+    let found = unsafe { found.assume_init() };
+    Ok(found.stx_attributes & found.stx_attributes_mask & MOUNT_ROOT != 0)
 }
 
 #[cfg(target_os = "linux")]

@@ -16,6 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashKind;
 use crate::io::{File, Mode, Storage, forked_since, forks};
 use crate::pager::copy::{Target, copy_file, is_crashed, permissions_of};
+use crate::pager::resolve;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::*};
@@ -112,8 +113,8 @@ impl<'f> Backup<'f> {
     /// As [`save`](Self::save), and as a read-only [`TableOptions::open`]; [`ErrorKind::Locked`] where checkpoints come so
     /// fast that none could be copied, or one was interrupted and has to be finished by an open for writing.
     pub fn save_file(&mut self, from: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<bool> {
-        let from = from.as_ref();
         let storage = self.options.storage.clone();
+        let from = &resolve(storage.as_ref(), from.as_ref())?;
         if is_crashed(storage.as_ref(), from)? {
             // The file alone would be without what the log has.
             let table = self.options.clone().read_only(true).open(from)?;
@@ -132,11 +133,11 @@ impl<'f> Backup<'f> {
     /// [`ErrorKind::Corrupt`] where anything is wrong with the backup, and nothing changed; else as
     /// [`save_file`](Self::save_file), with [`ErrorKind::Locked`] also where the table is open for writing.
     pub fn restore(&mut self, backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<bool> {
-        let backup = backup.as_ref();
+        let storage = self.options.storage.clone();
+        let backup = &resolve(storage.as_ref(), backup.as_ref())?;
         let options = self.options.clone().read_only(true);
         // Its own words about what is wrong with it, before anything is copied.
         drop(options.clone().open(backup)?);
-        let storage = self.options.storage.clone();
         // Who may use the table goes on to, whoever may read its backup.
         let path = path.as_ref();
         let there = permissions_of(storage.as_ref(), path).is_ok();
@@ -194,6 +195,8 @@ impl<'f> Backup<'f> {
         fill: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>, &New) -> Result<bool>,
     ) -> Result<bool> {
         let storage = self.options.storage.clone();
+        // What a link leads to is replaced, and not the link: the log and journal that must go are beside the former.
+        let path = &resolve(storage.as_ref(), path)?;
         // The lock is held to the end, so that nobody opens the old file for writing and writes to what has no name.
         let old = self.may_replace(storage.as_ref(), path)?;
         let permissions = from.map(|from| permissions_of(storage.as_ref(), from)).transpose()?.flatten();
@@ -285,8 +288,9 @@ impl New {
         // of its checkpoint a journal may well fit): away with them, the removal durable, only then the new name. A crash
         // between leaves the old file without them, which may have lost its last changes, and was to go: restore again.
         // The logs go before the journal, as what is in them is on top of it: a crash between leaves a whole checkpoint.
-        for sidecar in SIDECARS {
-            let sidecar = with_suffix(path, sidecar);
+        let sidecars = SIDECARS.map(|sidecar| with_suffix(path, sidecar));
+        sidecars.iter().try_for_each(|sidecar| refuse_if_in_use(self.storage.as_ref(), sidecar))?;
+        for sidecar in sidecars {
             self.storage.remove(&sidecar).map_err(|e| Error::io(&sidecar, "remove", e))?;
         }
         let sync_names = || self.storage.sync_names(path).map_err(|e| Error::io(path, "sync the directory of", e));
@@ -306,6 +310,20 @@ impl Drop for New {
             }
         }
     }
+}
+
+/// Refuses where a table that had this name before, and is open by another one, still writes the log or journal at `path`.
+fn refuse_if_in_use(storage: &dyn Storage, path: &Path) -> Result<()> {
+    let locked = match storage.open(path, Mode::Read) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        opened => opened.and_then(|file| file.is_locked()).map_err(|e| Error::io(path, "ask for the lock of", e))?,
+    };
+    if !locked {
+        return Ok(());
+    }
+    let shown = path.display();
+    let what = "in use by a table that was renamed while it was open; close that one, and give it this name again if it is to be kept";
+    Err(Error::new(ErrorKind::Locked, format!("{shown}: {what}")))
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

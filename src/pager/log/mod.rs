@@ -23,7 +23,7 @@ mod replay;
 mod segment;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::io::{Mode, Storage};
+use crate::io::{File, Mode, Storage};
 use crate::planted::{Bug, planted};
 pub(crate) use replay::Replay;
 use replay::Replayed;
@@ -62,6 +62,8 @@ pub(crate) type Lsn = u64;
 pub(crate) struct Log {
     storage: Arc<dyn Storage>,
     table: PathBuf,
+    /// The table itself, which must still have its name whenever a file of the log is made, found or removed by that name.
+    file: Arc<dyn File>,
     table_id: u64,
     /// None: nothing is logged, but what was logged before still counts.
     safety: Option<Safety>,
@@ -160,6 +162,7 @@ impl Log {
     pub(super) fn new(
         storage: Arc<dyn Storage>,
         path: &Path,
+        file: Arc<dyn File>,
         table_id: u64,
         sequence: u64,
         safety: Option<Safety>,
@@ -170,6 +173,7 @@ impl Log {
         Log {
             storage,
             table: path.to_path_buf(),
+            file,
             table_id,
             safety,
             segment_bytes: segment_bytes.max(SEGMENT_BYTES_MIN),
@@ -298,6 +302,7 @@ impl Log {
             return Ok(None);
         }
         let shape = Shape { slot, capacity, start: tail.end, mapped: !self.waits() };
+        self.refuse_if_moved()?;
         let segment = Arc::new(Segment::resume(self.storage.as_ref(), &self.table, header, shape)?);
         // Bytes behind the end may be whole records of before the crash, and would count again behind the same record.
         // So the first one is one that never was.
@@ -324,14 +329,24 @@ impl Log {
 
     /// Begins a segment with room for `bytes` in a slot that is free.
     fn begin(&self, tail: &mut Tail, number: u64, before: End, bytes: u64) -> Result<Arc<Segment>> {
-        let free = (0..SLOT_COUNT).find(|slot| tail.needed.iter().all(|(needed, _)| needed != slot));
-        let slot = free.ok_or_else(|| {
-            Error::new(ErrorKind::DiskFull, format!("{}: all parts of the log are in use", self.table.display()))
-        })?;
+        self.refuse_if_moved()?;
         let header = Header { table_id: self.table_id, number, before, salt: super::random_u64() };
         let capacity = self.segment_bytes.max(RECORDS_START + bytes);
-        let shape = Shape { slot, capacity, start: tail.end, mapped: !self.waits() };
-        let segment = Arc::new(Segment::begin(self.storage.as_ref(), &self.table, header, shape)?);
+        let mut begun = None;
+        for slot in (0..SLOT_COUNT).filter(|slot| tail.needed.iter().all(|(needed, _)| needed != slot)) {
+            let shape = Shape { slot, capacity, start: tail.end, mapped: !self.waits() };
+            if let Some(segment) = Segment::begin(self.storage.as_ref(), &self.table, header, shape)? {
+                begun = Some((slot, Arc::new(segment)));
+                break;
+            }
+        }
+        let Some((slot, segment)) = begun else {
+            let table = self.table.display();
+            let what = format!(
+                "{table}: all eight parts of its log, {table}-log0 to -log7, are in use, some by other tables that were at this name. If those tables are gone, close this one and remove the parts that stay."
+            );
+            return Err(Error::new(ErrorKind::DiskFull, what));
+        };
         tail.needed.push((slot, number));
         tail.number = number;
         tail.segment = Some(segment.clone());
@@ -415,17 +430,26 @@ impl Log {
         Ok(())
     }
 
+    fn refuse_if_moved(&self) -> Result<()> {
+        super::refuse_if_moved(self.file.as_ref(), &self.table)
+    }
+
     fn remove(&self, slot: u8) -> Result<()> {
+        self.refuse_if_moved()?;
         let path = slot_path(&self.table, slot);
         self.storage.remove(&path).map_err(|e| Error::io(&path, "remove a part of the log in", e))
     }
 
-    /// Takes the log's files away: a checkpoint has all that is in them.
+    /// Takes the log's files away: a checkpoint has all that is in them. Those of other tables stay.
     pub(crate) fn close(&self) -> Result<()> {
         let mut tail = self.tail();
         tail.segment = None;
+        tail.unsynced.clear();
         tail.needed.clear();
-        (0..SLOT_COUNT).try_for_each(|slot| self.remove(slot))
+        (0..SLOT_COUNT).try_for_each(|slot| {
+            let others = segment::is_others(self.storage.as_ref(), &slot_path(&self.table, slot), self.table_id)?;
+            if others { Ok(()) } else { self.remove(slot) }
+        })
     }
 
     /// Gives a record its place. Its bytes are `body`'s, one after the other. The position is that of its end.
@@ -596,6 +620,7 @@ impl Log {
     /// Makes a segment durable that an earlier process wrote as far as `end`. If that process ended because a sync failed,
     /// the kernel may hold for written what the disk does not have: so all of it is written again.
     fn sync_replayed(&self, slot: u8, end: u64) -> Result<()> {
+        self.refuse_if_moved()?;
         let path = slot_path(&self.table, slot);
         self.write_again(&path, end).map_err(|e| Error::io(&path, "sync", e))
     }

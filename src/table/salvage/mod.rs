@@ -21,9 +21,9 @@ use super::{ROOT_GROUPS, TableOptions, linear, options, page};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fault::Fault;
 use crate::hash::{HashFunction, HashKind};
-use crate::pager::FRAME_BYTES_MIN;
 use crate::pager::log::has_segments;
 use crate::pager::remains::{Plan, Remains, State};
+use crate::pager::{FRAME_BYTES_MIN, resolve};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -140,7 +140,7 @@ impl TableOptions {
         path: impl AsRef<Path>,
         mut take: impl FnMut(Salvaged<'_>) -> ControlFlow<()>,
     ) -> Result<SalvageReport> {
-        let path = path.as_ref();
+        let path = &resolve(self.storage.as_ref(), path.as_ref())?;
         let mut remains = Remains::open(self.storage.as_ref(), path)?;
         let planned = remains.header(path)?;
         let root = planned.and_then(|plan| Root::parse(&plan, &self, remains.frame_bytes()));

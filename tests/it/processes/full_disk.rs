@@ -5,7 +5,7 @@
 //! room again the handle goes on, or the table opened again does. The simulated disk has each call fail by itself; here
 //! are the promises of a real one (`fallocate`, pages made ready).
 
-use super::{task_arguments, this_binary, with_task};
+use super::{task_arguments, this_binary, with_mounts, with_task};
 use splitpoint::{Durability, ErrorKind, Table, TableOptions};
 use std::collections::BTreeMap;
 use std::fs;
@@ -211,30 +211,11 @@ fn checkpoints_that_find_no_room(place: &Path) {
     assert!(refused > 2, "{refused} checkpoints found no room");
 }
 
-/// Runs `task` with a file system of its own at `place`; `None` where there is none to be had.
-fn with_small_disk(place: &Path, task: &str, arguments: &[u64]) -> Option<std::process::ExitStatus> {
-    let script = |then: &str| format!("mount -t tmpfs -o size={DISK_BYTES} tmpfs \"$SPLITPOINT_PLACE\" && {then}");
-    let unshare = |then: &str| {
-        let mut command = Command::new("unshare");
-        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script(then)]).arg(this_binary());
-        command.args(task_arguments());
-        with_task(&mut command, task, place, arguments);
-        command
-    };
-    let tried = unshare("true").output();
-    if !tried.as_ref().is_ok_and(|output| output.status.success()) {
-        let why =
-            tried.map_or_else(|e| e.to_string(), |output| String::from_utf8_lossy(&output.stderr).trim().to_owned());
-        eprintln!("SKIPPED: a full disk, as no file system can be mounted here without being root: {why}");
-        return None;
-    }
-    Some(unshare("exec \"$0\" \"$@\"").status().unwrap())
-}
-
 #[test]
 fn a_full_disk_is_an_error_and_what_was_acknowledged_is_there() {
     let place = tempfile::tempdir().unwrap();
-    if let Some(status) = with_small_disk(place.path(), "fill", &[]) {
+    let mount = format!("mount -t tmpfs -o size={DISK_BYTES} tmpfs \"$SPLITPOINT_PLACE\"");
+    if let Some(status) = with_mounts(&mount, "fill", place.path(), &[]) {
         assert!(status.success(), "{status}");
     }
 }
