@@ -91,44 +91,60 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// As [`put`](Self::put), the first there is; pairs before it are stored.
+    /// As [`put`](Self::put), the first there is; pairs before it are stored, as durably as if there had been no error. Where
+    /// that fails, too, the error is about that, and the handle takes no more writes.
     pub fn put_many(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<()> {
         self.write_many(pairs, |key, value| {
             let change = Change::Put { key: key.bytes, value };
-            self.change_unsynced(key, change, |bucket, place| bucket.set(key, place, value).map(Some))
+            Ok(self.change_unsynced(key, change, |bucket, place| bucket.set(key, place, value).map(Some))?.1)
         })
     }
 
     /// [`append`](Self::append) for each pair, in their order, as [`put_many`](Self::put_many) does.
     ///
     /// # Errors
-    /// As [`append`](Self::append), the first there is; pairs before it are appended.
+    /// As [`append`](Self::append), the first there is; pairs before it are appended, as with [`put_many`](Self::put_many).
     pub fn append_many(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<()> {
         self.write_many(pairs, |key, tail| {
-            self.change_unsynced(key, Change::Append { key: key.bytes, tail }, |bucket, place| match place {
+            let change = Change::Append { key: key.bytes, tail };
+            let (_, lsn) = self.change_unsynced(key, change, |bucket, place| match place {
                 None => bucket.set(key, None, tail).map(Some),
                 Some(place) => bucket.append(key, place, tail).map(Some),
-            })
+            })?;
+            Ok(lsn)
         })
     }
 
     fn write_many(
         &self,
         pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
-        write: impl Fn(Key<'_>, &[u8]) -> Result<Option<Lsn>>,
+        write: impl Fn(Key<'_>, &[u8]) -> Result<Lsn>,
+    ) -> Result<()> {
+        let mut last = 0;
+        let written = self.write_unsynced(pairs, write, &mut last);
+        // After an error too: what was stored before it is as safe as the caller may believe.
+        self.wait_durable(last)?;
+        written
+    }
+
+    /// Writes the pairs up to the first error; `last` is the position of the last that was written.
+    fn write_unsynced(
+        &self,
+        pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
+        write: impl Fn(Key<'_>, &[u8]) -> Result<Lsn>,
+        last: &mut Lsn,
     ) -> Result<()> {
         // Far enough for memory to answer, near enough for the answer to be there still.
         const PAGE_AHEAD: usize = 16;
         const PLACE_AHEAD: usize = 8;
         let mut hashes = [0; PAGE_AHEAD];
-        let mut last = 0;
         for index in 0..pairs.len() + PAGE_AHEAD {
             let slot = index % PAGE_AHEAD;
             if let Some(index) = index.checked_sub(PAGE_AHEAD) {
                 let (key, value) = (pairs[index].0.as_ref(), pairs[index].1.as_ref());
                 self.check_lengths(key, value.len())?;
                 let key = Key { bytes: key, hash: hashes[slot], tag: super::page::tag(hashes[slot]) };
-                last = write(key, value)?.unwrap_or(last);
+                *last = write(key, value)?;
             }
             if let Some(pair) = pairs.get(index) {
                 hashes[slot] = self.key(pair.0.as_ref()).hash;
@@ -138,7 +154,7 @@ impl Table {
                 self.prefetch_overflow(hashes[(index - PLACE_AHEAD) % PAGE_AHEAD]);
             }
         }
-        self.wait_durable(last)
+        Ok(())
     }
 
     /// Steps 1 to 3. What could not be seen without a latch is `None`.

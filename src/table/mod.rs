@@ -12,6 +12,8 @@
 //! Source: Seltzer & Yigit 1991. Not here: arithmetic (`linear.rs`), bytes of a page (`page.rs`), buckets (`chain.rs`),
 //! frames and files (`pager`).
 
+#[cfg(test)]
+mod answers;
 mod backup;
 mod batch;
 mod bounds;
@@ -359,7 +361,8 @@ impl Table {
 
     /// The value of `key`.
     ///
-    /// O(1): one page, and for the pairs in overflow pages and extents one more.
+    /// O(1): one page, and for the pairs in overflow pages and extents one more. Never waits for a sync: it may see a write of
+    /// another thread that is not durable yet.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] and [`ErrorKind::Corrupt`] where the page has to come from the file.
@@ -467,6 +470,9 @@ impl Table {
 
     /// Stores `value` under `key` if the key is absent; says whether it did.
     ///
+    /// With [`Durability::Sync`] it waits for the disk in both cases: that the key is there may be known from a write of another
+    /// thread whose sync is in flight.
+    ///
     /// # Errors
     /// As [`put`](Self::put).
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool> {
@@ -495,7 +501,8 @@ impl Table {
         Ok(())
     }
 
-    /// Takes `key` and its value out; says whether it was there.
+    /// Takes `key` and its value out; says whether it was there. With [`Durability::Sync`] either is durable when it returns, as
+    /// with [`insert`](Self::insert).
     ///
     /// O(1); may merge two buckets, so that a table that lost most of its pairs becomes small again.
     ///
@@ -530,7 +537,8 @@ impl Table {
                 None => Change::Remove { key },
             };
             let mut unchanged = false;
-            self.change(found, change, |bucket, place| {
+            // Where another thread came between, there is no answer yet, and nothing to wait for.
+            let (_, lsn) = self.change_unsynced(found, change, |bucket, place| {
                 unchanged = bucket.value_equals(place, old.as_deref())?;
                 match (&new, place) {
                     (Some(new), _) if unchanged => bucket.set(found, place, new).map(Some),
@@ -539,13 +547,13 @@ impl Table {
                 }
             })?;
             if unchanged {
-                return Ok(new.is_some());
+                return self.wait_durable(lsn).map(|()| new.is_some());
             }
         }
     }
 
     /// One write, as safe as was asked for when it returns. `apply` gives `None` where it changed nothing; then this gives
-    /// `false`.
+    /// `false`, and what it was learned from is as safe.
     #[inline]
     fn change(
         &self,
@@ -553,28 +561,26 @@ impl Table {
         change: Change<'_>,
         apply: impl FnOnce(&mut Bucket<'_>, Option<Place>) -> Result<Option<Delta>>,
     ) -> Result<bool> {
-        match self.change_unsynced(key, change, apply)? {
-            Some(lsn) => self.wait_durable(lsn).map(|()| true),
-            None => Ok(false),
-        }
+        let (changed, lsn) = self.change_unsynced(key, change, apply)?;
+        self.wait_durable(lsn).map(|()| changed)
     }
 
     /// The walk of every write: room in the log, latch the bucket, look for the key, let `apply` change it, log `change`,
-    /// count, grow or shrink. Gives the position in the log that a durable write waits for.
+    /// count, grow or shrink. Says whether it changed anything, and the position in the log that a durable answer waits for.
     #[inline]
     fn change_unsynced(
         &self,
         key: Key<'_>,
         change: Change<'_>,
         apply: impl FnOnce(&mut Bucket<'_>, Option<Place>) -> Result<Option<Delta>>,
-    ) -> Result<Option<Lsn>> {
+    ) -> Result<(bool, Lsn)> {
         // Its page is on its way while the previous write's stores are still on theirs.
         let seen = self.prefetch_bucket(key.hash);
         let mut writer = self.enter_to(change)?;
         let mut bucket = self.write_bucket(key.hash, seen)?;
         bucket.prefetch_overflow();
         let place = self.locate(bucket.page(), key)?;
-        let Some(delta) = apply(&mut bucket, place)? else { return Ok(None) };
+        let Some(delta) = apply(&mut bucket, place)? else { return Ok((false, self.position_seen())) };
         let lsn = self.log(&mut writer, change)?;
         drop(bucket);
         let load_changed = writer.inside.count(delta);
@@ -585,7 +591,7 @@ impl Table {
         }
         drop(writer);
         self.checkpoint_if_due();
-        Ok(Some(lsn))
+        Ok((true, lsn))
     }
 
     /// Asks for the page of the bucket of `hash`.

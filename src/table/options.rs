@@ -16,7 +16,9 @@ pub enum Durability {
     /// Survives the end of the process, however it ends.
     #[default]
     Os,
-    /// Survives a power loss once the call has returned.
+    /// Survives a power loss once the call has returned. That goes for the answers of writes, too: `insert`, `remove` and `update`
+    /// that change nothing wait until the write that they learned it from is durable. Lookups and scans wait for nothing, and may
+    /// see a write of another thread before that one has returned.
     Sync,
 }
 

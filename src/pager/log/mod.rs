@@ -592,11 +592,13 @@ impl Log {
     /// # Errors
     /// As [`sync_to`](Self::sync_to).
     pub(crate) fn sync(&self) -> Result<()> {
-        let lsn = {
-            let tail = self.tail();
-            tail.segment.as_ref().map_or(tail.end, |s| s.start + tail.offset)
-        };
-        self.sync_to(lsn)
+        self.sync_to(self.position())
+    }
+
+    /// The end of the last record.
+    pub(crate) fn position(&self) -> Lsn {
+        let tail = self.tail();
+        tail.segment.as_ref().map_or(tail.end, |s| s.start + tail.offset)
     }
 
     fn sync_all(&self) -> Result<Lsn> {
