@@ -124,6 +124,8 @@ impl File for RealFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        // The system refuses to overwrite what is beyond the limit, too.
+        refuse_beyond_limit(offset.saturating_add(bytes.len() as u64))?;
         self.file.write_all_at(bytes, offset)
     }
 
@@ -132,10 +134,17 @@ impl File for RealFile {
     }
 
     fn set_len(&self, bytes: u64) -> Result<()> {
+        if let Err(e) = refuse_beyond_limit(bytes)
+            && self.len()? < bytes
+        {
+            return Err(e);
+        }
         self.file.set_len(bytes)
     }
 
     fn reserve(&self, bytes: u64) -> Result<()> {
+        // For what will be written there.
+        refuse_beyond_limit(bytes)?;
         reserve(&self.file, bytes)
     }
 
@@ -201,6 +210,20 @@ impl File for RealFile {
     fn map(&self, _bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
         Ok(None)
     }
+}
+
+/// Refuses to write a file as far as `bytes` where the process may not (`ulimit -f`): the system would refuse with a signal,
+/// SIGXFSZ, that ends a program which has made no arrangements for it. One system call; the limit may change at any time.
+#[expect(unsafe_code, reason = "std has no getrlimit")]
+fn refuse_beyond_limit(bytes: u64) -> Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: `limit` is ours and of the type that the call fills in. After an error it is as it was.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    if limit.rlim_cur == libc::RLIM_INFINITY || bytes <= limit.rlim_cur {
+        return Ok(());
+    }
+    let what = format!("this process may make no file longer than {} bytes (ulimit -f)", limit.rlim_cur);
+    Err(Error::new(ErrorKind::FileTooLarge, what))
 }
 
 /// Is the file itself what is mounted where it was opened? `false` where the kernel, one before 5.8, does not know.
