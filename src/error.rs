@@ -17,7 +17,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// The operating system refused: disk, permission, a file that is not there.
     Io = 1,
-    /// No room left on the disk. Nothing was changed.
+    /// No room left on the disk, or the file may not be longer (`ulimit -f`). Nothing was changed.
     DiskFull = 2,
     /// The bytes of a file contradict themselves: a checksum, a length, a chain.
     Corrupt = 3,
@@ -96,6 +96,9 @@ impl Error {
             _ => ErrorKind::Io,
         };
         let advice = match kind {
+            ErrorKind::DiskFull if source.kind() == io::ErrorKind::FileTooLarge => {
+                ". Nothing of this change was kept; raise the limit on the length of a file and try again."
+            }
             ErrorKind::DiskFull => ". Nothing of this change was kept; make room on the disk and try again.",
             _ => "",
         };
@@ -140,6 +143,13 @@ mod tests {
         let e = Error::io(Path::new("a.spt"), "write", io::Error::from_raw_os_error(libc::ENOSPC));
         assert_eq!(e.kind(), ErrorKind::DiskFull);
         assert!(e.to_string().starts_with("a.spt: write: "));
+    }
+
+    #[test]
+    fn a_file_that_may_not_be_longer_is_a_full_disk_with_advice_of_its_own() {
+        let e = Error::io(Path::new("a.spt"), "write", io::Error::from_raw_os_error(libc::EFBIG));
+        assert_eq!(e.kind(), ErrorKind::DiskFull);
+        assert!(e.to_string().contains("raise the limit on the length of a file"), "{e}");
     }
 
     #[test]

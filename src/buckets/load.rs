@@ -20,7 +20,7 @@ impl Load {
         Load { pairs: signed(totals.pairs), bytes: signed(totals.bucket_bytes) }
     }
 
-    fn pairs(&self) -> u64 {
+    pub(crate) fn pairs(&self) -> u64 {
         u64::try_from(self.pairs.load(Relaxed)).unwrap_or(0)
     }
 

@@ -59,3 +59,9 @@ pub(crate) fn slot_of_thread() -> usize {
         slot => slot,
     }
 }
+
+/// This thread uses the shared slot from here on.
+#[cfg(test)]
+pub(crate) fn use_shared() {
+    CACHED_SLOT.set(SHARED);
+}

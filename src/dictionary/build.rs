@@ -391,7 +391,8 @@ impl Build {
     /// Takes one more pair, in any order. Errors about it call it by its number, from 1.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLong`] for a key or value of 4 GiB and more; [`ErrorKind::DiskFull`], [`ErrorKind::Io`] of temporary files.
+    /// [`ErrorKind::TooLong`] for a key or value of 4 GiB and more; [`ErrorKind::DiskFull`], [`ErrorKind::Io`] of temporary files;
+    /// [`ErrorKind::Forked`] in a child of the process that started the build.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.count += 1;
         self.push_at(key, value, self.resumed_pairs() + self.count)

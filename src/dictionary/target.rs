@@ -95,6 +95,8 @@ impl Target {
         sorters: Vec<Sorter<'static>>,
         write: impl Fn(usize, &mut Sorted<'static>, Unpublished<'static>, &Watch) -> Result<u64> + Sync,
     ) -> Result<u64> {
+        // Before anything that would be taken back by removing files.
+        sorters.iter().try_for_each(Sorter::refuse_if_forked)?;
         let watch = builder.watch(0);
         let paths: Vec<PathBuf> = (0..self.count()).map(|shard| self.path_of(shard)).collect();
         let output = Mutex::new(self.output.take());

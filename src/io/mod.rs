@@ -15,7 +15,7 @@ pub(crate) mod simulated;
 mod view;
 
 use std::io::{Error, ErrorKind, Result};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(crate) use forks::{forked_since, forks};
 pub(crate) use real::Disk;
@@ -33,6 +33,12 @@ pub(crate) enum Mode {
 
 /// A place that holds files by path.
 pub(crate) trait Storage: Send + Sync {
+    /// The path of the file that `path` leads to, or of the one that would be made there: its last part is no symbolic link, and it
+    /// starts at the root where that can be found out. What is beside a file is named after this path. An error where links lead
+    /// nowhere; anything else that is wrong with `path` shows when it is opened.
+    fn resolve(&self, path: &Path) -> Result<PathBuf> {
+        Ok(path.to_path_buf())
+    }
     /// Opens or makes a file. `IsADirectory` or `InvalidData` where something else than a file is there; never waits.
     fn open(&self, path: &Path, mode: Mode) -> Result<Box<dyn File>>;
     /// A new file without a name on the file system of `beside`, which is gone when it is closed; `None` where there is no such thing.
@@ -81,6 +87,14 @@ pub(crate) trait File: Send + Sync {
     fn lock(&self) -> Result<bool>;
     /// Is it what `path` names now? A file that was opened there may have been renamed or removed since.
     fn is_at(&self, path: &Path) -> Result<bool>;
+    /// How many hard links it has; 0 where it was removed. 1 where there is no such thing.
+    fn link_count(&self) -> Result<u64> {
+        Ok(1)
+    }
+    /// Is it a mount of this file alone, in a directory that is not its own?
+    fn is_mounted_alone(&self) -> Result<bool> {
+        Ok(false)
+    }
     /// Does a writer hold the lock right now?
     fn is_locked(&self) -> Result<bool>;
     /// The first `bytes` bytes as memory that the operating system keeps when the process ends; the file may be shorter, but

@@ -11,13 +11,32 @@ use std::fs;
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The real disk.
 pub(crate) struct Disk;
 
 impl Storage for Disk {
+    fn resolve(&self, path: &Path) -> Result<PathBuf> {
+        // As many as Linux follows.
+        const LINKS_MAX: usize = 40;
+        let mut path = path.to_path_buf();
+        for _ in 0..=LINKS_MAX {
+            let Ok(target) = fs::read_link(&path) else {
+                let (Some(name), Ok(directory)) = (path.file_name(), fs::canonicalize(directory_of(&path))) else {
+                    return Ok(path);
+                };
+                // A name with a slash behind it is that of a directory, for whoever opens it to refuse.
+                let is_file = !path.as_os_str().as_encoded_bytes().ends_with(b"/");
+                return Ok(if is_file { directory.join(name) } else { path });
+            };
+            // The directory as it was given: the system follows it again, in the same way.
+            path = directory_of(&path).join(target);
+        }
+        Err(Error::from_raw_os_error(libc::ELOOP))
+    }
+
     fn open(&self, path: &Path, mode: Mode) -> Result<Box<dyn File>> {
         let mut options = fs::OpenOptions::new();
         options.read(true).write(mode != Mode::Read).create_new(mode == Mode::New);
@@ -105,6 +124,8 @@ impl File for RealFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        // The system refuses to overwrite what is beyond the limit, too.
+        refuse_beyond_limit(offset.saturating_add(bytes.len() as u64))?;
         self.file.write_all_at(bytes, offset)
     }
 
@@ -113,10 +134,17 @@ impl File for RealFile {
     }
 
     fn set_len(&self, bytes: u64) -> Result<()> {
+        if let Err(e) = refuse_beyond_limit(bytes)
+            && self.len()? < bytes
+        {
+            return Err(e);
+        }
         self.file.set_len(bytes)
     }
 
     fn reserve(&self, bytes: u64) -> Result<()> {
+        // For what will be written there.
+        refuse_beyond_limit(bytes)?;
         reserve(&self.file, bytes)
     }
 
@@ -152,6 +180,15 @@ impl File for RealFile {
         Ok((named.dev(), named.ino()) == (own.dev(), own.ino()))
     }
 
+    fn link_count(&self) -> Result<u64> {
+        Ok(self.file.metadata()?.nlink())
+    }
+
+    #[cfg(target_os = "linux")]
+    fn is_mounted_alone(&self) -> Result<bool> {
+        is_mount_root(&self.file)
+    }
+
     fn is_locked(&self) -> Result<bool> {
         match self.file.try_lock_shared() {
             Ok(()) => self.file.unlock().map(|()| false),
@@ -173,6 +210,40 @@ impl File for RealFile {
     fn map(&self, _bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
         Ok(None)
     }
+}
+
+/// Refuses to write a file as far as `bytes` where the process may not (`ulimit -f`): the system would refuse with a signal,
+/// SIGXFSZ, that ends a program which has made no arrangements for it. One system call; the limit may change at any time.
+#[expect(unsafe_code, reason = "std has no getrlimit")]
+fn refuse_beyond_limit(bytes: u64) -> Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: `limit` is ours and of the type that the call fills in. After an error it is as it was.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    if limit.rlim_cur == libc::RLIM_INFINITY || bytes <= limit.rlim_cur {
+        return Ok(());
+    }
+    let what = format!("this process may make no file longer than {} bytes (ulimit -f)", limit.rlim_cur);
+    Err(Error::new(ErrorKind::FileTooLarge, what))
+}
+
+/// Is the file itself what is mounted where it was opened? `false` where the kernel, one before 5.8, does not know.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "std has no statx")]
+fn is_mount_root(file: &fs::File) -> Result<bool> {
+    const MOUNT_ROOT: u64 = 0x2000; // STATX_ATTR_MOUNT_ROOT
+    let mut found = std::mem::MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: the path is an empty string that ends with a zero, `found` is ours and as long as the call expects, and the
+    // descriptor is open as long as `file` is borrowed.
+    if unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, 0, found.as_mut_ptr()) } != 0 {
+        let error = Error::last_os_error();
+        return match error.raw_os_error() {
+            Some(libc::ENOSYS | libc::EPERM) => Ok(false),
+            _ => Err(error),
+        };
+    }
+    // SAFETY: zeros are a legal statx, and the call has filled in what it knows.
+    let found = unsafe { found.assume_init() };
+    Ok(found.stx_attributes & found.stx_attributes_mask & MOUNT_ROOT != 0)
 }
 
 #[cfg(target_os = "linux")]

@@ -63,6 +63,7 @@ impl Pager {
     /// # Errors
     /// Those of the log's next segment, and [`ErrorKind::Io`] where a map has to be read; nothing has changed.
     pub(crate) fn freeze(&self, root: &[u8], log_bytes: u64) -> Result<Frozen> {
+        self.refuse_if_moved().inspect_err(|e| self.poison(&e.to_string()))?;
         self.give_back_kept()?;
         let sequence = match &self.log {
             Some(log) => log.switch(log_bytes)?,
@@ -117,8 +118,13 @@ impl Pager {
     fn write_journalled(&self, frozen: &Frozen, file: &dyn File) -> Result<Sums> {
         let path = journal_path(&self.path);
         let fail = |what: &'static str| move |e| Error::io(&self.path, what, e);
+        self.refuse_if_moved()?;
         self.storage.remove(&path).map_err(fail("remove an old journal of"))?;
         let journal = self.storage.open(&path, Mode::New).map_err(fail("make a journal for"))?;
+        // For whoever opens another table by this name, should this one be renamed now.
+        Self::take_lock(journal.as_ref(), &path)?;
+        // By now its name may be that of another table's journal.
+        let remove_named = || if journal.is_at(&path)? { self.storage.remove(&path) } else { Ok(()) };
         let mut size = Size { frame_bytes: self.frame_bytes(), cut: frozen.cut, frame_count: frozen.frame_count };
         if frozen.direct_from != FrameNo::MAX {
             // What an interrupted checkpoint left beyond the end goes before new frames come there.
@@ -127,15 +133,16 @@ impl Pager {
         }
         // The cache may show as complete what the disk does not have, so no open may come upon it, nor a later one after a
         // power loss.
-        let remove = || self.storage.remove(&path).and_then(|()| self.storage.sync_names(&path));
+        let remove = || remove_named().and_then(|()| self.storage.sync_names(&path));
         let forget = |_: &Error| drop(unless(Bug::FailedJournalKept, remove));
         let (all, index) = self.write_journal(frozen, size, journal.as_ref(), file).inspect_err(forget)?;
         let named = unless(Bug::NamesUnsynced, || self.storage.sync_names(&path));
         named.map_err(fail("sync the directory of")).inspect_err(forget)?;
+        // A crash in what follows leaves a file that is of no use without the journal beside it.
+        self.refuse_if_moved().inspect_err(forget)?;
         install_frames(journal.as_ref(), file, size, &index).map_err(fail("write a checkpoint to"))?;
         // Unsynced on purpose: installing it again would change nothing until the next journal replaces it.
-        drop(journal);
-        self.storage.remove(&path).map_err(fail("remove the journal of"))?;
+        remove_named().map_err(fail("remove the journal of"))?;
         Ok(all)
     }
 
@@ -436,6 +443,11 @@ pub(super) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Re
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         other => other.map_err(|e| Error::io(&journal_path, "open", e))?,
     };
+    if journal.is_locked().map_err(|e| Error::io(&journal_path, "ask for the lock of", e))? {
+        let shown = journal_path.display();
+        let what = "another process or handle is writing this journal: a table that was at this name is open by another one. Close that one, or wait until its checkpoint is written";
+        return Err(Error::new(ErrorKind::Locked, format!("{shown}: {what}")));
+    }
     if let Some((size, index, header)) =
         read_complete(journal.as_ref()).map_err(|e| Error::io(&journal_path, "read", e))?
     {

@@ -44,6 +44,7 @@ pub(crate) fn copy_file(storage: &dyn Storage, path: &Path, target: &mut Target<
     const TRIES: u32 = 50;
     const WAIT: Duration = Duration::from_millis(100);
     let (file, _) = Pager::open_file(storage, path, super::Create::Never, true)?;
+    super::refuse_other_names(file.as_ref(), path, true)?;
     let mut tries = 0;
     loop {
         let copied = copy_once(storage, path, file.as_ref(), target);

@@ -21,6 +21,7 @@ pub(crate) mod interleave;
 
 pub(crate) mod damaged_file;
 mod health;
+mod names;
 pub(crate) mod pool;
 mod space;
 pub(crate) mod wal;
@@ -33,6 +34,8 @@ pub(crate) use checkpoint::Frozen;
 pub(crate) use checkpoint_lock::CheckpointGuard;
 use checkpoint_lock::CheckpointLock;
 use health::Health;
+use names::{is_at, refuse_if_moved};
+pub(crate) use names::{refuse_other_names, resolve};
 pub(crate) use pool::machine_memory_bytes;
 use pool::{FrameNo, FrameSource, Pool, ReadGuard, WriteGuard};
 pub(crate) use space::{FRAME_UNITS, ZONE_FRAMES};
@@ -107,7 +110,7 @@ pub(crate) struct Pager {
     storage: Arc<dyn Storage>,
     path: PathBuf,
     /// None: memory alone.
-    file: Option<Box<dyn File>>,
+    file: Option<Arc<dyn File>>,
     read_only: bool,
     /// A temporary file without a name that takes what memory may not hold: nothing in it outlives the handle.
     scratch: bool,
@@ -185,7 +188,7 @@ impl Pager {
         let file = storage.open(&path, Mode::New).map_err(|e| Error::io(&path, "create", e))?;
         storage.remove(&path).map_err(|e| Error::io(&path, "unlink", e))?;
         let cache_frames = Self::cache_frames(cache_bytes, frame_bytes);
-        Self::start(Pool::new(frame_bytes, true)?, storage, path, Some(file), true, cache_frames)
+        Self::start(Pool::new(frame_bytes, true)?, storage, path, Some(file.into()), true, cache_frames)
     }
 
     fn open_file(storage: &dyn Storage, path: &Path, create: Create, read_only: bool) -> Result<(Box<dyn File>, bool)> {
@@ -212,6 +215,24 @@ impl Pager {
         (cache_bytes / frame_bytes as u64).max(CACHE_FRAMES_MIN)
     }
 
+    /// Opens the file and takes its lock.
+    fn open_to_write(storage: &dyn Storage, path: &Path, create: Create) -> Result<(Box<dyn File>, bool)> {
+        const TRIES: usize = 10;
+        for _ in 0..TRIES {
+            let (file, made) = Self::open_file(storage, path, create, false)?;
+            Self::take_lock(file.as_ref(), path)?;
+            if is_at(file.as_ref(), path)? {
+                return Ok((file, made));
+            }
+            // Locked too late: it was renamed, removed or replaced after it was opened.
+        }
+        let path = path.display();
+        Err(Error::new(
+            ErrorKind::Locked,
+            format!("{path}: others give this name to one file after the other; try again"),
+        ))
+    }
+
     fn take_lock(file: &dyn File, path: &Path) -> Result<()> {
         // Who opens for reading asks for the lock's state by taking it for a moment.
         const TRIES: usize = 10;
@@ -234,7 +255,7 @@ impl Pager {
         pool: Pool,
         storage: Arc<dyn Storage>,
         path: PathBuf,
-        file: Option<Box<dyn File>>,
+        file: Option<Arc<dyn File>>,
         scratch: bool,
         cache_frames: u64,
     ) -> Result<Pager> {
@@ -275,12 +296,18 @@ impl Pager {
     pub(crate) fn open(storage: Arc<dyn Storage>, path: &Path, opening: Opening) -> Result<(Pager, Option<Vec<u8>>)> {
         let Opening { create, frame_bytes_if_new, table_id_if_new, cache_bytes, read_only, safety, segment_bytes } =
             opening;
-        let (file, made) = Self::open_file(storage.as_ref(), path, create, read_only)?;
-        if !read_only {
-            Self::take_lock(file.as_ref(), path)?;
-            checkpoint::install(storage.as_ref(), path, file.as_ref())?;
+        let path = &resolve(storage.as_ref(), path)?;
+        let (file, made) = if read_only {
+            Self::open_file(storage.as_ref(), path, create, true)?
         } else {
+            Self::open_to_write(storage.as_ref(), path, create)?
+        };
+        let file: Arc<dyn File> = file.into();
+        refuse_other_names(file.as_ref(), path, read_only)?;
+        if read_only {
             checkpoint::wait_installed(storage.as_ref(), path, file.as_ref())?;
+        } else {
+            checkpoint::install(storage.as_ref(), path, file.as_ref())?;
         }
         // An empty file is one whose maker did not get as far as the first checkpoint. One that this call made may have a table
         // by now: from another process that got the lock first, or from the journal of a maker whose power failed.
@@ -292,9 +319,10 @@ impl Pager {
         if empty && create != Create::Never {
             let cache_frames = Self::cache_frames(cache_bytes, frame_bytes_if_new);
             let pool = Pool::new(frame_bytes_if_new, true)?;
-            let mut pager = Self::start(pool, storage.clone(), path.to_path_buf(), Some(file), false, cache_frames)?;
+            let start = Self::start(pool, storage.clone(), path.clone(), Some(file.clone()), false, cache_frames);
+            let mut pager = start?;
             pager.table_id = table_id_if_new.unwrap_or(pager.table_id);
-            pager.log = Some(Log::new(storage, path, pager.table_id, 0, safety, segment_bytes));
+            pager.log = Some(Log::new(storage, path, file, pager.table_id, 0, safety, segment_bytes));
             return Ok((pager, None));
         }
         let (header, root) = Self::read_header(path, file.as_ref())?;
@@ -303,12 +331,14 @@ impl Pager {
         // Who reads only replays the log of a writer that is no more, in memory, and leaves that of one at work alone.
         let replays = !read_only || !file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;
         let safety = safety.filter(|_| !read_only);
-        let log =
-            replays.then(|| Log::new(storage.clone(), path, header.table_id, header.sequence, safety, segment_bytes));
+        let log = replays.then(|| {
+            let (storage, file) = (storage.clone(), file.clone());
+            Log::new(storage, path, file, header.table_id, header.sequence, safety, segment_bytes)
+        });
         let pager = Pager {
             pool,
             storage,
-            path: path.to_path_buf(),
+            path: path.clone(),
             file: Some(file),
             read_only,
             scratch: false,
@@ -482,6 +512,7 @@ impl Pager {
 
     /// Refuses to go on where another process has begun to write a checkpoint over what was opened here for reading.
     fn refuse_if_stale(&self, file: &dyn File) -> Result<()> {
+        self.refuse_if_renamed(file)?;
         // A complete journal is there from before the first write in place until after the last, which is the header's.
         let mut header = [0; HEADER_BYTES];
         let changed = checkpoint::has_journal(self.storage.as_ref(), &self.path)?
@@ -497,6 +528,28 @@ impl Pager {
                 "{path}: another process has written a checkpoint since this handle was opened for reading; open the table again"
             ),
         ))
+    }
+
+    /// Where a file that is read has another name by now, whoever writes it has its journal there, and a change would not be
+    /// noticed here. One that has no name any more is written by nobody.
+    fn refuse_if_renamed(&self, file: &dyn File) -> Result<()> {
+        let links = || file.link_count().map_err(|e| Error::io(&self.path, "count the links of", e));
+        if is_at(file, &self.path)? || links()? == 0 {
+            return Ok(());
+        }
+        let path = self.path.display();
+        Err(Error::new(
+            ErrorKind::Stale,
+            format!("{path}: was renamed since this handle was opened for reading; open it by its new name"),
+        ))
+    }
+
+    /// Before a log or journal is made, used or removed: whose name they would have.
+    fn refuse_if_moved(&self) -> Result<()> {
+        match self.file.as_ref().filter(|_| !self.scratch) {
+            Some(file) => refuse_if_moved(file.as_ref(), &self.path),
+            None => Ok(()),
+        }
     }
 
     /// May so many frames be in memory?

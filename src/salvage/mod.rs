@@ -24,6 +24,7 @@ use crate::fault::Fault;
 use crate::hash::{HashFunction, HashKind};
 use crate::linear;
 use crate::pager::damaged_file::{DamagedFile, State, WholeHeader};
+use crate::pager::resolve;
 use crate::pager::wal::has_segments;
 use crate::table::TableOptions;
 use std::collections::HashSet;
@@ -142,7 +143,7 @@ impl TableOptions {
         path: impl AsRef<Path>,
         mut take: impl FnMut(Salvaged<'_>) -> ControlFlow<()>,
     ) -> Result<SalvageReport> {
-        let path = path.as_ref();
+        let path = &resolve(self.storage.as_ref(), path.as_ref())?;
         let mut file = DamagedFile::open(self.storage.as_ref(), path)?;
         let planned = file.header(path)?;
         let plan = planned.and_then(|header| Plan::parse(&header, &self, file.frame_bytes()));

@@ -14,8 +14,9 @@
 use super::{Table, TableOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashKind;
-use crate::io::{File, Mode, Storage};
+use crate::io::{File, Mode, Storage, forked_since, forks};
 use crate::pager::copy::{Target, copy_file, is_crashed, permissions_of};
+use crate::pager::resolve;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::*};
@@ -84,10 +85,12 @@ impl<'f> Backup<'f> {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] where a file is at `path` and is not to be replaced; [`ErrorKind::Locked`] where that
-    /// is open for writing; [`ErrorKind::Io`] and [`ErrorKind::DiskFull`], and nothing is left of the copy; as
-    /// [`Table::sync`].
+    /// is open for writing; [`ErrorKind::Io`] and [`ErrorKind::DiskFull`], and nothing is left of the copy;
+    /// [`ErrorKind::Forked`] in a child of the process that opened the table; as [`Table::sync`].
     pub fn save(&mut self, table: &Table, path: impl AsRef<Path>) -> Result<bool> {
         let path = path.as_ref();
+        // First: in a child the turn and the gate may be held by threads that are not there.
+        table.pager.refuse_if_forked()?;
         if table.pager.is_read_only() && table.replayed() == 0 {
             return self.save_file(table.pager.path(), path);
         }
@@ -110,8 +113,8 @@ impl<'f> Backup<'f> {
     /// As [`save`](Self::save), and as a read-only [`TableOptions::open`]; [`ErrorKind::Locked`] where checkpoints come so
     /// fast that none could be copied, or one was interrupted and has to be finished by an open for writing.
     pub fn save_file(&mut self, from: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<bool> {
-        let from = from.as_ref();
         let storage = self.options.storage.clone();
+        let from = &resolve(storage.as_ref(), from.as_ref())?;
         if is_crashed(storage.as_ref(), from)? {
             // The file alone would be without what the log has.
             let table = self.options.clone().read_only(true).open(from)?;
@@ -130,11 +133,11 @@ impl<'f> Backup<'f> {
     /// [`ErrorKind::Corrupt`] where anything is wrong with the backup, and nothing changed; else as
     /// [`save_file`](Self::save_file), with [`ErrorKind::Locked`] also where the table is open for writing.
     pub fn restore(&mut self, backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<bool> {
-        let backup = backup.as_ref();
+        let storage = self.options.storage.clone();
+        let backup = &resolve(storage.as_ref(), backup.as_ref())?;
         let options = self.options.clone().read_only(true);
         // Its own words about what is wrong with it, before anything is copied.
         drop(options.clone().open(backup)?);
-        let storage = self.options.storage.clone();
         // Who may use the table goes on to, whoever may read its backup.
         let path = path.as_ref();
         let there = permissions_of(storage.as_ref(), path).is_ok();
@@ -192,6 +195,8 @@ impl<'f> Backup<'f> {
         fill: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>, &New) -> Result<bool>,
     ) -> Result<bool> {
         let storage = self.options.storage.clone();
+        // What a link leads to is replaced, and not the link: the log and journal that must go are beside the former.
+        let path = &resolve(storage.as_ref(), path)?;
         // The lock is held to the end, so that nobody opens the old file for writing and writes to what has no name.
         let old = self.may_replace(storage.as_ref(), path)?;
         let permissions = from.map(|from| permissions_of(storage.as_ref(), from)).transpose()?.flatten();
@@ -253,6 +258,8 @@ struct New {
     path: PathBuf,
     file: Box<dyn File>,
     placed: std::cell::Cell<bool>,
+    /// The process that makes it, see `io/forks.rs`.
+    forks: u32,
 }
 
 impl New {
@@ -265,7 +272,7 @@ impl New {
                 // One that a process of the same number left behind when it was killed.
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => continue,
                 Err(e) => return Err(Error::io(&path, "create", e)),
-                Ok(file) => return Ok(New { storage, path, file, placed: false.into() }),
+                Ok(file) => return Ok(New { storage, path, file, placed: false.into(), forks: forks() }),
             }
         }
     }
@@ -281,8 +288,9 @@ impl New {
         // of its checkpoint a journal may well fit): away with them, the removal durable, only then the new name. A crash
         // between leaves the old file without them, which may have lost its last changes, and was to go: restore again.
         // The logs go before the journal, as what is in them is on top of it: a crash between leaves a whole checkpoint.
-        for sidecar in SIDECARS {
-            let sidecar = with_suffix(path, sidecar);
+        let sidecars = SIDECARS.map(|sidecar| with_suffix(path, sidecar));
+        sidecars.iter().try_for_each(|sidecar| refuse_if_in_use(self.storage.as_ref(), sidecar))?;
+        for sidecar in sidecars {
             self.storage.remove(&sidecar).map_err(|e| Error::io(&sidecar, "remove", e))?;
         }
         let sync_names = || self.storage.sync_names(path).map_err(|e| Error::io(path, "sync the directory of", e));
@@ -295,12 +303,27 @@ impl New {
 
 impl Drop for New {
     fn drop(&mut self) {
-        if !self.placed.get() {
+        // A progress function may fork; the copy is its parent's.
+        if !self.placed.get() && !forked_since(self.forks) {
             for sidecar in SIDECARS.iter().chain(&[""]) {
                 let _ = self.storage.remove(&with_suffix(&self.path, sidecar));
             }
         }
     }
+}
+
+/// Refuses where a table that had this name before, and is open by another one, still writes the log or journal at `path`.
+fn refuse_if_in_use(storage: &dyn Storage, path: &Path) -> Result<()> {
+    let locked = match storage.open(path, Mode::Read) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        opened => opened.and_then(|file| file.is_locked()).map_err(|e| Error::io(path, "ask for the lock of", e))?,
+    };
+    if !locked {
+        return Ok(());
+    }
+    let shown = path.display();
+    let what = "in use by a table that was renamed while it was open; close that one, and give it this name again if it is to be kept";
+    Err(Error::new(ErrorKind::Locked, format!("{shown}: {what}")))
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

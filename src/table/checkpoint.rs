@@ -23,10 +23,10 @@ impl Table {
     /// # Errors
     /// [`ErrorKind::Io`] and [`ErrorKind::DiskFull`], after which the handle takes no more writes.
     pub fn sync(&self) -> Result<()> {
+        self.pager.refuse_if_forked()?;
         if self.pager.is_read_only() || !self.pager.has_file() {
             return Ok(());
         }
-        self.pager.refuse_if_forked()?;
         self.pager.refuse_if_poisoned()?;
         match self.pager.log().filter(|log| log.is_on()) {
             Some(log) => log.sync().inspect_err(|e| self.pager.poison(&e.to_string())),
@@ -43,7 +43,7 @@ impl Table {
     /// Makes all durable and closes the table.
     ///
     /// # Errors
-    /// As [`sync`](Self::sync).
+    /// As [`sync`](Self::sync). In a forked child [`ErrorKind::Forked`]: the table is closed there and stays open in the parent.
     pub fn close(self) -> Result<()> {
         self.finish()
     }
@@ -54,7 +54,9 @@ impl Table {
         }
         // While the table's lock is still ours: its next owner may publish at once.
         drop(self.publisher.lock().unwrap_or_else(|e| e.into_inner()).take());
-        if self.pager.is_read_only() || !self.pager.has_file() || self.pager.is_forked() {
+        // In a forked child nothing is written, removed or unlocked: all of it is the parent's.
+        self.pager.refuse_if_forked()?;
+        if self.pager.is_read_only() || !self.pager.has_file() {
             return Ok(());
         }
         let closed = self.write_last_checkpoint();
@@ -80,10 +82,10 @@ impl Table {
     /// # Errors
     /// As [`sync`](Self::sync).
     pub fn checkpoint(&self) -> Result<()> {
+        self.pager.refuse_if_forked()?;
         if self.pager.is_read_only() || !self.pager.has_file() {
             return Ok(());
         }
-        self.pager.refuse_if_forked()?;
         self.checkpoint_with(&self.pager.checkpoint_lock().acquire()?)
     }
 

@@ -230,6 +230,7 @@ impl Drop for Closed<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buckets::thread_slot;
     use std::sync::Arc;
 
     #[test]
@@ -263,5 +264,100 @@ mod tests {
         let writes = THREADS as u64 * WRITES as u64;
         assert_eq!(gate.totals(), Totals { pairs: 5 + writes, payload_bytes: 2 * writes, bucket_bytes: 3 * writes });
         assert!(load.bytes() > 3 * writes - 100 * SLOT_COUNT as u64);
+    }
+
+    /// Calls `work` on `count` threads that share the last slot, as all slots of their own are taken.
+    fn on_shared_slot(count: usize, work: impl Fn() + Sync) {
+        let (done, start) = (AtomicBool::new(false), std::sync::Barrier::new(count + 1));
+        std::thread::scope(|scope| {
+            // Threads that hold a slot of their own until the end. Other tests run beside this one, so it may take more or
+            // fewer than there are slots.
+            let (tell, told) = std::sync::mpsc::channel();
+            loop {
+                let (tell, done) = (tell.clone(), &done);
+                scope.spawn(move || {
+                    tell.send(slot_of_thread()).unwrap();
+                    while !done.load(Relaxed) {
+                        std::thread::park_timeout(std::time::Duration::from_millis(5));
+                    }
+                });
+                if told.recv().unwrap() == SHARED {
+                    break;
+                }
+            }
+            let workers: Vec<_> = (0..count)
+                .map(|_| {
+                    let (start, work) = (&start, &work);
+                    scope.spawn(move || {
+                        // A thread of another test may have given its slot back just now.
+                        thread_slot::use_shared();
+                        start.wait();
+                        work();
+                    })
+                })
+                .collect();
+            start.wait();
+            let finished: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+            done.store(true, Relaxed);
+            assert!(finished.iter().all(Result::is_ok), "a thread on the shared slot panicked");
+        });
+    }
+
+    #[test]
+    fn a_closing_gate_waits_for_a_writer_on_the_shared_slot() {
+        let gate = Gate::new(Totals::default(), 100);
+        let (has_left, is_in) = (AtomicBool::new(false), std::sync::Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                on_shared_slot(1, || {
+                    let inside = gate.enter().unwrap();
+                    assert_eq!(inside.slot, SHARED);
+                    is_in.wait();
+                    // Long enough for a gate that does not wait to be closed meanwhile.
+                    std::thread::sleep(std::time::Duration::from_millis(100));
+                    has_left.store(true, SeqCst);
+                    drop(inside);
+                });
+            });
+            is_in.wait();
+            let closed = gate.close().unwrap();
+            assert!(has_left.load(SeqCst), "the gate was closed with a writer inside");
+            drop(closed);
+        });
+    }
+
+    #[test]
+    fn threads_on_the_shared_slot_lose_no_count() {
+        use std::time::{Duration, Instant};
+        // So often do the threads have to come between each other's writes: one after the other they would lose nothing anyway.
+        const TURNS: u32 = 2_000;
+        let gate = Gate::new(Totals::default(), 100);
+        let load = Load::new(Totals::default());
+        let (written, threads, turns) = (AtomicI64::new(0), AtomicU32::new(0), AtomicU32::new(0));
+        let last = AtomicU32::new(0);
+        let until = Instant::now() + Duration::from_secs(20);
+        on_shared_slot(4, || {
+            let thread = threads.fetch_add(1, Relaxed);
+            let mut writes = 0;
+            while turns.load(Relaxed) < TURNS && (writes % 1024 != 0 || Instant::now() < until) {
+                let inside = gate.enter().unwrap();
+                inside.count(Delta { pairs: 1, payload: 2, bucket: 3, long_chain: false }, &load);
+                inside.count_changes(2, 1);
+                drop(inside);
+                writes += 1;
+                if last.swap(thread, Relaxed) != thread {
+                    turns.fetch_add(1, Relaxed);
+                }
+            }
+            written.fetch_add(writes, Relaxed);
+        });
+        let writes = written.load(Relaxed) as u64;
+        assert_eq!(gate.totals(), Totals { pairs: writes, payload_bytes: 2 * writes, bucket_bytes: 3 * writes });
+        assert_eq!(gate.slots.puts_and_removals(), (writes, writes));
+        let shared = &gate.slots.0[SHARED];
+        assert_eq!(shared.inside.load(SeqCst), 0, "writers that left count as inside");
+        // What was not added to the load yet is in the slot.
+        let pending = (shared.pairs_pending.load(Relaxed) as u64, shared.bytes_pending.load(Relaxed) as u64);
+        assert_eq!((load.pairs() + pending.0, load.bytes() + pending.1), (writes, 3 * writes));
     }
 }

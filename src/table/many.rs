@@ -62,11 +62,12 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// As [`put`](Self::put), the first there is; pairs before it are stored.
+    /// As [`put`](Self::put), the first there is; pairs before it are stored, as durably as if there had been no error. Where
+    /// that fails, too, the error is about that, and the handle takes no more writes.
     pub fn put_many(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<()> {
         self.write_many(pairs, |key, value| {
             let change = WalRecord::Put { key: key.bytes, value };
-            self.change_unsynced(key, change, |bucket, place| bucket.set(key, place, value).map(Some))
+            Ok(self.change_unsynced(key, change, |bucket, location| bucket.set(key, location, value).map(Some))?.1)
         })
     }
 
@@ -80,7 +81,7 @@ impl Table {
         self.write_many(pairs, |key, tail| {
             let mut len = 0;
             let record = WalRecord::Append { key: key.bytes, tail };
-            let lsn = self.change_unsynced(key, record, |bucket, location| {
+            let (_, lsn) = self.change_unsynced(key, record, |bucket, location| {
                 bucket.append_or_set(key, location, tail, &mut len).map(Some)
             })?;
             lens.push(len);
@@ -92,20 +93,33 @@ impl Table {
     fn write_many(
         &self,
         pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
-        mut write: impl FnMut(HashedKey<'_>, &[u8]) -> Result<Option<Lsn>>,
+        write: impl FnMut(HashedKey<'_>, &[u8]) -> Result<Lsn>,
+    ) -> Result<()> {
+        let mut last = 0;
+        let written = self.write_unsynced(pairs, write, &mut last);
+        // After an error too: what was stored before it is as durable as the caller may believe.
+        self.wait_durable(last)?;
+        written
+    }
+
+    /// Writes the pairs up to the first error. `last` becomes the log position of the last one written.
+    fn write_unsynced(
+        &self,
+        pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
+        mut write: impl FnMut(HashedKey<'_>, &[u8]) -> Result<Lsn>,
+        last: &mut Lsn,
     ) -> Result<()> {
         // Far enough for memory to answer, near enough for the answer to be there still.
         const PAGE_AHEAD: usize = 16;
         const PLACE_AHEAD: usize = 8;
         let mut hashes = [0; PAGE_AHEAD];
-        let mut last = 0;
         for index in 0..pairs.len() + PAGE_AHEAD {
             let slot = index % PAGE_AHEAD;
             if let Some(index) = index.checked_sub(PAGE_AHEAD) {
                 let (key, value) = (pairs[index].0.as_ref(), pairs[index].1.as_ref());
                 self.buckets.check_lengths(key, value.len())?;
                 let key = HashedKey::new(key, hashes[slot]);
-                last = write(key, value)?.unwrap_or(last);
+                *last = write(key, value)?;
             }
             if let Some(pair) = pairs.get(index) {
                 hashes[slot] = self.buckets.key(pair.0.as_ref()).hash;
@@ -115,6 +129,6 @@ impl Table {
                 self.buckets.prefetch_overflow(hashes[(index - PLACE_AHEAD) % PAGE_AHEAD]);
             }
         }
-        self.wait_durable(last)
+        Ok(())
     }
 }

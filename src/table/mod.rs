@@ -8,6 +8,8 @@
 //!
 //! Source: Seltzer & Yigit 1991. Not here: pages and buckets (`buckets`), frames, the log's bytes, the journal (`pager`).
 
+#[cfg(test)]
+mod answers;
 mod backup;
 mod batch;
 mod checkpoint;
@@ -173,7 +175,8 @@ impl Table {
 
     /// The value of `key`.
     ///
-    /// O(1): one page, and for pairs in overflow pages and extents one more.
+    /// O(1): one page, and for pairs in overflow pages and extents one more. Never waits for a sync: it may return a write of
+    /// another thread that is not durable yet.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] and [`ErrorKind::Corrupt`] where the page has to come from the file.
@@ -247,6 +250,10 @@ impl Table {
 
     /// Stores `value` under `key` if the key is absent. Returns whether it did.
     ///
+    /// With [`Durability::Sync`] both answers are durable: the earlier value may come from another thread whose sync is
+    /// still in flight, so `false` waits for it too. So do [`remove`](Self::remove) and
+    /// [`compare_and_set`](Self::compare_and_set).
+    ///
     /// # Errors
     /// Those of [`put`](Self::put).
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool> {
@@ -296,6 +303,11 @@ impl Table {
     /// # Errors
     /// Those of [`put`](Self::put).
     pub fn compare_and_set(&self, key: &[u8], expected: Option<&[u8]>, new: Option<&[u8]>) -> Result<bool> {
+        let (equal, lsn) = self.compare_and_set_unsynced(key, expected, new)?;
+        self.wait_durable(lsn).map(|()| equal)
+    }
+
+    fn compare_and_set_unsynced(&self, key: &[u8], expected: Option<&[u8]>, new: Option<&[u8]>) -> Result<(bool, Lsn)> {
         let key = self.buckets.key(key);
         let record = match new {
             Some(value) => {
@@ -305,7 +317,7 @@ impl Table {
             None => WalRecord::Remove { key: key.bytes },
         };
         let mut equal = false;
-        self.change(key, record, |bucket, location| {
+        let (_, lsn) = self.change_unsynced(key, record, |bucket, location| {
             equal = bucket.value_equals(location, expected)?;
             match (new, location) {
                 (Some(new), _) if equal => bucket.set(key, location, new).map(Some),
@@ -313,7 +325,7 @@ impl Table {
                 _ => Ok(None),
             }
         })?;
-        Ok(equal)
+        Ok((equal, lsn))
     }
 
     /// Calls `f` with the value of `key`, or `None`, and stores what it returns; `None` removes the key. Returns
@@ -328,14 +340,14 @@ impl Table {
         loop {
             let old = self.get(key)?;
             let new = f(old.as_deref());
-            if self.compare_and_set(key, old.as_deref(), new.as_deref())? {
-                return Ok(new.is_some());
+            if let (true, lsn) = self.compare_and_set_unsynced(key, old.as_deref(), new.as_deref())? {
+                return self.wait_durable(lsn).map(|()| new.is_some());
             }
         }
     }
 
     /// One write, as durable as the options ask when it returns. `edit` returns `None` where it changes nothing; then this
-    /// returns `false`.
+    /// returns `false`, as durable as the writes that it was learned from.
     #[inline]
     fn change(
         &self,
@@ -343,26 +355,24 @@ impl Table {
         record: WalRecord<'_>,
         edit: impl FnOnce(&mut Bucket<'_>, Option<PairLocation>) -> Result<Option<Delta>>,
     ) -> Result<bool> {
-        match self.change_unsynced(key, record, edit)? {
-            Some(lsn) => self.wait_durable(lsn).map(|()| true),
-            None => Ok(false),
-        }
+        let (changed, lsn) = self.change_unsynced(key, record, edit)?;
+        self.wait_durable(lsn).map(|()| changed)
     }
 
-    /// The walk of every write. Returns the log position that a durable write waits for.
+    /// The walk of every write. Returns whether it changed anything, and the log position that a durable answer waits for.
     #[inline]
     fn change_unsynced(
         &self,
         key: HashedKey<'_>,
         record: WalRecord<'_>,
         edit: impl FnOnce(&mut Bucket<'_>, Option<PairLocation>) -> Result<Option<Delta>>,
-    ) -> Result<Option<Lsn>> {
+    ) -> Result<(bool, Lsn)> {
         // The page is on its way while the previous write's stores still are.
         let address = self.buckets.prefetch_bucket(key.hash);
         let mut writer = self.enter_to(record)?;
         let mut bucket = self.buckets.latch(key, address)?;
         let location = self.buckets.locate(bucket.page(), key)?;
-        let Some(delta) = edit(&mut bucket, location)? else { return Ok(None) };
+        let Some(delta) = edit(&mut bucket, location)? else { return Ok((false, self.position_seen())) };
         let lsn = self.log(&mut writer, record)?;
         drop(bucket);
         let load_changed = writer.inside.count(delta, self.buckets.load());
@@ -373,7 +383,7 @@ impl Table {
         }
         drop(writer);
         self.checkpoint_if_due();
-        Ok(Some(lsn))
+        Ok((true, lsn))
     }
 
     /// Lets a writer in.
@@ -474,6 +484,8 @@ impl Table {
     /// Only what keeps it from going on; faults are in the result.
     pub fn verify(&self) -> Result<Vec<Fault>> {
         self.pager.refuse_if_forked()?;
+        // The file of a poisoned handle is unlike its memory, which is no damage: an open tells.
+        self.pager.refuse_if_poisoned()?;
         // While a checkpoint is written the file is half of it.
         let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
         let _alone = self.gate.close()?;

@@ -17,7 +17,9 @@ pub enum Durability {
     /// Survives the end of the process, however it ends.
     #[default]
     Os,
-    /// Survives a power loss once the call has returned.
+    /// Survives a power loss once the call has returned. That goes for the answers of writes, too: `insert`, `remove` and `update`
+    /// that change nothing wait until the write that they learned it from is durable. Lookups and scans wait for nothing, and may
+    /// see a write of another thread before that one has returned.
     Sync,
 }
 
@@ -201,10 +203,15 @@ impl TableOptions {
 
     /// Opens or makes the table in the file at `path`. Finishes what a crash interrupted.
     ///
+    /// Symbolic links are followed. Do not rename or remove the file while it is open: its log and journal keep the old name, and the
+    /// handle takes no more writes once it needs another file by that name.
+    ///
     /// # Errors
     /// [`ErrorKind::Io`]; [`ErrorKind::Locked`] where another has it open for writing; [`ErrorKind::NotATable`],
     /// [`ErrorKind::Version`], [`ErrorKind::Corrupt`] for what the file is; [`ErrorKind::WrongHash`];
-    /// [`ErrorKind::InvalidArgument`] for options out of range, and where `<path>-stats` is to be made and is another's.
+    /// [`ErrorKind::InvalidArgument`] for options out of range, where `<path>-stats` is to be made and is another's, and for writing
+    /// a file that has several hard links or is mounted by itself: its log and journal would not be found by its other name. Such
+    /// a file can be read while nobody writes it; else reading gives [`ErrorKind::Locked`].
     pub fn open(self, path: impl AsRef<Path>) -> Result<Table> {
         self.check()?;
         Table::open_with(self, path.as_ref())

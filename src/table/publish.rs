@@ -18,7 +18,7 @@ use crate::buckets::Activity;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{Disk, Storage};
 use crate::io::{File, Mode, forked_since, forks, open_locked};
-use crate::pager::Pager;
+use crate::pager::{Pager, resolve};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -73,7 +73,7 @@ impl PublishedCounters {
     pub fn read(path: impl AsRef<Path>) -> Result<Option<PublishedCounters>> {
         // A read may meet a write half-way. A write takes microseconds.
         const TRIES: usize = 20;
-        let path = path_of(path.as_ref());
+        let path = path_of(&resolve(&Disk, path.as_ref())?);
         let mut tries = 0;
         loop {
             tries += 1;

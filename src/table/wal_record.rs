@@ -211,6 +211,13 @@ impl Table {
         }
     }
 
+    /// The position that a write which changed nothing waits for, as it answers from what others wrote, in the bucket whose latch
+    /// the caller holds: their records were appended under that latch, so they end before this position.
+    #[inline]
+    pub(super) fn position_seen(&self) -> Lsn {
+        self.log_in_use().filter(|log| log.waits()).map_or(0, Log::position)
+    }
+
     /// Makes the changes again that the log has beyond the last checkpoint.
     pub(super) fn replay(&mut self) -> Result<()> {
         let pager = self.pager.clone();

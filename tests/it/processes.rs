@@ -5,6 +5,7 @@
 //! processes/killed.rs      kill -9 under load, and during the recovery from that
 //! processes/dictionaries.rs   builds of dictionaries killed, and out of disk
 //! processes/full_disk.rs   a file system, or a file, that takes no more
+//! processes/names.rs       links, renames and mounts of a table's file
 //! processes/sharing.rs     locks, readers beside a writer, places that may not be written to
 //! ```
 //!
@@ -13,6 +14,7 @@
 mod dictionaries;
 mod full_disk;
 mod killed;
+mod names;
 mod sharing;
 
 use std::path::{Path, PathBuf};
@@ -34,6 +36,8 @@ const TASKS: &[(&str, Task)] = &[
     ("fill_under_a_limit", full_disk::fill_under_a_limit),
     ("back_up_under_a_limit", full_disk::back_up_under_a_limit),
     ("hold", sharing::hold),
+    ("hold_by_name", names::hold),
+    ("use_mounted", names::use_mounted),
     ("read", sharing::read),
 ];
 
@@ -59,6 +63,25 @@ fn process(task: &str, place: &Path, arguments: &[u64]) -> Command {
     command.args(task_arguments());
     with_task(&mut command, task, place, arguments);
     command
+}
+
+/// Runs `task` in a process of its own for which `mount`, a script, has mounted something; `None` where that cannot be done.
+fn with_mounts(mount: &str, task: &str, place: &Path, arguments: &[u64]) -> Option<ExitStatus> {
+    let unshare = |then: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &format!("{mount} && {then}")]);
+        command.arg(this_binary()).args(task_arguments());
+        with_task(&mut command, task, place, arguments);
+        command
+    };
+    let tried = unshare("true").output();
+    if !tried.as_ref().is_ok_and(|output| output.status.success()) {
+        let why =
+            tried.map_or_else(|e| e.to_string(), |output| String::from_utf8_lossy(&output.stderr).trim().to_owned());
+        eprintln!("SKIPPED: {task}, as nothing can be mounted here without being root: {why}");
+        return None;
+    }
+    Some(unshare("exec \"$0\" \"$@\"").status().unwrap())
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Power loss, torn writes and errors of the disk are tested with a simulated disk, `src/table/crash.rs`.
 
-use splitpoint::{Durability, ErrorKind, PublishedCounters, Table, TableOptions};
+use splitpoint::{Backup, Durability, ErrorKind, PublishedCounters, Table, TableOptions};
 use std::path::{Path, PathBuf};
 
 /// A copy of the table and all beside it, as a crash at this moment would leave them.
@@ -261,11 +261,132 @@ fn in_child(work: impl FnOnce() -> i32) -> i32 {
     }
 }
 
+/// What a public method does in a forked child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InChild {
+    /// It gives `Forked`: it would use the parent's file, log or latches.
+    Refuses,
+    /// It answers from the child's own memory, or through files that the child opens itself.
+    Answers,
+}
+use InChild::{Answers, Refuses};
+
+/// The outcome of a call, as the table below has it.
+fn outcome<T>(result: splitpoint::Result<T>) -> Option<InChild> {
+    match result {
+        Ok(_) => Some(Answers),
+        Err(e) if e.kind() == ErrorKind::Forked => Some(Refuses),
+        Err(_) => None,
+    }
+}
+
+/// Every public method of what borrows or is a table, with what it does in a forked child.
+const METHODS: &[(&str, InChild, fn(&Table, &Path) -> Option<InChild>)] = &[
+    ("Table::get", Refuses, |t, _| outcome(t.get(b"k"))),
+    ("Table::get_into", Refuses, |t, _| outcome(t.get_into(b"k", &mut Vec::new()))),
+    ("Table::get_ref", Refuses, |t, _| outcome(t.get_ref(b"k").map(drop))),
+    ("Table::contains", Refuses, |t, _| outcome(t.contains(b"k"))),
+    ("Table::put", Refuses, |t, _| outcome(t.put(b"k", b"child"))),
+    ("Table::insert", Refuses, |t, _| outcome(t.insert(b"new", b"child"))),
+    ("Table::append", Refuses, |t, _| outcome(t.append(b"k", b"child"))),
+    ("Table::remove", Refuses, |t, _| outcome(t.remove(b"k"))),
+    ("Table::update", Refuses, |t, _| outcome(t.update(b"k", |_| None))),
+    ("Table::clear", Refuses, |t, _| outcome(t.clear())),
+    ("Table::get_many", Refuses, |t, _| outcome(t.get_many(&["k"]))),
+    ("Table::get_many_with", Refuses, |t, _| outcome(t.get_many_with(&["k"], |_, _| ()))),
+    ("Table::put_many", Refuses, |t, _| outcome(t.put_many(&[("k", "child")]))),
+    ("Table::append_many", Refuses, |t, _| outcome(t.append_many(&[("k", "child")]))),
+    ("Table::sync", Refuses, |t, _| outcome(t.sync())),
+    ("Table::checkpoint", Refuses, |t, _| outcome(t.checkpoint())),
+    ("Table::compact", Refuses, |t, _| outcome(t.compact())),
+    ("Table::verify", Refuses, |t, _| outcome(t.verify())),
+    ("Table::survey", Refuses, |t, _| outcome(t.survey())),
+    ("Table::replace", Refuses, |t, _| outcome(t.replace(b"k", b"child"))),
+    ("Table::compare_and_set", Refuses, |t, _| outcome(t.compare_and_set(b"k", None, Some(b"child")))),
+    ("Table::scan_prefix", Answers, |t, _| Some(t.scan_prefix(0, 1)).map(|_| Answers)),
+    ("Table::backup", Refuses, |t, place| outcome(t.backup(place.join("backup.spt")))),
+    ("Table::freeze", Refuses, |t, place| {
+        outcome(t.freeze(place.join("frozen.spd"), &splitpoint::DictionaryBuilder::new()))
+    }),
+    // It takes the table, and so comes last: see below.
+    ("Table::close", Refuses, |_, _| Some(Refuses)),
+    ("Table::batch", Answers, |t, _| Some(t.batch()).map(|_| Answers)),
+    ("Table::scan", Answers, |t, _| Some(t.scan()).map(|_| Answers)),
+    ("Table::scan_from", Answers, |t, _| Some(t.scan_from(7)).map(|_| Answers)),
+    ("Table::len", Answers, |t, _| (t.len() == 1001).then_some(Answers)),
+    ("Table::is_empty", Answers, |t, _| (!t.is_empty()).then_some(Answers)),
+    ("Table::hash_function", Answers, |t, _| (!t.hash_function().0.is_empty()).then_some(Answers)),
+    ("Table::replayed", Answers, |t, _| (t.replayed() == 0).then_some(Answers)),
+    ("Table::counters", Answers, |t, _| (t.counters().pairs == 1001).then_some(Answers)),
+    ("Scan::next_ref", Refuses, |t, _| outcome(t.scan().next_ref().map(drop))),
+    ("Scan::next", Refuses, |t, _| outcome(t.scan().next()?)),
+    ("Scan::cursor", Answers, |t, _| (t.scan().cursor() == Some(0)).then_some(Answers)),
+    ("Scan::at_boundary", Answers, |t, _| t.scan().at_boundary().then_some(Answers)),
+    ("Batch::put", Answers, |t, _| outcome(t.batch().put(b"k", b"child"))),
+    ("Batch::append", Answers, |t, _| outcome(t.batch().append(b"k", b"child"))),
+    ("Batch::remove", Answers, |t, _| outcome(t.batch().remove(b"k"))),
+    ("Batch::len", Answers, |t, _| (t.batch().len() == 0).then_some(Answers)),
+    ("Batch::is_empty", Answers, |t, _| t.batch().is_empty().then_some(Answers)),
+    ("Batch::commit", Refuses, |t, _| {
+        let mut batch = t.batch();
+        batch.put(b"k", b"child").unwrap();
+        outcome(batch.commit())
+    }),
+    ("Backup::save", Refuses, |t, place| outcome(Backup::new().overwrite(true).save(t, place.join("backup.spt")))),
+    // By path, so with descriptors of the child's own: a writer has the table, so it is the last checkpoint.
+    ("Backup::save_file", Answers, |_, place| {
+        outcome(Backup::new().save_file(place.join("t.spt"), place.join("file.bak")))
+    }),
+    ("Backup::restore", Answers, |_, place| {
+        let restored = Backup::new().overwrite(true).restore(place.join("file.bak"), place.join("t.spt"));
+        (restored.unwrap_err().kind() == ErrorKind::Locked).then_some(Answers)
+    }),
+    ("Backup::overwrite", Answers, |_, _| Some(Backup::new().overwrite(true)).map(|_| Answers)),
+    ("Backup::options", Answers, |_, _| Some(Backup::new().options(TableOptions::new())).map(|_| Answers)),
+    ("Backup::progress", Answers, |_, _| {
+        Some(Backup::new().progress(|_, _| std::ops::ControlFlow::Continue(()))).map(|_| Answers)
+    }),
+];
+
+#[test]
+fn the_fork_test_knows_every_public_method() {
+    let mut there = std::collections::BTreeSet::from(["Scan::next".to_owned()]); // of a trait
+    let folder = |name| std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
+    let files = folder("src/table").chain(folder("src/buckets")).map(|entry| entry.unwrap().path());
+    let freeze = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/freeze.rs");
+    for file in files.chain([freeze]).filter(|file| file.extension().is_some_and(|e| e == "rs")) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let mut of = "";
+        let mut lines = text.lines().peekable();
+        while let Some(line) = lines.next() {
+            if line.starts_with("impl") {
+                let head = line.split(" for ").last().unwrap();
+                let head = head.strip_prefix("impl ").or(head.split_once("> ").map(|(_, of)| of)).unwrap_or(head);
+                of = head.split(['<', ' ']).next().unwrap();
+            }
+            let Some(rest) = line.strip_prefix("    pub fn ") else { continue };
+            // Arguments may stand on the next line.
+            let arguments = format!("{rest}{}", lines.peek().unwrap_or(&"").trim());
+            let takes_self = ["(self", "(mut self", "(&self", "(&mut self"].iter().any(|s| arguments.contains(s));
+            if takes_self && ["Table", "Scan", "Batch", "Backup"].contains(&of) {
+                let name = rest.split(['(', '<']).next().unwrap();
+                there.insert(format!("{of}::{name}"));
+            }
+        }
+    }
+    assert!(there.len() > 40, "{there:?}");
+    assert_eq!(METHODS.iter().map(|(name, ..)| (*name).to_owned()).collect::<std::collections::BTreeSet<_>>(), there);
+}
+
 #[test]
 fn a_handle_refuses_in_a_forked_child_and_the_parent_goes_on() {
-    let directory = tempfile::tempdir().unwrap();
-    let table = Table::open(directory.path().join("t.spt")).unwrap();
-    table.put(b"k", b"v").unwrap();
+    let (directory, after) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = directory.path().join("t.spt");
+    let mut table = Some(Table::open(&path).unwrap());
+    let parents = table.as_ref().unwrap();
+    parents.put(b"k", b"v").unwrap();
+    (0..1000).for_each(|i| parents.put(&key(i), b"acknowledged").unwrap());
+    parents.sync().unwrap();
     let status = in_child(|| {
         let refused = |kind: Option<ErrorKind>| kind == Some(ErrorKind::Forked);
         let all = refused(table.put(b"k", b"child").err().map(|e| e.kind()))
@@ -280,9 +401,11 @@ fn a_handle_refuses_in_a_forked_child_and_the_parent_goes_on() {
         i32::from(!all)
     });
     assert_eq!(status, 0);
-    assert_eq!(table.get(b"k").unwrap().unwrap(), b"v");
-    table.put(b"k", b"parent").unwrap();
-    table.close().unwrap();
+    let mut build = build.unwrap();
+    build.push(b"c", b"2").unwrap();
+    assert_eq!(build.finish().unwrap(), 2);
+    let built = splitpoint::Dictionary::open(path("new.spd")).unwrap();
+    assert_eq!((built.get(b"a").unwrap(), built.get(b"b").unwrap()), (Some(b"1".into()), None));
 }
 
 #[test]

@@ -25,7 +25,7 @@ mod tests;
 
 use crate::error::{Error, ErrorKind, Result, quote};
 use crate::hash::HashFunction;
-use crate::io::{File, Mode, Storage};
+use crate::io::{File, Mode, Storage, forked_since, forks};
 use crate::linear;
 use ahead::{Holding, Part, Source, Start};
 use block::{Block, Fixed};
@@ -168,6 +168,8 @@ pub(crate) struct Sorter<'s> {
     saved: bool,
     checkpoint_bytes: u64,
     since_checkpoint: u64,
+    /// The process that sorts, see `io/forks.rs`.
+    forks: u32,
 }
 
 /// What a partition has beside the block being filled.
@@ -215,6 +217,7 @@ impl<'s> Sorter<'s> {
             saved: false,
             checkpoint_bytes: CHECKPOINT_BYTES,
             since_checkpoint: 0,
+            forks: forks(),
         };
         sorter.find_earlier()?;
         let parts = 1 << sorter.prefix_bits;
@@ -245,7 +248,8 @@ impl<'s> Sorter<'s> {
     /// # Errors
     /// [`ErrorKind::TooLong`]; trouble with temporary files, after which the sort must be started anew.
     pub(crate) fn push(&mut self, key: &[u8], value: Option<&[u8]>, place: u64) -> Result<()> {
-        // First, as it may panic.
+        self.refuse_if_forked()?;
+        // Before anything changes, as it may panic.
         let part = run::prefix(linear::Position::of(self.options.hash.hash(key)).0, self.prefix_bits);
         let value_len = value.map(<[u8]>::len);
         let same = |f: Fixed| f.key_len as usize == key.len() && Some(f.value_len as usize) == value_len;
@@ -273,8 +277,24 @@ impl<'s> Sorter<'s> {
         Ok(())
     }
 
+    /// A child of the process that sorts has neither its thread nor a right to its files.
+    #[inline]
+    pub(crate) fn refuse_if_forked(&self) -> Result<()> {
+        if forked_since(self.forks) { Err(self.forked_error()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn forked_error(&self) -> Error {
+        let path = self.options.temporary.display();
+        let message = format!(
+            "{path}: the build was started before this process was forked from its parent, which goes on with it. Start another in the child."
+        );
+        Error::new(ErrorKind::Forked, message)
+    }
+
     /// Begins to give out what was taken.
     pub(crate) fn finish(mut self) -> Result<Sorted<'s>> {
+        self.refuse_if_forked()?;
         self.complete = true;
         if self.writer.is_some() && self.manifest.is_some() {
             self.checkpoint()?;
@@ -440,6 +460,7 @@ impl<'s> Sorter<'s> {
     /// # Errors
     /// Trouble with temporary files, after which the sort must be started anew.
     pub(crate) fn save(&mut self) -> Result<()> {
+        self.refuse_if_forked()?;
         if self.manifest.is_none() || self.records == self.resumed {
             return Ok(());
         }
@@ -539,6 +560,11 @@ impl<'s> Sorter<'s> {
 
 impl Drop for Sorter<'_> {
     fn drop(&mut self) {
+        if forked_since(self.forks) {
+            // The thread is not here, and the files are our parent's.
+            std::mem::forget((self.writer.take(), self.manifest.take()));
+            return;
+        }
         self.writer = None;
         if let Some(manifest) = self.manifest.take().filter(|_| !self.saved) {
             // Nothing of it can be resumed.

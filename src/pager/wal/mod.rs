@@ -23,7 +23,7 @@ mod replay;
 mod segment;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::io::{Mode, Storage};
+use crate::io::{File, Mode, Storage};
 use crate::planted::{Bug, planted};
 pub(crate) use replay::Replay;
 use replay::Replayed;
@@ -62,6 +62,8 @@ pub(crate) type Lsn = u64;
 pub(crate) struct Log {
     storage: Arc<dyn Storage>,
     table: PathBuf,
+    /// The table itself, which must still have its name whenever a file of the log is made, found or removed by that name.
+    file: Arc<dyn File>,
     table_id: u64,
     /// None: nothing is logged, but what was logged before still counts.
     safety: Option<Safety>,
@@ -118,8 +120,9 @@ struct NeededSegment {
 const KEPT_SLOTS: u8 = 2;
 
 impl Tail {
-    fn free_slot(&self) -> Option<u8> {
-        (0..SLOT_COUNT).find(|&slot| self.needed.iter().all(|needed| needed.slot != slot))
+    fn free_slots(&self) -> impl Iterator<Item = u8> + use<> {
+        let needed: Vec<u8> = self.needed.iter().map(|segment| segment.slot).collect();
+        (0..SLOT_COUNT).filter(move |slot| !needed.contains(slot))
     }
 
     /// More segments have been replayed than are used in turn: interrupted checkpoints left them. No record follows until
@@ -184,6 +187,7 @@ impl Log {
     pub(super) fn new(
         storage: Arc<dyn Storage>,
         path: &Path,
+        file: Arc<dyn File>,
         table_id: u64,
         sequence: u64,
         safety: Option<Safety>,
@@ -194,6 +198,7 @@ impl Log {
         Log {
             storage,
             table: path.to_path_buf(),
+            file,
             table_id,
             safety,
             segment_bytes: segment_bytes.max(SEGMENT_BYTES_MIN),
@@ -329,6 +334,7 @@ impl Log {
             return Ok(None);
         }
         let shape = Shape { slot, capacity, start: tail.end, mapped: !self.waits() };
+        self.refuse_if_moved()?;
         let segment = Arc::new(Segment::resume(self.storage.as_ref(), &self.table, header, shape)?);
         // Bytes behind the end may be whole records of before the crash, and would count again behind the same record.
         // So the first one is one that never was.
@@ -355,11 +361,24 @@ impl Log {
 
     /// Begins a segment with room for `bytes` in a free slot.
     fn begin(&self, tail: &mut Tail, number: u64, before: End, bytes: u64) -> Result<Arc<Segment>> {
-        let slot = tail.free_slot().expect("the caller has seen a free slot");
+        self.refuse_if_moved()?;
         let header = Header { table_id: self.table_id, number, before, salt: super::random_u64() };
         let capacity = self.segment_bytes.max(RECORDS_START + bytes);
-        let shape = Shape { slot, capacity, start: tail.end, mapped: !self.waits() };
-        let segment = Arc::new(Segment::begin(self.storage.as_ref(), &self.table, header, shape)?);
+        let mut begun = None;
+        for slot in tail.free_slots() {
+            let shape = Shape { slot, capacity, start: tail.end, mapped: !self.waits() };
+            if let Some(segment) = Segment::begin(self.storage.as_ref(), &self.table, header, shape)? {
+                begun = Some((slot, Arc::new(segment)));
+                break;
+            }
+        }
+        let Some((slot, segment)) = begun else {
+            let table = self.table.display();
+            let what = format!(
+                "{table}: another table that was open under this name still uses {table}-log0 to -log7. Close that table, or remove its files if it is gone."
+            );
+            return Err(Error::new(ErrorKind::Locked, what));
+        };
         tail.needed.push(NeededSegment { slot, number, capacity });
         tail.number = number;
         tail.segment = Some(segment.clone());
@@ -417,7 +436,7 @@ impl Log {
         };
         let (offset, chain, end) = (tail.offset, tail.chain, tail.end);
         tail.end += offset;
-        if tail.free_slot().is_none() {
+        if tail.free_slots().next().is_none() {
             // Interrupted checkpoints have taken every slot. This one does without: writers wait until it frees them.
             tail.number = number;
             tail.segment = None;
@@ -459,17 +478,26 @@ impl Log {
         Ok(())
     }
 
+    fn refuse_if_moved(&self) -> Result<()> {
+        super::refuse_if_moved(self.file.as_ref(), &self.table)
+    }
+
     fn remove(&self, slot: u8) -> Result<()> {
+        self.refuse_if_moved()?;
         let path = slot_path(&self.table, slot);
         self.storage.remove(&path).map_err(|e| Error::io(&path, "remove a part of the log in", e))
     }
 
-    /// Takes the log's files away: a checkpoint has all that is in them.
+    /// Takes the log's files away: a checkpoint has all that is in them. Those of other tables stay.
     pub(crate) fn close(&self) -> Result<()> {
         let mut tail = self.tail();
         tail.segment = None;
+        tail.unsynced.clear();
         tail.needed.clear();
-        (0..SLOT_COUNT).try_for_each(|slot| self.remove(slot))
+        (0..SLOT_COUNT).try_for_each(|slot| {
+            let others = segment::is_others(self.storage.as_ref(), &slot_path(&self.table, slot), self.table_id)?;
+            if others { Ok(()) } else { self.remove(slot) }
+        })
     }
 
     /// Gives a record its place. Its bytes are `body`'s, one after the other. The position is that of its end.
@@ -612,11 +640,13 @@ impl Log {
     /// # Errors
     /// As [`sync_to`](Self::sync_to).
     pub(crate) fn sync(&self) -> Result<()> {
-        let lsn = {
-            let tail = self.tail();
-            tail.segment.as_ref().map_or(tail.end, |s| s.start + tail.offset)
-        };
-        self.sync_to(lsn)
+        self.sync_to(self.position())
+    }
+
+    /// The end of the last record.
+    pub(crate) fn position(&self) -> Lsn {
+        let tail = self.tail();
+        tail.segment.as_ref().map_or(tail.end, |s| s.start + tail.offset)
     }
 
     fn sync_all(&self) -> Result<Lsn> {
@@ -640,6 +670,7 @@ impl Log {
     /// Makes a segment durable that an earlier process wrote as far as `end`. If that process ended because a sync failed,
     /// the kernel may hold for written what the disk does not have: so all of it is written again.
     fn sync_replayed(&self, slot: u8, end: u64) -> Result<()> {
+        self.refuse_if_moved()?;
         let path = slot_path(&self.table, slot);
         self.write_again(&path, end).map_err(|e| Error::io(&path, "sync", e))
     }

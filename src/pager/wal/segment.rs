@@ -15,7 +15,7 @@
 //! Format: docs/format.md, "Write-ahead log".
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::io::{File, Mapped, Mode, Storage};
+use crate::io::{File, Mapped, Mode, Storage, open_locked};
 use crate::pager::{NUMBER_MAX, u32_at, u64_at};
 use crate::planted::{Bug, planted, unless};
 use std::path::{Path, PathBuf};
@@ -156,6 +156,25 @@ pub(super) fn slot_path(path: &Path, slot: u8) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Is what is at `path` of no use to table `table_id`, but perhaps to another: has another handle it open, or has it another
+/// table's header?
+pub(super) fn is_others(storage: &dyn Storage, path: &Path, table_id: u64) -> Result<bool> {
+    let fail = |e| Error::io(path, "look at a part of the log in", e);
+    let file = match storage.open(path, Mode::Read) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        other => other.map_err(fail)?,
+    };
+    Ok(file.is_locked().map_err(fail)? || names_another(path, file.as_ref(), table_id)?)
+}
+
+/// Has it a header of another table? Damage and later versions were told of when the table was opened, or are of no table.
+fn names_another(path: &Path, file: &dyn File, table_id: u64) -> Result<bool> {
+    match Header::read(path, file) {
+        Err(e) if e.kind() == ErrorKind::Io => Err(e),
+        found => Ok(found.is_ok_and(|found| found.is_some_and(|header| header.table_id != table_id))),
+    }
+}
+
 /// How the bytes of a segment are to be kept.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
@@ -167,14 +186,15 @@ pub(super) struct Shape {
 }
 
 impl Segment {
-    /// Begins a segment in the file of a slot, which holds nothing that is needed.
-    pub(super) fn begin(storage: &dyn Storage, table: &Path, header: Header, shape: Shape) -> Result<Segment> {
+    /// Begins a segment in the file of a slot, which holds nothing that this table needs. `None` where another table has it
+    /// open or has something in it: one that had this name before, and was renamed.
+    pub(super) fn begin(storage: &dyn Storage, table: &Path, header: Header, shape: Shape) -> Result<Option<Segment>> {
         let path = slot_path(table, shape.slot);
-        let opened = match storage.open(&path, Mode::Write) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => storage.open(&path, Mode::New),
-            other => other,
-        };
-        let file = opened.map_err(|e| Error::io(&path, "make a part of the log in", e))?;
+        let opened = open_locked(storage, &path).map_err(|e| Error::io(&path, "make a part of the log in", e))?;
+        let Some(file) = opened else { return Ok(None) };
+        if names_another(&path, file.as_ref(), header.table_id)? {
+            return Ok(None);
+        }
         let segment = Self::new(file, path, header, shape)?;
         // A copy that is spoilt already comes first: so however often this is tried in vain, one is whole or zeros.
         let spoilt = match Header::read_copy(&segment.path, segment.file.as_ref(), SECOND_HEADER) {
@@ -184,13 +204,19 @@ impl Segment {
         for at in if spoilt { [SECOND_HEADER, 0] } else { [0, SECOND_HEADER] } {
             segment.write(&header.to_bytes(), at)?;
         }
-        Ok(segment)
+        Ok(Some(segment))
     }
 
     /// Goes on with a segment that was replayed.
     pub(super) fn resume(storage: &dyn Storage, table: &Path, header: Header, shape: Shape) -> Result<Segment> {
         let path = slot_path(table, shape.slot);
-        let file = storage.open(&path, Mode::Write).map_err(|e| Error::io(&path, "open a part of the log in", e))?;
+        let fail = |e| Error::io(&path, "open a part of the log in", e);
+        let file = storage.open(&path, Mode::Write).map_err(fail)?;
+        if !file.lock().map_err(fail)? {
+            let shown = path.display();
+            let what = "another process or handle writes this part of the log: the table that was at this name is open by another one, and this is a copy of it. Close that one, or use the copy in another directory";
+            return Err(Error::new(ErrorKind::Locked, format!("{shown}: {what}")));
+        }
         Self::new(file, path, header, shape)
     }
 

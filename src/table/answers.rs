@@ -1,0 +1,208 @@
+//! What an answer promises with [`Durability::Sync`]: nothing that a power loss could still take back.
+//!
+//! A write that changes nothing says something too: that the key was there, or was not. It may say so because of a write of another
+//! thread that waits for the disk. The disk here syncs when the test lets it.
+#![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
+
+use super::{Durability, Table, TableOptions};
+use crate::error::ErrorKind;
+use crate::io::simulated::{Crash, Fault, Plan, Random, Simulated, State, Tally};
+use crate::io::{File, Mapped, Mode, Storage};
+use std::io::Result;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+const PATH: &str = "/disk/t.spt";
+
+/// Holds syncs up.
+#[derive(Default)]
+struct Dam {
+    closed: Mutex<bool>,
+    opened: Condvar,
+    /// Syncs that wait.
+    waiting: AtomicU32,
+}
+
+impl Dam {
+    fn set(&self, closed: bool) {
+        *self.closed.lock().unwrap() = closed;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) {
+        self.waiting.fetch_add(1, SeqCst);
+        let mut closed = self.closed.lock().unwrap();
+        while *closed {
+            closed = self.opened.wait(closed).unwrap();
+        }
+        self.waiting.fetch_sub(1, SeqCst);
+    }
+}
+
+/// A disk whose syncs wait at a dam.
+struct Dammed {
+    disk: Simulated,
+    dam: Arc<Dam>,
+}
+
+struct DammedFile {
+    file: Box<dyn File>,
+    dam: Arc<Dam>,
+}
+
+impl Storage for Dammed {
+    fn open(&self, path: &Path, mode: Mode) -> Result<Box<dyn File>> {
+        Ok(Box::new(DammedFile { file: self.disk.open(path, mode)?, dam: self.dam.clone() }))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn sync_names(&self, path: &Path) -> Result<()> {
+        self.disk.sync_names(path)
+    }
+}
+
+impl File for DammedFile {
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
+        self.file.read_at(bytes, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.file.write_at(bytes, offset)
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.file.len()
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<()> {
+        self.file.reserve(bytes)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.dam.pass();
+        self.file.sync()
+    }
+
+    fn lock(&self) -> Result<bool> {
+        self.file.lock()
+    }
+
+    fn is_at(&self, path: &Path) -> Result<bool> {
+        self.file.is_at(path)
+    }
+
+    fn is_locked(&self) -> Result<bool> {
+        self.file.is_locked()
+    }
+
+    fn map(&self, bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
+        self.file.map(bytes)
+    }
+}
+
+fn open(storage: Arc<dyn Storage>) -> Table {
+    let mut options = TableOptions::new().durability(Durability::Sync);
+    options.storage = storage;
+    options.inline_checkpoints = true;
+    options.open(PATH).unwrap()
+}
+
+/// What a power loss at this moment would leave of `key`.
+fn left_of(disk: &Simulated, key: &[u8]) -> Option<Vec<u8>> {
+    let left = disk.state().survivors(Crash::LoseUnsynced, &mut Random::new(&[1]), &mut Tally::default());
+    open(Arc::new(Simulated::new(left))).get(key).unwrap()
+}
+
+/// Lets `first` wait for the disk, then calls `second` on another thread. It must not answer before the disk has what `first` did.
+fn second_waits(first: fn(&Table), second: fn(&Table) -> bool) {
+    let disk = Simulated::new(State::default());
+    let dam = Arc::new(Dam::default());
+    let table = open(Arc::new(Dammed { disk: disk.clone(), dam: dam.clone() }));
+    table.put(b"there", b"1").unwrap();
+    dam.set(true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| first(&table));
+        while dam.waiting.load(SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        let (tell, told) = channel();
+        let (table, dam) = (&table, &dam);
+        scope.spawn(move || tell.send(second(table)).unwrap());
+        let early = told.recv_timeout(Duration::from_millis(200));
+        // Before anything is asserted, or the threads would wait for ever.
+        dam.set(false);
+        assert!(early.is_err(), "it answered {early:?} before the other write was on the disk");
+        assert!(told.recv().unwrap());
+    });
+}
+
+#[test]
+fn an_insert_that_finds_a_key_waits_until_the_key_is_on_the_disk() {
+    second_waits(|t| t.put(b"new", b"1").unwrap(), |t| !t.insert(b"new", b"2").unwrap());
+}
+
+#[test]
+fn a_remove_that_finds_nothing_waits_until_the_removal_is_on_the_disk() {
+    second_waits(|t| assert!(t.remove(b"there").unwrap()), |t| !t.remove(b"there").unwrap());
+}
+
+#[test]
+fn an_update_that_leaves_a_key_absent_waits_until_its_removal_is_on_the_disk() {
+    second_waits(|t| assert!(t.remove(b"there").unwrap()), |t| !t.update(b"there", |_| None).unwrap());
+}
+
+#[test]
+fn a_write_that_changes_nothing_syncs_nothing_where_nothing_waits() {
+    let disk = Simulated::new(State::default());
+    let table = open(Arc::new(disk.clone()));
+    table.put(b"there", b"1").unwrap();
+    let calls = disk.calls();
+    assert!(!table.insert(b"there", b"2").unwrap());
+    assert!(!table.remove(b"absent").unwrap());
+    assert!(!table.update(b"absent", |_| None).unwrap());
+    assert_eq!(disk.calls(), calls, "calls of the disk");
+}
+
+#[test]
+fn a_write_of_many_that_fails_gives_its_error_once_the_pairs_before_are_on_the_disk() {
+    for append in [false, true] {
+        let disk = Simulated::new(State::default());
+        let table = open(Arc::new(disk.clone()));
+        table.put(b"there", b"1").unwrap();
+        // The first call is for room in the log, which the second pair needs more of.
+        disk.plan(Some(Plan { fault: Fault::NoSpace, at: disk.calls(), lasting: false }));
+        let pairs = [("a", vec![1]), ("large", vec![7; 3 << 20]), ("b", vec![2])];
+        let written = if append { table.append_many(&pairs).map(drop) } else { table.put_many(&pairs) };
+        let error = written.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}");
+        assert_eq!(left_of(&disk, b"a"), Some(vec![1]));
+        assert_eq!((left_of(&disk, b"large"), left_of(&disk, b"b")), (None, None));
+        assert_eq!(table.get(b"b").unwrap(), None);
+    }
+}
+
+#[test]
+fn a_write_of_many_whose_pairs_cannot_be_synced_says_that_instead() {
+    let disk = Simulated::new(State::default());
+    let table = open(Arc::new(disk.clone()));
+    table.put(b"there", b"1").unwrap();
+    disk.plan(Some(Plan { fault: Fault::NoSpace, at: disk.calls(), lasting: true }));
+    let error = table.put_many(&[("a", vec![1]), ("large", vec![7; 3 << 20])]).unwrap_err();
+    // The write of what was stored finds no room either, so nobody knows what is durable.
+    assert!(error.to_string().contains("t.spt-log"), "{error}");
+    assert_eq!(table.put(b"k", b"v").unwrap_err().kind(), ErrorKind::Poisoned);
+}

@@ -1,0 +1,400 @@
+//! One table by several names: links, renames and removals while it is open, directories that move, mounts of a file.
+//!
+//! A table's log and journal are found by its name alone, so what matters is that whoever opens the file looks for them where
+//! its last writer put them, and that no other table takes them for its own. docs/architecture.md, "Names".
+
+use super::{Running, process};
+use splitpoint::{Backup, ErrorKind, PublishedCounters, Salvaged, Table, TableOptions};
+use std::fs;
+use std::ops::ControlFlow;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// The names a process may be asked to open, by number, relative to its place.
+const NAMES: [&str; 6] = ["t.spt", "link.spt", "chain.spt", "there/absolute.spt", "there/up.spt", "linked/t.spt"];
+
+/// Has the table open by one of [`NAMES`], with a put that is in the log alone, until it is killed. Where the second argument
+/// is 1, by a path relative to its directory, which it leaves after the open.
+pub fn hold(place: &Path, arguments: &[u64]) {
+    let &[name, moves] = arguments else { panic!("arguments") };
+    let table = if moves == 1 {
+        std::env::set_current_dir(place).unwrap();
+        let table = Table::open(NAMES[name as usize]).unwrap();
+        std::env::set_current_dir("/").unwrap();
+        table
+    } else {
+        Table::open(place.join(NAMES[name as usize])).unwrap()
+    };
+    table.put(b"checkpointed", b"1").unwrap();
+    table.checkpoint().unwrap();
+    table.put(b"later", b"2").unwrap();
+    fs::write(place.join("held"), "").unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(60));
+}
+
+/// `t.spt`, which may be there or not, and links to it from here and from `there`.
+fn links(place: &Path) {
+    fs::create_dir(place.join("there")).unwrap();
+    symlink("t.spt", place.join("link.spt")).unwrap();
+    symlink(place.join("there/up.spt"), place.join("chain.spt")).unwrap();
+    symlink(place.join("t.spt"), place.join("there/absolute.spt")).unwrap();
+    symlink("../t.spt", place.join("there/up.spt")).unwrap();
+    symlink(place, place.join("linked")).unwrap();
+}
+
+fn killed_at(place: &Path, arguments: &[u64]) {
+    let _ = fs::remove_file(place.join("held"));
+    let mut holder = Running::start(&mut process("hold_by_name", place, arguments));
+    holder.wait_for(&place.join("held"));
+    assert_eq!(holder.kill(), None);
+}
+
+fn has_all(path: &Path, when: &str) {
+    let table = Table::open(path).unwrap_or_else(|e| panic!("{when}: {e}"));
+    assert_eq!(table.get(b"checkpointed").unwrap().as_deref(), Some(&b"1"[..]), "{when}");
+    assert_eq!(table.get(b"later").unwrap().as_deref(), Some(&b"2"[..]), "{when}");
+    assert_eq!(table.verify().unwrap(), [], "{when}");
+    table.close().unwrap();
+}
+
+/// Names beside `path` that begin with its own.
+fn beside(path: &Path) -> Vec<String> {
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let there = fs::read_dir(path.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    let mut there: Vec<String> = there.filter(|n| n.starts_with(&format!("{name}-"))).collect();
+    there.sort();
+    there
+}
+
+/// A copy of the files `names` of `place`, as a kill at this moment would leave them.
+fn copied(place: &Path, names: &[(&str, &str)]) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for (from, to) in names {
+        fs::copy(place.join(from), copy.path().join(to)).unwrap();
+    }
+    copy
+}
+
+#[test]
+fn what_was_written_through_a_link_is_there_by_any_other_name() {
+    for there_before in [false, true] {
+        for (written, name) in NAMES.iter().enumerate() {
+            for read in NAMES {
+                let place = tempfile::tempdir().unwrap();
+                links(place.path());
+                if there_before {
+                    Table::open(place.path().join("t.spt")).unwrap().close().unwrap();
+                }
+                killed_at(place.path(), &[written as u64, 0]);
+                assert_eq!(beside(&place.path().join("t.spt")), ["t.spt-log0", "t.spt-log1"], "by {name}");
+                let reader = TableOptions::new().read_only(true).open(place.path().join(read)).unwrap();
+                assert_eq!(reader.get(b"later").unwrap().as_deref(), Some(&b"2"[..]), "by {name}, read by {read}");
+                drop(reader);
+                has_all(&place.path().join(read), &format!("written by {name}, opened by {read}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_process_that_changes_its_directory_keeps_its_log_and_journal_where_the_table_is() {
+    let place = tempfile::tempdir().unwrap();
+    links(place.path());
+    for name in 0..NAMES.len() as u64 {
+        killed_at(place.path(), &[name, 1]);
+        has_all(&place.path().join("t.spt"), NAMES[name as usize]);
+    }
+}
+
+#[test]
+fn links_in_a_circle_and_links_to_nowhere_are_errors_that_name_them() {
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name);
+    symlink("b.spt", path("a.spt")).unwrap();
+    symlink("a.spt", path("b.spt")).unwrap();
+    symlink("none/t.spt", path("far.spt")).unwrap();
+    for name in ["a.spt", "far.spt"] {
+        let error = Table::open(path(name)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert!(error.to_string().contains(if name == "a.spt" { "a.spt" } else { "none/t.spt" }), "{error}");
+    }
+    let refused = TableOptions::new().create_new(true).open(path("far.spt")).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Io, "{refused}");
+}
+
+#[test]
+fn other_users_of_a_name_follow_its_links_too() {
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name);
+    links(place.path());
+    let table = TableOptions::new().publish_counters(true).open(path("link.spt")).unwrap();
+    table.put(b"k", b"v").unwrap();
+    for name in NAMES {
+        assert!(PublishedCounters::read(path(name)).unwrap().is_some(), "{name}");
+    }
+    let copy = copied(place.path(), &[("t.spt", "t.spt"), ("t.spt-log0", "t.spt-log0")]);
+    symlink("t.spt", copy.path().join("link.spt")).unwrap();
+    assert!(Backup::new().save_file(copy.path().join("link.spt"), path("copy.bak")).unwrap());
+    assert_eq!(Table::open(path("copy.bak")).unwrap().get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+    let mut losses = 0;
+    splitpoint::salvage(copy.path().join("link.spt"), |found| {
+        losses += usize::from(matches!(found, Salvaged::Fault(_)));
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert_eq!(losses, 1, "the log is not told of");
+    table.close().unwrap();
+    // What a link leads to is replaced, and the link stays.
+    assert!(Backup::new().overwrite(true).restore(path("copy.bak"), path("link.spt")).unwrap());
+    assert!(fs::symlink_metadata(path("link.spt")).unwrap().is_symlink());
+    assert_eq!(Table::open(path("t.spt")).unwrap().get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+}
+
+#[test]
+fn a_file_with_two_hard_links_is_refused_for_writing_and_read_while_nobody_writes() {
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name);
+    killed_at(place.path(), &[0, 0]);
+    fs::hard_link(path("t.spt"), path("hard.spt")).unwrap();
+    for name in ["t.spt", "hard.spt"] {
+        for options in [TableOptions::new(), TableOptions::new().create(false)] {
+            let error = options.open(path(name)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+            for word in [name, "2 hard links", "remove the other"] {
+                assert!(error.to_string().contains(word), "\"{error}\" does not say {word:?}");
+            }
+        }
+        // The log is found by one name alone.
+        let reader = TableOptions::new().read_only(true).open(path(name)).unwrap();
+        assert_eq!(reader.get(b"checkpointed").unwrap().as_deref(), Some(&b"1"[..]));
+    }
+    fs::remove_file(path("hard.spt")).unwrap();
+    has_all(&path("t.spt"), "the other link removed");
+
+    let table = Table::open(path("t.spt")).unwrap();
+    fs::hard_link(path("t.spt"), path("hard.spt")).unwrap();
+    let error = TableOptions::new().read_only(true).open(path("hard.spt")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+    assert!(error.to_string().contains("hard links"), "{error}");
+    let error = Backup::new().save_file(path("hard.spt"), path("copy.bak")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+    table.put(b"while it has two names", b"").unwrap();
+    table.close().unwrap();
+}
+
+/// Opens `t.spt`, puts something, and lets `change` do something to its name.
+fn open_and(place: &Path, change: impl FnOnce(&Path)) -> Table {
+    let path = place.join("t.spt");
+    let table = Table::open(&path).unwrap();
+    table.put(b"checkpointed", b"1").unwrap();
+    table.checkpoint().unwrap();
+    table.put(b"later", b"2").unwrap();
+    change(&path);
+    table
+}
+
+fn is_moved(result: splitpoint::Result<()>) {
+    let error = result.unwrap_err();
+    assert!([ErrorKind::Io, ErrorKind::Poisoned].contains(&error.kind()), "{error}");
+    for word in ["t.spt", "renamed or removed", "its log and journal"] {
+        assert!(error.to_string().contains(word), "\"{error}\" does not say {word:?}");
+    }
+}
+
+#[test]
+fn a_table_renamed_while_it_is_open_shares_nothing_with_one_made_under_its_old_name() {
+    for makes_checkpoint in [true, false] {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        let first = open_and(place.path(), |path| fs::rename(path, path.with_file_name("u.spt")).unwrap());
+        // What is in its log alone goes on going there.
+        first.put(b"after the rename", b"3").unwrap();
+        let second = Table::open(path("t.spt")).unwrap();
+        assert_eq!((second.len(), second.replayed()), (0, 0));
+        for i in 0..1000u32 {
+            second.put(&i.to_le_bytes(), b"second").unwrap();
+            first.put(&i.to_le_bytes(), b"first").unwrap();
+        }
+        if makes_checkpoint {
+            is_moved(first.checkpoint());
+            is_moved(first.put(b"k", b"v"));
+            is_moved(first.close());
+        } else {
+            drop(first);
+        }
+        second.checkpoint().unwrap();
+        second.put(b"second's last", b"").unwrap();
+        // The second killed now has lost nothing.
+        let all = fs::read_dir(place.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+        let all: Vec<String> = all.collect();
+        let same: Vec<(&str, &str)> = all.iter().map(|name| (&name[..], &name[..])).collect();
+        let copy = copied(place.path(), &same);
+        let table = Table::open(copy.path().join("t.spt")).unwrap();
+        assert_eq!((table.len(), table.get(&key(7)).unwrap().unwrap()), (1001, b"second".into()));
+        assert_eq!(table.verify().unwrap(), []);
+        table.close().unwrap();
+        // Nor has the first: its file, put back beside its log, has it all.
+        let logs = ["t.spt-log0", "t.spt-log1"].iter().filter(|log| all.iter().any(|name| name == *log));
+        let logs: Vec<(&str, &str)> = logs.map(|&log| (log, log)).chain([("u.spt", "t.spt")]).collect();
+        let copy = copied(copy.path(), &logs);
+        let table = Table::open(copy.path().join("t.spt")).unwrap();
+        assert_eq!(table.get(b"after the rename").unwrap().as_deref(), Some(&b"3"[..]), "{all:?}");
+        assert_eq!((table.len(), table.get(&key(7)).unwrap().unwrap()), (1003, b"first".into()));
+        assert_eq!(table.verify().unwrap(), []);
+        drop(table);
+        second.close().unwrap();
+        assert_eq!(Table::open(path("t.spt")).unwrap().len(), 1001);
+    }
+}
+
+fn key(i: u32) -> [u8; 4] {
+    i.to_le_bytes()
+}
+
+#[test]
+fn a_table_removed_while_it_is_open_shares_nothing_with_one_made_under_its_name() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("t.spt");
+    let first = open_and(place.path(), |path| fs::remove_file(path).unwrap());
+    let second = Table::open(&path).unwrap();
+    second.put(b"k", b"second").unwrap();
+    assert_eq!(second.get(b"later").unwrap(), None);
+    is_moved(first.checkpoint());
+    assert_eq!(first.get(b"later").unwrap().unwrap(), b"2", "it can still be read");
+    drop(first);
+    second.put(b"k2", b"second").unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(place.path()).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    }
+    assert_eq!(Table::open(copy.path().join("t.spt")).unwrap().len(), 2);
+    second.close().unwrap();
+}
+
+#[test]
+fn a_table_that_gets_its_name_back_goes_on_when_opened_again() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("t.spt");
+    let aside = place.path().join("aside.spt");
+    let table = open_and(place.path(), |path| fs::rename(path, &aside).unwrap());
+    is_moved(table.checkpoint());
+    assert_eq!(beside(&aside), [""; 0], "nothing is made by the other name");
+    drop(table);
+    fs::rename(&aside, &path).unwrap();
+    has_all(&path, "the name given back");
+    assert_eq!(beside(&path), [""; 0]);
+}
+
+#[test]
+fn a_directory_renamed_while_its_table_is_open_takes_all_of_the_table_along() {
+    let place = tempfile::tempdir().unwrap();
+    let (old, new) = (place.path().join("old"), place.path().join("new"));
+    fs::create_dir(&old).unwrap();
+    let table = open_and(&old, |_| fs::rename(&old, &new).unwrap());
+    table.put(b"after the rename", b"3").unwrap();
+    is_moved(table.checkpoint());
+    // Another directory by the old name, with another table in it.
+    fs::create_dir(&old).unwrap();
+    let other = Table::open(old.join("t.spt")).unwrap();
+    other.put(b"k", b"other").unwrap();
+    is_moved(table.close());
+    other.put(b"k2", b"other").unwrap();
+    other.close().unwrap();
+    let table = Table::open(new.join("t.spt")).unwrap();
+    assert_eq!(table.get(b"after the rename").unwrap().as_deref(), Some(&b"3"[..]));
+    table.close().unwrap();
+    has_all(&new.join("t.spt"), "by the new name");
+    assert_eq!(Table::open(old.join("t.spt")).unwrap().len(), 2);
+}
+
+#[test]
+fn a_reader_of_a_renamed_table_is_stale() {
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name);
+    let table = Table::open(path("t.spt")).unwrap();
+    (0..20_000).for_each(|i| table.put(&key(i), b"v").unwrap());
+    table.close().unwrap();
+    // Its journal would be made by the new name, where this reader does not look.
+    let reader = TableOptions::new().read_only(true).open(path("t.spt")).unwrap();
+    fs::rename(path("t.spt"), path("u.spt")).unwrap();
+    let error = reader.get(&key(7)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Stale, "{error}");
+    assert!(error.to_string().contains("renamed"), "{error}");
+    // One that has no name any more is written by nobody.
+    let reader = TableOptions::new().read_only(true).open(path("u.spt")).unwrap();
+    fs::remove_file(path("u.spt")).unwrap();
+    assert_eq!(reader.get(&key(7)).unwrap().unwrap(), b"v");
+}
+
+#[test]
+fn a_restore_does_not_take_the_log_of_a_table_that_is_open_by_another_name() {
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name);
+    Table::open(path("t.spt")).unwrap().close().unwrap();
+    fs::copy(path("t.spt"), path("copy.bak")).unwrap();
+    let table = open_and(place.path(), |path| fs::rename(path, path.with_file_name("u.spt")).unwrap());
+    let error = Backup::new().restore(path("copy.bak"), path("t.spt")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+    assert!(error.to_string().contains("t.spt-log"), "{error}");
+    assert!(!path("t.spt").exists());
+    drop(table);
+    fs::rename(path("u.spt"), path("t.spt")).unwrap();
+    has_all(&path("t.spt"), "a restore was refused");
+}
+
+#[test]
+fn a_copy_of_a_table_that_is_open_by_another_name_does_not_write_to_its_log() {
+    // A copy has the number of its table, by which a log is known.
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name);
+    let table = open_and(place.path(), |path| {
+        fs::rename(path, path.with_file_name("u.spt")).unwrap();
+        fs::copy(path.with_file_name("u.spt"), path).unwrap();
+    });
+    match Table::open(path("t.spt")) {
+        Ok(copy) => {
+            let error = copy.put(b"copy's", b"").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+            assert!(error.to_string().contains("t.spt-log"), "{error}");
+        }
+        Err(e) => assert_eq!(e.kind(), ErrorKind::Locked, "{e}"),
+    }
+    table.put(b"k", b"v").unwrap();
+    drop(table);
+    fs::rename(path("u.spt"), path("t.spt")).unwrap();
+    let table = Table::open(path("t.spt")).unwrap();
+    assert_eq!((table.len(), table.get(b"copy's").unwrap()), (3, None));
+}
+
+/// Where `file.spt` is mounted as `t.spt`: it may be read there, and not written.
+pub fn use_mounted(place: &Path, _: &[u64]) {
+    let error = Table::open(place.join("t.spt")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    for word in ["t.spt", "mounted by itself", "mount the directory"] {
+        assert!(error.to_string().contains(word), "\"{error}\" does not say {word:?}");
+    }
+    let reader = TableOptions::new().read_only(true).open(place.join("t.spt")).unwrap();
+    assert_eq!(reader.get(b"k").unwrap().unwrap(), b"v");
+    // A directory that is mounted has the files beside the table in it.
+    let table = Table::open(place.join("mounted/file.spt")).unwrap();
+    table.put(b"k2", b"v").unwrap();
+    table.close().unwrap();
+}
+
+#[test]
+fn a_file_mounted_by_itself_is_refused_for_writing() {
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| -> PathBuf { place.path().join(name) };
+    fs::create_dir(path("real")).unwrap();
+    fs::create_dir(path("mounted")).unwrap();
+    fs::write(path("t.spt"), "").unwrap();
+    let table = Table::open(path("real/file.spt")).unwrap();
+    table.put(b"k", b"v").unwrap();
+    table.close().unwrap();
+    let mount = "cd \"$SPLITPOINT_PLACE\" && mount --bind real/file.spt t.spt && mount --bind real mounted";
+    if let Some(status) = super::with_mounts(mount, "use_mounted", place.path(), &[]) {
+        assert!(status.success(), "{status}");
+        assert_eq!(Table::open(path("real/file.spt")).unwrap().len(), 2);
+    }
+}
