@@ -5,6 +5,7 @@
 //! processes/killed.rs      kill -9 under load, and during the recovery from that
 //! processes/dictionaries.rs   builds of dictionaries killed, and out of disk
 //! processes/full_disk.rs   a file system, or a file, that takes no more
+//! processes/lost_pages.rs  pages of the log that the system cannot provide, and signals that are not the library's
 //! processes/sharing.rs     locks, readers beside a writer, places that may not be written to
 //! ```
 //!
@@ -13,6 +14,7 @@
 mod dictionaries;
 mod full_disk;
 mod killed;
+mod lost_pages;
 mod sharing;
 
 use std::path::{Path, PathBuf};
@@ -33,6 +35,9 @@ const TASKS: &[(&str, Task)] = &[
     ("fill", full_disk::fill),
     ("fill_under_a_limit", full_disk::fill_under_a_limit),
     ("back_up_under_a_limit", full_disk::back_up_under_a_limit),
+    ("cut_log", lost_pages::cut_log),
+    ("bus_error_elsewhere", lost_pages::bus_error_elsewhere),
+    ("fill_copying_disk", lost_pages::fill_copying_disk),
     ("hold", sharing::hold),
     ("read", sharing::read),
 ];
