@@ -15,11 +15,15 @@ use super::Mapped;
 use super::guard::{Guarded, page_bytes};
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
+use std::os::fd::AsRawFd;
 use std::ptr;
 
 /// Maps the first `bytes` bytes of `file`, which may be shorter but has a first page.
 pub(super) fn map(file: &fs::File, bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
     let Ok(bytes) = usize::try_from(bytes) else { return Ok(None) };
+    if is_exempt_from_copying(file) {
+        return Ok(None);
+    }
     let Some(map) = Guarded::map(file, bytes) else { return Ok(None) };
     match map.prepare(0, 1) {
         Ok(()) => Ok(Some(Box::new(map))),
@@ -27,6 +31,17 @@ pub(super) fn map(file: &fs::File, bytes: u64) -> Result<Option<Box<dyn Mapped>>
         Err(e) if e.kind() == ErrorKind::InvalidInput => Ok(None),
         Err(e) => Err(e),
     }
+}
+
+/// Is it a file that btrfs overwrites in place though it copies others on write (`chattr +C`)? A store to a mapping of one
+/// waited for room where the disk was full, in the kernel, for as long as there was none (Linux 6.18); a call needs no room.
+fn is_exempt_from_copying(file: &fs::File) -> bool {
+    const FS_NOCOW_FL: libc::c_long = 0x0080_0000;
+    let mut flags: libc::c_long = 0;
+    // SAFETY: the call stores an int, some file systems a long, for which `flags` has room.
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_GETFLAGS, ptr::from_mut(&mut flags)) };
+    // A file system that has no flags has not this one.
+    done == 0 && flags & FS_NOCOW_FL != 0
 }
 
 impl Mapped for Guarded {

@@ -93,6 +93,18 @@ impl Running {
         ended
     }
 
+    /// Waits until it ends.
+    fn end(mut self) -> ExitStatus {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "the process does not end");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Waits until it made the file `path`.
     fn wait_for(&mut self, path: &Path) {
         let deadline = Instant::now() + Duration::from_secs(30);
