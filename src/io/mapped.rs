@@ -1,44 +1,31 @@
 //! A file's bytes as shared memory: what is stored there the kernel has, whatever becomes of the process.
 //!
 //! The write-ahead log stores its records this way, at a tenth of what a `write` call costs (docs/benchmarks.md). Bytes
-//! of the file are written once before they are stored to, so they have room on the disk, and [`Mapped::prepare`] lets the
-//! kernel make the pages ready and say so if it cannot: a store into a page that is not to be had would be a signal. Linux only, as that needs
-//! `MADV_POPULATE_WRITE`; elsewhere, and where the kernel or the file system has no such thing, there is no mapping and
-//! the log writes with `write_at`, which tests compare this with.
+//! of the file are written once before they are stored to, so they have room on the disk, and [`Mapped::prepare`] makes the
+//! pages ready ahead of the stores, or says that it cannot. A page can still be lost between that and a store: to writeback,
+//! after which a file system that copies on write needs new room, to a disk that fails, to a program that cuts the file. Then
+//! the store says so (`guard.rs`).
+//!
+//! Linux only, as that needs `MADV_POPULATE_WRITE`; elsewhere, and where the kernel or the file system has no such thing,
+//! there is no mapping and the log writes with `write_at`, which tests compare this with.
 #![expect(unsafe_code, reason = "mmap")]
 #![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
 
 use super::Mapped;
+use super::guard::{Guarded, page_bytes};
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::AsRawFd;
 use std::ptr;
 
-/// A mapping of the start of a file, undone when dropped.
-struct FileMap {
-    start: *mut u8,
-    bytes: usize,
-}
-
-// SAFETY: a FileMap is a range of memory; `store` asks its callers to keep apart, and nothing reads it.
-unsafe impl Send for FileMap {}
-// SAFETY: as above.
-unsafe impl Sync for FileMap {}
-
-const PAGE_BYTES: usize = 4096;
-
 /// Maps the first `bytes` bytes of `file`, which may be shorter but has a first page.
 pub(super) fn map(file: &fs::File, bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
     let Ok(bytes) = usize::try_from(bytes) else { return Ok(None) };
-    // SAFETY: a fresh mapping at an address the kernel picks touches nothing that exists.
-    let start = unsafe {
-        libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, file.as_raw_fd(), 0)
-    };
-    if start == libc::MAP_FAILED {
+    if is_exempt_from_copying(file) {
         return Ok(None);
     }
-    let map = FileMap { start: start.cast(), bytes };
-    match map.prepare(0, PAGE_BYTES as u64) {
+    let Some(map) = Guarded::map(file, bytes) else { return Ok(None) };
+    match map.prepare(0, 1) {
         Ok(()) => Ok(Some(Box::new(map))),
         // A kernel before 5.14.
         Err(e) if e.kind() == ErrorKind::InvalidInput => Ok(None),
@@ -46,10 +33,21 @@ pub(super) fn map(file: &fs::File, bytes: u64) -> Result<Option<Box<dyn Mapped>>
     }
 }
 
-impl Mapped for FileMap {
+/// Is it a file that btrfs overwrites in place though it copies others on write (`chattr +C`)? A store to a mapping of one
+/// waited for room where the disk was full, in the kernel, for as long as there was none (Linux 6.18); a call needs no room.
+fn is_exempt_from_copying(file: &fs::File) -> bool {
+    const FS_NOCOW_FL: libc::c_long = 0x0080_0000;
+    let mut flags: libc::c_long = 0;
+    // SAFETY: the call stores an int, some file systems a long, for which `flags` has room.
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_GETFLAGS, ptr::from_mut(&mut flags)) };
+    // A file system that has no flags has not this one.
+    done == 0 && flags & FS_NOCOW_FL != 0
+}
+
+impl Mapped for Guarded {
     fn prepare(&self, from: u64, to: u64) -> Result<()> {
-        let from = from as usize / PAGE_BYTES * PAGE_BYTES;
-        let to = (to as usize).next_multiple_of(PAGE_BYTES).min(self.bytes);
+        let from = from as usize / page_bytes() * page_bytes();
+        let to = (to as usize).min(self.bytes);
         if from >= to {
             return Ok(());
         }
@@ -68,20 +66,19 @@ impl Mapped for FileMap {
         }
     }
 
-    fn store(&self, offset: u64, bytes: &[u8]) {
+    fn store(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let offset = offset as usize;
         assert!(offset <= self.bytes && bytes.len() <= self.bytes - offset, "a store beyond the mapping");
         // SAFETY: the range lies in the mapping (asserted), which nothing else in this process reads or makes slices of,
         // and the caller lets no two stores meet.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(offset), bytes.len()) };
+        if self.failed() { Err(lost_page()) } else { Ok(()) }
     }
 }
 
-impl Drop for FileMap {
-    fn drop(&mut self) {
-        // SAFETY: `start` and `bytes` are those of a mapping made in `map`, unmapped once, here.
-        unsafe { libc::munmap(self.start.cast(), self.bytes) };
-    }
+#[cold]
+fn lost_page() -> Error {
+    Error::other("a page of the file could not be stored to: the disk is full or failing, or the file was cut")
 }
 
 #[cfg(test)]
@@ -99,7 +96,7 @@ mod tests {
         };
         map.prepare(8000, 9000).unwrap();
         for at in [0, 4090, 99_990] {
-            map.store(at, b"0123456789");
+            map.store(at, b"0123456789").unwrap();
             let mut read = [0; 10];
             file.read_exact_at(&mut read, at).unwrap();
             assert_eq!(&read, b"0123456789");
@@ -107,5 +104,50 @@ mod tests {
         // Beyond the end of the file there is nothing to be made ready, which is an error and no signal.
         file.set_len(4096).unwrap();
         assert!(map.prepare(50_000, 50_010).is_err());
+    }
+
+    #[test]
+    fn a_store_to_a_page_that_is_gone_is_an_error_and_so_is_every_later_one() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(100_000).unwrap();
+        let (Some(cut), Some(whole)) = (map(&file, 100_000).unwrap(), map(&file, 100_000).unwrap()) else {
+            println!("SKIPPED: no mappings here");
+            return;
+        };
+        cut.prepare(0, 100_000).unwrap();
+        cut.store(0, b"before").unwrap();
+        file.set_len(4096).unwrap();
+        // Over several pages, from one that is there.
+        assert!(cut.store(4000, &[7; 20_000]).is_err());
+        assert!(cut.store(90_000, b"again").is_err());
+        assert!(cut.store(10, b"in the page that is there").is_err());
+        // The other mapping met no such page; what was stored before is in the file.
+        whole.store(20, b"whole").unwrap();
+        let mut read = [0; 6];
+        file.read_exact_at(&mut read, 0).unwrap();
+        assert_eq!(&read, b"before");
+        drop(cut);
+        // Its place in the table of mappings is free, and the next one there begins without a flag.
+        let next = map(&file, 4096).unwrap().unwrap();
+        next.store(0, b"next").unwrap();
+    }
+
+    #[test]
+    fn faults_of_many_threads_reach_the_mapping_each_was_in() {
+        std::thread::scope(|scope| {
+            for n in 0..4 {
+                scope.spawn(move || {
+                    let file = tempfile::tempfile().unwrap();
+                    for round in 0..300 {
+                        file.set_len(64 << 12).unwrap();
+                        let Some(map) = map(&file, 64 << 12).unwrap() else { return };
+                        let cut = (n + round) % 2 == 0;
+                        file.set_len(if cut { 1 << 12 } else { 64 << 12 }).unwrap();
+                        let stored = map.store(round % 60 << 12, &[1; 8192]);
+                        assert_eq!(stored.is_err(), cut, "thread {n}, round {round}");
+                    }
+                });
+            }
+        });
     }
 }

@@ -8,6 +8,8 @@
 
 mod forks;
 #[cfg(target_os = "linux")]
+mod guard;
+#[cfg(target_os = "linux")]
 mod mapped;
 mod real;
 #[cfg(test)]
@@ -108,10 +110,11 @@ pub(crate) trait File: Send + Sync {
 
 /// Part of a file as memory, for writing.
 pub(crate) trait Mapped: Send + Sync {
-    /// Sees to it that bytes `from..to`, which the file has, are at hand, so that storing them cannot fail.
+    /// Makes the pages of bytes `from..to`, which the file has, ready for stores. A full disk shows here, if it can.
     fn prepare(&self, from: u64, to: u64) -> Result<()>;
-    /// Stores `bytes` at `offset`. Whoever calls it sees to it that no other call stores there at the same time.
-    fn store(&self, offset: u64, bytes: &[u8]);
+    /// Stores `bytes` at `offset`. The caller lets no other call store there at the same time. After an error the file may
+    /// have none, some or all of these bytes; those of earlier stores it has, and every later store is an error too.
+    fn store(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 }
 
 /// A file as memory, for reading.

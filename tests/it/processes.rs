@@ -5,6 +5,7 @@
 //! processes/killed.rs      kill -9 under load, and during the recovery from that
 //! processes/dictionaries.rs   builds of dictionaries killed, and out of disk
 //! processes/full_disk.rs   a file system, or a file, that takes no more
+//! processes/lost_pages.rs  pages of the log that the system cannot provide, and signals that are not the library's
 //! processes/names.rs       links, renames and mounts of a table's file
 //! processes/sharing.rs     locks, readers beside a writer, places that may not be written to
 //! ```
@@ -14,6 +15,7 @@
 mod dictionaries;
 mod full_disk;
 mod killed;
+mod lost_pages;
 mod names;
 mod sharing;
 
@@ -35,6 +37,9 @@ const TASKS: &[(&str, Task)] = &[
     ("fill", full_disk::fill),
     ("fill_under_a_limit", full_disk::fill_under_a_limit),
     ("back_up_under_a_limit", full_disk::back_up_under_a_limit),
+    ("cut_log", lost_pages::cut_log),
+    ("bus_error_elsewhere", lost_pages::bus_error_elsewhere),
+    ("fill_copying_disk", lost_pages::fill_copying_disk),
     ("hold", sharing::hold),
     ("hold_by_name", names::hold),
     ("use_mounted", names::use_mounted),
@@ -109,6 +114,18 @@ impl Running {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
         ended
+    }
+
+    /// Waits until it ends.
+    fn end(mut self) -> ExitStatus {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "the process does not end");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Waits until it made the file `path`.

@@ -388,17 +388,78 @@ fn a_handle_refuses_in_a_forked_child_and_the_parent_goes_on() {
     (0..1000).for_each(|i| parents.put(&key(i), b"acknowledged").unwrap());
     parents.sync().unwrap();
     let status = in_child(|| {
-        let refused = |kind: Option<ErrorKind>| kind == Some(ErrorKind::Forked);
-        let all = refused(table.put(b"k", b"child").err().map(|e| e.kind()))
-            && refused(table.get(b"k").err().map(|e| e.kind()))
-            && refused(table.contains(b"k").err().map(|e| e.kind()))
-            && refused(table.scan().next().and_then(|p| p.err()).map(|e| e.kind()))
-            && refused(table.sync().err().map(|e| e.kind()))
-            && refused(table.checkpoint().err().map(|e| e.kind()))
-            && refused(table.compact().err().map(|e| e.kind()))
-            && refused(table.verify().err().map(|e| e.kind()))
-            && refused(table.survey().err().map(|e| e.kind()));
-        i32::from(!all)
+        let mut wrong = 0;
+        for &(name, expected, call) in METHODS {
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                call(table.as_ref().unwrap(), directory.path())
+            }));
+            if !matches!(done, Ok(Some(done)) if done == expected) {
+                eprintln!("{name} in a forked child: {done:?}, expected {expected:?}");
+                wrong += 1;
+            }
+        }
+        let closed = outcome(table.take().unwrap().close());
+        if closed != Some(Refuses) {
+            eprintln!("Table::close in a forked child: {closed:?}");
+            wrong += 1;
+        }
+        wrong
+    });
+    assert_eq!(status, 0, "methods that do something else");
+    let table = table.unwrap();
+    assert!(!directory.path().join("backup.spt").exists());
+    assert!(directory.path().join("t.spt-log0").exists(), "the child took the log away");
+    assert_eq!(Table::open(&path).unwrap_err().kind(), ErrorKind::Locked, "the child let the lock go");
+    table.put(b"k", b"parent").unwrap();
+    // What a kill of the parent leaves.
+    let copy = Table::open(crashed(&path, after.path())).unwrap();
+    assert_eq!((copy.len(), copy.get(b"k").unwrap().unwrap()), (1001, b"parent".into()));
+    assert_eq!(copy.verify().unwrap(), []);
+    table.close().unwrap();
+}
+
+#[test]
+fn a_forked_child_that_drops_a_table_leaves_all_to_its_parent() {
+    for durability in [Durability::None, Durability::Os, Durability::Sync] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.spt");
+        let mut table = Some(TableOptions::new().durability(durability).open(&path).unwrap());
+        table.as_ref().unwrap().put(b"k", b"v").unwrap();
+        let files = || {
+            let bytes = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read(entry.unwrap().path()).unwrap();
+            let mut files: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(bytes).collect();
+            files.sort();
+            files
+        };
+        let before = files();
+        let status = in_child(|| {
+            drop(table.take());
+            // The lock is the parent's still.
+            i32::from(Table::open(&path).err().map(|e| e.kind()) != Some(ErrorKind::Locked))
+        });
+        assert_eq!(status, 0, "{durability:?}");
+        assert!(files() == before, "{durability:?}");
+        assert_eq!(Table::open(&path).unwrap_err().kind(), ErrorKind::Locked);
+        table.unwrap().close().unwrap();
+        assert_eq!(Table::open(&path).unwrap().get(b"k").unwrap().unwrap(), b"v");
+    }
+}
+
+#[test]
+fn a_dictionary_answers_in_a_forked_child_and_a_build_refuses() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let builder = splitpoint::DictionaryBuilder::new();
+    builder.build(path("there.spd"), [("k", "v")]).unwrap();
+    let there = splitpoint::Dictionary::open(path("there.spd")).unwrap();
+    let mut build = Some(builder.start(path("new.spd")).unwrap());
+    build.as_mut().unwrap().push(b"a", b"1").unwrap();
+    let status = in_child(|| {
+        // It is only read, at positions that each call gives.
+        let answered = there.get(b"k").unwrap().as_deref() == Some(b"v");
+        let pushed = outcome(build.as_mut().unwrap().push(b"b", b"child"));
+        let finished = outcome(build.take().unwrap().finish());
+        i32::from(!answered) + 2 * i32::from(pushed != Some(Refuses)) + 4 * i32::from(finished != Some(Refuses))
     });
     assert_eq!(status, 0);
     let mut build = build.unwrap();

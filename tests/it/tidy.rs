@@ -42,6 +42,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/lab/src/machine.rs",
     "src/dictionary/index/chunk/wide.rs",
     "src/io/forks.rs",
+    "src/io/guard.rs",
     "src/io/mapped.rs",
     "src/io/real.rs",
     "src/io/view.rs",
@@ -49,6 +50,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/pager/pool.rs",
     "src/pager/words.rs",
     "src/table/tags.rs",
+    "tests/it/processes/lost_pages.rs",
     "tests/it/recovery.rs",
 ];
 

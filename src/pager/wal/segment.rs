@@ -242,6 +242,8 @@ impl Segment {
     /// Sees to it that bytes `from..to` can be written without an error but one of the device.
     pub(super) fn prepare(&self, from: u64, to: u64) -> Result<()> {
         if to > self.written.load(Relaxed) {
+            // Else the zeros would make it longer again, over a hole that ends every replay.
+            self.check_length()?;
             self.write_zeros(to)?;
         }
         match &self.map {
@@ -274,16 +276,51 @@ impl Segment {
     /// Stores the parts, one after the other, where the kernel has them at once.
     pub(super) fn store(&self, parts: &[&[u8]], at: u64) -> Result<()> {
         let Some(map) = &self.map else { return self.write(&parts.concat(), at) };
-        let mut at = at;
+        let mut to = at;
         for part in parts {
-            map.store(at, part);
-            at += part.len() as u64;
+            if map.store(to, part).is_err() {
+                return Err(self.why_not_stored(parts, at));
+            }
+            to += part.len() as u64;
         }
         Ok(())
     }
 
+    /// What is wrong with a file that could not be stored to: a call that writes the same is told more than a store.
+    #[cold]
+    fn why_not_stored(&self, parts: &[&[u8]], at: u64) -> Error {
+        match self.check_length().and_then(|()| self.write(&parts.concat(), at)) {
+            Err(e) => e,
+            // Not taken for success: where a page of memory failed, the records before this one may be gone with it.
+            Ok(()) => Error::new(
+                ErrorKind::Io,
+                format!(
+                    "{}: a page of this part of the log could not be stored to, as the disk was full or failed. Open the table again.",
+                    self.path.display()
+                ),
+            ),
+        }
+    }
+
+    /// An error where another program has cut the file.
+    fn check_length(&self) -> Result<()> {
+        let written = self.written.load(Relaxed);
+        let len = self.file.len().map_err(|e| Error::io(&self.path, "ask the length of", e))?;
+        if len >= written {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Io,
+            format!(
+                "{}: this part of the log has {len} bytes and had {written}: another program cut it. The writes in the rest are lost; open the table again to go on with those before.",
+                self.path.display()
+            ),
+        ))
+    }
+
     /// Makes all that was written durable, and the file's name.
     pub(super) fn sync(&self, storage: &dyn Storage) -> Result<()> {
+        self.check_length()?;
         unless(Bug::LogUnsynced, || self.file.sync()).map_err(|e| Error::io(&self.path, "sync", e))?;
         if !self.named.load(Acquire) {
             unless(Bug::LogNameUnsynced, || storage.sync_names(&self.path))

@@ -1,0 +1,265 @@
+//! Mappings of files in which a fault sets a flag instead of ending the process.
+//!
+//! Access to a mapped page that the kernel cannot provide raises SIGBUS: the disk is full where the file system copies on
+//! write, it fails, or another program cut the file. The first mapping installs a handler for SIGBUS. For a fault inside a
+//! [`Guarded`] mapping it sets the mapping's flag, puts a page of zeros in place of the missing one, and returns, so that
+//! the access completes; its caller then asks [`Guarded::failed`]. Every other SIGBUS goes to the action that was set
+//! before ours, as if we had none.
+//!
+//! The handler runs at any instruction of any thread: it takes no locks, allocates nothing, and finds the mappings in a
+//! fixed table of atomics. It cannot help where the program replaced it later, or in a thread that blocks SIGBUS: there
+//! the kernel ends the process, as without it (docs/architecture.md, "Log").
+//!
+//! Only the log's mapping is guarded so far. Reading through one works the same: read, then ask `failed`, and take nothing
+//! of what was read if so. A `&[u8]` over a guarded mapping would be unsound, as its bytes can become zeros.
+#![expect(unsafe_code, reason = "mmap, sigaction")]
+#![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
+
+use std::fs;
+use std::mem::{MaybeUninit, transmute};
+use std::os::fd::AsRawFd;
+use std::ptr;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::*, compiler_fence};
+
+/// A mapping of the start of a file for reading and writing, undone when dropped.
+pub(super) struct Guarded {
+    pub(super) start: *mut u8,
+    pub(super) bytes: usize,
+    entry: &'static Entry,
+}
+
+// SAFETY: a Guarded is a range of memory that lives as long as it does; what is done there its users answer for.
+unsafe impl Send for Guarded {}
+// SAFETY: as above.
+unsafe impl Sync for Guarded {}
+
+impl Guarded {
+    /// Maps the first `bytes` bytes of `file`, which may be shorter. `None` where the system refuses, or too many are mapped.
+    pub(super) fn map(file: &fs::File, bytes: usize) -> Option<Guarded> {
+        if !install() {
+            return None;
+        }
+        // SAFETY: a fresh mapping at an address the kernel picks touches nothing that exists.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        let Some(entry) = Entry::claim(start as usize, bytes) else {
+            // SAFETY: the mapping was made above, and nothing refers to it.
+            unsafe { libc::munmap(start, bytes) };
+            return None;
+        };
+        Some(Guarded { start: start.cast(), bytes, entry })
+    }
+
+    /// Was there a fault anywhere in the mapping, ever? Asked after an access by the thread that made it, `false` says that
+    /// the access met the file's own pages.
+    #[inline]
+    pub(super) fn failed(&self) -> bool {
+        // A fault is precise, so the processor has run the handler before it goes on to this load; this keeps the compiler
+        // from asking before the access.
+        compiler_fence(SeqCst);
+        self.entry.failed.load(Acquire)
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // First: another mapping may get these addresses as soon as they are free.
+        self.entry.release();
+        // SAFETY: `start` and `bytes` are those of a mapping made in `map`, unmapped once, here.
+        unsafe { libc::munmap(self.start.cast(), self.bytes) };
+    }
+}
+
+/// Bytes of a page of the system's memory.
+pub(super) fn page_bytes() -> usize {
+    static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
+    match PAGE_BYTES.load(Relaxed) {
+        0 => {
+            // SAFETY: sysconf takes no pointers.
+            let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+            PAGE_BYTES.store(bytes, Relaxed);
+            bytes
+        }
+        bytes => bytes,
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// The table of mappings
+
+/// Mappings at a time; a log beyond writes with calls instead. A table has two, up to eight while a backup is made.
+const MAPPINGS_MAX: usize = 4096;
+
+static ENTRIES: [Entry; MAPPINGS_MAX] = [const { Entry::free() }; MAPPINGS_MAX];
+
+/// One mapping. `start` and `bytes` change only while `version` is odd. A handler that looks at an entry meanwhile skips it:
+/// the mapping whose fault it handles is in use by the thread that it interrupted, so its entry does not change.
+struct Entry {
+    version: AtomicUsize,
+    start: AtomicUsize,
+    /// 0: the entry is free.
+    bytes: AtomicUsize,
+    failed: AtomicBool,
+}
+
+impl Entry {
+    const fn free() -> Entry {
+        Entry {
+            version: AtomicUsize::new(0),
+            start: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    fn claim(start: usize, bytes: usize) -> Option<&'static Entry> {
+        ENTRIES.iter().find(|entry| {
+            let version = entry.version.load(SeqCst);
+            let free = version.is_multiple_of(2) && entry.bytes.load(SeqCst) == 0;
+            // The version is still that of before the look at `bytes`, so the entry is still free.
+            let taken = free && entry.version.compare_exchange(version, version + 1, SeqCst, SeqCst).is_ok();
+            if taken {
+                entry.failed.store(false, SeqCst);
+                entry.start.store(start, SeqCst);
+                entry.bytes.store(bytes, SeqCst);
+                entry.version.store(version + 2, SeqCst);
+            }
+            taken
+        })
+    }
+
+    fn release(&self) {
+        self.version.fetch_add(1, SeqCst);
+        self.bytes.store(0, SeqCst);
+        self.version.fetch_add(1, SeqCst);
+    }
+
+    fn contains(&self, address: usize) -> bool {
+        let version = self.version.load(SeqCst);
+        let (start, bytes) = (self.start.load(SeqCst), self.bytes.load(SeqCst));
+        version.is_multiple_of(2) && address.wrapping_sub(start) < bytes && self.version.load(SeqCst) == version
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// The handler
+
+/// What SIGBUS did before; never freed, as a handler may be reading it.
+static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+
+/// Installs the handler on the first call. Says whether it is installed.
+fn install() -> bool {
+    static ONCE: Once = Once::new();
+    static INSTALLED: AtomicBool = AtomicBool::new(false);
+    ONCE.call_once(|| {
+        let Some(previous) = replace(None) else { return };
+        let mut ours = previous;
+        ours.sa_sigaction = on_bus_error as *const () as usize;
+        // The mask and SA_NODEFER stay, so that a handler of before us finds the signals blocked that it asked for.
+        ours.sa_flags &= libc::SA_NODEFER | libc::SA_RESTART;
+        ours.sa_flags |= libc::SA_SIGINFO | libc::SA_ONSTACK;
+        // Before ours can run. Should another thread change the action just now, the second store corrects the first.
+        PREVIOUS.store(Box::leak(Box::new(previous)), SeqCst);
+        if let Some(previous) = replace(Some(&ours)) {
+            PREVIOUS.store(Box::leak(Box::new(previous)), SeqCst);
+            INSTALLED.store(true, SeqCst);
+        }
+    });
+    INSTALLED.load(SeqCst)
+}
+
+/// Sets what SIGBUS does, if anything is given. Gives what it did before.
+fn replace(action: Option<&libc::sigaction>) -> Option<libc::sigaction> {
+    let mut previous = MaybeUninit::uninit();
+    // SAFETY: the new action is one that the system gave us, with a handler of this file or the default; the old one has room.
+    let done =
+        unsafe { libc::sigaction(libc::SIGBUS, action.map_or(ptr::null(), ptr::from_ref), previous.as_mut_ptr()) };
+    // SAFETY: the call has filled it in.
+    (done == 0).then(|| unsafe { previous.assume_init() })
+}
+
+extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel gives a handler with SA_SIGINFO a valid siginfo.
+    let code = unsafe { (*info).si_code };
+    // SAFETY: as above; where the signal was sent by a process this is no address, which is not used then.
+    let address = unsafe { (*info).si_addr() } as usize;
+    let missing_page = matches!(code, libc::BUS_ADRERR | libc::BUS_OBJERR | libc::BUS_MCEERR_AR);
+    if !(missing_page && contain(address)) {
+        pass_on(signal, info, context, missing_page || code == libc::BUS_ADRALN);
+    }
+}
+
+/// Lets an access to `address` go on, if that is in a mapping of ours.
+///
+/// What was stored to the page before is not lost: the kernel has it in its cache of the file, which keeps what a mapping
+/// has made dirty when the mapping goes. Only this process sees zeros. A thread that stored to the page when it was already
+/// replaced sees the flag, which was set before.
+fn contain(address: usize) -> bool {
+    let Some(entry) = ENTRIES.iter().find(|entry| entry.contains(address)) else { return false };
+    entry.failed.store(true, SeqCst);
+    // SAFETY: errno is this thread's own.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { *errno };
+    let page = address & !(page_bytes() - 1);
+    // SAFETY: the page lies in a mapping of ours, whose pages nothing in this process has a reference to. Where memory is
+    // short this fails and changes nothing.
+    let zeros = unsafe {
+        libc::mmap(
+            page as *mut libc::c_void,
+            page_bytes(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+            -1,
+            0,
+        )
+    };
+    // SAFETY: as above.
+    unsafe { *errno = before };
+    zeros != libc::MAP_FAILED
+}
+
+/// Does what the action before ours does with a signal. `fault`: the interrupted instruction caused it.
+fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void, fault: bool) {
+    // SAFETY: it was set before the handler was, to what is never freed.
+    let previous = unsafe { &*PREVIOUS.load(SeqCst) };
+    let handler = previous.sa_sigaction;
+    let by_default = handler == libc::SIG_DFL || handler == libc::SIG_IGN;
+    if handler == libc::SIG_IGN && !fault {
+        return;
+    }
+    if by_default || previous.sa_flags & libc::SA_RESETHAND != 0 {
+        let mut default = *previous;
+        default.sa_sigaction = libc::SIG_DFL;
+        default.sa_flags = 0;
+        replace(Some(&default));
+    }
+    if by_default {
+        // A fault is repeated when we return, and ends the process; the kernel ignores none.
+        if !fault {
+            // SAFETY: raise takes no pointers.
+            unsafe { libc::raise(signal) };
+        }
+    } else if previous.sa_flags & libc::SA_SIGINFO != 0 {
+        type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+        // SAFETY: an action with this flag that is none of the two above is a function of this type.
+        let handler: Handler = unsafe { transmute(handler) };
+        handler(signal, info, context);
+    } else {
+        // SAFETY: one without the flag is a function of this type.
+        let handler: extern "C" fn(libc::c_int) = unsafe { transmute(handler) };
+        handler(signal);
+    }
+}
