@@ -66,7 +66,9 @@ impl ErrorKind {
     }
 }
 
-/// An error: its kind, a sentence that says what, where and what to do, and its cause if there is one.
+/// An error: its kind, a message that says what happened and where, a hint that says what to do, and its cause.
+///
+/// It displays as the message and the hint. The sentences are for people and may change; [`ErrorKind`] does not.
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
 
@@ -74,16 +76,29 @@ pub struct Error(Box<Inner>);
 struct Inner {
     kind: ErrorKind,
     message: String,
+    hint: Option<String>,
     source: Option<io::Error>,
 }
 
 impl Error {
+    /// `message` says what happened and where, without a full stop at its end.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error(Box::new(Inner { kind, message: message.into(), source: None }))
+        Error(Box::new(Inner { kind, message: message.into(), hint: None, source: None }))
     }
 
     pub(crate) fn corrupt(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Corrupt, message)
+    }
+
+    /// Damage in a table file that only a backup or a salvage can repair.
+    pub(crate) fn corrupt_table(message: impl Into<String>) -> Self {
+        Error::corrupt(message).with_hint("Restore a backup, or salvage what can still be read.")
+    }
+
+    /// Adds what to do about it: whole sentences, without a command-line flag, since callers have other front ends.
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hint = Some(hint.into());
+        self
     }
 
     /// An error of the operating system while doing `what` with `path`.
@@ -95,26 +110,35 @@ impl Error {
             io::ErrorKind::OutOfMemory => ErrorKind::OutOfMemory,
             _ => ErrorKind::Io,
         };
-        let advice = match kind {
-            ErrorKind::DiskFull if source.kind() == io::ErrorKind::FileTooLarge => {
-                ". Nothing of this change was kept; raise the limit on the length of a file and try again."
-            }
-            ErrorKind::DiskFull => ". Nothing of this change was kept; make room on the disk and try again.",
-            _ => "",
-        };
-        let message = format!("{}: {what}: {source}{advice}", path.display());
-        Error(Box::new(Inner { kind, message, source: Some(source) }))
+        let hint = (kind == ErrorKind::DiskFull)
+            .then(|| "Nothing of this change was kept. Make room on the disk and try again.".to_owned());
+        let message = format!("{}: {what}: {source}", path.display());
+        Error(Box::new(Inner { kind, message, hint, source: Some(source) }))
     }
 
     /// What kind of error this is.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
+
+    /// What happened, and where.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// What to do about it, if there is something to do.
+    pub fn hint(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)
+        f.write_str(&self.0.message)?;
+        match &self.0.hint {
+            Some(hint) => write!(f, ". {hint}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -175,10 +175,7 @@ impl Check<'_> {
             self.fault("map".into(), format!("{unmarked} units in use are marked free"));
         }
         if lost > 0 {
-            self.fault(
-                "map".into(),
-                format!("{lost} units marked used belong to nothing; `splitpoint compact` gives them back"),
-            );
+            self.fault("map".into(), format!("{lost} units marked used belong to nothing; compaction frees them"));
         }
     }
 

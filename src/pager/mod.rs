@@ -379,30 +379,25 @@ impl Pager {
             return Err(version_error(&shown, version));
         }
         if bytes.len() < HEADER_BYTES {
-            return Err(Error::corrupt(format!(
-                "{shown}: cut to {file_bytes} bytes, the header alone has {HEADER_BYTES}. Restore a backup; `splitpoint dump {shown} --salvage` writes what can still be read."
+            return Err(Error::corrupt_table(format!(
+                "{shown}: cut to {file_bytes} bytes, the header alone has {HEADER_BYTES}"
             )));
         }
         let (stored, computed) = (u32_at(&bytes, HEADER_BYTES - 4), header_sum(&bytes));
         if stored != computed {
-            return Err(Error::corrupt(format!(
-                "{shown}: header: checksum mismatch, stored {stored:08x}, computed {computed:08x}. Restore a backup; `splitpoint dump {shown} --salvage` writes what can still be read."
+            return Err(Error::corrupt_table(format!(
+                "{shown}: header: checksum mismatch, stored {stored:08x}, computed {computed:08x}"
             )));
         }
-        let header = Header::parse(&bytes)
-            .map_err(|what| Error::corrupt(format!("{shown}: header: {what}. Restore a backup; `splitpoint dump {shown} --salvage` writes what can still be read.")))?;
+        let header = Header::parse(&bytes).map_err(|what| Error::corrupt_table(format!("{shown}: header: {what}")))?;
         let needed = u64::from(header.frame_count) * header.frame_bytes as u64;
         if file_bytes < needed {
-            return Err(Error::corrupt(format!(
-                "{shown}: cut to {file_bytes} bytes of {needed}. Restore a backup; `splitpoint dump {shown} --salvage` writes what can still be read."
-            )));
+            return Err(Error::corrupt_table(format!("{shown}: cut to {file_bytes} bytes of {needed}")));
         }
         let mut rest = vec![0; header.frame_bytes - HEADER_BYTES];
         file.read_at(&mut rest, HEADER_BYTES as u64).map_err(|e| Error::io(path, "read the header of", e))?;
         if rest.iter().any(|&b| b != 0) {
-            return Err(Error::corrupt(format!(
-                "{shown}: header: reserved bytes are not zero. Restore a backup; `splitpoint dump {shown} --salvage` writes what can still be read."
-            )));
+            return Err(Error::corrupt_table(format!("{shown}: header: reserved bytes are not zero")));
         }
         Ok((header, bytes[ROOT_START..ROOT_START + ROOT_BYTES].to_vec()))
     }
@@ -505,9 +500,7 @@ impl Pager {
     /// An error about this file's content.
     pub(crate) fn corrupt(&self, what: impl std::fmt::Display) -> Error {
         let path = self.path.display();
-        Error::corrupt(format!(
-            "{path}: {what}. Run `splitpoint check {path}`, then restore a backup; `splitpoint dump {path} --salvage` writes what can still be read."
-        ))
+        Error::corrupt_table(format!("{path}: {what}"))
     }
 
     /// Refuses to go on where another process has begun to write a checkpoint over what was opened here for reading.
@@ -692,10 +685,9 @@ impl Pager {
         let (path, reason) = (self.path.display(), self.health.reason());
         Err(Error::new(
             ErrorKind::Poisoned,
-            format!(
-                "{path}: an earlier write to the disk failed, so this handle takes no more; open the table again to go on from what is safe. It was: {reason}"
-            ),
-        ))
+            format!("{path}: an earlier write to the disk failed, so this handle takes no more writes: {reason}"),
+        )
+        .with_hint("Open the table again to go on from what is durable."))
     }
 
     /// # Errors
@@ -751,12 +743,8 @@ fn header_sum(bytes: &[u8]) -> u32 {
 
 fn not_a_table(path: &Path, what: &str) -> Error {
     let path = path.display();
-    Error::new(
-        ErrorKind::NotATable,
-        format!(
-            "{path}: not a splitpoint table: {what}. Check the path; `splitpoint load` makes a table, and if it was one, `splitpoint dump {path} --salvage` looks for what is left."
-        ),
-    )
+    Error::new(ErrorKind::NotATable, format!("{path}: not a splitpoint table: {what}"))
+        .with_hint("Check the path. If it was a table, salvage may find what is left of it.")
 }
 
 fn version_error(shown: &impl std::fmt::Display, version: u32) -> Error {

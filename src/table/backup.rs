@@ -149,10 +149,8 @@ impl<'f> Backup<'f> {
             let faults = options.open(&target.path)?.verify()?;
             let Some(first) = faults.first() else { return Ok(true) };
             let shown = backup.display();
-            Err(Error::corrupt(format!(
-                "{shown}: {} faults, the first: {first}. Nothing was restored. Take another backup; `splitpoint dump {shown} --salvage` writes what can still be read.",
-                faults.len()
-            )))
+            Err(Error::corrupt(format!("{shown}: {} faults, the first: {first}. Nothing was restored", faults.len()))
+                .with_hint("Take another backup, or salvage what can still be read."))
         })
     }
 
@@ -223,10 +221,8 @@ impl<'f> Backup<'f> {
             other => other.map_err(|e| Error::io(path, "open", e))?,
         };
         if !self.overwrite {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!("{shown}: is there already; give another name, or ask for it to be replaced (--force)"),
-            ));
+            return Err(Error::new(ErrorKind::InvalidArgument, format!("{shown}: exists already"))
+                .with_hint("Choose another name, or ask for it to be replaced."));
         }
         if !file.lock().map_err(|e| Error::io(path, "lock", e))? {
             return Err(Error::new(
