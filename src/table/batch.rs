@@ -1,33 +1,58 @@
 //! Batches: several changes that count together or not at all.
 //!
 //! ```text
-//! commit   grow for what is to come -> latch all buckets, or none and try again -> change after change
-//!          -> one record in the log -> release all; wait for the disk if asked to
+//! commit   work out inserts and updates (deferred.rs) -> grow for what is to come -> latch all buckets, or none and try
+//!          again -> change after change -> one record in the log -> release all; wait for the disk if asked to
 //! ```
 //!
 //! Nobody sees a part of a batch: its buckets stay latched until all of it is in. After an error the changes made so far
 //! are undone; should that fail too, the handle is poisoned, and an open finds the table without the batch, since the
 //! log has no record of it.
 //!
-//! Source: the write batch is LevelDB's. Not here: the record's bytes (`commit.rs`).
+//! Source: the write batch is LevelDB's. Not here: the record's bytes (`wal_record.rs`).
 
 use super::Table;
+use super::deferred::{self, Deferred, Edit, Expected};
 use super::wal_record::{WalRecord, decode_batch, encode_in_batch};
 use crate::buckets::{Bucket, Delta, HashedKey, PairLocation};
 use crate::error::{Error, ErrorKind, Result};
 use crate::linear;
 use crate::pager::pool::{FrameNo, WriteGuard};
+use crate::pager::wal::Lsn;
 use crate::planted::{Bug, planted};
 use std::collections::BTreeMap;
 
 /// Changes to be made together; see [`Table::batch`]. Dropped without a [`commit`](Batch::commit), it does nothing.
 pub struct Batch<'t> {
     table: &'t Table,
-    /// In the form in which the log has them.
+    changes: Changes,
+    deferred: Vec<Deferred<'t>>,
+}
+
+/// Changes in the form in which the log has them.
+#[derive(Default)]
+pub(super) struct Changes {
     bytes: Vec<u8>,
     count: usize,
-    /// Bytes that its pairs take in pages, at most.
+    /// Bytes that their pairs take in pages, at most.
     page_bytes: u64,
+}
+
+impl Changes {
+    pub(super) fn add(&mut self, table: &Table, change: WalRecord<'_>) -> Result<()> {
+        let (key, value_bytes) = change.key_and_value_bytes();
+        table.buckets.check_lengths(key, value_bytes)?;
+        encode_in_batch(change, &mut self.bytes);
+        self.count += 1;
+        if !matches!(change, WalRecord::Remove { .. }) {
+            self.page_bytes += table.buckets.bytes_in_page(key.len(), value_bytes) as u64;
+        }
+        Ok(())
+    }
+
+    pub(super) fn decode(&self) -> Vec<WalRecord<'_>> {
+        decode_batch(&self.bytes).expect("it was encoded here")
+    }
 }
 
 impl Table {
@@ -44,84 +69,133 @@ impl Table {
     /// # Ok::<(), splitpoint::Error>(())
     /// ```
     pub fn batch(&self) -> Batch<'_> {
-        Batch { table: self, bytes: Vec::new(), count: 0, page_bytes: 0 }
+        Batch { table: self, changes: Changes::default(), deferred: Vec::new() }
     }
 }
 
-impl Batch<'_> {
-    /// As [`Table::put`], once the batch is committed.
+impl<'t> Batch<'t> {
+    /// Adds a [`Table::put`].
     ///
     /// # Errors
     /// [`ErrorKind::TooLong`] above [`KEY_LEN_MAX`](crate::KEY_LEN_MAX) or [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX).
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.add(WalRecord::Put { key, value }, key, value.len())
+        self.changes.add(self.table, WalRecord::Put { key, value })
     }
 
-    /// As [`Table::append`], once the batch is committed.
+    /// Adds a [`Table::append`].
     ///
     /// # Errors
-    /// As [`put`](Self::put); that the whole value would be too long shows at the commit.
+    /// Those of [`put`](Self::put). If the whole value would be too long, the commit returns the error.
     pub fn append(&mut self, key: &[u8], tail: &[u8]) -> Result<()> {
-        self.add(WalRecord::Append { key, tail }, key, tail.len())
+        self.changes.add(self.table, WalRecord::Append { key, tail })
     }
 
-    /// As [`Table::remove`], once the batch is committed. That the key is not there is no error.
+    /// Adds a [`Table::remove`]. An absent key is no error.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLong`], as such a key cannot be there.
+    /// [`ErrorKind::TooLong`], as no table has such a key.
     pub fn remove(&mut self, key: &[u8]) -> Result<()> {
-        self.add(WalRecord::Remove { key }, key, 0)
+        self.changes.add(self.table, WalRecord::Remove { key })
     }
 
-    fn add(&mut self, change: WalRecord<'_>, key: &[u8], value_bytes: usize) -> Result<()> {
-        self.table.buckets.check_lengths(key, value_bytes)?;
-        encode_in_batch(change, &mut self.bytes);
-        self.count += 1;
-        if !matches!(change, WalRecord::Remove { .. }) {
-            self.page_bytes += self.table.buckets.bytes_in_page(key.len(), value_bytes) as u64;
-        }
+    /// Adds a [`Table::insert`]: if the key is present when the batch is committed, its value stays.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put).
+    pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.table.buckets.check_lengths(key, value.len())?;
+        self.defer(key, Edit::Insert(value.to_vec()));
         Ok(())
     }
 
-    /// How many changes it has.
-    pub fn len(&self) -> usize {
-        self.count
+    /// Adds a [`Table::update`]: `f` sees the value that the changes before it in this batch leave. It runs at the commit,
+    /// and again if another thread changed the value in the meantime.
+    ///
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// let add = |n: i64| move |old: Option<&[u8]>| {
+    ///     let old = old.and_then(|v| v.try_into().ok()).map_or(0, i64::from_le_bytes);
+    ///     Some((old + n).to_le_bytes().to_vec())
+    /// };
+    /// let mut transfer = table.batch();
+    /// transfer.update(b"alice", add(-10))?;
+    /// transfer.update(b"bob", add(10))?;
+    /// transfer.commit()?;
+    /// assert_eq!(table.get(b"bob")?.as_deref(), Some(&10i64.to_le_bytes()[..]));
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLong`], as no table has such a key. If what `f` returns is too long, the commit returns the error.
+    pub fn update(&mut self, key: &[u8], f: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>> + 't) -> Result<()> {
+        self.table.buckets.check_lengths(key, 0)?;
+        self.defer(key, Edit::Update(Box::new(f)));
+        Ok(())
     }
 
-    /// Has it none?
+    fn defer(&mut self, key: &[u8], edit: Edit<'t>) {
+        self.deferred.push(Deferred { after: self.changes.count, key: key.to_vec(), edit });
+    }
+
+    /// The number of changes.
+    pub fn len(&self) -> usize {
+        self.changes.count + self.deferred.len()
+    }
+
+    /// Whether it has no change.
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.len() == 0
     }
 
     /// Makes the changes, in their order, as one.
     ///
-    /// O(changes), and a copy of each value that is replaced or removed. Whoever needs one of its buckets waits meanwhile.
+    /// O(changes), and a copy of each value that is replaced or removed. Threads that need one of its buckets wait.
     ///
     /// # Errors
-    /// As [`Table::put`]; nothing has changed then, or the handle is poisoned and an open finds the table without the
+    /// Those of [`Table::put`]; nothing has changed then, or the handle is poisoned and an open finds the table without the
     /// batch.
-    pub fn commit(self) -> Result<()> {
-        if self.is_empty() {
-            return Ok(());
-        }
-        let changes = decode_batch(&self.bytes).expect("it was encoded here");
+    pub fn commit(mut self) -> Result<()> {
         let table = self.table;
-        let lsn = {
-            let mut writer = table.enter_to(WalRecord::Batch(&self.bytes))?;
-            table.buckets.grow_for(self.page_bytes, self.count as u64);
-            let mut latched = Latched::new(table, &changes)?;
-            let delta = latched.make(&changes)?;
-            let lsn = table.log(&mut writer, WalRecord::Batch(&self.bytes))?;
-            drop(latched);
-            writer.inside.count(delta, table.buckets.load());
-            let removals = changes.iter().filter(|change| matches!(change, WalRecord::Remove { .. })).count();
-            writer.inside.count_changes(changes.len(), removals);
-            // As after a single write; what is still to be done is for later ones.
-            let _ = table.buckets.adjust(delta);
-            lsn
+        let lsn = loop {
+            let resolved = deferred::resolve(table, &self.changes, &mut self.deferred)?;
+            let changes = resolved.changes.as_ref().unwrap_or(&self.changes);
+            if changes.count == 0 {
+                break table.position_seen();
+            }
+            if let Some(lsn) = table.commit_changes(changes, &resolved.expected)? {
+                break lsn;
+            }
         };
         table.checkpoint_if_due();
         table.wait_durable(lsn)
+    }
+}
+
+impl Table {
+    /// Makes the changes as one if the keys of `expected` have these values. `None` if one has another; nothing has changed
+    /// then.
+    fn commit_changes(&self, changes: &Changes, expected: &Expected) -> Result<Option<Lsn>> {
+        let record = WalRecord::Batch(&changes.bytes);
+        let decoded = changes.decode();
+        let mut writer = self.enter_to(record)?;
+        self.buckets.grow_for(changes.page_bytes, changes.count as u64);
+        let keys = decoded.iter().filter_map(|change| change.key()).chain(expected.keys().map(Vec::as_slice));
+        let mut latched = Latched::new(self, keys)?;
+        for (key, value) in expected {
+            let key = self.buckets.key(key);
+            if !latched.with_bucket(key, |bucket, location| bucket.value_equals(location, value.as_deref()))? {
+                return Ok(None);
+            }
+        }
+        let delta = latched.make(&decoded)?;
+        let lsn = self.log(&mut writer, record)?;
+        drop(latched);
+        writer.inside.count(delta, self.buckets.load());
+        let removals = decoded.iter().filter(|change| matches!(change, WalRecord::Remove { .. })).count();
+        writer.inside.count_changes(decoded.len(), removals);
+        // If the table cannot grow or shrink now, a later write tries again.
+        let _ = self.buckets.adjust(delta);
+        Ok(Some(lsn))
     }
 }
 
@@ -141,8 +215,8 @@ enum Undo<'a> {
 }
 
 impl<'t> Latched<'t> {
-    fn new(table: &'t Table, changes: &[WalRecord<'_>]) -> Result<Self> {
-        let hashes: Vec<u64> = changes.iter().filter_map(|c| c.key()).map(|key| table.buckets.key(key).hash).collect();
+    fn new<'k>(table: &'t Table, keys: impl Iterator<Item = &'k [u8]>) -> Result<Self> {
+        let hashes: Vec<u64> = keys.map(|key| table.buckets.key(key).hash).collect();
         'again: loop {
             let view = table.buckets.view();
             let place = |&hash: &u64| table.buckets.location(view.linear().bucket_of(hash)).0;
@@ -332,6 +406,55 @@ mod tests {
         assert_eq!(table.get(b"gone").unwrap().unwrap(), [2; 3000]);
         assert_eq!(table.verify().unwrap(), []);
         table.put(b"still", b"fit").unwrap();
+    }
+
+    #[test]
+    fn inserts_and_updates_of_a_batch_see_the_changes_before_them() {
+        let table = Table::in_memory().unwrap();
+        table.put(b"here", b"1").unwrap();
+        let mut batch = table.batch();
+        batch.insert(b"here", b"2").unwrap();
+        batch.insert(b"absent", b"3").unwrap();
+        batch.insert(b"absent", b"4").unwrap();
+        batch.append(b"absent", b"5").unwrap();
+        batch.update(b"absent", |old| Some([old.unwrap(), b"6"].concat())).unwrap();
+        batch.remove(b"here").unwrap();
+        batch.insert(b"here", b"7").unwrap();
+        batch.update(b"never", |old| old.map(<[u8]>::to_vec)).unwrap();
+        assert_eq!(batch.len(), 8);
+        batch.commit().unwrap();
+        assert_eq!(table.get(b"absent").unwrap().unwrap(), b"356");
+        assert_eq!(table.get(b"here").unwrap().unwrap(), b"7");
+        assert_eq!(table.len(), 2);
+        // Nothing to change, and nothing is logged.
+        let mut batch = table.batch();
+        batch.insert(b"here", b"8").unwrap();
+        batch.commit().unwrap();
+        assert_eq!(table.get(b"here").unwrap().unwrap(), b"7");
+    }
+
+    #[test]
+    fn updates_of_two_keys_beside_other_threads_lose_none() {
+        let table = TableOptions::new().page_bytes(512).in_memory().unwrap();
+        let number = |value: Option<&[u8]>| value.map_or(0, |v| i64::from_le_bytes(v.try_into().unwrap()));
+        const ROUNDS: i64 = 500;
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let table = &table;
+                scope.spawn(move || {
+                    for round in 0..ROUNDS {
+                        let mut batch = table.batch();
+                        let (from, to) = ((thread + round) % 3, (thread + round + 1) % 3);
+                        batch.update(&[from as u8], move |v| Some((number(v) - 1).to_le_bytes().into())).unwrap();
+                        batch.update(&[to as u8], move |v| Some((number(v) + 1).to_le_bytes().into())).unwrap();
+                        batch.update(b"count", move |v| Some((number(v) + 1).to_le_bytes().into())).unwrap();
+                        batch.commit().unwrap();
+                    }
+                });
+            }
+        });
+        let value = |key: &[u8]| number(table.get(key).unwrap().as_deref());
+        assert_eq!((value(&[0]) + value(&[1]) + value(&[2]), value(b"count")), (0, 4 * ROUNDS));
     }
 
     #[test]

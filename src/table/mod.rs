@@ -17,6 +17,7 @@ mod compact;
 mod counters;
 #[cfg(test)]
 mod crash;
+mod deferred;
 mod gate;
 #[cfg(test)]
 mod interleavings;

@@ -94,6 +94,14 @@ impl<'a> WalRecord<'a> {
         })
     }
 
+    /// The key, and the length of what is stored under it.
+    pub(super) fn key_and_value_bytes(self) -> (&'a [u8], usize) {
+        match self.parts() {
+            (Some(key), value) => (key, value.len()),
+            (None, key) => (key, 0),
+        }
+    }
+
     /// The key it is about, if it is about one.
     pub(super) fn key(self) -> Option<&'a [u8]> {
         match self {

@@ -325,6 +325,8 @@ const METHODS: &[(&str, InChild, fn(&Table, &Path) -> Option<InChild>)] = &[
     ("Batch::put", Answers, |t, _| outcome(t.batch().put(b"k", b"child"))),
     ("Batch::append", Answers, |t, _| outcome(t.batch().append(b"k", b"child"))),
     ("Batch::remove", Answers, |t, _| outcome(t.batch().remove(b"k"))),
+    ("Batch::insert", Answers, |t, _| outcome(t.batch().insert(b"k", b"child"))),
+    ("Batch::update", Answers, |t, _| outcome(t.batch().update(b"k", |_| None))),
     ("Batch::len", Answers, |t, _| (t.batch().len() == 0).then_some(Answers)),
     ("Batch::is_empty", Answers, |t, _| t.batch().is_empty().then_some(Answers)),
     ("Batch::commit", Refuses, |t, _| {

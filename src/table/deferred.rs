@@ -1,0 +1,97 @@
+//! Changes of a batch that depend on the value of their key: inserts and updates.
+//!
+//! A commit reads the values they depend on, without a latch, and works out plain puts and removals, which are what the log
+//! records. The commit compares the values again under the latches of all its buckets, and starts over if one has changed.
+//!
+//! Not here: latches, the log (`batch.rs`).
+
+use super::Table;
+use super::batch::Changes;
+use super::wal_record::WalRecord;
+use crate::error::Result;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// A change to be worked out at the commit.
+pub(super) struct Deferred<'t> {
+    /// How many plain changes come before it.
+    pub after: usize,
+    pub key: Vec<u8>,
+    pub edit: Edit<'t>,
+}
+
+pub(super) enum Edit<'t> {
+    Insert(Vec<u8>),
+    Update(Box<dyn FnMut(Option<&[u8]>) -> Option<Vec<u8>> + 't>),
+}
+
+/// The values that keys must have for the resolved changes to hold; `None` for an absent key.
+pub(super) type Expected = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// A batch without deferred changes.
+pub(super) struct Resolved {
+    /// `None`: the batch has no deferred changes, so its own are complete.
+    pub changes: Option<Changes>,
+    pub expected: Expected,
+}
+
+/// Works out the deferred changes from the values of this moment.
+pub(super) fn resolve(table: &Table, plain: &Changes, deferred: &mut [Deferred<'_>]) -> Result<Resolved> {
+    if deferred.is_empty() {
+        return Ok(Resolved { changes: None, expected: Expected::new() });
+    }
+    let keys: HashSet<Vec<u8>> = deferred.iter().map(|deferred| deferred.key.clone()).collect();
+    let mut values = Values { table, expected: Expected::new(), changed: HashMap::new() };
+    let mut changes = Changes::default();
+    let mut deferred = deferred.iter_mut().peekable();
+    let plain = plain.decode();
+    for index in 0..=plain.len() {
+        while let Some(Deferred { key, edit, .. }) = deferred.next_if(|deferred| deferred.after == index) {
+            let old = values.get(key)?;
+            let new = match edit {
+                Edit::Insert(_) if old.is_some() => continue,
+                Edit::Insert(value) => Some(value.clone()),
+                Edit::Update(f) => f(old.as_deref()),
+            };
+            match &new {
+                Some(value) => changes.add(table, WalRecord::Put { key, value })?,
+                None if old.is_some() => changes.add(table, WalRecord::Remove { key })?,
+                None => {}
+            }
+            values.changed.insert(key.clone(), new);
+        }
+        let Some(&change) = plain.get(index) else { break };
+        changes.add(table, change)?;
+        if let Some(key) = change.key().filter(|&key| keys.contains(key)) {
+            let new = match change {
+                WalRecord::Put { value, .. } => Some(value.to_vec()),
+                WalRecord::Append { tail, .. } => {
+                    let mut value = values.get(key)?.unwrap_or_default();
+                    value.extend_from_slice(tail);
+                    Some(value)
+                }
+                _ => None,
+            };
+            values.changed.insert(key.to_vec(), new);
+        }
+    }
+    Ok(Resolved { changes: Some(changes), expected: values.expected })
+}
+
+/// Values as the changes so far leave them.
+struct Values<'t> {
+    table: &'t Table,
+    /// Those that were read from the table.
+    expected: Expected,
+    changed: HashMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+impl Values<'_> {
+    fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        if let Some(value) = self.changed.get(key).or_else(|| self.expected.get(key)) {
+            return Ok(value.clone());
+        }
+        let value = self.table.get(key)?;
+        self.expected.insert(key.to_vec(), value.clone());
+        Ok(value)
+    }
+}
