@@ -50,7 +50,7 @@ impl Storage for Disk {
         if !kind.is_file() {
             return Err(Error::new(ErrorKind::InvalidData, "not a regular file"));
         }
-        Ok(Box::new(RealFile { file, locked: AtomicU64::new(UNLOCKED) }))
+        Ok(Box::new(RealFile::new(file)))
     }
 
     #[cfg(target_os = "linux")]
@@ -58,7 +58,7 @@ impl Storage for Disk {
         let mut options = fs::OpenOptions::new();
         options.read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE);
         match options.open(directory_of(beside)) {
-            Ok(file) => Ok(Some(Box::new(RealFile { file, locked: AtomicU64::new(UNLOCKED) }))),
+            Ok(file) => Ok(Some(Box::new(RealFile::new(file)))),
             // A file system or a kernel that has no such files.
             Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => Ok(None),
             Err(e) => Err(e),
@@ -104,9 +104,27 @@ struct RealFile {
     file: fs::File,
     /// Which process has locked it, see `forks`.
     locked: AtomicU64,
+    /// So many bytes it may have by the limit of the process, as it was when that was asked for last.
+    allowed: AtomicU64,
 }
 
 const UNLOCKED: u64 = u64::MAX;
+
+impl RealFile {
+    fn new(file: fs::File) -> RealFile {
+        RealFile { file, locked: AtomicU64::new(UNLOCKED), allowed: AtomicU64::new(0) }
+    }
+
+    /// Refuses to write as far as `bytes` where the process may not. The limit is asked for when a file grows, as that is a
+    /// system call: one that is lowered while the file is open counts from then on.
+    fn refuse_beyond_limit(&self, bytes: u64) -> Result<()> {
+        if bytes > self.allowed.load(Relaxed) {
+            refuse_beyond_limit(bytes)?;
+            self.allowed.fetch_max(bytes, Relaxed);
+        }
+        Ok(())
+    }
+}
 
 impl Drop for RealFile {
     fn drop(&mut self) {
@@ -125,7 +143,7 @@ impl File for RealFile {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
         // The system refuses to overwrite what is beyond the limit, too.
-        refuse_beyond_limit(offset.saturating_add(bytes.len() as u64))?;
+        self.refuse_beyond_limit(offset.saturating_add(bytes.len() as u64))?;
         self.file.write_all_at(bytes, offset)
     }
 
@@ -134,7 +152,7 @@ impl File for RealFile {
     }
 
     fn set_len(&self, bytes: u64) -> Result<()> {
-        if let Err(e) = refuse_beyond_limit(bytes)
+        if let Err(e) = self.refuse_beyond_limit(bytes)
             && self.len()? < bytes
         {
             return Err(e);
@@ -144,7 +162,7 @@ impl File for RealFile {
 
     fn reserve(&self, bytes: u64) -> Result<()> {
         // For what will be written there.
-        refuse_beyond_limit(bytes)?;
+        self.refuse_beyond_limit(bytes)?;
         reserve(&self.file, bytes)
     }
 
@@ -213,7 +231,7 @@ impl File for RealFile {
 }
 
 /// Refuses to write a file as far as `bytes` where the process may not (`ulimit -f`): the system would refuse with a signal,
-/// SIGXFSZ, that ends a program which has made no arrangements for it. One system call; the limit may change at any time.
+/// SIGXFSZ, that ends a program which has made no arrangements for it.
 #[expect(unsafe_code, reason = "std has no getrlimit")]
 fn refuse_beyond_limit(bytes: u64) -> Result<()> {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };

@@ -7,6 +7,7 @@ use super::{Table, TableOptions};
 use crate::error::ErrorKind;
 use crate::io::{Disk, File, Mode, Storage};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// The disk, which tells of calls: the name of a file that was just made, is about to be removed, or whose directory was
@@ -79,6 +80,26 @@ fn a_table_that_another_made_first_is_not_made_anew() {
         assert_eq!(table.len(), if create_new { 1 } else { 2 });
         assert_eq!(table.verify().unwrap(), []);
     }
+}
+
+#[test]
+fn a_table_that_is_replaced_before_it_is_locked_is_not_written_without_a_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let (theirs, replaced) = (path.clone(), AtomicBool::new(false));
+    // The file is made and not locked yet: another process takes it away, and makes a table of its own.
+    let options = telling(move |told, path| {
+        if (told, path) == (Told::Made, &*theirs) && !replaced.swap(true, Relaxed) {
+            std::fs::remove_file(path).unwrap();
+            let table = Table::open(path).unwrap();
+            table.put(b"theirs", b"1").unwrap();
+            table.close().unwrap();
+        }
+    });
+    let table = options.open(&path).unwrap();
+    table.put(b"ours", b"2").unwrap();
+    table.close().unwrap();
+    assert_eq!(Table::open(&path).unwrap().len(), 2);
 }
 
 #[test]
