@@ -1,6 +1,8 @@
 # make run      builds the program and takes the tour: real data in, out, timed and compared
 # make test     everything: format, lints, all tests, documentation
-# make slow     tests that take minutes or gigabytes: a value of 1 GiB, long runs over damaged files
+# make slow     tests that take minutes or gigabytes: a value of 1 GiB, long runs over damaged files; short runs of power and faults
+# make power    power losses on ext4, XFS and btrfs, on a disk that records each write: SECONDS=300, SEED, FS=xfs, REPLAY=folder
+# make faults   each system call of a small workload fails once: SECONDS=300, SEED, REPLAY=case
 # make fuzz     SECONDS=60 for each fuzz target, or TARGET=open alone; INPUT=file runs one input again
 # make sanitize the tests of threads and of unsafe code under ThreadSanitizer and AddressSanitizer, with a nightly Rust
 # make bench    the short form of every workload, by us and our peers, into results/: 7.5 minutes; BENCH='--workload pairs' is one
@@ -9,7 +11,8 @@
 #
 # `make test` is fmt, lint, unit, doc and some seconds of fuzz, each of which can be made by itself. Needs Rust and a C
 # compiler's linker, and a C++ compiler to fuzz; says what to install where one is missing. `make bench` installs the peers'
-# libraries with apt-get; FEATURES=report measures without them. Plain POSIX make and sh.
+# libraries with apt-get; FEATURES=report measures without them. `make power` takes root and FUSE, says so where they lack, and
+# as root installs what makes the file systems. Plain POSIX make and sh.
 
 .POSIX:
 
@@ -19,10 +22,15 @@ HOST = $$(rustc +nightly -vV | sed -n 's/^host: //p')
 # More arguments for `splitpoint-bench run`, and the parts of it to build: peers need their libraries, report a crate for plots.
 BENCH =
 FEATURES = peers,report
-# What is fuzzed, and for how long each.
+# How long fuzz (each target), power and faults go on, if not as long as they do by themselves.
+SECONDS =
+# What is fuzzed.
 TARGET = dictionary open ops replay
-SECONDS = 60
 INPUT =
+# Where power and faults begin (the clock says, and they print it), on which file systems, and what is to be done once more.
+SEED =
+FS =
+REPLAY =
 # Oldest Rust that builds the workspace; rust-version in Cargo.toml says the same (tests/it/tidy.rs compares).
 RUST_MIN = 1.95
 
@@ -44,13 +52,33 @@ test: fmt lint unit doc
 
 slow: tools
 	$(CARGO) test --workspace --locked --release -- --ignored
+	@$(MAKE) power SECONDS=60
+	@$(MAKE) faults SECONDS=60
 
 fuzz: tools
 	@if test -n "$(INPUT)"; then \
 	    CARGO="$(CARGO)" fuzz/run $(TARGET) $(INPUT); \
 	else \
-	    CARGO="$(CARGO)" fuzz/run $(SECONDS) $(TARGET); \
+	    seconds='$(SECONDS)'; CARGO="$(CARGO)" fuzz/run "$${seconds:-60}" $(TARGET); \
 	fi
+
+TORTURE = $(CARGO) run --quiet --locked --package splitpoint-torture --
+power: tools disks
+	@if test -n '$(REPLAY)'; then $(TORTURE) again '$(REPLAY)'; else $(TORTURE) power '$(SECONDS)' '$(SEED)' '$(FS)'; fi
+
+faults: tools
+	@$(TORTURE) faults '$(SECONDS)' '$(SEED)' '$(REPLAY)'
+
+# What makes the file systems, where it is missing and we may install it. One that is still missing is skipped, and that is said.
+disks:
+	@test "$$(id -u)" = 0 && command -v apt-get >/dev/null 2>&1 || exit 0; \
+	for maker in mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs; do \
+	    command -v "$${maker%%:*}" >/dev/null 2>&1 || missing="$$missing $${maker#*:}"; \
+	done; \
+	test -n "$$missing" || exit 0; \
+	echo "apt-get install$$missing"; \
+	{ apt-get update -q && apt-get install -y -q --no-install-recommends $$missing; } || \
+	    echo "These packages could not be installed:$$missing" >&2
 
 # ThreadSanitizer has to see the standard library too, so that is built from its source (rustup component add rust-src). Both
 # need a nightly Rust; where it or its source is missing, that is said, and is a failure where CI is set. Not the orders that
@@ -139,4 +167,4 @@ tools:
 	    if (have[1] < need[1] || have[1] == need[1] && have[2] + 0 < need[2] + 0) { \
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
-.PHONY: help run test slow fuzz sanitize bench bench-full peers fmt lint unit doc tools
+.PHONY: help run test slow power faults disks fuzz sanitize bench bench-full peers fmt lint unit doc tools

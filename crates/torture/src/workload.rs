@@ -1,0 +1,176 @@
+//! The workload on a recording disk: threads that put, append, remove and commit batches in one table, while another
+//! makes it sync, write checkpoints, compact and copy itself, and one builds and updates dictionaries. It is a process
+//! of its own; its [`History`] goes to a file when all is done.
+//!
+//! Pages, cache and log are small, so that checkpoints, evictions and a change of the log's segment come often.
+
+use crate::changes::{Change, dictionary_changes, dictionary_pairs, operation};
+use crate::disk::read_counter;
+use crate::history::{History, Span};
+use splitpoint::{Backup, Dictionary, DictionaryBuilder, Durability, Result, Table, TableOptions};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+pub const TABLE: &str = "t.spt";
+pub const BACKUPS: [&str; 2] = ["backup-0.spt", "backup-1.spt"];
+/// The second is a folder of shards.
+pub const DICTIONARIES: [&str; 2] = ["words.spd", "shards"];
+const VERSIONS: usize = 6;
+pub const THREADS: usize = 3;
+
+pub fn options(durability: Durability) -> TableOptions {
+    TableOptions::new().page_bytes(512).cache_bytes(1 << 20).log_bytes(1 << 17).durability(durability)
+}
+
+/// Tells when calls begin and return.
+pub struct Clock {
+    start: Instant,
+    counter: File,
+}
+
+impl Clock {
+    pub fn new(counter: &Path) -> std::io::Result<Clock> {
+        Ok(Clock { start: Instant::now(), counter: File::open(counter)? })
+    }
+
+    fn now(&self) -> (u64, u64) {
+        // Nanoseconds inside the span of the call, events outside of it.
+        (read_counter(&self.counter).expect("the disk's counter"), self.start.elapsed().as_nanos() as u64)
+    }
+
+    pub fn time<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<Span> {
+        let (begun_event, begun_ns) = self.now();
+        call()?;
+        let done_ns = self.start.elapsed().as_nanos() as u64;
+        let (done_event, _) = self.now();
+        Ok(Span { begun_event, begun_ns, done_event, done_ns })
+    }
+}
+
+pub fn apply(table: &Table, changes: &[Change]) -> Result<()> {
+    if let [change] = changes {
+        return match change {
+            Change::Put(key, value) => table.put(key, value),
+            Change::Append(key, tail) => table.append(key, tail),
+            Change::Remove(key) => table.remove(key).map(drop),
+        };
+    }
+    let mut batch = table.batch();
+    for change in changes {
+        match change {
+            Change::Put(key, value) => batch.put(key, value)?,
+            Change::Append(key, tail) => batch.append(key, tail)?,
+            Change::Remove(key) => batch.remove(key)?,
+        }
+    }
+    batch.commit()
+}
+
+pub fn builder(name: usize) -> DictionaryBuilder {
+    let builder = DictionaryBuilder::new().page_bytes(512).threads(1);
+    if name == 1 { builder.shards(3) } else { builder }
+}
+
+/// Publishes a version of a dictionary: the first is built, the others change the one before.
+pub fn publish(seed: u64, path: &Path, name: usize, version: usize) -> Result<()> {
+    if version == 0 {
+        return builder(name).build(path, dictionary_pairs(seed, 0)).map(drop);
+    }
+    let mut update = Dictionary::update(path, path, &builder(name))?;
+    for change in dictionary_changes(seed, version) {
+        match change {
+            Change::Put(key, value) => update.put(&key, &value)?,
+            Change::Remove(key) => update.remove(&key)?,
+            Change::Append(..) => unreachable!("dictionaries have no appends"),
+        }
+    }
+    update.finish().map(drop)
+}
+
+/// What a process needs to know of the workload that it is to do.
+pub struct Work {
+    pub folder: PathBuf,
+    pub counter: PathBuf,
+    pub seed: u64,
+    pub durability: Durability,
+    pub operations: usize,
+}
+
+impl Work {
+    pub fn run(&self) -> Result<History, Box<dyn std::error::Error>> {
+        let mut history = History::new(self.seed, self.durability);
+        history.threads = vec![Vec::new(); THREADS];
+        let clock = Clock::new(&self.counter)?;
+        let half = self.operations / 2;
+        std::thread::scope(|scope| -> Result<()> {
+            let dictionaries = scope.spawn(|| self.make_dictionaries(&clock));
+            self.change(0..half, &clock, &mut history)?;
+            self.change(half..self.operations, &clock, &mut history)?;
+            history.dictionaries = dictionaries.join().expect("the thread of dictionaries ended")?;
+            Ok(())
+        })?;
+        Ok(history)
+    }
+
+    /// Opens the table, does operations `numbers` in each thread, and closes it.
+    fn change(&self, numbers: std::ops::Range<usize>, clock: &Clock, history: &mut History) -> Result<()> {
+        let table = options(self.durability).open(self.folder.join(TABLE))?;
+        let at_work = AtomicUsize::new(THREADS);
+        std::thread::scope(|scope| -> Result<()> {
+            let (table, at_work) = (&table, &at_work);
+            let start = |thread: usize| {
+                let numbers = numbers.clone();
+                scope.spawn(move || -> Result<Vec<Span>> {
+                    let calls = numbers.map(|number| {
+                        let changes = operation(self.seed, thread, number);
+                        clock.time(|| apply(table, &changes))
+                    });
+                    let calls = calls.collect();
+                    at_work.fetch_sub(1, Relaxed);
+                    calls
+                })
+            };
+            let writers: Vec<_> = (0..THREADS).map(start).collect();
+            let kept = self.keep_busy(table, at_work, clock, history);
+            for (thread, writer) in writers.into_iter().enumerate() {
+                history.threads[thread].extend(writer.join().expect("a writer ended")?);
+            }
+            kept
+        })?;
+        history.safes.push(clock.time(|| table.close())?);
+        Ok(())
+    }
+
+    /// What goes on beside the writers.
+    fn keep_busy(&self, table: &Table, at_work: &AtomicUsize, clock: &Clock, history: &mut History) -> Result<()> {
+        let mut rng = fastrand::Rng::with_seed(self.seed ^ 0xb0b);
+        while at_work.load(Relaxed) > 0 {
+            match rng.u32(..10) {
+                0..3 => history.safes.push(clock.time(|| table.sync())?),
+                3..5 => history.safes.push(clock.time(|| table.checkpoint())?),
+                5 => history.safes.push(clock.time(|| table.compact())?),
+                6..8 => {
+                    let name = rng.usize(..BACKUPS.len());
+                    let path = self.folder.join(BACKUPS[name]);
+                    let span = clock.time(|| Backup::new().overwrite(true).save(table, path))?;
+                    history.backups.push((name, span));
+                }
+                _ => std::thread::sleep(Duration::from_millis(rng.u64(1..10))),
+            }
+        }
+        Ok(())
+    }
+
+    fn make_dictionaries(&self, clock: &Clock) -> Result<Vec<(usize, Span)>> {
+        let mut published = Vec::new();
+        for version in 0..VERSIONS {
+            for (name, file) in DICTIONARIES.iter().enumerate() {
+                let path = self.folder.join(file);
+                published.push((name, clock.time(|| publish(self.seed, &path, name, version))?));
+            }
+        }
+        Ok(published)
+    }
+}
