@@ -1,17 +1,17 @@
 //! Mappings of files in which a fault sets a flag instead of ending the process.
 //!
-//! Access to a mapped page that the kernel cannot provide raises SIGBUS: the disk is full where the file system copies on
-//! write, it fails, or another program cut the file. The first mapping installs a handler for SIGBUS. For a fault inside a
-//! [`Guarded`] mapping it sets the mapping's flag, puts a page of zeros in place of the missing one, and returns, so that
-//! the access completes; its caller then asks [`Guarded::failed`]. Every other SIGBUS goes to the action that was set
-//! before ours, as if we had none.
+//! Access to a mapped page that the kernel cannot provide raises SIGBUS: the disk is full where the file system copies
+//! on write, it fails, or another program cut the file. The first mapping installs a handler for SIGBUS. For a fault
+//! inside a [`Guarded`] mapping it sets the mapping's flag, puts a page of zeros in place of the missing one, and
+//! returns, so that the access completes; its caller then asks [`Guarded::failed`]. Every other SIGBUS goes to the
+//! action that was set before ours, as if we had none.
 //!
 //! The handler runs at any instruction of any thread: it takes no locks, allocates nothing, and finds the mappings in a
 //! fixed table of atomics. It cannot help where the program replaced it later, or in a thread that blocks SIGBUS: there
 //! the kernel ends the process, as without it (docs/architecture.md, "Log").
 //!
-//! Only the log's mapping is guarded so far. Reading through one works the same: read, then ask `failed`, and take nothing
-//! of what was read if so. A `&[u8]` over a guarded mapping would be unsound, as its bytes can become zeros.
+//! Only the log's mapping is guarded so far. Reading through one works the same: read, then ask `failed`, and take
+//! nothing of what was read if so. A `&[u8]` over a guarded mapping would be unsound, as its bytes can become zeros.
 #![expect(unsafe_code, reason = "mmap, sigaction")]
 #![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
 
@@ -35,7 +35,8 @@ unsafe impl Send for Guarded {}
 unsafe impl Sync for Guarded {}
 
 impl Guarded {
-    /// Maps the first `bytes` bytes of `file`, which may be shorter. `None` where the system refuses, or too many are mapped.
+    /// Maps the first `bytes` bytes of `file`, which may be shorter. `None` where the system refuses, or too many are
+    /// mapped.
     pub(super) fn map(file: &fs::File, bytes: usize) -> Option<Guarded> {
         if !install() {
             return None;
@@ -62,12 +63,12 @@ impl Guarded {
         Some(Guarded { start: start.cast(), bytes, entry })
     }
 
-    /// Was there a fault anywhere in the mapping, ever? Asked after an access by the thread that made it, `false` says that
-    /// the access met the file's own pages.
+    /// Was there a fault anywhere in the mapping, ever? Asked after an access by the thread that made it, `false` says
+    /// that the access met the file's own pages.
     #[inline]
     pub(super) fn failed(&self) -> bool {
-        // A fault is precise, so the processor has run the handler before it goes on to this load; this keeps the compiler
-        // from asking before the access.
+        // A fault is precise, so the processor has run the handler before it goes on to this load; this keeps the
+        // compiler from asking before the access.
         compiler_fence(SeqCst);
         self.entry.failed.load(Acquire)
     }
@@ -104,8 +105,9 @@ const MAPPINGS_MAX: usize = 4096;
 
 static ENTRIES: [Entry; MAPPINGS_MAX] = [const { Entry::free() }; MAPPINGS_MAX];
 
-/// One mapping. `start` and `bytes` change only while `version` is odd. A handler that looks at an entry meanwhile skips it:
-/// the mapping whose fault it handles is in use by the thread that it interrupted, so its entry does not change.
+/// One mapping. `start` and `bytes` change only while `version` is odd. A handler that looks at an entry meanwhile
+/// skips it: the mapping whose fault it handles is in use by the thread that it interrupted, so its entry does not
+/// change.
 struct Entry {
     version: AtomicUsize,
     start: AtomicUsize,
@@ -183,7 +185,8 @@ fn install() -> bool {
 /// Sets what SIGBUS does, if anything is given. Gives what it did before.
 fn replace(action: Option<&libc::sigaction>) -> Option<libc::sigaction> {
     let mut previous = MaybeUninit::uninit();
-    // SAFETY: the new action is one that the system gave us, with a handler of this file or the default; the old one has room.
+    // SAFETY: the new action is one that the system gave us, with a handler of this file or the default; the old one
+    // has room.
     let done =
         unsafe { libc::sigaction(libc::SIGBUS, action.map_or(ptr::null(), ptr::from_ref), previous.as_mut_ptr()) };
     // SAFETY: the call has filled it in.
@@ -203,9 +206,9 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, cont
 
 /// Lets an access to `address` go on, if that is in a mapping of ours.
 ///
-/// What was stored to the page before is not lost: the kernel has it in its cache of the file, which keeps what a mapping
-/// has made dirty when the mapping goes. Only this process sees zeros. A thread that stored to the page when it was already
-/// replaced sees the flag, which was set before.
+/// What was stored to the page before is not lost: the kernel has it in its cache of the file, which keeps what a
+/// mapping has made dirty when the mapping goes. Only this process sees zeros. A thread that stored to the page when
+/// it was already replaced sees the flag, which was set before.
 fn contain(address: usize) -> bool {
     let Some(entry) = ENTRIES.iter().find(|entry| entry.contains(address)) else { return false };
     entry.failed.store(true, SeqCst);
@@ -214,8 +217,8 @@ fn contain(address: usize) -> bool {
     // SAFETY: as above.
     let before = unsafe { *errno };
     let page = address & !(page_bytes() - 1);
-    // SAFETY: the page lies in a mapping of ours, whose pages nothing in this process has a reference to. Where memory is
-    // short this fails and changes nothing.
+    // SAFETY: the page lies in a mapping of ours, whose pages nothing in this process has a reference to. Where memory
+    // is short this fails and changes nothing.
     let zeros = unsafe {
         libc::mmap(
             page as *mut libc::c_void,

@@ -1,13 +1,13 @@
 //! A file's bytes as shared memory: what is stored there the kernel has, whatever becomes of the process.
 //!
-//! The write-ahead log stores its records this way, at a tenth of what a `write` call costs (docs/benchmarks.md). Bytes
-//! of the file are written once before they are stored to, so they have room on the disk, and [`Mapped::prepare`] makes the
-//! pages ready ahead of the stores, or says that it cannot. A page can still be lost between that and a store: to writeback,
-//! after which a file system that copies on write needs new room, to a disk that fails, to a program that cuts the file. Then
-//! the store says so (`guard.rs`).
+//! The write-ahead log stores its records this way, at a tenth of what a `write` call costs (docs/benchmarks.md).
+//! Bytes of the file are written once before they are stored to, so they have room on the disk, and
+//! [`Mapped::prepare`] makes the pages ready ahead of the stores, or says that it cannot. A page can still be lost
+//! between that and a store: to writeback, after which a file system that copies on write needs new room, to a disk
+//! that fails, to a program that cuts the file. Then the store says so (`guard.rs`).
 //!
-//! Linux only, as that needs `MADV_POPULATE_WRITE`; elsewhere, and where the kernel or the file system has no such thing,
-//! there is no mapping and the log writes with `write_at`, which tests compare this with.
+//! Linux only, as that needs `MADV_POPULATE_WRITE`; elsewhere, and where the kernel or the file system has no such
+//! thing, there is no mapping and the log writes with `write_at`, which tests compare this with.
 #![expect(unsafe_code, reason = "mmap")]
 #![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
 
@@ -33,8 +33,9 @@ pub(super) fn map(file: &fs::File, bytes: u64) -> Result<Option<Box<dyn Mapped>>
     }
 }
 
-/// Is it a file that btrfs overwrites in place though it copies others on write (`chattr +C`)? A store to a mapping of one
-/// waited for room where the disk was full, in the kernel, for as long as there was none (Linux 6.18); a call needs no room.
+/// Is it a file that btrfs overwrites in place though it copies others on write (`chattr +C`)? A store to a mapping of
+/// one waited for room where the disk was full, in the kernel, for as long as there was none (Linux 6.18); a call
+/// needs no room.
 fn is_exempt_from_copying(file: &fs::File) -> bool {
     const FS_NOCOW_FL: libc::c_long = 0x0080_0000;
     let mut flags: libc::c_long = 0;
@@ -69,8 +70,8 @@ impl Mapped for Guarded {
     fn store(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let offset = offset as usize;
         assert!(offset <= self.bytes && bytes.len() <= self.bytes - offset, "a store beyond the mapping");
-        // SAFETY: the range lies in the mapping (asserted), which nothing else in this process reads or makes slices of,
-        // and the caller lets no two stores meet.
+        // SAFETY: the range lies in the mapping (asserted), which nothing else in this process reads or makes slices
+        // of, and the caller lets no two stores meet.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(offset), bytes.len()) };
         if self.failed() { Err(lost_page()) } else { Ok(()) }
     }
@@ -143,7 +144,7 @@ mod tests {
                         let Some(map) = map(&file, 64 << 12).unwrap() else { return };
                         let cut = (n + round) % 2 == 0;
                         file.set_len(if cut { 1 << 12 } else { 64 << 12 }).unwrap();
-                        let stored = map.store(round % 60 << 12, &[1; 8192]);
+                        let stored = map.store((round % 60) << 12, &[1; 8192]);
                         assert_eq!(stored.is_err(), cut, "thread {n}, round {round}");
                     }
                 });

@@ -112,8 +112,9 @@ pub(crate) trait File: Send + Sync {
 pub(crate) trait Mapped: Send + Sync {
     /// Makes the pages of bytes `from..to`, which the file has, ready for stores. A full disk shows here, if it can.
     fn prepare(&self, from: u64, to: u64) -> Result<()>;
-    /// Stores `bytes` at `offset`. The caller lets no other call store there at the same time. After an error the file may
-    /// have none, some or all of these bytes; those of earlier stores it has, and every later store is an error too.
+    /// Stores `bytes` at `offset`. The caller lets no other call store there at the same time. After an error the file
+    /// may have none, some or all of these bytes; those of earlier stores it has. Every later
+    /// store is an error too.
     fn store(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 }
 

@@ -295,7 +295,8 @@ impl Segment {
             Ok(()) => Error::new(
                 ErrorKind::Io,
                 format!(
-                    "{}: a page of this part of the log could not be stored to, as the disk was full or failed. Open the table again.",
+                    "{}: a page of this part of the log could not be stored to, as the disk was full or \
+                     failed. Open the table again.",
                     self.path.display()
                 ),
             ),
@@ -312,7 +313,8 @@ impl Segment {
         Err(Error::new(
             ErrorKind::Io,
             format!(
-                "{}: this part of the log has {len} bytes and had {written}: another program cut it. The writes in the rest are lost; open the table again to go on with those before.",
+                "{}: this part of the log has {len} bytes and had {written}: another program cut it. The writes \
+                 in the rest are lost; open the table again to go on with those before.",
                 self.path.display()
             ),
         ))

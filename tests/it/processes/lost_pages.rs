@@ -1,9 +1,9 @@
-//! Pages of the log that the system cannot provide when a write stores to them: the file was cut by another program, or the
-//! file system copies on write and has no room for the copy.
+//! Pages of the log that the system cannot provide when a write stores to them: the file was cut by another program, or
+//! the file system copies on write and has no room for the copy.
 //!
-//! Such a store raises SIGBUS. The library turns it into an error of the write; the table opens again with every write that
-//! the file still has. A SIGBUS of anything else does what it did before the library installed its handler. The signals
-//! end processes where the library is wrong, so each test runs in a process of its own.
+//! Such a store raises SIGBUS. The library turns it into an error of the write; the table opens again with every write
+//! that the file still has. A SIGBUS of anything else does what it did before the library installed its handler.
+//! The signals end processes where the library is wrong, so each test runs in a process of its own.
 #![expect(unsafe_code, reason = "faults and handlers of a host program: mmap, sigaction")]
 
 use super::{Running, process, task_arguments, this_binary, with_task};
@@ -229,8 +229,8 @@ fn fill_up(place: &Path) -> PathBuf {
     path
 }
 
-/// Runs on a file system that copies on write. Argument: 1 if the log's blocks are shared with a copy, 2 if its files are
-/// not to be copied on write.
+/// Runs on a file system that copies on write. Argument: 1 if the log's blocks are shared with a copy, 2 if its files
+/// are not to be copied on write.
 pub fn fill_copying_disk(place: &Path, arguments: &[u64]) {
     if arguments == [2] {
         assert!(Command::new("chattr").arg("+C").arg(place).status().unwrap().success());
