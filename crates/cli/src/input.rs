@@ -1,8 +1,9 @@
 //! Bytes of a file or pipe, given out a line or a number of bytes at a time, without a copy.
 //!
-//! One buffer: `[given out | start .. end: read, not yet given out | free]`. A line that does not fit makes it grow, by
-//! doubling what has in fact been read, so a length that the input merely claims costs nothing. Lines end at
-//! [`LINE_BYTES_MAX`]. A read that waits is woken by a signal.
+//! One buffer: `[given out | start .. end: read, not yet given out | free]`. A row that does not fit makes it grow, by
+//! doubling what has in fact been read, so a length that the input merely claims costs nothing. A row longer than
+//! [`ROW_BYTES_MAX`], or than the memory that can be allocated, is an answer of its own and never an abort. A signal wakes a
+//! waiting read.
 
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
@@ -13,8 +14,9 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// No line may be longer: one above the longest value there is, so that any pair fits in a line.
-pub const LINE_BYTES_MAX: u64 = 4 << 30;
+/// The longest row that is read unless the caller sets another limit. An input without line ends stops here, and not when
+/// memory is gone.
+pub const ROW_BYTES_MAX: u64 = 1 << 30;
 
 /// Large enough that a system call costs little beside what it brings.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -23,9 +25,10 @@ const BUFFER_BYTES: usize = 256 << 10;
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken {
     Bytes(Range<usize>),
-    /// The line was passed over: longer than the limit.
+    /// The row is longer than the limit or than free memory; [`Input::limit_met`] says which. The next call of
+    /// [`Input::line`] skips the rest of the line.
     TooLong,
-    /// The input ended inside: so many bytes were there.
+    /// The input ended inside the row, after that many bytes.
     Short(usize),
     /// A signal came while we waited.
     Interrupted,
@@ -43,7 +46,11 @@ pub struct Input<'i> {
     end: usize,
     /// Of the bytes that `buffer` holds, how many were before: position in the input of `buffer[0]`.
     position: u64,
-    line_bytes_max: u64,
+    row_bytes_max: u64,
+    /// A row ended because memory for it could not be allocated.
+    no_memory: bool,
+    /// The rest of the current line is skipped before the next one is read.
+    skips_line: bool,
 }
 
 impl<'i> Input<'i> {
@@ -65,7 +72,36 @@ impl<'i> Input<'i> {
 
     pub fn new(source: Box<dyn Read + 'i>, name: String) -> Self {
         let buffer = vec![0; BUFFER_BYTES];
-        Self { source, name, file_bytes: None, buffer, start: 0, end: 0, position: 0, line_bytes_max: LINE_BYTES_MAX }
+        Self {
+            source,
+            name,
+            file_bytes: None,
+            buffer,
+            start: 0,
+            end: 0,
+            position: 0,
+            row_bytes_max: ROW_BYTES_MAX,
+            no_memory: false,
+            skips_line: false,
+        }
+    }
+
+    /// The longest row to read from now on.
+    pub fn limit_rows(&mut self, bytes_max: u64) {
+        self.row_bytes_max = bytes_max;
+    }
+
+    pub fn row_bytes_max(&self) -> u64 {
+        self.row_bytes_max
+    }
+
+    /// What is wrong with a row that was [`Taken::TooLong`].
+    pub fn limit_met(&self) -> String {
+        let (most, there) = (self.row_bytes_max, self.end - self.start);
+        if self.no_memory {
+            return format!("no memory for a row of more than {there} bytes (is this a file of rows?)");
+        }
+        format!("row is longer than {most} bytes (is this a file of rows?); --max-row raises the limit")
     }
 
     /// Bytes given out so far.
@@ -83,7 +119,22 @@ impl<'i> Input<'i> {
             match self.fill()? {
                 Fill::More => {}
                 Fill::Interrupted => return Ok(Taken::Interrupted),
+                Fill::NoMemory => return Ok(Taken::TooLong),
                 Fill::End => return Ok(Taken::End),
+            }
+        }
+        Ok(Taken::Bytes(self.start..self.end))
+    }
+
+    /// Like [`peek`](Self::peek), and waits for `wanted` bytes unless the input ends before; may give more.
+    pub fn peek_up_to(&mut self, wanted: usize) -> Result<Taken> {
+        while self.end - self.start < wanted {
+            match self.fill()? {
+                Fill::More => {}
+                Fill::Interrupted => return Ok(Taken::Interrupted),
+                Fill::NoMemory => return Ok(Taken::TooLong),
+                Fill::End if self.start == self.end => return Ok(Taken::End),
+                Fill::End => break,
             }
         }
         Ok(Taken::Bytes(self.start..self.end))
@@ -96,6 +147,9 @@ impl<'i> Input<'i> {
 
     /// The next line without its newline; a last line may lack one.
     pub fn line(&mut self) -> Result<Taken> {
+        if self.skips_line && !self.skip_line()? {
+            return Ok(Taken::Interrupted);
+        }
         let mut searched = 0;
         loop {
             if let Some(newline) = memchr::memchr(b'\n', &self.buffer[self.start + searched..self.end]) {
@@ -104,12 +158,17 @@ impl<'i> Input<'i> {
                 return Ok(Taken::Bytes(line));
             }
             searched = self.end - self.start;
-            if searched as u64 > self.line_bytes_max {
-                return self.pass_over_line();
+            if searched as u64 > self.row_bytes_max {
+                self.skips_line = true;
+                return Ok(Taken::TooLong);
             }
             match self.fill()? {
                 Fill::More => {}
                 Fill::Interrupted => return Ok(Taken::Interrupted),
+                Fill::NoMemory => {
+                    self.skips_line = true;
+                    return Ok(Taken::TooLong);
+                }
                 Fill::End if searched == 0 => return Ok(Taken::End),
                 Fill::End => return Ok(self.take(searched)),
             }
@@ -120,12 +179,14 @@ impl<'i> Input<'i> {
     pub fn exactly(&mut self, count: u64) -> Result<Taken> {
         loop {
             let there = self.end - self.start;
-            if there as u64 >= count {
-                return Ok(self.take(usize::try_from(count).unwrap_or(there)));
+            if there as u64 >= count.min(self.row_bytes_max + 1) {
+                let fits = count <= self.row_bytes_max;
+                return Ok(if fits { self.take(usize::try_from(count).unwrap_or(there)) } else { Taken::TooLong });
             }
             match self.fill()? {
                 Fill::More => {}
                 Fill::Interrupted => return Ok(Taken::Interrupted),
+                Fill::NoMemory => return Ok(Taken::TooLong),
                 Fill::End if there == 0 => return Ok(Taken::End),
                 Fill::End => return Ok(Taken::Short(there)),
             }
@@ -138,19 +199,22 @@ impl<'i> Input<'i> {
         Taken::Bytes(range)
     }
 
-    fn pass_over_line(&mut self) -> Result<Taken> {
+    /// Skips the rest of a line; `false` if a signal came first.
+    fn skip_line(&mut self) -> Result<bool> {
         loop {
             if let Some(newline) = memchr::memchr(b'\n', &self.buffer[self.start..self.end]) {
                 self.start += newline + 1;
-                return Ok(Taken::TooLong);
+                break;
             }
             self.start = self.end;
             match self.fill()? {
-                Fill::More => {}
-                Fill::Interrupted => return Ok(Taken::Interrupted),
-                Fill::End => return Ok(Taken::TooLong),
+                Fill::More | Fill::NoMemory => {}
+                Fill::Interrupted => return Ok(false),
+                Fill::End => break,
             }
         }
+        (self.skips_line, self.no_memory) = (false, false);
+        Ok(true)
     }
 
     /// Moves what is left to the front, makes room if there is none, and reads once.
@@ -160,6 +224,10 @@ impl<'i> Input<'i> {
         self.end -= self.start;
         self.start = 0;
         if self.end == self.buffer.len() {
+            if self.buffer.try_reserve_exact(self.end).is_err() {
+                self.no_memory = true;
+                return Ok(Fill::NoMemory);
+            }
             self.buffer.resize(self.end * 2, 0);
         }
         loop {
@@ -180,6 +248,8 @@ impl<'i> Input<'i> {
 enum Fill {
     More,
     Interrupted,
+    /// The buffer is full and cannot grow.
+    NoMemory,
     End,
 }
 
@@ -242,10 +312,27 @@ mod tests {
     }
 
     #[test]
-    fn a_line_over_the_limit_is_passed_over_and_the_next_one_read() {
-        let mut input = Input { line_bytes_max: 4, ..input(b"much too long\nnext\n") };
+    fn a_line_over_the_limit_is_skipped_and_the_next_one_read() {
+        let mut input = Input { row_bytes_max: 4, ..input(b"much too long\nnext\n") };
         assert_eq!(input.line().unwrap(), Taken::TooLong);
         assert_eq!(next_line(&mut input), Some(b"next".to_vec()));
+    }
+
+    #[test]
+    fn a_line_without_end_is_too_long_before_its_end_is_looked_for() {
+        let mut input = Input::new(Box::new(io::repeat(b'y')), "endless".into());
+        input.limit_rows(1 << 20);
+        assert_eq!(input.line().unwrap(), Taken::TooLong);
+        assert!(input.buffer.len() <= 4 << 20, "{}", input.buffer.len());
+    }
+
+    #[test]
+    fn a_head_that_is_looked_at_is_still_to_be_read() {
+        let mut input = input(b"one\ntwo\n");
+        let Taken::Bytes(head) = input.peek_up_to(6).unwrap() else { panic!("there are 8 bytes") };
+        assert!(input.bytes(head).starts_with(b"one\ntw"));
+        assert_eq!(next_line(&mut input), Some(b"one".to_vec()));
+        assert!(matches!(input.peek_up_to(100).unwrap(), Taken::Bytes(head) if head.len() == 4));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod format;
 mod histogram;
 mod input;
 mod interrupt;
+mod known;
 mod number;
 mod output;
 mod source;

@@ -29,6 +29,14 @@ fn unit_bytes(unit: &str) -> Option<u64> {
     base.checked_pow(u32::try_from(power).ok()?)
 }
 
+/// A size that must not be 0: memory to work in.
+pub fn parse_memory(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => Err("no work is possible without memory; give 64M or more".into()),
+        bytes => Ok(bytes),
+    }
+}
+
 /// As [`parse_size`], for the options that the library takes as a `u32`.
 pub fn parse_size_u32(text: &str) -> Result<u32, String> {
     u32::try_from(parse_size(text)?).map_err(|_| format!("{text} is more than {} bytes", u32::MAX))

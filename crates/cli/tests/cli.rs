@@ -110,6 +110,11 @@ mod transcripts {
     }
 
     #[test]
+    fn binary_input() {
+        play("binary-input.txt");
+    }
+
+    #[test]
     fn dict_mistakes() {
         play("dict-mistakes.txt");
     }

@@ -2,7 +2,7 @@
 //!
 //! Also what `restore` shares with it: the copy with its bar, ended by a signal.
 
-use super::open_to_read;
+use super::{open_to_read, require_directory_of};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, size};
@@ -36,6 +36,7 @@ pub struct Backup {
 
 impl Backup {
     pub fn run(self) -> Result<()> {
+        require_directory_of(&self.dest)?;
         with_bar(self.force, "no backup was made", |copying| Ok(copying.save_file(&self.file, &self.dest)?))?;
         tell(&self.dest, &format!("backup of {}", self.file.display()))
     }

@@ -8,17 +8,20 @@ use crate::output::Output;
 use indicatif::ProgressBar;
 use serde_json::json;
 use splitpoint::Fault;
+use std::collections::HashMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Read a whole table and name every fault
 ///
-/// One line a fault, then exit status 1; or a line that says `ok`. Nothing is changed.
+/// One line a fault, then exit status 1; or a line that says `ok`. Nothing is changed. A damaged page that several buckets
+/// lie in is one fault, which names them.
 #[derive(clap::Args)]
 pub struct Check {
     /// The table
     file: PathBuf,
-    /// Write {"ok": ..., "faults": [{"place": ..., "what": ...}, ...], "pairs": ...}
+    /// Write {"ok": ..., "faults": [{"place": ..., "what": ..., "hits": [...]}, ...], "pairs": ...}
     #[arg(long)]
     json: bool,
 }
@@ -68,24 +71,92 @@ impl Checked<'_> {
     fn report(&self) -> Result<()> {
         let mut out = Output::stdout();
         let file = self.file.display();
-        for fault in &self.faults {
+        let faults = distinct(&self.faults, &file.to_string());
+        for fault in &faults {
             out.line(&format!("{file}: {fault}"))?;
         }
         if self.faults.is_empty() {
             let pairs = count_of(self.pairs, "pair");
             return out.line(&format!("{file}: ok, {pairs} in {}", size(self.file_bytes)));
         }
-        let faults = count_of(self.faults.len() as u64, "fault");
+        let faults = count_of(faults.len() as u64, "fault");
         out.line(&format!("{file}: {faults}. {}", self.advice))
     }
 
     fn report_json(&self) -> Result<()> {
-        let named: Vec<_> = self.faults.iter().map(|fault| json!({"place": fault.place, "what": fault.what})).collect();
+        let faults = distinct(&self.faults, &self.file.display().to_string());
+        let named: Vec<_> =
+            faults.iter().map(|fault| json!({"place": fault.place, "what": fault.what, "hits": fault.hits})).collect();
         Output::stdout().json(&json!({
             "file": self.file.to_string_lossy(),
             "ok": self.faults.is_empty(),
             "faults": named,
             "pairs": self.pairs,
         }))
+    }
+}
+
+/// A fault, and the places that cannot be read because of it.
+struct Distinct {
+    place: String,
+    what: String,
+    hits: Vec<String>,
+}
+
+impl fmt::Display for Distinct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)?;
+        match &self.hits[..] {
+            [] => Ok(()),
+            hits if hits.len() <= HITS_NAMED_MAX => write!(f, "; hits {}", hits.join(", ")),
+            hits => write!(f, "; hits {} and {} more", hits[..HITS_NAMED_MAX].join(", "), hits.len() - HITS_NAMED_MAX),
+        }
+    }
+}
+
+/// Places that one damaged page hits, named before they are only counted.
+const HITS_NAMED_MAX: usize = 8;
+
+/// The faults without repetition: where a page cannot be read, every bucket in it reports the page's fault again. The advice to
+/// run `check` goes, as this is one.
+fn distinct(faults: &[Fault], file: &str) -> Vec<Distinct> {
+    let mut found: Vec<Distinct> = Vec::new();
+    let mut by_sentence: HashMap<String, usize> = HashMap::new();
+    for fault in faults {
+        let what = fault.what.strip_prefix(&format!("{file}: ")).unwrap_or(&fault.what);
+        let what = what.split_once(". Run `splitpoint check").map_or(what, |(what, _)| what);
+        let what = what.strip_prefix(&format!("{}: ", fault.place)).unwrap_or(what);
+        if let Some(same) = by_sentence.get(what) {
+            found[*same].hits.push(fault.place.clone());
+            continue;
+        }
+        by_sentence.insert(format!("{}: {what}", fault.place), found.len());
+        found.push(Distinct { place: fault.place.clone(), what: what.to_owned(), hits: Vec::new() });
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_several_buckets_lie_in_is_one_fault() {
+        let fault = |place: &str, what: &str| Fault { place: place.into(), what: what.into() };
+        let of_frame = "t.spt: frame 20: checksum mismatch. Run `splitpoint check t.spt`, then restore a backup.";
+        let faults = [
+            fault("frame 20", of_frame),
+            fault("bucket 60", of_frame),
+            fault("bucket 61", of_frame),
+            fault("bucket 7", "its page is of kind 3"),
+            fault("bucket 8", "its page is of kind 3"),
+        ];
+        let lines: Vec<String> = distinct(&faults, "t.spt").iter().map(Distinct::to_string).collect();
+        let expected = [
+            "frame 20: checksum mismatch; hits bucket 60, bucket 61",
+            "bucket 7: its page is of kind 3",
+            "bucket 8: its page is of kind 3",
+        ];
+        assert_eq!(lines, expected);
     }
 }

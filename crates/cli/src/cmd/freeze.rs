@@ -2,7 +2,7 @@
 
 use super::dict::options::{INDEX_HELP, IndexArgs, ShapeArgs};
 use super::dict::{Report, bar_of_pairs, ended, watched};
-use super::open_to_read;
+use super::{open_to_read, require_directory_of};
 use crate::failure::Result;
 use crate::interrupt::Interrupt;
 use crate::source::Read;
@@ -45,6 +45,7 @@ impl Freeze {
         let builder = DictionaryBuilder::new().index(self.index.index()?.unwrap_or_default());
         let builder = self.shape.shape(builder)?;
         let table = open_to_read(&self.file)?;
+        require_directory_of(&self.dict)?;
         let bytes = self.file.metadata().map_or(0, |metadata| metadata.len());
         let bar = bar_of_pairs();
         let frozen = table.freeze(&self.dict, &watched(builder, &interrupt, &bar));

@@ -29,9 +29,9 @@ pub struct ShownArgs {
     #[arg(long, short, conflicts_with = "json")]
     raw: bool,
     /// Read \t \n \r \\ \xHH in KEY, and write them in the value
-    #[arg(long, short, conflicts_with_all = ["raw", "json"])]
+    #[arg(long, short, conflicts_with = "raw")]
     pub escaped: bool,
-    /// Write {"key": ..., "value": ...} as `dump --format jsonl` does
+    /// Write {"key": ..., "value": ...} like `dump --format jsonl`; --escaped then only applies to KEY
     #[arg(long)]
     json: bool,
 }

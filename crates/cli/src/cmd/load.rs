@@ -6,7 +6,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::format::{BadRow, Format, Pair, Row, RowReader, tsv};
-use crate::input::Input;
+use crate::input::{Input, ROW_BYTES_MAX};
 use crate::interrupt::{Interrupt, Signal};
 use crate::number::{count_of, grouped, parse_size, parse_size_u32, rate, seconds, size};
 use crate::output::Output;
@@ -14,6 +14,7 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use splitpoint::{Durability, HashKind, Table, TableOptions};
+use std::cell::OnceCell;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -64,6 +65,9 @@ pub struct Load {
     /// At a row that is no pair: stop, or name and count it and go on
     #[arg(long, value_enum, default_value_t = OnError::Stop, hide_possible_values = true, value_name = "stop|skip")]
     on_error: OnError,
+    /// The longest row; a longer one is a bad row [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value_t = ROW_BYTES_MAX, hide_default_value = true)]
+    max_row: u64,
     /// When a row is safe: none, at the end of the load; os, at once if only the program dies; sync, at once
     #[arg(long, value_enum, default_value_t = DurabilityName::None, hide_possible_values = true, value_name = "none|os|sync")]
     durability: DurabilityName,
@@ -136,7 +140,8 @@ impl Load {
     pub fn run(self) -> Result<()> {
         let interrupt = Interrupt::watch()?;
         // The input first: a misspelt name must not leave an empty table behind.
-        let input = Input::open(&self.input, &interrupt)?;
+        let mut input = Input::open(&self.input, &interrupt)?;
+        input.limit_rows(self.max_row);
         if self.input.as_os_str() == "-" && std::io::stdin().is_terminal() {
             eprintln!("splitpoint: reading pairs from the terminal; Ctrl-D ends them");
         }
@@ -144,30 +149,55 @@ impl Load {
         if self.number && format != Format::Lines {
             return Err(Failure::usage("--number goes with --format lines"));
         }
-        let table = super::opened(&self.file, self.options().open(&self.file))?;
+        let mut reader = RowReader::new(input, format, self.number);
+        // A table that is there is opened before any input is waited for; a new one is made for the first row, so that an
+        // input without rows to load leaves none behind. With --stats it is made at once: someone wants to watch it.
+        let table = OnceCell::new();
+        if self.stats || self.file.exists() {
+            self.table(&table)?;
+        }
+        reader.refuse_binary()?;
         let mut loading = Loading {
-            table: &table,
+            load: &self,
+            table,
             duplicates: self.duplicates,
             on_error: self.on_error,
-            progress: progress(input.file_bytes),
+            progress: progress(reader.input().file_bytes),
             interrupt: &interrupt,
             rows: 0,
             skipped: 0,
             start: Instant::now(),
         };
-        let mut reader = RowReader::new(input, format, self.number);
         let end = loading.all_rows(&mut reader)?;
         loading.progress.finish_and_clear();
-        table.checkpoint()?;
+        if matches!(end, End::Input) {
+            self.table(&loading.table)?;
+        }
+        let table = loading.table.into_inner();
+        if let Some(table) = &table {
+            table.checkpoint()?;
+        }
         let report = Report {
             rows: loading.rows,
             skipped: loading.skipped,
             input_bytes: reader.input().taken_bytes(),
             time: loading.start.elapsed(),
-            table_pairs: table.len(),
+            table_pairs: table.as_ref().map_or(0, Table::len),
         };
-        table.close()?;
+        if let Some(table) = table {
+            table.close()?;
+        }
         self.tell(&report, end, &reader)
+    }
+
+    /// The table, opened or made at the first call.
+    fn table<'t>(&self, table: &'t OnceCell<Table>) -> Result<&'t Table> {
+        if let Some(table) = table.get() {
+            return Ok(table);
+        }
+        super::require_directory_of(&self.file)?;
+        let opened = super::opened(&self.file, self.options().open(&self.file))?;
+        Ok(table.get_or_init(|| opened))
     }
 
     fn options(&self) -> TableOptions {
@@ -260,7 +290,8 @@ impl Report {
 }
 
 struct Loading<'l> {
-    table: &'l Table,
+    load: &'l Load,
+    table: OnceCell<Table>,
     duplicates: Duplicates,
     on_error: OnError,
     progress: ProgressBar,
@@ -298,14 +329,15 @@ impl Loading<'_> {
 
     /// `Some` reason for a pair that may not go in.
     fn store(&self, pair: Pair<'_>) -> Result<Option<String>> {
+        let table = self.load.table(&self.table)?;
         match self.duplicates {
-            Duplicates::Last => self.table.put(pair.key, pair.value)?,
-            Duplicates::Append => self.table.append(pair.key, pair.value)?,
+            Duplicates::Last => table.put(pair.key, pair.value)?,
+            Duplicates::Append => table.append(pair.key, pair.value)?,
             Duplicates::First => {
-                self.table.insert(pair.key, pair.value)?;
+                table.insert(pair.key, pair.value)?;
             }
             Duplicates::Error => {
-                if !self.table.insert(pair.key, pair.value)? {
+                if !table.insert(pair.key, pair.value)? {
                     let key = tsv::quoted(pair.key);
                     return Ok(Some(format!("duplicate key {key}; --duplicates last, first or append takes it")));
                 }

@@ -83,7 +83,21 @@ fn open_to_change(path: &Path) -> Result<Table> {
 }
 
 fn open_or_create(path: &Path) -> Result<Table> {
+    require_directory_of(path)?;
     opened(path, TableOptions::new().create(true).open(path))
+}
+
+/// Refuses a new file in a directory that does not exist, with the directory's name.
+fn require_directory_of(path: &Path) -> Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    match directory {
+        Some(directory) if !directory.exists() => {
+            let (path, directory) = (path.display(), directory.display());
+            let message = format!("{path}: there is no directory {directory}; create it with `mkdir -p {directory}`");
+            Err(Failure::of_kind(ErrorKind::Io, message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The bytes of an argument as they are, or with its escapes undone.

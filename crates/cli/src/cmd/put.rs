@@ -44,8 +44,10 @@ impl PairArguments {
 }
 
 fn read_stdin() -> Result<Vec<u8>> {
+    // One byte more than a value may have, so that an endless input becomes "too long" and not a full memory.
     let mut value = Vec::new();
-    std::io::stdin().lock().read_to_end(&mut value).map_err(|error| Failure::io("stdin", &error))?;
+    let mut stdin = std::io::stdin().lock().take(splitpoint::VALUE_LEN_MAX as u64 + 1);
+    stdin.read_to_end(&mut value).map_err(|error| Failure::io("stdin", &error))?;
     Ok(value)
 }
 

@@ -1,6 +1,7 @@
 //! `restore`: a backup back into its place, checked first.
 
 use super::backup::{tell, with_bar};
+use super::require_directory_of;
 use crate::failure::Result;
 use std::path::PathBuf;
 
@@ -26,6 +27,7 @@ pub struct Restore {
 
 impl Restore {
     pub fn run(self) -> Result<()> {
+        require_directory_of(&self.file)?;
         with_bar(self.force, "nothing was restored", |copying| Ok(copying.restore(&self.backup, &self.file)?))?;
         tell(&self.file, &format!("restored from {}", self.backup.display()))
     }

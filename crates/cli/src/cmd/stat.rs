@@ -67,7 +67,8 @@ fn as_json(stat: &TableStat) -> serde_json::Value {
         "extents": stat.extents,
         "extent_bytes": stat.extent_bytes,
         "free_bytes": stat.free_bytes,
-        "fill_percent": stat.fill_percent,
+        "fill_percent": fill_percent(stat),
+        "fill_target_percent": stat.fill_percent,
         "fill_factor": stat.fill_factor,
         "hash": stat.hash,
         "seed": stat.seed.to_string(),
@@ -83,9 +84,9 @@ fn as_json(stat: &TableStat) -> serde_json::Value {
 /// What a file tells; splits, contractions and memory are a running process's, and so for --json only.
 fn lines(stat: &TableStat) -> Vec<(&'static str, String)> {
     let per_bucket = stat.pairs as f64 / stat.buckets.max(1) as f64;
-    let growth = stat
-        .fill_factor
-        .map_or("by bytes".to_owned(), |keys| format!("above {} a bucket", count_of(keys.into(), "key")));
+    let growth = stat.fill_factor.map_or(format!("at {:.0} %", stat.fill_percent), |keys| {
+        format!("above {} a bucket", count_of(keys.into(), "key"))
+    });
     vec![
         ("pairs", format!("{}, {} of keys and values", grouped(stat.pairs), size(stat.payload_bytes))),
         ("file", format!("{} ({}){}", grouped(stat.file_bytes), size(stat.file_bytes), times_payload(stat))),
@@ -99,7 +100,7 @@ fn lines(stat: &TableStat) -> Vec<(&'static str, String)> {
                 grouped(stat.empty_buckets)
             ),
         ),
-        ("fill", format!("{:.1} %, {} used; grows {growth}", stat.fill_percent, size(stat.bucket_bytes))),
+        ("fill", format!("{:.1} %, {} used; grows {growth}", fill_percent(stat), size(stat.bucket_bytes))),
         (
             "overflow",
             format!(
@@ -113,6 +114,12 @@ fn lines(stat: &TableStat) -> Vec<(&'static str, String)> {
         ("free", size(stat.free_bytes)),
         ("hash", format!("{}, seed {}", stat.hash, stat.seed)),
     ]
+}
+
+/// What the table holds now, overflow included, in percent of its primary pages: the figure that makes it grow.
+fn fill_percent(stat: &TableStat) -> f64 {
+    let primary_bytes = (stat.buckets * u64::from(stat.page_bytes)).max(1);
+    stat.bucket_bytes as f64 * 100.0 / primary_bytes as f64
 }
 
 /// What the file costs beside its contents, the figure to compare by.

@@ -3,7 +3,7 @@
 //! A new table has the dictionary's hash function, so that pairs come bucket after bucket. It is made in a folder of its own, where
 //! nobody else's files are, and gets its name when it is complete; a table that is there takes the pairs one batch after another, as `load` does.
 
-use super::{dict, open_to_change};
+use super::{dict, open_to_change, require_directory_of};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, parse_size_u32, rate, seconds};
@@ -49,6 +49,7 @@ impl Thaw {
         let interrupt = Interrupt::watch()?;
         let start = Instant::now();
         let dictionary = dict::open(&self.dict)?;
+        require_directory_of(&self.file)?;
         let table_pairs = match self.file.symlink_metadata() {
             Ok(_) => {
                 let table = open_to_change(&self.file)?;

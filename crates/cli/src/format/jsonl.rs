@@ -12,8 +12,16 @@ use serde::Deserializer as _;
 use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
 use std::fmt;
 
+/// Above this length memory is asked for before a line is parsed: parsing itself would abort without it.
+const LONG_BYTES: usize = 1 << 20;
+
 /// The pair that `line` holds; else what is wrong.
 pub fn parse<'r>(line: &[u8], scratch: &'r mut Scratch) -> Result<Pair<'r>, String> {
+    // A string with escapes is undone in the parser's buffer, which it grows without asking; then it is copied into ours.
+    let copies = line.len().saturating_mul(2);
+    if line.len() > LONG_BYTES && Vec::<u8>::new().try_reserve_exact(copies.saturating_mul(2)).is_err() {
+        return Err(format!("no memory for a row of {} bytes", line.len()));
+    }
     let mut deserializer = serde_json::Deserializer::from_slice(line);
     let parsed = deserializer.deserialize_map(PairVisitor(scratch)).and_then(|()| deserializer.end());
     parsed.map_err(|error| said_of_one_line(&error))?;

@@ -5,7 +5,7 @@
 //! | `tsv` | key TAB value, a line; escapes `\t \n \r \\ \xHH` | any |
 //! | `jsonl` | `{"key": "...", "value": "..."}`, a line; `key_base64`, `value_base64` for what is not UTF-8 | any |
 //! | `raw` | u32 key length, u32 value length (both little-endian), key, value | any |
-//! | `lines` | the line is the key, nothing escaped; the value is empty, or the line's number | keys without newline |
+//! | `lines` | the line is the key, nothing escaped; the value is empty, or the line's number | keys without newline and zero byte |
 //!
 //! Reading borrows from the input's buffer where a pair stands there as it is, and unescapes into two reused buffers
 //! where it does not: no allocation a row.
@@ -15,7 +15,8 @@ pub mod raw;
 pub mod tsv;
 
 use crate::failure::Result;
-use crate::input::{Input, LINE_BYTES_MAX, Taken};
+use crate::input::{Input, Taken};
+use crate::known::{self, Layout};
 use std::io::Write;
 use std::path::Path;
 
@@ -32,6 +33,13 @@ pub enum Format {
 }
 
 impl Format {
+    pub fn layout(self) -> Layout {
+        match self {
+            Self::Raw => Layout::Raw,
+            Self::Tsv | Self::Jsonl | Self::Lines => Layout::Text,
+        }
+    }
+
     pub fn of_path(path: &Path) -> Self {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("jsonl" | "ndjson" | "json") => Self::Jsonl,
@@ -95,6 +103,11 @@ impl<'i> RowReader<'i> {
         &self.input
     }
 
+    /// Refuses a binary file, before the first row.
+    pub fn refuse_binary(&mut self) -> Result<()> {
+        known::refuse_binary(&mut self.input, self.format.layout())
+    }
+
     /// Of the row given last, from 1: its line, or which pair of raw input it is.
     pub fn number(&self) -> u64 {
         self.number
@@ -136,7 +149,7 @@ impl<'i> RowReader<'i> {
                 }
                 Taken::TooLong => {
                     self.number += 1;
-                    return Ok(self.bad(format!("line is longer than {LINE_BYTES_MAX} bytes"), true));
+                    return Ok(self.bad(self.input.limit_met(), true));
                 }
                 Taken::Interrupted => return Ok(Row::Interrupted),
                 Taken::Short(_) | Taken::End => return Ok(Row::End),
@@ -144,6 +157,7 @@ impl<'i> RowReader<'i> {
         };
         let line = self.input.bytes(range);
         let parsed = match self.format {
+            Format::Tsv | Format::Lines if memchr::memchr(0, line).is_some() => Err(has_zero_byte(line)),
             Format::Tsv => tsv::parse(line, &mut self.scratch),
             Format::Jsonl => jsonl::parse(line, &mut self.scratch),
             Format::Lines | Format::Raw => {
@@ -173,20 +187,21 @@ impl<'i> RowReader<'i> {
             Taken::Interrupted => return Ok(self.interrupted()),
             Taken::End | Taken::TooLong => return Ok(Row::End),
         };
+        let what = format!(
+            "the header at byte {at} promises a key of {} and a value of {} bytes",
+            header.key_bytes, header.value_bytes
+        );
         let there = match self.input.exactly(header.pair_bytes())? {
             Taken::Bytes(range) => {
                 let (key, value) = self.input.bytes(range).split_at(header.key_bytes as usize);
                 return Ok(Row::Pair(Pair { key, value }, self.number));
             }
             Taken::Interrupted => return Ok(self.interrupted()),
+            Taken::TooLong => return Ok(self.bad(format!("{what}: {}", self.input.limit_met()), false)),
             Taken::Short(there) => there,
-            Taken::End | Taken::TooLong => 0,
+            Taken::End => 0,
         };
-        let what = format!(
-            "the header at byte {at} promises a key of {} and a value of {} bytes, {there} bytes are left",
-            header.key_bytes, header.value_bytes
-        );
-        Ok(self.bad(what, false))
+        Ok(self.bad(format!("{what}, {there} bytes are left"), false))
     }
 
     /// The pair that was begun is the next one still.
@@ -198,6 +213,11 @@ impl<'i> RowReader<'i> {
     fn bad(&self, what: String, goes_on: bool) -> Row<'static> {
         Row::Bad(BadRow { place: self.place(), what, goes_on })
     }
+}
+
+/// What is wrong with a line of text that holds a zero byte, which only binary data does.
+pub fn has_zero_byte(line: &[u8]) -> String {
+    format!("zero byte in {}; tsv writes it \\x00", tsv::quoted(line))
 }
 
 fn plain_line<'r>(line: &'r [u8], number: Option<u64>, scratch: &'r mut Scratch) -> Pair<'r> {
@@ -218,7 +238,7 @@ pub fn write_row(format: Format, pair: Pair<'_>, row: &mut Vec<u8>) -> std::resu
         Format::Jsonl => jsonl::write(pair, row),
         Format::Raw => return raw::write(pair, row),
         Format::Lines => {
-            if pair.key.contains(&b'\n') || pair.key.ends_with(b"\r") {
+            if pair.key.contains(&b'\n') || pair.key.contains(&0) || pair.key.ends_with(b"\r") {
                 return Err(format!(
                     "the key {} does not fit in a plain line; use --format tsv",
                     tsv::quoted(pair.key)

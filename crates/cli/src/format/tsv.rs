@@ -24,6 +24,8 @@ pub fn parse<'r>(line: &'r [u8], scratch: &'r mut Scratch) -> Result<Pair<'r>, S
 /// Puts `text` with its escapes undone into `bytes`, in place of what was there.
 pub fn unescape(text: &[u8], bytes: &mut Vec<u8>) -> Result<(), String> {
     bytes.clear();
+    // Not by growing: a row that memory cannot hold twice is refused, not an abort.
+    bytes.try_reserve(text.len()).map_err(|_| format!("no memory for a row of {} bytes", text.len()))?;
     let mut rest = text;
     while let Some(at) = memchr::memchr(b'\\', rest) {
         bytes.extend_from_slice(&rest[..at]);

@@ -2,8 +2,8 @@
 
 use super::Source;
 use crate::failure::{Failure, Result};
-use crate::format::{BadRow, Pair, Row, Scratch, tsv};
-use crate::input::{Input, LINE_BYTES_MAX, Taken};
+use crate::format::{BadRow, Pair, Row, Scratch, has_zero_byte, tsv};
+use crate::input::{Input, Taken};
 
 /// A column as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -118,7 +118,7 @@ impl Source for TsvColumns<'_> {
     fn next_row(&mut self) -> Result<Row<'_>> {
         let range = match self.line()? {
             Taken::Bytes(range) => range,
-            Taken::TooLong => return Ok(self.bad(format!("line is longer than {LINE_BYTES_MAX} bytes"))),
+            Taken::TooLong => return Ok(self.bad(self.input.limit_met())),
             Taken::Interrupted => return Ok(Row::Interrupted),
             Taken::Short(_) | Taken::End => return Ok(Row::End),
         };
@@ -130,6 +130,9 @@ impl Source for TsvColumns<'_> {
             self.indexes = Some(self.columns.look_up(&place, &names)?);
             return self.next_row();
         };
+        if memchr::memchr(0, line).is_some() {
+            return Ok(self.bad(has_zero_byte(line)));
+        }
         let parsed = pick(line, indexes).and_then(|(key, value)| {
             tsv::unescape(key, &mut self.scratch.key)?;
             tsv::unescape(value, &mut self.scratch.value)

@@ -8,7 +8,7 @@ use super::Source;
 use super::columns::{Columns, too_few};
 use crate::failure::Result;
 use crate::format::{BadRow, Pair, Row};
-use crate::input::{Input, LINE_BYTES_MAX, Taken};
+use crate::input::{Input, Taken};
 use csv_core::{ReadRecordResult, Reader};
 
 /// Each takes eight bytes beside its own, and there may be nothing in it.
@@ -40,6 +40,7 @@ enum Record {
 impl<'i> Csv<'i> {
     pub fn new(input: Input<'i>, columns: Columns) -> Self {
         let indexes = if columns.header { None } else { columns.numbers() };
+        let record_bytes_max = usize::try_from(input.row_bytes_max()).unwrap_or(usize::MAX);
         Self {
             input,
             reader: Reader::new(),
@@ -50,7 +51,7 @@ impl<'i> Csv<'i> {
             count: 0,
             lines: 0,
             number: 0,
-            record_bytes_max: usize::try_from(LINE_BYTES_MAX).unwrap_or(usize::MAX),
+            record_bytes_max,
         }
     }
 
@@ -81,7 +82,11 @@ impl<'i> Csv<'i> {
                     return Ok(Record::Bad(format!("record is longer than {most} bytes")));
                 }
                 ReadRecordResult::OutputFull => {
-                    self.fields.resize((self.fields.len() * 2).min(self.record_bytes_max), 0);
+                    let bytes = (self.fields.len() * 2).min(self.record_bytes_max);
+                    if self.fields.try_reserve_exact(bytes - self.fields.len()).is_err() {
+                        return Ok(Record::Bad(format!("no memory for a record of more than {written} bytes")));
+                    }
+                    self.fields.resize(bytes, 0);
                 }
                 ReadRecordResult::OutputEndsFull if self.ends.len() >= COLUMNS_MAX => {
                     return Ok(Record::Bad(format!("record has more than {COLUMNS_MAX} columns")));

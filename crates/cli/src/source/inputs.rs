@@ -10,9 +10,11 @@ use crate::failure::{Failure, Result};
 use crate::format::{BadRow, Format, Pair, Row, RowReader};
 use crate::input::Input;
 use crate::interrupt::{Interrupt, Signal};
+use crate::known;
 use crate::number::{count_of, grouped, rate};
 use indicatif::{ProgressBar, ProgressStyle};
 use splitpoint::{Dictionary, ErrorKind};
+use std::fs::File;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -95,7 +97,19 @@ impl InputFile {
             () if is_table(path) => Kind::Table,
             () => Kind::Rows(format),
         };
-        Ok(Self { kind, ..rows(Some(metadata.len())) })
+        let found = Self { kind, ..rows(Some(metadata.len())) };
+        found.refuse_binary()?;
+        Ok(found)
+    }
+
+    /// Before any work: a later input may be reached hours after the first.
+    fn refuse_binary(&self) -> Result<()> {
+        let Kind::Rows(format) = self.kind else { return Ok(()) };
+        let Some(layout) = format.layout() else { return Ok(()) };
+        let file = File::open(&self.path).map_err(|error| Failure::io(self.path.display(), &error))?;
+        let mut head = Input::new(Box::new(file), self.path.display().to_string());
+        head.file_bytes = self.bytes;
+        known::refuse_binary(&mut head, layout)
     }
 
     fn origin(&self) -> Origin {
@@ -205,7 +219,11 @@ impl<'i> Inputs<'i> {
             }
             Kind::Rows(SourceFormat::Parquet) => self.feed_parquet(&path, take),
             Kind::Rows(format) => {
-                let input = Input::open(&path, self.interrupt)?;
+                let mut input = Input::open(&path, self.interrupt)?;
+                input.limit_rows(self.args.max_row);
+                if let (None, Some(layout)) = (input.file_bytes, format.layout()) {
+                    known::refuse_binary(&mut input, layout)?;
+                }
                 match format.of_rows() {
                     Some(Format::Tsv) if self.args.columns_chosen() => {
                         self.feed_rows(&mut TsvColumns::new(input, self.args.columns(format)), take)

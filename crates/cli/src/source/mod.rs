@@ -19,6 +19,9 @@ mod stored;
 
 use crate::failure::Result;
 use crate::format::{Format, Row, RowReader};
+use crate::input::ROW_BYTES_MAX;
+use crate::known::Layout;
+use crate::number::parse_size;
 use columns::{Column, Columns};
 pub use inputs::{End, InputFile, Inputs, Kind, Read};
 use std::hash::Hash;
@@ -72,6 +75,16 @@ impl SourceFormat {
         }
     }
 
+    /// `None` for Parquet, which has a reader of its own.
+    fn layout(self) -> Option<Layout> {
+        match self {
+            Self::Raw => Some(Layout::Raw),
+            Self::Parquet => None,
+            Self::Csv => Some(Layout::Fields),
+            Self::Tsv | Self::Jsonl | Self::Lines => Some(Layout::Text),
+        }
+    }
+
     /// The format of rows without columns to choose from.
     fn of_rows(self) -> Option<Format> {
         match self {
@@ -111,6 +124,9 @@ pub struct SourceArgs {
     /// At a row that is no pair: stop, or name and count it and go on
     #[arg(long, value_enum, default_value_t = OnError::Stop, hide_possible_values = true, value_name = "stop|skip")]
     on_error: OnError,
+    /// The longest row; a longer one is a bad row [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value_t = ROW_BYTES_MAX, hide_default_value = true)]
+    max_row: u64,
 }
 
 /// The formats and columns, told in the help of every command that reads pairs.
@@ -133,7 +149,15 @@ An INPUT that is a table or a dictionary is known by its content. Others, by
 impl SourceArgs {
     /// Of keys alone, whose values nobody looks at.
     pub fn of_keys(format: SourceFormat, key: Option<Column>, no_header: bool) -> Self {
-        Self { format: Some(format), value: key.clone(), key, no_header, number: false, on_error: OnError::Stop }
+        Self {
+            format: Some(format),
+            value: key.clone(),
+            key,
+            no_header,
+            number: false,
+            on_error: OnError::Stop,
+            max_row: ROW_BYTES_MAX,
+        }
     }
 
     /// All that decides which pairs an input gives. Not among it: what becomes of bad rows, which are none.

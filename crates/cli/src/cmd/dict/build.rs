@@ -6,7 +6,7 @@
 
 use super::options::{HashArgs, INDEX_HELP, IndexArgs, ShapeArgs, WorkArgs};
 use super::{Report, bar_of_pairs, ended, watched};
-use crate::cmd::open_to_read;
+use crate::cmd::{open_to_read, require_directory_of};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
@@ -122,6 +122,7 @@ impl Build {
                 "{out}: is a directory; --shards N makes a dictionary that is one, or replaces it; else give OUT another name"
             )));
         }
+        require_directory_of(&self.out)?;
         let mut builder = DictionaryBuilder::new().duplicates(self.duplicates.into());
         builder = builder.hash(self.hash.hash.unwrap_or(HashKind::DEFAULT), self.hash.seed.unwrap_or(0));
         if let Some(index) = self.index.index()? {

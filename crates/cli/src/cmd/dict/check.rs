@@ -13,7 +13,7 @@ use std::path::PathBuf;
 pub struct Check {
     /// The dictionary
     dict: PathBuf,
-    /// Write {"ok": ..., "faults": [{"place": ..., "what": ...}, ...], "pairs": ...}
+    /// Write {"ok": ..., "faults": [{"place": ..., "what": ..., "hits": [...]}, ...], "pairs": ...}
     #[arg(long)]
     json: bool,
 }

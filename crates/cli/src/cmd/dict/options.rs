@@ -2,7 +2,7 @@
 
 use crate::cmd::load::parse_hash;
 use crate::failure::{Failure, Result};
-use crate::number::{parse_size, parse_size_u32};
+use crate::number::{parse_memory, parse_size_u32};
 use clap::ValueEnum;
 use splitpoint::{Compression, DictionaryBuilder, Effort, HashKind, Index};
 use std::path::PathBuf;
@@ -154,7 +154,7 @@ impl ShapeArgs {
 #[derive(clap::Args)]
 pub struct WorkArgs {
     /// Memory for sorting; the index comes on top [default: 1GiB]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     pub memory: Option<u64>,
     /// Threads [default: one a processor]
     #[arg(long, value_name = "N")]

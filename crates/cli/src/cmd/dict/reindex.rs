@@ -2,6 +2,7 @@
 
 use super::options::{INDEX_HELP, IndexArgs, WorkArgs};
 use super::{Report, bar_of_pairs, ended, open, watched};
+use crate::cmd::require_directory_of;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::source::Read;
@@ -43,6 +44,7 @@ impl Reindex {
             return Err(Failure::usage("--index says which index it is to have"));
         };
         let old = open(&self.old)?.stat()?;
+        require_directory_of(&self.new)?;
         let bar = bar_of_pairs();
         let builder = self.work.bound(DictionaryBuilder::new().index(index));
         let written = watched(builder, &interrupt, &bar).reindex(&self.old, &self.new);

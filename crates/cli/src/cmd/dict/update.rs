@@ -2,6 +2,7 @@
 
 use super::options::{INDEX_HELP, IndexArgs, WorkArgs};
 use super::{Report, bar_of_pairs, ended, open, watched};
+use crate::cmd::require_directory_of;
 use crate::failure::{Failure, Result};
 use crate::format::tsv;
 use crate::input::{Input, Taken};
@@ -59,6 +60,7 @@ impl Update {
             return Err(Failure::usage("NEW is missing"));
         };
         self.check(batches)?;
+        require_directory_of(new)?;
         let mut inputs = Inputs::look(batches, &self.source, &interrupt)?;
         let builder = self.builder()?;
         let bar = bar_of_pairs();
