@@ -99,7 +99,7 @@ impl Load<'_> {
         let before = Memory::now()?;
         Memory::forget_peak()?;
         let mut store = Some(self.opened(true)?);
-        let mut put_wall = None;
+        let mut put = None;
         for &part in self.job.parts {
             let open = match store.take() {
                 Some(open) => open,
@@ -109,14 +109,14 @@ impl Load<'_> {
             match part {
                 Part::Put => {
                     compare("put", &expected(&self.held, &self.input), &self.job.case.form)?;
-                    put_wall = self.last_wall();
+                    put = self.last_of("put");
                     if first {
                         self.tell_memory(&before)?;
                         self.tell_file("after_put")?;
                     }
                 }
                 Part::Sync => {
-                    if let (Some(put), Some(sync)) = (put_wall.take(), self.last_wall()) {
+                    if let (Some(put), Some(sync)) = (put.take(), self.last_of("sync")) {
                         self.note("put-and-sync", self.source.count(), put.and(&sync));
                     }
                     if first {
@@ -269,8 +269,9 @@ impl Load<'_> {
         }
     }
 
-    fn last_wall(&self) -> Option<Stopwatch> {
-        self.took.last().and_then(|(.., watches)| watches.last().cloned())
+    /// What this part took in the current repeat.
+    fn last_of(&self, part: &str) -> Option<Stopwatch> {
+        self.took.iter().find(|(name, ..)| name == part).and_then(|(.., watches)| watches.last().cloned())
     }
 
     fn tell_memory(&mut self, before: &Memory) -> Outcome {

@@ -140,6 +140,29 @@ fn an_honest_store_passes() {
     }
 }
 
+/// From the second repeat on the part noted last is not the one that was just timed.
+#[test]
+fn put_and_sync_is_measured_from_the_put_and_the_sync_of_one_repeat() {
+    let workload = Workload::named("words").expect("a workload of ours");
+    let cases = workload.cases("tiny", &["splitpoint".into()]).expect("a form of that name");
+    let case = cases.iter().find(|case| case.variant.name == "file").expect("a variant of that name");
+    let mut case = case.clone();
+    case.form.repeats = 5;
+    let directory = tempfile::tempdir().expect("a directory for files");
+    let parts = [Part::Put, Part::Sync, Part::Scan];
+    let lines = Job { case, directory: directory.path(), parts: &parts, batch: 256 }.run();
+    let wall_s = |part: &str| {
+        let rows = lines.as_ref().expect("our table passes").0.iter();
+        let mut found = rows.filter_map(|line| match line {
+            Line::Row(row) if row.part == part && row.metric == "wall_s" => Some(row.value),
+            _ => None,
+        });
+        found.next().expect("the part was timed")
+    };
+    // A median of sums is no less than the median of either summand.
+    assert!(wall_s("put-and-sync") >= wall_s("put").max(wall_s("sync")));
+}
+
 #[test]
 fn a_store_that_lies_about_pairs_is_found() {
     for lie in [
