@@ -49,10 +49,13 @@ struct run {
             REQUIRE(0, "%s: %s", #call, run->peer->error(run->store));                                                 \
     } while (0)
 
+/* The length of all keys of the peer that is checked; 0: all lengths. */
+static size_t key_bytes;
+
 /* Key i: a bijection of i, so that keys differ in their first bytes, then filler by i. Zero bytes occur. */
 static size_t make_key(uint32_t i, char *key)
 {
-    size_t len = 4 + i % (KEY_BYTES_MAX - 3);
+    size_t len = key_bytes ? key_bytes : 4 + i % (KEY_BYTES_MAX - 3);
     uint32_t first = i * 2654435761u;
     memcpy(key, &first, 4);
     for (size_t at = 4; at < len; at++)
@@ -323,6 +326,7 @@ static int check_setting(const struct peer *peer, const char *setting, const cha
         return 1;
     int is_hsearch = strcmp(peer->name, "hsearch") == 0;
     run->peer = peer;
+    key_bytes = peer->key_bytes;
     run->has_removal = run->has_scan = !is_hsearch;
     printf("%-20s %-24s %-15s %-7s", peer->name, peer->version(), setting, path ? "file" : "memory");
     fflush(stdout);
@@ -473,6 +477,7 @@ int main(int count, char **arguments)
                 runs++, failures += check_setting(*peer, *setting, path);
         }
     }
+    key_bytes = 0;
     for (const struct dictionary_peer *const *peer = dictionary_peers; *peer; peer++) {
         if (!is_wanted((*peer)->name, arguments + 1))
             continue;

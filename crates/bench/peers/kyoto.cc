@@ -206,15 +206,15 @@ const char *const proto_settings[] = {"default", nullptr};
 
 extern "C" const peer peer_kyoto_hash = {
     "kyoto-hash", settings, 0, 1, version, open_store<hash_db>, put, append, get, remove_key, scan, sync_store, nullptr,
-    close_store, peer_error,
+    close_store, peer_error, 0,
 };
 
 extern "C" const peer peer_kyoto_stash = {
     "kyoto-stash", settings, 1, 0, version, open_store<stash_db>, put, append, get, remove_key, scan, sync_store,
-    nullptr, close_store, peer_error,
+    nullptr, close_store, peer_error, 0,
 };
 
 extern "C" const peer peer_kyoto_proto = {
     "kyoto-proto", proto_settings, 1, 0, version, open_store<proto_db>, put, append, get, remove_key, scan, sync_store,
-    nullptr, close_store, peer_error,
+    nullptr, close_store, peer_error, 0,
 };

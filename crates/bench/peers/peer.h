@@ -39,6 +39,7 @@ struct peer {
     int (*end_of_puts)(void *);                  /* commits what is batched, so that it is visible; may be NULL */
     int (*close)(void *);                        /* the store is gone afterwards, also after an error */
     const char *(*error)(void *);                /* the last error of this thread, of any store */
+    size_t key_bytes;                            /* the only length of keys that it takes; 0: any */
 };
 
 extern const struct peer *const peers[];         /* NULL-terminated, in peers.c */

@@ -166,5 +166,5 @@ const char *const settings[] = {"default", "best", nullptr};
 
 extern "C" const peer peer_rocksdb = {
     "rocksdb", settings, 0, 1, version, open_store, put, append, get, remove_key, scan, sync_store, nullptr,
-    close_store, peer_error,
+    close_store, peer_error, 0,
 };

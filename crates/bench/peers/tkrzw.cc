@@ -173,10 +173,10 @@ const char *const tiny_settings[] = {"default", "sized", nullptr};
 
 extern "C" const peer peer_tkrzw_hash = {
     "tkrzw-hash", hash_settings, 0, 1, version, open_hash, put, append, get, remove_key, scan, sync_store, nullptr,
-    close_store, peer_error,
+    close_store, peer_error, 0,
 };
 
 extern "C" const peer peer_tkrzw_tiny = {
     "tkrzw-tiny", tiny_settings, 1, 0, version, open_tiny, put, append, get, remove_key, scan, sync_store, nullptr,
-    close_store, peer_error,
+    close_store, peer_error, 0,
 };

@@ -44,11 +44,17 @@ pub struct Table {
     /// What its lines are.
     #[serde(default)]
     pub rows: Rows,
-    /// Of lines that are engines: in which variant; if not given or not run, in the last that was run. Of cases: which alone.
+    /// The variant whose engines or cases are the lines; all variants if not given.
     pub variant: Option<String>,
+    /// The variant to use instead in results of some form, by the form's name: forms differ in their sizes.
+    #[serde(default)]
+    pub variant_in: BTreeMap<String, String>,
     /// Of lines that are variants: by which `engine:setting`.
     #[serde(default)]
     pub engines: Vec<String>,
+    /// Of lines that are variants: those that have no line.
+    #[serde(default)]
+    pub without_variants: Vec<String>,
     /// Of lines that are variants with a count: one more for so many, on the straight line that fits them best.
     pub extrapolate_to: Option<u64>,
     /// Its columns.

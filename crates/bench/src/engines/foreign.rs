@@ -43,6 +43,7 @@ struct Peer {
     end_of_puts: Option<OfStore>,
     close: OfStore,
     error: unsafe extern "C" fn(*mut c_void) -> *const c_char,
+    key_bytes: usize,
 }
 
 // SAFETY: peers.c defines it so; its end is a null pointer, which `all` looks for before the next is read.
@@ -131,6 +132,11 @@ impl Engine for Foreign {
             self.settings.iter().any(|own| own == name)
         };
         !runs.is_empty() && (runs.iter().any(|run| run == setting) || setting.split(',').all(known))
+    }
+
+    /// One that takes keys of a single length is only measured where a workload names it.
+    fn is_special(&self) -> bool {
+        self.peer.key_bytes != 0
     }
 
     fn scans(&self) -> bool {
@@ -297,6 +303,7 @@ struct DictionaryPeer {
     figure: unsafe extern "C" fn(*mut c_void, c_int, *mut *const c_char, *mut f64) -> c_int,
     close: OfStore,
     error: unsafe extern "C" fn(*mut c_void) -> *const c_char,
+    key_bytes: usize,
 }
 
 // SAFETY: peers.c defines it so; its end is a null pointer, which `all_static` looks for before the next is read.

@@ -17,8 +17,8 @@ const STYLE: &str = "body{font:15px/1.45 sans-serif;max-width:1060px;margin:2em 
 table{border-collapse:collapse;margin:1em 0}td,th{border-bottom:1px solid #ccc;padding:.15em .7em;text-align:right}\
 td:first-child{text-align:left}svg{max-width:100%;height:auto}p.how{color:#555;font-size:13px}";
 
-/// The page of the results in `folder`.
-pub fn page(workloads: &[Workload], folder: &Path) -> Outcome<String> {
+/// The page of the results of `form`, which lie in `folder`.
+pub fn page(workloads: &[Workload], folder: &Path, form: &str) -> Outcome<String> {
     let mut body = String::new();
     for workload in workloads {
         let path = folder.join(format!("{}.csv", workload.name));
@@ -29,7 +29,7 @@ pub fn page(workloads: &[Workload], folder: &Path) -> Outcome<String> {
         body.push_str(&format!("<h2 id=\"{0}\">{0}: {1}</h2>\n", workload.name, escaped(&workload.title)));
         body.push_str(&format!("<p>Answers {}.</p>\n", escaped(&workload.answers.join("; "))));
         for table in &workload.table {
-            let rows = rows(workload, table, &results);
+            let rows = rows(workload, table, &results, form);
             if !rows.is_empty() {
                 body.push_str(&html_table(&markdown(table, &rows)));
             }
