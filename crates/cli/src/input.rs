@@ -1,9 +1,9 @@
-//! Bytes of a file or pipe, given out a line or a number of bytes at a time, without a copy.
+//! Bytes of a file or pipe, returned by the line or by the byte count, without a copy.
 //!
-//! One buffer: `[given out | start .. end: read, not yet given out | free]`. A row that does not fit makes it grow, by
-//! doubling what has in fact been read, so a length that the input merely claims costs nothing. A row longer than
-//! [`ROW_BYTES_MAX`], or than the memory that can be allocated, is an answer of its own and never an abort. A signal wakes a
-//! waiting read.
+//! One buffer: `[returned | start .. end: read, not yet returned | free]`. A row that does not fit makes it grow by
+//! doubling what has actually been read, so a length that the input merely claims costs nothing. A row longer than
+//! [`ROW_BYTES_MAX`], or than the memory that can be allocated, is an answer of its own and never an abort. A signal
+//! wakes a waiting read.
 
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
@@ -14,14 +14,13 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// The longest row that is read unless the caller sets another limit. An input without line ends stops here, and not when
-/// memory is gone.
+/// The default limit for a row. An input without line ends stops here instead of filling memory.
 pub const ROW_BYTES_MAX: u64 = 1 << 30;
 
-/// Large enough that a system call costs little beside what it brings.
+/// Large enough that a system call costs little compared to the data it returns.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// What a [`Input::line`] or [`Input::exactly`] call came to. Ranges are for [`Input::bytes`], good until the next call.
+/// The result of [`Input::line`] or [`Input::exactly`]. Ranges are for [`Input::bytes`], valid until the next call.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken {
     Bytes(Range<usize>),
@@ -39,12 +38,12 @@ pub struct Input<'i> {
     source: Box<dyn Read + 'i>,
     /// For messages: the file as the user gave it, or `stdin`.
     pub name: String,
-    /// Of a regular file; `None` for pipes.
+    /// Length of a regular file; `None` for pipes.
     pub file_bytes: Option<u64>,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Of the bytes that `buffer` holds, how many were before: position in the input of `buffer[0]`.
+    /// Position in the input of `buffer[0]`.
     position: u64,
     row_bytes_max: u64,
     /// A row ended because memory for it could not be allocated.
@@ -86,7 +85,7 @@ impl<'i> Input<'i> {
         }
     }
 
-    /// The longest row to read from now on.
+    /// Sets the longest row from now on.
     pub fn limit_rows(&mut self, bytes_max: u64) {
         self.row_bytes_max = bytes_max;
     }
@@ -95,7 +94,7 @@ impl<'i> Input<'i> {
         self.row_bytes_max
     }
 
-    /// What is wrong with a row that was [`Taken::TooLong`].
+    /// The message for [`Taken::TooLong`].
     pub fn limit_met(&self) -> String {
         let (most, there) = (self.row_bytes_max, self.end - self.start);
         if self.no_memory {
@@ -104,7 +103,7 @@ impl<'i> Input<'i> {
         format!("row is longer than {most} bytes (is this a file of rows?); --max-row raises the limit")
     }
 
-    /// Bytes given out so far.
+    /// Bytes returned so far.
     pub fn taken_bytes(&self) -> u64 {
         self.position + self.start as u64
     }
@@ -113,7 +112,7 @@ impl<'i> Input<'i> {
         &self.buffer[range]
     }
 
-    /// What has been read and not given out, at least a byte; given out only by [`consume`](Self::consume).
+    /// What has been read and not returned, at least one byte; [`consume`](Self::consume) returns it.
     pub fn peek(&mut self) -> Result<Taken> {
         while self.start == self.end {
             match self.fill()? {
@@ -126,7 +125,7 @@ impl<'i> Input<'i> {
         Ok(Taken::Bytes(self.start..self.end))
     }
 
-    /// Like [`peek`](Self::peek), and waits for `wanted` bytes unless the input ends before; may give more.
+    /// Like [`peek`](Self::peek), but waits for `wanted` bytes unless the input ends before; may return more.
     pub fn peek_up_to(&mut self, wanted: usize) -> Result<Taken> {
         while self.end - self.start < wanted {
             match self.fill()? {
@@ -140,12 +139,12 @@ impl<'i> Input<'i> {
         Ok(Taken::Bytes(self.start..self.end))
     }
 
-    /// Gives out the first `count` bytes of the last [`peek`](Self::peek).
+    /// Consumes the first `count` bytes of the last [`peek`](Self::peek).
     pub fn consume(&mut self, count: usize) {
         self.start = (self.start + count).min(self.end);
     }
 
-    /// The next line without its newline; a last line may lack one.
+    /// The next line without its newline; the last line may lack one.
     pub fn line(&mut self) -> Result<Taken> {
         if self.skips_line && !self.skip_line()? {
             return Ok(Taken::Interrupted);
@@ -217,7 +216,7 @@ impl<'i> Input<'i> {
         Ok(true)
     }
 
-    /// Moves what is left to the front, makes room if there is none, and reads once.
+    /// Moves the rest to the front, makes room if there is none, and reads once.
     fn fill(&mut self) -> Result<Fill> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.position += self.start as u64;
@@ -253,8 +252,8 @@ enum Fill {
     End,
 }
 
-/// A file whose reads end with [`io::ErrorKind::TimedOut`] when a signal comes first. (A handler alone would not do:
-/// the system restarts a read that a signal interrupts.)
+/// A file whose reads end with [`io::ErrorKind::TimedOut`] when a signal comes first. (A handler is not enough: the
+/// system restarts a read that a signal interrupts.)
 struct Wakeable<'i> {
     file: File,
     interrupt: &'i Interrupt,
@@ -278,7 +277,7 @@ impl Read for Wakeable<'_> {
 mod tests {
     use super::*;
 
-    /// Gives one byte a read, so that every boundary is crossed.
+    /// Returns one byte per read, to cross every boundary.
     struct Trickle<'b>(&'b [u8]);
 
     impl Read for Trickle<'_> {

@@ -1,17 +1,18 @@
 //! Binary files that hold no rows, by their first bytes: what each is, and how to get its pairs out.
 //!
-//! `load`, `dict build` and `dict update` look at the head of every input before they write anything. A tab, a newline or a
-//! plausible length turns up in any binary file sooner or later, so without this check a database loads as garbage.
+//! `load`, `dict build` and `dict update` look at the head of every input before they write anything. A tab, a newline
+//! or a plausible length turns up in any binary file sooner or later, so without this check a database loads as
+//! garbage.
 //!
-//! Kinds without a signature are caught by a zero byte in a text format. Raw input may begin with any bytes: its first header is
-//! checked against the file's length instead, and the signature is consulted only if that fails.
+//! Kinds without a signature are caught by a zero byte in a text format. Raw input may begin with any bytes: its first
+//! header is checked against the file's length instead, and the signature is consulted only if that fails.
 
 use crate::failure::{Failure, Result};
 use crate::input::{Input, Taken};
 use splitpoint::ErrorKind;
 
-/// Bytes of a file that are looked at. Of a pipe it is what the first read brings: waiting for more would hold back rows that
-/// have arrived.
+/// Bytes of a file that are inspected. Of a pipe it is what the first read returns: waiting for more would hold back
+/// rows that have arrived.
 const HEAD_BYTES: usize = 64 << 10;
 /// Bytes behind a printable signature that are searched for a control character.
 const CONTROL_BYTES: usize = 32;
@@ -32,16 +33,16 @@ const fn kind(what: &'static str, at: usize, signature: &'static [u8], advice: &
     Kind { what, at, signature, advice }
 }
 
-/// A signature of printable characters only counts where a control character follows, which no row has.
+/// A signature of printable characters only counts if a control character follows, which no row has.
 #[rustfmt::skip]
 const KINDS: &[Kind] = &[
     kind("a Splitpoint table", 0, b"SPLITPNT", "`splitpoint dump TABLE | splitpoint load OTHER -` copies its pairs"),
-    kind("a Splitpoint dictionary", 0, b"SPLITDCT", "`splitpoint thaw DICT TABLE` makes a table of it; `splitpoint dict dump` writes its pairs"),
+    kind("a Splitpoint dictionary", 0, b"SPLITDCT", "`splitpoint thaw DICT TABLE` turns it into a table; `splitpoint dict dump` writes its pairs"),
     kind("the write-ahead log of a Splitpoint table", 0, b"SPLITLOG", "dump the table that it belongs to"),
     kind("the checkpoint journal of a Splitpoint table", 0, b"SPLITJRN", "dump the table that it belongs to"),
     kind("the published counters of a Splitpoint table", 0, b"SPLITSTA", "`splitpoint stat TABLE --watch` shows them"),
     kind("a temporary file of a dictionary build", 0, b"SPTsort1", "`splitpoint dict build --resume` with the same arguments continues it"),
-    kind("Parquet", 0, b"PAR1", "`splitpoint dict build FILE.parquet DICT` reads Parquet; `splitpoint thaw DICT TABLE` makes a table of it"),
+    kind("Parquet", 0, b"PAR1", "`splitpoint dict build FILE.parquet DICT` reads Parquet; `splitpoint thaw DICT TABLE` turns it into a table"),
     kind("an encrypted Parquet file", 0, b"PARE", EXPORT),
     kind("an Arrow file", 0, b"ARROW1", "write it as Parquet, which `splitpoint dict build` reads"),
     kind("an Avro file", 0, b"Obj\x01", EXPORT),
@@ -82,7 +83,7 @@ const KINDS: &[Kind] = &[
     kind("UTF-16 text", 0, b"\xfe\xff", "convert it first, as in `iconv -f UTF-16 -t UTF-8 FILE | splitpoint load TABLE -`"),
 ];
 
-/// How an input holds its pairs, as far as this check is concerned.
+/// How an input holds its pairs, for this check.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     /// Lines of text, in which a zero byte is a mistake.
@@ -119,7 +120,7 @@ pub fn refuse_binary(input: &mut Input<'_>, layout: Layout) -> Result<()> {
     Err(Failure::of_kind(ErrorKind::NotATable, format_args!("{}: {refusal}", input.name)))
 }
 
-/// Whether the first pair of raw input lies within the file; of a pipe it may.
+/// Whether the first pair of raw input lies within the file; assumed for a pipe.
 fn raw_header_fits(head: &[u8], file_bytes: Option<u64>) -> bool {
     let (Some(header), Some(file_bytes)) = (head.get(..8), file_bytes) else { return true };
     let header = crate::format::raw::Header::parse(header);
@@ -139,7 +140,8 @@ fn kind_of(head: &[u8], file_bytes: Option<u64>) -> Option<(&'static str, &'stat
     })
 }
 
-/// A cdb has no signature: 256 hash tables, by position and length, which end where the file does.
+/// A cdb has no signature: it begins with 256 hash tables, by position and length, and the last ends where the file
+/// does.
 fn is_cdb(head: &[u8], file_bytes: u64) -> bool {
     const CONTENTS_BYTES: usize = 2048;
     let Some(contents) = head.get(..CONTENTS_BYTES) else { return false };

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 /// Read a whole table and name every fault
 ///
-/// One line a fault, then exit status 1; or a line that says `ok`. Nothing is changed. A damaged page that several buckets
-/// lie in is one fault, which names them.
+/// Prints one line per fault and exits with 1, or prints one line with `ok`. Changes nothing. A damaged page is one
+/// fault, however many buckets lie in it; the line names them.
 #[derive(clap::Args)]
 pub struct Check {
     /// The table
@@ -28,8 +28,8 @@ pub struct Check {
 
 impl Check {
     pub fn run(self) -> Result<()> {
-        // One long call that only reads: a signal may end the process in the middle of it.
-        interrupt::exit_on_signal("the check is not complete, nothing is known of the table")?;
+        // One long call that only reads: a signal may end the process at any point.
+        interrupt::exit_on_signal("the check did not finish and says nothing about the table")?;
         let table = open_to_read(&self.file)?;
         let faults = reading_every_page(|| table.verify())?;
         let advice = format!(
@@ -37,11 +37,11 @@ impl Check {
             self.file.display()
         );
         let file_bytes = self.file.metadata().map_err(|error| Failure::io(self.file.display(), &error))?.len();
-        Checked { file: &self.file, file_bytes, pairs: table.len(), faults, advice, json: self.json }.tell()
+        Checked { file: &self.file, file_bytes, pairs: table.len(), faults, advice, json: self.json }.report()
     }
 }
 
-/// Lets `verify` run beside a spinner.
+/// Runs `verify` beside a spinner.
 pub fn reading_every_page(verify: impl FnOnce() -> splitpoint::Result<Vec<Fault>>) -> Result<Vec<Fault>> {
     let progress = ProgressBar::new_spinner().with_message("reading every page");
     progress.enable_steady_tick(Duration::from_millis(100));
@@ -50,25 +50,25 @@ pub fn reading_every_page(verify: impl FnOnce() -> splitpoint::Result<Vec<Fault>
     Ok(faults?)
 }
 
-/// What a check found, of a table or a dictionary.
+/// The result of a check, of a table or a dictionary.
 pub struct Checked<'c> {
     pub file: &'c Path,
     pub file_bytes: u64,
     pub pairs: u64,
     pub faults: Vec<Fault>,
-    /// What to do where there are some.
+    /// What to do about faults.
     pub advice: String,
     pub json: bool,
 }
 
 impl Checked<'_> {
-    /// Says it; faults make the exit status 1.
-    pub fn tell(&self) -> Result<()> {
-        if self.json { self.report_json() } else { self.report() }?;
-        if self.faults.is_empty() { Ok(()) } else { Err(Failure::no_said_already()) }
+    /// Prints the result; faults make the exit status 1.
+    pub fn report(&self) -> Result<()> {
+        if self.json { self.report_json() } else { self.report_text() }?;
+        if self.faults.is_empty() { Ok(()) } else { Err(Failure::no_already_printed()) }
     }
 
-    fn report(&self) -> Result<()> {
+    fn report_text(&self) -> Result<()> {
         let mut out = Output::stdout();
         let file = self.file.display();
         let faults = distinct(&self.faults, &file.to_string());
@@ -114,11 +114,11 @@ impl fmt::Display for Distinct {
     }
 }
 
-/// Places that one damaged page hits, named before they are only counted.
+/// Places that one damaged page hits: more are only counted.
 const HITS_NAMED_MAX: usize = 8;
 
-/// The faults without repetition: where a page cannot be read, every bucket in it reports the page's fault again. The advice to
-/// run `check` goes, as this is one.
+/// The faults without repetition: if a page cannot be read, every bucket in it reports the page's fault again. Drops
+/// the advice to run `check`.
 fn distinct(faults: &[Fault], file: &str) -> Vec<Distinct> {
     let mut found: Vec<Distinct> = Vec::new();
     let mut by_sentence: HashMap<String, usize> = HashMap::new();

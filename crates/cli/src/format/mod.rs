@@ -2,13 +2,13 @@
 //!
 //! | format | a pair is | bytes kept |
 //! |---|---|---|
-//! | `tsv` | key TAB value, a line; escapes `\t \n \r \\ \xHH` | any |
-//! | `jsonl` | `{"key": "...", "value": "..."}`, a line; `key_base64`, `value_base64` for what is not UTF-8 | any |
+//! | `tsv` | key TAB value, one per line; escapes `\t \n \r \\ \xHH` | any |
+//! | `jsonl` | `{"key": "...", "value": "..."}`, one per line; `key_base64`, `value_base64` for non-UTF-8 | any |
 //! | `raw` | u32 key length, u32 value length (both little-endian), key, value | any |
-//! | `lines` | the line is the key, nothing escaped; the value is empty, or the line's number | keys without newline and zero byte |
+//! | `lines` | a key per line, unescaped; the value is empty, or the line's number | keys without newline or zero byte |
 //!
-//! Reading borrows from the input's buffer where a pair stands there as it is, and unescapes into two reused buffers
-//! where it does not: no allocation a row.
+//! Reading borrows from the input's buffer if the pair needs no unescaping, and unescapes into two reused buffers
+//! otherwise: no allocation per row.
 
 pub mod jsonl;
 pub mod raw;
@@ -22,13 +22,13 @@ use std::path::Path;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// key TAB value; \t \n \r \\ \xHH stand for bytes
+    /// key TAB value; \t \n \r \\ \xHH for bytes
     Tsv,
     /// {"key": "...", "value": "..."}; key_base64, value_base64 for bytes that are not UTF-8
     Jsonl,
     /// u32 key length, u32 value length (little-endian), key, value
     Raw,
-    /// A key a line, as it is
+    /// One key per line, unescaped
     Lines,
 }
 
@@ -49,7 +49,7 @@ impl Format {
     }
 }
 
-/// Where a row's bytes go when they are not in the input as they are.
+/// Where a row is decoded if its bytes are not in the input verbatim.
 #[derive(Default)]
 pub struct Scratch {
     pub key: Vec<u8>,
@@ -63,7 +63,7 @@ pub struct Pair<'r> {
 }
 
 pub enum Row<'r> {
-    /// And its number: the reader that it borrows from cannot be asked.
+    /// With its number, because the reader is borrowed.
     Pair(Pair<'r>, u64),
     Bad(BadRow),
     /// A signal came while we waited for input.
@@ -71,7 +71,7 @@ pub enum Row<'r> {
     End,
 }
 
-/// A row that is no pair; its `Display` is `file:line: what`.
+/// A row that is not a pair; its `Display` is `file:line: what`.
 pub struct BadRow {
     pub place: String,
     pub what: String,
@@ -89,7 +89,7 @@ pub struct RowReader<'i> {
     input: Input<'i>,
     format: Format,
     number_lines: bool,
-    /// Of the row given last, from 1: lines, or pairs of raw input.
+    /// Number of the last row, from 1: lines, or pairs of raw input.
     number: u64,
     scratch: Scratch,
 }
@@ -108,17 +108,17 @@ impl<'i> RowReader<'i> {
         known::refuse_binary(&mut self.input, self.format.layout())
     }
 
-    /// Of the row given last, from 1: its line, or which pair of raw input it is.
+    /// Number of the last row, from 1: its line, or which pair of raw input it is.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// `pairs.tsv:17`, or `pairs.raw: pair 17`: where the row given last stands.
+    /// `pairs.tsv:17`, or `pairs.raw: pair 17`: the place of the last row.
     pub fn place(&self) -> String {
         self.place_of(self.number)
     }
 
-    /// The same of the row that comes next.
+    /// The place of the next row.
     pub fn next_place(&self) -> String {
         self.place_of(self.number + 1)
     }
@@ -142,7 +142,7 @@ impl<'i> RowReader<'i> {
             match self.input.line()? {
                 Taken::Bytes(range) => {
                     self.number += 1;
-                    // A blank line in a file made by hand carries no pair; as a plain line it is the empty key.
+                    // A blank line in a hand-made file holds no pair; in plain lines it is the empty key.
                     if self.format == Format::Lines || !matches!(self.input.bytes(range.clone()), b"" | b"\r") {
                         break range;
                     }
@@ -204,7 +204,7 @@ impl<'i> RowReader<'i> {
         Ok(self.bad(format!("{what}, {there} bytes are left"), false))
     }
 
-    /// The pair that was begun is the next one still.
+    /// The interrupted pair is still the next one.
     fn interrupted(&mut self) -> Row<'static> {
         self.number -= 1;
         Row::Interrupted
@@ -215,7 +215,7 @@ impl<'i> RowReader<'i> {
     }
 }
 
-/// What is wrong with a line of text that holds a zero byte, which only binary data does.
+/// Reports a zero byte in a line of text, which only binary data has.
 pub fn has_zero_byte(line: &[u8]) -> String {
     format!("zero byte in {}; tsv writes it \\x00", tsv::quoted(line))
 }
@@ -231,7 +231,7 @@ fn plain_line<'r>(line: &'r [u8], number: Option<u64>, scratch: &'r mut Scratch)
 /// Appends `pair` as one row of `format` to `row`.
 ///
 /// # Errors
-/// What is in the way, where the format cannot hold the pair: [`Format::Lines`] and a key with a line end in it.
+/// Why the format cannot hold the pair: [`Format::Lines`] and a key with a line end or a zero byte.
 pub fn write_row(format: Format, pair: Pair<'_>, row: &mut Vec<u8>) -> std::result::Result<(), String> {
     match format {
         Format::Tsv => tsv::write(pair, row),
@@ -274,7 +274,7 @@ mod tests {
         }
     }
 
-    /// Every byte, in runs that are UTF-8, that are not, and the awkward cases.
+    /// Every byte, in runs that are UTF-8 and that are not, and the awkward cases.
     fn awkward() -> Vec<Vec<u8>> {
         let all: Vec<u8> = (0..=255).collect();
         let mut awkward: Vec<Vec<u8>> = all.iter().map(|byte| vec![*byte]).collect();
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn any_bytes_are_rows_or_bad_rows() {
-        // Mutations of good input by a fixed generator: whatever they are, reading ends and does not panic.
+        // Seeded mutations of good input: reading always ends and never panics.
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         for format in [Format::Tsv, Format::Jsonl, Format::Raw, Format::Lines] {
             let mut good = Vec::new();
@@ -341,7 +341,7 @@ mod tests {
         assert!(what.contains("pair 1") && what.contains("3 bytes are left"), "{what}");
     }
 
-    /// Gives its bytes, and then a signal instead of more.
+    /// Returns its bytes, then a signal instead of more.
     struct ThenSignal<'b>(&'b [u8]);
 
     impl std::io::Read for ThenSignal<'_> {

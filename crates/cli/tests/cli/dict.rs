@@ -183,7 +183,7 @@ fn a_signal_in_a_build_that_waits_for_input_leaves_nothing() {
         drop(stdin);
         let said = stopped_by(&output, signal, number);
         assert!(first_number(&said) > 0, "{said}");
-        assert!(said.ends_with("rows read, nothing was built, d.spd is as it was\n"), "{said}");
+        assert!(said.ends_with("rows read, nothing was built, d.spd is unchanged\n"), "{said}");
         assert!(files(place.path()).is_empty(), "{:?}", files(place.path()));
     }
 }
@@ -206,7 +206,7 @@ fn a_signal_in_the_writing_of_a_dictionary_leaves_what_was_there() {
             &["dict", "build", "rows.tsv", "old.spd", "--memory", "4M"],
         ] {
             let said = stopped_by(&stopped_at_its_start(place.path(), arguments, signal, number), signal, number);
-            assert!(said.contains("nothing was ") && said.contains("old.spd is as it was"), "{arguments:?}: {said}");
+            assert!(said.contains("nothing was ") && said.contains("old.spd is unchanged"), "{arguments:?}: {said}");
             assert_eq!(files(place.path()), before, "{arguments:?}");
             // As it was, or new: of a run that was done before the signal came.
             run_well(place.path(), &["dict", "check", "old.spd"]);
@@ -237,7 +237,7 @@ fn a_signal_after_the_last_row_leaves_nothing() {
                 return false;
             }
             let said = stopped_by(&output, signal, number);
-            assert!(said.ends_with("nothing was built, d.spd is as it was\n"), "{said}");
+            assert!(said.ends_with("nothing was built, d.spd is unchanged\n"), "{said}");
             assert!(files(place.path()).is_empty(), "{:?}", files(place.path()));
             !said.contains("read")
         });
@@ -306,7 +306,7 @@ fn a_build_that_ended_in_the_writing_goes_on_after_the_reading() {
     assert!(files(place.path()).len() > 1 && !files(place.path()).contains(&"d.spd".to_owned()));
     let second = run(place.path(), &arguments);
     assert!(second.status.success(), "{}", said(&second));
-    assert_eq!(said(&second), "splitpoint: goes on after 200,001 pairs\n");
+    assert_eq!(said(&second), "splitpoint: continues after 200,001 pairs\n");
     assert_eq!(files(place.path()), ["d.spd", "rows.tsv"]);
     run_well(place.path(), &["dict", "check", "d.spd"]);
     assert_eq!(json(place.path(), &["dict", "stat", "d.spd", "--json"])["pairs"], 200_001);
@@ -321,7 +321,7 @@ fn a_build_goes_on_with_another_amount_of_memory() {
     assert_eq!(with_files_of_at_most(place.path(), 8 << 20, &format!("{build} 4M")).status.code(), Some(12));
     let second = run(place.path(), &format!("{build} 1M").split(' ').collect::<Vec<_>>());
     assert!(second.status.success(), "{}", said(&second));
-    assert_eq!(said(&second), "splitpoint: goes on after 200,000 pairs\n");
+    assert_eq!(said(&second), "splitpoint: continues after 200,000 pairs\n");
     run_well(place.path(), &["dict", "check", "d.spd"]);
 }
 
@@ -332,11 +332,11 @@ fn a_build_stopped_at_a_bad_row_goes_on_from_there() {
     let build = ["dict", "build", "rows.tsv", "d.spd", "--resume"];
     let first = run(place.path(), &build);
     assert_eq!(first.status.code(), Some(1));
-    let told = "d.spd is as it was; the same command goes on from here; --on-error skip goes on\n";
+    let told = "d.spd is unchanged; the same command continues from here; --on-error skip continues\n";
     assert!(said(&first).ends_with(told), "{}", said(&first));
     let second = run(place.path(), &[&build[..], &["--on-error", "skip"]].concat());
     assert!(second.status.success(), "{}", said(&second));
-    assert!(said(&second).starts_with("splitpoint: goes on after 10 pairs\n"), "{}", said(&second));
+    assert!(said(&second).starts_with("splitpoint: continues after 10 pairs\n"), "{}", said(&second));
     assert_eq!(json(place.path(), &["dict", "stat", "d.spd", "--json"])["pairs"], 11);
     assert_eq!(files(place.path()), ["d.spd", "rows.tsv"]);
 }
@@ -351,7 +351,7 @@ fn what_was_written_to_a_log_makes_a_table_another_input() {
     // No log that anyone would read, but what it would be known by.
     write(place.path(), "t.spt-log3", "");
     let again = run(place.path(), &build);
-    assert!(said(&again).starts_with("splitpoint: begins anew, and removes 11 pairs"), "{}", said(&again));
+    assert!(said(&again).starts_with("splitpoint: starts over and removes 11 pairs"), "{}", said(&again));
 }
 
 #[test]
@@ -373,7 +373,7 @@ fn another_input_is_another_build() {
     assert_eq!(with_files_of_at_most(place.path(), 8 << 20, build).status.code(), Some(12));
     write(place.path(), "rows.tsv", "a\tb\n");
     let second = run(place.path(), &build.split(' ').collect::<Vec<_>>());
-    let told = "splitpoint: begins anew, and removes 200,000 pairs put by a build of other inputs or options\n";
+    let told = "splitpoint: starts over and removes 200,000 pairs saved by a build with other inputs or options\n";
     assert!(second.status.success() && said(&second) == told, "{}", said(&second));
     assert_eq!(run_well(place.path(), &["dict", "dump", "d.spd"]), b"a\tb\n");
     assert_eq!(files(place.path()), ["d.spd", "rows.tsv"]);
@@ -504,7 +504,7 @@ mod of_parquet {
         write_parquet(place.path(), "p.parquet", Compression::UNCOMPRESSED);
         let build = run(place.path(), &["dict", "build", "p.parquet", "p.spd", "--key", "age", "--value", "id"]);
         assert_eq!(build.status.code(), Some(26));
-        let told = "splitpoint: p.parquet: row 2: duplicate key \"4294967295\" (first at p.parquet: row 1). Use duplicates last to keep the last.\n";
+        let told = "splitpoint: p.parquet: row 2: duplicate key \"4294967295\" (first at p.parquet: row 1). Use duplicates last to keep the last. (--duplicates last, or first.)\n";
         assert_eq!(said(&build), told);
     }
 

@@ -100,7 +100,7 @@ fn strange_bytes_in_the_place_of_counters_are_an_error_and_no_more() {
         assert_eq!(output.status.code(), Some(13), "{output:?}");
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(said.contains("t.spt-stats: no published counters"), "{said}");
-        // The table itself is as it was.
+        // The table itself is unchanged.
         assert_eq!(run_well(place.path(), &["get", "t.spt", "a"]), b"1\n");
         let refused = run(place.path(), &["load", "t.spt", "-", "--stats"]);
         assert_eq!(refused.status.code(), if bytes.is_empty() { Some(0) } else { Some(17) }, "{refused:?}");
