@@ -280,7 +280,7 @@ static void expect_nothing(struct run *run)
     }
 }
 
-/* What was closed is there again, can be changed, and is gone after a new store is made in its place. */
+/* A closed store opens with its contents, can be changed, and is gone after a new store replaces it. */
 static int check_reopening(struct run *run, struct peer_options *options)
 {
     if (reopen(run, options, 0) || check_all(run) || append_one(run, 1) || put_one(run, 2, 5))
@@ -291,7 +291,7 @@ static int check_reopening(struct run *run, struct peer_options *options)
     return check_all(run) || put_one(run, 3, 1) || check_all(run) ? -1 : 0;
 }
 
-/* A store that is not there, in a folder that is not there, gives an error and no store. */
+/* Opening a missing store in a missing directory gives an error and no store. */
 static int check_open_failure(struct run *run, const struct peer_options *options)
 {
     struct peer_options wrong = *options;
@@ -317,7 +317,7 @@ static int check_run(struct run *run, struct peer_options *options)
     return 0;
 }
 
-/* One line of output; 0 where all is well. */
+/* Prints one line; returns 0 on success. */
 static int check_setting(const struct peer *peer, const char *setting, const char *path)
 {
     struct run *run = calloc(1, sizeof *run);

@@ -1,7 +1,7 @@
 // A map in memory as a peer: what absl_map.cc, absl_u64_map.cc and std_map.cc share.
 //
-// Settings: "default", "sized" (reserve). A get returns the value in place; append is std::string's. A `Store` has `pairs`, the
-// map; `name(bytes, len)`, which makes the key to look up; and `key_bytes`, the only key length it takes, or 0 for any.
+// Settings: "default", "sized" (reserve). A get returns the value in place; append is std::string's. A `Store` has
+// `pairs`, the map; `name(bytes, len)`, which makes the key to look up; and `key_bytes`, its only key length, or 0.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-/* The list of peers, and what adapter.h promises. A new peer: its file, a line here, one in libraries.txt. */
+/* The list of peers, and the functions of adapter.h. A new peer: its file, a line here, one in libraries.txt. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,7 +7,8 @@
 
 #include "adapter.h"
 
-extern const struct peer peer_absl_map, peer_absl_u64_map, peer_bdb_btree, peer_bdb_hash, peer_gdbm, peer_hsearch, peer_kyoto_hash,
+extern const struct peer peer_absl_map, peer_absl_u64_map, peer_bdb_btree, peer_bdb_hash, peer_gdbm, peer_hsearch,
+    peer_kyoto_hash,
     peer_kyoto_proto, peer_kyoto_stash, peer_lmdb, peer_ndbm, peer_rocksdb, peer_std_map, peer_tkrzw_hash,
     peer_tkrzw_tiny;
 

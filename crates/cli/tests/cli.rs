@@ -604,7 +604,7 @@ mod signals {
             fs::remove_file(place.path().join("rows.tsv")).unwrap();
             let said =
                 stopped_by(&stopped_at_its_start(place.path(), &["compact", "t.spt"], signal, number), signal, number);
-            assert_eq!(said, "the table was compacted first\n");
+            assert_eq!(said, "after the table was compacted\n");
             has_first_rows(place.path(), 20_000);
         }
     }

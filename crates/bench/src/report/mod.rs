@@ -1,8 +1,9 @@
 //! Tables and plots from results: Markdown between markers, and a page of HTML.
 //!
-//! A document has `<!-- table: NAME FORM -->` ... `<!-- end -->`. The text between the markers is replaced by the table of
-//! that name, from the results of that form (`full` if none is named). Without results the text between them is removed, so
-//! no table survives the figures it was made from. The page (`page.rs`) has all tables of a form and the plots.
+//! A document has `<!-- table: NAME FORM -->` ... `<!-- end -->`. The text between the markers is replaced by the
+//! table of that name, from the results of that form (`full` if none is named). Without results the text between them
+//! is removed, so no table survives the figures it was made from. The page (`page.rs`) has all tables of a form and
+//! the plots.
 //!
 //! Not here: which columns a table has (`[[table]]` in `workloads/*.toml`).
 
@@ -16,7 +17,7 @@ use crate::results::Results;
 use crate::workload::{Column, Rows, Table, Workload};
 use std::path::Path;
 
-/// Documents that have tables, by their path in the repository.
+/// Documents with tables, by their path in the repository.
 const DOCUMENTS: &[&str] = &["README.md", "docs/benchmarks.md", "docs/scale.md"];
 /// The form of a table that names none.
 const FORM: &str = "full";
@@ -46,7 +47,7 @@ fn page_of(workloads: &[Workload], results: &Path, form: &str) -> Outcome {
 
 #[cfg(not(feature = "report"))]
 fn page_of(_: &[Workload], _: &Path, _: &str) -> Outcome {
-    eprintln!("no page of plots: this build is without the feature `report`");
+    eprintln!("no page of plots: this program was built without the feature `report`");
     Ok(())
 }
 
@@ -94,7 +95,7 @@ fn table(workloads: &[Workload], results: &Path, name: &str, form: &str) -> Outc
 struct Row {
     name: String,
     is_ours: bool,
-    /// Of each column.
+    /// One per column.
     values: Vec<Option<f64>>,
 }
 
@@ -137,7 +138,7 @@ fn rows(workload: &Workload, table: &Table, results: &Results, form: &str) -> Ve
     rows
 }
 
-/// What `count` pairs would take if each column went on as it went from variant to variant; none of fewer than two.
+/// What `count` pairs would take on the line through the variants, per column; `None` for fewer than two variants.
 fn extrapolated(workload: &Workload, table: &Table, rows: &[Row], count: u64) -> Option<Row> {
     let count_of = |row: &Row| workload.variant(&row.name).ok()?.count.map(|count| count as f64);
     let points = |column: usize| -> Vec<(f64, f64)> {
@@ -149,7 +150,7 @@ fn extrapolated(workload: &Workload, table: &Table, rows: &[Row], count: u64) ->
     values.iter().any(Option::is_some).then_some(Row { name, is_ours: false, values })
 }
 
-/// The height at `x` of the line that fits the points with the least squares.
+/// The height at `x` of the least-squares line through the points.
 fn at_end_of_line(points: &[(f64, f64)], x: f64) -> Option<f64> {
     let count = points.len() as f64;
     let (mean_x, mean_y) = points.iter().fold((0.0, 0.0), |(a, b), (x, y)| (a + x / count, b + y / count));
@@ -158,7 +159,7 @@ fn at_end_of_line(points: &[(f64, f64)], x: f64) -> Option<f64> {
     (spread > 0.0).then(|| (mean_y + together / spread * (x - mean_x)).max(0.0))
 }
 
-/// The median in a column; of several parts, the sum of theirs. Less than nothing is no answer.
+/// The median in a column; for several parts, the sum of their medians. A negative value means no answer.
 fn value(column: &Column, results: &Results, variant: &str, engine: &str, setting: &str) -> Option<f64> {
     let variant = column.variant.as_deref().unwrap_or(variant);
     let of_part = |part: &str| results.median(variant, engine, setting, part, &column.metric);
@@ -182,7 +183,7 @@ fn markdown(table: &Table, rows: &[Row]) -> String {
     text
 }
 
-/// A figure as people write it; its metric tells the unit.
+/// A figure with the unit of its metric.
 fn cell(metric: &str, value: f64) -> String {
     if metric.ends_with("per_s") || metric.ends_with("_calls") {
         return match value {
@@ -207,7 +208,7 @@ fn cell(metric: &str, value: f64) -> String {
     if metric.ends_with("_us") || metric.ends_with("_per_pair") { format!("{value:.1}") } else { format!("{value:.2}") }
 }
 
-/// A whole number with commas.
+/// A whole number with thousands separators.
 fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();
@@ -220,7 +221,7 @@ fn grouped(value: f64) -> String {
     text
 }
 
-/// On what and when it was measured.
+/// Where and when it was measured.
 fn how(results: &Results) -> String {
     let rounds = results.figures.iter().map(|f| f.values.len()).max().unwrap_or(0);
     let of = |name| results.fact(name);
@@ -303,7 +304,7 @@ file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
         assert_eq!((lines(&of_short, FORM), lines(&of_short, "short")), (0, 2));
     }
 
-    /// Every figure in the documents comes from a committed result: a table that nobody measured, or that was edited, fails.
+    /// Every figure in the documents comes from a committed result: a table without results, or an edited one, fails.
     #[test]
     fn the_documents_have_exactly_the_tables_of_the_results() {
         let workloads = Workload::all().expect("workload files");
@@ -325,7 +326,7 @@ file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
         assert!(tables > 20, "{tables} tables, too few to be the documents");
     }
 
-    /// Otherwise one table mixes the figures of two sizes, or of a file and of memory.
+    /// Otherwise one table would mix figures of two sizes, or of a file and of memory.
     #[test]
     fn a_table_of_engines_names_its_variant_where_there_are_several() {
         for workload in Workload::all().expect("workload files") {

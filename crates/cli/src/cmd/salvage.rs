@@ -109,7 +109,7 @@ impl Salvaging<'_> {
                 } else {
                     format!("{} of them not verified", grouped(unverified))
                 };
-                sum += &format!(", {of_them}, as checksums are damaged or the header is");
+                sum += &format!(", {of_them}, because checksums or the header are damaged");
             }
         }
         sum += &match report.missing() {

@@ -252,7 +252,7 @@ fn a_stopped_thaw_makes_no_table() {
     run_well(place.path(), &["dict", "build", "rows.tsv", "d.spd"]);
     for (signal, number) in heeded() {
         let output = stopped_at_its_start(place.path(), &["thaw", "d.spd", "t.spt"], signal, number);
-        assert_eq!(stopped_by(&output, signal, number), "t.spt was not made\n");
+        assert_eq!(stopped_by(&output, signal, number), "t.spt was not created\n");
         assert_eq!(files(place.path()), ["d.spd", "rows.tsv"]);
     }
     run_well(place.path(), &["load", "t.spt", "/dev/null"]);
