@@ -77,6 +77,7 @@ const KINDS: &[Kind] = &[
     kind("a Sparkey log", 0, b"\x95\x9c\xb3\x49", EXPORT),
     kind("a Kyoto Cabinet database", 0, b"KC\n\0", EXPORT),
     kind("a Tokyo Cabinet database", 0, b"ToKyO CaBiNeT\n", EXPORT),
+    kind("a redb database", 0, b"redb\x1a\x0a\xa9\x0d\x0a", EXPORT),
     kind("a Tkrzw hash database", 0, b"TkrzwHDB\n", EXPORT),
     kind("a program or shared object", 0, b"\x7fELF", "give a file of pairs"),
     kind("UTF-16 text", 0, b"\xff\xfe", "convert it first, as in `iconv -f UTF-16 -t UTF-8 FILE | splitpoint load TABLE -`"),
