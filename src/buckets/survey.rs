@@ -36,8 +36,10 @@ pub struct TableSurvey {
     pub extent_bytes: u64,
     /// Bytes of the file that nothing uses.
     pub free_bytes: u64,
-    /// The load at which the table grows, in percent of its primary pages.
+    /// The load now: bytes of slots and records in percent of the primary pages; 0 for an empty table.
     pub fill_percent: f64,
+    /// The load at which the table grows, unless `fill_factor` is set.
+    pub fill_target_percent: f64,
     /// The load at which it grows, in pairs a bucket, if it was set so.
     pub fill_factor: Option<u32>,
     /// The hash function's name.
@@ -71,7 +73,7 @@ impl Buckets {
             payload_bytes: totals.payload_bytes,
             bucket_bytes: totals.bucket_bytes,
             free_bytes: self.pager.free_units()? * unit_bytes,
-            fill_percent: f64::from(self.fill.percent),
+            fill_target_percent: f64::from(self.fill.percent),
             fill_factor: self.fill.pairs,
             hash: self.hash.name().to_owned(),
             seed: self.hash.seed(),
@@ -89,6 +91,7 @@ impl Buckets {
             survey.buckets += 1;
             *histogram.entry(pairs).or_insert(0) += 1;
         }
+        survey.fill_percent = survey.bucket_bytes as f64 * 100.0 / (survey.buckets * self.page_bytes as u64).max(1) as f64;
         survey.largest_bucket = histogram.last_key_value().map_or(0, |(&pairs, _)| pairs);
         survey.empty_buckets = histogram.get(&0).copied().unwrap_or(0);
         survey.histogram = histogram.into_iter().collect();

@@ -9,6 +9,7 @@
 namespace {
 
 struct Store {
+    static constexpr size_t key_bytes = 0;
     absl::flat_hash_map<std::string, std::string> pairs;
 
     absl::string_view name(const void *bytes, size_t len) { return {static_cast<const char *>(bytes), len}; }

@@ -1,4 +1,4 @@
-// What the C++ adapters share: calls that may throw, made safe for the C border.
+// Shared by the C++ adapters: turns exceptions into errors at the C boundary.
 #pragma once
 
 #include <exception>

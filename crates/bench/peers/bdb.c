@@ -1,7 +1,7 @@
-/* Berkeley DB 5.3, as a hash table (bdb-hash: linear hashing, the nearest relative) and as a B+ tree (bdb-btree).
+/* Berkeley DB 5.3, as a hash table (bdb-hash: linear hashing, our closest relative) and as a B+ tree (bdb-btree).
  *
- * Settings: "default" (nothing tuned but the cache) and, for the hash, "sized": set_h_nelem and set_h_ffactor, which
- * its manual wants together; the fill factor from the manual's formula with the mean pair.
+ * Settings: "default" (only the cache is tuned) and, for the hash, "sized": set_h_nelem and set_h_ffactor, which
+ * its manual requires together; the fill factor is the manual's formula for the mean pair.
  * The cache is 2.2 x the payload in a file and 4 x in memory, where what does not fit would go to a temporary file; at
  * least 64 MiB. No environment, so no log, locks or transactions: the cache is the handle's own.
  * A get is Berkeley DB's copy in its own memory (it has no zero-copy get). Append: a get by a cursor, then a partial
@@ -50,8 +50,8 @@ static int set_cache(DB *db, const struct peer_options *options)
 }
 
 /* The manual's fill factor: (page size - 32) / (mean key + mean value + 8), with the page that files have by default
- * (in memory that is twice as large). Of a value above a quarter of the page only a reference is in the bucket: then 64
- * bytes stand for it and the key. */
+ * (in memory that is twice as large). The bucket holds only a reference to a value above a quarter of the page: 64
+ * bytes then count for it and the key. */
 static int set_size(DB *db, const struct peer_options *options)
 {
     uint64_t pairs = options->expected_len ? options->expected_len : 1;
@@ -64,7 +64,7 @@ static int set_size(DB *db, const struct peer_options *options)
     return status ? status : db->set_h_nelem(db, (u_int32_t)pairs);
 }
 
-/* "page=", "fill=" and "sized" with one of them: as told, nothing computed. */
+/* "page=", "fill=" and "sized" with one of them: taken literally, nothing computed. */
 static int set_shape(DB *db, const struct peer_options *options)
 {
     int64_t page_bytes = number_of(options, "page="), fill_factor = number_of(options, "fill=");
@@ -182,7 +182,7 @@ static int remove_key(void *opened, const void *key, size_t key_len)
     return status ? failed("remove", status) : 1;
 }
 
-/* Reads the next pairs into `store->bulk`, with a larger one where a pair does not fit. */
+/* Reads the next pairs into `store->bulk`, enlarged if a pair does not fit. */
 static int next_bulk(struct store *store, DBC *at, DBT *bulk)
 {
     DBT key = dbt(NULL, 0);

@@ -1,7 +1,7 @@
-/* cdb, as Debian's tinycdb has it: two hash tables deep, one file of at most 4 GiB, mapped.
+/* cdb, in Debian's tinycdb: two levels of hash tables, one file of at most 4 GiB, mapped.
  *
- * Settings: "default"; "random" (told that reads are in random order, so that a read that finds nothing in the system's cache
- * brings a page and not what lies around it). Pairs are added without a look for earlier ones of the same key. */
+ * Settings: "default"; "random" (MADV_RANDOM, so that a page fault reads one page and not its neighbours). Pairs are
+ * added without a search for earlier ones of the same key. */
 #include <cdb.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static int finish(void *begun)
     return failed ? peer_fail("cdb: finish failed") : 0;
 }
 
-/* tinycdb has no call to give a build up; finishing it frees what it has. */
+/* tinycdb has no call to abandon a build; finishing it frees its memory. */
 static void abandon(void *begun)
 {
     struct build *build = begun;

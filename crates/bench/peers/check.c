@@ -49,10 +49,13 @@ struct run {
             REQUIRE(0, "%s: %s", #call, run->peer->error(run->store));                                                 \
     } while (0)
 
+/* The length of all keys of the peer that is checked; 0: all lengths. */
+static size_t key_bytes;
+
 /* Key i: a bijection of i, so that keys differ in their first bytes, then filler by i. Zero bytes occur. */
 static size_t make_key(uint32_t i, char *key)
 {
-    size_t len = 4 + i % (KEY_BYTES_MAX - 3);
+    size_t len = key_bytes ? key_bytes : 4 + i % (KEY_BYTES_MAX - 3);
     uint32_t first = i * 2654435761u;
     memcpy(key, &first, 4);
     for (size_t at = 4; at < len; at++)
@@ -277,7 +280,7 @@ static void expect_nothing(struct run *run)
     }
 }
 
-/* What was closed is there again, can be changed, and is gone after a new store is made in its place. */
+/* A closed store opens with its contents, can be changed, and is gone after a new store replaces it. */
 static int check_reopening(struct run *run, struct peer_options *options)
 {
     if (reopen(run, options, 0) || check_all(run) || append_one(run, 1) || put_one(run, 2, 5))
@@ -288,7 +291,7 @@ static int check_reopening(struct run *run, struct peer_options *options)
     return check_all(run) || put_one(run, 3, 1) || check_all(run) ? -1 : 0;
 }
 
-/* A store that is not there, in a folder that is not there, gives an error and no store. */
+/* Opening a missing store in a missing directory gives an error and no store. */
 static int check_open_failure(struct run *run, const struct peer_options *options)
 {
     struct peer_options wrong = *options;
@@ -314,7 +317,7 @@ static int check_run(struct run *run, struct peer_options *options)
     return 0;
 }
 
-/* One line of output; 0 where all is well. */
+/* Prints one line; returns 0 on success. */
 static int check_setting(const struct peer *peer, const char *setting, const char *path)
 {
     struct run *run = calloc(1, sizeof *run);
@@ -323,6 +326,7 @@ static int check_setting(const struct peer *peer, const char *setting, const cha
         return 1;
     int is_hsearch = strcmp(peer->name, "hsearch") == 0;
     run->peer = peer;
+    key_bytes = peer->key_bytes;
     run->has_removal = run->has_scan = !is_hsearch;
     printf("%-20s %-24s %-15s %-7s", peer->name, peer->version(), setting, path ? "file" : "memory");
     fflush(stdout);
@@ -473,6 +477,7 @@ int main(int count, char **arguments)
                 runs++, failures += check_setting(*peer, *setting, path);
         }
     }
+    key_bytes = 0;
     for (const struct dictionary_peer *const *peer = dictionary_peers; *peer; peer++) {
         if (!is_wanted((*peer)->name, arguments + 1))
             continue;

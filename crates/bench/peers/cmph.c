@@ -1,13 +1,13 @@
-/* cmph: minimal perfect hash functions, and what it takes to make a dictionary of one.
+/* cmph: minimal perfect hash functions, and a dictionary made from one.
  *
- * Settings: the function, "brz" (External Perfect Hashing: what the paper on batch-updatable hashing compares with; its
+ * Settings: the function, "brz" (External Perfect Hashing, the peer in the paper on batch-updatable hashing; its
  * buckets are made on the disk in bounded memory, "memory=" bytes) or "chd" (hash, displace and compress; all keys in
- * memory); "brz-best" and "chd-best" take the fewest bits that they take in bearable time.
+ * memory); "brz-best" and "chd-best" use the fewest bits possible in acceptable time.
  *
- * A function alone ("brz,function") gives any key a rank, be it one of its own or not. As a dictionary it has a file of slots
- * by rank beside it, each with the key, padded to the longest, and a value of one size for all; a get reads one slot and
- * compares the key. The keys are in memory while it is built, and the pairs in a file, as they go to their slots in the order
- * they came: an access each. The paper's own EPH, which moved whole buckets, is not to be had. */
+ * A function alone ("brz,function") returns a rank for any key, known or not. A dictionary adds a file of slots by
+ * rank, each with the key, padded to the longest, and a value of fixed size; a get reads one slot and compares the
+ * key. During the build the keys are in memory and the pairs in a file, from which each goes to its slot with one
+ * access. The paper's own EPH, which moved whole buckets, is not available. */
 #include <cmph.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -149,7 +149,7 @@ static cmph_t *made_function(struct build *build)
         cmph_dump(function, file);
         cmph_destroy(function);
         function = NULL;
-        /* What BRZ gives back cannot be asked; what is in the file can. */
+        /* The function returned by BRZ cannot be queried; the one in the file can. */
         if (!fflush(file) && !fsync(fileno(file))) {
             rewind(file);
             function = cmph_load(file);

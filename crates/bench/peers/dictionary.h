@@ -1,8 +1,8 @@
-/* What the adapter of a peer that makes dictionaries offers to the harness: files that are written once, then read by
- * any number of threads. One adapter a peer; the list is in peers.c.
+/* The interface of a peer that makes dictionaries: files that are written once, then read by any number of
+ * threads. One adapter a peer; the list is in peers.c.
  *
- * Functions that return an int: 0 or more is fine, negative an error, of which error() tells in words to the thread that
- * got it. A build is used by one thread; a store by several, each through a reader of its own that it made itself. */
+ * Functions that return an int: 0 or more is fine, negative an error, described by error() to the thread that
+ * got it. One thread uses a build; several use a store, each through a reader that it made itself. */
 #ifndef SPLITPOINT_DICTIONARY_H
 #define SPLITPOINT_DICTIONARY_H
 

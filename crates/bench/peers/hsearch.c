@@ -1,11 +1,11 @@
 /* glibc's hsearch_r: open addressing in a table of fixed size, in memory.
  *
  * Setting: "sized" to 1.25 x expected_len; a full table refuses. The table holds pointers: the copies of key and value
- * are this adapter's, packed together in blocks; a value that outgrows its place moves to an allocation of its own,
+ * are this adapter's, packed together in blocks; a value that outgrows its space moves to an allocation of its own,
  * which grows by halves.
  * hsearch compares C strings. So that keys may hold zero bytes, 00 is stored as 01 01, and 01 as 01 02.
- * hsearch's hash sees the first eight bytes of a key only: keys that begin alike are searched one by one.
- * It has no removal and no walk: these return an error. */
+ * hsearch's hash sees the first eight bytes of a key only: keys with a common prefix are searched linearly.
+ * It has no removal and no iteration: these return an error. */
 #define _GNU_SOURCE /* hsearch_r */
 #include <errno.h>
 #include <gnu/libc-version.h>
@@ -25,7 +25,7 @@ struct item {
     char key[];
 };
 
-/* Items one after the other. */
+/* A block of items. */
 struct block {
     struct block *earlier;
     size_t used, capacity;
@@ -148,7 +148,7 @@ static int enter(struct store *store, const void *value, size_t value_len)
     return hsearch_r(entry, ENTER, &entered, &store->table) ? 0 : peer_fail("hsearch: the table is full");
 }
 
-/* Room for `len` bytes in the item's value; what was there stays. */
+/* Room for `len` bytes in the item's value, keeping its contents. */
 static int make_room(struct item *item, size_t len)
 {
     int in_item = is_in_item(item);

@@ -1,8 +1,8 @@
 // Kyoto Cabinet: HashDB (kyoto-hash: chains from a fixed array of buckets, in a file), and in memory StashDB
-// (kyoto-stash: the same with packed records) and ProtoHashDB (kyoto-proto: std::unordered_map behind its interface).
+// (kyoto-stash: chains of packed records) and ProtoHashDB (kyoto-proto: std::unordered_map behind its interface).
 //
 // Settings: "default"; "sized", for the first two: 2 buckets a pair, and for the file TLINEAR (a chain, not a tree, in
-// a bucket) and a map larger than the file, which Kyoto's documentation wants for speed. Bucket arrays do not grow.
+// a bucket) and a map larger than the file, which Kyoto's documentation recommends. Bucket arrays do not grow.
 // Values are seen by visitors: in memory a get is the value in its place; from the file it is one copy, into a buffer
 // that is reused. Append is a visitor that joins in that buffer (Kyoto's own append allocates one each time).
 #include <kchashdb.h>
@@ -35,7 +35,7 @@ class Reader : public kc::DB::Visitor {
     scratch *copy_;
 };
 
-// Puts a tail behind the value that it visits.
+// Appends a tail to the value that it visits.
 class Appender : public kc::DB::Visitor {
   public:
     Appender(scratch *joined, const char *tail, size_t tail_len) : joined_(joined), tail_(tail), tail_len_(tail_len) {}
@@ -62,7 +62,7 @@ class Appender : public kc::DB::Visitor {
 
 using Each = int (*)(void *, const void *, size_t, const void *, size_t);
 
-// Hands each pair on; also ends the walk, which Kyoto lets a checker do.
+// Passes each pair on; ends the scan as a progress checker.
 class Walker : public kc::DB::Visitor, public kc::BasicDB::ProgressChecker {
   public:
     Walker(bool with_values, Each each, void *context) : with_values_(with_values), each_(each), context_(context) {}
@@ -97,7 +97,7 @@ int failed(kc::BasicDB &db, const char *what) {
 
 const char *version() { return kc::VERSION; }
 
-// Room for the records (24 bytes of header and padding at most), the pieces that appends leave, and the buckets.
+// Room for the records (at most 24 bytes of header and padding), the fragments that appends leave, and the buckets.
 int64_t map_bytes(const peer_options *options) {
     return static_cast<int64_t>(2 * options->payload_bytes + 64 * options->expected_len + (64 << 20));
 }
@@ -206,15 +206,15 @@ const char *const proto_settings[] = {"default", nullptr};
 
 extern "C" const peer peer_kyoto_hash = {
     "kyoto-hash", settings, 0, 1, version, open_store<hash_db>, put, append, get, remove_key, scan, sync_store, nullptr,
-    close_store, peer_error,
+    close_store, peer_error, 0,
 };
 
 extern "C" const peer peer_kyoto_stash = {
     "kyoto-stash", settings, 1, 0, version, open_store<stash_db>, put, append, get, remove_key, scan, sync_store,
-    nullptr, close_store, peer_error,
+    nullptr, close_store, peer_error, 0,
 };
 
 extern "C" const peer peer_kyoto_proto = {
     "kyoto-proto", proto_settings, 1, 0, version, open_store<proto_db>, put, append, get, remove_key, scan, sync_store,
-    nullptr, close_store, peer_error,
+    nullptr, close_store, peer_error, 0,
 };

@@ -2,10 +2,10 @@
  *
  * Settings: "default" writes pages with pwrite, "writemap" (MDB_WRITEMAP) through the map; its file then shows the
  * map's sparse length, so count blocks, not bytes. Both put 10,000 operations into a transaction and do not sync on
- * commit (MDB_NOSYNC): one commit an operation would measure the disk, which no other peer here is asked to do.
- * Reads share one read transaction, which ends where writing begins, else it would keep old pages from being reused.
+ * commit (MDB_NOSYNC): one commit an operation would measure the disk, which no other peer here does.
+ * Reads share one read transaction, which ends when writing begins; otherwise old pages could not be reused.
  * A get is LMDB's pointer into the map. Append: one descent, then a write at the cursor (LMDB has no such operation).
- * Beside the file lies PATH-lock. Limit: keys of 1 to 511 bytes. */
+ * A file PATH-lock is beside it. Limit: keys of 1 to 511 bytes. */
 #include <lmdb.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -45,7 +45,7 @@ static int end_of_puts(void *opened)
     return status ? failed("commit", status) : 0;
 }
 
-/* Opens a write transaction where there is none. */
+/* Opens a write transaction if none is open. */
 static int begin_write(struct store *store)
 {
     if (store->write)
@@ -73,7 +73,7 @@ static int wrote(struct store *store, const char *what, int status)
     return ++store->operations < OPERATIONS_PER_COMMIT ? 0 : end_of_puts(store);
 }
 
-/* The transaction to read in: the one that writes, which sees its own pairs, else the read transaction. */
+/* The transaction for reads: the write transaction, which sees its own pairs, or the read transaction. */
 static int begin_read(struct store *store, MDB_txn **transaction)
 {
     int status = 0;

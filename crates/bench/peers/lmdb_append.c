@@ -2,7 +2,7 @@
  *
  * Settings: "default" reads with the kernel's readahead; "best" writes through the map without a sync a commit
  * (MDB_WRITEMAP) and reads without readahead (MDB_NORDAHEAD), which for reads in random order from a cold cache brings less.
- * One transaction holds so many pairs that memory stays bounded. All is synced at the end. Limit: keys of 1 to 511 bytes. */
+ * Transactions are limited in pairs, so that memory stays bounded. All is synced at the end. Limit: keys of 1 to 511 bytes. */
 #include <lmdb.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,13 +1,19 @@
-// A map of strings in memory as a peer: what absl_map.cc and std_map.cc share.
+// A map in memory as a peer: what absl_map.cc, absl_u64_map.cc and std_map.cc share.
 //
-// Settings: "default", "sized" (reserve). A get is the value in its place; append is std::string's. A `Store` has `pairs`,
-// the map, and `name(bytes, len)`, which gives what is looked up there.
+// Settings: "default", "sized" (reserve). A get returns the value in place; append is std::string's. A `Store` has
+// `pairs`, the map; `name(bytes, len)`, which makes the key to look up; and `key_bytes`, its only key length, or 0.
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "adapter.hh"
+
+// The bytes of a key in the map.
+inline const char *key_data(const std::string &key) { return key.data(); }
+inline size_t key_size(const std::string &key) { return key.size(); }
+inline const char *key_data(const uint64_t &key) { return reinterpret_cast<const char *>(&key); }
+inline size_t key_size(const uint64_t &) { return sizeof(uint64_t); }
 
 template <class Store>
 struct MapPeer {
@@ -66,8 +72,8 @@ struct MapPeer {
         return guarded([&] {
             int result = 0;
             for (const auto &[key, value] : store_of(opened).pairs) {
-                result = with_values ? each(context, key.data(), key.size(), value.data(), value.size())
-                                     : each(context, key.data(), key.size(), nullptr, 0);
+                result = with_values ? each(context, key_data(key), key_size(key), value.data(), value.size())
+                                     : each(context, key_data(key), key_size(key), nullptr, 0);
                 if (result)
                     break;
             }
@@ -84,6 +90,6 @@ struct MapPeer {
 
     static constexpr peer named(const char *name, const char *(*version)()) {
         return {name, settings, 1, 0, version, open, put, append, get, remove, scan, peer_nothing, nullptr, close,
-                peer_error};
+                peer_error, Store::key_bytes};
     }
 };

@@ -1,4 +1,4 @@
-/* The list of peers, and what adapter.h promises. A new peer: its file, a line here, one in libraries.txt. */
+/* The list of peers, and the functions of adapter.h. A new peer: its file, a line here, one in libraries.txt. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,14 +7,15 @@
 
 #include "adapter.h"
 
-extern const struct peer peer_absl_map, peer_bdb_btree, peer_bdb_hash, peer_gdbm, peer_hsearch, peer_kyoto_hash,
+extern const struct peer peer_absl_map, peer_absl_u64_map, peer_bdb_btree, peer_bdb_hash, peer_gdbm, peer_hsearch,
+    peer_kyoto_hash,
     peer_kyoto_proto, peer_kyoto_stash, peer_lmdb, peer_ndbm, peer_rocksdb, peer_std_map, peer_tkrzw_hash,
     peer_tkrzw_tiny;
 
 const struct peer *const peers[] = {
     &peer_bdb_hash, &peer_bdb_btree, &peer_gdbm, &peer_ndbm, &peer_kyoto_hash, &peer_tkrzw_hash, &peer_lmdb,
     &peer_rocksdb, &peer_hsearch, &peer_kyoto_stash, &peer_kyoto_proto, &peer_tkrzw_tiny, &peer_std_map,
-    &peer_absl_map, NULL,
+    &peer_absl_map, &peer_absl_u64_map, NULL,
 };
 
 extern const struct dictionary_peer peer_cdb, peer_cmph, peer_lmdb_append, peer_rocksdb_ingest;

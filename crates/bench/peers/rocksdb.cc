@@ -2,11 +2,11 @@
 //
 // Settings: "default" (its default buffers), "best" (write buffers of a quarter of the payload, up to 512 MiB each,
 // with a Bloom filter of their own and for one writer; a block cache of twice the payload, up to 8 GiB; hash index
-// within blocks; two background jobs). Both without compression, with a Bloom filter of 10 bits a key, and with the
+// within blocks; two background jobs). Both without compression, with a Bloom filter of 10 bits per key, and with the
 // write-ahead log unsynced: each operation is in the log, sync is SyncWAL.
 // A get is a PinnableSlice, uncopied where the block is in the cache. Append is a merge operator: the pieces of a value
-// are joined by reads and compactions, so reads after appends are slower. A remove reads first, as it must tell whether
-// the key was there.
+// are joined by reads and compactions, so reads after appends are slower. A remove reads first, because it returns
+// whether the key was present.
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
 #include <rocksdb/filter_policy.h>
@@ -166,5 +166,5 @@ const char *const settings[] = {"default", "best", nullptr};
 
 extern "C" const peer peer_rocksdb = {
     "rocksdb", settings, 0, 1, version, open_store, put, append, get, remove_key, scan, sync_store, nullptr,
-    close_store, peer_error,
+    close_store, peer_error, 0,
 };

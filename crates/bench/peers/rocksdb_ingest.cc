@@ -1,6 +1,6 @@
-// RocksDB loaded in the order of its keys: SstFileWriter makes one file, which the database then takes in as it is.
+// RocksDB loaded in the order of its keys: SstFileWriter makes one file, which the database then ingests.
 //
-// Settings: "default" (its options, but without compression and with a Bloom filter of 10 bits a key, without which an
+// Settings: "default" (its options, but without compression and with a Bloom filter of 10 bits per key, without which an
 // absent key costs a read); "best" (also a hash index within blocks, and a block cache of 2 GiB instead of 8 MiB). The
 // database is opened for reading alone afterwards.
 #include <rocksdb/cache.h>
@@ -77,7 +77,7 @@ int add(void *begun, const void *key, size_t key_len, const void *value, size_t 
     });
 }
 
-// The writer syncs the file it finishes; taking it in syncs the database's list of files.
+// The writer syncs the finished file; ingesting it syncs the database's list of files.
 int finish(void *begun) {
     return guarded([&] {
         std::unique_ptr<Build> build(static_cast<Build *>(begun));

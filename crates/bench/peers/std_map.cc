@@ -9,6 +9,7 @@
 namespace {
 
 struct Store {
+    static constexpr size_t key_bytes = 0;
     std::unordered_map<std::string, std::string> pairs;
     std::string looked_up;
 

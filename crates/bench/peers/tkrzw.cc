@@ -1,7 +1,7 @@
 // tkrzw, Kyoto Cabinet's successor: HashDBM (tkrzw-hash, in a file) and TinyDBM (tkrzw-tiny, in memory), both chains
 // from a fixed array of buckets.
 //
-// Settings: "default"; "sized": 2 buckets a pair; for the file also "sized-appending": UPDATE_APPENDING besides, which
+// Settings: "default"; "sized": 2 buckets a pair; for the file also "sized-appending": UPDATE_APPENDING, which
 // removes large records faster, but scans slower and grows with each change, so updating in place (the default) is the
 // best for most loads. All with the library's default file, MemoryMapParallelFile (the Atomic one came out no faster).
 // Values are seen by record processors: in memory a get is the value in its place; from the file it is one copy, into a
@@ -36,7 +36,7 @@ class Reader final : public tkrzw::DBM::RecordProcessor {
 
 using Each = int (*)(void *, const void *, size_t, const void *, size_t);
 
-// Hands each pair on. The library has no way to end the walk but an exception, so after an answer it skips the rest.
+// Passes each pair on. Only an exception could end the scan, so after an answer it skips the rest.
 class Walker final : public tkrzw::DBM::RecordProcessor {
   public:
     Walker(bool with_values, Each each, void *context) : with_values_(with_values), each_(each), context_(context) {}
@@ -173,10 +173,10 @@ const char *const tiny_settings[] = {"default", "sized", nullptr};
 
 extern "C" const peer peer_tkrzw_hash = {
     "tkrzw-hash", hash_settings, 0, 1, version, open_hash, put, append, get, remove_key, scan, sync_store, nullptr,
-    close_store, peer_error,
+    close_store, peer_error, 0,
 };
 
 extern "C" const peer peer_tkrzw_tiny = {
     "tkrzw-tiny", tiny_settings, 1, 0, version, open_tiny, put, append, get, remove_key, scan, sync_store, nullptr,
-    close_store, peer_error,
+    close_store, peer_error, 0,
 };

@@ -1,16 +1,17 @@
-//! Digests: which input was used, and whether a store holds what it should.
+//! Digests: which input was used, and whether a store holds the right pairs.
 //!
-//! That of an input depends on the order, that of a store's pairs does not, as every store has its own: it is the sum of
-//! the digests of all pairs. So a store's can be known from the input alone.
+//! The digest of an input depends on the order. The digest of a store's pairs does not, because every store has its
+//! own order: it is the sum of the digests of all pairs. A store's digest can therefore be computed from the input
+//! alone.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// Of one pair.
+/// Digest of one pair.
 pub fn of_pair(key: &[u8], value: &[u8]) -> u64 {
     xxh3_64_with_seed(value, xxh3_64(key))
 }
 
-/// Of a sequence of pairs, in order.
+/// Digest of a sequence of pairs, in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InputDigest(u64);
 
@@ -27,10 +28,10 @@ impl std::fmt::Display for InputDigest {
     }
 }
 
-/// Of a set of pairs, in whatever order.
+/// Digest of a set of pairs, independent of order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// How many.
+    /// Number of pairs.
     pub pairs: u64,
     /// Bytes of their keys and values.
     pub payload_bytes: u64,
@@ -45,20 +46,20 @@ impl Contents {
         self.sum = self.sum.wrapping_add(pair);
     }
 
-    /// Adds to a pair that was added before.
+    /// Extends the value of a pair that was added before.
     pub fn extend(&mut self, digest: u64, bytes: usize) {
         self.payload_bytes += bytes as u64;
         self.sum = self.sum.wrapping_add(digest);
     }
 
-    /// Takes a pair out that was added.
+    /// Removes a pair that was added.
     pub fn take_out(&mut self, pair: u64, bytes: usize) {
         self.pairs -= 1;
         self.payload_bytes -= bytes as u64;
         self.sum = self.sum.wrapping_sub(pair);
     }
 
-    /// The sum, as results and workload files have it.
+    /// The sum, as written in results and workload files.
     pub fn digest(&self) -> String {
         format!("{:016x}", self.sum)
     }

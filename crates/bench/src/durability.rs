@@ -1,6 +1,7 @@
-//! What safety costs: `splitpoint-bench durable|os|stall FILE`.
+//! The cost of durability: `splitpoint-bench durable|os|stall FILE`.
 //!
-//! Each compares within one run, in turns, as the disk and the neighbours of a virtual machine change by the minute.
+//! Each compares within one run, in alternation, because the disk and the neighbours of a virtual machine change by
+//! the minute.
 
 use crate::engine::Outcome;
 use crate::random::Random;
@@ -29,8 +30,8 @@ fn pair(random: &mut Random) -> ([u8; 16], [u8; 32]) {
     (key, [key, key].concat().try_into().expect("32 bytes"))
 }
 
-/// Puts that are on the disk when they return, by 1 and 8 threads, beside the bare disk: a small write to blocks that were
-/// written before, and fdatasync.
+/// Puts that are on the disk when they return, by 1 and 8 threads, beside the bare disk: a small write to allocated
+/// blocks and fdatasync.
 pub fn durable(path: &str) -> Outcome {
     let raw_path = format!("{path}-raw");
     let raw = std::fs::File::create(&raw_path)?;
@@ -39,7 +40,7 @@ pub fn durable(path: &str) -> Outcome {
     raw.sync_all()?;
     remove(path);
     let table = TableOptions::new().durability(Durability::Sync).open(path)?;
-    // The first use of the log's file is dearer than all later ones; both are measured.
+    // The first pass over the log's file costs more than later ones; both are measured.
     let (mut bare, mut one, mut eight) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS as u64 {
         let raw = &raw;
@@ -89,7 +90,7 @@ fn put_until(table: &Table, seed: u64, done: &AtomicBool) -> Result<u64, Box<dyn
     Ok(count)
 }
 
-/// Operations a second of `threads` threads that each run `work` for a while.
+/// Operations per second of `threads` threads that each run `work` for a while.
 fn rate(
     threads: u64,
     work: impl FnMut(u64, &AtomicBool) -> Result<u64, Box<dyn std::error::Error>> + Send + Clone,
@@ -114,14 +115,14 @@ fn rate(
     Ok(count.load(Relaxed) as f64 / start.elapsed().as_secs_f64())
 }
 
-/// The same puts without a log and with one that the kernel has.
+/// Puts without a log, and with a log in the page cache.
 pub fn os(path: &str, count: usize) -> Outcome {
     let (mut none, mut os) = (Vec::new(), Vec::new());
     let mut random = Random(1);
     let pairs: Vec<_> = (0..count).map(|_| pair(&mut random)).collect();
     for round in 0..ROUNDS {
         let mut turns = [(Durability::None, &mut none), (Durability::Os, &mut os)];
-        // What one leaves to be written slows the next, so each goes first in turn, after a pause.
+        // Writeback of one slows the next, so each goes first in alternation, after a pause.
         turns.rotate_left(round % 2);
         for (durability, rates) in turns {
             remove(path);
@@ -143,10 +144,10 @@ pub fn os(path: &str, count: usize) -> Outcome {
     Ok(())
 }
 
-/// The longest waits of a writer while a checkpoint of 1 GiB is written, and before it.
+/// The longest waits of a writer before and during a checkpoint of 1 GiB.
 pub fn stall(path: &str) -> Outcome {
     remove(path);
-    // A log that does not fill, so that the checkpoint is the one that is asked for.
+    // A log that does not fill, so that the only checkpoint is the requested one.
     let table = TableOptions::new().log_bytes(16 << 30).open(path)?;
     let mut random = Random(1);
     let mut waits: [Vec<u32>; 2] = Default::default();
@@ -178,7 +179,7 @@ pub fn stall(path: &str) -> Outcome {
         println!("checkpoint of {:.2} GiB took {:.2} s", DIRTY_BYTES as f64 / 1073741824.0, took.as_secs_f64());
         Ok::<(), Box<dyn std::error::Error>>(())
     })?;
-    for (what, waits) in ["before", "meanwhile"].into_iter().zip(&mut waits) {
+    for (what, waits) in ["before", "during"].into_iter().zip(&mut waits) {
         waits.sort_unstable();
         let at = |share: f64| f64::from(waits[((waits.len() - 1) as f64 * share) as usize]) / 1000.0;
         println!(

@@ -1,18 +1,18 @@
-//! What a store has to offer to be measured: an [`Engine`] makes stores, a [`Store`] is one.
+//! The interface of a measured store: an [`Engine`] opens stores, a [`Store`] is an open one.
 //!
-//! The workloads know these two traits and nothing else, so that every store does the same under the same clock. A store is
-//! used by one thread. A call through a trait costs 2 ns; the stores take 50 and more.
+//! The workloads know only these two traits, so that every store does the same work under the same clock. One thread
+//! uses a store. A call through a trait costs 2 ns; the stores take 50 and more.
 //!
-//! Settings are words between commas, some with a number: `sized,page=1024,fill=8,cache=1048576`. Each engine says which
-//! it takes; `default` is what its makers chose.
+//! Settings are comma-separated words, some with a number: `sized,page=1024,fill=8,cache=1048576`. Each engine lists
+//! those it takes; `default` is the engine's own choice.
 //!
-//! Not here: the stores (`engines/`), what is done with them (`loads/`).
+//! Not here: the stores (`engines/`), the workloads (`loads/`).
 
 use crate::maker::Maker;
 use std::error::Error;
 use std::path::Path;
 
-/// What a step of a measurement gives: nothing, or why it failed.
+/// Result of a step of a measurement.
 pub type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 /// Where a store keeps its pairs.
@@ -27,36 +27,36 @@ pub enum Place {
     Dictionary,
 }
 
-/// How a store is to be made or opened.
+/// How to create or open a store.
 pub struct Opening<'a> {
-    /// Its file, or the directory for its files; in memory where there is none.
+    /// Its file, or the directory for its files; `None` in memory.
     pub path: Option<&'a Path>,
-    /// Words between commas.
+    /// Comma-separated words.
     pub setting: &'a str,
-    /// Pairs to come, for settings that are told the size.
+    /// Pairs to come, for settings that take the pair count in advance.
     pub expected_len: u64,
     /// Bytes of all keys and values to come, for caches and maps at the best settings.
-    #[cfg_attr(not(feature = "peers"), expect(dead_code, reason = "ours is never told"))]
+    #[cfg_attr(not(feature = "peers"), expect(dead_code, reason = "only peers take it"))]
     pub payload_bytes: u64,
-    /// A new store, else the one that is there.
+    /// Create a new store, or open the existing one.
     pub create: bool,
 }
 
 impl Opening<'_> {
-    /// The setting in pieces: each word and, where it has one, its number.
+    /// The words of the setting, each with its number if it has one.
     pub fn words(&self) -> impl Iterator<Item = Outcome<(&str, Option<u64>)>> {
         self.setting.split(',').map(|word| match word.split_once('=') {
             None => Ok((word, None)),
             Some((name, number)) => match number.parse() {
                 Ok(number) => Ok((name, Some(number))),
-                Err(_) => Err(format!("setting {word}: {number:?} is no number").into()),
+                Err(_) => Err(format!("setting {word}: {number:?} is not a number").into()),
             },
         })
     }
 
-    /// Why a word of the setting is refused.
+    /// The error for an unknown word of the setting.
     pub fn unknown(engine: &str, word: &str) -> Box<dyn Error> {
-        format!("{engine} has no setting {word}; `splitpoint-bench list` tells those it has").into()
+        format!("{engine} has no setting {word}; `splitpoint-bench list` shows those it has").into()
     }
 }
 
@@ -65,72 +65,72 @@ pub trait Engine: Sync {
     /// Its name in results: lower case, no spaces.
     fn name(&self) -> &str;
 
-    /// The version that is measured.
+    /// The measured version.
     fn version(&self) -> String;
 
-    /// The settings that it is to be measured with at this place; none: it cannot.
+    /// The settings to measure at this place; empty if it cannot be there.
     fn settings(&self, place: Place) -> Vec<String>;
 
-    /// Whether it knows this setting there, be it one of those or not.
+    /// Whether it accepts this setting at this place, listed or not.
     fn takes(&self, place: Place, setting: &str) -> bool {
         self.settings(place).iter().any(|own| own == setting)
     }
 
-    /// Makes or opens a store; of what makes dictionaries alone, none.
+    /// Creates or opens a store; an error for engines that only make dictionaries.
     fn open(&self, _: &Opening<'_>) -> Outcome<Box<dyn Store>> {
-        Err(format!("{} makes dictionaries alone", self.name()).into())
+        Err(format!("{} only makes dictionaries", self.name()).into())
     }
 
-    /// Keeps nothing: what it takes is the harness's own time.
+    /// Whether it keeps nothing, so that it measures the harness itself.
     fn is_baseline(&self) -> bool {
         false
     }
 
-    /// Whether its pairs can be walked over. Else what it holds is known by its gets alone.
+    /// Whether its pairs can be scanned. Otherwise only gets check what it holds.
     fn scans(&self) -> bool {
         true
     }
 
-    /// How it makes dictionaries, where it does.
+    /// Its dictionary builder, if it has one.
     fn maker(&self) -> Option<&dyn Maker> {
         None
     }
 
-    /// Not among all engines: a workload names it, as it can do some alone or is no store.
+    /// Whether workloads must name it: it supports only some of them, or is not a store.
     fn is_special(&self) -> bool {
         self.is_baseline()
     }
 }
 
-/// What is told of each pair of a scan: the key, and the value if it was asked for.
+/// Receives each pair of a scan: the key, and the value if it was requested.
 pub type Each<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
 
 /// An open store.
 pub trait Store {
-    /// Stores `value` under `key`, whatever was there.
+    /// Stores `value` under `key`, replacing an earlier value.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Outcome;
 
-    /// Adds `tail` to the value of `key`; a key that is absent gets it as its value.
+    /// Appends `tail` to the value of `key`; an absent key gets it as its value.
     fn append(&mut self, key: &[u8], tail: &[u8]) -> Outcome;
 
     /// The value of `key`.
     fn get(&mut self, key: &[u8]) -> Outcome<Option<&[u8]>>;
 
-    /// Takes `key` out; whether it was there.
+    /// Removes `key`; returns whether it was present.
     fn remove(&mut self, key: &[u8]) -> Outcome<bool>;
 
-    /// Gives every pair to `each`, in whatever order.
+    /// Passes every pair to `each`, in any order.
     fn scan(&mut self, with_values: bool, each: Each<'_>) -> Outcome;
 
-    /// Makes earlier puts, appends and removals visible, where they were held back.
+    /// Makes earlier puts, appends and removals visible if they were buffered.
     fn end_of_puts(&mut self) -> Outcome {
         Ok(())
     }
 
-    /// Everything is on the disk when it returns. Each store says how: one that forgets would be measured as fast.
+    /// Syncs everything to the disk. No default: a store that forgot it would look fast.
     fn sync(&mut self) -> Outcome;
 
-    /// Ends the use of the store. What it is to keep is in the file, if not on the disk.
+    /// Closes the store. Its data is in the file, though not necessarily on the disk.
     fn close(self: Box<Self>) -> Outcome {
         Ok(())
     }
@@ -140,7 +140,7 @@ pub trait Store {
         false
     }
 
-    /// Gives the number of each key, in order, and its value to `take`.
+    /// Passes the index of each key, in order, and its value to `take`.
     fn get_many(&mut self, keys: &[&[u8]], take: &mut dyn FnMut(usize, Option<&[u8]>)) -> Outcome {
         for (i, key) in keys.iter().enumerate() {
             take(i, self.get(key)?);

@@ -1,7 +1,7 @@
-//! Pairs to put in, made from their number when they are needed.
+//! Input pairs, generated from their number on demand.
 //!
-//! A [`Source`] gives pair `i` of an input, and key `i` of those that are never put in. [`Piece`] is some of them, made
-//! before the clock runs, so that large inputs take little memory.
+//! A [`Source`] generates pair `i` of an input, and key `i` of those that are never put. A [`Piece`] holds some of
+//! them, generated before the clock starts, so that large inputs take little memory.
 //!
 //! Not here: streams of appends (`stream.rs`).
 
@@ -9,7 +9,7 @@ use crate::engine::Outcome;
 use crate::random::{Random, below, mix};
 use crate::workload::{Input, repository_file};
 
-/// The dictionary that words come from.
+/// The dictionary of the words.
 const WORDS_FILE: &str = "data/english-words.txt";
 
 /// The pairs of an input.
@@ -26,7 +26,7 @@ enum Kind {
 }
 
 impl Source {
-    /// That of `input`, so many pairs; of accounts, two for each.
+    /// The source of `input` with `count` pairs; for accounts, two pairs per account.
     pub fn new(input: &Input, count: u64) -> Outcome<Source> {
         let kind = match *input {
             Input::Mixed { key_bytes, value_bytes, seed } => Kind::Mixed { key_bytes, value_bytes, seed },
@@ -34,7 +34,7 @@ impl Source {
             Input::Accounts { seed } => Kind::Listed(accounts(count, seed)),
             Input::Records { value_bytes_max, seed } => {
                 let mut random = Random(mix(seed));
-                // Values are pieces of it, so it is a little longer than the longest and where they start differs.
+                // Values are slices of it, so it is longer than the longest value by the largest offset.
                 let bytes = (0..value_bytes_max + RECORD_STARTS).map(|_| random.next() as u8).collect();
                 Kind::Records { seed, value_bytes_max, bytes }
             }
@@ -49,16 +49,16 @@ impl Source {
         Ok(Source { count, kind })
     }
 
-    /// How many pairs.
+    /// Number of pairs.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Writes pair `i` to the end of `to` and gives where its key ends; from the count on, pairs that are none of the input.
+    /// Appends pair `i` to `to` and returns where its key ends; numbers from the count on give pairs outside the input.
     pub fn write(&self, i: u64, to: &mut Vec<u8>) -> usize {
         match &self.kind {
             &Kind::Mixed { key_bytes, value_bytes, seed } => {
-                // The first 8 bytes of a key are another number for each i.
+                // The first 8 bytes of a key are a distinct number for each i.
                 to.extend_from_slice(&mix(i ^ seed).to_le_bytes());
                 mixed_words(i, seed, 1, key_bytes, |_, word| to.extend_from_slice(word));
                 let middle = to.len();
@@ -69,7 +69,7 @@ impl Source {
                 let (key, value) = &list[(i % self.count) as usize];
                 to.extend_from_slice(key);
                 if i >= self.count {
-                    to.push(b'~'); // no word and no name ends so
+                    to.push(b'~'); // no word and no name ends with this
                 }
                 let middle = to.len();
                 to.extend_from_slice(value);
@@ -94,7 +94,7 @@ impl Source {
         }
     }
 
-    /// Writes the key of pair `i` to the end of `to`.
+    /// Appends the key of pair `i` to `to`.
     pub fn write_key(&self, i: u64, to: &mut Vec<u8>) {
         match &self.kind {
             Kind::Urls { seed, .. } => url(mix(i ^ seed), to),
@@ -105,7 +105,7 @@ impl Source {
         }
     }
 
-    /// Whether `found` is the value of pair `i`. Cheap, as it is done under the clock.
+    /// Whether `found` is the value of pair `i`. Cheap, because it runs under the clock.
     pub fn is_value(&self, i: u64, found: &[u8]) -> bool {
         match self.kind {
             Kind::Mixed { value_bytes, seed, .. } => {
@@ -126,13 +126,13 @@ impl Source {
     }
 }
 
-/// The value of pair `i` of URLs: eight bytes that no other has, and a piece of `bytes`.
+/// The value of pair `i` of URLs: eight unique bytes, then a slice of `bytes`.
 fn url_value(i: u64, seed: u64, value_bytes: usize, bytes: &[u8]) -> ([u8; 8], &[u8]) {
     let start = below(mix(!i ^ seed), VALUE_STARTS) as usize;
     (mix(i ^ !seed).to_le_bytes(), &bytes[start..start + value_bytes - 8])
 }
 
-/// Gives where each word of a key or value is from its `first`, and the word, the last of them cut to fit.
+/// Yields the offset of each word of a key or value from its `first`, and the word; the last one is cut to fit.
 fn mixed_words(i: u64, of: u64, first: usize, bytes: usize, mut take: impl FnMut(usize, &[u8])) {
     for j in first..bytes.div_ceil(8) {
         let word = mix(mix(i ^ of) ^ (j as u64) << 32).to_le_bytes();
@@ -140,8 +140,8 @@ fn mixed_words(i: u64, of: u64, first: usize, bytes: usize, mut take: impl FnMut
     }
 }
 
-/// Writes what looks like a URL, of 62 to 160 bytes, another one for each `number`: a host of some thousands, folders that
-/// many share, and a page that ends in the number.
+/// Writes a URL-like key of 62 to 160 bytes, unique for each `number`: one of some thousand hosts, shared folders, and
+/// a page name that ends in the number.
 fn url(number: u64, to: &mut Vec<u8>) {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz-_/aei";
     let end = to.len() + 62 + below(mix(number), 99) as usize;
@@ -164,26 +164,26 @@ fn url(number: u64, to: &mut Vec<u8>) {
     to.extend((0..16).map(|i| digit(60 - 4 * i)));
 }
 
-/// Where in their source values of records may start.
+/// Range of offsets of record values in their source.
 const RECORD_STARTS: u64 = 8192;
-/// Where those of URLs may.
+/// Range of offsets of URL values in their source.
 const VALUE_STARTS: u64 = 1 << 20;
 
-/// Some pairs of a source, in one block of memory that is used again.
+/// Some pairs of a source, in one reused block of memory.
 #[derive(Default)]
 pub struct Piece {
     bytes: Vec<u8>,
-    /// Where each key begins and ends; its value ends where the next begins.
+    /// Where each key begins and ends; its value ends where the next key begins.
     places: Vec<(u32, u32)>,
 }
 
-/// Bytes after which a piece ends: little enough for the processor's cache to keep something of the store.
+/// Size at which a piece ends: small enough to leave part of the CPU cache to the store.
 const PIECE_BYTES: usize = 1 << 20;
-/// Pairs after which it ends.
+/// Pairs at which a piece ends.
 const PIECE_PAIRS: usize = 1 << 15;
 
 impl Piece {
-    /// Room for pieces, already in memory.
+    /// Memory for pieces, already touched.
     pub fn new() -> Piece {
         let mut piece = Piece { bytes: vec![1; PIECE_BYTES + (64 << 10)], places: vec![(1, 1); PIECE_PAIRS + 1] };
         piece.clear();
@@ -195,19 +195,19 @@ impl Piece {
         self.places.clear();
     }
 
-    /// Takes pairs of the given numbers until it is full; false where there are none left.
+    /// Generates pairs of the given numbers until it is full; false if there are none left.
     pub fn fill(&mut self, source: &Source, numbers: &mut impl Iterator<Item = u64>) -> bool {
         self.clear();
         while self.places.len() < PIECE_PAIRS && self.bytes.len() < PIECE_BYTES {
             let Some(i) = numbers.next() else { break };
             let start = self.bytes.len();
             let middle = source.write(i, &mut self.bytes);
-            self.places.push((start as u32, middle as u32)); // a piece is some MiB
+            self.places.push((start as u32, middle as u32)); // a piece has some MiB
         }
         !self.places.is_empty()
     }
 
-    /// How many pairs.
+    /// Number of pairs.
     pub fn len(&self) -> usize {
         self.places.len()
     }
@@ -255,7 +255,7 @@ const LAST_NAMES: [&str; 12] = [
 ];
 const SHELLS: [&str; 4] = ["/bin/sh", "/bin/csh", "/bin/bash", "/usr/bin/zsh"];
 
-/// A password file of made-up people: for each account the rest of the line by name, and the whole line by number.
+/// A password file of generated people: for each account the rest of the line by name, and the whole line by number.
 fn accounts(count: u64, seed: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut random = Random(mix(seed));
     let mut pairs = Vec::new();

@@ -1,8 +1,9 @@
-//! Lookups of ten million pairs of 16 and 32 bytes: one by one and many at a time, by one thread and several; and writes.
+//! Lookups of ten million pairs of 16 and 32 bytes: one by one and many per call, by one thread and several; and
+//! writes.
 //!
-//! Keys stand in the order in which they are looked up, so that what is timed is the table's memory and not that of the
-//! list. One thread does each part first and then all together; every part is done in alternation, and the best and
-//! the median of the rounds are told, as other work on the machine only ever takes away.
+//! Keys are laid out in the order of the lookups, so that the table's memory is timed and not the list's. First one
+//! thread runs each part, then all together. The parts alternate, and the best and the median round are reported,
+//! because other load on the machine only slows a round.
 
 use crate::engine::Outcome;
 use crate::random::Random;
@@ -10,12 +11,12 @@ use splitpoint::{Durability, Table, TableOptions};
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 5;
-/// Keys of one call of `get_many_with`.
+/// Keys per call of `get_many_with`.
 const BATCH: usize = 256;
 
 type PairKey = [u8; 16];
 
-/// What one thread does with its share of the keys. Checks every answer.
+/// One thread's work on its share of the keys. Checks every answer.
 type Part = fn(&Table, &[PairKey]);
 
 fn one_by_one(table: &Table, keys: &[PairKey]) {
@@ -103,7 +104,7 @@ fn open(file: &Option<String>) -> Outcome<Table> {
     })
 }
 
-/// How long `crew` threads take for `keys` together.
+/// Time of `crew` threads for `keys` together.
 fn timed(table: &Table, part: Part, keys: &[PairKey], crew: usize) -> Duration {
     let start = Instant::now();
     std::thread::scope(|scope| {
@@ -114,7 +115,7 @@ fn timed(table: &Table, part: Part, keys: &[PairKey], crew: usize) -> Duration {
     start.elapsed()
 }
 
-/// Puts of so many pairs into an empty table, and appends to all their values, one by one and many at a time.
+/// Puts of `count` pairs into an empty table, and appends to all their values, one by one and many per call.
 pub(super) fn writes(file: Option<String>, count: usize) -> Outcome {
     let mut random = Random(1);
     let keys: Vec<PairKey> = (0..count).map(|_| random.pair_key()).collect();

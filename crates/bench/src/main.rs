@@ -1,11 +1,11 @@
-//! Measurements: Splitpoint and its peers under the same workloads, in processes of their own, every answer checked.
+//! Measurements: Splitpoint and its peers under the same workloads, in separate processes, every answer checked.
 //!
-//! `workload.rs` reads `workloads/*.toml`; `run.rs` runs each case in a process (`one`), which does it (`loads/`) with a
-//! store (`engine.rs`, `engines/`) from inputs that are made piece by piece (`input.rs`, `stream.rs`), and tells rows
-//! (`row.rs`), of which `results.rs` makes CSV and `report/` tables and plots. Beside that, what needs threads
-//! or a clock of its own: `durability.rs` and `lookups.rs`.
+//! `workload.rs` reads `workloads/*.toml`. `run.rs` runs each case in a process (`one`), which applies the load
+//! (`loads/`) to a store (`engine.rs`, `engines/`) with inputs generated piece by piece (`input.rs`, `stream.rs`), and
+//! prints rows (`row.rs`). `results.rs` writes the rows as CSV; `report/` makes tables and plots. `durability.rs` and
+//! `lookups.rs` need threads or clocks of their own.
 //!
-//! How it is measured and what came out: docs/benchmarks.md.
+//! Method and results: docs/benchmarks.md.
 
 mod digest;
 mod durability;
@@ -44,20 +44,20 @@ struct Program {
 enum Command {
     /// Run workloads and write their results
     Run(Run),
-    /// Do one case once in this process and print what it took, as lines of JSON; for a profiler, too
+    /// Run one case once in this process and print its figures as lines of JSON; also for a profiler
     One(One),
     /// Write tables of results into README.md, docs/benchmarks.md and docs/scale.md, and a page of plots
     Report {
-        /// Where results are [default: results/ of the repository]
+        /// Directory of results [default: results/ of the repository]
         #[arg(long)]
         results: Option<PathBuf>,
-        /// The form that the page is of
+        /// The form of the page
         #[arg(long, default_value = "full")]
         form: String,
     },
     /// List workloads, and engines with their settings
     List,
-    /// Print what a workload file has to expect, made from its input alone
+    /// Print the expected answers of a workload file, computed from its input alone
     Answers {
         /// The workload
         workload: String,
@@ -66,25 +66,25 @@ enum Command {
     },
     /// Puts that are on the disk when they return, by 1 and 8 threads, beside the bare disk
     Durable {
-        /// A file on the disk that is meant
+        /// A file on the disk to measure
         file: String,
     },
-    /// Puts without a log, and with one that the kernel has
+    /// Puts without a log, and with a log in the page cache
     Os {
-        /// A file on the disk that is meant
+        /// A file on the disk to measure
         file: String,
         /// Puts
         #[arg(long, default_value_t = 3_000_000)]
         count: usize,
     },
-    /// The longest waits of a writer while a checkpoint of 1 GiB is written
+    /// The longest waits of a writer during a checkpoint of 1 GiB
     Stall {
-        /// A file on the disk that is meant
+        /// A file on the disk to measure
         file: String,
     },
-    /// Lookups one by one and many at a time, by one thread and several
+    /// Lookups one by one and many per call, by one thread and several
     GetMany(Threads),
-    /// Puts and appends one by one and many at a time
+    /// Puts and appends one by one and many per call
     PutMany(Threads),
 }
 
@@ -99,7 +99,7 @@ struct Run {
     /// The full form: hours, and gigabytes of memory and of disk
     #[arg(long, conflicts_with = "form")]
     full: bool,
-    /// A workload, or what several names begin with; all if not given
+    /// A workload, or the common prefix of several; all if not given
     #[arg(long = "workload", value_name = "NAME")]
     workloads: Vec<String>,
     /// An engine, or engine:setting; all if not given
@@ -108,13 +108,13 @@ struct Run {
     /// A variant of the workloads; all if not given
     #[arg(long = "variant", value_name = "NAME")]
     variants: Vec<String>,
-    /// Processes a case is run in, instead of what the form says
+    /// Processes per case, instead of the form's number
     #[arg(long)]
     rounds: Option<u32>,
-    /// Where to write results [default: results/ of the repository]
+    /// Directory for results [default: results/ of the repository]
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Where stores have their files meanwhile [default: the system's for temporary files]
+    /// Directory for the stores' files [default: the system's for temporary files]
     #[arg(long = "dir")]
     directory: Option<PathBuf>,
 }
@@ -123,23 +123,23 @@ struct Run {
 struct One {
     #[arg(long)]
     workload: String,
-    /// Its first variant if not given
+    /// The variant; the first if not given
     #[arg(long)]
     variant: Option<String>,
     #[arg(long)]
     engine: String,
-    /// The engine's first if not given
+    /// The setting; the engine's first if not given
     #[arg(long)]
     setting: Option<String>,
     #[arg(long, default_value = "short")]
     form: String,
-    /// Only these parts, as workload files name them
+    /// Only these parts, by their names in workload files
     #[arg(long, value_delimiter = ',')]
     parts: Vec<String>,
-    /// Keys of a call of many
+    /// Keys per call in the parts with many keys
     #[arg(long, default_value_t = 256)]
     batch: usize,
-    /// An empty directory for the store's files, which are left there
+    /// An empty directory for the store's files, which stay there
     #[arg(long = "dir")]
     directory: PathBuf,
 }
@@ -201,13 +201,15 @@ impl One {
         let engine = engines::named(&self.engine)?;
         let setting = match self.setting {
             Some(setting) => setting,
-            None => engine.settings(variant.place).into_iter().next().ok_or("it cannot be had at that place")?,
+            None => {
+                engine.settings(variant.place).into_iter().next().ok_or("the engine has no setting for that place")?
+            }
         };
         let names = self.parts.iter().map(|name| serde_json::from_value(name.as_str().into()));
         let parts: Vec<Part> = names.collect::<Result<_, _>>()?;
         std::fs::create_dir_all(&self.directory)?;
         if std::fs::read_dir(&self.directory)?.next().is_some() {
-            return Err(format!("{} is not empty, and would be emptied", self.directory.display()).into());
+            return Err(format!("{} is not empty; a run would empty it", self.directory.display()).into());
         }
         let form = variant.form(&self.form, workload.form(&self.form)?);
         let form = form.ok_or_else(|| format!("variant {} has no form {}", variant.name, self.form))?;

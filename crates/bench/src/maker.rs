@@ -1,70 +1,70 @@
-//! What makes dictionaries has to offer to be measured: a [`Maker`] builds and opens them, a [`Made`] is one, read by any
-//! number of threads through a [`Reader`] each.
+//! The interface of a measured dictionary: a [`Maker`] builds and opens dictionaries, a [`Made`] is an open one, read
+//! by any number of threads through a [`Reader`] each.
 //!
-//! Beside stores (`engine.rs`) because nothing is put into a dictionary once it is there: all pairs are given at once, and
-//! whoever takes longest to arrange them is told so. A minimal perfect hash function is one without keys and values: its
-//! setting says `function`, and a get gives the rank.
+//! Separate from stores (`engine.rs`) because nothing is put into an existing dictionary: all pairs are given at once,
+//! and the build time includes arranging them. A minimal perfect hash function is a dictionary without keys and
+//! values: its setting contains `function`, and a get returns the rank.
 //!
-//! Not here: those that are measured (`engines/`), what is done with them (`loads/dictionaries/`).
+//! Not here: the measured engines (`engines/`), the workloads (`loads/dictionaries/`).
 
 use crate::engine::Outcome;
 use std::path::Path;
 
-/// How a dictionary is to be made.
+/// How to build a dictionary.
 pub struct Making<'a> {
     /// Its file, or the directory for its files.
     pub path: &'a Path,
-    /// Words between commas.
+    /// Comma-separated words.
     pub setting: &'a str,
     /// Pairs to come.
-    #[cfg_attr(not(feature = "peers"), expect(dead_code, reason = "ours is never told"))]
+    #[cfg_attr(not(feature = "peers"), expect(dead_code, reason = "only peers take it"))]
     pub expected_len: u64,
     /// Bytes of all keys and values to come.
     pub payload_bytes: u64,
-    /// Another seed, another hash function, where there is a choice.
+    /// Seed of the hash function, if there is a choice.
     pub seed: u64,
 }
 
-/// Takes a pair.
+/// Receives a pair.
 pub type Take<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Outcome;
 
-/// All pairs of a dictionary, each given once.
+/// All pairs of a dictionary, each passed once.
 pub trait Pairs {
-    /// Gives every pair to `take`, in order.
+    /// Passes every pair to `take`, in order.
     fn each(&mut self, take: Take<'_>) -> Outcome;
 }
 
 /// Builds and opens dictionaries.
 pub trait Maker: Sync {
-    /// Whether it wants its pairs in the order of their keys. They are sorted for it then, under the clock.
+    /// Whether it needs its pairs in key order. They are then sorted first, under the clock.
     fn wants_order(&self) -> bool {
         false
     }
 
-    /// Whether what this setting makes is a function: it gives ranks, and any key one.
+    /// Whether this setting makes a function, which returns a rank for any key.
     fn is_function(&self, _setting: &str) -> bool {
         false
     }
 
-    /// Whether what this setting makes can tell that a key is absent.
+    /// Whether dictionaries of this setting detect absent keys.
     fn knows_absent(&self, setting: &str) -> bool {
         !self.is_function(setting)
     }
 
-    /// Whether [`update`](Self::update) is there.
+    /// Whether [`update`](Self::update) is implemented.
     fn updates(&self) -> bool {
         false
     }
 
-    /// Whether it can be opened both mapped and not.
+    /// Whether it can be opened both mapped and unmapped.
     fn maps(&self) -> bool {
         false
     }
 
-    /// Makes one of `pairs`; all of it is on the disk when this returns.
+    /// Builds one from `pairs` and syncs it.
     fn build(&self, making: &Making<'_>, pairs: &mut dyn Pairs) -> Outcome;
 
-    /// Makes one of that at `old` and of `pairs`; all of it is on the disk when this returns.
+    /// Builds one from that at `old` and from `pairs`, and syncs it.
     fn update(&self, _old: &Path, _making: &Making<'_>, _pairs: &mut dyn Pairs) -> Outcome {
         Err("has no updates".into())
     }
@@ -75,11 +75,11 @@ pub trait Maker: Sync {
 
 /// An open dictionary.
 pub trait Made: Sync {
-    /// For the thread that asks.
+    /// A reader for the calling thread.
     fn reader(&self) -> Outcome<Box<dyn Reader + '_>>;
 
-    /// What it is made of: names that end in their unit, and numbers. `bits_per_key` is that of its index in memory, where
-    /// it has one.
+    /// Its properties: names that end in their unit, and numbers. `bits_per_key` is that of its index in memory, if it
+    /// has one.
     fn figures(&self) -> Outcome<Vec<(String, f64)>> {
         Ok(Vec::new())
     }
@@ -87,7 +87,7 @@ pub trait Made: Sync {
 
 /// Looks up keys.
 pub trait Reader {
-    /// The value of `key`; of a function, its rank in 8 bytes, the lowest first.
+    /// The value of `key`; of a function, its rank in 8 little-endian bytes.
     fn get(&mut self, key: &[u8]) -> Outcome<Option<&[u8]>>;
 
     /// Whether `get_many` is more than a loop.
@@ -95,7 +95,7 @@ pub trait Reader {
         false
     }
 
-    /// Gives the number of each key, in order, and its value to `take`.
+    /// Passes the index of each key, in order, and its value to `take`.
     fn get_many(&mut self, keys: &[&[u8]], take: &mut dyn FnMut(usize, Option<&[u8]>)) -> Outcome {
         for (i, key) in keys.iter().enumerate() {
             take(i, self.get(key)?);

@@ -1,8 +1,8 @@
-//! Clocks, memory and files: what the system says of this process.
+//! Clocks, memory and files: what the system reports about this process.
 //!
-//! [`Stopwatch`] adds up the wall clock, the processor's time and I/O over the stretches that count, [`Latencies`] keeps
-//! single operations, [`Memory`] and [`FileSize`] are looked up. Memory: `VmRSS` and `VmHWM` of `/proc/self/status`; the
-//! latter is forgotten on demand (`/proc/self/clear_refs`), so that inputs made before do not count.
+//! [`Stopwatch`] adds up wall time, CPU time and I/O over timed intervals. [`Latencies`] records single operations.
+//! [`Memory`] is `VmRSS` and `VmHWM` of `/proc/self/status`; the latter is reset (`/proc/self/clear_refs`), so that
+//! inputs generated before do not count. [`FileSize`] is disk use.
 
 use crate::engine::Outcome;
 use nix::sys::resource::{Usage, UsageWho, getrusage};
@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Reads and writes of the process, by `/proc/self/io`. Memory that is mapped from a file is not in them.
+/// Reads and writes of the process, from `/proc/self/io`, which does not count mapped access.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Calls {
     /// Bytes that reads returned.
@@ -26,7 +26,7 @@ pub struct Calls {
 
 impl Calls {
     fn now() -> Calls {
-        // One that cannot be read, as in some sandboxes, counts as none.
+        // An unreadable file, as in some sandboxes, counts as zeros.
         let text = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
         let field = |name| number_after(&text, name);
         Calls {
@@ -64,37 +64,37 @@ fn number_after(text: &str, name: &str) -> u64 {
     rest.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Time and I/O of the stretches between [`start`](Self::start) and [`stop`](Self::stop).
+/// Time and I/O of the intervals between [`start`](Self::start) and [`stop`](Self::stop).
 #[derive(Clone, Debug, Default)]
 pub struct Stopwatch {
-    /// The wall clock.
+    /// Wall time.
     pub wall: Duration,
-    /// Processor's time in this program and its libraries.
+    /// CPU time in user mode.
     pub user: Duration,
-    /// Processor's time in the system.
+    /// CPU time in the kernel.
     pub system: Duration,
     /// Reads and writes.
     pub calls: Calls,
 }
 
-/// A stretch that has begun.
+/// An interval that has begun.
 pub struct Running {
     calls: Calls,
-    /// What looking at the calls adds to them.
+    /// Calls made by reading the counters themselves.
     own: Calls,
     usage: Usage,
     start: Instant,
 }
 
 impl Stopwatch {
-    /// Begins a stretch.
+    /// Begins an interval.
     pub fn start() -> Outcome<Running> {
         let first = Calls::now();
         let calls = Calls::now();
         Ok(Running { calls, own: calls.since(first), usage: getrusage(UsageWho::RUSAGE_SELF)?, start: Instant::now() })
     }
 
-    /// Ends a stretch and adds it; gives its wall time.
+    /// Ends an interval and adds it; returns its wall time.
     pub fn stop(&mut self, running: &Running) -> Outcome<Duration> {
         let wall = running.start.elapsed();
         let usage = getrusage(UsageWho::RUSAGE_SELF)?;
@@ -106,7 +106,7 @@ impl Stopwatch {
         Ok(wall)
     }
 
-    /// Both one after the other.
+    /// The sum of both.
     pub fn and(mut self, other: &Stopwatch) -> Stopwatch {
         self.wall += other.wall;
         self.user += other.user;
@@ -115,7 +115,7 @@ impl Stopwatch {
         self
     }
 
-    /// The processor's time over the wall clock's; above 1 where other threads help.
+    /// CPU time over wall time; above 1 if other threads help.
     pub fn cpu_share(&self) -> f64 {
         (self.user + self.system).as_secs_f64() / self.wall.as_secs_f64().max(1e-9)
     }
@@ -125,7 +125,7 @@ fn duration(time: nix::sys::time::TimeVal) -> Duration {
     Duration::new(time.tv_sec() as u64, time.tv_usec() as u32 * 1000)
 }
 
-/// The processor's time of this thread.
+/// CPU time of this thread.
 pub fn thread_time() -> Outcome<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
 }
@@ -133,23 +133,23 @@ pub fn thread_time() -> Outcome<Duration> {
 /// Memory of this process, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
-    /// All that is in memory now.
+    /// Resident bytes now.
     pub rss: u64,
-    /// The most that was since [`forget_peak`](Self::forget_peak).
+    /// Largest resident size since [`forget_peak`](Self::forget_peak).
     pub peak: u64,
-    /// Of what is in memory, that which is no file's.
+    /// Resident bytes that belong to no file.
     pub anonymous: u64,
 }
 
 impl Memory {
-    /// What it is now.
+    /// Reads the current values.
     pub fn now() -> Outcome<Memory> {
         let text = std::fs::read_to_string("/proc/self/status")?;
         let field = |name| number_after(&text, name) << 10;
         Ok(Memory { rss: field("VmRSS:"), peak: field("VmHWM:"), anonymous: field("RssAnon:") })
     }
 
-    /// Lets the peak start again from what is in memory now.
+    /// Resets the peak to the current size.
     pub fn forget_peak() -> Outcome {
         Ok(std::fs::write("/proc/self/clear_refs", "5")?)
     }
@@ -160,12 +160,12 @@ impl Memory {
 pub struct FileSize {
     /// Blocks on the disk.
     pub blocks: u64,
-    /// As long as they say they are, holes included.
+    /// File lengths, holes included.
     pub apparent: u64,
 }
 
 impl FileSize {
-    /// Of the file at `path`, or of everything in the directory.
+    /// The size of the file at `path`, or of everything in the directory.
     pub fn of(path: &Path) -> Outcome<FileSize> {
         let data = std::fs::symlink_metadata(path)?;
         if !data.is_dir() {
@@ -181,7 +181,7 @@ impl FileSize {
     }
 }
 
-/// How long single operations took, to 1 part in 64; the longest exactly. Its memory does not grow.
+/// Latencies of single operations, to 1 part in 64; the longest exactly. Its memory does not grow.
 pub struct Latencies {
     counts: Vec<u32>,
     longest_ns: u64,
@@ -193,7 +193,7 @@ const STEPS: u64 = 64;
 
 impl Default for Latencies {
     fn default() -> Self {
-        // Written, so that its memory is there before anything is measured.
+        // Touched in advance, so that its memory is there before anything is measured.
         Latencies { counts: vec![1; 64 * STEPS as usize], longest_ns: 0, longest_on_cpu_ns: 0, longest_at: 0 }.cleared()
     }
 }
@@ -212,13 +212,13 @@ impl Latencies {
         }
     }
 
-    /// Tells how long the longest of a block of operations took, and how much of the block the thread was not on a
-    /// processor: what of it was not the operation's own.
+    /// Records the longest operation of a block and how long the thread was off the CPU during the block, which is not
+    /// the operation's own time.
     pub fn end_block(&mut self, longest_ns: u64, off_cpu_ns: u64) {
         self.longest_on_cpu_ns = self.longest_on_cpu_ns.max(longest_ns.saturating_sub(off_cpu_ns));
     }
 
-    /// The time that this share of the operations did not exceed.
+    /// The latency that this share of the operations did not exceed.
     pub fn quantile_ns(&self, share: f64) -> u64 {
         let total: u64 = self.counts.iter().map(|&c| u64::from(c)).sum();
         let wanted = (total as f64 * share).ceil() as u64;
@@ -230,18 +230,18 @@ impl Latencies {
         at.map_or(self.longest_ns, |slot| slot_end(slot).min(self.longest_ns))
     }
 
-    /// The longest, and which operation it was.
+    /// The longest, and the number of that operation.
     pub fn longest(&self) -> (u64, u64) {
         (self.longest_ns, self.longest_at)
     }
 
-    /// The longest, less the time that the thread waited for a processor.
+    /// The longest, less the time the thread was off the CPU.
     pub fn longest_on_cpu_ns(&self) -> u64 {
         self.longest_on_cpu_ns
     }
 }
 
-/// Below [`STEPS`] each time has a slot of its own; above, each power of two has so many.
+/// Below [`STEPS`] each value has its own slot; above, each power of two has that many.
 fn slot(ns: u64) -> usize {
     if ns < STEPS {
         return ns as usize;
@@ -250,7 +250,7 @@ fn slot(ns: u64) -> usize {
     ((u64::from(power) * STEPS) + (ns >> power)) as usize
 }
 
-/// The longest time of a slot.
+/// The largest value of a slot.
 fn slot_end(slot: usize) -> u64 {
     let slot = slot as u64;
     if slot < STEPS {

@@ -1,13 +1,13 @@
-//! Repeatable numbers: a stream, a mixer and shuffled orders that need no memory.
+//! Repeatable numbers: a stream, a mixer, and shuffled orders that need no memory.
 //!
-//! Inputs of hundreds of millions of records are not kept but made from their number, a piece at a time: [`mix`] makes a
-//! key of it that no other number gives, [`Order`] says which number comes when. The same on every machine.
+//! Inputs of hundreds of millions of records are generated from their number, a piece at a time: [`mix`] makes a
+//! unique key from it, [`Order`] maps positions to numbers. The results are the same on every machine.
 //!
-//! Source: splitmix64 (Steele, Lea & Flood 2014); walking along a permutation until it is in range (Black & Rogaway 2002).
+//! Source: splitmix64 (Steele, Lea & Flood 2014); cycle walking (Black & Rogaway 2002).
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A number that looks random, another one for each `x`: the last step of splitmix64.
+/// A random-looking number, distinct for each `x`: the last step of splitmix64.
 pub fn mix(x: u64) -> u64 {
     let mut z = x.wrapping_add(GOLDEN);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -15,7 +15,7 @@ pub fn mix(x: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A number below `bound`, from a random one; so even that no benchmark sees the difference.
+/// A number below `bound` from a random one; its bias is too small to affect a benchmark.
 pub fn below(random: u64, bound: u64) -> u64 {
     ((u128::from(random) * u128::from(bound)) >> 64) as u64
 }
@@ -38,7 +38,7 @@ impl Random {
     }
 }
 
-/// All numbers below a count, each once, in an order that looks random: any of them without the others.
+/// A permutation of the numbers below a count, evaluated at any position.
 pub struct Order {
     count: u64,
     mask: u64,
@@ -47,19 +47,19 @@ pub struct Order {
 }
 
 impl Order {
-    /// One order for each `seed`.
+    /// A different permutation for each `seed`.
     pub fn new(count: u64, seed: u64) -> Self {
         let bits = count.max(4).next_power_of_two().trailing_zeros();
         Order { count, mask: (1 << bits) - 1, shift: bits.div_ceil(2), seed: mix(seed) }
     }
 
-    /// The number that stands `at` the place. Follows a permutation of a power of two until it comes below the count:
-    /// twice at most on average.
+    /// The number at position `at`. Follows a permutation of a power of two until the result is below the count: at
+    /// most two steps on average.
     pub fn at(&self, at: u64) -> u64 {
-        debug_assert!(at < self.count, "a place beyond the end of the order");
+        debug_assert!(at < self.count, "position beyond the end of the order");
         let mut x = at;
         loop {
-            // Each step can be undone within the bits of the mask, so no two numbers meet.
+            // Each step is invertible within the bits of the mask, so the map is a bijection.
             for constant in [0xD6E8_FEB8_6659_FD93, 0xA076_1D64_78BD_642F, 0xE703_7ED1_A0B4_28DB] {
                 x = x.wrapping_add(self.seed) & self.mask;
                 x = x.wrapping_mul(constant) & self.mask;

@@ -1,7 +1,8 @@
-//! Results as files: `FORM/WORKLOAD.csv`, medians and spread of several processes, with the machine's facts at the head.
+//! Results as files: `FORM/WORKLOAD.csv`, medians and spread of several processes, with facts about the machine at the
+//! head.
 //!
-//! A file opens with lines `# name: value`, then one line a figure of a case. The windows of appends of the median round
-//! are in `FORM/WORKLOAD.windows.csv`.
+//! A file opens with lines `# name: value`, then one line per figure of a case. The windows of appends of the median
+//! round are in `FORM/WORKLOAD.windows.csv`.
 
 use crate::engine::Outcome;
 use crate::row::{Line, Row, Window};
@@ -15,31 +16,31 @@ use std::process::Command;
 pub struct Figure {
     /// The variant of the workload.
     pub variant: String,
-    /// Whose figure it is.
+    /// The engine.
     pub engine: String,
-    /// How that was set.
+    /// Its setting.
     pub setting: String,
-    /// The part, or what was looked at.
+    /// The part, or another object such as `memory`.
     pub part: String,
-    /// What was measured.
+    /// The metric.
     pub metric: String,
-    /// Of each round, ascending.
+    /// One value per round, ascending.
     pub values: Vec<f64>,
 }
 
 impl Figure {
-    /// The one in the middle; of two, the lower.
+    /// The median; of an even number, the lower middle value.
     pub fn median(&self) -> f64 {
         self.values[(self.values.len() - 1) / 2]
     }
 
-    /// The least and the most.
+    /// The minimum and the maximum.
     pub fn spread(&self) -> (f64, f64) {
         (self.values[0], self.values[self.values.len() - 1])
     }
 }
 
-/// A results file, as it was written.
+/// The contents of a results file.
 #[derive(Debug, Default, PartialEq)]
 pub struct Results {
     /// Names and values of the head.
@@ -51,7 +52,7 @@ pub struct Results {
 const COLUMNS: &str = "variant,engine,setting,part,metric,median,min,max,values";
 
 impl Results {
-    /// Adds what one round of a case told.
+    /// Adds the figures of one round of a case.
     pub fn add(&mut self, case: &Case<'_>, lines: &[Line]) {
         for line in lines {
             let Line::Row(row) = line else { continue };
@@ -83,7 +84,7 @@ impl Results {
         &mut self.figures[at]
     }
 
-    /// As a file's text.
+    /// As the text of a file.
     pub fn to_csv(&self) -> String {
         let mut text = String::new();
         for (name, value) in &self.facts {
@@ -95,7 +96,7 @@ impl Results {
             let values: Vec<String> = figure.values.iter().map(|value| number(*value)).collect();
             let Figure { variant, engine, setting, part, metric, .. } = figure;
             let (median, min, max) = (number(figure.median()), number(min), number(max));
-            // Settings have commas.
+            // Settings contain commas.
             let _ = writeln!(
                 text,
                 "{variant},{engine},\"{setting}\",{part},{metric},{median},{min},{max},{}",
@@ -105,7 +106,7 @@ impl Results {
         text
     }
 
-    /// Of a file's text.
+    /// Parses the text of a file.
     pub fn from_csv(text: &str) -> Outcome<Results> {
         let mut results = Results::default();
         let mut lines = text.lines().enumerate().peekable();
@@ -114,16 +115,16 @@ impl Results {
             results.facts.push((name.to_owned(), value.to_owned()));
         }
         if lines.next().map(|(_, line)| line) != Some(COLUMNS) {
-            return Err(format!("no results file: expected the line {COLUMNS}").into());
+            return Err(format!("not a results file: expected the line {COLUMNS}").into());
         }
         for (i, line) in lines {
-            let figure = figure(line).ok_or_else(|| format!("line {}: no figure: {line}", i + 1))?;
+            let figure = figure(line).ok_or_else(|| format!("line {}: not a figure: {line}", i + 1))?;
             results.figures.push(figure);
         }
         Ok(results)
     }
 
-    /// The file at `path`.
+    /// Reads the file at `path`.
     pub fn read(path: &Path) -> Outcome<Results> {
         let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
         Results::from_csv(&text).map_err(|e| format!("{}: {e}", path.display()).into())
@@ -138,7 +139,7 @@ impl Results {
         self.figures.iter().find(is_meant).map(Figure::median)
     }
 
-    /// The value of a fact, or nothing.
+    /// The value of a fact, or an empty string.
     pub fn fact(&self, name: &str) -> &str {
         self.facts.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value)
     }
@@ -154,7 +155,7 @@ fn figure(line: &str) -> Option<Figure> {
     (!values.is_empty()).then_some(Figure { variant, engine, setting, part, metric, values })
 }
 
-/// Six digits, which is more than any of it is good for.
+/// Six digits, more than the measurements justify.
 fn number(value: f64) -> String {
     if value == value.trunc() || value.abs() >= 1e5 {
         return format!("{value:.0}");
@@ -163,7 +164,7 @@ fn number(value: f64) -> String {
     format!("{value:.*}", digits.max(0) as usize)
 }
 
-/// The windows of a case, as lines of the windows' file.
+/// The windows of a case, as lines of the windows file.
 pub fn windows_csv(text: &mut String, case: &Case<'_>, windows: &[Window]) {
     if text.is_empty() {
         text.push_str(WINDOW_COLUMNS);
@@ -185,10 +186,10 @@ pub fn windows_csv(text: &mut String, case: &Case<'_>, windows: &[Window]) {
     }
 }
 
-/// The head of a windows' file.
+/// The head of a windows file.
 pub const WINDOW_COLUMNS: &str = "variant,engine,setting,appends,ops_per_s,ops_per_cpu_s,rss_bytes,peak_bytes";
 
-/// What the figures depend on: the machine, the build, the command.
+/// The facts that figures depend on: machine, build, command.
 pub fn facts() -> Vec<(String, String)> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {
@@ -197,20 +198,20 @@ pub fn facts() -> Vec<(String, String)> {
     };
     let cpus = read("/proc/cpuinfo");
     let count = cpus.lines().filter(|line| line.starts_with("processor")).count();
-    // Results change as they are made.
+    // Results change while they are written.
     let changed = ["status", "--porcelain", "--untracked-files=no", "--", ".", ":!results"];
     let changed = !said("git", &changed).is_empty();
     let commit = said("git", &["rev-parse", "--short=12", "HEAD"]);
     let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
-    let build = if cfg!(debug_assertions) { "with debug assertions: not to be published" } else { "release" };
-    // The program's own path says nothing; its arguments do.
-    // Where things are written is of this machine alone.
+    let build = if cfg!(debug_assertions) { "with debug assertions: not for publication" } else { "release" };
+    // The program's own path is irrelevant; its arguments are not.
+    // The output directory is specific to this machine.
     let mut place = false;
-    let tells = |argument: &String| {
+    let is_kept = |argument: &String| {
         let skipped = std::mem::replace(&mut place, argument == "--out" || argument == "--dir");
         !skipped && !place && !argument.starts_with("--out=") && !argument.starts_with("--dir=")
     };
-    let command: Vec<String> = std::env::args().skip(1).filter(tells).collect();
+    let command: Vec<String> = std::env::args().skip(1).filter(is_kept).collect();
     [
         ("date", said("date", &["-u", "+%Y-%m-%d %H:%M UTC"])),
         ("command", format!("splitpoint-bench {}", command.join(" "))),
@@ -228,13 +229,13 @@ pub fn facts() -> Vec<(String, String)> {
     .to_vec()
 }
 
-/// As `/proc/meminfo` tells it, in more handy units.
+/// A size from `/proc/meminfo` in a larger unit.
 fn gib(kb: &str) -> String {
     let number: f64 = kb.trim_end_matches(" kB").parse().unwrap_or(0.0);
     format!("{:.1} GiB", number / 1048576.0)
 }
 
-/// What a program prints, or nothing where it is missing.
+/// The output of a program, or nothing if it is missing.
 fn said(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).current_dir(repository_file(".")).output();
     output.map_or_else(|_| String::new(), |o| String::from_utf8_lossy(&o.stdout).trim().to_owned())

@@ -1,4 +1,4 @@
-//! What a measuring process tells: lines of JSON on its standard output, one a figure.
+//! The output of a measuring process: lines of JSON on standard output, one per figure.
 
 use crate::engine::Outcome;
 use crate::measure::Stopwatch;
@@ -17,26 +17,26 @@ pub enum Line {
 /// One figure of a part.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Row {
-    /// Which part, or what was looked at: `memory`, `file`.
+    /// The part, or another object: `memory`, `file`.
     pub part: String,
-    /// What was measured; its unit comes last: `ops_per_s`, `wall_s`, `peak_bytes`.
+    /// The metric; its unit comes last: `ops_per_s`, `wall_s`, `peak_bytes`.
     pub metric: String,
-    /// How much.
+    /// The value.
     pub value: f64,
 }
 
-/// What a window of appends took.
+/// Figures of a window of appends.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Window {
     /// Appends up to its end.
     pub appends: u64,
     /// Appends a second.
     pub ops_per_s: f64,
-    /// Appends per second of the processor's time.
+    /// Appends per second of CPU time.
     pub ops_per_cpu_s: f64,
-    /// Memory at its end, without what was there before the store.
+    /// Memory at its end, less what was there before the store.
     pub rss_bytes: u64,
-    /// The most within it.
+    /// Peak memory within it.
     pub peak_bytes: u64,
 }
 
@@ -50,7 +50,7 @@ impl Lines {
         self.0.push(Line::Row(Row { part: part.into(), metric: metric.into(), value }));
     }
 
-    /// Adds what a part of `ops` operations took.
+    /// Adds the figures of a part of `ops` operations.
     pub fn took(&mut self, part: &str, ops: u64, watch: &Stopwatch) {
         self.row(part, "wall_s", watch.wall.as_secs_f64());
         self.row(part, "user_s", watch.user.as_secs_f64());

@@ -1,7 +1,7 @@
-//! Runs cases, each in processes of its own, and writes what they tell.
+//! Runs cases, each in processes of its own, and writes their figures.
 //!
-//! Rounds go over all cases of a workload in turn, so that what else the machine does hits all of them. A case that fails
-//! or takes too long is told, has no figures, and makes the whole fail; the others go on.
+//! Rounds interleave all cases of a workload, so that other load on the machine affects all of them. A case that fails
+//! or takes too long is reported, gets no figures, and makes the run fail; the other cases continue.
 
 use crate::engine::Outcome;
 use crate::engines;
@@ -21,13 +21,13 @@ pub struct Plan {
     pub engines: Vec<String>,
     /// Variants by name; all if none.
     pub variants: Vec<String>,
-    /// `short`, `full` or another that the workload files have.
+    /// `short`, `full` or another form of the workload files.
     pub form: String,
     /// Instead of the form's number of rounds.
     pub rounds: Option<u32>,
     /// Where to write results.
     pub out: PathBuf,
-    /// Where stores have their files meanwhile.
+    /// Directory for the stores' files.
     pub directory: PathBuf,
 }
 
@@ -40,7 +40,7 @@ impl Plan {
         }
         for workload in Workload::chosen(&self.workloads)? {
             if !workload.form.contains_key(&self.form) {
-                eprintln!("{}: has no form {}, left out", workload.name, self.form);
+                eprintln!("{}: has no form {}, skipped", workload.name, self.form);
                 continue;
             }
             failed.extend(self.workload(&workload)?);
@@ -48,13 +48,13 @@ impl Plan {
         if failed.is_empty() { Ok(()) } else { Err(format!("failed:\n{}", failed.join("\n")).into()) }
     }
 
-    /// One workload; gives the cases that failed.
+    /// Runs one workload; returns the failed cases.
     fn workload(&self, workload: &Workload) -> Outcome<Vec<String>> {
         let form = workload.form(&self.form)?;
         let mut cases = workload.cases(&self.form, &self.engines)?;
         cases.retain(|case| self.variants.is_empty() || self.variants.contains(&case.variant.name));
         if cases.is_empty() {
-            eprintln!("{}: no case for these engines and variants, left out", workload.name);
+            eprintln!("{}: no case for these engines and variants, skipped", workload.name);
             return Ok(Vec::new());
         }
         let mut results = Results { facts: facts(), ..Results::default() };
@@ -89,11 +89,11 @@ impl Plan {
                         failed.push((i, format!("{name}: {error}")));
                     }
                 }
-                // Hours of work are not to be lost with the next case.
+                // Write now: hours of work must not be lost with the next case.
                 self.write(workload, &cases, &results, &windows)?;
             }
         }
-        Ok(failed.into_iter().map(|(_, told)| told).collect())
+        Ok(failed.into_iter().map(|(_, case)| case).collect())
     }
 
     fn write(
@@ -120,7 +120,7 @@ impl Plan {
         Ok(())
     }
 
-    /// One process.
+    /// Runs one process.
     fn round(&self, case: &Case<'_>, limit: Duration) -> Outcome<Vec<Line>> {
         let directory = Emptied::new(&self.directory)?;
         let mut child = Command::new(std::env::current_exe()?)
@@ -139,19 +139,19 @@ impl Plan {
                 text
             })
         };
-        let told = reader(child.stdout.take().map(|s| Box::new(s) as _));
+        let printed = reader(child.stdout.take().map(|s| Box::new(s) as _));
         let errors = reader(child.stderr.take().map(|s| Box::new(s) as _));
         let ended = wait(&mut child, limit)?;
-        let (told, errors) = (told.join().expect("no panic"), errors.join().expect("no panic"));
+        let (printed, errors) = (printed.join().expect("no panic"), errors.join().expect("no panic"));
         match ended {
-            None => Err(format!("not done after {} s", limit.as_secs()).into()),
+            None => Err(format!("not finished after {} s", limit.as_secs()).into()),
             Some(status) if !status.success() => Err(format!("{status}; {}", errors.trim()).into()),
-            Some(_) => Ok(told.lines().map(serde_json::from_str).collect::<Result<_, _>>()?),
+            Some(_) => Ok(printed.lines().map(serde_json::from_str).collect::<Result<_, _>>()?),
         }
     }
 }
 
-/// How the process ended; none if it had to be ended.
+/// The exit status; `None` if the process had to be killed.
 fn wait(child: &mut Child, limit: Duration) -> Outcome<Option<std::process::ExitStatus>> {
     let start = Instant::now();
     loop {
@@ -167,7 +167,7 @@ fn wait(child: &mut Child, limit: Duration) -> Outcome<Option<std::process::Exit
     }
 }
 
-/// A directory that is removed with what is in it.
+/// A directory that is removed with its contents.
 struct Emptied(PathBuf);
 
 impl Emptied {
@@ -189,7 +189,7 @@ fn case_name(case: &Case<'_>) -> String {
     format!("{}/{} {}:{}", case.workload.name, case.variant.name, case.engine.name(), case.setting)
 }
 
-/// The figures that one wants to see at once.
+/// The figures to print at once.
 fn gist(lines: &[Line]) -> String {
     let mut words = Vec::new();
     for line in lines {
@@ -202,7 +202,7 @@ fn gist(lines: &[Line]) -> String {
             "p9999_us" => words.push(format!("p99.99 {value:.1} us")),
             "longest_us" => words.push(format!("longest {value:.0} us")),
             "longest_on_cpu_us" => words.push(format!("(on cpu {value:.0})")),
-            "over_payload_bytes_per_pair" => words.push(format!("{value:.1} B a pair over payload")),
+            "over_payload_bytes_per_pair" => words.push(format!("overhead {value:.1} B/pair")),
             "peak_over_steady" => words.push(format!("peak/steady {value:.2}")),
             "after_sync_bytes" => words.push(format!("file {:.0} MiB", value / 1048576.0)),
             _ => {}

@@ -1,16 +1,17 @@
-//! Streams of appends: records of 16 bytes for keys of 8, in an order that looks random, without memory for them.
+//! Streams of appends: 16-byte records for 8-byte keys, in a random-looking order, generated without memory.
 //!
-//! The load of "Big Memory, Part 3": 212 million records, 78 million keys. Record `i` is made from `i` alone. Which key it
-//! is for ([`KeyChoice`]):
+//! The load of "Big Memory, Part 3": 212 million records, 78 million keys. Record `i` is generated from `i` alone. Its
+//! key depends on the [`KeyChoice`]:
 //!
-//! * *uniform*: places of a shuffled order below the number of keys are for the key of that number, so that each comes
-//!   once; the others for any key.
-//! * *sizes*: places are laid out value by value so that the final values have the sizes wanted, exactly, and shuffled.
-//! * *zipf*: a rank drawn for each record. A rank with more than fits a value ([`RECORDS_MAX`]) goes on with a fresh key,
-//!   after equal stretches of the stream.
+//! * *uniform*: positions of a shuffled order below the key count belong to the key of that number, so that each key
+//!   occurs; the others choose any key.
+//! * *sizes*: positions are laid out value by value so that the final values have exactly the wanted sizes, then
+//!   shuffled.
+//! * *zipf*: a rank is drawn for each record. A rank with more records than fit a value ([`RECORDS_MAX`]) continues with
+//!   a fresh key, after equal parts of the stream.
 //!
-//! Source: drawing by rejection inversion is Hörmann & Derflinger 1996. Logarithms are our own ([`ln`], [`exp`]), since
-//! those of C libraries differ in the last bit and so would the answers.
+//! Source: rejection inversion, Hörmann & Derflinger 1996. Logarithms are our own ([`ln`], [`exp`]), because those of
+//! C libraries differ in the last bit, and then the answers would differ.
 
 use crate::engine::Outcome;
 use crate::random::{Order, below, mix};
@@ -22,7 +23,7 @@ pub const RECORD_BYTES: usize = 16;
 pub const KEY_BYTES: usize = 8;
 /// Records of the longest value: 16 KiB.
 pub const RECORDS_MAX: u64 = 1024;
-/// Records that a rank's key is expected to get; so much below [`RECORDS_MAX`] that chance does not lead beyond.
+/// Expected records of a rank's key; far enough below [`RECORDS_MAX`] that chance does not exceed it.
 const RECORDS_AIM: u64 = 860;
 
 /// All appends of a form.
@@ -39,21 +40,21 @@ enum Choice {
     Zipf { draw: Zipf, appends: u64 },
 }
 
-/// A record: its key's number, and the bytes of both.
+/// A record: its key's number, and the bytes of key and record.
 pub struct Record {
-    /// One for each key. Below the count of keys, but for fresh keys of a full rank, which are [`FRESH`] upwards.
+    /// Distinct for each key. Below the key count, except fresh keys of a full rank, which start at [`FRESH`].
     pub number: u64,
     /// The key's bytes.
     pub key: [u8; KEY_BYTES],
-    /// What is appended.
+    /// The appended bytes.
     pub tail: [u8; RECORD_BYTES],
 }
 
-/// Fresh keys of a rank are numbered from here, its generation times this and the rank.
+/// Fresh keys of a rank are numbered from here: generation times this, plus the rank.
 pub const FRESH: u64 = 1 << 40;
 
 impl Stream {
-    /// `appends` records for `keys` keys; with `Sizes` as many as the sizes come to.
+    /// `appends` records for `keys` keys; with `Sizes`, the number that the sizes add up to.
     pub fn new(choice: KeyChoice, keys: u64, appends: u64, seed: u64) -> Outcome<Stream> {
         if keys == 0 || appends < keys && !matches!(choice, KeyChoice::Sizes { .. }) {
             return Err(format!("{appends} appends cannot touch {keys} keys").into());
@@ -70,7 +71,7 @@ impl Stream {
         Ok(Stream { appends, seed: mix(seed), order: Order::new(appends, seed), choice })
     }
 
-    /// How many records.
+    /// Number of records.
     pub fn appends(&self) -> u64 {
         self.appends
     }
@@ -105,7 +106,7 @@ impl Stream {
     }
 }
 
-/// Where the n-th records of all values that have one end, if they are laid out by n, for n from 1.
+/// End of the n-th records of all values that have one, laid out by n, for n from 1.
 fn size_ends(keys: u64, exponent: f64) -> Vec<u64> {
     let weight = |n: u64| exp(-exponent * ln(n as f64));
     let total: f64 = (1..=RECORDS_MAX).map(weight).sum();
@@ -135,7 +136,7 @@ impl Zipf {
         zipf.first = zipf.integral(1.5) - 1.0;
         zipf.last = zipf.integral(count as f64 + 0.5);
         zipf.accept = 2.0 - zipf.inverse(zipf.integral(2.5) - zipf.weight(2.0));
-        // The first thousand one by one, the rest by the integral: right to a millionth.
+        // The first thousand one by one, the rest by the integral: accurate to a millionth.
         let counted = count.min(1000);
         let head: f64 = (1..=counted).map(|r| zipf.weight(r as f64)).sum();
         zipf.total = head + zipf.last - zipf.integral(counted as f64 + 0.5);
@@ -146,24 +147,24 @@ impl Zipf {
         exp(-self.exponent * ln(x))
     }
 
-    /// Of `weight`, from 1 to `x`.
+    /// Integral of `weight` from 1 to `x`.
     fn integral(&self, x: f64) -> f64 {
         let rest = 1.0 - self.exponent;
         if rest.abs() < 1e-9 { ln(x) } else { (exp(rest * ln(x)) - 1.0) / rest }
     }
 
-    /// The `x` that has this integral.
+    /// Inverse of the integral.
     fn inverse(&self, integral: f64) -> f64 {
         let rest = 1.0 - self.exponent;
         if rest.abs() < 1e-9 { exp(integral) } else { exp(ln(1.0 + rest * integral) / rest) }
     }
 
-    /// The share of a rank.
+    /// Weight of a rank.
     fn share(&self, rank: u64) -> f64 {
         self.weight(rank as f64 + 1.0) / self.total
     }
 
-    /// The rank that belongs to a number.
+    /// The rank for a uniform random number.
     fn rank(&self, number: u64) -> u64 {
         let mut random = mix(number);
         loop {
@@ -179,7 +180,7 @@ impl Zipf {
     }
 }
 
-/// The natural logarithm by nothing but the four operations, which are the same everywhere.
+/// The natural logarithm, from the four basic operations, which are the same everywhere.
 fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let mut power = ((bits >> 52) & 0x7FF) as f64 - 1023.0;
@@ -193,7 +194,7 @@ fn ln(x: f64) -> f64 {
     power * std::f64::consts::LN_2 + 2.0 * z * series
 }
 
-/// e to the power of `x`, likewise, for `x` of some hundreds at most.
+/// e to the power of `x`, for `x` of at most some hundreds.
 fn exp(x: f64) -> f64 {
     let power = (x / std::f64::consts::LN_2).round();
     let rest = x - power * std::f64::consts::LN_2;

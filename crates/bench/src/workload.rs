@@ -1,10 +1,10 @@
-//! Workload files, `workloads/NAME.toml`: what is put in, what is done, by whom, and what has to come out.
+//! Workload files, `workloads/NAME.toml`: inputs, operations, engines and expected answers.
 //!
-//! Each has an input; forms of it (`tiny` for tests, `short`, `full`), each with its sizes and the answers that are
-//! expected; and variants, which say what is done with it and which engines do it. A run of one variant by one engine with
-//! one setting is a case, and gets a process of its own.
+//! A workload has an input; forms (`tiny` for tests, `short`, `full`), each with its sizes and expected answers; and
+//! variants, each with its operations and engines. One variant by one engine with one setting is a case, and runs in a
+//! process of its own.
 //!
-//! Not here: what the parts of a variant do (`loads/`), what the sources make (`input.rs`, `stream.rs`).
+//! Not here: the parts of a variant (`loads/`), the sources (`input.rs`, `stream.rs`).
 
 use crate::engine::{Engine, Outcome, Place};
 use crate::engines;
@@ -16,21 +16,21 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// The file's name without its end.
+    /// The file's name without its extension.
     #[serde(skip)]
     pub name: String,
-    /// What it is, in a line.
+    /// One line about it.
     pub title: String,
-    /// Which figures and rows it answers.
-    #[cfg_attr(not(feature = "report"), expect(dead_code, reason = "the page tells it"))]
+    /// The figures and rows that it reproduces.
+    #[cfg_attr(not(feature = "report"), expect(dead_code, reason = "the page prints it"))]
     pub answers: Vec<String>,
-    /// What is put in.
+    /// The input.
     pub input: Input,
-    /// What is done.
+    /// The variants.
     pub variant: Vec<Variant>,
     /// Sizes and expected answers by the form's name.
     pub form: BTreeMap<String, Form>,
-    /// What is told of the results.
+    /// The tables of its results.
     #[serde(default)]
     pub table: Vec<Table>,
 }
@@ -39,32 +39,39 @@ pub struct Workload {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// What documents call it.
+    /// Its name in documents.
     pub name: String,
-    /// What its lines are.
+    /// Its kind of lines.
     #[serde(default)]
     pub rows: Rows,
-    /// Of lines that are engines: in which variant; if not given or not run, in the last that was run. Of cases: which alone.
+    /// The variant whose engines or cases are the lines; all variants if not given.
     pub variant: Option<String>,
-    /// Of lines that are variants: by which `engine:setting`.
+    /// The variant to use instead for results of a form, by the form's name: forms differ in their sizes.
+    #[serde(default)]
+    pub variant_in: BTreeMap<String, String>,
+    /// For lines that are variants: the `engine:setting` to show.
     #[serde(default)]
     pub engines: Vec<String>,
-    /// Of lines that are variants with a count: one more for so many, on the straight line that fits them best.
+    /// For lines that are variants: those without a line.
+    #[serde(default)]
+    pub without_variants: Vec<String>,
+    /// For lines that are variants with a count: adds a line for this count, on the least-squares line through the
+    /// others.
     pub extrapolate_to: Option<u64>,
     /// Its columns.
     pub columns: Vec<Column>,
 }
 
-/// What the lines of a table are.
+/// The kind of lines of a table.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rows {
-    /// Engines with a setting, the best by the first column first.
+    /// Engines with a setting, best first by the first column.
     #[default]
     Engines,
-    /// All cases, or those of a variant, in their order.
+    /// All cases, or those of a variant, in file order.
     Cases,
-    /// Variants, in their order.
+    /// Variants, in file order.
     Variants,
 }
 
@@ -72,78 +79,79 @@ pub enum Rows {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Column {
-    /// Above it.
+    /// Title.
     pub title: String,
-    /// Of another variant than the line's.
+    /// Another variant than the line's.
     pub variant: Option<String>,
-    /// The part; of several between `+`, the sum.
+    /// The part; several joined by `+` are added.
     pub part: String,
     /// The metric.
     pub metric: String,
 }
 
-/// What is put in.
+/// The input.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(tag = "source", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Input {
     /// Keys and values from a mixer, of fixed sizes.
     Mixed {
-        /// Bytes of a key, 8 at least.
+        /// Bytes of a key, at least 8.
         key_bytes: usize,
         /// Bytes of a value.
         value_bytes: usize,
-        /// Another seed, other pairs.
+        /// A different seed gives different pairs.
         seed: u64,
     },
     /// Words of the dictionary in `data/`, spread over it; values are their numbers from 1.
     Words,
     /// Accounts of a password file, two pairs each: by name and by number.
     Accounts {
-        /// Another seed, other people.
+        /// A different seed gives different people.
         seed: u64,
     },
-    /// Short keys and values of up to so many bytes, all lengths alike often.
+    /// Short keys, and values of up to a maximum length, all lengths equally likely.
     Records {
         /// The longest value.
         value_bytes_max: u64,
-        /// Another seed, other values.
+        /// A different seed gives different values.
         seed: u64,
     },
     /// Keys like URLs, of 111 bytes on average, and values of one size.
     Urls {
-        /// Bytes of a value, 8 at least.
+        /// Bytes of a value, at least 8.
         value_bytes: u64,
-        /// Another seed, other pairs.
+        /// A different seed gives different pairs.
         seed: u64,
     },
-    /// Appends of 16 bytes to keys of 8.
+    /// Appends of 16 bytes to 8-byte keys.
     Appends {
-        /// Which key is appended to how often.
+        /// How often each key is appended to.
         keys: KeyChoice,
-        /// Another seed, other keys in another order.
+        /// A different seed gives different keys in a different order.
         seed: u64,
     },
 }
 
-/// Which key is appended to how often.
+/// How often each key is appended to.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyChoice {
-    /// Each key once, and the other appends to any.
+    /// Each key once, the other appends to any key.
     Uniform,
-    /// The r-th key in proportion to r^-exponent. One that has 16 KiB is full, and its rank goes on with a fresh key.
+    /// The r-th key in proportion to r^-exponent. A key is full at 16 KiB, and its rank continues with a fresh key.
     Zipf {
         /// The exponent.
         exponent: f64,
     },
-    /// Final values of 1 to 1024 records, so many of n in proportion to n^-exponent, appended in shuffled order.
+    /// Final values of 1 to 1024 records, with the number of values of n records in proportion to n^-exponent,
+    /// shuffled.
     Sizes {
         /// The exponent.
         exponent: f64,
     },
 }
 
-/// What is done with the input.
+/// The operations on an input, and the engines.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
@@ -153,124 +161,125 @@ pub struct Variant {
     pub place: Place,
     /// The steps, in order.
     pub parts: Vec<Part>,
-    /// `engine`, `engine:setting`, `*` for all that can with all their settings, `-engine` for one that is left out.
+    /// `engine`, `engine:setting`, `*` for all suitable engines with all their settings, `-engine` to leave one out.
     pub engines: Vec<String>,
     /// Forms that have it; all if none is named.
     #[serde(default)]
     pub forms: Vec<String>,
-    /// Instead of the form's count, in forms that have at least as many.
+    /// Replaces the form's count, in forms with at least as many.
     pub count: Option<u64>,
-    /// Instead of the form's repeats.
+    /// Replaces the form's repeats.
     pub repeats: Option<u32>,
-    /// What comes out with that count.
+    /// The expected answers with that count.
     pub expected: Option<Expected>,
-    /// Of dictionaries: their pairs come from a file that is not in the system's cache, instead of from the generator.
+    /// For dictionaries: pairs come from a file that is not in the page cache, instead of from the generator.
     #[serde(default)]
     pub from_file: bool,
-    /// Instead of the engines' own settings: every combination of these words' numbers, added to a setting that is named ...
+    /// Replaces the engines' own settings by every combination of these words and numbers, added to a named setting ...
     #[serde(default)]
     pub grid: BTreeMap<String, Vec<u64>>,
-    /// ... each with every one of these.
+    /// ... and to each of these.
     #[serde(default)]
     pub with: Vec<String>,
 }
 
-/// A step. Where answers come, each is compared.
+/// A step. Every answer is compared.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
-    /// Every pair in.
+    /// Puts every pair.
     Put,
-    /// Onto the disk.
+    /// Syncs to the disk.
     Sync,
-    /// Closed and opened again, untimed but for the closing.
+    /// Closes and opens again; only the close is timed.
     Reopen,
-    /// Every key looked up, in another order than that of the puts; the value's length looked at.
+    /// Looks up every key in another order than that of the puts, and checks the value's length.
     Read,
-    /// The same with the value compared.
+    /// Looks up every key in that order, and compares the value.
     Get,
-    /// In the order of the puts.
+    /// Get, in the order of the puts.
     GetInOrder,
-    /// As get, 256 keys a call; left out by engines that have no such call.
+    /// Get, 256 keys per call; skipped by engines without such a call.
     GetMany,
-    /// As many keys that are absent.
+    /// Looks up as many absent keys.
     Miss,
-    /// The same, 256 keys a call.
+    /// Miss, 256 keys per call.
     MissMany,
-    /// A scan of the keys.
+    /// Scans the keys.
     Keys,
-    /// A scan of the pairs.
+    /// Scans the pairs.
     Scan,
-    /// A tenth of the pairs out.
+    /// Removes a tenth of the pairs.
     RemoveTenth,
-    /// Every pair out.
+    /// Removes every pair.
     Remove,
-    /// The store closed, and what it had in memory given back.
+    /// Closes the store and frees its memory.
     Close,
-    /// Appends, one a call.
+    /// Appends, one per call.
     Append,
-    /// Appends, 256 a call.
+    /// Appends, 256 per call.
     AppendMany,
-    /// Appends one a call, each timed by itself.
+    /// Appends, one per call, each timed.
     AppendTimed,
-    /// A dictionary of all pairs, from making the first of them until it is on the disk.
+    /// Builds a dictionary of all pairs, from generating the first until it is on the disk.
     Build,
-    /// What the dictionary says of itself, its index above all.
+    /// The dictionary's properties, above all its index.
     Figures,
-    /// As get, by two threads.
+    /// Get, by two threads.
     GetByTwo,
-    /// As get, get-many, miss and get-by-two, the dictionary mapped; left out where that is no choice.
+    /// Get with the dictionary mapped; skipped without that choice. Likewise the next three.
     GetMapped,
-    /// See `GetMapped`.
+    /// Get-many, mapped.
     GetManyMapped,
-    /// See `GetMapped`.
+    /// Miss, mapped.
     MissMapped,
-    /// See `GetMapped`.
+    /// Get-by-two, mapped.
     GetMappedByTwo,
-    /// As get, by 16 threads, nothing of the dictionary in the system's cache at first.
+    /// Get, by 16 threads, with an initially cold page cache.
     GetCold,
-    /// The same, mapped.
+    /// Cold get, mapped.
     GetColdMapped,
-    /// The rank of every key; for functions alone.
+    /// The rank of every key; only for functions.
     Ranks,
-    /// A tenth as many new pairs merged into a new dictionary; left out where there are no updates.
+    /// Merges a tenth as many new pairs into a new dictionary; skipped without updates.
     UpdateTenth,
-    /// That file, or the first, read and written again, to the disk. After an update the last part: the first is removed.
+    /// Copies the file of the update, or the first, and syncs it. Must be last after an update: the first file is
+    /// removed.
     Copy,
-    /// Six batches of equal size: the first built, the others merged one after another.
+    /// Six batches of equal size: builds the first, merges the others one after another.
     UpdateBatches,
-    /// The same pairs, after each batch built from scratch.
+    /// After each of those batches, builds from scratch.
     RebuildBatches,
 }
 
-/// Sizes of a form, and its answers.
+/// The sizes of a form, and its answers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Form {
-    /// Pairs put in, or keys that are appended to; of accounts, the accounts.
+    /// Pairs put, or keys appended to; for accounts, the accounts.
     pub count: u64,
-    /// Appends; of sizes, as many as they come to.
+    /// Appends; ignored for sizes, which determine the number.
     #[serde(default)]
     pub appends: u64,
-    /// Windows that the appends are timed in.
+    /// Windows of timed appends.
     #[serde(default)]
     pub windows: u64,
-    /// Lookups of a part in a dictionary, of its pairs in shuffled order; as many as pairs if not given.
+    /// Lookups per part in a dictionary, of its pairs in shuffled order; the number of pairs if not given.
     pub lookups: Option<u64>,
-    /// The same where the system's cache is empty; a tenth if not given.
+    /// Lookups per part with a cold page cache; a tenth if not given.
     pub cold_lookups: Option<u64>,
-    /// Processes a case is run in, one after the other.
+    /// Processes per case, one after another.
     pub rounds: u32,
-    /// How often a process does all parts; what it tells is the median.
+    /// How often a process runs all parts; it reports the median.
     #[serde(default = "once")]
     pub repeats: u32,
-    /// Engines that it is too large for, unless they are asked for by name.
+    /// Engines that the form is too large for, unless named on the command line.
     #[serde(default)]
     pub without: Vec<String>,
-    /// A process that takes longer is ended, and counts as failed.
+    /// A process that takes longer is killed and counts as failed.
     #[serde(default = "ten_minutes")]
     pub limit_s: u64,
-    /// What has to come out; zeros while a new file waits for `splitpoint-bench answers`.
+    /// The expected answers; zeros until `splitpoint-bench answers` has filled them in.
     #[serde(default)]
     pub expected: Expected,
 }
@@ -283,7 +292,7 @@ fn ten_minutes() -> u64 {
     600
 }
 
-/// What a form's input is and a store then holds: `splitpoint-bench answers` makes it, from the input alone.
+/// The digests of a form's input and of a store that took it, printed by `splitpoint-bench answers`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Expected {
@@ -291,28 +300,28 @@ pub struct Expected {
     pub pairs: u64,
     /// Bytes of their keys and values.
     pub payload_bytes: u64,
-    /// Of all that is put in, in order.
+    /// Digest of the input, in order.
     pub input_digest: String,
-    /// Of all pairs in the store then.
+    /// Digest of all pairs in the store afterwards.
     pub final_digest: String,
 }
 
 /// One variant by one engine with one setting.
 #[derive(Clone)]
 pub struct Case<'w> {
-    /// Of which workload.
+    /// Its workload.
     pub workload: &'w Workload,
-    /// What is done.
+    /// Its operations.
     pub variant: &'w Variant,
-    /// By whom.
+    /// Its engine.
     pub engine: &'static dyn Engine,
-    /// How it is set.
+    /// The engine's setting.
     pub setting: String,
-    /// The sizes, and what has to come out.
+    /// The sizes and expected answers.
     pub form: Form,
 }
 
-/// The folder of this package, where workloads lie.
+/// The directory of this package, with the workloads.
 fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -344,14 +353,14 @@ impl Workload {
         names.iter().map(|name| Workload::named(name)).collect()
     }
 
-    /// Those named, where `append` stands for `append-uniform` and its like; all where none is named.
+    /// The named workloads, where `append` stands for `append-uniform` and the like; all if none is named.
     pub fn chosen(names: &[String]) -> Outcome<Vec<Workload>> {
         let mut all = Workload::all()?;
         let means = |name: &String, workload: &Workload| {
             *name == workload.name || workload.name.starts_with(&format!("{name}-"))
         };
         if let Some(unknown) = names.iter().find(|name| !all.iter().any(|workload| means(name, workload))) {
-            return Err(format!("no workload {unknown}; `splitpoint-bench list` tells which there are").into());
+            return Err(format!("no workload {unknown}; `splitpoint-bench list` shows them all").into());
         }
         all.retain(|workload| names.is_empty() || names.iter().any(|name| means(name, workload)));
         Ok(all)
@@ -368,7 +377,7 @@ impl Workload {
         found.ok_or_else(|| format!("workload {} has no variant {name}", self.name).into())
     }
 
-    /// Every case of a form by these engines; all engines where none is named.
+    /// Every case of a form by these engines; by all engines if none is named.
     pub fn cases(&self, form: &str, engines: &[String]) -> Outcome<Vec<Case<'_>>> {
         let mut cases = Vec::new();
         for variant in &self.variant {
@@ -384,13 +393,13 @@ impl Workload {
     }
 }
 
-/// Whether `name`, an engine or `engine:setting`, means this one.
+/// Whether `name`, an engine or `engine:setting`, matches.
 fn is_named(name: &str, engine: &dyn Engine, setting: &str) -> bool {
     name.split_once(':').map_or(name == engine.name(), |(e, s)| e == engine.name() && s == setting)
 }
 
 impl Variant {
-    /// The form that is called so, as it is for this variant; none if it has none.
+    /// The form of that name with this variant's changes; `None` if the variant does not have it.
     pub fn form(&self, name: &str, form: &Form) -> Option<Form> {
         if !self.forms.is_empty() && !self.forms.iter().any(|own| own == name) || self.count > Some(form.count) {
             return None;
@@ -402,7 +411,7 @@ impl Variant {
         Some(form)
     }
 
-    /// Engines and settings, in the order of the file; left out is what this build or an engine does not know.
+    /// Engines and settings, in file order, without those that this build or an engine does not know.
     fn runs(&self) -> Vec<(&'static dyn Engine, String)> {
         let mut runs: Vec<(&'static dyn Engine, String)> = Vec::new();
         for wanted in &self.engines {

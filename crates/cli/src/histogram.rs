@@ -1,28 +1,29 @@
-//! The histogram of bucket sizes as a picture for the terminal, beside what chance alone would give.
+//! The histogram of bucket sizes as text for the terminal, beside the shares expected of a random hash function.
 //!
 //! ```text
 //!   pairs     buckets    share  expected
 //!      12       1,041    9.84%     9.91%  ██████████████████████████
 //! ```
 //!
-//! A good hash function puts keys into buckets as if by dice. Under linear hashing dice do not load all buckets alike:
-//! of `b` buckets with `2^l <= b < 2^(l+1)`, the `b - 2^l` that have split in this generation, and their new halves,
-//! expect `n / 2^(l+1)` pairs each, the rest twice that. So the expected share is two Poisson distributions, weighted
-//! by those numbers of buckets (one, where b is a power of two). Figures far above it mean a poor hash function.
+//! A good hash function distributes keys over buckets as if at random. Under linear hashing even a random function
+//! does not load all buckets alike: of `b` buckets with `2^l <= b < 2^(l+1)`, the `b - 2^l` that have split in this
+//! generation, and their new halves, expect `n / 2^(l+1)` pairs each, the others twice that. The expected share is
+//! thus a mix of two Poisson distributions, weighted by those bucket counts (one if b is a power of two). Shares far
+//! above it mean a poor hash function.
 
 use crate::number::grouped;
 use splitpoint::TableSurvey;
 
-/// More rows than this are no longer one picture.
+/// Most rows of a histogram.
 const ROWS_MAX: u64 = 25;
-/// The rows end where so many of the buckets are below; the rest share one row.
+/// The last row holds all sizes above this share of the buckets.
 const TAIL_SHARE: f64 = 0.002;
-/// Columns where standard output is no terminal.
+/// Columns if standard output is not a terminal.
 const COLUMNS_DEFAULT: usize = 80;
-/// Wider bars say no more.
+/// Widest bar.
 const COLUMNS_MAX: usize = 120;
 
-/// One line of the picture: buckets of `from..=to` pairs.
+/// One line of the histogram: buckets of `from..=to` pairs.
 struct Row {
     from: u64,
     to: u64,
@@ -30,7 +31,7 @@ struct Row {
     expected: f64,
 }
 
-/// What of a table's statistics the picture is made from.
+/// The part of a table's statistics that the histogram needs.
 struct Sizes<'s> {
     pairs: u64,
     buckets: u64,
@@ -38,7 +39,7 @@ struct Sizes<'s> {
     histogram: &'s [(u64, u64)],
 }
 
-/// The picture, a line a string, for a terminal as wide as this one.
+/// The histogram, one string per line, fitted to this terminal.
 pub fn picture(stat: &TableSurvey) -> Vec<String> {
     let columns = terminal_size::terminal_size().map_or(COLUMNS_DEFAULT, |(width, _)| usize::from(width.0));
     let mut histogram = stat.histogram.clone();
@@ -81,7 +82,7 @@ fn percent(share: f64) -> String {
     format!("{:.2}%", 100.0 * share)
 }
 
-/// `fraction` of `columns`, to an eighth of a column; anything that is there at all shows.
+/// `fraction` of `columns`, to an eighth of a column; at least one mark for anything above 0.
 fn bar(fraction: f64, columns: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let mut eighths = (fraction * columns as f64 * 8.0).round() as usize;
@@ -107,7 +108,7 @@ fn rows(sizes: &Sizes<'_>) -> Vec<Row> {
     rows
 }
 
-/// The size up to which all but [`TAIL_SHARE`] of the buckets come; the largest if one row a size suffices for all.
+/// The size up to which all but [`TAIL_SHARE`] of the buckets reach; the largest if one row per size suffices for all.
 fn bulk_end(sizes: &Sizes<'_>, smallest: u64, largest: u64) -> u64 {
     if largest - smallest < ROWS_MAX {
         return largest;
@@ -129,7 +130,7 @@ fn row(sizes: &Sizes<'_>, from: u64, to: u64) -> Row {
     Row { from, to, buckets, expected: expected_share(sizes.pairs, sizes.buckets, from, to) }
 }
 
-/// Share of buckets expected to hold `from..=to` pairs: see the top of the file.
+/// Expected share of buckets with `from..=to` pairs: see the top of the file.
 fn expected_share(pairs: u64, buckets: u64, from: u64, to: u64) -> f64 {
     if buckets == 0 {
         return 0.0;
@@ -144,7 +145,8 @@ fn expected_share(pairs: u64, buckets: u64, from: u64, to: u64) -> f64 {
 
 /// P(from <= X <= to) for X Poisson distributed around `mean`.
 fn poisson_between(mean: f64, from: u64, to: u64) -> f64 {
-    // Beyond 12 standard deviations nothing is left to add (1e-30), and a bucket of millions needs no loop over millions.
+    // Beyond 12 standard deviations nothing is left to add (1e-30), and a bucket of millions needs no loop over
+    // millions.
     let reach = 12.0 * mean.sqrt() + 40.0;
     let first = from.max((mean - reach).max(0.0) as u64);
     let last = to.min((mean + reach) as u64);
@@ -158,7 +160,7 @@ fn poisson(mean: f64, count: u64) -> f64 {
     (count as f64 * mean.ln() - mean - ln_factorial(count)).exp()
 }
 
-/// Stirling's series where it is exact to 1e-9, a sum of logarithms below.
+/// Stirling's series where it is accurate to 1e-9, a sum of logarithms below.
 fn ln_factorial(n: u64) -> f64 {
     if n < 16 {
         return (2..=n).map(|k| (k as f64).ln()).sum();

@@ -1,8 +1,9 @@
-//! Bytes of a file or pipe, given out a line or a number of bytes at a time, without a copy.
+//! Bytes of a file or pipe, returned by the line or by the byte count, without a copy.
 //!
-//! One buffer: `[given out | start .. end: read, not yet given out | free]`. A line that does not fit makes it grow, by
-//! doubling what has in fact been read, so a length that the input merely claims costs nothing. Lines end at
-//! [`LINE_BYTES_MAX`]. A read that waits is woken by a signal.
+//! One buffer: `[returned | start .. end: read, not yet returned | free]`. A row that does not fit makes it grow by
+//! doubling what has actually been read, so a length that the input merely claims costs nothing. A row longer than
+//! [`ROW_BYTES_MAX`], or than the memory that can be allocated, is an answer of its own and never an abort. A signal
+//! wakes a waiting read.
 
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
@@ -13,19 +14,20 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// No line may be longer: one above the longest value there is, so that any pair fits in a line.
-pub const LINE_BYTES_MAX: u64 = 4 << 30;
+/// The default limit for a row. An input without line ends stops here instead of filling memory.
+pub const ROW_BYTES_MAX: u64 = 1 << 30;
 
-/// Large enough that a system call costs little beside what it brings.
+/// Large enough that a system call costs little compared to the data it returns.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// What a [`Input::line`] or [`Input::exactly`] call came to. Ranges are for [`Input::bytes`], good until the next call.
+/// The result of [`Input::line`] or [`Input::exactly`]. Ranges are for [`Input::bytes`], valid until the next call.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken {
     Bytes(Range<usize>),
-    /// The line was passed over: longer than the limit.
+    /// The row is longer than the limit or than free memory; [`Input::limit_met`] says which. The next call of
+    /// [`Input::line`] skips the rest of the line.
     TooLong,
-    /// The input ended inside: so many bytes were there.
+    /// The input ended inside the row, after that many bytes.
     Short(usize),
     /// A signal came while we waited.
     Interrupted,
@@ -36,14 +38,18 @@ pub struct Input<'i> {
     source: Box<dyn Read + 'i>,
     /// For messages: the file as the user gave it, or `stdin`.
     pub name: String,
-    /// Of a regular file; `None` for pipes.
+    /// Length of a regular file; `None` for pipes.
     pub file_bytes: Option<u64>,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Of the bytes that `buffer` holds, how many were before: position in the input of `buffer[0]`.
+    /// Position in the input of `buffer[0]`.
     position: u64,
-    line_bytes_max: u64,
+    row_bytes_max: u64,
+    /// A row ended because memory for it could not be allocated.
+    no_memory: bool,
+    /// The rest of the current line is skipped before the next one is read.
+    skips_line: bool,
 }
 
 impl<'i> Input<'i> {
@@ -65,10 +71,39 @@ impl<'i> Input<'i> {
 
     pub fn new(source: Box<dyn Read + 'i>, name: String) -> Self {
         let buffer = vec![0; BUFFER_BYTES];
-        Self { source, name, file_bytes: None, buffer, start: 0, end: 0, position: 0, line_bytes_max: LINE_BYTES_MAX }
+        Self {
+            source,
+            name,
+            file_bytes: None,
+            buffer,
+            start: 0,
+            end: 0,
+            position: 0,
+            row_bytes_max: ROW_BYTES_MAX,
+            no_memory: false,
+            skips_line: false,
+        }
     }
 
-    /// Bytes given out so far.
+    /// Sets the longest row from now on.
+    pub fn limit_rows(&mut self, bytes_max: u64) {
+        self.row_bytes_max = bytes_max;
+    }
+
+    pub fn row_bytes_max(&self) -> u64 {
+        self.row_bytes_max
+    }
+
+    /// The message for [`Taken::TooLong`].
+    pub fn limit_met(&self) -> String {
+        let (most, there) = (self.row_bytes_max, self.end - self.start);
+        if self.no_memory {
+            return format!("no memory for a row of more than {there} bytes (is this a file of rows?)");
+        }
+        format!("row is longer than {most} bytes (is this a file of rows?); --max-row raises the limit")
+    }
+
+    /// Bytes returned so far.
     pub fn taken_bytes(&self) -> u64 {
         self.position + self.start as u64
     }
@@ -77,25 +112,43 @@ impl<'i> Input<'i> {
         &self.buffer[range]
     }
 
-    /// What has been read and not given out, at least a byte; given out only by [`consume`](Self::consume).
+    /// What has been read and not returned, at least one byte; [`consume`](Self::consume) returns it.
     pub fn peek(&mut self) -> Result<Taken> {
         while self.start == self.end {
             match self.fill()? {
                 Fill::More => {}
                 Fill::Interrupted => return Ok(Taken::Interrupted),
+                Fill::NoMemory => return Ok(Taken::TooLong),
                 Fill::End => return Ok(Taken::End),
             }
         }
         Ok(Taken::Bytes(self.start..self.end))
     }
 
-    /// Gives out the first `count` bytes of the last [`peek`](Self::peek).
+    /// Like [`peek`](Self::peek), but waits for `wanted` bytes unless the input ends before; may return more.
+    pub fn peek_up_to(&mut self, wanted: usize) -> Result<Taken> {
+        while self.end - self.start < wanted {
+            match self.fill()? {
+                Fill::More => {}
+                Fill::Interrupted => return Ok(Taken::Interrupted),
+                Fill::NoMemory => return Ok(Taken::TooLong),
+                Fill::End if self.start == self.end => return Ok(Taken::End),
+                Fill::End => break,
+            }
+        }
+        Ok(Taken::Bytes(self.start..self.end))
+    }
+
+    /// Consumes the first `count` bytes of the last [`peek`](Self::peek).
     pub fn consume(&mut self, count: usize) {
         self.start = (self.start + count).min(self.end);
     }
 
-    /// The next line without its newline; a last line may lack one.
+    /// The next line without its newline; the last line may lack one.
     pub fn line(&mut self) -> Result<Taken> {
+        if self.skips_line && !self.skip_line()? {
+            return Ok(Taken::Interrupted);
+        }
         let mut searched = 0;
         loop {
             if let Some(newline) = memchr::memchr(b'\n', &self.buffer[self.start + searched..self.end]) {
@@ -104,12 +157,17 @@ impl<'i> Input<'i> {
                 return Ok(Taken::Bytes(line));
             }
             searched = self.end - self.start;
-            if searched as u64 > self.line_bytes_max {
-                return self.pass_over_line();
+            if searched as u64 > self.row_bytes_max {
+                self.skips_line = true;
+                return Ok(Taken::TooLong);
             }
             match self.fill()? {
                 Fill::More => {}
                 Fill::Interrupted => return Ok(Taken::Interrupted),
+                Fill::NoMemory => {
+                    self.skips_line = true;
+                    return Ok(Taken::TooLong);
+                }
                 Fill::End if searched == 0 => return Ok(Taken::End),
                 Fill::End => return Ok(self.take(searched)),
             }
@@ -120,12 +178,14 @@ impl<'i> Input<'i> {
     pub fn exactly(&mut self, count: u64) -> Result<Taken> {
         loop {
             let there = self.end - self.start;
-            if there as u64 >= count {
-                return Ok(self.take(usize::try_from(count).unwrap_or(there)));
+            if there as u64 >= count.min(self.row_bytes_max + 1) {
+                let fits = count <= self.row_bytes_max;
+                return Ok(if fits { self.take(usize::try_from(count).unwrap_or(there)) } else { Taken::TooLong });
             }
             match self.fill()? {
                 Fill::More => {}
                 Fill::Interrupted => return Ok(Taken::Interrupted),
+                Fill::NoMemory => return Ok(Taken::TooLong),
                 Fill::End if there == 0 => return Ok(Taken::End),
                 Fill::End => return Ok(Taken::Short(there)),
             }
@@ -138,28 +198,35 @@ impl<'i> Input<'i> {
         Taken::Bytes(range)
     }
 
-    fn pass_over_line(&mut self) -> Result<Taken> {
+    /// Skips the rest of a line; `false` if a signal came first.
+    fn skip_line(&mut self) -> Result<bool> {
         loop {
             if let Some(newline) = memchr::memchr(b'\n', &self.buffer[self.start..self.end]) {
                 self.start += newline + 1;
-                return Ok(Taken::TooLong);
+                break;
             }
             self.start = self.end;
             match self.fill()? {
-                Fill::More => {}
-                Fill::Interrupted => return Ok(Taken::Interrupted),
-                Fill::End => return Ok(Taken::TooLong),
+                Fill::More | Fill::NoMemory => {}
+                Fill::Interrupted => return Ok(false),
+                Fill::End => break,
             }
         }
+        (self.skips_line, self.no_memory) = (false, false);
+        Ok(true)
     }
 
-    /// Moves what is left to the front, makes room if there is none, and reads once.
+    /// Moves the rest to the front, makes room if there is none, and reads once.
     fn fill(&mut self) -> Result<Fill> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.position += self.start as u64;
         self.end -= self.start;
         self.start = 0;
         if self.end == self.buffer.len() {
+            if self.buffer.try_reserve_exact(self.end).is_err() {
+                self.no_memory = true;
+                return Ok(Fill::NoMemory);
+            }
             self.buffer.resize(self.end * 2, 0);
         }
         loop {
@@ -180,11 +247,13 @@ impl<'i> Input<'i> {
 enum Fill {
     More,
     Interrupted,
+    /// The buffer is full and cannot grow.
+    NoMemory,
     End,
 }
 
-/// A file whose reads end with [`io::ErrorKind::TimedOut`] when a signal comes first. (A handler alone would not do:
-/// the system restarts a read that a signal interrupts.)
+/// A file whose reads end with [`io::ErrorKind::TimedOut`] when a signal comes first. (A handler is not enough: the
+/// system restarts a read that a signal interrupts.)
 struct Wakeable<'i> {
     file: File,
     interrupt: &'i Interrupt,
@@ -208,7 +277,7 @@ impl Read for Wakeable<'_> {
 mod tests {
     use super::*;
 
-    /// Gives one byte a read, so that every boundary is crossed.
+    /// Returns one byte per read, to cross every boundary.
     struct Trickle<'b>(&'b [u8]);
 
     impl Read for Trickle<'_> {
@@ -242,10 +311,27 @@ mod tests {
     }
 
     #[test]
-    fn a_line_over_the_limit_is_passed_over_and_the_next_one_read() {
-        let mut input = Input { line_bytes_max: 4, ..input(b"much too long\nnext\n") };
+    fn a_line_over_the_limit_is_skipped_and_the_next_one_read() {
+        let mut input = Input { row_bytes_max: 4, ..input(b"much too long\nnext\n") };
         assert_eq!(input.line().unwrap(), Taken::TooLong);
         assert_eq!(next_line(&mut input), Some(b"next".to_vec()));
+    }
+
+    #[test]
+    fn a_line_without_end_is_too_long_before_its_end_is_looked_for() {
+        let mut input = Input::new(Box::new(io::repeat(b'y')), "endless".into());
+        input.limit_rows(1 << 20);
+        assert_eq!(input.line().unwrap(), Taken::TooLong);
+        assert!(input.buffer.len() <= 4 << 20, "{}", input.buffer.len());
+    }
+
+    #[test]
+    fn a_head_that_is_looked_at_is_still_to_be_read() {
+        let mut input = input(b"one\ntwo\n");
+        let Taken::Bytes(head) = input.peek_up_to(6).unwrap() else { panic!("there are 8 bytes") };
+        assert!(input.bytes(head).starts_with(b"one\ntw"));
+        assert_eq!(next_line(&mut input), Some(b"one".to_vec()));
+        assert!(matches!(input.peek_up_to(100).unwrap(), Taken::Bytes(head) if head.len() == 4));
     }
 
     #[test]

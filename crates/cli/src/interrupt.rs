@@ -1,8 +1,8 @@
-//! Signals: a long command finishes its row, keeps what it has done, and says so.
+//! Signals: a long command finishes its row, keeps what it has done, and reports it.
 //!
-//! [`Interrupt::watch`] turns SIGINT, SIGTERM and SIGHUP into a flag that loops ask after, and a byte in a pipe that
-//! wakes a read that waits for its producer. A second signal ends the process at once, as if nobody watched.
-//! A signal that the parent ignores (`nohup`, a shell's `&`) stays ignored.
+//! [`Interrupt::watch`] turns SIGINT, SIGTERM and SIGHUP into a flag that loops check, and a byte in a pipe that wakes
+//! a read that waits for its producer. A second signal ends the process at once, with the default action. A signal
+//! that the parent ignores (`nohup`, a shell's `&`) stays ignored.
 
 use crate::failure::{EXIT_SIGNAL_BASE, Failure, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -36,11 +36,11 @@ impl fmt::Display for Signal {
 }
 
 pub struct Interrupt {
-    /// Number of the signal that came, 0 before one has.
+    /// Number of the signal that came, 0 before.
     caught: Arc<AtomicUsize>,
     /// Readable once a signal has come.
     wake: UnixStream,
-    /// The other end. Kept here too: were no signal watched, its end would read as one that has come.
+    /// The other end. Kept open: if no signal were watched, a closed end would read as one.
     _waker: UnixStream,
 }
 
@@ -55,10 +55,11 @@ impl Interrupt {
         let (wake, waker) = UnixStream::pair()?;
         let ignored = ignored_signals();
         for (signal, _) in WATCHED.into_iter().filter(|(signal, _)| ignored & mask_bit(*signal) == 0) {
-            // First, so that none is lost that comes right now.
+            // First, so that no signal is lost in between.
             flag::register_usize(signal, Arc::clone(&caught), usize::try_from(signal).unwrap_or(0))?;
             pipe::register(signal, waker.try_clone()?)?;
-            // Order matters: the default action is asked for before the flag that arms it is set, so only a second signal takes it.
+            // Order matters: the default action is registered before the flag that arms it, so only a second signal
+            // takes it.
             flag::register_conditional_default(signal, Arc::clone(&armed))?;
             flag::register(signal, Arc::clone(&armed))?;
         }
@@ -66,14 +67,14 @@ impl Interrupt {
     }
 
     pub fn caught(&self) -> Option<Signal> {
-        // Relaxed: one number, nothing is read because of it.
+        // Relaxed: one number, and no other data depends on it.
         match self.caught.load(Ordering::Relaxed) {
             0 => None,
             number => i32::try_from(number).ok().map(Signal),
         }
     }
 
-    /// The same question, for a callback that others keep: `Break` once a signal has come.
+    /// For a callback in the library: `Break` once a signal has come.
     pub fn breaker(&self) -> impl Fn() -> ControlFlow<()> + Send + Sync + 'static {
         let caught = Arc::clone(&self.caught);
         move || if caught.load(Ordering::Relaxed) == 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -84,7 +85,7 @@ impl Interrupt {
         self.caught().map_or(Ok(()), |signal| Err(Failure::stopped(signal, done)))
     }
 
-    /// To poll on beside whatever is waited for.
+    /// To poll together with the awaited input.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
@@ -110,7 +111,7 @@ fn mask_bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// The signals that our parent asked us to ignore, one bit each; none where the system does not tell.
+/// Signals that the parent set to ignore, one bit each; 0 if the system does not report them.
 fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

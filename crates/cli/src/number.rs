@@ -1,4 +1,4 @@
-//! Numbers as people write and read them: `64K` in, `172,823` and `1.7 MiB` and `3.1 ms` out.
+//! Numbers for people: reads `64K`, writes `172,823`, `1.7 MiB` and `3.1 ms`.
 
 use std::time::Duration;
 
@@ -29,7 +29,15 @@ fn unit_bytes(unit: &str) -> Option<u64> {
     base.checked_pow(u32::try_from(power).ok()?)
 }
 
-/// As [`parse_size`], for the options that the library takes as a `u32`.
+/// A size for memory to work in, which must not be 0.
+pub fn parse_memory(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => Err("no work is possible without memory; give 64M or more".into()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// A [`parse_size`] for options that the library takes as a `u32`.
 pub fn parse_size_u32(text: &str) -> Result<u32, String> {
     u32::try_from(parse_size(text)?).map_err(|_| format!("{text} is more than {} bytes", u32::MAX))
 }
@@ -64,7 +72,7 @@ pub fn size(bytes: u64) -> String {
     format!("{amount:.1} TiB")
 }
 
-/// Three or so digits and a unit: `870 ns`, `3.1 ms`, `12.0 s`.
+/// About three digits and a unit: `870 ns`, `3.1 ms`, `12.0 s`.
 pub fn seconds(seconds: f64) -> String {
     let (amount, unit) = match seconds {
         s if s >= 1.0 => (s, "s"),
@@ -75,12 +83,12 @@ pub fn seconds(seconds: f64) -> String {
     if amount >= 100.0 { format!("{amount:.0} {unit}") } else { format!("{amount:.1} {unit}") }
 }
 
-/// A count over a time, whole; 0 for no time at all.
+/// A count per second, rounded; 0 if no time has passed.
 pub fn per_second(count: u64, seconds: f64) -> u64 {
     if seconds > 0.0 { (count as f64 / seconds).round() as u64 } else { 0 }
 }
 
-/// The same from a clock.
+/// A count per second over a duration.
 pub fn rate(count: u64, time: Duration) -> u64 {
     per_second(count, time.as_secs_f64())
 }

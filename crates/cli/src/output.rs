@@ -1,12 +1,12 @@
-//! Standard output: buffered, with failures told and a reader that leaves taken for an end.
+//! Standard output: buffered, with write errors reported and a closed pipe taken as the end.
 //!
-//! Rust's own `print!` panics when the pipe closes and writes a system call a line; neither suits a dump.
+//! Rust's `print!` panics when the pipe closes and makes a system call per line; neither suits a dump.
 
 use crate::failure::{Failure, Result};
 use serde_json::Value;
 use std::io::{self, BufWriter, Write};
 
-/// As much as a Linux pipe holds.
+/// Capacity of a Linux pipe.
 const BUFFER_BYTES: usize = 64 << 10;
 
 pub struct Output {
@@ -22,7 +22,7 @@ impl Output {
         self.sink.write_all(bytes).map_err(Failure::output)
     }
 
-    /// A line of text, written through at once: people watch these appear.
+    /// A line of text, flushed at once so that people see it.
     pub fn line(&mut self, text: &str) -> Result<()> {
         self.write(text.as_bytes())?;
         self.write(b"\n")?;

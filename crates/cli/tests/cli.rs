@@ -1,13 +1,13 @@
-//! The program as its users meet it: the real binary, run in a directory of its own.
+//! The program from the outside: the real binary, run in a temporary directory.
 //!
-//! `tests/cli/*.txt` are transcripts, and are the tests of everything that a terminal session can show: each runs in an
-//! empty directory, top to bottom. What takes more than a terminal (bytes, pipes, signals) is a function below.
-//! What is about dictionaries is in `tests/cli/dict.rs`, the lab's pages in a browser in `tests/cli/lab.rs`. This is the only
-//! test binary of the crate; new cases go into a transcript or here.
+//! `tests/cli/*.txt` are transcripts, which test everything that a terminal can show: each runs in an empty directory,
+//! top to bottom. Tests that need more than a terminal (bytes, pipes, signals) are functions below. Dictionaries are
+//! in `tests/cli/dict.rs`, the lab's pages in a browser in `tests/cli/lab.rs`. This is the only test binary of the
+//! crate; new cases go into a transcript or here.
 //!
-//! A transcript: lines `$ command` and after each what it prints, both streams together, with `[exit N]` for a status
-//! other than 0; `...` stands for any number of lines, `[..]` for any part of one. Lines before the first command,
-//! and lines that begin with `#`, are for the reader.
+//! A transcript has lines `$ command`, each followed by its output, both streams together, with `[exit N]` for a
+//! status other than 0; `...` matches any number of lines, `[..]` any part of one. Lines before the first command and
+//! lines that begin with `#` are comments.
 
 use serde_json::Value;
 use std::fs;
@@ -36,7 +36,7 @@ fn run(place: &Path, arguments: &[&str]) -> Output {
     splitpoint(place).args(arguments).output().unwrap()
 }
 
-/// Runs and gives standard output; fails with standard error if the program does.
+/// Runs the program and returns its standard output; fails with standard error if the program fails.
 fn run_well(place: &Path, arguments: &[&str]) -> Vec<u8> {
     let output = run(place, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -107,6 +107,11 @@ mod transcripts {
     #[test]
     fn dict_inputs() {
         play("dict-inputs.txt");
+    }
+
+    #[test]
+    fn binary_input() {
+        play("binary-input.txt");
     }
 
     #[test]
@@ -239,7 +244,7 @@ fn pairs_of_raw(mut bytes: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 #[test]
-fn any_bytes_make_the_round_trip_in_every_format() {
+fn any_bytes_round_trip_in_every_format() {
     let place = directory();
     let pairs = awkward_pairs();
     fs::write(place.path().join("in.raw"), raw(&pairs)).unwrap();
@@ -256,7 +261,7 @@ fn any_bytes_make_the_round_trip_in_every_format() {
 }
 
 #[test]
-fn any_bytes_make_the_round_trip_through_put_and_get() {
+fn any_bytes_round_trip_through_put_and_get() {
     let place = directory();
     // Arguments end at a zero byte, so the value comes by standard input.
     let value: Vec<u8> = (0..=255).collect();
@@ -292,7 +297,7 @@ fn scan_pages_add_up_to_the_table() {
 }
 
 #[test]
-fn stat_json_has_the_words_that_scripts_rely_on() {
+fn stat_json_has_the_fields_that_scripts_rely_on() {
     let place = directory();
     run_well(place.path(), &["put", "t.spt", "key", "value"]);
     let stat = json(place.path(), &["stat", "t.spt", "--json"]);
@@ -327,7 +332,7 @@ fn a_damaged_table_fails_its_check() {
 }
 
 #[test]
-fn a_reader_that_leaves_ends_a_dump_quietly() {
+fn a_closed_pipe_ends_a_dump_silently() {
     let place = directory();
     let rows: String = (0..50_000).map(|number| format!("key{number}\tvalue {number}\n")).collect();
     fs::write(place.path().join("rows.tsv"), rows).unwrap();
@@ -355,7 +360,7 @@ fn output_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
-fn a_load_of_nothing_but_a_name_leaves_no_table() {
+fn a_load_of_a_missing_file_leaves_no_table() {
     let place = directory();
     assert!(!run(place.path(), &["load", "t.spt", "absent.tsv"]).status.success());
     assert!(!place.path().join("t.spt").exists());
@@ -386,8 +391,8 @@ fn tour_fits_a_terminal_of_80_columns() {
     let place = directory();
     let text = run_well(place.path(), &["tour", "--runs", "1", "--pairs", "5000"]);
     let text = String::from_utf8(text).unwrap();
-    let told = text.split("Try next").next().unwrap();
-    for line in told.lines().filter(|line| !line.starts_with("Files go to ")) {
+    let tour = text.split("Try next").next().unwrap();
+    for line in tour.lines().filter(|line| !line.starts_with("Files go to ")) {
         assert!(line.chars().count() <= 80, "{line}");
     }
 }
@@ -395,7 +400,7 @@ fn tour_fits_a_terminal_of_80_columns() {
 mod signals {
     use super::*;
 
-    /// Ends with the process killed, should a test fail before it has ended by itself.
+    /// Kills the process if a test fails before it has ended.
     pub struct Running(pub Option<Child>);
 
     impl Drop for Running {
@@ -412,7 +417,7 @@ mod signals {
         assert!(status.success());
     }
 
-    /// Waits, but not for ever.
+    /// Waits, with a limit.
     pub fn end_of(running: &mut Running) -> Output {
         let deadline = Instant::now() + Duration::from_secs(20);
         while running.0.as_mut().unwrap().try_wait().unwrap().is_none() {
@@ -424,14 +429,14 @@ mod signals {
 
     const SIGNALS: [(&str, u32); 3] = [("INT", 2), ("TERM", 15), ("HUP", 1)];
 
-    /// A shell's background job starts with SIGINT ignored, and so does what it runs; then there is nothing to test.
+    /// A shell's background job starts with SIGINT ignored, and so do its children; then there is nothing to test.
     fn ignored(signal_number: u32) -> bool {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0");
         u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal_number - 1) & 1 == 1
     }
 
-    /// The signals that the program heeds here.
+    /// The signals that are not ignored here.
     pub fn heeded() -> impl Iterator<Item = (&'static str, u32)> {
         SIGNALS.into_iter().filter(|&(signal, number)| {
             if ignored(number) {
@@ -441,7 +446,8 @@ mod signals {
         })
     }
 
-    /// Starts the program and sends it a signal as soon as it watches for that; again, where it was done before that came.
+    /// Starts the program and sends a signal as soon as the program watches for it; repeats if the program ended
+    /// before.
     pub fn stopped_at_its_start(place: &Path, arguments: &[&str], signal: &str, number: u32) -> Output {
         for _ in 0..50 {
             let mut command = splitpoint(place);
@@ -464,13 +470,13 @@ mod signals {
             let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
             u64::from_str_radix(mask.trim(), 16).unwrap() >> (number - 1) & 1 == 1
         };
-        // One that is done has no such line.
+        // A finished process has no such line.
         let done = || fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap().contains("(zombie)");
         while !watches() && !done() {
             assert!(Instant::now() < deadline, "the program does not watch for signals");
             std::thread::yield_now();
         }
-        // It has asked for one signal, and asks for the others and what comes with them.
+        // It has registered one signal and is about to register the others.
         std::thread::sleep(Duration::from_millis(2));
     }
 
@@ -482,7 +488,7 @@ mod signals {
             .to_owned()
     }
 
-    /// The number that a sentence begins with.
+    /// The number at the start of a sentence.
     pub fn first_number(said: &str) -> usize {
         said.split(' ').next().unwrap().replace(',', "").parse().unwrap()
     }
@@ -491,7 +497,7 @@ mod signals {
         format!("key{n}\tvalue {n}\n")
     }
 
-    /// The table has the first so many rows, and nothing but the table's file is left.
+    /// The table has the first `count` rows, and no other file is left.
     fn has_first_rows(place: &Path, rows: usize) {
         let dumped = String::from_utf8(run_well(place, &["dump", "t.spt"])).unwrap();
         let mut dumped: Vec<&str> = dumped.split_inclusive('\n').collect();
@@ -504,14 +510,14 @@ mod signals {
         assert_eq!(fs::read_dir(place).unwrap().count(), 1, "a file is left beside the table");
     }
 
-    /// More than a pipe and the program's buffer hold, so that rows are in the table when the last is written.
+    /// More than a pipe and the program's buffer hold, so that rows are in the table when the last one is written.
     pub fn write_many_rows(stdin: &mut impl Write) {
         let rows: String = (0..30_000).map(row).collect();
         stdin.write_all(rows.as_bytes()).unwrap();
     }
 
-    /// Long enough for what was written to be read, so that the program waits for more. Were it not, no test would fail.
-    pub fn let_it_wait() {
+    /// Long enough for the program to read its input and wait for more. If it is not, no test fails.
+    pub fn let_it_block() {
         std::thread::sleep(Duration::from_millis(300));
     }
 
@@ -525,7 +531,7 @@ mod signals {
             let child = load.0.as_mut().unwrap();
             let mut stdin = child.stdin.take().unwrap();
             write_many_rows(&mut stdin);
-            let_it_wait();
+            let_it_block();
             send(signal, child);
             let output = end_of(&mut load);
             drop(stdin);
@@ -546,7 +552,7 @@ mod signals {
                 load.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
                 let mut load = Running(Some(load.spawn().unwrap()));
                 let mut stdin = load.0.as_mut().unwrap().stdin.take().unwrap();
-                // Until nobody reads them any more.
+                // Until the reader is gone.
                 let feeder = std::thread::spawn(move || {
                     (0..).step_by(1000).find(|first| {
                         let rows: String = (*first..first + 1000).map(row).collect();
@@ -572,12 +578,12 @@ mod signals {
         run_well(place.path(), &["load", "t.spt", "rows.tsv"]);
         let whole: std::collections::HashSet<&str> = rows.lines().collect();
         for (signal, number) in heeded() {
-            // Its output is read by nobody until it ends, so it waits in the midst of it.
+            // Its output is not read until it ends, so it blocks in the middle.
             let mut dump = splitpoint(place.path());
             dump.args(["dump", "t.spt"]).stdout(Stdio::piped()).stderr(Stdio::piped());
             let mut dump = Running(Some(dump.spawn().unwrap()));
             wait_until_it_watches(dump.0.as_ref().unwrap(), number);
-            let_it_wait();
+            let_it_block();
             send(signal, dump.0.as_ref().unwrap());
             let output = dump.0.take().unwrap().wait_with_output().unwrap();
             let said = stopped_by(&output, signal, number);
@@ -589,29 +595,29 @@ mod signals {
     }
 
     #[test]
-    fn a_signal_in_a_compaction_is_heeded_when_the_table_is_whole() {
+    fn a_signal_in_a_compaction_takes_effect_when_the_table_is_consistent() {
         for (signal, number) in heeded() {
             let place = directory();
             let rows: String = (0..20_000).map(row).collect();
             fs::write(place.path().join("rows.tsv"), &rows).unwrap();
-            // Room for more than there is, which goes.
+            // More buckets than its pairs need; compaction removes them.
             run_well(place.path(), &["load", "t.spt", "rows.tsv", "--expected-len", "200000"]);
             fs::remove_file(place.path().join("rows.tsv")).unwrap();
             let said =
                 stopped_by(&stopped_at_its_start(place.path(), &["compact", "t.spt"], signal, number), signal, number);
-            assert_eq!(said, "the table was compacted first\n");
+            assert_eq!(said, "after the table was compacted\n");
             has_first_rows(place.path(), 20_000);
         }
     }
 
     #[test]
-    fn a_signal_in_a_check_ends_it_and_says_that_nothing_is_known() {
+    fn a_signal_in_a_check_ends_it_without_a_result() {
         let place = directory();
         run_well(place.path(), &["load", "big.spt", "/dev/null", "--expected-len", "5000000"]);
         for (signal, number) in heeded() {
             let output = stopped_at_its_start(place.path(), &["check", "big.spt"], signal, number);
             let said = stopped_by(&output, signal, number);
-            assert_eq!(said, "the check is not complete, nothing is known of the table\n");
+            assert_eq!(said, "the check did not finish and says nothing about the table\n");
             assert_eq!(output.stdout, b"");
         }
         run_well(place.path(), &["check", "big.spt"]);
@@ -621,7 +627,7 @@ mod signals {
     fn a_stopped_backup_leaves_nothing() {
         let place = directory();
         run_well(place.path(), &["put", "t.spt", "key", "value"]);
-        // Empty buckets, a quarter of a gigabyte: more than is copied before a signal comes.
+        // A quarter of a gigabyte of empty buckets: more than is copied before a signal comes.
         run_well(place.path(), &["load", "big.spt", "/dev/null", "--expected-len", "5000000"]);
         let beside = || fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name());
         let commands = [("backup", "big.spt", "big.bak"), ("restore", "big.spt", "t.spt")];

@@ -1,20 +1,21 @@
-//! Splitpoint's dictionaries, through the interface that everybody has.
+//! Splitpoint's dictionaries, through the public interface.
 //!
-//! Settings: the kind of index (`page`, `trie`, `chunk`, `mphf`, `none`), then `memory=` for the sort, `threads=`, `page=` and
-//! what the kind has: `bins=`; `g=`, `hmax=`, `skip=` and `block=` as the paper calls them; `effort=` from 0; `partition=`.
+//! Settings: the kind of index (`page`, `trie`, `chunk`, `mphf`, `none`), then `memory=` for the sort, `threads=`,
+//! `page=`, and the parameters of the kind: `bins=`; `g=`, `hmax=`, `skip=` and `block=` with the paper's names;
+//! `effort=` from 0; `partition=`.
 
 use crate::engine::{Opening, Outcome};
 use crate::maker::{Made, Maker, Making, Pairs, Reader};
 use ::splitpoint::{Dictionary, DictionaryBuilder, DictionaryOptions, Effort, HashKind, Index};
 use std::path::Path;
 
-/// What it is measured with: each kind, and tries of which a part can be skipped.
+/// The measured settings: each kind, and tries with skip entries.
 pub const SETTINGS: &[&str] = &["page", "trie", "trie,skip=64", "chunk", "mphf", "none"];
 
 /// Makes dictionaries of this repository.
 pub struct Dictionaries;
 
-/// How a setting says that one is built.
+/// The builder's options for a setting.
 pub fn builder(setting: &str) -> Outcome<DictionaryBuilder> {
     let opening = Opening { path: None, setting, expected_len: 0, payload_bytes: 0, create: true };
     let (mut builder, mut index) = (DictionaryBuilder::new(), Index::page());
@@ -89,7 +90,7 @@ impl Made for Open {
         ];
         let details = stat.index_details.iter().map(|(name, value)| ((*name).to_owned(), *value));
         figures.extend(details);
-        // What Figures 3 and 6 of the paper show: the tries alone, without what leads to them.
+        // Figures 3 and 6 of the paper show the tries alone, without the index of buckets.
         if let Some((_, bits)) = stat.index_details.iter().find(|(name, _)| *name == "trie_bits") {
             figures.push(("trie_bits_per_key".to_owned(), bits / stat.pairs.max(1) as f64));
         }

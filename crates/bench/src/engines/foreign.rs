@@ -1,8 +1,8 @@
-//! Peers in C and C++, through the tables of functions that the adapters in `peers/` offer: stores (`peers/peer.h`), and
-//! what makes dictionaries (`peers/dictionary.h`).
+//! Peers in C and C++, through the function tables of the adapters in `peers/`: stores (`peers/peer.h`) and
+//! dictionaries (`peers/dictionary.h`).
 //!
-//! The structs here have the fields of those there, in their order. What may be relied on is what those headers promise:
-//! the tables and their texts live for ever, a value until the next call, a store until it is closed.
+//! The structs here have the fields of those in the headers, in the same order. They rely on what the headers promise:
+//! the tables and their strings live forever, a value until the next call, a store until it is closed.
 #![expect(unsafe_code, reason = "calls of C")]
 
 use crate::engine::{Each, Engine, Opening, Outcome, Place, Store};
@@ -43,6 +43,7 @@ struct Peer {
     end_of_puts: Option<OfStore>,
     close: OfStore,
     error: unsafe extern "C" fn(*mut c_void) -> *const c_char,
+    key_bytes: usize,
 }
 
 // SAFETY: peers.c defines it so; its end is a null pointer, which `all` looks for before the next is read.
@@ -50,10 +51,10 @@ unsafe extern "C" {
     static peers: [*const Peer; 0];
 }
 
-/// Peers that cannot tell which keys they have; peer.h has no word for that.
+/// Peers that cannot be scanned; peer.h has no field for that.
 const WITHOUT_SCAN: &[&str] = &["hsearch"];
 
-/// A peer behind an adapter.
+/// A peer and its adapter.
 pub struct Foreign {
     peer: &'static Peer,
     name: String,
@@ -82,7 +83,7 @@ pub fn all() -> &'static [Foreign] {
     })
 }
 
-/// A text of an adapter; empty where there is none.
+/// A string of an adapter; empty for a null pointer.
 fn text(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
@@ -133,6 +134,11 @@ impl Engine for Foreign {
         !runs.is_empty() && (runs.iter().any(|run| run == setting) || setting.split(',').all(known))
     }
 
+    /// A peer with a fixed key length is measured only by workloads that name it.
+    fn is_special(&self) -> bool {
+        self.peer.key_bytes != 0
+    }
+
     fn scans(&self) -> bool {
         !WITHOUT_SCAN.contains(&&self.name[..])
     }
@@ -151,22 +157,22 @@ impl Engine for Foreign {
         // SAFETY: the options and their texts live until it returns.
         let answer = unsafe { (self.peer.open)(&raw const options, &raw mut store) };
         check(self.peer, ptr::null_mut(), "open", answer)?;
-        let store = NonNull::new(store).ok_or_else(|| format!("{}: opened and gave no store", self.name))?;
+        let store = NonNull::new(store).ok_or_else(|| format!("{}: open returned no store", self.name))?;
         Ok(Box::new(Open { peer: self.peer, store: Some(store) }))
     }
 }
 
-/// The answer, or what the peer says went wrong.
+/// The answer, or the peer's error.
 fn check(peer: &Peer, store: *mut c_void, what: &str, answer: c_int) -> Outcome<c_int> {
     if answer >= 0 {
         return Ok(answer);
     }
-    // SAFETY: peer.h: tells the last error of this thread, of any store or none.
+    // SAFETY: peer.h: returns the last error of this thread, of any store or none.
     let error = text(unsafe { (peer.error)(store) });
     Err(format!("{what}: {error}").into())
 }
 
-/// An open store of a peer. None once it is closed.
+/// An open store of a peer; `None` once it is closed.
 struct Open {
     peer: &'static Peer,
     store: Option<NonNull<c_void>>,
@@ -192,10 +198,10 @@ impl Open {
     }
 }
 
-/// What a peer gave; nothing may have no address.
+/// The peer's bytes; no bytes may have a null address.
 ///
 /// # Safety
-/// `len` bytes at `bytes`, or none, that live as long as the caller says.
+/// `len` bytes at `bytes`, or none, that live for the caller's lifetime.
 unsafe fn slice<'a>(bytes: *const c_void, len: usize) -> &'a [u8] {
     if len == 0 || bytes.is_null() {
         return &[];
@@ -211,7 +217,7 @@ extern "C" fn each_pair(
     value: *const c_void,
     len: usize,
 ) -> c_int {
-    // SAFETY: `scan` gave it, as the address of what lives until the scan is over; nobody else has it meanwhile.
+    // SAFETY: `scan` gave it, as the address of a value that lives until the scan ends; nothing else uses it until then.
     let each = unsafe { &mut *each.cast::<Each<'_>>() };
     // SAFETY: peer.h: the key is there until this returns.
     let key = unsafe { slice(key, key_len) };
@@ -274,7 +280,7 @@ impl Store for Open {
 impl Drop for Open {
     fn drop(&mut self) {
         if let Some(store) = self.store {
-            // SAFETY: still open, and never used again. Whoever lets it go so has an error of its own to tell.
+            // SAFETY: still open, and never used again. A caller that drops it so reports an error of its own.
             unsafe { (self.peer.close)(store.as_ptr()) };
         }
     }
@@ -297,6 +303,7 @@ struct DictionaryPeer {
     figure: unsafe extern "C" fn(*mut c_void, c_int, *mut *const c_char, *mut f64) -> c_int,
     close: OfStore,
     error: unsafe extern "C" fn(*mut c_void) -> *const c_char,
+    key_bytes: usize,
 }
 
 // SAFETY: peers.c defines it so; its end is a null pointer, which `all_static` looks for before the next is read.
@@ -304,11 +311,11 @@ unsafe extern "C" {
     static dictionary_peers: [*const DictionaryPeer; 0];
 }
 
-/// A peer that makes dictionaries, behind an adapter.
+/// A peer that makes dictionaries, and its adapter.
 pub struct ForeignMaker {
     peer: &'static DictionaryPeer,
     name: String,
-    /// Settings to run; then words, which end in `=`, and settings that have to be asked for, which begin with `+`.
+    /// Settings to run; then words, which end in `=`, and settings that must be requested, which begin with `+`.
     settings: Vec<String>,
 }
 
@@ -317,7 +324,7 @@ unsafe impl Send for ForeignMaker {}
 // SAFETY: as above.
 unsafe impl Sync for ForeignMaker {}
 
-/// All peers that make dictionaries and are compiled in.
+/// All compiled-in peers that make dictionaries.
 pub fn all_static() -> &'static [ForeignMaker] {
     static ALL: OnceLock<Vec<ForeignMaker>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -363,17 +370,17 @@ impl Engine for ForeignMaker {
 }
 
 impl ForeignMaker {
-    /// The answer, or what the peer says went wrong.
+    /// The answer, or the peer's error.
     fn check(&self, what: &str, answer: c_int) -> Outcome<c_int> {
         if answer >= 0 {
             return Ok(answer);
         }
-        // SAFETY: dictionary.h: tells the last error of this thread.
+        // SAFETY: dictionary.h: returns the last error of this thread.
         let error = text(unsafe { (self.peer.error)(ptr::null_mut()) });
         Err(format!("{what}: {error}").into())
     }
 
-    /// What `call` makes with options of these.
+    /// Runs `call` with these options.
     fn made(
         &self,
         what: &str,
@@ -393,7 +400,7 @@ impl ForeignMaker {
         // SAFETY: the options and their texts live until it returns.
         let answer = unsafe { call(&raw const options, &raw mut made) };
         self.check(what, answer)?;
-        NonNull::new(made).ok_or_else(|| format!("{}: {what} gave nothing", self.name).into())
+        NonNull::new(made).ok_or_else(|| format!("{}: {what} returned nothing", self.name).into())
     }
 }
 
@@ -482,7 +489,8 @@ impl Reader for DictionaryReader<'_> {
     fn get(&mut self, key: &[u8]) -> Outcome<Option<&[u8]>> {
         let (mut value, mut len) = (ptr::null(), 0);
         let reader = self.reader.as_ptr();
-        // SAFETY: the reader is there until this is dropped; the key and the places for the answer live until it returns.
+        // SAFETY: the reader is there until this is dropped; the key and the places for the answer live until it
+        // returns.
         let answer =
             unsafe { (self.maker.peer.get)(reader, key.as_ptr().cast(), key.len(), &raw mut value, &raw mut len) };
         if self.maker.check("get", answer)? == 0 {

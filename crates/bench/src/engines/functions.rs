@@ -1,7 +1,7 @@
 //! Minimal perfect hash functions in Rust: PtrHash and PHast, over the 64-bit hashes of keys.
 //!
-//! A function is no dictionary: it keeps no keys and no values and gives any key a rank. It is measured as what it is, in
-//! memory, in the process that built it, hashing a key of 12 bytes by XXH3 (2 ns) included.
+//! A function is not a dictionary: it keeps no keys and no values and returns a rank for any key. It is measured in
+//! memory, in the process that built it, including the XXH3 hash of a 12-byte key (2 ns).
 
 use crate::engine::{Engine, Outcome, Place};
 use crate::maker::{Made, Maker, Making, Pairs, Reader};
@@ -11,9 +11,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Settings: "default", 3.0 bits a key; "compact", 2.2.
+/// Settings: "default", 3.0 bits per key; "compact", 2.2.
 pub struct PtrHash;
-/// Settings: "default", 1.9 bits a key; "plus", PHast+, which is built faster.
+/// Settings: "default", 1.9 bits per key; "plus", PHast+, which is built faster.
 pub struct Phast;
 
 /// The function that this process built last.
@@ -31,7 +31,7 @@ impl Built {
     }
 }
 
-/// Hashes the keys, makes a function of them and keeps it.
+/// Hashes the keys, builds a function over them and keeps it.
 fn build(pairs: &mut dyn Pairs, function: impl FnOnce(Vec<u64>) -> Built) -> Outcome {
     let mut hashes = Vec::new();
     pairs.each(&mut |key, _| {

@@ -1,7 +1,7 @@
-//! hashbrown, which is `std::collections::HashMap` with another hasher: maps in memory that make room all at once.
+//! hashbrown, which is `std::collections::HashMap` with another hasher: maps in memory that rehash all pairs at once.
 //!
-//! [`Bytes`] does what the stores do: keys and values of any length. [`Numbers`] is the ceiling: it knows that keys are
-//! numbers and values 16 bytes (`inline`) or lists of bytes (`list`), as no store does.
+//! [`Bytes`] has keys and values of any length, like the stores. [`Numbers`] is the upper bound: it knows that keys
+//! are numbers and values are 16 bytes (`inline`) or byte vectors (`list`), which no store knows.
 
 use crate::engine::{Each, Engine, Opening, Outcome, Place, Store};
 use ::hashbrown::HashMap;
@@ -12,7 +12,7 @@ pub struct Bytes;
 /// Keys of 8 bytes.
 pub struct Numbers;
 
-/// The version in the manifest, which cargo does not tell.
+/// The version in the manifest, which cargo does not expose.
 const VERSION: &str = "0.17";
 
 fn expected(opening: &Opening<'_>) -> usize {
@@ -65,7 +65,7 @@ impl Engine for Numbers {
 
 struct Map<K, V>(HashMap<K, V>);
 
-/// A key that is made from bytes, looked up by what it borrows as.
+/// A key type, its conversion from bytes, and the borrowed form used for lookups.
 trait Key: std::hash::Hash + Eq {
     type Found: ?Sized + std::hash::Hash + ::hashbrown::Equivalent<Self>;
 
@@ -75,7 +75,7 @@ trait Key: std::hash::Hash + Eq {
 
     fn lookup<T>(bytes: &[u8], with: impl FnOnce(&Self::Found) -> T) -> Outcome<T>;
 
-    fn tell<T>(&self, to: impl FnOnce(&[u8]) -> T) -> T;
+    fn with_bytes<T>(&self, to: impl FnOnce(&[u8]) -> T) -> T;
 }
 
 impl Key for Box<[u8]> {
@@ -89,7 +89,7 @@ impl Key for Box<[u8]> {
         Ok(with(bytes))
     }
 
-    fn tell<T>(&self, to: impl FnOnce(&[u8]) -> T) -> T {
+    fn with_bytes<T>(&self, to: impl FnOnce(&[u8]) -> T) -> T {
         to(self)
     }
 }
@@ -105,12 +105,12 @@ impl Key for u64 {
         Ok(with(&u64::of(bytes)?))
     }
 
-    fn tell<T>(&self, to: impl FnOnce(&[u8]) -> T) -> T {
+    fn with_bytes<T>(&self, to: impl FnOnce(&[u8]) -> T) -> T {
         to(&self.to_le_bytes())
     }
 }
 
-/// A value that is made from bytes.
+/// A value type and its conversion from bytes.
 trait Value: Sized + AsRef<[u8]> {
     fn of(bytes: &[u8]) -> Outcome<Self>;
 
@@ -134,7 +134,7 @@ impl Value for [u8; 16] {
     }
 
     fn extend(&mut self, _: &[u8]) -> Outcome {
-        Err("16 bytes take no more".into())
+        Err("a value of 16 bytes cannot grow".into())
     }
 }
 
@@ -160,7 +160,7 @@ impl<K: Key, V: Value> Store for Map<K, V> {
     }
 
     fn scan(&mut self, _: bool, each: Each<'_>) -> Outcome {
-        self.0.iter().for_each(|(key, value)| key.tell(|key| each(key, value.as_ref())));
+        self.0.iter().for_each(|(key, value)| key.with_bytes(|key| each(key, value.as_ref())));
         Ok(())
     }
 

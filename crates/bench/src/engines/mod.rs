@@ -1,4 +1,4 @@
-//! The stores that are measured, one file an engine.
+//! The measured engines, one file each.
 
 mod dictionary;
 #[cfg(feature = "peers")]
@@ -37,5 +37,5 @@ fn peers() -> Vec<&'static dyn Engine> {
 /// The engine of that name.
 pub fn named(name: &str) -> Outcome<&'static dyn Engine> {
     let found = all().into_iter().find(|engine| engine.name() == name);
-    found.ok_or_else(|| format!("no engine {name} in this build; `splitpoint-bench list` tells which there are").into())
+    found.ok_or_else(|| format!("no engine {name} in this build; `splitpoint-bench list` shows them all").into())
 }

@@ -1,4 +1,4 @@
-//! No store at all: what the harness itself takes. The *xfer* of the "Big Memory" plots: records are read, and that is all.
+//! No store: measures the harness itself. The *xfer* of the "Big Memory" plots: records are read and dropped.
 
 use crate::engine::{Each, Engine, Opening, Outcome, Place, Store};
 use crate::maker::{Made, Maker, Making, Pairs};

@@ -1,8 +1,8 @@
 //! redb: a copy-on-write B-tree in a file.
 //!
-//! Transactions of 10,000 operations that are not synced, as LMDB has them here, and reads in one transaction. Puts are
-//! held back and go in together, since a handle on a table lives no longer than its transaction; a removal, which has to
-//! answer, opens the table anew. The cache: 2.2 times the payload, redb's own 1 GiB at least.
+//! Unsynced transactions of 10,000 operations, as for LMDB, and reads in one transaction. Puts are buffered and
+//! inserted together, because a table handle lives no longer than its transaction. A removal must return an answer, so
+//! it reopens the table. The cache is 2.2 times the payload, at least redb's own default of 1 GiB.
 
 use crate::engine::{Each, Engine, Opening, Outcome, Place, Store};
 use ::redb::{
@@ -10,7 +10,7 @@ use ::redb::{
 };
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("pairs");
-/// Operations of a transaction.
+/// Operations per transaction.
 const BATCH: usize = 10_000;
 const CACHE_BYTES_MIN: u64 = 1 << 30;
 
@@ -23,7 +23,7 @@ impl Engine for Redb {
     }
 
     fn version(&self) -> String {
-        "4.5".into() // that of the manifest, which cargo does not tell
+        "4.5".into() // the manifest's version, which cargo does not expose
     }
 
     fn settings(&self, place: Place) -> Vec<String> {
@@ -44,13 +44,13 @@ impl Engine for Redb {
 
 struct Open {
     db: Database,
-    /// Puts to come.
+    /// Buffered puts.
     held: Vec<(Vec<u8>, Vec<u8>)>,
     writing: Option<WriteTransaction>,
-    /// Operations of that transaction.
+    /// Operations in the current transaction.
     written: usize,
     reading: Option<ReadOnlyTable<&'static [u8], &'static [u8]>>,
-    /// What was got last.
+    /// The value of the last get.
     value: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! Splitpoint, through the interface that everybody has.
+//! Splitpoint, through the public interface.
 
 use super::dictionary;
 use crate::engine::{Each, Engine, Opening, Outcome, Place, Store};
@@ -65,7 +65,7 @@ fn options(opening: &Opening<'_>) -> Outcome<TableOptions> {
     Ok(options)
 }
 
-/// A table and room for the value that was last got.
+/// A table and a buffer for the value of the last get.
 struct Open {
     table: Table,
     value: Vec<u8>,

@@ -1,8 +1,8 @@
 //! A stream of appends into a store, window by window.
 //!
-//! The records of a window are made before its clock starts; how long that takes is the part `prepare` (the *xfer* of
-//! "Big Memory, Part 3"). A pass that times each operation is a process of its own, so that it does not slow the other;
-//! it reads the clock once an operation. The store is then checked record by record: each value has its records, in order.
+//! The records of a window are generated before its clock starts; the time for that is the part `prepare` (the *xfer*
+//! of "Big Memory, Part 3"). A pass that times each operation runs in a process of its own and reads the clock once
+//! per operation. The store is then checked record by record: each value has its records, in order.
 
 use super::{Job, compare};
 use crate::digest::{Contents, InputDigest};
@@ -15,21 +15,21 @@ use crate::workload::{Expected, Form, KeyChoice, Part};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Operations between two looks at the thread's time in the pass that times each.
+/// Operations between two readings of the thread's CPU time, in the pass that times each operation.
 const BLOCK: usize = 256;
 
 type Pair = ([u8; KEY_BYTES], [u8; RECORD_BYTES]);
 
-/// Does the job's one part.
+/// Runs the job's only part.
 pub(super) fn run(job: &Job<'_>, keys: KeyChoice, seed: u64) -> Outcome<Lines> {
     let [part @ (Part::Append | Part::AppendMany | Part::AppendTimed)] = *job.parts else {
-        return Err("a stream is put in once: append, append-many or append-timed".into());
+        return Err("a job has one pass over the stream: append, append-many or append-timed".into());
     };
     let mut lines = Lines::default();
     let stream = Stream::new(keys, job.case.form.count, job.case.form.appends, seed)?;
     let window = |w: u64| w * stream.appends() / job.case.form.windows;
     let room = (0..job.case.form.windows).map(|w| window(w + 1) - window(w)).max().unwrap_or(0) as usize;
-    // All of the harness's own memory is written before the store's is measured.
+    // Touch all of the harness's own memory before the store's is measured.
     let mut pairs: Vec<Pair> = vec![([1; KEY_BYTES], [1; RECORD_BYTES]); room];
     let (mut latencies, mut input) = (Latencies::default(), InputDigest::default());
     let (mut prepare, mut watch) = (Duration::ZERO, Stopwatch::default());
@@ -64,7 +64,7 @@ pub(super) fn run(job: &Job<'_>, keys: KeyChoice, seed: u64) -> Outcome<Lines> {
         let cpu = thread_time()?.saturating_sub(cpu);
         let mut wall = watch.stop(&running)?;
         if job.case.engine.is_baseline() {
-            // That one is how fast records can be had at all.
+            // The baseline is how fast records can be generated.
             wall += prepared;
             watch.wall += prepared;
         }
@@ -83,10 +83,10 @@ pub(super) fn run(job: &Job<'_>, keys: KeyChoice, seed: u64) -> Outcome<Lines> {
     let appends = stream.appends();
     lines.row("prepare", "ops_per_s", appends as f64 / prepare.as_secs_f64());
     if part == Part::AppendTimed {
-        tell_latencies(&mut lines, &latencies);
+        add_latencies(&mut lines, &latencies);
     } else {
         lines.took("append", appends, &watch);
-        tell_windows(&mut lines, &windows);
+        add_windows(&mut lines, &windows);
         let rss = after.rss.saturating_sub(before.rss) as f64;
         let over = rss - job.case.form.expected.payload_bytes as f64;
         lines.row("memory", "rss_bytes", rss);
@@ -111,7 +111,7 @@ fn append_many(store: &mut dyn Store, pairs: &[Pair], batch: usize) -> Outcome {
     Ok(())
 }
 
-/// Appends with the clock read after each; the first operation is number `first`.
+/// Appends, reading the clock after each; the first operation is number `first`.
 fn append_timed(store: &mut dyn Store, pairs: &[Pair], first: u64, latencies: &mut Latencies) -> Outcome {
     let ns = |time: Duration| time.as_nanos() as u64; // 584 years
     let mut at = first;
@@ -133,7 +133,7 @@ fn append_timed(store: &mut dyn Store, pairs: &[Pair], first: u64, latencies: &m
     Ok(())
 }
 
-fn tell_latencies(lines: &mut Lines, latencies: &Latencies) {
+fn add_latencies(lines: &mut Lines, latencies: &Latencies) {
     let us = |ns: u64| ns as f64 / 1000.0;
     for (name, share) in [("p50_us", 0.5), ("p99_us", 0.99), ("p9999_us", 0.9999)] {
         lines.row("append-timed", name, us(latencies.quantile_ns(share)));
@@ -144,7 +144,7 @@ fn tell_latencies(lines: &mut Lines, latencies: &Latencies) {
     lines.row("append-timed", "longest_on_cpu_us", us(latencies.longest_on_cpu_ns()));
 }
 
-fn tell_windows(lines: &mut Lines, windows: &[Window]) {
+fn add_windows(lines: &mut Lines, windows: &[Window]) {
     let mut spread = |per: &str, name: &str, rate: fn(&Window) -> f64| {
         let mut rates: Vec<f64> = windows.iter().map(rate).collect();
         rates.sort_unstable_by(f64::total_cmp);
@@ -155,13 +155,13 @@ fn tell_windows(lines: &mut Lines, windows: &[Window]) {
     };
     spread("ops_per_s", "worst_over_median", |window| window.ops_per_s);
     spread("ops_per_cpu_s", "worst_over_median_by_cpu", |window| window.ops_per_cpu_s);
-    // Small tables have little, of which the least is much; those that count have a tenth of the appends.
+    // Small tables have little memory, so their minimum is noisy; large enough ones have a tenth of the appends.
     let grown = &windows[windows.len() / 10..];
     let above = grown.iter().map(|w| w.peak_bytes as f64 / w.rss_bytes.max(1) as f64).fold(1.0, f64::max);
     lines.row("memory", "peak_over_steady", above);
 }
 
-/// Of a record that stands in a value after `before` others.
+/// Digest of a record at position `before` of a value.
 fn of_record(key: &[u8], before: u64, tail: &[u8]) -> u64 {
     let half = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
     mix(mix(mix(half(key) ^ before) ^ half(&tail[..8])) ^ half(&tail[8..]))
@@ -194,7 +194,7 @@ fn expected(contents: &Contents, input: &InputDigest) -> Expected {
     }
 }
 
-/// What the stream is, and what a store holds that took it.
+/// The digests of the stream, and of a store after it.
 pub(super) fn answers(keys: KeyChoice, seed: u64, form: &Form) -> Outcome<Expected> {
     let stream = Stream::new(keys, form.count, form.appends, seed)?;
     let mut counts = vec![0_u16; form.count as usize];

@@ -1,5 +1,5 @@
-//! What is done with a store under the clock: pairs in and out (`pairs.rs`), streams of appends (`appends.rs`), or dictionaries,
-//! which are made of all pairs at once (`dictionaries/`).
+//! Workloads under the clock: pairs in and out (`pairs.rs`), streams of appends (`appends.rs`), and dictionaries,
+//! which are built from all pairs at once (`dictionaries/`).
 
 mod appends;
 mod dictionaries;
@@ -12,20 +12,20 @@ use crate::row::Lines;
 use crate::workload::{Case, Expected, Form, Input, Part};
 use std::path::{Path, PathBuf};
 
-/// A case in one form, to be done once in this process.
+/// A case in one form, to run once in this process.
 pub struct Job<'a> {
-    /// What, by whom, how large.
+    /// Workload, engine and sizes.
     pub case: Case<'a>,
-    /// A directory for the store's files alone.
+    /// A directory only for the store's files.
     pub directory: &'a Path,
-    /// The parts to do: those of the variant, or some for a profiler.
+    /// The parts to run: those of the variant, or some of them for a profiler.
     pub parts: &'a [Part],
-    /// How large a call of many keys is.
+    /// Keys per call in the parts with many keys.
     pub batch: usize,
 }
 
 impl Job<'_> {
-    /// Does it, and tells what it took.
+    /// Runs it and returns its figures.
     pub fn run(&self) -> Outcome<Lines> {
         match self.case.workload.input {
             Input::Appends { keys, seed } => appends::run(self, keys, seed),
@@ -38,7 +38,7 @@ impl Job<'_> {
         (self.case.variant.place == Place::File).then(|| self.directory.join("store"))
     }
 
-    /// Makes the store, or opens the one that is there.
+    /// Creates the store, or opens the existing one.
     fn open(&self, create: bool) -> Outcome<Box<dyn Store>> {
         let path = self.path();
         self.case.engine.open(&Opening {
@@ -51,7 +51,7 @@ impl Job<'_> {
     }
 }
 
-/// What the input of a form is, and what a store then holds, without any store.
+/// The digests of a form's input, and of a store that took it, without any store.
 pub fn answers(input: &Input, form: &Form) -> Outcome<Expected> {
     match *input {
         Input::Appends { keys, seed } => appends::answers(keys, seed, form),
@@ -59,7 +59,7 @@ pub fn answers(input: &Input, form: &Form) -> Outcome<Expected> {
     }
 }
 
-/// Fails unless this is what the workload file says.
+/// Fails unless the digests are those of the workload file.
 fn compare(what: &str, found: &Expected, form: &Form) -> Outcome {
     let expected = &form.expected;
     if found == expected {

@@ -1,7 +1,7 @@
 //! Pairs into a store and out of it again, part by part.
 //!
-//! Each part takes pieces of the input: made, then used under the clock. What the store should hold is followed by
-//! digests, so a scan is checked as a whole: as many pairs, as many bytes, the same sum of digests.
+//! Each part takes the input piece by piece: generated first, then used under the clock. Digests track what the store
+//! must hold, so that a scan is checked as a whole: number of pairs, number of bytes, sum of digests.
 
 use super::{Job, compare};
 use crate::digest::{Contents, InputDigest, of_pair};
@@ -12,24 +12,24 @@ use crate::random::Order;
 use crate::row::Lines;
 use crate::workload::{Expected, Form, Input, Part};
 
-/// Of the orders of gets and of removals.
+/// Seeds of the orders of gets and of removals.
 const GET_SEED: u64 = 11;
 const REMOVE_SEED: u64 = 12;
 
-/// What is done, and what was measured of it.
+/// A running job and its measurements.
 struct Load<'a> {
     job: &'a Job<'a>,
     source: &'a Source,
     piece: Piece,
-    /// What the store should hold.
+    /// What the store must hold.
     held: Contents,
     input: InputDigest,
-    /// Each part's name and operations, and the stopwatches of all repeats.
+    /// Name and operations of each part, and the stopwatches of all repeats.
     took: Vec<(String, u64, Vec<Stopwatch>)>,
     lines: Lines,
 }
 
-/// Does the parts of the job, over and over where the form says so.
+/// Runs the parts of the job, as often as the form says.
 pub(super) fn run(job: &Job<'_>) -> Outcome<Lines> {
     let source = Source::new(&job.case.workload.input, job.case.form.count)?;
     let mut load = Load {
@@ -50,17 +50,17 @@ pub(super) fn run(job: &Job<'_>) -> Outcome<Lines> {
     Ok(load.lines)
 }
 
-/// The wall clock's median and the means of what is measured in larger steps.
+/// The median wall time, and the means of what the system measures in coarse steps.
 pub(super) fn typical(watches: &mut [Stopwatch]) -> Stopwatch {
     watches.sort_unstable_by_key(|watch| watch.wall);
-    let count = watches.len() as u32; // repeats are an u32
+    let count = watches.len() as u32; // repeats are a u32
     let mut typical = watches[watches.len() / 2].clone();
     typical.user = watches.iter().map(|w| w.user).sum::<std::time::Duration>() / count;
     typical.system = watches.iter().map(|w| w.system).sum::<std::time::Duration>() / count;
     typical
 }
 
-/// What the input is, and what a store holds that took all of it.
+/// The digests of the input, and of a store that took all of it.
 pub(super) fn answers(input: &Input, form: &Form) -> Outcome<Expected> {
     let source = Source::new(input, form.count)?;
     let (mut piece, mut numbers) = (Piece::new(), 0..source.count());
@@ -99,7 +99,7 @@ impl Load<'_> {
         let before = Memory::now()?;
         Memory::forget_peak()?;
         let mut store = Some(self.opened(true)?);
-        let mut put_wall = None;
+        let mut put = None;
         for &part in self.job.parts {
             let open = match store.take() {
                 Some(open) => open,
@@ -109,21 +109,21 @@ impl Load<'_> {
             match part {
                 Part::Put => {
                     compare("put", &expected(&self.held, &self.input), &self.job.case.form)?;
-                    put_wall = self.last_wall();
+                    put = self.last_of("put");
                     if first {
-                        self.tell_memory(&before)?;
-                        self.tell_file("after_put")?;
+                        self.note_memory(&before)?;
+                        self.note_file("after_put")?;
                     }
                 }
                 Part::Sync => {
-                    if let (Some(put), Some(sync)) = (put_wall.take(), self.last_wall()) {
+                    if let (Some(put), Some(sync)) = (put.take(), self.last_of("sync")) {
                         self.note("put-and-sync", self.source.count(), put.and(&sync));
                     }
                     if first {
-                        self.tell_file("after_sync")?;
+                        self.note_file("after_sync")?;
                     }
                 }
-                Part::Remove | Part::RemoveTenth if first => self.tell_file("after_remove")?,
+                Part::Remove | Part::RemoveTenth if first => self.note_file("after_remove")?,
                 _ => {}
             }
         }
@@ -134,12 +134,12 @@ impl Load<'_> {
         if first {
             let after = Memory::now()?;
             self.lines.row("memory", "peak_bytes", after.peak.saturating_sub(before.rss) as f64);
-            self.tell_file("after_close")?;
+            self.note_file("after_close")?;
         }
         Ok(())
     }
 
-    /// Opens the store; how long that took is a part too.
+    /// Opens the store; the time of that is a part too.
     fn opened(&mut self, create: bool) -> Outcome<Box<dyn Store>> {
         let mut watch = Stopwatch::default();
         let running = Stopwatch::start()?;
@@ -149,7 +149,7 @@ impl Load<'_> {
         Ok(store)
     }
 
-    /// One part; gives the store back unless it was closed.
+    /// One part; returns the store unless it was closed.
     fn part(&mut self, part: Part, mut store: Box<dyn Store>) -> Outcome<Option<Box<dyn Store>>> {
         let count = self.source.count();
         let gets = Order::new(count, GET_SEED);
@@ -187,7 +187,7 @@ impl Load<'_> {
         Ok(Some(store))
     }
 
-    /// Does `work` with each piece of the pairs of these numbers, under the clock, and follows what it does to the store.
+    /// Runs `work` on each piece of the pairs of these numbers, under the clock, and tracks its effect on the store.
     fn timed(
         &mut self,
         name: &str,
@@ -216,7 +216,7 @@ impl Load<'_> {
                 return Err(format!("{name}: {} wrong answers among {ops}, of key {key} first", tally.wrongs).into());
             }
         }
-        // What was held back until now belongs to it.
+        // The time for what was buffered belongs to this part.
         let running = Stopwatch::start()?;
         store.end_of_puts()?;
         watch.stop(&running)?;
@@ -234,7 +234,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// Scans under the clock, where pairs and bytes are counted. That the bytes are right is checked at the end.
+    /// Scans under the clock, counting pairs and bytes. Their content is checked at the end.
     fn scan(&mut self, name: &str, store: &mut dyn Store, with_values: bool) -> Outcome {
         let (mut pairs, mut bytes) = (0, 0);
         self.whole(name, self.held.pairs, || {
@@ -249,7 +249,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// Whether the store holds exactly what it should: a scan with digests.
+    /// Checks by a scan with digests that the store holds exactly what it must.
     fn check(&self, store: &mut dyn Store) -> Outcome {
         if !self.job.case.engine.scans() {
             return Ok(());
@@ -269,11 +269,12 @@ impl Load<'_> {
         }
     }
 
-    fn last_wall(&self) -> Option<Stopwatch> {
-        self.took.last().and_then(|(.., watches)| watches.last().cloned())
+    /// What this part took in the current repeat.
+    fn last_of(&self, part: &str) -> Option<Stopwatch> {
+        self.took.iter().find(|(name, ..)| name == part).and_then(|(.., watches)| watches.last().cloned())
     }
 
-    fn tell_memory(&mut self, before: &Memory) -> Outcome {
+    fn note_memory(&mut self, before: &Memory) -> Outcome {
         let now = Memory::now()?;
         let rss = now.rss.saturating_sub(before.rss) as f64;
         self.lines.row("memory", "rss_bytes", rss);
@@ -283,7 +284,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    fn tell_file(&mut self, when: &str) -> Outcome {
+    fn note_file(&mut self, when: &str) -> Outcome {
         if self.job.path().is_some() {
             let size = FileSize::of(self.job.directory)?;
             self.lines.row("file", &format!("{when}_bytes"), size.blocks as f64);
@@ -293,7 +294,7 @@ impl Load<'_> {
     }
 }
 
-/// What a piece of work did.
+/// The effect of a piece of work.
 #[derive(Default)]
 struct Tally {
     put: bool,
@@ -361,7 +362,7 @@ fn miss_many(store: &mut dyn Store, piece: &Piece, tally: &mut Tally, batch: usi
     })
 }
 
-/// Gives `work` the keys of a piece, so many at a time, with the number of the first.
+/// Passes the keys of a piece to `work` in batches, with the index of the first.
 fn each_batch(piece: &Piece, batch: usize, mut work: impl FnMut(usize, &[&[u8]]) -> Outcome) -> Outcome {
     let mut keys = Vec::with_capacity(batch);
     for first in (0..piece.len()).step_by(batch) {

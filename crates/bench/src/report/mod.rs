@@ -1,8 +1,9 @@
 //! Tables and plots from results: Markdown between markers, and a page of HTML.
 //!
-//! A document has `<!-- table: NAME FORM -->` ... `<!-- end -->`; what is between is replaced by the table that a workload
-//! file calls so, from the results of that form (`full` if none is named). A table without results stays as it is. The page
-//! (`page.rs`) has all tables of a form and the plots.
+//! A document has `<!-- table: NAME FORM -->` ... `<!-- end -->`. The text between the markers is replaced by the
+//! table of that name, from the results of that form (`full` if none is named). Without results the text between them
+//! is removed, so no table survives the figures it was made from. The page (`page.rs`) has all tables of a form and
+//! the plots.
 //!
 //! Not here: which columns a table has (`[[table]]` in `workloads/*.toml`).
 
@@ -16,7 +17,7 @@ use crate::results::Results;
 use crate::workload::{Column, Rows, Table, Workload};
 use std::path::Path;
 
-/// Documents that have tables, by their path in the repository.
+/// Documents with tables, by their path in the repository.
 const DOCUMENTS: &[&str] = &["README.md", "docs/benchmarks.md", "docs/scale.md"];
 /// The form of a table that names none.
 const FORM: &str = "full";
@@ -39,18 +40,18 @@ pub fn write(results: &Path, form: &str) -> Outcome {
 #[cfg(feature = "report")]
 fn page_of(workloads: &[Workload], results: &Path, form: &str) -> Outcome {
     let path = results.join(format!("{form}.html"));
-    std::fs::write(&path, page::page(workloads, &results.join(form))?)?;
+    std::fs::write(&path, page::page(workloads, &results.join(form), form)?)?;
     eprintln!("wrote {}", path.display());
     Ok(())
 }
 
 #[cfg(not(feature = "report"))]
 fn page_of(_: &[Workload], _: &Path, _: &str) -> Outcome {
-    eprintln!("no page of plots: this build is without the feature `report`");
+    eprintln!("no page of plots: this program was built without the feature `report`");
     Ok(())
 }
 
-/// The text with what is between markers replaced by what `table` gives for a name and a form, where it gives something.
+/// The text, with everything between two markers replaced by the table of that name and form; removed if there is none.
 fn with_tables(text: &str, mut table: impl FnMut(&str, &str) -> Outcome<Option<String>>) -> Outcome<String> {
     const START: &str = "<!-- table: ";
     const END: &str = "<!-- end -->";
@@ -67,8 +68,8 @@ fn with_tables(text: &str, mut table: impl FnMut(&str, &str) -> Outcome<Option<S
         match table(name, form)? {
             Some(made) => written.push_str(&format!("\n\n{}\n\n", made.trim())),
             None => {
-                eprintln!("table {name}: no results of form {form}, left as it was");
-                written.push_str(&rest[head_len..head_len + body_len]);
+                eprintln!("table {name}: no results of form {form}, so no table");
+                written.push('\n');
             }
         }
         rest = &rest[head_len + body_len..];
@@ -77,7 +78,7 @@ fn with_tables(text: &str, mut table: impl FnMut(&str, &str) -> Outcome<Option<S
     Ok(written)
 }
 
-/// The table of that name in Markdown, with a line on how it was measured; none without results.
+/// The table of that name in Markdown, with a line on how it was measured; `None` without results.
 fn table(workloads: &[Workload], results: &Path, name: &str, form: &str) -> Outcome<Option<String>> {
     let found = workloads.iter().find_map(|w| w.table.iter().find(|table| table.name == name).map(|table| (w, table)));
     let (workload, table) = found.ok_or_else(|| format!("no workload has a table {name}"))?;
@@ -86,7 +87,7 @@ fn table(workloads: &[Workload], results: &Path, name: &str, form: &str) -> Outc
         return Ok(None);
     }
     let results = Results::read(&path)?;
-    let rows = rows(workload, table, &results);
+    let rows = rows(workload, table, &results, form);
     Ok((!rows.is_empty()).then(|| format!("{}\n{}", markdown(table, &rows), how(&results))))
 }
 
@@ -94,21 +95,22 @@ fn table(workloads: &[Workload], results: &Path, name: &str, form: &str) -> Outc
 struct Row {
     name: String,
     is_ours: bool,
-    /// Of each column.
+    /// One per column.
     values: Vec<Option<f64>>,
 }
 
-/// The lines of a table, the best by its first column first.
-fn rows(workload: &Workload, table: &Table, results: &Results) -> Vec<Row> {
+/// The lines of a table of that form, the best by its first column first. A variant that was not run has no lines.
+fn rows(workload: &Workload, table: &Table, results: &Results, form: &str) -> Vec<Row> {
     let mut cases: Vec<(&str, &str, &str)> = Vec::new();
-    let was_run = |variant: &&str| results.figures.iter().any(|figure| figure.variant == *variant);
-    let variant = table.variant.as_deref().filter(was_run).or_else(|| last_variant(table, results));
+    let wanted = table.variant_in.get(form).or(table.variant.as_ref()).map(String::as_str);
     for figure in &results.figures {
         let case = (&figure.variant[..], &figure.engine[..], &figure.setting[..]);
         let is_meant = match table.rows {
-            Rows::Engines => variant == Some(case.0),
-            Rows::Cases => table.variant.as_deref().is_none_or(|variant| variant == case.0),
-            Rows::Variants => table.engines.iter().any(|e| *e == format!("{}:{}", case.1, case.2)),
+            Rows::Engines | Rows::Cases => wanted.is_none_or(|variant| variant == case.0),
+            Rows::Variants => {
+                table.engines.iter().any(|e| *e == format!("{}:{}", case.1, case.2))
+                    && !table.without_variants.iter().any(|variant| variant == case.0)
+            }
         };
         if is_meant && !cases.contains(&case) {
             cases.push(case);
@@ -136,7 +138,7 @@ fn rows(workload: &Workload, table: &Table, results: &Results) -> Vec<Row> {
     rows
 }
 
-/// What `count` pairs would take if each column went on as it went from variant to variant; none of fewer than two.
+/// What `count` pairs would take on the line through the variants, per column; `None` for fewer than two variants.
 fn extrapolated(workload: &Workload, table: &Table, rows: &[Row], count: u64) -> Option<Row> {
     let count_of = |row: &Row| workload.variant(&row.name).ok()?.count.map(|count| count as f64);
     let points = |column: usize| -> Vec<(f64, f64)> {
@@ -148,7 +150,7 @@ fn extrapolated(workload: &Workload, table: &Table, rows: &[Row], count: u64) ->
     values.iter().any(Option::is_some).then_some(Row { name, is_ours: false, values })
 }
 
-/// The height at `x` of the line that fits the points with the least squares.
+/// The height at `x` of the least-squares line through the points.
 fn at_end_of_line(points: &[(f64, f64)], x: f64) -> Option<f64> {
     let count = points.len() as f64;
     let (mean_x, mean_y) = points.iter().fold((0.0, 0.0), |(a, b), (x, y)| (a + x / count, b + y / count));
@@ -157,14 +159,7 @@ fn at_end_of_line(points: &[(f64, f64)], x: f64) -> Option<f64> {
     (spread > 0.0).then(|| (mean_y + together / spread * (x - mean_x)).max(0.0))
 }
 
-/// The last variant that has figures for the first column: of those by size, the largest.
-fn last_variant<'r>(table: &Table, results: &'r Results) -> Option<&'r str> {
-    let first = table.columns.first()?;
-    let parts: Vec<&str> = first.part.split('+').collect();
-    results.figures.iter().rev().find(|f| parts.contains(&&f.part[..])).map(|f| &f.variant[..])
-}
-
-/// The median in a column; of several parts, the sum of theirs. Less than nothing is no answer.
+/// The median in a column; for several parts, the sum of their medians. A negative value means no answer.
 fn value(column: &Column, results: &Results, variant: &str, engine: &str, setting: &str) -> Option<f64> {
     let variant = column.variant.as_deref().unwrap_or(variant);
     let of_part = |part: &str| results.median(variant, engine, setting, part, &column.metric);
@@ -188,7 +183,7 @@ fn markdown(table: &Table, rows: &[Row]) -> String {
     text
 }
 
-/// A figure as people write it; its metric tells the unit.
+/// A figure with the unit of its metric.
 fn cell(metric: &str, value: f64) -> String {
     if metric.ends_with("per_s") || metric.ends_with("_calls") {
         return match value {
@@ -213,7 +208,7 @@ fn cell(metric: &str, value: f64) -> String {
     if metric.ends_with("_us") || metric.ends_with("_per_pair") { format!("{value:.1}") } else { format!("{value:.2}") }
 }
 
-/// A whole number with commas.
+/// A whole number with thousands separators.
 fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();
@@ -226,13 +221,13 @@ fn grouped(value: f64) -> String {
     text
 }
 
-/// On what and when it was measured.
+/// Where and when it was measured.
 fn how(results: &Results) -> String {
     let rounds = results.figures.iter().map(|f| f.values.len()).max().unwrap_or(0);
     let of = |name| results.fact(name);
     let times = if rounds == 1 { "One run".to_owned() } else { format!("Medians of {rounds} runs") };
     format!(
-        "{times} in turns, {}: {}, {} memory, Linux {}; {}; commit {}. `{}`",
+        "{times}, cases interleaved, {}; {}, {} of memory, Linux {}; {}; commit {}. `{}`",
         of("date"),
         of("cpu"),
         of("memory"),
@@ -246,6 +241,7 @@ fn how(results: &Results) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     const CSV: &str = "\
 # date: 2026-11-21
@@ -275,7 +271,9 @@ file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
             name: "pairs".into(),
             rows: Rows::Engines,
             variant: None,
+            variant_in: BTreeMap::new(),
             engines: Vec::new(),
+            without_variants: Vec::new(),
             extrapolate_to: None,
             columns: vec![
                 column("put/s", "put", "ops_per_s"),
@@ -289,11 +287,54 @@ file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
     fn a_table_has_medians_and_the_best_first() {
         let results = Results::from_csv(CSV).expect("a results file");
         assert_eq!(
-            markdown(&example(), &rows(&no_variants(), &example(), &results)),
+            markdown(&example(), &rows(&no_variants(), &example(), &results, FORM)),
             "| | put/s | get and sync | memory |\n|---|---:|---:|---:|\n\
              | **splitpoint, os** | 2.10 M | 1.25 s | 100 MiB |\n| slow | 1.00 M |  |  |\n"
         );
-        assert!(how(&results).starts_with("Medians of 3 runs in turns, 2026-11-21: 2 x abacus,"));
+        assert!(how(&results).starts_with("Medians of 3 runs, cases interleaved, 2026-11-21; 2 x abacus,"));
+    }
+
+    #[test]
+    fn a_variant_that_was_not_run_has_no_rows() {
+        let results = Results::from_csv(CSV).expect("a results file");
+        let lines = |table: &Table, form: &str| rows(&no_variants(), table, &results, form).len();
+        let not_run = Table { variant: Some("200M".into()), ..example() };
+        assert_eq!((lines(&not_run, FORM), lines(&example(), FORM)), (0, 2));
+        let of_short = Table { variant_in: BTreeMap::from([("short".into(), "file".into())]), ..not_run };
+        assert_eq!((lines(&of_short, FORM), lines(&of_short, "short")), (0, 2));
+    }
+
+    /// Every figure in the documents comes from a committed result: a table without results, or an edited one, fails.
+    #[test]
+    fn the_documents_have_exactly_the_tables_of_the_results() {
+        let workloads = Workload::all().expect("workload files");
+        let results = crate::workload::repository_file("results");
+        let mut tables = 0;
+        for document in DOCUMENTS {
+            let path = crate::workload::repository_file(document);
+            let text = std::fs::read_to_string(path).expect("a document");
+            let made = with_tables(&text, |name, form| {
+                tables += 1;
+                table(&workloads, &results, name, form)
+            });
+            let made = made.expect("markers in order, tables with names");
+            for (written, made) in text.lines().zip(made.lines()) {
+                assert_eq!(written, made, "{document}: run `splitpoint-bench report`");
+            }
+            assert_eq!(text.lines().count(), made.lines().count(), "{document}: run `splitpoint-bench report`");
+        }
+        assert!(tables > 20, "{tables} tables, too few to be the documents");
+    }
+
+    /// Otherwise one table would mix figures of two sizes, or of a file and of memory.
+    #[test]
+    fn a_table_of_engines_names_its_variant_where_there_are_several() {
+        for workload in Workload::all().expect("workload files") {
+            let own = workload.table.iter().filter(|table| matches!(table.rows, Rows::Engines));
+            for table in own.filter(|_| workload.variant.len() > 1) {
+                assert!(table.variant.is_some(), "workload {}, table {}: add `variant`", workload.name, table.name);
+            }
+        }
     }
 
     #[test]
@@ -309,12 +350,12 @@ file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
     }
 
     #[test]
-    fn only_what_is_between_markers_changes() {
-        let text = "a\n<!-- table: one -->\nold\n<!-- end -->\nb\n<!-- table: two short -->\nkept\n<!-- end -->\nc\n";
+    fn only_the_text_between_markers_changes_and_goes_without_results() {
+        let text = "a\n<!-- table: one -->\nold\n<!-- end -->\nb\n<!-- table: two short -->\nold\n<!-- end -->\nc\n";
         let written = with_tables(text, |name, form| Ok((name == "one").then(|| format!("{name} {form}"))));
         assert_eq!(
             written.expect("markers in order"),
-            "a\n<!-- table: one -->\n\none full\n\n<!-- end -->\nb\n<!-- table: two short -->\nkept\n<!-- end -->\nc\n"
+            "a\n<!-- table: one -->\n\none full\n\n<!-- end -->\nb\n<!-- table: two short -->\n<!-- end -->\nc\n"
         );
         assert!(with_tables("<!-- table: one -->", |_, _| Ok(None)).is_err());
     }

@@ -1,9 +1,9 @@
-//! The page of a form: all its tables and plots in one file that needs no other.
+//! The page of a form: all its tables and plots in one self-contained file.
 //!
-//! Plots: throughput over appends, with and without the xfer baseline ("Big Memory, Part 3"); time by fill factor and page
-//! size, by fill factor with the size told and not, and by bytes of buffers (Figures 5, 6 and 7 of "A New Hashing Package
-//! for UNIX"); records a second by how many there are (uDatabase); Figures 3 and 6 to 12 of "Practical Batch-Updatable External
-//! Hashing with Sorting".
+//! Plots: throughput over appends, with and without the xfer baseline ("Big Memory, Part 3"); time by fill factor and
+//! page size, by fill factor with and without the pair count in advance, and by bytes of the buffer pool (Figures 5, 6
+//! and 7 of "A New Hashing Package for UNIX"); records/s by their number (uDatabase); Figures 3 and 6 to 12 of
+//! "Practical Batch-Updatable External Hashing with Sorting".
 
 use super::plot::Plot;
 use super::{how, markdown, rows};
@@ -17,8 +17,8 @@ const STYLE: &str = "body{font:15px/1.45 sans-serif;max-width:1060px;margin:2em 
 table{border-collapse:collapse;margin:1em 0}td,th{border-bottom:1px solid #ccc;padding:.15em .7em;text-align:right}\
 td:first-child{text-align:left}svg{max-width:100%;height:auto}p.how{color:#555;font-size:13px}";
 
-/// The page of the results in `folder`.
-pub fn page(workloads: &[Workload], folder: &Path) -> Outcome<String> {
+/// The page of the results of `form`, in `folder`.
+pub fn page(workloads: &[Workload], folder: &Path, form: &str) -> Outcome<String> {
     let mut body = String::new();
     for workload in workloads {
         let path = folder.join(format!("{}.csv", workload.name));
@@ -29,7 +29,7 @@ pub fn page(workloads: &[Workload], folder: &Path) -> Outcome<String> {
         body.push_str(&format!("<h2 id=\"{0}\">{0}: {1}</h2>\n", workload.name, escaped(&workload.title)));
         body.push_str(&format!("<p>Answers {}.</p>\n", escaped(&workload.answers.join("; "))));
         for table in &workload.table {
-            let rows = rows(workload, table, &results);
+            let rows = rows(workload, table, &results, form);
             if !rows.is_empty() {
                 body.push_str(&html_table(&markdown(table, &rows)));
             }
@@ -47,7 +47,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
-/// A table of Markdown as one of HTML.
+/// Converts a Markdown table to HTML.
 fn html_table(markdown: &str) -> String {
     let mut html = String::from("<table>\n");
     for (i, line) in markdown.lines().enumerate().filter(|(i, _)| *i != 1) {
@@ -70,7 +70,7 @@ fn plots<'a>(workload: &'a Workload, results: &Results, folder: &Path) -> Outcom
     Ok(match &workload.name[..] {
         "page-sizes" => by_word(results, "fill", "fill factor", true),
         "known-size" => by_word(results, "fill", "fill factor", true),
-        "buffer-pool" => by_word(results, "cache", "bytes of buffers", false),
+        "buffer-pool" => by_word(results, "cache", "bytes of the buffer pool", false),
         "udatabase" => by_count(results),
         "dictionary-large" => {
             let mut plots = vec![over_word("Figure 7: construction", results, "buffers", "memory", BUILD)];
@@ -81,7 +81,7 @@ fn plots<'a>(workload: &'a Workload, results: &Results, folder: &Path) -> Outcom
         "dictionary-small" => vec![over_word("Figure 12: construction", results, "buffers", "memory", BUILD)],
         "dictionary-index" => vec![
             over_count("Figure 3: size of a trie", results, TRIE_BITS),
-            over_word("Figure 6: size by items a block", results, "block", "block", TRIE_BITS),
+            over_word("Figure 6: size by items per block", results, "block", "block", TRIE_BITS),
             against("Figure 10: size and time by bucket size g", results, "g"),
             against("Figure 11: size and time by hmax", results, "hmax"),
         ],
@@ -92,14 +92,15 @@ fn plots<'a>(workload: &'a Workload, results: &Results, folder: &Path) -> Outcom
     })
 }
 
-/// The number of a word in a setting, and the setting without it.
+/// The number of a word in a setting, and the setting without that word.
 fn without_word(setting: &str, word: &str) -> Option<(f64, String)> {
     let number = setting.split(',').find_map(|w| w.strip_prefix(word)?.strip_prefix('=')?.parse().ok())?;
     let others = setting.split(',').filter(|w| !w.starts_with(&format!("{word}=")));
     Some((number, others.collect::<Vec<_>>().join(" ")))
 }
 
-/// Elapsed, system and user time of putting and getting all, over a word of the setting; a line for each of its others.
+/// Elapsed, system and user time of putting and getting all, over a word of the setting; a line per rest of the
+/// setting.
 fn by_word<'a>(results: &Results, word: &str, x_title: &'a str, x_is_log: bool) -> Vec<Plot<'a>> {
     [("elapsed time", "wall_s"), ("system time", "system_s"), ("user time", "user_s")]
         .into_iter()
@@ -122,12 +123,12 @@ fn sorted(lines: BTreeMap<String, Vec<(f64, f64)>>) -> Vec<(String, Vec<(f64, f6
     lines
 }
 
-/// A part, its metric, and what stands beside the axis.
+/// A part, its metric, and the title of the axis.
 type Figure<'a> = (&'a str, &'a str, &'a str);
-const BUILD: Figure<'_> = ("build", "ops_per_s", "items a second");
-const TRIE_BITS: Figure<'_> = ("index", "trie_bits_per_key", "bits a key");
+const BUILD: Figure<'_> = ("build", "ops_per_s", "items/s");
+const TRIE_BITS: Figure<'_> = ("index", "trie_bits_per_key", "bits/key");
 
-/// A figure over the number of a word, in one variant; a line for each engine with what else its setting says.
+/// A figure over the number of a word, in one variant; a line per engine and rest of its setting.
 fn over_word<'a>(title: &'a str, results: &Results, variant: &str, word: &'a str, figure: Figure<'a>) -> Plot<'a> {
     let mut lines: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for f in
@@ -139,7 +140,7 @@ fn over_word<'a>(title: &'a str, results: &Results, variant: &str, word: &'a str
     Plot { title, x_title: word, y_title: figure.2, x_is_log: true, y_is_log: false, lines: sorted(lines) }
 }
 
-/// A figure over the counts that variants are called by: `4096`, `250K`, `20M`.
+/// A figure over the counts that variants are named after: `4096`, `250K`, `20M`.
 fn over_count<'a>(title: &'a str, results: &Results, figure: Figure<'a>) -> Plot<'a> {
     let mut lines: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for f in results.figures.iter().filter(|f| (&f.part[..], &f.metric[..]) == (figure.0, figure.1)) {
@@ -150,7 +151,7 @@ fn over_count<'a>(title: &'a str, results: &Results, figure: Figure<'a>) -> Plot
     Plot { title, x_title: "items", y_title: figure.2, x_is_log: true, y_is_log: false, lines: sorted(lines) }
 }
 
-/// Seconds of each batch, merged into what was there and built with it from scratch.
+/// Seconds per batch, merged into the existing dictionary and rebuilt from scratch.
 fn over_steps<'a>(results: &Results) -> Plot<'a> {
     let mut lines: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for f in results.figures.iter().filter(|f| f.metric == "wall_s") {
@@ -161,7 +162,7 @@ fn over_steps<'a>(results: &Results) -> Plot<'a> {
     Plot { title, x_title, y_title: "seconds", x_is_log: false, y_is_log: false, lines: sorted(lines) }
 }
 
-/// Time of a lookup over the index's bits, in a variant that has a setting for each point.
+/// Time of a lookup over the index's bits, in a variant with a setting per point.
 fn against<'a>(title: &'a str, results: &Results, variant: &str) -> Plot<'a> {
     let mut lines: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for f in results.figures.iter().filter(|f| f.variant == variant && f.metric == "bits_per_key") {
@@ -169,11 +170,11 @@ fn against<'a>(title: &'a str, results: &Results, variant: &str) -> Plot<'a> {
         let Some(ns) = results.median(variant, &f.engine, &f.setting, "get-mapped", "ns_per_get") else { continue };
         lines.entry(format!("{} {others}", f.engine)).or_default().push((f.median(), ns));
     }
-    let (x_title, y_title) = ("bits a key", "ns a lookup");
+    let (x_title, y_title) = ("bits/key", "ns/lookup");
     Plot { title, x_title, y_title, x_is_log: false, y_is_log: false, lines: sorted(lines) }
 }
 
-/// Records a second over how many there are.
+/// Records/s over their number.
 fn by_count<'a>(results: &Results) -> Vec<Plot<'a>> {
     [("put", "put"), ("put and sync", "put-and-sync"), ("get", "get"), ("remove", "remove")]
         .into_iter()
@@ -184,18 +185,18 @@ fn by_count<'a>(results: &Results) -> Vec<Plot<'a>> {
                 let line = lines.entry(format!("{} {}", figure.engine, figure.setting)).or_default();
                 line.push((count, figure.median()));
             }
-            let (x_title, y_title) = ("records", "records a second");
+            let (x_title, y_title) = ("records", "records/s");
             Plot { title, x_title, y_title, x_is_log: true, y_is_log: true, lines: sorted(lines) }
         })
         .collect()
 }
 
-/// Appends a second over appends done, with the baseline and without.
+/// Appends/s over appends done, with and without the baseline.
 fn over_appends<'a>(path: &Path, title: &'a str) -> Outcome<Vec<Plot<'a>>> {
     let Ok(text) = std::fs::read_to_string(path) else { return Ok(Vec::new()) };
     let mut lines = text.lines();
     if lines.next() != Some(WINDOW_COLUMNS) {
-        return Err(format!("{}: no file of windows", path.display()).into());
+        return Err(format!("{}: not a file of windows", path.display()).into());
     }
     let mut found: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for line in lines {
@@ -206,7 +207,7 @@ fn over_appends<'a>(path: &Path, title: &'a str) -> Outcome<Vec<Plot<'a>>> {
         let how = if variant == "many" { " in batches" } else { "" };
         found.entry(format!("{engine}{how} {setting}")).or_default().push((appends, ops_per_s));
     }
-    let (x_title, y_title) = ("appends done", "appends a second");
+    let (x_title, y_title) = ("appends done", "appends/s");
     let all = sorted(found);
     let stores = all.iter().filter(|(name, _)| !name.starts_with("xfer")).cloned().collect();
     let plot = |y_is_log, lines| Plot { title, x_title, y_title, x_is_log: false, y_is_log, lines };

@@ -1,19 +1,19 @@
-//! Plots as SVG: lines over an axis that is even or logarithmic.
+//! Plots as SVG: lines over linear or logarithmic axes.
 
 use crate::engine::Outcome;
 use plotters::prelude::*;
 
-/// What a plot says.
+/// The content of a plot.
 pub struct Plot<'a> {
-    /// Above it.
+    /// Title.
     pub title: &'a str,
-    /// Below it.
+    /// Title of the x axis.
     pub x_title: &'a str,
-    /// Beside it.
+    /// Title of the y axis.
     pub y_title: &'a str,
-    /// Each power of ten as wide as the next.
+    /// Logarithmic x axis.
     pub x_is_log: bool,
-    /// Each power of ten as high as the next.
+    /// Logarithmic y axis.
     pub y_is_log: bool,
     /// Names and points of the lines.
     pub lines: Vec<(String, Vec<(f64, f64)>)>,
@@ -22,7 +22,7 @@ pub struct Plot<'a> {
 const SIZE: (u32, u32) = (1000, 520);
 
 impl Plot<'_> {
-    /// Draws it; nothing where there are no points.
+    /// Draws it; empty without points.
     pub fn svg(&self) -> Outcome<String> {
         let scale = |is_log: bool, value: f64| if is_log { value.max(1e-9).log10() } else { value };
         let scaled = |&(x, y): &(f64, f64)| (scale(self.x_is_log, x), scale(self.y_is_log, y));
@@ -59,7 +59,7 @@ impl Plot<'_> {
                 .light_line_style(WHITE)
                 .draw()?;
             for (i, (name, points)) in lines.into_iter().enumerate() {
-                // Ours is wide: black, and blue where there are two.
+                // Our line is wide: black, or blue for the second one.
                 let is_ours = name.starts_with("splitpoint");
                 let color = match is_ours {
                     true if name.contains("in batches") => BLUE.to_rgba(),

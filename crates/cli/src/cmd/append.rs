@@ -1,4 +1,4 @@
-//! `append`: bytes to the end of a value.
+//! `append`: adds bytes to the end of a value.
 
 use super::open_or_create;
 use super::put::PairArguments;
@@ -6,7 +6,7 @@ use crate::failure::Result;
 
 /// Add bytes to the end of a key's value
 ///
-/// An absent key gets the bytes as its value; the table is made if there is none.
+/// An absent key gets the bytes as its value. A missing table is created.
 #[derive(clap::Args)]
 pub struct Append {
     #[command(flatten)]

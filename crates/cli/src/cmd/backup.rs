@@ -1,8 +1,8 @@
-//! `backup`: one consistent copy of a table, which others may be using.
+//! `backup`: one consistent copy of a table that may be in use.
 //!
-//! Also what `restore` shares with it: the copy with its bar, ended by a signal.
+//! `restore` shares the copy with its progress bar, which a signal ends.
 
-use super::open_to_read;
+use super::{open_to_read, require_directory_of};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, size};
@@ -16,10 +16,10 @@ Examples:
   splitpoint backup users.spt users.bak
   splitpoint backup users.spt /mnt/backups/users.spt --force
 
-The copy is a table, and may be opened as it is; `splitpoint restore` puts it
-back. It is the table as of its last checkpoint: while another process has it
-open for writing, what that has not synced is not in it. DEST is written under
-another name first, so it is there as a whole or not at all.";
+The copy is a table that you can open; `splitpoint restore` puts it back. It has
+the state of the last checkpoint: if another process has the table open for
+writing, its unsynced changes are missing. DEST is written under another name
+first, so it is complete or absent.";
 
 /// Copy a table to one file while it is in use
 #[derive(clap::Args)]
@@ -27,21 +27,22 @@ another name first, so it is there as a whole or not at all.";
 pub struct Backup {
     /// The table
     file: PathBuf,
-    /// Where to
+    /// The copy
     dest: PathBuf,
-    /// Replace DEST if it is there
+    /// Replace DEST if it exists
     #[arg(long)]
     force: bool,
 }
 
 impl Backup {
     pub fn run(self) -> Result<()> {
+        require_directory_of(&self.dest)?;
         with_bar(self.force, "no backup was made", |copying| Ok(copying.save_file(&self.file, &self.dest)?))?;
-        tell(&self.dest, &format!("backup of {}", self.file.display()))
+        report(&self.dest, &format!("backup of {}", self.file.display()))
     }
 }
 
-/// Lets `copy` run with a bar; a signal ends it, and then `undone` is said.
+/// Runs `copy` with a progress bar. If a signal ends it, the error says `undone`.
 pub fn with_bar(
     force: bool,
     undone: &str,
@@ -63,9 +64,9 @@ pub fn with_bar(
     Ok(())
 }
 
-/// What is there now.
-pub fn tell(path: &Path, what: &str) -> Result<()> {
-    // It is there, whether or not this program knows the hash function to open it with.
+/// Prints what the file holds now.
+pub fn report(path: &Path, what: &str) -> Result<()> {
+    // The file exists even if this program does not know the hash function to open it with.
     let pairs = open_to_read(path).map_or(String::new(), |table| count_of(table.len(), "pair") + " in ");
     let bytes = path.metadata().map_err(|error| Failure::io(path.display(), &error))?.len();
     Output::stdout().line(&format!("{}: {what}, {pairs}{}", path.display(), size(bytes)))
@@ -73,7 +74,7 @@ pub fn tell(path: &Path, what: &str) -> Result<()> {
 
 fn bar() -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} to go");
-    ProgressBar::new(1).with_style(style.expect("the template is fixed and tried by the tests"))
+    ProgressBar::new(1).with_style(style.expect("the template is fixed and a test uses it"))
 }
 
 #[cfg(test)]

@@ -8,25 +8,28 @@ use crate::output::Output;
 use indicatif::ProgressBar;
 use serde_json::json;
 use splitpoint::Fault;
+use std::collections::HashMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Read a whole table and name every fault
 ///
-/// One line a fault, then exit status 1; or a line that says `ok`. Nothing is changed.
+/// Prints one line per fault and exits with 1, or prints one line with `ok`. Changes nothing. A damaged page is one
+/// fault, however many buckets lie in it; the line names them.
 #[derive(clap::Args)]
 pub struct Check {
     /// The table
     file: PathBuf,
-    /// Write {"ok": ..., "faults": [{"place": ..., "what": ...}, ...], "pairs": ...}
+    /// Write {"ok": ..., "faults": [{"place": ..., "what": ..., "hits": [...]}, ...], "pairs": ...}
     #[arg(long)]
     json: bool,
 }
 
 impl Check {
     pub fn run(self) -> Result<()> {
-        // One long call that only reads: a signal may end the process in the middle of it.
-        interrupt::exit_on_signal("the check is not complete, nothing is known of the table")?;
+        // One long call that only reads: a signal may end the process at any point.
+        interrupt::exit_on_signal("the check did not finish and says nothing about the table")?;
         let table = open_to_read(&self.file)?;
         let faults = reading_every_page(|| table.verify())?;
         let advice = format!(
@@ -34,11 +37,11 @@ impl Check {
             self.file.display()
         );
         let file_bytes = self.file.metadata().map_err(|error| Failure::io(self.file.display(), &error))?.len();
-        Checked { file: &self.file, file_bytes, pairs: table.len(), faults, advice, json: self.json }.tell()
+        Checked { file: &self.file, file_bytes, pairs: table.len(), faults, advice, json: self.json }.report()
     }
 }
 
-/// Lets `verify` run beside a spinner.
+/// Runs `verify` beside a spinner.
 pub fn reading_every_page(verify: impl FnOnce() -> splitpoint::Result<Vec<Fault>>) -> Result<Vec<Fault>> {
     let progress = ProgressBar::new_spinner().with_message("reading every page");
     progress.enable_steady_tick(Duration::from_millis(100));
@@ -47,45 +50,112 @@ pub fn reading_every_page(verify: impl FnOnce() -> splitpoint::Result<Vec<Fault>
     Ok(faults?)
 }
 
-/// What a check found, of a table or a dictionary.
+/// The result of a check, of a table or a dictionary.
 pub struct Checked<'c> {
     pub file: &'c Path,
     pub file_bytes: u64,
     pub pairs: u64,
     pub faults: Vec<Fault>,
-    /// What to do where there are some.
+    /// What to do about faults.
     pub advice: String,
     pub json: bool,
 }
 
 impl Checked<'_> {
-    /// Says it; faults make the exit status 1.
-    pub fn tell(&self) -> Result<()> {
-        if self.json { self.report_json() } else { self.report() }?;
-        if self.faults.is_empty() { Ok(()) } else { Err(Failure::no_said_already()) }
+    /// Prints the result; faults make the exit status 1.
+    pub fn report(&self) -> Result<()> {
+        if self.json { self.report_json() } else { self.report_text() }?;
+        if self.faults.is_empty() { Ok(()) } else { Err(Failure::no_already_printed()) }
     }
 
-    fn report(&self) -> Result<()> {
+    fn report_text(&self) -> Result<()> {
         let mut out = Output::stdout();
         let file = self.file.display();
-        for fault in &self.faults {
+        let faults = distinct(&self.faults, &file.to_string());
+        for fault in &faults {
             out.line(&format!("{file}: {fault}"))?;
         }
         if self.faults.is_empty() {
             let pairs = count_of(self.pairs, "pair");
             return out.line(&format!("{file}: ok, {pairs} in {}", size(self.file_bytes)));
         }
-        let faults = count_of(self.faults.len() as u64, "fault");
+        let faults = count_of(faults.len() as u64, "fault");
         out.line(&format!("{file}: {faults}. {}", self.advice))
     }
 
     fn report_json(&self) -> Result<()> {
-        let named: Vec<_> = self.faults.iter().map(|fault| json!({"place": fault.place, "what": fault.what})).collect();
+        let faults = distinct(&self.faults, &self.file.display().to_string());
+        let named: Vec<_> =
+            faults.iter().map(|fault| json!({"place": fault.place, "what": fault.what, "hits": fault.hits})).collect();
         Output::stdout().json(&json!({
             "file": self.file.to_string_lossy(),
             "ok": self.faults.is_empty(),
             "faults": named,
             "pairs": self.pairs,
         }))
+    }
+}
+
+/// A fault, and the places that cannot be read because of it.
+struct Distinct {
+    place: String,
+    what: String,
+    hits: Vec<String>,
+}
+
+impl fmt::Display for Distinct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)?;
+        match &self.hits[..] {
+            [] => Ok(()),
+            hits if hits.len() <= HITS_NAMED_MAX => write!(f, "; hits {}", hits.join(", ")),
+            hits => write!(f, "; hits {} and {} more", hits[..HITS_NAMED_MAX].join(", "), hits.len() - HITS_NAMED_MAX),
+        }
+    }
+}
+
+/// Places that one damaged page hits: more are only counted.
+const HITS_NAMED_MAX: usize = 8;
+
+/// The faults without repetition: if a page cannot be read, every bucket in it reports the page's fault again. Drops
+/// the advice to run `check`.
+fn distinct(faults: &[Fault], file: &str) -> Vec<Distinct> {
+    let mut found: Vec<Distinct> = Vec::new();
+    let mut by_sentence: HashMap<String, usize> = HashMap::new();
+    for fault in faults {
+        let what = fault.what.strip_prefix(&format!("{file}: ")).unwrap_or(&fault.what);
+        let what = what.strip_prefix(&format!("{}: ", fault.place)).unwrap_or(what);
+        if let Some(same) = by_sentence.get(what) {
+            found[*same].hits.push(fault.place.clone());
+            continue;
+        }
+        by_sentence.insert(format!("{}: {what}", fault.place), found.len());
+        found.push(Distinct { place: fault.place.clone(), what: what.to_owned(), hits: Vec::new() });
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_several_buckets_lie_in_is_one_fault() {
+        let fault = |place: &str, what: &str| Fault { place: place.into(), what: what.into() };
+        let of_frame = "t.spt: frame 20: checksum mismatch. Run `splitpoint check t.spt`, then restore a backup.";
+        let faults = [
+            fault("frame 20", of_frame),
+            fault("bucket 60", of_frame),
+            fault("bucket 61", of_frame),
+            fault("bucket 7", "its page is of kind 3"),
+            fault("bucket 8", "its page is of kind 3"),
+        ];
+        let lines: Vec<String> = distinct(&faults, "t.spt").iter().map(Distinct::to_string).collect();
+        let expected = [
+            "frame 20: checksum mismatch; hits bucket 60, bucket 61",
+            "bucket 7: its page is of kind 3",
+            "bucket 8: its page is of kind 3",
+        ];
+        assert_eq!(lines, expected);
     }
 }

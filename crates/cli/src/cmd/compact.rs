@@ -1,4 +1,4 @@
-//! `compact`: gives dead space back to the file system.
+//! `compact`: returns unused space to the file system.
 
 use super::open_to_change;
 use crate::failure::{Failure, Result};
@@ -10,9 +10,9 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Drop dead space and shrink the file
+/// Drop unused space and shrink the file
 ///
-/// Worth its time after many deletions or replaced values. A signal is heeded when the table is whole again.
+/// Worth its time after many deletions or replaced values. A signal takes effect when the table is consistent again.
 #[derive(clap::Args)]
 pub struct Compact {
     /// The table
@@ -35,7 +35,7 @@ impl Compact {
         compacted?;
         table.close()?;
         self.report(before, self.file_bytes()?, start.elapsed())?;
-        interrupt.stop_if_caught("the table was compacted first")
+        interrupt.stop_if_caught("after the table was compacted")
     }
 
     fn file_bytes(&self) -> Result<u64> {

@@ -1,4 +1,4 @@
-//! `del`: keys out of a table.
+//! `del`: removes keys from a table.
 
 use super::{argument_bytes, key_absent, open_to_change};
 use crate::failure::{Failure, Result};
@@ -7,12 +7,12 @@ use std::path::PathBuf;
 
 /// Delete keys and their values
 ///
-/// Keys that are there go, whichever others are not; an absent one is named on standard error, and the exit status is 1.
+/// Deletes every key that is present. An absent key is named on standard error and makes the exit status 1.
 #[derive(clap::Args)]
 pub struct Del {
     /// The table
     file: PathBuf,
-    /// The keys, taken as bytes, behind -- if one begins with -
+    /// The keys, taken as bytes; put -- before keys that begin with -
     #[arg(required = true, allow_negative_numbers = true)]
     key: Vec<OsString>,
     /// Read \t \n \r \\ \xHH in the keys
@@ -32,6 +32,6 @@ impl Del {
             }
         }
         table.close()?;
-        if absent { Err(Failure::no_said_already()) } else { Ok(()) }
+        if absent { Err(Failure::no_already_printed()) } else { Ok(()) }
     }
 }

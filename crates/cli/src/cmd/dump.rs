@@ -1,4 +1,4 @@
-//! `dump`: all pairs to standard output, the inverse of `load`.
+//! `dump`: writes all pairs to standard output; the inverse of `load`.
 
 use super::{open_to_read, salvage};
 use crate::failure::{Failure, Result};
@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-/// Rows between two looks at the clock of the progress bar.
+/// Rows between two updates of the progress bar.
 const ROWS_PER_TICK: u64 = 1024;
 
 const EXAMPLES: &str = "\
@@ -24,10 +24,10 @@ Examples:
 Pairs come in hash order; sort the output to compare two tables. Any bytes make
 the round trip through `load` in tsv, jsonl and raw; lines gives the keys only.
 
---salvage reads a file that is damaged, cut, or has no header any more: it
-writes the pairs whose checksums fit, and those of which nothing but checksums
-is damaged, and names on standard error what is lost and why. Exit status 1 if
-anything is, or may be. It reads the file as of its last checkpoint.";
+--salvage reads a file that is damaged, truncated or without a header. It writes
+pairs with intact checksums, and pairs whose checksums alone are damaged, and
+names on standard error what is lost and why. The exit status is 1 if anything
+is, or may be, lost. It reads the file as of its last checkpoint.";
 
 /// Write all pairs to standard output
 #[derive(clap::Args)]
@@ -48,7 +48,7 @@ pub struct Dump {
     /// Write what can still be read of a damaged file
     #[arg(long)]
     salvage: bool,
-    /// With --salvage: leave pairs out whose checksums are damaged
+    /// With --salvage: leave out pairs whose checksums are damaged
     #[arg(long, requires = "salvage")]
     only_verified: bool,
 }
@@ -87,20 +87,20 @@ pub fn write_all(
         }
         if let Some(signal) = interrupt.caught() {
             out.flush()?;
-            return Err(Failure::stopped(signal, format_args!("{} written, all of them whole", count_of(rows, "row"))));
+            return Err(Failure::stopped(signal, format_args!("{} written, all complete", count_of(rows, "row"))));
         }
     }
     progress.finish_and_clear();
     out.flush()
 }
 
-/// On standard error, if people look at that and the rows go elsewhere.
+/// A progress bar if standard error is a terminal and the rows go elsewhere.
 fn progress(pairs: u64) -> ProgressBar {
     if std::io::stdout().is_terminal() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{bar:30} {human_pos} of {human_len} rows, {per_sec}, {eta} to go");
-    ProgressBar::new(pairs).with_style(style.expect("the template is fixed and tried by the tests"))
+    ProgressBar::new(pairs).with_style(style.expect("the template is fixed and a test uses it"))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! `freeze`: a table becomes a dictionary.
+//! `freeze`: turns a table into a dictionary.
 
 use super::dict::options::{INDEX_HELP, IndexArgs, ShapeArgs};
 use super::dict::{Report, bar_of_pairs, ended, watched};
-use super::open_to_read;
+use super::{open_to_read, require_directory_of};
 use crate::failure::Result;
 use crate::interrupt::Interrupt;
 use crate::source::Read;
@@ -17,7 +17,7 @@ Examples:
 
 fn after_help() -> String {
     format!(
-        "{EXAMPLES}\n\nNothing is sorted: both lie in hash order. The hash function is the table's.\n\n{INDEX_HELP}"
+        "{EXAMPLES}\n\nThere is no sort: both are in hash order. The hash function stays the table's.\n\n{INDEX_HELP}"
     )
 }
 
@@ -27,7 +27,7 @@ fn after_help() -> String {
 pub struct Freeze {
     /// The table
     file: PathBuf,
-    /// The dictionary; one that is there is replaced when the new one is complete
+    /// The dictionary; an existing one is replaced when the new one is complete
     dict: PathBuf,
     #[command(flatten)]
     index: IndexArgs,
@@ -45,11 +45,12 @@ impl Freeze {
         let builder = DictionaryBuilder::new().index(self.index.index()?.unwrap_or_default());
         let builder = self.shape.shape(builder)?;
         let table = open_to_read(&self.file)?;
+        require_directory_of(&self.dict)?;
         let bytes = self.file.metadata().map_or(0, |metadata| metadata.len());
         let bar = bar_of_pairs();
         let frozen = table.freeze(&self.dict, &watched(builder, &interrupt, &bar));
-        let left = format!("nothing was written, {} is as it was", self.dict.display());
+        let left = format!("nothing was written, {} is unchanged", self.dict.display());
         let rows = ended(frozen, &bar, &interrupt, &left)?;
-        Report { path: &self.dict, read: Read { rows, skipped: 0, bytes }, start, json: self.json }.tell()
+        Report { path: &self.dict, read: Read { rows, skipped: 0, bytes }, start, json: self.json }.report()
     }
 }

@@ -1,4 +1,4 @@
-//! `get`: one value to standard output.
+//! `get`: prints one value.
 
 use super::{argument_bytes, key_absent, open_to_read};
 use crate::failure::{Failure, Result};
@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 /// Print the value of a key
 ///
-/// The value is written as it is, with a newline after it; --raw leaves the newline out, so that bytes come out exactly
-/// as they went in. An absent key prints nothing, says so on standard error and exits with 1.
+/// Prints the value followed by a newline; --raw leaves the newline out, so that the bytes come out exactly as they
+/// went in. An absent key prints nothing, is named on standard error, and makes the exit status 1.
 #[derive(clap::Args)]
 pub struct Get {
     /// The table
@@ -22,16 +22,16 @@ pub struct Get {
     shown: ShownArgs,
 }
 
-/// How a value is shown; the same for tables and dictionaries.
+/// How a value is printed, for tables and dictionaries.
 #[derive(clap::Args)]
 pub struct ShownArgs {
-    /// Write the value only, no newline after it
+    /// Print only the value, without a newline
     #[arg(long, short, conflicts_with = "json")]
     raw: bool,
     /// Read \t \n \r \\ \xHH in KEY, and write them in the value
-    #[arg(long, short, conflicts_with_all = ["raw", "json"])]
+    #[arg(long, short, conflicts_with = "raw")]
     pub escaped: bool,
-    /// Write {"key": ..., "value": ...} as `dump --format jsonl` does
+    /// Write {"key": ..., "value": ...} like `dump --format jsonl`; --escaped then applies only to KEY
     #[arg(long)]
     json: bool,
 }
@@ -50,7 +50,7 @@ impl Get {
 }
 
 impl ShownArgs {
-    /// Appends what is shown of `pair` to `row`.
+    /// Appends the printed form of `pair` to `row`.
     pub fn write(&self, pair: Pair<'_>, row: &mut Vec<u8>) {
         if self.json {
             return jsonl::write(pair, row);

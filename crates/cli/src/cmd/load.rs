@@ -1,12 +1,12 @@
-//! `load`: pairs from a file or pipe into a table.
+//! `load`: stores pairs from a file or pipe in a table.
 //!
-//! The walk: [`Load::run`] opens both ends, [`Loading::all_rows`] takes row after row to [`Loading::store`], and however it
-//! ends (input done, bad row, signal) the table is synced and closed before anything is said.
-//! Reading: `input.rs` and `format/`. Rows a second: the table's business; the reader alone does several million.
+//! [`Load::run`] opens both ends; [`Loading::all_rows`] passes each row to [`Loading::store`]. However it ends (input
+//! done, bad row, signal), the table is synced and closed before anything is printed. Reading: `input.rs` and
+//! `format/`. The table limits the speed; the reader alone does several million rows/s.
 
 use crate::failure::{Failure, Result};
 use crate::format::{BadRow, Format, Pair, Row, RowReader, tsv};
-use crate::input::Input;
+use crate::input::{Input, ROW_BYTES_MAX};
 use crate::interrupt::{Interrupt, Signal};
 use crate::number::{count_of, grouped, parse_size, parse_size_u32, rate, seconds, size};
 use crate::output::Output;
@@ -14,13 +14,14 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use splitpoint::{Durability, HashKind, Table, TableOptions};
+use std::cell::OnceCell;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Bad rows named on standard error before they are only counted.
+/// Bad rows named on standard error; more are only counted.
 const BAD_ROWS_NAMED_MAX: u64 = 20;
-/// Rows between two looks at the clock of the progress bar.
+/// Rows between two updates of the progress bar.
 const ROWS_PER_TICK: u64 = 1024;
 
 const EXAMPLES: &str = "\
@@ -31,58 +32,62 @@ Examples:
   splitpoint load big.spt big.raw --cache 2GiB --expected-len 100000000
 
 Formats (guessed from the name: .jsonl, .ndjson, .json; .raw, .bin; else tsv):
-  tsv    key TAB value, a pair a line. \\t \\n \\r \\\\ \\xHH stand for bytes. Later
-         tabs belong to the value; blank lines are passed over.
-  jsonl  {\"key\": \"...\", \"value\": \"...\"}, a pair a line; key_base64 and
-         value_base64 for what is not UTF-8.
+  tsv    key TAB value, one pair per line. \\t \\n \\r \\\\ \\xHH are escapes. Later
+         tabs belong to the value; blank lines are skipped.
+  jsonl  {\"key\": \"...\", \"value\": \"...\"}, one pair per line; key_base64 and
+         value_base64 for bytes that are not UTF-8.
   raw    u32 key length, u32 value length (little-endian), key, value.
   lines  the line is the key; the value is empty, or with --number the line's
          number.
 
-The table is made if there is none, and synced at the end. A signal (Ctrl-C)
-ends the load after the current row: what was loaded stays, and the place of
-the next row is printed.";
+A missing table is created; the table is synced at the end. A signal (Ctrl-C)
+ends the load after the current row: loaded rows stay, and the place of the next
+row is printed. Compressed files and databases are refused before any row is
+stored.";
 
 /// Load pairs into a table from a file or a pipe
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Load {
-    /// The table; made if there is none
+    /// The table; created if missing
     file: PathBuf,
     /// The pairs; - is standard input
     #[arg(default_value = "-")]
     input: PathBuf,
-    /// How pairs are written [default: by the name of INPUT, else tsv]
+    /// The format of the pairs [default: by the name of INPUT, else tsv]
     #[arg(long, short, value_enum, hide_possible_values = true, value_name = "tsv|jsonl|raw|lines")]
     format: Option<Format>,
-    /// With --format lines: the line's number as the value
+    /// With --format lines: store the line's number as the value
     #[arg(long)]
     number: bool,
-    /// For a key that is there already
+    /// What to do with a key that exists
     #[arg(long, value_enum, default_value_t = Duplicates::Last, hide_possible_values = true, value_name = "last|first|append|error")]
     duplicates: Duplicates,
-    /// At a row that is no pair: stop, or name and count it and go on
+    /// At a row that is not a pair: stop, or name it, count it and continue
     #[arg(long, value_enum, default_value_t = OnError::Stop, hide_possible_values = true, value_name = "stop|skip")]
     on_error: OnError,
-    /// When a row is safe: none, at the end of the load; os, at once if only the program dies; sync, at once
+    /// The longest row; a longer one is a bad row [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value_t = ROW_BYTES_MAX, hide_default_value = true)]
+    max_row: u64,
+    /// When a row is durable: none, at the end of the load; os, at once unless the system fails; sync, at once
     #[arg(long, value_enum, default_value_t = DurabilityName::None, hide_possible_values = true, value_name = "none|os|sync")]
     durability: DurabilityName,
-    /// Bytes of a bucket's page, 512 to 64K (for a new table)
+    /// Bytes of a primary page, 512 to 64K (for a new table)
     #[arg(long, value_name = "SIZE", value_parser = parse_size_u32)]
     page_size: Option<u32>,
-    /// Keys a bucket holds before the table grows (for a new table)
+    /// Keys per bucket above which the table grows (for a new table)
     #[arg(long, value_name = "N")]
     fill_factor: Option<u32>,
-    /// Make room for so many pairs at once (for a new table)
+    /// Allocate buckets for this many pairs at once (for a new table)
     #[arg(long, value_name = "N")]
     expected_len: Option<u64>,
-    /// Memory for pages, as 64M or 2GiB
+    /// Memory for the buffer pool, as 64M or 2GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     cache: Option<u64>,
     /// Hash function (for a new table)
     #[arg(long, value_name = "NAME", value_parser = parse_hash)]
     hash: Option<HashKind>,
-    /// Let `splitpoint stat --watch` see what the load does
+    /// Let `splitpoint stat --watch` show the load's counters
     #[arg(long)]
     stats: bool,
     /// Report as JSON
@@ -92,11 +97,11 @@ pub struct Load {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Duplicates {
-    /// The value that comes last stays
+    /// The last value wins
     Last,
-    /// The value that was there stays
+    /// The first value stays
     First,
-    /// The values are joined
+    /// The values are concatenated
     Append,
     /// The row is a bad row
     Error,
@@ -135,39 +140,65 @@ pub fn parse_hash(name: &str) -> std::result::Result<HashKind, String> {
 impl Load {
     pub fn run(self) -> Result<()> {
         let interrupt = Interrupt::watch()?;
-        // The input first: a misspelt name must not leave an empty table behind.
-        let input = Input::open(&self.input, &interrupt)?;
+        // Open the input first: a misspelt name must not leave an empty table behind.
+        let mut input = Input::open(&self.input, &interrupt)?;
+        input.limit_rows(self.max_row);
         if self.input.as_os_str() == "-" && std::io::stdin().is_terminal() {
-            eprintln!("splitpoint: reading pairs from the terminal; Ctrl-D ends them");
+            eprintln!("splitpoint: reading pairs from the terminal; end with Ctrl-D");
         }
         let format = self.format.unwrap_or_else(|| Format::of_path(&self.input));
         if self.number && format != Format::Lines {
-            return Err(Failure::usage("--number goes with --format lines"));
+            return Err(Failure::usage("--number needs --format lines"));
         }
-        let table = super::opened(&self.file, self.options().open(&self.file))?;
+        let mut reader = RowReader::new(input, format, self.number);
+        // Open an existing table before waiting for any input. Create a new one for its first row, so that an input
+        // without rows leaves no table behind; with --stats at once, so that it can be watched.
+        let table = OnceCell::new();
+        if self.stats || self.file.exists() {
+            self.table(&table)?;
+        }
+        reader.refuse_binary()?;
         let mut loading = Loading {
-            table: &table,
+            load: &self,
+            table,
             duplicates: self.duplicates,
             on_error: self.on_error,
-            progress: progress(input.file_bytes),
+            progress: progress(reader.input().file_bytes),
             interrupt: &interrupt,
             rows: 0,
             skipped: 0,
             start: Instant::now(),
         };
-        let mut reader = RowReader::new(input, format, self.number);
         let end = loading.all_rows(&mut reader)?;
         loading.progress.finish_and_clear();
-        table.checkpoint()?;
+        if matches!(end, End::Input) {
+            self.table(&loading.table)?;
+        }
+        let table = loading.table.into_inner();
+        if let Some(table) = &table {
+            table.checkpoint()?;
+        }
         let report = Report {
             rows: loading.rows,
             skipped: loading.skipped,
             input_bytes: reader.input().taken_bytes(),
             time: loading.start.elapsed(),
-            table_pairs: table.len(),
+            table_pairs: table.as_ref().map_or(0, Table::len),
         };
-        table.close()?;
-        self.tell(&report, end, &reader)
+        if let Some(table) = table {
+            table.close()?;
+        }
+        self.report(&report, end, &reader)
+    }
+
+    /// The table, opened or created on the first call.
+    fn table<'t>(&self, table: &'t OnceCell<Table>) -> Result<&'t Table> {
+        if let Some(table) = table.get() {
+            return Ok(table);
+        }
+        super::require_directory_of(&self.file)?;
+        let opened = super::opened(&self.file, self.options().open(&self.file))?;
+        Ok(table.get_or_init(|| opened))
     }
 
     fn options(&self) -> TableOptions {
@@ -191,7 +222,7 @@ impl Load {
         options
     }
 
-    fn tell(&self, report: &Report, end: End, reader: &RowReader<'_>) -> Result<()> {
+    fn report(&self, report: &Report, end: End, reader: &RowReader<'_>) -> Result<()> {
         let file = self.file.display();
         let mut out = Output::stdout();
         if self.json {
@@ -203,8 +234,8 @@ impl Load {
         match end {
             End::Input => Ok(()),
             End::Bad(bad) => {
-                let advice = if bad.goes_on { "; --on-error skip goes on" } else { "" };
-                Err(Failure::no(format_args!("{bad}. Stopped with {rows} before it in {file}{advice}")))
+                let advice = if bad.goes_on { "; --on-error skip continues" } else { "" };
+                Err(Failure::no(format_args!("{bad}. Stopped after {rows} in {file}{advice}")))
             }
             End::Signal(signal) => {
                 Err(Failure::stopped(signal, format_args!("{rows} in {file}; the next is {}", reader.next_place())))
@@ -230,7 +261,7 @@ impl Load {
     }
 }
 
-/// Why the rows came to an end.
+/// Why there are no more rows.
 enum End {
     Input,
     Bad(BadRow),
@@ -261,7 +292,8 @@ impl Report {
 }
 
 struct Loading<'l> {
-    table: &'l Table,
+    load: &'l Load,
+    table: OnceCell<Table>,
     duplicates: Duplicates,
     on_error: OnError,
     progress: ProgressBar,
@@ -282,7 +314,7 @@ impl Loading<'_> {
                     self.store(pair)?.map(|what| BadRow { place: reader.place(), what, goes_on: true })
                 }
                 Row::Bad(bad) => Some(bad),
-                // The signal is on its way to the flag.
+                // The flag is about to show the signal.
                 Row::Interrupted => continue,
                 Row::End => return Ok(End::Input),
             };
@@ -297,18 +329,19 @@ impl Loading<'_> {
         }
     }
 
-    /// `Some` reason for a pair that may not go in.
+    /// `Some` reason if the pair may not be stored.
     fn store(&self, pair: Pair<'_>) -> Result<Option<String>> {
+        let table = self.load.table(&self.table)?;
         match self.duplicates {
-            Duplicates::Last => self.table.put(pair.key, pair.value)?,
-            Duplicates::Append => self.table.append(pair.key, pair.value)?,
+            Duplicates::Last => table.put(pair.key, pair.value)?,
+            Duplicates::Append => table.append(pair.key, pair.value)?,
             Duplicates::First => {
-                self.table.insert(pair.key, pair.value)?;
+                table.insert(pair.key, pair.value)?;
             }
             Duplicates::Error => {
-                if !self.table.insert(pair.key, pair.value)? {
+                if !table.insert(pair.key, pair.value)? {
                     let key = tsv::quoted(pair.key);
-                    return Ok(Some(format!("duplicate key {key}; --duplicates last, first or append takes it")));
+                    return Ok(Some(format!("duplicate key {key}; --duplicates last, first or append accepts it")));
                 }
             }
         }
@@ -321,7 +354,7 @@ impl Loading<'_> {
             if self.skipped <= BAD_ROWS_NAMED_MAX {
                 eprintln!("splitpoint: {bad}");
             } else if self.skipped == BAD_ROWS_NAMED_MAX + 1 {
-                eprintln!("splitpoint: further bad rows are counted only");
+                eprintln!("splitpoint: further bad rows are only counted");
             }
         });
     }
@@ -336,13 +369,13 @@ impl Loading<'_> {
     }
 }
 
-/// A bar for a file, whose end is known; a spinner for a pipe. Hidden by itself where standard error is no terminal.
+/// A bar for a file, a spinner for a pipe of unknown length. Hidden where standard error is not a terminal.
 fn progress(input_bytes: Option<u64>) -> ProgressBar {
     let (bar, template) = match input_bytes {
         Some(bytes) => (ProgressBar::new(bytes), "{bar:30} {bytes} of {total_bytes}, {eta} to go, {msg}"),
         None => (ProgressBar::new_spinner(), "{spinner} {bytes}, {msg}"),
     };
-    bar.with_style(ProgressStyle::with_template(template).expect("the templates are fixed and tried by the tests"))
+    bar.with_style(ProgressStyle::with_template(template).expect("the templates are fixed and a test uses them"))
 }
 
 #[cfg(test)]

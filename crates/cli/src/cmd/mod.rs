@@ -1,4 +1,4 @@
-//! The commands, one file each; and what several of them share: opening a table, keys as arguments.
+//! The commands, one file each; and what they share: opening a table, keys as arguments.
 
 mod append;
 mod backup;
@@ -27,7 +27,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// In the order in which people meet them.
+/// In the order in which users meet them.
 #[derive(clap::Subcommand)]
 pub enum Command {
     Tour(tour::Tour),
@@ -77,16 +77,30 @@ pub fn open_to_read(path: &Path) -> Result<Table> {
     opened(path, TableOptions::new().create(false).read_only(true).open(path))
 }
 
-/// A table that must be there: a misspelt name makes no new file.
+/// Opens a table that must exist: a misspelt name creates no file.
 fn open_to_change(path: &Path) -> Result<Table> {
     opened(path, TableOptions::new().create(false).open(path))
 }
 
 fn open_or_create(path: &Path) -> Result<Table> {
+    require_directory_of(path)?;
     opened(path, TableOptions::new().create(true).open(path))
 }
 
-/// The bytes of an argument as they are, or with its escapes undone.
+/// Refuses a new file in a directory that does not exist, naming the directory.
+fn require_directory_of(path: &Path) -> Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    match directory {
+        Some(directory) if !directory.exists() => {
+            let (path, directory) = (path.display(), directory.display());
+            let message = format!("{path}: there is no directory {directory}; create it with `mkdir -p {directory}`");
+            Err(Failure::of_kind(ErrorKind::Io, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The bytes of an argument, with its escapes undone if asked for.
 fn argument_bytes(argument: &OsStr, escaped: bool) -> Result<Vec<u8>> {
     let bytes = argument.as_bytes();
     if !escaped {
@@ -102,13 +116,13 @@ fn key_absent(path: &Path, key: &[u8]) -> String {
     format!("{}: no key {}", path.display(), tsv::quoted(key))
 }
 
-/// A table, by its content; a damaged one is one too.
+/// Whether the file is a table, judged by its content; a damaged one counts.
 pub fn is_table(path: &Path) -> bool {
     let table = TableOptions::new().create(false).read_only(true).open(path);
     table.map_or_else(|error| !matches!(error.kind(), ErrorKind::NotATable | ErrorKind::Io), |_| true)
 }
 
-/// Of a dictionary it says which commands are for it.
+/// If the file is a dictionary, the error says which commands are for it.
 fn opened(path: &Path, table: splitpoint::Result<Table>) -> Result<Table> {
     table.map_err(|error| {
         if error.kind() == ErrorKind::NotATable && dict::is_dictionary(path) {
@@ -116,7 +130,7 @@ fn opened(path: &Path, table: splitpoint::Result<Table>) -> Result<Table> {
             return Failure::of_kind(
                 ErrorKind::NotATable,
                 format_args!(
-                    "{name}: is a dictionary and no table; `splitpoint dict` has the commands for it, and `splitpoint thaw {name} FILE` makes a table of it"
+                    "{name}: is a dictionary, not a table; the `splitpoint dict` commands are for it, and `splitpoint thaw {name} FILE` turns it into a table"
                 ),
             );
         }

@@ -1,4 +1,4 @@
-//! `put`: one pair, replacing an earlier value. Also the arguments that `append` shares.
+//! `put`: stores one pair, replacing an earlier value. Also the arguments that `append` shares.
 
 use super::{argument_bytes, open_or_create};
 use crate::failure::{Failure, Result};
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// Store a value under a key, replacing any earlier value
 ///
-/// Makes the table if there is none. The pair is in the file when the command returns.
+/// Creates the table if missing. The pair is in the file when the command returns.
 #[derive(clap::Args)]
 pub struct Put {
     #[command(flatten)]
@@ -17,7 +17,7 @@ pub struct Put {
 
 #[derive(clap::Args)]
 pub struct PairArguments {
-    /// The table; made if there is none
+    /// The table; created if missing
     pub file: PathBuf,
     /// The key, taken as bytes
     #[arg(allow_hyphen_values = true)]
@@ -25,7 +25,7 @@ pub struct PairArguments {
     /// The value, taken as bytes
     #[arg(allow_hyphen_values = true, required_unless_present = "stdin", conflicts_with = "stdin")]
     value: Option<OsString>,
-    /// Take all of standard input for the value
+    /// Read the value from standard input
     #[arg(long, short = 'x')]
     stdin: bool,
     /// Read \t \n \r \\ \xHH in KEY and VALUE
@@ -44,8 +44,10 @@ impl PairArguments {
 }
 
 fn read_stdin() -> Result<Vec<u8>> {
+    // One byte more than a value may have: an endless input becomes "too long" before it fills memory.
     let mut value = Vec::new();
-    std::io::stdin().lock().read_to_end(&mut value).map_err(|error| Failure::io("stdin", &error))?;
+    let mut stdin = std::io::stdin().lock().take(splitpoint::VALUE_LEN_MAX as u64 + 1);
+    stdin.read_to_end(&mut value).map_err(|error| Failure::io("stdin", &error))?;
     Ok(value)
 }
 

@@ -1,7 +1,7 @@
-//! `dump --salvage`: what can still be read of a damaged file; pairs to standard output, losses to standard error.
+//! `dump --salvage`: pairs that can still be read of a damaged file go to standard output, losses to standard error.
 //!
-//! The library looks ([`splitpoint::salvage`]); this writes rows, names what is damaged, and says at the end how many pairs
-//! came out, how many did not, and where to put them.
+//! The library reads the file ([`splitpoint::salvage`]). This writes rows, names what is damaged, and reports at the
+//! end how many pairs were recovered, how many were not, and where to put them.
 
 use crate::failure::{Failure, Result};
 use crate::format::{Format, Pair, write_row};
@@ -13,10 +13,10 @@ use splitpoint::{SalvageReport, Salvaged};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-/// Faults named on standard error before they are only counted.
+/// Faults named on standard error; more are only counted.
 const FAULTS_NAMED_MAX: u64 = 1000;
 
-/// Writes the pairs of `file` that can be read; only those that are proved, if `only_verified`.
+/// Writes the pairs of `file` that can be read; only those with intact checksums if `only_verified`.
 pub fn run(file: &Path, format: Format, only_verified: bool) -> Result<()> {
     let interrupt = Interrupt::watch()?;
     let mut salvaging = Salvaging {
@@ -47,11 +47,11 @@ pub fn run(file: &Path, format: Format, only_verified: bool) -> Result<()> {
         let rows = count_of(salvaging.rows, "row");
         return Err(Failure::stopped(
             signal,
-            format_args!("{rows} written, all of them whole; the file was not read to its end"),
+            format_args!("{rows} written, all complete; the file was not read to its end"),
         ));
     }
-    salvaging.tell(&report);
-    if report.is_whole() { Ok(()) } else { Err(Failure::no_said_already()) }
+    salvaging.report(&report);
+    if report.is_whole() { Ok(()) } else { Err(Failure::no_already_printed()) }
 }
 
 struct Salvaging<'f> {
@@ -91,8 +91,8 @@ impl Salvaging<'_> {
         Ok(())
     }
 
-    /// The last lines: the sum, and what to do.
-    fn tell(&self, report: &SalvageReport) {
+    /// The last lines: totals, and what to do.
+    fn report(&self, report: &SalvageReport) {
         let file = self.file.display();
         if let Some(more @ 1..) = self.faults.checked_sub(FAULTS_NAMED_MAX) {
             eprintln!("{file}: and {}", count_of(more, "more fault"));
@@ -101,7 +101,7 @@ impl Salvaging<'_> {
         match report.unverified {
             0 => {}
             left_out if self.only_verified => {
-                sum += &format!("; {} left out whose checksums are damaged", grouped(left_out));
+                sum += &format!("; {} left out because of damaged checksums", grouped(left_out));
             }
             unverified => {
                 let of_them = if unverified == self.rows {
@@ -109,31 +109,28 @@ impl Salvaging<'_> {
                 } else {
                     format!("{} of them not verified", grouped(unverified))
                 };
-                sum += &format!(", {of_them}, as checksums are damaged or the header is");
+                sum += &format!(", {of_them}, because checksums or the header are damaged");
             }
         }
         sum += &match report.missing() {
-            Some(0) => ", none is missing".to_owned(),
+            Some(0) => ", none missing".to_owned(),
             Some(missing) => format!("; {} of {} lost", grouped(missing), count_of(missing + report.pairs(), "pair")),
-            None => "; how many there were is not known".to_owned(),
+            None => "; the original number is unknown".to_owned(),
         };
-        let advice = if report.is_whole() {
-            ""
-        } else {
-            ". Make a new table of them: `splitpoint load NEW.spt -` reads what this writes"
-        };
+        let advice =
+            if report.is_whole() { "" } else { ". `splitpoint load NEW.spt -` makes a new table from this output" };
         eprintln!("{file}: {sum}{advice}.");
     }
 }
 
-/// On standard error, if people look at that and the rows go elsewhere.
+/// A progress bar if standard error is a terminal and the rows go elsewhere.
 fn progress() -> ProgressBar {
     use std::io::IsTerminal;
     if std::io::stdout().is_terminal() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{bar:30} {percent} %, {eta} to go");
-    ProgressBar::new(1).with_style(style.expect("the template is fixed and tried by the tests"))
+    ProgressBar::new(1).with_style(style.expect("the template is fixed and a test uses it"))
 }
 
 #[cfg(test)]

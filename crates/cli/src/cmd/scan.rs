@@ -1,4 +1,4 @@
-//! `scan`: some pairs, and the cursor to go on from.
+//! `scan`: prints some pairs and the cursor to continue from.
 
 use super::open_to_read;
 use crate::failure::Result;
@@ -12,21 +12,21 @@ Examples:
   splitpoint scan users.spt --limit 10
   splitpoint scan users.spt --limit 1000 --cursor 8070450532247928832
 
-The cursor is a place in hash order: pairs put, deleted or moved by splits in
-between make no other pair come twice or not at all. It is written to standard
-error as `cursor N`, or `end` when there is no more; with --json, as the last
-field of one object: a string (it needs all 64 bits), or null.";
+The cursor is a position in hash order: puts, deletions and splits in between
+neither repeat nor skip other pairs. It is written to standard error as
+`cursor N`, or `end` after the last pair; with --json, as the last field of one
+object: a string (it needs all 64 bits), or null.";
 
-/// Print pairs from a place in the table, and where to go on
+/// Print pairs from a position in the table, and the cursor to continue from
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Scan {
     /// The table
     file: PathBuf,
-    /// Where to begin: the number that an earlier scan ended with
+    /// Where to begin: the cursor that an earlier scan printed
     #[arg(long, short, value_name = "N", default_value_t = 0)]
     cursor: u64,
-    /// End after so many pairs; a few more where several keys share one hash
+    /// Stop after N pairs; a few more if several keys share one hash
     #[arg(long, short, value_name = "N")]
     limit: Option<u64>,
     /// Write {"pairs": [{"key": ..., "value": ...}, ...], "cursor": "N"}
@@ -66,7 +66,8 @@ impl Scan {
         out.line(&format!("\n],\"cursor\":{cursor}}}"))
     }
 
-    /// Calls `write` with each pair's number, itself and an empty buffer, up to the limit; gives the cursor after them.
+    /// Calls `write` with each pair's index, the pair and an empty buffer, up to the limit; returns the cursor after
+    /// them.
     fn each_pair(
         &self,
         scan: &mut TableScan<'_>,
@@ -75,7 +76,7 @@ impl Scan {
         let limit = self.limit.unwrap_or(u64::MAX);
         let mut row = Vec::new();
         let mut count = 0;
-        // Past the limit while the cursor has not moved: who goes on from it must get somewhere.
+        // Continue past the limit while the cursor has not moved, or the next scan would make no progress.
         while count < limit || (limit > 0 && scan.cursor() == Some(self.cursor)) {
             let Some((key, value)) = scan.next_ref()? else { return Ok(None) };
             row.clear();

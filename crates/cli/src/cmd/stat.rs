@@ -1,4 +1,4 @@
-//! `stat`: what a table is made of, and its buckets as a picture; with --watch (`watch.rs`) what it does.
+//! `stat`: prints the properties of a table and a histogram of its buckets; with --watch (`watch.rs`) its activity.
 
 use super::{open_to_read, watch};
 use crate::failure::Result;
@@ -10,14 +10,15 @@ use splitpoint::TableSurvey;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Show parameters, fill, overflow and a picture of the bucket sizes
+/// Show parameters, fill, overflow and a histogram of the bucket sizes
 ///
-/// Reads the whole table. The picture has a row for each number of pairs in a bucket (or a few numbers), how many
-/// buckets hold so many, and the share that chance alone would give; a share far above it means a poor hash function.
+/// Reads the whole table. The histogram has a row for each bucket size in pairs (or a range), with the number of
+/// buckets of that size and the share expected of a random hash function; a share far above it means a poor hash
+/// function.
 ///
-/// With --watch a line each second, until Ctrl-C: of a table whose process publishes its counters (load --stats, or
-/// TableOptions::publish_counters) what it does, a second; of any other what it is made of, whenever the file changes. gets, hit%
-/// and what follows them up to ovf% are estimates from one lookup in 512.
+/// With --watch, prints a line each second until Ctrl-C. If a process publishes the table's counters (load --stats, or
+/// TableOptions::publish_counters), it shows rates per second; otherwise the table's contents whenever the file changes.
+/// gets, hit% and the columns after them up to ovf% are estimates from one lookup in 512.
 #[derive(clap::Args)]
 pub struct Stat {
     /// The table
@@ -25,7 +26,7 @@ pub struct Stat {
     /// Write everything as one JSON object
     #[arg(long)]
     json: bool,
-    /// Show figures again and again, each SECONDS; with --json an object a line
+    /// Repeat every SECONDS; with --json one object per line
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = watch::parse_interval)]
     watch: Option<Duration>,
 }
@@ -49,7 +50,7 @@ impl Stat {
     }
 }
 
-/// Every field. `seed` is a string, as JSON numbers do not carry 64 bits everywhere.
+/// Every field. `seed` is a string, because JSON numbers do not carry 64 bits everywhere.
 fn as_json(stat: &TableSurvey) -> serde_json::Value {
     let histogram: Vec<_> =
         stat.histogram.iter().map(|(size, buckets)| json!({"size": size, "buckets": buckets})).collect();
@@ -68,6 +69,7 @@ fn as_json(stat: &TableSurvey) -> serde_json::Value {
         "extent_bytes": stat.extent_bytes,
         "free_bytes": stat.free_bytes,
         "fill_percent": stat.fill_percent,
+        "fill_target_percent": stat.fill_target_percent,
         "fill_factor": stat.fill_factor,
         "hash": stat.hash,
         "seed": stat.seed.to_string(),
@@ -80,16 +82,19 @@ fn as_json(stat: &TableSurvey) -> serde_json::Value {
     })
 }
 
-/// What a file tells; splits, merges and memory are a running process's, and so for --json only.
+/// What the file shows. Splits, merges and memory belong to a running process, and are in --json only.
 fn lines(stat: &TableSurvey) -> Vec<(&'static str, String)> {
     let per_bucket = stat.pairs as f64 / stat.buckets.max(1) as f64;
-    let growth = stat
-        .fill_factor
-        .map_or("by bytes".to_owned(), |keys| format!("above {} a bucket", count_of(keys.into(), "key")));
+    let growth = stat.fill_factor.map_or(format!("at {:.0} %", stat.fill_target_percent), |keys| {
+        format!("above {} per bucket", count_of(keys.into(), "key"))
+    });
     vec![
         ("pairs", format!("{}, {} of keys and values", grouped(stat.pairs), size(stat.payload_bytes))),
         ("file", format!("{} ({}){}", grouped(stat.file_bytes), size(stat.file_bytes), times_payload(stat))),
-        ("pages", format!("{} a bucket, in frames of {}", size(stat.page_bytes.into()), size(stat.frame_bytes.into()))),
+        (
+            "pages",
+            format!("{} per bucket, in frames of {}", size(stat.page_bytes.into()), size(stat.frame_bytes.into())),
+        ),
         (
             "buckets",
             format!(
@@ -115,7 +120,7 @@ fn lines(stat: &TableSurvey) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What the file costs beside its contents, the figure to compare by.
+/// File size as a multiple of its contents.
 fn times_payload(stat: &TableSurvey) -> String {
     if stat.payload_bytes == 0 || stat.file_bytes == 0 {
         return String::new();

@@ -1,9 +1,9 @@
-//! `thaw`: a dictionary becomes a table.
+//! `thaw`: turns a dictionary into a table.
 //!
-//! A new table has the dictionary's hash function, so that pairs come bucket after bucket. It is made in a folder of its own, where
-//! nobody else's files are, and gets its name when it is complete; a table that is there takes the pairs one batch after another, as `load` does.
+//! A new table gets the dictionary's hash function, so that pairs arrive bucket by bucket. It is made in a directory
+//! of its own and gets its name when complete. An existing table takes the pairs in batches, like `load`.
 
-use super::{dict, open_to_change};
+use super::{dict, open_to_change, require_directory_of};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, parse_size_u32, rate, seconds};
@@ -16,17 +16,17 @@ use std::time::Instant;
 use std::{fs, io};
 use tempfile::TempDir;
 
-/// Pairs put into the table together.
+/// Pairs per batch.
 const BATCH: usize = 256;
 
 const EXAMPLES: &str = "\
 Examples:
   splitpoint thaw users.spd users.spt
 
-A table that is there keeps its other pairs. A signal (Ctrl-C) ends it: a new
-table is then not there, and one that was there keeps what it was given. Until
-it is complete a new table is in a folder FILE-thaw-* of its own; one that a
-killed thaw left may be removed.";
+An existing table keeps its other pairs. After a signal (Ctrl-C) a new table does
+not exist, and an existing one keeps the pairs it got. Until it is complete, a
+new table is in a directory FILE-thaw-* of its own; you may remove one that a
+killed thaw left behind.";
 
 /// Put all pairs of a dictionary into a table
 #[derive(clap::Args)]
@@ -34,9 +34,9 @@ killed thaw left may be removed.";
 pub struct Thaw {
     /// The dictionary
     dict: PathBuf,
-    /// The table; made if there is none
+    /// The table; created if missing
     file: PathBuf,
-    /// Bytes of a bucket's page, 512 to 64K (for a new table)
+    /// Bytes of a primary page, 512 to 64K (for a new table)
     #[arg(long, value_name = "SIZE", value_parser = parse_size_u32)]
     page_size: Option<u32>,
     /// Report as JSON
@@ -49,6 +49,7 @@ impl Thaw {
         let interrupt = Interrupt::watch()?;
         let start = Instant::now();
         let dictionary = dict::open(&self.dict)?;
+        require_directory_of(&self.file)?;
         let table_pairs = match self.file.symlink_metadata() {
             Ok(_) => {
                 let table = open_to_change(&self.file)?;
@@ -59,19 +60,19 @@ impl Thaw {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.make(&dictionary, &interrupt)?,
             Err(error) => return Err(Failure::io(self.file.display(), &error)),
         };
-        self.tell(dictionary.len(), table_pairs, start)
+        self.report(dictionary.len(), table_pairs, start)
     }
 
-    /// A whole table or none.
+    /// Makes a complete table or none.
     fn make(&self, dictionary: &Dictionary, interrupt: &Interrupt) -> Result<u64> {
         let file = self.file.display();
         let failed = |error: io::Error| Failure::io(&file, &error);
         let unfinished = folder_beside(&self.file).map_err(failed)?;
         let path = unfinished.path().join(self.file.file_name().unwrap_or_default());
         let table = self.options(dictionary)?.open(&path)?;
-        fill(dictionary, &table, interrupt, |_| format!("{file} was not made"))?;
+        fill(dictionary, &table, interrupt, |_| format!("{file} was not created"))?;
         let pairs = closed(table)?;
-        // A link is made only where there is nothing, unlike a rename; not every file system has links.
+        // Unlike a rename, a link never replaces a file; but not every file system has links.
         let named = fs::hard_link(&path, &self.file).or_else(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => Err(error),
             _ => fs::rename(&path, &self.file),
@@ -84,7 +85,7 @@ impl Thaw {
         let hash = dictionary.hash();
         if hash.kind() == HashKind::User {
             let name = self.dict.display();
-            return Err(Failure::usage(format_args!("{name}: has a hash function that this program does not know")));
+            return Err(Failure::usage(format_args!("{name}: uses a hash function unknown to this program")));
         }
         let options = TableOptions::new().create(true).hash(hash.kind()).seed(hash.seed());
         Ok(match self.page_size {
@@ -93,7 +94,7 @@ impl Thaw {
         })
     }
 
-    fn tell(&self, pairs: u64, table_pairs: u64, start: Instant) -> Result<()> {
+    fn report(&self, pairs: u64, table_pairs: u64, start: Instant) -> Result<()> {
         let time = start.elapsed();
         let mut out = Output::stdout();
         if self.json {
@@ -119,7 +120,7 @@ impl Thaw {
     }
 }
 
-/// Syncs; gives how many pairs there are.
+/// Syncs and closes; returns the number of pairs.
 fn closed(table: Table) -> Result<u64> {
     table.checkpoint()?;
     let pairs = table.len();
@@ -127,7 +128,7 @@ fn closed(table: Table) -> Result<u64> {
     Ok(pairs)
 }
 
-/// Puts all pairs; `left` says after a signal what came of so many.
+/// Puts all pairs. After a signal, `left` turns the number put so far into the message.
 fn fill(dictionary: &Dictionary, table: &Table, interrupt: &Interrupt, left: impl Fn(&str) -> String) -> Result<()> {
     let bar = bar(dictionary.len());
     let mut pairs = dictionary.iter();
@@ -155,7 +156,7 @@ fn fill(dictionary: &Dictionary, table: &Table, interrupt: &Interrupt, left: imp
     }
 }
 
-/// An empty folder on the file system of `path`, which is gone with all that is in it at the end.
+/// An empty directory on the file system of `path`, removed with its contents when dropped.
 fn folder_beside(path: &Path) -> io::Result<TempDir> {
     let mut prefix = path.file_name().unwrap_or_default().to_owned();
     prefix.push("-thaw-");
@@ -168,7 +169,7 @@ fn directory_of(path: &Path) -> &Path {
 
 fn bar(pairs: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {human_pos} of {human_len} pairs, {per_sec}, {eta} to go");
-    ProgressBar::new(pairs).with_style(style.expect("the template is fixed and tried by the tests"))
+    ProgressBar::new(pairs).with_style(style.expect("the template is fixed and a test uses it"))
 }
 
 #[cfg(test)]

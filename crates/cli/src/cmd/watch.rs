@@ -1,12 +1,12 @@
-//! `stat --watch`: a line of figures each second, until a signal.
+//! `stat --watch`: prints a line of figures each second until a signal.
 //!
 //! ```text
-//! a process publishes its counters   rates a second, of the time between two of its writes      (lookups, splits, I/O, latches)
-//! none does                          the walk of `stat`, again whenever the file has changed    (pairs, buckets, overflow)
+//! a process publishes its counters   rates per second between two writes (lookups, splits, I/O, latches)
+//! no process does                    the walk of `stat`, when the file has changed (pairs, buckets, overflow)
 //! ```
 //!
-//! Counters live in the memory of the process that has the table open, and reach others only where it publishes them
-//! (`TableOptions::publish_counters`, `load --stats`). Of what a file shows, a writer's changes are seen at its checkpoints.
+//! Counters live in the memory of the process that has the table open; others see them only if it publishes them
+//! (`TableOptions::publish_counters`, `load --stats`). A file shows a writer's changes at its checkpoints.
 
 use super::open_to_read;
 use crate::failure::{Failure, Result};
@@ -21,20 +21,21 @@ use std::time::{Duration, SystemTime};
 
 /// Lines between two headings.
 const LINES_A_PAGE: u64 = 20;
-/// A process that has the table open writes its counters several times a second; after this long it is stopped or stuck.
+/// A process that has the table open writes its counters several times a second; after this long it has stopped or
+/// hangs.
 const SILENT: Duration = Duration::from_secs(3);
 
 /// Seconds between two lines.
 pub fn parse_interval(text: &str) -> std::result::Result<Duration, String> {
     let seconds: Option<f64> = text.parse().ok().filter(|seconds| (0.1..=86_400.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("{text:?} is no number of seconds from 0.1 to 86400"))
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("{text:?} is not a number of seconds from 0.1 to 86400"))
 }
 
 /// # Errors
-/// What cannot be read; a signal, which is how it ends.
+/// A file that cannot be read; a signal, which is how it normally ends.
 pub fn watch(file: &Path, every: Duration, json: bool) -> Result<()> {
     let interrupt = Interrupt::watch()?;
-    // A misspelt name is told at once. One that is being written right now is looked at later.
+    // Report a misspelt name at once. A file that is being written right now is read later.
     file.metadata().map_err(|error| Failure::io(file.display(), &error))?;
     let mut watch = Watch {
         file,
@@ -44,7 +45,7 @@ pub fn watch(file: &Path, every: Duration, json: bool) -> Result<()> {
         last: None,
         silent: Duration::ZERO,
         walked: None,
-        told: Told::Nothing,
+        shown: Shown::Nothing,
     };
     loop {
         watch.look(every)?;
@@ -64,9 +65,9 @@ fn wait(interrupt: &Interrupt, time: Duration) -> Result<bool> {
     }
 }
 
-/// What the lines were of, so that a change is told.
+/// What the last lines showed, so that a change gets a new heading.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum Shown {
     Nothing,
     Published,
     Walked,
@@ -77,13 +78,13 @@ struct Watch<'f> {
     json: bool,
     out: Output,
     lines: u64,
-    /// What was published when we last looked.
+    /// The counters as last read.
     last: Option<PublishedCounters>,
-    /// For how long it has been the same.
+    /// How long they have not changed.
     silent: Duration,
-    /// The length and time of the file at the last walk.
+    /// Length and modification time of the file at the last walk.
     walked: Option<(u64, SystemTime)>,
-    told: Told,
+    shown: Shown,
 }
 
 impl Watch<'_> {
@@ -99,11 +100,11 @@ impl Watch<'_> {
 
     fn published(&mut self, now: PublishedCounters, every: Duration) -> Result<()> {
         let last = self.last.replace(now).filter(|last| last.process == now.process && last.tick <= now.tick);
-        if self.told != Told::Published {
-            self.told = Told::Published;
+        if self.shown != Shown::Published {
+            self.shown = Shown::Published;
             self.lines = 0;
             self.say(&format!(
-                "process {} has it open; rates are a second's, the first line's since it opened it",
+                "process {} has it open; rates are per second, in the first line since it opened the table",
                 now.process
             ));
         }
@@ -113,7 +114,7 @@ impl Watch<'_> {
                 self.silent += every;
                 if self.silent >= SILENT {
                     self.silent = Duration::ZERO;
-                    self.say(&format!("process {} is silent: stopped, or kept from writing", now.process));
+                    self.say(&format!("process {} has stopped publishing: suspended, or unable to write", now.process));
                 }
                 return Ok(());
             }
@@ -129,15 +130,15 @@ impl Watch<'_> {
     }
 
     fn walk(&mut self, left: bool) -> Result<()> {
-        if self.told != Told::Walked {
-            self.told = Told::Walked;
+        if self.shown != Shown::Walked {
+            self.shown = Shown::Walked;
             self.lines = 0;
             self.walked = None;
             if left {
                 self.say("the process that published its counters ended without closing the table");
             }
             self.say(
-                "no process publishes its counters (TableOptions::publish_counters, `splitpoint load --stats`); a line follows whenever the file changes, with a walk over all of it",
+                "no process publishes its counters (TableOptions::publish_counters, `splitpoint load --stats`); a line follows whenever the file changes, from a walk over the whole file",
             );
         }
         let metadata = self.file.metadata().map_err(|error| Failure::io(self.file.display(), &error))?;
@@ -146,7 +147,7 @@ impl Watch<'_> {
             return Ok(());
         }
         let stat = match open_to_read(self.file).and_then(|table| Ok(table.survey()?)) {
-            // A checkpoint is being written, or the file is being made: what it comes to is for the next look.
+            // A checkpoint is being written, or the file is being created: the next round reads the result.
             Err(failure) if failure.is_of(&[ErrorKind::Stale, ErrorKind::Locked]) || metadata.len() == 0 => {
                 return Ok(());
             }
@@ -200,7 +201,7 @@ fn published_line(since: &TableCounters, seconds: f64) -> String {
     )
 }
 
-/// Totals since the table was opened, and rates a second since the line before.
+/// Totals since the table was opened, and rates per second since the previous line.
 fn published_json(now: &PublishedCounters, since: &TableCounters, seconds: f64) -> serde_json::Value {
     let rate = |count: u64| count as f64 / seconds;
     let total = &now.counters;
@@ -274,7 +275,7 @@ fn walked_json(stat: &TableSurvey) -> serde_json::Value {
     })
 }
 
-/// In six characters: `12`, `3.4k`, `1.2M`.
+/// At most six characters: `12`, `3.4k`, `1.2M`.
 fn short(number: f64) -> String {
     match number {
         n if n >= 1e9 => format!("{:.1}G", n / 1e9),

@@ -1,7 +1,8 @@
-//! JSON lines: `{"key": "...", "value": "..."}`, an object a line.
+//! JSON lines: `{"key": "...", "value": "..."}`, one object per line.
 //!
-//! JSON strings hold Unicode, and keys and values hold bytes: what is not UTF-8 stands in base64 (standard alphabet,
-//! padded) under `key_base64` or `value_base64` instead. Other fields are refused, so that nothing is dropped unsaid.
+//! JSON strings hold Unicode, while keys and values hold bytes. Bytes that are not UTF-8 are in base64 (standard
+//! alphabet, padded) under `key_base64` or `value_base64`. Other fields are refused, so that nothing is dropped
+//! silently.
 //!
 //! Parsing goes straight from serde_json's tokens into two reused buffers; no tree of values is built.
 
@@ -12,16 +13,24 @@ use serde::Deserializer as _;
 use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
 use std::fmt;
 
-/// The pair that `line` holds; else what is wrong.
+/// Above this length, memory is reserved before a line is parsed: the parser itself would abort without it.
+const LONG_BYTES: usize = 1 << 20;
+
+/// The pair in `line`, or what is wrong.
 pub fn parse<'r>(line: &[u8], scratch: &'r mut Scratch) -> Result<Pair<'r>, String> {
+    // The parser decodes a string with escapes in a buffer that it grows by itself, then copies it into ours.
+    let copies = line.len().saturating_mul(2);
+    if line.len() > LONG_BYTES && Vec::<u8>::new().try_reserve_exact(copies.saturating_mul(2)).is_err() {
+        return Err(format!("no memory for a row of {} bytes", line.len()));
+    }
     let mut deserializer = serde_json::Deserializer::from_slice(line);
     let parsed = deserializer.deserialize_map(PairVisitor(scratch)).and_then(|()| deserializer.end());
-    parsed.map_err(|error| said_of_one_line(&error))?;
+    parsed.map_err(|error| message_without_line(&error))?;
     Ok(Pair { key: &scratch.key, value: &scratch.value })
 }
 
-/// serde_json counts lines within what it is given, which is always one; the column is worth keeping.
-fn said_of_one_line(error: &serde_json::Error) -> String {
+/// serde_json counts lines within its input, which is always one; the column is useful.
+fn message_without_line(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let what = text.split(" at line ").next().unwrap_or(&text);
     if error.column() == 0 { what.to_owned() } else { format!("column {}: {what}", error.column()) }
@@ -127,7 +136,7 @@ pub fn write(pair: Pair<'_>, row: &mut Vec<u8>) {
     row.push(b'\n');
 }
 
-/// The same without the newline.
+/// Without the newline.
 pub fn write_object(pair: Pair<'_>, row: &mut Vec<u8>) {
     row.push(b'{');
     write_field("key", pair.key, row);

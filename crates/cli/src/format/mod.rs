@@ -2,36 +2,44 @@
 //!
 //! | format | a pair is | bytes kept |
 //! |---|---|---|
-//! | `tsv` | key TAB value, a line; escapes `\t \n \r \\ \xHH` | any |
-//! | `jsonl` | `{"key": "...", "value": "..."}`, a line; `key_base64`, `value_base64` for what is not UTF-8 | any |
+//! | `tsv` | key TAB value, one per line; escapes `\t \n \r \\ \xHH` | any |
+//! | `jsonl` | `{"key": "...", "value": "..."}`, one per line; `key_base64`, `value_base64` for non-UTF-8 | any |
 //! | `raw` | u32 key length, u32 value length (both little-endian), key, value | any |
-//! | `lines` | the line is the key, nothing escaped; the value is empty, or the line's number | keys without newline |
+//! | `lines` | a key per line, unescaped; the value is empty, or the line's number | keys without newline or zero byte |
 //!
-//! Reading borrows from the input's buffer where a pair stands there as it is, and unescapes into two reused buffers
-//! where it does not: no allocation a row.
+//! Reading borrows from the input's buffer if the pair needs no unescaping, and unescapes into two reused buffers
+//! otherwise: no allocation per row.
 
 pub mod jsonl;
 pub mod raw;
 pub mod tsv;
 
 use crate::failure::Result;
-use crate::input::{Input, LINE_BYTES_MAX, Taken};
+use crate::input::{Input, Taken};
+use crate::known::{self, Layout};
 use std::io::Write;
 use std::path::Path;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// key TAB value; \t \n \r \\ \xHH stand for bytes
+    /// key TAB value; \t \n \r \\ \xHH for bytes
     Tsv,
     /// {"key": "...", "value": "..."}; key_base64, value_base64 for bytes that are not UTF-8
     Jsonl,
     /// u32 key length, u32 value length (little-endian), key, value
     Raw,
-    /// A key a line, as it is
+    /// One key per line, unescaped
     Lines,
 }
 
 impl Format {
+    pub fn layout(self) -> Layout {
+        match self {
+            Self::Raw => Layout::Raw,
+            Self::Tsv | Self::Jsonl | Self::Lines => Layout::Text,
+        }
+    }
+
     pub fn of_path(path: &Path) -> Self {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("jsonl" | "ndjson" | "json") => Self::Jsonl,
@@ -41,7 +49,7 @@ impl Format {
     }
 }
 
-/// Where a row's bytes go when they are not in the input as they are.
+/// Where a row is decoded if its bytes are not in the input verbatim.
 #[derive(Default)]
 pub struct Scratch {
     pub key: Vec<u8>,
@@ -55,7 +63,7 @@ pub struct Pair<'r> {
 }
 
 pub enum Row<'r> {
-    /// And its number: the reader that it borrows from cannot be asked.
+    /// With its number, because the reader is borrowed.
     Pair(Pair<'r>, u64),
     Bad(BadRow),
     /// A signal came while we waited for input.
@@ -63,7 +71,7 @@ pub enum Row<'r> {
     End,
 }
 
-/// A row that is no pair; its `Display` is `file:line: what`.
+/// A row that is not a pair; its `Display` is `file:line: what`.
 pub struct BadRow {
     pub place: String,
     pub what: String,
@@ -81,7 +89,7 @@ pub struct RowReader<'i> {
     input: Input<'i>,
     format: Format,
     number_lines: bool,
-    /// Of the row given last, from 1: lines, or pairs of raw input.
+    /// Number of the last row, from 1: lines, or pairs of raw input.
     number: u64,
     scratch: Scratch,
 }
@@ -95,17 +103,22 @@ impl<'i> RowReader<'i> {
         &self.input
     }
 
-    /// Of the row given last, from 1: its line, or which pair of raw input it is.
+    /// Refuses a binary file, before the first row.
+    pub fn refuse_binary(&mut self) -> Result<()> {
+        known::refuse_binary(&mut self.input, self.format.layout())
+    }
+
+    /// Number of the last row, from 1: its line, or which pair of raw input it is.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// `pairs.tsv:17`, or `pairs.raw: pair 17`: where the row given last stands.
+    /// `pairs.tsv:17`, or `pairs.raw: pair 17`: the place of the last row.
     pub fn place(&self) -> String {
         self.place_of(self.number)
     }
 
-    /// The same of the row that comes next.
+    /// The place of the next row.
     pub fn next_place(&self) -> String {
         self.place_of(self.number + 1)
     }
@@ -129,14 +142,14 @@ impl<'i> RowReader<'i> {
             match self.input.line()? {
                 Taken::Bytes(range) => {
                     self.number += 1;
-                    // A blank line in a file made by hand carries no pair; as a plain line it is the empty key.
+                    // A blank line in a hand-made file holds no pair; in plain lines it is the empty key.
                     if self.format == Format::Lines || !matches!(self.input.bytes(range.clone()), b"" | b"\r") {
                         break range;
                     }
                 }
                 Taken::TooLong => {
                     self.number += 1;
-                    return Ok(self.bad(format!("line is longer than {LINE_BYTES_MAX} bytes"), true));
+                    return Ok(self.bad(self.input.limit_met(), true));
                 }
                 Taken::Interrupted => return Ok(Row::Interrupted),
                 Taken::Short(_) | Taken::End => return Ok(Row::End),
@@ -144,6 +157,7 @@ impl<'i> RowReader<'i> {
         };
         let line = self.input.bytes(range);
         let parsed = match self.format {
+            Format::Tsv | Format::Lines if memchr::memchr(0, line).is_some() => Err(has_zero_byte(line)),
             Format::Tsv => tsv::parse(line, &mut self.scratch),
             Format::Jsonl => jsonl::parse(line, &mut self.scratch),
             Format::Lines | Format::Raw => {
@@ -173,23 +187,24 @@ impl<'i> RowReader<'i> {
             Taken::Interrupted => return Ok(self.interrupted()),
             Taken::End | Taken::TooLong => return Ok(Row::End),
         };
+        let what = format!(
+            "the header at byte {at} promises a key of {} and a value of {} bytes",
+            header.key_bytes, header.value_bytes
+        );
         let there = match self.input.exactly(header.pair_bytes())? {
             Taken::Bytes(range) => {
                 let (key, value) = self.input.bytes(range).split_at(header.key_bytes as usize);
                 return Ok(Row::Pair(Pair { key, value }, self.number));
             }
             Taken::Interrupted => return Ok(self.interrupted()),
+            Taken::TooLong => return Ok(self.bad(format!("{what}: {}", self.input.limit_met()), false)),
             Taken::Short(there) => there,
-            Taken::End | Taken::TooLong => 0,
+            Taken::End => 0,
         };
-        let what = format!(
-            "the header at byte {at} promises a key of {} and a value of {} bytes, {there} bytes are left",
-            header.key_bytes, header.value_bytes
-        );
-        Ok(self.bad(what, false))
+        Ok(self.bad(format!("{what}, {there} bytes are left"), false))
     }
 
-    /// The pair that was begun is the next one still.
+    /// The interrupted pair is still the next one.
     fn interrupted(&mut self) -> Row<'static> {
         self.number -= 1;
         Row::Interrupted
@@ -198,6 +213,11 @@ impl<'i> RowReader<'i> {
     fn bad(&self, what: String, goes_on: bool) -> Row<'static> {
         Row::Bad(BadRow { place: self.place(), what, goes_on })
     }
+}
+
+/// Reports a zero byte in a line of text, which only binary data has.
+pub fn has_zero_byte(line: &[u8]) -> String {
+    format!("zero byte in {}; tsv writes it \\x00", tsv::quoted(line))
 }
 
 fn plain_line<'r>(line: &'r [u8], number: Option<u64>, scratch: &'r mut Scratch) -> Pair<'r> {
@@ -211,14 +231,14 @@ fn plain_line<'r>(line: &'r [u8], number: Option<u64>, scratch: &'r mut Scratch)
 /// Appends `pair` as one row of `format` to `row`.
 ///
 /// # Errors
-/// What is in the way, where the format cannot hold the pair: [`Format::Lines`] and a key with a line end in it.
+/// Why the format cannot hold the pair: [`Format::Lines`] and a key with a line end or a zero byte.
 pub fn write_row(format: Format, pair: Pair<'_>, row: &mut Vec<u8>) -> std::result::Result<(), String> {
     match format {
         Format::Tsv => tsv::write(pair, row),
         Format::Jsonl => jsonl::write(pair, row),
         Format::Raw => return raw::write(pair, row),
         Format::Lines => {
-            if pair.key.contains(&b'\n') || pair.key.ends_with(b"\r") {
+            if pair.key.contains(&b'\n') || pair.key.contains(&0) || pair.key.ends_with(b"\r") {
                 return Err(format!(
                     "the key {} does not fit in a plain line; use --format tsv",
                     tsv::quoted(pair.key)
@@ -254,7 +274,7 @@ mod tests {
         }
     }
 
-    /// Every byte, in runs that are UTF-8, that are not, and the awkward cases.
+    /// Every byte, in runs that are UTF-8 and that are not, and the awkward cases.
     fn awkward() -> Vec<Vec<u8>> {
         let all: Vec<u8> = (0..=255).collect();
         let mut awkward: Vec<Vec<u8>> = all.iter().map(|byte| vec![*byte]).collect();
@@ -284,7 +304,7 @@ mod tests {
 
     #[test]
     fn any_bytes_are_rows_or_bad_rows() {
-        // Mutations of good input by a fixed generator: whatever they are, reading ends and does not panic.
+        // Seeded mutations of good input: reading always ends and never panics.
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         for format in [Format::Tsv, Format::Jsonl, Format::Raw, Format::Lines] {
             let mut good = Vec::new();
@@ -321,7 +341,7 @@ mod tests {
         assert!(what.contains("pair 1") && what.contains("3 bytes are left"), "{what}");
     }
 
-    /// Gives its bytes, and then a signal instead of more.
+    /// Returns its bytes, then a signal instead of more.
     struct ThenSignal<'b>(&'b [u8]);
 
     impl std::io::Read for ThenSignal<'_> {

@@ -1,7 +1,7 @@
 //! Raw: u32 key length, u32 value length, both little-endian, then the key's bytes and the value's; pair after pair.
 //!
-//! The fastest to read and the easiest to write from any language. There is nothing to find the next pair by after a
-//! wrong length, so a bad row ends the reading.
+//! The fastest to read and the easiest to write from any language. After a wrong length the next pair cannot be found,
+//! so a bad row ends the reading.
 
 use super::Pair;
 

@@ -1,12 +1,12 @@
-//! TSV: `key TAB value`, a pair a line.
+//! TSV: `key TAB value`, one pair per line.
 //!
-//! `\t \n \r \\` and `\xHH` stand for bytes; writing escapes these four and the other control bytes, and leaves the rest
-//! as it is, UTF-8 or not. Everything after the first tab is the value, so `cut`-like tables load with all their columns.
-//! A carriage return before the newline is taken for a Windows line end: one that belongs to a value is written `\r`.
+//! `\t \n \r \\` and `\xHH` are escapes. Writing escapes these four and the other control bytes, and leaves the rest
+//! unchanged, UTF-8 or not. Everything after the first tab is the value, so tables of several columns load with all of
+//! them. A carriage return before the newline is a Windows line end; one that belongs to a value is written `\r`.
 
 use super::{Pair, Scratch};
 
-/// The pair that `line` holds, borrowed where nothing is escaped; else what is wrong.
+/// The pair in `line`, borrowed if nothing is escaped, or what is wrong.
 pub fn parse<'r>(line: &'r [u8], scratch: &'r mut Scratch) -> Result<Pair<'r>, String> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let Some(tab) = memchr::memchr(b'\t', line) else {
@@ -21,9 +21,11 @@ pub fn parse<'r>(line: &'r [u8], scratch: &'r mut Scratch) -> Result<Pair<'r>, S
     Ok(Pair { key: &scratch.key, value: &scratch.value })
 }
 
-/// Puts `text` with its escapes undone into `bytes`, in place of what was there.
+/// Replaces `bytes` by `text` with its escapes undone.
 pub fn unescape(text: &[u8], bytes: &mut Vec<u8>) -> Result<(), String> {
     bytes.clear();
+    // Reserved at once: a row that does not fit in memory twice is an error, not an abort.
+    bytes.try_reserve(text.len()).map_err(|_| format!("no memory for a row of {} bytes", text.len()))?;
     let mut rest = text;
     while let Some(at) = memchr::memchr(b'\\', rest) {
         bytes.extend_from_slice(&rest[..at]);
@@ -35,7 +37,7 @@ pub fn unescape(text: &[u8], bytes: &mut Vec<u8>) -> Result<(), String> {
     Ok(())
 }
 
-/// The byte that the escape at the head of `text` stands for, and the escape's length.
+/// The byte of the escape at the start of `text`, and the escape's length.
 fn escaped_byte(text: &[u8]) -> Result<(u8, usize), String> {
     match *text {
         [_, b't', ..] => Ok((b'\t', 2)),
@@ -95,7 +97,7 @@ fn push_escaped(byte: u8, text: &mut Vec<u8>) {
     }
 }
 
-/// A key or a line as messages show it: in quotes, escaped, no more than 64 bytes of it.
+/// A key or a line for messages: in quotes, escaped, cut to 64 bytes.
 pub fn quoted(bytes: &[u8]) -> String {
     const SHOWN_BYTES_MAX: usize = 64;
     let mut escaped = Vec::new();

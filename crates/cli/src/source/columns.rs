@@ -1,9 +1,9 @@
-//! Which columns of a row are its key and its value; and TSV read that way.
+//! Which columns of a row are its key and its value; and TSV read by columns.
 
 use super::Source;
 use crate::failure::{Failure, Result};
-use crate::format::{BadRow, Pair, Row, Scratch, tsv};
-use crate::input::{Input, LINE_BYTES_MAX, Taken};
+use crate::format::{BadRow, Pair, Row, Scratch, has_zero_byte, tsv};
+use crate::input::{Input, Taken};
 
 /// A column as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -13,7 +13,7 @@ pub enum Column {
     Name(String),
 }
 
-/// Digits are a number, all else is a name.
+/// Digits are a number; anything else is a name.
 pub fn parse_column(text: &str) -> std::result::Result<Column, String> {
     match text.parse() {
         Ok(0) => Err("columns are counted from 1".into()),
@@ -27,7 +27,7 @@ impl Column {
         matches!(self, Self::Name(_))
     }
 
-    /// Its index from 0 among `names`, of a header; else what is wrong.
+    /// Its index from 0 among the header's `names`, or what is wrong.
     pub fn among<N: AsRef<[u8]>>(&self, names: &[N]) -> std::result::Result<usize, String> {
         let found = match self {
             Self::Number(number) => Some(number - 1).filter(|index| *index < names.len()),
@@ -50,12 +50,12 @@ impl Column {
 pub struct Columns {
     pub key: Column,
     pub value: Column,
-    /// The first row has their names.
+    /// The first row has the column names.
     pub header: bool,
 }
 
 impl Columns {
-    /// Where key and value stand, without a header to look them up in.
+    /// The indexes of key and value if both are numbers, so that no header is needed.
     pub fn numbers(&self) -> Option<(usize, usize)> {
         match (&self.key, &self.value) {
             (Column::Number(key), Column::Number(value)) => Some((key - 1, value - 1)),
@@ -64,7 +64,7 @@ impl Columns {
     }
 
     /// # Errors
-    /// A column that the header does not have: a failure, as no row can be read then.
+    /// A column that the header lacks: a failure, because no row can be read.
     pub fn look_up<N: AsRef<[u8]>>(&self, place: &str, header: &[N]) -> Result<(usize, usize)> {
         let index = |option, column: &Column| {
             column.among(header).map_err(|what| Failure::usage(format_args!("{place}: {option}: {what}")))
@@ -73,18 +73,18 @@ impl Columns {
     }
 }
 
-/// What is wrong with a row of `count` columns; indexes are from 0.
+/// The message for a row of `count` columns; indexes are from 0.
 pub fn too_few(count: usize, (key, value): (usize, usize)) -> String {
     let columns = if count == 1 { "column" } else { "columns" };
-    format!("{count} {columns}, and no column {}", if key < count { value } else { key } + 1)
+    format!("{count} {columns}, so no column {}", if key < count { value } else { key } + 1)
 }
 
-/// TSV of which each tab ends a column.
+/// TSV in which each tab ends a column.
 pub struct TsvColumns<'i> {
     input: Input<'i>,
     columns: Columns,
     indexes: Option<(usize, usize)>,
-    /// Of the line given last, from 1.
+    /// Number of the last line, from 1.
     number: u64,
     scratch: Scratch,
 }
@@ -118,7 +118,7 @@ impl Source for TsvColumns<'_> {
     fn next_row(&mut self) -> Result<Row<'_>> {
         let range = match self.line()? {
             Taken::Bytes(range) => range,
-            Taken::TooLong => return Ok(self.bad(format!("line is longer than {LINE_BYTES_MAX} bytes"))),
+            Taken::TooLong => return Ok(self.bad(self.input.limit_met())),
             Taken::Interrupted => return Ok(Row::Interrupted),
             Taken::Short(_) | Taken::End => return Ok(Row::End),
         };
@@ -130,6 +130,9 @@ impl Source for TsvColumns<'_> {
             self.indexes = Some(self.columns.look_up(&place, &names)?);
             return self.next_row();
         };
+        if memchr::memchr(0, line).is_some() {
+            return Ok(self.bad(has_zero_byte(line)));
+        }
         let parsed = pick(line, indexes).and_then(|(key, value)| {
             tsv::unescape(key, &mut self.scratch.key)?;
             tsv::unescape(value, &mut self.scratch.value)

@@ -1,17 +1,16 @@
-//! CSV: fields with commas between them, quotes around what has commas, quotes or line ends in it.
+//! CSV: fields separated by commas, quoted if they hold commas, quotes or line ends.
 //!
-//! Fields are unquoted into one reused buffer; a record may not be longer than a line of any other format, nor have more columns than
-//! [`COLUMNS_MAX`].
-//! Source: RFC 4180; what deviates from it is read as the `csv-core` crate does.
+//! Fields are unquoted into one reused buffer. A record has the length limit of any other row, and at most
+//! [`COLUMNS_MAX`] columns. Source: RFC 4180; deviations are read like the `csv-core` crate does.
 
 use super::Source;
 use super::columns::{Columns, too_few};
 use crate::failure::Result;
 use crate::format::{BadRow, Pair, Row};
-use crate::input::{Input, LINE_BYTES_MAX, Taken};
+use crate::input::{Input, Taken};
 use csv_core::{ReadRecordResult, Reader};
 
-/// Each takes eight bytes beside its own, and there may be nothing in it.
+/// Each column takes eight bytes besides its content, which may be empty.
 const COLUMNS_MAX: usize = 1 << 20;
 
 pub struct Csv<'i> {
@@ -19,13 +18,13 @@ pub struct Csv<'i> {
     reader: Reader,
     columns: Columns,
     indexes: Option<(usize, usize)>,
-    /// The fields of a record, one behind the other, and where each ends.
+    /// The fields of a record, concatenated, and where each ends.
     fields: Vec<u8>,
     ends: Vec<usize>,
     count: usize,
-    /// Line ends before the record that is next.
+    /// Line ends before the next record.
     lines: u64,
-    /// The line that the record given last begins at, from 1.
+    /// The line where the last record begins, from 1.
     number: u64,
     record_bytes_max: usize,
 }
@@ -40,6 +39,7 @@ enum Record {
 impl<'i> Csv<'i> {
     pub fn new(input: Input<'i>, columns: Columns) -> Self {
         let indexes = if columns.header { None } else { columns.numbers() };
+        let record_bytes_max = usize::try_from(input.row_bytes_max()).unwrap_or(usize::MAX);
         Self {
             input,
             reader: Reader::new(),
@@ -50,12 +50,12 @@ impl<'i> Csv<'i> {
             count: 0,
             lines: 0,
             number: 0,
-            record_bytes_max: usize::try_from(LINE_BYTES_MAX).unwrap_or(usize::MAX),
+            record_bytes_max,
         }
     }
 
     fn record(&mut self) -> Result<Record> {
-        if !self.pass_over_line_ends()? {
+        if !self.skip_line_ends()? {
             return Ok(Record::Interrupted);
         }
         self.number = self.lines + 1;
@@ -81,15 +81,19 @@ impl<'i> Csv<'i> {
                     return Ok(Record::Bad(format!("record is longer than {most} bytes")));
                 }
                 ReadRecordResult::OutputFull => {
-                    self.fields.resize((self.fields.len() * 2).min(self.record_bytes_max), 0);
+                    let bytes = (self.fields.len() * 2).min(self.record_bytes_max);
+                    if self.fields.try_reserve_exact(bytes - self.fields.len()).is_err() {
+                        return Ok(Record::Bad(format!("no memory for a record of more than {written} bytes")));
+                    }
+                    self.fields.resize(bytes, 0);
                 }
                 ReadRecordResult::OutputEndsFull if self.ends.len() >= COLUMNS_MAX => {
                     return Ok(Record::Bad(format!("record has more than {COLUMNS_MAX} columns")));
                 }
                 ReadRecordResult::OutputEndsFull => self.ends.resize((self.ends.len() * 2).min(COLUMNS_MAX), 0),
-                // A quote that nothing closes takes the rest of the file for its field.
+                // An unclosed quote makes the rest of the file one field.
                 ReadRecordResult::Record if at_end && quotes % 2 == 1 && self.lines >= self.number => {
-                    return Ok(Record::Bad("a quote is opened here and not closed until the end".into()));
+                    return Ok(Record::Bad("a quote opened here is never closed".into()));
                 }
                 ReadRecordResult::Record => return Ok(Record::Fields),
                 ReadRecordResult::End => return Ok(Record::End),
@@ -98,7 +102,7 @@ impl<'i> Csv<'i> {
     }
 
     /// So that a record's line is that of its first byte. `false`: a signal came.
-    fn pass_over_line_ends(&mut self) -> Result<bool> {
+    fn skip_line_ends(&mut self) -> Result<bool> {
         loop {
             let bytes = match self.input.peek()? {
                 Taken::Bytes(range) => self.input.bytes(range),
@@ -188,7 +192,7 @@ mod tests {
         let expected = [
             Ok((2, b"a,\"b\"\nc".to_vec(), b"1".to_vec())),
             Ok((5, b"d".to_vec(), b"2".to_vec())),
-            Err("in:6: 1 column, and no column 2".to_owned()),
+            Err("in:6: 1 column, so no column 2".to_owned()),
         ];
         assert_eq!(rows, expected);
     }
@@ -197,7 +201,7 @@ mod tests {
     fn a_quote_that_is_not_closed_is_no_field_of_the_whole_rest() {
         let rows = read(b"k,v\na,\"b\nc,d\n", Column::Number(1), Column::Number(2), false);
         assert_eq!(rows[0], Ok((1, b"k".to_vec(), b"v".to_vec())));
-        assert_eq!(rows[1], Err("in:2: a quote is opened here and not closed until the end".to_owned()));
+        assert_eq!(rows[1], Err("in:2: a quote opened here is never closed".to_owned()));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! All inputs of one command: looked at before any work, then read one after the other.
+//! All inputs of one command: inspected before any work, then read one after another.
 
 use super::columns::TsvColumns;
 use super::places::{Origin, Places, Unit};
@@ -10,16 +10,18 @@ use crate::failure::{Failure, Result};
 use crate::format::{BadRow, Format, Pair, Row, RowReader};
 use crate::input::Input;
 use crate::interrupt::{Interrupt, Signal};
+use crate::known;
 use crate::number::{count_of, grouped, rate};
 use indicatif::{ProgressBar, ProgressStyle};
 use splitpoint::{Dictionary, ErrorKind};
+use std::fs::File;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Bad rows named on standard error before they are only counted.
+/// Bad rows named on standard error; more are only counted.
 const BAD_ROWS_NAMED_MAX: u64 = 20;
-/// Rows between two looks at the clock of the progress bar.
+/// Rows between two updates of the progress bar.
 const ROWS_PER_TICK: u64 = 1024;
 
 /// Takes a pair and its place; [`ErrorKind::TooLong`] makes it a bad row.
@@ -32,7 +34,7 @@ pub struct Inputs<'i> {
     interrupt: &'i Interrupt,
     pub places: Places,
     pub read: Read,
-    /// Places given to inputs that are done.
+    /// Places of the finished inputs.
     places_before: u64,
     bar: ProgressBar,
     start: Instant,
@@ -77,7 +79,7 @@ impl InputFile {
         }
         let metadata = path.metadata().map_err(|error| Failure::io(path.display(), &error))?;
         if metadata.is_dir() && is_dictionary(path) {
-            // In shards. Its bytes are in many files, so the bar has none to count.
+            // A directory of shards. Its bytes are in many files, so the bar counts none.
             return Ok(Self { kind: Kind::Dictionary, ..rows(None) });
         }
         if metadata.is_dir() {
@@ -95,7 +97,19 @@ impl InputFile {
             () if is_table(path) => Kind::Table,
             () => Kind::Rows(format),
         };
-        Ok(Self { kind, ..rows(Some(metadata.len())) })
+        let found = Self { kind, ..rows(Some(metadata.len())) };
+        found.refuse_binary()?;
+        Ok(found)
+    }
+
+    /// Before any work: a later input may be reached hours after the first.
+    fn refuse_binary(&self) -> Result<()> {
+        let Kind::Rows(format) = self.kind else { return Ok(()) };
+        let Some(layout) = format.layout() else { return Ok(()) };
+        let file = File::open(&self.path).map_err(|error| Failure::io(self.path.display(), &error))?;
+        let mut head = Input::new(Box::new(file), self.path.display().to_string());
+        head.file_bytes = self.bytes;
+        known::refuse_binary(&mut head, layout)
     }
 
     fn origin(&self) -> Origin {
@@ -112,7 +126,7 @@ impl InputFile {
 
 impl SourceArgs {
     /// # Errors
-    /// An option that says nothing of this input: better told than passed over.
+    /// An option that has no meaning for this input: refused rather than ignored.
     fn check(&self, file: &InputFile) -> Result<()> {
         let refuse = |what: &str| Err(Failure::usage(format_args!("{}: {what}", file.origin().name)));
         let columns = matches!(file.kind, Kind::Rows(SourceFormat::Tsv | SourceFormat::Csv | SourceFormat::Parquet));
@@ -120,17 +134,17 @@ impl SourceArgs {
             return refuse("--key and --value choose columns of csv, tsv or parquet");
         }
         if self.no_header && file.kind != Kind::Rows(SourceFormat::Csv) {
-            return refuse("--no-header goes with csv");
+            return refuse("--no-header is only for csv");
         }
         let columns = self.columns(SourceFormat::Csv);
         if self.no_header && (columns.key.is_name() || columns.value.is_name()) {
-            return refuse("without a header columns have numbers only");
+            return refuse("without a header, columns have only numbers");
         }
         if self.number && file.kind != Kind::Rows(SourceFormat::Lines) {
-            return refuse("--number goes with --format lines");
+            return refuse("--number needs --format lines");
         }
         if file.kind == Kind::Rows(SourceFormat::Parquet) && file.bytes.is_none() {
-            return refuse("Parquet is read from its end, so it must be a file and no pipe");
+            return refuse("Parquet is read from its end, so it must be a file, not a pipe");
         }
         Ok(())
     }
@@ -138,7 +152,7 @@ impl SourceArgs {
 
 impl<'i> Inputs<'i> {
     /// # Errors
-    /// A name that is not there, a directory, standard input twice, options that do not go with a format.
+    /// A missing file, a directory, standard input twice, options that do not fit a format.
     pub fn look(paths: &[PathBuf], args: &'i SourceArgs, interrupt: &'i Interrupt) -> Result<Self> {
         let files: Vec<_> = paths.iter().map(|path| InputFile::look(path, args.format)).collect::<Result<_>>()?;
         for file in &files {
@@ -146,10 +160,10 @@ impl<'i> Inputs<'i> {
         }
         let stdins = paths.iter().filter(|path| path.as_os_str() == "-").count();
         if stdins > 1 {
-            return Err(Failure::usage("standard input can be read once; give - once"));
+            return Err(Failure::usage("standard input can be read only once; give - once"));
         }
         if stdins == 1 && std::io::stdin().is_terminal() {
-            eprintln!("splitpoint: reading pairs from the terminal; Ctrl-D ends them");
+            eprintln!("splitpoint: reading pairs from the terminal; end with Ctrl-D");
         }
         let bar = bar_of_bytes(files.iter().map(|file| file.bytes).sum());
         Ok(Self {
@@ -164,10 +178,10 @@ impl<'i> Inputs<'i> {
         })
     }
 
-    /// Gives every pair, and its place, to `take`.
+    /// Passes every pair and its place to `take`.
     ///
     /// # Errors
-    /// What reading or `take` comes to. Bad rows and signals are no errors but an [`End`].
+    /// Errors of reading or of `take`. Bad rows and signals are not errors but an [`End`].
     pub fn feed(&mut self, take: &mut Take<'_>) -> Result<End> {
         for index in 0..self.files.len() {
             self.places.begin(self.places_before, self.files[index].origin());
@@ -181,7 +195,7 @@ impl<'i> Inputs<'i> {
         Ok(End::Inputs)
     }
 
-    /// Lets places be named without reading, as far as that can be: where a second input would begin only reading tells.
+    /// Names places without reading, if there is one input: only reading finds out where a second one begins.
     pub fn name_unread(&mut self) -> bool {
         if let [only] = &self.files[..] {
             self.places.begin(0, only.origin());
@@ -205,7 +219,11 @@ impl<'i> Inputs<'i> {
             }
             Kind::Rows(SourceFormat::Parquet) => self.feed_parquet(&path, take),
             Kind::Rows(format) => {
-                let input = Input::open(&path, self.interrupt)?;
+                let mut input = Input::open(&path, self.interrupt)?;
+                input.limit_rows(self.args.max_row);
+                if let (None, Some(layout)) = (input.file_bytes, format.layout()) {
+                    known::refuse_binary(&mut input, layout)?;
+                }
                 match format.of_rows() {
                     Some(Format::Tsv) if self.args.columns_chosen() => {
                         self.feed_rows(&mut TsvColumns::new(input, self.args.columns(format)), take)
@@ -226,7 +244,7 @@ impl<'i> Inputs<'i> {
     #[cfg(not(feature = "parquet"))]
     fn feed_parquet(&mut self, path: &Path, _: &mut Take<'_>) -> Result<End> {
         Err(Failure::usage(format_args!(
-            "{}: this program was built without Parquet; build it again with `--features parquet`, or turn the file into csv or jsonl",
+            "{}: this program was built without Parquet; rebuild it with `--features parquet`, or convert the file to csv or jsonl",
             path.display()
         )))
     }
@@ -240,7 +258,7 @@ impl<'i> Inputs<'i> {
             let taken = match rows.next_row()? {
                 Row::Pair(pair, number) => self.take(pair, self.places_before + number, take)?,
                 Row::Bad(bad) => Err(bad),
-                // The signal is on its way to the flag.
+                // The flag is about to show the signal.
                 Row::Interrupted => continue,
                 Row::End => break End::Inputs,
             };
@@ -258,7 +276,7 @@ impl<'i> Inputs<'i> {
         Ok(end)
     }
 
-    /// `Err` with the bad row where the pair may not go in.
+    /// `Err` with the bad row if the pair may not be stored.
     fn take(&self, pair: Pair<'_>, place: u64, take: &mut Take<'_>) -> Result<std::result::Result<(), BadRow>> {
         match take(pair, place) {
             Ok(()) => Ok(Ok(())),
@@ -276,7 +294,7 @@ impl<'i> Inputs<'i> {
             if skipped <= BAD_ROWS_NAMED_MAX {
                 eprintln!("splitpoint: {bad}");
             } else if skipped == BAD_ROWS_NAMED_MAX + 1 {
-                eprintln!("splitpoint: further bad rows are counted only");
+                eprintln!("splitpoint: further bad rows are only counted");
             }
         });
     }
@@ -288,13 +306,13 @@ impl<'i> Inputs<'i> {
     }
 }
 
-/// A bar for files, whose end is known; a spinner for pipes. Hidden by itself where standard error is no terminal.
+/// A bar for files, a spinner for pipes of unknown length. Hidden where standard error is not a terminal.
 fn bar_of_bytes(bytes: Option<u64>) -> ProgressBar {
     let (bar, template) = match bytes {
         Some(bytes) => (ProgressBar::new(bytes), "reading {bar:30} {bytes} of {total_bytes}, {eta} to go, {msg}"),
         None => (ProgressBar::new_spinner(), "reading {spinner} {bytes}, {msg}"),
     };
-    bar.with_style(ProgressStyle::with_template(template).expect("the templates are fixed and tried by the tests"))
+    bar.with_style(ProgressStyle::with_template(template).expect("the templates are fixed and a test uses them"))
 }
 
 #[cfg(test)]

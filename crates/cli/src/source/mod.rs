@@ -1,13 +1,14 @@
-//! Where pairs come from: files of rows, columns of CSV or Parquet, tables, other dictionaries; several after one another.
+//! Inputs of pairs: files of rows, columns of CSV or Parquet, tables, dictionaries; several in sequence.
 //!
 //! ```text
-//! Inputs::look(paths)  -> each is there, what it is, how many bytes      before any work
-//! Inputs::feed(take)   -> opens one after the other, gives each pair and its place to `take`
+//! Inputs::look(paths)  -> each exists, what it is, how many bytes          before any work
+//! Inputs::feed(take)   -> opens one after another, passes each pair and its place to `take`
 //! ```
 //!
-//! Here: one input as a [`Source`] of rows, the formats and the options. `inputs.rs` all inputs of a command; `places.rs` names for
-//! places; `columns.rs`, `csv.rs`, `parquet.rs`, `stored.rs` the sources that `format/` does not have.
-//! What a table or a dictionary is tells its content, what the rest is tells `--format`, else the name.
+//! Here: one input as a [`Source`] of rows, the formats and the options. `inputs.rs` all inputs of a command;
+//! `places.rs` names for places; `columns.rs`, `csv.rs`, `parquet.rs`, `stored.rs` the sources that `format/` lacks.
+//! Tables and dictionaries are recognized by content; the format of other files is given by `--format`, else by the
+//! name.
 
 pub mod columns;
 mod csv;
@@ -19,6 +20,9 @@ mod stored;
 
 use crate::failure::Result;
 use crate::format::{Format, Row, RowReader};
+use crate::input::ROW_BYTES_MAX;
+use crate::known::Layout;
+use crate::number::parse_size;
 use columns::{Column, Columns};
 pub use inputs::{End, InputFile, Inputs, Kind, Read};
 use std::hash::Hash;
@@ -28,9 +32,9 @@ pub use stored::PairStream;
 /// The rows of one input, one at a time.
 pub trait Source {
     fn next_row(&mut self) -> Result<Row<'_>>;
-    /// Of the row given last, from 1.
+    /// Number of the last row, from 1.
     fn number(&self) -> u64;
-    /// Bytes of the input behind us, as far as can be told.
+    /// Bytes of the input consumed so far, as far as known.
     fn taken_bytes(&self) -> u64;
 }
 
@@ -72,7 +76,17 @@ impl SourceFormat {
         }
     }
 
-    /// The format of rows without columns to choose from.
+    /// `None` for Parquet, which has its own reader.
+    fn layout(self) -> Option<Layout> {
+        match self {
+            Self::Raw => Some(Layout::Raw),
+            Self::Parquet => None,
+            Self::Csv => Some(Layout::Fields),
+            Self::Tsv | Self::Jsonl | Self::Lines => Some(Layout::Text),
+        }
+    }
+
+    /// The format of rows that have no columns to choose from.
     fn of_rows(self) -> Option<Format> {
         match self {
             Self::Tsv => Some(Format::Tsv),
@@ -90,53 +104,64 @@ pub enum OnError {
     Skip,
 }
 
-/// How inputs are read; the same for `dict build` and `dict update`.
+/// How inputs are read, for `dict build` and `dict update`.
 #[derive(clap::Args)]
 pub struct SourceArgs {
-    /// How pairs are written [default: by the name of INPUT, else tsv]
+    /// The format of the pairs [default: by the name of INPUT, else tsv]
     #[arg(long, short, value_enum, hide_possible_values = true, value_name = "tsv|csv|jsonl|raw|lines|parquet")]
     format: Option<SourceFormat>,
-    /// The keys' column, by name or number from 1 (csv, tsv, parquet) [default: the first]
+    /// The column of the keys, by name or number from 1 (csv, tsv, parquet) [default: the first]
     #[arg(long, value_name = "COLUMN", value_parser = columns::parse_column)]
     key: Option<Column>,
-    /// The values' column [default: the second]
+    /// The column of the values [default: the second]
     #[arg(long, value_name = "COLUMN", value_parser = columns::parse_column)]
     value: Option<Column>,
-    /// With csv: the first line is a pair too, and columns have numbers only
+    /// With csv: the first line is a pair, and columns have only numbers
     #[arg(long)]
     no_header: bool,
-    /// With --format lines: the line's number as the value
+    /// With --format lines: store the line's number as the value
     #[arg(long)]
     number: bool,
-    /// At a row that is no pair: stop, or name and count it and go on
+    /// At a row that is not a pair: stop, or name it, count it and continue
     #[arg(long, value_enum, default_value_t = OnError::Stop, hide_possible_values = true, value_name = "stop|skip")]
     on_error: OnError,
+    /// The longest row; a longer one is a bad row [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value_t = ROW_BYTES_MAX, hide_default_value = true)]
+    max_row: u64,
 }
 
-/// The formats and columns, told in the help of every command that reads pairs.
+/// The formats and columns, part of the help of every command that reads pairs.
 pub const FORMATS_HELP: &str = "\
-An INPUT that is a table or a dictionary is known by its content. Others, by
---format or their names (.csv; .jsonl, .ndjson, .json; .raw, .bin; .parquet,
-.pq; else tsv):
-  tsv      key TAB value, a pair a line. \\t \\n \\r \\\\ \\xHH stand for bytes. Later
+A table or dictionary as INPUT is recognized by its content. The format of other
+files is given by --format or their names (.csv; .jsonl, .ndjson, .json; .raw,
+.bin; .parquet, .pq; else tsv):
+  tsv      key TAB value, one pair per line. \\t \\n \\r \\\\ \\xHH are escapes. Later
            tabs belong to the value; with --key or --value each tab ends a
-           column, and if one is a name the first line has the names.
-  csv      comma-separated, quotes as in RFC 4180; the first line has the names.
-  jsonl    {\"key\": \"...\", \"value\": \"...\"}, a pair a line; key_base64 and
-           value_base64 for what is not UTF-8.
+           column, and if one is a name, the first line has the names.
+  csv      comma-separated, quoted as in RFC 4180; the first line has the names.
+  jsonl    {\"key\": \"...\", \"value\": \"...\"}, one pair per line; key_base64 and
+           value_base64 for bytes that are not UTF-8.
   raw      u32 key length, u32 value length (little-endian), key, value.
   lines    the line is the key; the value is empty, or with --number the line's
            number.
-  parquet  columns of bytes or strings as they are, of integers as decimal
-           text; a null is a bad row.";
+  parquet  columns of bytes or strings, taken verbatim, or of integers, taken as
+           decimal text; a null is a bad row.";
 
 impl SourceArgs {
-    /// Of keys alone, whose values nobody looks at.
+    /// For keys alone, whose values are not used.
     pub fn of_keys(format: SourceFormat, key: Option<Column>, no_header: bool) -> Self {
-        Self { format: Some(format), value: key.clone(), key, no_header, number: false, on_error: OnError::Stop }
+        Self {
+            format: Some(format),
+            value: key.clone(),
+            key,
+            no_header,
+            number: false,
+            on_error: OnError::Stop,
+            max_row: ROW_BYTES_MAX,
+        }
     }
 
-    /// All that decides which pairs an input gives. Not among it: what becomes of bad rows, which are none.
+    /// Everything that decides which pairs an input yields. The handling of bad rows is not part of it.
     pub fn identity(&self) -> impl Hash {
         (self.format, &self.key, &self.value, self.no_header, self.number)
     }

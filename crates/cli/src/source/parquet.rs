@@ -1,8 +1,8 @@
-//! Parquet: two columns of a file, a batch of rows at a time.
+//! Parquet: two columns of a file, one batch of rows at a time.
 //!
-//! Of a column a page is in memory at once, so memory is bounded by what the file's writer chose for that (1 MiB, mostly).
-//! Bytes and strings are taken as they are, integers as decimal text, what every other format would have said; a null is a bad
-//! row. Other types and lists are refused by the column's name.
+//! One page per column is in memory, so memory is bounded by the page size that the file's writer chose (mostly 1 MiB).
+//! Bytes and strings are taken verbatim, integers as decimal text, as in every other format; a null is a bad row. Other
+//! types and lists are refused by the column's name.
 
 use super::Source;
 use super::columns::Columns;
@@ -21,7 +21,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-/// Rows that are decoded together.
+/// Rows decoded together.
 const BATCH_ROWS: usize = 1024;
 
 pub struct Parquet {
@@ -30,11 +30,11 @@ pub struct Parquet {
     file_bytes: u64,
     rows_total: u64,
     next_group: usize,
-    /// Rows of the current group that were not decoded yet.
+    /// Rows of the current group that are not decoded yet.
     group_rows: u64,
     key: Column,
     value: Column,
-    /// Of the current batch, its rows and those given.
+    /// Rows of the current batch, and how many of them were returned.
     batch: usize,
     given: usize,
     number: u64,
@@ -42,7 +42,7 @@ pub struct Parquet {
 
 impl Parquet {
     /// # Errors
-    /// What is no Parquet, a column that is not there, or is of a type that neither keys nor values have.
+    /// A file that is not Parquet; a column that is missing or has a type that neither keys nor values have.
     pub fn open(path: &Path, columns: &Columns) -> Result<Self> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|error| Failure::io(&name, &error))?;
@@ -118,7 +118,7 @@ impl Source for Parquet {
         self.number
     }
 
-    /// By the share of the rows: a column's bytes lie in between others.
+    /// Estimated from the share of rows: the bytes of a column lie between those of others.
     fn taken_bytes(&self) -> u64 {
         let share = self.number as f64 / self.rows_total.max(1) as f64;
         ((self.file_bytes as f64 * share) as u64).min(self.file_bytes)
@@ -130,7 +130,7 @@ struct Column {
     name: String,
     index: usize,
     unsigned: bool,
-    /// The definition level of a cell that is there.
+    /// The definition level of a non-null cell.
     defined: i16,
     reader: Option<ColumnReader>,
     levels: Vec<i16>,
@@ -164,7 +164,7 @@ impl Column {
         self.cells[row].clone().map(|range| &self.bytes[range])
     }
 
-    /// Replaces the cells by up to `count` next ones; gives how many there were.
+    /// Replaces the cells by up to `count` next ones; returns how many there were.
     fn read(&mut self, count: usize) -> std::result::Result<usize, ParquetError> {
         self.bytes.clear();
         self.cells.clear();
@@ -185,13 +185,13 @@ impl Column {
             }
             Some(ColumnReader::Int32ColumnReader(reader)) => batch.read(reader, |value, bytes| decimal(*value, bytes)),
             Some(ColumnReader::Int64ColumnReader(reader)) => batch.read(reader, |value, bytes| decimal(*value, bytes)),
-            // `new` lets no others in.
+            // `new` admits no others.
             _ => Ok(0),
         }
     }
 }
 
-/// Where the cells of one read go.
+/// Destination of the cells of one read.
 struct Batch<'c> {
     levels: &'c mut Vec<i16>,
     bytes: &'c mut Vec<u8>,
@@ -201,7 +201,7 @@ struct Batch<'c> {
 }
 
 impl Batch<'_> {
-    /// Reads until the batch is full or the row group ends; `put` appends what stands for a value.
+    /// Reads until the batch is full or the row group ends; `put` appends a value's bytes.
     fn read<T: DataType>(
         &mut self,
         reader: &mut ColumnReaderImpl<T>,
@@ -235,7 +235,7 @@ fn decimal(number: impl std::fmt::Display, bytes: &mut Vec<u8>) {
     write!(bytes, "{number}").expect("a Vec takes every write");
 }
 
-/// `None` for a type that is taken; else what it is called.
+/// `None` for a supported type; else its name.
 fn type_of(column: &ColumnDescriptor) -> Option<String> {
     use parquet::basic::Type;
     let taken = match column.physical_type() {
@@ -268,11 +268,11 @@ fn is_unsigned(column: &ColumnDescriptor) -> bool {
         || matches!(column.converted_type(), C::UINT_8 | C::UINT_16 | C::UINT_32 | C::UINT_64)
 }
 
-/// What the crate comes to: its errors, and where bytes that lie bring it to a panic, that.
+/// Runs the crate's code: its errors, and a panic caused by malformed bytes, become failures.
 fn guarded<T>(name: &str, read: impl FnOnce() -> std::result::Result<T, ParquetError>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(read) => read.map_err(|error| damaged(name, &error.to_string())),
-        Err(_) => Err(damaged(name, "it brings the reader out of step")),
+        Err(_) => Err(damaged(name, "its contents make the reader fail")),
     }
 }
 

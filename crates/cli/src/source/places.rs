@@ -1,6 +1,7 @@
-//! Places: where a pair stands, as one number, and by name again when it is found to be wrong long after it was read.
+//! Places: the position of a pair as one number, which becomes a name again if the pair turns out wrong long after
+//! reading.
 //!
-//! The number ascends over all inputs: where the input begins plus the row's number in it.
+//! Numbers ascend over all inputs: where the input begins plus the row's number in it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,7 +26,7 @@ impl Places {
     }
 }
 
-/// An input as messages call it, and what its rows are counted in.
+/// An input's name in messages, and the unit of its rows.
 #[derive(Clone, Debug)]
 pub struct Origin {
     pub name: String,

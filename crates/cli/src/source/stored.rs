@@ -1,11 +1,11 @@
-//! Pairs of a table or a dictionary, as they lie.
+//! Pairs of a table or a dictionary, in their stored order.
 
 use super::Source;
 use crate::failure::Result;
 use crate::format::{Pair, Row};
 use splitpoint::{Pairs, Scan};
 
-/// What a table's scan and a dictionary's walk have in common.
+/// The common part of a table's scan and a dictionary's iterator.
 pub trait PairStream {
     /// The next pair, borrowed until the next call.
     fn next_ref(&mut self) -> splitpoint::Result<Option<(&[u8], &[u8])>>;
@@ -47,7 +47,7 @@ impl<P: PairStream> Source for Stored<P> {
         self.number
     }
 
-    /// By the share of the pairs: their bytes lie in between others.
+    /// Estimated from the share of pairs: their bytes lie between others.
     fn taken_bytes(&self) -> u64 {
         let share = self.number as f64 / self.pairs_total.max(1) as f64;
         ((self.file_bytes as f64 * share) as u64).min(self.file_bytes)

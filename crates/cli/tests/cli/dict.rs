@@ -1,7 +1,8 @@
-//! Dictionaries, in what takes more than a terminal: any bytes, many rows, Parquet, damage, signals, a full disk, going on.
+//! Dictionaries, in tests that need more than a terminal: any bytes, many rows, Parquet, damage, signals, a full disk,
+//! resuming.
 
 use super::signals::{
-    Running, end_of, first_number, heeded, let_it_wait, row, send, stopped_at_its_start, stopped_by, write_many_rows,
+    Running, end_of, first_number, heeded, let_it_block, row, send, stopped_at_its_start, stopped_by, write_many_rows,
 };
 use super::{awkward_pairs, directory, json, pairs_of_raw, raw, run, run_well, splitpoint};
 use std::fs;
@@ -11,7 +12,7 @@ use std::process::{Command, Stdio};
 
 const INDEXES: [&str; 6] = ["page", "trie", "trie-sparse", "chunk", "mphf", "none"];
 
-/// The names of the files that are there.
+/// The names of the files in a directory.
 fn files(place: &Path) -> Vec<String> {
     let mut names: Vec<_> =
         fs::read_dir(place).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -32,7 +33,7 @@ fn said(output: &std::process::Output) -> String {
 }
 
 #[test]
-fn any_bytes_make_the_round_trip_through_a_dictionary_in_every_format() {
+fn any_bytes_round_trip_through_a_dictionary_in_every_format() {
     let place = directory();
     let pairs = awkward_pairs();
     write(place.path(), "in.raw", raw(&pairs));
@@ -100,7 +101,7 @@ fn a_batch_leaves_what_a_build_of_its_result_would() {
     write(place.path(), "old.tsv", rows(10_000));
     write(place.path(), "batch.tsv", (0..12_000).step_by(3).map(changed).collect::<String>());
     write(place.path(), "gone.txt", (0..20_000).step_by(5).map(|n| format!("key{n}\n")).collect::<String>());
-    // What the batch has is there although it is deleted: deletions go first.
+    // A key that is both deleted and in the batch is present: deletions go first.
     let result = (0..10_000).chain((10_000..12_000).filter(|n| n % 3 == 0));
     let result = result.filter(|n| n % 3 == 0 || n % 5 != 0).map(changed).collect::<String>();
     write(place.path(), "result.tsv", result);
@@ -115,7 +116,7 @@ fn a_batch_leaves_what_a_build_of_its_result_would() {
 }
 
 #[test]
-fn dict_stat_json_has_the_words_that_scripts_rely_on() {
+fn dict_stat_json_has_the_fields_that_scripts_rely_on() {
     let place = directory();
     write(place.path(), "rows.tsv", rows(5000));
     for index in INDEXES {
@@ -134,7 +135,7 @@ fn dict_stat_json_has_the_words_that_scripts_rely_on() {
 }
 
 #[test]
-fn build_json_has_the_words_that_scripts_rely_on() {
+fn build_json_has_the_fields_that_scripts_rely_on() {
     let place = directory();
     write(place.path(), "rows.tsv", rows(5000));
     write(place.path(), "more.tsv", "a\tb\n");
@@ -162,9 +163,9 @@ fn a_damaged_dictionary_fails_its_check() {
     bytes[middle] ^= 0x55;
     write(place.path(), "d.spd", bytes);
     let check = run(place.path(), &["dict", "check", "d.spd"]);
-    let told = String::from_utf8_lossy(&check.stdout);
-    assert_eq!(check.status.code(), Some(1), "{told}");
-    assert!(told.starts_with("d.spd: page ") && told.contains("Build it again"), "{told}");
+    let expected = String::from_utf8_lossy(&check.stdout);
+    assert_eq!(check.status.code(), Some(1), "{expected}");
+    assert!(expected.starts_with("d.spd: page ") && expected.contains("Build it again"), "{expected}");
 }
 
 #[test]
@@ -177,19 +178,19 @@ fn a_signal_in_a_build_that_waits_for_input_leaves_nothing() {
         let child = build.0.as_mut().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         write_many_rows(&mut stdin);
-        let_it_wait();
+        let_it_block();
         send(signal, child);
         let output = end_of(&mut build);
         drop(stdin);
         let said = stopped_by(&output, signal, number);
         assert!(first_number(&said) > 0, "{said}");
-        assert!(said.ends_with("rows read, nothing was built, d.spd is as it was\n"), "{said}");
+        assert!(said.ends_with("rows read, nothing was built, d.spd is unchanged\n"), "{said}");
         assert!(files(place.path()).is_empty(), "{:?}", files(place.path()));
     }
 }
 
 #[test]
-fn a_signal_in_the_writing_of_a_dictionary_leaves_what_was_there() {
+fn a_signal_during_the_writing_leaves_the_old_dictionary() {
     let place = directory();
     write(place.path(), "rows.tsv", rows(100_000));
     run_well(place.path(), &["load", "t.spt", "rows.tsv"]);
@@ -206,9 +207,9 @@ fn a_signal_in_the_writing_of_a_dictionary_leaves_what_was_there() {
             &["dict", "build", "rows.tsv", "old.spd", "--memory", "4M"],
         ] {
             let said = stopped_by(&stopped_at_its_start(place.path(), arguments, signal, number), signal, number);
-            assert!(said.contains("nothing was ") && said.contains("old.spd is as it was"), "{arguments:?}: {said}");
+            assert!(said.contains("nothing was ") && said.contains("old.spd is unchanged"), "{arguments:?}: {said}");
             assert_eq!(files(place.path()), before, "{arguments:?}");
-            // As it was, or new: of a run that was done before the signal came.
+            // Unchanged, or new if the run finished before the signal came.
             run_well(place.path(), &["dict", "check", "old.spd"]);
             assert_eq!(json(place.path(), &["dict", "stat", "old.spd", "--json"])["pairs"], 100_000);
         }
@@ -228,7 +229,7 @@ fn a_signal_after_the_last_row_leaves_nothing() {
             let mut stdin = build.0.as_mut().unwrap().stdin.take().unwrap();
             stdin.write_all(input.as_bytes()).unwrap();
             drop(stdin);
-            // A little later each time, until it is in the writing.
+            // A little later each time, until it hits the writing.
             std::thread::sleep(std::time::Duration::from_millis(*tried));
             send(signal, build.0.as_ref().unwrap());
             let output = end_of(&mut build);
@@ -237,7 +238,7 @@ fn a_signal_after_the_last_row_leaves_nothing() {
                 return false;
             }
             let said = stopped_by(&output, signal, number);
-            assert!(said.ends_with("nothing was built, d.spd is as it was\n"), "{said}");
+            assert!(said.ends_with("nothing was built, d.spd is unchanged\n"), "{said}");
             assert!(files(place.path()).is_empty(), "{:?}", files(place.path()));
             !said.contains("read")
         });
@@ -252,7 +253,7 @@ fn a_stopped_thaw_makes_no_table() {
     run_well(place.path(), &["dict", "build", "rows.tsv", "d.spd"]);
     for (signal, number) in heeded() {
         let output = stopped_at_its_start(place.path(), &["thaw", "d.spd", "t.spt"], signal, number);
-        assert_eq!(stopped_by(&output, signal, number), "t.spt was not made\n");
+        assert_eq!(stopped_by(&output, signal, number), "t.spt was not created\n");
         assert_eq!(files(place.path()), ["d.spd", "rows.tsv"]);
     }
     run_well(place.path(), &["load", "t.spt", "/dev/null"]);
@@ -294,19 +295,19 @@ fn thaws_at_the_same_time_make_one_whole_table() {
 }
 
 #[test]
-fn a_build_that_ended_in_the_writing_goes_on_after_the_reading() {
+fn a_build_that_ended_in_the_writing_continues_after_the_reading() {
     let place = directory();
     let pairs: String = (0..200_000).map(|n| format!("key{n}\t{n:0100}\n")).collect();
     write(place.path(), "rows.tsv", format!("{pairs}no pair\nlast\tone\n"));
     let build = "dict build rows.tsv d.spd --resume --memory 4M --on-error skip";
     let arguments: Vec<_> = build.split(' ').collect();
-    // Room for each of the sort's files, and none for the dictionary.
+    // Enough for each of the sort's files, but not for the dictionary.
     let first = with_files_of_at_most(place.path(), 8 << 20, build);
     assert_eq!(first.status.code(), Some(12), "{}", said(&first));
     assert!(files(place.path()).len() > 1 && !files(place.path()).contains(&"d.spd".to_owned()));
     let second = run(place.path(), &arguments);
     assert!(second.status.success(), "{}", said(&second));
-    assert_eq!(said(&second), "splitpoint: goes on after 200,001 pairs\n");
+    assert_eq!(said(&second), "splitpoint: continues after 200,001 pairs\n");
     assert_eq!(files(place.path()), ["d.spd", "rows.tsv"]);
     run_well(place.path(), &["dict", "check", "d.spd"]);
     assert_eq!(json(place.path(), &["dict", "stat", "d.spd", "--json"])["pairs"], 200_001);
@@ -314,44 +315,44 @@ fn a_build_that_ended_in_the_writing_goes_on_after_the_reading() {
 }
 
 #[test]
-fn a_build_goes_on_with_another_amount_of_memory() {
+fn a_build_continues_with_another_amount_of_memory() {
     let place = directory();
     let build = "dict build rows.tsv d.spd --resume --memory";
     write(place.path(), "rows.tsv", (0..200_000).map(|n| format!("key{n}\t{n:0100}\n")).collect::<String>());
     assert_eq!(with_files_of_at_most(place.path(), 8 << 20, &format!("{build} 4M")).status.code(), Some(12));
     let second = run(place.path(), &format!("{build} 1M").split(' ').collect::<Vec<_>>());
     assert!(second.status.success(), "{}", said(&second));
-    assert_eq!(said(&second), "splitpoint: goes on after 200,000 pairs\n");
+    assert_eq!(said(&second), "splitpoint: continues after 200,000 pairs\n");
     run_well(place.path(), &["dict", "check", "d.spd"]);
 }
 
 #[test]
-fn a_build_stopped_at_a_bad_row_goes_on_from_there() {
+fn a_build_stopped_at_a_bad_row_continues_there() {
     let place = directory();
     write(place.path(), "rows.tsv", format!("{}no pair\nlast\tone\n", rows(10)));
     let build = ["dict", "build", "rows.tsv", "d.spd", "--resume"];
     let first = run(place.path(), &build);
     assert_eq!(first.status.code(), Some(1));
-    let told = "d.spd is as it was; the same command goes on from here; --on-error skip goes on\n";
-    assert!(said(&first).ends_with(told), "{}", said(&first));
+    let expected = "d.spd is unchanged; the same command continues from here; --on-error skip continues\n";
+    assert!(said(&first).ends_with(expected), "{}", said(&first));
     let second = run(place.path(), &[&build[..], &["--on-error", "skip"]].concat());
     assert!(second.status.success(), "{}", said(&second));
-    assert!(said(&second).starts_with("splitpoint: goes on after 10 pairs\n"), "{}", said(&second));
+    assert!(said(&second).starts_with("splitpoint: continues after 10 pairs\n"), "{}", said(&second));
     assert_eq!(json(place.path(), &["dict", "stat", "d.spd", "--json"])["pairs"], 11);
     assert_eq!(files(place.path()), ["d.spd", "rows.tsv"]);
 }
 
 #[test]
-fn what_was_written_to_a_log_makes_a_table_another_input() {
+fn a_changed_log_makes_a_table_another_input() {
     let place = directory();
     write(place.path(), "rows.tsv", format!("{}no pair\n", rows(10)));
     run_well(place.path(), &["put", "t.spt", "key", "value"]);
     let build = ["dict", "build", "t.spt", "rows.tsv", "d.spd", "--resume"];
     assert_eq!(run(place.path(), &build).status.code(), Some(1));
-    // No log that anyone would read, but what it would be known by.
+    // Not a valid log, but with the name of one.
     write(place.path(), "t.spt-log3", "");
     let again = run(place.path(), &build);
-    assert!(said(&again).starts_with("splitpoint: begins anew, and removes 11 pairs"), "{}", said(&again));
+    assert!(said(&again).starts_with("splitpoint: starts over and removes 11 pairs"), "{}", said(&again));
 }
 
 #[test]
@@ -373,13 +374,13 @@ fn another_input_is_another_build() {
     assert_eq!(with_files_of_at_most(place.path(), 8 << 20, build).status.code(), Some(12));
     write(place.path(), "rows.tsv", "a\tb\n");
     let second = run(place.path(), &build.split(' ').collect::<Vec<_>>());
-    let told = "splitpoint: begins anew, and removes 200,000 pairs put by a build of other inputs or options\n";
-    assert!(second.status.success() && said(&second) == told, "{}", said(&second));
+    let expected = "splitpoint: starts over and removes 200,000 pairs saved by a build with other inputs or options\n";
+    assert!(second.status.success() && said(&second) == expected, "{}", said(&second));
     assert_eq!(run_well(place.path(), &["dict", "dump", "d.spd"]), b"a\tb\n");
     assert_eq!(files(place.path()), ["d.spd", "rows.tsv"]);
 }
 
-/// Runs where no file may be longer: what a full disk looks like.
+/// Runs with a limit on file lengths, which looks like a full disk.
 fn with_files_of_at_most(place: &Path, bytes: u64, arguments: &str) -> std::process::Output {
     let blocks = bytes / 512;
     let script = format!("ulimit -f {blocks}; trap '' XFSZ; exec '{}' {arguments}", super::PROGRAM);
@@ -387,7 +388,7 @@ fn with_files_of_at_most(place: &Path, bytes: u64, arguments: &str) -> std::proc
 }
 
 #[test]
-fn a_full_disk_leaves_what_was_there() {
+fn a_full_disk_leaves_the_old_dictionary() {
     let place = directory();
     write(place.path(), "few.tsv", rows(10));
     write(place.path(), "rows.tsv", rows(100_000));
@@ -504,8 +505,8 @@ mod of_parquet {
         write_parquet(place.path(), "p.parquet", Compression::UNCOMPRESSED);
         let build = run(place.path(), &["dict", "build", "p.parquet", "p.spd", "--key", "age", "--value", "id"]);
         assert_eq!(build.status.code(), Some(26));
-        let told = "splitpoint: p.parquet: row 2: duplicate key \"4294967295\" (first at p.parquet: row 1). Use duplicates last to keep the last.\n";
-        assert_eq!(said(&build), told);
+        let expected = "splitpoint: p.parquet: row 2: duplicate key \"4294967295\" (first at p.parquet: row 1). Use duplicates last to keep the last. (--duplicates last, or first.)\n";
+        assert_eq!(said(&build), expected);
     }
 
     #[test]
@@ -515,10 +516,10 @@ mod of_parquet {
         for (column, is) in [("weight", "DOUBLE"), ("born", "Date")] {
             let build = run(place.path(), &["dict", "build", "p.parquet", "p.spd", "--value", column]);
             assert_eq!(build.status.code(), Some(2));
-            let told = format!(
+            let expected = format!(
                 "splitpoint: p.parquet: column {column} is {is}; keys and values are bytes, strings or integers\n"
             );
-            assert_eq!(said(&build), told);
+            assert_eq!(said(&build), expected);
         }
     }
 

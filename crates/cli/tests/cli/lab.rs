@@ -1,4 +1,4 @@
-//! The lab's pages as a browser has them: drawn by headless Chromium, where there is one.
+//! The lab's pages in a browser: rendered by headless Chromium, if it is installed.
 
 use super::{directory, run_well};
 use splitpoint::HashKind;
@@ -14,7 +14,7 @@ struct Sample {
     arguments: &'static [&'static str],
     title: &'static str,
     svgs: usize,
-    /// At least; timings decide on a few.
+    /// Lower bounds; timings decide on a few.
     rows: usize,
     has: &'static [&'static str],
 }
@@ -24,7 +24,7 @@ const SAMPLES: [Sample; 3] = [
         name: "hash.html",
         arguments: &["hash", "keys.txt", "--function", "xxh3", "--function", "fnv1a", "--no-speed"],
         title: "Hash functions on your keys",
-        // Two plots and a matrix a function; a row of names, two functions, and dice.
+        // Two plots and a matrix per function; a row of names, two functions, and the random model.
         svgs: 2 + 2,
         rows: 1 + 2 + 1,
         has: &["Avalanche", "<td>fnv1a</td>"],
@@ -48,13 +48,13 @@ const SAMPLES: [Sample; 3] = [
     },
 ];
 
-/// A file name that would end a script, a cell and the page, were it not escaped.
+/// A file name that would end a script, a cell and the page if it were not escaped.
 const HOSTILE: &str = "</td></table><script>alert('&amp;')</script>";
 
 #[test]
 fn a_browser_shows_the_pages_whole() {
     let Some(browser) = browser() else {
-        eprintln!("SKIPPED: the lab's pages in a browser, for want of Chromium");
+        eprintln!("SKIPPED: the lab's pages in a browser, because Chromium is not installed");
         return;
     };
     let place = directory();
@@ -95,7 +95,7 @@ fn browser() -> Option<PathBuf> {
     names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name))).find(|path| path.is_file())
 }
 
-/// The page's elements as the browser has them after drawing. A browser that does not answer is stopped.
+/// The page's elements after rendering. A browser that does not answer is killed.
 fn dom(browser: &Path, place: &Path, page: &str) -> String {
     let (dumped, said) = (place.join(format!("{page}.dom")), place.join(format!("{page}.said")));
     let mut child = Command::new(browser)

@@ -1,4 +1,4 @@
-//! `stat --watch`: beside a process at work, on a file that nobody has open, and beside a file of strange bytes.
+//! `stat --watch`: on a table in use, on a file that no process has open, and with malformed counters.
 
 use super::signals::{Running, end_of, heeded, send};
 use super::*;
@@ -41,7 +41,7 @@ fn a_load_is_watched_while_it_runs() {
         writeln!(rows, "key {i}\tvalue").unwrap();
     }
     rows.flush().unwrap();
-    // What the load has read by then depends on its buffer, so all that is sure is that it comes to see some.
+    // How much the load has read by then depends on its buffer; some of it is certain.
     let mut last = first;
     while last["puts"].as_u64().unwrap() == 0 {
         assert!(Instant::now() < deadline, "{last}");
@@ -71,7 +71,7 @@ fn a_load_is_watched_while_it_runs() {
 }
 
 #[test]
-fn a_file_that_nobody_has_open_is_walked_when_it_changes() {
+fn an_unopened_file_is_walked_when_it_changes() {
     let place = directory();
     run_well(place.path(), &["put", "t.spt", "a", "1"]);
     let (_watcher, mut lines) = watch(place.path(), &["--json"]);
@@ -91,7 +91,7 @@ fn the_figures_come_in_columns_under_a_heading() {
 }
 
 #[test]
-fn strange_bytes_in_the_place_of_counters_are_an_error_and_no_more() {
+fn malformed_counters_are_an_error_and_change_nothing() {
     let place = directory();
     run_well(place.path(), &["put", "t.spt", "a", "1"]);
     for bytes in [&b""[..], b"SPLITSTA", &[0xFF; 512], &[0; 100_000]] {
@@ -100,7 +100,7 @@ fn strange_bytes_in_the_place_of_counters_are_an_error_and_no_more() {
         assert_eq!(output.status.code(), Some(13), "{output:?}");
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(said.contains("t.spt-stats: no published counters"), "{said}");
-        // The table itself is as it was.
+        // The table itself is unchanged.
         assert_eq!(run_well(place.path(), &["get", "t.spt", "a"]), b"1\n");
         let refused = run(place.path(), &["load", "t.spt", "-", "--stats"]);
         assert_eq!(refused.status.code(), if bytes.is_empty() { Some(0) } else { Some(17) }, "{refused:?}");
@@ -108,7 +108,7 @@ fn strange_bytes_in_the_place_of_counters_are_an_error_and_no_more() {
 }
 
 #[test]
-fn an_interval_that_is_none_is_wrong_usage() {
+fn an_invalid_interval_is_wrong_usage() {
     let place = directory();
     assert_eq!(run(place.path(), &["stat", "t.spt", "--watch", "never"]).status.code(), Some(2));
     assert_ne!(run(place.path(), &["stat", "absent.spt", "--watch"]).status.code(), Some(0));

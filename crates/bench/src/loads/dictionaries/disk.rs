@@ -1,4 +1,4 @@
-//! What a dictionary has on the disk: while it is made, and when nothing of it is in the system's cache.
+//! Disk use of a dictionary: during the build, and with none of it in the page cache.
 
 use crate::engine::Outcome;
 use crate::measure::FileSize;
@@ -13,18 +13,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Looks every few moments how many bytes the process has on the disk: what is in a directory, and files without a name that
-/// it has open.
+/// Samples the process's bytes on the disk every few milliseconds: those of a directory, and of unlinked files that it
+/// has open.
 pub struct Watch {
     done: Arc<AtomicBool>,
     most: JoinHandle<u64>,
 }
 
-/// How often is looked. A peak that passes faster is not seen.
+/// Sampling interval. A shorter peak is not seen.
 const EVERY: Duration = Duration::from_millis(20);
 
 impl Watch {
-    /// Begins.
+    /// Starts sampling.
     pub fn start(directory: &Path) -> Watch {
         let (directory, done) = (directory.to_owned(), Arc::new(AtomicBool::new(false)));
         let ends = Arc::clone(&done);
@@ -39,7 +39,7 @@ impl Watch {
         Watch { done, most }
     }
 
-    /// Ends, and gives the most that was seen.
+    /// Stops and returns the largest sample.
     pub fn most(self) -> u64 {
         self.done.store(true, Ordering::Relaxed);
         self.most.thread().unpark();
@@ -51,7 +51,7 @@ fn bytes_now(directory: &Path) -> u64 {
     let mut files = BTreeMap::new();
     let mut folders = vec![directory.to_owned(), PathBuf::from("/proc/self/fd")];
     while let Some(folder) = folders.pop() {
-        // Files come and go meanwhile.
+        // Files appear and disappear during the walk.
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
             let Ok(data) = std::fs::metadata(entry.path()) else { continue };
             if data.is_dir() && folder.starts_with(directory) {
@@ -64,7 +64,7 @@ fn bytes_now(directory: &Path) -> u64 {
     files.values().sum()
 }
 
-/// Takes all files below `path` out of the system's cache. Whoever has them mapped keeps what he uses.
+/// Evicts all files below `path` from the page cache. Pages that a process has mapped stay.
 pub fn drop_cache(path: &Path) -> Outcome {
     if path.is_dir() {
         return std::fs::read_dir(path)?.try_for_each(|entry| drop_cache(&entry?.path()));
@@ -74,14 +74,14 @@ pub fn drop_cache(path: &Path) -> Outcome {
     Ok(posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?)
 }
 
-/// Bytes that the disk had to give to this process so far.
+/// Bytes that the disk has delivered to this process so far.
 pub fn disk_reads() -> u64 {
     let text = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("read_bytes:"));
     line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Reads all files below `from` and writes the same to `to`, onto the disk.
+/// Copies all files below `from` to `to` and syncs the copies.
 pub fn copy(from: &Path, to: &Path) -> Outcome {
     if from.is_dir() {
         std::fs::create_dir_all(to)?;
@@ -100,7 +100,7 @@ pub fn copy(from: &Path, to: &Path) -> Outcome {
     }
 }
 
-/// Removes what is at `path`, be it a file or a directory or nothing.
+/// Removes the file or directory at `path`, if it exists.
 pub fn remove(path: &Path) -> Outcome {
     match std::fs::symlink_metadata(path) {
         Ok(data) if data.is_dir() => Ok(std::fs::remove_dir_all(path)?),
@@ -109,12 +109,12 @@ pub fn remove(path: &Path) -> Outcome {
     }
 }
 
-/// Blocks of what is at `path`, be it a file or a directory or nothing.
+/// Blocks of the file or directory at `path`; 0 if it does not exist.
 pub fn bytes_at(path: &Path) -> u64 {
     FileSize::of(path).map_or(0, |size| size.blocks)
 }
 
-/// Writes a pair to a file of them, for builds that are to read from the disk: both lengths in 4 bytes, then both.
+/// Appends a pair to a file, for builds that read from the disk: both lengths in 4 bytes, then both strings.
 pub fn write_pair(file: &mut impl Write, (key, value): (&[u8], &[u8])) -> Outcome {
     for len in [key.len(), value.len()] {
         file.write_all(&u32::try_from(len)?.to_le_bytes())?;
@@ -123,7 +123,7 @@ pub fn write_pair(file: &mut impl Write, (key, value): (&[u8], &[u8])) -> Outcom
     Ok(file.write_all(value)?)
 }
 
-/// Reads them again.
+/// Reads the pairs of such a file.
 pub struct PairsFile {
     file: BufReader<File>,
     left: u64,
@@ -131,12 +131,12 @@ pub struct PairsFile {
 }
 
 impl PairsFile {
-    /// From the beginning; there are `count`.
+    /// Starts at the beginning; there are `count` pairs.
     pub fn open(path: &Path, count: u64) -> Outcome<PairsFile> {
         Ok(PairsFile { file: BufReader::with_capacity(1 << 20, File::open(path)?), left: count, pair: Vec::new() })
     }
 
-    /// The next.
+    /// The next pair.
     pub fn next(&mut self) -> Outcome<Option<(&[u8], &[u8])>> {
         if self.left == 0 {
             return Ok(None);

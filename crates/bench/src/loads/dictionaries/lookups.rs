@@ -1,7 +1,7 @@
-//! Lookups in a dictionary: by one thread or several, of keys that are there or absent, one by one or many a call.
+//! Lookups in a dictionary: by one thread or several, of present or absent keys, one by one or many per call.
 //!
-//! Keys are made before the clock runs, each thread's by itself; values are made again to be compared, under the clock, which
-//! takes 5 ns for a small one and 50 for one of 1,000 bytes.
+//! Each thread generates its keys before the clock starts. Values are generated again for the comparison, under the
+//! clock, which takes 5 ns for a small value and 50 ns for one of 1,000 bytes.
 
 use crate::engine::Outcome;
 use crate::input::Source;
@@ -11,7 +11,7 @@ use crate::random::Order;
 use std::hint::black_box;
 use std::sync::Barrier;
 
-/// Of the order of lookups.
+/// Seed of the order of lookups.
 const SEED: u64 = 13;
 
 /// What is looked up, and how.
@@ -19,15 +19,15 @@ const SEED: u64 = 13;
 pub struct Lookups {
     /// Threads that share them.
     pub threads: usize,
-    /// Of all threads.
+    /// Lookups of all threads together.
     pub count: u64,
-    /// Keys of a call.
+    /// Keys per call.
     pub batch: usize,
-    /// Keys that are absent, else keys that are there.
+    /// Absent keys instead of present ones.
     pub absent: bool,
-    /// The dictionary is mapped, where that is a choice.
+    /// Whether the dictionary is mapped, if there is a choice.
     pub map: bool,
-    /// The system's cache has nothing of it at first.
+    /// Whether the page cache holds nothing of it at first.
     pub cold: bool,
 }
 
@@ -37,7 +37,7 @@ impl Default for Lookups {
     }
 }
 
-/// The keys that one thread looks up.
+/// The keys of one thread.
 struct Keys {
     numbers: Vec<u64>,
     bytes: Vec<u8>,
@@ -70,12 +70,12 @@ impl Lookups {
         let (threads, thread) = (self.threads as u64, thread as u64);
         let share = self.count * thread / threads..self.count * (thread + 1) / threads;
         let order = Order::new(source.count(), SEED);
-        // Pairs from the count on are those of updates; beyond them nothing was ever put in.
+        // Pairs from the count on belong to updates; the ones after those were never put.
         let number = |i| if self.absent { 2 * source.count() + i } else { order.at(i) };
         Keys::new(source, share.map(number))
     }
 
-    /// Does all of them and compares what they give.
+    /// Runs all lookups and compares the answers.
     pub fn run(&self, name: &str, source: &Source, made: &dyn Made) -> Outcome<Stopwatch> {
         let keys: Vec<Keys> = (0..self.threads).map(|thread| self.keys(source, thread)).collect();
         let mut watch = Stopwatch::default();
@@ -102,10 +102,10 @@ impl Lookups {
                     .collect();
                 let running = Stopwatch::start()?;
                 ready.wait();
-                let told: Vec<_> = crew.into_iter().map(|thread| thread.join().expect("no panic")).collect();
+                let wrongs: Vec<_> = crew.into_iter().map(|thread| thread.join().expect("no panic")).collect();
                 watch.stop(&running)?;
                 let mut all = Wrong::default();
-                for wrong in told {
+                for wrong in wrongs {
                     let wrong = wrong?;
                     all = Wrong { count: all.count + wrong.count, first: all.first.or(wrong.first) };
                 }
@@ -140,7 +140,7 @@ impl Lookups {
         for first in (0..keys.len()).step_by(self.batch) {
             batch.clear();
             batch.extend((first..keys.len().min(first + self.batch)).map(|at| keys.get(at)));
-            // An answer that is given twice, or not at all, is a wrong one.
+            // A duplicate or missing answer is a wrong one.
             let mut next = 0;
             reader.get_many(&batch, &mut |i, found| {
                 check(first + i, if i == next { found } else { None });
@@ -153,7 +153,7 @@ impl Lookups {
         Ok(wrong)
     }
 
-    /// Ranks in shuffled order, by one thread; that they are right was checked.
+    /// Ranks in shuffled order, by one thread; their correctness was checked before.
     pub fn ranks(&self, source: &Source, made: &dyn Made) -> Outcome<Stopwatch> {
         let (keys, mut reader, mut watch) = (self.keys(source, 0), made.reader()?, Stopwatch::default());
         let running = Stopwatch::start()?;
@@ -165,14 +165,14 @@ impl Lookups {
     }
 }
 
-/// How many answers were wrong, and the number of the first pair.
+/// Number of wrong answers, and the index of the first.
 #[derive(Clone, Copy, Default)]
 struct Wrong {
     count: u64,
     first: Option<u64>,
 }
 
-/// Whether the ranks of all keys are all numbers below the count.
+/// Whether the ranks of all keys are exactly the numbers below the count.
 pub fn check_ranks(source: &Source, made: &dyn Made) -> Outcome {
     let (mut reader, mut key) = (made.reader()?, Vec::new());
     let mut taken = vec![0_u64; source.count().div_ceil(64).try_into()?];
@@ -188,7 +188,7 @@ pub fn check_ranks(source: &Source, made: &dyn Made) -> Outcome {
         }
         let (word, bit) = (&mut taken[(rank / 64) as usize], 1 << (rank % 64));
         if *word & bit != 0 {
-            return Err(format!("key {i} has rank {rank}, as another has").into());
+            return Err(format!("key {i} has rank {rank}, which another key has").into());
         }
         *word |= bit;
     }

@@ -1,11 +1,11 @@
-//! Dictionaries: made of all pairs at once, read by one thread and several, changed in batches.
+//! Dictionaries: built from all pairs at once, read by one thread and several, changed in batches.
 //!
-//! The tables and figures of "Practical Batch-Updatable External Hashing with Sorting" (Lim, Andersen & Kaminsky 2013), by
-//! our dictionaries and by what others use for the same. What is made is on the disk when the clock stops; a sort that a
-//! peer needs is under it. Each value that is looked up is compared, each absent key has to be absent, each rank has to be
-//! another one below the number of keys, and the input has to be what the workload file says.
+//! The tables and figures of "Practical Batch-Updatable External Hashing with Sorting" (Lim, Andersen & Kaminsky
+//! 2013), for our dictionaries and for peers. The result is on the disk when the clock stops; a sort that a peer needs
+//! is timed. Each value is compared, each absent key must be absent, each rank must be a distinct number below the key
+//! count, and the input must have the workload file's digest.
 //!
-//! Not here: lookups (`lookups.rs`), where pairs come from (`pairs.rs`), files and the system's cache (`disk.rs`).
+//! Not here: lookups (`lookups.rs`), sources of pairs (`pairs.rs`), files and the page cache (`disk.rs`).
 
 mod disk;
 mod lookups;
@@ -25,30 +25,30 @@ use lookups::Lookups;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Batches of the parts with batches: one that is built and five that are merged, as in the paper.
+/// Batches of the parts with batches: one built and five merged, as in the paper.
 const BATCHES: u64 = 6;
-/// Lookups that check what a part left that does not look anything up itself.
+/// Lookups that check the result of a part that does no lookups itself.
 const CHECKS: u64 = 10_000;
 
-/// What is done, and what was measured of it.
+/// A running job and its measurements.
 struct Load<'a> {
     job: &'a Job<'a>,
     maker: &'a dyn Maker,
     source: &'a Source,
     repeat: u32,
-    /// Each part's name and operations, and the stopwatches of all repeats.
+    /// Name and operations of each part, and the stopwatches of all repeats.
     took: Vec<(String, u64, Vec<Stopwatch>)>,
     /// Other figures: part, metric, sum and count.
-    told: Vec<(String, String, f64, u32)>,
+    figures: Vec<(String, String, f64, u32)>,
 }
 
-/// Does the parts of the job, over and over where the form says so.
+/// Runs the parts of the job, as often as the form says.
 pub(super) fn run(job: &Job<'_>) -> Outcome<Lines> {
     let case = &job.case;
     let maker = case.engine.maker().ok_or_else(|| format!("{} makes no dictionaries", case.engine.name()))?;
     compare("input", &answers(&case.workload.input, &case.form)?, &case.form)?;
     let source = Source::new(&case.workload.input, case.form.count)?;
-    let mut load = Load { job, maker, source: &source, repeat: 0, took: Vec::new(), told: Vec::new() };
+    let mut load = Load { job, maker, source: &source, repeat: 0, took: Vec::new(), figures: Vec::new() };
     if case.variant.from_file {
         load.write_input()?;
     }
@@ -58,7 +58,7 @@ pub(super) fn run(job: &Job<'_>) -> Outcome<Lines> {
         disk::remove(&load.path())?;
     }
     let mut lines = Lines::default();
-    for (part, metric, sum, count) in &load.told {
+    for (part, metric, sum, count) in &load.figures {
         lines.row(part, metric, sum / f64::from(*count));
     }
     for (name, ops, watches) in &mut load.took {
@@ -120,7 +120,7 @@ impl Load<'_> {
         }
     }
 
-    /// How the dictionary of `count` pairs at `path` is to be made.
+    /// Options for the dictionary of `count` pairs at `path`.
     fn making<'p>(&'p self, path: &'p Path, count: u64) -> Making<'p> {
         let form = &self.job.case.form;
         Making {
@@ -132,12 +132,12 @@ impl Load<'_> {
         }
     }
 
-    /// Pairs of these numbers, from where the variant says.
+    /// Pairs of these numbers, from the variant's source.
     fn pairs(&self, numbers: Range<u64>) -> Box<dyn Pairs + '_> {
         Box::new(pairs::Made { source: self.source, numbers })
     }
 
-    /// All pairs into a file that is then not in the system's cache.
+    /// Writes all pairs to a file and evicts it from the page cache.
     fn write_input(&self) -> Outcome {
         let path = self.input_path();
         let mut file = std::io::BufWriter::with_capacity(1 << 20, std::fs::File::create(&path)?);
@@ -146,7 +146,7 @@ impl Load<'_> {
         disk::drop_cache(&path)
     }
 
-    /// The first dictionary, with what it takes of time, memory and disk.
+    /// Builds the first dictionary and measures time, memory and disk.
     fn build(&mut self) -> Outcome {
         let (path, count) = (self.path(), self.source.count());
         disk::remove(&path)?;
@@ -158,15 +158,15 @@ impl Load<'_> {
         let most = disk_watch.most().saturating_sub(there);
         let peak = Memory::now()?.peak.saturating_sub(before.rss);
         let bytes = disk::bytes_at(&path);
-        self.tell("memory", "peak_bytes", peak as f64);
+        self.note_figure("memory", "peak_bytes", peak as f64);
         if path.exists() {
-            self.tell("file", "built_bytes", bytes as f64);
-            self.tell("file", "most_bytes", most.max(bytes) as f64);
-            self.tell("file", "temporary_bytes", most.saturating_sub(bytes) as f64);
+            self.note_figure("file", "built_bytes", bytes as f64);
+            self.note_figure("file", "most_bytes", most.max(bytes) as f64);
+            self.note_figure("file", "temporary_bytes", most.saturating_sub(bytes) as f64);
         }
         if path.exists() && !self.maker.is_function(&self.job.case.setting) {
             let over = bytes as f64 - self.job.case.form.expected.payload_bytes as f64;
-            self.tell("file", "over_payload_bytes_per_pair", over / count.max(1) as f64);
+            self.note_figure("file", "over_payload_bytes_per_pair", over / count.max(1) as f64);
         }
         if let Some(sorting) = sorting {
             self.note("sort", count, sorting);
@@ -174,7 +174,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// Builds one of the pairs of these numbers, sorted first where they have to be; gives what the sort alone took.
+    /// Builds a dictionary of the pairs of these numbers, sorted first if required; returns the time of the sort alone.
     fn built(&mut self, name: &str, path: &Path, numbers: Range<u64>) -> Outcome<Option<Stopwatch>> {
         let count = numbers.end - numbers.start;
         let input = self.input_path();
@@ -204,12 +204,12 @@ impl Load<'_> {
         let before = Memory::now()?;
         let made = self.open(&self.path(), false)?;
         let memory = Memory::now()?.anonymous.saturating_sub(before.anonymous);
-        self.tell("memory", "open_bytes", memory as f64);
+        self.note_figure("memory", "open_bytes", memory as f64);
         for (name, value) in made.figures()? {
             if name == "pairs" && value != self.source.count() as f64 {
                 return Err(format!("{value} pairs, not {}", self.source.count()).into());
             }
-            self.tell("index", &name, value);
+            self.note_figure("index", &name, value);
         }
         Ok(())
     }
@@ -218,7 +218,7 @@ impl Load<'_> {
         self.maker.open(path, &self.job.case.setting, map)
     }
 
-    /// Lookups of a part, in the dictionary that was built.
+    /// Lookups of a part, in the built dictionary.
     fn lookups(&mut self, name: &str, lookups: Lookups) -> Outcome {
         let path = self.path();
         if lookups.cold {
@@ -232,19 +232,23 @@ impl Load<'_> {
         let watch = lookups.run(name, self.source, &*made)?;
         let disk_bytes = disk::disk_reads() - disk_before;
         if lookups.cold {
-            self.tell(name, "disk_bytes_per_get", disk_bytes as f64 / lookups.count as f64);
+            self.note_figure(name, "disk_bytes_per_get", disk_bytes as f64 / lookups.count as f64);
         }
-        self.tell(name, "ns_per_get", watch.wall.as_nanos() as f64 * lookups.threads as f64 / lookups.count as f64);
+        self.note_figure(
+            name,
+            "ns_per_get",
+            watch.wall.as_nanos() as f64 * lookups.threads as f64 / lookups.count as f64,
+        );
         self.note(name, lookups.count, watch);
         Ok(())
     }
 
-    /// The rank of every key, each another one; how fast in shuffled order.
+    /// Checks that every key has a distinct rank; times ranks in shuffled order.
     fn ranks(&mut self, lookups: Lookups) -> Outcome {
         let made = self.open(&self.path(), false)?;
         lookups::check_ranks(self.source, &*made)?;
         let watch = lookups.ranks(self.source, &*made)?;
-        self.tell("ranks", "ns_per_get", watch.wall.as_nanos() as f64 / lookups.count as f64);
+        self.note_figure("ranks", "ns_per_get", watch.wall.as_nanos() as f64 / lookups.count as f64);
         self.note("ranks", lookups.count, watch);
         Ok(())
     }
@@ -253,7 +257,7 @@ impl Load<'_> {
         self.job.directory.join("updated")
     }
 
-    /// A tenth as many pairs more.
+    /// Adds a tenth as many new pairs.
     fn update_tenth(&mut self) -> Outcome {
         let (old, new, count) = (self.path(), self.updated_path(), self.source.count());
         let more = (count / 10).max(1);
@@ -272,7 +276,7 @@ impl Load<'_> {
         Ok(watch)
     }
 
-    /// What it takes to read and write as many bytes as the update wrote.
+    /// Times the copy of as many bytes as the update wrote.
     fn copy(&mut self) -> Outcome {
         let (updated, copied) = (self.updated_path(), self.job.directory.join("copied"));
         let from = if updated.exists() { updated.clone() } else { self.path() };
@@ -288,7 +292,7 @@ impl Load<'_> {
         disk::remove(&updated)
     }
 
-    /// Up to where each batch goes.
+    /// The number of pairs after each batch.
     fn batch_ends(&self) -> Vec<u64> {
         (1..=BATCHES).map(|i| self.source.count() * i / BATCHES).collect()
     }
@@ -327,7 +331,7 @@ impl Load<'_> {
         self.note("all-steps", self.source.count(), all);
     }
 
-    /// Whether the dictionary at `path` has the first `count` pairs and no others: all of few, some of many.
+    /// Whether the dictionary at `path` has exactly the first `count` pairs: checks all if few, a sample if many.
     fn check(&self, path: &Path, count: u64) -> Outcome {
         if self.job.case.engine.is_baseline() || self.maker.is_function(&self.job.case.setting) {
             return Ok(());
@@ -345,7 +349,7 @@ impl Load<'_> {
             self.source.write_key(i, &mut key);
             let right = reader.get(&key)?.is_some_and(|value| self.source.is_value(i, value));
             if !right {
-                return Err(format!("pair {i} of {count} is not there as it was put").into());
+                return Err(format!("pair {i} of {count} is missing or has another value").into());
             }
         }
         Ok(())
@@ -358,11 +362,11 @@ impl Load<'_> {
         }
     }
 
-    /// A figure, of which the mean over repeats is told.
-    fn tell(&mut self, part: &str, metric: &str, value: f64) {
-        match self.told.iter_mut().find(|(p, m, ..)| p == part && m == metric) {
+    /// Notes a figure; its mean over repeats is reported.
+    fn note_figure(&mut self, part: &str, metric: &str, value: f64) {
+        match self.figures.iter_mut().find(|(p, m, ..)| p == part && m == metric) {
             Some((_, _, sum, count)) => (*sum, *count) = (*sum + value, *count + 1),
-            None => self.told.push((part.to_owned(), metric.to_owned(), value, 1)),
+            None => self.figures.push((part.to_owned(), metric.to_owned(), value, 1)),
         }
     }
 }

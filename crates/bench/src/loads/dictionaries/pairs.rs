@@ -1,7 +1,7 @@
-//! Where the pairs of a dictionary come from: a generator, a file, or either of them sorted by key.
+//! Sources of a dictionary's pairs: a generator, a file, or either of them sorted by key.
 //!
-//! Making pairs is under the clock of a build, as whoever builds asks for them; what that takes is told by the baseline
-//! `xfer`: 10 to 20 ns a small pair, 100 to 200 a large one.
+//! Generating pairs is part of a build's time, because the build pulls them. The baseline `xfer` shows its cost: 10 to
+//! 20 ns for a small pair, 100 to 200 for a large one.
 
 use super::disk::PairsFile;
 use crate::engine::Outcome;
@@ -28,7 +28,7 @@ impl Pairs for Made<'_> {
     }
 }
 
-/// The first so many pairs of a file.
+/// The first `count` pairs of a file.
 pub struct Filed<'p> {
     pub path: &'p Path,
     pub count: u64,
@@ -48,12 +48,12 @@ impl Pairs for Filed<'_> {
 #[derive(Default)]
 pub struct Sorted {
     bytes: Vec<u8>,
-    /// Of each pair: the first 8 bytes of its key as a number, where it begins, and its two lengths.
+    /// For each pair: the first 8 bytes of its key as a number, its offset, and its two lengths.
     order: Vec<(u64, u64, u32, u32)>,
 }
 
 impl Sorted {
-    /// Takes and sorts all of `pairs`, of which `payload_bytes` come.
+    /// Reads and sorts all of `pairs`, which have `payload_bytes`.
     pub fn of(pairs: &mut dyn Pairs, count: u64, payload_bytes: u64) -> Outcome<Sorted> {
         let mut sorted = Sorted {
             bytes: Vec::with_capacity(payload_bytes.try_into()?),

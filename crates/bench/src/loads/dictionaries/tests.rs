@@ -1,4 +1,4 @@
-//! A dictionary that lies is found, whatever its lie, and an honest one passes.
+//! Tests of the harness: every wrong dictionary is found, and a correct one passes.
 
 use super::{Job, Lookups};
 use crate::engine::{Engine, Outcome, Place};
@@ -10,9 +10,9 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// What a dictionary does wrong.
+/// How a dictionary is wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Lie {
+enum Fault {
     None,
     PairIsLost,
     ValueIsChanged,
@@ -32,29 +32,29 @@ type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 /// Dictionaries by the path they were made at.
 static MADE: Mutex<BTreeMap<PathBuf, Map>> = Mutex::new(BTreeMap::new());
 
-impl Lie {
+impl Fault {
     fn taken(self, pairs: &mut dyn Pairs, mut map: Map) -> Outcome<Map> {
         pairs.each(&mut |key, value| {
             let mut value = value.to_vec();
             match self {
-                Lie::PairIsLost if map.len() == 99 => value = b"lost".to_vec(),
-                Lie::ValueIsChanged if map.len() == 99 => value[0] ^= 1,
-                Lie::ValueIsCut if map.len() == 99 => value.truncate(1),
+                Fault::PairIsLost if map.len() == 99 => value = b"lost".to_vec(),
+                Fault::ValueIsChanged if map.len() == 99 => value[0] ^= 1,
+                Fault::ValueIsCut if map.len() == 99 => value.truncate(1),
                 _ => {}
             }
             map.insert(key.to_vec(), value);
             Ok(())
         })?;
-        if self == Lie::PairIsLost {
+        if self == Fault::PairIsLost {
             map.retain(|_, value| value != b"lost");
         }
         Ok(map)
     }
 }
 
-impl Maker for Lie {
+impl Maker for Fault {
     fn is_function(&self, _: &str) -> bool {
-        matches!(self, Lie::RanksMeet | Lie::RankIsTooLarge)
+        matches!(self, Fault::RanksMeet | Fault::RankIsTooLarge)
     }
 
     fn updates(&self) -> bool {
@@ -76,8 +76,8 @@ impl Maker for Lie {
         std::fs::write(making.path, "")?;
         let old = MADE.lock().expect("no panic").get(old).cloned().unwrap_or_default();
         let map = match self {
-            Lie::UpdateIsLost => old,
-            Lie::UpdateForgetsTheOld => self.taken(pairs, BTreeMap::new())?,
+            Fault::UpdateIsLost => old,
+            Fault::UpdateForgetsTheOld => self.taken(pairs, BTreeMap::new())?,
             _ => self.taken(pairs, old)?,
         };
         MADE.lock().expect("no panic").insert(making.path.into(), map);
@@ -86,13 +86,13 @@ impl Maker for Lie {
 
     fn open(&self, path: &Path, _: &str, _: bool) -> Outcome<Box<dyn Made>> {
         let map = MADE.lock().expect("no panic").get(path).cloned().ok_or("nothing was made there")?;
-        Ok(Box::new(Open { lie: *self, map }))
+        Ok(Box::new(Open { fault: *self, map }))
     }
 }
 
-impl Engine for Lie {
+impl Engine for Fault {
     fn name(&self) -> &str {
-        "liar"
+        "faulty"
     }
 
     fn version(&self) -> String {
@@ -109,7 +109,7 @@ impl Engine for Lie {
 }
 
 struct Open {
-    lie: Lie,
+    fault: Fault,
     map: Map,
 }
 
@@ -119,7 +119,7 @@ impl Made for Open {
     }
 
     fn figures(&self) -> Outcome<Vec<(String, f64)>> {
-        let more = f64::from(u8::from(self.lie == Lie::LenIsWrong));
+        let more = f64::from(u8::from(self.fault == Fault::LenIsWrong));
         Ok(vec![("pairs".into(), self.map.len() as f64 + more)])
     }
 }
@@ -133,15 +133,15 @@ struct Looking<'o> {
 impl Reader for Looking<'_> {
     fn get(&mut self, key: &[u8]) -> Outcome<Option<&[u8]>> {
         self.calls += 1;
-        let Open { lie, map } = self.open;
-        if lie.is_function("") {
+        let Open { fault, map } = self.open;
+        if fault.is_function("") {
             let rank = map.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(key))).count() as u64;
-            let wrong = if *lie == Lie::RanksMeet { 3 } else { map.len() as u64 };
+            let wrong = if *fault == Fault::RanksMeet { 3 } else { map.len() as u64 };
             self.rank = if rank == 7 { wrong } else { rank }.to_le_bytes();
             return Ok(Some(&self.rank));
         }
         let found = map.get(key).map(Vec::as_slice);
-        Ok(if found.is_none() && *lie == Lie::AbsentIsFound && self.calls == 100 { Some(b"") } else { found })
+        Ok(if found.is_none() && *fault == Fault::AbsentIsFound && self.calls == 100 { Some(b"") } else { found })
     }
 
     fn has_batches(&self) -> bool {
@@ -149,9 +149,9 @@ impl Reader for Looking<'_> {
     }
 
     fn get_many(&mut self, keys: &[&[u8]], take: &mut dyn FnMut(usize, Option<&[u8]>)) -> Outcome {
-        let left_out = usize::from(self.open.lie == Lie::ManyAreLeftOut);
+        let left_out = usize::from(self.open.fault == Fault::ManyAreLeftOut);
         for i in 0..keys.len() - left_out {
-            let of = if self.open.lie == Lie::ManyAreGivenTwice { 0 } else { i };
+            let of = if self.open.fault == Fault::ManyAreGivenTwice { 0 } else { i };
             take(i, self.open.map.get(keys[of]).map(Vec::as_slice));
         }
         Ok(())
@@ -172,65 +172,65 @@ const PARTS: [Part; 11] = [
     Part::Copy,
 ];
 
-/// The tiny form of small items, by a maker that tells this lie.
-fn tiny(parts: &[Part], lie: &'static Lie) -> Result<Vec<Line>, String> {
-    let workload = Workload::named("dictionary-small").expect("a workload of ours");
+/// The tiny form of small items, by a maker with this fault.
+fn tiny(parts: &[Part], fault: &'static Fault) -> Result<Vec<Line>, String> {
+    let workload = Workload::named("dictionary-small").expect("a workload file");
     let variant = &workload.variant[0];
     let form = variant.form("tiny", workload.form("tiny").expect("every workload has one")).expect("and the variant");
-    let case = Case { workload: &workload, variant, engine: lie, setting: "default".into(), form };
+    let case = Case { workload: &workload, variant, engine: fault, setting: "default".into(), form };
     let directory = tempfile::tempdir().expect("a directory for files");
     let job = Job { case, directory: directory.path(), parts, batch: 256 };
     job.run().map(|lines| lines.0).map_err(|e| e.to_string())
 }
 
 #[test]
-fn an_honest_dictionary_passes() {
-    let lines = tiny(&PARTS, &Lie::None).expect("no lie");
-    let tells = |part: &str| lines.iter().any(|line| matches!(line, Line::Row(row) if row.part == part));
+fn a_correct_dictionary_passes() {
+    let lines = tiny(&PARTS, &Fault::None).expect("no fault");
+    let has = |part: &str| lines.iter().any(|line| matches!(line, Line::Row(row) if row.part == part));
     for part in ["build", "get", "get-by-two", "get-many", "miss", "miss-mapped", "get-cold", "update-tenth", "copy"] {
-        assert!(tells(part), "nothing is told of {part}");
+        assert!(has(part), "no figure of {part}");
     }
-    let lines = tiny(&[Part::UpdateBatches, Part::RebuildBatches], &Lie::None).expect("no lie");
+    let lines = tiny(&[Part::UpdateBatches, Part::RebuildBatches], &Fault::None).expect("no fault");
     assert!(lines.iter().any(|line| matches!(line, Line::Row(row) if row.part == "step-6")));
 }
 
 #[test]
-fn a_dictionary_that_lies_is_found() {
-    for lie in [
-        &Lie::PairIsLost,
-        &Lie::ValueIsChanged,
-        &Lie::ValueIsCut,
-        &Lie::AbsentIsFound,
-        &Lie::ManyAreGivenTwice,
-        &Lie::ManyAreLeftOut,
-        &Lie::UpdateIsLost,
-        &Lie::UpdateForgetsTheOld,
-        &Lie::LenIsWrong,
-        &Lie::RanksMeet,
-        &Lie::RankIsTooLarge,
+fn a_wrong_dictionary_is_found() {
+    for fault in [
+        &Fault::PairIsLost,
+        &Fault::ValueIsChanged,
+        &Fault::ValueIsCut,
+        &Fault::AbsentIsFound,
+        &Fault::ManyAreGivenTwice,
+        &Fault::ManyAreLeftOut,
+        &Fault::UpdateIsLost,
+        &Fault::UpdateForgetsTheOld,
+        &Fault::LenIsWrong,
+        &Fault::RanksMeet,
+        &Fault::RankIsTooLarge,
     ] {
-        assert!(tiny(&PARTS, lie).is_err(), "{lie:?} went unnoticed");
+        assert!(tiny(&PARTS, fault).is_err(), "{fault:?} went unnoticed");
     }
 }
 
 #[test]
-fn a_lie_after_batches_is_found() {
-    for lie in [&Lie::PairIsLost, &Lie::ValueIsChanged, &Lie::LenIsWrong] {
+fn a_fault_after_batches_is_found() {
+    for fault in [&Fault::PairIsLost, &Fault::ValueIsChanged, &Fault::LenIsWrong] {
         for part in [Part::UpdateBatches, Part::RebuildBatches] {
-            assert!(tiny(&[part], lie).is_err(), "{lie:?} went unnoticed by {part:?}");
+            assert!(tiny(&[part], fault).is_err(), "{fault:?} went unnoticed by {part:?}");
         }
     }
 }
 
 #[test]
 fn a_value_that_is_cut_is_found_by_one_of_many_threads() {
-    let told = tiny(&[Part::Build, Part::GetCold], &Lie::None);
-    assert!(told.is_ok(), "{told:?}");
+    let outcome = tiny(&[Part::Build, Part::GetCold], &Fault::None);
+    assert!(outcome.is_ok(), "{outcome:?}");
     let all = Lookups { threads: 16, count: 6_000, ..Lookups::default() };
-    let input = Workload::named("dictionary-small").expect("a workload of ours").input;
+    let input = Workload::named("dictionary-small").expect("a workload file").input;
     let source = crate::input::Source::new(&input, 6_000).expect("no file is read");
     let mut pairs = super::pairs::Made { source: &source, numbers: 0..6_000 };
-    let map = Lie::ValueIsCut.taken(&mut pairs, BTreeMap::new()).expect("pairs in memory");
-    let told = all.run("get", &source, &Open { lie: Lie::ValueIsCut, map }).expect_err("a value of one byte");
-    assert_eq!(told.to_string(), "get: 1 wrong answers among 6000, of pair 99 first");
+    let map = Fault::ValueIsCut.taken(&mut pairs, BTreeMap::new()).expect("pairs in memory");
+    let outcome = all.run("get", &source, &Open { fault: Fault::ValueIsCut, map }).expect_err("a value of one byte");
+    assert_eq!(outcome.to_string(), "get: 1 wrong answers among 6000, of pair 99 first");
 }

@@ -1,12 +1,12 @@
-//! `dict build`: a dictionary of pairs from files, pipes, tables and other dictionaries.
+//! `dict build`: builds a dictionary from files, pipes, tables and other dictionaries.
 //!
-//! The walk: [`Build::run`] looks at the inputs; one table whose hash function may stay is frozen, which sorts nothing; all
-//! else is fed to the library's sort pair by pair ([`Build::sort`]), and written by it.
-//! Not here: the inputs (`source/`), the options that others take too (`options.rs`).
+//! [`Build::run`] inspects the inputs. A single table that may keep its hash function is frozen, without a sort. All
+//! other input is fed pair by pair to the library's sort ([`Build::sort`]), which writes the dictionary. Not here: the
+//! inputs (`source/`), options shared with other commands (`options.rs`).
 
 use super::options::{HashArgs, INDEX_HELP, IndexArgs, ShapeArgs, WorkArgs};
 use super::{Report, bar_of_pairs, ended, watched};
-use crate::cmd::open_to_read;
+use crate::cmd::{open_to_read, require_directory_of};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
@@ -25,11 +25,11 @@ Examples:
   zcat a.jsonl.gz | splitpoint dict build - a.spd --format jsonl --on-error skip
   splitpoint dict build huge.tsv huge.spd --resume
 
-A signal (Ctrl-C) ends it and leaves nothing, and OUT as it was. With --resume
-what was read stays after a signal or a bad row in the reading, and the same
-command goes on from there, with --on-error skip too; after any other end, from
-the last checkpoint: there is one each GiB of pairs, and if they are too many for
-memory one when all are read. One table alone is frozen and not sorted.";
+A signal (Ctrl-C) ends the build and leaves OUT unchanged. With --resume, after
+a signal or a bad row the pairs read so far are kept, and the same command
+continues there, also with --on-error skip added. After any other end it
+continues from the last checkpoint: one per GiB of pairs, and one after the last
+pair if they do not fit in memory. A single table is frozen without a sort.";
 
 fn after_help() -> String {
     format!("{EXAMPLES}\n\n{FORMATS_HELP}\n\n{INDEX_HELP}")
@@ -42,7 +42,7 @@ pub struct Build {
     /// The pairs: files, tables, dictionaries; - is standard input
     #[arg(required = true)]
     input: Vec<PathBuf>,
-    /// The dictionary; one that is there is replaced when the new one is complete
+    /// The dictionary; an existing one is replaced when the new one is complete
     out: PathBuf,
     #[command(flatten)]
     source: SourceArgs,
@@ -50,17 +50,17 @@ pub struct Build {
     index: IndexArgs,
     #[command(flatten)]
     shape: ShapeArgs,
-    /// For a key that is given twice
+    /// What to do with a key that occurs twice
     #[arg(long, value_enum, default_value_t = Duplicates::Error, hide_possible_values = true, value_name = "error|first|last")]
     duplicates: Duplicates,
     #[command(flatten)]
     hash: HashArgs,
     #[command(flatten)]
     work: WorkArgs,
-    /// A directory of so many files instead of one, each built, updated and checked by itself
+    /// Make a directory of N files instead of one file; each is built, updated and checked separately
     #[arg(long, value_name = "N", conflicts_with = "resume")]
     shards: Option<u32>,
-    /// Keep checkpoints of the sort if the build ends early, and go on from the last if there is one
+    /// Keep checkpoints of the sort if the build ends early, and continue from the last one if there is one
     #[arg(long)]
     resume: bool,
     /// Report as JSON
@@ -104,24 +104,25 @@ impl Build {
                 inputs.read
             }
         };
-        Report { path: &self.out, read, start, json: self.json }.tell()
+        Report { path: &self.out, read, start, json: self.json }.report()
     }
 
-    /// A table's hash function may stay, and it goes to one file.
+    /// Whether a table can be frozen: it keeps its hash function and goes to one file.
     fn may_freeze(&self) -> bool {
         self.hash.hash.is_none() && self.hash.seed.is_none() && self.shards.is_none()
     }
 
     fn builder(&self, inputs: &Inputs<'_>) -> Result<DictionaryBuilder> {
         if self.out.as_os_str() == "-" {
-            return Err(Failure::usage("a dictionary is a file, and standard output is none; give OUT a name"));
+            return Err(Failure::usage("a dictionary cannot be written to standard output; give OUT a file name"));
         }
         if self.shards.is_none() && self.out.is_dir() {
             let out = self.out.display();
             return Err(Failure::usage(format_args!(
-                "{out}: is a directory; --shards N makes a dictionary that is one, or replaces it; else give OUT another name"
+                "{out}: is a directory; --shards N makes or replaces a dictionary in a directory; otherwise give OUT another name"
             )));
         }
+        require_directory_of(&self.out)?;
         let mut builder = DictionaryBuilder::new().duplicates(self.duplicates.into());
         builder = builder.hash(self.hash.hash.unwrap_or(HashKind::DEFAULT), self.hash.seed.unwrap_or(0));
         if let Some(index) = self.index.index()? {
@@ -139,14 +140,15 @@ impl Build {
         Ok(builder)
     }
 
-    /// Of what is sorted: equal for the same pairs sorted in the same way. Not among it: how the file is made of them.
+    /// Identifies what is sorted: equal for the same pairs sorted the same way. How the file is made from them is not
+    /// part of it.
     fn identity(&self, inputs: &Inputs<'_>) -> Result<u64> {
         let mut identity = DefaultHasher::new();
         for file in &inputs.files {
             let metadata = file.path.metadata().ok().filter(|metadata| metadata.is_file() || metadata.is_dir());
             let Some(metadata) = metadata else {
                 return Err(Failure::usage(format_args!(
-                    "--resume reads its inputs again, and {} is a pipe; give files",
+                    "--resume reads its inputs again, but {} is a pipe; give files",
                     if file.path.as_os_str() == "-" { "standard input".into() } else { file.path.to_string_lossy() }
                 )));
             };
@@ -166,19 +168,19 @@ impl Build {
         let (resumed, discarded) = (build.resumed_pairs(), build.discarded_pairs());
         if discarded > 0 {
             let pairs = count_of(discarded, "pair");
-            eprintln!("splitpoint: begins anew, and removes {pairs} put by a build of other inputs or options");
+            eprintln!("splitpoint: starts over and removes {pairs} saved by a build with other inputs or options");
         }
         if resumed > 0 {
-            eprintln!("splitpoint: goes on after {}", count_of(resumed, "pair"));
+            eprintln!("splitpoint: continues after {}", count_of(resumed, "pair"));
         }
-        // Then the inputs are read only for the names of duplicates' places.
+        // The inputs are then read only for the names of places in messages about duplicates.
         if build.resumed_all() && (self.duplicates != Duplicates::Error || inputs.name_unread()) {
             inputs.read.rows = resumed;
             return ended(build.finish(), &bar, interrupt, &self.left_by_writing()).map(|_| ());
         }
         let mut pairs = 0;
         let end = inputs.feed(&mut |pair, place| {
-            // What an earlier build has put by is read over again, and counted.
+            // Pairs that an earlier build saved are read again and counted, not pushed.
             if pairs >= resumed {
                 build.push_at(pair.key, pair.value, place)?;
             }
@@ -190,7 +192,7 @@ impl Build {
             End::Inputs => {}
             End::Bad(bad) => {
                 build.save()?;
-                let advice = if bad.goes_on { "; --on-error skip goes on" } else { "" };
+                let advice = if bad.goes_on { "; --on-error skip continues" } else { "" };
                 return Err(Failure::no(format_args!(
                     "{bad}. Stopped after {rows}, {}{advice}",
                     self.left_by_reading()
@@ -205,33 +207,33 @@ impl Build {
     }
 
     fn left_nothing(&self) -> String {
-        format!("nothing was built, {} is as it was", self.out.display())
+        format!("nothing was built, {} is unchanged", self.out.display())
     }
 
-    /// What is left after an end in the reading, with what was read saved.
+    /// What remains after an end during reading, with the pairs read so far saved.
     fn left_by_reading(&self) -> String {
         if !self.resume {
             return self.left_nothing();
         }
-        format!("{} is as it was; the same command goes on from here", self.out.display())
+        format!("{} is unchanged; the same command continues from here", self.out.display())
     }
 
-    /// After an end in the writing, before which the sort puts by only what memory does not hold.
+    /// What remains after an end during writing; until then the sort saves only what does not fit in memory.
     fn left_by_writing(&self) -> String {
         if !self.resume {
             return self.left_nothing();
         }
         let out = self.out.display();
         format!(
-            "{out} is as it was; the same command goes on from the last checkpoint, which there is if the pairs were too many for memory"
+            "{out} is unchanged; the same command continues from the last checkpoint, if the pairs did not fit in memory"
         )
     }
 }
 
-/// What the names of a table's logs and of its journal end with (docs/format.md).
+/// Suffixes of a table's logs and journal (docs/format.md).
 const LOGS: [&str; 9] = ["-log0", "-log1", "-log2", "-log3", "-log4", "-log5", "-log6", "-log7", "-ckpt"];
 
-/// Length and time of a file beside a table, if it is there.
+/// Length and modification time of a file beside a table, if it exists.
 fn file_beside(table: &Path, suffix: &str) -> Option<(u64, Option<SystemTime>)> {
     let mut path = table.as_os_str().to_owned();
     path.push(suffix);

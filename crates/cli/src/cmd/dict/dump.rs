@@ -1,4 +1,4 @@
-//! `dict dump`: all pairs to standard output, the inverse of `dict build`.
+//! `dict dump`: writes all pairs to standard output; the inverse of `dict build`.
 
 use super::open;
 use crate::cmd::dump::write_all;

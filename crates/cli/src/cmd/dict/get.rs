@@ -1,4 +1,4 @@
-//! `dict get`: values to standard output.
+//! `dict get`: prints values.
 
 use super::open;
 use crate::cmd::get::ShownArgs;
@@ -13,7 +13,7 @@ use splitpoint::Dictionary;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Absent keys named on standard error before they are only counted.
+/// Absent keys named on standard error; more are only counted.
 const ABSENT_NAMED_MAX: u64 = 20;
 
 const EXAMPLES: &str = "\
@@ -24,14 +24,16 @@ Examples:
 
 /// Print the values of keys
 ///
-/// In the order of the keys, each as it is with a newline after it; --raw leaves the newline out, so that bytes come out
-/// exactly as they went in. An absent key prints nothing, is named on standard error, and makes the exit status 1.
+/// Prints values in the order of the keys, each followed by a newline; --raw leaves the newline out, so that the bytes
+/// come out exactly as they went in. An absent key prints nothing, is named on standard error, and makes the exit
+/// status 1.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Get {
     /// The dictionary
     dict: PathBuf,
-    /// The keys, taken as bytes, behind -- if one begins with -; a - alone reads them from standard input, one a line
+    /// The keys, taken as bytes; put -- before keys that begin with -; a single - reads them from standard input, one
+    /// per line
     #[arg(required = true, allow_negative_numbers = true)]
     key: Vec<OsString>,
     #[command(flatten)]
@@ -51,7 +53,7 @@ impl Get {
             }
         }
         getting.out.flush()?;
-        if getting.absent == 0 { Ok(()) } else { Err(Failure::no_said_already()) }
+        if getting.absent == 0 { Ok(()) } else { Err(Failure::no_already_printed()) }
     }
 }
 

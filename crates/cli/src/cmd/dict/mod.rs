@@ -1,4 +1,4 @@
-//! `dict`: the commands for dictionaries, one file each; and what several of them share: opening, the bar, the report.
+//! `dict`: the commands for dictionaries, one file each; and what they share: opening, the progress bar, the report.
 
 mod build;
 mod check;
@@ -29,8 +29,8 @@ Examples:
   splitpoint dict stat users.spd
 
 A dictionary (.spd) holds far more pairs than memory, finds each with one read,
-and is changed in batches, by writing it anew. A table (.spt) is changed pair by
-pair; freeze and thaw turn one into the other.";
+and changes in batches, each of which writes a new file. A table (.spt) changes
+pair by pair. freeze and thaw turn one into the other.";
 
 /// Dictionaries: pairs that are written once and found with one read
 #[derive(clap::Args)]
@@ -65,31 +65,31 @@ impl Dict {
     }
 }
 
-/// A dictionary, by its content; a damaged one is one too.
+/// Whether the file is a dictionary, judged by its content; a damaged one counts.
 pub fn is_dictionary(path: &Path) -> bool {
     Dictionary::open(path).map_or_else(|error| !matches!(error.kind(), ErrorKind::NotATable | ErrorKind::Io), |_| true)
 }
 
-/// Opens a dictionary; of a table it says which commands are for it.
+/// Opens a dictionary. If the file is a table, the error says which commands are for it.
 pub fn open(path: &Path) -> Result<Dictionary> {
     Dictionary::open(path).map_err(|error| {
         if error.kind() == ErrorKind::NotATable && is_table(path) {
             let name = path.display();
             return Failure::of_kind(
                 ErrorKind::NotATable,
-                format_args!("{name}: is a table and no dictionary; `splitpoint freeze {name} DICT` makes one of it, and the commands without `dict` are for tables"),
+                format_args!("{name}: is a table, not a dictionary; `splitpoint freeze {name} DICT` turns it into one; the commands without `dict` are for tables"),
             );
         }
         error.into()
     })
 }
 
-/// A builder that shows how far it is, and stops when a signal comes.
+/// A builder that shows progress and stops when a signal comes.
 pub fn watched(builder: DictionaryBuilder, interrupt: &Interrupt, bar: &ProgressBar) -> DictionaryBuilder {
     let (stop, bar) = (interrupt.breaker(), bar.clone());
     builder.progress(move |progress| {
         if progress.pairs == 0 {
-            // Made before the reading, whose time is not the writing's.
+            // The bar was created before the input was read; that time is not part of writing.
             bar.reset();
         }
         bar.set_length(progress.pairs_total);
@@ -98,14 +98,14 @@ pub fn watched(builder: DictionaryBuilder, interrupt: &Interrupt, bar: &Progress
     })
 }
 
-/// For the writing; the reading has one of its own before.
+/// The bar for writing; reading has its own.
 pub fn bar_of_pairs() -> ProgressBar {
     let style =
         ProgressStyle::with_template("writing {bar:30} {human_pos} of {human_len} pairs, {per_sec}, {eta} to go");
-    ProgressBar::new(0).with_style(style.expect("the template is fixed and tried by the tests"))
+    ProgressBar::new(0).with_style(style.expect("the template is fixed and a test uses it"))
 }
 
-/// What the library came to, with a signal told as one.
+/// The library's result, with a signal reported as the cause if there was one.
 pub fn ended<T>(result: splitpoint::Result<T>, bar: &ProgressBar, interrupt: &Interrupt, left: &str) -> Result<T> {
     bar.finish_and_clear();
     result.map_err(|error| match (error.kind(), interrupt.caught()) {
@@ -114,7 +114,7 @@ pub fn ended<T>(result: splitpoint::Result<T>, bar: &ProgressBar, interrupt: &In
     })
 }
 
-/// What was made, for people or as JSON.
+/// What was made, as text or JSON.
 pub struct Report<'r> {
     pub path: &'r Path,
     pub read: Read,
@@ -123,7 +123,7 @@ pub struct Report<'r> {
 }
 
 impl Report<'_> {
-    pub fn tell(&self) -> Result<()> {
+    pub fn report(&self) -> Result<()> {
         let time = self.start.elapsed();
         let stat = Dictionary::open(self.path)?.stat()?;
         let mut out = Output::stdout();

@@ -1,18 +1,18 @@
-//! Options that several commands for dictionaries take: the index, the shape of the file, memory and threads.
+//! Options shared by the commands for dictionaries: index, file layout, memory and threads.
 
 use crate::cmd::load::parse_hash;
 use crate::failure::{Failure, Result};
-use crate::number::{parse_size, parse_size_u32};
+use crate::number::{parse_memory, parse_size_u32};
 use clap::ValueEnum;
 use splitpoint::{Compression, DictionaryBuilder, Effort, HashKind, Index};
 use std::path::PathBuf;
 
-/// Told in the help of every command that makes an index.
+/// Part of the help of every command that makes an index.
 pub const INDEX_HELP: &str = "\
-Indexes: page, the default, for records of any size, one read a lookup; chunk,
-1.5 to 1.9 bits a key, and mphf, 1.95 and fastest, reorder the records; trie,
-2.5 bits, keeps hash order, trie-sparse fewer; none searches the pages. chunk,
-mphf and trie give ranks: records of varying size cost them a second, small
+Indexes: page, the default, for records of any size, one read per lookup; chunk,
+1.5 to 1.9 bits per key, and mphf, 1.95 and fastest, reorder the records; trie,
+2.5 bits, keeps hash order, trie-sparse takes fewer; none searches the pages.
+chunk, mphf and trie return ranks: records of varying size need a second, small
 index from ranks to pages.";
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -32,36 +32,37 @@ enum EffortName {
     Small,
 }
 
-/// Keys a block of a sparse index, if not given.
+/// Default keys per block of a sparse index.
 const BLOCK_ITEMS: u32 = 16;
 
 #[derive(clap::Args)]
 pub struct IndexArgs {
-    /// Which index
+    /// The index
     #[arg(long, short, value_enum, hide_possible_values = true, value_name = "page|trie|trie-sparse|chunk|mphf|none")]
     pub index: Option<IndexName>,
-    /// Keys a virtual bucket on average, a power of two (trie, trie-sparse) [default: 256]
+    /// Average keys per virtual bucket, a power of two (trie, trie-sparse) [default: 256]
     #[arg(long, value_name = "N")]
     g: Option<u32>,
-    /// Tries of up to so many keys by Huffman, larger ones by Elias gamma (trie, trie-sparse) [default: 64]
+    /// Largest trie that is Huffman-coded, in keys; larger ones use Elias gamma (trie, trie-sparse) [default: 64]
     #[arg(long, value_name = "N")]
     hmax: Option<u32>,
-    /// Tries of at least so many keys say where their right half is: faster, larger (trie, trie-sparse) [default: 0, none]
+    /// Smallest trie, in keys, that stores where its right half begins: faster, larger (trie, trie-sparse) [default:
+    /// 0, none]
     #[arg(long, value_name = "N")]
     skip: Option<u32>,
-    /// Keys a block (trie-sparse) [default: 16]
+    /// Keys per block (trie-sparse) [default: 16]
     #[arg(long, value_name = "N")]
     block_items: Option<u32>,
-    /// Bits a key against time to build (chunk) [default: balanced]
+    /// Bits per key against build time (chunk) [default: balanced]
     #[arg(long, value_enum, hide_possible_values = true, value_name = "fast|balanced|small")]
     effort: Option<EffortName>,
 }
 
 impl IndexArgs {
-    /// `None` where nothing was said of it.
+    /// The chosen index; `None` if no option chose one.
     ///
     /// # Errors
-    /// A number for another kind of index than the one that is asked for.
+    /// An option that belongs to another kind of index than the chosen one.
     pub fn index(&self) -> Result<Option<Index>> {
         self.check()?;
         let trie = |block_items| {
@@ -103,11 +104,11 @@ impl IndexArgs {
             ("--effort", self.effort.is_some(), chunk, "chunk"),
         ] {
             if given && !goes {
-                return Err(Failure::usage(format_args!("{option} goes with --index {with}")));
+                return Err(Failure::usage(format_args!("{option} needs --index {with}")));
             }
         }
         if self.block_items.is_some_and(|items| items < 2) {
-            return Err(Failure::usage("--block-items is 2 or more; with one key a block it is --index trie"));
+            return Err(Failure::usage("--block-items must be at least 2; for one key per block use --index trie"));
         }
         Ok(())
     }
@@ -119,16 +120,16 @@ enum CompressName {
     Lz4,
 }
 
-/// How the records lie in the file.
+/// How records are laid out in the file.
 #[derive(clap::Args)]
 pub struct ShapeArgs {
-    /// Bytes of a page, a power of two from 512 to 64K: what a lookup reads, mostly [default: 4K]
+    /// Bytes of a page, a power of two from 512 to 64K: what most lookups read [default: 4K]
     #[arg(long, value_name = "SIZE", value_parser = parse_size_u32)]
     page_size: Option<u32>,
     /// Compress records, several together
     #[arg(long, value_enum, hide_possible_values = true, value_name = "none|lz4")]
     compress: Option<CompressName>,
-    /// With --compress lz4: bytes of records that are compressed together [default: 16K]
+    /// With --compress lz4: bytes of records compressed together [default: 16K]
     #[arg(long, value_name = "SIZE", value_parser = parse_size_u32)]
     block_size: Option<u32>,
 }
@@ -143,23 +144,23 @@ impl ShapeArgs {
             builder = builder.compression(Compression::Lz4);
         }
         match self.block_size {
-            Some(_) if !lz4 => Err(Failure::usage("--block-size goes with --compress lz4")),
+            Some(_) if !lz4 => Err(Failure::usage("--block-size needs --compress lz4")),
             Some(bytes) => Ok(builder.block_bytes(bytes)),
             None => Ok(builder),
         }
     }
 }
 
-/// What the work may take.
+/// Resources that the work may use.
 #[derive(clap::Args)]
 pub struct WorkArgs {
     /// Memory for sorting; the index comes on top [default: 1GiB]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     pub memory: Option<u64>,
-    /// Threads [default: one a processor]
+    /// Threads [default: one per processor]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Where temporary files go, about as many bytes as the pairs have [default: beside the dictionary]
+    /// Directory for temporary files, about as large as the pairs [default: beside the dictionary]
     #[arg(long, value_name = "DIR")]
     temp: Option<PathBuf>,
 }
@@ -181,10 +182,10 @@ impl WorkArgs {
 
 #[derive(clap::Args)]
 pub struct HashArgs {
-    /// Hash function [default: xxh3; of one table, the table's]
+    /// Hash function [default: xxh3; for a single table, the table's]
     #[arg(long, value_name = "NAME", value_parser = parse_hash)]
     pub hash: Option<HashKind>,
-    /// Seed of the hash function [default: 0; of one table, the table's]
+    /// Seed of the hash function [default: 0; for a single table, the table's]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 }

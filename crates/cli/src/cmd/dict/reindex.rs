@@ -1,7 +1,8 @@
-//! `dict reindex`: the same pairs under another index.
+//! `dict reindex`: rewrites a dictionary with another index.
 
 use super::options::{INDEX_HELP, IndexArgs, WorkArgs};
 use super::{Report, bar_of_pairs, ended, open, watched};
+use crate::cmd::require_directory_of;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::source::Read;
@@ -15,16 +16,18 @@ Examples:
   splitpoint dict reindex users.spd users.spd --index page";
 
 fn after_help() -> String {
-    format!("{EXAMPLES}\n\nOne pass over OLD, and no sort. Pages, compression and hash function stay.\n\n{INDEX_HELP}")
+    format!(
+        "{EXAMPLES}\n\nOne pass over OLD without a sort. Pages, compression and hash function stay.\n\n{INDEX_HELP}"
+    )
 }
 
-/// Write a dictionary anew with another index
+/// Rewrite a dictionary with another index
 #[derive(clap::Args)]
 #[command(after_help = after_help())]
 pub struct Reindex {
     /// The dictionary
     old: PathBuf,
-    /// Where to; may be OLD
+    /// The result; may be OLD
     new: PathBuf,
     #[command(flatten)]
     index: IndexArgs,
@@ -40,15 +43,16 @@ impl Reindex {
         let interrupt = Interrupt::watch()?;
         let start = Instant::now();
         let Some(index) = self.index.index()? else {
-            return Err(Failure::usage("--index says which index it is to have"));
+            return Err(Failure::usage("choose the new index with --index"));
         };
         let old = open(&self.old)?.stat()?;
+        require_directory_of(&self.new)?;
         let bar = bar_of_pairs();
         let builder = self.work.bound(DictionaryBuilder::new().index(index));
         let written = watched(builder, &interrupt, &bar).reindex(&self.old, &self.new);
-        let left = format!("nothing was written, {} is as it was", self.new.display());
+        let left = format!("nothing was written, {} is unchanged", self.new.display());
         let rows = ended(written, &bar, &interrupt, &left)?;
         let read = Read { rows, skipped: 0, bytes: old.file_bytes };
-        Report { path: &self.new, read, start, json: self.json }.tell()
+        Report { path: &self.new, read, start, json: self.json }.report()
     }
 }

@@ -1,4 +1,4 @@
-//! `dict stat`: what a dictionary is made of.
+//! `dict stat`: prints the properties of a dictionary.
 
 use super::open;
 use crate::failure::Result;
@@ -8,9 +8,9 @@ use serde_json::{Map, json};
 use splitpoint::{Compression, DictionaryStat};
 use std::path::PathBuf;
 
-/// Show sizes, the index and its bits a key
+/// Show sizes, the index and its bits per key
 ///
-/// Reads nothing but the index.
+/// Reads only the index.
 #[derive(clap::Args)]
 pub struct Stat {
     /// The dictionary
@@ -40,12 +40,12 @@ fn compression(stat: &DictionaryStat) -> &'static str {
     }
 }
 
-/// Does a lookup read the file once?
+/// Whether a lookup reads the file once.
 fn one_read(stat: &DictionaryStat) -> bool {
     stat.index != "none"
 }
 
-/// Every field. `hash_seed` is a string, as JSON numbers do not carry 64 bits everywhere.
+/// Every field. `hash_seed` is a string, because JSON numbers do not carry 64 bits everywhere.
 fn as_json(stat: &DictionaryStat) -> serde_json::Value {
     let details: Map<_, _> =
         stat.index_details.iter().map(|(name, number)| ((*name).to_owned(), json!(number))).collect();
@@ -56,7 +56,7 @@ fn as_json(stat: &DictionaryStat) -> serde_json::Value {
         "data_bytes": stat.data_bytes,
         "key_bytes": stat.key_bytes,
         "value_bytes": stat.value_bytes,
-        // What pages were called first; scripts rely on it.
+        // The former name of `pages`; scripts rely on it.
         "blocks": stat.pages,
         "pages": stat.pages,
         "page_bytes": stat.page_bytes,
@@ -121,7 +121,7 @@ fn lines(stat: &DictionaryStat) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Whole numbers whole.
+/// Prints whole numbers without a fraction.
 fn shown(number: f64) -> String {
     if number.fract() == 0.0 { grouped(number as u64) } else { format!("{number:.2}") }
 }

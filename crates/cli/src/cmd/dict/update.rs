@@ -1,7 +1,8 @@
-//! `dict update`: a batch of pairs and deletions merged with a dictionary into a new one.
+//! `dict update`: merges a batch of pairs and deletions with a dictionary into a new one.
 
 use super::options::{INDEX_HELP, IndexArgs, WorkArgs};
 use super::{Report, bar_of_pairs, ended, open, watched};
+use crate::cmd::require_directory_of;
 use crate::failure::{Failure, Result};
 use crate::format::tsv;
 use crate::input::{Input, Taken};
@@ -19,10 +20,10 @@ Examples:
   splitpoint dict update users.spd users.spd --delete gone.txt
 
 OLD is read once and NEW written once, whatever the size of the batch. A pair
-replaces the one of its key; of several, the last does. Keys of --delete go
-first: one that a BATCH has too is there at the end. Pages, compression and hash
-function are OLD's, and the index too without --index. Who has OLD open keeps it
-until it is opened again.";
+replaces an existing pair of its key; the last of several wins. Deletions come
+first: a key that is also in a BATCH is present at the end. Pages, compression and
+hash function are OLD's, and so is the index without --index. A reader that has
+OLD open keeps it until it reopens.";
 
 fn after_help() -> String {
     format!("{EXAMPLES}\n\n{FORMATS_HELP}\n\n{INDEX_HELP}")
@@ -34,10 +35,10 @@ fn after_help() -> String {
 pub struct Update {
     /// The dictionary
     old: PathBuf,
-    /// The pairs to put, as `dict build` reads them; and last the new dictionary, which may be OLD
+    /// The pairs to put, in the formats of `dict build`; the last argument is the new dictionary, which may be OLD
     #[arg(required = true, value_name = "BATCH]... [NEW")]
     batches_and_new: Vec<PathBuf>,
-    /// A file of keys to delete, one a line, \t \n \r \\ \xHH for bytes, empty lines left out; - is standard input
+    /// A file of keys to delete, one per line; \t \n \r \\ \xHH for bytes; empty lines are skipped; - is standard input
     #[arg(long, value_name = "KEYS")]
     delete: Option<PathBuf>,
     #[command(flatten)]
@@ -59,11 +60,12 @@ impl Update {
             return Err(Failure::usage("NEW is missing"));
         };
         self.check(batches)?;
+        require_directory_of(new)?;
         let mut inputs = Inputs::look(batches, &self.source, &interrupt)?;
         let builder = self.builder()?;
         let bar = bar_of_pairs();
         let mut update = Dictionary::update(&self.old, new, &watched(builder, &interrupt, &bar))?;
-        let unchanged = format!("nothing was written, {} is as it was", new.display());
+        let unchanged = format!("nothing was written, {} is unchanged", new.display());
         if let Some(keys) = &self.delete {
             delete_keys(keys, &mut update, &interrupt, &unchanged)?;
         }
@@ -72,7 +74,7 @@ impl Update {
         match end {
             End::Inputs => {}
             End::Bad(bad) => {
-                let advice = if bad.goes_on { "; --on-error skip goes on" } else { "" };
+                let advice = if bad.goes_on { "; --on-error skip continues" } else { "" };
                 return Err(Failure::no(format_args!("{bad}. Stopped after {rows}, {unchanged}{advice}")));
             }
             End::Signal(signal) => {
@@ -80,7 +82,7 @@ impl Update {
             }
         }
         ended(update.finish(), &bar, &interrupt, &unchanged)?;
-        Report { path: new, read: inputs.read, start, json: self.json }.tell()
+        Report { path: new, read: inputs.read, start, json: self.json }.report()
     }
 
     fn check(&self, batches: &[PathBuf]) -> Result<()> {
@@ -89,7 +91,7 @@ impl Update {
         }
         let stdin = |path: &PathBuf| path.as_os_str() == "-";
         if self.delete.as_ref().is_some_and(stdin) && batches.iter().any(stdin) {
-            return Err(Failure::usage("standard input can be read once; give - once"));
+            return Err(Failure::usage("standard input can be read only once; give - once"));
         }
         Ok(())
     }
@@ -123,7 +125,7 @@ fn delete_keys(path: &Path, update: &mut splitpoint::Update, interrupt: &Interru
         number += 1;
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
-            // Rather an empty line too many than the wish to delete the empty key.
+            // An empty line is more likely a mistake than a wish to delete the empty key.
             continue;
         }
         tsv::unescape(line, &mut key)

@@ -1,16 +1,17 @@
-//! The pairs of the tour: an English dictionary, a password file, random keys. All made before any clock runs.
+//! The pairs of the tour: an English dictionary, a password file, random keys. All are made before a clock starts.
 
 pub type PairList = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// The ENABLE word list, public domain: see data/README.md. In the program itself, so that the tour runs anywhere.
+/// The ENABLE word list, public domain: see data/README.md. Compiled in, so that the tour runs anywhere.
 pub const WORDS: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/english-words.txt"));
 
-/// Every word with its line number, as text, for a value.
+/// Every word, with its line number as text for a value.
 pub fn words() -> PairList {
     numbered(word_slices().into_iter())
 }
 
-/// `count` words, evenly spread over the list, numbered from 1: the paper's "ASCII string for an integer from 1 to 24474".
+/// `count` words, evenly spread over the list, numbered from 1: the paper's "ASCII string for an integer from 1 to
+/// 24474".
 pub fn nth_words(count: usize) -> PairList {
     let words = word_slices();
     numbered((0..count).map(|index| words[index * words.len() / count]))
@@ -24,7 +25,7 @@ fn numbered<'w>(words: impl Iterator<Item = &'w [u8]>) -> PairList {
     words.zip(1u32..).map(|(word, number)| (word.to_vec(), number.to_string().into_bytes())).collect()
 }
 
-/// Initials differ, so that initial and family name make a logname of each of the 300 people.
+/// Initials differ, so that initial and family name give each of the 300 people a unique logname.
 const GIVEN_NAMES: [&str; 20] = [
     "Alice", "Bob", "Carol", "Dave", "Erin", "Frank", "Grace", "Heidi", "Ivan", "Judy", "Karl", "Lena", "Mike", "Nina",
     "Oscar", "Peggy", "Quinn", "Rupert", "Sybil", "Trent",
@@ -36,7 +37,7 @@ const FAMILY_NAMES: [&str; 15] = [
 const SHELLS: [&str; 3] = ["/bin/sh", "/bin/csh", "/usr/local/bin/ksh"];
 const FIRST_UID: usize = 1000;
 
-/// Two pairs an account, as in the paper: logname -> the rest of its password entry, uid -> the whole entry.
+/// Two pairs per account, as in the paper: logname -> the rest of its password entry, uid -> the whole entry.
 pub fn accounts() -> PairList {
     let people = FAMILY_NAMES.iter().flat_map(|family| GIVEN_NAMES.iter().map(move |given| (given, family)));
     let mut pairs = PairList::new();
@@ -54,7 +55,7 @@ pub fn accounts() -> PairList {
 pub const RANDOM_KEY_BYTES: usize = 16;
 pub const RANDOM_VALUE_BYTES: usize = 32;
 
-/// Key and value in one piece: a million of them should not be two million allocations.
+/// Key and value in one allocation: a million pairs should not be two million allocations.
 pub struct RandomPair([u8; RANDOM_KEY_BYTES + RANDOM_VALUE_BYTES]);
 
 impl RandomPair {
@@ -67,7 +68,7 @@ impl RandomPair {
     }
 }
 
-/// The same pairs on every run: splitmix64 from a fixed seed. 16 random bytes do not meet among so few.
+/// The same pairs on every run: splitmix64 from a fixed seed. 16 random bytes do not collide at these counts.
 pub fn random_pairs(count: usize) -> Vec<RandomPair> {
     let mut state = 1991_u64;
     let mut pair = || {

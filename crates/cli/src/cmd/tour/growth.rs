@@ -1,8 +1,9 @@
-//! A table grows from empty, one put at a time: how fast, and how long does the slowest put take?
+//! Grows a table from empty, one put at a time: how fast, and how long is the slowest put?
 //!
-//! Linear hashing splits one bucket a put at most, so no put waits for the table to be copied; a map that doubles makes
-//! one put in a million wait for all the others. Two passes a run: one for the speed, and one with a clock around each
-//! put, which costs some itself. The slowest put includes whatever else the machine did in that moment.
+//! Linear hashing splits at most one bucket per put, so no put waits for the table to be copied; in a map that
+//! doubles, one put in a million waits for all others. Two passes per run: one for the speed, and one with a clock
+//! around each put, which has a cost of its own. The slowest put includes whatever else the machine did at that
+//! moment.
 
 use super::data::{RANDOM_KEY_BYTES, RANDOM_VALUE_BYTES, RandomPair};
 use super::measure::median;
@@ -24,19 +25,19 @@ pub struct Growth {
     pub std_map: Pace,
 }
 
-/// Of a table or a map.
+/// The figures of a table or a map.
 pub struct Pace {
     /// All puts, from empty.
     pub put: f64,
     /// All gets.
     pub get: f64,
-    /// The put in the middle, the one that 999 of 1000 do not exceed, the slowest.
+    /// Latency of the median put, of the 999th of 1000, and of the slowest.
     pub put_median: f64,
     pub put_999: f64,
     pub put_slowest: f64,
 }
 
-/// One run's figures, a column each; medians are taken over them at the end.
+/// The figures of each run, a column each; the medians are taken at the end.
 #[derive(Default)]
 struct Column {
     put: Vec<f64>,
@@ -84,7 +85,7 @@ pub fn grow(bench: &Bench<'_>, pairs: &[RandomPair]) -> Result<Growth> {
     })
 }
 
-/// Gives the file's size at the end.
+/// Returns the file's size at the end.
 fn grow_table(bench: &Bench<'_>, pairs: &[RandomPair], path: &Path, column: &mut Column) -> Result<u64> {
     let table = empty_table(path)?;
     column.put.push(seconds_of(bench, pairs, |pair| Ok(table.put(pair.key(), pair.value())?))?);
@@ -152,7 +153,7 @@ fn nanos_of_each(
     pairs: &[RandomPair],
     mut work: impl FnMut(&RandomPair) -> Result<()>,
 ) -> Result<Vec<u32>> {
-    // Filled before: growing it would be one of the pauses.
+    // Filled in advance: growing it would be one of the pauses.
     let mut nanos = vec![0; pairs.len()];
     for (pair, nanos) in pairs.iter().zip(&mut nanos) {
         let start = Instant::now();

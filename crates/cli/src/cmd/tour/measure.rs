@@ -23,7 +23,7 @@ pub fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Times)> {
     Ok((done, Times { user: user_after - user, system: system_after - system, elapsed }))
 }
 
-/// Of this process so far. The system counts these less finely than the clock runs.
+/// CPU time of this process so far. The system counts it in coarser steps than the clock.
 fn processor_times() -> Result<(f64, f64)> {
     let usage = getrusage(UsageWho::RUSAGE_SELF).map_err(|errno| Failure::io("getrusage", &errno.into()))?;
     let seconds = |time: nix::sys::time::TimeVal| time.num_microseconds() as f64 * 1e-6;
@@ -39,7 +39,7 @@ impl Samples {
         self.0.push(times);
     }
 
-    /// Each kind of time for itself.
+    /// The median of each kind of time separately.
     pub fn median(&self) -> Times {
         let of = |field: fn(&Times) -> f64| median(self.0.iter().map(field).collect());
         Times { user: of(|times| times.user), system: of(|times| times.system), elapsed: of(|times| times.elapsed) }
@@ -52,7 +52,7 @@ impl Samples {
     }
 }
 
-/// The middle one, the mean of the middle two of an even number; 0 of none.
+/// The middle value, the mean of the middle two for an even number, 0 for none.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {

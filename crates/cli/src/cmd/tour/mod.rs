@@ -1,11 +1,11 @@
-//! `tour`: real data in and out of a table, timed, checked, and set beside the paper's figures. This is `make run`.
+//! `tour`: real data in and out of a table, timed, checked, and compared with the paper's figures. `make run` runs it.
 //!
 //! The tests are those of Seltzer & Yigit 1991, Figures 8a and 8b, on a free English word list and on generated
-//! accounts, then two questions of today: how does it compare with the standard library's map, and how long does
-//! the slowest single put take while a table grows. `data.rs` makes the pairs before any clock runs, `suite.rs` runs and
-//! times, `paper.rs` holds the figures of 1991, `report.rs` says it all as text or JSON.
+//! accounts. Two more questions follow: how does it compare with the standard library's map, and how long does the
+//! slowest single put take while a table grows? `data.rs` makes the pairs before a clock starts, `suite.rs` runs and
+//! times, `paper.rs` holds the figures of 1991, `report.rs` prints them as text or JSON.
 //!
-//! Every answer that is read is compared; a wrong one ends the tour with an error.
+//! Every answer is compared; a wrong one ends the tour with an error.
 
 mod data;
 mod growth;
@@ -22,10 +22,10 @@ use report::Report;
 use splitpoint::TableOptions;
 use suite::Bench;
 
-/// Runs that a growing table gets at most; each is long enough to be steady.
+/// Most runs of the growing table; each run is long enough to be stable.
 const GROWTH_RUNS_MAX: u32 = 3;
 
-/// See what it does: an English dictionary in and out, beside the paper's figures
+/// Show what it does: an English dictionary in and out, beside the paper's figures
 ///
 /// Works in a temporary directory and removes it. Under half a minute in a release build.
 #[derive(clap::Args)]
@@ -36,7 +36,7 @@ pub struct Tour {
     /// Times each test is run; the median is shown
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// Pairs that the growing table ends with
+    /// Pairs of the growing table at the end
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pairs: u32,
     /// Write the English word list to standard output instead
@@ -60,7 +60,7 @@ impl Tour {
         report.end()
     }
 
-    /// The stops of the tour, each told as soon as it is done.
+    /// The parts of the tour, each reported as soon as it is done.
     fn walk(&self, bench: &Bench<'_>, report: &mut Report) -> Result<()> {
         let words = data::words();
         let on_disk = bench.on_disk(&words, TableOptions::new)?;
@@ -88,15 +88,15 @@ impl Tour {
     }
 }
 
-/// A key with two different answers, or with none.
+/// A key with two different answers, or none.
 fn wrong_answer(what: &str, key: &[u8]) -> Failure {
     let key = crate::format::tsv::quoted(key);
-    Failure::no(format_args!("wrong answer: {what} for the key {key}. This is a fault of splitpoint; please report it"))
+    Failure::no(format_args!("wrong answer: {what} for the key {key}. This is a bug in splitpoint; please report it"))
 }
 
 fn wrong_total(what: &str, found: u64, expected: u64) -> Failure {
     Failure::no(format_args!(
-        "wrong answer: {what} gave {found}, {expected} expected. This is a fault of splitpoint; please report it"
+        "wrong answer: {what} gave {found}, {expected} expected. This is a bug in splitpoint; please report it"
     ))
 }
 

@@ -5,7 +5,7 @@
 
 use splitpoint::TableOptions;
 
-/// The paper's dictionary had so many keys, each with its number for a value.
+/// Keys of the paper's dictionary, each with its number for a value.
 pub const WORDS: usize = 24_474;
 
 /// "In these tests, we use a bucket size of 1024 and a fill factor of 32."
@@ -20,7 +20,7 @@ pub struct PaperTest {
     pub name: &'static str,
     /// The paper's package.
     pub hash: Seconds,
-    /// What it was to replace: ndbm on disk, hsearch in memory.
+    /// The package it was to replace: ndbm on disk, hsearch in memory.
     pub other: Seconds,
 }
 

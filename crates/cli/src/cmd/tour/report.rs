@@ -1,4 +1,4 @@
-//! The tour's words: text for a terminal of 80 columns, told stop by stop; or the same facts as one JSON object.
+//! The output of the tour: text for a terminal of 80 columns, printed part by part, or one JSON object.
 
 use super::data::PairList;
 use super::growth::{Growth, Pace};
@@ -16,7 +16,7 @@ use std::path::Path;
 
 pub struct Report {
     out: Output,
-    /// `None`: text, written as it comes.
+    /// `None`: text, written at once.
     json: Option<Map<String, Value>>,
     stop: u32,
 }
@@ -31,7 +31,7 @@ impl Report {
         report.fact("runs", json!(runs));
         report.line(&format!("Splitpoint {version}: key/value tables by linear hashing."))?;
         report.line(&format!(
-            "Files go to {} and away again; medians of {}.",
+            "Files go to {} and are removed; medians of {}.",
             place.display(),
             count_of(runs.into(), "run")
         ))?;
@@ -41,7 +41,7 @@ impl Report {
         Ok(report)
     }
 
-    /// The JSON object, if that is what was asked for.
+    /// The JSON object, if JSON was requested.
     pub fn end(mut self) -> Result<()> {
         match self.json.take() {
             Some(facts) => self.out.json(&Value::Object(facts)),
@@ -88,7 +88,7 @@ impl Report {
 
     pub fn histogram(&mut self, stat: &TableSurvey) -> Result<()> {
         self.heading(&format!("Its {}, by the number of words in each.", count_of(stat.buckets, "bucket")))?;
-        self.line("   `expected` is what dice would give: close to it means a good hash function.")?;
+        self.line("   `expected` is a random hash function: a share close to it is good.")?;
         self.line("")?;
         for line in histogram::picture(stat) {
             self.line(&format!(" {line}"))?;
@@ -122,7 +122,7 @@ impl Report {
         )
     }
 
-    /// Its elapsed times are all 0.0 in the paper, so here the processor's are compared.
+    /// Its elapsed times are all 0.0 in the paper, so CPU times are compared here.
     pub fn figure_8b(&mut self, accounts: &PairList, on_disk: &OnDisk, memory: &InMemory) -> Result<()> {
         self.heading(&format!(
             "The paper's password file: {} of 300 accounts, Figure 8b.",
@@ -132,7 +132,7 @@ impl Report {
         self.figure(&figure, accounts, on_disk, memory)
     }
 
-    /// Then beside now: 1991 on the left, this machine on the right.
+    /// A comparison of 1991 on the left with this machine on the right.
     fn figure(&mut self, figure: &Figure, pairs: &PairList, on_disk: &OnDisk, memory: &InMemory) -> Result<()> {
         let clock = match figure.clock {
             Clock::Elapsed => "elapsed time",
@@ -166,7 +166,7 @@ impl Report {
 
     pub fn growth(&mut self, growth: &Growth) -> Result<()> {
         self.heading(&format!("Growing from empty to {}, one put at a time.", count_of(growth.pairs, "pair")))?;
-        self.line("   Keys of 16 random bytes, values of 32. No put waits for all to be moved.")?;
+        self.line("   Keys of 16 random bytes, values of 32. No put waits for a rehash.")?;
         self.line("")?;
         self.line("                      puts/s       gets/s   median put   99.9 % within   slowest")?;
         self.line(&growth_line("splitpoint", growth.pairs, &growth.table))?;
@@ -221,7 +221,7 @@ fn pace_line(name: &str, samples: &Samples, pairs: usize) -> String {
     format!("   {name:<17} {:>9}   {:>12}    {spread}", seconds(elapsed), grouped(per_second(pairs as u64, elapsed)))
 }
 
-/// A figure of the paper, and which of its times say something.
+/// A figure of the paper, and which of its times are usable.
 struct Figure {
     fact: &'static str,
     paper: &'static [PaperTest; 6],
@@ -252,7 +252,7 @@ impl Clock {
     fn then_and_now(self, test: &PaperTest, today: &Times) -> String {
         let (hash, other) = (self.of_paper(test.hash), self.of_paper(test.other));
         let faster = match self.of_today(today) {
-            // Too short for the system's accounts.
+            // Too short for the system's CPU accounting.
             0.0 => String::from("        -"),
             now => format!("{:>7} x", grouped((hash / now) as u64)),
         };

@@ -1,8 +1,8 @@
-//! The paper's two suites: five tests against a file, create and read in memory beside the standard library's map.
+//! The paper's two suites: five tests against a file; create and read in memory, beside the standard library's map.
 //!
-//! As in the paper: *create* enters the pairs and flushes the file to disk; *read* looks every key up; *verify* does, and
-//! compares the data; *sequential* walks the table, without and with the data. The file is opened anew between create and
-//! read; it is still in the system's cache.
+//! From the paper: *create* enters the pairs and flushes the file to disk; *read* looks up every key; *verify* also
+//! compares the data; *sequential* walks the table, without and with the data. The file is closed and opened again
+//! between create and read; it is still in the page cache.
 
 use super::data::PairList;
 use super::measure::{Samples, Times, timed};
@@ -14,10 +14,10 @@ use std::collections::HashMap;
 use std::hint::black_box;
 use std::path::Path;
 
-/// What a stopped tour has to say for itself.
+/// Message of an interrupted tour.
 const STOPPED: &str = "the tour ends here, its files are removed";
 
-/// Where and how often tests run.
+/// Where the tests run, and how often.
 #[derive(Clone, Copy)]
 pub struct Bench<'b> {
     pub place: &'b Path,
@@ -36,7 +36,7 @@ pub struct DiskSamples {
 
 pub struct OnDisk {
     samples: DiskSamples,
-    /// Of the table as the last run left it.
+    /// The table as the last run left it.
     pub stat: TableSurvey,
 }
 
@@ -84,7 +84,7 @@ impl Bench<'_> {
         Ok(OnDisk { samples, stat: stat.expect("clap sees to one run at least") })
     }
 
-    /// No durability until the end, then all at once: what the paper's package did.
+    /// No durability until the end, then everything at once, like the paper's package.
     fn create(&self, pairs: &PairList, options: TableOptions, path: &Path) -> Result<()> {
         let table = options.durability(Durability::None).open(path)?;
         for (key, value) in pairs {
@@ -153,7 +153,7 @@ impl Bench<'_> {
         Ok(times)
     }
 
-    /// Off the clock: a scan gives every pair once, as it was put.
+    /// Not timed: a scan returns every pair once, as it was put.
     fn scan_is_exact(&self, table: &Table, pairs: &PairList) -> Result<()> {
         let mut expected: HashMap<&[u8], &[u8]> = pairs.iter().map(|(key, value)| (&key[..], &value[..])).collect();
         let mut scan = table.scan();
@@ -166,7 +166,7 @@ impl Bench<'_> {
         expect_total("pairs that a scan left out", expected.len() as u64, 0)
     }
 
-    /// The paper's create/read test: enter all, look all up, destroy.
+    /// The paper's create/read test: enter all, look up all, destroy.
     pub fn in_memory(&self, pairs: &PairList, options: fn() -> TableOptions) -> Result<InMemory> {
         let mut both = InMemory { table: Samples::default(), std_map: Samples::default() };
         for _ in 0..self.runs {
@@ -192,7 +192,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The same work: keys and values are copied in, and values out.
+    /// The same work with the map: keys and values are copied in, values are copied out.
     fn std_map(&self, pairs: &PairList) -> Result<()> {
         let mut map = HashMap::new();
         for (key, value) in pairs {
