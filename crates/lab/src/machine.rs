@@ -1,7 +1,8 @@
-//! Keys from the local machine: paths and inode numbers of a directory tree, block numbers of its files, process numbers.
+//! Keys from the local machine: paths and inode numbers of a directory tree, block numbers of its files, process
+//! numbers.
 //!
-//! A walk visits names in sorted order, so one tree always gives the same keys in the same order. An entry that cannot be
-//! read (another user's directory, a file deleted during the walk) is reported as unreadable, not as an error.
+//! A walk visits names in sorted order, so one tree always gives the same keys in the same order. An entry that cannot
+//! be read (another user's directory, a file deleted during the walk) is reported as unreadable, not as an error.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -39,8 +40,8 @@ pub enum EntryKind {
     Other,
 }
 
-/// Every entry of the tree at `root`, including `root`; `None` for an entry that cannot be read. Does not follow links or
-/// enter other file systems.
+/// Every entry of the tree at `root`, including `root`; `None` for an entry that cannot be read. Does not follow links
+/// or enter other file systems.
 ///
 /// # Errors
 /// `root` cannot be read.
@@ -87,8 +88,8 @@ pub fn processes() -> io::Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// The device blocks of a file, as ranges of block numbers in file order. Holes have no blocks; neither does data that the
-/// file system stores in the inode or has not allocated yet.
+/// The device blocks of a file, as ranges of block numbers in file order. Holes have no blocks; neither does data that
+/// the file system stores in the inode or has not allocated yet.
 ///
 /// # Errors
 /// The file cannot be read, or its file system does not report block numbers (`tmpfs`, `overlay`, network file systems,
@@ -157,7 +158,8 @@ mod fiemap {
             extents: [Extent::default(); EXTENTS],
         };
         #[expect(unsafe_code, reason = "only an ioctl reports extents")]
-        // SAFETY: the kernel reads the 32 bytes before `extents` and writes at most `room` entries; `extents` has `room` entries.
+        // SAFETY: the kernel reads the 32 bytes before `extents` and writes at most `room` entries; `extents` has
+        // `room` entries.
         let result = unsafe { libc::ioctl(file, FS_IOC_FIEMAP as _, &raw mut request) };
         if result < 0 {
             return Err(io::Error::last_os_error());

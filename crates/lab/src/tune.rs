@@ -8,14 +8,15 @@
 //! advise      the defaults, unless a setting is better by more than the noise
 //! ```
 //!
-//! Each round measures every setting once, and compares it with the default in the same round, so other load on the machine
-//! slows both. The median of the rounds counts. The noise is the spread of the rounds.
+//! Each round measures every setting once, and compares it with the default in the same round, so other load on the
+//! machine slows both. The median of the rounds counts. The noise is the spread of the rounds.
 //!
-//! The sweep uses tables in memory, which have the pages and the code of a file. Syncing a file would dominate the time, varies
-//! from minute to minute, and depends on the bytes, which are counted.
+//! The sweep uses tables in memory, which have the pages and the code of a file. Syncing a file would dominate the
+//! time, varies from minute to minute, and depends on the bytes, which are counted.
 //!
-//! Source: Seltzer & Yigit 1991, equation (1), Figures 5 to 7. Differs: today's table sizes, the user's pairs, and a fill
-//! factor in bytes as well as in pairs. Not here: the report (`splitpoint lab tune`).
+//! Source: Seltzer & Yigit 1991, equation (1), Figures 5 to 7. Differs: today's table sizes, the user's pairs, and a
+//! fill factor in bytes as well as in pairs.
+//! Not here: the report (`splitpoint lab tune`).
 
 use splitpoint::{Durability, HashKind, Result, Table, TableOptions, TableStat};
 use std::path::Path;

@@ -5,8 +5,9 @@
 //! mask     0 |  1  |    3    |            has split at that mask
 //! ```
 //!
-//! A full page splits immediately. Pairs with the next hash bit set move to the page with that bit set, often far behind, so the
-//! file has holes. A pair larger than a page cannot be stored; neither can more equal hashes than fit in a page.
+//! A full page splits immediately. Pairs with the next hash bit set move to the page with that bit set, often far
+//! behind, so the file has holes. A pair larger than a page cannot be stored; neither can more equal hashes than fit in
+//! a page.
 //!
 //! Source: Seltzer & Yigit 1991, "dbm and ndbm", after Thompson.
 

@@ -1,5 +1,5 @@
-//! dynahash: linear hashing in memory. Buckets are linked lists. The next bucket in order splits when the average load is above the
-//! fill factor.
+//! dynahash: linear hashing in memory. Buckets are linked lists. The next bucket in order splits when the average load
+//! is above the fill factor.
 //!
 //! The bucket that splits is the next in order, rarely the longest one. The average load stays at the fill factor.
 //!

@@ -1,6 +1,7 @@
 //! The hash function of a scheme: its historical one, or one of the package.
 //!
-//! The models use low bits first. Where the original program used high bits first, the function here returns them reversed.
+//! The models use low bits first. Where the original program used high bits first, the function here returns them
+//! reversed.
 
 use splitpoint::HashKind;
 

@@ -1,16 +1,17 @@
-//! gdbm: extendible hashing. A directory has one entry for each value of the first `depth` hash bits; entries may share a bucket.
+//! gdbm: extendible hashing. A directory has one entry for each value of the first `depth` hash bits; entries may share
+//! a bucket.
 //!
 //! ```text
 //! directory   00 -> A   01 -> C   10 -> B   11 -> C        depth 2
 //! bucket      A, B: depth 2, one entry each;               C: depth 1, two entries
 //! ```
 //!
-//! A bucket of depth d splits by hash bit d. If d equals the depth of the directory, the directory doubles first, so a few keys
-//! that agree in many bits make it large. A bucket holds references to pairs. The pairs are elsewhere in the file, have any
-//! length, and cost a hit a second page.
+//! A bucket of depth d splits by hash bit d. If d equals the depth of the directory, the directory doubles first, so a
+//! few keys that agree in many bits make it large. A bucket holds references to pairs. The pairs are elsewhere in the
+//! file, have any length, and cost a hit a second page.
 //!
-//! Source: Seltzer & Yigit 1991, "gdbm", after Fagin and others 1979; the contents of a bucket follow the program. Differs: the
-//! allocation of pairs in the file is not modelled; a pair costs only its bytes.
+//! Source: Seltzer & Yigit 1991, "gdbm", after Fagin and others 1979; the contents of a bucket follow the program.
+//! Differs: the allocation of pairs in the file is not modelled; a pair costs only its bytes.
 
 use super::{Figures, Found, Function, Pair, Refused, Scheme};
 
@@ -58,7 +59,8 @@ impl<'k> Gdbm<'k> {
         has_room
     }
 
-    /// Splits a bucket, and doubles the directory if needed. Returns the pages written; `None` if the directory is at its limit.
+    /// Splits a bucket, and doubles the directory if needed. Returns the pages written; `None` if the directory is at
+    /// its limit.
     fn split(&mut self, bucket: usize, hash: u32) -> Option<u64> {
         let mut written = 2;
         let bit = self.buckets[bucket].depth;

@@ -3,8 +3,8 @@
 //! ```text
 //! by default   power of two, double hashing: slot + k * interval; the interval is odd, from further bits of the hash
 //! DIV          prime, linear probing: slot + k
-//! BRENT        double hashing; inserting a key with a long probe sequence may move another key, if that costs less in total:
-//!              slot 0   1   2   3 free      the new key needs 3 probes; moving the key in slot 1 by one interval: 1 + 1 < 3
+//! BRENT        double hashing; an insert after many probes may move another key, if that costs less in total:
+//!              slot 0   1   2   3 free      3 more probes for the new key, or 1 and 1 for the key in slot 1
 //! ```
 //!
 //! The table never grows: once all slots are taken, an insert fails and a miss probes every slot.
@@ -76,9 +76,11 @@ impl<'k> Hsearch<'k> {
         (self.slots.len(), false)
     }
 
-    /// Frees a slot before probe `far` of the sequence of `hash`, by moving the key there. Returns the probe of the freed slot.
+    /// Frees a slot before probe `far` of the sequence of `hash`, by moving the key there. Returns the probe of the
+    /// freed slot.
     ///
-    /// Tries the cheapest move first: a key at probe `early` moves by `later` of its own intervals; the cost is the sum.
+    /// Tries the cheapest move first: a key at probe `early` moves by `later` of its own intervals; the cost is the
+    /// sum.
     fn rearrange(&mut self, hash: u32, far: usize) -> usize {
         for cost in 1..far {
             for early in 0..cost {

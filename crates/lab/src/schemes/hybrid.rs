@@ -1,5 +1,5 @@
-//! Linear hashing on pages, as in the 1991 package and in Splitpoint's table. Buckets split in order, when the load passes the
-//! fill factor (controlled) or when a page overflows (uncontrolled).
+//! Linear hashing on pages, as in the 1991 package and in Splitpoint's table. Buckets split in order, when the load
+//! passes the fill factor (controlled) or when a page overflows (uncontrolled).
 //!
 //! | | hash-1991 | splitpoint |
 //! |---|---|---|

@@ -10,10 +10,12 @@
 //! | `hybrid` | the 1991 package, Splitpoint | linear hashing on pages, hybrid splits |
 //! | `study` | | inserts keys into a scheme and measures it on the way |
 //!
-//! The models store keys and count bytes; they store no values and write no file. Work is counted in pages or entries, never in
-//! time, so a study gives the same figures on every machine. Hashes have 32 bits, as in the original programs; low bits first.
+//! The models store keys and count bytes; they store no values and write no file. Work is counted in pages or entries,
+//! never in time, so a study gives the same figures on every machine. Hashes have 32 bits, as in the original programs;
+//! low bits first.
 //!
-//! Source: Seltzer & Yigit 1991, "Existing UNIX Hashing Techniques"; each module names what it takes from the program itself.
+//! Source: Seltzer & Yigit 1991, "Existing UNIX Hashing Techniques"; each module names what it takes from the program
+//! itself.
 
 mod chained;
 mod dbm;
@@ -328,7 +330,8 @@ impl SchemeKind {
             HsearchDiv => Function::ByteSum,
             Hsearch | HsearchBrent | HsearchChained | HsearchSortUp | HsearchSortDown => Function::Multiplied,
             Dynahash => Function::Package(splitpoint::HashKind::Dynahash),
-            // Equal to hash4 of that package up to its initial value: keys of equal length collide under both or neither.
+            // Equal to hash4 of that package up to its initial value: keys of equal length collide under both or
+            // neither.
             Hash1991 => Function::Package(splitpoint::HashKind::Djb2),
             Splitpoint => Function::Package(splitpoint::HashKind::DEFAULT),
         };

@@ -1,6 +1,7 @@
 //! The sparse file of dbm and sdbm: page n is bucket n, and exists once it was written.
 //!
-//! A page holds a count, two offsets for each pair, and the pairs. Source: the page layout of both programs.
+//! A page holds a count, two offsets for each pair, and the pairs.
+//! Source: the page layout of both programs.
 
 use super::{Found, Pair, Refused};
 use std::collections::HashMap;
@@ -49,8 +50,8 @@ impl<'k> Pages<'k> {
         fits
     }
 
-    /// Moves the pairs of `bucket` whose hash has `bit` set to the bucket with that bit. Writes both pages, even if one is empty.
-    /// Returns the number of pairs examined.
+    /// Moves the pairs of `bucket` whose hash has `bit` set to the bucket with that bit. Writes both pages, even if one
+    /// is empty. Returns the number of pairs examined.
     pub fn split(&mut self, bucket: u32, bit: u32) -> u64 {
         let page = self.written.remove(&bucket).unwrap_or_default();
         let examined = page.pairs.len() as u64;

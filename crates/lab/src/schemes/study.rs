@@ -1,7 +1,7 @@
 //! Inserts keys into a scheme and measures it at several numbers of keys.
 //!
-//! Equal keys give equal figures: the keys looked up are evenly spaced, at most [`SAMPLE_MAX`] hits and misses a point. A study
-//! ends early after [`WORK_MAX`] comparisons, because some schemes are quadratic with some functions.
+//! Equal keys give equal figures: the keys looked up are evenly spaced, at most [`SAMPLE_MAX`] hits and misses a point.
+//! A study ends early after [`WORK_MAX`] comparisons, because some schemes are quadratic with some functions.
 
 use super::{Figures, Options, Refused, SchemeKind};
 use crate::keys::Keys;
@@ -133,8 +133,8 @@ pub struct Study {
 }
 
 impl Study {
-    /// Inserts all keys and measures at about `point_count` numbers of keys. The length of each value is in `value_bytes` and
-    /// depends on its key. Calls `proceed` every [`STRIDE`] inserts; `None` if it returned `Break`.
+    /// Inserts all keys and measures at about `point_count` numbers of keys. The length of each value is in
+    /// `value_bytes` and depends on its key. Calls `proceed` every [`STRIDE`] inserts; `None` if it returned `Break`.
     pub fn run(
         kind: SchemeKind,
         keys: &Distinct,

@@ -1,8 +1,8 @@
 //! The ranking of functions, and the advice in words.
 //!
 //! All functions that spread the keys as evenly as random are ranked by speed. Evenness is judged by the cost of an
-//! unsuccessful lookup against the random model, not by the p-value: with 10^8 keys a difference too small to measure in
-//! lookups is statistically significant.
+//! unsuccessful lookup against the random model, not by the p-value: with 10^8 keys a difference too small to measure
+//! in lookups is statistically significant.
 
 use super::{Duplicates, FunctionReport, Level, Survey};
 use splitpoint::HashKind;
@@ -25,7 +25,8 @@ pub enum Class {
 impl Class {
     /// The class of a function with these buckets.
     pub fn of(level: &Level) -> Class {
-        // How far few keys deviate by chance: three standard deviations of the sum of squares, each sqrt(2 / buckets) of its mean.
+        // How far few keys deviate by chance: three standard deviations of the sum of squares, each sqrt(2 / buckets)
+        // of its mean.
         let chance = 3.0 * (2.0 / level.buckets as f64).sqrt() * level.load() / (1.0 + level.load());
         match level.excess() - 1.0 {
             excess if excess < -chance.max(0.02) => Class::Even,
@@ -87,20 +88,23 @@ pub(super) fn advise(survey: &Survey, ranked: &[FunctionReport]) -> Advice {
         ". A successful lookup compares {:.2} keys, an unsuccessful one {:.2}",
         level.probes_hit, level.probes_miss
     );
-    text +=
-        &best.speed.as_ref().map_or(". ".to_owned(), |speed| format!("; computing a hash takes {:.1} ns. ", speed.own_ns));
+    text += &best
+        .speed
+        .as_ref()
+        .map_or(". ".to_owned(), |speed| format!("; computing a hash takes {:.1} ns. ", speed.own_ns));
     let (buckets, why) = size(best);
     text += &why;
     text += &faults(ranked);
     if ranked.iter().any(|report| report.function.kind() == HashKind::Sip13) && best.function.kind() != HashKind::Sip13
     {
-        text += " For untrusted keys use siphash13 with a secret seed: an attacker can crowd the buckets of any other function.";
+        text += " For untrusted keys use siphash13 with a secret seed: \
+                 an attacker can crowd the buckets of any other function.";
     }
     if let Duplicates::Estimated(duplicates) = survey.duplicates
         && duplicates > 0
     {
         text += &format!(
-            " About {duplicates} of the keys are duplicates, which crowd the buckets of any function: remove them first (sort -u)."
+            " About {duplicates} keys are duplicates, which crowd the buckets of any function: remove them (sort -u)."
         );
     }
     Advice { function: name.to_owned(), buckets, text }
@@ -115,7 +119,7 @@ fn size(best: &FunctionReport) -> (u64, String) {
         return (
             wanted,
             format!(
-                "{:.1} keys a bucket are too many: with {wanted} buckets a successful lookup would compare about {:.2}.",
+                "{:.1} keys a bucket are too many: with {wanted} buckets a successful lookup compares about {:.2}.",
                 level.load(),
                 1.0 + level.objects as f64 / wanted as f64 / 2.0
             ),
@@ -125,12 +129,13 @@ fn size(best: &FunctionReport) -> (u64, String) {
         Some(smaller) => (
             level.buckets,
             format!(
-                "Use {} buckets ({:.2} keys each) for speed; with {} a successful lookup compares {:.2}, and 8-byte bucket heads take {} bytes less.",
+                "Use {} buckets ({:.2} keys each) for speed; {} would save {} bytes of 8-byte bucket heads, \
+                 and a successful lookup would compare {:.2}.",
                 level.buckets,
                 level.load(),
                 smaller.buckets,
-                smaller.probes_hit,
-                8 * (level.buckets - smaller.buckets)
+                8 * (level.buckets - smaller.buckets),
+                smaller.probes_hit
             ),
         ),
         None => (level.buckets, format!("Use {} buckets ({:.2} keys each).", level.buckets, level.load())),

@@ -1,7 +1,7 @@
 //! Avalanche: flip one bit of a key, and each bit of its hash should flip half of the time.
 //!
-//! Measured on a sample of the user's keys, so the figures are about those keys. Only bits of a key's first [`BYTES_MAX`]
-//! bytes are flipped.
+//! Measured on a sample of the user's keys, so the figures are about those keys. Only bits of a key's first
+//! [`BYTES_MAX`] bytes are flipped.
 //!
 //! Source: the strict avalanche criterion, Webster & Tavares, CRYPTO '85; as a matrix, Mulvey, "Hash functions", 2007.
 

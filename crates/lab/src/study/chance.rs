@@ -1,9 +1,10 @@
 //! The random model: what an ideal function gives, each key in a bucket chosen uniformly at random.
 //!
-//! With `n` keys in `m` buckets, the size of a bucket is Poisson distributed with mean `n / m`. The exact distribution is
-//! binomial; from a few hundred buckets on the difference is negligible.
+//! With `n` keys in `m` buckets, the size of a bucket is Poisson distributed with mean `n / m`. The exact distribution
+//! is binomial; from a few hundred buckets on the difference is negligible.
 //!
-//! Source: Knuth, The Art of Computer Programming 3, 6.4; Wilson & Hilferty, "The Distribution of Chi-Square", PNAS 17, 1931.
+//! Source: Knuth, The Art of Computer Programming 3, 6.4; Wilson & Hilferty, "The Distribution of Chi-Square", PNAS 17,
+//! 1931.
 
 use statrs::function::erf::erfc;
 use statrs::function::gamma::{gamma_lr, gamma_ur, ln_gamma};

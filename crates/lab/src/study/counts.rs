@@ -1,7 +1,7 @@
 //! The number of keys in each bucket, one byte a bucket: a hundred million buckets take 100 MB for each function.
 //!
-//! Counts above 255 continue in a map. A good function never fills a bucket that far; for a bad one the map has at most one
-//! entry for every 255 keys.
+//! Counts above 255 continue in a map. A good function never fills a bucket that far; for a bad one the map has at most
+//! one entry for every 255 keys.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -3,11 +3,12 @@
 //! For `n` keys in `m` chains with `s` keys each:
 //!
 //! * A hit compares `sum s(s+1)/2 / n` keys on average: its own key, and those before it in the chain.
-//! * A miss by a key *like the present ones* compares `sum s(s-1) / n`: the other keys in the bucket of each key. The random
-//!   model gives `n / m`. A function that crowds keys gives more, because absent keys crowd in the same buckets.
+//! * A miss by a key *like the present ones* compares `sum s(s-1) / n`: the other keys in the bucket of each key. The
+//!   random model gives `n / m`. A function that crowds keys gives more, because absent keys crowd in the same buckets.
 //! * A miss by a key whose bucket is uniformly random compares `n / m`, whatever the function.
 //!
-//! Source: Lever 2000, Section 2; Knuth 3, 6.4 (linear probing: the sum of displacements is the same for every order of insertion).
+//! Source: Lever 2000, Section 2; Knuth 3, 6.4 (linear probing: the sum of displacements is the same for every order of
+//! insertion).
 
 use super::chance;
 use super::counts::Counts;
@@ -64,7 +65,8 @@ pub struct Layouts {
     pub chains: Cost,
     /// Linear probing in one array of 16-byte slots; `None` if it would be too full.
     pub linear: Option<Cost>,
-    /// An eighth as many buckets, with pages of [`PAGE_SLOTS`] slots and overflow pages; `None` if buckets cannot be joined.
+    /// An eighth as many buckets, with pages of [`PAGE_SLOTS`] slots and overflow pages; `None` if buckets cannot be
+    /// joined.
     pub pages: Option<Cost>,
 }
 
@@ -182,8 +184,8 @@ fn linear(counts: &Counts, objects: u64) -> Option<Cost> {
     // The keys that a slot passes on to the next one. The first slot starts with those passed on by the last.
     let wrapped = counts.iter().fold(0, |passed, homes| (passed + homes).saturating_sub(1));
     let (mut passed, mut displacement) = (wrapped, 0u128);
-    // A miss probes up to the first free slot. A slot is free if no key has its home there and none was passed on to it. Between
-    // two free slots that are `gap` apart, misses probe `gap`, `gap - 1`, ..., 1 slots.
+    // A miss probes up to the first free slot. A slot is free if no key has its home there and none was passed on to
+    // it. Between two free slots that are `gap` apart, misses probe `gap`, `gap - 1`, ..., 1 slots.
     let triangle = |gap: u64| u128::from(gap) * u128::from(gap + 1) / 2;
     let (mut first, mut last, mut probed) = (None, 0, 0u128);
     for (slot, homes) in (0..).zip(counts.iter()) {

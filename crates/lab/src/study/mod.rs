@@ -9,8 +9,8 @@
 //! advise    rank the functions, recommend one                                      advice.rs
 //! ```
 //!
-//! Every pass reads the keys from the start and holds only batches of them, so keys may exceed memory. One thread reads. Each
-//! other thread has its own functions and shares no state, so all figures except times are reproducible.
+//! Every pass reads the keys from the start and holds only batches of them, so keys may exceed memory. One thread
+//! reads. Each other thread has its own functions and shares no state, so all figures except times are reproducible.
 //!
 //! Source: Lever 2000, Section 2.
 
@@ -175,8 +175,8 @@ pub type EachKey<'k, E> = dyn FnMut(&mut dyn FnMut(&[u8])) -> Result<(), E> + 'k
 impl Study {
     /// Runs the study. O(keys x functions); memory: [`Study::memory_bytes`].
     ///
-    /// Reads all keys at least three times: for the survey, for the counts (again for each group of functions that fits in
-    /// memory), and for the keys of the largest buckets.
+    /// Reads all keys at least three times: for the survey, for the counts (again for each group of functions that fits
+    /// in memory), and for the keys of the largest buckets.
     ///
     /// # Errors
     /// [`StudyError`]: an error of `each`, no keys, more buckets than fit in memory.
@@ -348,7 +348,8 @@ impl Study {
     }
 }
 
-/// The width of the hashes: that of the kind; for the user's own function, the highest bit set in the sample, rounded up to 8.
+/// The width of the hashes: that of the kind; for the user's own function, the highest bit set in the sample, rounded
+/// up to 8.
 fn bits_of(function: &HashFunction, sample: &Keys) -> u32 {
     if function.kind() != HashKind::User {
         return function.kind().bits();

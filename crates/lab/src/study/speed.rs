@@ -1,6 +1,7 @@
 //! The time of one hash, for a sample of the user's keys and for random keys of several lengths.
 //!
-//! Keys are in the processor's cache and hashed in a loop, so consecutive hashes overlap: this is throughput, not latency.
+//! Keys are in the processor's cache and hashed in a loop, so consecutive hashes overlap: this is throughput, not
+//! latency.
 
 use crate::keys::Keys;
 use crate::random::Random;

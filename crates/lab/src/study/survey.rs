@@ -3,7 +3,8 @@
 //! Every function puts duplicates into the same bucket, which would count against all of them. Up to [`EXACT_KEYS_MAX`]
 //! distinct keys, duplicates are found and left out. Beyond that their number is estimated and reported.
 //!
-//! Source: HyperLogLog for the estimate (Flajolet, Fusy, Gandouet & Meunier 2007); Vitter's algorithm R for the sample (1985).
+//! Source: HyperLogLog for the estimate (Flajolet, Fusy, Gandouet & Meunier 2007); Vitter's algorithm R for the sample
+//! (1985).
 
 use crate::keys::Keys;
 use crate::random::Random;
@@ -204,7 +205,8 @@ mod tests {
         let take = || survey(0..1_000_000, 10).2;
         let sample = take();
         assert_eq!(sample, take());
-        let mean = sample.iter().map(|key| u64::from_le_bytes(key.try_into().unwrap())).sum::<u64>() / SAMPLE_KEYS as u64;
+        let mean =
+            sample.iter().map(|key| u64::from_le_bytes(key.try_into().unwrap())).sum::<u64>() / SAMPLE_KEYS as u64;
         assert!(mean.abs_diff(500_000) < 10_000, "{mean}");
     }
 }
