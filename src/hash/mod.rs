@@ -201,7 +201,7 @@ impl HashKind {
                 aliases: &["djb", "bernstein", "torek"],
                 bits: 32,
                 seeded: false,
-                source: "Chris Torek and Dan Bernstein, comp.lang.c, about 1990; hash4 of the 1991 package but for the start",
+                source: "Chris Torek and Dan Bernstein, comp.lang.c, about 1990; hash4 of the 1991 package except its start",
             },
             HashKind::Phong => Facts {
                 name: "phong",
@@ -215,7 +215,7 @@ impl HashKind {
                 aliases: &["larson", "hsearch"],
                 bits: 32,
                 seeded: false,
-                source: "Larson, CACM 31(4), 1988, in Esmond Pitt's dynahash; hash1 of the 1991 package but for its modulus",
+                source: "Larson, CACM 31(4), 1988, in Esmond Pitt's dynahash; hash1 of the 1991 package except its modulus",
             },
             HashKind::Knuth => Facts {
                 name: "knuth",
