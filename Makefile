@@ -7,7 +7,7 @@
 # make bench-full  the long form: hours, 12 GB of memory, 11 GB of disk; BENCH='--form eighth --workload append' lies between
 # make help     this list
 #
-# `make test` is fmt, lint, unit, doc and some seconds of fuzz, each of which can be made by itself. Needs Rust and a C
+# `make test` is fmt, lint, unit, doc, examples and some seconds of fuzz, each of which can be made by itself. Needs Rust and a C
 # compiler's linker, and a C++ compiler to fuzz; says what to install where one is missing. `make bench` installs the peers'
 # libraries with apt-get; FEATURES=report measures without them. Plain POSIX make and sh.
 
@@ -32,7 +32,7 @@ help:
 run: tools
 	$(CARGO) run --release --quiet --package splitpoint-cli -- tour
 
-test: fmt lint unit doc
+test: fmt lint unit doc examples
 	@$(MAKE) fuzz SECONDS=5
 	@for part in fmt clippy; do \
 	    $(CARGO) $$part --version >/dev/null 2>&1 || echo "SKIPPED: cargo $$part, which is not installed"; \
@@ -126,6 +126,13 @@ lint: tools
 unit: tools
 	$(CARGO) test --workspace --locked
 
+# Programs to start from; each checks its own results.
+examples: tools
+	@for example in session_store word_count resumable_scan batch_update; do \
+	    echo "cargo run --example $$example"; \
+	    $(CARGO) run --quiet --locked --example $$example || exit 1; \
+	done
+
 doc: tools
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items --locked
 
@@ -139,4 +146,4 @@ tools:
 	    if (have[1] < need[1] || have[1] == need[1] && have[2] + 0 < need[2] + 0) { \
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
-.PHONY: help run test slow fuzz sanitize bench bench-full peers fmt lint unit doc tools
+.PHONY: help run test slow fuzz sanitize bench bench-full peers fmt lint unit examples doc tools

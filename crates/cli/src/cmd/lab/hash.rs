@@ -215,7 +215,7 @@ fn overview(report: &Report) -> Vec<String> {
     for function in &report.functions {
         let level = function.level();
         lines.push(format!(
-            "{:<width$} {:>8} {:>12} {:>9} {:>7.3} {:>7.3} {:>9} {:>9} {:>7}",
+            "{:<width$} {:>9} {:>12} {:>9} {:>7.3} {:>7.3} {:>9} {:>9} {:>7}",
             function.function.name(),
             function.class.name(),
             grouped(level.empty),
@@ -230,7 +230,7 @@ fn overview(report: &Report) -> Vec<String> {
     let expected = &report.functions[0].level().expected;
     let avalanche = report.functions.iter().find_map(|function| function.avalanche.as_ref());
     lines.push(format!(
-        "{:<width$} {:>8} {:>12} {:>9} {:>7.3} {:>7.3} {:>9} {:>9} {:>7}",
+        "{:<width$} {:>9} {:>12} {:>9} {:>7.3} {:>7.3} {:>9} {:>9} {:>7}",
         "(random)",
         "",
         grouped(expected.empty.round() as u64),
