@@ -210,7 +210,7 @@ impl Study<'_> {
         })
     }
 
-    /// 0 scripts stand for the recorded trace.
+    /// Passes the trace to `work`: the recorded one, or a load of this many scripts.
     fn with_trace<T>(&self, scripts: usize, work: impl FnOnce(&Trace) -> std::result::Result<T, Stopped>) -> Result<T> {
         match &self.source {
             Source::Recorded(trace) => work(trace),
