@@ -7,8 +7,8 @@
 # make bench-full  the long form: hours, 12 GB of memory, 11 GB of disk; BENCH='--form eighth --workload append' lies between
 # make help     this list
 #
-# `make test` is fmt, lint, unit, doc, examples and some seconds of fuzz, each of which can be made by itself. Needs Rust and a C
-# compiler's linker, and a C++ compiler to fuzz; says what to install where one is missing. `make bench` installs the peers'
+# `make test` is fmt, lint, unit, doc, examples and some seconds of fuzz, each of which can be made by itself. Needs Rust and a
+# C compiler's linker, and a C++ compiler to fuzz; says what to install where one is missing. `make bench` installs the peers'
 # libraries with apt-get; FEATURES=report measures without them. Plain POSIX make and sh.
 
 .POSIX:
