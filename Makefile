@@ -1,5 +1,5 @@
 # make run      builds the program and takes the tour: real data in, out, timed and compared
-# make test     everything: format, lints, all tests, documentation
+# make test     everything: format, lints, all tests, documentation, examples
 # make slow     tests that take minutes or gigabytes: a value of 1 GiB, long runs over damaged files; short runs of power and faults
 # make power    power losses on ext4, XFS and btrfs, on a disk that records each write: SECONDS=300, SEED, FS=xfs, REPLAY=folder
 # make faults   each system call of a small workload fails once: SECONDS=300, SEED, REPLAY=case
@@ -9,7 +9,7 @@
 # make bench-full  the long form: hours, 12 GB of memory, 11 GB of disk; BENCH='--form eighth --workload append' lies between
 # make help     this list
 #
-# `make test` is fmt, lint, unit, doc and some seconds of fuzz, each of which can be made by itself. Needs Rust and a C
+# `make test` is fmt, lint, unit, doc, examples and some seconds of fuzz, each of which can be made by itself. Needs Rust and a C
 # compiler's linker, and a C++ compiler to fuzz; says what to install where one is missing. `make bench` installs the peers'
 # libraries with apt-get; FEATURES=report measures without them. `make power` takes root and FUSE, says so where they lack, and
 # as root installs what makes the file systems. Plain POSIX make and sh.
@@ -40,7 +40,7 @@ help:
 run: tools
 	$(CARGO) run --release --quiet --package splitpoint-cli -- tour
 
-test: fmt lint unit doc
+test: fmt lint unit doc examples
 	@$(MAKE) fuzz SECONDS=5
 	@for part in fmt clippy; do \
 	    $(CARGO) $$part --version >/dev/null 2>&1 || echo "SKIPPED: cargo $$part, which is not installed"; \
@@ -154,6 +154,13 @@ lint: tools
 unit: tools
 	$(CARGO) test --workspace --locked
 
+# Programs to start from; each checks its own results.
+examples: tools
+	@for example in session_store word_count resumable_scan batch_update; do \
+	    echo "cargo run --example $$example"; \
+	    $(CARGO) run --quiet --locked --example $$example || exit 1; \
+	done
+
 doc: tools
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items --locked
 
@@ -167,4 +174,4 @@ tools:
 	    if (have[1] < need[1] || have[1] == need[1] && have[2] + 0 < need[2] + 0) { \
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
-.PHONY: help run test slow power faults disks fuzz sanitize bench bench-full peers fmt lint unit doc tools
+.PHONY: help run test slow power faults disks fuzz sanitize bench bench-full peers fmt lint unit examples doc tools

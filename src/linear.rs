@@ -1,8 +1,8 @@
 //! Linear hashing: which bucket holds a hash, which bucket splits next, which buckets are allocated together.
 //!
-//! A table starts with one bucket and grows by one bucket at a time. Buckets split in the order 0, 1, 2, ..., regardless
-//! of which bucket is full. When every bucket of a generation has split, the table has doubled, and the order starts
-//! again at 0. The highest bucket number is the only state: [`State`] holds it and does the arithmetic.
+//! A table starts with one bucket and grows by one bucket at a time. Buckets split in the order 0, 1, 2, ...,
+//! regardless of which bucket is full. When every bucket of a generation has split, the table has doubled, and the
+//! order starts again at 0. The highest bucket number is the only state: [`State`] holds it and does the arithmetic.
 //!
 //! ```text
 //! max_bucket = 5:   high_mask = 7, low_mask = 3
@@ -10,8 +10,8 @@
 //!                                                2 splits next, into 2 and 6
 //! ```
 //!
-//! The low bits of a hash name its bucket. With the bits reversed they are a *prefix*, so each bucket is one interval of
-//! **hash order**, the order by reversed hash. A scan in hash order stores one number to resume, a [`Position`], and
+//! The low bits of a hash name its bucket. With the bits reversed they are a *prefix*, so each bucket is one interval
+//! of **hash order**, the order by reversed hash. A scan in hash order stores one number to resume, a [`Position`], and
 //! that number stays valid while buckets split and merge.
 //!
 //! Units: buckets are numbered from 0, levels and generations count bits, positions are 64-bit integers.
@@ -61,7 +61,8 @@ impl State {
         State { max_bucket }
     }
 
-    /// A state in which to start a table of `bucket_count` expected buckets: rounded up to a power of two, at most 2^31.
+    /// A state in which to start a table of `bucket_count` expected buckets: rounded up to a power of two, at most
+    /// 2^31.
     ///
     /// At a power of two every bucket has the same level, so all are expected to be equally full.
     pub fn presized(bucket_count: u64) -> State {
@@ -79,8 +80,8 @@ impl State {
     pub fn bucket_of(self, hash: u64) -> Bucket {
         let high_mask = self.high_mask();
         let bucket = hash & high_mask;
-        // A bucket that does not exist yet: its pairs are still in the bucket that it will split from. Not `low_mask()`,
-        // which compiles to three more instructions here.
+        // A bucket that does not exist yet: its pairs are still in the bucket that it will split from. Not
+        // `low_mask()`, which compiles to three more instructions here.
         if bucket > u64::from(self.max_bucket) { (bucket & (high_mask >> 1)) as Bucket } else { bucket as Bucket }
     }
 

@@ -1,17 +1,17 @@
-//! The hash functions of the databases before 1995, kept to read their papers with and to compare against.
+//! The hash functions of databases before 1995, for comparison and for repeating old measurements.
 //!
-//! All are 32 bits wide, take bytes as unsigned, and know no seed: whoever chooses the keys chooses the bucket.
-//! Use them to repeat an old measurement; for a new table take the default.
+//! All have 32 bits, treat bytes as unsigned, and take no seed, so an attacker who chooses keys chooses their bucket.
+//! New tables should use the default function.
 //!
-//! Source: Seltzer & Yigit 1991 and the `hash_func.c` of 4.4BSD that came of it (hash1 to hash4 there).
-//! Differs: written from the formulas; where a result is not that of 4.4BSD, the function says so.
-//! Not here: the functions of today (`modern.rs`).
+//! Source: Seltzer & Yigit 1991 and the `hash_func.c` of 4.4BSD (hash1 to hash4).
+//! Differs: written from the formulas; each function names its differences from 4.4BSD.
+//! Not here: modern functions (`modern.rs`).
 
 /// sdbm, `h = h * 65599 + c`: Ozan Yigit, 1989.
 ///
-/// Used in sdbm, in Perl's SDBM_File, in gawk, and as hash3 in 4.4BSD. sdbm itself took bytes as C's `char`, so its
-/// files differ for bytes above 127 where that is signed. Weakness: linear, and 65599 is -1 modulo 64, so the low
-/// 6 bits, which pick the bucket, are the alternating sum of the bytes: "ac" and "bd" share them.
+/// Used in sdbm, Perl's SDBM_File, gawk, and as hash3 in 4.4BSD. sdbm used C's `char`, so its files differ for bytes
+/// above 127 where `char` is signed. Weakness: linear, and 65599 is -1 modulo 64, so the low 6 bits are the alternating
+/// sum of the bytes: equal for "ac" and "bd".
 #[inline]
 pub(super) fn sdbm(key: &[u8]) -> u32 {
     polynomial(key, 0, 65_599)
@@ -19,9 +19,9 @@ pub(super) fn sdbm(key: &[u8]) -> u32 {
 
 /// djb2, `h = h * 33 + c` from 5381: Dan Bernstein, comp.lang.c, about 1990; the same step by Chris Torek.
 ///
-/// Used in cdb (with xor in place of the sum) and, from 0 as Torek had it, as hash4, the default of the 1991
-/// package. The two starts differ by the constant 5381 * 33^length, so keys of one length collide under both or
-/// neither. Weakness: 33 is small, so short keys reach a small part of the 32 bits, and "az" collides with "bY".
+/// Used in cdb (with xor instead of the sum) and, starting at 0 as in Torek's version, as hash4, the default of the
+/// 1991 package. The two versions differ by the constant 5381 * 33^length, so keys of equal length collide in both or
+/// in neither. Weakness: 33 is small, so short keys use few of the 32 bits, and "az" collides with "bY".
 #[inline]
 pub(super) fn djb2(key: &[u8]) -> u32 {
     polynomial(key, 5381, 33)
@@ -35,9 +35,8 @@ fn polynomial(key: &[u8], start: u32, factor: u32) -> u32 {
 
 /// Phong's linear congruential hash, `h = 0x63c63cd9 * h + 0x9c39c33d + c`: Phong Vo, AT&T Bell Laboratories.
 ///
-/// Used in Netscape's mail (started at 1) and as hash2 in 4.4BSD. Weakness: linear like the
-/// two above; the large factor spreads short keys over the word, but the lowest bit is still the parity of the bytes
-/// and the length.
+/// Used in Netscape's mail (starting at 1) and as hash2 in 4.4BSD. Weakness: linear like `sdbm` and `djb2`. The large
+/// factor spreads short keys over the word, but the lowest bit is the parity of the bytes and the length.
 #[inline]
 pub(super) fn phong(key: &[u8]) -> u32 {
     key.iter().fold(0, |h: u32, &c| {
@@ -46,11 +45,11 @@ pub(super) fn phong(key: &[u8]) -> u32 {
     })
 }
 
-/// dynahash's, `h = h * 37 ^ (c - ' ')`: Per-Ake Larson, "Dynamic Hash Tables", CACM 31(4), 1988.
+/// The function of dynahash, `h = h * 37 ^ (c - ' ')`: Per-Ake Larson, "Dynamic Hash Tables", CACM 31(4), 1988.
 ///
-/// Used in Esmond Pitt's dynahash, from there in PostgreSQL's early tables, and as hash1 in 4.4BSD. These took the
-/// result modulo 1048583, which leaves buckets above 2^20 empty; this one does not, take the remainder to compare.
-/// Weakness: 37 is small, as 33 is above, and a leading space is not seen: " a" collides with "a".
+/// Used in Esmond Pitt's dynahash, from there in early PostgreSQL, and as hash1 in 4.4BSD. These reduce the result
+/// modulo 1048583, which leaves buckets above 2^20 empty; this function does not. Weakness: 37 is small, like 33 in
+/// `djb2`, and a leading space has no effect: " a" collides with "a".
 #[inline]
 pub(super) fn dynahash(key: &[u8]) -> u32 {
     key.iter().fold(0, |h: u32, &c| h.wrapping_mul(37) ^ u32::from(c).wrapping_sub(0x20))
@@ -58,10 +57,10 @@ pub(super) fn dynahash(key: &[u8]) -> u32 {
 
 /// Knuth's multiplicative hash, `fold(key) * 2654435761`: The Art of Computer Programming 3, section 6.4.
 ///
-/// Used, on one word, in System V's hsearch and the Linux kernel's page and buffer caches (Lever 2000, whence the factor: a
-/// prime near 2^32 divided by the golden ratio). The fold is the exclusive or of the key's 32-bit little-endian
-/// words, the last one padded with zero bytes. Weakness: the fold does not see the order of words nor trailing zeros, and
-/// Knuth takes the *leading* bits of the product: its lowest n bits depend on only the lowest n bits of the fold.
+/// Used, on one word, in System V's hsearch and in the Linux kernel's page and buffer caches. The factor is from Lever
+/// 2000: a prime near 2^32 divided by the golden ratio. The fold is the exclusive or of the key's 32-bit little-endian
+/// words, the last one padded with zero bytes. Weakness: the fold ignores the order of words and trailing zeros. The
+/// low n bits of the product depend only on the low n bits of the fold; Knuth uses the *high* bits.
 #[inline]
 pub(super) fn knuth(key: &[u8]) -> u32 {
     let (words, tail) = key.as_chunks::<4>();
@@ -75,12 +74,12 @@ pub(super) fn knuth(key: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    // The expected numbers were computed from the formulas with integers of any length, by hand for one and two bytes:
+    // Expected values: computed from the formulas with big integers; one and two bytes by hand:
     // 'a' = 97, so "aa" is 97 * 65600 = 6363200 under sdbm and (5381 * 33 + 97) * 33 + 97 = 5863207 under djb2.
-    // "\xff\x80 ~\0" holds a byte above 127 (C's signed characters), a space, and a zero byte (C's strings).
+    // "\xff\x80 ~\0" has bytes above 127 (signed characters), a space, and a zero byte (C strings).
 
     #[test]
-    fn sdbm_gives_its_known_answers() {
+    fn sdbm_gives_known_hashes() {
         assert_eq!(sdbm(b""), 0);
         assert_eq!(sdbm(b"a"), 97);
         assert_eq!(sdbm(b"aa"), 6_363_200);
@@ -89,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn djb2_gives_its_known_answers() {
+    fn djb2_gives_known_hashes() {
         assert_eq!(djb2(b""), 5381);
         assert_eq!(djb2(b"a"), 177_670);
         assert_eq!(djb2(b"aa"), 5_863_207);
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn phong_gives_its_known_answers() {
+    fn phong_gives_known_hashes() {
         assert_eq!(phong(b""), 0);
         assert_eq!(phong(b"a"), 0x9c39_c39e); // 0x9c39c33d + 0x61
         assert_eq!(phong(b"aa"), 0xf93d_9c8c);
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn dynahash_gives_its_known_answers() {
+    fn dynahash_gives_known_hashes() {
         assert_eq!(dynahash(b""), 0);
         assert_eq!(dynahash(b"a"), 65);
         assert_eq!(dynahash(b"aa"), (65 * 37) ^ 65);
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn knuth_gives_its_known_answers() {
+    fn knuth_gives_known_hashes() {
         assert_eq!(knuth(b""), 0);
         assert_eq!(knuth(b"\x01"), 2_654_435_761);
         assert_eq!(knuth(b"\0\0\0\0\x01"), 2_654_435_761);
@@ -125,7 +124,7 @@ mod tests {
         assert_eq!(knuth(b"\xff\x80 ~\0"), 0xaa3a_b74f);
     }
 
-    /// The linear ones once more, as a sum over positions in place of a loop that carries `h`.
+    /// The linear functions as a sum over positions.
     #[test]
     fn linear_functions_equal_their_closed_form() {
         for key in keys() {
@@ -135,7 +134,7 @@ mod tests {
         }
     }
 
-    /// Once more from the last byte, with signed numbers and a remainder that is taken late.
+    /// A recursion from the last byte, with signed integers.
     #[test]
     fn dynahash_equals_its_recursive_form() {
         fn recursive(key: &[u8]) -> i128 {
@@ -148,7 +147,7 @@ mod tests {
         }
     }
 
-    /// Once more bit by bit: byte i lands at 8 * (i mod 4), and xor of bits is their sum modulo 2.
+    /// Bit by bit: byte i is at bit 8 * (i mod 4), and the xor of bits is their sum modulo 2.
     #[test]
     fn knuth_equals_its_bitwise_form() {
         for key in keys() {
@@ -173,9 +172,9 @@ mod tests {
         assert_eq!(knuth(b"a"), knuth(b"a\0\0"));
     }
 
-    /// Torek's start at 0, of the 1991 package, against Bernstein's at 5381.
+    /// Torek's version, which starts at 0, against Bernstein's, which starts at 5381.
     #[test]
-    fn djb2_differs_from_toreks_by_the_power_of_its_start() {
+    fn djb2_differs_from_toreks_by_5381_times_a_power_of_33() {
         for key in keys() {
             let power = 33u32.wrapping_pow(key.len().try_into().unwrap());
             assert_eq!(djb2(&key).wrapping_sub(5381u32.wrapping_mul(power)), polynomial(&key, 0, 33));
@@ -193,7 +192,7 @@ mod tests {
         (sum + power * start % modulus) % modulus
     }
 
-    /// All lengths to 40, bytes of all values.
+    /// Keys of 0 to 39 bytes, with bytes of all values.
     fn keys() -> impl Iterator<Item = Vec<u8>> {
         (0..40u32).flat_map(|len| (0..8u32).map(move |k| (0..len).map(|i| (i * 97 + k * 53 + len) as u8).collect()))
     }

@@ -1,15 +1,15 @@
-//! Hash functions: which one a table uses, under which stable number, and how a wrong one is noticed.
+//! Hash functions: their names and stable ids, and the check that a table is opened with its own function.
 //!
-//! [`HashKind`] names the functions that come with the package; [`HashFunction`] is what a table holds: a kind
-//! and its seed, or the user's own function. A table's header stores [`HashKind::id`], the seed and
-//! [`HashFunction::check_value`]; a table opened with another function would look in the wrong buckets, so the
-//! three are compared at open.
+//! [`HashKind`] names the functions of the package. [`HashFunction`] is the function of a table: a kind and its seed,
+//! or the user's own function. The header of a table stores [`HashKind::id`], the seed and
+//! [`HashFunction::check_value`]. A table opened with another function would look in the wrong buckets, so opening
+//! compares all three.
 //!
-//! All functions are defined on bytes: the same key gives the same number on every processor.
-//! 32-bit functions return their result zero-extended; [`HashKind::bits`] tells.
+//! All functions are defined on bytes: equal keys have equal hashes on every processor. Functions of 32 bits return
+//! their result zero-extended, see [`HashKind::bits`].
 //!
-//! Source: Seltzer & Yigit 1991, "Hash functions may be user-specified"; each function's own is in its comment.
-//! Not here: which bits of the hash pick a bucket (the table), the functions' text (`modern.rs`, `historical.rs`).
+//! Source: Seltzer & Yigit 1991, "Hash functions may be user-specified"; [`HashKind::source`] for each function.
+//! Not here: which bits of a hash name a bucket (`linear.rs`), the functions themselves (`modern.rs`, `historical.rs`).
 
 mod historical;
 mod modern;
@@ -17,21 +17,21 @@ mod modern;
 use std::fmt;
 use std::sync::Arc;
 
-/// A hash function of the package. The number is the on-disk id, stable for ever.
+/// A hash function of the package. The number is the on-disk id and never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum HashKind {
     /// XXH3, 64 bits: the default, fastest on most keys.
     Xxh3 = 1, // on disk
-    /// rapidhash V3, 64 bits: as fast, with no vector instructions.
+    /// rapidhash V3, 64 bits: about as fast, without vector instructions.
     Rapid = 2, // on disk
     /// SipHash-1-3, 64 bits: for keys that an attacker may choose; give it a secret seed.
     Sip13 = 3, // on disk
-    /// FNV-1a, 64 bits: tiny and everywhere, slow on long keys.
+    /// FNV-1a, 64 bits: tiny and widespread, slow on long keys.
     Fnv1a = 4, // on disk
     /// CRC-32C: one instruction per 8 bytes on most processors, linear.
     Crc32c = 5, // on disk
-    /// MurmurHash3_x64_128, its first 64 bits.
+    /// MurmurHash3_x64_128, the first 64 bits.
     Murmur3 = 6, // on disk
     /// sdbm's `h * 65599 + c`.
     Sdbm = 16, // on disk
@@ -43,12 +43,12 @@ pub enum HashKind {
     Dynahash = 19, // on disk
     /// Knuth's multiplicative hash over the key folded to a 32-bit word.
     Knuth = 20, // on disk
-    /// The user's own function, which only the user's program holds: see [`HashFunction::user`].
+    /// The user's own function: see [`HashFunction::user`].
     User = 0xFFFF, // on disk
 }
 
 impl HashKind {
-    /// Every kind that comes with the package: all but [`HashKind::User`].
+    /// Every kind except [`HashKind::User`].
     pub const ALL: &[HashKind] = &[
         HashKind::Xxh3,
         HashKind::Rapid,
@@ -63,25 +63,25 @@ impl HashKind {
         HashKind::Knuth,
     ];
 
-    /// What a table takes when nothing is asked for.
+    /// The default of tables and dictionaries.
     pub const DEFAULT: HashKind = HashKind::Xxh3;
 
-    /// The on-disk number.
+    /// The on-disk id.
     pub const fn id(self) -> u16 {
         self as u16
     }
 
-    /// The kind of an on-disk number; `None` for a number that no version of the format defines.
+    /// The kind with this on-disk id; `None` if no version of the format defines it.
     pub fn from_id(id: u16) -> Option<Self> {
         Self::find(|kind| kind.id() == id)
     }
 
-    /// The name that the command line and the bindings use, such as `xxh3`.
+    /// The name in the command line and the bindings, such as `xxh3`.
     pub fn name(self) -> &'static str {
         self.facts().name
     }
 
-    /// The kind of a name or of a common alias (`larson`, `torek`, `rapid`, `sip13`, ...), in either case.
+    /// The kind with this name or alias (`larson`, `torek`, `rapid`, `sip13`, ...), ignoring case.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::find(|kind| {
             let facts = kind.facts();
@@ -89,7 +89,7 @@ impl HashKind {
         })
     }
 
-    /// Significant bits of the result: 64 or 32, low bits first. 64 is all that is known of [`HashKind::User`].
+    /// Significant low bits of the result: 64 or 32. For [`HashKind::User`] it is 64, because its width is unknown.
     pub fn bits(self) -> u32 {
         self.facts().bits
     }
@@ -99,15 +99,15 @@ impl HashKind {
         self.facts().seeded
     }
 
-    /// Who made it and where it was published, in one line.
+    /// The author and the publication, in one line.
     pub fn source(self) -> &'static str {
         self.facts().source
     }
 
     /// Hashes `key`; a kind that is not [seeded](HashKind::seeded) ignores `seed`.
     ///
-    /// O(length of the key), allocates nothing. Not for [`HashKind::User`], whose function a kind does not hold:
-    /// that gives 0 for every key. Hash through [`HashFunction::hash`] where the kind may be the user's.
+    /// O(length of the key); allocates nothing. Returns 0 for [`HashKind::User`], because a kind does not contain the
+    /// user's function; use [`HashFunction::hash`] where the kind may be that.
     ///
     /// # Examples
     /// ```
@@ -116,7 +116,7 @@ impl HashKind {
     /// ```
     #[inline]
     pub fn hash(self, key: &[u8], seed: u64) -> u64 {
-        // The default is a test and inlined code, the others a call: the code at each caller stays small.
+        // Only the default is inlined, to keep the code at each caller small.
         match self {
             HashKind::Xxh3 => modern::xxh3(key, seed),
             other => other.hash_by_call(key, seed),
@@ -201,7 +201,7 @@ impl HashKind {
                 aliases: &["djb", "bernstein", "torek"],
                 bits: 32,
                 seeded: false,
-                source: "Chris Torek and Dan Bernstein, comp.lang.c, about 1990; hash4 of the 1991 package but for the start",
+                source: "Chris Torek and Dan Bernstein, comp.lang.c, about 1990; hash4 of the 1991 package except its start",
             },
             HashKind::Phong => Facts {
                 name: "phong",
@@ -215,7 +215,7 @@ impl HashKind {
                 aliases: &["larson", "hsearch"],
                 bits: 32,
                 seeded: false,
-                source: "Larson, CACM 31(4), 1988, in Esmond Pitt's dynahash; hash1 of the 1991 package but for its modulus",
+                source: "Larson, CACM 31(4), 1988, in Esmond Pitt's dynahash; hash1 of the 1991 package except its modulus",
             },
             HashKind::Knuth => Facts {
                 name: "knuth",
@@ -231,7 +231,7 @@ impl HashKind {
     }
 }
 
-/// What is known of a kind, in one place so that a new kind cannot be half described.
+/// The properties of a kind, in one place so that none is forgotten for a new kind.
 struct Facts {
     name: &'static str,
     aliases: &'static [&'static str],
@@ -240,9 +240,9 @@ struct Facts {
     source: &'static str,
 }
 
-/// The hash function of one table: a kind with its seed, or the user's own.
+/// The hash function of a table: a kind with its seed, or the user's own function.
 ///
-/// Cloning is cheap; the clones of a user's function share it.
+/// Cloning is cheap; clones share the user's function.
 ///
 /// # Examples
 /// ```
@@ -256,32 +256,32 @@ struct Facts {
 pub struct HashFunction {
     kind: HashKind,
     seed: u64,
-    user: Option<Arc<UserFunction<UserHash>>>, // some only if `kind` is `User`
+    user: Option<Arc<UserFunction<UserHash>>>, // `Some` only if `kind` is `User`
 }
 
 type UserHash = dyn Fn(&[u8]) -> u64 + Send + Sync;
 
 struct UserFunction<F: ?Sized> {
     name: String,
-    hash: F, // last and in place: one pointer to follow, not two
+    hash: F, // last and in place: a call follows one pointer, not two
 }
 
 impl HashFunction {
-    /// The function `kind` with `seed`; the seed of a kind that is not [seeded](HashKind::seeded) becomes 0, so
-    /// that equal functions have equal seeds.
+    /// The function `kind` with `seed`. The seed of a kind that is not [seeded](HashKind::seeded) becomes 0, so equal
+    /// functions have equal seeds.
     ///
-    /// [`HashKind::User`] belongs to [`HashFunction::user`]. Given here it hashes every key to 0, whose
-    /// [`check_value`](HashFunction::check_value) is not that of the function a table was made with, so that the
-    /// table is refused, not misread.
+    /// Use [`HashFunction::user`] for [`HashKind::User`]. Here it gives a function that hashes every key to 0. Its
+    /// [`check_value`](HashFunction::check_value) differs from that of the user's function, so opening a table with it
+    /// fails.
     pub fn new(kind: HashKind, seed: u64) -> Self {
         let seed = if kind.seeded() { seed } else { 0 };
         HashFunction { kind, seed, user: None }
     }
 
-    /// The user's own function, under a name for messages.
+    /// The user's own function; `name` appears in messages.
     ///
-    /// `f` must give the same number for the same key for as long as the table lives, on every machine that
-    /// opens it. Its low bits pick the bucket: they should differ between similar keys.
+    /// `f` must return the same hash for the same key in every program that opens the table. The low bits name the
+    /// bucket, so they should differ between similar keys.
     pub fn user(name: &str, f: impl Fn(&[u8]) -> u64 + Send + Sync + 'static) -> Self {
         let user = UserFunction { name: name.to_owned(), hash: f };
         HashFunction { kind: HashKind::User, seed: 0, user: Some(Arc::new(user)) }
@@ -296,17 +296,17 @@ impl HashFunction {
         }
     }
 
-    /// The kind: [`HashKind::User`] for the user's own.
+    /// The kind: [`HashKind::User`] for the user's own function.
     pub fn kind(&self) -> HashKind {
         self.kind
     }
 
-    /// The seed; 0 where the function takes none.
+    /// The seed; 0 if the function takes none.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The kind's name, or the name given to [`HashFunction::user`].
+    /// The name of the kind, or the name given to [`HashFunction::user`].
     pub fn name(&self) -> &str {
         match &self.user {
             None => self.kind.name(),
@@ -314,10 +314,10 @@ impl HashFunction {
         }
     }
 
-    /// A number that differs between functions, for a table's header: it depends on the results alone, not on
-    /// the name. Hashes six fixed keys; part of the file format.
+    /// A check value of the function for the header of a table; part of the file format. Hashes six fixed keys.
     ///
-    /// Not proof of identity: two functions that agree on all probes get the same number.
+    /// It depends only on hashes, not on the name. It is no proof of identity: functions that agree on all six keys
+    /// have equal check values.
     pub fn check_value(&self) -> u64 {
         let start = PROBES.len() as u64;
         PROBES.iter().fold(start, |sum, probe| modern::fmix64(sum ^ self.hash(probe)))
@@ -332,11 +332,11 @@ impl fmt::Debug for HashFunction {
     }
 }
 
-/// The keys that [`HashFunction::check_value`] hashes. Never change them: old tables hold the result.
+/// The keys that [`HashFunction::check_value`] hashes. Never change them: existing tables store the result.
 ///
-/// The first is the one string that the 1991 package checked. The others catch functions that agree on it: the
-/// empty key, bytes above 127 (signed characters), zero bytes (C strings), and the length classes of the modern
-/// functions, which take other paths above 16 and above 240 bytes.
+/// The first is the key that the 1991 package checked. The others distinguish functions that agree on it: the empty
+/// key, bytes above 127 (signed characters), zero bytes (C strings), and lengths above 16 and above 240 bytes, where
+/// modern functions change their algorithm.
 const PROBES: [&[u8]; 6] =
     [b"%$sniglet^&", b"", b"\x80\xff\x00\x7f", b"a", b"thirty-two bytes of one key here", &[0xa5; 300]];
 
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_ids_lead_back_to_their_kind() {
+    fn names_aliases_and_ids_give_their_kind() {
         for kind in HashKind::ALL.iter().copied().chain([HashKind::User]) {
             assert_eq!(HashKind::from_id(kind.id()), Some(kind));
             assert_eq!(HashKind::from_name(kind.name()), Some(kind));
@@ -400,16 +400,16 @@ mod tests {
     }
 
     #[test]
-    fn no_result_has_bits_above_those_it_declares() {
+    fn results_use_exactly_the_declared_bits() {
         for &kind in HashKind::ALL {
             let union = keys().fold(0, |bits, key| bits | kind.hash(&key, 7));
-            // Some key sets the top bit, none a higher one.
+            // Some key sets the top bit; no key sets a higher one.
             assert_eq!(64 - union.leading_zeros(), kind.bits(), "{kind:?}");
         }
     }
 
     #[test]
-    fn the_seed_matters_exactly_where_it_is_said_to() {
+    fn the_seed_changes_exactly_the_seeded_functions() {
         for &kind in HashKind::ALL {
             for key in keys() {
                 let differs = kind.hash(&key, 1) != kind.hash(&key, 2);
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bit_of_the_seed_matters() {
+    fn every_bit_of_the_seed_changes_the_hash() {
         for &kind in HashKind::ALL.iter().filter(|kind| kind.seeded()) {
             let hashes: HashSet<u64> = (0..64).map(|bit| kind.hash(b"key", 1 << bit)).collect();
             assert_eq!(hashes.len(), 64, "{kind:?}");
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_hashes_as_its_kind_and_seed_do() {
+    fn a_function_hashes_like_its_kind_and_seed() {
         for (kind, seed) in kinds_and_seeds() {
             let function = HashFunction::new(kind, seed);
             assert_eq!(function.kind(), kind);
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_is_kept_only_where_it_matters() {
+    fn an_unseeded_function_has_seed_0() {
         for &kind in HashKind::ALL {
             let kept = if kind.seeded() { 99 } else { 0 };
             assert_eq!(HashFunction::new(kind, 99).seed(), kept, "{kind:?}");
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_users_function_is_called_and_named() {
+    fn a_user_function_is_called_and_named() {
         let length = HashFunction::user("length", |key| key.len() as u64);
         assert_eq!(length.hash(b"12345"), 5);
         assert_eq!(length.clone().hash(b"123"), 3);
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_kind_without_its_function_fails_the_check() {
+    fn a_user_kind_without_its_function_has_another_check_value() {
         let missing = HashFunction::new(HashKind::User, 5);
         let owned = HashFunction::user("length", |key| key.len() as u64);
         assert_eq!(missing.hash(b"key"), 0);
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn check_values_differ_between_all_kinds_and_seeds_and_repeat() {
+    fn check_values_are_stable_and_differ_between_all_kinds_and_seeds() {
         let mut seen = HashSet::new();
         for (kind, seed) in kinds_and_seeds() {
             let check = HashFunction::new(kind, seed).check_value();
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn each_probe_counts_in_the_check_value() {
+    fn each_probe_changes_the_check_value() {
         let normal = HashFunction::user("zero", |_| 0).check_value();
         for probe in PROBES {
             let odd = HashFunction::user("one key apart", move |key| (key == probe).into());
@@ -498,7 +498,7 @@ mod tests {
         assert_eq!(named.check_value(), HashFunction::new(HashKind::Xxh3, 3).check_value());
     }
 
-    /// Written into tables: a change here makes every existing table of that kind unreadable.
+    /// Stored in tables: a change makes every existing table of that kind unreadable.
     #[test]
     fn check_values_are_the_ones_in_existing_files() {
         let expected = [
@@ -519,9 +519,10 @@ mod tests {
         }
     }
 
-    /// One digest per function over 0 to 64 bytes and some long keys, with two seeds. The figures were confirmed
-    /// with other implementations (see `modern.rs` and `historical.rs` for published vectors). If one changes with
-    /// an update of a crate, that crate changed its algorithm: refuse the update, for it would lose every table.
+    /// One digest for each function, over keys of 0 to 64 bytes and some long ones, with two seeds. Other
+    /// implementations gave the same values (`modern.rs` and `historical.rs` test published vectors). If an update of a
+    /// crate changes one, the crate changed its algorithm: reject the update, because it would make existing tables
+    /// unreadable.
     #[test]
     fn no_function_has_changed_since_the_first_release() {
         let expected = [
@@ -552,7 +553,7 @@ mod tests {
         digest
     }
 
-    /// Lengths at and around the borders of every function's paths; bytes of all values.
+    /// Keys of lengths around every change of algorithm, with bytes of all values.
     fn keys() -> impl Iterator<Item = Vec<u8>> {
         let long = [80, 100, 112, 113, 127, 128, 129, 192, 240, 241, 256, 448, 1000, 1024, 1025, 4096, 65_537];
         (0..=64).chain(long).map(|len: u32| (0..len).map(|i| (i * 167 + i / 256 + len) as u8).collect())

@@ -1,9 +1,10 @@
-//! The hash functions in use today: XXH3, rapidhash, SipHash-1-3, FNV-1a, CRC-32C, MurmurHash3.
+//! Modern hash functions: XXH3, rapidhash, SipHash-1-3, FNV-1a, CRC-32C, MurmurHash3.
 //!
-//! Those that reward tuning come from crates; FNV-1a and MurmurHash3 are short enough to stand here. Every
-//! result is fixed by its publication, never by a crate: the tests below hold published vectors.
+//! Functions that need tuning come from crates; FNV-1a and MurmurHash3 are short and implemented here. The publications
+//! define the results, not the crates: the tests compare published vectors.
 //!
-//! Cost: bench `hash`. Not here: which of them a table uses (`mod.rs`), the older ones (`historical.rs`).
+//! Cost: `splitpoint lab hash` measures each on given keys (docs/hashing.md, "Time").
+//! Not here: ids and names (`mod.rs`), older functions (`historical.rs`).
 
 use std::hash::Hasher;
 
@@ -12,8 +13,8 @@ use siphasher::sip::SipHasher13;
 
 /// XXH3, 64 bits: Yann Collet, xxHash 0.8.0, 2020, which froze the algorithm.
 ///
-/// Multiplies 16 bytes at a time up to 240 bytes, then mixes stripes of 64. An attacker who knows the seed finds
-/// collisions; one who does not still may.
+/// Multiplies 16 bytes at a time up to 240 bytes; longer keys are mixed in stripes of 64. No defence against an
+/// attacker, even with a secret seed.
 #[inline]
 pub(super) fn xxh3(key: &[u8], seed: u64) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(key, seed)
@@ -21,20 +22,19 @@ pub(super) fn xxh3(key: &[u8], seed: u64) -> u64 {
 
 /// rapidhash V3, 64 bits: Nicolas De Carli, 2025, after Wang Yi's wyhash.
 ///
-/// The crate's module `v3` is the portable algorithm with an output that the crate promises to keep; its hashers
-/// (`fast`, `quality`) are not. `seed_cpp` is the seeding of the C original, with its default secrets: it costs
-/// one multiplication a call, and known key pairs collide under every seed, so it is no defence against an
-/// attacker.
+/// The crate promises stable output only for its module `v3`, not for its hashers (`fast`, `quality`). `seed_cpp` seeds
+/// like the C original, with its default secrets, and costs one multiplication a call. Published key pairs collide
+/// under every seed, so it is no defence against an attacker.
 #[inline]
 pub(super) fn rapidhash(key: &[u8], seed: u64) -> u64 {
     rapidhash_v3_inline::<true, false, false>(key, &RapidSecrets::seed_cpp(seed))
 }
 
-/// SipHash-1-3, 64 bits: Aumasson & Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012, with one round a
-/// word and three at the end, as in Rust's and Python's own tables.
+/// SipHash-1-3, 64 bits: Aumasson & Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012, with one round for
+/// each word and three at the end, as in the hash tables of Rust and Python.
 ///
-/// The only function here made against attackers, as long as the key words stay secret. A table has one word of
-/// seed; it goes first and the second word is 0.
+/// The only function here that resists attackers, as long as the key words stay secret. The seed of a table is the
+/// first word; the second is 0.
 #[inline]
 pub(super) fn siphash13(key: &[u8], words: [u64; 2]) -> u64 {
     // `write`, not `Hash::hash`: the latter would add a length prefix.
@@ -45,8 +45,8 @@ pub(super) fn siphash13(key: &[u8], words: [u64; 2]) -> u64 {
 
 /// FNV-1a, 64 bits: Fowler, Noll & Vo, IEEE POSIX P1003.2 review, 1991; constants as in RFC 9923.
 ///
-/// One multiplication a byte in one long chain: good on short keys, slow on long ones. The lowest n bits
-/// depend on only the lowest n bits of each byte.
+/// One dependent multiplication for each byte: fast on short keys, slow on long ones. The low n bits depend only on the
+/// low n bits of each byte.
 #[inline]
 pub(super) fn fnv1a(key: &[u8]) -> u64 {
     const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
@@ -57,16 +57,16 @@ pub(super) fn fnv1a(key: &[u8]) -> u64 {
 /// CRC-32C, 32 bits: Castagnoli, Braeuer & Herrmann, IEEE Transactions on Communications 41(6), 1993; parameters as
 /// in RFC 3720 (iSCSI).
 ///
-/// A checksum more than a hash: linear, so keys that differ by the same bits have hashes that differ by the same bits.
+/// Rather a checksum: it is linear, so keys that differ in the same bits have hashes that differ in the same bits.
 #[inline]
 pub(super) fn crc32c(key: &[u8]) -> u32 {
     crc32c::crc32c(key)
 }
 
-/// MurmurHash3_x64_128: Austin Appleby, SMHasher, 2011. Both words; a table takes the first.
+/// MurmurHash3_x64_128: Austin Appleby, SMHasher, 2011. Returns both words; a table uses the first.
 ///
-/// The original has a seed of 32 bits for both words of state; this one has 64, equal where the upper half is 0.
-/// Key sets that collide under every seed are published (Aumasson, Bernstein & Bosslet 2012).
+/// The seed has 32 bits in the original and 64 here; results are equal if the upper half is 0. Published key sets
+/// collide under every seed (Aumasson, Bernstein & Bosslet 2012).
 #[inline]
 pub(super) fn murmur3(key: &[u8], seed: u64) -> [u64; 2] {
     let (mut h1, mut h2) = (seed, seed);
@@ -79,7 +79,7 @@ pub(super) fn murmur3(key: &[u8], seed: u64) -> [u64; 2] {
         h2 = h2.wrapping_mul(5).wrapping_add(0x3849_5ab5);
     }
 
-    // The original skips the words of an absent tail; padded to 0, they change nothing.
+    // The original skips the words of an empty tail; padded with 0, they change nothing.
     let mut last = [0; 16];
     last[..tail.len()].copy_from_slice(tail);
     let [k1, k2] = words_of(&last);
@@ -108,7 +108,7 @@ fn murmur3_k2(k: u64) -> u64 {
 const MURMUR3_C1: u64 = 0x87c3_7b91_1142_53d5;
 const MURMUR3_C2: u64 = 0x4cf5_ad43_2745_937f;
 
-/// The last step of [`murmur3`]: a bijection of 64-bit words in which every bit depends on every bit.
+/// The finalizer of [`murmur3`]: a bijection of 64-bit words in which every output bit depends on every input bit.
 #[inline]
 pub(super) fn fmix64(mut k: u64) -> u64 {
     k ^= k >> 33;
@@ -121,7 +121,7 @@ pub(super) fn fmix64(mut k: u64) -> u64 {
 #[inline]
 fn words_of(block: &[u8; 16]) -> [u64; 2] {
     let both = u128::from_le_bytes(*block);
-    [both as u64, (both >> 64) as u64] // the two halves: nothing is lost
+    [both as u64, (both >> 64) as u64] // the low and the high half
 }
 
 #[cfg(test)]
@@ -130,7 +130,7 @@ mod tests {
 
     /// Source: `XSUM_XXH3_testdata` in xxHash 0.8.3's sanity check, on its pseudorandom buffer.
     #[test]
-    fn xxh3_gives_the_vectors_of_its_author() {
+    fn xxh3_matches_the_vectors_of_its_author() {
         const SEED: u64 = 11_400_714_785_074_694_797;
         let vectors = [
             (0, 0x2d06_8005_38d3_94c2, 0xa8a6_b918_b2f0_364a),
@@ -163,15 +163,15 @@ mod tests {
 
     /// Source: SMHasher3, `hashes/rapidhash.cpp`, "rapidhash v3, 64-bit".
     #[test]
-    fn rapidhash_gives_the_verification_value_of_smhasher() {
+    fn rapidhash_matches_the_verification_value_of_smhasher() {
         let value = verification_value(|key, seed| rapidhash(key, seed).to_le_bytes());
         assert_eq!(value, 0x1fdc_65ee);
     }
 
-    /// Source: the 64 vectors of Rust's standard library (key bytes 0 to 15, message of n bytes 0, 1, 2, ...), the
-    /// first eight and one of two blocks; the paper's own are for 2-4 rounds.
+    /// Source: the first nine vectors of Rust's standard library (key bytes 0 to 15, message of n bytes 0, 1, 2, ...).
+    /// The paper's vectors are for SipHash-2-4.
     #[test]
-    fn siphash13_gives_the_vectors_of_the_standard_library() {
+    fn siphash13_matches_the_vectors_of_the_standard_library() {
         let words = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];
         let vectors: [[u8; 8]; 9] = [
             [0xdc, 0xc4, 0x0f, 0x05, 0x58, 0x01, 0xac, 0xab],
@@ -192,7 +192,7 @@ mod tests {
 
     /// Source: RFC 9923 and Noll's `test_fnv.c`.
     #[test]
-    fn fnv1a_gives_the_vectors_of_its_authors() {
+    fn fnv1a_matches_the_vectors_of_its_authors() {
         assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(fnv1a(b"b"), 0xaf63_df4c_8601_f1a5);
@@ -202,7 +202,7 @@ mod tests {
 
     /// Source: the usual check value, and RFC 3720, B.4.
     #[test]
-    fn crc32c_gives_the_vectors_of_iscsi() {
+    fn crc32c_matches_the_vectors_of_iscsi() {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
         assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
         assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43);
@@ -214,7 +214,7 @@ mod tests {
 
     /// Source: SMHasher, `main.cpp`, "MurmurHash3 for x64, 128-bit".
     #[test]
-    fn murmur3_gives_the_verification_value_of_its_author() {
+    fn murmur3_matches_the_verification_value_of_its_author() {
         let value = verification_value(|key, seed| {
             let [h1, h2] = murmur3(key, seed);
             (u128::from(h2) << 64 | u128::from(h1)).to_le_bytes()
@@ -222,16 +222,16 @@ mod tests {
         assert_eq!(value, 0x6384_ba69);
     }
 
-    /// The tail is padded with zero bytes; the length keeps apart what the padding makes alike.
+    /// The tail is padded with zero bytes, so only the length distinguishes these keys.
     #[test]
-    fn murmur3_tells_a_padded_tail_from_zero_bytes() {
+    fn murmur3_distinguishes_a_padded_tail_from_zero_bytes() {
         for len in 0..33 {
             assert_ne!(murmur3(&vec![0; len], 0), murmur3(&vec![0; len + 1], 0), "{len} bytes");
         }
     }
 
-    /// SMHasher's check of a whole function in one number: hash the keys {}, {0}, {0, 1}, ... with the seeds 256,
-    /// 255, ..., then hash the results in a row; the answer is the first four bytes.
+    /// SMHasher's check value of a function: hash the keys {}, {0}, {0, 1}, ... with the seeds 256, 255, ..., then hash
+    /// the concatenated results; the check value is the first four bytes.
     fn verification_value<const N: usize>(hash: impl Fn(&[u8], u64) -> [u8; N]) -> u32 {
         let key: Vec<u8> = (0..=254).collect();
         let results: Vec<u8> = (0..=255).flat_map(|len| hash(&key[..len], 256 - len as u64)).collect();

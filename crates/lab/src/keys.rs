@@ -1,6 +1,6 @@
-//! Keys in memory, one behind another: 8 bytes a key beside its own.
+//! Keys in memory, concatenated: 8 bytes of overhead a key.
 
-/// Keys in the order in which they came.
+/// Keys in insertion order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Keys {
     bytes: Vec<u8>,
@@ -9,34 +9,34 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// None yet.
+    /// An empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a key behind the others.
+    /// Appends a key.
     #[inline]
     pub fn push(&mut self, key: &[u8]) {
         self.bytes.extend_from_slice(key);
         self.ends.push(self.bytes.len());
     }
 
-    /// How many there are.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Are there none?
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Bytes of all of them.
+    /// The bytes of all keys together.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Key number `index`, from 0; `None` behind the last.
+    /// Key number `index`, from 0; `None` past the last.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)?;
@@ -44,12 +44,12 @@ impl Keys {
         Some(&self.bytes[start..end])
     }
 
-    /// All of them in order.
+    /// All keys in insertion order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         (0..self.len()).map(|index| self.get(index).expect("below the length"))
     }
 
-    /// Forgets them, and keeps the memory for others.
+    /// Removes all keys and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_come_back_as_they_went_in() {
+    fn keys_are_returned_unchanged_and_in_order() {
         let keys: Keys = ["one", "", "three"].into_iter().collect();
         assert_eq!((keys.len(), keys.bytes()), (3, 8));
         assert_eq!(keys.iter().collect::<Vec<_>>(), [&b"one"[..], b"", b"three"]);

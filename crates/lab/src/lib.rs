@@ -1,16 +1,16 @@
-//! The lab: how hash functions and tables behave on keys that are given, not on keys that are random.
+//! The lab: how hash functions and tables behave on the user's own keys.
 //!
-//! | module | what is there |
+//! | module | contents |
 //! |---|---|
 //! | [`kernel`] | the hash tables of Linux 2.2.5, replayed |
 //! | [`keys`] | keys in memory |
-//! | [`machine`] | keys that every machine has: paths, inode numbers, block numbers, process numbers |
-//! | [`schemes`] | dbm, gdbm, hsearch and others as small models, measured over the number of keys |
-//! | [`random`] | numbers that repeat for a seed |
-//! | [`study`] | hash functions on keys: buckets, probes, avalanche, speed |
+//! | [`machine`] | keys from the local machine: paths, inode numbers, block numbers, process numbers |
+//! | [`schemes`] | dbm, gdbm, hsearch and others as small models, measured as keys are inserted |
+//! | [`random`] | a seeded random number generator |
+//! | [`study`] | hash functions compared on keys: buckets, probes, avalanche, speed |
 //! | [`tune`] | page size, fill factor, cache and hash function for given pairs |
 //!
-//! A crate of its own, above the library's public API: who stores pairs need not build it.
+//! A separate crate on top of the library's public API, so programs that only store pairs need not build it.
 //!
 //! Source: Lever, "Linux Kernel Hash Table Behavior: Analysis and Improvements" (CITI 2000).
 

@@ -1,7 +1,8 @@
-//! Keys that every machine has: paths and inode numbers of a tree, block numbers of its files, process numbers.
+//! Keys from the local machine: paths and inode numbers of a directory tree, block numbers of its files, process
+//! numbers.
 //!
-//! Trees are walked in the order of their names, so that the same tree gives the same keys in the same order. What cannot be read
-//! (another user's folder, a file that has just gone) is told as such.
+//! A walk visits names in sorted order, so one tree always gives the same keys in the same order. An entry that cannot
+//! be read (another user's directory, a file deleted during the walk) is reported as unreadable, not as an error.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -10,40 +11,40 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a block, in which extents are counted.
+/// Bytes of a block; extents are counted in blocks.
 pub const BLOCK_BYTES: u64 = 4096;
 
-/// A file, folder or other thing of a tree.
+/// An entry of a directory tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// From where the walk began.
+    /// Starts with the path that the walk was given.
     pub path: PathBuf,
-    /// Its inode number.
+    /// The inode number.
     pub inode: u64,
-    /// The device it is on.
+    /// The device that holds it.
     pub device: u64,
-    /// Its length, if it is a file.
+    /// The length of a file.
     pub bytes: u64,
-    /// Is it a regular file, a folder, or neither?
+    /// The type of the entry.
     pub kind: EntryKind,
 }
 
-/// What an [`Entry`] is.
+/// The type of an [`Entry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A regular file.
     File,
-    /// A folder.
-    Folder,
-    /// A link, a device, a pipe.
+    /// A directory.
+    Directory,
+    /// Anything else: a link, a device, a pipe.
     Other,
 }
 
-/// Everything in the tree below `root`, itself included; `None` for what cannot be read. Links are not followed and other file systems
-/// not entered.
+/// Every entry of the tree at `root`, including `root`; `None` for an entry that cannot be read. Does not follow links
+/// or enter other file systems.
 ///
 /// # Errors
-/// `root` is not there.
+/// `root` cannot be read.
 pub fn walk(root: &Path) -> io::Result<impl Iterator<Item = Option<Entry>>> {
     std::fs::symlink_metadata(root).map_err(|e| named(root, &e))?;
     let entries = walkdir::WalkDir::new(root).same_file_system(true).sort_by_file_name().into_iter();
@@ -58,7 +59,7 @@ impl Entry {
     fn of(path: PathBuf, metadata: &Metadata) -> Self {
         let kind = match metadata.file_type() {
             kind if kind.is_file() => EntryKind::File,
-            kind if kind.is_dir() => EntryKind::Folder,
+            kind if kind.is_dir() => EntryKind::Directory,
             _ => EntryKind::Other,
         };
         Entry { path, inode: metadata.ino(), device: metadata.dev(), bytes: metadata.len(), kind }
@@ -66,7 +67,7 @@ impl Entry {
 }
 
 fn named(path: &Path, error: &io::Error) -> io::Error {
-    // An ioctl that a file system does not have.
+    // The file system does not implement the ioctl.
     let kind = match error.raw_os_error() {
         Some(libc::ENOTTY | libc::EOPNOTSUPP) => io::ErrorKind::Unsupported,
         _ => error.kind(),
@@ -74,10 +75,10 @@ fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(kind, format!("{}: {error}", path.display()))
 }
 
-/// Numbers of the processes that run now, ascending.
+/// The numbers of all running processes, ascending.
 ///
 /// # Errors
-/// There is no `/proc`.
+/// `/proc` cannot be read.
 pub fn processes() -> io::Result<Vec<u32>> {
     let proc = Path::new("/proc");
     let entries = std::fs::read_dir(proc).map_err(|e| named(proc, &e))?;
@@ -87,11 +88,12 @@ pub fn processes() -> io::Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// Which blocks of the device a file lies in, as ranges of block numbers in the order of the file. Holes have none, nor has what the
-/// file system keeps elsewhere (in the inode, not yet written).
+/// The device blocks of a file, as ranges of block numbers in file order. Holes have no blocks; neither does data that
+/// the file system stores in the inode or has not allocated yet.
 ///
 /// # Errors
-/// The file cannot be read, or its file system does not tell (`tmpfs`, `overlay`, network file systems, other systems than Linux).
+/// The file cannot be read, or its file system does not report block numbers (`tmpfs`, `overlay`, network file systems,
+/// every system but Linux).
 pub fn blocks(path: &Path) -> io::Result<Vec<Range<u64>>> {
     let file = File::open(path).map_err(|e| named(path, &e))?;
     let mut blocks = Vec::new();
@@ -117,7 +119,7 @@ mod fiemap {
     const EXTENTS: usize = 128;
     const FS_IOC_FIEMAP: u64 = 0xC020_660B;
     const LAST: u32 = 0x1;
-    /// Place unknown, not yet chosen, encoded, not aligned, or within the metadata.
+    /// Location unknown, not yet allocated, encoded, not aligned, or inside the metadata.
     const NO_BLOCKS: u32 = 0x2 | 0x4 | 0x8 | 0x100 | 0x200 | 0x400;
 
     #[repr(C)]
@@ -144,7 +146,7 @@ mod fiemap {
 
     type Extents = (Vec<Range<u64>>, Option<u64>);
 
-    /// Some extents from byte `from` of the file on, and where to go on, if there are more.
+    /// Some extents from byte `from` on, and the byte to continue at if there are more.
     pub fn extents(file: RawFd, from: u64) -> io::Result<Extents> {
         let mut request = Request {
             start: from,
@@ -155,15 +157,16 @@ mod fiemap {
             reserved: 0,
             extents: [Extent::default(); EXTENTS],
         };
-        #[expect(unsafe_code, reason = "extents are told by an ioctl alone")]
-        // SAFETY: the kernel reads the 32 bytes before `extents` and writes at most `room` entries, which is how many there are.
+        #[expect(unsafe_code, reason = "only an ioctl reports extents")]
+        // SAFETY: the kernel reads the 32 bytes before `extents` and writes at most `room` entries; `extents` has
+        // `room` entries.
         let result = unsafe { libc::ioctl(file, FS_IOC_FIEMAP as _, &raw mut request) };
         if result < 0 {
             return Err(io::Error::last_os_error());
         }
-        let told = &request.extents[..EXTENTS.min(request.mapped as usize)];
-        let next = told.last().filter(|last| last.flags & LAST == 0);
-        let known = told.iter().filter(|extent| extent.flags & NO_BLOCKS == 0);
+        let filled = &request.extents[..EXTENTS.min(request.mapped as usize)];
+        let next = filled.last().filter(|last| last.flags & LAST == 0);
+        let known = filled.iter().filter(|extent| extent.flags & NO_BLOCKS == 0);
         let ranges = known.map(|extent| {
             let first = extent.physical / BLOCK_BYTES;
             first..first.saturating_add(extent.length.div_ceil(BLOCK_BYTES))
@@ -179,7 +182,7 @@ mod fiemap {
     use std::os::fd::RawFd;
 
     pub fn extents(_: RawFd, _: u64) -> io::Result<(Vec<Range<u64>>, Option<u64>)> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "block numbers are told by Linux alone"))
+        Err(io::Error::new(io::ErrorKind::Unsupported, "only Linux reports block numbers"))
     }
 }
 
@@ -188,25 +191,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_is_walked_in_the_order_of_names() {
+    fn a_walk_visits_names_in_sorted_order() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["b", "a", "c"] {
             std::fs::write(folder.path().join(name), name).unwrap();
         }
-        let seen: Vec<_> = walk(folder.path()).unwrap().map(|entry| entry.expect("all can be read")).collect();
-        assert_eq!(seen[0].kind, EntryKind::Folder);
+        let seen: Vec<_> = walk(folder.path()).unwrap().map(|entry| entry.expect("readable")).collect();
+        assert_eq!(seen[0].kind, EntryKind::Directory);
         let names: Vec<_> = seen[1..].iter().map(|entry| entry.path.file_name().unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["a", "b", "c"]);
     }
 
     #[test]
-    fn what_is_not_there_is_named() {
+    fn an_error_names_the_missing_path() {
         let error = walk(Path::new("/nowhere/at all")).err().expect("an error");
         assert!(error.to_string().contains("/nowhere/at all"), "{error}");
     }
 
     #[test]
-    fn blocks_are_told_or_refused_but_not_made_up() {
+    fn blocks_are_those_of_the_file_or_unsupported() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         io::Write::write_all(&mut file, &vec![7; 5 * BLOCK_BYTES as usize]).unwrap();
         file.as_file().sync_all().unwrap();
@@ -218,7 +221,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn this_process_runs() {
+    fn running_processes_include_this_one() {
         assert!(processes().unwrap().contains(&std::process::id()));
     }
 }

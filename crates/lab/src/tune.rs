@@ -1,61 +1,62 @@
-//! Page size, fill factor, cache and hash function for given pairs: equation (1), then measured.
+//! Measures which page size, fill factor, cache and hash function suit given pairs.
 //!
 //! ```text
-//! Sample      all pairs go in, as many stay as are to be measured, drawn by their keys
-//! sweep       page size x fill factor: load, get, bytes, overflow        several rounds, so that noise shows
-//! functions   time, spread over buckets, and the table with each
-//! caches      lookups in a file, with a cache of a part of it
-//! advise      the defaults, unless something is better by more than the noise
+//! Sample      reads all pairs, keeps a sample that fits in memory
+//! sweep       page size x fill factor: load, get, bytes, overflow        several rounds, to measure noise
+//! functions   time of a hash, evenness of buckets, and a table with each function
+//! caches      lookups in a file, with caches of several sizes
+//! advise      the defaults, unless a setting is better by more than the noise
 //! ```
 //!
-//! Each round measures every setting once, and a setting is compared with the default of the same round: what the machine
-//! does beside that slows both. The median of the rounds counts; the noise is how far they lie apart.
+//! Each round measures every setting once, and compares it with the default in the same round, so other load on the
+//! machine slows both. The median of the rounds counts. The noise is the spread of the rounds.
 //!
-//! The tables of the sweep are in memory, the same pages by the same code: what a disk needs to sync a file would be most of the
-//! time, differs from one minute to the next, and goes by the bytes, which are counted.
+//! The sweep uses tables in memory, which have the pages and the code of a file. Syncing a file would dominate the
+//! time, varies from minute to minute, and depends on the bytes, which are counted.
 //!
-//! Source: Seltzer & Yigit 1991, equation (1), Figures 5 to 7. Differs: tables of today's sizes, the user's own pairs, and bytes
-//! counted as well as pairs. Not here: what a report looks like (`splitpoint lab tune`).
+//! Source: Seltzer & Yigit 1991, equation (1), Figures 5 to 7. Differs: today's table sizes, the user's pairs, and a
+//! fill factor in bytes as well as in pairs.
+//! Not here: the report (`splitpoint lab tune`).
 
 use splitpoint::{Durability, HashKind, Result, Table, TableOptions, TableSurvey};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Fewest pairs a bucket has to have on average for pages of `page_bytes`, by the paper's equation (1):
+/// The smallest fill factor for pages of `page_bytes`, in pairs, by the paper's equation (1):
 /// `(average pair + 4) * fill_factor >= page_bytes`.
 pub fn equation_one(average_pair_bytes: f64, page_bytes: u32) -> u32 {
     const SLOT_BYTES: f64 = 4.0;
     (f64::from(page_bytes) / (average_pair_bytes + SLOT_BYTES)).ceil().max(1.0) as u32 // at most page_bytes / 4
 }
 
-/// Pairs to measure with, and how many there were of which they were drawn.
+/// A random sample of the pairs, and the number of pairs it was taken from.
 #[derive(Debug, Default)]
 pub struct Sample {
     pairs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Pairs given.
+    /// The number of pairs read.
     pub seen: u64,
-    /// Bytes of their keys and values.
+    /// The bytes of their keys and values.
     pub seen_bytes: u64,
     bytes: usize,
     bytes_max: usize,
-    /// Pairs whose number is below `u64::MAX >> halved` stay.
+    /// A pair is kept if the hash of its key is at most `u64::MAX >> halved`.
     halved: u32,
 }
 
-/// What each pair takes in memory beside its bytes.
+/// Memory for each pair in addition to its bytes.
 const PAIR_OVERHEAD_BYTES: usize = 80;
 
 impl Sample {
-    /// One that keeps pairs of up to `bytes_max` bytes.
+    /// An empty sample that keeps up to `bytes_max` bytes of pairs.
     pub fn new(bytes_max: usize) -> Sample {
         Sample { bytes_max, ..Sample::default() }
     }
 
-    /// Adds a pair. Where there are too many, half of all leave, by a number made of their keys.
+    /// Adds a pair. Above the limit, drops half of the sample, chosen by a hash of the keys.
     pub fn push(&mut self, key: &[u8], value: &[u8]) {
         self.seen += 1;
         self.seen_bytes += (key.len() + value.len()) as u64;
-        if !stays(key, self.halved) {
+        if !is_kept(key, self.halved) {
             return;
         }
         self.bytes += key.len() + value.len() + PAIR_OVERHEAD_BYTES;
@@ -63,76 +64,76 @@ impl Sample {
         while self.bytes > self.bytes_max && self.pairs.len() > 1 {
             self.halved += 1;
             let halved = self.halved;
-            self.pairs.retain(|(key, _)| stays(key, halved));
+            self.pairs.retain(|(key, _)| is_kept(key, halved));
             self.bytes = self.pairs.iter().map(|(key, value)| key.len() + value.len() + PAIR_OVERHEAD_BYTES).sum();
         }
     }
 
-    /// Bytes of a key and a value, on average of all that were given.
+    /// The mean bytes of a key and its value, over all pairs read.
     pub fn average_pair_bytes(&self) -> f64 {
         self.seen_bytes as f64 / self.seen.max(1) as f64
     }
 
-    /// Pairs kept.
+    /// The number of pairs kept.
     pub fn len(&self) -> usize {
         self.pairs.len()
     }
 
-    /// Are there none?
+    /// Whether no pairs were kept.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 }
 
-/// By a function that no table uses with this seed, so that the keys that stay are no special ones to it.
-fn stays(key: &[u8], halved: u32) -> bool {
+/// Whether `key` is kept. No table uses this function with this seed, so the choice does not favour any table.
+fn is_kept(key: &[u8], halved: u32) -> bool {
     const SEED: u64 = 0x7A3D_11C5;
     halved < 64 && HashKind::Sip13.hash(key, SEED) <= u64::MAX >> halved
 }
 
-/// How a table is made.
+/// The settings of one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Bytes of a bucket's page.
+    /// Bytes of a page.
     pub page_bytes: u32,
-    /// Pairs a bucket has before the table grows; by bytes if none.
+    /// The fill factor in pairs; `None` for a limit in bytes.
     pub fill_factor: Option<u32>,
     /// The hash function.
     pub hash: HashKind,
-    /// Is the table told how many pairs will come?
-    pub expected: bool,
+    /// Whether the table is presized with `expected_len`.
+    pub presized: bool,
 }
 
 impl Settings {
-    /// What a table has if nothing is asked for.
+    /// The defaults of a table.
     pub const DEFAULT: Settings =
-        Settings { page_bytes: 1024, fill_factor: None, hash: HashKind::DEFAULT, expected: false };
+        Settings { page_bytes: 1024, fill_factor: None, hash: HashKind::DEFAULT, presized: false };
 
-    /// The options for a table of `pairs` pairs.
+    /// The options of a table of `pairs` pairs.
     pub fn options(&self, pairs: u64) -> TableOptions {
         let mut options = TableOptions::new().page_bytes(self.page_bytes).hash(self.hash);
         if let Some(pairs) = self.fill_factor {
             options = options.fill_factor(pairs);
         }
-        if self.expected { options.expected_len(pairs) } else { options }
+        if self.presized { options.expected_len(pairs) } else { options }
     }
 }
 
-/// What one table came to.
+/// The figures of one table.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// Nanoseconds a pair, to store all.
+    /// Nanoseconds for storing a pair.
     pub load_ns: f64,
-    /// Nanoseconds a lookup.
+    /// Nanoseconds for a lookup.
     pub get_ns: f64,
-    /// Bytes of the file, a pair, or of what it would be.
+    /// Bytes of the file for each pair.
     pub file_bytes: f64,
     /// The share of pairs in overflow pages, 0 to 1.
     pub overflow_share: f64,
 }
 
 impl Measured {
-    /// How it compares with `base`: below 1 is better. Lookups weigh as much as load and size together.
+    /// The weighted ratio to `base`: below 1 is better. Lookups count twice, load and size once each.
     pub fn score(&self, base: &Measured) -> f64 {
         let (get, load) = (self.get_ns / base.get_ns, self.load_ns / base.load_ns);
         let bytes = self.file_bytes / base.file_bytes;
@@ -140,14 +141,14 @@ impl Measured {
     }
 }
 
-/// Settings, and what each round came to.
+/// Settings, and their figures in each round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tried {
-    /// What was tried.
+    /// The settings.
     pub settings: Settings,
-    /// A round each; none where the table would have been far too large, or its buckets far too uneven.
+    /// One entry for each round; empty if the table would be far too large or its buckets far too uneven.
     pub rounds: Vec<Measured>,
-    /// [`Measured::score`] against the default of the same round.
+    /// [`Measured::score`] against the default in the same round.
     pub scores: Vec<f64>,
 }
 
@@ -163,7 +164,7 @@ impl Tried {
     }
 }
 
-/// The value in the middle; not a number for none.
+/// The median; NaN for no values.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
@@ -172,80 +173,81 @@ pub fn median(mut values: Vec<f64>) -> f64 {
 /// A hash function on the keys of the sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
-    /// Which.
+    /// The function.
     pub kind: HashKind,
-    /// Nanoseconds a key, the median of the rounds.
+    /// Nanoseconds for a hash, the median of the rounds.
     pub hash_ns: f64,
-    /// Variance over mean of the numbers of keys in buckets: 1 by chance, above it uneven.
+    /// Variance of the bucket sizes divided by their mean: about 1 if random, larger if uneven.
     pub dispersion: f64,
-    /// Is that more than chance explains?
+    /// Whether chance does not explain the dispersion.
     pub uneven: bool,
-    /// Keys in the fullest bucket.
+    /// Keys in the largest bucket.
     pub largest_bucket: u32,
-    /// Tables with it.
+    /// Tables with this function.
     pub table: Tried,
 }
 
-/// Lookups with a cache of part of the file.
+/// Lookups with a cache of one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cached {
-    /// The part, 1 for all.
+    /// The cache as a share of the file.
     pub share: f64,
-    /// Bytes of the cache.
+    /// The cache in bytes.
     pub cache_bytes: u64,
-    /// Nanoseconds a lookup, the median of the rounds.
+    /// Nanoseconds for a lookup, the median of the rounds.
     pub get_ns: f64,
-    /// Frames read a lookup.
+    /// Frames read for each lookup.
     pub reads_per_get: f64,
 }
 
-/// All that was measured.
+/// The result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// Pairs each table had.
+    /// Pairs in each table.
     pub pairs: usize,
-    /// Rounds.
+    /// The number of rounds.
     pub rounds: usize,
-    /// Page size x fill factor, by page size.
+    /// Page size x fill factor, ordered by page size.
     pub sweep: Vec<Tried>,
-    /// The default, told how many pairs will come.
-    pub expected: Tried,
+    /// The default with `expected_len`.
+    pub presized: Tried,
     /// Every hash function.
     pub functions: Vec<Function>,
-    /// By share, ascending.
+    /// Ascending by share.
     pub caches: Vec<Cached>,
-    /// Scores within this of 1 say nothing.
+    /// Scores within this distance of 1 do not differ from the default.
     pub noise: f64,
-    /// What to take.
+    /// The settings to use.
     pub advice: Settings,
 }
 
 /// Page sizes tried.
 pub const PAGE_BYTES: [u32; 6] = [512, 1024, 2048, 4096, 8192, 16384];
-/// Fill factors tried; none is by bytes.
+/// Fill factors tried; `None` is the limit in bytes.
 pub const FILL_FACTORS: [Option<u32>; 9] =
     [None, Some(1), Some(2), Some(4), Some(8), Some(16), Some(32), Some(64), Some(128)];
-/// Shares of the file tried as cache.
+/// Caches tried, as shares of the file.
 const CACHE_SHARES: [f64; 6] = [0.0625, 0.125, 0.25, 0.5, 1.0, 2.0];
-/// A table takes no cache to be smaller.
+/// The smallest cache that a table uses.
 const CACHE_BYTES_MIN: f64 = 256.0 * 1024.0;
-/// Rounds, if the time suffices.
+/// The number of rounds, if time permits.
 const ROUNDS: usize = 3;
-/// Of functions less even than this no table is made: buckets of thousands of pairs are searched one by one.
+/// No table is measured for a less even function: its buckets have thousands of pairs, which are searched one by one.
 const DISPERSION_MAX: f64 = 20.0;
-/// Fewest pairs worth a measurement.
+/// The smallest table measured, in pairs.
 const PAIRS_MIN: usize = 500;
 
-/// Measures for about `time`, with a file in `directory` for the caches. Asks `goes_on` before each table, with what comes; `None` if it said
-/// no.
+/// Measures for about `time`. Writes one file in `directory`, for the caches.
+///
+/// Before each table, passes its description to `proceed`; returns `None` once that returns false.
 ///
 /// # Errors
-/// As [`Table::put`] and [`Table::get`]: a full disk, mostly.
+/// Those of [`Table::put`] and [`Table::get`], such as a full disk.
 pub fn tune(
     sample: &Sample,
     time: Duration,
     directory: &Path,
-    goes_on: &mut dyn FnMut(&str) -> bool,
+    proceed: &mut dyn FnMut(&str) -> bool,
 ) -> Result<Option<Report>> {
     let start = Instant::now();
     let mut bench = Bench {
@@ -253,17 +255,17 @@ pub fn tune(
         pairs: sample.len().min(PAIRS_MIN),
         directory,
         order: Vec::new(),
-        hopeless: Vec::new(),
-        goes_on,
+        too_uneven: Vec::new(),
+        proceed,
     };
     bench.shuffle();
     let Some(pairs) = bench.pairs_for(time)? else { return Ok(None) };
     bench.pairs = pairs;
     bench.shuffle();
-    bench.hopeless = HashKind::ALL.iter().copied().filter(|&kind| bench.spread(kind).0 > DISPERSION_MAX).collect();
+    bench.too_uneven = HashKind::ALL.iter().copied().filter(|&kind| bench.spread(kind).0 > DISPERSION_MAX).collect();
     let mut tried: Vec<Tried> = bench.all_settings();
     let mut rounds = 0;
-    // The time that each round may take was planned; more than one only while it is there.
+    // The first round always runs, further ones only if they are expected to end in time.
     while rounds < ROUNDS && (rounds == 0 || start.elapsed() * (rounds as u32 + 1) / (rounds as u32) < time) {
         if !bench.round(&mut tried)? {
             return Ok(None);
@@ -273,14 +275,14 @@ pub fn tune(
     let noise = noise(&tried);
     let rest = tried.split_off(PAGE_BYTES.len() * FILL_FACTORS.len());
     let sweep = tried;
-    let (expected, tables) = rest.split_first().expect("all_settings makes them");
+    let (presized, tables) = rest.split_first().expect("all_settings makes them");
     let functions: Vec<Function> = tables.iter().map(|table| bench.function(table, rounds)).collect();
-    let advice = advise(&sweep, expected, &functions, noise);
+    let advice = advise(&sweep, presized, &functions, noise);
     let Some(caches) = bench.caches(advice, rounds)? else { return Ok(None) };
-    Ok(Some(Report { pairs, rounds, sweep, expected: expected.clone(), functions, caches, noise, advice }))
+    Ok(Some(Report { pairs, rounds, sweep, presized: presized.clone(), functions, caches, noise, advice }))
 }
 
-/// Half of how far the rounds of a setting lie apart, for the setting in the middle.
+/// Half of the range of a setting's scores, for the median setting.
 fn noise(tried: &[Tried]) -> f64 {
     let spread = |scores: &[f64]| {
         let (low, high) = scores.iter().fold((f64::MAX, f64::MIN), |(low, high), &s| (low.min(s), high.max(s)));
@@ -288,18 +290,18 @@ fn noise(tried: &[Tried]) -> f64 {
     };
     let spreads = tried.iter().filter(|t| t.scores.len() > 1 && t.settings != Settings::DEFAULT);
     let noise = median(spreads.map(|t| spread(&t.scores)).collect());
-    // One round tells nothing of it.
+    // One round does not show noise.
     const UNKNOWN: f64 = 0.2;
     const LEAST: f64 = 0.03;
     if noise.is_nan() { UNKNOWN } else { noise.max(LEAST) }
 }
 
-/// Is it better by more than the noise, in every round?
+/// Whether it is better than the default in every round, and by more than the noise in the median.
 fn is_better(tried: &Tried, noise: f64) -> bool {
     !tried.scores.is_empty() && tried.score() < 1.0 - noise && tried.scores.iter().all(|&score| score < 1.0)
 }
 
-fn advise(sweep: &[Tried], expected: &Tried, functions: &[Function], noise: f64) -> Settings {
+fn advise(sweep: &[Tried], presized: &Tried, functions: &[Function], noise: f64) -> Settings {
     let mut advice = Settings::DEFAULT;
     let best = |a: &&Tried, b: &&Tried| a.score().total_cmp(&b.score());
     if let Some(best) = sweep.iter().filter(|tried| is_better(tried, noise)).min_by(best) {
@@ -309,20 +311,20 @@ fn advise(sweep: &[Tried], expected: &Tried, functions: &[Function], noise: f64)
     if let Some(best) = even.filter(|tried| is_better(tried, noise)).min_by(best) {
         advice.hash = best.settings.hash;
     }
-    advice.expected = is_better(expected, noise);
+    advice.presized = is_better(presized, noise);
     advice
 }
 
 struct Bench<'b> {
     sample: &'b Sample,
-    /// The first so many are used.
+    /// The number of pairs used, from the first on.
     pairs: usize,
     directory: &'b Path,
     /// The order of lookups.
     order: Vec<usize>,
-    /// Functions that would take for ever.
-    hopeless: Vec<HashKind>,
-    goes_on: &'b mut dyn FnMut(&str) -> bool,
+    /// Functions that are too uneven to measure tables with.
+    too_uneven: Vec<HashKind>,
+    proceed: &'b mut dyn FnMut(&str) -> bool,
 }
 
 impl Bench<'_> {
@@ -335,13 +337,13 @@ impl Bench<'_> {
         }
     }
 
-    /// How many pairs a table may have for all to be done in `time`.
+    /// The number of pairs with which all tables are expected to take `time`.
     fn pairs_for(&mut self, time: Duration) -> Result<Option<usize>> {
-        if !(self.goes_on)("a first table") {
+        if !(self.proceed)("a trial table") {
             return Ok(None);
         }
         self.measure(Settings::DEFAULT)?;
-        // Larger until it takes long enough to tell.
+        // Grow the table until its time can be measured.
         const ENOUGH: Duration = Duration::from_millis(50);
         let took = loop {
             let start = Instant::now();
@@ -352,12 +354,12 @@ impl Bench<'_> {
             self.pairs = (self.pairs * 4).min(self.sample.len());
             self.shuffle();
         };
-        // Tables with few pairs a page take longer than this one.
+        // Tables with few pairs a page are slower than the default.
         const TIMES_SLOWER: usize = 3;
         let tables =
             TIMES_SLOWER * ROUNDS * (PAGE_BYTES.len() * FILL_FACTORS.len() + HashKind::ALL.len() + CACHE_SHARES.len());
-        let a_table = time.as_secs_f64() / tables as f64;
-        let pairs = self.pairs as f64 * a_table / took.as_secs_f64().max(1e-6);
+        let per_table = time.as_secs_f64() / tables as f64;
+        let pairs = self.pairs as f64 * per_table / took.as_secs_f64().max(1e-6);
         Ok(Some((pairs as usize).max(PAIRS_MIN).min(self.sample.len())))
     }
 
@@ -365,22 +367,22 @@ impl Bench<'_> {
         let sweep = PAGE_BYTES.into_iter().flat_map(|page_bytes| {
             FILL_FACTORS.map(|fill_factor| Settings { page_bytes, fill_factor, ..Settings::DEFAULT })
         });
-        let expected = Settings { expected: true, ..Settings::DEFAULT };
+        let presized = Settings { presized: true, ..Settings::DEFAULT };
         let functions = HashKind::ALL.iter().map(|&hash| Settings { hash, ..Settings::DEFAULT });
-        let all = sweep.chain([expected]).chain(functions);
+        let all = sweep.chain([presized]).chain(functions);
         all.map(|settings| Tried { settings, rounds: Vec::new(), scores: Vec::new() }).collect()
     }
 
-    /// Measures all settings once more; `false` if it was stopped.
+    /// Measures all settings once; `false` if cancelled.
     fn round(&mut self, all: &mut [Tried]) -> Result<bool> {
         let base = self.measure(Settings::DEFAULT)?;
         for tried in all {
             let Settings { page_bytes, fill_factor, hash, .. } = tried.settings;
-            if self.is_too_large(tried.settings) || self.hopeless.contains(&hash) {
+            if self.is_too_large(tried.settings) || self.too_uneven.contains(&hash) {
                 continue;
             }
             let fill = fill_factor.map_or("bytes".to_owned(), |pairs| pairs.to_string());
-            if !(self.goes_on)(&format!("pages of {page_bytes}, filled by {fill}, {}", hash.name())) {
+            if !(self.proceed)(&format!("pages of {page_bytes}, filled by {fill}, {}", hash.name())) {
                 return Ok(false);
             }
             let measured = self.measure(tried.settings)?;
@@ -390,7 +392,7 @@ impl Bench<'_> {
         Ok(true)
     }
 
-    /// Would the file be many times the pairs, and too large to be tried?
+    /// Whether the file would be many times larger than the pairs, and too large to try.
     fn is_too_large(&self, settings: Settings) -> bool {
         const BYTES_MAX: u64 = 32 << 20;
         const TIMES_MAX: f64 = 8.0;
@@ -420,7 +422,7 @@ impl Bench<'_> {
         let start = Instant::now();
         for &index in &self.order {
             let found = table.get_into(&self.sample.pairs[index].0, &mut value)?;
-            assert!(found, "a table has what was put into it");
+            assert!(found, "a stored key is found");
         }
         Ok(start.elapsed())
     }
@@ -439,9 +441,9 @@ impl Bench<'_> {
         Function { kind, hash_ns, dispersion, uneven, largest_bucket, table: table.clone() }
     }
 
-    /// How evenly the keys lie in buckets, whether that is worse than chance, and the fullest bucket.
+    /// The dispersion of the keys over buckets, whether chance does not explain it, and the size of the largest bucket.
     fn spread(&self, kind: HashKind) -> (f64, bool, u32) {
-        // The low bits, as a table takes them; about as many keys a bucket as small pages have.
+        // A table uses the low bits too. A small page has about this many keys.
         const KEYS_A_BUCKET: usize = 8;
         let buckets = (self.pairs / KEYS_A_BUCKET).max(2).next_power_of_two();
         let mut counts = vec![0u32; buckets];
@@ -452,7 +454,7 @@ impl Bench<'_> {
         (dispersion, uneven, counts.iter().copied().max().unwrap_or(0))
     }
 
-    /// Lookups in the file of a table with `settings`; `None` if it was stopped.
+    /// Lookups in the file of a table with `settings`; `None` if cancelled.
     fn caches(&mut self, settings: Settings, rounds: usize) -> Result<Option<Vec<Cached>>> {
         let path = self.directory.join("caches.spt");
         let pairs = &self.sample.pairs[..self.pairs];
@@ -463,10 +465,10 @@ impl Bench<'_> {
         let file_bytes = table.survey()?.file_bytes;
         table.close()?;
         let mut caches = Vec::new();
-        // Less than a table takes anyway is no cache of its own.
-        let told_apart = |share: f64| share >= 1.0 || file_bytes as f64 * share >= CACHE_BYTES_MIN;
-        for share in CACHE_SHARES.into_iter().filter(|&share| told_apart(share)) {
-            if !(self.goes_on)(&format!("a cache of {share} of the file")) {
+        // A table uses at least CACHE_BYTES_MIN, so smaller caches would all be the same.
+        let is_distinct = |share: f64| share >= 1.0 || file_bytes as f64 * share >= CACHE_BYTES_MIN;
+        for share in CACHE_SHARES.into_iter().filter(|&share| is_distinct(share)) {
+            if !(self.proceed)(&format!("a cache of {share} of the file")) {
                 return Ok(None);
             }
             let cache_bytes = (file_bytes as f64 * share) as u64;
@@ -483,7 +485,7 @@ impl Bench<'_> {
     }
 }
 
-/// Variance over mean, and whether it is more than four standard deviations above what chance gives.
+/// Variance divided by mean, and whether it exceeds 1 by more than four standard deviations.
 fn dispersion(counts: &[u32]) -> (f64, bool) {
     let n = counts.len() as f64;
     let mean = counts.iter().map(|&c| f64::from(c)).sum::<f64>() / n;
@@ -504,7 +506,7 @@ mod tests {
 
     #[test]
     fn equation_one_is_the_papers() {
-        // Worked by hand: the paper's own choice, pages of 256 with 8 pairs of 28 bytes: (28 + 4) * 8 = 256.
+        // By hand: the paper's own choice, pages of 256 bytes with 8 pairs of 28: (28 + 4) * 8 = 256.
         assert_eq!(equation_one(28.0, 256), 8);
         assert_eq!(equation_one(28.1, 256), 8);
         assert_eq!(equation_one(27.0, 256), 9); // 31 * 8 = 248, too few
@@ -514,12 +516,12 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_stays_within_its_bytes_and_counts_all() {
+    fn a_sample_keeps_its_limit_and_counts_all_pairs() {
         let mut sample = Sample::new(20_000);
         (0..10_000u32).for_each(|i| sample.push(&i.to_le_bytes(), b"123456"));
         assert_eq!((sample.seen, sample.seen_bytes, sample.average_pair_bytes()), (10_000, 100_000, 10.0));
         assert!((50..=222).contains(&sample.len()), "{}", sample.len());
-        // One that is larger than all that may stay stays alone or goes.
+        // A single pair is kept even if it exceeds the limit.
         let mut large = Sample::new(10);
         large.push(&[1; 100], b"");
         assert_eq!(large.len(), 1);
@@ -529,21 +531,21 @@ mod tests {
     fn tuning_measures_every_setting_and_its_advice_opens() {
         let directory = tempfile::tempdir().unwrap();
         let sample = sample(2000);
-        let mut asked = 0;
-        let mut goes_on = |_: &str| {
-            asked += 1;
+        let mut calls = 0;
+        let mut proceed = |_: &str| {
+            calls += 1;
             true
         };
-        let report = tune(&sample, Duration::from_millis(500), directory.path(), &mut goes_on).unwrap().unwrap();
+        let report = tune(&sample, Duration::from_millis(500), directory.path(), &mut proceed).unwrap().unwrap();
         assert_eq!(report.sweep.len(), PAGE_BYTES.len() * FILL_FACTORS.len());
         assert!(report.sweep.iter().all(|tried| tried.rounds.len() == report.rounds), "{report:?}");
         assert_eq!((report.functions.len(), report.caches.len()), (HashKind::ALL.len(), 2));
-        assert!(asked > report.sweep.len(), "{asked}");
+        assert!(calls > report.sweep.len(), "{calls}");
         let overflow = |page_bytes, fill_factor| {
             let wanted = Settings { page_bytes, fill_factor, ..Settings::DEFAULT };
             report.sweep.iter().find(|tried| tried.settings == wanted).unwrap().median(|m| m.overflow_share)
         };
-        // 128 pairs of 25 bytes do not fit in pages of 512 bytes, one does.
+        // 128 pairs of about 15 bytes do not fit in a page of 512 bytes; one fits in a page of 4096.
         assert!(overflow(512, Some(128)) > 0.5);
         assert_eq!(overflow(4096, Some(1)), 0.0);
         let table = report.advice.options(2000).in_memory().unwrap();
@@ -552,18 +554,18 @@ mod tests {
     }
 
     #[test]
-    fn tuning_stops_when_told_to() {
+    fn tuning_stops_when_cancelled() {
         let directory = tempfile::tempdir().unwrap();
         let mut left = 3;
-        let mut goes_on = |_: &str| {
+        let mut proceed = |_: &str| {
             left -= 1;
             left > 0
         };
-        assert_eq!(tune(&sample(600), Duration::from_millis(100), directory.path(), &mut goes_on).unwrap(), None);
+        assert_eq!(tune(&sample(600), Duration::from_millis(100), directory.path(), &mut proceed).unwrap(), None);
     }
 
     #[test]
-    fn advice_is_the_default_unless_another_is_better_by_more_than_the_noise_each_time() {
+    fn advice_is_the_default_unless_another_is_better_by_more_than_the_noise() {
         let tried = |settings, scores: &[f64]| Tried { settings, rounds: Vec::new(), scores: scores.to_vec() };
         let small = Settings { page_bytes: 512, ..Settings::DEFAULT };
         let sip = Settings { hash: HashKind::Sip13, ..Settings::DEFAULT };
@@ -575,15 +577,15 @@ mod tests {
             largest_bucket: 1,
             table: tried(sip, scores),
         };
-        let expected = tried(Settings { expected: true, ..Settings::DEFAULT }, &[1.0]);
-        let advice = |scores: &[f64], function| advise(&[tried(small, scores)], &expected, &[function], 0.1);
+        let presized = tried(Settings { presized: true, ..Settings::DEFAULT }, &[1.0]);
+        let advice = |scores: &[f64], function| advise(&[tried(small, scores)], &presized, &[function], 0.1);
         assert_eq!(advice(&[0.95, 0.95, 0.95], function(false, &[0.95])), Settings::DEFAULT);
         assert_eq!(advice(&[0.8, 0.8, 1.1], function(true, &[0.5])), Settings::DEFAULT);
         assert_eq!(advice(&[0.8, 0.85, 0.99], function(false, &[0.5])), Settings { page_bytes: 512, ..sip });
     }
 
     #[test]
-    fn chance_is_even_and_one_bucket_for_all_is_not() {
+    fn random_buckets_are_even_and_one_bucket_for_all_is_not() {
         let mut counts = vec![0; 1024];
         (0..8192u64).for_each(|i| counts[HashKind::Xxh3.hash(&i.to_le_bytes(), 1) as usize % 1024] += 1);
         let (chance, uneven) = dispersion(&counts);

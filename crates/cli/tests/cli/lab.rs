@@ -1,4 +1,4 @@
-//! The lab's pages in a browser: rendered by headless Chromium, if it is installed.
+//! The HTML pages of the lab, rendered by headless Chromium if it is installed.
 
 use super::{directory, run_well};
 use splitpoint::HashKind;
@@ -8,13 +8,13 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A page, how to make it, and what must be in it.
+/// A page: the command that writes it, and its expected contents.
 struct Sample {
     name: &'static str,
     arguments: &'static [&'static str],
     title: &'static str,
     svgs: usize,
-    /// Lower bounds; timings decide on a few.
+    /// The minimum; a few rows depend on timings.
     rows: usize,
     has: &'static [&'static str],
 }
@@ -24,7 +24,7 @@ const SAMPLES: [Sample; 3] = [
         name: "hash.html",
         arguments: &["hash", "keys.txt", "--function", "xxh3", "--function", "fnv1a", "--no-speed"],
         title: "Hash functions on your keys",
-        // Two plots and a matrix per function; a row of names, two functions, and the random model.
+        // Two plots and one matrix for each function; a header, two functions, and the random model.
         svgs: 2 + 2,
         rows: 1 + 2 + 1,
         has: &["Avalanche", "<td>fnv1a</td>"],
@@ -32,7 +32,7 @@ const SAMPLES: [Sample; 3] = [
     Sample {
         name: "schemes.html",
         arguments: &["schemes", "keys.txt", "--points", "5"],
-        title: "Access methods, fed with your keys",
+        title: "Access methods on your keys",
         svgs: 11,
         rows: 1 + 12,
         has: &["<td>gdbm</td>", "Pages per hit, on disk", "Splits"],
@@ -42,17 +42,17 @@ const SAMPLES: [Sample; 3] = [
         arguments: &["tune", "pairs.tsv", "--time", "1"],
         title: "Settings for your pairs",
         svgs: 4,
-        // Equation (1), caches of which some are too close to measure apart, functions.
+        // Equation (1); caches, of which small ones may be left out; functions.
         rows: 2 + (1 + 1) + (1 + HashKind::ALL.len()),
         has: &["TableOptions::new()", "get, ns a lookup", "<td>xxh3</td>"],
     },
 ];
 
-/// A file name that would end a script, a cell and the page if it were not escaped.
+/// Unescaped, this key would end a cell and start a script.
 const HOSTILE: &str = "</td></table><script>alert('&amp;')</script>";
 
 #[test]
-fn a_browser_shows_the_pages_whole() {
+fn a_browser_renders_the_pages_completely() {
     let Some(browser) = browser() else {
         eprintln!("SKIPPED: the lab's pages in a browser, because Chromium is not installed");
         return;
@@ -83,8 +83,8 @@ impl Sample {
         for part in self.has {
             assert!(dom.contains(part), "{name}: no {part} in {dom}");
         }
-        for damage in ["<script", "Nothing to draw", "NaN", "parsererror"] {
-            assert!(!dom.contains(damage), "{name}: {damage} in {dom}");
+        for fault in ["<script", "Nothing to draw", "NaN", "parsererror"] {
+            assert!(!dom.contains(fault), "{name}: {fault} in {dom}");
         }
     }
 }
@@ -95,9 +95,9 @@ fn browser() -> Option<PathBuf> {
     names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name))).find(|path| path.is_file())
 }
 
-/// The page's elements after rendering. A browser that does not answer is killed.
+/// The DOM of the page after rendering. Kills a browser that hangs.
 fn dom(browser: &Path, place: &Path, page: &str) -> String {
-    let (dumped, said) = (place.join(format!("{page}.dom")), place.join(format!("{page}.said")));
+    let (dumped, stderr) = (place.join(format!("{page}.dom")), place.join(format!("{page}.said")));
     let mut child = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"])
         .args(["--disable-background-networking", "--disable-extensions", "--virtual-time-budget=2000"])
@@ -107,7 +107,7 @@ fn dom(browser: &Path, place: &Path, page: &str) -> String {
         .env("HOME", place)
         .stdin(Stdio::null())
         .stdout(File::create(&dumped).unwrap())
-        .stderr(File::create(&said).unwrap())
+        .stderr(File::create(&stderr).unwrap())
         .spawn()
         .unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -115,11 +115,11 @@ fn dom(browser: &Path, place: &Path, page: &str) -> String {
         if Instant::now() > deadline {
             child.kill().unwrap();
             child.wait().unwrap();
-            panic!("{page}: the browser hung: {}", fs::read_to_string(&said).unwrap());
+            panic!("{page}: the browser hung: {}", fs::read_to_string(&stderr).unwrap());
         }
         thread::sleep(Duration::from_millis(20));
     }
     let dom = fs::read_to_string(&dumped).unwrap();
-    assert!(dom.contains("</html>"), "{page}: the browser gave no page: {}", fs::read_to_string(&said).unwrap());
+    assert!(dom.contains("</html>"), "{page}: the browser wrote no page: {}", fs::read_to_string(&stderr).unwrap());
     dom
 }

@@ -1,50 +1,56 @@
-//! The four caches: which object is in memory when, and what each cache asks of its hash table.
+//! The four caches: the objects in memory at any time, and the operations of each cache on its hash table.
 //!
-//! A trace is played once against plain maps with least-recently-used lists; what comes out is, for each cache, a [`Stream`] of finds,
-//! insertions and removals. Which objects are there does not depend on the hash function, so every table is then asked the same,
-//! and its time is the table's alone.
+//! A trace is played once against plain maps with least-recently-used lists. The result is one [`Stream`] of finds,
+//! insertions and removals for each cache. Which objects are cached does not depend on the hash function, so every
+//! table replays the same operations, and the measured time is that of the table alone.
 //!
-//! As in 2.2.5: a dentry pins its inode and its folder's dentry; one without children can be pruned, the longest unused first. An
-//! inode without a dentry can be evicted, and its pages go with it. A dentry that is not there asks for the folder's block and the
-//! inode, an inode that is not there for its block of the inode table. A page that is not there asks for its blocks, and leaves no
-//! buffers; a written one leaves buffers, and no page. A file that is made or removed changes two bitmaps and its block of the inode table.
+//! As in 2.2.5:
 //!
-//! Not here: dirty data and when it is written, swap, the sizes of free lists. How many objects a cache may hold is fixed
-//! ([`Limits`]), where the kernel lets the four compete for memory.
+//! * A dentry pins its inode and the dentry of its directory. A dentry without children can be pruned, least recently
+//!   used first.
+//! * An inode without a dentry can be evicted, together with its pages.
+//! * A miss in the dentry cache looks up the block of the directory and the inode; a miss in the inode cache, its block
+//!   of the inode table.
+//! * A miss in the page cache looks up its blocks but leaves no buffers. A written page leaves buffers but no page.
+//! * Creating or removing a file changes two bitmaps and its block of the inode table.
+//!
+//! Not here: dirty data and write-back, swap, the sizes of free lists. The size of each cache is fixed ([`Limits`]),
+//! while the kernel lets the four compete for memory.
 //! Source: Lever 2000, section 3; Linux 2.2, fs/dcache.c, fs/inode.c, fs/buffer.c (`brw_page`), mm/filemap.c.
 
 use super::disk::{Disk, PAGE_BYTES};
 use super::functions::{BufferKey, DentryKey, InodeKey, PageKey, name_hash, salted_name_hash};
 use super::memory::{self, Kind};
-use super::table::{Ask, NONE, Op, Stream};
+use super::table::{Action, NONE, Op, Stream};
 use super::trace::{Event, Trace};
 use super::{Proceed, Stopped};
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Events between two questions whether to go on.
+/// Events between two calls of `proceed`.
 const PROCEED_EVENTS: usize = 1 << 14;
-/// 2.2's first priority when it looks for free pages.
+/// The initial priority of 2.2 when it frees pages.
 const PRIORITY: usize = 6;
-/// Dentries that 2.2.5 prunes at a time.
+/// The dentries that 2.2.5 prunes at a time.
 const STOCK_PRUNE: usize = 32;
-/// Bytes of pages and buffers reclaimed between two prunes: 2.2.5 comes to it when much else has failed, the changed kernel each time
-/// that it looks for a cluster of 32 pages. The first number is our choice.
+/// Bytes of pages and buffers reclaimed between two prunes. 2.2.5 prunes dentries as a last resort, the changed kernel
+/// for every cluster of 32 pages. The first number is our choice.
 const STOCK_INTERVAL: u64 = 256 * PAGE_BYTES as u64;
 const SHRINK_INTERVAL: u64 = 32 * PAGE_BYTES as u64;
-/// What is left of a full buffer cache some time after the load: the paper's histogram 2 has 2,644 of histogram 1's 37,256.
+/// The share of a full buffer cache that remains after the load: 2,644 in the paper's Histogram 2, of 37,256 in
+/// Histogram 1.
 const QUIET_SHARE: (usize, usize) = (2_644, 37_256);
 
-/// How the dentry cache shrinks when pages are short.
+/// How the dentry cache shrinks when memory is short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pruning {
     /// 2.2.5's.
     Stock,
-    /// Arcangeli's: oftener, and `nr_unused / (priority + 1)` at a time.
+    /// Arcangeli's: more often, and `nr_unused / (priority + 1)` at a time.
     Shrink,
 }
 
-/// How many objects each cache may hold.
+/// The most objects of each cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Pages of files.
@@ -59,18 +65,18 @@ pub struct Limits {
 
 /// The least memory, in pages.
 pub const MEMORY_MIN: usize = 64;
-/// The most: above it inodes would share addresses.
+/// The most memory, in pages: above it inodes would share addresses.
 pub const MEMORY_MAX: usize = 1 << 20;
 
 impl Limits {
-    /// For a machine with so many pages of memory. With the 32,768 of the paper's smaller one they hold what its histograms show:
-    /// 37,256 buffers and 9,785 inodes.
+    /// The limits for this much memory. For the 32,768 pages of the paper's smaller machine they hold the objects of
+    /// its histograms: 37,256 buffers and 9,785 inodes.
     pub fn of_memory(pages: usize) -> Self {
         Self { pages: pages / 2, buffers: pages * 9 / 8, dentries: pages / 2, inodes: pages * 3 / 10 }
     }
 }
 
-/// What the four caches asked of their tables.
+/// The operations of the four caches.
 #[derive(Clone, Debug, Default)]
 pub struct Streams {
     /// The page cache.
@@ -83,10 +89,10 @@ pub struct Streams {
     pub inodes: Stream<InodeKey>,
 }
 
-/// Plays the trace.
+/// Plays the trace through the caches.
 ///
 /// # Errors
-/// `proceed` said no.
+/// [`Stopped`] if `proceed` returned `Break`.
 pub fn resolve(trace: &Trace, limits: Limits, pruning: Pruning, proceed: Proceed<'_>) -> Result<Streams, Stopped> {
     let mut caches = Caches::new(trace, limits, pruning);
     for (index, event) in trace.events.iter().enumerate() {
@@ -98,12 +104,12 @@ pub fn resolve(trace: &Trace, limits: Limits, pruning: Pruning, proceed: Proceed
     Ok(caches.finish())
 }
 
-/// Objects by key, their slots, and which was used longest ago.
+/// Objects by key, their slots, and a least-recently-used list.
 struct Cache<K> {
     index: HashMap<K, u32>,
     slots: Vec<Slot<K>>,
     free: Vec<u32>,
-    /// Of the list of what may be evicted.
+    /// The ends and length of the list of evictable objects.
     newest: u32,
     oldest: u32,
     listed: usize,
@@ -115,7 +121,7 @@ struct Slot<K> {
     newer: u32,
     older: u32,
     listed: bool,
-    /// Is it in the hash table? A file system's root is not.
+    /// Whether it is in the hash table. The root of a file system is not.
     hashed: bool,
 }
 
@@ -136,19 +142,19 @@ impl<K: Copy + Eq + Hash> Cache<K> {
         self.slots.len() - self.free.len()
     }
 
-    fn ask(&mut self, ask: Ask, slot: u32, key: K) {
-        self.stream.ops.push(Op { ask, slot, key });
+    fn record(&mut self, action: Action, slot: u32, key: K) {
+        self.stream.ops.push(Op { action, slot, key });
     }
 
-    /// A lookup.
+    /// Looks up a key.
     fn find(&mut self, key: &K) -> Option<u32> {
         let found = self.index.get(key).copied();
-        self.ask(Ask::Find, found.unwrap_or(NONE), *key);
+        self.record(Action::Find, found.unwrap_or(NONE), *key);
         found
     }
 
-    /// A place for an object; not listed yet.
-    fn place(&mut self, key: K, hashed: bool) -> u32 {
+    /// Adds an object in a free slot. It is not evictable yet.
+    fn add(&mut self, key: K, hashed: bool) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { key, newer: NONE, older: NONE, listed: false, hashed });
             u32::try_from(self.slots.len() - 1).expect("fewer objects than events")
@@ -156,7 +162,7 @@ impl<K: Copy + Eq + Hash> Cache<K> {
         self.slots[slot as usize] = Slot { key, newer: NONE, older: NONE, listed: false, hashed };
         if hashed {
             self.index.insert(key, slot);
-            self.ask(Ask::Insert, slot, key);
+            self.record(Action::Insert, slot, key);
         }
         slot
     }
@@ -166,12 +172,12 @@ impl<K: Copy + Eq + Hash> Cache<K> {
         let Slot { key, hashed, .. } = self.slots[slot as usize];
         if hashed {
             self.index.remove(&key);
-            self.ask(Ask::Remove, slot, key);
+            self.record(Action::Remove, slot, key);
         }
         self.free.push(slot);
     }
 
-    /// From now on it may be evicted, as the last of all.
+    /// Makes an object evictable, as the most recently used.
     fn list(&mut self, slot: u32) {
         self.unlist(slot);
         let older = std::mem::replace(&mut self.newest, slot);
@@ -201,7 +207,7 @@ impl<K: Copy + Eq + Hash> Cache<K> {
         self.listed -= 1;
     }
 
-    /// Used just now, if it may be evicted at all.
+    /// Marks an object as the most recently used, if it is evictable.
     fn touch(&mut self, slot: u32) {
         if self.slots[slot as usize].listed {
             self.list(slot);
@@ -220,13 +226,13 @@ impl<K: Copy + Eq + Hash> Cache<K> {
 
 #[derive(Clone, Default)]
 struct Inode {
-    /// Dentries that have it.
+    /// The number of its dentries.
     pins: u32,
-    /// A dentry through which it is a folder, [`NONE`] without.
+    /// The dentry of a directory.
     dentry: Option<u32>,
-    /// Slots of its pages.
+    /// The slots of its pages.
     pages: Vec<u32>,
-    /// Blocks that were written for it since it came into memory.
+    /// Blocks written to it since it was cached.
     written: Vec<u32>,
 }
 
@@ -243,8 +249,8 @@ struct Caches<'t> {
     limits: Limits,
     pruning: Pruning,
     pages: Cache<PageKey>,
-    /// By slot of a page: its place in its inode's list.
-    places: Vec<usize>,
+    /// By slot of a page: its index in the list of its inode.
+    page_indexes: Vec<usize>,
     buffers: Cache<BufferKey>,
     dentries: Cache<DentryKey>,
     dentry: Vec<Dentry>,
@@ -252,7 +258,7 @@ struct Caches<'t> {
     inode: Vec<Inode>,
     hashes: Vec<u32>,
     superblocks: HashMap<u32, u32>,
-    /// Since the last prune.
+    /// Bytes reclaimed since the last prune.
     reclaimed_bytes: u64,
     mark: Option<[usize; 4]>,
 }
@@ -265,7 +271,7 @@ impl<'t> Caches<'t> {
             limits,
             pruning,
             pages: Cache::new(),
-            places: Vec::new(),
+            page_indexes: Vec::new(),
             buffers: Cache::new(),
             dentries: Cache::new(),
             dentry: Vec::new(),
@@ -280,19 +286,19 @@ impl<'t> Caches<'t> {
 
     fn play(&mut self, event: &Event) {
         match *event {
-            Event::Name { device, folder, inode, block, name } => self.name(device, folder, inode, block, name),
+            Event::Name { device, directory, inode, block, name } => self.name(device, directory, inode, block, name),
             Event::Page { device, inode, page, block, write: false } => self.read(device, inode, page, block),
             Event::Page { device, inode, page, block, write: true } => self.write(device, inode, page, block),
             Event::Block { device, block } => self.block(device, block),
             Event::Inode { device, inode } => {
                 self.iget(device, inode);
             }
-            Event::Remove { device, folder, name } => self.unlink(device, folder, name),
-            Event::Mark => self.mark = Some(self.asked()),
+            Event::Remove { device, directory, name } => self.unlink(device, directory, name),
+            Event::Mark => self.mark = Some(self.op_counts()),
         }
     }
 
-    fn asked(&self) -> [usize; 4] {
+    fn op_counts(&self) -> [usize; 4] {
         [
             self.pages.stream.ops.len(),
             self.buffers.stream.ops.len(),
@@ -301,9 +307,9 @@ impl<'t> Caches<'t> {
         ]
     }
 
-    /// Time goes by after the load: most buffers are reclaimed.
+    /// Reclaims most buffers, as the kernel does some time after the load, and returns the streams.
     fn finish(mut self) -> Streams {
-        let mark = self.mark.unwrap_or_else(|| self.asked());
+        let mark = self.mark.unwrap_or_else(|| self.op_counts());
         let left = self.limits.buffers * QUIET_SHARE.0 / QUIET_SHARE.1;
         while self.buffers.len() > left {
             let Some(oldest) = self.buffers.oldest() else { break };
@@ -319,7 +325,7 @@ impl<'t> Caches<'t> {
         streams
     }
 
-    /// A lookup of a block that reads it if it is not there.
+    /// Looks up a block, and reads it on a miss.
     fn block(&mut self, device: u32, block: u32) {
         let key = BufferKey { device, block };
         if let Some(slot) = self.buffers.find(&key) {
@@ -330,7 +336,7 @@ impl<'t> Caches<'t> {
             self.buffers.remove(oldest);
             self.reclaim(self.trace.block_bytes);
         }
-        let slot = self.buffers.place(key, true);
+        let slot = self.buffers.add(key, true);
         self.buffers.list(slot);
     }
 
@@ -340,19 +346,19 @@ impl<'t> Caches<'t> {
         InodeKey { superblock: memory::address(Kind::Superblock, slot), inode }
     }
 
-    /// A lookup of an inode, which is read if it is not there.
+    /// Looks up an inode, and reads it on a miss.
     fn iget(&mut self, device: u32, inode: u32) -> u32 {
         let key = self.inode_key(device, inode);
         if let Some(slot) = self.inodes.find(&key) {
             self.inodes.touch(slot);
             return slot;
         }
-        let slot = self.place_inode(key);
+        let slot = self.add_inode(key);
         self.block(device, self.disk.inode_block(inode));
         slot
     }
 
-    /// The inode of a file that is open or just made: no lookup, if it is there.
+    /// The inode of an open or new file: no lookup if it is cached.
     fn held(&mut self, device: u32, inode: u32) -> u32 {
         let key = self.inode_key(device, inode);
         let Some(slot) = self.inodes.index.get(&key).copied() else { return self.iget(device, inode) };
@@ -360,7 +366,7 @@ impl<'t> Caches<'t> {
         slot
     }
 
-    fn place_inode(&mut self, key: InodeKey) -> u32 {
+    fn add_inode(&mut self, key: InodeKey) -> u32 {
         while self.inodes.len() >= self.limits.inodes {
             if let Some(oldest) = self.inodes.oldest() {
                 self.evict_inode(oldest);
@@ -368,7 +374,7 @@ impl<'t> Caches<'t> {
                 break;
             }
         }
-        let slot = self.inodes.place(key, true);
+        let slot = self.inodes.add(key, true);
         if self.inode.len() <= slot as usize {
             self.inode.push(Inode::default());
         }
@@ -399,13 +405,13 @@ impl<'t> Caches<'t> {
             self.drop_page(oldest);
             self.reclaim(PAGE_BYTES);
         }
-        let slot = self.pages.place(key, true);
+        let slot = self.pages.add(key, true);
         self.pages.list(slot);
-        if self.places.len() <= slot as usize {
-            self.places.push(0);
+        if self.page_indexes.len() <= slot as usize {
+            self.page_indexes.push(0);
         }
         let pages = &mut self.inode[owner as usize].pages;
-        self.places[slot as usize] = pages.len();
+        self.page_indexes[slot as usize] = pages.len();
         pages.push(slot);
         for block in self.disk.page_blocks(block) {
             let key = BufferKey { device, block };
@@ -418,10 +424,10 @@ impl<'t> Caches<'t> {
     fn drop_page(&mut self, slot: u32) {
         let owner = self.pages.slots[slot as usize].key.owner;
         let pages = &mut self.inode[owner as usize].pages;
-        let place = self.places[slot as usize];
-        pages.swap_remove(place);
-        if let Some(moved) = pages.get(place) {
-            self.places[*moved as usize] = place;
+        let index = self.page_indexes[slot as usize];
+        pages.swap_remove(index);
+        if let Some(moved) = pages.get(index) {
+            self.page_indexes[*moved as usize] = index;
         }
         self.pages.remove(slot);
     }
@@ -445,28 +451,28 @@ impl<'t> Caches<'t> {
         DentryKey { parent, name, hash, salted: salted_name_hash(memory::wide(parent), bytes) }
     }
 
-    /// The dentry of a folder; one that nobody looked up comes as a root does, without a name.
-    fn folder(&mut self, device: u32, folder: u32) -> u32 {
-        let owner = self.held(device, folder);
+    /// The dentry of a directory. A directory that was never looked up becomes a root, without a name.
+    fn directory(&mut self, device: u32, directory: u32) -> u32 {
+        let owner = self.held(device, directory);
         if let Some(dentry) = self.inode[owner as usize].dentry {
             return dentry;
         }
         self.inodes.unlist(owner);
         self.inode[owner as usize].pins += 1;
         let key = DentryKey { parent: 0, name: NONE, hash: 0, salted: 0 };
-        let dentry = self.place_dentry(key, false, None);
+        let dentry = self.add_dentry(key, false, None);
         self.inode[owner as usize].pins -= 1;
         self.attach(dentry, owner);
         dentry
     }
 
-    fn place_dentry(&mut self, key: DentryKey, hashed: bool, parent: Option<u32>) -> u32 {
+    fn add_dentry(&mut self, key: DentryKey, hashed: bool, parent: Option<u32>) -> u32 {
         while self.dentries.len() >= self.limits.dentries {
             if !self.prune() {
                 break;
             }
         }
-        let slot = self.dentries.place(key, hashed);
+        let slot = self.dentries.add(key, hashed);
         if self.dentry.len() <= slot as usize {
             self.dentry.push(Dentry::default());
         }
@@ -508,14 +514,14 @@ impl<'t> Caches<'t> {
         }
     }
 
-    fn name(&mut self, device: u32, folder: u32, inode: u32, block: u32, name: u32) {
-        let parent = self.folder(device, folder);
-        // Held while we are in it, as the kernel counts its user.
+    fn name(&mut self, device: u32, directory: u32, inode: u32, block: u32, name: u32) {
+        let parent = self.directory(device, directory);
+        // Pinned during the lookup, as the kernel counts a reference.
         self.pin(parent);
         let key = self.dentry_key(parent, name);
         if let Some(dentry) = self.dentries.find(&key) {
             self.dentries.touch(dentry);
-            self.correct(dentry, device, inode);
+            self.update_inode(dentry, device, inode);
             return self.unpin(parent);
         }
         if block != 0 {
@@ -526,16 +532,16 @@ impl<'t> Caches<'t> {
             self.inodes.unlist(target);
             self.inode[target as usize].pins += 1;
         }
-        // The parent stays pinned, by its new child.
-        let dentry = self.place_dentry(key, true, Some(parent));
+        // The parent stays pinned by its new child.
+        let dentry = self.add_dentry(key, true, Some(parent));
         if let Some(target) = target {
             self.inode[target as usize].pins -= 1;
             self.attach(dentry, target);
         }
     }
 
-    /// A name that is known may have got another inode, or its first: then the file was just made, and no inode is looked up.
-    fn correct(&mut self, dentry: u32, device: u32, inode: u32) {
+    /// Updates the inode of a cached name. If the inode is not cached, the file is new, and its inode is not looked up.
+    fn update_inode(&mut self, dentry: u32, device: u32, inode: u32) {
         let wanted = (inode != 0).then(|| self.inode_key(device, inode));
         let known = self.dentry[dentry as usize].inode;
         if known.map(|slot| self.inodes.slots[slot as usize].key) == wanted {
@@ -547,7 +553,7 @@ impl<'t> Caches<'t> {
         let slot = match self.inodes.index.get(&key).copied() {
             Some(slot) => slot,
             None => {
-                let slot = self.place_inode(key);
+                let slot = self.add_inode(key);
                 self.change_metadata(device, inode);
                 slot
             }
@@ -556,9 +562,9 @@ impl<'t> Caches<'t> {
         self.unpin(dentry);
     }
 
-    /// A file is removed: its name, its inode, its pages and its buffers go, unless the name has names below it.
-    fn unlink(&mut self, device: u32, folder: u32, name: u32) {
-        let parent = self.folder(device, folder);
+    /// Removes a file: its dentry, inode, pages and buffers. Does nothing to a directory with cached children.
+    fn unlink(&mut self, device: u32, directory: u32, name: u32) {
+        let parent = self.directory(device, directory);
         let key = self.dentry_key(parent, name);
         let Some(dentry) = self.dentries.find(&key) else { return };
         if self.dentry[dentry as usize].children > 0 {
@@ -577,7 +583,8 @@ impl<'t> Caches<'t> {
         self.change_metadata(device, number);
     }
 
-    /// A file comes or goes: its group's bitmaps change, and its block of the inode table.
+    /// Looks up the metadata blocks that creating or removing a file changes: two bitmaps and a block of the inode
+    /// table.
     fn change_metadata(&mut self, device: u32, inode: u32) {
         for block in self.disk.bitmaps(inode).into_iter().chain([self.disk.inode_block(inode)]) {
             self.block(device, block);
@@ -593,14 +600,14 @@ impl<'t> Caches<'t> {
         }
     }
 
-    /// Prunes the dentry unused longest; false if all are in use.
+    /// Prunes the least recently used dentry; false if all are in use.
     fn prune(&mut self) -> bool {
         let Some(oldest) = self.dentries.oldest() else { return false };
         self.drop_dentry(oldest);
         true
     }
 
-    /// A page or a buffer of so many bytes was reclaimed: now and then dentries are too.
+    /// Counts reclaimed bytes, and prunes dentries at intervals.
     fn reclaim(&mut self, bytes: u32) {
         self.reclaimed_bytes += u64::from(bytes);
         let (interval, count) = match self.pruning {

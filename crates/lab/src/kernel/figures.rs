@@ -1,7 +1,7 @@
-//! The paper's Tables 1 to 6 and Histograms 1 to 5: which kernels they compare under which load, and what they found.
+//! The paper's Tables 1 to 6 and Histograms 1 to 5: the kernels and loads they compare, and their figures.
 //!
-//! Kernels of our own stand below the paper's in each table: `hash_64` with the kernel's multiplier and with the one before 4.7, and
-//! what Linux has today. The paper's captions of Tables 4 and 5 are exchanged; ours go by what is in them.
+//! Each table ends with kernels that are not in the paper: `hash_64` with the multipliers since and before Linux 4.7,
+//! and today's functions. The captions of the paper's Tables 4 and 5 are swapped; ours match the contents.
 //!
 //! Source: Lever 2000, sections 3 and 4.
 
@@ -9,59 +9,59 @@ use super::caches::Pruning;
 use super::functions::{BufferFunction, DentryFunction, InodeFunction, PageFunction};
 use super::study::{Kernel, Moment, Variant};
 
-/// Pages of the paper's machine with two processors: 128 MiB.
+/// Memory in pages of the paper's machine with two processors: 128 MiB.
 pub const SMALL_MEMORY: usize = 32_768;
-/// Of the one with four: 512 MiB.
+/// Memory in pages of the paper's machine with four processors: 512 MiB.
 pub const LARGE_MEMORY: usize = 131_072;
 
 /// A table of the paper.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// Its number.
+    /// The number in the paper.
     pub number: u32,
-    /// What it compares.
+    /// The subject.
     pub title: &'static str,
-    /// How many scripts run at a time, a column each.
+    /// The numbers of concurrent scripts, one column each.
     pub scripts: &'static [usize],
-    /// Pages of memory.
+    /// Memory in pages.
     pub memory: usize,
-    /// The first is what the others are held against.
+    /// The kernels; the first is the reference.
     pub kernels: Vec<Kernel>,
 }
 
 /// A histogram of the paper.
 #[derive(Clone, Debug)]
 pub struct Histogram {
-    /// Its number.
+    /// The number in the paper.
     pub number: u32,
-    /// What it shows.
+    /// The subject.
     pub title: &'static str,
-    /// Of which table.
+    /// The table.
     pub variant: Variant,
-    /// When.
+    /// The moment.
     pub moment: Moment,
-    /// What the paper found.
+    /// The paper's figures.
     pub paper: PaperHistogram,
 }
 
-/// What the kernel's console said in the paper.
+/// The figures of a histogram in the paper.
 #[derive(Clone, Debug)]
 pub struct PaperHistogram {
-    /// All lookups.
+    /// The number of lookups.
     pub lookups: u64,
-    /// Percentage of hits.
+    /// Hits in percent.
     pub hit_rate: u32,
     /// Objects in the table.
     pub objects: u64,
-    /// Objects of the largest bucket.
+    /// Objects in the largest bucket.
     pub largest: u64,
     /// Objects compared in 1,000 lookups.
     pub iterations: u64,
-    /// Buckets with 0 to 15 objects, and with more.
+    /// Buckets with 0 to 15 objects, and with more than 15.
     pub buckets: [u64; 17],
 }
 
-/// Scripts of the histograms, on [`SMALL_MEMORY`].
+/// The scripts of the histograms, with [`SMALL_MEMORY`].
 pub const HISTOGRAM_SCRIPTS: usize = 64;
 
 fn kernel(name: &'static str, variant: Variant, paper: &'static [(f64, f64)]) -> Kernel {
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_papers_histograms_add_up_to_their_tables() {
+    fn the_papers_histograms_sum_to_their_bucket_counts() {
         for histogram in histograms() {
             let buckets: u64 = histogram.paper.buckets.iter().sum();
             assert_eq!(Some(buckets), histogram.variant.buckets(), "histogram {}", histogram.number);

@@ -1,11 +1,11 @@
 //! The hash functions of the four tables: Linux 2.2.5's, those the paper proposes, and today's.
 //!
-//! All of 2.2.5's and the paper's reckon in 32 bits and wrap, as `unsigned long` did on the machines of 1999; `hash_64` and what
-//! the kernel has today reckon in 64. Each gives a bucket of `1 << bits`. Addresses are those of `memory.rs`.
+//! The functions of 2.2.5 and of the paper compute in 32 bits and wrap, as `unsigned long` did in 1999. `hash_64` and
+//! today's functions compute in 64 bits. Each returns a bucket below `1 << bits`. Addresses come from `memory.rs`.
 //!
-//! Source: Lever, "Linux Kernel Hash Table Behavior" (CITI 2000), sections 3.1 to 3.4 and 5; Linux, include/linux/hash.h,
-//! fs/namei.c (`hash_name`), fs/inode.c (`hash`). The inode table's proposed functions are not printed in the paper: see
-//! [`InodeFunction`].
+//! Source: Lever, "Linux Kernel Hash Table Behavior" (CITI 2000), sections 3.1 to 3.4 and 5; Linux,
+//! include/linux/hash.h, fs/namei.c (`hash_name`), fs/inode.c (`hash`). The paper does not print the proposed functions
+//! of the inode table: see [`InodeFunction`].
 
 use super::memory;
 
@@ -13,40 +13,40 @@ use super::memory;
 pub const MULTIPLIER: u32 = 2_654_435_761;
 /// The kernel's multiplier for 64 bits since 4.7.
 pub const GOLDEN_RATIO_64: u64 = 0x61C8_8646_80B5_83EB;
-/// The one before: few bits, so that compilers could make shifts and additions of it.
+/// The kernel's multiplier for 64 bits before 4.7. It has few set bits, so compilers could use shifts and additions.
 pub const GOLDEN_RATIO_64_SPARSE: u64 = 0x9E37_FFFF_FFFC_0001;
 
-/// Bits of an offset within a page.
+/// The bits of an offset in a page.
 pub const PAGE_SHIFT: u32 = 12;
-/// Bytes of a cache line in today's inode hash.
+/// The cache line in today's inode hash.
 const L1_CACHE_BYTES: u64 = 64;
 
-/// What a page is found by.
+/// The key of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PageKey {
-    /// Address of the inode in memory.
+    /// The address of the inode in memory.
     pub inode: u32,
-    /// Number of the page in its file: the offset without its low [`PAGE_SHIFT`] bits.
+    /// The page number in its file: the offset without its low [`PAGE_SHIFT`] bits.
     pub page: u32,
-    /// Which inode in memory it is, counted from 0: where the tree of its pages hangs.
+    /// The slot of the inode in memory, which selects the tree of its pages.
     pub owner: u32,
 }
 
-/// What a buffer is found by.
+/// The key of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BufferKey {
-    /// Major and minor number in 16 bits.
+    /// The major and minor number in 16 bits.
     pub device: u32,
-    /// Block of the device.
+    /// The block on the device.
     pub block: u32,
 }
 
-/// What a dentry is found by.
+/// The key of a dentry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DentryKey {
-    /// Address of the folder's dentry.
+    /// The address of the directory's dentry.
     pub parent: u32,
-    /// Which name it is, of those of the trace.
+    /// The index of the name in the trace.
     pub name: u32,
     /// [`name_hash`] of the name.
     pub hash: u32,
@@ -54,18 +54,18 @@ pub struct DentryKey {
     pub salted: u32,
 }
 
-/// What an inode is found by.
+/// The key of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InodeKey {
-    /// Address of the file system's superblock in memory.
+    /// The address of the superblock in memory.
     pub superblock: u32,
-    /// Its number.
+    /// The inode number.
     pub inode: u32,
 }
 
-/// Gives the bucket of a key.
+/// A hash function for keys of type `K`.
 pub trait Function<K>: Copy {
-    /// Below `1 << bits`.
+    /// The bucket of `key`, below `1 << bits`.
     fn bucket(self, key: &K, bits: u32) -> u32;
 }
 
@@ -74,13 +74,13 @@ pub trait Function<K>: Copy {
 pub enum PageFunction {
     /// 2.2.5's: shift and add.
     Stock,
-    /// The same with the offset added as it is, for pages of the swap cache.
+    /// Shift and add, with the offset added unshifted for pages of the swap cache.
     Offset,
-    /// Multiplicative, the top bits.
+    /// Multiplicative, top bits.
     Mult,
     /// `hash_64` of address and offset together.
     Hash64,
-    /// The same with the constant before 4.7.
+    /// `hash_64` with the multiplier before 4.7.
     Hash64Sparse,
 }
 
@@ -107,15 +107,15 @@ fn page_word(key: &PageKey) -> u64 {
 /// Functions of the buffer cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferFunction {
-    /// 2.2.5's: device and block, without a change to either.
+    /// 2.2.5's: exclusive or of device and block.
     Stock,
-    /// Multiplicative, shifted right by so many bits.
+    /// Multiplicative, shifted right by this many bits.
     Mult(u32),
-    /// Steiner's: times the Mersenne prime 127 by a shift, and two more shifts.
+    /// Steiner's: multiplies by the Mersenne prime 127 with a shift, then adds two shifted copies.
     ShiftAdd,
     /// `hash_64` of device and block together.
     Hash64,
-    /// The same with the constant before 4.7.
+    /// `hash_64` with the multiplier before 4.7.
     Hash64Sparse,
 }
 
@@ -145,15 +145,15 @@ fn buffer_word(key: &BufferKey) -> u64 {
 pub enum DentryFunction {
     /// 2.2.5's: shift and exclusive or.
     Stock,
-    /// The same with additions.
+    /// 2.2.5's with additions instead of exclusive or.
     Plus,
-    /// Multiplicative, shifted right by so many bits.
+    /// Multiplicative, shifted right by this many bits.
     Mult(u32),
     /// `hash_64` of the parent's address and the name's hash.
     Hash64,
-    /// The same with the constant before 4.7.
+    /// `hash_64` with the multiplier before 4.7.
     Hash64Sparse,
-    /// Today's: the parent's address goes into the name's hash, of which the top bits count.
+    /// Today's: the name hash includes the address of the parent; top bits.
     Today,
 }
 
@@ -175,19 +175,19 @@ impl Function<DentryKey> for DentryFunction {
 
 /// Functions of the inode cache.
 ///
-/// The paper prints the first alone. For its "slightly modified" one we take the sum of number and superblock, which is what later
-/// kernels have; for its multiplicative one the top bits, as for pages.
+/// The paper prints only the first. For its "slightly modified" function we use the sum of number and superblock, as
+/// later kernels do; for its multiplicative function the top bits, as for pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InodeFunction {
-    /// 2.2.5's: number or address, bit by bit, then shift and add.
+    /// 2.2.5's: bitwise or of number and address, then shift and add.
     Stock,
-    /// The same of their sum.
+    /// Sum of number and address, then shift and add.
     Sum,
-    /// Multiplicative, the top bits.
+    /// Multiplicative, top bits.
     Mult,
     /// `hash_64` of the sum.
     Hash64,
-    /// The same with the constant before 4.7.
+    /// `hash_64` with the multiplier before 4.7.
     Hash64Sparse,
     /// Today's.
     Today,
@@ -221,7 +221,7 @@ fn mask(bits: u32) -> u32 {
     (1 << bits) - 1
 }
 
-/// 0 where C's shift would be by more than a word has.
+/// `x >> 2 * bits`; 0 if the shift exceeds a word.
 #[inline]
 fn shifted_twice(x: u32, bits: u32) -> u32 {
     x.checked_shr(bits * 2).unwrap_or(0)
@@ -244,12 +244,12 @@ pub fn hash_64_sparse(word: u64, bits: u32) -> u32 {
     low(word.wrapping_mul(GOLDEN_RATIO_64_SPARSE) >> (64 - bits))
 }
 
-/// 2.2.5's hash of a name: rotated by four bits and xored, a byte at a time.
+/// 2.2.5's hash of a name: for each byte, rotate by four bits and xor.
 pub fn name_hash(name: &[u8]) -> u32 {
     name.iter().fold(0, |hash: u32, byte| hash.rotate_left(4) ^ u32::from(*byte))
 }
 
-/// Today's hash of a name, eight bytes at a time, which begins with the address of the folder's dentry.
+/// Today's hash of a name, eight bytes at a time, starting from the address of the directory's dentry.
 pub fn salted_name_hash(parent: u64, name: &[u8]) -> u32 {
     let (mut x, mut y) = (0u64, parent);
     let mut words = name.chunks_exact(8);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn page_functions_give_the_values_reckoned_by_hand() {
+    fn page_functions_match_values_computed_by_hand() {
         // i = C0123450 / 4 = 30048D14, + 3 = 30048D17; >> 11 = 60091; sum = 300A8DA8.
         assert_eq!(page(PageFunction::Stock, 11), 0x300A_8DA8 & 0x7FF);
         // + 3000 = 3004BD17; >> 14 = C012; sum = 30057D29.
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn buffer_functions_give_the_values_reckoned_by_hand() {
+    fn buffer_functions_match_values_computed_by_hand() {
         let key = BufferKey { device: 0x0801, block: 100_000 };
         assert_eq!(BufferFunction::Stock.bucket(&key, 15), (0x0801 ^ 100_000) & 0x7FFF);
         // 100,000 x 2,654,435,761 = 265,443,576,100,000, of which 32 bits are 1,714,711,712.
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn dentry_functions_give_the_values_reckoned_by_hand() {
+    fn dentry_functions_match_values_computed_by_hand() {
         // "ab": 61, rotated 610, xor 62 = 672.
         assert_eq!(name_hash(b"ab"), 0x672);
         let key = DentryKey { parent: 0xC000_1000, name: 0, hash: 0x672, salted: 0xABCD_EF01 };
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn inode_functions_give_the_values_reckoned_by_hand() {
+    fn inode_functions_match_values_computed_by_hand() {
         let key = InodeKey { superblock: 0xC000_0200, inode: 0x1234 };
         // C0001234 (200 is in both); >> 8 = C00012; >> 16 = C000.
         assert_eq!(InodeFunction::Stock.bucket(&key, 8), (0x34 + 0x12) & 0xFF);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn todays_functions_give_the_values_reckoned_by_hand() {
+    fn todays_functions_match_values_computed_by_hand() {
         assert_eq!(hash_64(1, 8), 0x61);
         assert_eq!(hash_64_sparse(1, 16), 0x9E37);
         // An empty name: y = (salt ^ 0) x ratio; the salt 1 leaves the ratio's upper half.
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn every_function_stays_within_the_table() {
+    fn every_function_returns_a_bucket_of_the_table() {
         for bits in 8..=16 {
             for n in (0..u32::MAX).step_by(100_003_001) {
                 let page = PageKey { inode: n, page: n, owner: 0 };
@@ -348,15 +348,15 @@ mod tests {
         }
     }
 
-    /// Objects in the largest of 1024 buckets, of as many page-aligned addresses.
+    /// The size of the largest of 1024 buckets, with 1024 page-aligned addresses.
     fn largest(function: fn(u64, u32) -> u32) -> usize {
         let mut sizes = vec![0; 1024];
         (0..1024).for_each(|n| sizes[function(memory::wide(0xC000_0000 + (n << PAGE_SHIFT)), 10) as usize] += 1);
-        sizes.into_iter().max().expect("there are buckets")
+        sizes.into_iter().max().expect("not empty")
     }
 
     #[test]
-    fn the_sparse_constant_is_worse_on_addresses_of_pages_than_todays() {
+    fn the_sparse_multiplier_is_worse_on_page_addresses() {
         let (sparse, today) = (largest(hash_64_sparse), largest(hash_64));
         assert!(sparse > 50 * today && today <= 4, "{sparse} and {today}");
     }

@@ -1,13 +1,13 @@
-//! A made-up development load over a real tree: many users who copy, compile, edit, search and spell, side by side.
+//! A synthetic development load over a real tree: concurrent users who copy, compile, edit, search and spell.
 //!
-//! Paths, inode numbers and lengths are the tree's. So are the numbers of its blocks where the file system tells them; where it does
-//! not, files lie as ext2 would lay them. Each script works on a copy of some of the files in folders of its own, as the paper's
-//! benchmark does: they get inodes and blocks of a second, simulated disk. In the end all copies are removed.
+//! Paths, inode numbers and lengths are those of the tree. So are block numbers if the file system reports them;
+//! otherwise blocks are allocated as ext2 would. As in the paper's benchmark, each script works on copies of some files
+//! in its own directories, with inodes and blocks of a second, simulated disk. At the end all copies are removed.
 //!
-//! The same tree, seed and number of scripts give the same trace. Files count as [`FILE_PAGES_MAX`] pages at most, trees as
-//! [`ENTRIES_MAX`] entries.
+//! Equal tree, seed and number of scripts give equal traces. At most [`FILE_PAGES_MAX`] pages of a file and
+//! [`ENTRIES_MAX`] entries of a tree are used.
 //!
-//! Source: Lever 2000, section 2: SPEC SDM, whose scripts are not public; what ours do is our choice.
+//! Source: Lever 2000, section 2: SPEC SDM, whose scripts are not public; the contents of ours are our choice.
 
 use super::disk::{Disk, PAGE_BYTES};
 use super::trace::{EVENTS_MAX, Event, Trace};
@@ -20,43 +20,44 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Entries of a tree that are used, in the order of names.
+/// The entries of a tree that are used, in order of names.
 pub const ENTRIES_MAX: usize = 50_000;
-/// Pages of a file that are used.
+/// The pages of a file that are used.
 pub const FILE_PAGES_MAX: u32 = 64;
-/// Most scripts at a time.
+/// The most concurrent scripts.
 pub const SCRIPTS_MAX: usize = 512;
 
-/// Block size where the disk is made up, as in 1999.
+/// The block size of a simulated disk, as in 1999.
 const OLD_BLOCK_BYTES: u32 = 1024;
-/// Major and minor number of the tree's device, and of the users'.
+/// Device numbers of the tree and of the users' directories.
 const TREE_DEVICE: u32 = 0x0801;
 const HOME_DEVICE: u32 = 0x0811;
-const ENTRIES_PER_QUESTION: usize = 256;
-/// After so many refusals and no answer the file system is taken to tell no blocks.
-const REFUSALS: usize = 16;
-/// Folders of a script, and files in each.
-const HOME_FOLDERS: usize = 4;
+/// Entries between two calls of `proceed`.
+const PROCEED_ENTRIES: usize = 256;
+/// After this many files without block numbers, the load assumes that the file system reports none.
+const REFUSALS_MAX: usize = 16;
+/// The directories of a script, and the files in each.
+const HOME_DIRECTORIES: usize = 4;
 const HOME_FILES: usize = 24;
 const ROUNDS: usize = 4;
-/// Most events of one script before another comes.
+/// The most consecutive events of one script.
 const SLICE: usize = 64;
 
-/// What the load knows of a tree.
+/// The entries of a tree that a load uses.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    folders: Vec<TreeFolder>,
+    directories: Vec<TreeDirectory>,
     files: Vec<TreeFile>,
-    /// Things that could not be read.
+    /// The number of unreadable entries.
     pub unread: usize,
-    /// Has it more than [`ENTRIES_MAX`] entries?
-    pub cut: bool,
-    /// Files whose blocks the file system told.
-    pub told: usize,
+    /// Whether the tree has more than [`ENTRIES_MAX`] entries.
+    pub truncated: bool,
+    /// The number of files whose blocks the file system reported.
+    pub files_with_blocks: usize,
 }
 
 #[derive(Clone, Debug)]
-struct TreeFolder {
+struct TreeDirectory {
     parent: Option<usize>,
     name: Vec<u8>,
     inode: u32,
@@ -64,40 +65,41 @@ struct TreeFolder {
 
 #[derive(Clone, Debug)]
 struct TreeFile {
-    folder: usize,
+    directory: usize,
     name: Vec<u8>,
     inode: u32,
     pages: u32,
-    /// Empty if they are not told.
+    /// Empty if the file system does not report them.
     extents: Vec<Range<u64>>,
 }
 
-/// Why there is no tree.
+/// Why a tree cannot be used.
 #[derive(Debug)]
 pub enum TreeError {
     /// It cannot be read.
     Io(io::Error),
-    /// There are no files in it.
+    /// It has no files.
     Empty,
-    /// The caller asked for the end.
+    /// Cancelled by the caller.
     Stopped,
 }
 
 impl Tree {
-    /// Walks the tree below `root`; reads no file.
+    /// Walks the tree at `root`, without reading files.
     ///
     /// # Errors
-    /// `root` is not there or has no files; `proceed` said no.
+    /// [`TreeError`]: `root` cannot be read or has no files, or `proceed` returned `Break`.
     pub fn read(root: &Path, proceed: Proceed<'_>) -> Result<Self, TreeError> {
-        let mut tree = Self { folders: Vec::new(), files: Vec::new(), unread: 0, cut: false, told: 0 };
+        let mut tree =
+            Self { directories: Vec::new(), files: Vec::new(), unread: 0, truncated: false, files_with_blocks: 0 };
         let mut known: HashMap<PathBuf, usize> = HashMap::new();
         let mut refused = 0;
         for (index, entry) in machine::walk(root).map_err(TreeError::Io)?.enumerate() {
-            if index % ENTRIES_PER_QUESTION == 0 && proceed().is_break() {
+            if index % PROCEED_ENTRIES == 0 && proceed().is_break() {
                 return Err(TreeError::Stopped);
             }
             if index >= ENTRIES_MAX {
-                tree.cut = true;
+                tree.truncated = true;
                 break;
             }
             let Some(entry) = entry else {
@@ -114,76 +116,76 @@ impl Tree {
         let name = entry.path.file_name().unwrap_or_default().as_bytes().to_vec();
         let inode = narrow(entry.inode);
         match (entry.kind, parent) {
-            (EntryKind::Folder, parent) => {
-                known.insert(entry.path, self.folders.len());
-                self.folders.push(TreeFolder { parent, name, inode });
+            (EntryKind::Directory, parent) => {
+                known.insert(entry.path, self.directories.len());
+                self.directories.push(TreeDirectory { parent, name, inode });
             }
-            (EntryKind::File, Some(folder)) => {
+            (EntryKind::File, Some(directory)) => {
                 let pages = entry.bytes.div_ceil(PAGE_BYTES.into()).min(FILE_PAGES_MAX.into()) as u32;
-                let ask = pages > 0 && (self.told > 0 || *refused < REFUSALS);
-                let extents = ask.then(|| machine::blocks(&entry.path).ok()).flatten().unwrap_or_default();
+                let wants_blocks = pages > 0 && (self.files_with_blocks > 0 || *refused < REFUSALS_MAX);
+                let extents = wants_blocks.then(|| machine::blocks(&entry.path).ok()).flatten().unwrap_or_default();
                 if !extents.is_empty() {
-                    self.told += 1;
-                } else if ask {
+                    self.files_with_blocks += 1;
+                } else if wants_blocks {
                     *refused += 1;
                 }
-                self.files.push(TreeFile { folder, name, inode, pages, extents });
+                self.files.push(TreeFile { directory, name, inode, pages, extents });
             }
             _ => {}
         }
     }
 
-    /// Regular files.
+    /// The number of regular files.
     pub fn files(&self) -> usize {
         self.files.len()
     }
 
-    /// Bytes of a block on all disks of the load.
+    /// The block size of all disks of the load.
     pub fn block_bytes(&self) -> u32 {
-        if self.told > 0 { BLOCK_BYTES as u32 } else { OLD_BLOCK_BYTES }
+        if self.files_with_blocks > 0 { BLOCK_BYTES as u32 } else { OLD_BLOCK_BYTES }
     }
 
-    /// What `scripts` users do at a time, at most [`SCRIPTS_MAX`].
+    /// The load of `scripts` concurrent users, at most [`SCRIPTS_MAX`].
     ///
     /// # Errors
-    /// `proceed` said no.
+    /// [`Stopped`] if `proceed` returned `Break`.
     pub fn load(&self, scripts: usize, seed: u64, proceed: Proceed<'_>) -> Result<Trace, Stopped> {
         let mut world = World::new(self);
         let scripts = scripts.clamp(1, SCRIPTS_MAX);
-        let mut work = Vec::with_capacity(scripts);
-        let mut farewells = Vec::new();
+        let mut scripts_events = Vec::with_capacity(scripts);
+        let mut cleanup = Vec::new();
         for number in 0..scripts {
             if proceed().is_break() {
                 return Err(Stopped);
             }
             let mut script = Script::new(&mut world, number, seed);
             script.run();
-            work.push(script.events);
-            farewells.extend(script.farewell);
+            scripts_events.push(script.events);
+            cleanup.extend(script.cleanup);
         }
         let mut random = Random::new(seed ^ scripts as u64);
         let mut trace = world.trace;
-        trace.events = interleaved(work, &mut random);
+        trace.events = interleaved(scripts_events, &mut random);
         trace.events.truncate(EVENTS_MAX - 1);
         trace.events.push(Event::Mark);
-        farewells.truncate(EVENTS_MAX - trace.events.len());
-        trace.events.extend(farewells);
+        cleanup.truncate(EVENTS_MAX - trace.events.len());
+        trace.events.extend(cleanup);
         Ok(trace)
     }
 }
 
-/// Inode numbers have 32 bits in the kernel of 1999; the upper half of longer ones goes into the lower.
+/// Folds an inode number to 32 bits, its size in the kernel of 1999.
 fn narrow(inode: u64) -> u32 {
     ((inode ^ (inode >> 32)) as u32).max(1)
 }
 
-/// A slice of each in turn, until all are done.
-fn interleaved(work: Vec<Vec<Event>>, random: &mut Random) -> Vec<Event> {
-    let mut events = Vec::with_capacity(work.iter().map(Vec::len).sum());
-    let mut rest: Vec<&[Event]> = work.iter().map(Vec::as_slice).collect();
+/// Interleaves scripts: a random slice of each in turn.
+fn interleaved(scripts: Vec<Vec<Event>>, random: &mut Random) -> Vec<Event> {
+    let mut events = Vec::with_capacity(scripts.iter().map(Vec::len).sum());
+    let mut rest: Vec<&[Event]> = scripts.iter().map(Vec::as_slice).collect();
     while !rest.is_empty() {
         for script in &mut rest {
-            let (slice, left) = script.split_at(script.len().min(1 + place(random, SLICE)));
+            let (slice, left) = script.split_at(script.len().min(1 + index_below(random, SLICE)));
             events.extend_from_slice(slice);
             *script = left;
         }
@@ -192,18 +194,18 @@ fn interleaved(work: Vec<Vec<Event>>, random: &mut Random) -> Vec<Event> {
     events
 }
 
-/// A place among `limit`, which is not 0.
-fn place(random: &mut Random, limit: usize) -> usize {
+/// A uniform index below `limit`, which is not 0.
+fn index_below(random: &mut Random, limit: usize) -> usize {
     random.below(limit as u64) as usize
 }
 
-/// The same, the small ones oftener: a few headers are in every file.
+/// An index below `limit`, which is not 0. Small ones are more frequent, like headers that every file includes.
 fn skewed(random: &mut Random, limit: usize) -> usize {
-    let (a, b) = (place(random, limit), place(random, limit));
+    let (a, b) = (index_below(random, limit), index_below(random, limit));
     a * b / limit
 }
 
-struct Folder {
+struct Directory {
     device: u32,
     inode: u32,
     parent: Option<usize>,
@@ -213,7 +215,7 @@ struct Folder {
 
 #[derive(Clone, Debug)]
 struct File {
-    folder: usize,
+    directory: usize,
     name: u32,
     device: u32,
     inode: u32,
@@ -221,11 +223,11 @@ struct File {
     blocks: Vec<u32>,
 }
 
-/// The disks, their folders and files.
+/// The disks, with their directories and files.
 struct World {
     trace: Trace,
     disk: Disk,
-    folders: Vec<Folder>,
+    directories: Vec<Directory>,
     files: Vec<File>,
     largest: usize,
 }
@@ -235,48 +237,48 @@ impl World {
         let mut world = Self {
             trace: Trace::new(tree.block_bytes()),
             disk: Disk::new(tree.block_bytes()),
-            folders: Vec::new(),
+            directories: Vec::new(),
             files: Vec::new(),
             largest: 0,
         };
-        for folder in &tree.folders {
-            world.add_folder(TREE_DEVICE, folder.inode, folder.parent, &folder.name);
+        for directory in &tree.directories {
+            world.add_directory(TREE_DEVICE, directory.inode, directory.parent, &directory.name);
         }
         for file in &tree.files {
             let name = world.trace.name(&file.name);
-            let mut blocks = world.told_blocks(file);
+            let mut blocks = world.reported_blocks(file);
             if blocks.is_empty() {
                 blocks = world.new_blocks(TREE_DEVICE, file.inode, file.pages);
             }
-            world.files.push(File { folder: file.folder, name, device: TREE_DEVICE, inode: file.inode, blocks });
+            world.files.push(File { directory: file.directory, name, device: TREE_DEVICE, inode: file.inode, blocks });
         }
         let pages = |file: &File| file.blocks.len();
         world.largest = (0..world.files.len()).max_by_key(|index| pages(&world.files[*index])).unwrap_or(0);
         world
     }
 
-    fn told_blocks(&self, file: &TreeFile) -> Vec<u32> {
-        // Block numbers have 32 bits in the kernel of 1999: 16 TiB.
+    fn reported_blocks(&self, file: &TreeFile) -> Vec<u32> {
+        // Block numbers had 32 bits in the kernel of 1999: 16 TiB.
         file.extents.iter().cloned().flatten().take(file.pages as usize).map(|block| block as u32).collect()
     }
 
     fn new_blocks(&mut self, device: u32, inode: u32, pages: u32) -> Vec<u32> {
         let per_page = PAGE_BYTES / self.trace.block_bytes;
         let group = self.disk.group(inode);
-        let first = self.disk.take_blocks(device, group, pages * per_page);
+        let first = self.disk.allocate_blocks(device, group, pages * per_page);
         (0..pages).map(|page| first.wrapping_add(page * per_page)).collect()
     }
 
-    fn add_folder(&mut self, device: u32, inode: u32, parent: Option<usize>, name: &[u8]) -> usize {
+    fn add_directory(&mut self, device: u32, inode: u32, parent: Option<usize>, name: &[u8]) -> usize {
         let name = self.trace.name(name);
         let group = self.disk.group(inode);
-        let block = self.disk.take_blocks(device, group, 1);
-        self.folders.push(Folder { device, inode, parent, name, block });
-        self.folders.len() - 1
+        let block = self.disk.allocate_blocks(device, group, 1);
+        self.directories.push(Directory { device, inode, parent, name, block });
+        self.directories.len() - 1
     }
 }
 
-/// One user.
+/// The script of one user.
 struct Script<'w> {
     world: &'w mut World,
     random: Random,
@@ -285,8 +287,8 @@ struct Script<'w> {
     own: Vec<File>,
     outputs: u32,
     events: Vec<Event>,
-    /// Removal of all that is left.
-    farewell: Vec<Event>,
+    /// Removes the remaining files.
+    cleanup: Vec<Event>,
 }
 
 impl<'w> Script<'w> {
@@ -301,75 +303,75 @@ impl<'w> Script<'w> {
             own: Vec::new(),
             outputs: 0,
             events: Vec::new(),
-            farewell: Vec::new(),
+            cleanup: Vec::new(),
         }
     }
 
     fn run(&mut self) {
-        self.settle();
+        self.create_homes();
         self.copy();
         for _ in 0..ROUNDS {
             let mut commands: [fn(&mut Self); 6] =
                 [Self::compile, Self::edit, Self::compile, Self::search, Self::compile, Self::spell];
             for last in (1..commands.len()).rev() {
-                commands.swap(last, place(&mut self.random, last + 1));
+                commands.swap(last, index_below(&mut self.random, last + 1));
             }
             commands.iter().for_each(|command| command(self));
         }
         for file in std::mem::take(&mut self.own) {
-            let folder = self.world.folders[file.folder].inode;
-            self.farewell.push(Event::Remove { device: file.device, folder, name: file.name });
+            let directory = self.world.directories[file.directory].inode;
+            self.cleanup.push(Event::Remove { device: file.device, directory, name: file.name });
         }
     }
 
-    /// Folders of its own, each in a block group of its own, as ext2 spreads them.
-    fn settle(&mut self) {
-        let root = match self.world.folders.iter().position(|folder| folder.device == HOME_DEVICE) {
+    /// Creates the directories of the script, each in its own block group, as ext2 spreads them.
+    fn create_homes(&mut self) {
+        let root = match self.world.directories.iter().position(|directory| directory.device == HOME_DEVICE) {
             Some(root) => root,
-            None => self.world.add_folder(HOME_DEVICE, 2, None, b"/"),
+            None => self.world.add_directory(HOME_DEVICE, 2, None, b"/"),
         };
-        for folder in 0..HOME_FOLDERS {
-            let group = (1 + self.number * HOME_FOLDERS + folder) as u32;
-            let inode = self.world.disk.take_inode(HOME_DEVICE, group);
-            let name = format!("user{}.{folder}", self.number);
-            self.homes.push(self.world.add_folder(HOME_DEVICE, inode, Some(root), name.as_bytes()));
+        for directory in 0..HOME_DIRECTORIES {
+            let group = (1 + self.number * HOME_DIRECTORIES + directory) as u32;
+            let inode = self.world.disk.allocate_inode(HOME_DEVICE, group);
+            let name = format!("user{}.{directory}", self.number);
+            self.homes.push(self.world.add_directory(HOME_DEVICE, inode, Some(root), name.as_bytes()));
         }
     }
 
-    /// A run of the tree's files into them.
+    /// Copies consecutive files of the tree into its directories.
     fn copy(&mut self) {
-        let count = (HOME_FOLDERS * HOME_FILES).min(self.world.files.len());
-        let start = place(&mut self.random, self.world.files.len());
+        let count = (HOME_DIRECTORIES * HOME_FILES).min(self.world.files.len());
+        let start = index_below(&mut self.random, self.world.files.len());
         for index in 0..count {
             let source = self.world.files[(start + index) % self.world.files.len()].clone();
             self.open(&source);
             self.read(&source);
-            let folder = self.homes[index % HOME_FOLDERS];
-            let copy = self.create(folder, source.name, source.blocks.len() as u32);
+            let directory = self.homes[index % HOME_DIRECTORIES];
+            let copy = self.create(directory, source.name, source.blocks.len() as u32);
             self.own.push(copy);
         }
     }
 
-    /// Looks up every folder on the way, then the file.
+    /// Looks up every directory of the path, then the file.
     fn open(&mut self, file: &File) {
-        self.walk(file.folder);
-        self.name(file.folder, file.inode, file.name);
+        self.walk(file.directory);
+        self.name(file.directory, file.inode, file.name);
     }
 
-    fn walk(&mut self, folder: usize) {
-        let mut way = vec![folder];
-        while let Some(parent) = way.last().and_then(|last| self.world.folders[*last].parent) {
-            way.push(parent);
+    fn walk(&mut self, directory: usize) {
+        let mut path = vec![directory];
+        while let Some(parent) = path.last().and_then(|last| self.world.directories[*last].parent) {
+            path.push(parent);
         }
-        for pair in way.windows(2).rev() {
-            let (inode, name) = (self.world.folders[pair[0]].inode, self.world.folders[pair[0]].name);
+        for pair in path.windows(2).rev() {
+            let (inode, name) = (self.world.directories[pair[0]].inode, self.world.directories[pair[0]].name);
             self.name(pair[1], inode, name);
         }
     }
 
-    fn name(&mut self, folder: usize, inode: u32, name: u32) {
-        let Folder { device, inode: folder, block, .. } = self.world.folders[folder];
-        self.events.push(Event::Name { device, folder, inode, block, name });
+    fn name(&mut self, directory: usize, inode: u32, name: u32) {
+        let Directory { device, inode: directory, block, .. } = self.world.directories[directory];
+        self.events.push(Event::Name { device, directory, inode, block, name });
     }
 
     fn read(&mut self, file: &File) {
@@ -382,61 +384,62 @@ impl<'w> Script<'w> {
         self.events.extend((0..).zip(&file.blocks).map(page));
     }
 
-    /// A file that was not there, written.
-    fn create(&mut self, folder: usize, name: u32, pages: u32) -> File {
-        self.walk(folder);
-        self.name(folder, 0, name);
-        let group = self.world.disk.group(self.world.folders[folder].inode);
-        let inode = self.world.disk.take_inode(HOME_DEVICE, group);
+    /// Creates a file and writes it.
+    fn create(&mut self, directory: usize, name: u32, pages: u32) -> File {
+        self.walk(directory);
+        self.name(directory, 0, name);
+        let group = self.world.disk.group(self.world.directories[directory].inode);
+        let inode = self.world.disk.allocate_inode(HOME_DEVICE, group);
         let blocks = self.world.new_blocks(HOME_DEVICE, inode, pages);
-        self.name(folder, inode, name);
-        let file = File { folder, name, device: HOME_DEVICE, inode, blocks };
+        self.name(directory, inode, name);
+        let file = File { directory, name, device: HOME_DEVICE, inode, blocks };
         self.pages(&file, true);
         file
     }
 
     fn remove(&mut self, file: &File) {
-        let folder = self.world.folders[file.folder].inode;
-        self.events.push(Event::Remove { device: file.device, folder, name: file.name });
+        let directory = self.world.directories[file.directory].inode;
+        self.events.push(Event::Remove { device: file.device, directory, name: file.name });
     }
 
     fn temporary(&mut self, pages: u32) -> File {
         self.outputs += 1;
         let name = self.world.trace.name(format!("cc{:05}.o", self.outputs).as_bytes());
-        let folder = self.homes[place(&mut self.random, HOME_FOLDERS)];
-        self.create(folder, name, pages)
+        let directory = self.homes[index_below(&mut self.random, HOME_DIRECTORIES)];
+        self.create(directory, name, pages)
     }
 
-    fn one_of_its_own(&mut self) -> File {
-        let index = place(&mut self.random, self.own.len());
+    fn own_file(&mut self) -> File {
+        let index = index_below(&mut self.random, self.own.len());
         self.own[index].clone()
     }
 
-    /// Reads a source and its headers, which it looks for at home first, writes an object file, links and removes it.
+    /// Compiles: reads a source and its headers, which it looks up in its own directory first; writes, reads and
+    /// removes an object file.
     fn compile(&mut self) {
-        let source = self.one_of_its_own();
+        let source = self.own_file();
         self.open(&source);
         self.read(&source);
-        for _ in 0..8 + place(&mut self.random, 16) {
+        for _ in 0..8 + index_below(&mut self.random, 16) {
             let header = skewed(&mut self.random, self.world.files.len());
             let header = self.world.files[header].clone();
-            // If it has one of that name, it is in the cache as such; else the cache learns that there is none.
-            let at_home = self.own.iter().find(|file| file.name == header.name && file.folder == source.folder);
-            let inode = at_home.map_or(0, |file| file.inode);
-            self.name(source.folder, inode, header.name);
+            // A miss in its own directory is cached as a negative dentry.
+            let in_home = self.own.iter().find(|file| file.name == header.name && file.directory == source.directory);
+            let inode = in_home.map_or(0, |file| file.inode);
+            self.name(source.directory, inode, header.name);
             self.open(&header);
             self.read(&header);
         }
-        let pages = 1 + place(&mut self.random, 8) as u32;
+        let pages = 1 + index_below(&mut self.random, 8) as u32;
         let object = self.temporary(pages);
         self.open(&object);
         self.read(&object);
         self.remove(&object);
     }
 
-    /// Reads a file, writes it to a temporary one and back.
+    /// Edits: reads a file, writes a temporary copy, then the file.
     fn edit(&mut self) {
-        let file = self.one_of_its_own();
+        let file = self.own_file();
         self.open(&file);
         self.read(&file);
         let buffer = self.temporary(file.blocks.len() as u32);
@@ -444,13 +447,13 @@ impl<'w> Script<'w> {
         self.remove(&buffer);
     }
 
-    /// Reads all its files, and some of everybody's that lie together.
+    /// Searches: reads all its files, and some adjacent files of the tree.
     fn search(&mut self) {
         for file in self.own.clone() {
             self.open(&file);
             self.read(&file);
         }
-        let start = place(&mut self.random, self.world.files.len());
+        let start = index_below(&mut self.random, self.world.files.len());
         for index in start..(start + HOME_FILES).min(self.world.files.len()) {
             let file = self.world.files[index].clone();
             self.open(&file);
@@ -458,9 +461,9 @@ impl<'w> Script<'w> {
         }
     }
 
-    /// Holds a file against the dictionary, which is everybody's, and writes a list.
+    /// Spells: reads a file and the shared dictionary, and writes a list.
     fn spell(&mut self) {
-        let text = self.one_of_its_own();
+        let text = self.own_file();
         let dictionary = self.world.files[self.world.largest].clone();
         for file in [&text, &dictionary] {
             self.open(file);
@@ -476,34 +479,34 @@ mod tests {
     use super::*;
     use std::ops::ControlFlow;
 
-    fn go_on() -> ControlFlow<()> {
+    fn proceed() -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 
     #[test]
-    fn the_same_tree_and_seed_give_the_same_load() {
-        let folder = crate::kernel::tests::small_tree();
-        let tree = Tree::read(folder.path(), &go_on).unwrap();
-        let load = |seed| tree.load(3, seed, &go_on).unwrap();
+    fn equal_tree_and_seed_give_equal_loads() {
+        let directory = crate::kernel::tests::small_tree();
+        let tree = Tree::read(directory.path(), &proceed).unwrap();
+        let load = |seed| tree.load(3, seed, &proceed).unwrap();
         assert_eq!(load(1), load(1));
         assert_ne!(load(1).events, load(2).events);
     }
 
     #[test]
-    fn a_tree_without_files_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(matches!(Tree::read(folder.path(), &go_on), Err(TreeError::Empty)));
-        assert!(matches!(Tree::read(&folder.path().join("none"), &go_on), Err(TreeError::Io(_))));
+    fn a_tree_without_files_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(matches!(Tree::read(directory.path(), &proceed), Err(TreeError::Empty)));
+        assert!(matches!(Tree::read(&directory.path().join("none"), &proceed), Err(TreeError::Io(_))));
     }
 
     #[test]
-    fn all_scripts_come_to_their_end_and_the_copies_go_behind_the_mark() {
-        let folder = crate::kernel::tests::small_tree();
-        let tree = Tree::read(folder.path(), &go_on).unwrap();
-        let trace = tree.load(4, 7, &go_on).unwrap();
+    fn all_scripts_end_and_their_copies_are_removed_after_the_mark() {
+        let directory = crate::kernel::tests::small_tree();
+        let tree = Tree::read(directory.path(), &proceed).unwrap();
+        let trace = tree.load(4, 7, &proceed).unwrap();
         let mark = trace.events.iter().position(|event| *event == Event::Mark).unwrap();
-        let behind = &trace.events[mark + 1..];
-        assert!(behind.iter().all(|event| matches!(event, Event::Remove { .. })));
-        assert_eq!(behind.len(), 4 * tree.files().min(HOME_FOLDERS * HOME_FILES));
+        let after = &trace.events[mark + 1..];
+        assert!(after.iter().all(|event| matches!(event, Event::Remove { .. })));
+        assert_eq!(after.len(), 4 * tree.files().min(HOME_DIRECTORIES * HOME_FILES));
     }
 }

@@ -1,30 +1,31 @@
-//! Where the kernel's objects would lie: addresses that repeat, with the sizes and the alignment that 2.2.5 gave them.
+//! Simulated addresses of kernel objects: reproducible, with the sizes and alignment of 2.2.5.
 //!
-//! Hash functions mix addresses, so addresses must look like a kernel's. Objects of one kind share pages, as many a page as fit.
-//! Pages come in runs of eight, and the runs of the kinds lie scattered over 512 MiB, the paper's larger machine. An object that
-//! goes leaves its place to the next one, the last first, as free lists do.
+//! Hash functions mix addresses, so these must resemble a kernel's. A page holds as many objects of one kind as fit.
+//! Pages are allocated in runs of eight, and the runs are scattered over 512 MiB, the memory of the paper's larger
+//! machine. A freed slot is reused by the next object, most recently freed first, as in a free list.
 //!
-//! The sizes are our reckoning for i386: inodes of 332 bytes, 12 a page taken whole (fs/inode.c, `grow_inodes`); dentries of 112
-//! bytes in a slab aligned to cache lines of 32, so 128; superblocks from `kmalloc`, which has 512. Only the lowest bit set in an
-//! inode's size enters a hash function, the page cache's, so any multiple of 4 but not of 8 hashes alike.
+//! The sizes are our estimate for i386: inodes of 332 bytes, 12 in a page (fs/inode.c, `grow_inodes`); dentries of 112
+//! bytes, aligned to cache lines of 32, so 128; superblocks from `kmalloc`, which rounds up to 512. Only the lowest set
+//! bit of the inode size enters a hash function (the page cache's), so every multiple of 4 that is not one of 8 hashes
+//! equally.
 
 /// `sizeof(struct inode)`.
 pub const INODE_BYTES: u32 = 332;
-/// `sizeof(struct dentry)`, aligned.
+/// `sizeof(struct dentry)`, aligned to a cache line.
 pub const DENTRY_BYTES: u32 = 128;
-/// What a `struct super_block` takes.
+/// The allocation of a `struct super_block`.
 pub const SUPERBLOCK_BYTES: u32 = 512;
 
 const PAGE_BYTES: u32 = 4096;
 const RUN_PAGES: u32 = 8;
 const RUNS: u32 = (512 << 20) / PAGE_BYTES / RUN_PAGES;
-/// Odd, so that it permutes the runs; near the golden ratio, so that it scatters them.
+/// Odd, so it permutes the runs; near the golden ratio, so it scatters them.
 const RUN_STRIDE: u32 = 10_125;
-/// Where the kernel sees the memory, on a machine of 32 bits and on one of 64.
+/// The virtual address of physical memory, on a 32-bit and on a 64-bit kernel.
 const NARROW: u32 = 0xC000_0000;
 const WIDE: u64 = 0xFFFF_8880_0000_0000;
 
-/// Kinds of objects that have addresses.
+/// The kinds of objects with addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `struct inode`
@@ -35,7 +36,7 @@ pub enum Kind {
     Superblock,
 }
 
-/// Where object number `slot` of its kind lies. Beyond the 512 MiB, which are half a million inodes, addresses come again.
+/// The address of object number `slot` of its kind. Addresses repeat beyond 512 MiB, which is half a million inodes.
 pub fn address(kind: Kind, slot: u32) -> u32 {
     let (bytes, turn) = match kind {
         Kind::Inode => (INODE_BYTES, 0),
@@ -48,7 +49,7 @@ pub fn address(kind: Kind, slot: u32) -> u32 {
     NARROW + (run * RUN_PAGES + page % RUN_PAGES) * PAGE_BYTES + slot % per_page * bytes
 }
 
-/// The same place as a kernel of 64 bits sees it.
+/// The address of the same object in a 64-bit kernel.
 #[inline]
 pub fn wide(address: u32) -> u64 {
     WIDE + u64::from(address.wrapping_sub(NARROW))
@@ -60,7 +61,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn no_two_objects_lie_in_one_place() {
+    fn objects_do_not_overlap_or_cross_pages() {
         let mut seen = HashSet::new();
         for (kind, bytes) in
             [(Kind::Inode, INODE_BYTES), (Kind::Dentry, DENTRY_BYTES), (Kind::Superblock, SUPERBLOCK_BYTES)]
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_place_has_an_address_in_64_bits() {
+    fn wide_moves_an_address_to_64_bits() {
         assert_eq!(wide(0xC000_1234), 0xFFFF_8880_0000_1234);
     }
 }

@@ -1,22 +1,22 @@
-//! The hash tables of Linux 2.2.5, in user space, under a load of your own files: Lever's study done again.
+//! The hash tables of Linux 2.2.5 in user space, under a load made from your own files: Lever's study repeated.
 //!
-//! | module | what is there |
+//! | module | contents |
 //! |---|---|
 //! | [`functions`] | the hash functions: 2.2.5's, the paper's, today's |
-//! | [`memory`] | addresses of objects that would be in the kernel |
-//! | [`disk`] | where blocks and inodes lie on an ext2 disk |
-//! | [`trace`] | what processes did: events, and their text |
-//! | [`load`] | a made-up development load over a real tree, as a trace |
-//! | [`strace`] | output of strace as a trace |
-//! | [`caches`] | the four caches: a trace in, what each table is asked out |
-//! | [`table`] | the tables, and a replay of what they are asked |
-//! | [`trees`] | red-black trees of pages in place of a table |
-//! | [`study`] | replays by the clock, and what they say of a kernel |
-//! | [`figures`] | the paper's tables and histograms: its kernels and its figures |
+//! | [`memory`] | simulated addresses of kernel objects |
+//! | [`disk`] | block and inode numbers of a simulated ext2 disk |
+//! | [`trace`] | file system events, and their text format |
+//! | [`load`] | a synthetic development load over a real directory tree, as a trace |
+//! | [`strace`] | converts strace output to a trace |
+//! | [`caches`] | the four caches: turns a trace into the operations on each hash table |
+//! | [`table`] | the hash tables, and the replay of operations |
+//! | [`trees`] | red-black trees of pages instead of a hash table |
+//! | [`study`] | timed replays, and the figures of each kernel |
+//! | [`figures`] | the paper's tables and histograms: its kernels and their figures |
 //!
-//! The walk: tree or file -> [`trace::Trace`] -> [`caches::resolve`] -> [`table::replay`] -> [`study::measure`].
+//! Data flow: tree or file -> [`trace::Trace`] -> [`caches::resolve`] -> [`table::replay`] -> [`study::measure`].
 //!
-//! Source: Lever, "Linux Kernel Hash Table Behavior: Analysis and Improvements" (CITI 2000). What differs, and why:
+//! Source: Lever, "Linux Kernel Hash Table Behavior: Analysis and Improvements" (CITI 2000). Differences and reasons:
 //! docs/architecture.md, "Lab".
 
 pub mod caches;
@@ -36,9 +36,9 @@ mod tests;
 
 use std::ops::ControlFlow;
 
-/// Asked now and then by whatever takes long.
+/// Called regularly by long operations; `Break` cancels them.
 pub type Proceed<'a> = &'a dyn Fn() -> ControlFlow<()>;
 
-/// The caller asked for the end.
+/// Cancelled by the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;

@@ -1,10 +1,11 @@
-//! Output of `strace -f -y` as a trace.
+//! Converts the output of `strace -f -y` to a trace.
 //!
-//! Names are looked up along every path that a call names; reads, writes and mappings touch pages. strace tells no inode and no
-//! block numbers: they are handed out as ext2 would, a block group for each folder, in the order in which things are named. Left out:
-//! where a descriptor stands after `dup` or `fork` (it begins at 0), links that are followed, what the kernel reads of itself.
+//! Each path in a call is looked up name by name; reads, writes and mappings touch pages. strace reports no inode or
+//! block numbers, so they are allocated as ext2 would, one block group for each directory, in order of first use. Not
+//! modelled: file offsets after `dup` or `fork` (they restart at 0), symbolic links, reads by the kernel itself.
 //!
-//! Lines that are no call, and calls that touch no file, are counted and passed over: strace mixes in messages of its own.
+//! Lines that are no call and calls that touch no file are skipped and counted, because strace writes other messages
+//! too.
 
 use super::Proceed;
 use super::disk::{Disk, PAGE_BYTES};
@@ -12,66 +13,68 @@ use super::trace::{Error, Event, Lines, NAME_LEN_MAX, NAMES_MAX, PAGES_MAX, Trac
 use std::collections::HashMap;
 use std::io::BufRead;
 
-/// Longest line, and most calls under way at a time.
+/// The longest line, and the most unfinished calls.
 const LINE_MAX: u64 = 64 << 10;
 const UNFINISHED_MAX: usize = 1024;
-/// Components of a path.
+/// The most components of a path.
 const DEPTH_MAX: usize = 128;
-/// Pages that get their blocks together, and most pages of one call.
+/// The pages whose blocks are allocated together, and the most pages of one call.
 const CHUNK_PAGES: u32 = 16;
 const CALL_PAGES_MAX: u64 = 4096;
 const BLOCK_BYTES: u32 = 1024;
 const DEVICE: u32 = 0x0801;
 const ROOT: u32 = 2;
 
-/// A trace, and how many lines gave nothing to it.
+/// A converted trace.
 #[derive(Debug)]
 pub struct Converted {
     /// The trace.
     pub trace: Trace,
-    /// Lines that were read.
+    /// The number of lines read.
     pub lines: usize,
-    /// Those that gave no event.
-    pub passed_over: usize,
+    /// The number of lines that gave no event.
+    pub skipped: usize,
 }
 
-/// Reads what strace wrote.
+/// Converts strace output.
 ///
 /// # Errors
-/// [`Error::Line`] for a line that is too long or too many of them, and if none gave an event; [`Error::Io`]; [`Error::Stopped`].
+/// [`Error::Line`] for a line that is too long, above a limit, or if no line gave an event; [`Error::Io`];
+/// [`Error::Stopped`].
 pub fn convert(reader: impl BufRead, proceed: Proceed<'_>) -> Result<Converted, Error> {
     let mut converter = Converter::new();
     let mut lines = Lines::new(reader, LINE_MAX, proceed);
-    let (mut count, mut passed_over) = (0, 0);
+    let (mut count, mut skipped) = (0, 0);
     while let Some(line) = lines.next()? {
         count += 1;
         let before = converter.trace.events.len();
-        // Paths are escaped by strace, so a line that is no UTF-8 has nothing in it.
+        // strace escapes paths, so a line that is not UTF-8 is no call.
         if let Ok(line) = std::str::from_utf8(line) {
             converter.line(line).map_err(|what| Error::Line { line: count, what })?;
         }
-        passed_over += usize::from(converter.trace.events.len() == before);
+        skipped += usize::from(converter.trace.events.len() == before);
     }
     if converter.trace.events.is_empty() {
-        let what = "no call here or before touches a file; record with `strace -f -y -e trace=%file,%desc -o FILE`";
+        let what = "no call up to here touches a file; record with `strace -f -y -e trace=%file,%desc -o FILE`";
         return Err(Error::Line { line: count.max(1), what: what.to_owned() });
     }
-    Ok(Converted { trace: converter.trace, lines: count, passed_over })
+    Ok(Converted { trace: converter.trace, lines: count, skipped })
 }
 
 struct Converter {
     trace: Trace,
     disk: Disk,
     groups: u32,
-    /// Inodes by folder and name.
+    /// The inode of each directory and name.
     nodes: HashMap<(u32, u32), u32>,
-    /// First block of a folder's names, of [`CHUNK_PAGES`] pages of a file.
-    folder_blocks: HashMap<u32, u32>,
+    /// The block of each directory.
+    directory_blocks: HashMap<u32, u32>,
+    /// The first block of each run of [`CHUNK_PAGES`] pages of a file.
     chunks: HashMap<(u32, u32), u32>,
     unfinished: HashMap<u32, String>,
-    /// By process.
-    folders: HashMap<u32, String>,
-    /// By process and descriptor.
+    /// The working directory of each process.
+    directories: HashMap<u32, String>,
+    /// The file offset of each process and descriptor.
     positions: HashMap<(u32, u32), u64>,
 }
 
@@ -82,10 +85,10 @@ impl Converter {
             disk: Disk::new(BLOCK_BYTES),
             groups: 0,
             nodes: HashMap::new(),
-            folder_blocks: HashMap::new(),
+            directory_blocks: HashMap::new(),
             chunks: HashMap::new(),
             unfinished: HashMap::new(),
-            folders: HashMap::new(),
+            directories: HashMap::new(),
             positions: HashMap::new(),
         }
     }
@@ -122,7 +125,7 @@ impl Converter {
                 if result.starts_with('0')
                     && let Some(path) = self.path(process, "", argument(0), result)?
                 {
-                    self.folders.insert(process, path);
+                    self.directories.insert(process, path);
                 }
             }
             "unlink" | "rmdir" => self.remove(process, "", argument(0), result)?,
@@ -137,14 +140,14 @@ impl Converter {
             }
             "lseek" => {
                 if let (Some((descriptor, _)), Ok(to)) = (descriptor_of(argument(0)), result.parse()) {
-                    self.stand(process, descriptor, to);
+                    self.set_position(process, descriptor, to);
                 }
             }
             "read" | "readv" | "write" | "writev" => {
                 if let (Some((descriptor, _)), Some(bytes)) = (descriptor_of(argument(0)), first_number(result)) {
                     let from = self.positions.get(&(process, descriptor)).copied().unwrap_or(0);
                     self.pages(argument(0), from, bytes, name.starts_with('w'))?;
-                    self.stand(process, descriptor, from.saturating_add(bytes));
+                    self.set_position(process, descriptor, from.saturating_add(bytes));
                 }
             }
             "pread64" | "pwrite64" => {
@@ -160,20 +163,20 @@ impl Converter {
             }
             _ => {}
         }
-        // A descriptor that is new stands at the start.
+        // A new descriptor starts at offset 0.
         if let ("open" | "openat" | "creat", Some((descriptor, _))) = (name, descriptor_of(result)) {
             self.positions.remove(&(process, descriptor));
         }
         Ok(())
     }
 
-    fn stand(&mut self, process: u32, descriptor: u32, at: u64) {
+    fn set_position(&mut self, process: u32, descriptor: u32, at: u64) {
         self.positions.insert((process, descriptor), at);
     }
 
-    /// Looks up a path; gives it in full.
-    fn path(&mut self, process: u32, folder: &str, path: &str, result: &str) -> Result<Option<String>, String> {
-        let Some(full) = self.full_path(process, folder, path) else { return Ok(None) };
+    /// Looks up a path, and returns it as an absolute path.
+    fn path(&mut self, process: u32, directory: &str, path: &str, result: &str) -> Result<Option<String>, String> {
+        let Some(full) = self.full_path(process, directory, path) else { return Ok(None) };
         let missing = result.contains("ENOENT");
         let parts = parts_of(&full);
         let mut at = ROOT;
@@ -181,18 +184,18 @@ impl Converter {
             let last = index + 1 == parts.len();
             let Some(name) = self.name_of(part)? else { return Ok(None) };
             let inode = if last && missing { 0 } else { self.inode(at, name, !last) };
-            let block = self.folder_block(at);
-            self.trace.push(Event::Name { device: DEVICE, folder: at, inode, block, name })?;
+            let block = self.directory_block(at);
+            self.trace.push(Event::Name { device: DEVICE, directory: at, inode, block, name })?;
             at = inode;
         }
         Ok(Some(full))
     }
 
-    /// None for what has no place among the files: an empty path, a pipe, a path cut short.
-    fn full_path(&mut self, process: u32, folder: &str, path: &str) -> Option<String> {
+    /// `None` for what is no file: an empty path, a pipe, a truncated path.
+    fn full_path(&mut self, process: u32, directory: &str, path: &str) -> Option<String> {
         let path = unquoted(path)?;
-        if let Some(current) = folder.strip_prefix("AT_FDCWD<").and_then(|folder| folder.strip_suffix('>')) {
-            self.folders.insert(process, current.to_owned());
+        if let Some(current) = directory.strip_prefix("AT_FDCWD<").and_then(|directory| directory.strip_suffix('>')) {
+            self.directories.insert(process, current.to_owned());
         }
         if path.starts_with('/') {
             return Some(path);
@@ -200,9 +203,9 @@ impl Converter {
         if path.is_empty() {
             return None;
         }
-        let from = match descriptor_of(folder) {
-            Some((_, folder)) => folder.to_owned(),
-            None => self.folders.get(&process).cloned().unwrap_or_default(),
+        let from = match descriptor_of(directory) {
+            Some((_, directory)) => directory.to_owned(),
+            None => self.directories.get(&process).cloned().unwrap_or_default(),
         };
         Some(format!("{from}/{path}"))
     }
@@ -212,33 +215,33 @@ impl Converter {
             return Ok(None);
         }
         if self.trace.names.len() >= NAMES_MAX {
-            return Err(format!("more than {NAMES_MAX} different names; cut the file"));
+            return Err(format!("more than {NAMES_MAX} distinct names; shorten the file"));
         }
         Ok(Some(self.trace.name(part.as_bytes())))
     }
 
-    /// The inode of a name; a new one goes into its folder's group, or, if it is met as a folder first, into one of its own.
-    fn inode(&mut self, parent: u32, name: u32, folder: bool) -> u32 {
+    /// The inode of a name. A new file gets one in the group of its directory, a new directory one in a new group.
+    fn inode(&mut self, parent: u32, name: u32, directory: bool) -> u32 {
         if let Some(inode) = self.nodes.get(&(parent, name)) {
             return *inode;
         }
-        let group = if folder {
+        let group = if directory {
             self.groups += 1;
             self.groups
         } else {
             self.disk.group(parent)
         };
-        let inode = self.disk.take_inode(DEVICE, group);
+        let inode = self.disk.allocate_inode(DEVICE, group);
         self.nodes.insert((parent, name), inode);
         inode
     }
 
-    fn folder_block(&mut self, folder: u32) -> u32 {
-        let group = self.disk.group(folder);
-        *self.folder_blocks.entry(folder).or_insert_with(|| self.disk.take_blocks(DEVICE, group, 1))
+    fn directory_block(&mut self, directory: u32) -> u32 {
+        let group = self.disk.group(directory);
+        *self.directory_blocks.entry(directory).or_insert_with(|| self.disk.allocate_blocks(DEVICE, group, 1))
     }
 
-    /// The file that a descriptor stands for, without a lookup.
+    /// The inode of an open file, without a lookup.
     fn file(&mut self, path: &str) -> Result<Option<u32>, String> {
         let parts = parts_of(path);
         let mut at = ROOT;
@@ -274,22 +277,22 @@ impl Converter {
         let first = self
             .chunks
             .entry((inode, page / CHUNK_PAGES))
-            .or_insert_with(|| self.disk.take_blocks(DEVICE, group, CHUNK_PAGES * per_page));
+            .or_insert_with(|| self.disk.allocate_blocks(DEVICE, group, CHUNK_PAGES * per_page));
         first.wrapping_add(page % CHUNK_PAGES * per_page)
     }
 
-    fn remove(&mut self, process: u32, folder: &str, path: &str, result: &str) -> Result<(), String> {
-        let Some(full) = self.path(process, folder, path, result)? else { return Ok(()) };
+    fn remove(&mut self, process: u32, directory: &str, path: &str, result: &str) -> Result<(), String> {
+        let Some(full) = self.path(process, directory, path, result)? else { return Ok(()) };
         let parts = parts_of(&full);
         let Some((last, before)) = parts.split_last().filter(|_| result.starts_with('0')) else { return Ok(()) };
         let parent = if before.is_empty() { ROOT } else { self.file(&before.join("/"))?.unwrap_or(ROOT) };
         let Some(name) = self.name_of(last)? else { return Ok(()) };
         self.nodes.remove(&(parent, name));
-        self.trace.push(Event::Remove { device: DEVICE, folder: parent, name })
+        self.trace.push(Event::Remove { device: DEVICE, directory: parent, name })
     }
 }
 
-/// `123 open(...` or `[pid 123] open(...`: the number, and the call. 0 without one.
+/// Splits `123 open(...` or `[pid 123] open(...` into process number and call; without a number it is 0.
 fn process_of(line: &str) -> (u32, &str) {
     let line = line.trim_start();
     let line = line.strip_prefix("[pid").map_or(line, str::trim_start);
@@ -313,7 +316,7 @@ impl<'l> Call<'l> {
     }
 }
 
-/// Parts between commas that stand in no quotes, brackets or angles.
+/// Splits at commas outside quotes, brackets and angle brackets.
 fn arguments_of(text: &str) -> Vec<&str> {
     let (mut arguments, mut start, mut depth, mut quoted, mut escaped) = (Vec::new(), 0, 0u32, false, false);
     for (at, byte) in text.bytes().enumerate() {
@@ -335,7 +338,7 @@ fn arguments_of(text: &str) -> Vec<&str> {
     arguments
 }
 
-/// `3</etc/passwd>`: 3 and the path.
+/// Splits `3</etc/passwd>` into descriptor and path.
 fn descriptor_of(argument: &str) -> Option<(u32, &str)> {
     let (number, rest) = argument.split_once('<')?;
     let path = rest.rsplit_once('>').map_or(rest, |(path, _)| path);
@@ -346,7 +349,7 @@ fn first_number(result: &str) -> Option<u64> {
     result.split(' ').next()?.parse().ok()
 }
 
-/// The text of a C string; none if strace cut it short.
+/// The text of a C string; `None` if strace truncated it.
 fn unquoted(argument: &str) -> Option<String> {
     let inner = argument.strip_prefix('"')?.strip_suffix('"')?;
     let (mut bytes, mut text) = (inner.bytes().peekable(), Vec::with_capacity(inner.len()));
@@ -372,7 +375,7 @@ fn unquoted(argument: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Names along a path, without `.` and with `..` taken back.
+/// The names of a path, with `.` and `..` resolved.
 fn parts_of(path: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     for part in path.split('/').take(2 * DEPTH_MAX) {
@@ -407,19 +410,19 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_looked_up_name_by_name_from_where_the_process_is() {
+    fn paths_are_looked_up_name_by_name_from_the_working_directory() {
         let text = "\
 7 openat(AT_FDCWD</home/ann>, \"src/a\\303\\251.c\", O_RDONLY) = 3</home/ann/src/a\u{e9}.c>
 7 stat(\"../no, (such)\", 0x7ffe) = -1 ENOENT (No such file or directory)
 +++ exited with 0 +++
 ";
-        let Converted { trace, lines, passed_over } = converted(text).unwrap();
+        let Converted { trace, lines, skipped } = converted(text).unwrap();
         assert_eq!(names(&trace), ["home", "ann", "src", "a\u{e9}.c", "home", "no no, (such)"]);
-        assert_eq!((lines, passed_over), (3, 1));
+        assert_eq!((lines, skipped), (3, 1));
     }
 
     #[test]
-    fn reads_go_on_where_the_last_ended_also_when_they_were_interrupted() {
+    fn reads_continue_at_the_last_offset_even_if_interrupted() {
         let text = "\
 7 openat(AT_FDCWD</>, \"/f\", O_RDONLY) = 3</f>
 7 read(3</f>, \"...\"..., 8192) = 8192
@@ -438,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_file_has_another_inode_when_it_is_made_again() {
+    fn a_file_created_again_gets_a_new_inode() {
         let text = "\
 open(\"/a/b\", O_CREAT) = 3</a/b>
 unlink(\"/a/b\") = 0
@@ -456,10 +459,9 @@ open(\"/a/b\", O_CREAT) = 3</a/b>
     }
 
     #[test]
-    fn what_strace_did_not_write_is_refused() {
-        let error = converted("hello\nworld\n").unwrap_err().to_string();
-        assert!(error.starts_with("line 2: no call"), "{error}");
+    fn text_without_calls_and_malformed_calls_is_an_error() {
         for text in [
+            "world",
             "open(",
             "open() = ",
             "= 3",
@@ -467,7 +469,9 @@ open(\"/a/b\", O_CREAT) = 3</a/b>
             "read(3<, 1) = 9",
             "pread64(3</f>, , , 99999999999999999999) = 1",
         ] {
-            let _ = converted(text);
+            let error = converted(&format!("hello\n{text}\n")).map(|converted| converted.trace.events);
+            let error = error.unwrap_err().to_string();
+            assert!(error.starts_with("line 2: no call"), "{text}: {error}");
         }
     }
 }

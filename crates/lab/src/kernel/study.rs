@@ -1,10 +1,10 @@
-//! Replays by the clock: lookups a second of each kernel's tables, and what is in their buckets.
+//! Timed replays: lookups a second of each kernel's tables, and the sizes of their buckets.
 //!
-//! A run asks the tables of a kernel all that its caches ask, insertions and removals too, and divides the lookups by the time. The
-//! runs of all kernels take turns, so that a machine that grows slower does so for all. Of the runs the fastest and the slowest
-//! are left out, as in the paper. Tables are made before the clock starts; every answer is held against the caches'.
+//! A run replays all operations of a kernel's caches, including insertions and removals, and divides the lookups by the
+//! time. Runs of all kernels are interleaved, so other load on the machine slows all of them. The fastest and the
+//! slowest run do not count, as in the paper. Tables are created before the clock starts. Every lookup is checked.
 //!
-//! Cost: runs x kernels x operations. Everything but times repeats.
+//! Cost: runs x kernels x operations. All figures except times are reproducible.
 //! Source: Lever 2000, section 2.
 
 use super::caches::{Pruning, Streams};
@@ -17,30 +17,30 @@ use super::{Proceed, Stopped};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// A run replays as often as it takes to be so long: shorter ones measure the clock and the scheduler.
+/// A run repeats its replay until it takes this long: shorter runs measure the clock and the scheduler.
 const RUN_MIN: Duration = Duration::from_millis(20);
-/// But no oftener than this, of a cache that is asked little or nothing.
+/// The most replays of a run, for caches with few operations.
 const REPLAYS_MAX: u32 = 16;
-/// Operations between two questions whether to go on.
+/// Operations between two calls of `proceed`.
 const PROCEED_OPS: usize = 1 << 15;
 
 /// A table of one cache: its hash function and the bits of its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// The page cache's.
+    /// The page cache.
     Page(PageFunction, u32),
-    /// The page cache as a tree an inode.
+    /// The page cache with one tree for each inode.
     PageTrees,
-    /// The buffer cache's.
+    /// The buffer cache.
     Buffer(BufferFunction, u32),
-    /// The dentry cache's.
+    /// The dentry cache.
     Dentry(DentryFunction, u32),
-    /// The inode cache's.
+    /// The inode cache.
     Inode(InodeFunction, u32),
 }
 
 impl Variant {
-    /// How many buckets it has; `None` for trees.
+    /// The number of buckets; `None` for trees.
     pub fn buckets(self) -> Option<u64> {
         match self {
             Self::PageTrees => None,
@@ -50,7 +50,7 @@ impl Variant {
         }
     }
 
-    /// The cache whose table it is.
+    /// The name of the cache.
     pub fn cache(self) -> &'static str {
         match self {
             Self::Page(..) | Self::PageTrees => "page",
@@ -61,29 +61,30 @@ impl Variant {
     }
 }
 
-/// A kernel: the tables that it is measured by.
+/// A kernel: the tables measured for it.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    /// As in the paper.
+    /// The name in the paper.
     pub name: &'static str,
-    /// Its tables.
+    /// The tables.
     pub variants: Vec<Variant>,
-    /// How its dentry cache shrinks.
+    /// The pruning of the dentry cache.
     pub pruning: Pruning,
-    /// The paper's scripts an hour and their deviation, one for each number of scripts; none for kernels that are not in it.
+    /// The paper's scripts an hour and their deviation, for each number of scripts; empty for kernels that are not in
+    /// the paper.
     pub paper: &'static [(f64, f64)],
 }
 
-/// What a table has been asked, and what its buckets hold.
+/// The counts of a table, and the sizes of its buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// The cache.
+    /// The name of the cache.
     pub cache: &'static str,
-    /// How many buckets there are; for trees `None`.
+    /// The number of buckets; `None` for trees.
     pub buckets: Option<u64>,
-    /// Lookups, and objects that were compared.
+    /// Lookups and objects compared.
     pub counts: Counts,
-    /// How many buckets (for trees: inodes) have so many objects.
+    /// The number of buckets (for trees: inodes) of each size.
     pub sizes: BTreeMap<usize, u64>,
 }
 
@@ -93,43 +94,43 @@ impl Shape {
         self.sizes.iter().map(|(size, buckets)| *size as u64 * buckets).sum()
     }
 
-    /// Objects of the largest bucket.
+    /// Objects in the largest bucket.
     pub fn largest(&self) -> usize {
         self.sizes.last_key_value().map_or(0, |(size, _)| *size)
     }
 
-    /// Objects in buckets of more than `size`.
+    /// Objects in buckets larger than `size`.
     pub fn objects_above(&self, size: usize) -> u64 {
         self.sizes.range(size + 1..).map(|(size, buckets)| *size as u64 * buckets).sum()
     }
 }
 
-/// At which moment a [`Shape`] is taken.
+/// The moment of a [`Shape`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// When the load has ended.
+    /// At the end of the load.
     Full,
-    /// Behind that: what it made is removed, and most buffers have been reclaimed.
+    /// After cleaning up: files of the load are removed, and most buffers are reclaimed.
     After,
 }
 
-/// A kernel's times.
+/// The figures of a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Mean of the runs that count.
+    /// The mean of the runs that count.
     pub lookups_per_second: f64,
     /// Their standard deviation.
     pub deviation: f64,
-    /// A replay in each of its runs, of those that do not count too.
+    /// The sum of the replay times of all runs.
     pub elapsed: Duration,
-    /// Of each of its tables, at the end of the load.
+    /// The shape of each table at the end of the load.
     pub shapes: Vec<Shape>,
 }
 
-/// Replays each kernel `runs` times on what `streams` gives for its pruning.
+/// Measures each kernel in `runs` runs; `streams` gives the operations for each pruning.
 ///
 /// # Errors
-/// `proceed` said no.
+/// [`Stopped`] if `proceed` returned `Break`.
 pub fn measure<'s>(
     kernels: &[Kernel],
     streams: &dyn Fn(Pruning) -> &'s Streams,
@@ -154,14 +155,14 @@ pub fn measure<'s>(
         let shapes: Vec<_> = kernel.variants.iter().map(|variant| shape(*variant, streams, Moment::Full)).collect();
         let lookups: u64 = kernel.variants.iter().map(|variant| lookups(*variant, streams)).sum();
         let elapsed = times.iter().sum();
-        let (lookups_per_second, deviation) = middle(times, lookups);
+        let (lookups_per_second, deviation) = trimmed_rate(times, lookups);
         Ok(Measured { lookups_per_second, deviation, elapsed, shapes })
     });
     measured.collect()
 }
 
-/// Mean and standard deviation of the rates, without the fastest and the slowest where there are three or more.
-fn middle(mut times: Vec<Duration>, lookups: u64) -> (f64, f64) {
+/// Mean and standard deviation of the rates, without the fastest and the slowest of three or more runs.
+fn trimmed_rate(mut times: Vec<Duration>, lookups: u64) -> (f64, f64) {
     times.sort_unstable();
     let kept = if times.len() < 3 { &times[..] } else { &times[1..times.len() - 1] };
     let rates: Vec<f64> = kept.iter().map(|time| lookups as f64 / time.as_secs_f64().max(1e-9)).collect();
@@ -214,7 +215,7 @@ fn clock<K: Copy + Eq>(
     Ok(start.elapsed())
 }
 
-/// What the table holds at a moment, and what it was asked till then.
+/// The shape of a table at a moment, with its counts until then.
 pub fn shape(variant: Variant, streams: &Streams, moment: Moment) -> Shape {
     let (counts, sizes) = match variant {
         Variant::Page(function, bits) => in_chains(until(&streams.pages, moment), pages(function, bits, streams)),
@@ -274,9 +275,9 @@ mod tests {
     #[test]
     fn the_fastest_and_the_slowest_run_do_not_count() {
         let times = [1, 100, 4, 4, 4].map(Duration::from_secs).to_vec();
-        assert_eq!(middle(times, 40), (10.0, 0.0));
-        let (mean, deviation) = middle([4, 5].map(Duration::from_secs).to_vec(), 20);
+        assert_eq!(trimmed_rate(times, 40), (10.0, 0.0));
+        let (mean, deviation) = trimmed_rate([4, 5].map(Duration::from_secs).to_vec(), 20);
         assert_eq!((mean, deviation), (4.5, 0.5f64.sqrt()));
-        assert_eq!(middle(vec![Duration::from_secs(2)], 4), (2.0, 0.0));
+        assert_eq!(trimmed_rate(vec![Duration::from_secs(2)], 4), (2.0, 0.0));
     }
 }

@@ -1,9 +1,9 @@
-//! The tables: chained hash tables as the kernel has them; and a replay of what a cache asked of its table.
+//! Chained hash tables as in the kernel, and the replay of the operations of a cache on its table.
 //!
-//! A bucket is a chain through the objects themselves, the newest first, linked both ways so that an object leaves without a
-//! search. Objects are numbered slots of an array, and links are numbers: the same loads as with pointers, in safe Rust.
+//! A bucket is a doubly linked list through the objects, newest first, so an object is removed without a search.
+//! Objects are slots of an array and links are slot numbers, which costs the same loads as pointers, in safe Rust.
 //!
-//! Cost: a find reads the head of a bucket and one node for each object that it compares.
+//! Cost: a find reads the head of a bucket and one node for each object compared.
 //! Source: Lever 2000, sections 2 and 3. Not here: trees of pages (`trees.rs`).
 
 use super::functions::Function;
@@ -11,36 +11,36 @@ use super::functions::Function;
 /// No slot.
 pub const NONE: u32 = u32::MAX;
 
-/// One thing that a cache asks of its table.
+/// An operation on a hash table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
-    /// Find the key; the slot is what the cache knows to be there, [`NONE`] for a miss.
+pub enum Action {
+    /// Looks up a key; the slot is the expected result, [`NONE`] for a miss.
     Find,
-    /// Put the key into the slot.
+    /// Inserts a key into a slot.
     Insert,
-    /// Take it out again.
+    /// Removes the key from its slot.
     Remove,
 }
 
-/// An [`Ask`] with its key and slot.
+/// An [`Action`] with its key and slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op<K> {
-    /// What is asked.
-    pub ask: Ask,
-    /// Where the object is.
+    /// The operation.
+    pub action: Action,
+    /// The slot of the object.
     pub slot: u32,
-    /// What it is found by.
+    /// The key of the object.
     pub key: K,
 }
 
-/// All that one cache asked of its table, in order.
+/// All operations of one cache on its table, in order.
 #[derive(Clone, Debug)]
 pub struct Stream<K> {
-    /// In order.
+    /// The operations in order.
     pub ops: Vec<Op<K>>,
-    /// How many slots there are.
+    /// The number of slots.
     pub slots: usize,
-    /// How many of `ops` belong to the load itself, before what it made is cleaned away.
+    /// The number of `ops` that belong to the load; the rest clean up.
     pub mark: usize,
 }
 
@@ -51,19 +51,19 @@ impl<K> Default for Stream<K> {
 }
 
 impl<K> Stream<K> {
-    /// How many of the ops are lookups.
+    /// The number of lookups in `ops`.
     pub fn lookups(&self) -> u64 {
-        self.ops.iter().filter(|op| op.ask == Ask::Find).count() as u64
+        self.ops.iter().filter(|op| op.action == Action::Find).count() as u64
     }
 }
 
-/// What holds the objects of a cache.
+/// A table of cached objects.
 pub trait Table<K> {
-    /// The slot of the key or [`NONE`], and how many objects were compared.
+    /// The slot of the key or [`NONE`], and the number of objects compared.
     fn find(&self, key: &K) -> (u32, u32);
-    /// Puts a key, which is not there, into a slot, which is free.
+    /// Inserts a new key into a free slot.
     fn insert(&mut self, slot: u32, key: K);
-    /// Takes out what is in the slot.
+    /// Removes the key in the slot.
     fn remove(&mut self, slot: u32, key: &K);
 }
 
@@ -71,27 +71,27 @@ pub trait Table<K> {
 struct Node<K> {
     key: K,
     next: u32,
-    /// [`NONE`] for the first of a bucket.
+    /// [`NONE`] for the first node of a bucket.
     previous: u32,
 }
 
 /// A chained hash table of `1 << bits` buckets.
 pub struct Chains<K, F> {
     heads: Vec<u32>,
-    /// By slot; what a slot had before it was first used does not matter.
+    /// By slot; the contents of unused slots do not matter.
     nodes: Vec<Node<K>>,
     function: F,
     bits: u32,
 }
 
 impl<K: Copy, F: Function<K>> Chains<K, F> {
-    /// Empty, for slots below `slots`; `blank` is any key.
+    /// An empty table for slots below `slots`; `blank` is any key.
     pub fn new(function: F, bits: u32, slots: usize, blank: K) -> Self {
         let nodes = vec![Node { key: blank, next: NONE, previous: NONE }; slots];
         Self { heads: vec![NONE; 1 << bits], nodes, function, bits }
     }
 
-    /// How many objects each bucket has.
+    /// The number of objects in each bucket.
     pub fn bucket_sizes(&self) -> impl Iterator<Item = usize> {
         self.heads.iter().map(|head| {
             std::iter::successors(self.node(*head), |node| self.node(node.next)).take(self.nodes.len()).count()
@@ -140,34 +140,34 @@ impl<K: Copy + Eq, F: Function<K>> Table<K> for Chains<K, F> {
     }
 }
 
-/// What a replay counted.
+/// The counts of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Lookups that found their object.
+    /// Successful lookups.
     pub hits: u64,
-    /// Lookups that did not.
+    /// Unsuccessful lookups.
     pub misses: u64,
-    /// Objects compared in those that did.
+    /// Objects compared in successful lookups.
     pub compared_in_hits: u64,
-    /// Objects compared in those that did not.
+    /// Objects compared in unsuccessful lookups.
     pub compared_in_misses: u64,
 }
 
 impl Counts {
-    /// Of all kinds.
+    /// All lookups.
     pub fn lookups(&self) -> u64 {
         self.hits + self.misses
     }
 }
 
-/// Asks `table` what the cache asked of its own, and counts. Every answer is held against the cache's.
+/// Replays `ops` on `table` and counts. Asserts that every lookup gives the expected slot.
 pub fn replay<K: Copy + Eq, T: Table<K>>(ops: &[Op<K>], table: &mut T) -> Counts {
     let mut counts = Counts::default();
     for op in ops {
-        match op.ask {
-            Ask::Find => {
+        match op.action {
+            Action::Find => {
                 let (found, compared) = table.find(&op.key);
-                assert!(found == op.slot, "a table finds what its cache has, and nothing else");
+                assert!(found == op.slot, "a table finds exactly what its cache holds");
                 if found == NONE {
                     counts.misses += 1;
                     counts.compared_in_misses += u64::from(compared);
@@ -176,8 +176,8 @@ pub fn replay<K: Copy + Eq, T: Table<K>>(ops: &[Op<K>], table: &mut T) -> Counts
                     counts.compared_in_hits += u64::from(compared);
                 }
             }
-            Ask::Insert => table.insert(op.slot, op.key),
-            Ask::Remove => table.remove(op.slot, &op.key),
+            Action::Insert => table.insert(op.slot, op.key),
+            Action::Remove => table.remove(op.slot, &op.key),
         }
     }
     counts
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_has_its_newest_object_first() {
+    fn a_bucket_is_searched_newest_first() {
         let mut table = Chains::new(BufferFunction::Stock, 8, 3, key(0));
         (0..3).for_each(|slot| table.insert(slot, key(slot * 256 + 7)));
         assert_eq!(table.find(&key(2 * 256 + 7)), (2, 1));
@@ -203,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn an_object_leaves_from_the_front_the_middle_and_the_end() {
-        for gone in 0..3 {
+    fn objects_are_removed_from_the_front_the_middle_and_the_end() {
+        for removed in 0..3 {
             let mut table = Chains::new(BufferFunction::Stock, 8, 3, key(0));
             (0..3).for_each(|slot| table.insert(slot, key(slot * 256)));
-            table.remove(gone, &key(gone * 256));
+            table.remove(removed, &key(removed * 256));
             for slot in 0..3 {
-                let expected = if slot == gone { NONE } else { slot };
-                assert_eq!(table.find(&key(slot * 256)).0, expected, "{gone} gone");
+                let expected = if slot == removed { NONE } else { slot };
+                assert_eq!(table.find(&key(slot * 256)).0, expected, "{removed} removed");
             }
             assert_eq!(table.bucket_sizes().max(), Some(2));
         }

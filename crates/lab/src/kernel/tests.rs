@@ -1,4 +1,4 @@
-//! The study's facts, on keys that are made here: caches agree with a plain model, and the paper's observations come again.
+//! On generated keys, caches agree with plain models, and the paper's observations are reproduced.
 //!
 //! Source: Lever 2000, section 3.
 
@@ -8,24 +8,24 @@ use super::figures::{experiments, histograms};
 use super::functions::{BufferFunction, BufferKey, InodeFunction, InodeKey};
 use super::load::Tree;
 use super::study::{Moment, Variant, measure, shape};
-use super::table::{Ask, NONE, Op, Stream};
+use super::table::{Action, NONE, Op, Stream};
 use super::trace::{Event, Trace};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use tempfile::TempDir;
 
-fn go_on() -> ControlFlow<()> {
+fn proceed() -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// 120 files in 6 folders, of 0 to 6 pages.
+/// 120 files in 6 directories, of 0 to 6 pages.
 pub fn small_tree() -> TempDir {
     let root = tempfile::tempdir().unwrap();
-    for folder in 0..6 {
-        let folder = root.path().join(format!("part{folder}"));
-        std::fs::create_dir(&folder).unwrap();
+    for directory in 0..6 {
+        let directory = root.path().join(format!("part{directory}"));
+        std::fs::create_dir(&directory).unwrap();
         for file in 0..20 {
-            std::fs::write(folder.join(format!("file{file}.c")), vec![b'x'; file % 7 * 4000]).unwrap();
+            std::fs::write(directory.join(format!("file{file}.c")), vec![b'x'; file % 7 * 4000]).unwrap();
         }
     }
     root
@@ -33,25 +33,26 @@ pub fn small_tree() -> TempDir {
 
 fn small_load(scripts: usize) -> Trace {
     let root = small_tree();
-    Tree::read(root.path(), &go_on).unwrap().load(scripts, 1, &go_on).unwrap()
+    Tree::read(root.path(), &proceed).unwrap().load(scripts, 1, &proceed).unwrap()
 }
 
-fn tight() -> Limits {
+fn small_limits() -> Limits {
     Limits { pages: 200, buffers: 300, dentries: 150, inodes: 90 }
 }
 
-/// Holds a stream against a map with a clock: an insertion only of what is not there, a removal only of what is, a find of just that.
+/// Replays a stream on a map: inserts only absent keys, removes only present ones, finds exactly the present ones.
+/// Returns the largest number of keys.
 fn check_against_a_map<K: Copy + Eq + std::hash::Hash + std::fmt::Debug>(stream: &Stream<K>) -> usize {
     let (mut map, mut slots, mut most) = (HashMap::new(), HashMap::new(), 0);
-    for Op { ask, slot, key } in &stream.ops {
-        match ask {
-            Ask::Find => assert_eq!(*slot, map.get(key).copied().unwrap_or(NONE), "{key:?}"),
-            Ask::Insert => {
-                assert_eq!(map.insert(*key, *slot), None, "{key:?} is there");
+    for Op { action, slot, key } in &stream.ops {
+        match action {
+            Action::Find => assert_eq!(*slot, map.get(key).copied().unwrap_or(NONE), "{key:?}"),
+            Action::Insert => {
+                assert_eq!(map.insert(*key, *slot), None, "{key:?} is present");
                 assert_eq!(slots.insert(*slot, *key), None, "the slot of {key:?} is taken");
             }
-            Ask::Remove => {
-                assert_eq!(map.remove(key), Some(*slot), "{key:?} is not there");
+            Action::Remove => {
+                assert_eq!(map.remove(key), Some(*slot), "{key:?} is absent");
                 slots.remove(slot);
             }
         }
@@ -61,10 +62,10 @@ fn check_against_a_map<K: Copy + Eq + std::hash::Hash + std::fmt::Debug>(stream:
 }
 
 #[test]
-fn every_cache_keeps_to_its_limit_and_asks_what_a_map_can_answer() {
-    let (trace, limits) = (small_load(6), tight());
+fn every_cache_keeps_its_limit_and_agrees_with_a_map() {
+    let (trace, limits) = (small_load(6), small_limits());
     for pruning in [Pruning::Stock, Pruning::Shrink] {
-        let streams = resolve(&trace, limits, pruning, &go_on).unwrap();
+        let streams = resolve(&trace, limits, pruning, &proceed).unwrap();
         assert_eq!(check_against_a_map(&streams.pages), limits.pages);
         assert_eq!(check_against_a_map(&streams.buffers), limits.buffers);
         assert!(check_against_a_map(&streams.dentries) <= limits.dentries);
@@ -72,16 +73,15 @@ fn every_cache_keeps_to_its_limit_and_asks_what_a_map_can_answer() {
     }
 }
 
-/// The least recently used goes, of buffers that are asked for one by one.
 #[test]
-fn buffers_are_evicted_as_a_plain_lru_list_does() {
+fn buffers_are_evicted_least_recently_used_first() {
     let mut trace = Trace::new(1024);
     let mut state = 1u32;
     for _ in 0..20_000 {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         trace.events.push(Event::Block { device: 1, block: (state >> 16) % 500 });
     }
-    let streams = resolve(&trace, tight(), Pruning::Stock, &go_on).unwrap();
+    let streams = resolve(&trace, small_limits(), Pruning::Stock, &proceed).unwrap();
     let (mut used, mut hits) = (Vec::new(), Vec::new());
     for event in &trace.events {
         let Event::Block { block, .. } = event else { unreachable!("only blocks") };
@@ -89,24 +89,24 @@ fn buffers_are_evicted_as_a_plain_lru_list_does() {
         hits.push(place.is_some());
         match place {
             Some(place) => drop(used.remove(place)),
-            None if used.len() == tight().buffers => drop(used.remove(0)),
+            None if used.len() == small_limits().buffers => drop(used.remove(0)),
             None => {}
         }
         used.push(*block);
     }
-    let finds = streams.buffers.ops.iter().filter(|op| op.ask == Ask::Find);
+    let finds = streams.buffers.ops.iter().filter(|op| op.action == Action::Find);
     assert_eq!(finds.map(|op| op.slot != NONE).collect::<Vec<_>>(), hits);
 }
 
 #[test]
-fn every_kernel_finds_what_the_caches_have() {
+fn every_kernel_finds_exactly_the_cached_objects() {
     let trace = small_load(4);
-    let stock = resolve(&trace, tight(), Pruning::Stock, &go_on).unwrap();
-    let shrink = resolve(&trace, tight(), Pruning::Shrink, &go_on).unwrap();
+    let stock = resolve(&trace, small_limits(), Pruning::Stock, &proceed).unwrap();
+    let shrink = resolve(&trace, small_limits(), Pruning::Shrink, &proceed).unwrap();
     let streams = |pruning| if pruning == Pruning::Stock { &stock } else { &shrink };
     for experiment in experiments() {
         // A replay asserts every answer.
-        let measured = measure(&experiment.kernels, &streams, 1, &go_on).unwrap();
+        let measured = measure(&experiment.kernels, &streams, 1, &proceed).unwrap();
         for (kernel, measured) in experiment.kernels.iter().zip(&measured) {
             assert_eq!(measured.shapes.len(), kernel.variants.len());
             assert!(measured.lookups_per_second > 0.0);
@@ -126,22 +126,22 @@ fn every_kernel_finds_what_the_caches_have() {
 #[test]
 fn shrinking_prunes_more() {
     let trace = small_load(6);
-    let limits = Limits { dentries: 2000, inodes: 2000, ..tight() };
+    let limits = Limits { dentries: 2000, inodes: 2000, ..small_limits() };
     let hits = |pruning| {
-        let streams = resolve(&trace, limits, pruning, &go_on).unwrap();
-        let misses = streams.dentries.ops.iter().filter(|op| op.ask == Ask::Find && op.slot == NONE);
-        (misses.count(), streams.dentries.ops.iter().filter(|op| op.ask == Ask::Remove).count())
+        let streams = resolve(&trace, limits, pruning, &proceed).unwrap();
+        let misses = streams.dentries.ops.iter().filter(|op| op.action == Action::Find && op.slot == NONE);
+        (misses.count(), streams.dentries.ops.iter().filter(|op| op.action == Action::Remove).count())
     };
     let (stock, shrink) = (hits(Pruning::Stock), hits(Pruning::Shrink));
     assert!(shrink.0 > stock.0 && shrink.1 > stock.1, "{stock:?} {shrink:?}");
 }
 
 #[test]
-fn all_but_times_repeats_for_the_same_tree_and_seed() {
+fn shapes_are_equal_for_equal_tree_and_seed() {
     let root = small_tree();
     let shapes = || {
-        let trace = Tree::read(root.path(), &go_on).unwrap().load(3, 1, &go_on).unwrap();
-        let streams = resolve(&trace, tight(), Pruning::Shrink, &go_on).unwrap();
+        let trace = Tree::read(root.path(), &proceed).unwrap().load(3, 1, &proceed).unwrap();
+        let streams = resolve(&trace, small_limits(), Pruning::Shrink, &proceed).unwrap();
         histograms()
             .into_iter()
             .map(|histogram| shape(histogram.variant, &streams, histogram.moment))
@@ -150,28 +150,28 @@ fn all_but_times_repeats_for_the_same_tree_and_seed() {
     assert_eq!(shapes(), shapes());
 }
 
-/// What is left has its place at the same offset of every group: bitmaps and tables of inodes.
+/// Bitmaps and inode tables, which have the same offset in every group.
 #[test]
 fn a_removed_file_leaves_its_metadata_in_the_buffer_cache() {
     let mut trace = Trace::new(1024);
     let name = trace.name(b"file");
-    let create = |inode| Event::Name { device: 1, folder: 2, inode, block: 0, name };
+    let create = |inode| Event::Name { device: 1, directory: 2, inode, block: 0, name };
     trace.events.extend([create(0), create(12)]);
     trace.events.push(Event::Page { device: 1, inode: 12, page: 0, block: 5000, write: true });
-    trace.events.extend([Event::Mark, Event::Remove { device: 1, folder: 2, name }]);
-    let buffers = resolve(&trace, Limits::of_memory(1000), Pruning::Stock, &go_on).unwrap().buffers;
+    trace.events.extend([Event::Mark, Event::Remove { device: 1, directory: 2, name }]);
+    let buffers = resolve(&trace, Limits::of_memory(1000), Pruning::Stock, &proceed).unwrap().buffers;
     let kept = |ops: &[Op<BufferKey>]| {
         let mut blocks = std::collections::BTreeSet::new();
         for op in ops {
-            match op.ask {
-                Ask::Insert => drop(blocks.insert(op.key.block)),
-                Ask::Remove => drop(blocks.remove(&op.key.block)),
-                Ask::Find => {}
+            match op.action {
+                Action::Insert => drop(blocks.insert(op.key.block)),
+                Action::Remove => drop(blocks.remove(&op.key.block)),
+                Action::Find => {}
             }
         }
         blocks.into_iter().collect::<Vec<_>>()
     };
-    // Two bitmaps, the blocks of the inode table with inodes 2 and 12, and the page's four.
+    // Two bitmaps, the inode table blocks of inodes 2 and 12, and the four blocks of the page.
     assert_eq!(kept(&buffers.ops[..buffers.mark]), [6, 7, 8, 9, 5000, 5001, 5002, 5003]);
     assert_eq!(kept(&buffers.ops), [6, 7, 8, 9]);
 }
@@ -179,16 +179,16 @@ fn a_removed_file_leaves_its_metadata_in_the_buffer_cache() {
 fn stream_of<K: Copy>(keys: impl Iterator<Item = K>) -> Stream<K> {
     let mut stream = Stream::default();
     for (slot, key) in (0..).zip(keys) {
-        stream.ops.push(Op { ask: Ask::Find, slot: NONE, key });
-        stream.ops.push(Op { ask: Ask::Insert, slot, key });
+        stream.ops.push(Op { action: Action::Find, slot: NONE, key });
+        stream.ops.push(Op { action: Action::Insert, slot, key });
     }
     stream.slots = stream.ops.len() / 2;
     stream.mark = stream.ops.len();
     stream
 }
 
-/// Buffers as on a disk where 256 folders have files, each folder in a block group of its own: runs of 18 to 273 blocks behind the
-/// inode table, 37,000 or so in all.
+/// Buffers of a disk with files in 256 directories, each in its own block group: runs of 18 to 273 blocks after the
+/// inode table, about 37,000 in all.
 fn buffers() -> Streams {
     let mut state = 1u32;
     let mut random = |below| {
@@ -198,9 +198,9 @@ fn buffers() -> Streams {
     let mut disk = Disk::new(1024);
     let mut blocks = Vec::new();
     for group in 0..256 {
-        disk.take_blocks(1, group, 1 + random(256));
+        disk.allocate_blocks(1, group, 1 + random(256));
         let count = 18 + random(256);
-        let first = disk.take_blocks(1, group, count);
+        let first = disk.allocate_blocks(1, group, count);
         blocks.extend(first..first + count);
     }
     let keys = blocks.into_iter().map(|block| BufferKey { device: 0x0801, block });
@@ -216,7 +216,7 @@ fn the_old_buffer_hash_leaves_most_buffers_in_long_buckets() {
 }
 
 #[test]
-fn mult_11_gives_a_bell_around_the_mean() {
+fn mult_11_has_no_long_buckets_and_peaks_near_the_mean() {
     let full = shape(Variant::Buffer(BufferFunction::Mult(11), 14), &buffers(), Moment::Full);
     assert_eq!(full.objects_above(15), 0);
     let highest = full.sizes.iter().max_by_key(|(_, buckets)| **buckets).map(|(size, _)| *size);
@@ -224,9 +224,9 @@ fn mult_11_gives_a_bell_around_the_mean() {
     assert!(full.sizes[&0] < 16_384 / 6, "{:?}", full.sizes);
 }
 
-/// 97 lookups of 100 miss; each of those goes through a whole bucket of 9,785 / 256 inodes.
+/// 97 of 100 lookups miss, and each miss compares a whole bucket of 9,785 / 256 inodes.
 #[test]
-fn inodes_in_256_buckets_are_found_after_38_comparisons() {
+fn a_lookup_of_9785_inodes_in_256_buckets_compares_38() {
     let superblock = super::memory::address(super::memory::Kind::Superblock, 0);
     let inode = |n: u32| InodeKey { superblock, inode: n * 7 + 11 };
     let mut inodes = stream_of((0..9785).map(inode));
@@ -234,7 +234,7 @@ fn inodes_in_256_buckets_are_found_after_38_comparisons() {
     for n in 0..20_000 {
         let hit = n % 100 < 3;
         let (slot, key) = if hit { (n % 9785, inode(n % 9785)) } else { (NONE, inode(9785 + n)) };
-        inodes.ops.push(Op { ask: Ask::Find, slot, key });
+        inodes.ops.push(Op { action: Action::Find, slot, key });
     }
     inodes.mark = inodes.ops.len();
     let mut before = inodes.clone();

@@ -1,7 +1,7 @@
-//! Traces: what processes asked of the file system, in memory and as text.
+//! Traces: the requests of processes to the file system, in memory and as text.
 //!
-//! The text is for people and their tools: one event a line, docs/kernel-traces.md. It is read a line at a time with every number
-//! checked, as nobody knows who wrote it; what is kept is bounded by [`EVENTS_MAX`], [`NAMES_MAX`] and [`NAME_LEN_MAX`].
+//! The text has one event a line (docs/kernel-traces.md). It is untrusted: the reader checks every number, and
+//! [`EVENTS_MAX`], [`NAMES_MAX`] and [`NAME_LEN_MAX`] bound its memory.
 
 use super::{Proceed, Stopped};
 use crate::keys::Keys;
@@ -9,32 +9,32 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, BufRead, Read, Write};
 
-/// Most events of a trace: 24 bytes each in memory.
+/// The most events of a trace; each takes 24 bytes of memory.
 pub const EVENTS_MAX: usize = 8 << 20;
-/// Most different names of a trace.
+/// The most distinct names of a trace.
 pub const NAMES_MAX: usize = 1 << 20;
 /// The longest name, as in the kernel.
 pub const NAME_LEN_MAX: usize = 255;
-/// Names can be four times as long on a line as they are, and stand behind at most five numbers.
+/// Escapes make a name up to four times longer; at most five numbers precede it.
 const LINE_MAX: u64 = 4 * NAME_LEN_MAX as u64 + 100;
 const MAGIC: &str = "splitpoint-kernel-trace 1 ";
 /// Pages of a file of 4 GiB: offsets have 32 bits.
 pub const PAGES_MAX: u32 = 1 << 20;
-/// Lines between two questions whether to go on.
+/// Lines between two calls of `proceed`.
 const PROCEED_LINES: usize = 1 << 12;
 
-/// What happened. Devices, inodes and blocks are numbers of the disk; names are numbers of [`Trace::names`].
+/// A request. Device, inode and block numbers are those of the disk; a name is an index into [`Trace::names`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A name is looked up in a folder.
+    /// A name is looked up in a directory.
     Name {
         /// The device.
         device: u32,
-        /// Inode of the folder.
-        folder: u32,
-        /// What the name stands for; 0: there is no such name.
+        /// The inode of the directory.
+        directory: u32,
+        /// The inode of the name; 0 if the name does not exist.
         inode: u32,
-        /// The folder's block that is read if the name is not known; 0 if that is not known.
+        /// The block of the directory to read if the name is not cached; 0 if unknown.
         block: u32,
         /// The name.
         name: u32,
@@ -43,67 +43,67 @@ pub enum Event {
     Page {
         /// The device.
         device: u32,
-        /// The file.
+        /// The inode of the file.
         inode: u32,
-        /// Which of its pages, from 0.
+        /// The page number in the file, from 0.
         page: u32,
-        /// The first of the page's blocks; 0: it has none.
+        /// The first block of the page; 0 for a hole.
         block: u32,
-        /// Is it written?
+        /// Whether the page is written.
         write: bool,
     },
-    /// A block is asked for, of the file system's own.
+    /// A metadata block is read.
     Block {
         /// The device.
         device: u32,
         /// The block.
         block: u32,
     },
-    /// An inode is asked for by its number.
+    /// An inode is looked up by its number.
     Inode {
         /// The device.
         device: u32,
-        /// The number.
+        /// The inode number.
         inode: u32,
     },
-    /// A file or an empty folder is removed.
+    /// A file or an empty directory is removed.
     Remove {
         /// The device.
         device: u32,
-        /// Inode of the folder.
-        folder: u32,
+        /// The inode of the directory.
+        directory: u32,
         /// The name.
         name: u32,
     },
-    /// The load ends; what follows cleans up behind it.
+    /// The end of the load; later events clean up.
     Mark,
 }
 
-/// Events in order, and the names in them.
+/// Events in order, and their names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// Of a block: 1024, 2048 or 4096.
+    /// Bytes of a block: 1024, 2048 or 4096.
     pub block_bytes: u32,
-    /// In order.
+    /// The events in order.
     pub events: Vec<Event>,
-    /// Each once.
+    /// The distinct names.
     pub names: Keys,
     numbers: HashMap<Box<[u8]>, u32>,
 }
 
-/// Why there is no trace.
+/// Why a trace cannot be read.
 #[derive(Debug)]
 pub enum Error {
     /// The text cannot be read.
     Io(io::Error),
-    /// A line is none of a trace.
+    /// A line is malformed.
     Line {
-        /// From 1.
+        /// The line number, from 1.
         line: usize,
-        /// What is wrong with it, and what would be right.
+        /// What is wrong, and what is expected.
         what: String,
     },
-    /// The caller asked for the end.
+    /// Cancelled by the caller.
     Stopped,
 }
 
@@ -133,17 +133,17 @@ impl From<Stopped> for Error {
 }
 
 impl Trace {
-    /// No event yet, on disks of so large blocks.
+    /// An empty trace for disks with blocks of `block_bytes`.
     pub fn new(block_bytes: u32) -> Self {
         Self { block_bytes, events: Vec::new(), names: Keys::new(), numbers: HashMap::new() }
     }
 
-    /// The number of a name, a new one for a new name.
+    /// The index of a name; adds a new name.
     pub fn name(&mut self, name: &[u8]) -> u32 {
         if let Some(number) = self.numbers.get(name) {
             return *number;
         }
-        let number = u32::try_from(self.names.len()).expect("readers and loads keep to NAMES_MAX");
+        let number = u32::try_from(self.names.len()).expect("readers and loads add at most NAMES_MAX names");
         self.names.push(name);
         self.numbers.insert(name.into(), number);
         number
@@ -152,14 +152,14 @@ impl Trace {
     /// Reads the text of a trace.
     ///
     /// # Errors
-    /// [`Error::Line`] for the first line that is none of a trace, or too many of them; [`Error::Io`]; [`Error::Stopped`].
+    /// [`Error::Line`] for the first malformed line, or above a limit; [`Error::Io`]; [`Error::Stopped`].
     pub fn read(reader: impl BufRead, proceed: Proceed<'_>) -> Result<Self, Error> {
         let mut lines = Lines::new(reader, LINE_MAX, proceed);
-        let first = lines.next()?.ok_or_else(|| at(1, "empty, and no trace".to_owned()))?;
+        let first = lines.next()?.ok_or_else(|| at(1, "empty; a trace starts with its format line".to_owned()))?;
         let mut trace = Self::new(block_bytes(first).map_err(|what| at(1, what))?);
         while let Some(line) = lines.next()? {
-            let kept = trace.line(line);
-            kept.map_err(|what| at(lines.number, what))?;
+            let added = trace.line(line);
+            added.map_err(|what| at(lines.number, what))?;
         }
         Ok(trace)
     }
@@ -172,7 +172,7 @@ impl Trace {
         let event = match fields.word() {
             b"name" => Event::Name {
                 device: fields.number("device", u32::MAX)?,
-                folder: fields.inode("folder")?,
+                directory: fields.inode("directory")?,
                 inode: fields.number("inode", u32::MAX)?,
                 block: fields.number("block", u32::MAX)?,
                 name: fields.name(self)?,
@@ -190,16 +190,19 @@ impl Trace {
             b"inode" => Event::Inode { device: fields.number("device", u32::MAX)?, inode: fields.inode("inode")? },
             b"remove" => Event::Remove {
                 device: fields.number("device", u32::MAX)?,
-                folder: fields.inode("folder")?,
+                directory: fields.inode("directory")?,
                 name: fields.name(self)?,
             },
             b"mark" => Event::Mark,
             word => {
-                return Err(format!("{} is no event: name, page, write, block, inode, remove or mark", quoted(word)));
+                return Err(format!(
+                    "{} is no event; expected name, page, write, block, inode, remove or mark",
+                    quoted(word)
+                ));
             }
         };
         if !fields.0.is_empty() {
-            return Err(format!("{} is left over behind the event", quoted(fields.0)));
+            return Err(format!("{} after the end of the event", quoted(fields.0)));
         }
         self.push(event)
     }
@@ -207,10 +210,10 @@ impl Trace {
     /// Adds an event.
     ///
     /// # Errors
-    /// There are [`EVENTS_MAX`] already; the sentence says so.
+    /// The trace has [`EVENTS_MAX`] events; the error is a sentence for the user.
     pub fn push(&mut self, event: Event) -> Result<(), String> {
         if self.events.len() >= EVENTS_MAX {
-            return Err(format!("more than {EVENTS_MAX} events; cut the trace"));
+            return Err(format!("more than {EVENTS_MAX} events; shorten the trace"));
         }
         self.events.push(event);
         Ok(())
@@ -225,8 +228,8 @@ impl Trace {
         let name = |name: u32| escaped(self.names.get(name as usize).unwrap_or_default());
         for event in &self.events {
             match *event {
-                Event::Name { device, folder, inode, block, name: number } => {
-                    writeln!(writer, "name {device} {folder} {inode} {block} {}", name(number))?;
+                Event::Name { device, directory, inode, block, name: number } => {
+                    writeln!(writer, "name {device} {directory} {inode} {block} {}", name(number))?;
                 }
                 Event::Page { device, inode, page, block, write } => {
                     let kind = if write { "write" } else { "page" };
@@ -234,8 +237,8 @@ impl Trace {
                 }
                 Event::Block { device, block } => writeln!(writer, "block {device} {block}")?,
                 Event::Inode { device, inode } => writeln!(writer, "inode {device} {inode}")?,
-                Event::Remove { device, folder, name: number } => {
-                    writeln!(writer, "remove {device} {folder} {}", name(number))?;
+                Event::Remove { device, directory, name: number } => {
+                    writeln!(writer, "remove {device} {directory} {}", name(number))?;
                 }
                 Event::Mark => writeln!(writer, "mark")?,
             }
@@ -252,16 +255,16 @@ fn block_bytes(first: &[u8]) -> Result<u32, String> {
     let size = first.strip_prefix(MAGIC.as_bytes()).and_then(|size| std::str::from_utf8(size).ok()?.parse().ok());
     match size {
         Some(size @ (1024 | 2048 | 4096)) => Ok(size),
-        Some(size) => Err(format!("blocks of {size} bytes; of 1024, 2048 or 4096 they can be")),
-        None => Err(format!("{} is not \"{MAGIC}1024\", with which a trace begins", quoted(first))),
+        Some(size) => Err(format!("blocks of {size} bytes; expected 1024, 2048 or 4096")),
+        None => Err(format!("{} is no trace; expected \"{MAGIC}1024\" in the first line", quoted(first))),
     }
 }
 
-/// Lines of bounded length, with their numbers.
+/// Reads lines of bounded length and counts them.
 pub(super) struct Lines<'p, R> {
     reader: R,
     line: Vec<u8>,
-    /// Of the line given last, from 1.
+    /// The number of the last line read, from 1.
     pub number: usize,
     bytes_max: u64,
     proceed: Proceed<'p>,
@@ -317,20 +320,20 @@ impl<'l> Fields<'l> {
         }
     }
 
-    /// All that is left is a name.
+    /// The rest of the line as a name.
     fn name(&mut self, trace: &mut Trace) -> Result<u32, String> {
         let name = unescaped(std::mem::take(&mut self.0))?;
         if name.is_empty() || name.len() > NAME_LEN_MAX {
-            return Err(format!("a name of {} bytes; 1 to {NAME_LEN_MAX} they have", name.len()));
+            return Err(format!("a name of {} bytes; expected 1 to {NAME_LEN_MAX}", name.len()));
         }
         if trace.names.len() >= NAMES_MAX && !trace.numbers.contains_key(&name[..]) {
-            return Err(format!("more than {NAMES_MAX} different names; cut the trace"));
+            return Err(format!("more than {NAMES_MAX} distinct names; shorten the trace"));
         }
         Ok(trace.name(&name))
     }
 }
 
-/// As it stands on a line: a newline is `\n`, a backslash `\\`.
+/// The name as text: a newline is `\n`, a backslash `\\`.
 fn escaped(name: &[u8]) -> String {
     name.escape_ascii().to_string()
 }
@@ -351,15 +354,15 @@ fn unescaped(text: &[u8]) -> Result<Vec<u8>, String> {
             Some(b'x') => {
                 let mut digit = || char::from(bytes.next()?).to_digit(16);
                 let byte = digit().and_then(|high| u8::try_from(high * 16 + digit()?).ok());
-                byte.ok_or_else(|| "\\x wants two hexadecimal digits".to_owned())?
+                byte.ok_or_else(|| "\\x must be followed by two hexadecimal digits".to_owned())?
             }
-            _ => return Err("a backslash is followed by n, t, r, x, ', \" or another".to_owned()),
+            _ => return Err("a backslash must be followed by n, t, r, x, ', \" or a backslash".to_owned()),
         });
     }
     Ok(name)
 }
 
-/// Cut to 64 bytes.
+/// In quotes, cut to 64 bytes.
 fn quoted(bytes: &[u8]) -> String {
     format!("\"{}\"", bytes[..bytes.len().min(64)].escape_ascii())
 }
@@ -374,12 +377,12 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_comes_back_as_it_was_written() {
+    fn a_written_trace_reads_back_equal() {
         let mut trace = Trace::new(1024);
         for name in [&b"stdio.h"[..], b"a b\n\\\xff'", b"stdio.h"] {
             let name = trace.name(name);
-            trace.push(Event::Name { device: 2049, folder: 2, inode: 0, block: 7, name }).unwrap();
-            trace.push(Event::Remove { device: 2049, folder: 2, name }).unwrap();
+            trace.push(Event::Name { device: 2049, directory: 2, inode: 0, block: 7, name }).unwrap();
+            trace.push(Event::Remove { device: 2049, directory: 2, name }).unwrap();
         }
         for write in [false, true] {
             trace.push(Event::Page { device: 1, inode: 12, page: PAGES_MAX - 1, block: u32::MAX, write }).unwrap();
@@ -392,29 +395,29 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_refused_with_its_place() {
+    fn a_malformed_line_is_an_error_with_its_number() {
         for (line, said) in [
             ("nane 1 2 3 4 x", "\"nane\" is no event"),
             ("name 1 2 3 4", "a name of 0 bytes"),
-            ("name 1 0 3 4 x", "folder 0 is no inode"),
-            ("name 1 2 3 4 a\\q", "a backslash is followed by"),
+            ("name 1 0 3 4 x", "directory 0 is no inode"),
+            ("name 1 2 3 4 a\\q", "a backslash must be followed by"),
             ("name 1 2 3 4 \\x0g", "two hexadecimal digits"),
             ("page 1 2 1048576 0", "page \"1048576\" is no number up to 1048575"),
             ("page 1 2 +3 0", "page \"+3\" is no number"),
             ("page 1 2", "page \"\" is no number"),
             ("block 1 4294967296", "block \"4294967296\" is no number up to 4294967295"),
-            ("inode 1 2 3", "\"3\" is left over"),
-            ("mark  ", "left over"),
+            ("inode 1 2 3", "\"3\" after the end"),
+            ("mark  ", "after the end"),
             ("\u{fffd}", "\"\\xef\\xbf\\xbd\" is no event"),
         ] {
-            let text = format!("splitpoint-kernel-trace 1 1024\n# a remark\n\n{line}\nmark\n");
+            let text = format!("splitpoint-kernel-trace 1 1024\n# a comment\n\n{line}\nmark\n");
             let error = read(text.as_bytes()).unwrap_err().to_string();
             assert!(error.starts_with("line 4: ") && error.contains(said), "{line}: {error}");
         }
     }
 
     #[test]
-    fn what_is_no_trace_is_refused_at_its_first_line() {
+    fn another_format_is_an_error_in_the_first_line() {
         for text in ["", "\n", "mark\n", "splitpoint-kernel-trace 1 512\n", "splitpoint-kernel-trace 2 1024\n"] {
             let error = read(text.as_bytes()).unwrap_err().to_string();
             assert!(error.starts_with("line 1: "), "{text}: {error}");
@@ -424,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_is_told_to_stop_stops() {
+    fn reading_stops_when_cancelled() {
         let error = Trace::read(&b"splitpoint-kernel-trace 1 1024\n"[..], &|| ControlFlow::Break(())).unwrap_err();
         assert!(matches!(error, Error::Stopped));
     }

@@ -1,14 +1,14 @@
-//! Red-black trees: the page cache as Arcangeli's patch has it, a tree of pages for each inode instead of one hash table.
+//! Red-black trees: the page cache of Arcangeli's patch, with one tree of pages for each inode instead of a hash table.
 //!
-//! Nodes are the objects themselves, numbered slots of one array as in `table.rs`; one more stands for all leaves. A find compares the
-//! pages on one path, which is never longer than twice the logarithm of the inode's pages.
+//! Nodes are slots of one array as in `table.rs`; one extra node is the leaf of all trees. A find compares the pages on
+//! one path, at most twice the logarithm of the inode's page count.
 //!
-//! Source: Guibas & Sedgewick 1978, with the mending of Cormen, Leiserson & Rivest, chapter 14; Lever 2000, Section 3.1.
+//! Source: Guibas & Sedgewick 1978, rebalancing as in Cormen, Leiserson & Rivest, chapter 14; Lever 2000, Section 3.1.
 
 use super::functions::PageKey;
 use super::table::{NONE, Stream, Table};
 
-/// Which child: [`LEFT`] or [`RIGHT`]; the other is `1 - side`.
+/// A child: [`LEFT`] or [`RIGHT`]; the other one is `1 - side`.
 type Side = usize;
 const LEFT: Side = 0;
 const RIGHT: Side = 1;
@@ -23,26 +23,26 @@ struct Node {
 
 /// A tree of pages for each inode.
 pub struct Trees {
-    /// By slot; the last is the leaf of all trees, which is black.
+    /// By slot; the last node is the leaf of all trees, which is black.
     nodes: Vec<Node>,
     roots: Vec<u32>,
     sizes: Vec<usize>,
 }
 
 impl Trees {
-    /// Empty, for all inodes and slots that `stream` names.
+    /// Empty trees for all inodes and slots of `stream`.
     pub fn new(stream: &Stream<PageKey>) -> Self {
         let owners = stream.ops.iter().map(|op| op.key.owner as usize + 1).max().unwrap_or(0);
-        Self::with_room(owners, stream.slots)
+        Self::with_capacity(owners, stream.slots)
     }
 
-    fn with_room(owners: usize, slots: usize) -> Self {
-        let leaf = u32::try_from(slots).expect("slots are numbered in 32 bits");
+    fn with_capacity(owners: usize, slots: usize) -> Self {
+        let leaf = u32::try_from(slots).expect("a slot number has 32 bits");
         let blank = Node { page: 0, child: [leaf; 2], parent: leaf, red: false };
         Self { nodes: vec![blank; slots + 1], roots: vec![leaf; owners], sizes: vec![0; owners] }
     }
 
-    /// How many pages each inode has.
+    /// The number of pages of each inode.
     pub fn sizes(&self) -> impl Iterator<Item = usize> {
         self.sizes.iter().copied()
     }
@@ -67,12 +67,12 @@ impl Trees {
         self.nodes[slot as usize].red
     }
 
-    /// On which side of its parent a node hangs.
+    /// The side of its parent on which a node is.
     fn side(&self, slot: u32) -> Side {
         usize::from(self.child(self.parent(slot), RIGHT) == slot)
     }
 
-    /// Puts `new` where `old` hangs.
+    /// Replaces the subtree `old` by `new`.
     fn replace(&mut self, owner: usize, old: u32, new: u32) {
         let parent = self.parent(old);
         if parent == self.leaf() {
@@ -84,7 +84,7 @@ impl Trees {
         self.node(new).parent = parent;
     }
 
-    /// Turns `slot` down to `side`; its other child takes its place.
+    /// Rotates `slot` down to `side`; its other child takes its place.
     fn rotate(&mut self, owner: usize, slot: u32, side: Side) {
         let up = self.child(slot, 1 - side);
         let between = self.child(up, side);
@@ -97,8 +97,8 @@ impl Trees {
         self.node(slot).parent = up;
     }
 
-    /// No red node has a red child: so after `slot`, which is red, came in.
-    fn mend_after_insert(&mut self, owner: usize, mut slot: u32) {
+    /// Restores that no red node has a red child, after the red node `slot` was inserted.
+    fn rebalance_after_insert(&mut self, owner: usize, mut slot: u32) {
         while self.is_red(self.parent(slot)) {
             let parent = self.parent(slot);
             let grandparent = self.parent(parent);
@@ -124,8 +124,8 @@ impl Trees {
         self.node(root).red = false;
     }
 
-    /// Every path has as many black nodes: so after one was taken from those through `slot`.
-    fn mend_after_remove(&mut self, owner: usize, mut slot: u32) {
+    /// Restores equal black heights, after a black node was removed above `slot`.
+    fn rebalance_after_remove(&mut self, owner: usize, mut slot: u32) {
         while slot != self.roots[owner] && !self.is_red(slot) {
             let parent = self.parent(slot);
             let side = self.side(slot);
@@ -190,7 +190,7 @@ impl Table<PageKey> for Trees {
             self.node(parent).child[side] = slot;
         }
         self.sizes[owner] += 1;
-        self.mend_after_insert(owner, slot);
+        self.rebalance_after_insert(owner, slot);
     }
 
     fn remove(&mut self, slot: u32, key: &PageKey) {
@@ -203,7 +203,7 @@ impl Table<PageKey> for Trees {
             lost_black = !self.is_red(slot);
             self.replace(owner, slot, moved);
         } else {
-            // The next page takes its place and color, and that one's right child its own.
+            // The next page takes the place and color of `slot`; its right child takes the place of the next page.
             let mut next = right;
             while self.child(next, LEFT) != leaf {
                 next = self.child(next, LEFT);
@@ -224,7 +224,7 @@ impl Table<PageKey> for Trees {
         }
         self.sizes[owner] -= 1;
         if lost_black {
-            self.mend_after_remove(owner, moved);
+            self.rebalance_after_remove(owner, moved);
         }
     }
 }
@@ -239,7 +239,7 @@ mod tests {
         PageKey { inode: 0, page, owner }
     }
 
-    /// Black nodes on each path below, after a look at all rules.
+    /// The black height below `slot`. Asserts all red-black rules, and appends the pages in order.
     fn black_height(trees: &Trees, slot: u32, pages: &mut Vec<u32>) -> u32 {
         if slot == trees.leaf() {
             return 1;
@@ -247,25 +247,25 @@ mod tests {
         let node = trees.nodes[slot as usize];
         for child in node.child.into_iter().filter(|child| *child != trees.leaf()) {
             assert_eq!(trees.parent(child), slot);
-            assert!(!(node.red && trees.is_red(child)), "red below red");
+            assert!(!(node.red && trees.is_red(child)), "a red node has a red child");
         }
         let left = black_height(trees, node.child[LEFT], pages);
         pages.push(node.page);
         let right = black_height(trees, node.child[RIGHT], pages);
-        assert_eq!(left, right, "paths of unlike black nodes");
+        assert_eq!(left, right, "unequal black heights");
         left + u32::from(!node.red)
     }
 
     #[test]
-    fn trees_are_maps_and_keep_the_rules_of_red_and_black() {
+    fn trees_agree_with_a_map_and_keep_the_red_black_rules() {
         let mut random = Random::new(7);
-        let mut trees = Trees::with_room(2, 300);
+        let mut trees = Trees::with_capacity(2, 300);
         let mut models = [BTreeMap::new(), BTreeMap::new()];
         let mut free: Vec<u32> = (0..300).collect();
         for step in 0..20_000 {
             let owner = random.below(2) as u32;
             let model = &mut models[owner as usize];
-            // Growing, then shrinking, then anything.
+            // Alternate between growing and shrinking trees.
             let page = random.below(if step % 5000 < 2500 { 150 } else { 20 }) as u32;
             match model.get(&page).copied() {
                 Some(slot) if random.below(3) > 0 => {
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_path_is_at_most_twice_the_logarithm() {
-        let mut trees = Trees::with_room(1, 4096);
+        let mut trees = Trees::with_capacity(1, 4096);
         (0..4096).for_each(|page| trees.insert(page, key(0, page)));
         let longest = (0..4096).map(|page| trees.find(&key(0, page)).1).max();
         assert!(longest.is_some_and(|longest| longest <= 2 * 13), "{longest:?}");

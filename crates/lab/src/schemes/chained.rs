@@ -1,7 +1,7 @@
-//! System V's hsearch compiled with CHAINED: a list of entries from each place of a table of the declared size.
+//! System V's hsearch compiled with CHAINED: one linked list for each slot of a table whose size is declared.
 //!
-//! New entries go to the front, or with SORTUP and SORTDOWN where the order of keys has them, so that a miss ends halfway.
-//! The table does not fill up; its lists grow longer.
+//! New entries go to the front of a list. With SORTUP and SORTDOWN lists are sorted by key, so a miss ends halfway.
+//! The table never fills up; its lists grow.
 //!
 //! Source: Seltzer & Yigit 1991, "hsearch". Not here: open addressing (`hsearch.rs`).
 
@@ -9,7 +9,7 @@ use super::hsearch::SLOTS_MAX;
 use super::{ENTRY_BYTES, Figures, Found, Function, POINTER_BYTES, Pair, Refused, Scheme};
 use std::cmp::Ordering;
 
-/// Where a new entry goes.
+/// The order of entries in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Front,
@@ -20,7 +20,7 @@ pub(super) enum Order {
 pub(super) struct Chained<'k> {
     function: Function,
     order: Order,
-    /// Entry numbers, one past; 0 where the list is empty.
+    /// The first entry of each list: its index plus 1, or 0 for an empty list.
     heads: Vec<u32>,
     entries: Vec<Entry<'k>>,
     figures: Figures,
@@ -31,9 +31,9 @@ struct Entry<'k> {
     next: u32,
 }
 
-/// What a walk along a list came to.
+/// The result of a search in a list.
 struct Walk {
-    /// The entry before the place that `key` has or would have; 0 is the head.
+    /// The entry before `key`, or before where it would be inserted; 0 is the head.
     before: u32,
     found: bool,
     touched: u64,

@@ -1,12 +1,13 @@
-//! dbm and ndbm: a bitmap of the buckets that have split tells how many bits of a hash to look at.
+//! dbm and ndbm: a bitmap of split buckets determines how many bits of a hash name its bucket.
 //!
 //! ```text
-//! bitmap   0 | 1 2 | 3 4 5 6 | ...        bit (hash & mask) + mask: has this bucket split
-//! mask     0 |  1  |    3    |            when the mask's bits of the hash were looked at?
+//! bitmap   0 | 1 2 | 3 4 5 6 | ...        bit (hash & mask) + mask is set if that bucket
+//! mask     0 |  1  |    3    |            has split at that mask
 //! ```
 //!
-//! A full page splits at once, whichever it is, into itself and the page with the next bit set: far behind it in the file, which
-//! so has holes. Nothing else is stored: a pair larger than a page has no place, nor have more keys of one hash than fit a page.
+//! A full page splits immediately. Pairs with the next hash bit set move to the page with that bit set, often far
+//! behind, so the file has holes. A pair larger than a page cannot be stored; neither can more equal hashes than fit in
+//! a page.
 //!
 //! Source: Seltzer & Yigit 1991, "dbm and ndbm", after Thompson.
 
@@ -16,9 +17,9 @@ use std::collections::HashSet;
 
 pub(super) struct Dbm<'k> {
     function: Function,
-    /// The bits that are set. A set, for the bitmap itself can have 2^33 bits.
+    /// The bits that are set. A set, because the bitmap can have 2^33 bits.
     bitmap: HashSet<u64>,
-    /// The most bits of a hash that were ever looked at: the bitmap's length follows.
+    /// The most hash bits that any bucket has used, which determines the length of the bitmap.
     depth: u32,
     pages: Pages<'k>,
     figures: Figures,
@@ -30,7 +31,7 @@ impl Dbm<'_> {
         Dbm { function, bitmap: HashSet::new(), depth: 0, pages, figures: Figures::default() }
     }
 
-    /// The bucket of a hash, and the mask that makes it so.
+    /// The bucket of a hash, and the mask of the hash bits that name it.
     pub(super) fn access(&self, hash: u32) -> (u32, u64) {
         let hash = u64::from(hash);
         let mut mask = 0;
@@ -40,7 +41,7 @@ impl Dbm<'_> {
         ((hash & mask) as u32, mask)
     }
 
-    /// Notes that `bucket` has split under `mask`.
+    /// Records that `bucket` has split at `mask`.
     pub(super) fn set_split(&mut self, bucket: u32, mask: u64) {
         self.bitmap.insert(u64::from(bucket) + mask);
         self.depth = self.depth.max(mask.count_ones() + 1);
@@ -64,7 +65,7 @@ impl<'k> Scheme<'k> for Dbm<'k> {
             self.set_split(bucket, mask);
             self.figures.work += self.pages.split(bucket, (mask + 1) as u32);
             self.figures.splits += 1;
-            written += 3; // both pages, and the bitmap's block
+            written += 3; // both pages, and the block of the bitmap
             self.figures.paused(written);
             (bucket, mask) = self.access(pair.hash);
         }

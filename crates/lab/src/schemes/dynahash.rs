@@ -1,4 +1,5 @@
-//! dynahash: linear hashing in memory. Buckets are lists, and split in order when the table is too full on average.
+//! dynahash: linear hashing in memory. Buckets are linked lists. The next bucket in order splits when the average load
+//! is above the fill factor.
 //!
 //! The bucket that splits is the next in order, rarely the longest one. The average load stays at the fill factor.
 //!
@@ -8,9 +9,9 @@
 use super::{ENTRY_BYTES, Figures, Found, Function, POINTER_BYTES, Pair, Refused, Scheme};
 use splitpoint::linear;
 
-/// Entries a bucket on average before a split, if not chosen.
+/// The default fill factor in entries.
 pub(super) const FILL_FACTOR: u64 = 1;
-/// Heads of lists that are allocated at a time.
+/// The list heads of one allocation.
 const SEGMENT: usize = 256;
 
 pub(super) struct Dynahash<'k> {

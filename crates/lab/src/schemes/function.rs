@@ -1,19 +1,20 @@
-//! Which hash function a scheme uses: its own of old, or one of the package for all.
+//! The hash function of a scheme: its historical one, or one of the package.
 //!
-//! Schemes take the low bits first. Where a program took the leading ones, the function here gives its bits reversed.
+//! The models use low bits first. Where the original program used high bits first, the function here returns them
+//! reversed.
 
 use splitpoint::HashKind;
 
 /// A function from keys to 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
-    /// One of the package, its low 32 bits.
+    /// The low 32 bits of a function of the package.
     Package(HashKind),
-    /// gdbm's: bytes shifted in, then a step of a linear congruential generator; 31 bits, the leading ones first.
+    /// gdbm's: bytes shifted and added, then one step of a linear congruential generator; 31 bits, high bits first.
     Gdbm,
-    /// System V's word for a key: its length and the sum of its bytes. Used as it is, by division.
+    /// System V's hash by division: the length of the key plus the sum of its bytes.
     ByteSum,
-    /// That word by Knuth's factor, the leading bits first: System V's multiplication.
+    /// System V's hash by multiplication: the byte sum times Knuth's factor, high bits first.
     Multiplied,
 }
 
@@ -24,12 +25,12 @@ impl Function {
             Function::Package(kind) => kind.hash(key, 0) as u32,
             Function::Gdbm => gdbm(key),
             Function::ByteSum => byte_sum(key),
-            // Knuth's of a key of four bytes is the product of that word.
+            // For a key of four bytes, `Knuth` is the product of that word.
             Function::Multiplied => (HashKind::Knuth.hash(&byte_sum(key).to_le_bytes(), 0) as u32).reverse_bits(),
         }
     }
 
-    /// For tables of figures.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Function::Package(kind) => kind.name(),
@@ -40,7 +41,7 @@ impl Function {
     }
 }
 
-/// What a 31-bit word keeps.
+/// The low 31 bits.
 const LOW_31: u32 = u32::MAX >> 1;
 
 fn gdbm(key: &[u8]) -> u32 {

@@ -1,24 +1,25 @@
-//! gdbm: extendible hashing. A directory has an entry for every value of the first so many hash bits; entries share buckets.
+//! gdbm: extendible hashing. A directory has one entry for each value of the first `depth` hash bits; entries may share
+//! a bucket.
 //!
 //! ```text
 //! directory   00 -> A   01 -> C   10 -> B   11 -> C        depth 2
 //! bucket      A, B: depth 2, one entry each;               C: depth 1, two entries
 //! ```
 //!
-//! A bucket of depth d splits by its bit d. If that is more than the directory's depth, the directory doubles first, however many
-//! other buckets there are: a few keys that agree in many bits make it large. A bucket holds what leads to pairs, not pairs:
-//! these lie elsewhere in the file, have any length, and cost a hit its second page.
+//! A bucket of depth d splits by hash bit d. If d equals the depth of the directory, the directory doubles first, so a
+//! few keys that agree in many bits make it large. A bucket holds references to pairs. The pairs are elsewhere in the
+//! file, have any length, and cost a hit a second page.
 //!
-//! Source: Seltzer & Yigit 1991, "gdbm", after Fagin and others 1979; what a bucket holds is the program's. Differs: the pairs'
-//! places are not modelled, they cost their bytes and no more.
+//! Source: Seltzer & Yigit 1991, "gdbm", after Fagin and others 1979; the contents of a bucket follow the program.
+//! Differs: the allocation of pairs in the file is not modelled; a pair costs only its bytes.
 
 use super::{Figures, Found, Function, Pair, Refused, Scheme};
 
-/// What a bucket keeps of a pair: hash, the key's first bytes, where the pair lies, two lengths.
+/// An entry of a bucket: hash, first bytes of the key, offset of the pair, two lengths.
 const ELEMENT_BYTES: usize = 24;
-/// What leads to a bucket.
+/// An entry of the directory.
 const ADDRESS_BYTES: u64 = 8;
-/// The deepest directory of the model, where it has 64 MiB: enough for any good function and all the keys that a machine can hold.
+/// The deepest directory of the model, which limits it to 64 MiB in the model. A good function stays far below.
 pub(super) const DEPTH_MAX: u32 = 24;
 
 #[derive(Debug, Default)]
@@ -31,7 +32,7 @@ pub(super) struct Gdbm<'k> {
     function: Function,
     page_bytes: usize,
     pub(super) depth: u32,
-    /// Numbers of buckets, 2^depth of them.
+    /// 2^depth bucket numbers.
     pub(super) directory: Vec<u32>,
     pub(super) buckets: Vec<Bucket<'k>>,
     figures: Figures,
@@ -43,7 +44,7 @@ impl<'k> Gdbm<'k> {
         Gdbm { function, page_bytes, depth: 0, directory, buckets, figures: Figures::default() }
     }
 
-    /// The number of the bucket of a hash.
+    /// The number of the bucket that holds `hash`.
     fn bucket(&self, hash: u32) -> usize {
         let mask = (1 << self.depth) - 1;
         self.directory[(hash & mask) as usize] as usize
@@ -58,7 +59,8 @@ impl<'k> Gdbm<'k> {
         has_room
     }
 
-    /// Makes a bucket two, and the directory larger if that takes it. Pages written; `None` if the directory may not grow.
+    /// Splits a bucket, and doubles the directory if needed. Returns the pages written; `None` if the directory is at
+    /// its limit.
     fn split(&mut self, bucket: usize, hash: u32) -> Option<u64> {
         let mut written = 2;
         let bit = self.buckets[bucket].depth;
@@ -77,7 +79,7 @@ impl<'k> Gdbm<'k> {
         let (moved, kept) = pairs.into_iter().partition(|pair| pair.hash >> bit & 1 == 1);
         self.buckets[bucket] = Bucket { depth: bit + 1, pairs: kept };
         self.buckets.push(Bucket { depth: bit + 1, pairs: moved });
-        // Of the entries that lead to the bucket, those with the bit set: they have its low bits in common.
+        // The entries of the bucket share its low bits. Those with `bit` set now refer to the new bucket.
         let low_bits = hash & ((1 << bit) - 1);
         let first = (low_bits | 1 << bit) as usize;
         for entry in self.directory[first..].iter_mut().step_by(2 << bit) {
@@ -100,7 +102,7 @@ impl<'k> Scheme<'k> for Gdbm<'k> {
         if self.find(key).found {
             return Ok(());
         }
-        let mut written = 2; // the bucket, and where the pair lies
+        let mut written = 2; // the bucket and the pair
         while !self.store(bucket, pair) {
             let refused = Refused::DirectoryTooLarge { entries: self.directory.len() };
             written += self.split(bucket, pair.hash).ok_or(refused)?;

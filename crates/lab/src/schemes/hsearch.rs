@@ -1,21 +1,21 @@
-//! System V's hsearch with open addressing: a table of the size that was declared, a probe sequence for each key.
+//! System V's hsearch with open addressing: a table whose size is declared, and a probe sequence for each key.
 //!
 //! ```text
-//! by default   power of two, double hashing: place + k * interval, the interval odd, from further bits of the hash
-//! DIV          prime, linear probing: place + k
-//! BRENT        double hashing; a key that comes to lie far may push a key on its way further, if both together gain:
-//!              place 0   1   2   3 free      new: 3 probes too far; the key at 1 moves one interval on: 1 + 1 < 3
+//! by default   power of two, double hashing: slot + k * interval; the interval is odd, from further bits of the hash
+//! DIV          prime, linear probing: slot + k
+//! BRENT        double hashing; an insert after many probes may move another key, if that costs less in total:
+//!              slot 0   1   2   3 free      3 more probes for the new key, or 1 and 1 for the key in slot 1
 //! ```
 //!
-//! Nothing grows: once every place is taken, an insert fails, and a miss looks at them all.
+//! The table never grows: once all slots are taken, an insert fails and a miss probes every slot.
 //!
 //! Source: Seltzer & Yigit 1991, "hsearch"; Knuth, volume 3, section 6.4; Brent, CACM 16(2), 1973.
 
 use super::{ENTRY_BYTES, Figures, Found, Function, HASH_BITS, Pair, Refused, Scheme};
 
-/// Most places of a table: 2^28 take 8 GiB of the model's memory.
+/// The most slots of a table: 2^28 take 8 GiB in the model.
 pub const SLOTS_MAX: usize = 1 << 28;
-/// Probes from which on Brent rearranges.
+/// Brent rearranges above this number of probes.
 const BRENT_THRESHOLD: usize = 2;
 
 /// How collisions are resolved.
@@ -34,20 +34,20 @@ pub(super) struct Hsearch<'k> {
 }
 
 impl<'k> Hsearch<'k> {
-    /// A table for `nelem` entries, or as many more as its kind of size takes.
+    /// A table for at least `nelem` entries: rounded up to a prime or a power of two.
     pub fn new(function: Function, nelem: usize, probing: Probing) -> Self {
         let nelem = nelem.clamp(2, SLOTS_MAX);
         let slot_count = if probing == Probing::Linear { next_prime(nelem) } else { nelem.next_power_of_two() };
         Hsearch { function, probing, slots: vec![None; slot_count], figures: Figures::default() }
     }
 
-    /// The place at which a search for `hash` begins.
+    /// The first slot of the probe sequence of `hash`.
     fn home(&self, hash: u32) -> usize {
-        // By division, or by as many bits as there are places for.
+        // A division, or for a power of two the low bits.
         hash as usize % self.slots.len()
     }
 
-    /// From one probe to the next. Odd where the size is a power of two, so that all places are met.
+    /// The step of the probe sequence. Odd if the size is a power of two, so that it visits every slot.
     fn interval(&self, hash: u32) -> usize {
         if self.probing == Probing::Linear {
             return 1;
@@ -57,35 +57,37 @@ impl<'k> Hsearch<'k> {
         (further_bits | 1) % self.slots.len()
     }
 
-    /// The place of probe number `probe`, from 0.
-    fn place(&self, hash: u32, probe: usize) -> usize {
+    /// The slot of probe number `probe`, from 0.
+    fn slot(&self, hash: u32, probe: usize) -> usize {
         // Both are below 2^29.
         (self.home(hash) + probe * self.interval(hash)) % self.slots.len()
     }
 
-    /// Probes up to the key or a free place: how many before it, and the key's, if it is there.
+    /// Probes for the key or a free slot. Returns the number of earlier probes, and whether the key was found.
     fn probe(&self, hash: u32, key: &[u8]) -> (usize, bool) {
-        let (mut place, interval) = (self.home(hash), self.interval(hash));
+        let (mut slot, interval) = (self.home(hash), self.interval(hash));
         for probe in 0..self.slots.len() {
-            match &self.slots[place] {
+            match &self.slots[slot] {
                 None => return (probe, false),
                 Some(pair) if pair.is(hash, key) => return (probe, true),
-                Some(_) => place = (place + interval) % self.slots.len(),
+                Some(_) => slot = (slot + interval) % self.slots.len(),
             }
         }
         (self.slots.len(), false)
     }
 
-    /// Makes room at an earlier place of `hash`'s sequence than `far`, by moving on the key there; the probe it gives.
+    /// Frees a slot before probe `far` of the sequence of `hash`, by moving the key there. Returns the probe of the
+    /// freed slot.
     ///
-    /// Tries what costs both together least first: a key met after `early` probes, moved on by `later` of its own intervals.
+    /// Tries the cheapest move first: a key at probe `early` moves by `later` of its own intervals; the cost is the
+    /// sum.
     fn rearrange(&mut self, hash: u32, far: usize) -> usize {
-        for both in 1..far {
-            for early in 0..both {
+        for cost in 1..far {
+            for early in 0..cost {
                 self.figures.work += 1;
-                let here = self.place(hash, early);
-                let Some(settled) = self.slots[here] else { unreachable!("places before the free one are taken") };
-                let later = both - early;
+                let here = self.slot(hash, early);
+                let Some(settled) = self.slots[here] else { unreachable!("slots before the free one are taken") };
+                let later = cost - early;
                 let there = (here + later * self.interval(settled.hash)) % self.slots.len();
                 if self.slots[there].is_none() {
                     self.slots[there] = self.slots[here].take();
@@ -112,8 +114,8 @@ impl<'k> Scheme<'k> for Hsearch<'k> {
         if self.probing == Probing::Brent && probe > BRENT_THRESHOLD {
             probe = self.rearrange(pair.hash, probe);
         }
-        let place = self.place(pair.hash, probe);
-        self.slots[place] = Some(pair);
+        let slot = self.slot(pair.hash, probe);
+        self.slots[slot] = Some(pair);
         self.figures.paused(1);
         self.figures.stored(&pair);
         Ok(())
@@ -121,7 +123,7 @@ impl<'k> Scheme<'k> for Hsearch<'k> {
 
     fn find(&self, key: &[u8]) -> Found {
         let (probe, found) = self.probe(self.function.hash(key), key);
-        // The place that ends it is looked at too, unless the table has none left.
+        // Counts the final slot too, unless every slot was probed.
         Found { found, touched: (probe + 1).min(self.slots.len()) as u64 }
     }
 
@@ -131,7 +133,7 @@ impl<'k> Scheme<'k> for Hsearch<'k> {
     }
 }
 
-/// The first prime that is not below `number`.
+/// The smallest prime that is at least `number`.
 pub(super) fn next_prime(number: usize) -> usize {
     let is_prime = |n: &usize| (2..).take_while(|d| d * d <= *n).all(|d| !n.is_multiple_of(d));
     (number.max(2)..).find(is_prime).expect("there is no last prime")

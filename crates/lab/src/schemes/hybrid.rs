@@ -1,47 +1,47 @@
-//! Linear hashing on pages: buckets split in order, when the table is too full (controlled) or when a page overflows
-//! (uncontrolled). As in the 1991 package, and as in ours.
+//! Linear hashing on pages, as in the 1991 package and in Splitpoint's table. Buckets split in order, when the load
+//! passes the fill factor (controlled) or when a page overflows (uncontrolled).
 //!
 //! | | hash-1991 | splitpoint |
 //! |---|---|---|
-//! | a bucket's overflow | a chain of whole pages | one page of fitting size, up to a frame |
-//! | too full | more pairs than fill factor x buckets | bytes above 92 % of the primary pages |
-//! | uncontrolled | with each overflow page | with a bucket's second overflow page |
-//! | large pairs | as many overflow pages as they take | an extent; 64 bytes are its unit |
-//! | a miss reads | the chain | the primary page, and what its filter lets pass |
+//! | overflow of a bucket | a chain of whole pages | one page of variable size, up to a frame |
+//! | controlled split | more pairs than fill factor x buckets | bytes above 92 % of the primary pages |
+//! | uncontrolled split | for each overflow page | for a second overflow page in a bucket |
+//! | large pairs | several overflow pages | an extent, in units of 64 bytes |
+//! | a miss reads | the chain | the primary page; overflow pages if its filter matches |
 //!
 //! Source: Seltzer & Yigit 1991, "The New Implementation"; docs/architecture.md, "Overflow". Not here: the arithmetic
-//! (`splitpoint::linear`). Differs: nothing lies in a real page, so sizes are right to a few bytes.
+//! (`splitpoint::linear`). Differs: no real pages are written, so sizes are correct to a few bytes.
 
 use super::{Figures, Found, Function, POINTER_BYTES, Pair, Refused, Scheme};
 use splitpoint::linear;
 
-/// Addresses that 16 bits give: 2^11 pages at each of 32 split points.
+/// Overflow pages that 16-bit addresses allow: 2^11 at each of 32 split points.
 pub(super) const OVERFLOW_PAGES_MAX: u64 = 32 << 11;
-/// The paper's table of pages at each split point.
+/// The paper's array of page counts, one for each split point.
 const SPARES_BYTES: u64 = 32 * 4;
-/// What the paper's package keeps of a pair beside it: two offsets.
+/// Two offsets for each pair in the 1991 package.
 const OFFSETS_BYTES: usize = 4;
-/// Of a page of the package: count, free space.
+/// Page header of the 1991 package: count, free space.
 const HEADER_BYTES_1991: usize = 6;
-/// Of a page of ours: header, reference to the overflow page, filter.
+/// Page header of Splitpoint: header, reference to the overflow page, filter.
 const HEADER_BYTES: usize = 24;
-/// Of a record of ours: slot and two lengths.
+/// A record of Splitpoint, without key and value: slot and two lengths.
 const SLOT_BYTES: usize = 6;
-/// What a record keeps of a pair whose value is in an extent, beside its key.
+/// The reference to an extent in a record.
 const REFERENCE_BYTES: usize = 20;
 const UNIT_BYTES: usize = 64;
 const FRAME_BYTES: usize = 4096;
-/// Bytes in percent of what primary pages hold.
+/// The default fill factor, in percent of the capacity of the primary pages.
 const FILL_PERCENT: u64 = 92;
 
-/// How a bucket overflows.
+/// The kind of overflow pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Overflow {
     Chain,
-    FittingPage,
+    VariablePage,
 }
 
-/// When the table is too full.
+/// The limit of the load.
 #[derive(Clone, Copy, Debug)]
 enum Fill {
     Pairs(u64),
@@ -55,21 +55,21 @@ pub(super) struct Hybrid<'k> {
     page_bytes: usize,
     pub(super) state: linear::State,
     buckets: Vec<Bucket<'k>>,
-    /// Bytes of all records on pages.
+    /// The bytes of all records on pages.
     load_bytes: u64,
     overflow_bytes: u64,
     overflow_bytes_most: u64,
     extent_bytes: u64,
-    /// The highest page ever written of the 1991 file.
+    /// The highest page ever written in the 1991 file.
     file_pages: u64,
     figures: Figures,
 }
 
-/// A bucket: its primary page first.
+/// A bucket. Its first page is the primary page.
 #[derive(Debug, Default)]
 struct Bucket<'k> {
     pages: Vec<Page<'k>>,
-    /// Two bits for each pair that lies in an overflow page.
+    /// Two bits for each pair in an overflow page.
     filter: u64,
 }
 
@@ -77,18 +77,18 @@ struct Bucket<'k> {
 struct Page<'k> {
     pairs: Vec<Pair<'k>>,
     used_bytes: usize,
-    /// Bytes it takes as an overflow page.
+    /// The bytes allocated, if this is an overflow page.
     allocated_bytes: usize,
 }
 
-/// What became of a pair that was put on a page.
+/// The effect of placing a pair.
 struct Placed {
     pages_written: u64,
-    asks_for_split: bool,
+    overflowed: bool,
 }
 
 impl<'k> Hybrid<'k> {
-    /// The package of the paper.
+    /// The 1991 package.
     pub fn of_1991(function: Function, page_bytes: usize, fill_factor: u64) -> Self {
         Self::new(function, page_bytes, Overflow::Chain, Fill::Pairs(fill_factor))
     }
@@ -96,7 +96,7 @@ impl<'k> Hybrid<'k> {
     /// Splitpoint's table.
     pub fn of_splitpoint(function: Function, page_bytes: usize, fill_factor: Option<u64>) -> Self {
         let fill = fill_factor.map_or(Fill::Percent(FILL_PERCENT), Fill::Pairs);
-        Self::new(function, page_bytes, Overflow::FittingPage, fill)
+        Self::new(function, page_bytes, Overflow::VariablePage, fill)
     }
 
     fn new(function: Function, page_bytes: usize, overflow: Overflow, fill: Fill) -> Self {
@@ -116,14 +116,14 @@ impl<'k> Hybrid<'k> {
         }
     }
 
-    /// What a page has for records.
+    /// The bytes of a page that are available for records.
     fn capacity(&self) -> usize {
         self.page_bytes - if self.overflow == Overflow::Chain { HEADER_BYTES_1991 } else { HEADER_BYTES }
     }
 
-    /// Bytes of a pair outside pages, in an extent.
+    /// The bytes of a pair in an extent.
     fn extent(&self, pair: &Pair) -> usize {
-        let is_large = self.overflow == Overflow::FittingPage && pair.bytes() + SLOT_BYTES > self.page_bytes / 4;
+        let is_large = self.overflow == Overflow::VariablePage && pair.bytes() + SLOT_BYTES > self.page_bytes / 4;
         let key_bytes = if self.keeps_key(pair) { 0 } else { pair.key.len() };
         if is_large { (pair.value_bytes as usize + key_bytes).next_multiple_of(UNIT_BYTES) } else { 0 }
     }
@@ -132,32 +132,32 @@ impl<'k> Hybrid<'k> {
         pair.key.len() <= self.page_bytes / 8
     }
 
-    /// Bytes of a pair on its page.
+    /// The bytes of a pair on its page.
     fn record(&self, pair: &Pair) -> usize {
         match self.overflow {
             Overflow::Chain => pair.bytes() + OFFSETS_BYTES,
-            Overflow::FittingPage if self.extent(pair) == 0 => pair.bytes() + SLOT_BYTES,
-            // A long key has its hash in its place.
-            Overflow::FittingPage => {
+            Overflow::VariablePage if self.extent(pair) == 0 => pair.bytes() + SLOT_BYTES,
+            // For a long key the page stores its hash.
+            Overflow::VariablePage => {
                 SLOT_BYTES + REFERENCE_BYTES + if self.keeps_key(pair) { pair.key.len() } else { 8 }
             }
         }
     }
 
-    /// Puts a pair into a bucket's primary page, or where it overflows to.
+    /// Adds a pair to the primary page of a bucket, or to an overflow page.
     fn place(&mut self, bucket: u32, pair: Pair<'k>) -> Placed {
         let (record, capacity) = (self.record(&pair), self.capacity());
         let bucket = &mut self.buckets[bucket as usize];
         self.load_bytes += record as u64;
         if bucket.pages[0].used_bytes + record <= capacity {
             bucket.pages[0].add(pair, record);
-            return Placed { pages_written: 1, asks_for_split: false };
+            return Placed { pages_written: 1, overflowed: false };
         }
         bucket.filter |= filter_bits(pair.hash);
         let bytes_before = bucket.overflow_bytes();
         let (page_most, frame) = match self.overflow {
             Overflow::Chain => (capacity, self.page_bytes),
-            Overflow::FittingPage => {
+            Overflow::VariablePage => {
                 (FRAME_BYTES.max(self.page_bytes) - HEADER_BYTES, FRAME_BYTES.max(self.page_bytes))
             }
         };
@@ -170,33 +170,33 @@ impl<'k> Hybrid<'k> {
         page.add(pair, record);
         page.allocated_bytes = match self.overflow {
             Overflow::Chain => page.used_bytes.div_ceil(capacity) * frame,
-            // An eighth more than it needs.
-            Overflow::FittingPage => {
+            // An eighth more than needed.
+            Overflow::VariablePage => {
                 let needed = page.used_bytes + HEADER_BYTES;
                 (needed + needed / 8).next_multiple_of(UNIT_BYTES).min(frame)
             }
         };
-        let pages_written = 1 + page.allocated_bytes.div_ceil(frame) as u64; // and the page before, which leads there
+        let pages_written = 1 + page.allocated_bytes.div_ceil(frame) as u64; // and the page that refers to it
         let overflow_pages = bucket.pages.len() - 1;
         self.overflow_bytes = self.overflow_bytes + bucket.overflow_bytes() - bytes_before;
         self.overflow_bytes_most = self.overflow_bytes_most.max(self.overflow_bytes);
-        let asks_for_split = room.is_none() && (self.overflow == Overflow::Chain || overflow_pages > 1);
-        Placed { pages_written, asks_for_split }
+        let overflowed = room.is_none() && (self.overflow == Overflow::Chain || overflow_pages > 1);
+        Placed { pages_written, overflowed }
     }
 
-    /// Whole pages that the chains of the 1991 file take.
+    /// The overflow pages of the 1991 file.
     fn overflow_pages(&self) -> u64 {
         self.overflow_bytes / self.page_bytes as u64
     }
 
-    /// Has the chain no address for what `pair` might take?
+    /// Whether `pair` could need more overflow pages than the 1991 package has addresses for.
     fn lacks_addresses(&self, pair: &Pair) -> bool {
         let pages = self.record(pair).div_ceil(self.capacity()) as u64;
         self.overflow == Overflow::Chain && self.overflow_pages() + pages > OVERFLOW_PAGES_MAX
     }
 
-    /// How full it is, against the limit at which a bucket splits: 1 is at the limit.
-    fn fullness(&self) -> f64 {
+    /// The load as a multiple of the limit.
+    fn load(&self) -> f64 {
         let buckets = self.buckets.len() as u64;
         match self.fill {
             Fill::Pairs(per_bucket) => self.figures.pairs as f64 / (per_bucket * buckets) as f64,
@@ -206,12 +206,12 @@ impl<'k> Hybrid<'k> {
         }
     }
 
-    fn wants_split(&self, is_asked: bool) -> bool {
-        let enough = if self.overflow == Overflow::Chain { 0.0 } else { 0.5 };
-        self.fullness() > 1.0 || is_asked && self.fullness() > enough
+    fn wants_split(&self, has_overflow: bool) -> bool {
+        let least = if self.overflow == Overflow::Chain { 0.0 } else { 0.5 };
+        self.load() > 1.0 || has_overflow && self.load() > least
     }
 
-    /// Lays the bucket whose turn it is out as two; pages written.
+    /// Splits the next bucket in order. Returns the pages written.
     fn split(&mut self) -> u64 {
         let Some(linear::Split { source, new }) = self.state.split() else { return 0 };
         let old = std::mem::replace(&mut self.buckets[source as usize], Bucket::empty());
@@ -226,10 +226,10 @@ impl<'k> Hybrid<'k> {
         [source, new].iter().map(|&bucket| self.buckets[bucket as usize].pages.len() as u64).sum()
     }
 
-    /// Where the 1991 file ends: overflow pages of a split point lie behind its whole generation.
+    /// Updates the end of the 1991 file: the overflow pages of a split point follow its whole generation.
     fn note_file_end(&mut self) {
-        let behind_generation = if self.overflow_bytes > 0 { self.buckets.len().next_power_of_two() } else { 0 };
-        let primary = self.buckets.len().max(behind_generation) as u64;
+        let generation_end = if self.overflow_bytes > 0 { self.buckets.len().next_power_of_two() } else { 0 };
+        let primary = self.buckets.len().max(generation_end) as u64;
         self.file_pages = self.file_pages.max(primary + self.overflow_pages());
     }
 }
@@ -251,7 +251,7 @@ impl<'k> Page<'k> {
     }
 }
 
-/// Two bits of 64, of the hash's highest ones: all pairs of a bucket agree in its lowest.
+/// Two of 64 bits, chosen by the high bits of the hash: the low bits are equal for all pairs of a bucket.
 fn filter_bits(hash: u32) -> u64 {
     1 << (hash >> 26) | 1 << (hash >> 20 & 63)
 }
@@ -276,10 +276,10 @@ impl<'k> Scheme<'k> for Hybrid<'k> {
         }
         let extent = self.extent(&pair) as u64;
         self.extent_bytes += extent;
-        let Placed { mut pages_written, asks_for_split } = self.place(bucket, pair);
+        let Placed { mut pages_written, overflowed } = self.place(bucket, pair);
         pages_written += extent.div_ceil(FRAME_BYTES as u64);
         self.figures.stored(&pair);
-        if self.wants_split(asks_for_split) {
+        if self.wants_split(overflowed) {
             pages_written += self.split();
         }
         self.note_file_end();
@@ -296,7 +296,7 @@ impl<'k> Scheme<'k> for Hybrid<'k> {
             if let Some(pair) = page.pairs.iter().find(|pair| pair.is(hash, key)) {
                 let further = match self.overflow {
                     Overflow::Chain => self.record(pair).div_ceil(self.capacity()) - 1,
-                    Overflow::FittingPage => self.extent(pair).div_ceil(FRAME_BYTES),
+                    Overflow::VariablePage => self.extent(pair).div_ceil(FRAME_BYTES),
                 };
                 return Found { found: true, touched: (index + 1 + further) as u64 };
             }
@@ -309,12 +309,12 @@ impl<'k> Scheme<'k> for Hybrid<'k> {
         let buckets = self.buckets.len() as u64;
         let (addressing_bytes, store_bytes, file_bytes) = match self.overflow {
             Overflow::Chain => {
-                // A bit for each overflow page says whether it is used; pages that become free stay in the file.
+                // A bitmap marks the overflow pages in use; freed pages stay in the file.
                 let pages = self.overflow_bytes_most / page_bytes;
                 let addressing = buckets * POINTER_BYTES + SPARES_BYTES + pages.div_ceil(8);
                 (addressing, buckets * page_bytes + self.overflow_bytes_most, self.file_pages * page_bytes)
             }
-            Overflow::FittingPage => {
+            Overflow::VariablePage => {
                 let (allocated, group_count) = groups(self.state.max_bucket);
                 let store = allocated * page_bytes + self.overflow_bytes + self.extent_bytes;
                 (group_count * POINTER_BYTES, store, store)

@@ -1,19 +1,21 @@
-//! The access methods before and beside ours, as small models: how each finds a key's place, and what that costs.
+//! Historical access methods and Splitpoint's as small models: how each addresses a key, and the cost.
 //!
-//! | module | scheme | how it finds a place |
+//! | module | scheme | addressing |
 //! |---|---|---|
-//! | `dbm` | dbm, ndbm | as many hash bits as a bitmap of splits says |
-//! | `sdbm` | sdbm | the same by a radix trie laid out in an array |
+//! | `dbm` | dbm, ndbm | a bitmap of splits gives the number of hash bits |
+//! | `sdbm` | sdbm | a radix trie in an array gives the number of hash bits |
 //! | `gdbm` | gdbm | extendible hashing: a directory that doubles |
-//! | `hsearch`, `chained` | System V's hsearch, with its options at compile time | a table of a size that is declared |
+//! | `hsearch`, `chained` | System V's hsearch, with its compile-time options | a table of declared size |
 //! | `dynahash` | dynahash | linear hashing in memory, controlled splits |
-//! | `hybrid` | the 1991 package, and ours | linear hashing on pages, hybrid splits |
-//! | `study` | | feeds keys to a scheme and measures it over their number |
+//! | `hybrid` | the 1991 package, Splitpoint | linear hashing on pages, hybrid splits |
+//! | `study` | | inserts keys into a scheme and measures it on the way |
 //!
-//! The models keep keys and count bytes; they store no values and touch no file. Work is counted in pages or entries, never in
-//! time, so that a study gives the same figures everywhere. Hashes have 32 bits, as they had then, and the low ones count first.
+//! The models store keys and count bytes; they store no values and write no file. Work is counted in pages or entries,
+//! never in time, so a study gives the same figures on every machine. Hashes have 32 bits, as in the original programs;
+//! low bits first.
 //!
-//! Source: Seltzer & Yigit 1991, "Existing UNIX Hashing Techniques"; what a program does beyond that is said where it is modelled.
+//! Source: Seltzer & Yigit 1991, "Existing UNIX Hashing Techniques"; each module names what it takes from the program
+//! itself.
 
 mod chained;
 mod dbm;
@@ -33,67 +35,67 @@ pub use study::{Distinct, GivenUp, Point, Refusals, Study, WORK_MAX, absent_keys
 
 use std::fmt;
 
-/// Bits of a hash that a scheme may use.
+/// The hash bits that a scheme may use.
 pub const HASH_BITS: u32 = 32;
-/// Smallest page: less holds no pair worth the name.
+/// The smallest page.
 pub const PAGE_BYTES_MIN: usize = 64;
-/// Largest page: the paper's.
+/// The largest page: the paper's.
 pub const PAGE_BYTES_MAX: usize = 32 << 10;
 
-/// Bytes of a pointer in the tables in memory; in 1991 it was 4.
+/// Bytes of a pointer in the in-memory tables; 4 in 1991.
 const POINTER_BYTES: u64 = 8;
-/// What System V's tables hold of a pair: pointers to its key and its data.
+/// An entry of System V's tables: pointers to the key and the data.
 const ENTRY_BYTES: u64 = 2 * POINTER_BYTES;
 
 /// A model of an access method.
 ///
-/// Keys are borrowed for `'k`: a study feeds millions of the user's.
+/// Keys are borrowed for `'k`: a study inserts millions of the user's keys without copying them.
 pub trait Scheme<'k> {
-    /// Stores a pair of `key` and a value of `value_bytes`; one that is there stays as it is.
+    /// Stores `key` with a value of `value_bytes`. A key that is present stays as it is.
     ///
     /// # Errors
-    /// The scheme cannot hold the pair. Its pairs are as before; room that it made in vain stays made.
+    /// The scheme cannot store the pair. Its pairs are unchanged, but splits done on the way remain.
     fn insert(&mut self, key: &'k [u8], value_bytes: usize) -> Result<(), Refused>;
 
-    /// Looks for `key`.
+    /// Looks up `key`.
     fn find(&self, key: &[u8]) -> Found;
 
-    /// What it has cost so far. O(1).
+    /// The costs so far. O(1).
     fn figures(&self) -> Figures;
 }
 
-/// What a search came to.
+/// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Is the key there?
+    /// Whether the key is present.
     pub found: bool,
-    /// Pages read, or entries looked at.
+    /// Pages read, or entries compared.
     pub touched: u64,
 }
 
-/// What a scheme has cost so far.
+/// The costs of a scheme so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Pairs stored.
     pub pairs: u64,
     /// Bytes of their keys and values.
     pub pair_bytes: u64,
-    /// Bytes of all that holds pairs: pages written, or in memory the table with its nodes and the pairs.
+    /// Bytes that hold the pairs: pages written, or in memory the table, its nodes and the pairs.
     pub store_bytes: u64,
     /// The length of the file with its holes; 0 in memory.
     pub file_bytes: u64,
-    /// Bytes in memory that lead from a hash to a place: bitmap, trie, directory, table.
+    /// Bytes of memory for addressing: bitmap, trie, directory or table.
     pub addressing_bytes: u64,
     /// Buckets split.
     pub splits: u64,
-    /// The most that one insert did: pages written, or entries moved.
+    /// The largest cost of one insert: pages written, or entries moved.
     pub longest_pause: u64,
-    /// Entries compared and moved by all inserts: what the model itself has to do.
+    /// Entries compared and moved by all inserts: the work of the model itself.
     pub work: u64,
 }
 
 impl Figures {
-    /// Bytes of pairs over bytes of what holds them, in percent.
+    /// The bytes of pairs in percent of the bytes that hold them.
     pub fn utilisation_percent(&self) -> f64 {
         if self.store_bytes == 0 { 0.0 } else { 100.0 * self.pair_bytes as f64 / self.store_bytes as f64 }
     }
@@ -111,47 +113,47 @@ impl Figures {
 /// Why a pair cannot be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refused {
-    /// Key, value and their place on the page are more than a page.
+    /// Key, value and their overhead exceed a page.
     PairTooLarge {
-        /// With what the page keeps of it.
+        /// With the overhead.
         pair_bytes: usize,
-        /// What a page has for pairs.
+        /// The bytes of a page that are available for pairs.
         page_bytes: usize,
     },
-    /// The pairs of its page and this one agree in all hash bits that a split may look at.
+    /// The pairs of its page and this one agree in all hash bits that a split may use.
     Collisions {
-        /// How many bits that are.
+        /// The number of those bits.
         bits: u32,
     },
-    /// The table has the size that was declared, and is full.
+    /// The table has its declared size and is full.
     TableFull {
-        /// Places in it.
+        /// The slots of the table.
         slots: usize,
     },
-    /// The directory would have to double beyond what the model allows it.
+    /// The directory would have to double beyond the limit of the model.
     DirectoryTooLarge {
-        /// Entries it has.
+        /// The entries of the directory.
         entries: usize,
     },
-    /// All addresses of overflow pages are taken.
+    /// All overflow page addresses are in use.
     OverflowAddresses {
-        /// How many there are.
+        /// The number of addresses.
         pages: u64,
     },
-    /// More work for one insert than the scheme allows itself.
-    SplitsInVain {
-        /// How many it tries.
+    /// The page is still full after the most splits that one insert may do.
+    SplitLimit {
+        /// The limit.
         splits: u32,
     },
 }
 
 impl Refused {
-    /// Will every later key be refused as well?
+    /// Whether every later key will be refused too.
     pub fn is_final(self) -> bool {
         matches!(self, Refused::TableFull { .. })
     }
 
-    /// One word for the kind, for reports that machines read.
+    /// The name of the reason in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Refused::PairTooLarge { .. } => "pair_too_large",
@@ -159,7 +161,7 @@ impl Refused {
             Refused::TableFull { .. } => "table_full",
             Refused::DirectoryTooLarge { .. } => "directory_too_large",
             Refused::OverflowAddresses { .. } => "overflow_addresses",
-            Refused::SplitsInVain { .. } => "splits_in_vain",
+            Refused::SplitLimit { .. } => "split_limit",
         }
     }
 }
@@ -168,24 +170,24 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refused::PairTooLarge { pair_bytes, page_bytes } => {
-                write!(f, "the pair takes {pair_bytes} bytes, a page has {page_bytes}")
+                write!(f, "the pair takes {pair_bytes} bytes, a page has room for {page_bytes}")
             }
             Refused::Collisions { bits } => {
-                write!(f, "its page is full of keys that agree in all {bits} bits of the hash")
+                write!(f, "its page is full of keys that agree in all {bits} hash bits")
             }
-            Refused::TableFull { slots } => write!(f, "the table is full, all {slots} places of it"),
+            Refused::TableFull { slots } => write!(f, "all {slots} slots of the table are taken"),
             Refused::DirectoryTooLarge { entries } => {
-                write!(f, "its bucket is full, and the directory is not doubled beyond {entries} entries")
+                write!(f, "its bucket is full, and the directory has reached its limit of {entries} entries")
             }
-            Refused::OverflowAddresses { pages } => write!(f, "all {pages} addresses of overflow pages are taken"),
-            Refused::SplitsInVain { splits } => {
-                write!(f, "its page is still full after {splits} splits, as many as it tries")
+            Refused::OverflowAddresses { pages } => write!(f, "all {pages} overflow page addresses are in use"),
+            Refused::SplitLimit { splits } => {
+                write!(f, "its page is still full after {splits} splits, the most that one insert may do")
             }
         }
     }
 }
 
-/// A pair as the models keep it.
+/// A pair in a model.
 #[derive(Clone, Copy, Debug)]
 struct Pair<'k> {
     hash: u32,
@@ -195,7 +197,7 @@ struct Pair<'k> {
 
 impl<'k> Pair<'k> {
     fn new(function: Function, key: &'k [u8], value_bytes: usize) -> Self {
-        // A value above 4 GiB fits no page and no chain of a model: it counts as 4 GiB.
+        // A value above 4 GiB counts as 4 GiB, which fits in no page or chain of a model either.
         Pair { hash: function.hash(key), key, value_bytes: u32::try_from(value_bytes).unwrap_or(u32::MAX) }
     }
 
@@ -208,24 +210,24 @@ impl<'k> Pair<'k> {
     }
 }
 
-/// What the user chooses of a scheme.
+/// The parameters of a scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Bytes of a page.
     pub page_bytes: usize,
-    /// How many entries are declared to come, for tables that ask.
+    /// The declared number of entries, for tables of declared size.
     pub nelem: usize,
-    /// Pairs a bucket on average before a split, where splits are controlled; else each scheme's own choice.
+    /// The fill factor in pairs, for controlled splits; `None` for the default of each scheme.
     pub fill_factor: Option<u64>,
-    /// Bytes of an average pair, for the paper's equation (1).
+    /// The mean bytes of a pair, for the paper's equation (1).
     pub average_pair_bytes: usize,
-    /// The function for all schemes; else each has its own.
+    /// The hash function for all schemes; `None` for that of each scheme.
     pub function: Option<splitpoint::HashKind>,
 }
 
 impl Options {
-    /// Is anything out of range? In words, if so.
-    pub fn wrong(&self) -> Option<String> {
+    /// The first option that is out of range, with the legal range; `None` if all are legal.
+    pub fn invalid(&self) -> Option<String> {
         if !(PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&self.page_bytes) {
             return Some(format!("pages of {} bytes; give {PAGE_BYTES_MIN} to {PAGE_BYTES_MAX}", self.page_bytes));
         }
@@ -242,7 +244,7 @@ impl Options {
     }
 }
 
-/// The schemes there are.
+/// The modelled schemes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SchemeKind {
     /// dbm and ndbm.
@@ -255,7 +257,7 @@ pub enum SchemeKind {
     Hsearch,
     /// hsearch compiled with DIV: division, linear probing.
     HsearchDiv,
-    /// hsearch compiled with BRENT: entries rearranged as they come.
+    /// hsearch compiled with BRENT: inserts may rearrange entries.
     HsearchBrent,
     /// hsearch compiled with CHAINED: new entries at the front.
     HsearchChained,
@@ -267,12 +269,12 @@ pub enum SchemeKind {
     Dynahash,
     /// The package of the 1991 paper: chains of overflow pages.
     Hash1991,
-    /// Splitpoint's table: one overflow page of fitting size a bucket.
+    /// Splitpoint's table: overflow pages of variable size.
     Splitpoint,
 }
 
 impl SchemeKind {
-    /// All of them, in the paper's order.
+    /// All schemes, in the paper's order.
     pub const ALL: &[SchemeKind] = &[
         SchemeKind::Dbm,
         SchemeKind::Sdbm,
@@ -288,7 +290,7 @@ impl SchemeKind {
         SchemeKind::Splitpoint,
     ];
 
-    /// The name for tables, options and JSON.
+    /// The name in reports, options and JSON.
     pub fn name(self) -> &'static str {
         match self {
             SchemeKind::Dbm => "dbm",
@@ -306,42 +308,43 @@ impl SchemeKind {
         }
     }
 
-    /// The kind of a name; `ndbm` is dbm.
+    /// The scheme of this name; `ndbm` is dbm.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = if name == "ndbm" { "dbm" } else { name };
         Self::ALL.iter().copied().find(|kind| kind.name() == name)
     }
 
-    /// Does it keep pairs on pages of a file, so that pages are what is counted?
+    /// Whether it stores pairs in a file; its costs are then counted in pages, otherwise in entries.
     pub fn on_disk(self) -> bool {
         use SchemeKind::*;
         matches!(self, Dbm | Sdbm | Gdbm | Hash1991 | Splitpoint)
     }
 
-    /// Its function: the one that is asked for, or its own.
+    /// Its hash function: that of `options`, or its own.
     pub fn function(self, options: &Options) -> Function {
         use SchemeKind::*;
         let own = match self {
-            // ndbm's own function is a table of numbers; its clone's stands in for it.
+            // ndbm's own function uses a table of constants; sdbm's replaces it here.
             Dbm | Sdbm => Function::Package(splitpoint::HashKind::Sdbm),
             Gdbm => Function::Gdbm,
             HsearchDiv => Function::ByteSum,
             Hsearch | HsearchBrent | HsearchChained | HsearchSortUp | HsearchSortDown => Function::Multiplied,
             Dynahash => Function::Package(splitpoint::HashKind::Dynahash),
-            // hash4 of that package but for its start: keys of one length collide under both or neither.
+            // Equal to hash4 of that package up to its initial value: keys of equal length collide under both or
+            // neither.
             Hash1991 => Function::Package(splitpoint::HashKind::Djb2),
             Splitpoint => Function::Package(splitpoint::HashKind::DEFAULT),
         };
         options.function.map_or(own, Function::Package)
     }
 
-    /// An empty table; `options` are not [wrong](Options::wrong).
+    /// An empty table. `options` must be [valid](Options::invalid).
     pub fn empty<'k>(self, options: &Options) -> Box<dyn Scheme<'k> + 'k> {
         use chained::{Chained, Order};
         use hsearch::{Hsearch, Probing};
         let function = self.function(options);
         let (page_bytes, nelem) = (options.page_bytes, options.nelem);
-        let filled_to = |own: u64| options.fill_factor.unwrap_or(own);
+        let fill_factor = |own: u64| options.fill_factor.unwrap_or(own);
         match self {
             SchemeKind::Dbm => Box::new(dbm::Dbm::new(function, page_bytes)),
             SchemeKind::Sdbm => Box::new(sdbm::Sdbm::new(function, page_bytes)),
@@ -352,9 +355,9 @@ impl SchemeKind {
             SchemeKind::HsearchChained => Box::new(Chained::new(function, nelem, Order::Front)),
             SchemeKind::HsearchSortUp => Box::new(Chained::new(function, nelem, Order::Up)),
             SchemeKind::HsearchSortDown => Box::new(Chained::new(function, nelem, Order::Down)),
-            SchemeKind::Dynahash => Box::new(dynahash::Dynahash::new(function, filled_to(dynahash::FILL_FACTOR))),
+            SchemeKind::Dynahash => Box::new(dynahash::Dynahash::new(function, fill_factor(dynahash::FILL_FACTOR))),
             SchemeKind::Hash1991 => {
-                Box::new(hybrid::Hybrid::of_1991(function, page_bytes, filled_to(options.equation_one())))
+                Box::new(hybrid::Hybrid::of_1991(function, page_bytes, fill_factor(options.equation_one())))
             }
             SchemeKind::Splitpoint => {
                 Box::new(hybrid::Hybrid::of_splitpoint(function, page_bytes, options.fill_factor))

@@ -1,13 +1,14 @@
-//! Pages of a file with holes, as dbm and sdbm keep pairs: page n is bucket n, and is there once it was written.
+//! The sparse file of dbm and sdbm: page n is bucket n, and exists once it was written.
 //!
-//! A page holds a count, two offsets a pair, and the pairs. Source: the layout that both programs share.
+//! A page holds a count, two offsets for each pair, and the pairs.
+//! Source: the page layout of both programs.
 
 use super::{Found, Pair, Refused};
 use std::collections::HashMap;
 
 /// The count at the start of a page.
 const COUNT_BYTES: usize = 2;
-/// Where a pair's key and value begin.
+/// The offsets of a pair's key and value.
 const OFFSETS_BYTES: usize = 4;
 
 /// A bucket's page.
@@ -30,13 +31,13 @@ impl<'k> Pages<'k> {
         Pages { page_bytes, written: HashMap::from([(0, Page::default())]), highest: 0 }
     }
 
-    /// Is a page enough for `pair` alone?
+    /// Whether an empty page can hold `pair`.
     pub fn check_size(&self, pair: &Pair) -> Result<(), Refused> {
         let (pair_bytes, page_bytes) = (pair.bytes() + OFFSETS_BYTES, self.page_bytes - COUNT_BYTES);
         if pair_bytes > page_bytes { Err(Refused::PairTooLarge { pair_bytes, page_bytes }) } else { Ok(()) }
     }
 
-    /// Adds `pair` to a bucket's page, if there is room; were it there already, `find` would have said so.
+    /// Adds `pair`, which is not in the bucket yet, if its page has room.
     pub fn store(&mut self, bucket: u32, pair: Pair<'k>) -> bool {
         self.highest = self.highest.max(bucket);
         let page = self.written.entry(bucket).or_default();
@@ -49,29 +50,29 @@ impl<'k> Pages<'k> {
         fits
     }
 
-    /// Moves the pairs of `bucket` whose hash has `bit` to the bucket with that bit; writes both, the new one even if it is
-    /// empty. How many pairs it looked at.
+    /// Moves the pairs of `bucket` whose hash has `bit` set to the bucket with that bit. Writes both pages, even if one
+    /// is empty. Returns the number of pairs examined.
     pub fn split(&mut self, bucket: u32, bit: u32) -> u64 {
         let page = self.written.remove(&bucket).unwrap_or_default();
-        let looked_at = page.pairs.len() as u64;
+        let examined = page.pairs.len() as u64;
         for half in [bucket, bucket | bit] {
             self.highest = self.highest.max(half);
             self.written.insert(half, Page::default());
         }
         for pair in page.pairs {
             let fits = self.store(if pair.hash & bit == 0 { bucket } else { bucket | bit }, pair);
-            assert!(fits, "half of a page's pairs fit a page");
+            assert!(fits, "some pairs of a page fit in a page");
         }
-        looked_at
+        examined
     }
 
-    /// Reads one page, be it a hole.
+    /// Searches a bucket, which reads one page even if it is a hole.
     pub fn find(&self, bucket: u32, hash: u32, key: &[u8]) -> Found {
         let page = self.written.get(&bucket);
         Found { found: page.is_some_and(|page| page.pairs.iter().any(|pair| pair.is(hash, key))), touched: 1 }
     }
 
-    /// Pairs on a bucket's page.
+    /// The number of pairs in a bucket.
     pub fn pair_count(&self, bucket: u32) -> u64 {
         self.written.get(&bucket).map_or(0, |page| page.pairs.len() as u64)
     }

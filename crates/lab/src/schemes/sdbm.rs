@@ -1,34 +1,34 @@
-//! sdbm: the same as dbm by a radix trie, laid out in an array of bits without pointers.
+//! sdbm: addresses buckets like dbm, with a radix trie stored as an array of bits.
 //!
 //! ```text
-//! node i has its sons at 2i + 1 (the hash bit is 0) and 2i + 2 (it is 1); a set bit: the node has split
+//! the children of node i are 2i + 1 (hash bit 0) and 2i + 2 (hash bit 1); a set bit: the node has split
 //!             0
 //!         1       2            hash 01, from the low bit: node 0, then 2, then 5;
-//!       3   4   5   6          the bits passed are the bucket
+//!       3   4   5   6          the hash bits used are the bucket number
 //! ```
 //!
-//! A trie of equal hashes would grow for ever: sdbm gives an insert up after [`SPLITS_MAX`] splits.
+//! Equal hashes would split without end, so an insert fails after [`SPLITS_MAX`] splits.
 //!
-//! Source: Seltzer & Yigit 1991, "sdbm", after Larson 1978; the bound is the program's.
+//! Source: Seltzer & Yigit 1991, "sdbm", after Larson 1978; the limit is the program's.
 
 use super::pages::Pages;
 use super::{Figures, Found, Function, HASH_BITS, Pair, Refused, Scheme};
 use std::collections::HashSet;
 
-/// Splits for one insert.
+/// The most splits of one insert.
 pub(super) const SPLITS_MAX: u32 = 10;
 
 pub(super) struct Sdbm<'k> {
     function: Function,
-    /// The nodes that have split. A set, for the trie itself can have 2^33 nodes.
+    /// The nodes that have split. A set, because the trie can have 2^33 nodes.
     trie: HashSet<u64>,
-    /// Its levels below the root.
+    /// The levels of the trie below the root.
     depth: u32,
     pages: Pages<'k>,
     figures: Figures,
 }
 
-/// Where a walk down the trie ends.
+/// The end of a walk down the trie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Leaf {
     pub node: u64,
@@ -53,7 +53,7 @@ impl Sdbm<'_> {
         Leaf { node, bucket: (u64::from(hash) & mask) as u32, mask }
     }
 
-    /// Notes that a leaf has split.
+    /// Records that a leaf has split.
     pub(super) fn set_split(&mut self, leaf: Leaf) {
         self.trie.insert(leaf.node);
         self.depth = self.depth.max(leaf.mask.count_ones() + 1);
@@ -75,13 +75,13 @@ impl<'k> Scheme<'k> for Sdbm<'k> {
                 return Err(Refused::Collisions { bits: HASH_BITS });
             }
             if splits == SPLITS_MAX {
-                return Err(Refused::SplitsInVain { splits });
+                return Err(Refused::SplitLimit { splits });
             }
             self.set_split(leaf);
             self.figures.work += self.pages.split(leaf.bucket, (leaf.mask + 1) as u32);
             self.figures.splits += 1;
             splits += 1;
-            written += 3; // both pages, and the trie's block
+            written += 3; // both pages, and the block of the trie
             self.figures.paused(written);
             leaf = self.access(pair.hash);
         }

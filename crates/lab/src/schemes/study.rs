@@ -1,7 +1,7 @@
-//! A scheme fed with keys, measured at some numbers of them on the way.
+//! Inserts keys into a scheme and measures it at several numbers of keys.
 //!
-//! The same keys give the same figures: hits and misses are of keys at even distances, at most [`SAMPLE_MAX`] of either a point.
-//! A scheme that comes to do [`WORK_MAX`] comparisons is given up: some are quadratic with some functions.
+//! Equal keys give equal figures: the keys looked up are evenly spaced, at most [`SAMPLE_MAX`] hits and misses a point.
+//! A study ends early after [`WORK_MAX`] comparisons, because some schemes are quadratic with some functions.
 
 use super::{Figures, Options, Refused, SchemeKind};
 use crate::keys::Keys;
@@ -9,57 +9,57 @@ use splitpoint::HashKind;
 use std::collections::HashSet;
 use std::ops::{ControlFlow, RangeInclusive};
 
-/// Comparisons and moves of a scheme, all inserts together, after which it is given up.
+/// Comparisons and moves of all inserts together after which a study ends early.
 pub const WORK_MAX: u64 = 200_000_000;
-/// Keys looked up at a point, of those that are there and of those that are not.
+/// The most keys looked up at a point, present and absent ones each.
 const SAMPLE_MAX: usize = 10_000;
-/// Entries touched at a point by all lookups of a sample; the rest of the sample is left out.
+/// Lookups at a point stop after touching this many entries.
 const TOUCHED_MAX: u64 = 2_000_000;
-/// Where the first point is, if there are more keys.
+/// The number of keys at the first point, if there are more.
 const FIRST_POINT: usize = 16;
-/// Inserts between two questions whether to go on.
+/// Inserts between two calls of `proceed`.
 const STRIDE: usize = 1024;
 
-/// Keys without those that came before.
+/// Keys without duplicates.
 #[derive(Clone, Debug)]
 pub struct Distinct<'k> {
     keys: Vec<&'k [u8]>,
     set: HashSet<&'k [u8]>,
-    /// Keys left out.
+    /// The number of duplicates left out.
     pub duplicates: usize,
 }
 
 impl<'k> Distinct<'k> {
-    /// Of `keys`, in their order.
+    /// The distinct keys of `keys`, in order of first occurrence.
     pub fn of(keys: &'k Keys) -> Self {
         let mut set = HashSet::with_capacity(keys.len());
         let distinct: Vec<_> = keys.iter().filter(|key| set.insert(*key)).collect();
         Distinct { duplicates: keys.len() - distinct.len(), keys: distinct, set }
     }
 
-    /// How many there are.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Are there none?
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// All of them in order.
+    /// All keys in order.
     pub fn keys(&self) -> &[&'k [u8]] {
         &self.keys
     }
 
-    /// Mean of the bytes of keys; 0 of none.
+    /// The mean bytes of a key, rounded up; 0 without keys.
     pub fn average_bytes(&self) -> usize {
         let bytes: usize = self.keys.iter().map(|key| key.len()).sum();
         bytes.div_ceil(self.keys.len().max(1))
     }
 }
 
-/// Keys like those of `keys` that are not among them, for misses: other last bytes, or bytes behind.
+/// Absent keys similar to `keys`, for misses: with another last byte, or with a suffix.
 pub fn absent_keys(keys: &Distinct) -> Keys {
     let step = keys.len().div_ceil(SAMPLE_MAX).max(1);
     let sample = keys.keys.iter().step_by(step);
@@ -76,65 +76,65 @@ fn absent_key(key: &[u8], set: &HashSet<&[u8]>) -> Vec<u8> {
             }
         }
     }
-    let behind = (0_u64..).map(|number| [key, number.to_string().as_bytes()].concat());
-    behind.into_iter().find(|key| !set.contains(&key[..])).expect("a set is finite")
+    let suffixed = (0_u64..).map(|number| [key, number.to_string().as_bytes()].concat());
+    suffixed.into_iter().find(|key| !set.contains(&key[..])).expect("a set is finite")
 }
 
 /// A measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// Keys fed so far.
+    /// Keys inserted or refused so far.
     pub keys: usize,
-    /// Those of them that could not be stored.
+    /// Keys that could not be stored so far.
     pub refused: u64,
-    /// Pages or entries touched by a lookup of a key that is there, on average; `None` where none was found.
+    /// Mean pages or entries touched by a hit; `None` without hits.
     pub hit: Option<f64>,
-    /// The same of a key that is not there.
+    /// Mean pages or entries touched by a miss.
     pub miss: f64,
-    /// The most that a lookup of the sample touched, of a key that is there.
+    /// The most pages or entries touched by a hit of the sample.
     pub worst_hit: u64,
-    /// What it has cost.
+    /// The costs of the scheme.
     pub figures: Figures,
 }
 
-/// Keys that could not be stored, for one kind of reason.
+/// Keys that could not be stored for one kind of reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusals {
-    /// The first one's reason.
+    /// The reason of the first key.
     pub reason: Refused,
-    /// The first one's key.
+    /// The first key.
     pub example: Vec<u8>,
-    /// Bytes of its value.
+    /// The bytes of its value.
     pub value_bytes: usize,
-    /// How many keys in all.
+    /// The number of keys.
     pub count: u64,
 }
 
-/// The study ended early: the scheme had come to do more than [`WORK_MAX`].
+/// A study that ended early, above [`WORK_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GivenUp {
-    /// Keys fed until then.
+    /// Keys inserted or refused until then.
     pub keys: usize,
 }
 
-/// A scheme's measurements.
+/// The measurements of a scheme.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Study {
-    /// Of which scheme.
+    /// The scheme.
     pub kind: SchemeKind,
     /// The name of its hash function.
     pub function: &'static str,
-    /// By number of keys.
+    /// Ascending by number of keys.
     pub points: Vec<Point>,
-    /// What could not be stored, a kind of reason each.
+    /// Keys that could not be stored, one entry for each kind of reason.
     pub refusals: Vec<Refusals>,
-    /// Did it end early?
+    /// Set if the study ended early.
     pub given_up: Option<GivenUp>,
 }
 
 impl Study {
-    /// Feeds all keys, with values of some length in `value_bytes` that is the key's own, and measures at `point_count` numbers of
-    /// keys. `None` if `go_on` broke it off; it is asked now and then.
+    /// Inserts all keys and measures at about `point_count` numbers of keys. The length of each value is in
+    /// `value_bytes` and depends on its key. Calls `proceed` every [`STRIDE`] inserts; `None` if it returned `Break`.
     pub fn run(
         kind: SchemeKind,
         keys: &Distinct,
@@ -142,52 +142,52 @@ impl Study {
         value_bytes: &RangeInclusive<usize>,
         point_count: usize,
         options: &Options,
-        go_on: &dyn Fn() -> ControlFlow<()>,
+        proceed: &dyn Fn() -> ControlFlow<()>,
     ) -> Option<Self> {
         let mut scheme = kind.empty(options);
         let function = kind.function(options).name();
         let mut study = Study { kind, function, points: Vec::new(), refusals: Vec::new(), given_up: None };
         let mut refused = 0;
         let mut is_full = None;
-        let mut at = numbers(keys.len(), point_count).into_iter().peekable();
+        let mut point_keys = numbers(keys.len(), point_count).into_iter().peekable();
         for (index, &key) in keys.keys.iter().enumerate() {
-            if index.is_multiple_of(STRIDE) && go_on().is_break() {
+            if index.is_multiple_of(STRIDE) && proceed().is_break() {
                 return None;
             }
             let value_bytes = value_bytes_of(key, value_bytes);
             let outcome = is_full.map_or_else(|| scheme.insert(key, value_bytes), Err);
             if let Err(reason) = outcome {
                 refused += 1;
-                study.note(reason, key, value_bytes);
+                study.count_refusal(reason, key, value_bytes);
                 is_full = is_full.or(reason.is_final().then_some(reason));
             }
-            let fed = index + 1;
-            let is_too_much = scheme.figures().work > WORK_MAX;
-            if is_too_much {
-                study.given_up = (fed < keys.len()).then_some(GivenUp { keys: fed });
+            let inserted = index + 1;
+            let is_over_limit = scheme.figures().work > WORK_MAX;
+            if is_over_limit {
+                study.given_up = (inserted < keys.len()).then_some(GivenUp { keys: inserted });
             }
-            if is_too_much || at.next_if_eq(&fed).is_some() {
-                if go_on().is_break() {
+            if is_over_limit || point_keys.next_if_eq(&inserted).is_some() {
+                if proceed().is_break() {
                     return None;
                 }
-                let (hit, worst_hit) = hits(&*scheme, &keys.keys[..fed]);
+                let (hit, worst_hit) = hits(&*scheme, &keys.keys[..inserted]);
                 let misses = scattered(absent.len()).filter_map(|index| absent.get(index));
                 let miss = mean(&mut misses.map(|key| scheme.find(key).touched)).unwrap_or(0.0);
-                study.points.push(Point { keys: fed, refused, hit, miss, worst_hit, figures: scheme.figures() });
+                study.points.push(Point { keys: inserted, refused, hit, miss, worst_hit, figures: scheme.figures() });
             }
-            if is_too_much {
+            if is_over_limit {
                 break;
             }
         }
         Some(study)
     }
 
-    /// The measurement with all keys, or as many as it got to; `None` if there were none.
+    /// The measurement after the last key; `None` without keys.
     pub fn last(&self) -> Option<&Point> {
         self.points.last()
     }
 
-    fn note(&mut self, reason: Refused, key: &[u8], value_bytes: usize) {
+    fn count_refusal(&mut self, reason: Refused, key: &[u8], value_bytes: usize) {
         match self.refusals.iter_mut().find(|known| known.reason.name() == reason.name()) {
             Some(known) => known.count += 1,
             None => self.refusals.push(Refusals { reason, example: key.to_owned(), value_bytes, count: 1 }),
@@ -195,7 +195,7 @@ impl Study {
     }
 }
 
-/// About `count` numbers up to `last`, each as many times the one before.
+/// About `count` numbers up to `last`, at equal ratios.
 fn numbers(last: usize, count: usize) -> Vec<usize> {
     let first = FIRST_POINT.min(last).max(1) as f64;
     let steps = count.saturating_sub(1).max(1) as f64;
@@ -210,15 +210,15 @@ fn numbers(last: usize, count: usize) -> Vec<usize> {
 /// A length in `range` that depends on the key alone.
 fn value_bytes_of(key: &[u8], range: &RangeInclusive<usize>) -> usize {
     let width = (range.end() - range.start()) as u64;
-    // Not the hash of any scheme: lengths and places are to be independent.
+    // No scheme uses this seeded function by default, so lengths and addresses are independent.
     let by_key = HashKind::Sip13.hash(key, 0) % width.saturating_add(1);
     range.start() + by_key as usize
 }
 
-fn hits(scheme: &dyn super::Scheme, fed: &[&[u8]]) -> (Option<f64>, u64) {
-    let step = fed.len().div_ceil(SAMPLE_MAX).max(1);
+fn hits(scheme: &dyn super::Scheme, inserted: &[&[u8]]) -> (Option<f64>, u64) {
+    let step = inserted.len().div_ceil(SAMPLE_MAX).max(1);
     let mut worst = 0;
-    let sample = scattered(fed.len().div_ceil(step)).map(|index| fed[index * step]);
+    let sample = scattered(inserted.len().div_ceil(step)).map(|index| inserted[index * step]);
     let mut touched = sample.map(|key| scheme.find(key)).filter(|found| found.found).map(|found| {
         worst = worst.max(found.touched);
         found.touched
@@ -226,9 +226,9 @@ fn hits(scheme: &dyn super::Scheme, fed: &[&[u8]]) -> (Option<f64>, u64) {
     (mean(&mut touched), worst)
 }
 
-/// All numbers below `count`, so that the first few are spread over all.
+/// All numbers below `count`, in an order whose first few are spread evenly.
 fn scattered(count: usize) -> impl Iterator<Item = usize> {
-    // A step near the golden section that shares no divisor with the count meets every number once.
+    // A step near the golden section that is coprime to `count` visits every number once.
     let divisor = |mut a: usize, mut b: usize| {
         while b > 0 {
             (a, b) = (b, a % b);
@@ -240,7 +240,7 @@ fn scattered(count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |index| index * step % count)
 }
 
-/// Of as many as [`TOUCHED_MAX`] allows.
+/// The mean, up to a sum of [`TOUCHED_MAX`].
 fn mean(touched: &mut dyn Iterator<Item = u64>) -> Option<f64> {
     let (mut sum, mut count) = (0_u64, 0_u64);
     while sum < TOUCHED_MAX
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scattered_numbers_are_all_there_and_any_few_of_them_spread() {
+    fn scattered_visits_every_number_and_spreads_the_first_few() {
         for count in [0, 1, 2, 3, 10, 618, 10_000] {
             let mut numbers: Vec<usize> = scattered(count).collect();
             let few = &numbers[..count / 10];
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn points_lie_at_equal_ratios_and_end_with_all_keys() {
+    fn points_are_at_equal_ratios_and_end_with_all_keys() {
         assert_eq!(numbers(16 << 4, 5), [16, 32, 64, 128, 256]);
         assert_eq!([numbers(1, 20), numbers(3, 2)], [vec![1], vec![3]]);
     }

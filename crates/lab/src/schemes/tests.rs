@@ -1,4 +1,4 @@
-//! The models against what is known of the schemes: the paper's pseudocode, textbook figures, a set of keys, our own table.
+//! The models against the paper's pseudocode, textbook figures, a plain set of keys, and Splitpoint's table.
 
 use super::chained::{Chained, Order};
 use super::dbm::Dbm;
@@ -20,12 +20,12 @@ fn options(page_bytes: usize, nelem: usize, function: Option<HashKind>) -> Optio
     Options { page_bytes, nelem, fill_factor: None, average_pair_bytes: 24, function }
 }
 
-/// Keys that no scheme's function has seen; most differ in a few digits.
+/// Keys that differ in a few digits.
 fn numbered(count: usize) -> Keys {
     (0..count).map(|number| format!("key {number}")).collect()
 }
 
-/// The mean that `find` touches.
+/// The mean pages or entries that `find` touches.
 fn mean_touched<'a>(scheme: &dyn Scheme, keys: impl Iterator<Item = &'a [u8]>) -> f64 {
     let touched: Vec<u64> = keys.map(|key| scheme.find(key).touched).collect();
     touched.iter().sum::<u64>() as f64 / touched.len() as f64
@@ -45,7 +45,7 @@ fn every_scheme_finds_what_it_accepted_and_nothing_else() {
     let others: Keys = (0..3000).map(|number| format!("other {number}")).collect();
     let functions = [None, Some(HashKind::Xxh3), Some(HashKind::Djb2), Some(HashKind::Knuth)];
     for (&kind, function) in SchemeKind::ALL.iter().flat_map(|kind| functions.map(|function| (kind, function))) {
-        // Too small for some values and, where it is declared, for all keys.
+        // Pages too small for some values; a declared size too small for all keys.
         let mut scheme = kind.empty(&options(128, 1200, function));
         let (mut accepted, mut bytes) = (HashSet::new(), 0);
         for (index, key) in keys.iter().enumerate() {
@@ -55,7 +55,7 @@ fn every_scheme_finds_what_it_accepted_and_nothing_else() {
                 accepted.insert(key);
                 bytes += key.len() + value_bytes;
             }
-            // A second time is no change, and no error.
+            // Inserting it again changes nothing and is no error.
             assert_eq!(
                 scheme.insert(key, 1).is_ok(),
                 accepted.contains(key) || value_bytes > 1 && scheme.find(key).found
@@ -91,7 +91,7 @@ fn dbm_addresses_as_the_paper_does() {
 
 /// The paper's Figure 1: nodes A and B have split, C, D and E have not.
 #[test]
-fn sdbm_walks_the_trie_as_the_paper_does() {
+fn sdbm_addresses_as_the_paper_does() {
     let mut sdbm = Sdbm::new(RANDOM, 128);
     let leaf = |node, bucket, mask| Leaf { node, bucket, mask };
     assert_eq!(sdbm.access(0b111), leaf(0, 0, 0));
@@ -116,7 +116,7 @@ fn dbm_and_sdbm_put_every_key_on_the_same_page() {
 }
 
 #[test]
-fn each_bucket_stands_in_the_directory_as_often_as_its_depth_says() {
+fn a_bucket_of_depth_d_has_2_to_the_depth_difference_directory_entries() {
     let keys = numbered(3000);
     for function in [RANDOM, Function::Gdbm, Function::Package(HashKind::Djb2)] {
         let mut gdbm = Gdbm::new(function, 128);
@@ -137,7 +137,7 @@ fn each_bucket_stands_in_the_directory_as_often_as_its_depth_says() {
 }
 
 #[test]
-fn linear_hashing_addresses_as_our_table_does() {
+fn linear_hashing_addresses_as_splitpoints_table_does() {
     let keys = numbered(2000);
     let table = TableOptions::new().hash(HashKind::Crc32c).fill_factor(2).in_memory().unwrap();
     let mut sizes_seen = HashSet::new();
@@ -158,11 +158,11 @@ fn linear_hashing_addresses_as_our_table_does() {
         assert_eq!(actual.iter().filter(|(_, n)| **n > 0).collect::<HashMap<_, _>>(), expected.iter().collect());
         sizes_seen.insert(stat.buckets);
     }
-    assert!(sizes_seen.len() > 20, "the table hardly grew");
+    assert!(sizes_seen.len() > 20, "the table must grow many times");
 }
 
 #[test]
-fn dynahash_keeps_to_its_fill_factor() {
+fn dynahash_keeps_its_fill_factor() {
     let keys = numbered(5000);
     for fill_factor in [1, 5] {
         let mut dynahash = Dynahash::new(Function::Package(HashKind::Dynahash), fill_factor);
@@ -172,7 +172,7 @@ fn dynahash_keeps_to_its_fill_factor() {
 }
 
 #[test]
-fn groups_are_our_tables() {
+fn groups_are_those_of_splitpoints_table() {
     let expected =
         [(0, (1, 1)), (1, (2, 2)), (2, (4, 3)), (3, (4, 3)), (511, (512, 10)), (512, (528, 11)), (528, (544, 12))];
     for (max_bucket, allocated) in expected {
@@ -183,7 +183,7 @@ fn groups_are_our_tables() {
 
 /// Knuth, volume 3, section 6.4: 1/a ln 1/(1-a) for a hit, 1/(1-a) for a miss.
 #[test]
-fn double_hashing_probes_as_the_textbook_says() {
+fn double_hashing_needs_the_textbook_number_of_probes() {
     for load in [0.5_f64, 0.8, 0.9] {
         let keys = numbered((65_536.0 * load) as usize);
         let mut table = Hsearch::new(RANDOM, 65_536, Probing::Double);
@@ -194,9 +194,9 @@ fn double_hashing_probes_as_the_textbook_says() {
     }
 }
 
-/// The same: (1 + 1/(1-a)) / 2 for a hit, (1 + 1/(1-a)^2) / 2 for a miss.
+/// Knuth, volume 3, section 6.4: (1 + 1/(1-a)) / 2 for a hit, (1 + 1/(1-a)^2) / 2 for a miss.
 #[test]
-fn linear_probing_probes_as_the_textbook_says() {
+fn linear_probing_needs_the_textbook_number_of_probes() {
     for load in [0.5_f64, 0.8] {
         let slots = next_prime(65_536);
         let keys = numbered((slots as f64 * load) as usize);
@@ -208,12 +208,12 @@ fn linear_probing_probes_as_the_textbook_says() {
     }
 }
 
-/// The same: 1 + a/2 for a hit, a for a miss; a miss in a sorted list ends halfway.
+/// Knuth, volume 3, section 6.4: 1 + a/2 for a hit, a for a miss; a miss in a sorted list ends halfway.
 #[test]
-fn chains_are_as_long_as_the_textbook_says() {
+fn chains_cost_the_textbook_number_of_comparisons() {
     for load in [1.0_f64, 4.0] {
         let keys = numbered((16_384.0 * load) as usize);
-        // One behind each key in order, so that every rank in a list is as likely.
+        // Each sorts right after a key, so every rank in a list is equally likely.
         let misses: Keys = keys.iter().map(|key| [key, &b".5"[..]].concat()).collect();
         let [front, up, down] = [Order::Front, Order::Up, Order::Down].map(|order| {
             let mut table = Chained::new(RANDOM, 16_384, order);
@@ -222,7 +222,7 @@ fn chains_are_as_long_as_the_textbook_says() {
             mean_touched(&table, misses.iter())
         });
         close(front, load, 3.0);
-        // Of n entries a miss meets k = 1..=n, or n at the end, each as likely: n/2 + n/(n+1).
+        // In a list of n entries a miss compares k = 1..=n, or n at the end, equally likely: n/2 + n/(n+1).
         let sorted: f64 =
             (0..60).map(|n| poisson(load, n) * (f64::from(n) / 2.0 + f64::from(n) / f64::from(n + 1))).sum();
         close(up, sorted, 5.0);
@@ -235,8 +235,8 @@ fn poisson(mean: f64, n: u32) -> f64 {
 }
 
 #[test]
-fn brent_shortens_searches_where_the_table_is_full() {
-    let keys = numbered(62_000); // 95 % of the places
+fn brent_shortens_hits_in_a_full_table() {
+    let keys = numbered(62_000); // 95 % of the slots
     let [double, brent] = [Probing::Double, Probing::Brent].map(|probing| {
         let mut table = Hsearch::new(RANDOM, 65_536, probing);
         fill(&mut table, &keys);
@@ -247,7 +247,7 @@ fn brent_shortens_searches_where_the_table_is_full() {
 }
 
 #[test]
-fn dbm_and_sdbm_cannot_store_a_pair_larger_than_a_page_and_gdbm_and_the_linear_ones_can() {
+fn only_dbm_and_sdbm_cannot_store_a_pair_larger_than_a_page() {
     for &kind in SchemeKind::ALL {
         let outcome = kind.empty(&options(1024, 100, None)).insert(b"key", 1024);
         let is_refused = matches!(kind, SchemeKind::Dbm | SchemeKind::Sdbm);
@@ -256,14 +256,14 @@ fn dbm_and_sdbm_cannot_store_a_pair_larger_than_a_page_and_gdbm_and_the_linear_o
     }
 }
 
-/// Knuth's function folds the words of a key by exclusive or: these all fold to the same.
-fn of_one_hash(count: u32) -> Keys {
+/// Knuth's function folds the words of a key by exclusive or; these keys all fold to one value.
+fn with_equal_hashes(count: u32) -> Keys {
     (0..count).map(|n| [n.to_le_bytes(), (n ^ 0x5eed).to_le_bytes()].concat()).collect()
 }
 
 #[test]
-fn keys_of_one_hash_that_exceed_a_page_stop_the_dbm_family_and_not_the_linear_ones() {
-    let keys = of_one_hash(200);
+fn keys_with_equal_hashes_that_exceed_a_page_stop_the_dbm_family_but_not_linear_hashing() {
+    let keys = with_equal_hashes(200);
     let hashes: HashSet<u64> = keys.iter().map(|key| HashKind::Knuth.hash(key, 0)).collect();
     assert_eq!(hashes.len(), 1);
     for &kind in SchemeKind::ALL {
@@ -273,14 +273,14 @@ fn keys_of_one_hash_that_exceed_a_page_stop_the_dbm_family_and_not_the_linear_on
         let stored = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
         let figures = scheme.figures();
         match kind {
-            // 1022 bytes of a page, 20 for a pair.
+            // A page has 1022 bytes, a pair takes 20.
             SchemeKind::Dbm => {
                 assert_eq!((refused, stored), (Some(Refused::Collisions { bits: 32 }), 51));
                 assert_eq!((figures.splits, figures.addressing_bytes), (32, 1 << 30));
                 assert!(figures.file_bytes > 1 << 30 && figures.store_bytes < 1 << 20, "{figures:?}");
             }
             SchemeKind::Sdbm => {
-                assert_eq!((refused, stored), (Some(Refused::SplitsInVain { splits: SPLITS_MAX }), 51));
+                assert_eq!((refused, stored), (Some(Refused::SplitLimit { splits: SPLITS_MAX }), 51));
             }
             SchemeKind::Gdbm => {
                 let entries = 1 << DEPTH_MAX;
@@ -296,7 +296,7 @@ fn keys_of_one_hash_that_exceed_a_page_stop_the_dbm_family_and_not_the_linear_on
 }
 
 #[test]
-fn a_full_hsearch_table_takes_no_more_and_a_chained_one_does() {
+fn a_full_hsearch_table_refuses_keys_and_a_chained_one_does_not() {
     let keys = numbered(200);
     for &kind in SchemeKind::ALL {
         let mut scheme = kind.empty(&options(1024, 100, None));
@@ -315,20 +315,20 @@ fn a_full_hsearch_table_takes_no_more_and_a_chained_one_does() {
 }
 
 #[test]
-fn a_few_keys_that_agree_in_many_bits_make_gdbms_directory_large() {
-    // One more than a bucket holds.
+fn a_few_keys_that_agree_in_many_bits_make_the_directory_of_gdbm_large() {
+    // One key more than a bucket holds.
     let wanted = |key: &[u8]| HashKind::Crc32c.hash(key, 0) & 0xFFFF == 0;
     let keys: Keys = (0_u32..).map(u32::to_le_bytes).filter(|key| wanted(key)).take(43).collect();
     let mut gdbm = Gdbm::new(Function::Package(HashKind::Crc32c), 1024);
     fill(&mut gdbm, &keys);
     let figures = gdbm.figures();
     assert!(gdbm.depth > 16 && figures.addressing_bytes > 40_000 * 8, "{figures:?}");
-    // The last key's insert wrote every directory on the way: their sum is near the size of the next.
+    // The last insert wrote the directory at every doubling; the sum is near the size of the last one.
     assert!(figures.longest_pause > figures.addressing_bytes / 1024, "{figures:?}");
 }
 
 #[test]
-fn ours_writes_few_pages_an_insert_whatever_comes() {
+fn linear_hashing_on_pages_writes_at_most_8_pages_an_insert() {
     let keys = numbered(20_000);
     for kind in [SchemeKind::Hash1991, SchemeKind::Splitpoint] {
         let mut scheme = kind.empty(&options(1024, 0, Some(HashKind::Xxh3)));
@@ -342,7 +342,7 @@ fn ours_writes_few_pages_an_insert_whatever_comes() {
 }
 
 #[test]
-fn the_1991_file_has_no_addresses_for_more_overflow_pages_than_16_bits_number() {
+fn the_1991_file_is_limited_to_16_bit_overflow_addresses() {
     let mut scheme = SchemeKind::Hash1991.empty(&options(64, 0, None));
     let pages = hybrid::OVERFLOW_PAGES_MAX;
     assert_eq!(scheme.insert(b"key", 58 * pages as usize), Err(Refused::OverflowAddresses { pages }));
@@ -354,12 +354,12 @@ fn the_1991_file_has_no_addresses_for_more_overflow_pages_than_16_bits_number() 
 fn study(kind: SchemeKind, keys: &Keys, options: &Options) -> Study {
     let distinct = Distinct::of(keys);
     let absent = absent_keys(&distinct);
-    let go_on = || ControlFlow::Continue(());
-    Study::run(kind, &distinct, &absent, &(8..=8), 20, options, &go_on).unwrap()
+    let proceed = || ControlFlow::Continue(());
+    Study::run(kind, &distinct, &absent, &(8..=8), 20, options, &proceed).unwrap()
 }
 
 #[test]
-fn a_study_gives_the_same_figures_each_time_at_growing_numbers_of_keys() {
+fn a_study_is_reproducible() {
     let keys = numbered(5000);
     for &kind in SchemeKind::ALL {
         let options = options(512, 5000, Some(HashKind::Xxh3));
@@ -372,7 +372,7 @@ fn a_study_gives_the_same_figures_each_time_at_growing_numbers_of_keys() {
 }
 
 #[test]
-fn a_study_counts_what_is_refused_and_shows_one() {
+fn a_study_counts_refused_keys_and_keeps_the_first() {
     let keys = numbered(300);
     let study = study(SchemeKind::HsearchDiv, &keys, &options(512, 100, Some(HashKind::Xxh3)));
     let [refusals] = &study.refusals[..] else { panic!("{:?}", study.refusals) };
@@ -382,16 +382,16 @@ fn a_study_counts_what_is_refused_and_shows_one() {
 }
 
 #[test]
-fn a_scheme_that_goes_quadratic_is_given_up() {
-    let keys = of_one_hash(40_000);
+fn the_study_of_a_quadratic_scheme_ends_early() {
+    let keys = with_equal_hashes(40_000);
     let study = study(SchemeKind::HsearchDiv, &keys, &options(512, 40_000, Some(HashKind::Knuth)));
-    let given_up = study.given_up.expect("n^2 / 2 is more than the bound");
+    let given_up = study.given_up.expect("n^2 / 2 exceeds the limit");
     assert!((15_000..25_000).contains(&given_up.keys), "{given_up:?}");
     assert_eq!(study.last().unwrap().keys, given_up.keys);
 }
 
 #[test]
-fn a_study_stops_when_it_is_told_to() {
+fn a_study_stops_when_cancelled() {
     let keys = numbered(5000);
     let distinct = Distinct::of(&keys);
     let (absent, options) = (absent_keys(&distinct), options(512, 5000, None));
@@ -400,8 +400,8 @@ fn a_study_stops_when_it_is_told_to() {
 }
 
 #[test]
-fn absent_keys_are_absent_and_like_the_others() {
-    // Every last byte is taken, and the empty key too.
+fn absent_keys_are_absent_and_similar() {
+    // Every key of one byte and the empty key are present.
     let keys: Keys = (0..=255_u8).map(|byte| vec![byte]).chain([vec![]]).collect();
     let distinct = Distinct::of(&keys);
     let absent = absent_keys(&distinct);
@@ -414,9 +414,9 @@ fn absent_keys_are_absent_and_like_the_others() {
 }
 
 #[test]
-fn functions_of_old_give_their_known_answers() {
+fn historical_functions_give_known_hashes() {
     assert_eq!(Function::ByteSum.hash(b"abc"), 3 + 97 + 98 + 99);
-    // (0x238F13AF + 97) * 1103515243 + 12345, 31 bits, and those reversed.
+    // (0x238F13AF + 97) * 1103515243 + 12345 in 31 bits, reversed.
     let value = ((0x238F_13AF_u64 + 97) * 1_103_515_243 + 12_345) % (1 << 31);
     assert_eq!(Function::Gdbm.hash(b"a"), (value as u32).reverse_bits() >> 1);
     let product = (4 + 4 * 97_u32).wrapping_mul(2_654_435_761);
@@ -424,15 +424,15 @@ fn functions_of_old_give_their_known_answers() {
 }
 
 #[test]
-fn options_out_of_range_are_told() {
+fn options_out_of_range_are_invalid() {
     let good = options(1024, 100, None);
-    assert_eq!(good.wrong(), None);
+    assert_eq!(good.invalid(), None);
     for bad in [
         Options { page_bytes: 63, ..good },
         Options { page_bytes: (32 << 10) + 1, ..good },
         Options { fill_factor: Some(0), ..good },
         Options { nelem: usize::MAX, ..good },
     ] {
-        assert!(bad.wrong().is_some(), "{bad:?}");
+        assert!(bad.invalid().is_some(), "{bad:?}");
     }
 }

@@ -1,45 +1,47 @@
-//! Which function comes first, and what to do, in words.
+//! The ranking of functions, and the advice in words.
 //!
-//! Functions that spread the keys as well as dice are equal in that, so among them the faster one is better. How well is told by what an
-//! absent key's lookup costs more than with dice, not by the p-value: among 10^8 keys a difference that nobody can feel is significant.
+//! All functions that spread the keys as evenly as random are ranked by speed. Evenness is judged by the cost of an
+//! unsuccessful lookup against the random model, not by the p-value: with 10^8 keys a difference too small to measure
+//! in lookups is statistically significant.
 
-use super::{FunctionReport, Level, Repeats, Survey};
+use super::{Duplicates, FunctionReport, Level, Survey};
 use splitpoint::HashKind;
 
 /// How a function spreads these keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Better than dice: these keys fall beside each other. Keys that are a little different need not.
+    /// More even than random. Holds for these keys; slightly different keys may spread worse.
     Even,
-    /// No worse than dice, for all that can be felt: lookups cost at most 2 % more.
-    AsDice,
-    /// At most a tenth more.
+    /// As even as random: an unsuccessful lookup costs at most 2 % more.
+    AsRandom,
+    /// An unsuccessful lookup costs at most 10 % more.
     Fair,
-    /// At most twice as much.
+    /// An unsuccessful lookup costs at most twice as much.
     Poor,
-    /// More.
+    /// An unsuccessful lookup costs more than twice as much.
     Bad,
 }
 
 impl Class {
-    /// That of a function whose buckets are as `level` says.
+    /// The class of a function with these buckets.
     pub fn of(level: &Level) -> Class {
-        // Of few keys dice themselves are off by so much: three deviations of the sum of squares, sqrt(2 / buckets) of its mean.
+        // How far few keys deviate by chance: three standard deviations of the sum of squares, each sqrt(2 / buckets)
+        // of its mean.
         let chance = 3.0 * (2.0 / level.buckets as f64).sqrt() * level.load() / (1.0 + level.load());
         match level.excess() - 1.0 {
             excess if excess < -chance.max(0.02) => Class::Even,
-            excess if excess <= chance.max(0.02) => Class::AsDice,
+            excess if excess <= chance.max(0.02) => Class::AsRandom,
             excess if excess <= chance.max(0.1) => Class::Fair,
             excess if excess <= 1.0 => Class::Poor,
             _ => Class::Bad,
         }
     }
 
-    /// The word for it.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Class::Even => "even",
-            Class::AsDice => "as dice",
+            Class::AsRandom => "as random",
             Class::Fair => "fair",
             Class::Poor => "poor",
             Class::Bad => "bad",
@@ -47,26 +49,26 @@ impl Class {
     }
 }
 
-/// What to do.
+/// The recommendation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
-    /// The function to take.
+    /// The function to use.
     pub function: String,
-    /// How many buckets.
+    /// The number of buckets to use.
     pub buckets: u64,
-    /// Why, in a paragraph.
+    /// The reasons, in a paragraph.
     pub text: String,
 }
 
-/// The best first; equal ones in the order in which they were given.
+/// Sorts the best function first. Equal functions keep their order.
 pub(super) fn rank(functions: &mut [FunctionReport]) {
     let slowness = |report: &FunctionReport| report.speed.as_ref().map_or(0.0, |speed| speed.own_ns);
     let unevenness = |report: &FunctionReport| {
-        // Up to dice differences are chance, or luck with these keys.
-        if report.class <= Class::AsDice { 0.0 } else { report.level().excess() }
+        // Differences among functions no worse than random are chance.
+        if report.class <= Class::AsRandom { 0.0 } else { report.level().excess() }
     };
     functions.sort_by(|a, b| {
-        let class = |report: &FunctionReport| report.class.max(Class::AsDice);
+        let class = |report: &FunctionReport| report.class.max(Class::AsRandom);
         let by_class = class(a).cmp(&class(b)).then(unevenness(a).total_cmp(&unevenness(b)));
         by_class.then(slowness(a).total_cmp(&slowness(b)))
     });
@@ -76,36 +78,39 @@ pub(super) fn advise(survey: &Survey, ranked: &[FunctionReport]) -> Advice {
     let best = &ranked[0];
     let name = best.function.name();
     let level = best.level();
-    let mut text = format!("Take {name}: it spreads these {} keys over {} buckets ", survey.objects(), level.buckets);
+    let mut text = format!("Use {name}: it spreads these {} keys over {} buckets ", survey.objects(), level.buckets);
     text += &match best.class {
-        Class::Even => "more evenly than dice would, which holds for keys like these and no others".to_owned(),
-        Class::AsDice => "as evenly as dice would".to_owned(),
-        _ => format!("{:.0} % worse than dice would, and better than the others tried", 100.0 * (level.excess() - 1.0)),
+        Class::Even => "more evenly than random, which holds only for keys like these".to_owned(),
+        Class::AsRandom => "as evenly as random".to_owned(),
+        _ => format!("{:.0} % worse than random, and better than the other functions", 100.0 * (level.excess() - 1.0)),
     };
     text += &format!(
-        "; a key is found after looking at {:.2}, an absent one missed after {:.2}",
+        ". A successful lookup compares {:.2} keys, an unsuccessful one {:.2}",
         level.probes_hit, level.probes_miss
     );
-    text +=
-        &best.speed.as_ref().map_or(". ".to_owned(), |speed| format!(", and a hash takes {:.1} ns. ", speed.own_ns));
+    text += &best
+        .speed
+        .as_ref()
+        .map_or(". ".to_owned(), |speed| format!("; computing a hash takes {:.1} ns. ", speed.own_ns));
     let (buckets, why) = size(best);
     text += &why;
     text += &faults(ranked);
     if ranked.iter().any(|report| report.function.kind() == HashKind::Sip13) && best.function.kind() != HashKind::Sip13
     {
-        text += " Where strangers choose the keys, take siphash13 with a secret seed: they can crowd any other function's buckets.";
+        text += " For untrusted keys use siphash13 with a secret seed: \
+                 an attacker can crowd the buckets of any other function.";
     }
-    if let Repeats::Estimated(repeats) = survey.repeats
-        && repeats > 0
+    if let Duplicates::Estimated(duplicates) = survey.duplicates
+        && duplicates > 0
     {
         text += &format!(
-            " About {repeats} of the keys come again and crowd the buckets of any function: study the keys without repeats (sort -u)."
+            " About {duplicates} keys are duplicates, which crowd the buckets of any function: remove them (sort -u)."
         );
     }
     Advice { function: name.to_owned(), buckets, text }
 }
 
-/// How many buckets: the largest load that costs at most half a key more a hit than the table that was studied.
+/// The number of buckets to use, and why. A smaller table is mentioned if a hit costs at most half a key more there.
 fn size(best: &FunctionReport) -> (u64, String) {
     let level = best.level();
     let smaller = best.levels[1..].iter().take_while(|smaller| smaller.probes_hit <= level.probes_hit + 0.5).last();
@@ -114,7 +119,7 @@ fn size(best: &FunctionReport) -> (u64, String) {
         return (
             wanted,
             format!(
-                "{:.1} keys a bucket are many: {wanted} buckets would find a key after looking at about {:.2}.",
+                "{:.1} keys a bucket are too many: with {wanted} buckets a successful lookup compares about {:.2}.",
                 level.load(),
                 1.0 + level.objects as f64 / wanted as f64 / 2.0
             ),
@@ -124,19 +129,20 @@ fn size(best: &FunctionReport) -> (u64, String) {
         Some(smaller) => (
             level.buckets,
             format!(
-                "{} buckets, {:.2} keys each, are right for speed; {} would find a key after {:.2} and save {} bytes of 8-byte heads.",
+                "Use {} buckets ({:.2} keys each) for speed; {} would save {} bytes of 8-byte bucket heads, \
+                 and a successful lookup would compare {:.2}.",
                 level.buckets,
                 level.load(),
                 smaller.buckets,
-                smaller.probes_hit,
-                8 * (level.buckets - smaller.buckets)
+                8 * (level.buckets - smaller.buckets),
+                smaller.probes_hit
             ),
         ),
-        None => (level.buckets, format!("{} buckets, {:.2} keys each, are right.", level.buckets, level.load())),
+        None => (level.buckets, format!("Use {} buckets ({:.2} keys each).", level.buckets, level.load())),
     }
 }
 
-/// Which to keep away from, and by what it shows.
+/// The functions to avoid, and the evidence.
 fn faults(ranked: &[FunctionReport]) -> String {
     let bad: Vec<_> = ranked.iter().filter(|report| report.class >= Class::Poor).collect();
     if bad.is_empty() {
@@ -145,11 +151,11 @@ fn faults(ranked: &[FunctionReport]) -> String {
     let named = bad.iter().map(|report| {
         let level = report.level();
         format!(
-            "{} ({} keys in its fullest bucket, {:.0} % more work a miss)",
+            "{} ({} keys in its largest bucket, an unsuccessful lookup costs {:.0} % more)",
             report.function.name(),
             level.largest,
             100.0 * (level.excess() - 1.0)
         )
     });
-    format!(" Keep these keys away from {}.", named.collect::<Vec<_>>().join(", "))
+    format!(" Avoid {} for these keys.", named.collect::<Vec<_>>().join(", "))
 }

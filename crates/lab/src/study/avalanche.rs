@@ -1,33 +1,33 @@
 //! Avalanche: flip one bit of a key, and each bit of its hash should flip half of the time.
 //!
-//! On keys that were drawn from the user's, so that what is told is about them. Bits of the first [`BYTES_MAX`] bytes are flipped; a key
-//! that is shorter has fewer.
+//! Measured on a sample of the user's keys, so the figures are about those keys. Only bits of a key's first
+//! [`BYTES_MAX`] bytes are flipped.
 //!
 //! Source: the strict avalanche criterion, Webster & Tavares, CRYPTO '85; as a matrix, Mulvey, "Hash functions", 2007.
 
 use crate::keys::Keys;
 use splitpoint::hash::HashFunction;
 
-/// Bytes of a key of which each bit is flipped.
+/// The leading bytes of a key whose bits are flipped.
 pub const BYTES_MAX: usize = 16;
-/// Keys that are tried.
+/// The number of keys that are tried.
 const KEYS_MAX: usize = 2048;
-/// Bits that fewer keys than this have are not told.
+/// A bit position that fewer keys than this have is not reported.
 const TRIES_MIN: u32 = 64;
 
 /// How often each bit of the hash flipped.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Avalanche {
-    /// Bits of the hash.
+    /// The width of the hash in bits.
     pub output_bits: u32,
-    /// A row for each bit of the key: the share of keys of which each bit of the hash flipped, lowest first.
+    /// One row for each bit of the key: for each bit of the hash, lowest first, the share of keys for which it flipped.
     pub flips: Vec<Vec<f64>>,
-    /// Tries of each row.
+    /// The number of keys tried in each row.
     pub tries: Vec<u32>,
 }
 
 impl Avalanche {
-    /// Flips bits of `keys`; `None` where too few keys have any.
+    /// Flips bits of `keys`; `None` if fewer than [`TRIES_MIN`] keys have any.
     pub(super) fn measure(function: &HashFunction, output_bits: u32, keys: &Keys) -> Option<Avalanche> {
         let mut flips = vec![[0u32; 64]; BYTES_MAX * 8];
         let mut tries = vec![0u32; BYTES_MAX * 8];
@@ -64,24 +64,24 @@ impl Avalanche {
         self.flips.iter().flatten().map(|share| (2.0 * share - 1.0).abs())
     }
 
-    /// The distance from a half at the worst pair of bits: 0 is none, 1 a bit that never or always flips.
+    /// The bias of the worst pair of bits: 0 flips half of the time, 1 never or always.
     pub fn worst_bias(&self) -> f64 {
         self.cells().fold(0.0, f64::max)
     }
 
-    /// The same on average over all pairs.
+    /// The mean bias over all pairs of bits.
     pub fn mean_bias(&self) -> f64 {
         self.cells().sum::<f64>() / self.cells().count().max(1) as f64
     }
 
-    /// What the average is of dice, with so few tries.
+    /// The mean bias that a random function shows with this number of tries.
     pub fn expected_mean_bias(&self) -> f64 {
-        // The mean distance of a normal variable: sqrt(2 / pi) of its deviation, 1 / sqrt(tries).
+        // The mean absolute value of a normal variable is sqrt(2 / pi) of its standard deviation, here 1 / sqrt(tries).
         let one = |tries: &u32| (std::f64::consts::FRAC_2_PI / f64::from(*tries)).sqrt();
         self.tries.iter().map(one).sum::<f64>() / self.tries.len().max(1) as f64
     }
 
-    /// The share of pairs of bits that are never flipped, or always.
+    /// The share of pairs of bits that never or always flip.
     pub fn stuck_share(&self) -> f64 {
         self.cells().filter(|bias| *bias > 0.999).count() as f64 / self.cells().count().max(1) as f64
     }

@@ -1,24 +1,24 @@
-//! How many keys each bucket has: one byte a bucket, so that a hundred million buckets fit in memory several times over.
+//! The number of keys in each bucket, one byte a bucket: a hundred million buckets take 100 MB for each function.
 //!
-//! A bucket of 255 or more has the rest in a map. A good function never comes that far; of a bad one the map has an entry for each
-//! 255 keys at most.
+//! Counts above 255 continue in a map. A good function never fills a bucket that far; for a bad one the map has at most
+//! one entry for every 255 keys.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Keys of each bucket.
+/// The number of keys in each bucket.
 pub(super) struct Counts {
     small: Vec<u8>,
-    /// By bucket: keys beyond [`u8::MAX`].
+    /// For each full bucket, its keys beyond [`u8::MAX`].
     more: HashMap<usize, u64>,
 }
 
 impl Counts {
-    /// `buckets` empty ones.
+    /// Counts for `buckets` empty buckets.
     pub fn new(buckets: usize) -> Self {
         Counts { small: vec![0; buckets], more: HashMap::new() }
     }
 
-    /// One more key in `bucket`.
+    /// Counts one key in `bucket`.
     #[inline]
     pub fn add(&mut self, bucket: usize) {
         match self.small[bucket].checked_add(1) {
@@ -27,12 +27,12 @@ impl Counts {
         }
     }
 
-    /// How many buckets there are.
+    /// The number of buckets.
     pub fn len(&self) -> usize {
         self.small.len()
     }
 
-    /// Keys of `bucket`.
+    /// The number of keys in `bucket`.
     #[inline]
     pub fn get(&self, bucket: usize) -> u64 {
         let small = self.small[bucket];
@@ -42,14 +42,14 @@ impl Counts {
         }
     }
 
-    /// Keys of each bucket in order.
+    /// The number of keys in each bucket, in bucket order.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = u64> {
         let each = self.small.iter().enumerate();
         each.map(|(bucket, &small)| if small == u8::MAX { self.get(bucket) } else { small.into() })
     }
 
-    /// How many buckets have how many keys, ascending.
+    /// The number of buckets of each size, by size.
     pub fn sizes(&self) -> BTreeMap<u64, u64> {
         let mut small = [0; u8::MAX as usize];
         let mut sizes = BTreeMap::new();
@@ -63,7 +63,7 @@ impl Counts {
         sizes
     }
 
-    /// The same keys in half as many buckets, as addressed by one bit less; in place.
+    /// Halves the number of buckets in place, as if one bit less of each hash named the bucket.
     pub fn fold(&mut self) {
         let half = self.len() / 2;
         for bucket in 0..half {
@@ -90,8 +90,8 @@ impl Counts {
         }
     }
 
-    /// The first of the fullest buckets.
-    pub fn fullest(&self) -> usize {
+    /// The bucket with the most keys; of several, the first.
+    pub fn largest(&self) -> usize {
         let most = self.iter().max().unwrap_or(0);
         self.iter().position(|count| count == most).unwrap_or(0)
     }
@@ -102,13 +102,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_go_on_above_a_byte_and_fold_into_sums() {
+    fn counts_continue_above_a_byte_and_fold_into_sums() {
         let mut counts = Counts::new(4);
         for (bucket, keys) in [(0, 254), (1, 255), (2, 1), (3, 700)] {
             (0..keys).for_each(|_| counts.add(bucket));
         }
         assert_eq!(counts.iter().collect::<Vec<_>>(), [254, 255, 1, 700]);
-        assert_eq!(counts.fullest(), 3);
+        assert_eq!(counts.largest(), 3);
         assert_eq!(counts.sizes().into_iter().collect::<Vec<_>>(), [(1, 1), (254, 1), (255, 1), (700, 1)]);
         counts.fold();
         assert_eq!(counts.iter().collect::<Vec<_>>(), [255, 955]);

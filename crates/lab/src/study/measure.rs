@@ -1,72 +1,76 @@
-//! What the keys of each bucket come to: the histogram, probes, chi-square, and the same for other layouts of as many slots.
+//! Figures computed from bucket sizes: histogram, probes, chi-square, and the cost of other layouts with as many slots.
 //!
-//! For `n` keys in `m` chains, `s` keys in each: a hit looks at `sum s(s+1)/2 / n` keys on average, as each key of a chain is found behind
-//! those before it. A miss by a key *like the others* looks at `sum s(s-1) / n`: what each key finds in its bucket beside itself. Dice
-//! give `n / m` for it, and a function that crowds keys gives more, since absent keys crowd as the present ones do. A miss by a key that
-//! falls on any bucket alike looks at `n / m` whatever the function.
+//! For `n` keys in `m` chains with `s` keys each:
 //!
-//! Source: Lever 2000, Section 2; Knuth 3, 6.4 (linear probing: the sum of displacements is the same for every order of insertion).
+//! * A hit compares `sum s(s+1)/2 / n` keys on average: its own key, and those before it in the chain.
+//! * A miss by a key *like the present ones* compares `sum s(s-1) / n`: the other keys in the bucket of each key. The
+//!   random model gives `n / m`. A function that crowds keys gives more, because absent keys crowd in the same buckets.
+//! * A miss by a key whose bucket is uniformly random compares `n / m`, whatever the function.
+//!
+//! Source: Lever 2000, Section 2; Knuth 3, 6.4 (linear probing: the sum of displacements is the same for every order of
+//! insertion).
 
 use super::chance;
 use super::counts::Counts;
 use std::collections::BTreeMap;
 
-/// Slots of a page in [`Layouts::pages`]: as many 8-byte slots as a cache line has.
+/// Slots of a page in [`Layouts::pages`]: one cache line of 8-byte slots.
 pub const PAGE_SLOTS: u64 = 8;
-/// Above this load there is no linear probing to speak of.
+/// Linear probing is not computed above this load: its cost diverges.
 const LINEAR_LOAD_MAX: f64 = 0.95;
 
-/// Buckets of one size.
+/// One row of a histogram: the buckets of one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Size {
     /// Keys in each.
     pub size: u64,
-    /// How many such buckets there are.
+    /// The number of such buckets.
     pub buckets: u64,
     /// Keys in all of them.
     pub objects: u64,
     /// Keys in buckets of this size and smaller ones, in percent of all.
     pub cumulative_percent: f64,
-    /// How many such buckets dice would give.
+    /// The number of such buckets in the random model.
     pub expected_buckets: f64,
 }
 
-/// What dice would give.
+/// The figures of the random model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
     /// Buckets without a key.
     pub empty: f64,
-    /// Keys in the fullest bucket, at the median.
+    /// Keys in the largest bucket, at the median.
     pub largest: u64,
-    /// Keys looked at in a hit.
+    /// Keys compared in a hit.
     pub probes_hit: f64,
-    /// Keys looked at in a miss.
+    /// Keys compared in a miss.
     pub probes_miss: f64,
 }
 
 /// Cost of lookups in one layout.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// Slots, keys or pages looked at in a hit.
+    /// Keys compared, slots probed or pages read in a hit.
     pub hit: f64,
-    /// The same in a miss that falls on any bucket alike.
+    /// Keys compared, slots probed or pages read in a miss whose bucket is uniformly random.
     pub miss: f64,
-    /// Cache lines of 64 bytes touched in a hit, the key's own not counted.
+    /// Cache lines of 64 bytes read in a hit, without those of the key itself.
     pub lines_hit: f64,
 }
 
-/// The same keys by the same function in other layouts with as many slots.
+/// The cost of other layouts with as many slots, for the same keys and function.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Layouts {
-    /// A list of nodes a bucket.
+    /// One linked list for each bucket.
     pub chains: Cost,
-    /// One array of 16-byte slots, the next free one taken; `None` where it would be too full.
+    /// Linear probing in one array of 16-byte slots; `None` if it would be too full.
     pub linear: Option<Cost>,
-    /// An eighth as many buckets of [`PAGE_SLOTS`] slots, with overflow pages; `None` where buckets cannot be joined.
+    /// An eighth as many buckets, with pages of [`PAGE_SLOTS`] slots and overflow pages; `None` if buckets cannot be
+    /// joined.
     pub pages: Option<Cost>,
 }
 
-/// One function at one size of the table.
+/// One function at one table size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Level {
     /// Buckets.
@@ -75,23 +79,23 @@ pub struct Level {
     pub objects: u64,
     /// Buckets without a key.
     pub empty: u64,
-    /// Keys in the fullest bucket.
+    /// Keys in the largest bucket.
     pub largest: u64,
-    /// By size, ascending, sizes that no bucket has left out.
+    /// Ascending by size; a size that no bucket has gets no row.
     pub histogram: Vec<Size>,
-    /// Keys looked at in a hit.
+    /// Keys compared in a hit.
     pub probes_hit: f64,
-    /// Keys looked at in a miss by keys like these.
+    /// Keys compared in a miss by keys like these.
     pub probes_miss: f64,
-    /// Keys looked at in a miss that falls on any bucket alike.
+    /// Keys compared in a miss whose bucket is uniformly random.
     pub probes_miss_even: f64,
-    /// What dice would give.
+    /// The figures of the random model.
     pub expected: Expected,
-    /// How far bucket sizes are from even: of dice about [`Level::degrees`], more is more uneven.
+    /// Unevenness of the bucket sizes: about [`Level::degrees`] in the random model, more if less even.
     pub chi_square: f64,
-    /// Degrees of freedom: one less than the buckets.
+    /// Degrees of freedom: the number of buckets less one.
     pub degrees: f64,
-    /// The probability that dice are as uneven or more: near 0 is worse than dice, near 1 more even than dice.
+    /// The probability that random placement is at least as uneven: near 0 is worse than random, near 1 more even.
     pub p_value: f64,
     /// Other layouts.
     pub layouts: Layouts,
@@ -103,18 +107,18 @@ impl Level {
         self.objects as f64 / self.buckets as f64
     }
 
-    /// How many buckets of `size` keys dice would give.
+    /// The number of buckets of `size` keys in the random model.
     pub fn expected_buckets(&self, size: u64) -> f64 {
         self.buckets as f64 * chance::poisson(self.load(), size)
     }
 
-    /// How many times as many keys as with dice a lookup of an absent key has to look at; a key each is nothing.
+    /// The cost of an unsuccessful lookup as a multiple of the random model's, counting 1 for the bucket itself.
     pub fn excess(&self) -> f64 {
         (1.0 + self.probes_miss) / (1.0 + self.expected.probes_miss)
     }
 }
 
-/// Measures `counts`. `joins` tells whether the buckets of a smaller table are sums of these.
+/// Computes the figures of `counts`. `joins`: whether each bucket of a smaller table is a sum of these buckets.
 pub(super) fn level(counts: &Counts, joins: bool) -> Level {
     let buckets = counts.len() as u64;
     let sizes = counts.sizes();
@@ -125,7 +129,7 @@ pub(super) fn level(counts: &Counts, joins: bool) -> Level {
     let mean = n / buckets as f64;
     let chi_square = if objects == 0 { 0.0 } else { squares as f64 / mean - n };
     let degrees = buckets as f64 - 1.0;
-    let beside = (squares - objects) as f64 / n.max(1.0);
+    let others = (squares - objects) as f64 / n.max(1.0);
     let expected_miss = (n - 1.0).max(0.0) / buckets as f64;
     let expected = Expected {
         empty: buckets as f64 * chance::poisson(mean, 0),
@@ -133,7 +137,7 @@ pub(super) fn level(counts: &Counts, joins: bool) -> Level {
         probes_hit: 1.0 + expected_miss / 2.0,
         probes_miss: expected_miss,
     };
-    let probes_hit = if objects == 0 { 0.0 } else { 1.0 + beside / 2.0 };
+    let probes_hit = if objects == 0 { 0.0 } else { 1.0 + others / 2.0 };
     let chains = Cost { hit: probes_hit, miss: mean, lines_hit: 1.0 + probes_hit };
     Level {
         buckets,
@@ -142,7 +146,7 @@ pub(super) fn level(counts: &Counts, joins: bool) -> Level {
         largest: sizes.keys().next_back().copied().unwrap_or(0),
         histogram: histogram(&sizes, n, mean, buckets),
         probes_hit,
-        probes_miss: beside,
+        probes_miss: others,
         probes_miss_even: mean,
         expected,
         chi_square,
@@ -171,38 +175,38 @@ fn histogram(sizes: &BTreeMap<u64, u64>, n: f64, mean: f64, buckets: u64) -> Vec
     rows.collect()
 }
 
-/// Linear probing, from where each key would like to be.
+/// Linear probing, computed from the home slot of each key.
 fn linear(counts: &Counts, objects: u64) -> Option<Cost> {
     let slots = counts.len() as u64;
     if objects == 0 || objects as f64 > LINEAR_LOAD_MAX * slots as f64 {
         return None;
     }
-    // Keys that a slot passes on to the next; what the last passes on begins the first round.
-    let wrapped = counts.iter().fold(0, |passed, wishes| (passed + wishes).saturating_sub(1));
+    // The keys that a slot passes on to the next one. The first slot starts with those passed on by the last.
+    let wrapped = counts.iter().fold(0, |passed, homes| (passed + homes).saturating_sub(1));
     let (mut passed, mut displacement) = (wrapped, 0u128);
-    // A miss looks until the first free slot. A slot is free if nothing came or was passed on to it. From the slots in between two that
-    // are `gap` apart, `gap`, `gap - 1`, ... 1 are looked at.
+    // A miss probes up to the first free slot. A slot is free if no key has its home there and none was passed on to
+    // it. Between two free slots that are `gap` apart, misses probe `gap`, `gap - 1`, ..., 1 slots.
     let triangle = |gap: u64| u128::from(gap) * u128::from(gap + 1) / 2;
-    let (mut first, mut last, mut looked) = (None, 0, 0u128);
-    for (slot, wishes) in (0..).zip(counts.iter()) {
-        let here = passed + wishes;
+    let (mut first, mut last, mut probed) = (None, 0, 0u128);
+    for (slot, homes) in (0..).zip(counts.iter()) {
+        let here = passed + homes;
         passed = here.saturating_sub(1);
         displacement += u128::from(passed);
         if here == 0 {
             match first {
-                Some(_) => looked += triangle(slot - last),
+                Some(_) => probed += triangle(slot - last),
                 None => first = Some(slot),
             }
             last = slot;
         }
     }
-    // Some are free, as the load is below one.
-    looked += triangle(first.unwrap_or(0) + slots - last);
+    // Some slot is free, because the load is below 1.
+    probed += triangle(first.unwrap_or(0) + slots - last);
     let hit = 1.0 + displacement as f64 / objects as f64;
-    Some(Cost { hit, miss: looked as f64 / slots as f64, lines_hit: 1.0 + (hit - 1.0) / 4.0 })
+    Some(Cost { hit, miss: probed as f64 / slots as f64, lines_hit: 1.0 + (hit - 1.0) / 4.0 })
 }
 
-/// Pages of several slots: an eighth of the buckets, joined as a table of so many would have them.
+/// Pages of several slots, with an eighth of the buckets: each is the sum of eight buckets of `counts`.
 fn pages(counts: &Counts) -> Option<Cost> {
     let buckets = counts.len() / PAGE_SLOTS as usize;
     if buckets == 0 {
@@ -213,7 +217,7 @@ fn pages(counts: &Counts) -> Option<Cost> {
         let size: u64 = (0..PAGE_SLOTS as usize).map(|part| counts.get(bucket + part * buckets)).sum();
         let whole = size / PAGE_SLOTS;
         let rest = size % PAGE_SLOTS;
-        // Keys of the first page are found in 1, of the second in 2...
+        // A key on page p of the chain takes p reads.
         hits += u128::from(PAGE_SLOTS) * u128::from(whole) * u128::from(whole + 1) / 2
             + u128::from(rest) * u128::from(whole + 1);
         misses += u128::from(size.div_ceil(PAGE_SLOTS).max(1));
@@ -256,22 +260,22 @@ mod tests {
     }
 
     #[test]
-    fn linear_probing_is_what_inserting_one_by_one_gives() {
-        let wishes = [0u64, 3, 0, 0, 1, 2, 0, 0, 1, 0, 0, 2];
-        let mut slots = vec![None; wishes.len()];
+    fn linear_probing_costs_what_inserting_one_by_one_does() {
+        let homes = [0u64, 3, 0, 0, 1, 2, 0, 0, 1, 0, 0, 2];
+        let mut slots = vec![None; homes.len()];
         let (mut probes, mut keys) = (0, 0);
-        for (home, count) in wishes.iter().enumerate() {
+        for (home, count) in homes.iter().enumerate() {
             for _ in 0..*count {
-                let step = (0..slots.len()).find(|step| slots[(home + step) % wishes.len()].is_none()).unwrap();
-                slots[(home + step) % wishes.len()] = Some(home);
+                let step = (0..slots.len()).find(|step| slots[(home + step) % homes.len()].is_none()).unwrap();
+                slots[(home + step) % homes.len()] = Some(home);
                 probes += step + 1;
                 keys += 1;
             }
         }
         let misses: usize = (0..slots.len())
-            .map(|home| (0..slots.len()).find(|step| slots[(home + step) % wishes.len()].is_none()).unwrap() + 1)
+            .map(|home| (0..slots.len()).find(|step| slots[(home + step) % homes.len()].is_none()).unwrap() + 1)
             .sum();
-        let cost = linear(&counts(&wishes), keys).unwrap();
+        let cost = linear(&counts(&homes), keys).unwrap();
         assert_eq!(cost.hit, probes as f64 / keys as f64);
         assert_eq!(cost.miss, misses as f64 / slots.len() as f64);
     }
@@ -294,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn no_keys_are_no_fault() {
+    fn empty_buckets_have_defined_figures() {
         let level = level(&counts(&[0, 0]), true);
         assert_eq!((level.objects, level.empty, level.probes_hit, level.p_value), (0, 2, 0.0, 1.0));
     }

@@ -1,16 +1,16 @@
-//! A study: how every hash function spreads the keys that are given, over tables of several sizes.
+//! A study: how each hash function spreads given keys, over tables of several sizes.
 //!
 //! ```text
-//! survey    all keys once: how many, how long, repeats, some drawn by lot          survey.rs
-//! count     all keys, a byte a bucket and function; as often as memory asks        counts.rs
-//! measure   histogram, probes, chi-square, layouts; then half as many buckets      measure.rs, chance.rs
-//! find      all keys once more: which are in each function's fullest bucket
-//! try       avalanche and speed, on the keys drawn                                 avalanche.rs, speed.rs
-//! advise    functions in order, and what to do                                     advice.rs
+//! survey    one pass: number and length of keys, duplicates, a random sample       survey.rs
+//! count     bucket sizes; one pass for as many functions as memory has counts for  counts.rs
+//! measure   histogram, probes, chi-square, layouts; then with half the buckets     measure.rs, chance.rs
+//! find      one pass: keys in the largest bucket of each function
+//! sample    avalanche and speed, on the sampled keys                               avalanche.rs, speed.rs
+//! advise    rank the functions, recommend one                                      advice.rs
 //! ```
 //!
-//! Keys are read from the start for each pass and never held all at once, so there may be far more of them than memory. One thread reads,
-//! each other has some of the functions to itself: nothing is shared, and all figures but times repeat exactly.
+//! Every pass reads the keys from the start and holds only batches of them, so keys may exceed memory. One thread
+//! reads. Each other thread has its own functions and shares no state, so all figures except times are reproducible.
 //!
 //! Source: Lever 2000, Section 2.
 
@@ -26,7 +26,7 @@ pub use advice::{Advice, Class};
 pub use avalanche::Avalanche;
 pub use measure::{Cost, Expected, Layouts, Level, PAGE_SLOTS, Size};
 pub use speed::Speed;
-pub use survey::{EXACT_KEYS_MAX, Repeats, Survey};
+pub use survey::{Duplicates, EXACT_KEYS_MAX, Survey};
 
 use crate::keys::Keys;
 use counts::Counts;
@@ -36,50 +36,50 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use survey::{Skip, Surveyor};
 
-/// Tables of fewer buckets say nothing.
+/// Smaller tables are not studied.
 const BITS_MIN: u32 = 3;
-/// Sizes that are measured where one was asked for: it, and smaller ones for the plots.
+/// Table sizes measured: the requested one, and smaller ones for the plots.
 const LEVELS: u32 = 6;
-/// Keys of a batch that goes from the reading thread to the others.
+/// Limits of a batch that the reading thread sends to the others.
 const BATCH_KEYS: usize = 1 << 15;
 const BATCH_BYTES: usize = 4 << 20;
-/// Batches that wait for one thread.
+/// Batches queued for one thread.
 const WAITING: usize = 3;
-/// What of the memory is for counts.
+/// The share of memory for counts.
 const COUNTS_SHARE: f64 = 0.8;
 
-/// How many buckets the table has.
+/// The size of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Buckets {
-    /// A power of two, not below the number of keys.
+    /// The number of keys, rounded up to a power of two.
     Auto,
-    /// Two to the power of so many: the low bits of the hash tell the bucket.
+    /// Two to this power; the low bits of the hash select the bucket.
     Bits(u32),
-    /// Any number: the remainder of the hash tells it.
+    /// This number; the remainder of the hash selects the bucket.
     Count(u64),
 }
 
-/// What is to be studied, and how.
+/// The parameters of a study.
 #[derive(Clone, Debug)]
 pub struct Study {
-    /// Functions to compare.
+    /// The functions to compare.
     pub functions: Vec<HashFunction>,
-    /// Size of the table.
+    /// The size of the table.
     pub buckets: Buckets,
-    /// Of functions that take one, and of what is drawn by lot.
+    /// The seed of the random sample.
     pub seed: u64,
-    /// About so much memory is used.
+    /// Approximate limit of memory use.
     pub memory_bytes: u64,
-    /// Threads beside the one that reads.
+    /// Threads in addition to the reading one.
     pub threads: usize,
-    /// Keys of the fullest bucket that are told.
+    /// The number of keys of the largest bucket to report.
     pub keys_shown: usize,
-    /// Are times measured? Without them a study repeats byte for byte.
+    /// Whether to measure times. Without times, two runs give identical reports.
     pub speed: bool,
 }
 
 impl Default for Study {
-    /// All functions of the package, a table as large as the keys ask for, 1 GiB, all processors.
+    /// All functions of the package, an automatic table size, 1 GiB of memory, all processors.
     fn default() -> Self {
         Study {
             functions: HashKind::ALL.iter().map(|kind| HashFunction::new(*kind, 0)).collect(),
@@ -93,60 +93,60 @@ impl Default for Study {
     }
 }
 
-/// What a study found.
+/// The result of a study.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// About the keys.
+    /// The keys.
     pub survey: Survey,
-    /// About the functions, the best first.
+    /// The functions, best first.
     pub functions: Vec<FunctionReport>,
-    /// What to do.
+    /// The recommendation.
     pub advice: Advice,
 }
 
-/// What a study found of one function.
+/// The result for one function.
 #[derive(Clone, Debug)]
 pub struct FunctionReport {
     /// The function.
     pub function: HashFunction,
-    /// Bits of its results.
+    /// The width of its hashes in bits.
     pub bits: u32,
-    /// How it spreads the keys: first over the table asked for, then over ever smaller ones.
+    /// How it spreads the keys: first over the requested table, then over smaller ones.
     pub levels: Vec<Level>,
-    /// Some keys of the fullest bucket, those read first.
+    /// Keys of the largest bucket, in reading order.
     pub largest_keys: Vec<Vec<u8>>,
-    /// `None` where keys have no bits to flip.
+    /// `None` if too few keys have bits to flip.
     pub avalanche: Option<Avalanche>,
-    /// `None` if times were not asked for.
+    /// `None` without [`Study::speed`].
     pub speed: Option<Speed>,
-    /// How good that is.
+    /// The evenness of the spread.
     pub class: Class,
 }
 
 impl FunctionReport {
-    /// The table asked for.
+    /// The requested table.
     pub fn level(&self) -> &Level {
         &self.levels[0]
     }
 }
 
-/// Why there is no report.
+/// Why a study failed.
 #[derive(Debug)]
 pub enum StudyError<E> {
     /// The keys could not be read.
     Keys(E),
-    /// There is none.
+    /// There are no keys.
     NoKeys,
     /// There are no functions to compare.
     NoFunctions,
-    /// Counting in so many buckets takes more memory than is allowed.
+    /// Counts for this many buckets exceed [`Study::memory_bytes`].
     TooManyBuckets {
-        /// Asked for.
+        /// The requested number.
         buckets: u64,
-        /// Possible.
+        /// The largest number that fits.
         max: u64,
     },
-    /// No thread could be started.
+    /// A thread could not be started.
     Threads(std::io::Error),
 }
 
@@ -159,7 +159,7 @@ impl<E: fmt::Display> fmt::Display for StudyError<E> {
             Self::TooManyBuckets { buckets, max } => {
                 write!(
                     f,
-                    "{buckets} buckets take a byte each, and there is memory for {max}; allow more, or take fewer"
+                    "{buckets} buckets take a byte each, memory allows {max}; allow more memory, or use fewer buckets"
                 )
             }
             Self::Threads(error) => write!(f, "start a thread: {error}"),
@@ -169,15 +169,17 @@ impl<E: fmt::Display> fmt::Display for StudyError<E> {
 
 impl<E: fmt::Debug + fmt::Display> std::error::Error for StudyError<E> {}
 
-/// Gives each key to whom it is given, from the first on whenever it is called, in the same order each time.
+/// Passes every key to the callback. Each call starts at the first key and keeps the same order.
 pub type EachKey<'k, E> = dyn FnMut(&mut dyn FnMut(&[u8])) -> Result<(), E> + 'k;
 
 impl Study {
-    /// Reads all keys several times: to survey them, once for as many functions as memory has counts for, and once to name the fullest
-    /// buckets' keys. O(keys x functions); memory as [`Study::memory_bytes`] says.
+    /// Runs the study. O(keys x functions); memory: [`Study::memory_bytes`].
+    ///
+    /// Reads all keys at least three times: for the survey, for the counts (again for each group of functions that fits
+    /// in memory), and for the keys of the largest buckets.
     ///
     /// # Errors
-    /// What `each` gives; no keys; more buckets than there is memory for.
+    /// [`StudyError`]: an error of `each`, no keys, more buckets than fit in memory.
     ///
     /// # Examples
     /// ```
@@ -197,7 +199,7 @@ impl Study {
         }
         let mut surveyor = Surveyor::new(self.seed, EXACT_KEYS_MAX);
         each(&mut |key| surveyor.look(key)).map_err(StudyError::Keys)?;
-        let (survey, skip, drawn) = surveyor.finish();
+        let (survey, skip, sample) = surveyor.finish();
         if survey.rows == 0 {
             return Err(StudyError::NoKeys);
         }
@@ -209,7 +211,7 @@ impl Study {
         let largest = self.find_largest(&spreads, table, &skip, each)?;
         let functions = self.functions.iter().zip(spreads).zip(largest);
         let mut functions: Vec<_> = functions
-            .map(|((function, spread), largest_keys)| self.try_out(function, spread, largest_keys, &drawn))
+            .map(|((function, spread), largest_keys)| self.report(function, spread, largest_keys, &sample))
             .collect();
         advice::rank(&mut functions);
         let advice = advice::advise(&survey, &functions);
@@ -221,7 +223,7 @@ impl Study {
         let table = match self.buckets {
             Buckets::Auto => {
                 let bits = objects.next_power_of_two().ilog2().max(BITS_MIN);
-                // More keys than there are counts for are studied in fewer buckets.
+                // With more keys than memory has counts for, the table is smaller.
                 Table::Bits(bits.min(max.max(1 << BITS_MIN).ilog2()))
             }
             Buckets::Bits(bits) => Table::Bits(bits.clamp(1, 63)),
@@ -233,7 +235,7 @@ impl Study {
         Ok(table)
     }
 
-    /// As many as memory has counts for, in equal shares for the threads.
+    /// The number of functions that memory has counts for, in equal shares for the threads.
     fn functions_at_once(&self, table: Table) -> usize {
         let most = (self.memory_bytes as f64 * COUNTS_SHARE / table.buckets() as f64) as usize;
         let threads = self.threads.max(1);
@@ -241,7 +243,7 @@ impl Study {
         if most > threads { most / threads * threads } else { most }
     }
 
-    /// How `functions` spread the keys.
+    /// Counts the keys in buckets for each of `functions`.
     fn count<E>(
         &self,
         functions: &[HashFunction],
@@ -255,7 +257,7 @@ impl Study {
                 counts.add(table.bucket(function.hash(key)));
             }
         })?;
-        // Measured side by side too: there are millions of buckets.
+        // In parallel, because there can be millions of buckets.
         let spreads = std::thread::scope(|scope| {
             let threads: Vec<_> =
                 counters.into_iter().map(|(_, counts)| scope.spawn(move || Spread::of(counts, table))).collect();
@@ -267,7 +269,7 @@ impl Study {
         Ok(spreads)
     }
 
-    /// Some keys of each function's fullest bucket.
+    /// Finds keys of each function's largest bucket.
     fn find_largest<E>(
         &self,
         spreads: &[Spread],
@@ -276,11 +278,11 @@ impl Study {
         each: &mut EachKey<'_, E>,
     ) -> Result<Vec<Vec<Vec<u8>>>, StudyError<E>> {
         let seekers =
-            self.functions.iter().zip(spreads).map(|(function, spread)| (function, spread.fullest, Vec::new()));
+            self.functions.iter().zip(spreads).map(|(function, spread)| (function, spread.largest, Vec::new()));
         let shown = self.keys_shown;
-        let seekers = self.pass(seekers.collect(), skip, each, |(function, fullest, found), keys| {
+        let seekers = self.pass(seekers.collect(), skip, each, |(function, largest, found), keys| {
             for key in keys.iter() {
-                if found.len() < shown && table.bucket(function.hash(key)) == *fullest {
+                if found.len() < shown && table.bucket(function.hash(key)) == *largest {
                     found.push(key.to_vec());
                 }
             }
@@ -288,18 +290,18 @@ impl Study {
         Ok(seekers.into_iter().map(|(_, _, found)| found).collect())
     }
 
-    /// Gives all keys to each of `works` by `step`, some of them on each thread.
+    /// One pass: applies `step` to all keys for each of `tasks`, which are divided among the threads.
     fn pass<E, W: Send>(
         &self,
-        works: Vec<W>,
+        tasks: Vec<W>,
         skip: &Skip,
         each: &mut EachKey<'_, E>,
         step: impl Fn(&mut W, &Keys) + Sync,
     ) -> Result<Vec<W>, StudyError<E>> {
-        let threads = self.threads.clamp(1, works.len().max(1));
+        let threads = self.threads.clamp(1, tasks.len().max(1));
         let mut shares: Vec<Vec<(usize, W)>> = (0..threads).map(|_| Vec::new()).collect();
-        for (index, work) in works.into_iter().enumerate() {
-            shares[index % threads].push((index, work));
+        for (index, task) in tasks.into_iter().enumerate() {
+            shares[index % threads].push((index, task));
         }
         let step = &step;
         std::thread::scope(|scope| {
@@ -310,7 +312,7 @@ impl Study {
                 let thread = std::thread::Builder::new().name("study".into());
                 running.push(
                     thread
-                        .spawn_scoped(scope, move || work_through(share, &batches, step))
+                        .spawn_scoped(scope, move || run_tasks(share, &batches, step))
                         .map_err(StudyError::Threads)?,
                 );
                 senders.push(sender);
@@ -322,48 +324,49 @@ impl Study {
                 done.extend(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             }
             done.sort_by_key(|(index, _)| *index);
-            Ok(done.into_iter().map(|(_, work)| work).collect())
+            Ok(done.into_iter().map(|(_, task)| task).collect())
         })
     }
 
-    fn try_out(
+    fn report(
         &self,
         function: &HashFunction,
         spread: Spread,
         largest_keys: Vec<Vec<u8>>,
-        drawn: &Keys,
+        sample: &Keys,
     ) -> FunctionReport {
-        let bits = bits_of(function, drawn);
+        let bits = bits_of(function, sample);
         FunctionReport {
             function: function.clone(),
             bits,
             class: Class::of(&spread.levels[0]),
             levels: spread.levels,
             largest_keys,
-            avalanche: Avalanche::measure(function, bits, drawn),
-            speed: self.speed.then(|| Speed::measure(function, drawn)),
+            avalanche: Avalanche::measure(function, bits, sample),
+            speed: self.speed.then(|| Speed::measure(function, sample)),
         }
     }
 }
 
-/// Bits of the results: as the kind says; of the user's own, up to the highest that is ever set, in steps of 8.
-fn bits_of(function: &HashFunction, drawn: &Keys) -> u32 {
+/// The width of the hashes: that of the kind; for the user's own function, the highest bit set in the sample, rounded
+/// up to 8.
+fn bits_of(function: &HashFunction, sample: &Keys) -> u32 {
     if function.kind() != HashKind::User {
         return function.kind().bits();
     }
-    let all = drawn.iter().fold(0, |all, key| all | function.hash(key));
+    let all = sample.iter().fold(0, |all, key| all | function.hash(key));
     (64 - all.leading_zeros()).next_multiple_of(8).clamp(8, 64)
 }
 
-/// Reads keys into batches for all of `takers`.
-fn feed<E>(takers: &[SyncSender<Arc<Keys>>], skip: &Skip, each: &mut EachKey<'_, E>) -> Result<(), StudyError<E>> {
+/// Reads the keys once and sends each batch to all threads.
+fn feed<E>(threads: &[SyncSender<Arc<Keys>>], skip: &Skip, each: &mut EachKey<'_, E>) -> Result<(), StudyError<E>> {
     let mut batch = Keys::new();
     let mut row = 0;
     let send = |batch: &mut Keys| {
         let batch = Arc::new(std::mem::take(batch));
-        for taker in takers {
-            // One that has gone has panicked, which its join tells.
-            let _ = taker.send(Arc::clone(&batch));
+        for thread in threads {
+            // A closed channel means that the thread panicked; joining it reports that.
+            let _ = thread.send(Arc::clone(&batch));
         }
     };
     each(&mut |key| {
@@ -382,19 +385,19 @@ fn feed<E>(takers: &[SyncSender<Arc<Keys>>], skip: &Skip, each: &mut EachKey<'_,
     Ok(())
 }
 
-/// What one thread does.
-fn work_through<W>(
-    mut works: Vec<(usize, W)>,
+/// Runs one thread's tasks on all batches.
+fn run_tasks<W>(
+    mut tasks: Vec<(usize, W)>,
     batches: &Receiver<Arc<Keys>>,
     step: &(impl Fn(&mut W, &Keys) + Sync),
 ) -> Vec<(usize, W)> {
     for batch in batches {
-        works.iter_mut().for_each(|(_, work)| step(work, &batch));
+        tasks.iter_mut().for_each(|(_, task)| step(task, &batch));
     }
-    works
+    tasks
 }
 
-/// Which bucket a hash is of.
+/// Which bucket holds a hash.
 #[derive(Clone, Copy)]
 enum Table {
     Bits(u32),
@@ -421,19 +424,19 @@ impl Table {
 /// How one function spreads the keys.
 struct Spread {
     levels: Vec<Level>,
-    fullest: usize,
+    largest: usize,
 }
 
 impl Spread {
     fn of(mut counts: Counts, table: Table) -> Spread {
-        let fullest = counts.fullest();
+        let largest = counts.largest();
         let joins = matches!(table, Table::Bits(_));
         let mut levels = vec![measure::level(&counts, joins)];
         while joins && levels.len() < LEVELS as usize && counts.len() > 1 << BITS_MIN {
             counts.fold();
             levels.push(measure::level(&counts, joins));
         }
-        Spread { levels, fullest }
+        Spread { levels, largest }
     }
 }
 

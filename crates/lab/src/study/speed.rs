@@ -1,5 +1,7 @@
-//! How long a hash takes: of keys drawn from the user's, and of random bytes by length. All in the processor's cache, one after another
-//! without waiting for the last, as in a loop over keys.
+//! The time of one hash, for a sample of the user's keys and for random keys of several lengths.
+//!
+//! Keys are in the processor's cache and hashed in a loop, so consecutive hashes overlap: this is throughput, not
+//! latency.
 
 use crate::keys::Keys;
 use crate::random::Random;
@@ -9,18 +11,18 @@ use std::time::{Duration, Instant};
 
 /// Lengths of random keys, in bytes.
 pub const LENGTHS: [usize; 9] = [4, 8, 16, 32, 64, 128, 256, 1024, 4096];
-/// Bytes of keys that are hashed again and again: less than the second level of any cache.
+/// Bytes of the keys in the loop: they fit in a second-level cache.
 const CACHED_BYTES: usize = 128 << 10;
-/// A round takes about so long, and the middle one of [`ROUNDS`] counts.
+/// The minimum time of a round; the median of [`ROUNDS`] rounds counts.
 const ROUND: Duration = Duration::from_micros(500);
 const ROUNDS: usize = 7;
 
-/// Nanoseconds of one hash.
+/// Nanoseconds for one hash.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Speed {
-    /// Of the user's keys.
+    /// For the user's keys.
     pub own_ns: f64,
-    /// Of random keys: length in bytes, nanoseconds.
+    /// For random keys: length in bytes, nanoseconds.
     pub by_length: Vec<(usize, f64)>,
 }
 

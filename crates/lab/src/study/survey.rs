@@ -1,59 +1,60 @@
-//! The first look at the keys: how many, how long, how many come again, and some of them by lot.
+//! The first pass over the keys: their number, lengths and duplicates, and a random sample.
 //!
-//! A key that comes again goes into the same bucket by any function, so repeats would count against all of them. Up to
-//! [`EXACT_KEYS_MAX`] different keys repeats are found and left out; beyond, they are estimated and told.
+//! Every function puts duplicates into the same bucket, which would count against all of them. Up to [`EXACT_KEYS_MAX`]
+//! distinct keys, duplicates are found and left out. Beyond that their number is estimated and reported.
 //!
-//! Source: the estimate is HyperLogLog (Flajolet, Fusy, Gandouet & Meunier 2007); the lot is Vitter's algorithm R (1985).
+//! Source: HyperLogLog for the estimate (Flajolet, Fusy, Gandouet & Meunier 2007); Vitter's algorithm R for the sample
+//! (1985).
 
 use crate::keys::Keys;
 use crate::random::Random;
 use splitpoint::hash::HashKind;
 use std::collections::HashSet;
 
-/// So many different keys are told apart by their 64-bit hashes, which takes 150 MB; two of them are taken for one with a probability of
-/// 1 in 500,000.
+/// Up to this many distinct keys are compared by their 64-bit hashes, in 150 MB. Two of them have equal hashes with a
+/// probability of 1 in 500,000.
 pub const EXACT_KEYS_MAX: usize = 1 << 23;
-/// Keys drawn by lot.
-const DRAWN: usize = 1 << 14;
-/// More bytes than this of one key are not drawn.
-const DRAWN_BYTES_MAX: usize = 4096;
+/// The size of the sample in keys.
+const SAMPLE_KEYS: usize = 1 << 14;
+/// Longer keys are not sampled.
+const SAMPLE_KEY_BYTES_MAX: usize = 4096;
 
-/// What the first look gave.
+/// What the first pass found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Survey {
-    /// Keys that were given, repeats too.
+    /// The number of keys read, with duplicates.
     pub rows: u64,
-    /// Bytes of all keys.
+    /// The bytes of all keys together.
     pub bytes: u64,
-    /// Length of the shortest.
+    /// The length of the shortest key in bytes.
     pub shortest: usize,
-    /// Length of the longest.
+    /// The length of the longest key in bytes.
     pub longest: usize,
-    /// How many keys came again.
-    pub repeats: Repeats,
+    /// The number of duplicates.
+    pub duplicates: Duplicates,
 }
 
-/// Keys that came again.
+/// Keys that were read before.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Repeats {
-    /// So many, left out of all figures.
+pub enum Duplicates {
+    /// The exact number; they are left out of all figures.
     LeftOut(u64),
-    /// About so many, which are in the figures as if they were different keys.
+    /// An estimate; the figures count them as distinct keys.
     Estimated(u64),
 }
 
-impl Default for Repeats {
+impl Default for Duplicates {
     fn default() -> Self {
         Self::LeftOut(0)
     }
 }
 
 impl Survey {
-    /// Keys that are studied.
+    /// The number of keys studied.
     pub fn objects(&self) -> u64 {
-        match self.repeats {
-            Repeats::LeftOut(repeats) => self.rows - repeats,
-            Repeats::Estimated(_) => self.rows,
+        match self.duplicates {
+            Duplicates::LeftOut(duplicates) => self.rows - duplicates,
+            Duplicates::Estimated(_) => self.rows,
         }
     }
 }
@@ -61,13 +62,13 @@ impl Survey {
 /// Collects a [`Survey`].
 pub(super) struct Surveyor {
     survey: Survey,
-    /// Hashes of the keys so far, while they are few.
+    /// Hashes of the keys so far; `None` above `exact_max`.
     seen: Option<HashSet<u64>>,
-    /// Which rows came before, one bit each, while `seen` is there.
-    repeated: Vec<u64>,
-    repeats: u64,
+    /// One bit for each row, set for duplicates; empty above `exact_max`.
+    duplicate_rows: Vec<u64>,
+    duplicates: u64,
     registers: Vec<u8>,
-    drawn: Vec<Vec<u8>>,
+    sample: Vec<Vec<u8>>,
     random: Random,
     exact_max: usize,
 }
@@ -77,10 +78,10 @@ impl Surveyor {
         Surveyor {
             survey: Survey { shortest: usize::MAX, ..Survey::default() },
             seen: Some(HashSet::new()),
-            repeated: Vec::new(),
-            repeats: 0,
+            duplicate_rows: Vec::new(),
+            duplicates: 0,
             registers: vec![0; 1 << REGISTER_BITS],
-            drawn: Vec::new(),
+            sample: Vec::new(),
             random: Random::new(seed),
             exact_max,
         }
@@ -95,56 +96,56 @@ impl Surveyor {
         let hash = HashKind::Xxh3.hash(key, SURVEY_SEED);
         if let Some(seen) = &mut self.seen {
             if row.is_multiple_of(64) {
-                self.repeated.push(0);
+                self.duplicate_rows.push(0);
             }
             if !seen.insert(hash) {
-                self.repeats += 1;
-                self.repeated[(row / 64) as usize] |= 1 << (row % 64);
+                self.duplicates += 1;
+                self.duplicate_rows[(row / 64) as usize] |= 1 << (row % 64);
             } else if seen.len() > self.exact_max {
                 self.seen = None;
-                self.repeated = Vec::new();
+                self.duplicate_rows = Vec::new();
             }
         }
         let (register, rest) = (hash >> (64 - REGISTER_BITS), hash << REGISTER_BITS);
         let rank = rest.leading_zeros().min(64 - REGISTER_BITS) as u8 + 1;
         let register = &mut self.registers[register as usize];
         *register = (*register).max(rank);
-        self.draw(key);
+        self.sample_key(key);
     }
 
-    fn draw(&mut self, key: &[u8]) {
-        if key.len() > DRAWN_BYTES_MAX {
+    fn sample_key(&mut self, key: &[u8]) {
+        if key.len() > SAMPLE_KEY_BYTES_MAX {
             return;
         }
-        if self.drawn.len() < DRAWN {
-            self.drawn.push(key.to_vec());
+        if self.sample.len() < SAMPLE_KEYS {
+            self.sample.push(key.to_vec());
             return;
         }
         let place = self.random.below(self.survey.rows) as usize;
-        if let Some(drawn) = self.drawn.get_mut(place) {
-            drawn.clear();
-            drawn.extend_from_slice(key);
+        if let Some(sampled) = self.sample.get_mut(place) {
+            sampled.clear();
+            sampled.extend_from_slice(key);
         }
     }
 
-    /// The survey, which rows are to be left out, and the keys drawn.
+    /// The survey, the rows to leave out, and the sample.
     pub fn finish(mut self) -> (Survey, Skip, Keys) {
         self.survey.shortest = self.survey.shortest.min(self.survey.longest);
-        self.survey.repeats = match self.seen {
-            Some(_) => Repeats::LeftOut(self.repeats),
+        self.survey.duplicates = match self.seen {
+            Some(_) => Duplicates::LeftOut(self.duplicates),
             None => {
-                let different = estimate(&self.registers).round() as u64;
-                // Within the estimate's error none came again.
-                let repeats = self.survey.rows.saturating_sub(different);
+                let distinct = estimate(&self.registers).round() as u64;
+                // Fewer duplicates than the error of the estimate count as none.
+                let duplicates = self.survey.rows.saturating_sub(distinct);
                 let error = (self.survey.rows as f64 * ESTIMATE_ERROR) as u64;
-                Repeats::Estimated(if repeats > error { repeats } else { 0 })
+                Duplicates::Estimated(if duplicates > error { duplicates } else { 0 })
             }
         };
-        (self.survey, Skip { rows: self.repeated }, self.drawn.iter().collect())
+        (self.survey, Skip { rows: self.duplicate_rows }, self.sample.iter().collect())
     }
 }
 
-/// Rows that are left out.
+/// The rows to leave out.
 pub(super) struct Skip {
     rows: Vec<u64>,
 }
@@ -161,7 +162,7 @@ const REGISTER_BITS: u32 = 14;
 /// Three standard errors, 1.04 / sqrt(2^14) each.
 const ESTIMATE_ERROR: f64 = 3.0 * 1.04 / 128.0;
 
-/// How many different keys there were.
+/// The number of distinct keys.
 fn estimate(registers: &[u8]) -> f64 {
     let m = registers.len() as f64;
     let alpha = 0.7213 / (1.0 + 1.079 / m);
@@ -181,30 +182,31 @@ mod tests {
     }
 
     #[test]
-    fn repeats_are_left_out() {
+    fn duplicates_are_left_out() {
         let (survey, skip, _) = survey([1, 2, 1, 3, 2, 1].into_iter(), 100);
-        assert_eq!((survey.rows, survey.objects(), survey.repeats), (6, 3, Repeats::LeftOut(3)));
+        assert_eq!((survey.rows, survey.objects(), survey.duplicates), (6, 3, Duplicates::LeftOut(3)));
         let skipped: Vec<_> = (0..6).map(|row| skip.has(row)).collect();
         assert_eq!(skipped, [false, false, true, false, true, true]);
     }
 
     #[test]
-    fn too_many_keys_are_estimated_within_three_percent() {
+    fn duplicates_beyond_the_exact_limit_are_estimated_within_five_percent() {
         let (once, _, _) = survey(0..200_000, 1000);
-        assert_eq!(once.repeats, Repeats::Estimated(0));
-        let (twice, skip, drawn) = survey((0..200_000).map(|key| key % 100_000), 1000);
-        let Repeats::Estimated(repeats) = twice.repeats else { panic!("{twice:?}") };
-        assert!(repeats.abs_diff(100_000) < 5_000, "{repeats}");
+        assert_eq!(once.duplicates, Duplicates::Estimated(0));
+        let (twice, skip, sample) = survey((0..200_000).map(|key| key % 100_000), 1000);
+        let Duplicates::Estimated(duplicates) = twice.duplicates else { panic!("{twice:?}") };
+        assert!(duplicates.abs_diff(100_000) < 5_000, "{duplicates}");
         assert!(!skip.has(150_000));
-        assert_eq!((twice.objects(), drawn.len()), (200_000, DRAWN));
+        assert_eq!((twice.objects(), sample.len()), (200_000, SAMPLE_KEYS));
     }
 
     #[test]
-    fn keys_are_drawn_alike_and_the_same_for_a_seed() {
-        let draw = || survey(0..1_000_000, 10).2;
-        let drawn = draw();
-        assert_eq!(drawn, draw());
-        let mean = drawn.iter().map(|key| u64::from_le_bytes(key.try_into().unwrap())).sum::<u64>() / DRAWN as u64;
+    fn a_sample_is_uniform_and_repeats_for_a_seed() {
+        let take = || survey(0..1_000_000, 10).2;
+        let sample = take();
+        assert_eq!(sample, take());
+        let mean =
+            sample.iter().map(|key| u64::from_le_bytes(key.try_into().unwrap())).sum::<u64>() / SAMPLE_KEYS as u64;
         assert!(mean.abs_diff(500_000) < 10_000, "{mean}");
     }
 }

@@ -1,4 +1,4 @@
-//! A study as its user sees it.
+//! Studies of small sets of keys, against plain counts.
 
 use super::*;
 use std::convert::Infallible;
@@ -21,7 +21,7 @@ fn numbers(count: u64) -> Keys {
     (0..count).map(u64::to_le_bytes).collect()
 }
 
-/// The same by a plain count.
+/// Bucket sizes by a plain count.
 fn sizes(function: &HashFunction, buckets: u64, keys: &Keys) -> Vec<u64> {
     let mut sizes = vec![0; buckets as usize];
     keys.iter().for_each(|key| sizes[(function.hash(key) % buckets) as usize] += 1);
@@ -29,7 +29,7 @@ fn sizes(function: &HashFunction, buckets: u64, keys: &Keys) -> Vec<u64> {
 }
 
 #[test]
-fn every_function_is_measured_as_a_plain_count_would() {
+fn every_functions_figures_match_a_plain_count() {
     let keys = numbers(50_000);
     let all = Study { speed: false, ..Study::default() };
     for (buckets, count) in [(Buckets::Auto, 65_536), (Buckets::Bits(10), 1024), (Buckets::Count(1000), 1000)] {
@@ -51,7 +51,7 @@ fn every_function_is_measured_as_a_plain_count_would() {
 }
 
 #[test]
-fn smaller_tables_are_measured_as_if_they_were_asked_for() {
+fn a_smaller_level_equals_a_study_of_that_size() {
     let keys = numbers(20_000);
     let large = run(&study(&[HashKind::Djb2]), &keys);
     assert_eq!(large.functions[0].levels.len(), 6);
@@ -62,7 +62,7 @@ fn smaller_tables_are_measured_as_if_they_were_asked_for() {
 }
 
 #[test]
-fn a_study_repeats_exactly_whatever_the_threads_and_the_memory() {
+fn a_study_does_not_depend_on_threads_or_memory() {
     let keys = numbers(30_000);
     let all = Study { speed: false, ..Study::default() };
     let wide = format!("{:?}", run(&all, &keys));
@@ -72,14 +72,14 @@ fn a_study_repeats_exactly_whatever_the_threads_and_the_memory() {
 }
 
 #[test]
-fn good_functions_are_as_dice_and_the_length_is_not() {
+fn good_functions_are_as_random_and_the_length_of_a_key_is_bad() {
     let keys = numbers(100_000);
     let mut study = study(&[HashKind::Sip13, HashKind::Xxh3, HashKind::Murmur3]);
     study.functions.push(HashFunction::user("first byte", |key| key[0].into()));
     study.functions.push(HashFunction::user("length", |key| key.len() as u64));
     let report = run(&study, &keys);
     for good in &report.functions[..3] {
-        assert_eq!(good.class, Class::AsDice, "{}", good.function.name());
+        assert_eq!(good.class, Class::AsRandom, "{}", good.function.name());
         assert!(good.level().p_value > 1e-4 && good.level().p_value < 1.0 - 1e-4, "{}", good.level().p_value);
     }
     let (byte, length) = (&report.functions[3], &report.functions[4]);
@@ -88,22 +88,22 @@ fn good_functions_are_as_dice_and_the_length_is_not() {
     assert_eq!(length.level().p_value, 0.0);
     assert_eq!(length.largest_keys.len(), study.keys_shown);
     assert_eq!(length.largest_keys[3], 3u64.to_le_bytes());
-    assert!(report.advice.text.contains("away from first byte"), "{}", report.advice.text);
+    assert!(report.advice.text.contains("Avoid first byte"), "{}", report.advice.text);
 }
 
 #[test]
-fn numbers_that_count_are_even_by_their_low_bits_and_bad_by_their_high_ones() {
+fn consecutive_numbers_are_even_by_their_low_bits_and_bad_by_their_high_bits() {
     let mut study = study(&[HashKind::Xxh3]);
     let number = |key: &[u8]| u64::from_le_bytes(key.try_into().expect("8 bytes"));
     study.functions.push(HashFunction::user("low bits", number));
     study.functions.push(HashFunction::user("without low bits", move |key| number(key) >> 8));
     let report = run(&study, &numbers(100_000));
     let classes: Vec<_> = report.functions.iter().map(|found| (found.function.name(), found.class)).collect();
-    assert_eq!(classes, [("xxh3", Class::AsDice), ("low bits", Class::Even), ("without low bits", Class::Bad)]);
+    assert_eq!(classes, [("xxh3", Class::AsRandom), ("low bits", Class::Even), ("without low bits", Class::Bad)]);
 }
 
 #[test]
-fn the_keys_told_are_those_of_the_fullest_bucket() {
+fn largest_keys_are_those_of_the_largest_bucket() {
     let keys: Keys = ["a", "b", "c", "cc", "dd", "eee"].into_iter().collect();
     let mut study = study(&[]);
     study.functions.push(HashFunction::user("length", |key| key.len() as u64));
@@ -112,15 +112,15 @@ fn the_keys_told_are_those_of_the_fullest_bucket() {
 }
 
 #[test]
-fn repeats_count_once() {
+fn duplicates_count_once() {
     let keys: Keys = (0..10_000u64).map(|key| (key % 1000).to_le_bytes()).collect();
     let report = run(&study(&[HashKind::Xxh3]), &keys);
-    assert_eq!(report.survey.repeats, Repeats::LeftOut(9000));
+    assert_eq!(report.survey.duplicates, Duplicates::LeftOut(9000));
     assert_eq!(report.functions[0].level(), run(&study(&[HashKind::Xxh3]), &numbers(1000)).functions[0].level());
 }
 
 #[test]
-fn what_cannot_be_studied_is_told() {
+fn no_keys_unreadable_keys_and_too_many_buckets_are_errors() {
     let study = study(&[HashKind::Xxh3]);
     let none = study.run(&mut |_| Ok::<(), Infallible>(()));
     assert!(matches!(none, Err(StudyError::NoKeys)));
@@ -135,7 +135,7 @@ fn what_cannot_be_studied_is_told() {
 }
 
 #[test]
-fn keys_that_fail_on_a_later_pass_end_the_study() {
+fn an_error_on_a_later_pass_ends_the_study() {
     let mut passes = 0;
     let result = study(&[HashKind::Xxh3]).run(&mut |take| {
         passes += 1;
@@ -146,7 +146,7 @@ fn keys_that_fail_on_a_later_pass_end_the_study() {
 }
 
 #[test]
-fn a_fast_function_comes_before_a_slow_one_that_is_as_even() {
+fn of_two_equally_even_functions_the_faster_ranks_first() {
     let mut study = study(&[HashKind::Xxh3]);
     study
         .functions

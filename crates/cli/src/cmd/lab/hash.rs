@@ -1,4 +1,4 @@
-//! `lab hash`: every hash function on the user's own keys, in a table, as JSON, or as a page of plots.
+//! `lab hash`: compares hash functions on the user's own keys, as text, as JSON, or as a page of plots.
 
 use super::foreign;
 use super::keys::{KEYS_HELP, KeyArgs};
@@ -10,60 +10,68 @@ use crate::number::{count_of, grouped, parse_size, size};
 use crate::output::Output;
 use serde_json::{Value, json};
 use splitpoint::hash::{HashFunction, HashKind};
-use splitpoint_lab::study::{Buckets, FunctionReport, Level, Repeats, Report, Study, StudyError};
+use splitpoint_lab::study::{Buckets, Duplicates, FunctionReport, Level, Report, Study, StudyError};
 use std::path::PathBuf;
 
-/// Sizes shown in a histogram; larger buckets share the last row, as in the paper.
+/// The bucket sizes with a row of their own in a histogram; larger buckets share the last row, as in the paper.
 const ROWS_MAX: u64 = 16;
-/// Functions whose histograms are shown without --histograms.
+/// The number of histograms shown without --histograms.
 const HISTOGRAMS: usize = 1;
 
-/// Compare hash functions on your own keys: buckets, probes, speed, and what to take
+/// Compare hash functions on your own keys: buckets, lookups, speed, advice
 ///
-/// Each function puts the keys into a table of chains. Shown for each: empty buckets, the fullest bucket and its keys, how many keys a hit
-/// and a miss look at, and the same for dice (an ideal function, Poisson); chi-square and its p-value (near 0: less even than dice; near 1:
-/// more even); avalanche (how far flipping a bit of a key is from flipping each bit of the hash half of the time: 0 is ideal); nanoseconds.
-/// A miss is by a key like yours: it looks at the others of a bucket that your keys fall into.
+/// Each function distributes the keys over a table of chains. The row (random)
+/// shows an ideal function: keys placed uniformly at random (Poisson).
+///
+///   spread      even (more than random), as random, fair, poor, bad: the cost
+///               of a miss against the random model
+///   hit, miss   keys compared by a successful and an unsuccessful lookup; the
+///               absent keys are like yours, so they crowd the same buckets
+///   p-value     of chi-square: near 0 less even than random, near 1 more even
+///   avalanche   flipping a bit of a key should flip each bit of the hash half
+///               of the time; 0 is ideal
+///   ns          nanoseconds to compute a hash
 #[derive(clap::Args)]
-#[command(after_help = KEYS_HELP)]
+#[command(after_help = KEYS_HELP, verbatim_doc_comment)]
 pub struct Hash {
     #[command(flatten)]
     keys: KeyArgs,
-    /// A function by name, or your own as NAME=LIBRARY.so:SYMBOL, in C `uint64_t SYMBOL(const void *key, size_t bytes)`; repeatable
-    /// [default: all of the package]
+    /// A function by name, or your own as NAME=LIBRARY.so:SYMBOL; repeatable [default: all of the package]
+    ///
+    /// In C: uint64_t SYMBOL(const void *key, size_t bytes)
     #[arg(long = "function", value_name = "NAME")]
     functions: Vec<String>,
-    /// Buckets as a power of two, or auto: not fewer than keys [default: auto]
+    /// 2^N buckets, or auto: as many as keys, rounded up [default: auto]
     #[arg(long, value_name = "N|auto", value_parser = parse_bits, conflicts_with = "buckets")]
     bits: Option<Buckets>,
-    /// Buckets as any number; the remainder of the hash tells which
+    /// N buckets, selected by the remainder of the hash
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     buckets: Option<u64>,
-    /// Seed of the functions that take one, and of keys drawn by lot
+    /// Seed of the seeded functions and of the random sample
     #[arg(long, default_value_t = 0, value_name = "N")]
     seed: u64,
-    /// Keys of the fullest bucket that are shown
+    /// Keys of the largest bucket to show
     #[arg(long, default_value_t = 5, value_name = "N")]
     show_keys: usize,
-    /// Histograms of all functions, not of the best alone
+    /// Show the histograms of all functions, not only of the best
     #[arg(long)]
     histograms: bool,
-    /// Measure no times: then the same keys give the same output, byte for byte
+    /// Measure no times; equal keys then give equal output
     #[arg(long)]
     no_speed: bool,
-    /// About so much memory
+    /// Approximate limit of memory
     #[arg(long, default_value = "1G", value_name = "SIZE", value_parser = parse_size)]
     memory: u64,
-    /// Threads beside the one that reads [default: processors]
+    /// Threads in addition to the one that reads [default: processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    /// Write everything as one JSON object
+    /// Report as JSON
     #[arg(long)]
     json: bool,
-    /// Write a page of plots too: one file that needs no other
+    /// Also write a page of plots, as one HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write the plots into this folder, which must be there, as SVG files
+    /// Also write the plots as SVG files into this existing directory
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
 }
@@ -87,7 +95,7 @@ impl Hash {
             StudyError::Keys(failure) => failure,
             StudyError::NoKeys => Failure::no(format_args!("{}: no keys", self.keys.describe())),
             StudyError::TooManyBuckets { buckets, max } => Failure::usage(format_args!(
-                "{} take a byte each, and --memory {} has room for {}; allow more, or take fewer --bits",
+                "{} take a byte each, --memory {} allows {}; increase --memory or use fewer --bits",
                 count_of(buckets, "bucket"),
                 size(self.memory),
                 grouped(max)
@@ -102,7 +110,7 @@ impl Hash {
         } else {
             self.lines(&report).iter().try_for_each(|line| out.line(line))?;
         }
-        // After the answer, which took long, so that it is not lost where these cannot be written.
+        // Last, so that the report is not lost if these files cannot be written.
         if let Some(path) = &self.html {
             page::write(path, &page::study::of(&self.keys.describe(), &report))?;
             if !self.json {
@@ -111,7 +119,7 @@ impl Hash {
         }
         if let Some(folder) = &self.plots {
             for (name, svg) in page::study::plots(&report) {
-                // A function's name may be the user's own.
+                // The user chooses the names of their own functions.
                 page::write(&folder.join(name.replace('/', "-")), &svg)?;
             }
         }
@@ -145,7 +153,7 @@ impl Hash {
             None => {
                 let known: Vec<_> = HashKind::ALL.iter().map(|kind| kind.name()).collect();
                 Err(Failure::usage(format_args!(
-                    "--function {name}: no such function; there are {}, and your own as NAME=LIBRARY.so:SYMBOL",
+                    "--function {name}: no such function; use {}, or your own as NAME=LIBRARY.so:SYMBOL",
                     known.join(", ")
                 )))
             }
@@ -155,7 +163,7 @@ impl Hash {
     fn lines(&self, report: &Report) -> Vec<String> {
         let mut lines = vec![keys_line(&self.keys.describe(), report)];
         let first = report.functions[0].level();
-        lines.push(format!("{}, {:.2} keys each on average", count_of(first.buckets, "bucket"), first.load()));
+        lines.push(format!("{}, {:.2} keys a bucket", count_of(first.buckets, "bucket"), first.load()));
         lines.push(String::new());
         lines.extend(overview(report));
         lines.push(String::new());
@@ -172,7 +180,7 @@ impl Hash {
             let keys: Vec<_> = function.largest_keys.iter().map(|key| tsv::quoted(key)).collect();
             let more = if (keys.len() as u64) < function.level().largest { ", ..." } else { "" };
             lines.push(format!(
-                "{} in the fullest bucket of {}: {}{more}",
+                "{} in the largest bucket of {}: {}{more}",
                 count_of(function.level().largest, "key"),
                 function.function.name(),
                 keys.join(", ")
@@ -184,14 +192,14 @@ impl Hash {
 
 pub fn keys_line(what: &str, report: &Report) -> String {
     let survey = &report.survey;
-    let repeats = match survey.repeats {
-        Repeats::LeftOut(0) | Repeats::Estimated(0) => String::new(),
-        Repeats::LeftOut(repeats) => format!("; {} more came again and were left out", grouped(repeats)),
-        Repeats::Estimated(repeats) => format!("; about {} of them came again", grouped(repeats)),
+    let duplicates = match survey.duplicates {
+        Duplicates::LeftOut(0) | Duplicates::Estimated(0) => String::new(),
+        Duplicates::LeftOut(count) => format!("; {} left out", count_of(count, "duplicate")),
+        Duplicates::Estimated(count) => format!("; about {} among them", count_of(count, "duplicate")),
     };
     let mean = survey.bytes as f64 / survey.rows as f64;
     format!(
-        "{} of {what}, {} to {} bytes long, {mean:.1} on average{repeats}",
+        "{} from {what}, {} to {} bytes long, {mean:.1} on average{duplicates}",
         count_of(survey.objects(), "key"),
         survey.shortest,
         grouped(survey.longest as u64),
@@ -201,13 +209,13 @@ pub fn keys_line(what: &str, report: &Report) -> String {
 fn overview(report: &Report) -> Vec<String> {
     let width = report.functions.iter().map(|function| function.function.name().len()).max().unwrap_or(0).max(8);
     let mut lines = vec![format!(
-        "{:<width$} {:>8} {:>12} {:>9} {:>7} {:>7} {:>9} {:>9} {:>7}",
-        "function", "spread", "empty", "fullest", "a hit", "a miss", "p-value", "avalanche", "ns"
+        "{:<width$} {:>9} {:>12} {:>9} {:>7} {:>7} {:>9} {:>9} {:>7}",
+        "function", "spread", "empty", "largest", "hit", "miss", "p-value", "avalanche", "ns"
     )];
     for function in &report.functions {
         let level = function.level();
         lines.push(format!(
-            "{:<width$} {:>8} {:>12} {:>9} {:>7.3} {:>7.3} {:>9} {:>9} {:>7}",
+            "{:<width$} {:>9} {:>12} {:>9} {:>7.3} {:>7.3} {:>9} {:>9} {:>7}",
             function.function.name(),
             function.class.name(),
             grouped(level.empty),
@@ -222,8 +230,8 @@ fn overview(report: &Report) -> Vec<String> {
     let expected = &report.functions[0].level().expected;
     let avalanche = report.functions.iter().find_map(|function| function.avalanche.as_ref());
     lines.push(format!(
-        "{:<width$} {:>8} {:>12} {:>9} {:>7.3} {:>7.3} {:>9} {:>9} {:>7}",
-        "(dice)",
+        "{:<width$} {:>9} {:>12} {:>9} {:>7.3} {:>7.3} {:>9} {:>9} {:>7}",
+        "(random)",
         "",
         grouped(expected.empty.round() as u64),
         grouped(expected.largest),
@@ -244,7 +252,7 @@ pub fn p_value(p: f64) -> String {
     }
 }
 
-/// Rows of a histogram: size or sizes, buckets, objects, cumulative percent, buckets that dice would give.
+/// The rows of a histogram: size or sizes, buckets, objects, cumulative percent, buckets in the random model.
 fn rows(level: &Level) -> Vec<(String, u64, u64, f64, f64)> {
     let mut rows = Vec::new();
     for size in 0..ROWS_MAX {
@@ -276,7 +284,8 @@ fn rows(level: &Level) -> Vec<(String, u64, u64, f64, f64)> {
 }
 
 fn histogram(level: &Level) -> Vec<String> {
-    let mut lines = vec![format!("{:>7} {:>13} {:>13} {:>8} {:>13}", "size", "buckets", "objects", "sum-pct", "dice")];
+    let mut lines =
+        vec![format!("{:>7} {:>13} {:>13} {:>8} {:>13}", "size", "buckets", "objects", "sum-pct", "random")];
     let rows = rows(level);
     let most = rows.iter().map(|row| row.1).max().unwrap_or(1).max(1);
     for (size, buckets, objects, percent, expected) in rows {
@@ -296,10 +305,9 @@ fn histogram(level: &Level) -> Vec<String> {
 }
 
 fn layouts(level: &Level) -> Vec<String> {
-    let mut lines =
-        vec![format!("{:>28} {:>9} {:>9} {:>13}", "in other layouts, looked at:", "a hit", "a miss", "lines a hit")];
+    let mut lines = vec![format!("{:>28} {:>9} {:>9} {:>13}", "other layouts", "hit", "miss", "cache lines")];
     let rows = [
-        ("chains of nodes", Some(level.layouts.chains)),
+        ("chains, keys", Some(level.layouts.chains)),
         ("linear probing, slots", level.layouts.linear),
         ("pages of 8, pages", level.layouts.pages),
     ];
@@ -311,7 +319,7 @@ fn layouts(level: &Level) -> Vec<String> {
     lines
 }
 
-/// `text` in lines as wide as a terminal's.
+/// Wraps `text` to the width of a terminal.
 fn wrapped(text: &str) -> Vec<String> {
     const COLUMNS: usize = 96;
     let mut lines = vec![String::new()];
@@ -329,19 +337,20 @@ fn wrapped(text: &str) -> Vec<String> {
     lines
 }
 
-/// The best function first. Keys as TSV has them; `seed` is a string, as JSON numbers do not carry 64 bits everywhere.
+/// The report as JSON. Keys are escaped as in TSV; `seed` is a string, because many JSON readers keep fewer than 64
+/// bits.
 fn as_json(what: &str, seed: u64, report: &Report) -> Value {
     let survey = &report.survey;
-    let (repeats, estimated) = match survey.repeats {
-        Repeats::LeftOut(repeats) => (repeats, false),
-        Repeats::Estimated(repeats) => (repeats, true),
+    let (duplicates, estimated) = match survey.duplicates {
+        Duplicates::LeftOut(count) => (count, false),
+        Duplicates::Estimated(count) => (count, true),
     };
     json!({
         "keys": {
             "of": what,
             "rows": survey.rows,
             "objects": survey.objects(),
-            "repeats": repeats,
+            "repeats": duplicates,
             "repeats_estimated": estimated,
             "bytes": survey.bytes,
             "shortest": survey.shortest,

@@ -1,9 +1,11 @@
-//! Keys for the lab: of files in any format, of tables and dictionaries, or taken from this machine; read as often as a study asks.
+//! Reads the keys of a study: from files, tables and dictionaries, or from this machine. A study may read them several
+//! times.
 
 use crate::failure::{Failure, Result};
 use crate::format::Pair;
 use crate::input::{Input, Taken};
 use crate::interrupt::Interrupt;
+use crate::number::count_of;
 use crate::source::columns::{Column, parse_column};
 use crate::source::{End, Inputs, SourceArgs, SourceFormat};
 use splitpoint_lab::keys::Keys;
@@ -14,15 +16,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 pub const KEYS_HELP: &str = "\
-KEYS are files: lines by default, or what their name or --format says (.tsv,
-.csv, .parquet: a column, the first or --key; .jsonl, .raw: the pairs' keys;
-u32le, u64le: integers, 4 or 8 bytes each), tables and dictionaries, - for
-standard input. With --source they are folders, and the keys this machine's:
+KEYS are files, tables or dictionaries, or - for standard input. The format of
+a file is that of --format, else of its name, else lines:
+  tsv, csv, parquet   a column: --key, else the first
+  jsonl, raw          the keys of the pairs
+  u32le, u64le        integers of 4 or 8 bytes
+With --source, KEYS are directories, and the keys come from this machine:
   paths    paths of all files          inodes   their inode numbers, 8 bytes
-  blocks   numbers of their blocks on the device, 8 bytes (4 KiB each)
-  pids     numbers of all processes, 4 bytes; no folder";
+  blocks   their block numbers on the device, 8 bytes (4 KiB each)
+  pids     all process numbers, 4 bytes; takes no directory";
 
-/// How keys are written.
+/// The format of a file of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum KeyFormat {
     Lines,
@@ -35,7 +39,7 @@ enum KeyFormat {
     U64le,
 }
 
-/// What this machine can be asked for.
+/// The kinds of keys from this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum MachineSource {
     Paths,
@@ -44,13 +48,13 @@ enum MachineSource {
     Pids,
 }
 
-/// Where keys come from; the same for every command of the lab.
+/// The options for reading keys, shared by `lab hash` and `lab schemes`.
 #[derive(clap::Args)]
 pub struct KeyArgs {
-    /// Files of keys, or - for standard input; with --source folders
+    /// Files of keys, or - for standard input; with --source, directories
     #[arg(value_name = "KEYS")]
     inputs: Vec<PathBuf>,
-    /// How keys are written [default: by the name of KEYS, else lines]
+    /// Format of KEYS [default: by the file name, else lines]
     #[arg(
         long,
         short,
@@ -59,19 +63,19 @@ pub struct KeyArgs {
         value_name = "lines|tsv|csv|jsonl|raw|parquet|u32le|u64le"
     )]
     format: Option<KeyFormat>,
-    /// The keys' column, by name or number from 1 (csv, tsv, parquet) [default: the first]
+    /// Column of the keys, by name or number from 1 (csv, tsv, parquet) [default: the first]
     #[arg(long, value_name = "COLUMN", value_parser = parse_column)]
     key: Option<Column>,
-    /// With csv: the first line is a key too, and columns have numbers only
+    /// csv: the first line is data, and columns are named by number
     #[arg(long)]
     no_header: bool,
-    /// Keys of this machine: of the folders KEYS, or its processes
+    /// Take keys from this machine: from the directories KEYS, or from its processes
     #[arg(long, value_enum, hide_possible_values = true, value_name = "paths|inodes|blocks|pids")]
     source: Option<MachineSource>,
 }
 
 impl KeyArgs {
-    /// What the keys are of, for reports.
+    /// Describes the source of the keys, for reports.
     pub fn describe(&self) -> String {
         let names: Vec<_> = self.inputs.iter().map(|path| path.display().to_string()).collect();
         match self.source {
@@ -83,39 +87,39 @@ impl KeyArgs {
         }
     }
 
+    /// Checks the options; reads nothing yet.
+    ///
     /// # Errors
-    /// No keys asked for, or options that do not go together.
+    /// No KEYS, or options that exclude each other.
     pub fn open<'i>(&self, interrupt: &'i Interrupt) -> Result<KeyReader<'_, 'i>> {
         match self.source {
             Some(MachineSource::Pids) if !self.inputs.is_empty() => {
-                return Err(Failure::usage("--source pids takes no folder"));
+                return Err(Failure::usage("--source pids takes no KEYS"));
             }
             Some(MachineSource::Pids) => {}
             _ if self.inputs.is_empty() => return Err(Failure::usage("no KEYS; give a file, or - for standard input")),
             _ => {}
         }
         if self.source.is_some() && (self.format.is_some() || self.key.is_some() || self.no_header) {
-            return Err(Failure::usage(
-                "--source makes the keys itself; --format, --key and --no-header are for files",
-            ));
+            return Err(Failure::usage("--source takes no --format, --key or --no-header; those are for files"));
         }
         Ok(KeyReader { args: self, interrupt, spool: None })
     }
 }
 
-/// Gives the keys, each time from the first.
+/// Reads the keys, each time from the first.
 pub struct KeyReader<'a, 'i> {
     args: &'a KeyArgs,
     interrupt: &'i Interrupt,
-    /// Keys of what can be read once only, as lengths of 4 bytes and keys.
+    /// A copy of input that can be read only once: for each key a length of 4 bytes, and the key.
     spool: Option<File>,
 }
 
 impl KeyReader<'_, '_> {
-    /// Gives every key to `take`, in an order that repeats.
+    /// Passes every key to `take`, in the same order each time.
     ///
     /// # Errors
-    /// What cannot be read, bad rows, a signal.
+    /// Unreadable input, bad rows, a signal.
     pub fn each(&mut self, take: &mut dyn FnMut(&[u8])) -> Result<()> {
         if let Some(spool) = &mut self.spool {
             return replay(spool, self.interrupt, take);
@@ -132,7 +136,7 @@ impl KeyReader<'_, '_> {
         let mut written = Ok(());
         self.each_of_files(&mut |key| {
             if written.is_ok() {
-                let len = u32::try_from(key.len()).expect("rows are shorter").to_le_bytes();
+                let len = u32::try_from(key.len()).expect("a row is shorter than 4 GiB").to_le_bytes();
                 written = writer.write_all(&len).and_then(|()| writer.write_all(key));
             }
             take(key);
@@ -142,10 +146,10 @@ impl KeyReader<'_, '_> {
         Ok(())
     }
 
-    /// All keys in memory.
+    /// Reads all keys into memory.
     ///
     /// # Errors
-    /// As [`each`](Self::each).
+    /// Those of [`each`](Self::each), and no keys.
     pub fn all(&mut self) -> Result<Keys> {
         let mut keys = Keys::new();
         self.each(&mut |key| keys.push(key))?;
@@ -171,7 +175,7 @@ impl KeyReader<'_, '_> {
             KeyFormat::Tsv | KeyFormat::Csv | KeyFormat::Parquet if self.args.key.is_none() => Some(Column::Number(1)),
             _ => self.args.key.clone(),
         };
-        // None for a table or a dictionary, which is found by its content.
+        // `None` for tables and dictionaries, which are recognized by their content.
         let args = SourceArgs::of_keys(source_format(format), key, self.args.no_header);
         let paths = [path.to_owned()];
         let mut inputs = Inputs::look(&paths, &args, self.interrupt)?;
@@ -196,10 +200,10 @@ impl KeyReader<'_, '_> {
                 Taken::Short(short) => {
                     let name = input.name;
                     return Err(Failure::no(format_args!(
-                        "{name}: ends with {short} bytes that are no integer of {bytes}; is it of another --format?"
+                        "{name}: ends with {short} bytes, an integer has {bytes}; check --format"
                     )));
                 }
-                Taken::TooLong => unreachable!("a few bytes are never too long"),
+                Taken::TooLong => unreachable!("an integer is never too long"),
             }
         }
     }
@@ -210,36 +214,38 @@ impl KeyReader<'_, '_> {
             processes.iter().for_each(|number| take(&number.to_le_bytes()));
             return Ok(());
         }
-        let (mut unread, mut refused, mut told) = (0, 0u64, 0u64);
+        let (mut unreadable, mut unsupported, mut with_blocks) = (0, 0u64, 0u64);
         for root in &self.args.inputs {
             for entry in machine::walk(root).map_err(|e| Failure::of_kind(splitpoint::ErrorKind::Io, e))? {
                 self.interrupt.stop_if_caught("nothing was written")?;
                 let Some(entry) = entry else {
-                    unread += 1;
+                    unreadable += 1;
                     continue;
                 };
                 match source {
                     MachineSource::Inodes => take(&entry.inode.to_le_bytes()),
                     MachineSource::Blocks if entry.kind == EntryKind::File => match machine::blocks(&entry.path) {
                         Ok(blocks) => {
-                            told += 1;
+                            with_blocks += 1;
                             blocks.into_iter().flatten().for_each(|block| take(&block.to_le_bytes()));
                         }
-                        Err(_) => refused += 1,
+                        Err(_) => unsupported += 1,
                     },
                     MachineSource::Blocks => {}
                     MachineSource::Paths | MachineSource::Pids => take(entry.path.as_os_str().as_bytes()),
                 }
             }
         }
-        if refused > 0 && told == 0 {
+        if unsupported > 0 && with_blocks == 0 {
             return Err(Failure::no(format_args!(
-                "{}: the file system tells no block numbers (tmpfs, overlay and network ones do not); try a folder on ext4, xfs or btrfs",
+                "{}: the file system reports no block numbers, like tmpfs, overlay and network file systems; \
+                 use a directory on ext4, xfs or btrfs",
                 self.args.describe()
             )));
         }
-        if unread + refused > 0 {
-            eprintln!("splitpoint: {} things in {} could not be read", unread + refused, self.args.describe());
+        if unreadable + unsupported > 0 {
+            let count = count_of(unreadable + unsupported, "path");
+            eprintln!("splitpoint: {}: {count} could not be read", self.args.describe());
         }
         Ok(())
     }
@@ -269,7 +275,7 @@ fn source_format(format: KeyFormat) -> SourceFormat {
     }
 }
 
-/// Gives the keys that were written to `spool`.
+/// Passes the keys in `spool` to `take`.
 fn replay(spool: &mut File, interrupt: &Interrupt, take: &mut dyn FnMut(&[u8])) -> Result<()> {
     let failed = |e| Failure::io("the temporary file of the keys", &e);
     spool.rewind().map_err(failed)?;

@@ -1,5 +1,5 @@
-//! `lab`: the commands that show how hash functions and tables behave, one file each; `keys.rs` where they have keys from, `page/` their
-//! pages of plots, `foreign.rs` the user's own function.
+//! `lab`: commands that study hash functions and tables, one file each. `keys.rs` reads the keys, `page/` writes the
+//! HTML pages, `foreign.rs` loads the user's own hash function.
 
 mod foreign;
 pub mod hash;
@@ -16,11 +16,11 @@ Examples:
   splitpoint lab hash words.txt             every function on your own keys
   splitpoint lab hash --source paths /usr   on the paths of this machine
   splitpoint lab hash users.csv --key email --html report.html
-  splitpoint lab schemes words.txt          dbm, gdbm, hsearch, ours... on them
-  splitpoint lab tune users.tsv             page size, fill factor, cache and function for your pairs
+  splitpoint lab schemes words.txt          dbm, gdbm, hsearch and others on the same keys
+  splitpoint lab tune users.tsv             find settings for your own pairs
   splitpoint lab kernel                     the hash tables of Linux 2.2.5";
 
-/// How hash functions and tables behave on your own keys
+/// Study hash functions and tables on your own keys
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
 pub struct Lab {

@@ -1,7 +1,7 @@
-//! `lab tune`: page size, fill factor, cache and hash function for the user's own pairs, measured.
+//! `lab tune`: measures which page size, fill factor, cache and hash function suit the user's own pairs.
 //!
-//! The measuring is the lab's (`splitpoint_lab::tune`); here are the arguments, the report as text and as JSON, and the options to
-//! paste. The page of `--html` is `page/tune.rs`.
+//! `splitpoint_lab::tune` measures. Here: arguments, the report as text and as JSON, and the advised options in Rust
+//! and as a command. The HTML page is `page/tune.rs`.
 
 use super::page;
 use crate::failure::{Failure, Result};
@@ -21,10 +21,10 @@ Examples:
   splitpoint lab tune users.tsv
   splitpoint lab tune users.spt --time 300 --html tune.html
 
-Page sizes, fill factors and functions are measured with tables in memory;
-caches with a file in the folder for temporary files (TMPDIR), removed at the
-end. The system holds that file too, so a cache that is too small costs copies
-here, and waits for the disk where the file is larger than memory.";
+Page sizes, fill factors and functions are measured with tables in memory, and
+caches with a temporary file in TMPDIR, which is removed at the end. The
+operating system caches that file too: here a small cache costs copies; with a
+file larger than memory it also costs disk reads.";
 
 /// Measure which page size, fill factor, cache and hash function suit given pairs
 #[derive(clap::Args)]
@@ -35,13 +35,13 @@ pub struct Tune {
     samples: Vec<PathBuf>,
     #[command(flatten)]
     source: SourceArgs,
-    /// Seconds to measure for, about
+    /// Approximate time to measure
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     time: u64,
-    /// Memory for pairs; of more, some are drawn
+    /// Memory for pairs; above it a random sample is measured
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
     memory: u64,
-    /// Write a page with the same figures, in one file
+    /// Also write the report as one HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Report as JSON
@@ -49,12 +49,14 @@ pub struct Tune {
     json: bool,
 }
 
-/// All that a report tells.
-pub struct Told {
+/// The contents of a report.
+pub struct Summary {
     pub name: String,
+    /// The number of pairs read.
     pub seen: u64,
     pub average_pair_bytes: f64,
-    pub file_times: f64,
+    /// Pairs read for each pair measured.
+    pub scale: f64,
     pub time: Duration,
     pub report: Report,
 }
@@ -71,34 +73,36 @@ impl Tune {
         let start = Instant::now();
         let directory = tempfile::tempdir().map_err(|error| Failure::io("a temporary folder", &error))?;
         let bar = ProgressBar::new_spinner();
-        bar.set_style(ProgressStyle::with_template("measuring {spinner} {elapsed}: {msg}").expect("a fixed template"));
-        let mut goes_on = |what: &str| {
+        bar.set_style(
+            ProgressStyle::with_template("measuring {spinner} {elapsed}: {msg}").expect("a constant template"),
+        );
+        let mut proceed = |what: &str| {
             bar.set_message(what.to_owned());
             bar.tick();
             interrupt.caught().is_none()
         };
-        let report = tune::tune(&sample, Duration::from_secs(self.time), directory.path(), &mut goes_on);
+        let report = tune::tune(&sample, Duration::from_secs(self.time), directory.path(), &mut proceed);
         bar.finish_and_clear();
         let Some(report) = report? else {
             interrupt.stop_if_caught("nothing was written")?;
-            return Err(Failure::no("stopped: nothing was written"));
+            return Err(Failure::no("cancelled; nothing was written"));
         };
-        let told = Told {
+        let summary = Summary {
             name,
             seen: sample.seen,
             average_pair_bytes: sample.average_pair_bytes(),
-            file_times: sample.seen as f64 / report.pairs as f64,
+            scale: sample.seen as f64 / report.pairs as f64,
             time: start.elapsed(),
             report,
         };
         if let Some(path) = &self.html {
-            page::write(path, &page::tune::of(&told))?;
+            page::write(path, &page::tune::of(&summary))?;
         }
         let mut out = Output::stdout();
         if self.json {
-            return out.json(&as_json(&told));
+            return out.json(&as_json(&summary));
         }
-        lines(&told).iter().try_for_each(|line| out.line(line))
+        lines(&summary).iter().try_for_each(|line| out.line(line))
     }
 
     fn read(&self, interrupt: &Interrupt) -> Result<Sample> {
@@ -116,17 +120,17 @@ impl Tune {
     }
 }
 
-/// A figure of the sweep: its name, how it is got, how it is written.
+/// A figure of the sweep: its name, its value in a measurement, its format.
 pub type Figure = (&'static str, fn(&Measured) -> f64, fn(f64) -> String);
 
 pub const FIGURES: [Figure; 4] = [
     ("get, ns a lookup", |m| m.get_ns, |n| format!("{n:.0}")),
     ("load, ns a pair", |m| m.load_ns, |n| format!("{n:.0}")),
     ("file, bytes a pair", |m| m.file_bytes, |n| format!("{n:.0}")),
-    ("in overflow pages, % of pairs", |m| m.overflow_share * 100.0, |n| format!("{n:.0}")),
+    ("pairs in overflow pages, %", |m| m.overflow_share * 100.0, |n| format!("{n:.0}")),
 ];
 
-/// From 0, the best of a figure, to 1, four times that or more; of shares, all.
+/// The shade of a value: 0 for the best, 1 for four times the best or more.
 pub fn heat(value: f64, least: f64) -> f64 {
     let floor = least.max(1.0);
     ((value.max(floor) / floor).log2() / 2.0).clamp(0.0, 1.0)
@@ -136,7 +140,7 @@ pub fn fill_name(fill_factor: Option<u32>) -> String {
     fill_factor.map_or("bytes".to_owned(), |pairs| pairs.to_string())
 }
 
-/// A row of the sweep: the cells of one page size.
+/// The rows of the sweep: a page size and its cells.
 pub fn rows(report: &Report) -> impl Iterator<Item = (u32, &[Tried])> {
     PAGE_BYTES.into_iter().zip(report.sweep.chunks(FILL_FACTORS.len()))
 }
@@ -146,40 +150,40 @@ pub fn least(report: &Report, figure: fn(&Measured) -> f64) -> f64 {
     tried.map(|tried| tried.median(figure)).fold(f64::INFINITY, f64::min)
 }
 
-pub fn headline(told: &Told) -> String {
-    let Report { pairs, rounds, .. } = told.report;
-    let of = if pairs as u64 == told.seen {
-        "all of them".to_owned()
+pub fn headline(summary: &Summary) -> String {
+    let Report { pairs, rounds, .. } = summary.report;
+    let of = if pairs as u64 == summary.seen {
+        "measured with all".to_owned()
     } else {
-        format!("{} of them, which is what the time allows", grouped(pairs as u64))
+        format!("measured with {} in the given time", grouped(pairs as u64))
     };
     format!(
-        "{}: {}, {:.1} bytes each; measured with {of}, {}, {}",
-        told.name,
-        count_of(told.seen, "pair"),
-        told.average_pair_bytes,
+        "{}: {}, {:.1} bytes each; {of}, {}, {}",
+        summary.name,
+        count_of(summary.seen, "pair"),
+        summary.average_pair_bytes,
         count_of(rounds as u64, "round"),
-        seconds(told.time.as_secs_f64())
+        seconds(summary.time.as_secs_f64())
     )
 }
 
-fn lines(told: &Told) -> Vec<String> {
-    let report = &told.report;
-    let mut lines = vec![headline(told), String::new()];
+fn lines(summary: &Summary) -> Vec<String> {
+    let report = &summary.report;
+    let mut lines = vec![headline(summary), String::new()];
     lines.push(format!(
-        "Equation (1): ({:.1} + 4) x fill factor >= page size, so at least so many pairs a bucket:",
-        told.average_pair_bytes
+        "Equation (1), ({:.1} + 4) x fill factor >= page size, gives the smallest fill factor in pairs:",
+        summary.average_pair_bytes
     ));
     let pages: String = PAGE_BYTES.iter().map(|bytes| format!("{bytes:>8}")).collect();
     let pairs: String =
-        PAGE_BYTES.iter().map(|&bytes| format!("{:>8}", equation_one(told.average_pair_bytes, bytes))).collect();
+        PAGE_BYTES.iter().map(|&bytes| format!("{:>8}", equation_one(summary.average_pair_bytes, bytes))).collect();
     lines.extend([format!("  page {pages}"), format!("  pairs{pairs}")]);
-    lines.push("A table that counts bytes, the default, keeps to it by itself.".to_owned());
+    lines.push("The default fill factor, in bytes, satisfies it for any pairs.".to_owned());
     for figure in FIGURES {
         lines.push(String::new());
         lines.extend(heat_map(report, figure));
     }
-    lines.extend([String::new(), "Cache, as part of the file: ns a lookup, frames read a lookup".to_owned()]);
+    lines.extend([String::new(), "Cache, as a share of the file: ns a lookup, frames read a lookup".to_owned()]);
     let worst = report.caches.iter().map(|c| c.get_ns).fold(1.0, f64::max);
     for cached in &report.caches {
         let bar = "#".repeat((cached.get_ns / worst * 30.0) as usize);
@@ -193,11 +197,11 @@ fn lines(told: &Told) -> Vec<String> {
     }
     lines.extend([
         String::new(),
-        "Hash functions: ns a key, spread (1 is chance), fullest bucket, get, load".to_owned(),
+        "Hash functions: ns a hash, dispersion (1 is random), largest bucket, get, load".to_owned(),
     ]);
     for function in &report.functions {
         let table = if function.table.rounds.is_empty() {
-            "no table: too uneven".to_owned()
+            "not measured: too uneven".to_owned()
         } else {
             let (get, load) = (function.table.median(|m| m.get_ns), function.table.median(|m| m.load_ns));
             format!("{get:>6.0} {load:>6.0}{}", if function.uneven { "  uneven" } else { "" })
@@ -211,11 +215,11 @@ fn lines(told: &Told) -> Vec<String> {
         ));
     }
     lines.push(String::new());
-    lines.extend(advice(told));
+    lines.extend(advice(summary));
     lines
 }
 
-/// Page sizes down, fill factors across; darker is worse.
+/// A heat map: page sizes down, fill factors across; darker is worse.
 fn heat_map(report: &Report, (name, figure, text): Figure) -> Vec<String> {
     const SHADES: [&str; 5] = [" ", "░", "▒", "▓", "█"];
     let least = least(report, figure);
@@ -238,61 +242,61 @@ fn heat_map(report: &Report, (name, figure, text): Figure) -> Vec<String> {
     lines
 }
 
-/// The options to paste, and why.
-fn advice(told: &Told) -> Vec<String> {
-    let mut lines = vec![format!("Advice ({})", noise(&told.report))];
-    lines.extend(reasons(told).into_iter().map(|reason| format!("  {reason}")));
+/// The advice: reasons, and the options to paste.
+fn advice(summary: &Summary) -> Vec<String> {
+    let mut lines = vec![format!("Advice ({})", noise(&summary.report))];
+    lines.extend(reasons(summary).into_iter().map(|reason| format!("  {reason}")));
     lines.push(String::new());
-    lines.extend(settings(told).map(|line| format!("  {line}")));
+    lines.extend(settings(summary).map(|line| format!("  {line}")));
     lines
 }
 
-/// What of the figures is no difference.
+/// The noise in words.
 pub fn noise(report: &Report) -> String {
-    format!("a figure within {:.0} % of another is the same: so far do the rounds lie apart", report.noise * 100.0)
+    format!("differences below {:.0} % are noise between rounds", report.noise * 100.0)
 }
 
-/// The advised settings in Rust and as a command.
-pub fn settings(told: &Told) -> [String; 2] {
-    let advice = told.report.advice;
-    [rust(advice, told.seen), command(advice, told.seen)]
+/// The advised options in Rust and as a command.
+pub fn settings(summary: &Summary) -> [String; 2] {
+    let advice = summary.report.advice;
+    [rust(advice, summary.seen), command(advice, summary.seen)]
 }
 
-pub fn reasons(told: &Told) -> Vec<String> {
-    let Report { advice, sweep, functions, expected, caches, noise, .. } = &told.report;
+pub fn reasons(summary: &Summary) -> Vec<String> {
+    let Report { advice, sweep, functions, presized, caches, noise, .. } = &summary.report;
     let default = Settings::DEFAULT;
     let percent = |tried: &Tried| format!("{:.0} %", (1.0 - tried.score()) * 100.0);
     let mut reasons = Vec::new();
     let shape = |s: &Settings| (s.page_bytes, s.fill_factor);
     reasons.push(match sweep.iter().find(|tried| shape(&tried.settings) == shape(advice)) {
         Some(best) if shape(advice) != shape(&default) => format!(
-            "pages of {}, filled by {}: {} better than the default, lookups counted twice, load and size once each",
+            "pages of {}, fill factor {}: {} better than the default (lookups weigh 2, load and size 1 each)",
             advice.page_bytes,
             fill_name(advice.fill_factor),
             percent(best)
         ),
-        _ => format!("pages of {}, filled by bytes: nothing is better by more than the noise", default.page_bytes),
+        _ => format!("pages of {}, fill factor bytes: no other is better by more than the noise", default.page_bytes),
     });
     reasons.push(match functions.iter().find(|function| function.kind == advice.hash) {
         Some(best) if advice.hash != default.hash => {
             format!(
-                "hash function {}: as even as chance, and the table {} better",
+                "hash function {}: as even as random, and the table is {} better",
                 best.kind.name(),
                 percent(&best.table)
             )
         }
-        _ => format!("hash function {}: no even one is better by more than the noise", default.hash.name()),
+        _ => format!("hash function {}: no other even function is better by more than the noise", default.hash.name()),
     });
-    reasons.push(if advice.expected {
-        format!("expected length: told how many come, it is {} better", percent(expected))
+    reasons.push(if advice.presized {
+        format!("expected length: presizing is {} better", percent(presized))
     } else {
-        "expected length: telling it gains no more than the noise".to_owned()
+        "expected length: presizing gains no more than the noise".to_owned()
     });
     let best = caches.iter().map(|cached| cached.get_ns).fold(f64::INFINITY, f64::min);
     if let Some(enough) = caches.iter().find(|cached| cached.get_ns <= best * (1.0 + noise)) {
-        let bytes = (enough.cache_bytes as f64 * told.file_times) as u64;
+        let bytes = (enough.cache_bytes as f64 * summary.scale) as u64;
         reasons.push(format!(
-            "cache: lookups are as fast as ever with {:.2} of the file, {} for all pairs; left out it is half of the memory",
+            "cache: lookups reach full speed with {:.2} of the file, {} for all pairs; the default is half of memory",
             enough.share,
             size(bytes)
         ));
@@ -312,7 +316,7 @@ fn rust(advice: Settings, pairs: u64) -> String {
     if advice.hash != default.hash {
         text.push_str(&format!(".hash(HashKind::{:?})", advice.hash));
     }
-    if advice.expected {
+    if advice.presized {
         text.push_str(&format!(".expected_len({pairs})"));
     }
     text
@@ -330,14 +334,14 @@ fn command(advice: Settings, pairs: u64) -> String {
     if advice.hash != default.hash {
         text.push_str(&format!(" --hash {}", advice.hash.name()));
     }
-    if advice.expected {
+    if advice.presized {
         text.push_str(&format!(" --expected-len {pairs}"));
     }
     text
 }
 
-fn as_json(told: &Told) -> serde_json::Value {
-    let report = &told.report;
+fn as_json(summary: &Summary) -> serde_json::Value {
+    let report = &summary.report;
     let tried = |tried: &Tried| {
         let measured = (!tried.rounds.is_empty()).then(|| {
             json!({
@@ -353,16 +357,16 @@ fn as_json(told: &Told) -> serde_json::Value {
         json!({"page_bytes": page_bytes, "fill_factor": fill_factor, "measured": measured})
     };
     json!({
-        "input": told.name,
-        "pairs_seen": told.seen,
+        "input": summary.name,
+        "pairs_seen": summary.seen,
         "pairs_measured": report.pairs,
-        "average_pair_bytes": told.average_pair_bytes,
+        "average_pair_bytes": summary.average_pair_bytes,
         "rounds": report.rounds,
-        "seconds": told.time.as_secs_f64(),
+        "seconds": summary.time.as_secs_f64(),
         "noise": report.noise,
-        "equation_1": PAGE_BYTES.map(|bytes| json!({"page_bytes": bytes, "fill_factor": equation_one(told.average_pair_bytes, bytes)})),
+        "equation_1": PAGE_BYTES.map(|bytes| json!({"page_bytes": bytes, "fill_factor": equation_one(summary.average_pair_bytes, bytes)})),
         "sweep": report.sweep.iter().map(tried).collect::<Vec<_>>(),
-        "expected_len": tried(&report.expected),
+        "expected_len": tried(&report.presized),
         "hash_functions": report.functions.iter().map(|f| json!({
             "name": f.kind.name(),
             "hash_ns": f.hash_ns,
@@ -381,10 +385,10 @@ fn as_json(told: &Told) -> serde_json::Value {
             "page_bytes": report.advice.page_bytes,
             "fill_factor": report.advice.fill_factor,
             "hash": report.advice.hash.name(),
-            "expected_len": report.advice.expected.then_some(told.seen),
-            "rust": rust(report.advice, told.seen),
-            "command": command(report.advice, told.seen),
-            "reasons": reasons(told),
+            "expected_len": report.advice.presized.then_some(summary.seen),
+            "rust": rust(report.advice, summary.seen),
+            "command": command(report.advice, summary.seen),
+            "reasons": reasons(summary),
         },
     })
 }
@@ -395,10 +399,10 @@ mod tests {
     use splitpoint::HashKind;
 
     #[test]
-    fn what_is_to_be_pasted_says_only_what_differs_from_the_defaults() {
+    fn advised_options_name_only_differences_from_the_defaults() {
         assert_eq!(rust(Settings::DEFAULT, 7), "TableOptions::new()");
         assert_eq!(command(Settings::DEFAULT, 7), "splitpoint load FILE INPUT");
-        let all = Settings { page_bytes: 512, fill_factor: Some(8), hash: HashKind::Sip13, expected: true };
+        let all = Settings { page_bytes: 512, fill_factor: Some(8), hash: HashKind::Sip13, presized: true };
         let pasted =
             splitpoint::TableOptions::new().page_bytes(512).fill_factor(8).hash(HashKind::Sip13).expected_len(7);
         assert!(pasted.in_memory().is_ok());
@@ -416,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn heat_goes_from_the_best_to_four_times_that() {
+    fn heat_is_0_at_the_best_and_1_at_four_times_that() {
         assert_eq!(
             [heat(100.0, 100.0), heat(200.0, 100.0), heat(400.0, 100.0), heat(9e9, 100.0)],
             [0.0, 0.5, 1.0, 1.0]

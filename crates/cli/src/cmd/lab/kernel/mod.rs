@@ -1,6 +1,6 @@
-//! `lab kernel`: the paper on Linux's hash tables done again, on a tree or a trace of one's own.
+//! `lab kernel`: repeats the paper on Linux's hash tables, on the user's own tree or trace.
 //!
-//! Here: arguments, where the trace comes from, and the order of work. What it looks like: `report.rs`.
+//! Here: arguments, the source of the trace, and the order of work. Not here: the report (`report.rs`).
 //! Source: Lever, "Linux Kernel Hash Table Behavior" (CITI 2000).
 
 mod report;
@@ -23,10 +23,10 @@ use std::fs::File;
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 
-/// Where sources lie on most machines; the first that is there.
+/// Trees that most machines have; the first that is not empty is used.
 const TREES: [&str; 4] = ["/usr/include", "/usr/share", "/usr/lib", "/usr"];
 const RUNS_MAX: u64 = 1000;
-const STOPPED: &str = "the tables above are whole, the others were not measured";
+const STOPPED: &str = "the tables above are complete, the others were not measured";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,55 +38,55 @@ Examples:
   strace -f -y -e trace=%file,%desc -o make.txt make
   splitpoint lab kernel --strace make.txt     your own build
 
-Relative figures: the paper's are scripts an hour of a whole machine, ours
-lookups a second of the tables alone, each over those of the reference.
-Traces are described in docs/kernel-traces.md.";
+Columns `paper` and `ours` are percentages of the reference kernel: scripts an
+hour of a whole machine in the paper, lookups a second of the tables alone here.
+docs/kernel-traces.md describes the format of traces.";
 
 /// Replay the hash tables of Linux 2.2.5 on your own files
 ///
-/// The page, buffer, dentry and inode caches' tables, with 2.2.5's hash functions, those proposed in "Linux Kernel Hash Table
-/// Behavior" (Lever 2000) and today's, under a made-up development load over the files of DIR (which are not read): Tables 1 to 6
-/// and Histograms 1 to 5 of the paper, with its figures beside ours.
+/// Replays a synthetic development load over the files of DIR, without reading them, on the tables of the page, buffer,
+/// dentry and inode caches. Compares the hash functions of 2.2.5, those proposed in "Linux Kernel Hash Table Behavior"
+/// (Lever 2000), and today's. Prints Tables 1 to 6 and Histograms 1 to 5 of the paper, with its figures next to ours.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Kernel {
-    /// The tree whose paths, inodes, lengths and blocks are used [default: /usr/include, or another that is there]
+    /// Tree whose paths, inodes, lengths and blocks are used [default: /usr/include, else another tree in /usr]
     #[arg(conflicts_with_all = ["trace", "strace"])]
     dir: Option<PathBuf>,
-    /// Only this table, 1 to 6 (may be given more than once)
+    /// Only this table, 1 to 6; repeatable
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=6), value_delimiter = ',')]
     table: Vec<u32>,
-    /// Only this histogram, 1 to 5 (may be given more than once)
+    /// Only this histogram, 1 to 5; repeatable
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=5), value_delimiter = ',')]
     histogram: Vec<u32>,
-    /// Scripts that run at a time [default: as in the paper: 16,32,48,64 in Table 1, 128 in the others, 64 in histograms]
+    /// Concurrent scripts [default: as in the paper: 16,32,48,64 in Table 1, 128 in the others, 64 in histograms]
     #[arg(long, value_name = "N,N", value_parser = clap::value_parser!(u32).range(1..=SCRIPTS_MAX as i64), value_delimiter = ',')]
     scripts: Vec<u32>,
-    /// Memory of the machine in pages of 4 KiB, which limits the caches [default: as in the paper: 32768 in Table 1 and
+    /// Memory of the simulated machine, in pages of 4 KiB [default: as in the paper: 32768 in Table 1 and
     /// histograms, 131072 in the others]
     #[arg(long, value_name = "PAGES", value_parser = clap::value_parser!(u64).range(MEMORY_MIN as u64..=MEMORY_MAX as u64))]
     memory: Option<u64>,
-    /// Replays of each kernel; the fastest and the slowest do not count
+    /// Runs of each kernel; the fastest and the slowest do not count
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u64).range(1..=RUNS_MAX))]
     runs: u64,
-    /// What the load's random choices begin with
+    /// Seed of the synthetic load
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Replay this trace instead of a made-up load
+    /// Replay this trace instead of a synthetic load
     #[arg(long, value_name = "FILE", conflicts_with = "strace")]
     trace: Option<PathBuf>,
-    /// Replay what `strace -f -y` wrote
+    /// Replay the output of `strace -f -y`
     #[arg(long, value_name = "FILE")]
     strace: Option<PathBuf>,
-    /// Write the trace to a new file and measure nothing; of a load with more than one number of scripts, the first
+    /// Write the trace to a new file, and measure nothing; with several --scripts, the trace of the first
     #[arg(long, value_name = "FILE")]
     write_trace: Option<PathBuf>,
-    /// Write everything as one JSON object
+    /// Report as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// A recorded trace, or a tree to make loads of.
+/// A recorded trace, or a tree for synthetic loads.
 enum Source {
     Recorded(Trace),
     Tree(Tree),
@@ -97,7 +97,7 @@ impl Kernel {
         let interrupt = Interrupt::watch()?;
         let proceed = interrupt.breaker();
         let result = Study { args: &self, proceed: &proceed, source: Source::Recorded(Trace::new(1024)) }.run();
-        // Whatever gave up because of a signal says so, and not how.
+        // After a signal, report the signal instead of the error it caused.
         interrupt.stop_if_caught(if self.json { "nothing was written" } else { STOPPED })?;
         result
     }
@@ -112,7 +112,7 @@ impl Kernel {
         figures::histograms().into_iter().filter(|histogram| wanted(histogram.number)).collect()
     }
 
-    /// The user's, or the paper's; a recorded trace has none.
+    /// The numbers of scripts: the user's, else the paper's; 0 for a recorded trace.
     fn scripts(&self, paper: &[usize]) -> Vec<usize> {
         if self.trace.is_some() || self.strace.is_some() {
             vec![0]
@@ -166,31 +166,32 @@ impl Study<'_> {
         Ok(())
     }
 
-    /// Makes the source, and says what it is.
+    /// Opens the source. Returns its description.
     fn open(&mut self) -> Result<Vec<String>> {
         let (source, about) = if let Some(path) = &self.args.trace {
-            let trace = Trace::read(BufReader::new(opened(path)?), self.proceed).map_err(|e| refused(path, &e))?;
+            let trace =
+                Trace::read(BufReader::new(opened(path)?), self.proceed).map_err(|e| trace_failure(path, &e))?;
             let about = format!("trace {}: {}", path.display(), count_of(trace.events.len() as u64, "event"));
             (Source::Recorded(trace), vec![about])
         } else if let Some(path) = &self.args.strace {
             let converted =
-                strace::convert(BufReader::new(opened(path)?), self.proceed).map_err(|e| refused(path, &e))?;
+                strace::convert(BufReader::new(opened(path)?), self.proceed).map_err(|e| trace_failure(path, &e))?;
             let about = format!(
-                "strace {}: {} of {}; {} gave none. Inode and block numbers are made up, as ext2 would hand them out",
+                "strace {}: {} from {}, {} skipped; inode and block numbers are simulated as on ext2",
                 path.display(),
                 count_of(converted.trace.events.len() as u64, "event"),
                 count_of(converted.lines as u64, "line"),
-                grouped(converted.passed_over as u64)
+                grouped(converted.skipped as u64)
             );
             (Source::Recorded(converted.trace), vec![about])
         } else {
             let dir = self.tree()?;
-            let tree = Tree::read(&dir, self.proceed).map_err(|error| no_tree(&dir, error))?;
+            let tree = Tree::read(&dir, self.proceed).map_err(|error| tree_failure(&dir, error))?;
             let about = about_tree(&dir, &tree, self.args.seed);
             (Source::Tree(tree), about)
         };
         if matches!(source, Source::Recorded(_)) && !self.args.scripts.is_empty() {
-            return Err(Failure::usage("--scripts is for a made-up load; a recorded trace is replayed as it is"));
+            return Err(Failure::usage("--scripts is for synthetic loads; a recorded trace is replayed unchanged"));
         }
         self.source = source;
         Ok(about)
@@ -205,20 +206,20 @@ impl Study<'_> {
             .map(Path::new)
             .find(|dir| std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some()));
         dir.map(Path::to_owned).ok_or_else(|| {
-            Failure::usage(format_args!("no DIR, and none of {} is here; give a tree of files", TREES.join(", ")))
+            Failure::usage(format_args!("no DIR, and none of {} exists; give a directory with files", TREES.join(", ")))
         })
     }
 
-    /// 0 scripts stand for the recorded trace.
+    /// Passes the trace to `work`: the recorded one, or a load of this many scripts.
     fn with_trace<T>(&self, scripts: usize, work: impl FnOnce(&Trace) -> std::result::Result<T, Stopped>) -> Result<T> {
         match &self.source {
             Source::Recorded(trace) => work(trace),
             Source::Tree(tree) => tree.load(scripts, self.args.seed, self.proceed).and_then(|trace| work(&trace)),
         }
-        .map_err(|Stopped| Failure::no("stopped"))
+        .map_err(|Stopped| Failure::no("cancelled"))
     }
 
-    /// An experiment under each number of scripts.
+    /// Runs an experiment with each number of scripts.
     fn columns(&self, experiment: &Experiment) -> Result<Vec<report::Column>> {
         let limits = Limits::of_memory(self.args.memory(experiment.memory));
         let mut columns = Vec::new();
@@ -268,11 +269,11 @@ impl Study<'_> {
         Ok(reports)
     }
 
-    /// Beside its name first, so that a signal or a full disk leaves no half of one.
+    /// Writes the trace under a temporary name first, so that a signal or a full disk leaves no partial file.
     fn write_trace(&self, path: &Path) -> Result<()> {
         let failed = |error| Failure::io(path.display(), &error);
         if path.exists() {
-            return Err(Failure::usage(format_args!("{}: is there already; name a new file", path.display())));
+            return Err(Failure::usage(format_args!("{}: already exists; name a new file", path.display())));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let scripts = self.args.scripts(&[figures::HISTOGRAM_SCRIPTS])[0];
@@ -296,31 +297,31 @@ fn opened(path: &Path) -> Result<File> {
     File::open(path).map_err(|error| Failure::io(path.display(), &error))
 }
 
-fn refused(path: &Path, error: &trace::Error) -> Failure {
+fn trace_failure(path: &Path, error: &trace::Error) -> Failure {
     match error {
         trace::Error::Line { line, what } => Failure::no(format_args!("{}:{line}: {what}", path.display())),
         trace::Error::Io(error) => Failure::io(path.display(), error),
-        trace::Error::Stopped => Failure::no("stopped"),
+        trace::Error::Stopped => Failure::no("cancelled"),
     }
 }
 
-fn no_tree(dir: &Path, error: TreeError) -> Failure {
+fn tree_failure(dir: &Path, error: TreeError) -> Failure {
     match error {
         TreeError::Io(error) => Failure::of_kind(splitpoint::ErrorKind::Io, error),
-        TreeError::Empty => Failure::no(format_args!("{}: no files; give a tree of them", dir.display())),
-        TreeError::Stopped => Failure::no("stopped"),
+        TreeError::Empty => Failure::no(format_args!("{}: no files; give a directory with files", dir.display())),
+        TreeError::Stopped => Failure::no("cancelled"),
     }
 }
 
 fn about_tree(dir: &Path, tree: &Tree, seed: u64) -> Vec<String> {
-    let cut = if tree.cut { ", the first of them; it has more" } else { "" };
+    let cut = if tree.truncated { " (the first ones; it has more)" } else { "" };
     let mut about = vec![format!("{}: {}{cut}; seed {seed}", dir.display(), count_of(tree.files() as u64, "file"))];
-    about.push(match tree.told {
-        0 => "blocks: the file system does not tell; files lie as ext2 would lay them, in blocks of 1 KiB".to_owned(),
-        told => format!("blocks: told for {}; in blocks of 4 KiB", count_of(told as u64, "file")),
+    about.push(match tree.files_with_blocks {
+        0 => "blocks: not reported by the file system; simulated as on ext2, in blocks of 1 KiB".to_owned(),
+        count => format!("blocks: reported for {}, in blocks of 4 KiB", count_of(count as u64, "file")),
     });
     if tree.unread > 0 {
-        about.push(format!("unread: {}", count_of(tree.unread as u64, "thing")));
+        about.push(format!("not readable: {}", grouped(tree.unread as u64)));
     }
     about
 }

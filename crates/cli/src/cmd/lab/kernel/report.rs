@@ -1,24 +1,24 @@
-//! Tables and histograms of `lab kernel`, as text and as JSON: the paper's figures beside ours.
+//! Tables and histograms of `lab kernel`, as text and as JSON, with the paper's figures next to ours.
 
 use crate::number::grouped;
 use serde_json::{Value, json};
 use splitpoint_lab::kernel::figures::{Experiment, Histogram, PaperHistogram};
 use splitpoint_lab::kernel::study::{Kernel, Measured, Shape};
 
-/// The rows of a histogram that have a number of their own; those above are one.
+/// The bucket sizes with a row of their own in a histogram; larger buckets share the last row.
 const SIZES: usize = 16;
 
-/// An experiment under one load.
+/// The results of an experiment under one load.
 pub struct Column {
-    /// 0: a recorded trace.
+    /// 0 for a recorded trace.
     pub scripts: usize,
-    /// Which of the paper's loads it is.
+    /// The index of the load in the paper.
     pub paper: Option<usize>,
-    /// Of each kernel.
+    /// The figures of each kernel.
     pub measured: Vec<Measured>,
 }
 
-/// Relative to the first, in per cent; none where nothing was looked up.
+/// A percentage of the reference; `None` if that is 0.
 fn relative(of: f64, reference: f64) -> Option<f64> {
     (reference > 0.0).then(|| 100.0 * of / reference)
 }
@@ -43,12 +43,12 @@ fn buckets_of(kernel: &Kernel) -> String {
     }
 }
 
-/// `1.23`; a dash where nothing was asked or counted.
+/// Objects compared for each lookup; a dash for none.
 fn per(compared: u64, lookups: u64) -> String {
     if lookups == 0 || compared == 0 { "-".to_owned() } else { format!("{:.2}", compared as f64 / lookups as f64) }
 }
 
-/// The table as lines: speeds, one column a load, then what the buckets look like under the last.
+/// The table as text, one part for each load.
 pub fn table(experiment: &Experiment, columns: &[Column]) -> Vec<String> {
     let mut lines = vec![String::new(), format!("Table {}: {}", experiment.number, experiment.title)];
     for column in columns {
@@ -89,16 +89,18 @@ fn row(experiment: &Experiment, kernel: &Kernel, column: &Column, measured: &Mea
 fn note(experiment: &Experiment) -> &'static str {
     match experiment.number {
         1 => {
-            "paper, ours: per cent of the reference, the paper's in scripts an hour. hit, miss: objects compared a lookup.\nrbtree: a red-black tree an inode; objects and largest are of trees."
+            "paper, ours: percent of the reference, the paper's in scripts an hour. \
+             hit, miss: objects compared in a lookup.\nrbtree: one red-black tree for each inode; largest is that of a tree."
         }
-        4 => "shrink: the dentry cache gives more back when pages are short; its misses cost the other caches too.",
+        4 => "shrink: prunes more dentries when memory is short; the misses cost the other caches too.",
         _ => {
-            "paper, ours: per cent of the reference, the paper's in scripts an hour. hit, miss: objects compared a lookup."
+            "paper, ours: percent of the reference, the paper's in scripts an hour. \
+             hit, miss: objects compared in a lookup."
         }
     }
 }
 
-/// The same for programs.
+/// The table as JSON.
 pub fn table_json(experiment: &Experiment, columns: &[Column]) -> Value {
     let columns: Vec<_> = columns
         .iter()
@@ -145,7 +147,7 @@ fn shape_json(shape: &Shape) -> Value {
     })
 }
 
-/// The histogram as the paper's kernels wrote it, ours and the paper's side by side.
+/// The histogram in the layout of the paper, ours and the paper's side by side.
 pub fn histogram(histogram: &Histogram, scripts: usize, shape: &Shape) -> Vec<String> {
     let paper = &histogram.paper;
     let counts = &shape.counts;
@@ -181,7 +183,7 @@ pub fn histogram(histogram: &Histogram, scripts: usize, shape: &Shape) -> Vec<St
     lines
 }
 
-/// Size, then buckets and objects, ours and the paper's.
+/// For each size: our buckets and objects, the paper's buckets and objects.
 fn rows(shape: &Shape, paper: &PaperHistogram) -> impl Iterator<Item = (usize, u64, u64, u64, u64)> {
     (0..=SIZES).map(move |size| {
         let of = |size: usize| shape.sizes.get(&size).copied().unwrap_or(0);
@@ -195,7 +197,7 @@ fn rows(shape: &Shape, paper: &PaperHistogram) -> impl Iterator<Item = (usize, u
     })
 }
 
-/// The same for programs.
+/// The histogram as JSON.
 pub fn histogram_json(histogram: &Histogram, scripts: usize, shape: &Shape) -> Value {
     let paper = &histogram.paper;
     let rows: Vec<_> = (0..=SIZES).map(|size| json!({"size": size, "buckets": paper.buckets[size]})).collect();

@@ -1,4 +1,4 @@
-//! Pages of plots: one HTML file that needs no other, in light and dark.
+//! HTML pages with plots: self-contained files, for light and dark mode.
 //!
 //! `plot.rs` draws; `study.rs`, `schemes.rs` and `tune.rs` are the pages of `lab hash`, `lab schemes` and `lab tune`.
 
@@ -30,19 +30,19 @@ figure { margin: 1rem 0; background: #fff; border: 1px solid var(--line); border
 pre { overflow-x: auto; background: var(--box); padding: .8rem 1rem; margin: .4rem 0 }
 details { margin: .4rem 0 } summary { cursor: pointer }";
 
-/// Writes a page to `path`, all of it or nothing under that name.
+/// Writes a page to `path` atomically.
 pub fn write(path: &Path, page: &str) -> Result<()> {
     let failed = |error: std::io::Error| Failure::io(path.display(), &error);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // A file made here is readable as other files are, and its errors do not tell the temporary name.
+    // `make_in` gives the file default permissions, and errors without the temporary name.
     let made = tempfile::Builder::new().prefix(".page").make_in(folder, |place| File::create_new(place));
     let mut file = made.map_err(failed)?;
     std::io::Write::write_all(file.as_file_mut(), page.as_bytes()).map_err(failed)?;
-    file.persist(path).map_err(|unkept| failed(unkept.error))?;
+    file.persist(path).map_err(|persist| failed(persist.error))?;
     Ok(())
 }
 
-/// A page that is being written.
+/// A page under construction.
 pub struct Page {
     html: String,
 }
@@ -61,12 +61,12 @@ impl Page {
         self.add(&format!("<h2>{}</h2>\n<p class=\"quiet\">{}</p>\n", escaped(text), escaped(below)));
     }
 
-    /// Its lines stay lines.
+    /// Advice in a box; keeps line breaks.
     pub fn advice(&mut self, text: &str) {
         self.add(&format!("<p class=\"advice\">{}</p>\n", escaped(text)));
     }
 
-    /// The first row has the names.
+    /// A table; the first row is the header.
     pub fn table(&mut self, rows: &[Vec<String>]) {
         self.add("<div class=\"wide\"><table>\n");
         for (number, row) in rows.iter().enumerate() {
@@ -84,7 +84,7 @@ impl Page {
         self.figure(&lines.svg());
     }
 
-    /// Small ones beside each other, under one legend. Those that have nothing to draw are left out.
+    /// Small plots in a grid, with one legend. Leaves out empty plots.
     pub fn grid_of_lines(&mut self, plots: &[Lines<'_>]) {
         let plots: Vec<_> = plots.iter().filter(|plot| !plot.is_empty()).collect();
         let mut named: Vec<(&str, String)> = Vec::new();
@@ -102,32 +102,32 @@ impl Page {
         self.add("</div>\n");
     }
 
-    /// Several beside each other.
+    /// Heat maps in a grid.
     pub fn heat_maps(&mut self, maps: &[HeatMap]) {
         self.add("<div class=\"grid of-two\">\n");
         maps.iter().for_each(|map| self.figure(&map.svg()));
         self.add("</div>\n");
     }
 
-    /// Several beside each other.
+    /// Matrices in a grid.
     pub fn matrices(&mut self, matrices: &[Matrix]) {
         self.add("<div class=\"grid\">\n");
         matrices.iter().for_each(|matrix| self.figure(&matrix.svg()));
         self.add("</div>\n");
     }
 
-    /// Sentences below each other.
+    /// A bulleted list.
     pub fn list(&mut self, items: &[String]) {
         let items: String = items.iter().map(|item| format!("<li>{}</li>\n", escaped(item))).collect();
         self.add(&format!("<ul>\n{items}</ul>\n"));
     }
 
-    /// Lines to paste.
+    /// A line of code.
     pub fn code(&mut self, line: &str) {
         self.add(&format!("<pre><code>{}</code></pre>\n", escaped(line)));
     }
 
-    /// Lines of text under a line that shows them.
+    /// Lines of text that unfold below a summary.
     pub fn details(&mut self, summary: &str, lines: &[String]) {
         let lines: Vec<_> = lines.iter().map(|line| escaped(line)).collect();
         self.add(&format!(
@@ -151,7 +151,7 @@ impl Page {
     }
 }
 
-/// Text that may hold anything, keys too.
+/// Escapes any text, including keys, for HTML.
 fn escaped(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for character in text.chars() {
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_cannot_write_html() {
+    fn keys_are_escaped() {
         let mut page = Page::new("<b>", "&");
         page.table(&[vec!["a".into()], vec!["<script>alert('x')</script>".into()]]);
         page.details("\"", &["</pre>".into()]);

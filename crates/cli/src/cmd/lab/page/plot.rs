@@ -1,19 +1,19 @@
-//! Plots as SVG: lines over axes that are even or logarithmic, matrices of shares in shades, and heat maps with numbers.
+//! Plots as SVG: line plots with linear or logarithmic axes, matrices of shares, and heat maps with numbers.
 
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
-/// Of a plot as wide as the page, and of one of two beside each other.
+/// The size of a full-width plot, and of one of two side by side.
 const SIZE: (u32, u32) = (1000, 460);
 const SMALL: (u32, u32) = (500, 300);
 
-/// The legend stands at the right of the plot, where no line is.
+/// The legend is to the right of the plot area.
 const LEGEND_WIDTH: u32 = 124;
 
-/// Length of a dash, and of the gap after it.
+/// The lengths of a dash and of a gap.
 const DASH: (i32, i32) = (6, 5);
 
-/// Colors of lines, apart from each other on white, also beside one another.
+/// Line colors, distinct from each other on white.
 const COLORS: [RGBColor; 12] = [
     RGBColor(31, 119, 180),
     RGBColor(255, 127, 14),
@@ -33,18 +33,18 @@ const COLORS: [RGBColor; 12] = [
 pub struct Line {
     pub name: String,
     color: RGBColor,
-    /// What theory says, dashed; the others are measured.
+    /// Expected values are dashed, measured ones solid.
     is_expected: bool,
     points: Vec<(f64, f64)>,
 }
 
 impl Line {
-    /// One of [`COLORS`] by its number, from the first again after the last.
+    /// A solid line; `color` is an index into [`COLORS`], modulo its length.
     pub fn new(name: &str, color: usize, points: Vec<(f64, f64)>) -> Self {
         Line { name: name.to_owned(), color: COLORS[color % COLORS.len()], is_expected: false, points }
     }
 
-    /// Dashed and black.
+    /// A dashed black line.
     pub fn expected(name: &str, points: Vec<(f64, f64)>) -> Self {
         Line { name: name.to_owned(), color: BLACK, is_expected: true, points }
     }
@@ -55,35 +55,35 @@ impl Line {
     }
 }
 
-/// Lines over one axis.
+/// A line plot.
 pub struct Lines<'t> {
-    /// Above the plot.
+    /// The title above the plot.
     pub title: Option<&'t str>,
     pub x_title: &'t str,
     pub y_title: &'t str,
-    /// Each power of two as wide as the next.
+    /// Logarithmic x axis, base 2.
     pub x_is_log: bool,
-    /// The same upwards.
+    /// Logarithmic y axis, base 2.
     pub y_is_log: bool,
     pub lines: Vec<Line>,
 }
 
 impl Lines<'_> {
-    /// Draws it with its legend, as wide as the page; a sentence where there is nothing to draw.
+    /// A full-width plot with a legend; a sentence if there is nothing to draw.
     pub fn svg(&self) -> String {
         self.drawn(SIZE, true)
     }
 
-    /// Draws it for one of several beside each other, which have one legend together.
+    /// A small plot without a legend, for a grid.
     pub fn small_svg(&self) -> String {
         self.drawn(SMALL, false)
     }
 
     pub fn is_empty(&self) -> bool {
-        !self.lines.iter().any(|line| line.points.iter().any(|point| self.has_place(point)))
+        !self.lines.iter().any(|line| line.points.iter().any(|point| self.is_drawable(point)))
     }
 
-    fn has_place(&self, &(x, y): &(f64, f64)) -> bool {
+    fn is_drawable(&self, &(x, y): &(f64, f64)) -> bool {
         x.is_finite() && y.is_finite() && !(self.y_is_log && y <= 0.0)
     }
 
@@ -102,7 +102,7 @@ impl Lines<'_> {
         let scale = |is_log: bool, value: f64| if is_log { value.max(1e-12).log2() } else { value };
         let scaled = |&(x, y): &(f64, f64)| (scale(self.x_is_log, x), scale(self.y_is_log, y));
         let points_of = |line: &Line| -> Vec<(f64, f64)> {
-            line.points.iter().filter(|point| self.has_place(point)).map(scaled).collect()
+            line.points.iter().filter(|point| self.is_drawable(point)).map(scaled).collect()
         };
         let all: Vec<_> = self.lines.iter().flat_map(points_of).collect();
         let area = SVGBackend::with_string(svg, size).into_drawing_area();
@@ -124,7 +124,7 @@ impl Lines<'_> {
             )?;
         let label = |is_log: bool| {
             move |value: &f64| match is_log {
-                // Between the powers of two there is nothing that is easily read.
+                // Label only powers of two.
                 true if (value - value.round()).abs() > 1e-6 => String::new(),
                 true => short(value.exp2()),
                 false => short(*value),
@@ -134,7 +134,7 @@ impl Lines<'_> {
             .configure_mesh()
             .x_desc(self.x_title)
             .y_desc(self.y_title)
-            // A label takes 60 units across and 36 up.
+            // One label for every 60 units across and 36 up.
             .x_labels(size.0 as usize / 60)
             .y_labels(size.1 as usize / 36)
             .x_label_formatter(&label(self.x_is_log))
@@ -167,7 +167,8 @@ impl Lines<'_> {
     }
 }
 
-/// From the least, or 0, to a little above the most; of logarithms, so far that two whole ones are within, which have labels.
+/// The range of an axis: from the minimum, or 0, to a little above the maximum. A logarithmic axis includes at least
+/// two powers of two, because only those have labels.
 fn range(values: impl Iterator<Item = f64> + Clone, is_log: bool) -> std::ops::Range<f64> {
     let least = values.clone().fold(f64::INFINITY, f64::min);
     let most = values.fold(f64::NEG_INFINITY, f64::max);
@@ -175,11 +176,11 @@ fn range(values: impl Iterator<Item = f64> + Clone, is_log: bool) -> std::ops::R
         return least.floor()..most.ceil().max(least.floor() + 1.0) + 0.03;
     }
     let least = if is_log { least } else { least.min(0.0) };
-    // Where all is 0 there is an axis all the same.
+    // An axis of zeros still needs a length.
     least..most + if most > least { (most - least) * 0.03 } else { 1.0 }
 }
 
-/// Three digits or so: `0.05`, `12`, `3.4 k`, `1.2 M`.
+/// About three digits: `0.05`, `12`, `3.4 k`, `1.2 M`.
 fn short(value: f64) -> String {
     let (scaled, unit) = match value.abs() {
         v if v >= 1e12 => (value / 1e12, " T"),
@@ -200,7 +201,7 @@ fn short(value: f64) -> String {
     format!("{text}{unit}")
 }
 
-/// Shares from 0 to 1 in columns, first at the left, each from the bottom up: white at a half, blue where never, red where always.
+/// A matrix of shares from 0 to 1: columns from left to right, each from the bottom up. White is a half, blue 0, red 1.
 pub struct Matrix {
     pub title: String,
     pub below: String,
@@ -211,12 +212,12 @@ const CELL: usize = 4;
 const SHADES: i32 = 6;
 
 impl Matrix {
-    /// Draws it, cells of one shade above each other in one piece.
+    /// Draws it; adjacent cells of one shade in a column become one rectangle.
     pub fn svg(&self) -> String {
         let rows = self.columns.iter().map(Vec::len).max().unwrap_or(0);
         let (width, height) = ((self.columns.len() * CELL).max(1), (rows * CELL).max(1));
         let full = width.max(256);
-        // Matrices are shown as wide as each other: what is wider gets larger letters.
+        // All matrices are shown at equal width, so a wider one needs larger text.
         let text = |size: f64| size * full as f64 / 256.0;
         let top = text(36.0).round() as usize;
         let mut svg = format!(
@@ -250,7 +251,7 @@ impl Matrix {
     }
 }
 
-/// 0 within what chance makes of a half, else up to ± [`SHADES`].
+/// 0 if chance explains the distance from a half, otherwise up to ± [`SHADES`].
 fn shade(share: f64) -> i32 {
     let bias = 2.0 * share - 1.0;
     if bias.abs() < 0.15 {
@@ -264,24 +265,24 @@ fn color(shade: i32) -> String {
     if shade > 0 { format!("rgb(255,{fade},{fade})") } else { format!("rgb({fade},{fade},255)") }
 }
 
-/// A number in each cell, darker where it is worse.
+/// A heat map with a number in each cell; darker is worse.
 pub struct HeatMap {
     pub title: String,
     pub x_title: &'static str,
     pub y_title: &'static str,
-    /// Names of the columns.
+    /// The names of the columns.
     pub columns: Vec<String>,
-    /// Name and cells of each row; no cell where nothing was measured.
+    /// The name and the cells of each row; `None` for a cell without a measurement.
     pub rows: Vec<(String, Vec<Option<HeatCell>>)>,
 }
 
 pub struct HeatCell {
-    /// From 0, the best, to 1.
+    /// 0 for the best, 1 for the worst.
     pub heat: f64,
     pub text: String,
 }
 
-/// Width and height of a cell, and what is left of the first column and above the first row.
+/// The size of a cell, and the margins left of the first column and above the first row.
 const HEAT_CELL: (usize, usize) = (52, 26);
 const HEAT_LEFT: usize = 72;
 const HEAT_TOP: usize = 62;
@@ -295,8 +296,8 @@ impl HeatMap {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" font-family=\"sans-serif\" \
              font-size=\"12\" text-anchor=\"middle\"><rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>"
         );
-        let mut text = |x: usize, y: usize, looks: &str, text: &str| {
-            svg += &format!("<text x=\"{x}\" y=\"{y}\" {looks}>{}</text>", super::escaped(text));
+        let mut text = |x: usize, y: usize, attributes: &str, text: &str| {
+            svg += &format!("<text x=\"{x}\" y=\"{y}\" {attributes}>{}</text>", super::escaped(text));
         };
         let quiet = "fill=\"#666\"";
         text(12, 20, "fill=\"#000\" font-size=\"15\" text-anchor=\"start\"", &self.title);
@@ -313,7 +314,7 @@ impl HeatMap {
             for (column, cell) in cells.iter().enumerate() {
                 let Some(cell) = cell else { continue };
                 let (x, y) = (HEAT_LEFT + cell_width * column, HEAT_TOP + cell_height * row);
-                // From near white to dark blue; the number stays readable on both.
+                // From near white to dark blue; the text color keeps the number readable.
                 let (light, ink) = (95.0 - 65.0 * cell.heat, if cell.heat > 0.55 { "#fff" } else { "#000" });
                 svg += &format!(
                     "<rect x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill=\"hsl(215 60% {light:.0}%)\"/>\
@@ -335,13 +336,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_on_axes_are_short() {
+    fn axis_labels_are_short() {
         let texts = [0.0, 0.05, 0.5, 12.0, 340.0, 12_345.0, 1.2e6, 5e9].map(short);
         assert_eq!(texts, ["0", "0.05", "0.5", "12", "340", "12.3 k", "1.2 M", "5 G"]);
     }
 
     #[test]
-    fn cells_of_one_shade_are_one_piece() {
+    fn adjacent_cells_of_one_shade_are_one_rectangle() {
         let matrix = Matrix { title: "a<b".into(), below: String::new(), columns: vec![vec![0.5, 0.0, 0.0, 1.0]] };
         let svg = matrix.svg();
         assert_eq!(svg.matches("<rect").count(), 3, "{svg}");
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_drawn_of_no_points() {
+    fn a_plot_without_points_says_so() {
         let lines = over_logarithms(vec![(1.0, 0.0)]);
         assert!(lines.is_empty());
         assert!(lines.svg().contains("Nothing to draw"));

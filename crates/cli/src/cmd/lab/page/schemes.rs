@@ -1,4 +1,4 @@
-//! The page of `lab schemes`: plots over the number of keys, the table, what went wrong.
+//! The page of `lab schemes`: plots over the number of keys, the table, the problems.
 
 use super::Page;
 use super::plot::{Line, Lines};
@@ -6,7 +6,7 @@ use crate::cmd::lab::schemes::{Report, text};
 use crate::number::grouped;
 use splitpoint_lab::schemes::{Point, SchemeKind, Study};
 
-/// Which schemes a plot has.
+/// The schemes in a plot.
 #[derive(Clone, Copy)]
 enum Shown {
     OnDisk,
@@ -25,7 +25,7 @@ const PLOTS: [Plot; 11] = [
     Plot { title: "Pages per hit, on disk", shown: Shown::OnDisk, y_is_log: false, y: |p| p.hit },
     Plot { title: "Pages per miss, on disk", shown: Shown::OnDisk, y_is_log: false, y: |p| Some(p.miss) },
     Plot { title: "Entries per hit, in memory", shown: Shown::InMemory, y_is_log: true, y: |p| p.hit },
-    // A logarithm has no zero; a miss may look at nothing.
+    // A logarithmic axis has no 0, and a miss may compare no entry.
     Plot {
         title: "Entries per miss, in memory",
         shown: Shown::InMemory,
@@ -39,7 +39,7 @@ const PLOTS: [Plot; 11] = [
         y: |p| Some(p.figures.addressing_bytes as f64),
     },
     Plot {
-        title: "Bytes of pairs in percent of what holds them",
+        title: "Utilisation, percent",
         shown: Shown::All,
         y_is_log: false,
         y: |p| Some(p.figures.utilisation_percent()),
@@ -71,13 +71,13 @@ const PLOTS: [Plot; 11] = [
     },
 ];
 
-/// The page, from what came of the keys.
+/// The page of a report.
 pub fn of(report: &Report) -> String {
-    let mut page = Page::new("Access methods, fed with your keys", &text::head(report));
+    let mut page = Page::new("Access methods on your keys", &text::head(report));
     page.heading(
-        "While the keys go in",
-        "Models of the access methods that Seltzer and Yigit describe in 1991, and of Splitpoint's table. Counts, no times. Lines \
-         that lie on each other show the last.",
+        "As keys are inserted",
+        "Models of the access methods in Seltzer & Yigit 1991 and of Splitpoint's table. They count and measure no times. \
+         Where lines coincide, the last one is visible.",
     );
     let plots: Vec<_> = PLOTS.iter().map(|plot| plot.lines(&report.studies)).collect();
     page.grid_of_lines(&plots);
@@ -85,13 +85,13 @@ pub fn of(report: &Report) -> String {
     page.table(&table(&report.studies));
     let notes: Vec<_> = report.studies.iter().flat_map(text::notes).collect();
     if !notes.is_empty() {
-        page.heading("What went wrong", "");
+        page.heading("Problems", "");
         page.list(&notes);
     }
     page.finish()
 }
 
-/// A row a scheme, or a row a point if there is one scheme.
+/// One row for each scheme, or for each point of a single scheme.
 fn table(studies: &[Study]) -> Vec<Vec<String>> {
     let named = |names: &[&str]| {
         let columns = text::COLUMNS.split_whitespace();
@@ -137,7 +137,7 @@ impl Plot {
     }
 }
 
-/// A scheme has its color also where others are left out.
+/// The color of a scheme does not depend on the other schemes shown.
 fn color(kind: SchemeKind) -> usize {
     SchemeKind::ALL.iter().position(|other| *other == kind).unwrap_or_default()
 }

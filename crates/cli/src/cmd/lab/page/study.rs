@@ -7,38 +7,40 @@ use crate::format::tsv;
 use crate::number::grouped;
 use splitpoint_lab::study::{FunctionReport, Level, Report};
 
-/// Larger buckets are beyond the plot.
+/// The largest bucket size in the plot.
 const SIZES_MAX: u64 = 40;
 
-/// The page, from what was found of the keys of `what`.
+/// The page of a report; `what` describes the keys.
 pub fn of(what: &str, report: &Report) -> String {
     let mut page = Page::new("Hash functions on your keys", &keys_line(what, report));
     page.advice(&report.advice.text);
     page.table(&overview(report));
     page.heading(
         "Keys in a bucket",
-        "How many buckets have how many keys. The dashed line is dice (Poisson); a function on it spreads these keys as an ideal one \
-         would. A tail to the right is long chains.",
+        "The number of buckets of each size. The dashed line is the random model (Poisson): a function on it spreads \
+         these keys like an ideal one. A tail to the right means long chains.",
     );
     page.lines(&histogram(report));
     page.heading(
-        "Keys looked at by load",
-        "What a lookup of an absent key costs as the table gets smaller: keys like yours, so a function that crowds your keys shows above the dashed line.",
+        "Keys compared by load",
+        "The cost of an unsuccessful lookup as the table gets smaller. Absent keys are like yours, so a function that \
+         crowds your keys is above the dashed line.",
     );
     page.lines(&by_load(report));
     if report.functions.iter().any(|function| function.avalanche.is_some()) {
         page.heading(
             "Avalanche",
-            "Flip a bit of a key (columns, the first at the left) and each bit of the hash (the lowest at the bottom) should flip half of \
-             the time: white. Blue never flips, red always does. A table takes its buckets from the bits at the bottom.",
+            "Flipping one bit of a key (columns, first bit at the left) should flip each bit of the hash (rows, lowest bit \
+             at the bottom) half of the time: white. Blue never flips, red always flips. A table uses the bits at the \
+             bottom to select a bucket.",
         );
         page.matrices(&matrices(report));
     }
     if report.functions.iter().any(|function| function.speed.is_some()) {
-        page.heading("Time of a hash by length of the key", "In the processor's cache, one key after the other.");
+        page.heading("Time of a hash by key length", "Keys are in the processor's cache and hashed in a loop.");
         page.lines(&speed(report));
     }
-    page.heading("The fullest buckets", "Keys that share the fullest bucket of each function.");
+    page.heading("Largest buckets", "Keys in the largest bucket of each function.");
     for function in &report.functions {
         let keys: Vec<_> = function.largest_keys.iter().map(|key| tsv::quoted(key)).collect();
         let largest = grouped(function.level().largest);
@@ -47,7 +49,7 @@ pub fn of(what: &str, report: &Report) -> String {
     page.finish()
 }
 
-/// The same plots as files: their names and what is in them.
+/// The plots as files: names and contents.
 pub fn plots(report: &Report) -> Vec<(String, String)> {
     let mut plots =
         vec![("histogram.svg".to_owned(), histogram(report).svg()), ("load.svg".to_owned(), by_load(report).svg())];
@@ -60,19 +62,8 @@ pub fn plots(report: &Report) -> Vec<(String, String)> {
 }
 
 fn overview(report: &Report) -> Vec<Vec<String>> {
-    let names = [
-        "function",
-        "spread",
-        "buckets",
-        "empty",
-        "fullest",
-        "looked at, hit",
-        "miss",
-        "chi-square",
-        "p",
-        "avalanche",
-        "ns",
-    ];
+    let names =
+        ["function", "spread", "buckets", "empty", "largest", "hit", "miss", "chi-square", "p", "avalanche", "ns"];
     let mut table = vec![names.map(str::to_owned).to_vec()];
     for function in &report.functions {
         let level = function.level();
@@ -92,7 +83,7 @@ fn overview(report: &Report) -> Vec<Vec<String>> {
     }
     let level = report.functions[0].level();
     table.push(vec![
-        "(dice)".to_owned(),
+        "(random)".to_owned(),
         String::new(),
         grouped(level.buckets),
         grouped(level.expected.empty.round() as u64),
@@ -122,7 +113,7 @@ fn histogram(report: &Report) -> Lines<'static> {
         (0..=most.min(SIZES_MAX)).map(|size| (size as f64, of(function.level(), size))).collect()
     });
     let expected = (0..=most).map(|size| (size as f64, first.expected_buckets(size)));
-    lines.push(Line::expected("dice", expected.collect()));
+    lines.push(Line::expected("random", expected.collect()));
     Lines { title: None, x_title: "keys in a bucket", y_title: "buckets", x_is_log: false, y_is_log: false, lines }
 }
 
@@ -131,11 +122,11 @@ fn by_load(report: &Report) -> Lines<'static> {
         function.levels.iter().map(|level| (level.load(), 1.0 + level.probes_miss)).collect()
     });
     let expected = report.functions[0].levels.iter().map(|level| (level.load(), 1.0 + level.expected.probes_miss));
-    lines.push(Line::expected("dice", expected.collect()));
+    lines.push(Line::expected("random", expected.collect()));
     Lines {
         title: None,
         x_title: "keys a bucket",
-        y_title: "1 + keys looked at in a miss",
+        y_title: "1 + keys compared in a miss",
         x_is_log: true,
         y_is_log: true,
         lines,
@@ -147,7 +138,7 @@ fn speed(report: &Report) -> Lines<'static> {
         let by_length = function.speed.iter().flat_map(|speed| &speed.by_length);
         by_length.map(|(bytes, ns)| (*bytes as f64, *ns)).collect()
     });
-    Lines { title: None, x_title: "bytes of the key", y_title: "ns", x_is_log: true, y_is_log: true, lines }
+    Lines { title: None, x_title: "key bytes", y_title: "ns", x_is_log: true, y_is_log: true, lines }
 }
 
 fn matrices(report: &Report) -> Vec<Matrix> {
@@ -156,7 +147,7 @@ fn matrices(report: &Report) -> Vec<Matrix> {
         Some(Matrix {
             title: function.function.name().to_owned(),
             below: format!(
-                "mean {:.3} (dice {:.3}), {:.1} % stuck",
+                "mean {:.3} (random {:.3}), {:.1} % stuck",
                 avalanche.mean_bias(),
                 avalanche.expected_mean_bias(),
                 100.0 * avalanche.stuck_share()
@@ -173,7 +164,7 @@ mod tests {
     use splitpoint_lab::study::Study;
 
     #[test]
-    fn the_page_has_all_plots_and_names_and_no_other_file() {
+    fn the_page_has_all_plots_and_names_and_is_self_contained() {
         let study = Study { speed: true, ..Study::default() };
         let report = study.run(&mut |take| {
             (0..3000u64).for_each(|key| take(&key.to_le_bytes()));

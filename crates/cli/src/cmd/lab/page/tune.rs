@@ -2,36 +2,38 @@
 
 use super::Page;
 use super::plot::{HeatCell, HeatMap};
-use crate::cmd::lab::tune::{FIGURES, Figure, Told, fill_name, headline, heat, least, noise, reasons, rows, settings};
+use crate::cmd::lab::tune::{
+    FIGURES, Figure, Summary, fill_name, headline, heat, least, noise, reasons, rows, settings,
+};
 use crate::number::size;
 use splitpoint_lab::tune::{FILL_FACTORS, PAGE_BYTES, Report, equation_one};
 
-/// The page, from what was measured.
-pub fn of(told: &Told) -> String {
-    let report = &told.report;
-    let mut page = Page::new("Settings for your pairs", &headline(told));
-    page.advice(&reasons(told).join("\n"));
-    settings(told).iter().for_each(|line| page.code(line));
+/// The page of a report.
+pub fn of(summary: &Summary) -> String {
+    let report = &summary.report;
+    let mut page = Page::new("Settings for your pairs", &headline(summary));
+    page.advice(&reasons(summary).join("\n"));
+    settings(summary).iter().for_each(|line| page.code(line));
     page.heading(
         "Page size and fill factor",
-        &format!("Darker is worse, four times the best or more is darkest; {}.", noise(report)),
+        &format!("Darker is worse; the darkest is at least four times the best. Also: {}.", noise(report)),
     );
     let maps: Vec<_> = FIGURES.into_iter().map(|figure| heat_map(report, figure)).collect();
     page.heat_maps(&maps);
     page.heading(
         "Equation (1)",
         &format!(
-            "({:.1} + 4) x fill factor >= page size, so at least so many pairs a bucket. A table that counts bytes, the default, keeps \
-             to it by itself.",
-            told.average_pair_bytes
+            "({:.1} + 4) x fill factor >= page size gives the smallest fill factor in pairs. The default fill factor, in \
+             bytes, satisfies it for any pairs.",
+            summary.average_pair_bytes
         ),
     );
-    page.table(&equation(told.average_pair_bytes));
-    page.heading("Cache", "What a lookup costs when a part of the file is held in memory.");
+    page.table(&equation(summary.average_pair_bytes));
+    page.heading("Cache", "The cost of a lookup with a cache smaller than the file.");
     page.table(&caches(report));
     page.heading(
         "Hash functions",
-        "A spread of 1 is chance; an uneven function is not advised, and a very uneven one gets no table.",
+        "A dispersion of 1 is random. An uneven function is not advised; a very uneven one is not measured.",
     );
     page.table(&functions(report));
     page.finish()
@@ -66,7 +68,7 @@ fn equation(average_pair_bytes: f64) -> Vec<Vec<String>> {
 
 fn caches(report: &Report) -> Vec<Vec<String>> {
     let mut table =
-        vec![["part of the file", "cache", "ns a lookup", "frames read a lookup"].map(str::to_owned).to_vec()];
+        vec![["share of the file", "cache", "ns a lookup", "frames read a lookup"].map(str::to_owned).to_vec()];
     table.extend(report.caches.iter().map(|cached| {
         vec![
             format!("{:.2}", cached.share),
@@ -79,7 +81,7 @@ fn caches(report: &Report) -> Vec<Vec<String>> {
 }
 
 fn functions(report: &Report) -> Vec<Vec<String>> {
-    let names = ["function", "ns a key", "spread", "fullest bucket", "get, ns", "load, ns"];
+    let names = ["function", "ns a hash", "dispersion", "largest bucket", "get, ns", "load, ns"];
     let mut table = vec![names.map(str::to_owned).to_vec()];
     table.extend(report.functions.iter().map(|function| {
         let (get, load) = (function.table.median(|m| m.get_ns), function.table.median(|m| m.load_ns));

@@ -1,7 +1,8 @@
-//! `lab schemes`: the access methods of the 1991 paper and ours as models, fed with the user's keys.
+//! `lab schemes`: inserts the user's keys into models of the access methods of the 1991 paper and of Splitpoint's
+//! table.
 //!
-//! The models and what they count are `splitpoint_lab::schemes`; `text.rs` is the table for a terminal,
-//! `../page/schemes.rs` the plots.
+//! `splitpoint_lab::schemes` has the models; `text.rs` prints the table for a terminal, `../page/schemes.rs` draws the
+//! plots.
 
 pub mod text;
 
@@ -26,50 +27,51 @@ Examples:
   splitpoint lab schemes --source paths /usr --scheme dbm,gdbm,splitpoint
   splitpoint lab schemes words.txt --scheme hsearch --nelem 50000
 
-Each scheme has its own hash function of old unless --function gives one to
-all: then schemes are compared, and not functions. dbm's own is a table of
-numbers; sdbm's, its clone's, stands in for it.";
+Each scheme uses its historical hash function. With --function all use one, so
+that schemes are compared and not functions. dbm's function is a table of
+constants; the model uses sdbm's instead.";
 
-/// Feed your keys to dbm, sdbm, gdbm, hsearch, dynahash and our tables, as models
+/// Compare dbm, sdbm, gdbm, hsearch, dynahash and Splitpoint's table on your own keys
 ///
-/// Shows for each what a lookup touches (pages on disk, entries in memory), what addressing costs in memory, how full its
-/// pages are, splits, the longest insert in pages written or entries moved, and keys that it could not store, and why.
-/// Counts, no times. --scheme with one name shows how it grows, and --html draws all.
+/// Inserts the keys into a model of each scheme. Shows the pages (on disk) or entries (in memory) that a lookup
+/// touches, the memory for addressing, the utilisation, splits, the costliest insert, and the keys that could not be
+/// stored, with the reason. The models count and measure no times. With one --scheme, shows its figures as it grows;
+/// --html draws plots.
 #[derive(clap::Args)]
 #[command(after_help = format!("{KEYS_HELP}\n\n{EXAMPLES}"))]
 pub struct Schemes {
     #[command(flatten)]
     keys: KeyArgs,
-    /// Which schemes, names with commas between them [default: all]
+    /// Schemes, separated by commas [default: all]
     #[arg(long, value_delimiter = ',', value_parser = parse_scheme, value_name = "NAMES")]
     scheme: Vec<SchemeKind>,
-    /// The same hash function for all, by name [default: each its own]
+    /// One hash function for all schemes, by name [default: that of each scheme]
     #[arg(long, value_parser = parse_hash, value_name = "NAME")]
     function: Option<HashKind>,
-    /// Bytes of a page, for those on disk: 64 to 32K
+    /// Page size of schemes on disk: 64 to 32K
     #[arg(long, default_value = "1K", value_parser = parse_size, value_name = "SIZE")]
     page_size: u64,
-    /// Bytes of a value, or least and most: 16, or 10-2000
+    /// Size of values, or a range: 16, or 10-2000
     #[arg(long, default_value = "16", value_parser = parse_range, value_name = "SIZES")]
     value_bytes: RangeInclusive<usize>,
-    /// Entries declared to come, for hsearch [default: the number of keys]
+    /// Declared number of entries, for hsearch [default: the number of keys]
     #[arg(long, value_name = "N")]
     nelem: Option<usize>,
-    /// Pairs a bucket, for dynahash and the linear ones on disk [default: each its own]
+    /// Fill factor in pairs, for dynahash, hash-1991 and splitpoint [default: that of each scheme]
     #[arg(long, value_name = "N")]
     fill_factor: Option<u64>,
-    /// How many times to measure while the keys go in
+    /// Number of measurements as keys are inserted
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(2..=1000), value_name = "N")]
     points: u16,
-    /// Write everything as one JSON object
+    /// Report as JSON
     #[arg(long)]
     json: bool,
-    /// Write a page with plots over the number of keys
+    /// Also write a page of plots, as one HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
-/// What was fed, and what came of it.
+/// The keys, the parameters and the results.
 pub struct Report {
     pub keys: String,
     pub count: usize,
@@ -123,18 +125,18 @@ impl Schemes {
             average_pair_bytes: keys.average_bytes().saturating_add(value_bytes),
             function: self.function,
         };
-        options.wrong().map_or(Ok(options), |wrong| Err(Failure::usage(wrong)))
+        options.invalid().map_or(Ok(options), |invalid| Err(Failure::usage(invalid)))
     }
 }
 
 fn parse_scheme(name: &str) -> std::result::Result<SchemeKind, String> {
     SchemeKind::from_name(name).ok_or_else(|| {
         let names: Vec<_> = SchemeKind::ALL.iter().map(|kind| kind.name()).collect();
-        format!("no such scheme; there are {}", names.join(", "))
+        format!("no such scheme; use {}", names.join(", "))
     })
 }
 
-/// Most bytes of a value: beyond it a chain of the smallest pages would be the model's whole work.
+/// The largest value: with larger ones a model would spend its time on chains of small pages.
 const VALUE_BYTES_MAX: usize = 1 << 30;
 
 fn parse_range(text: &str) -> std::result::Result<RangeInclusive<usize>, String> {
@@ -145,7 +147,7 @@ fn parse_range(text: &str) -> std::result::Result<RangeInclusive<usize>, String>
         return Err(format!("{least} is more than {most}"));
     }
     if most > VALUE_BYTES_MAX {
-        return Err(format!("give values of {VALUE_BYTES_MAX} bytes or fewer"));
+        return Err(format!("values have at most {VALUE_BYTES_MAX} bytes"));
     }
     Ok(least..=most)
 }

@@ -1,4 +1,5 @@
-//! The report for a terminal of 80 columns: a line a scheme, or a line a point if there is one scheme; then what went wrong.
+//! The report for a terminal of 80 columns: one line for each scheme, or for each point of a single scheme; then the
+//! problems.
 
 use super::Report;
 use crate::format::tsv::quoted;
@@ -21,23 +22,23 @@ pub fn lines(report: &Report) -> Vec<String> {
     lines
 }
 
-/// What the columns are.
+/// The meaning of the columns.
 pub const LEGEND: [&str; 3] = [
-    "hit, miss: pages touched by a lookup on disk, entries in memory; memory: what",
-    "leads to a place; full: bytes of pairs in percent of what holds them; longest:",
-    "the most pages that an insert wrote on disk, entries that it moved in memory.",
+    "hit, miss: pages (on disk) or entries (in memory) that a lookup touches; memory:",
+    "for addressing; full: bytes of pairs in percent of the bytes that hold them;",
+    "longest: the most pages that one insert wrote, or entries that it moved.",
 ];
 
-/// What was fed.
+/// The keys and the parameters.
 pub fn head(report: &Report) -> String {
     let duplicates = match report.duplicates {
         0 => String::new(),
-        many => format!(" ({} left out)", count_of(many as u64, "duplicate")),
+        count => format!(" ({} left out)", count_of(count as u64, "duplicate")),
     };
     let (least, most) = (report.value_bytes.start(), report.value_bytes.end());
     let values = if least == most { least.to_string() } else { format!("{least} to {most}") };
     format!(
-        "{} of {}{duplicates}, values of {values} bytes, pages of {}",
+        "{} from {}{duplicates}, values of {values} bytes, pages of {}",
         count_of(report.count as u64, "key"),
         report.keys,
         size(report.options.page_bytes as u64)
@@ -64,7 +65,7 @@ fn growth(study: &Study, lines: &mut Vec<String>) {
     }
 }
 
-/// The names of what [`cells`] gives.
+/// The column names of [`cells`].
 pub const COLUMNS: &str = "    hit   miss    memory  full    splits longest refused";
 
 fn columns(point: &Point) -> String {
@@ -90,7 +91,7 @@ fn touched(mean: f64) -> String {
     if mean < 100.0 { format!("{mean:.2}") } else { grouped(mean.round() as u64) }
 }
 
-/// What a scheme could not do, and what a line has no room for.
+/// Problems of a scheme, and other remarks.
 pub fn notes(study: &Study) -> Vec<String> {
     let name = study.kind.name();
     let mut notes: Vec<String> = study
@@ -100,7 +101,7 @@ pub fn notes(study: &Study) -> Vec<String> {
             let (key, value_bytes) = (quoted(&refusals.example), refusals.value_bytes);
             let count = count_of(refusals.count, "key");
             format!(
-                "{name}: {count} could not be stored. The first, {key} with {value_bytes} bytes: {}.",
+                "{name}: {count} could not be stored. The first, {key} with a value of {value_bytes} bytes: {}.",
                 refusals.reason
             )
         })
@@ -109,12 +110,12 @@ pub fn notes(study: &Study) -> Vec<String> {
     let figures = &point.figures;
     if figures.file_bytes > figures.store_bytes + figures.store_bytes / 4 {
         let (file, written) = (size(figures.file_bytes), size(figures.store_bytes));
-        notes.push(format!("{name}: its file is {file} long, of which {written} were written; the rest is holes."));
+        notes.push(format!("{name}: its file is {file} long, of which {written} are written and the rest is holes."));
     }
     if let Some(given_up) = study.given_up {
         let (keys, work) = (count_of(given_up.keys as u64, "key"), grouped(WORK_MAX));
         notes.push(format!(
-            "{name}: given up after {keys}, which took more than {work} comparisons; its line is of then."
+            "{name}: ended after {keys}, which took more than {work} comparisons; its figures are for those keys."
         ));
     }
     notes
