@@ -91,7 +91,8 @@ impl Buckets {
             survey.buckets += 1;
             *histogram.entry(pairs).or_insert(0) += 1;
         }
-        survey.fill_percent = survey.bucket_bytes as f64 * 100.0 / (survey.buckets * self.page_bytes as u64).max(1) as f64;
+        survey.fill_percent =
+            survey.bucket_bytes as f64 * 100.0 / (survey.buckets * self.page_bytes as u64).max(1) as f64;
         survey.largest_bucket = histogram.last_key_value().map_or(0, |(&pairs, _)| pairs);
         survey.empty_buckets = histogram.get(&0).copied().unwrap_or(0);
         survey.histogram = histogram.into_iter().collect();

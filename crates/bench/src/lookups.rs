@@ -134,9 +134,11 @@ pub(super) fn writes(file: Option<String>, count: usize) -> Outcome {
                         keys.iter().map(|k| (k, [*k, *k].concat().try_into().expect("32 bytes"))).collect();
                     match (many, part) {
                         (true, 0) => table.put_many(&pairs.iter().map(|(k, v)| (k, v)).collect::<Vec<_>>())?,
-                        (true, _) => table.append_many(&pairs.iter().map(|(k, v)| (k, &v[..8])).collect::<Vec<_>>())?,
+                        (true, _) => {
+                            drop(table.append_many(&pairs.iter().map(|(k, v)| (k, &v[..8])).collect::<Vec<_>>())?)
+                        }
                         (false, 0) => pairs.iter().try_for_each(|(k, v)| table.put(*k, v))?,
-                        (false, _) => pairs.iter().try_for_each(|(k, v)| table.append(*k, &v[..8]))?,
+                        (false, _) => pairs.iter().try_for_each(|(k, v)| table.append(*k, &v[..8]).map(drop))?,
                     }
                 }
                 rates.push(count as f64 / start.elapsed().as_secs_f64() / 1e6);

@@ -53,7 +53,7 @@ pub fn apply(table: &Table, changes: &[Change]) -> Result<()> {
     if let [change] = changes {
         return match change {
             Change::Put(key, value) => table.put(key, value),
-            Change::Append(key, tail) => table.append(key, tail),
+            Change::Append(key, tail) => table.append(key, tail).map(drop),
             Change::Remove(key) => table.remove(key).map(drop),
         };
     }

@@ -77,7 +77,7 @@ impl Store for Open {
     }
 
     fn append(&mut self, key: &[u8], tail: &[u8]) -> Outcome {
-        Ok(self.table.append(key, tail)?)
+        Ok(self.table.append(key, tail).map(drop)?)
     }
 
     fn get(&mut self, key: &[u8]) -> Outcome<Option<&[u8]>> {
@@ -113,6 +113,6 @@ impl Store for Open {
     }
 
     fn append_many(&mut self, pairs: &[(&[u8], &[u8])]) -> Outcome {
-        Ok(self.table.append_many(pairs)?)
+        Ok(self.table.append_many(pairs).map(drop)?)
     }
 }
