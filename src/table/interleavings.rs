@@ -12,7 +12,7 @@
 
 use super::{Table, TableOptions};
 use crate::error::ErrorKind;
-use crate::pager::interleave::{step, take_turns};
+use crate::pager::interleave::{crowd, step, take_turns};
 use crate::planted::{Bug, tests::with};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use std::cell::Cell;
@@ -42,6 +42,7 @@ fn run(scheduler: impl Scheduler + 'static, scenario: fn() -> bool) {
     config.max_steps = shuttle::MaxSteps::FailAfter(200_000);
     shuttle::Runner::new(scheduler, config).run(move || {
         take_turns(false);
+        crowd(false);
         HAPPENED.set(HAPPENED.get() + usize::from(scenario()));
     });
 }
@@ -265,6 +266,29 @@ fn a_closed_gate_beside_writers() -> bool {
     true
 }
 
+/// The same with more threads than have slots of their own.
+fn a_closed_gate_beside_writers_that_share_a_slot() -> bool {
+    crowd(true);
+    let happened = a_closed_gate_beside_writers();
+    crowd(false);
+    happened
+}
+
+/// Batches of buckets that split while they are latched, one after another.
+fn batches_beside_splits(page_bytes: u32) -> bool {
+    let table = table(page_bytes, 2, 0..8);
+    let splits = table.stat().unwrap().splits;
+    let put_together = |keys: [u8; 3]| {
+        let mut batch = table.batch();
+        keys.iter().for_each(|&key| batch.put(&[key], &[key; 20]).unwrap());
+        batch.commit().unwrap();
+    };
+    together(&[&|| put(&table, 16..22), &|| put_together([4, 13, 6]), &|| put_together([5, 7, 12])]);
+    there(&table, &[0, 1, 2, 3, 4, 5, 6, 7, 12, 13]);
+    whole(&table);
+    table.stat().unwrap().splits > splits
+}
+
 /// Threads that hold a value and want to write where another holds one: an error for one of them, no deadlock.
 fn writers_that_hold_values() -> bool {
     let table = table(APART, 2, 0..4);
@@ -331,6 +355,9 @@ const SCENARIOS: &[Scenario] = &[
     ("lookups_beside_compaction", 200, lookups_beside_compaction),
     ("a_value_held_beside_compaction", 100, a_value_held_beside_compaction),
     ("a_closed_gate_beside_writers", 200, a_closed_gate_beside_writers),
+    ("a_closed_gate_beside_writers_that_share_a_slot", 50, a_closed_gate_beside_writers_that_share_a_slot),
+    ("batches_beside_splits, pages in one frame", 100, || batches_beside_splits(SHARED)),
+    ("batches_beside_splits, pages apart", 100, || batches_beside_splits(APART)),
     ("writers_that_hold_values", 200, writers_that_hold_values),
     ("lookups_beside_eviction", 50, lookups_beside_eviction),
     ("a_checkpoint_beside_writers", 50, a_checkpoint_beside_writers),
@@ -370,6 +397,8 @@ const MISTAKES: &[Mistake] = &[
     (Bug::TryWriteOverReaders, || lookups_beside_splits(SHARED)),
     (Bug::GatePassedClosed, a_closed_gate_beside_writers),
     (Bug::ForgetUnderReaders, a_value_held_beside_compaction),
+    (Bug::BatchTrustsView, || batches_beside_splits(APART)),
+    (Bug::SharedSlotPassed, a_closed_gate_beside_writers_that_share_a_slot),
 ];
 
 #[test]
@@ -383,6 +412,7 @@ fn mistakes_are_noticed() {
             (0..SEEDS).find(|&seed| catch_unwind(AssertUnwindSafe(|| try_orders(seed, ORDERS, scenario))).is_err())
         });
         take_turns(false);
+        crowd(false);
         println!("{plant:?}: noticed at seed {noticed:?} in {:.2} s", start.elapsed().as_secs_f64());
         assert!(noticed.is_some(), "{plant:?} went unnoticed");
     }

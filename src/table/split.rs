@@ -166,6 +166,9 @@ impl Table {
         let level = linear::level(number, new);
         let gathered = self.gather(source.page())?;
         let (stay, go) = self.divide(&gathered, number, level)?;
+        if planted(Bug::SplitFreesFirst) {
+            self.free_blocks(&gathered.blocks);
+        }
         let stay = self.lay_out(&gathered, &stay, level)?;
         let go = self.lay_out(&gathered, &go, level).inspect_err(|_| self.free_blocks(&stay.blocks))?;
 
@@ -174,7 +177,9 @@ impl Table {
         frame.part(target_start..target_start + self.page_bytes).store(0, &go.primary);
         self.set_view(View { max_bucket: new, ..view });
         drop(target);
-        self.free_blocks(&gathered.blocks);
+        if !planted(Bug::SplitFreesFirst) {
+            self.free_blocks(&gathered.blocks);
+        }
         drop(source);
         self.live.splits.fetch_add(1, Relaxed);
         self.prefetch_split(new);
