@@ -49,7 +49,7 @@ pub(crate) enum Bug {
     SplitDropsRecord,
     /// An extent is freed before the record refers to the new one.
     FreedTooEarly,
-    /// A split frees the old overflow pages before it has laid out the new ones.
+    /// A split frees the old overflow pages before all that can fail is over.
     SplitFreesFirst,
     // Of threads.
     /// Under the latch nobody looks at `view` again.

@@ -586,6 +586,8 @@ struct Inner {
     maps: bool,
     /// Files from here on were made since.
     made_from: InodeNo,
+    /// Which calls take their time.
+    slow: Option<Random>,
 }
 
 /// The disk; a clone is the same disk.
@@ -608,9 +610,18 @@ impl Simulated {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Where tasks take turns, another may be before this call.
+        let lock = || self.0.lock().expect("no panic while held");
+        // Where tasks take turns, others may do something, or a lot, before this call.
         step();
-        self.0.lock().expect("no panic while held")
+        const STEPS: usize = 3000;
+        let steps = lock().slow.as_mut().map_or(0, |random| if random.percent(4) { random.below(STEPS) } else { 1 });
+        (0..steps).for_each(|_| step());
+        lock()
+    }
+
+    /// Lets some calls take long, where tasks take turns.
+    pub(crate) fn slow(&self, seed: u64) {
+        self.inner().slow = Some(Random::new(&[seed]));
     }
 
     /// How many calls there were: the number of the next.
@@ -640,7 +651,7 @@ impl Inner {
     fn new(state: State) -> Inner {
         let made_from = state.inodes.len();
         let (trace, locks) = (Vec::new(), Vec::new());
-        Inner { state, trace, plan: None, tally: Tally::default(), locks, maps: true, made_from }
+        Inner { state, trace, plan: None, tally: Tally::default(), locks, maps: true, made_from, slow: None }
     }
 
     /// How the next call is to fail.

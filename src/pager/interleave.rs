@@ -19,6 +19,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 /// Locks `mutex`. A panic under a lock of ours is one of the user's hash function, which changed nothing, or of our own,
 /// which loses room at most.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    step();
     until_free(mutex);
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
@@ -27,7 +28,6 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// very thread.
 #[inline]
 pub(crate) fn until_free<T>(mutex: &Mutex<T>) {
-    step();
     while cfg!(test) && matches!(mutex.try_lock(), Err(std::sync::TryLockError::WouldBlock)) && wait() {}
 }
 

@@ -49,6 +49,7 @@ impl Turn {
 
 impl Turns {
     fn lock(&self) -> MutexGuard<'_, bool> {
+        interleave::until_free(&self.taken);
         self.taken.lock().expect("no panic while held")
     }
 

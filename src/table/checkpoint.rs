@@ -160,7 +160,8 @@ impl Table {
             // A backup may take hours: meanwhile the log is longer than it should be.
             None if self.pager.turns().is_for_long() && log.can_switch() => {
                 let _alone = self.gate.close()?;
-                if log.has_room(bytes) { Ok(()) } else { log.switch(bytes).map(drop) }
+                // Another may have been here first, and begun the last segment there is.
+                if log.has_room(bytes) || !log.can_switch() { Ok(()) } else { log.switch(bytes).map(drop) }
             }
             None => self.pager.turns().wait_until(|| log.has_room(bytes)),
         }

@@ -165,13 +165,14 @@ impl Table {
         let mut source = Bucket { table: self, frame, start: source_start };
         let level = linear::level(number, new);
         let gathered = self.gather(source.page())?;
-        let (stay, go) = self.divide(&gathered, number, level)?;
         if planted(Bug::SplitFreesFirst) {
             self.free_blocks(&gathered.blocks);
         }
+        let (stay, go) = self.divide(&gathered, number, level)?;
         let stay = self.lay_out(&gathered, &stay, level)?;
         let go = self.lay_out(&gathered, &go, level).inspect_err(|_| self.free_blocks(&stay.blocks))?;
 
+        // Nothing fails from here on, and under the latches nobody follows the old pages: the order of the steps is free.
         source.page_mut().store(0, &stay.primary);
         let frame = target.as_mut().unwrap_or(&mut source.frame);
         frame.part(target_start..target_start + self.page_bytes).store(0, &go.primary);

@@ -24,7 +24,7 @@ mod segment;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{Mode, Storage};
-use crate::pager::interleave::{task, until_free, wait_on};
+use crate::pager::interleave::{step, task, until_free, wait_on};
 use crate::planted::{Bug, planted};
 pub(crate) use replay::Replay;
 use replay::Replayed;
@@ -230,6 +230,7 @@ impl Log {
 
     fn tail(&self) -> MutexGuard<'_, Tail> {
         // Nothing under it panics but our own broken promises.
+        step();
         until_free(&self.tail);
         self.tail.lock().expect("no panic while held")
     }
@@ -343,9 +344,9 @@ impl Log {
         Ok(segment)
     }
 
-    /// Can another segment be begun before a checkpoint is complete?
+    /// Can another segment be begun before a checkpoint is? That needs one too.
     pub(crate) fn can_switch(&self) -> bool {
-        self.tail().needed.len() < usize::from(SLOT_COUNT)
+        self.tail().needed.len() + 1 < usize::from(SLOT_COUNT)
     }
 
     /// Does the current segment have room for a record of `bytes`?

@@ -33,7 +33,7 @@ pub(super) struct Depth {
     every: usize,
 }
 
-pub(super) const FAST: Depth = Depth { ops: 8, every: 4 };
+pub(super) const FAST: Depth = Depth { ops: 6, every: 3 };
 const SLOW: Depth = Depth { ops: 20, every: 1 };
 
 /// What the writers did to a disk.
@@ -136,6 +136,7 @@ impl Case {
             histories.push(Mutex::new(history.after_crash(k, durable, shown)));
         }
         let failed = Mutex::new(None);
+        disk.slow(self.seed);
         take_turns(true);
         shuttle::thread::scope(|scope| {
             for (own, workload) in self.writers.iter().enumerate() {

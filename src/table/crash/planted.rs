@@ -20,9 +20,10 @@ enum Part {
     Faults,
     Crashes,
     Beside,
+    Cases,
 }
 
-const PARTS: [Part; 4] = [Part::Lies, Part::Faults, Part::Crashes, Part::Beside];
+const PARTS: [Part; 5] = [Part::Lies, Part::Faults, Part::Crashes, Part::Beside, Part::Cases];
 
 impl Part {
     fn seeds(self) -> u64 {
@@ -61,7 +62,7 @@ const BUGS: &[(Bug, Part)] = &[
     (Bug::AppendedTwice, Part::Crashes),
     (Bug::BatchInPart, Part::Crashes),
     (Bug::EndedUnsynced, Part::Crashes),
-    (Bug::SplitFreesFirst, Part::Faults),
+    (Bug::SplitFreesFirst, Part::Cases),
     (Bug::FreedUnderSync, Part::Beside),
     (Bug::ReplayedKept, Part::Beside),
     (Bug::PiecesShareNumber, Part::Beside),
@@ -76,6 +77,10 @@ fn run(part: Part, seed: u64, done: &mut Done) -> Result<(), String> {
         Part::Faults => fail_everywhere(seed, FAST, done),
         Part::Crashes => crash_everywhere(seed, FAST, done),
         Part::Beside => beside::crash_beside(seed, beside::FAST, done),
+        Part::Cases => {
+            crate::table::tests::a_hash_function_that_panics_in_a_split_leaves_the_table_whole();
+            Ok(())
+        }
     }
 }
 
@@ -122,6 +127,11 @@ fn planted_bugs_are_found_by_crashes() {
 }
 
 #[test]
+fn planted_bugs_are_found_by_cases() {
+    all_are_found(Part::Cases);
+}
+
+#[test]
 fn planted_bugs_are_found_by_crashes_of_threads() {
     all_are_found(Part::Beside);
 }
@@ -129,7 +139,7 @@ fn planted_bugs_are_found_by_crashes_of_threads() {
 #[test]
 #[ignore = "slow: every bug against every part, most of which find nothing"]
 fn what_each_part_finds_of_the_planted_bugs() {
-    println!("| bug | a disk that lies | faults | crashes | of threads |\n|---|---:|---:|---:|---:|");
+    println!("| bug | a disk that lies | faults | crashes | of threads | cases |\n|---|---:|---:|---:|---:|---:|");
     let mut missed = Vec::new();
     for &(bug, part) in BUGS {
         let runs = PARTS.map(|part| finds(bug, part).map(|(runs, _)| runs));

@@ -126,7 +126,9 @@ impl Workload {
         };
         // First two of a size for which the log needs segment after segment.
         let first = [20_000, 44_000].map(|bytes| Op::Put(KEYS_OF_WRITER * writer, bytes));
-        workload.ops = first.into_iter().chain((0..len).map(op)).collect();
+        // Then one that is logged in pieces, at the same time as the others'.
+        let third = Op::Put(KEYS_OF_WRITER * writer + 1, 70_000);
+        workload.ops = first.into_iter().chain([third]).chain((0..len).map(op)).collect();
         workload
     }
 
