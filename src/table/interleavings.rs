@@ -10,13 +10,15 @@
 //!
 //! Keys are hashed to their first byte, so that a scenario knows which bucket each is in.
 
-use super::{Table, TableOptions};
+use super::{Durability, Table, TableOptions};
 use crate::error::ErrorKind;
+use crate::io::simulated::{Crash, Random, Simulated, State, Tally};
 use crate::pager::interleave::{crowd, step, take_turns};
 use crate::planted::{Bug, tests::with};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, LazyLock};
 
 /// Runs `scenario` in so many orders of each kind. It says whether there was what it is about.
 fn try_orders(seed: u64, orders: usize, scenario: fn() -> bool) {
@@ -340,6 +342,52 @@ fn a_checkpoint_beside_writers() -> bool {
     true
 }
 
+/// A table with a log on a simulated disk.
+fn logged(disk: &Simulated, log_bytes: u64) -> Table {
+    let mut options = options(APART, 2).durability(Durability::Os).cache_bytes(4 << 20).log_bytes(log_bytes);
+    options.storage = Arc::new(disk.clone());
+    options.open("/disk/t.spt").unwrap()
+}
+
+fn survivors(disk: &Simulated, crash: Crash) -> Simulated {
+    Simulated::new(disk.state().survivors(crash, &mut Random::new(&[1]), &mut Tally::default()))
+}
+
+/// Records so long that the log has them in pieces, those of one between those of another.
+fn long_records_beside_each_other() -> bool {
+    let disk = Simulated::new(State::default());
+    let table = logged(&disk, 4 << 20);
+    // Of two buckets, as a bucket's latch is held while a record is logged.
+    put(&table, 0..4);
+    let value = |key: u8| vec![key; 140_000];
+    together(&[&|| table.put(&[1], &value(1)).unwrap(), &|| table.put(&[2], &value(2)).unwrap()]);
+    let after = logged(&survivors(&disk, Crash::Kill), 1);
+    assert_eq!(after.get(&[1]).unwrap().unwrap(), value(1));
+    assert_eq!(after.get(&[2]).unwrap().unwrap(), value(2));
+    after.replayed() == 6
+}
+
+/// What a crash left in several segments is synced while a checkpoint makes their files free.
+fn a_sync_of_what_was_replayed_beside_a_checkpoint() -> bool {
+    static KILLED: LazyLock<State> = LazyLock::new(|| {
+        let disk = Simulated::new(State::default());
+        let table = logged(&disk, 1);
+        // Without checkpoints the log goes on through segment after segment.
+        let turn = table.pager.turns().take().unwrap().for_long();
+        (0..5).for_each(|key| table.put(&[key], &[key; 44_000]).unwrap());
+        let killed = disk.state();
+        drop((turn, table));
+        killed
+    });
+    let disk = Simulated::new(KILLED.clone());
+    let table = logged(&disk, 1);
+    together(&[&|| table.sync().unwrap(), &|| table.checkpoint().unwrap(), &|| put(&table, [20, 21])]);
+    let after = logged(&survivors(&disk, Crash::LoseUnsynced), 1);
+    (0..5).for_each(|key| assert_eq!(after.get(&[key]).unwrap().unwrap(), [key; 44_000]));
+    whole(&after);
+    table.replayed() == 5
+}
+
 /// How many orders a scenario is tried in, random and PCT each, and its name.
 type Scenario = (&'static str, usize, fn() -> bool);
 
@@ -361,6 +409,8 @@ const SCENARIOS: &[Scenario] = &[
     ("writers_that_hold_values", 200, writers_that_hold_values),
     ("lookups_beside_eviction", 50, lookups_beside_eviction),
     ("a_checkpoint_beside_writers", 50, a_checkpoint_beside_writers),
+    ("long_records_beside_each_other", 20, long_records_beside_each_other),
+    ("a_sync_of_what_was_replayed_beside_a_checkpoint", 20, a_sync_of_what_was_replayed_beside_a_checkpoint),
 ];
 
 fn try_all(seed: u64, times: usize) {
@@ -398,6 +448,8 @@ const MISTAKES: &[Mistake] = &[
     (Bug::GatePassedClosed, a_closed_gate_beside_writers),
     (Bug::ForgetUnderReaders, a_value_held_beside_compaction),
     (Bug::BatchTrustsView, || batches_beside_splits(APART)),
+    (Bug::PiecesShareNumber, long_records_beside_each_other),
+    (Bug::FreedUnderSync, a_sync_of_what_was_replayed_beside_a_checkpoint),
     (Bug::SharedSlotPassed, a_closed_gate_beside_writers_that_share_a_slot),
 ];
 
