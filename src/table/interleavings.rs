@@ -13,12 +13,12 @@
 use super::{Durability, Table, TableOptions};
 use crate::error::ErrorKind;
 use crate::io::simulated::{Crash, Random, Simulated, State, Tally};
-use crate::pager::interleave::{crowd, step, take_turns};
+use crate::pager::interleave::{crowd, step, take_turns, wait};
 use crate::planted::{Bug, tests::with};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 
 /// Runs `scenario` in so many orders of each kind. It says whether there was what it is about.
 fn try_orders(seed: u64, orders: usize, scenario: fn() -> bool) {
@@ -388,6 +388,27 @@ fn a_sync_of_what_was_replayed_beside_a_checkpoint() -> bool {
     table.replayed() == 5
 }
 
+/// More is written while a backup is held than the log has segments for; then checkpoints go on.
+fn writers_fill_the_log_beside_a_backup() -> bool {
+    let table = logged(&Simulated::new(State::default()), 1);
+    let turn = Mutex::new(Some(table.pager.turns().take().unwrap().for_long()));
+    let put_large = |keys: std::ops::Range<u8>| {
+        keys.for_each(|key| table.put(&[key], &[key; 44_000]).unwrap());
+        drop(table.pager.turns().take().unwrap()); // the last checkpoint is written
+    };
+    together(&[&|| put_large(0..7), &|| put_large(7..14), &|| {
+        while table.pager.log().unwrap().can_switch() {
+            wait();
+        }
+        (0..200).for_each(|_| step());
+        drop(turn.lock().unwrap().take());
+    }]);
+    table.checkpoint().unwrap();
+    (0..14).for_each(|key| assert_eq!(table.get(&[key]).unwrap().unwrap(), [key; 44_000]));
+    whole(&table);
+    true
+}
+
 /// How many orders a scenario is tried in, random and PCT each, and its name.
 type Scenario = (&'static str, usize, fn() -> bool);
 
@@ -409,6 +430,7 @@ const SCENARIOS: &[Scenario] = &[
     ("writers_that_hold_values", 200, writers_that_hold_values),
     ("lookups_beside_eviction", 50, lookups_beside_eviction),
     ("a_checkpoint_beside_writers", 50, a_checkpoint_beside_writers),
+    ("writers_fill_the_log_beside_a_backup", 20, writers_fill_the_log_beside_a_backup),
     ("long_records_beside_each_other", 20, long_records_beside_each_other),
     ("a_sync_of_what_was_replayed_beside_a_checkpoint", 20, a_sync_of_what_was_replayed_beside_a_checkpoint),
 ];
