@@ -1,40 +1,46 @@
 //! Bugs on purpose, to see that the tests find them.
 //!
-//! A place where a slip would cost data asks [`planted`] whether to make it. Outside of the library's own tests the answer
+//! A place where a slip would cost data asks [`planted`] whether to make it: the simulated disk for calls that are left out,
+//! the library's code for the rest. Outside of the library's own tests the answer
 //! is a constant `false`, and nothing is left of the question. In tests each thread has its own answer, so a planted bug
 //! harms no test beside it.
 //!
 //! Which test finds which after how many runs: `table/crash/planted.rs`, `table/interleavings.rs`; what it found: docs/testing.md, "Planted bugs".
 
-use std::io::Result;
-
 /// A bug that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(test), expect(dead_code, reason = "bugs of the disk are planted in the simulated one"))]
 pub(crate) enum Bug {
+    // Calls that the simulated disk leaves out, and errors that it keeps to itself (`io/simulated.rs`).
     /// The checkpoint's journal is not synced.
     JournalUnsynced,
     /// The journal's name is not synced.
     NamesUnsynced,
     /// New frames are not synced before the journal speaks for them.
     NewFramesUnsynced,
-    /// New frames go where the last checkpoint still has its own.
-    NewFramesOverOld,
     /// The frames in place are not synced before the journal goes.
     InPlaceUnsynced,
     /// A journal is installed as it is found, in the cache or on the disk.
     FoundJournalUnsynced,
     /// A journal whose sync failed stays.
     FailedJournalKept,
+    /// A sync that failed counts as done.
+    FailedSyncIgnored,
+    /// A write that stopped half way counts as done.
+    ShortWriteIgnored,
+    /// The log is not synced.
+    LogUnsynced,
+    /// The name of a new file of the log is not synced.
+    LogNameUnsynced,
+    // Of checkpoints and pages.
+    /// New frames go where the last checkpoint still has its own.
+    NewFramesOverOld,
     /// A journal's frames are not compared with their checksums.
     JournalUnchecked,
     /// A journal of another checkpoint is installed.
     AnyJournalInstalled,
     /// A frame read is not compared with its checksum.
     FrameUnchecked,
-    /// A sync that failed counts as done.
-    FailedSyncIgnored,
-    /// A write that stopped half way counts as done.
-    ShortWriteIgnored,
     /// After a failed checkpoint the handle goes on.
     NotPoisoned,
     /// The header says one bucket less.
@@ -43,6 +49,8 @@ pub(crate) enum Bug {
     SplitDropsRecord,
     /// An extent is freed before the record refers to the new one.
     FreedTooEarly,
+    /// A split frees the old overflow pages before all that can fail is over.
+    SplitFreesFirst,
     // Of threads.
     /// Under the latch nobody looks at `view` again.
     ViewNotComparedAgain,
@@ -60,11 +68,11 @@ pub(crate) enum Bug {
     GatePassedClosed,
     /// Compaction gives the memory of a frame back that a reader holds.
     ForgetUnderReaders,
+    /// A batch does not look at `view` again once it has its latches.
+    BatchTrustsView,
+    /// Who closes the gate does not wait for the threads that share a slot.
+    SharedSlotPassed,
     // Of the log.
-    /// The log is not synced.
-    LogUnsynced,
-    /// The name of a new file of the log is not synced.
-    LogNameUnsynced,
     /// A write says that it is done before the log is synced.
     DoneBeforeSynced,
     /// Removals are not logged.
@@ -85,6 +93,14 @@ pub(crate) enum Bug {
     BatchInPart,
     /// A batch that failed is not undone.
     BatchNotUndone,
+    /// A segment that is ended with nothing left to be written is not there for a sync.
+    EndedUnsynced,
+    /// A segment is free while another thread is about to write the last of it.
+    FreedUnderSync,
+    /// What a replay found is written again after its segment was freed.
+    ReplayedKept,
+    /// All records in pieces have one number.
+    PiecesShareNumber,
 }
 
 #[cfg(not(test))]
@@ -94,16 +110,6 @@ pub(crate) const fn planted(_: Bug) -> bool {
 
 #[cfg(test)]
 pub(crate) use tests::planted;
-
-/// Does `work`, unless leaving it out is the bug.
-pub(crate) fn unless(bug: Bug, work: impl FnOnce() -> Result<()>) -> Result<()> {
-    if planted(bug) { Ok(()) } else { work() }
-}
-
-/// The result, unless taking an error for success is the bug.
-pub(crate) fn ignoring(bug: Bug, result: Result<()>) -> Result<()> {
-    if planted(bug) { Ok(()) } else { result }
-}
 
 #[cfg(test)]
 pub(crate) mod tests {

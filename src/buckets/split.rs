@@ -75,17 +75,23 @@ impl Buckets {
         };
         let mut source = Bucket { buckets: self, frame, start: source_start };
         let gathered = self.gather(source.page())?;
+        if planted(Bug::SplitFreesFirst) {
+            self.free_overflow(gathered.overflow_pages());
+        }
         let (stay, go) = self.divide(&gathered, split)?;
         let stay = self.lay_out(&gathered, &stay, split.level())?;
         let go =
             self.lay_out(&gathered, &go, split.level()).inspect_err(|_| self.free_overflow(&stay.overflow_pages))?;
 
+        // Nothing fails from here on, and under the latches no thread follows the old pages, so the order is free.
         source.page_mut().store(0, &stay.primary);
         let frame = target.as_mut().unwrap_or(&mut source.frame);
         frame.part(target_start..target_start + self.page_bytes).store(0, &go.primary);
         self.set_view(View { max_bucket: new, ..view });
         drop(target);
-        self.free_overflow(&gathered.overflow_pages());
+        if !planted(Bug::SplitFreesFirst) {
+            self.free_overflow(gathered.overflow_pages());
+        }
         drop(source);
         self.activity.count_split();
         self.prefetch_split(grown);
@@ -133,7 +139,7 @@ impl Buckets {
         let next = u32::from(!planted(Bug::MergeKeepsVersion));
         self.set_view(View { max_bucket: shrunk.max_bucket, version: view.version.wrapping_add(next) });
         drop((source, target));
-        self.free_overflow(&gathered.overflow_pages());
+        self.free_overflow(gathered.overflow_pages());
         self.free_group(last)?;
         self.activity.count_merge();
         Ok(true)

@@ -8,6 +8,7 @@
 //! create, remove, rename -> names + pending names -- sync_names --> durable names
 //! crash: State::survivors(kind) = durable, and of the pending what `kind` says
 //! fault: call n fails, once or from there on, as a Fault says
+//! mapping: a store is an event too, but cannot fail; a crash may come in the midst of one
 //! ```
 //!
 //! A sector of 512 bytes is written whole or not at all; of an unsynced one the disk may hold the old version, any since,
@@ -15,10 +16,18 @@
 //! until its directory is synced, its content synced or not. After a failed sync the unsynced sectors are on the disk or
 //! not, each by itself, and no later sync writes them again, as with Linux.
 //!
+//! Stores into a mapping are changes of the same cache: a killed process leaves them, a sync of the file makes them durable.
+//! The disk may have written a sector while a store was under way: part of it is from before the store then.
+//!
+//! Bugs that are a call not made, or an error not seen, are planted here ([`Inner::leaves_out`]), so the library's code has
+//! no trace of them.
+//!
 //! Not here: what must hold after a crash (`table/crash`). What this cannot show: docs/testing.md, "The simulated disk".
 
 use super::{File, Mapped, Mode, Storage};
-use std::collections::BTreeMap;
+use crate::pager::interleave::step;
+use crate::planted::{Bug, planted};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::*};
@@ -26,6 +35,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What a disk writes whole or not at all.
 const SECTOR_BYTES: usize = 512;
+/// What the kernel copies, maps and makes ready as a whole.
+const PAGE_BYTES: u64 = 4096;
 
 /// SplitMix64: small, and every seed is a good one.
 #[derive(Clone)]
@@ -115,6 +126,8 @@ pub(crate) enum Fired {
     SectorKept,
     SectorOfBetween,
     SectorZeroed,
+    /// A sector was written while a store changed it.
+    SectorTorn,
     WriteTorn,
     LengthLost,
     NameLost,
@@ -165,8 +178,16 @@ pub(crate) enum Event {
         offset: u64,
         bytes: Arc<[u8]>,
     },
+    /// Into a mapping.
+    Store {
+        inode: InodeNo,
+        offset: u64,
+        bytes: Arc<[u8]>,
+    },
     SetLen(InodeNo, u64),
     Reserve,
+    /// Pages of a mapping are made ready.
+    Prepare,
     Sync(InodeNo),
     /// A sync that failed; the number is the seed of what it wrote all the same.
     FailedSync(InodeNo, u64),
@@ -175,22 +196,29 @@ pub(crate) enum Event {
 impl Event {
     /// Does the disk differ before and after it?
     pub(crate) fn changes(&self) -> bool {
-        !matches!(self, Event::Look | Event::Reserve)
+        !matches!(self, Event::Look | Event::Reserve | Event::Prepare)
     }
 
     fn takes_room(&self, state: &State) -> bool {
         match self {
-            Event::Create(..) | Event::MakeDirectory(..) | Event::Write { .. } | Event::Reserve => true,
+            Event::Create(..) | Event::MakeDirectory(..) | Event::Write { .. } | Event::Reserve | Event::Prepare => {
+                true
+            }
             Event::SetLen(inode, bytes) => *bytes > state.inodes[*inode].now.len() as u64,
             _ => false,
         }
     }
 
-    /// Of a write, some of its first bytes.
+    /// Of a write, some of its first bytes; of a store, which may go forwards or backwards, its first or last ones.
     fn torn(&self, random: &mut Random) -> Option<Event> {
+        if let Event::Store { inode, offset, bytes } = self {
+            let cut = random.below(bytes.len());
+            let (offset, bytes) =
+                if random.percent(50) { (*offset, &bytes[..cut]) } else { (offset + cut as u64, &bytes[cut..]) };
+            return Some(Event::Store { inode: *inode, offset, bytes: bytes.into() });
+        }
         let Event::Write { inode, offset, bytes } = self else { return None };
         // The kernel copies whole pages, so only what lies across their borders ends anywhere.
-        const PAGE_BYTES: u64 = 4096;
         let whole = (offset | bytes.len() as u64).is_multiple_of(PAGE_BYTES);
         let done = random.below(bytes.len());
         let done = if whole { done / SECTOR_BYTES * SECTOR_BYTES } else { done };
@@ -203,6 +231,8 @@ type Sector = [u8; SECTOR_BYTES];
 /// One unsynced change of a file: what it made of the sectors it touched, and of the length.
 struct Change {
     call: u64,
+    /// By a store, which a disk may come upon half done.
+    stored: bool,
     sectors: Vec<(usize, Sector)>,
     len: usize,
 }
@@ -256,7 +286,7 @@ fn put_sector(bytes: &mut [u8], number: usize, sector: &Sector) {
 
 impl Inode {
     /// Notes what `now` has become in `range`, and its length.
-    fn note_change(&mut self, call: u64, start: usize, end: usize) {
+    fn note_change(&mut self, call: u64, stored: bool, start: usize, end: usize) {
         let numbers = start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES);
         let image = |number: usize| {
             let mut sector = [0; SECTOR_BYTES];
@@ -265,7 +295,7 @@ impl Inode {
             sector[..to - from].copy_from_slice(&self.now[from..to]);
             (number, sector)
         };
-        let change = Change { call, sectors: numbers.map(image).collect(), len: self.now.len() };
+        let change = Change { call, stored, sectors: numbers.map(image).collect(), len: self.now.len() };
         self.pending.push(Arc::new(change));
     }
 
@@ -277,13 +307,20 @@ impl Inode {
             now.resize(end, 0);
         }
         now[offset..end].copy_from_slice(bytes);
-        self.note_change(call, start, end);
+        self.note_change(call, false, start, end);
+    }
+
+    fn store(&mut self, call: u64, offset: usize, bytes: &[u8]) {
+        let end = offset + bytes.len();
+        assert!(end <= self.now.len(), "a store beyond the end of the file, which is a signal");
+        Arc::make_mut(&mut self.now)[offset..end].copy_from_slice(bytes);
+        self.note_change(call, true, offset, end);
     }
 
     fn set_len(&mut self, call: u64, len: usize) {
         let before = self.now.len();
         Arc::make_mut(&mut self.now).resize(len, 0);
-        self.note_change(call, before.min(len), before.max(len));
+        self.note_change(call, false, before.min(len), before.max(len));
     }
 
     fn sync(&mut self) {
@@ -308,9 +345,11 @@ impl Inode {
     /// Each unsynced sector by itself: with a chance of `keep` percent the newest, of `zero` percent zeros, else any
     /// older one.
     fn mixed(&self, random: &mut Random, keep: usize, zero: usize, tally: &mut Tally) -> Vec<u8> {
-        let mut versions: BTreeMap<usize, Vec<&Sector>> = BTreeMap::new();
-        for (number, sector) in self.pending.iter().flat_map(|change| &change.sectors) {
-            versions.entry(*number).or_default().push(sector);
+        let mut versions: BTreeMap<usize, Vec<(&Sector, bool)>> = BTreeMap::new();
+        for change in &self.pending {
+            for (number, sector) in &change.sectors {
+                versions.entry(*number).or_default().push((sector, change.stored));
+            }
         }
         let mut content = self.durable.to_vec();
         let now = self.pending.last().map_or(content.len(), |change| change.len);
@@ -328,23 +367,48 @@ impl Inode {
             // A sector that has something durable in it is that or new: disks spare what they overwrite.
             let start = number * SECTOR_BYTES;
             let blank = self.durable.iter().skip(start).take(SECTOR_BYTES).all(|&byte| byte == 0);
-            let (fired, sector) = if random.percent(zero) && blank {
-                (Fired::SectorZeroed, &[0; SECTOR_BYTES])
-            } else if random.percent(keep) {
-                (Fired::SectorKept, versions[versions.len() - 1])
+            if random.percent(zero) && blank {
+                tally.add(Fired::SectorZeroed);
+                put_sector(&mut content, number, &[0; SECTOR_BYTES]);
+                continue;
+            }
+            let (fired, written) = if random.percent(keep) {
+                (Fired::SectorKept, versions.len())
             } else {
                 match random.below(versions.len()) {
-                    0 => {
-                        tally.add(Fired::SectorLost);
-                        continue;
-                    }
-                    n => (Fired::SectorOfBetween, versions[n - 1]),
+                    0 => (Fired::SectorLost, 0),
+                    n => (Fired::SectorOfBetween, n),
                 }
             };
             tally.add(fired);
-            put_sector(&mut content, number, sector);
+            let Some(index) = written.checked_sub(1) else { continue };
+            let (sector, stored) = versions[index];
+            if stored && keep < 100 && random.percent(30) {
+                tally.add(Fired::SectorTorn);
+                let before = index.checked_sub(1).map(|before| versions[before].0);
+                put_sector(&mut content, number, &self.half_stored(number, before, sector, random));
+            } else {
+                put_sector(&mut content, number, sector);
+            }
         }
         content
+    }
+
+    /// A sector of which some bytes are new and the others from `before`, or from the last sync.
+    fn half_stored(&self, number: usize, before: Option<&Sector>, new: &Sector, random: &mut Random) -> Sector {
+        let mut sector = [0; SECTOR_BYTES];
+        match before {
+            Some(before) => sector = *before,
+            None => {
+                let from = self.durable.len().min(number * SECTOR_BYTES);
+                let durable = &self.durable[from..self.durable.len().min(from + SECTOR_BYTES)];
+                sector[..durable.len()].copy_from_slice(durable);
+            }
+        }
+        let cut = random.below(SECTOR_BYTES);
+        let new_part = if random.percent(50) { 0..cut } else { cut..SECTOR_BYTES };
+        sector[new_part.clone()].copy_from_slice(&new[new_part]);
+        sector
     }
 
     /// What was asked for before `call`, and of that call itself some of the first sectors.
@@ -369,7 +433,7 @@ impl State {
     /// Does what `event` says, as call number `call`.
     pub(crate) fn apply(&mut self, call: u64, event: &Event) {
         match event {
-            Event::Look | Event::Reserve => {}
+            Event::Look | Event::Reserve | Event::Prepare => {}
             Event::Create(path, inode) => {
                 assert_eq!(*inode, self.inodes.len());
                 self.inodes.push(Inode::default());
@@ -396,6 +460,7 @@ impl State {
                 self.pending_names = left;
             }
             Event::Write { inode, offset, bytes } => self.inodes[*inode].write(call, *offset as usize, bytes),
+            Event::Store { inode, offset, bytes } => self.inodes[*inode].store(call, *offset as usize, bytes),
             Event::SetLen(inode, len) => self.inodes[*inode].set_len(call, *len as usize),
             Event::Sync(inode) => self.inodes[*inode].sync(),
             Event::FailedSync(inode, seed) => self.inodes[*inode].failed_sync(&mut Random::new(&[*seed])),
@@ -459,7 +524,7 @@ impl State {
         State { inodes, durable_names: names.clone(), names, pending_names: Vec::new(), directories }
     }
 
-    /// The state if `event` was only partly done when the process died: a write is, up to some byte.
+    /// The state if `event` was only partly done when the process died: a write is, up to some byte, or a store.
     pub(crate) fn torn(&self, call: u64, event: &Event, random: &mut Random) -> Option<State> {
         // Neither the kernel nor a disk stops within a sector.
         if let Event::Write { offset, bytes, .. } = event {
@@ -517,6 +582,12 @@ struct Inner {
     plan: Option<Plan>,
     tally: Tally,
     locks: Vec<InodeNo>,
+    /// Are there mappings?
+    maps: bool,
+    /// Files from here on were made since.
+    made_from: InodeNo,
+    /// Which calls take their time.
+    slow: Option<Random>,
 }
 
 /// The disk; a clone is the same disk.
@@ -525,17 +596,32 @@ pub(crate) struct Simulated(Arc<Mutex<Inner>>);
 
 impl Simulated {
     pub(crate) fn new(state: State) -> Simulated {
-        let inner = Inner { state, trace: Vec::new(), plan: None, tally: Tally::default(), locks: Vec::new() };
-        Simulated(Arc::new(Mutex::new(inner)))
+        Simulated(Arc::new(Mutex::new(Inner::new(state))))
     }
 
     /// Makes it the disk that [`new`](Self::new) would make.
     pub(crate) fn reset(&self, state: State) {
-        *self.inner() = Inner { state, trace: Vec::new(), plan: None, tally: Tally::default(), locks: Vec::new() };
+        *self.inner() = Inner::new(state);
+    }
+
+    /// Lets files be mapped, or not, as where the system cannot.
+    pub(crate) fn let_map(&self, yes: bool) {
+        self.inner().maps = yes;
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().expect("no panic while held")
+        let lock = || self.0.lock().expect("no panic while held");
+        // Where tasks take turns, others may do something, or a lot, before this call.
+        step();
+        const STEPS: usize = 3000;
+        let steps = lock().slow.as_mut().map_or(0, |random| if random.percent(4) { random.below(STEPS) } else { 1 });
+        (0..steps).for_each(|_| step());
+        lock()
+    }
+
+    /// Lets some calls take long, where tasks take turns.
+    pub(crate) fn slow(&self, seed: u64) {
+        self.inner().slow = Some(Random::new(&[seed]));
     }
 
     /// How many calls there were: the number of the next.
@@ -562,10 +648,23 @@ impl Simulated {
 }
 
 impl Inner {
-    fn call(&mut self, event: Event) -> Result<()> {
+    fn new(state: State) -> Inner {
+        let made_from = state.inodes.len();
+        let (trace, locks) = (Vec::new(), Vec::new());
+        Inner { state, trace, plan: None, tally: Tally::default(), locks, maps: true, made_from, slow: None }
+    }
+
+    /// How the next call is to fail.
+    fn planned(&self) -> Option<Fault> {
         let call = self.trace.len() as u64;
         let planned = self.plan.filter(|plan| if plan.lasting { call >= plan.at } else { call == plan.at });
-        let (event, fired, error) = match planned.map(|plan| plan.fault) {
+        planned.map(|plan| plan.fault)
+    }
+
+    fn call(&mut self, event: Event) -> Result<()> {
+        let call = self.trace.len() as u64;
+        let event = if self.leaves_out(&event) { Event::Look } else { event };
+        let (event, fired, error) = match self.planned() {
             Some(Fault::Dead) => (Event::Look, Fired::DeadCall, libc::EIO),
             Some(Fault::Io) => match event {
                 Event::Sync(inode) => (Event::FailedSync(inode, call), Fired::SyncFailed, libc::EIO),
@@ -585,7 +684,49 @@ impl Inner {
         self.tally.add(fired);
         self.state.apply(call, &event);
         self.trace.push(event);
-        Err(Error::from_raw_os_error(error))
+        let unseen = match fired {
+            Fired::SyncFailed => planted(Bug::FailedSyncIgnored),
+            Fired::ShortWrite => planted(Bug::ShortWriteIgnored),
+            _ => false,
+        };
+        if unseen { Ok(()) } else { Err(Error::from_raw_os_error(error)) }
+    }
+
+    /// A store, which is no call: it cannot fail, but a dead process makes none.
+    fn store(&mut self, event: Event) {
+        let event = if self.planned() == Some(Fault::Dead) { Event::Look } else { event };
+        self.state.apply(self.trace.len() as u64, &event);
+        self.trace.push(event);
+    }
+
+    /// Is this the call that a planted bug forgets?
+    fn leaves_out(&self, event: &Event) -> bool {
+        let is_journal = |path: &Path| path.as_os_str().as_encoded_bytes().ends_with(b"-ckpt");
+        let is_log = |path: &Path| path.extension().is_some_and(|e| e.as_encoded_bytes().starts_with(b"spt-log"));
+        let state = &self.state;
+        let bug = match event {
+            Event::Sync(inode) => {
+                let Some((path, _)) = state.names.iter().find(|&(_, named)| named == inode) else { return false };
+                let mut journal = path.as_os_str().to_owned();
+                journal.push("-ckpt");
+                let journal = state.names.get(Path::new(&journal)).map(|&inode| &state.inodes[inode]);
+                match () {
+                    () if is_log(path) => Bug::LogUnsynced,
+                    () if is_journal(path) && *inode >= self.made_from => Bug::JournalUnsynced,
+                    () if is_journal(path) => Bug::FoundJournalUnsynced,
+                    () if journal.is_some_and(|j| j.pending.is_empty() && !j.now.is_empty()) => Bug::InPlaceUnsynced,
+                    () => Bug::NewFramesUnsynced,
+                }
+            }
+            Event::SyncNames(path) if is_journal(path) => Bug::NamesUnsynced,
+            Event::SyncNames(path) if is_log(path) => Bug::LogNameUnsynced,
+            Event::Remove(path) if is_journal(path) => match self.trace.last() {
+                Some(Event::FailedSync(inode, _)) if state.names.get(path) == Some(inode) => Bug::FailedJournalKept,
+                _ => return false,
+            },
+            _ => return false,
+        };
+        planted(bug)
     }
 }
 
@@ -718,8 +859,48 @@ impl File for Open {
         Ok(self.disk.inner().locks.contains(&self.inode))
     }
 
-    fn map(&self, _bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
-        Ok(None)
+    fn map(&self, bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
+        assert!(self.writable, "a file opened for reading is only read");
+        if !self.disk.inner().maps {
+            return Ok(None);
+        }
+        let mapping = Mapping { disk: self.disk.clone(), inode: self.inode, bytes, ready: Mutex::default() };
+        mapping.prepare(0, PAGE_BYTES)?;
+        Ok(Some(Box::new(mapping)))
+    }
+}
+
+/// The start of a file as memory.
+struct Mapping {
+    disk: Simulated,
+    inode: InodeNo,
+    bytes: u64,
+    /// Pages that were prepared.
+    ready: Mutex<BTreeSet<u64>>,
+}
+
+impl Mapped for Mapping {
+    fn prepare(&self, from: u64, to: u64) -> Result<()> {
+        let mut inner = self.disk.inner();
+        inner.call(Event::Prepare)?;
+        if inner.state.inodes[self.inode].now.len() < to as usize {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        self.ready.lock().expect("no panic while held").extend(from / PAGE_BYTES..to.div_ceil(PAGE_BYTES));
+        Ok(())
+    }
+
+    fn store(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let end = offset + bytes.len() as u64;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        assert!(end <= self.bytes, "a store beyond the mapping");
+        let mut pages = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
+        let ready = |page: &u64| self.ready.lock().unwrap_or_else(|e| e.into_inner()).contains(page);
+        assert!(pages.all(|page| ready(&page)), "a store into a page that was not prepared, which may be a signal");
+        self.disk.inner().store(Event::Store { inode: self.inode, offset, bytes: bytes.into() });
+        Ok(())
     }
 }
 
@@ -796,6 +977,36 @@ mod tests {
         assert_eq!(found(&disk, Crash::Mix), (vec![set(&[3]), set(&[1]), set(&[])], vec![1024]));
         file.write_at(&[4; SECTOR_BYTES], 1024).unwrap();
         assert_eq!(found(&disk, Crash::Zeros).0, [set(&[3]), set(&[1]), set(&[0, 4])]);
+    }
+
+    #[test]
+    fn a_store_into_a_mapping_outlives_the_process_and_may_be_half_on_the_disk_before_a_sync() {
+        let (disk, file) = disk();
+        file.set_len(PAGE_BYTES).unwrap();
+        file.sync().unwrap();
+        let map = file.map(PAGE_BYTES).unwrap().expect("there are mappings");
+        map.prepare(0, 1024).unwrap();
+        map.store(0, &[2; SECTOR_BYTES]).unwrap();
+        map.store(0, &[3; SECTOR_BYTES]).unwrap();
+        assert_eq!(content(&disk, A).unwrap()[..SECTOR_BYTES], [3; SECTOR_BYTES]);
+        let left = |crash, seed| content(&survivors(&disk, crash, seed), A).unwrap();
+        assert_eq!(left(Crash::Kill, 0)[..SECTOR_BYTES], [3; SECTOR_BYTES]);
+        assert_eq!(left(Crash::LoseUnsynced, 0)[..SECTOR_BYTES], [1; SECTOR_BYTES]);
+        let mut seen = BTreeSet::new();
+        for seed in 0..400 {
+            let bytes = left(Crash::Mix, seed);
+            assert_eq!(bytes[SECTOR_BYTES..2 * SECTOR_BYTES], [1; SECTOR_BYTES]);
+            let mut of = bytes[..SECTOR_BYTES].to_vec();
+            of.sort_unstable();
+            of.dedup();
+            seen.insert(of);
+        }
+        for versions in [&[1][..], &[2], &[3], &[1, 2], &[2, 3]] {
+            assert!(seen.remove(versions), "{versions:?}");
+        }
+        assert_eq!(seen, BTreeSet::new(), "a store mixes with what was there before it");
+        file.sync().unwrap();
+        assert_eq!(content(&survivors(&disk, Crash::LoseUnsynced, 0), A).unwrap()[..SECTOR_BYTES], [3; SECTOR_BYTES]);
     }
 
     #[test]

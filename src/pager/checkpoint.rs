@@ -23,7 +23,7 @@ use super::{FORMAT_VERSION, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Header, Pager, SUM
 use super::{header_sum, nonzero, sum_of_sums, u32_at, u64_at};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
-use crate::planted::{Bug, ignoring, planted, unless};
+use crate::planted::{Bug, planted};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::*;
@@ -133,11 +133,9 @@ impl Pager {
         }
         // The cache may show as complete what the disk does not have, so no open may come upon it, nor a later one after a
         // power loss.
-        let remove = || remove_named().and_then(|()| self.storage.sync_names(&path));
-        let forget = |_: &Error| drop(unless(Bug::FailedJournalKept, remove));
+        let forget = |_: &Error| drop(remove_named().and_then(|()| self.storage.sync_names(&path)));
         let (all, index) = self.write_journal(frozen, size, journal.as_ref(), file).inspect_err(forget)?;
-        let named = unless(Bug::NamesUnsynced, || self.storage.sync_names(&path));
-        named.map_err(fail("sync the directory of")).inspect_err(forget)?;
+        self.storage.sync_names(&path).map_err(fail("sync the directory of")).inspect_err(forget)?;
         // A crash in what follows leaves a file that is of no use without the journal beside it.
         self.refuse_if_moved().inspect_err(forget)?;
         install_frames(journal.as_ref(), file, size, &index).map_err(fail("write a checkpoint to"))?;
@@ -284,7 +282,7 @@ impl<'a> JournalWriter<'a> {
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        ignoring(Bug::ShortWriteIgnored, self.journal.write_at(&self.buffer[..self.filled], self.written))?;
+        self.journal.write_at(&self.buffer[..self.filled], self.written)?;
         self.written += self.filled as u64;
         self.filled = 0;
         Ok(())
@@ -311,7 +309,7 @@ impl<'a> JournalWriter<'a> {
         let sum = crc32c::crc32c(&header[..60]);
         header[60..].copy_from_slice(&sum.to_le_bytes());
         self.journal.write_at(&header, 0)?;
-        unless(Bug::JournalUnsynced, || self.journal.sync())?;
+        self.journal.sync()?;
         Ok((self.all, self.index))
     }
 }
@@ -378,7 +376,7 @@ impl<'a> DirectWriter<'a> {
     /// Makes all durable.
     fn finish(&mut self) -> std::io::Result<()> {
         self.flush()?;
-        if self.wrote { unless(Bug::NewFramesUnsynced, || self.file.sync()) } else { Ok(()) }
+        if self.wrote { self.file.sync() } else { Ok(()) }
     }
 }
 
@@ -430,7 +428,7 @@ fn install_frames(journal: &dyn File, file: &dyn File, size: Size, index: &[(Fra
             start = end;
         }
     }
-    unless(Bug::InPlaceUnsynced, || ignoring(Bug::FailedSyncIgnored, file.sync()))
+    file.sync()
 }
 
 /// Installs the journal beside `path` if it is complete, and takes it away.
@@ -453,7 +451,7 @@ pub(super) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Re
     {
         check_belongs(&journal_path, file, size, &header)?;
         // Whoever wrote it may have been killed before it was synced: what was read may be in the cache alone.
-        unless(Bug::FoundJournalUnsynced, || journal.sync()).map_err(|e| Error::io(&journal_path, "sync", e))?;
+        journal.sync().map_err(|e| Error::io(&journal_path, "sync", e))?;
         storage.sync_names(&journal_path).map_err(|e| Error::io(&journal_path, "sync the directory of", e))?;
         install_frames(journal.as_ref(), file, size, &index)
             .map_err(|e| Error::io(path, "install a checkpoint in", e))?;

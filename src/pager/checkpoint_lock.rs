@@ -22,7 +22,14 @@ enum Holder {
     No,
     Short,
     /// For longer than a checkpoint takes, by this thread.
-    Long(ThreadId),
+    Long(HolderId),
+}
+
+/// A thread, or a task in a test of interleavings, where tasks share a thread.
+type HolderId = (ThreadId, Option<usize>);
+
+fn this_thread() -> HolderId {
+    (std::thread::current().id(), interleave::task())
 }
 
 /// Holds the checkpoint lock until dropped.
@@ -38,7 +45,7 @@ impl Drop for CheckpointGuard {
 impl CheckpointGuard {
     /// This thread will hold it for longer than a checkpoint takes.
     pub(crate) fn hold_long(self) -> CheckpointGuard {
-        *self.0.lock() = Holder::Long(std::thread::current().id());
+        *self.0.lock() = Holder::Long(this_thread());
         self
     }
 
@@ -52,6 +59,7 @@ impl CheckpointGuard {
 
 impl CheckpointLock {
     fn lock(&self) -> MutexGuard<'_, Holder> {
+        interleave::until_free(&self.holder);
         self.holder.lock().expect("no panic while held")
     }
 
@@ -89,7 +97,7 @@ impl CheckpointLock {
         let mut holder = self.lock();
         while *holder != Holder::No && !enough() {
             refuse_to_wait_with_values()?;
-            if *holder == Holder::Long(std::thread::current().id()) {
+            if *holder == Holder::Long(this_thread()) {
                 return Err(Error::new(
                     ErrorKind::WouldDeadlock,
                     "called from the progress function of a backup of the same table, so it would wait for itself. Call it when the backup is done.",
@@ -112,7 +120,7 @@ impl CheckpointLock {
     pub(crate) fn wait_a_moment(&self) {
         const MOMENT: Duration = Duration::from_millis(200);
         let holder = self.lock();
-        if matches!(*holder, Holder::Long(id) if id != std::thread::current().id()) {
+        if matches!(*holder, Holder::Long(id) if id != this_thread()) {
             drop(self.changed.wait_timeout(holder, MOMENT).expect("no panic while held"));
         }
     }

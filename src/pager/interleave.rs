@@ -14,22 +14,32 @@
 pub(crate) use off::*;
 #[cfg(test)]
 pub(crate) use on::*;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// Locks `mutex`. A panic under a lock of ours is one of the user's hash function, which changed nothing, or of our own,
 /// which loses room at most.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     step();
-    while cfg!(test) {
-        match mutex.try_lock() {
-            Ok(guard) => return guard,
-            Err(std::sync::TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-            // Whoever holds it may be a task of this very thread.
-            Err(std::sync::TryLockError::WouldBlock) if wait() => {}
-            Err(std::sync::TryLockError::WouldBlock) => break,
-        }
-    }
+    until_free(mutex);
     mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Before a lock: where tasks take turns, lets others go on until `mutex` is free, as whoever holds it may be a task of this
+/// very thread.
+#[inline]
+pub(crate) fn until_free<T>(mutex: &Mutex<T>) {
+    while cfg!(test) && matches!(mutex.try_lock(), Err(std::sync::TryLockError::WouldBlock)) && wait() {}
+}
+
+/// Waits until `changed` is notified, or for no reason; `mutex` is what `guard` locks.
+pub(crate) fn wait_on<'a, T>(changed: &Condvar, mutex: &'a Mutex<T>, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    if task().is_none() {
+        return changed.wait(guard).expect("no panic while held");
+    }
+    drop(guard);
+    wait();
+    until_free(mutex);
+    mutex.lock().expect("no panic while held")
 }
 
 #[cfg(not(test))]
@@ -52,6 +62,11 @@ mod off {
     pub(crate) fn task() -> Option<usize> {
         None
     }
+
+    /// Lets a thread of that name do `work`.
+    pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
+    }
 }
 #[cfg(test)]
 mod on {
@@ -59,11 +74,13 @@ mod on {
     use std::cell::Cell;
 
     /// Tasks that are told apart.
-    pub(crate) const TASK_COUNT: usize = 16;
+    pub(crate) const TASK_COUNT: usize = 64;
 
     thread_local! {
         /// Do the tasks of this thread take turns?
         static TURNS: Cell<bool> = const { Cell::new(false) };
+        /// Do they share what is left for threads beyond a number?
+        static CROWDED: Cell<bool> = const { Cell::new(false) };
     }
 
     /// Another thread may go on here.
@@ -86,7 +103,23 @@ mod on {
 
     /// The number of the running task, `None` outside of a model.
     pub(crate) fn task() -> Option<usize> {
-        TURNS.get().then(|| shuttle::current::try_get_current_task().map(usize::from)).flatten()
+        let number = TURNS.get().then(|| shuttle::current::try_get_current_task().map(usize::from)).flatten()?;
+        // The threads of checkpoints can be many, one after another; with whom they share a number does not matter.
+        Some(if CROWDED.get() { TASK_COUNT - 1 } else { number % (TASK_COUNT - 1) })
+    }
+
+    /// Lets a thread of that name do `work`.
+    pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        if TURNS.get() {
+            shuttle::thread::spawn(work);
+            return Ok(());
+        }
+        std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
+    }
+
+    /// From here on all tasks have the number that is left to threads beyond the last, or no more.
+    pub(crate) fn crowd(yes: bool) {
+        CROWDED.set(yes);
     }
 
     /// From here on the tasks of this thread take turns, or no more.

@@ -236,7 +236,8 @@ impl<'t> Latched<'t> {
             // Whoever splits or merges a bucket, or moves it, holds its latch or has all writers out.
             let now = table.buckets.view();
             let same = |&hash: &u64| now.linear().bucket_of(hash) == view.linear().bucket_of(hash);
-            if now == view || now.version == view.version && hashes.iter().all(same) {
+            let unchanged = now == view || now.version == view.version && hashes.iter().all(same);
+            if unchanged || planted(Bug::BatchTrustsView) {
                 return Ok(Latched { table, frames, buckets: now.linear() });
             }
         }

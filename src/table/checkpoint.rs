@@ -10,6 +10,7 @@
 
 use super::{Durability, Table};
 use crate::error::{Error, ErrorKind, Result};
+use crate::pager::interleave::spawn;
 use crate::pager::{CheckpointGuard, Frozen, Pager};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::*;
@@ -184,8 +185,7 @@ impl Table {
             drop(pager);
             drop(guard);
         };
-        let spawned = std::thread::Builder::new().name("checkpoint".into()).spawn(move || run(&theirs));
-        if spawned.is_err() {
+        if spawn("checkpoint", move || run(&theirs)).is_err() {
             run(&job);
         }
         Ok(())

@@ -10,13 +10,15 @@
 //!
 //! Keys are hashed to their first byte, so that a scenario knows which bucket each is in.
 
-use super::{Table, TableOptions};
+use super::{Durability, Table, TableOptions};
 use crate::error::ErrorKind;
-use crate::pager::interleave::{step, take_turns};
+use crate::io::simulated::{Crash, Random, Simulated, State, Tally};
+use crate::pager::interleave::{crowd, step, take_turns};
 use crate::planted::{Bug, tests::with};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, LazyLock, Mutex};
 
 /// Runs `scenario` in so many orders of each kind. It says whether there was what it is about.
 fn try_orders(seed: u64, orders: usize, scenario: fn() -> bool) {
@@ -42,6 +44,7 @@ fn run(scheduler: impl Scheduler + 'static, scenario: fn() -> bool) {
     config.max_steps = shuttle::MaxSteps::FailAfter(200_000);
     shuttle::Runner::new(scheduler, config).run(move || {
         take_turns(false);
+        crowd(false);
         HAPPENED.set(HAPPENED.get() + usize::from(scenario()));
     });
 }
@@ -265,6 +268,29 @@ fn a_closed_gate_beside_writers() -> bool {
     true
 }
 
+/// The same with more threads than have slots of their own.
+fn a_closed_gate_beside_writers_that_share_a_slot() -> bool {
+    crowd(true);
+    let happened = a_closed_gate_beside_writers();
+    crowd(false);
+    happened
+}
+
+/// Batches of buckets that split while they are latched, one after another.
+fn batches_beside_splits(page_bytes: u32) -> bool {
+    let table = table(page_bytes, 2, 0..8);
+    let splits = table.survey().unwrap().splits;
+    let put_together = |keys: [u8; 3]| {
+        let mut batch = table.batch();
+        keys.iter().for_each(|&key| batch.put(&[key], &[key; 20]).unwrap());
+        batch.commit().unwrap();
+    };
+    together(&[&|| put(&table, 16..22), &|| put_together([4, 13, 6]), &|| put_together([5, 7, 12])]);
+    there(&table, &[0, 1, 2, 3, 4, 5, 6, 7, 12, 13]);
+    whole(&table);
+    table.survey().unwrap().splits > splits
+}
+
 /// Threads that hold a value and want to write where another holds one: an error for one of them, no deadlock.
 fn writers_that_hold_values() -> bool {
     let table = table(APART, 2, 0..4);
@@ -316,6 +342,70 @@ fn a_checkpoint_beside_writers() -> bool {
     true
 }
 
+/// A table with a log on a simulated disk.
+fn logged(disk: &Simulated, log_bytes: u64) -> Table {
+    let mut options = options(APART, 2).durability(Durability::Os).cache_bytes(4 << 20).log_bytes(log_bytes);
+    options.storage = Arc::new(disk.clone());
+    options.open("/disk/t.spt").unwrap()
+}
+
+fn survivors(disk: &Simulated, crash: Crash) -> Simulated {
+    Simulated::new(disk.state().survivors(crash, &mut Random::new(&[1]), &mut Tally::default()))
+}
+
+/// Records so long that the log has them in pieces, those of one between those of another.
+fn long_records_beside_each_other() -> bool {
+    let disk = Simulated::new(State::default());
+    let table = logged(&disk, 4 << 20);
+    // Of two buckets, as a bucket's latch is held while a record is logged.
+    put(&table, 0..4);
+    let value = |key: u8| vec![key; 140_000];
+    together(&[&|| table.put(&[1], &value(1)).unwrap(), &|| table.put(&[2], &value(2)).unwrap()]);
+    let after = logged(&survivors(&disk, Crash::Kill), 1);
+    assert_eq!(after.get(&[1]).unwrap().unwrap(), value(1));
+    assert_eq!(after.get(&[2]).unwrap().unwrap(), value(2));
+    after.replayed() == 6
+}
+
+/// What a crash left in several segments is synced while a checkpoint makes their files free.
+fn a_sync_of_what_was_replayed_beside_a_checkpoint() -> bool {
+    static KILLED: LazyLock<State> = LazyLock::new(|| {
+        let disk = Simulated::new(State::default());
+        let table = logged(&disk, 1);
+        // Without checkpoints the log goes on through segment after segment.
+        let guard = table.pager.checkpoint_lock().acquire().unwrap().hold_long();
+        (0..5).for_each(|key| table.put(&[key], &[key; 44_000]).unwrap());
+        let killed = disk.state();
+        drop((guard, table));
+        killed
+    });
+    let disk = Simulated::new(KILLED.clone());
+    let table = logged(&disk, 1);
+    together(&[&|| table.sync().unwrap(), &|| table.checkpoint().unwrap(), &|| put(&table, [20, 21])]);
+    let after = logged(&survivors(&disk, Crash::LoseUnsynced), 1);
+    (0..5).for_each(|key| assert_eq!(after.get(&[key]).unwrap().unwrap(), [key; 44_000]));
+    whole(&after);
+    table.replayed() == 5
+}
+
+/// The log goes on through segment after segment while a backup is held; then checkpoints do.
+fn writers_extend_the_log_beside_a_backup() -> bool {
+    let table = logged(&Simulated::new(State::default()), 1);
+    let guard = Mutex::new(Some(table.pager.checkpoint_lock().acquire().unwrap().hold_long()));
+    let put_large = |keys: std::ops::Range<u8>| {
+        keys.for_each(|key| table.put(&[key], &[key; 44_000]).unwrap());
+        drop(table.pager.checkpoint_lock().acquire().unwrap()); // the last checkpoint is written
+    };
+    together(&[&|| put_large(0..7), &|| put_large(7..14), &|| {
+        (0..400).for_each(|_| step());
+        drop(guard.lock().unwrap().take());
+    }]);
+    table.checkpoint().unwrap();
+    (0..14).for_each(|key| assert_eq!(table.get(&[key]).unwrap().unwrap(), [key; 44_000]));
+    whole(&table);
+    true
+}
+
 /// How many orders a scenario is tried in, random and PCT each, and its name.
 type Scenario = (&'static str, usize, fn() -> bool);
 
@@ -331,9 +421,15 @@ const SCENARIOS: &[Scenario] = &[
     ("lookups_beside_compaction", 200, lookups_beside_compaction),
     ("a_value_held_beside_compaction", 100, a_value_held_beside_compaction),
     ("a_closed_gate_beside_writers", 200, a_closed_gate_beside_writers),
+    ("a_closed_gate_beside_writers_that_share_a_slot", 50, a_closed_gate_beside_writers_that_share_a_slot),
+    ("batches_beside_splits, pages in one frame", 100, || batches_beside_splits(SHARED)),
+    ("batches_beside_splits, pages apart", 100, || batches_beside_splits(APART)),
     ("writers_that_hold_values", 200, writers_that_hold_values),
     ("lookups_beside_eviction", 50, lookups_beside_eviction),
     ("a_checkpoint_beside_writers", 50, a_checkpoint_beside_writers),
+    ("writers_extend_the_log_beside_a_backup", 20, writers_extend_the_log_beside_a_backup),
+    ("long_records_beside_each_other", 20, long_records_beside_each_other),
+    ("a_sync_of_what_was_replayed_beside_a_checkpoint", 20, a_sync_of_what_was_replayed_beside_a_checkpoint),
 ];
 
 fn try_all(seed: u64, times: usize) {
@@ -370,6 +466,10 @@ const MISTAKES: &[Mistake] = &[
     (Bug::TryWriteOverReaders, || lookups_beside_splits(SHARED)),
     (Bug::GatePassedClosed, a_closed_gate_beside_writers),
     (Bug::ForgetUnderReaders, a_value_held_beside_compaction),
+    (Bug::BatchTrustsView, || batches_beside_splits(APART)),
+    (Bug::PiecesShareNumber, long_records_beside_each_other),
+    (Bug::FreedUnderSync, a_sync_of_what_was_replayed_beside_a_checkpoint),
+    (Bug::SharedSlotPassed, a_closed_gate_beside_writers_that_share_a_slot),
 ];
 
 #[test]
@@ -383,6 +483,7 @@ fn mistakes_are_noticed() {
             (0..SEEDS).find(|&seed| catch_unwind(AssertUnwindSafe(|| try_orders(seed, ORDERS, scenario))).is_err())
         });
         take_turns(false);
+        crowd(false);
         println!("{plant:?}: noticed at seed {noticed:?} in {:.2} s", start.elapsed().as_secs_f64());
         assert!(noticed.is_some(), "{plant:?} went unnoticed");
     }

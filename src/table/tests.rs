@@ -216,7 +216,7 @@ fn a_hundred_thousand_keys_of_one_hash_are_kept() {
 }
 
 #[test]
-fn a_hash_function_that_panics_in_a_split_leaves_the_table_whole() {
+pub(super) fn a_hash_function_that_panics_in_a_split_leaves_the_table_whole() {
     let countdown = Arc::new(AtomicUsize::new(usize::MAX));
     let watched = countdown.clone();
     let table = TableOptions::new()

@@ -24,6 +24,7 @@ mod segment;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
+use crate::pager::interleave::{step, task, until_free, wait_on};
 use crate::planted::{Bug, planted};
 pub(crate) use replay::Replay;
 use replay::Replayed;
@@ -262,6 +263,8 @@ impl Log {
 
     fn tail(&self) -> MutexGuard<'_, Tail> {
         // Nothing under it panics but our own broken promises.
+        step();
+        until_free(&self.tail);
         self.tail.lock().expect("no panic while held")
     }
 
@@ -290,6 +293,7 @@ impl Log {
 
     #[cold]
     fn reserve_slow<'a>(&'a self, sum: u64, room: Room<'a>) -> Result<Option<Room<'a>>> {
+        until_free(&self.preparing);
         let _preparing = self.preparing.lock().expect("no panic while held");
         let ready = self.ready.load(Relaxed);
         if sum <= ready {
@@ -447,7 +451,9 @@ impl Log {
         tail.resume = None;
         if let Some(old) = old {
             let pending = std::mem::take(&mut tail.pending);
-            tail.unsynced.push((old, pending, offset));
+            if !(planted(Bug::EndedUnsynced) && pending.is_empty()) {
+                tail.unsynced.push((old, pending, offset));
+            }
         }
         self.reserved.store(RECORDS_START, Relaxed);
         self.ready.store(0, Release);
@@ -457,9 +463,9 @@ impl Log {
     /// The checkpoint of this number is complete: segments before it are free.
     pub(super) fn release(&self, number: u64) -> Result<()> {
         // Who syncs right now may be about to write the last of a segment that is to be free.
-        let mut durable = self.durable.lock().expect("no panic while held");
-        while durable.leading {
-            durable = self.synced.wait(durable).expect("no panic while held");
+        let mut durable = self.durable();
+        while durable.leading && !planted(Bug::FreedUnderSync) {
+            durable = wait_on(&self.synced, &self.durable, durable);
         }
         let mut tail = self.tail();
         tail.base = number;
@@ -467,7 +473,7 @@ impl Log {
         let (free, needed): (Vec<NeededSegment>, Vec<_>) = tail.needed.iter().partition(|s| s.number < number);
         // The checkpoint contains their records.
         tail.unsynced.retain(|(segment, ..)| segment.header.number >= number);
-        tail.replayed.retain(|(slot, _)| needed.iter().any(|s| s.slot == *slot));
+        tail.replayed.retain(|(slot, _)| needed.iter().any(|s| s.slot == *slot) || planted(Bug::ReplayedKept));
         // Files first: a free slot may be written to at once.
         for segment in &free {
             if segment.slot >= KEPT_SLOTS || segment.capacity > self.segment_bytes {
@@ -550,7 +556,7 @@ impl Log {
     fn append_pieces(&self, room: &mut Room<'_>, kind: u8, body: &[&[u8]]) -> Result<Lsn> {
         let number = {
             let mut tail = self.tail();
-            tail.pieces = tail.pieces.wrapping_add(1);
+            tail.pieces = tail.pieces.wrapping_add(u32::from(!planted(Bug::PiecesShareNumber)));
             tail.pieces.to_le_bytes()
         };
         let mut rest = body.to_vec();
@@ -596,7 +602,7 @@ impl Log {
                 break Err(Error::new(ErrorKind::Poisoned, what.clone()));
             }
             if durable.leading {
-                durable = self.synced.wait(durable).expect("no panic while held");
+                durable = wait_on(&self.synced, &self.durable, durable);
                 continue;
             }
             durable.leading = true;
@@ -619,12 +625,16 @@ impl Log {
     }
 
     fn durable(&self) -> MutexGuard<'_, Durable> {
+        until_free(&self.durable);
         self.durable.lock().expect("no panic while held")
     }
 
     /// Waits a little for those who were with the last sync: they have just been woken by it and will be here soon. One
     /// thread alone waits for nobody.
     fn gather<'a>(&'a self, mut durable: MutexGuard<'a, Durable>) -> MutexGuard<'a, Durable> {
+        if task().is_some() {
+            return durable; // in a model of threads nothing may depend on time
+        }
         // A part of what a sync takes: not much is lost if they do not come.
         let until = Instant::now() + durable.took / 4;
         while durable.waiting < durable.group && Instant::now() < until {

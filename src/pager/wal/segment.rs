@@ -17,7 +17,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mapped, Mode, Storage, open_locked};
 use crate::pager::{NUMBER_MAX, u32_at, u64_at};
-use crate::planted::{Bug, planted, unless};
+use crate::planted::{Bug, planted};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
@@ -323,10 +323,9 @@ impl Segment {
     /// Makes all that was written durable, and the file's name.
     pub(super) fn sync(&self, storage: &dyn Storage) -> Result<()> {
         self.check_length()?;
-        unless(Bug::LogUnsynced, || self.file.sync()).map_err(|e| Error::io(&self.path, "sync", e))?;
+        self.file.sync().map_err(|e| Error::io(&self.path, "sync", e))?;
         if !self.named.load(Acquire) {
-            unless(Bug::LogNameUnsynced, || storage.sync_names(&self.path))
-                .map_err(|e| Error::io(&self.path, "sync the directory of", e))?;
+            storage.sync_names(&self.path).map_err(|e| Error::io(&self.path, "sync the directory of", e))?;
             self.named.store(true, Release);
         }
         Ok(())

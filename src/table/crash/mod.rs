@@ -13,6 +13,7 @@
 //!
 //! Every case is a number: `SPLITPOINT_SEED=17 cargo test crash` does one alone.
 
+mod beside;
 mod damage;
 mod planted;
 mod workload;
@@ -33,6 +34,8 @@ struct Done {
     fired: Tally,
     splits: u64,
     merges: u64,
+    /// Checkpoints written beside writers.
+    checkpoints: u64,
     poisoned: u64,
     undone: u64,
 }
@@ -225,6 +228,7 @@ fn fail_everywhere(seed: u64, depth: Depth, done: &mut Done) -> Result<(), Strin
     let mut random = Random::new(&[seed, 5]);
     for (call, event) in trace.iter().enumerate() {
         let faults: &[Fault] = match event {
+            Event::Store { .. } => &[],
             Event::Look | Event::Sync(_) | Event::Remove(_) | Event::SyncNames(_) => &[Fault::Io],
             Event::Write { .. } => &[Fault::Io, Fault::NoSpace, Fault::Short],
             _ => &[Fault::Io, Fault::NoSpace],
@@ -395,6 +399,7 @@ const OF_A_CRASH: &[Fired] = &[
     Fired::SectorKept,
     Fired::SectorOfBetween,
     Fired::SectorZeroed,
+    Fired::SectorTorn,
     Fired::WriteTorn,
     Fired::LengthLost,
     Fired::NameLost,

@@ -4,21 +4,32 @@
 //! prints the table of docs/testing.md, "Planted bugs". That nothing is found where no bug is planted is seen by the suite
 //! itself, which has the same seeds and depth.
 
-use super::{Done, FAST, crash_everywhere, damage, fail_everywhere};
+use super::{Done, FAST, beside, crash_everywhere, damage, fail_everywhere};
+use crate::pager::interleave::take_turns;
 use crate::planted::{Bug, tests::with};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Seeds within which each bug has to be found.
 const SEEDS: u64 = 2;
+/// The same where threads meet in an order that chance makes, and the runs of a seed are few.
+const SEEDS_BESIDE: u64 = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Lies,
     Faults,
     Crashes,
+    Beside,
+    Cases,
 }
 
-const PARTS: [Part; 3] = [Part::Lies, Part::Faults, Part::Crashes];
+const PARTS: [Part; 5] = [Part::Lies, Part::Faults, Part::Crashes, Part::Beside, Part::Cases];
+
+impl Part {
+    fn seeds(self) -> u64 {
+        if self == Part::Beside { SEEDS_BESIDE } else { SEEDS }
+    }
+}
 
 /// Every bug, and which part finds it soonest.
 const BUGS: &[(Bug, Part)] = &[
@@ -50,6 +61,9 @@ const BUGS: &[(Bug, Part)] = &[
     (Bug::ReplayedUnsynced, Part::Crashes),
     (Bug::AppendedTwice, Part::Crashes),
     (Bug::BatchInPart, Part::Crashes),
+    (Bug::EndedUnsynced, Part::Crashes),
+    (Bug::SplitFreesFirst, Part::Cases),
+    (Bug::ReplayedKept, Part::Beside),
 ];
 
 fn run(part: Part, seed: u64, done: &mut Done) -> Result<(), String> {
@@ -60,6 +74,11 @@ fn run(part: Part, seed: u64, done: &mut Done) -> Result<(), String> {
         }
         Part::Faults => fail_everywhere(seed, FAST, done),
         Part::Crashes => crash_everywhere(seed, FAST, done),
+        Part::Beside => beside::crash_beside(seed, beside::FAST, done),
+        Part::Cases => {
+            crate::table::tests::a_hash_function_that_panics_in_a_split_leaves_the_table_whole();
+            Ok(())
+        }
     }
 }
 
@@ -67,11 +86,15 @@ fn run(part: Part, seed: u64, done: &mut Done) -> Result<(), String> {
 /// assertions, finds a bug too.
 fn finds(bug: Bug, part: Part) -> Option<(u64, String)> {
     let mut done = Done::default();
-    let how =
-        (0..SEEDS).find_map(|seed| match catch_unwind(AssertUnwindSafe(|| with(bug, || run(part, seed, &mut done)))) {
+    let how = (0..part.seeds()).find_map(|seed| {
+        match catch_unwind(AssertUnwindSafe(|| with(bug, || run(part, seed, &mut done)))) {
             Ok(found) => found.err(),
-            Err(_) => Some(format!("seed {seed}: a panic")),
-        });
+            Err(_) => {
+                take_turns(false);
+                Some(format!("seed {seed}: a panic"))
+            }
+        }
+    });
     how.map(|how| (done.faults + done.opens, how))
 }
 
@@ -102,9 +125,19 @@ fn planted_bugs_are_found_by_crashes() {
 }
 
 #[test]
+fn planted_bugs_are_found_by_cases() {
+    all_are_found(Part::Cases);
+}
+
+#[test]
+fn planted_bugs_are_found_by_crashes_of_threads() {
+    all_are_found(Part::Beside);
+}
+
+#[test]
 #[ignore = "slow: every bug against every part, most of which find nothing"]
 fn what_each_part_finds_of_the_planted_bugs() {
-    println!("| bug | a disk that lies | faults | crashes |\n|---|---:|---:|---:|");
+    println!("| bug | a disk that lies | faults | crashes | of threads | cases |\n|---|---:|---:|---:|---:|---:|");
     let mut missed = Vec::new();
     for &(bug, part) in BUGS {
         let runs = PARTS.map(|part| finds(bug, part).map(|(runs, _)| runs));

@@ -55,8 +55,15 @@ pub(super) struct Workload {
     seed: u64,
     options: TableOptions,
     pub durability: Durability,
+    /// Files can be mapped.
+    maps: bool,
     pub ops: Vec<Op>,
 }
+
+/// A cache that has room for all that waits for a checkpoint.
+const CACHE_BYTES: u64 = 4 << 20;
+/// Writers that work beside each other have so many keys each.
+pub(super) const KEYS_OF_WRITER: u8 = 64;
 
 impl Workload {
     /// Growth, so that buckets split, then shrinkage, so that they merge, and so on; the rest strewn in.
@@ -85,10 +92,44 @@ impl Workload {
         let cut = [Op::Remove(0), Op::Remove(1), Op::Compact, Op::Batch(0, 20_000), Op::Put(3, 6000), Op::Sync];
         // Two such records fill a segment. They go where the value was before, so little is dirty, as none may be written.
         let segments = (0..4).flat_map(|i| [Op::Put(10, 44_000), Op::Put(11 + i, 30)]);
-        let backup = [Op::BackupBegins].into_iter().chain(segments).chain([Op::BackupEnds, Op::Reopen]);
+        let backup = [Op::BackupBegins].into_iter().chain(segments).chain([Op::Sync, Op::BackupEnds, Op::Reopen]);
         let start = random.below(len + 1);
         ops.splice(start..start, large.into_iter().chain(cut).chain(backup));
-        Workload { seed, options, durability, ops }
+        Workload { seed, options, durability, maps: seed % 2 == 1, ops }
+    }
+
+    /// One of several that are done beside each other, on keys of their own, of a table whose pages and segments go by `seed`.
+    pub(super) fn of_writer(seed: u64, writer: u8, len: usize) -> Workload {
+        let mut workload = Workload::new(seed, 0);
+        let mut random = Random::new(&[seed, 8]);
+        workload.durability = random.pick(&[Durability::Sync, Durability::Os]);
+        workload.maps = random.percent(75);
+        // Checkpoints when so much is dirty, or when the log is full. Segments for one value each, or such that long records
+        // lie in one beside others.
+        let (cache_bytes, log_bytes) = random.pick(&[(1, 800_000), (CACHE_BYTES, 1), (CACHE_BYTES, 800_000)]);
+        workload.options =
+            workload.options.durability(workload.durability).cache_bytes(cache_bytes).log_bytes(log_bytes);
+        workload.seed = Random::new(&[seed, 9, writer.into()]).next();
+        let mut random = Random::new(&[workload.seed]);
+        let key = |random: &mut Random| KEYS_OF_WRITER * writer + random.below(6) as u8;
+        let op = |_| {
+            let key = key(&mut random);
+            let bytes = random.pick(&[30, 30, 1000, 20_000, 44_000, 70_000]);
+            let bytes = bytes + random.below(bytes);
+            match random.below(10) {
+                0 => Op::Sync,
+                1 => Op::Remove(key),
+                2 => Op::Append(key, bytes),
+                3 | 4 => Op::Batch(key, bytes),
+                _ => Op::Put(key, bytes),
+            }
+        };
+        // First two of a size for which the log needs segment after segment.
+        let first = [20_000, 44_000].map(|bytes| Op::Put(KEYS_OF_WRITER * writer, bytes));
+        // Then one that is logged in pieces, at the same time as the others'.
+        let third = Op::Put(KEYS_OF_WRITER * writer + 1, 70_000);
+        workload.ops = first.into_iter().chain([third]).chain((0..len).map(op)).collect();
+        workload
     }
 
     /// The same table, other operations.
@@ -97,10 +138,25 @@ impl Workload {
     }
 
     pub(super) fn open(&self, disk: &Simulated) -> Result<Table, Error> {
+        // As small as it gets, so that segments are switched.
+        self.open_as(disk, |options| (options.inline_checkpoints, options.log_bytes) = (true, 1))
+    }
+
+    /// Such that nothing but a full log calls for a checkpoint.
+    pub(super) fn open_large(&self, disk: &Simulated) -> Result<Table, Error> {
+        self.open_as(disk, |options| (options.cache_bytes, options.log_bytes) = (Some(CACHE_BYTES), 1))
+    }
+
+    /// With checkpoints written by threads of their own.
+    pub(super) fn open_beside(&self, disk: &Simulated) -> Result<Table, Error> {
+        self.open_as(disk, |_| {})
+    }
+
+    fn open_as(&self, disk: &Simulated, change: impl FnOnce(&mut TableOptions)) -> Result<Table, Error> {
+        disk.let_map(self.maps);
         let mut options = self.options.clone();
         options.storage = Arc::new(disk.clone());
-        options.inline_checkpoints = true;
-        options.log_bytes = 1; // as small as it gets, so that segments are switched
+        change(&mut options);
         options.open(PATH)
     }
 
@@ -113,6 +169,77 @@ impl Workload {
         }
         bytes.truncate(len);
         bytes
+    }
+}
+
+impl Workload {
+    /// The changes of a batch: number, key, value.
+    fn batch(&self, number: usize, first: u8, len: usize) -> impl Iterator<Item = (u8, Vec<u8>, Vec<u8>)> {
+        let (of_writer, first) = (first / KEYS_OF_WRITER * KEYS_OF_WRITER, first % KEYS_OF_WRITER);
+        (0..5).map(move |i| {
+            let value = self.value(1000 * (number + 1) + usize::from(i), len * usize::from(i + 1) / 5);
+            (i, key(of_writer + (first + i / 2) % 24), value)
+        })
+    }
+
+    /// Does `op` change anything?
+    pub(super) fn apply_to_model(&self, number: usize, op: &Op, content: &mut Content) -> bool {
+        match *op {
+            Op::Put(k, len) => {
+                content.insert(key(k), self.value(number, len).into());
+                true
+            }
+            Op::Append(k, len) => {
+                let mut value = content.get(&key(k)).map_or(Vec::new(), |old| old.to_vec());
+                value.extend(self.value(number, len));
+                content.insert(key(k), value.into());
+                true
+            }
+            Op::Remove(k) => content.remove(&key(k)).is_some(),
+            Op::Batch(first, len) => {
+                for (i, k, value) in self.batch(number, first, len) {
+                    match i % 3 {
+                        0 => drop(content.insert(k, value.into())),
+                        1 => {
+                            let old = content.get(&k).map_or(Vec::new(), |old| old.to_vec());
+                            content.insert(k, [old, value].concat().into());
+                        }
+                        _ => drop(content.remove(&k)),
+                    }
+                }
+                true
+            }
+            Op::Clear => {
+                let changes = !content.is_empty();
+                content.clear();
+                changes
+            }
+            Op::Sync | Op::Compact | Op::Reopen | Op::BackupBegins | Op::BackupEnds => false,
+        }
+    }
+
+    /// Does what a handle alone can do.
+    pub(super) fn apply_to_table(&self, number: usize, op: &Op, table: &Table) -> Result<(), Error> {
+        match *op {
+            Op::Put(k, len) => table.put(&key(k), &self.value(number, len)),
+            Op::Append(k, len) => table.append(&key(k), &self.value(number, len)).map(drop),
+            Op::Remove(k) => table.remove(&key(k)).map(|_| ()),
+            Op::Batch(first, len) => {
+                let mut batch = table.batch();
+                for (i, k, value) in self.batch(number, first, len) {
+                    match i % 3 {
+                        0 => batch.put(&k, &value)?,
+                        1 => batch.append(&k, &value)?,
+                        _ => batch.remove(&k)?,
+                    }
+                }
+                batch.commit()
+            }
+            Op::Sync => table.sync(),
+            Op::Compact => table.compact(),
+            Op::Clear => table.clear(),
+            Op::Reopen | Op::BackupBegins | Op::BackupEnds => unreachable!("a run does these"),
+        }
     }
 }
 
@@ -148,7 +275,14 @@ impl Op {
     }
 }
 
+/// Which of several writers the key is of.
+pub(super) fn writer_of(bytes: &[u8]) -> usize {
+    let number = bytes.strip_prefix(b"key-").map(|n| n.iter().fold(0, |sum, digit| 10 * sum + (digit - b'0')));
+    usize::from(number.unwrap_or(bytes[0]) / KEYS_OF_WRITER)
+}
+
 /// One change that was asked for: what is there after it, and at which call of the disk what was said of it.
+#[derive(Clone)]
 struct Commit {
     after: Arc<Content>,
     begun: u64,
@@ -161,7 +295,7 @@ struct Commit {
 }
 
 /// All states of a table, and which of them may be found.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct History {
     /// Errors may have left units that belong to nothing.
     pub may_lose_units: bool,
@@ -184,7 +318,7 @@ impl History {
         self.commits.len()
     }
 
-    fn begin(&mut self, after: Content, call: u64) {
+    pub(super) fn begin(&mut self, after: Content, call: u64) {
         self.commits.push(Commit {
             after: Arc::new(after),
             begun: call,
@@ -210,15 +344,31 @@ impl History {
         Ok(())
     }
 
-    fn acknowledge(&mut self, call: u64) {
+    pub(super) fn acknowledge(&mut self, call: u64) {
         self.commits.last_mut().expect("one was begun").acknowledged = Some(call);
     }
 
     /// All there is now is durable from `call` on.
     fn all_durable(&mut self, call: u64) {
-        self.commits.iter_mut().for_each(|commit| {
+        self.durable_to(self.len(), call);
+    }
+
+    /// The first `k` commits are durable from `call` on.
+    pub(super) fn durable_to(&mut self, k: usize, call: u64) {
+        self.commits[..k].iter_mut().for_each(|commit| {
             commit.durable.get_or_insert(call);
         });
+    }
+
+    /// How many commits were done, as far as anybody was told, before `call`.
+    pub(super) fn done_before(&self, call: u64) -> usize {
+        let done = |c: &Commit| c.found.is_some() || c.acknowledged.is_some_and(|at| at < call);
+        self.commits.iter().rposition(done).map_or(0, |i| i + 1)
+    }
+
+    /// The call at which the last of the first `k` commits was begun.
+    pub(super) fn begun(&self, k: usize) -> Option<u64> {
+        k.checked_sub(1).map(|i| self.commits[i].begun)
     }
 
     /// The states that may be found after a crash in which call number `call` did not take place: first and last.
@@ -238,6 +388,11 @@ impl History {
     /// Which state this is, the last if it is several.
     pub(super) fn find(&self, content: &Content, (first, last): (usize, usize)) -> Option<usize> {
         (first..=last).rev().find(|&k| **self.state(k) == *content)
+    }
+
+    /// Which state this is, the first if it is several.
+    pub(super) fn find_first(&self, content: &Content, (first, last): (usize, usize)) -> Option<usize> {
+        (first..=last).find(|&k| **self.state(k) == *content)
     }
 
     /// The history of the disk that a crash left: up to state `k`, of which `first` is durable, at call 0; the open that
@@ -317,8 +472,12 @@ impl<'w> Run<'w> {
     pub(super) fn step(&mut self, number: usize) -> Result<(), Error> {
         let op = self.workload.ops[number].clone();
         self.open()?;
+        // Without a log a sync is a checkpoint, for which it would wait until the backup ends.
+        if matches!(op, Op::Sync) && self.backup.is_some() && self.workload.durability == Durability::None {
+            return Ok(());
+        }
         let mut after = Content::clone(self.history.now());
-        let changes = self.apply_to_model(number, &op, &mut after);
+        let changes = self.workload.apply_to_model(number, &op, &mut after);
         let calls = self.disk.calls();
         if changes {
             self.history.begin(after, calls);
@@ -337,50 +496,6 @@ impl<'w> Run<'w> {
         Ok(())
     }
 
-    /// The changes of a batch: number, key, value.
-    fn batch(&self, number: usize, first: u8, len: usize) -> impl Iterator<Item = (u8, Vec<u8>, Vec<u8>)> {
-        (0..5).map(move |i| {
-            let value = self.workload.value(1000 * (number + 1) + usize::from(i), len * usize::from(i + 1) / 5);
-            (i, key((first + i / 2) % 24), value)
-        })
-    }
-
-    /// Does `op` change anything?
-    fn apply_to_model(&self, number: usize, op: &Op, content: &mut Content) -> bool {
-        match *op {
-            Op::Put(k, len) => {
-                content.insert(key(k), self.workload.value(number, len).into());
-                true
-            }
-            Op::Append(k, len) => {
-                let mut value = content.get(&key(k)).map_or(Vec::new(), |old| old.to_vec());
-                value.extend(self.workload.value(number, len));
-                content.insert(key(k), value.into());
-                true
-            }
-            Op::Remove(k) => content.remove(&key(k)).is_some(),
-            Op::Batch(first, len) => {
-                for (i, k, value) in self.batch(number, first, len) {
-                    match i % 3 {
-                        0 => drop(content.insert(k, value.into())),
-                        1 => {
-                            let old = content.get(&k).map_or(Vec::new(), |old| old.to_vec());
-                            content.insert(k, [old, value].concat().into());
-                        }
-                        _ => drop(content.remove(&k)),
-                    }
-                }
-                true
-            }
-            Op::Clear => {
-                let changes = !content.is_empty();
-                content.clear();
-                changes
-            }
-            Op::Sync | Op::Compact | Op::Reopen | Op::BackupBegins | Op::BackupEnds => false,
-        }
-    }
-
     fn apply_to_table(&mut self, number: usize, op: &Op) -> Result<(), Error> {
         if let Op::Reopen = op {
             self.count_splits();
@@ -388,23 +503,6 @@ impl<'w> Run<'w> {
         }
         let table = self.table.as_ref().expect("it is open");
         match *op {
-            Op::Put(k, len) => table.put(&key(k), &self.workload.value(number, len)),
-            Op::Append(k, len) => table.append(&key(k), &self.workload.value(number, len)).map(drop),
-            Op::Remove(k) => table.remove(&key(k)).map(|_| ()),
-            Op::Batch(first, len) => {
-                let mut batch = table.batch();
-                for (i, k, value) in self.batch(number, first, len) {
-                    match i % 3 {
-                        0 => batch.put(&k, &value)?,
-                        1 => batch.append(&k, &value)?,
-                        _ => batch.remove(&k)?,
-                    }
-                }
-                batch.commit()
-            }
-            Op::Sync => table.sync(),
-            Op::Compact => table.compact(),
-            Op::Clear => table.clear(),
             Op::BackupBegins => {
                 let guard = table.pager.checkpoint_lock().acquire()?.hold_long();
                 table.checkpoint_with(&guard)?;
@@ -415,7 +513,7 @@ impl<'w> Run<'w> {
                 self.backup = None;
                 Ok(())
             }
-            Op::Reopen => unreachable!("done above"),
+            _ => self.workload.apply_to_table(number, op, table),
         }
     }
 

@@ -334,7 +334,7 @@ impl Loading<'_> {
         let table = self.load.table(&self.table)?;
         match self.duplicates {
             Duplicates::Last => table.put(pair.key, pair.value)?,
-            Duplicates::Append => table.append(pair.key, pair.value)?,
+            Duplicates::Append => table.append(pair.key, pair.value).map(drop)?,
             Duplicates::First => {
                 table.insert(pair.key, pair.value)?;
             }

@@ -1,0 +1,262 @@
+//! Crashes while several threads write, and threads write checkpoints beside them.
+//!
+//! ```text
+//! one thread   fills the table while a backup is held; killed: a log of several segments is there to be replayed
+//! writers      each changes its own keys, and syncs at times; one more holds a backup for a while
+//! checkpoints  are written by threads of their own
+//!              -> the disk's calls, of all threads in one order -> a crash at any of them -> open
+//! ```
+//!
+//! After a crash the keys of each writer are in a state that its history allows (`workload.rs`), and where a change is there,
+//! so is every change of another that was acknowledged before it was begun: the log has one order.
+//!
+//! The threads are tasks of `shuttle`, which take turns at each call to the disk among other places (`pager/interleave.rs`),
+//! so a seed makes the same run each time. The table is opened after the crash by one thread.
+
+use super::workload::{Content, History, Op, Promise, Workload, writer_of};
+use super::{Done, OF_A_CRASH, check, content_of, each_crash, expect};
+use crate::io::simulated::{Crash, Event, Random, Simulated, State};
+use crate::pager::interleave::{step, take_turns};
+use crate::pager::seed_random;
+use crate::table::Table;
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use std::sync::{Arc, Mutex};
+
+const WRITERS: u8 = 3;
+
+/// How thoroughly.
+#[derive(Clone, Copy)]
+pub(super) struct Depth {
+    /// Operations of each writer.
+    ops: usize,
+    /// One crash in so many is looked at.
+    every: usize,
+}
+
+pub(super) const FAST: Depth = Depth { ops: 6, every: 3 };
+const SLOW: Depth = Depth { ops: 20, every: 1 };
+
+/// What the writers did to a disk.
+struct Ran {
+    trace: Vec<Event>,
+    histories: Vec<History>,
+    splits: u64,
+    checkpoints: u64,
+}
+
+/// A run that goes by a seed.
+struct Case {
+    seed: u64,
+    writers: Vec<Workload>,
+    /// The disk when the writers start, and what each writer did before.
+    base: State,
+    before: Vec<History>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// The pairs of each writer.
+fn by_writer(content: &Content) -> Vec<Content> {
+    let mut parts = vec![Content::new(); WRITERS.into()];
+    for (key, value) in content {
+        parts[writer_of(key)].insert(key.clone(), value.clone());
+    }
+    parts
+}
+
+/// Does operation `number` of a writer and notes in its history what was said of it.
+fn write(
+    workload: &Workload,
+    number: usize,
+    table: &Table,
+    disk: &Simulated,
+    (histories, own): (&[Mutex<History>], usize),
+) -> Result<(), String> {
+    let op = workload.ops[number].clone();
+    // Not under a history's lock: at a call of the disk another may go on.
+    let begun = disk.calls();
+    let changes = {
+        let mut history = locked(&histories[own]);
+        let mut after = Content::clone(history.now());
+        let changes = workload.apply_to_model(number, &op, &mut after);
+        if changes {
+            history.begin(after, begun);
+        }
+        changes
+    };
+    let done: Vec<usize> = histories.iter().map(|history| locked(history).done_before(u64::MAX)).collect();
+    workload.apply_to_table(number, &op, table).map_err(|e| format!("writer {own}, op {number}, {op:?}: {e}"))?;
+    let acknowledged = disk.calls();
+    if changes {
+        locked(&histories[own]).acknowledge(acknowledged);
+    }
+    if let Op::Sync = op {
+        histories.iter().zip(done).for_each(|(history, k)| locked(history).durable_to(k, acknowledged));
+    }
+    Ok(())
+}
+
+impl Case {
+    /// What comes before the threads.
+    fn begin(seed: u64, depth: Depth) -> Result<Case, String> {
+        let writers: Vec<Workload> = (0..WRITERS).map(|writer| Workload::of_writer(seed, writer, depth.ops)).collect();
+        seed_random(Random::new(&[seed, 10]).next());
+        let disk = Simulated::new(State::default());
+        let table = writers[0].open_large(&disk).map_err(|e| format!("open: {e}"))?;
+        // Nobody makes a checkpoint, so the log goes on through segment after segment.
+        let guard = table.pager.checkpoint_lock().acquire().map_err(|e| e.to_string())?.hold_long();
+        let histories: Vec<_> = writers.iter().map(|_| Mutex::new(History::default())).collect();
+        for number in 0..2 {
+            for (own, workload) in writers.iter().enumerate() {
+                write(workload, number, &table, &disk, (&histories, own))?;
+            }
+        }
+        let base = disk.state();
+        drop(guard);
+        drop(table);
+        let before = histories.into_iter().map(|history| history.into_inner().expect("no panic while held")).collect();
+        Ok(Case { seed, writers, base, before })
+    }
+
+    /// Opens the table after the kill and lets the writers work.
+    fn run(&self) -> Result<Ran, String> {
+        take_turns(false);
+        seed_random(Random::new(&[self.seed, 11]).next());
+        let disk = Simulated::new(self.base.clone());
+        let table = self.writers[0].open_beside(&disk).map_err(|e| format!("open: {e}"))?;
+        let (found, shown) = (by_writer(&content_of(&table, false)?), disk.calls());
+        let promise = Promise::of(self.writers[0].durability);
+        let mut histories = Vec::new();
+        for (history, found) in self.before.iter().zip(&found) {
+            let k =
+                history.find(found, history.bounds(u64::MAX, Crash::Kill, promise)).ok_or("the kill lost something")?;
+            let durable = history.bounds(u64::MAX, Crash::LoseUnsynced, promise).0;
+            histories.push(Mutex::new(history.after_crash(k, durable, shown)));
+        }
+        let failed = Mutex::new(None);
+        disk.slow(self.seed);
+        take_turns(true);
+        shuttle::thread::scope(|scope| {
+            for (own, workload) in self.writers.iter().enumerate() {
+                let (table, disk, histories, failed) = (&table, &disk, &histories, &failed);
+                scope.spawn(move || {
+                    let work = |number| write(workload, number, table, disk, (histories, own));
+                    if let Err(e) = (2..workload.ops.len()).try_for_each(work) {
+                        locked(failed).get_or_insert(e);
+                    }
+                });
+            }
+            if self.seed % 3 != 0 {
+                scope.spawn(|| {
+                    if let Err(e) = hold_backup(&table) {
+                        locked(&failed).get_or_insert(format!("backup: {e}"));
+                    }
+                });
+            }
+        });
+        // The thread of the last checkpoint is done when it gives its turn back.
+        let last = table.pager.checkpoint_lock().acquire().map(drop);
+        take_turns(false);
+        last.map_err(|e| e.to_string())?;
+        let trace = disk.trace();
+        let (splits, checkpoints) = (table.counters().splits, table.counters().checkpoints);
+        drop(table);
+        if let Some(e) = locked(&failed).take() {
+            return Err(e);
+        }
+        let histories = histories.into_iter().map(|history| history.into_inner().expect("no panic while held"));
+        Ok(Ran { trace, histories: histories.collect(), splits, checkpoints })
+    }
+
+    /// Looks at what a crash left.
+    fn look(&self, left: &State, call: u64, crash: Crash, ran: &Ran) -> Result<(), String> {
+        let table = self.writers[0].open(&Simulated::new(left.clone())).map_err(|e| format!("open: {e}"))?;
+        let found = by_writer(&content_of(&table, false)?);
+        let promise = Promise::of(self.writers[0].durability);
+        let mut states = Vec::new();
+        for (own, (history, found)) in ran.histories.iter().zip(&found).enumerate() {
+            let bounds = history.bounds(call, crash, promise);
+            match (history.find_first(found, bounds), history.find(found, bounds)) {
+                (Some(first), Some(last)) => states.push((history, first, last)),
+                _ => {
+                    let elsewhere = history.find(found, (0, history.len()));
+                    return Err(format!("writer {own}: found state {elsewhere:?}; expected one of {bounds:?}"));
+                }
+            }
+        }
+        for &(of, there, _) in &states {
+            let Some(begun) = of.begun(there).filter(|&call| call > 0) else { continue };
+            for (own, &(other, _, last)) in states.iter().enumerate() {
+                let before = other.done_before(begun);
+                if last < before {
+                    return Err(format!("writer {own}: state {last} beside a change begun after its state {before}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A backup, without the copy: no checkpoint is made meanwhile, and what was logged can be synced all the same.
+fn hold_backup(table: &Table) -> crate::Result<()> {
+    let guard = table.pager.checkpoint_lock().acquire()?.hold_long();
+    table.checkpoint_with(&guard)?;
+    (0..300).for_each(|_| step());
+    drop(guard);
+    Ok(())
+}
+
+fn in_turns(scheduler: impl Scheduler + 'static, case: &Arc<Case>) -> Result<Ran, String> {
+    let mut config = shuttle::Config::new();
+    config.stack_size = 1 << 20;
+    config.silence_warnings = true;
+    config.max_steps = shuttle::MaxSteps::FailAfter(3_000_000);
+    let outcome = Arc::new(Mutex::new(None));
+    let (case, kept) = (case.clone(), outcome.clone());
+    shuttle::Runner::new(scheduler, config).run(move || {
+        let ran = case.run();
+        *locked(&kept) = Some(ran);
+    });
+    locked(&outcome).take().expect("it ran")
+}
+
+pub(super) fn crash_beside(seed: u64, depth: Depth, done: &mut Done) -> Result<(), String> {
+    let at = |e: String| format!("seed {seed}: {e}");
+    let case = Arc::new(Case::begin(seed, depth).map_err(at)?);
+    let ran = if seed.is_multiple_of(2) {
+        in_turns(RandomScheduler::new_from_seed(seed, 1), &case)
+    } else {
+        // The first run is to learn how many steps there are.
+        in_turns(PctScheduler::new_from_seed(seed, 3, 2), &case)
+    };
+    let ran = ran.map_err(at)?;
+    done.splits += ran.splits;
+    done.checkpoints += ran.checkpoints;
+    let mut random = Random::new(&[seed, 12]);
+    let mut torn_random = Random::new(&[seed, 13]);
+    each_crash(&case.base, &ran.trace, &mut torn_random, |call, state| {
+        if random.below(depth.every) > 0 {
+            return Ok(());
+        }
+        let crash = random.pick(&Crash::ALL);
+        done.crashes += 1;
+        done.opens += 1;
+        let left = state.survivors(crash, &mut random, &mut done.fired);
+        case.look(&left, call, crash, &ran).map_err(|e| at(format!("crash at call {call}, {crash:?}: {e}")))
+    })
+}
+
+#[test]
+fn a_crash_while_threads_write_beside_checkpoints_leaves_what_each_was_promised() {
+    let done = check(0..12, |seed, done| crash_beside(seed, FAST, done));
+    expect(&done, done.crashes > 500 && done.checkpoints > 50 && done.splits > 10, OF_A_CRASH);
+}
+
+#[test]
+#[ignore = "slow: many seeds, a crash at every call of every thread"]
+fn any_crash_while_threads_write_beside_checkpoints_leaves_what_each_was_promised() {
+    let done = check(1000..1300, |seed, done| crash_beside(seed, SLOW, done));
+    expect(&done, true, OF_A_CRASH);
+}
