@@ -1,7 +1,7 @@
 //! Records in hash order become a file: arranged, written, indexed, closed by a footer, and only then given its name.
 //!
 //! ```text
-//! runs -> arrange (chunk, mphf) -> data pages -> index sections -> footer -> sync -> rename -> sync the name
+//! runs -> arrange (chunk) -> data pages -> index sections -> footer -> sync -> rename -> sync the name
 //! ```
 //!
 //! Not here: where runs come from (`build.rs`, `merge.rs`), how a file gets its name (`publish.rs`).

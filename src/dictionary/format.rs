@@ -74,8 +74,6 @@ pub(super) enum Order {
     Hash = 0, // on disk
     /// Chunks of ascending position; inside as the `chunk` index says.
     Chunks = 1, // on disk
-    /// Partitions of ascending position; inside as the `mphf` index says.
-    Partitions = 2, // on disk
 }
 
 /// What is known before the first record.
@@ -162,7 +160,6 @@ impl Header {
         let order = match get.u32() {
             0 => Order::Hash,
             1 => Order::Chunks,
-            2 => Order::Partitions,
             other => return Err(format!("order {other} of records")),
         };
         let hash_id = get.u32();
@@ -216,16 +213,14 @@ pub(super) enum SectionKind {
     Trie = 2, // on disk
     /// Chunks.
     Chunk = 3, // on disk
-    /// Minimal perfect hash functions.
-    Mphf = 4, // on disk
     /// Which pages can hold a rank.
     Ranks = 5, // on disk
 }
 
 impl SectionKind {
     fn from_id(id: u32) -> Option<Self> {
-        use SectionKind::{Chunk, Mphf, Pages, Ranks, Trie};
-        [Pages, Trie, Chunk, Mphf, Ranks].into_iter().find(|kind| *kind as u32 == id)
+        use SectionKind::{Chunk, Pages, Ranks, Trie};
+        [Pages, Trie, Chunk, Ranks].into_iter().find(|kind| *kind as u32 == id)
     }
 }
 
@@ -313,7 +308,8 @@ impl Footer {
         }
         for _ in 0..count {
             let id = get.u32();
-            let kind = SectionKind::from_id(id).ok_or_else(|| format!("section of kind {id}"))?;
+            let kind = SectionKind::from_id(id)
+                .ok_or_else(|| format!("section of kind {id}, which this version does not know"))?;
             footer.sections.push(Section { kind, checksum: get.u32(), offset: get.u64(), bytes: get.u64() });
         }
         if !get.rest_is_zero() {
@@ -485,11 +481,11 @@ mod tests {
             let sections = kinds.iter().zip(1..).map(|(kind, at)| section(*kind, at)).collect();
             opened(Compression::None, &Footer { sections, ..footer(1) })
         };
-        use SectionKind::{Mphf, Pages, Ranks, Trie};
-        for kinds in [&[][..], &[Pages], &[Trie], &[Trie, Ranks], &[Ranks, Mphf]] {
+        use SectionKind::{Chunk, Pages, Ranks, Trie};
+        for kinds in [&[][..], &[Pages], &[Trie], &[Trie, Ranks], &[Ranks, Chunk]] {
             assert!(with(kinds).is_ok(), "{kinds:?}");
         }
-        for kinds in [&[Pages, Pages][..], &[Pages, Trie], &[Trie, Ranks, Mphf], &[Trie, Ranks, Ranks]] {
+        for kinds in [&[Pages, Pages][..], &[Pages, Trie], &[Trie, Ranks, Chunk], &[Trie, Ranks, Ranks]] {
             assert!(with(kinds).is_err(), "{kinds:?}");
         }
     }

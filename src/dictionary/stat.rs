@@ -92,7 +92,6 @@ fn file_stat(file: &DictionaryFile) -> Result<DictionaryStat> {
         order: match header.order {
             Order::Hash => "hash order",
             Order::Chunks => "chunks",
-            Order::Partitions => "partitions",
         },
         hash: file.hash.name().to_owned(),
         hash_seed: header.hash_seed,

@@ -82,7 +82,7 @@ impl Header {
         };
         must(legal, || format!("compression {compression}, blocks of {block_bytes}"))?;
         let order = u32_at(bytes, 36);
-        must(order <= 2, || format!("order {order}"))?;
+        must(order <= 1, || format!("order {order}"))?;
         let hash =
             u16::try_from(u32_at(bytes, 40)).ok().and_then(HashKind::from_id).ok_or("an unknown hash function")?;
         must(u32_at(bytes, 44) == 0 && bytes[64..508].iter().all(|&b| b == 0), || "header: reserved bytes".into())?;
@@ -155,7 +155,7 @@ impl Footer {
             let (offset, length) = (u64_at(bytes, at + 8), u64_at(bytes, at + 16));
             must(fits(u128::from(offset) + u128::from(length)), || format!("section {n} is not in the file"))?;
             let (offset, length) = (offset as usize, length as usize);
-            let legal = offset >= end && offset % SECTION_ALIGN == 0 && length % 8 == 0 && (1..=5).contains(&kind);
+            let legal = offset >= end && offset % SECTION_ALIGN == 0 && length % 8 == 0 && matches!(kind, 1..=3 | 5);
             must(legal, || format!("section {n}: kind {kind}, at {offset}, {length} bytes"))?;
             must(crc32c(0, &file[offset..offset + length]) == checksum, || format!("section {n}: checksum"))?;
             must(file[end..offset].iter().all(|&b| b == 0), || format!("section {n}: no zeros before it"))?;

@@ -100,17 +100,11 @@ impl EliasFano {
 
     /// Reads what the words hold and checks that they are as many as that takes.
     pub(crate) fn open(words: &[u64]) -> Result<EliasFano, String> {
-        let parts = EliasFano::open_front(words)?;
-        if parts.words == words.len() { Ok(parts) } else { Err(parts.wrong_length(words)) }
-    }
-
-    /// [`EliasFano::open`] of the first [`EliasFano::word_count`] of the words.
-    pub(crate) fn open_front(words: &[u64]) -> Result<EliasFano, String> {
         let &[len, greatest, ..] = words else {
             return Err(format!("a sequence of {} words, without its header", words.len()));
         };
         let parts = EliasFano::layout(len, greatest)?;
-        if parts.words <= words.len() { Ok(parts) } else { Err(parts.wrong_length(words)) }
+        if parts.words == words.len() { Ok(parts) } else { Err(parts.wrong_length(words)) }
     }
 
     fn wrong_length(&self, words: &[u64]) -> String {
@@ -118,19 +112,9 @@ impl EliasFano {
         format!("a sequence of {len} numbers up to {greatest} takes {want} words, found {}", words.len())
     }
 
-    /// How many words it takes.
-    pub(crate) fn word_count(&self) -> usize {
-        self.words
-    }
-
     /// How many values there are.
     pub(crate) fn len(&self) -> u64 {
         self.len
-    }
-
-    /// No value is above it.
-    pub(crate) fn greatest(&self) -> u64 {
-        self.greatest
     }
 
     /// Value number `index`; that of the last one if there are not so many, 0 if there are none.
@@ -506,7 +490,7 @@ mod tests {
             unsound += usize::from(sequence.check(&words).is_err());
             for _ in 0..20 {
                 let asked = random.next() >> (random.next() % 64);
-                assert!(sequence.get(&words, asked) <= sequence.greatest());
+                assert!(sequence.get(&words, asked) <= sequence.greatest);
                 let below = sequence.below(&words, asked);
                 assert!(below.less <= below.less_or_equal && below.less_or_equal <= sequence.len());
             }

@@ -9,21 +9,17 @@
 //! | `page` | pages | 6.2 a page | PaCHash: Kurpicz, Lehmann & Sanders 2023 |
 //! | `trie` | the rank, or the block of ranks | 2.5 a key, or less | Lim, Andersen & Kaminsky 2013 |
 //! | `chunk` | the rank | 1.5 to 1.9 a key | ours, by Consensus: Lehmann, Sanders, Walzer & Ziegler 2025 |
-//! | `mphf` | the rank | 1.95 a key | PHast: Beling & Sanders 2025 |
 //! | `none` | nothing: hash order is searched | 0 | Lim et al., "drop the index whenever desired" |
 
 pub(crate) mod chunk;
 pub(crate) mod elias_fano;
-pub(crate) mod mphf;
 pub(crate) mod page;
-mod phast;
 pub(crate) mod trie;
 
 use super::format::{Order, SectionKind};
 use crate::io::View;
 pub use chunk::Effort;
 use chunk::{ChunkOptions, Chunks};
-use mphf::Mphf;
 use page::PageIndex;
 use std::ops::Range;
 use std::sync::Arc;
@@ -65,13 +61,6 @@ pub enum Index {
         /// How many bits, and how long a build may take.
         effort: Effort,
     },
-    /// Minimal perfect hash functions, one for each partition: the rank in 1.95 bits, fastest of all.
-    ///
-    /// The records of a partition are in memory at once while it is built, and lie in its own order.
-    Mphf {
-        /// Keys of a partition. The file does not tell: of an opened dictionary it is that of [`Index::mphf`].
-        partition_keys: u32,
-    },
     /// No index: the pages are searched. Several reads a lookup.
     None,
 }
@@ -97,11 +86,6 @@ impl Index {
         Index::Chunk { effort: Effort::Balanced }
     }
 
-    /// Partitions of four million keys.
-    pub fn mphf() -> Index {
-        Index::Mphf { partition_keys: mphf::PARTITION_KEYS }
-    }
-
     /// The name that the command line uses.
     pub fn name(self) -> &'static str {
         match self {
@@ -109,7 +93,6 @@ impl Index {
             Index::Trie { block_items: 1, .. } => "trie",
             Index::Trie { .. } => "trie-sparse",
             Index::Chunk { .. } => "chunk",
-            Index::Mphf { .. } => "mphf",
             Index::None => "none",
         }
     }
@@ -137,8 +120,6 @@ impl Index {
             Index::Page { bins_per_page: 1..=1024 } | Index::Chunk { .. } | Index::None => Ok(()),
             Index::Page { bins_per_page } => Err(format!("{bins_per_page} bins a page: from 1 to 1024")),
             Index::Trie { .. } => self.trie_options().map_or(Ok(()), |options| options.check()),
-            Index::Mphf { partition_keys } if (1 << 10..=1 << 26).contains(&partition_keys) => Ok(()),
-            Index::Mphf { partition_keys } => Err(format!("{partition_keys} keys a partition: from 2^10 to 2^26")),
         }
     }
 
@@ -147,13 +128,12 @@ impl Index {
         match self {
             Index::Page { .. } | Index::Trie { .. } | Index::None => Order::Hash,
             Index::Chunk { .. } => Order::Chunks,
-            Index::Mphf { .. } => Order::Partitions,
         }
     }
 
     /// Does it give ranks?
     pub(super) fn gives_ranks(self) -> bool {
-        matches!(self, Index::Trie { .. } | Index::Chunk { .. } | Index::Mphf { .. })
+        matches!(self, Index::Trie { .. } | Index::Chunk { .. })
     }
 }
 
@@ -201,7 +181,6 @@ pub(super) enum Loaded {
     Page(PageIndex, Words),
     Trie(Box<Trie>, Words),
     Chunk(Box<Chunks>, Words),
-    Mphf(Box<Mphf>, Words),
     None,
 }
 
@@ -223,11 +202,6 @@ impl Loaded {
                 let indexed = index.pairs();
                 (Loaded::Chunk(Box::new(index), words), Order::Chunks, indexed)
             }
-            SectionKind::Mphf => {
-                let index = Mphf::open(words.get())?;
-                let indexed = index.records();
-                (Loaded::Mphf(Box::new(index), words), Order::Partitions, indexed)
-            }
             SectionKind::Ranks => return Err("ranks, where an index belongs".to_owned()),
         };
         if indexed != pairs {
@@ -242,7 +216,6 @@ impl Loaded {
             Loaded::Page(index, words) => Place::Pages(index.pages_of(words.get(), position)),
             Loaded::Trie(index, words) => Place::Ranks(index.locate(words.get(), position)),
             Loaded::Chunk(index, words) => Place::Ranks(index.locate(words.get(), position)),
-            Loaded::Mphf(index, words) => Place::Ranks(index.locate(words.get(), position)),
             Loaded::None => Place::Unknown,
         }
     }
@@ -266,7 +239,6 @@ impl Loaded {
             }
             Loaded::Trie(index, words) => index.locate_many(words.get(), positions, &mut found),
             Loaded::Chunk(index, words) => index.locate_many(words.get(), positions, &mut found),
-            Loaded::Mphf(index, words) => index.locate_many(words.get(), positions, &mut found),
             Loaded::None => places.extend(positions.iter().map(|_| Place::Unknown)),
         }
         places.extend(found.into_iter().map(Place::Ranks));
@@ -284,7 +256,6 @@ impl Loaded {
     pub fn group(&self, rank: u64) -> Option<Range<u64>> {
         match self {
             Loaded::Chunk(index, _) if rank < index.pairs() => Some(index.ranks(index.chunk_of_rank(rank))),
-            Loaded::Mphf(index, _) => index.partition_of_rank(rank).map(|partition| index.ranks(partition)),
             _ => None,
         }
     }
@@ -296,7 +267,6 @@ impl Loaded {
             Loaded::Trie(index, _) if index.options().block_items > 1 => "trie-sparse",
             Loaded::Trie(..) => "trie",
             Loaded::Chunk(..) => "chunk",
-            Loaded::Mphf(..) => "mphf",
             Loaded::None => "none",
         }
     }
@@ -310,8 +280,6 @@ impl Loaded {
                 Index::Trie { bucket_keys, huffman_max, skip_min, block_items }
             }
             Loaded::Chunk(index, _) => Index::Chunk { effort: index.options().effort },
-            // The keys of a partition do not tell: it may have ended by its bytes.
-            Loaded::Mphf(..) => Index::mphf(),
             Loaded::None => Index::None,
         }
     }
@@ -345,16 +313,13 @@ impl Loaded {
                     ("threshold_bits", facts.threshold_bits as f64),
                 ]
             }
-            Loaded::Mphf(index, _) => vec![("partitions", index.partitions() as f64)],
             Loaded::None => Vec::new(),
         }
     }
 
     pub fn bytes(&self) -> u64 {
         match self {
-            Loaded::Page(_, words) | Loaded::Trie(_, words) | Loaded::Chunk(_, words) | Loaded::Mphf(_, words) => {
-                words.bytes()
-            }
+            Loaded::Page(_, words) | Loaded::Trie(_, words) | Loaded::Chunk(_, words) => words.bytes(),
             Loaded::None => 0,
         }
     }
@@ -364,29 +329,4 @@ impl Loaded {
 pub(super) fn open_pages(words: &Words, pages: u64) -> Result<PageIndex, String> {
     let index = PageIndex::open(words.get())?;
     if index.pages() == pages { Ok(index) } else { Err(format!("an index of {} pages for {pages}", index.pages())) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use mphf::MphfOptions;
-
-    #[test]
-    fn partitions_that_ended_by_their_bytes_say_nothing_of_their_keys() {
-        // 64 MiB are 512 records of 128 KiB, or 1024 of 64.
-        for keys in [512, 1024] {
-            let positions: Vec<u64> = (0..2 * keys).map(|n| n << 50).collect();
-            let mut builder = mphf::Builder::default();
-            for partition in positions.chunks(keys as usize) {
-                builder.add(
-                    mphf::solve(MphfOptions { partition_keys: mphf::PARTITION_KEYS }, partition, &mut Vec::new())
-                        .expect("solved"),
-                );
-            }
-            let words = Words::Loaded(builder.finish());
-            let loaded = Loaded::open(SectionKind::Mphf, words, Order::Partitions, 2 * keys, 1).expect("just built");
-            assert_eq!(loaded.details(), [("partitions", 2.0)]);
-            assert_eq!(loaded.kind(), Index::mphf());
-        }
-    }
 }

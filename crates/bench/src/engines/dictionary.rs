@@ -1,7 +1,7 @@
 //! Splitpoint's dictionaries, through the interface that everybody has.
 //!
-//! Settings: the kind of index (`page`, `trie`, `chunk`, `mphf`, `none`), then `memory=` for the sort, `threads=`, `page=` and
-//! what the kind has: `bins=`; `g=`, `hmax=`, `skip=` and `block=` as the paper calls them; `effort=` from 0; `partition=`.
+//! Settings: the kind of index (`page`, `trie`, `chunk`, `none`), then `memory=` for the sort, `threads=`, `page=` and
+//! what the kind has: `bins=`; `g=`, `hmax=`, `skip=` and `block=` as the paper calls them; `effort=` from 0.
 
 use crate::engine::{Opening, Outcome};
 use crate::maker::{Made, Maker, Making, Pairs, Reader};
@@ -9,7 +9,7 @@ use ::splitpoint::{Dictionary, DictionaryBuilder, DictionaryOptions, Effort, Has
 use std::path::Path;
 
 /// What it is measured with: each kind, and tries of which a part can be skipped.
-pub const SETTINGS: &[&str] = &["page", "trie", "trie,skip=64", "chunk", "mphf", "none"];
+pub const SETTINGS: &[&str] = &["page", "trie", "trie,skip=64", "chunk", "none"];
 
 /// Makes dictionaries of this repository.
 pub struct Dictionaries;
@@ -23,7 +23,6 @@ pub fn builder(setting: &str) -> Outcome<DictionaryBuilder> {
             (("page", None), index) => *index = Index::page(),
             (("trie", None), index) => *index = Index::trie(),
             (("chunk", None), index) => *index = Index::chunk(),
-            (("mphf", None), index) => *index = Index::mphf(),
             (("none", None), index) => *index = Index::None,
             (("bins", Some(n)), Index::Page { bins_per_page }) => *bins_per_page = n.try_into()?,
             (("g", Some(n)), Index::Trie { bucket_keys, .. }) => *bucket_keys = n.try_into()?,
@@ -33,7 +32,6 @@ pub fn builder(setting: &str) -> Outcome<DictionaryBuilder> {
             (("effort", Some(0)), Index::Chunk { effort }) => *effort = Effort::Fast,
             (("effort", Some(1)), Index::Chunk { effort }) => *effort = Effort::Balanced,
             (("effort", Some(2)), Index::Chunk { effort }) => *effort = Effort::Small,
-            (("partition", Some(n)), Index::Mphf { partition_keys }) => *partition_keys = n.try_into()?,
             (("memory", Some(bytes)), _) => builder = builder.memory_bytes(bytes),
             (("threads", Some(n)), _) => builder = builder.threads(n.try_into()?),
             (("page", Some(bytes)), _) => builder = builder.page_bytes(bytes.try_into()?),
