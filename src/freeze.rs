@@ -4,9 +4,9 @@
 //! Thawing puts them into a table in that order, which fills bucket after bucket.
 //! The only place that knows both `table` and `dictionary`.
 
-use crate::dictionary::{Dictionary, DictionaryBuilder, HashOrdered};
+use crate::dictionary::{Dictionary, DictionaryBuilder};
 use crate::error::Result;
-use crate::table::{Scan, Table};
+use crate::table::Table;
 use std::path::Path;
 
 /// Pairs put into a table together while it thaws.
@@ -37,19 +37,12 @@ impl Table {
     /// ```
     pub fn freeze(&self, path: impl AsRef<Path>, builder: &DictionaryBuilder) -> Result<u64> {
         let builder = builder.clone().hash_function(self.hash().clone());
-        builder.build_ordered(path.as_ref(), self.len(), || Frozen(self.scan()))
-    }
-}
-
-struct Frozen<'t>(Scan<'t>);
-
-impl HashOrdered for Frozen<'_> {
-    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        self.0.next_ref()
-    }
-
-    fn at_boundary(&self) -> bool {
-        self.0.at_boundary()
+        let mut build = builder.start_ordered(path.as_ref(), self.len())?;
+        let mut scan = self.scan();
+        while let Some((key, value)) = scan.next_ref()? {
+            build.push(key, value)?;
+        }
+        build.finish()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Some records in hash order, in memory: what the sort gives, what a walk over a dictionary gives, what a merge and a build take.
 
+use super::format::layout::Layout;
 use std::ops::Range;
 
 /// Bytes of records that are handed on at once: enough that a run costs nothing beside them, and few enough for the cache.
@@ -114,6 +115,19 @@ impl Run {
         while self.len() > from {
             self.pop();
         }
+    }
+
+    /// The layout for these records alone; [`Layout::Varied`] where there are none.
+    pub fn layout(&self) -> Layout {
+        if self.is_empty() {
+            return Layout::Varied;
+        }
+        let first = self.span(0);
+        let same = |span: Span| (span.key_len, span.value_len) == (first.key_len, first.value_len);
+        if matches!(self.spans, Spans::Fixed { .. }) || (1..self.len()).all(|index| same(self.span(index))) {
+            return Layout::fixed(first.key_len, first.value_len);
+        }
+        Layout::Varied
     }
 
     #[inline]

@@ -1,8 +1,8 @@
 //! What a dictionary is made of, in numbers.
 
-use super::Dictionary;
-use super::file::DictionaryFile;
-use super::format::{Compression, Layout, Order};
+use super::format::layout::{Compression, Layout, Order};
+use super::handle::Dictionary;
+use super::read::file::DictionaryFile;
 use crate::error::Result;
 
 /// Sizes of a dictionary; `splitpoint dict stat` prints them.

@@ -6,21 +6,21 @@
 //! dictionaries/absent.rs    a hundred million keys that are not there
 //! ```
 //!
-//! Damaged ones: `corruption/dictionary.rs`. Killed builds and full disks: `processes/dictionaries.rs`. Crashes of the machine: `src/dictionary/crash.rs`.
+//! Damaged ones: `corruption/dictionary.rs`. Killed builds and full disks: `processes/dictionaries.rs`. Crashes of the machine: `src/dictionary/tests/crash.rs`.
 
 mod absent;
 pub mod golden;
-#[path = "../../src/dictionary/test_pairs.rs"]
-mod test_pairs;
+#[path = "../../src/dictionary/tests/sample_pairs.rs"]
+mod sample_pairs;
 
 use crate::corruption::Random;
 use crate::spd::indexes::{Index as Read, Ranked};
 use crate::spd::{Reader, manifest, trie};
+use sample_pairs::KINDS;
+pub use sample_pairs::Pairs;
 use splitpoint::{Compression, Dictionary, DictionaryBuilder, HashKind, Index};
 use std::fs;
 use std::path::Path;
-use test_pairs::KINDS;
-pub use test_pairs::Pairs;
 
 /// Indexes small enough that a few thousand pairs have many of everything.
 fn indexes() -> Vec<Index> {
@@ -42,7 +42,7 @@ fn bytes(random: &mut Random, len: usize) -> Vec<u8> {
 
 fn pairs(kind: &str, count: usize) -> Pairs {
     let mut random = Random(count as u64);
-    test_pairs::pairs(kind, count as u64, || random.next())
+    sample_pairs::pairs(kind, count as u64, || random.next())
 }
 
 /// Keys of one length, the n bits of whose number stand for `bx` or `cW`: all have the same hash DJB2, as 33 * 98 + 120 is 33 * 99 + 87.

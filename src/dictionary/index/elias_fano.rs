@@ -395,7 +395,7 @@ fn select_in_word(word: u64, rank: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dictionary::test_random::Random;
+    use crate::dictionary::tests::random::Random;
 
     fn built(values: &[u64], greatest: u64) -> Vec<u64> {
         EliasFano::build(values.iter().map(|&v| Ok(v)), values.len() as u64, greatest).expect("ascending values")

@@ -1,6 +1,6 @@
 //! The kinds of index: how a position becomes the few pages that are read.
 //!
-//! Each kind is a section of 64-bit words behind the data. [`Index`] says which is wanted; [`Loaded`] is one that was opened, its
+//! Each kind is a section of 64-bit words behind the data. [`Index`] says which is wanted; [`LoadedIndex`] is one that was opened, its
 //! words in memory or mapped. A kind gives pages, or ranks (which record it is), of which pages are made by arithmetic where
 //! records have one size, else by a second section.
 //!
@@ -16,7 +16,8 @@ pub(crate) mod elias_fano;
 pub(crate) mod page;
 pub(crate) mod trie;
 
-use super::format::{Order, SectionKind};
+use crate::dictionary::format::ends::SectionKind;
+use crate::dictionary::format::layout::Order;
 use crate::io::View;
 pub use chunk::Effort;
 use chunk::{ChunkOptions, Chunks};
@@ -98,7 +99,7 @@ impl Index {
     }
 
     /// How its tries are made, if it has some.
-    pub(super) fn trie_options(self) -> Option<TrieOptions> {
+    pub(crate) fn trie_options(self) -> Option<TrieOptions> {
         match self {
             Index::Trie { bucket_keys, huffman_max, skip_min, block_items } => {
                 Some(TrieOptions { bucket_keys, huffman_max, skip_min, block_items })
@@ -108,14 +109,14 @@ impl Index {
     }
 
     /// How its chunks are made, if it has some.
-    pub(super) fn chunk_options(self) -> ChunkOptions {
+    pub(crate) fn chunk_options(self) -> ChunkOptions {
         let effort = if let Index::Chunk { effort } = self { effort } else { Effort::Balanced };
         // Larger chunks only pay where the search takes its time: the test `figures` of chunks.
         ChunkOptions { chunk_keys: if effort == Effort::Small { 1024 } else { 512 }, effort }
     }
 
     /// Are its numbers in range?
-    pub(super) fn check(self) -> Result<(), String> {
+    pub(crate) fn check(self) -> Result<(), String> {
         match self {
             Index::Page { bins_per_page: 1..=1024 } | Index::Chunk { .. } | Index::None => Ok(()),
             Index::Page { bins_per_page } => Err(format!("{bins_per_page} bins a page: from 1 to 1024")),
@@ -124,7 +125,7 @@ impl Index {
     }
 
     /// In which order it wants the records.
-    pub(super) fn order(self) -> Order {
+    pub(crate) fn order(self) -> Order {
         match self {
             Index::Page { .. } | Index::Trie { .. } | Index::None => Order::Hash,
             Index::Chunk { .. } => Order::Chunks,
@@ -132,7 +133,7 @@ impl Index {
     }
 
     /// Does it give ranks?
-    pub(super) fn gives_ranks(self) -> bool {
+    pub(crate) fn gives_ranks(self) -> bool {
         matches!(self, Index::Trie { .. } | Index::Chunk { .. })
     }
 }
@@ -144,7 +145,7 @@ impl Default for Index {
 }
 
 /// The words of a section.
-pub(super) enum Words {
+pub(crate) enum Words {
     Loaded(Vec<u64>),
     Viewed { view: Arc<dyn View>, bytes: Range<usize> },
 }
@@ -169,38 +170,38 @@ impl Words {
 
 /// Where the record of a position is, if it is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Candidates {
     Pages(Range<u64>),
     Ranks(Range<u64>),
     /// Anywhere: search.
-    Unknown,
+    Anywhere,
 }
 
 /// An index that was opened.
-pub(super) enum Loaded {
+pub(crate) enum LoadedIndex {
     Page(PageIndex, Words),
     Trie(Box<Trie>, Words),
     Chunk(Box<Chunks>, Words),
     None,
 }
 
-impl Loaded {
+impl LoadedIndex {
     /// Opens the words of a section of kind `kind` over `pairs` records, in order `order`, in `pages` pages.
-    pub fn open(kind: SectionKind, words: Words, order: Order, pairs: u64, pages: u64) -> Result<Loaded, String> {
+    pub fn open(kind: SectionKind, words: Words, order: Order, pairs: u64, pages: u64) -> Result<LoadedIndex, String> {
         let (loaded, wants, indexed) = match kind {
             SectionKind::Pages => {
                 let index = open_pages(&words, pages)?;
-                (Loaded::Page(index, words), Order::Hash, pairs)
+                (LoadedIndex::Page(index, words), Order::Hash, pairs)
             }
             SectionKind::Trie => {
                 let index = Trie::open(words.get())?;
                 let indexed = index.pairs();
-                (Loaded::Trie(Box::new(index), words), Order::Hash, indexed)
+                (LoadedIndex::Trie(Box::new(index), words), Order::Hash, indexed)
             }
             SectionKind::Chunk => {
                 let index = Chunks::open(words.get())?;
                 let indexed = index.pairs();
-                (Loaded::Chunk(Box::new(index), words), Order::Chunks, indexed)
+                (LoadedIndex::Chunk(Box::new(index), words), Order::Chunks, indexed)
             }
             SectionKind::Ranks => return Err("ranks, where an index belongs".to_owned()),
         };
@@ -211,43 +212,43 @@ impl Loaded {
     }
 
     #[inline]
-    pub fn place(&self, position: u64) -> Place {
+    pub fn candidates(&self, position: u64) -> Candidates {
         match self {
-            Loaded::Page(index, words) => Place::Pages(index.pages_of(words.get(), position)),
-            Loaded::Trie(index, words) => Place::Ranks(index.locate(words.get(), position)),
-            Loaded::Chunk(index, words) => Place::Ranks(index.locate(words.get(), position)),
-            Loaded::None => Place::Unknown,
+            LoadedIndex::Page(index, words) => Candidates::Pages(index.pages_of(words.get(), position)),
+            LoadedIndex::Trie(index, words) => Candidates::Ranks(index.locate(words.get(), position)),
+            LoadedIndex::Chunk(index, words) => Candidates::Ranks(index.locate(words.get(), position)),
+            LoadedIndex::None => Candidates::Anywhere,
         }
     }
 
     /// About which position the first record of page `page` has, if the index can tell.
     pub fn position_near(&self, page: u64) -> Option<u64> {
         match self {
-            Loaded::Page(index, words) => Some(index.position_near(words.get(), page)),
+            LoadedIndex::Page(index, words) => Some(index.position_near(words.get(), page)),
             _ => None,
         }
     }
 
-    /// [`place`](Self::place) of many, which waits for memory for several at once.
-    pub fn places(&self, positions: &[u64], places: &mut Vec<Place>) {
+    /// [`candidates`](Self::candidates) of many, which waits for memory for several at once.
+    pub fn candidates_of(&self, positions: &[u64], candidates: &mut Vec<Candidates>) {
         let mut found = Vec::with_capacity(positions.len());
         match self {
-            Loaded::Page(index, words) => {
+            LoadedIndex::Page(index, words) => {
                 index.locate_many(words.get(), positions, &mut found);
-                places.extend(found.into_iter().map(Place::Pages));
+                candidates.extend(found.into_iter().map(Candidates::Pages));
                 return;
             }
-            Loaded::Trie(index, words) => index.locate_many(words.get(), positions, &mut found),
-            Loaded::Chunk(index, words) => index.locate_many(words.get(), positions, &mut found),
-            Loaded::None => places.extend(positions.iter().map(|_| Place::Unknown)),
+            LoadedIndex::Trie(index, words) => index.locate_many(words.get(), positions, &mut found),
+            LoadedIndex::Chunk(index, words) => index.locate_many(words.get(), positions, &mut found),
+            LoadedIndex::None => candidates.extend(positions.iter().map(|_| Candidates::Anywhere)),
         }
-        places.extend(found.into_iter().map(Place::Ranks));
+        candidates.extend(found.into_iter().map(Candidates::Ranks));
     }
 
     /// What of it can be made again from itself and is then other than it was: damage that was not needed yet.
     pub fn check(&self) -> Result<(), String> {
         match self {
-            Loaded::Page(index, words) => index.check(words.get()),
+            LoadedIndex::Page(index, words) => index.check(words.get()),
             _ => Ok(()),
         }
     }
@@ -255,7 +256,7 @@ impl Loaded {
     /// The ranks, among them `rank`, whose records are in an order of the index's own.
     pub fn group(&self, rank: u64) -> Option<Range<u64>> {
         match self {
-            Loaded::Chunk(index, _) if rank < index.pairs() => Some(index.ranks(index.chunk_of_rank(rank))),
+            LoadedIndex::Chunk(index, _) if rank < index.pairs() => Some(index.ranks(index.chunk_of_rank(rank))),
             _ => None,
         }
     }
@@ -263,34 +264,34 @@ impl Loaded {
     /// The name that the command line uses.
     pub fn name(&self) -> &'static str {
         match self {
-            Loaded::Page(..) => "page",
-            Loaded::Trie(index, _) if index.options().block_items > 1 => "trie-sparse",
-            Loaded::Trie(..) => "trie",
-            Loaded::Chunk(..) => "chunk",
-            Loaded::None => "none",
+            LoadedIndex::Page(..) => "page",
+            LoadedIndex::Trie(index, _) if index.options().block_items > 1 => "trie-sparse",
+            LoadedIndex::Trie(..) => "trie",
+            LoadedIndex::Chunk(..) => "chunk",
+            LoadedIndex::None => "none",
         }
     }
 
     /// What another is made by that is to be like it, as far as it can be told.
     pub fn kind(&self) -> Index {
         match self {
-            Loaded::Page(index, _) => Index::Page { bins_per_page: index.bins_per_page() },
-            Loaded::Trie(index, _) => {
+            LoadedIndex::Page(index, _) => Index::Page { bins_per_page: index.bins_per_page() },
+            LoadedIndex::Trie(index, _) => {
                 let TrieOptions { bucket_keys, huffman_max, skip_min, block_items } = index.options();
                 Index::Trie { bucket_keys, huffman_max, skip_min, block_items }
             }
-            Loaded::Chunk(index, _) => Index::Chunk { effort: index.options().effort },
-            Loaded::None => Index::None,
+            LoadedIndex::Chunk(index, _) => Index::Chunk { effort: index.options().effort },
+            LoadedIndex::None => Index::None,
         }
     }
 
     /// What it is made of, a name and a number each.
     pub fn details(&self) -> Vec<(&'static str, f64)> {
         match self {
-            Loaded::Page(index, words) => {
+            LoadedIndex::Page(index, words) => {
                 vec![("bits_per_page", words.bytes() as f64 * 8.0 / index.pages().max(1) as f64)]
             }
-            Loaded::Trie(index, _) => {
+            LoadedIndex::Trie(index, _) => {
                 let options = index.options();
                 vec![
                     ("bucket_keys", options.bucket_keys.into()),
@@ -304,7 +305,7 @@ impl Loaded {
                     ("bucket_bits", index.bits_of_buckets() as f64),
                 ]
             }
-            Loaded::Chunk(index, _) => {
+            LoadedIndex::Chunk(index, _) => {
                 let facts = index.facts();
                 vec![
                     ("chunks", facts.chunks as f64),
@@ -313,20 +314,20 @@ impl Loaded {
                     ("threshold_bits", facts.threshold_bits as f64),
                 ]
             }
-            Loaded::None => Vec::new(),
+            LoadedIndex::None => Vec::new(),
         }
     }
 
     pub fn bytes(&self) -> u64 {
         match self {
-            Loaded::Page(_, words) | Loaded::Trie(_, words) | Loaded::Chunk(_, words) => words.bytes(),
-            Loaded::None => 0,
+            LoadedIndex::Page(_, words) | LoadedIndex::Trie(_, words) | LoadedIndex::Chunk(_, words) => words.bytes(),
+            LoadedIndex::None => 0,
         }
     }
 }
 
 /// A page index for just these pages.
-pub(super) fn open_pages(words: &Words, pages: u64) -> Result<PageIndex, String> {
+pub(crate) fn open_pages(words: &Words, pages: u64) -> Result<PageIndex, String> {
     let index = PageIndex::open(words.get())?;
     if index.pages() == pages { Ok(index) } else { Err(format!("an index of {} pages for {pages}", index.pages())) }
 }

@@ -185,7 +185,7 @@ impl Scale {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dictionary::test_random::{Random, ns_each};
+    use crate::dictionary::tests::random::{Random, ns_each};
 
     const PAGE_BYTES: u64 = 100;
 

@@ -10,9 +10,8 @@
 //! ```
 //!
 //! Budgets count 1/16 bits: node j of a level ends `(start + (j + 1) * step) / 16` bits below the top, rounded down.
-//! Not here: the search for seeds (`solve.rs`), the way down by them (`locate.rs`).
+//! Not here: the search for seeds (`search.rs`), the way down by them (`locate.rs`).
 
-use super::Effort;
 use std::ops::Range;
 
 /// What stands above the top of every chunk: the windows of the first nodes reach into it.
@@ -25,6 +24,23 @@ pub(super) const FRACTION_BITS: u32 = 4; // on disk
 pub(super) const SIZE_LOG2_MIN: u32 = 2;
 pub(super) const SIZE_LOG2_MAX: u32 = 10;
 const SIZES: usize = (SIZE_LOG2_MAX - SIZE_LOG2_MIN + 1) as usize;
+
+/// How much time a build of [`Index::Chunk`](crate::Index::Chunk) takes for how few bits.
+// A file says which budgets it was made with, so these may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// 1.79 bits a key with chunks of 512, 1.77 with 1024.
+    Fast,
+    /// 1.68 and 1.66 bits, in a little more time.
+    Balanced,
+    /// 1.54 and 1.52 bits, in three times the time.
+    Small,
+}
+
+impl Effort {
+    /// All of them.
+    pub const ALL: [Effort; 3] = [Effort::Fast, Effort::Balanced, Effort::Small];
+}
 
 /// Bits of each node's seed, in 1/16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +82,7 @@ impl Level {
 
 /// The tree of a chunk of one size.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct TreeShape {
     size_log2: u32,
     levels: [Level; SIZES],
     level_count: usize,
@@ -74,9 +90,9 @@ pub(super) struct Shape {
     seed_bits: u32,
 }
 
-impl Shape {
+impl TreeShape {
     /// Of chunks of 2^`size_log2` keys, from 4 to 1024.
-    pub fn new(budgets: &Budgets, size_log2: u32) -> Shape {
+    pub fn new(budgets: &Budgets, size_log2: u32) -> TreeShape {
         let level_count = (size_log2 - SIZE_LOG2_MIN + 1) as usize;
         let mut levels = [Level::default(); SIZES];
         let mut start = 0;
@@ -89,7 +105,7 @@ impl Shape {
                 high_levels = i + 1;
             }
         }
-        Shape { size_log2, levels, level_count, high_levels, seed_bits: start >> FRACTION_BITS }
+        TreeShape { size_log2, levels, level_count, high_levels, seed_bits: start >> FRACTION_BITS }
     }
 
     pub fn size(&self) -> usize {

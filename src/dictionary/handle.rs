@@ -1,0 +1,396 @@
+//! An open dictionary: one file, or a directory of shards.
+//!
+//! Not here: a lookup in a file (`read/file.rs`), sizes (`stat.rs`), the check of everything (`verify.rs`).
+
+use super::format::ends::BUILD_AGAIN;
+use super::index::Index;
+use super::read::file::{Access, DictionaryFile};
+use super::read::walk::Walk;
+use super::run::Run;
+use super::shards::manifest::{Manifest, Shard};
+use crate::error::{Error, ErrorKind, Result};
+use crate::hash::HashFunction;
+use crate::io::{Disk, Storage};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How a dictionary is opened.
+///
+/// # Examples
+/// ```no_run
+/// use splitpoint::DictionaryOptions;
+/// let words = DictionaryOptions::new().map_data(true).open("words.spd")?;
+/// # Ok::<(), splitpoint::Error>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct DictionaryOptions {
+    access: Access,
+}
+
+impl DictionaryOptions {
+    /// The index in memory, data by `pread`.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads data from a mapping of the file instead of by `pread`: several times as fast for what is in the system's cache.
+    ///
+    /// Then a disk that fails, or another program that cuts the file, is a signal (SIGBUS) and no error, and a page's checksum is
+    /// compared only the first time.
+    pub fn map_data(mut self, map: bool) -> Self {
+        self.access.map_data = map;
+        self
+    }
+
+    /// Uses the index from a mapping of the file instead of loading it: an open costs reading it once, and several processes share
+    /// its memory.
+    ///
+    /// Then a disk that fails, or another program that cuts the file, is a signal (SIGBUS) and no error, as with
+    /// [`map_data`](Self::map_data); an index that changes after the open is not compared with its checksum again.
+    pub fn map_index(mut self, map: bool) -> Self {
+        self.access.map_index = map;
+        self
+    }
+
+    /// The function of a dictionary that was built with the user's own ([`HashFunction::user`]).
+    pub fn hash(mut self, hash: HashFunction) -> Self {
+        self.access.hash = Some(hash);
+        self
+    }
+
+    /// Opens the dictionary at `path`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotATable`], [`ErrorKind::Version`],
+    /// [`ErrorKind::Corrupt`], [`ErrorKind::WrongHash`],
+    /// [`ErrorKind::Io`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Dictionary> {
+        self.open_on(Arc::new(Disk), path.as_ref())
+    }
+
+    pub(super) fn open_on(&self, storage: Arc<dyn Storage>, path: &Path) -> Result<Dictionary> {
+        let mut dictionary = Dictionary {
+            storage,
+            path: path.to_owned(),
+            access: self.access.clone(),
+            files: Vec::new(),
+            manifest: None,
+        };
+        dictionary.reload()?;
+        Ok(dictionary)
+    }
+}
+
+/// A dictionary, open for reading: a file, or a directory of shards. Any number of threads use it at once, and none waits for another.
+///
+/// It is the state that was there when it was opened: a build or an update that replaces it makes new files beside those that it
+/// has. [`reload`](Self::reload) takes the new ones.
+pub struct Dictionary {
+    storage: Arc<dyn Storage>,
+    path: PathBuf,
+    access: Access,
+    /// One, or one a shard.
+    pub(super) files: Vec<Arc<DictionaryFile>>,
+    /// Of a directory.
+    pub(super) manifest: Option<Manifest>,
+}
+
+/// An update may take away the files that a manifest names while they are opened; then there is another manifest.
+const OPEN_TRIES: usize = 10;
+
+impl Dictionary {
+    /// Opens the dictionary at `path` with the default options.
+    ///
+    /// # Errors
+    /// As [`DictionaryOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Dictionary> {
+        DictionaryOptions::new().open(path)
+    }
+
+    /// Takes what is at the dictionary's path now, if that is not what was opened; tells whether it took something new. Costs a look at
+    /// the names, and an open of what changed: of a directory only the shards that did.
+    ///
+    /// # Errors
+    /// As [`DictionaryOptions::open`]; then it stays as it was.
+    pub fn reload(&mut self) -> Result<bool> {
+        if self.manifest.is_none()
+            && let [file] = &self.files[..]
+            && file.is_at(&self.path)?
+        {
+            return Ok(false);
+        }
+        match DictionaryFile::open(self.storage.as_ref(), &self.path, &self.access) {
+            Ok(file) => {
+                let same = self.manifest.is_none() && self.files.first().is_some_and(|old| old.is_same(&file));
+                if !same {
+                    (self.files, self.manifest) = (vec![Arc::new(file)], None);
+                }
+                Ok(!same)
+            }
+            Err(error) if is_directory(&error) => self.reload_shards(),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn reload_shards(&mut self) -> Result<bool> {
+        for tries_left in (0..OPEN_TRIES).rev() {
+            let manifest = Manifest::read(self.storage.as_ref(), &self.path)?.ok_or_else(|| no_manifest(&self.path))?;
+            let files: Result<Vec<_>> = manifest.shards.iter().map(|shard| self.open_shard(shard)).collect();
+            match files {
+                Ok(files) => {
+                    check_alike(&files)?;
+                    let unchanged = self.manifest.as_ref() == Some(&manifest)
+                        && files.iter().zip(&self.files).all(|(file, old)| Arc::ptr_eq(file, old));
+                    (self.files, self.manifest) = (files, Some(manifest));
+                    return Ok(!unchanged);
+                }
+                Err(error) if tries_left > 0 && is_missing(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        unreachable!("the last try returns")
+    }
+
+    /// Opens a shard's file, or takes it from those that are open. By its name alone none is: another directory may be there now.
+    fn open_shard(&self, shard: &Shard) -> Result<Arc<DictionaryFile>> {
+        let path = self.path.join(&shard.name);
+        let mut old = self.manifest.iter().flat_map(|old| old.shards.iter().zip(&self.files));
+        let old = old.find(|(old, _)| old.name == shard.name).map(|(_, file)| file);
+        let file = match old {
+            Some(old) if old.is_at(&path)? => Arc::clone(old),
+            _ => Arc::new(DictionaryFile::open(self.storage.as_ref(), &path, &self.access)?),
+        };
+        if file.footer.pairs == shard.pairs {
+            // Where a name leads to the file and is not its own, that is seen only now.
+            return Ok(old.filter(|old| old.is_same(&file)).map_or(file, Arc::clone));
+        }
+        let name = path.display();
+        Err(Error::corrupt(format!("{name}: {} pairs, its manifest says {}", file.footer.pairs, shard.pairs)))
+    }
+
+    /// The file that has `key`, if one does.
+    fn file_of(&self, key: &[u8]) -> &DictionaryFile {
+        match &self.manifest {
+            None => &self.files[0],
+            Some(manifest) => &self.files[manifest.shard_of(key)],
+        }
+    }
+
+    /// The value of `key`. One read of the file, none if it is mapped.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`].
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.file_of(key).find(key, <[u8]>::to_vec)
+    }
+
+    /// Puts the value of `key` into `value`, replacing what is there; `false`, and nothing put, where there is none.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        let found = self.file_of(key).find(key, |found| {
+            value.clear();
+            value.extend_from_slice(found);
+        });
+        Ok(found?.is_some())
+    }
+
+    /// Is there a pair of this key? Costs what [`get`](Self::get) costs.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        Ok(self.file_of(key).find(key, |_| ())?.is_some())
+    }
+
+    /// How many pairs it has.
+    pub fn len(&self) -> u64 {
+        self.files.iter().map(|file| file.footer.pairs).sum()
+    }
+
+    /// Has it no pairs?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many files it has: 1, or as many as shards.
+    pub fn shard_count(&self) -> usize {
+        self.files.len()
+    }
+
+    /// The function that its keys were hashed with.
+    pub fn hash(&self) -> &HashFunction {
+        &self.files[0].hash
+    }
+
+    /// Its index, as far as can be told: a build with it makes one like it.
+    pub fn index(&self) -> Index {
+        self.files[0].index.kind()
+    }
+
+    /// How often files have been read so far, by lookups and by walks, not counting what an open reads.
+    pub fn reads(&self) -> u64 {
+        self.files.iter().map(|file| file.pages.reads()).sum()
+    }
+
+    /// All pairs, in hash order; of a directory shard by shard.
+    pub fn iter(&self) -> Pairs<'_> {
+        Pairs { walk: Walk::new(&self.files[0]), rest: &self.files[1..], run: Run::default(), given: 0, failed: false }
+    }
+}
+
+/// Reads that [`Dictionary::get_many`] asks of a disk at once.
+const READERS_MAX: usize = 16;
+/// For fewer keys a reader is not worth its thread.
+const KEYS_PER_READER: usize = 4;
+/// Keys that are looked up first, to see whether they wait for the disk.
+const PROBES: usize = 8;
+/// A lookup that takes longer, on average, waited for the disk: from the system's cache it takes one or two microseconds.
+const DISK_WAIT_MIN: Duration = Duration::from_micros(12);
+
+impl Dictionary {
+    /// The value of each of `keys`, in their order, faster than by [`get`](Self::get) where lookups wait for memory or the disk.
+    ///
+    /// By `pread`, up to 16 threads read at once if the first few keys had to wait for the disk. From a mapping ([`map_data`]) of one
+    /// file the cache misses of 32 keys overlap; pages that are not in memory yet are read one by one. In shards that are mapped each key
+    /// is looked up by itself.
+    ///
+    /// [`map_data`]: crate::DictionaryOptions::map_data
+    ///
+    /// # Errors
+    /// The error of [`get`](Self::get) for the first key that has one.
+    pub fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut values = vec![None; keys.len()];
+        let viewed = self.files.iter().all(|file| file.pages.is_viewed());
+        let probes = if viewed { keys.len() } else { keys.len().min(PROBES) };
+        let start = Instant::now();
+        self.get_in_turn(&keys[..probes], &mut values[..probes])?;
+        let waited = start.elapsed() >= DISK_WAIT_MIN * probes as u32;
+        // From the system's cache a lookup costs less than a thread gains.
+        let readers = if waited { ((keys.len() - probes) / KEYS_PER_READER).min(READERS_MAX) } else { 1 };
+        self.get_by_readers(&keys[probes..], &mut values[probes..], readers)?;
+        Ok(values)
+    }
+
+    fn get_in_turn<K: AsRef<[u8]>>(&self, keys: &[K], values: &mut [Option<Vec<u8>>]) -> Result<()> {
+        if let [file] = &self.files[..] {
+            return file.get_many(keys, values);
+        }
+        for (key, value) in keys.iter().zip(values) {
+            *value = self.get(key.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Divides the keys among `readers` threads.
+    pub(crate) fn get_by_readers<K: AsRef<[u8]> + Sync>(
+        &self,
+        keys: &[K],
+        values: &mut [Option<Vec<u8>>],
+        readers: usize,
+    ) -> Result<()> {
+        if readers <= 1 {
+            return self.get_in_turn(keys, values);
+        }
+        let share = keys.len().div_ceil(readers).max(1);
+        std::thread::scope(|scope| {
+            let parts = keys.chunks(share).zip(values.chunks_mut(share));
+            let running: Vec<_> = parts.map(|(keys, values)| scope.spawn(|| self.get_in_turn(keys, values))).collect();
+            running.into_iter().try_for_each(|reader| match reader.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+        })
+    }
+}
+
+/// Fails where shards are not of one dictionary: where the first says how all are read.
+fn check_alike(files: &[Arc<DictionaryFile>]) -> Result<()> {
+    let first = &files[0];
+    match files.iter().find(|file| !file.header.is_like(&first.header)) {
+        None => Ok(()),
+        Some(other) => {
+            let (other, first) = (other.path.display(), first.path.display());
+            let what = "have another hash function, page size or compression, so they are not of one dictionary";
+            Err(Error::corrupt(format!("{other}, {first}: {what}. {}.", BUILD_AGAIN)))
+        }
+    }
+}
+
+fn is_directory(error: &Error) -> bool {
+    io_kind(error) == Some(std::io::ErrorKind::IsADirectory)
+}
+
+pub(super) fn is_missing(error: &Error) -> bool {
+    io_kind(error) == Some(std::io::ErrorKind::NotFound)
+}
+
+fn io_kind(error: &Error) -> Option<std::io::ErrorKind> {
+    let source = std::error::Error::source(error)?;
+    source.downcast_ref::<std::io::Error>().map(std::io::Error::kind)
+}
+
+fn no_manifest(path: &Path) -> Error {
+    let name = path.display();
+    Error::new(ErrorKind::NotATable, format!("{name}: a directory without a manifest, so no dictionary of Splitpoint"))
+}
+
+impl<'d> IntoIterator for &'d Dictionary {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+    type IntoIter = Pairs<'d>;
+
+    fn into_iter(self) -> Pairs<'d> {
+        self.iter()
+    }
+}
+
+/// The pairs of a dictionary, made by [`Dictionary::iter`]. After an error it ends.
+pub struct Pairs<'d> {
+    walk: Walk<'d>,
+    /// Files that come after.
+    rest: &'d [Arc<DictionaryFile>],
+    run: Run,
+    given: usize,
+    failed: bool,
+}
+
+impl Pairs<'_> {
+    /// The next pair, borrowed until the next call.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`].
+    pub fn next_ref(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        while self.given == self.run.len() {
+            self.given = 0;
+            let next = if self.failed { Ok(false) } else { self.walk.next(&mut self.run) };
+            if matches!(next, Ok(true)) {
+                continue;
+            }
+            // Before an error there may be some of a run.
+            self.run.clear();
+            self.failed |= next.is_err();
+            next?;
+            let Some((next, rest)) = self.rest.split_first().filter(|_| !self.failed) else { return Ok(None) };
+            (self.walk, self.rest) = (Walk::new(next), rest);
+        }
+        let index = self.given;
+        self.given += 1;
+        Ok(Some((self.run.key(index), self.run.value(index).unwrap_or_default())))
+    }
+}
+
+impl Iterator for Pairs<'_> {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let pair = self.next_ref().transpose()?;
+        Some(pair.map(|(key, value)| (key.to_vec(), value.to_vec())))
+    }
+}
