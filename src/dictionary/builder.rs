@@ -47,105 +47,109 @@ pub struct DictionaryBuilder {
 }
 
 impl DictionaryBuilder {
-    /// Page index, pages of 4 KiB, no compression, XXH3, 1 GiB of memory, and an error where a key is given twice.
+    /// The defaults: page index, pages of 4 KiB, no compression, XXH3, 1 GiB of memory, duplicate keys are an error.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Which index; [`Index::page`] if not given.
+    /// The index; by default [`Index::page`].
     pub fn index(mut self, index: Index) -> Self {
         self.plan.index = index;
         self
     }
 
-    /// Bytes of a page, a power of two from 512 to 65,536: what a lookup reads, mostly.
+    /// Bytes of a page, which is what most lookups read: a power of two from 512 to 65,536, by default 4096.
     pub fn page_bytes(mut self, bytes: u32) -> Self {
         self.plan.page_bytes = bytes;
         self
     }
 
-    /// Whether records are compressed.
+    /// How records are compressed; by default not at all.
     pub fn compression(mut self, compression: Compression) -> Self {
         self.plan.compression = compression;
         self
     }
 
-    /// Bytes of records that are compressed together, 16 KiB if not given: more compress better, and are decompressed for each
-    /// lookup.
+    /// Bytes of records that are compressed together, by default 16 KiB. Larger blocks compress better, and a lookup
+    /// decompresses a whole block.
     pub fn block_bytes(mut self, bytes: u32) -> Self {
         self.plan.block_bytes = bytes;
         self
     }
 
-    /// The hash function and its seed; XXH3 and 0 if not given, so that the same pairs give the same file.
+    /// The hash function and its seed; by default XXH3 and 0. The same pairs give the same file.
     pub fn hash(mut self, kind: HashKind, seed: u64) -> Self {
         self.plan.hash = HashFunction::new(kind, seed);
         self
     }
 
-    /// The user's own hash function, which [`DictionaryOptions::hash`](crate::DictionaryOptions::hash) must be given too.
+    /// The user's own hash function. Pass the same one to [`DictionaryOptions::hash`](crate::DictionaryOptions::hash)
+    /// to open the file.
     pub fn hash_function(mut self, hash: HashFunction) -> Self {
         self.plan.hash = hash;
         self
     }
 
-    /// Memory for sorting, 1 GiB if not given; the index that is made comes on top.
+    /// Memory for sorting, by default 1 GiB and at least 64 KiB a file. The index that is built needs memory beside it.
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.plan.memory_bytes = bytes;
         self
     }
 
-    /// Threads that sort; as many as there are processors if 0 or not given.
+    /// Threads that sort; by default, and for 0, one a processor.
     pub fn threads(mut self, threads: usize) -> Self {
         self.plan.threads = threads;
         self
     }
 
-    /// What becomes of a key that is given twice: an error if not given.
+    /// What happens to a key that is given twice; by default it is an error.
     pub fn duplicates(mut self, duplicates: Duplicates) -> Self {
         self.plan.duplicates = duplicates;
         self
     }
 
-    /// Where temporary files go; beside the dictionary if not given. About as many bytes as the pairs have. The dictionary itself is
-    /// written beside its name, where alone it can be given it.
+    /// The directory of temporary files, by default that of the dictionary. They take about as many bytes as the pairs.
+    /// The dictionary itself is always written in its own directory, as a rename cannot move it between file systems.
     pub fn temporary_directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.plan.temporary_directory = Some(directory.into());
         self
     }
 
-    /// Keeps temporary files of a build that does not come to its end, so that a later one with the same `identity` (of the source
-    /// and the options: the caller's to choose) goes on where it ended. See [`Build::resumed_pairs`].
+    /// Keeps the temporary files of a build that fails or is killed, so that a later build with the same `identity`
+    /// goes on from them. The caller chooses a number that identifies the source and the options. See
+    /// [`Build::resumed_pairs`].
     ///
-    /// Without it temporary files have no names, and are gone however the build ends.
+    /// By default temporary files have no names, and are gone however the build ends.
     pub fn resume(mut self, identity: u64) -> Self {
         self.plan.resume = Some(identity);
         self
     }
 
-    /// Makes a directory of so many files, each with the keys of some slots of Redis Cluster, which are built, changed and checked by
-    /// themselves; one file if 0 or not given. An update keeps the form that there is.
+    /// Builds a directory of `count` files, each with the keys of some slots of Redis Cluster; by default, and for 0,
+    /// one file. Shards are built, changed and checked one by one. An update keeps the shards of the old dictionary.
     pub fn shards(mut self, count: u32) -> Self {
         self.shards = count;
         self
     }
 
-    /// How an error is to name the `place` that a pair was given with ([`Build::push_at`]): `pairs.tsv:17`, say.
+    /// How errors name the `place` that a pair was given with ([`Build::push_at`]), for example `pairs.tsv:17`.
     pub fn place_names(mut self, name: impl Fn(u64) -> String + Send + Sync + 'static) -> Self {
         self.plan.place_names = Some(Arc::new(name));
         self
     }
 
-    /// Calls `f` now and then while the file is written; [`ControlFlow::Break`] ends it with [`ErrorKind::Stopped`].
+    /// Calls `f` from time to time while the file is written; [`ControlFlow::Break`] stops the build with
+    /// [`ErrorKind::Stopped`].
     pub fn progress(mut self, f: impl Fn(Progress) -> ControlFlow<()> + Send + Sync + 'static) -> Self {
         self.plan.on_progress = Some(Arc::new(f));
         self
     }
 
-    /// Builds a dictionary of `pairs` at `path`, replacing one that is there when it is complete.
+    /// Builds a dictionary of `pairs` at `path`; gives how many pairs it has. It replaces an earlier one when it is
+    /// complete.
     ///
     /// # Errors
-    /// As [`start`](Self::start), [`Build::push`] and [`Build::finish`].
+    /// Those of [`start`](Self::start), [`Build::push`] and [`Build::finish`].
     pub fn build<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         path: impl AsRef<Path>,
@@ -161,9 +165,9 @@ impl DictionaryBuilder {
     /// Begins a build whose pairs are pushed one by one.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for options out of range; [`ErrorKind::Locked`] where another process builds the same file;
-    /// [`ErrorKind::NotATable`] where `path` is something else than a dictionary, or what is there under the name with `-unfinished` behind it
-    /// is not what a build left unfinished; [`ErrorKind::Io`].
+    /// [`ErrorKind::InvalidArgument`] for options out of range; [`ErrorKind::Locked`] where another process builds the
+    /// same file; [`ErrorKind::NotATable`] where `path`, or `path` with `-unfinished` behind it, is a file that no
+    /// build made; [`ErrorKind::Io`].
     pub fn start(&self, path: impl AsRef<Path>) -> Result<Build> {
         let path = path.as_ref();
         if self.shards > SLOT_COUNT {
@@ -207,7 +211,8 @@ impl DictionaryBuilder {
 
 /// A build that takes pairs.
 ///
-/// Dropped before [`finish`](Self::finish) it leaves nothing (or, with [`DictionaryBuilder::resume`], what the next one goes on from).
+/// Dropped before [`finish`](Self::finish) it leaves nothing; with [`DictionaryBuilder::resume`] it leaves what a later
+/// build goes on from.
 pub struct Build {
     plan: Plan,
     target: Target,
@@ -216,45 +221,49 @@ pub struct Build {
 }
 
 impl Build {
-    /// With [`DictionaryBuilder::resume`]: how many pairs of the source an earlier build has put by; the caller leaves them out.
+    /// With [`DictionaryBuilder::resume`]: how many pairs of the source an earlier build has saved. The caller skips
+    /// them.
     pub fn resumed_pairs(&self) -> u64 {
         self.sorters[0].resumed_records()
     }
 
-    /// The same, and did that build get all of the source? Then there is nothing left to push.
+    /// With [`DictionaryBuilder::resume`]: whether the earlier build had saved its whole source. Then there is nothing
+    /// left to push.
     pub fn resumed_all(&self) -> bool {
         self.sorters[0].resumed_all()
     }
 
-    /// How many pairs an earlier build had put by under the same name with another identity, or without all of its files; they are
-    /// removed.
+    /// How many pairs an earlier build had saved that this build cannot use: it had another identity, or some of its
+    /// files are gone. They are removed.
     pub fn discarded_pairs(&self) -> u64 {
         self.sorters.iter().map(Sorter::discarded_records).sum()
     }
 
-    /// Takes one more pair, in any order. Errors about it call it by its number, from 1.
+    /// Takes one more pair, in any order. Errors name it by its number, from 1.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLong`] for a key or value of 4 GiB and more; [`ErrorKind::DiskFull`], [`ErrorKind::Io`] of temporary files.
+    /// [`ErrorKind::TooLong`] for a key or value of 4 GiB and more; [`ErrorKind::DiskFull`], [`ErrorKind::Io`] of
+    /// temporary files.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.count += 1;
         self.push_at(key, value, self.resumed_pairs() + self.count)
     }
 
-    /// The same for a pair that stands at `place` in its source: line numbers, say, that do not descend.
+    /// Takes one more pair, in any order. Errors name it by its `place` in the source, for example its line number.
+    /// Places never descend.
     ///
     /// # Errors
-    /// As [`push`](Self::push).
+    /// Those of [`push`](Self::push).
     pub fn push_at(&mut self, key: &[u8], value: &[u8], place: u64) -> Result<()> {
         let shard = self.target.shard_of(key);
         self.sorters[shard].push(key, Some(value), place)
     }
 
-    /// With [`DictionaryBuilder::resume`]: makes what was pushed so far durable, so that dropping this build loses nothing of it. It does so
-    /// by itself for each GiB; call it before an end that is not the end of the source.
+    /// With [`DictionaryBuilder::resume`]: makes what was pushed so far durable, so that a later build can go on from
+    /// it. A build does so by itself after each GiB. Call it before you drop a build that has not had its whole source.
     ///
     /// # Errors
-    /// As [`push`](Self::push).
+    /// Those of [`push`](Self::push).
     pub fn save(&mut self) -> Result<()> {
         self.sorters.iter_mut().try_for_each(Sorter::save)
     }
@@ -262,9 +271,10 @@ impl Build {
     /// Sorts, writes and publishes; gives how many pairs the dictionary has.
     ///
     /// # Errors
-    /// [`ErrorKind::Duplicate`] where a key was given twice and may not be; [`ErrorKind::Stopped`];
-    /// [`ErrorKind::DiskFull`], [`ErrorKind::Io`]. The name at `path` is then as before, unless all was written and only making the name
-    /// durable failed.
+    /// [`ErrorKind::Duplicate`] where a key was given twice and [`Duplicates::Error`] is set;
+    /// [`ErrorKind::OutOfMemory`] where a chunk does not fit in memory; [`ErrorKind::Stopped`];
+    /// [`ErrorKind::DiskFull`]; [`ErrorKind::Io`]. The file at `path` is then unchanged, unless only making the new
+    /// name durable failed.
     pub fn finish(self) -> Result<u64> {
         self.target.finish(&self.plan, self.sorters, &[])
     }

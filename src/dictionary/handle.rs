@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How a dictionary is opened.
+/// Options for opening a dictionary.
 ///
 /// # Examples
 /// ```no_run
@@ -29,31 +29,32 @@ pub struct DictionaryOptions {
 }
 
 impl DictionaryOptions {
-    /// The index in memory, data by `pread`.
+    /// The defaults: the index is loaded into memory, data is read by `pread`.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads data from a mapping of the file instead of by `pread`: several times as fast for what is in the system's cache.
+    /// Reads data from a mapping of the file instead of by `pread`: several times as fast for data in the system's
+    /// cache.
     ///
-    /// Then a disk that fails, or another program that cuts the file, is a signal (SIGBUS) and no error, and a page's checksum is
-    /// compared only the first time.
+    /// A failing disk, or another program that cuts the file, then ends the process by a signal (SIGBUS) instead of an
+    /// error. A page's checksum is compared only the first time.
     pub fn map_data(mut self, map: bool) -> Self {
         self.access.map_data = map;
         self
     }
 
-    /// Uses the index from a mapping of the file instead of loading it: an open costs reading it once, and several processes share
-    /// its memory.
+    /// Uses the index from a mapping of the file instead of loading it. An open still reads it once, and several
+    /// processes share its memory.
     ///
-    /// Then a disk that fails, or another program that cuts the file, is a signal (SIGBUS) and no error, as with
-    /// [`map_data`](Self::map_data); an index that changes after the open is not compared with its checksum again.
+    /// A failing disk, or another program that cuts the file, then ends the process by a signal (SIGBUS) instead of an
+    /// error. The checksum of the index is compared at the open only.
     pub fn map_index(mut self, map: bool) -> Self {
         self.access.map_index = map;
         self
     }
 
-    /// The function of a dictionary that was built with the user's own ([`HashFunction::user`]).
+    /// The hash function of a dictionary that was built with a user's own ([`HashFunction::user`]).
     pub fn hash(mut self, hash: HashFunction) -> Self {
         self.access.hash = Some(hash);
         self
@@ -82,10 +83,11 @@ impl DictionaryOptions {
     }
 }
 
-/// A dictionary, open for reading: a file, or a directory of shards. Any number of threads use it at once, and none waits for another.
+/// A dictionary, open for reading: a file, or a directory of shards. Any number of threads use it at once without
+/// waiting for each other.
 ///
-/// It is the state that was there when it was opened: a build or an update that replaces it makes new files beside those that it
-/// has. [`reload`](Self::reload) takes the new ones.
+/// It keeps the state that was there when it was opened: a build or an update that replaces it writes new files.
+/// [`reload`](Self::reload) opens the new ones.
 pub struct Dictionary {
     storage: Arc<dyn Storage>,
     path: PathBuf,
@@ -96,23 +98,23 @@ pub struct Dictionary {
     pub(super) manifest: Option<Manifest>,
 }
 
-/// An update may take away the files that a manifest names while they are opened; then there is another manifest.
+/// An update may remove the files that a manifest names before they are opened; then there is a new manifest.
 const OPEN_TRIES: usize = 10;
 
 impl Dictionary {
     /// Opens the dictionary at `path` with the default options.
     ///
     /// # Errors
-    /// As [`DictionaryOptions::open`].
+    /// Those of [`DictionaryOptions::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Dictionary> {
         DictionaryOptions::new().open(path)
     }
 
-    /// Takes what is at the dictionary's path now, if that is not what was opened; tells whether it took something new. Costs a look at
-    /// the names, and an open of what changed: of a directory only the shards that did.
+    /// Opens what is at the dictionary's path now; gives whether that is something new. Costs a look at the names, and
+    /// an open of the files that changed.
     ///
     /// # Errors
-    /// As [`DictionaryOptions::open`]; then it stays as it was.
+    /// Those of [`DictionaryOptions::open`]; the dictionary then stays as it was.
     pub fn reload(&mut self) -> Result<bool> {
         if self.manifest.is_none()
             && let [file] = &self.files[..]
@@ -152,7 +154,8 @@ impl Dictionary {
         unreachable!("the last try returns")
     }
 
-    /// Opens a shard's file, or takes it from those that are open. By its name alone none is: another directory may be there now.
+    /// Opens a shard's file, or takes it from the open ones. An equal name is not enough: another directory may be
+    /// there now.
     fn open_shard(&self, shard: &Shard) -> Result<Arc<DictionaryFile>> {
         let path = self.path.join(&shard.name);
         let mut old = self.manifest.iter().flat_map(|old| old.shards.iter().zip(&self.files));
@@ -162,14 +165,14 @@ impl Dictionary {
             _ => Arc::new(DictionaryFile::open(self.storage.as_ref(), &path, &self.access)?),
         };
         if file.footer.pairs == shard.pairs {
-            // Where a name leads to the file and is not its own, that is seen only now.
+            // A symbolic link to the open file is recognised only here.
             return Ok(old.filter(|old| old.is_same(&file)).map_or(file, Arc::clone));
         }
         let name = path.display();
         Err(Error::corrupt(format!("{name}: {} pairs, its manifest says {}", file.footer.pairs, shard.pairs)))
     }
 
-    /// The file that has `key`, if one does.
+    /// The file that can have `key`.
     fn file_of(&self, key: &[u8]) -> &DictionaryFile {
         match &self.manifest {
             None => &self.files[0],
@@ -177,7 +180,7 @@ impl Dictionary {
         }
     }
 
-    /// The value of `key`. One read of the file, none if it is mapped.
+    /// The value of `key`. Costs one read of the file, none if it is mapped.
     ///
     /// # Errors
     /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`].
@@ -185,10 +188,10 @@ impl Dictionary {
         self.file_of(key).find(key, <[u8]>::to_vec)
     }
 
-    /// Puts the value of `key` into `value`, replacing what is there; `false`, and nothing put, where there is none.
+    /// Replaces what is in `value` by the value of `key`; `false`, with `value` unchanged, if the key is absent.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// Those of [`get`](Self::get).
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         let found = self.file_of(key).find(key, |found| {
             value.clear();
@@ -197,30 +200,30 @@ impl Dictionary {
         Ok(found?.is_some())
     }
 
-    /// Is there a pair of this key? Costs what [`get`](Self::get) costs.
+    /// Whether the key is present. Costs what [`get`](Self::get) costs.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// Those of [`get`](Self::get).
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
         Ok(self.file_of(key).find(key, |_| ())?.is_some())
     }
 
-    /// How many pairs it has.
+    /// The number of pairs; free.
     pub fn len(&self) -> u64 {
         self.files.iter().map(|file| file.footer.pairs).sum()
     }
 
-    /// Has it no pairs?
+    /// Whether it has no pairs.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Where it was opened.
+    /// The path that it was opened at.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How many files it has: 1, or as many as shards.
+    /// The number of its files: 1, or one a shard.
     pub fn shard_count(&self) -> usize {
         self.files.len()
     }
@@ -230,17 +233,17 @@ impl Dictionary {
         &self.files[0].hash
     }
 
-    /// Its index, as far as can be told: a build with it makes one like it.
+    /// Its index, as far as the file records it. A build with it makes an index like this one.
     pub fn index(&self) -> Index {
         self.files[0].index.kind()
     }
 
-    /// How often files have been read so far, by lookups and by walks, not counting what an open reads.
+    /// How often its files have been read by lookups and scans, without the reads of opening them.
     pub fn reads(&self) -> u64 {
         self.files.iter().map(|file| file.pages.reads()).sum()
     }
 
-    /// All pairs, in hash order; of a directory shard by shard.
+    /// All pairs, in hash order; those of a directory shard by shard.
     pub fn iter(&self) -> Pairs<'_> {
         Pairs { walk: Walk::new(&self.files[0]), rest: &self.files[1..], run: Run::default(), given: 0, failed: false }
     }
@@ -252,15 +255,17 @@ const READERS_MAX: usize = 16;
 const KEYS_PER_READER: usize = 4;
 /// Keys that are looked up first, to see whether they wait for the disk.
 const PROBES: usize = 8;
-/// A lookup that takes longer, on average, waited for the disk: from the system's cache it takes one or two microseconds.
+/// A lookup that takes longer, on average, waited for the disk: from the system's cache it takes one or two
+/// microseconds.
 const DISK_WAIT_MIN: Duration = Duration::from_micros(12);
 
 impl Dictionary {
-    /// The value of each of `keys`, in their order, faster than by [`get`](Self::get) where lookups wait for memory or the disk.
+    /// The value of each of `keys`, in their order, faster than by [`get`](Self::get) where lookups wait for memory or
+    /// the disk.
     ///
-    /// By `pread`, up to 16 threads read at once if the first few keys had to wait for the disk. From a mapping ([`map_data`]) of one
-    /// file the cache misses of 32 keys overlap; pages that are not in memory yet are read one by one. In shards that are mapped each key
-    /// is looked up by itself.
+    /// By `pread`, up to 16 threads read at once if the first few keys had to wait for the disk. From a mapping
+    /// ([`map_data`]) of one file the cache misses of 32 keys overlap; pages that are not in memory yet are read one by
+    /// one. In shards that are mapped each key is looked up by itself.
     ///
     /// [`map_data`]: crate::DictionaryOptions::map_data
     ///
@@ -311,14 +316,14 @@ impl Dictionary {
     }
 }
 
-/// Fails where shards are not of one dictionary: where the first says how all are read.
+/// Refuses shards that are not of one dictionary: the first says how all are read.
 fn check_alike(files: &[Arc<DictionaryFile>]) -> Result<()> {
     let first = &files[0];
     match files.iter().find(|file| !file.header.is_like(&first.header)) {
         None => Ok(()),
         Some(other) => {
             let (other, first) = (other.path.display(), first.path.display());
-            let what = "have another hash function, page size or compression, so they are not of one dictionary";
+            let what = "differ in hash function, page size or compression, so they are not of one dictionary";
             Err(Error::corrupt(format!("{other}, {first}: {what}. {}.", BUILD_AGAIN)))
         }
     }
@@ -339,7 +344,7 @@ fn io_kind(error: &Error) -> Option<std::io::ErrorKind> {
 
 fn no_manifest(path: &Path) -> Error {
     let name = path.display();
-    Error::new(ErrorKind::NotATable, format!("{name}: a directory without a manifest, so no dictionary of Splitpoint"))
+    Error::new(ErrorKind::NotATable, format!("{name}: a directory without a manifest, so it is not a dictionary"))
 }
 
 impl<'d> IntoIterator for &'d Dictionary {
@@ -351,7 +356,7 @@ impl<'d> IntoIterator for &'d Dictionary {
     }
 }
 
-/// The pairs of a dictionary, made by [`Dictionary::iter`]. After an error it ends.
+/// The pairs of a dictionary, from [`Dictionary::iter`]. It ends after an error.
 pub struct Pairs<'d> {
     walk: Walk<'d>,
     /// Files that come after.
@@ -373,7 +378,7 @@ impl Pairs<'_> {
             if matches!(next, Ok(true)) {
                 continue;
             }
-            // Before an error there may be some of a run.
+            // An error may come in the middle of a run.
             self.run.clear();
             self.failed |= next.is_err();
             next?;

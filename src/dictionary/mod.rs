@@ -16,12 +16,12 @@
 //! run.rs     records in memory        format/  the bytes of a file
 //! ```
 //!
-//! A dictionary is one file (`.spd`), written once, or a directory of such files with a manifest. Pairs lie in hash order, the order of
-//! the reversed hashes, in which a [`Table`](crate::Table) is scanned too. Full keys are stored and compared, so a key that is not there
-//! is never found.
+//! A dictionary is one file (`.spd`), written once, or a directory of such files with a manifest. Pairs lie in hash
+//! order, the order of the reversed hashes, in which a [`Table`](crate::Table) is scanned too. Full keys are stored and
+//! compared, so a key that is not there is never found.
 //!
-//! Source: Lim, Andersen & Kaminsky 2013, Practical Batch-Updatable External Hashing with Sorting. What differs and why:
-//! docs/architecture.md, "Dictionaries". The bytes: docs/dictionary-format.md.
+//! Source: Lim, Andersen & Kaminsky 2013, Practical Batch-Updatable External Hashing with Sorting. What differs and
+//! why: docs/architecture.md, "Dictionaries". The bytes: docs/dictionary-format.md.
 
 mod build;
 mod builder;

@@ -1,7 +1,7 @@
 //! Changing a dictionary: a batch of pairs and deletions, merged with the old file in one pass into a new one.
 //!
-//! Cost: one read of the old data and one write of the new, whatever the batch; sorting the batch; making the index again.
-//! Source: Lim et al. 2013, section 2.5. Not here: the merge (`build/merge.rs`).
+//! Cost: one read of the old data and one write of the new, whatever the batch; sorting the batch; making the index
+//! again. Source: Lim et al. 2013, section 2.5. Not here: the merge (`build/merge.rs`).
 
 use super::build::plan::Plan;
 use super::build::sort::Sorter;
@@ -14,14 +14,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 impl Dictionary {
-    /// Begins an update: pairs and deletions are pushed to it, and [`Update::finish`] writes old and new pairs to a new file.
+    /// Begins an update: pairs and deletions are pushed to it, and [`Update::finish`] writes old and new pairs to a new
+    /// file.
     ///
-    /// `builder` says how the new file is made and how the batch is sorted; its hash function, pages and compression are the old
-    /// file's, whatever it says, and its duplicates are taken for [`Duplicates::Last`]: of changes to one key the last counts.
+    /// `builder` says how the batch is sorted and which index is made. Hash function, pages and compression stay those
+    /// of the old file. Of several changes to one key the last counts.
     ///
     /// # Errors
-    /// As [`DictionaryBuilder::start`] and [`Dictionary::open`]; [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument)
-    /// where `builder` is to [`resume`](DictionaryBuilder::resume): what a batch left is not for another one.
+    /// Those of [`DictionaryBuilder::start`] and [`Dictionary::open`];
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) if `builder` is set to
+    /// [`resume`](DictionaryBuilder::resume); [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if the chunks
+    /// of the index would not fit in the memory allowed.
     pub fn update(old: impl AsRef<Path>, new: impl AsRef<Path>, builder: &DictionaryBuilder) -> Result<Update> {
         Update::start(old.as_ref(), new.as_ref(), builder, Unchanged::Kept)
     }
@@ -29,7 +32,7 @@ impl Dictionary {
 
 /// A batch of changes to a dictionary, made by [`Dictionary::update`].
 ///
-/// Dropped before [`finish`](Self::finish) it changes nothing.
+/// If it is dropped before [`finish`](Self::finish), nothing changes.
 pub struct Update {
     old: Dictionary,
     plan: Plan,
@@ -38,12 +41,12 @@ pub struct Update {
     count: u64,
 }
 
-/// What becomes of shards that a batch does not change.
+/// What happens to shards that a batch does not change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unchanged {
     /// Their files stay.
     Kept,
-    /// They are written like the others: the index is to be another.
+    /// They are written again, with another index.
     Written,
 }
 
@@ -60,7 +63,8 @@ impl Update {
                 None => Target::file(storage, new)?,
                 Some(manifest) => Target::directory(storage, new, manifest)?,
             };
-            // Another update of the same files may have ended before the target was locked; then this one begins at its end.
+            // Another update of the same files may have ended before the target was locked; then this one begins at its
+            // end.
             if !dictionary.reload()? {
                 break (dictionary, target);
             }
@@ -75,10 +79,10 @@ impl Update {
         Ok(Update { old, plan, target, sorters, count: 0 })
     }
 
-    /// Stores `value` under `key`, in place of an earlier value.
+    /// Stores `value` under `key`, replacing an earlier value.
     ///
     /// # Errors
-    /// As [`Build::push`](crate::Build::push).
+    /// Those of [`Build::push`](crate::Build::push).
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.push(key, Some(value))
     }
@@ -86,7 +90,7 @@ impl Update {
     /// Removes `key`, if it is there.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Those of [`put`](Self::put).
     pub fn remove(&mut self, key: &[u8]) -> Result<()> {
         self.push(key, None)
     }
@@ -97,22 +101,24 @@ impl Update {
         self.sorters[shard].push(key, value, self.count)
     }
 
-    /// Merges, writes and publishes; gives how many pairs the new dictionary has. Of a directory of shards, those without changes stay.
+    /// Merges, writes and publishes; gives how many pairs the new dictionary has. Shards without changes keep their
+    /// files.
     ///
     /// # Errors
-    /// As [`Build::finish`](crate::Build::finish), and [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) of the old file.
+    /// Those of [`Build::finish`](crate::Build::finish); [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the old
+    /// file is damaged.
     pub fn finish(self) -> Result<u64> {
         self.target.finish(&self.plan, self.sorters, &self.old.files)
     }
 }
 
 impl DictionaryBuilder {
-    /// Writes the pairs of the dictionary at `old` to `new` with the index that this builder asks for. Pages, compression, hash function
-    /// and shards stay those of the old one. One pass, no sort.
+    /// Writes the pairs of the dictionary at `old` to `new` with the index that this builder asks for. Pages,
+    /// compression, hash function and shards stay those of the old one. One pass, no sort.
     ///
     /// # Errors
-    /// Those of [`Dictionary::open`] and [`Build::finish`](crate::Build::finish); [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument)
-    /// with [`resume`](Self::resume).
+    /// Those of [`Dictionary::open`] and [`Build::finish`](crate::Build::finish);
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) with [`resume`](Self::resume).
     pub fn reindex(&self, old: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<u64> {
         Update::start(old.as_ref(), new.as_ref(), self, Unchanged::Written)?.finish()
     }

@@ -1,8 +1,8 @@
-//! Reading everything, and naming what is wrong.
+//! The check of a whole dictionary, which names every fault.
 //!
-//! First all pages against their checksums, and those against the footer's. Then, if the pages are whole, all records: that
-//! they are in order, as many and as long as the footer says, no key twice, and that the index and the starts of the pages lead to each
-//! of them.
+//! First it compares all pages with their checksums, and those with the footer's. If the pages are whole, it checks all
+//! records: their order, number and lengths, that no key is there twice, and that the index and the starts of the pages
+//! lead to each of them.
 
 use super::format::layout::Order;
 use super::format::page::{self, CHECKSUM_BYTES, START_COUNT, StartsWriter};
@@ -14,7 +14,7 @@ use super::shards::manifest::Manifest;
 use crate::error::{ErrorKind, Result, quote};
 use crate::fault::Fault;
 
-/// After so many faults the rest are counted only.
+/// Faults that are described; further ones are only counted.
 const FAULTS_MAX: usize = 1000;
 /// Pages read at once.
 const READ_BYTES: u64 = 1 << 20;
@@ -26,14 +26,14 @@ struct Check<'d> {
 }
 
 impl Dictionary {
-    /// Reads everything and names every fault: checksums that do not fit, records out of order or there twice, counts that are off,
-    /// keys that the index does not lead to.
+    /// Reads everything and names every fault: wrong checksums, records out of order or there twice, wrong counts, keys
+    /// that the index does not lead to.
     ///
-    /// Costs two passes over the data, the second of which reads each page twice; of indexes that have an order of their own a chunk or
-    /// partition at a time is in memory.
+    /// Costs two passes over the data, the second of which reads each page twice. With the index `chunk` the records of
+    /// a chunk are in memory.
     ///
     /// # Errors
-    /// Only what keeps it from going on; what it finds is in the result.
+    /// [`ErrorKind::Io`], where the check cannot go on. Faults are in the result.
     pub fn verify(&self) -> Result<Vec<Fault>> {
         let mut faults = Vec::new();
         for (shard, file) in self.files.iter().enumerate() {

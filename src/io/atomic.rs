@@ -4,9 +4,10 @@
 //! PATH + suffix, locked -> begin (empty, permissions) -> writes -> publish: sync, head, sync, rename to PATH, sync the directory
 //! ```
 //!
-//! The lock is on the unfinished file, so a second writer of the same `PATH` fails at once. A file that is dropped before
-//! [`publish`](AtomicFile::publish) is removed. A killed process leaves the unfinished file; the next writer opens it, decides whether
-//! it may be overwritten, and begins anew. Readers that have the old file of `PATH` open keep it.
+//! The lock is on the unfinished file, so a second writer of the same `PATH` fails at once. A file that is dropped
+//! before [`publish`](AtomicFile::publish) is removed. A killed process leaves the unfinished file; the next writer
+//! opens it, decides whether it may be overwritten, and begins anew. Readers that have the old file of `PATH` open keep
+//! it.
 //!
 //! Not here: what a file holds, and which leftovers may be overwritten (the callers).
 
@@ -85,10 +86,11 @@ impl AtomicFile {
         Ok(())
     }
 
-    /// Makes the content durable, writes `head` at offset 0, which is still empty, renames the file to its path, and makes the new name
-    /// durable.
+    /// Makes the content durable, writes `head` at offset 0, which is still empty, renames the file to its path, and
+    /// makes the new name durable.
     ///
-    /// After an error the old file is in place, unless only the last step failed, which [`is_published`](Self::is_published) tells.
+    /// After an error the old file is in place, unless only the last step failed, which
+    /// [`is_published`](Self::is_published) tells.
     pub fn publish(&mut self, head: &[u8]) -> std::result::Result<(), Failed> {
         let own = &self.unfinished_path;
         self.file.sync().map_err(failed(own, "sync"))?;

@@ -1,8 +1,8 @@
-//! Records in, data pages out: which bytes stand where, and what the indexes will want to know.
+//! Records in, data pages out, and the numbers that indexes are made of.
 //!
-//! Records come in the order in which they are to lie. Each becomes a unit of the stream, or part of a compressed block; on the
-//! way pairs and bytes are counted, and the positions and ranks that the chosen indexes are made of are put by.
-//! Not here: pages (`pages.rs`), indexes (`index/`), which record comes next (`build.rs`, `merge.rs`).
+//! Records come in the order in which they are to lie. Each becomes a cell of the stream, or part of a compressed
+//! block; on the way pairs and bytes are counted, and the positions and ranks that the index needs are kept. Not here:
+//! pages (`pages.rs`), indexes (`index/`), which record comes next (`merge.rs`).
 
 use super::numbers::NumberList;
 use super::pages::{PageFirsts, PageWriter};
@@ -48,7 +48,7 @@ impl DataWriter {
         })
     }
 
-    /// Writes one record; whoever calls it sees to it that its lengths are the layout's.
+    /// Writes one record, whose lengths are the layout's.
     #[inline]
     pub fn push(&mut self, position: u64, key: &[u8], value: &[u8]) -> Result<()> {
         debug_assert!(match self.layout {
@@ -105,7 +105,7 @@ impl DataWriter {
         let footer = &mut self.footer;
         footer.key_bytes += key_len as u64;
         footer.value_bytes += value_len as u64;
-        // Keys and values have at most 2^32 - 1 bytes, which whoever takes them in checks.
+        // The sort refuses keys and values of more than 2^32 - 1 bytes, and so does a table.
         let (key_len, value_len) = (key_len as u32, value_len as u32);
         footer.key_len = (footer.key_len.0.min(key_len), footer.key_len.1.max(key_len));
         footer.value_len = (footer.value_len.0.min(value_len), footer.value_len.1.max(value_len));
@@ -121,7 +121,7 @@ impl DataWriter {
         Ok(())
     }
 
-    /// Writes what is left; gives the footer but for its sections, and what was put by for indexes.
+    /// Writes what is left; gives the footer without its sections, and the numbers for indexes.
     pub fn finish(mut self) -> Result<(Footer, IndexNumbers)> {
         if self.blocks.as_ref().is_some_and(|blocks| !blocks.is_empty()) {
             self.write_block()?;

@@ -6,9 +6,8 @@
 //! batch -> sort/ -----------> runs --/
 //! ```
 //!
-//! Cost: one read of the old data, whatever the batch. Records of the old file between two of the batch are copied in one piece where
-//! all have one size.
-//! Source: Lim et al. 2013, section 2.5.
+//! Cost: one read of the old data, whatever the batch. Records of the old file between two of the batch are copied in
+//! one piece where all have one size. Source: Lim et al. 2013, section 2.5.
 
 use super::plan::{PlaceNames, Plan};
 use super::progress::ProgressCounter;
@@ -134,7 +133,8 @@ impl Cursor {
     }
 }
 
-/// Old records and those of a batch. Of records with equal keys the batch's stands; keys that it deletes are left out.
+/// Old records and those of a batch. Of two records with one key the batch's is kept; keys that the batch deletes are
+/// left out.
 struct Merge<'s> {
     old: Option<WalkAhead>,
     old_run: Cursor,
@@ -210,7 +210,8 @@ impl Merge<'_> {
     }
 }
 
-/// How many of the ascending `positions` are below `position`. Steps double, as a batch is spread evenly among the old records.
+/// How many of the ascending `positions` are below `position`. Steps double, as a batch is spread evenly among the old
+/// records.
 fn count_below(positions: &[u64], position: u64) -> usize {
     let mut step = 1;
     while step < positions.len() && positions[step] < position {

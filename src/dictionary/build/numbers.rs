@@ -1,7 +1,7 @@
-//! Numbers in the order they come, in memory while they are few and in a file without a name when they are many.
+//! A list of numbers, in memory while they are few and in a file without a name when they are many.
 //!
-//! An index is made when all pairs are written, because its shape depends on how many there are; what it needs of each page or
-//! pair waits here. The file is removed as soon as it is made, so nothing is left of it however the process ends.
+//! An index is made when all pairs are written, because its shape depends on how many there are. What it needs of each
+//! page or pair waits here.
 
 use crate::dictionary::format::ends::io_error;
 use crate::error::{Error, Result};
@@ -57,7 +57,7 @@ impl NumberList {
         Ok(())
     }
 
-    /// All of them, first to last.
+    /// All numbers, first to last.
     pub fn numbers(&self) -> impl Iterator<Item = Result<u64>> + '_ {
         let mut bytes = Vec::new();
         let blocks = (0..self.spilled).step_by(READ_NUMBERS).map(move |from| {
@@ -77,7 +77,7 @@ impl NumberList {
     }
 }
 
-/// What one block of the file came to.
+/// The numbers of a block of the file, or why they cannot be read.
 enum Numbers {
     Some(std::vec::IntoIter<u64>),
     Failed(Option<Error>),

@@ -1,8 +1,8 @@
 //! Cells into pages: the stream cut into pages, each with its checksum, written by a thread of its own.
 //!
-//! One buffer is filled while the last is written, and the disk is asked for what was written now and then, so that it does not begin
-//! when the last of gigabytes is there.
-//! Not here: what a page has before its body (`format/page.rs`), what a cell is made of (`data.rs`).
+//! One buffer is filled while the last is written, and the disk is asked for what was written now and then, so that it
+//! does not begin when the last of gigabytes is there. Not here: what a page has before its body (`format/page.rs`),
+//! what a cell is made of (`data.rs`).
 
 use super::numbers::NumberList;
 use crate::dictionary::format::page::{self, CHECKSUM_BYTES, StartsWriter};
@@ -65,7 +65,7 @@ struct CellStart {
     page: u64,
 }
 
-/// What all pages came to.
+/// What is known when all pages are written.
 pub(crate) struct Written {
     pub firsts: PageFirsts,
     pub pages: u64,
@@ -93,7 +93,7 @@ impl PageWriter {
         })
     }
 
-    /// The next byte begins a unit, whose first record has this position and rank.
+    /// The next byte begins a cell, whose first record has this position and rank.
     #[inline]
     pub fn begin_cell(&mut self, position: u64, rank: u64) -> Result<()> {
         if self.at_page_end() {
@@ -111,7 +111,7 @@ impl PageWriter {
         Ok(())
     }
 
-    /// More bytes of the current unit.
+    /// More bytes of the current cell.
     #[inline]
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         self.stream_bytes += bytes.len() as u64;
@@ -133,8 +133,8 @@ impl PageWriter {
         }
     }
 
-    /// Writes records that lie one behind another in `bytes`, in a layout without starts. They have these positions; the first has rank
-    /// `rank`.
+    /// Writes records that lie one behind another in `bytes`, in a layout without starts. They have these positions;
+    /// the first has rank `rank`.
     pub fn write_fixed(&mut self, bytes: &[u8], positions: &[u64], rank: u64) -> Result<()> {
         let record_bytes = bytes.len() / positions.len().max(1);
         let mut done = 0;
@@ -247,7 +247,7 @@ impl Output {
                 let mut unflushed = 0;
                 for (buffer, offset, bytes) in to_write {
                     file.write_at(&buffer[..bytes], offset)?;
-                    // Nobody takes it: the writer was dropped.
+                    // The writer may have been dropped, and takes no more buffers.
                     let _ = written.send(buffer);
                     unflushed += bytes;
                     if unflushed >= FLUSH_BYTES && flush.try_send(()).is_ok() {
@@ -275,7 +275,7 @@ impl Output {
         if sent { Ok(()) } else { Err(self.failure()) }
     }
 
-    /// Why the thread ended before its time.
+    /// Why the thread ended early.
     fn failure(&mut self) -> Error {
         match self.finish() {
             Err(error) => error,
@@ -295,7 +295,7 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        // Before whoever drops it removes the file.
+        // Before the file is removed.
         self.full = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

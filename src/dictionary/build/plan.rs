@@ -39,7 +39,8 @@ pub(crate) struct Plan {
     pub duplicates: Duplicates,
     /// Where temporary files go: a directory, or beside the dictionary.
     pub temporary_directory: Option<PathBuf>,
-    /// What the names of temporary files begin with; set by [`for_sort`](Self::for_sort) and [`for_writing`](Self::for_writing).
+    /// What the names of temporary files begin with; set by [`for_sort`](Self::for_sort) and
+    /// [`for_writing`](Self::for_writing).
     pub temporary: PathBuf,
     /// Keep named temporary files, so that a later build with the same number goes on from them.
     pub resume: Option<u64>,

@@ -1,10 +1,10 @@
 //! Records in the order that the chunk index gives them inside its chunks.
 //!
-//! Records come in hash order and are held until a chunk is complete. The search for its function runs on several threads for several
-//! chunks at once; then the records are written in the order that the function gives.
+//! Records come in hash order and are held until a chunk is complete. The search for its function runs on several
+//! threads for several chunks at once; then the records are written in the order that the function gives.
 //!
-//! Memory: the records of the chunks that are searched at once. Chunks are written as soon as the records held are half of what
-//! [`Plan::memory_bytes`] allows; a single chunk that needs more than all of it is an error.
+//! Memory: the records of the chunks that are searched at once. Chunks are written as soon as the records held are half
+//! of what [`Plan::memory_bytes`] allows; a single chunk that needs more than all of it is an error.
 
 use super::data::DataWriter;
 use super::parallel::in_parallel;

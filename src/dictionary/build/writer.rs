@@ -4,9 +4,9 @@
 //! runs -> (reorder, for chunks) -> data pages -> index sections -> footer -> sync -> header -> sync -> rename
 //! ```
 //!
-//! Whether all records have one size is known only at the end: keys given twice go, deletions come. The file is begun in the layout
-//! that the caller expects. Where that proves wrong, what was written is read back and written to a second file in the right layout, so
-//! that equal pairs give equal bytes however they came.
+//! Whether all records have one size is known only at the end: keys given twice go, deletions come. The file is begun
+//! in the layout that the caller expects. Where that proves wrong, what was written is read back and written to a
+//! second file in the right layout, so that equal pairs give equal bytes however they came.
 //!
 //! Not here: where runs come from (`merge.rs`), locks and the rename (`io/atomic.rs`).
 
@@ -33,14 +33,14 @@ use std::sync::Arc;
 const UNFINISHED: &str = "-unfinished";
 const UNFINISHED_AGAIN: &str = "-unfinished2";
 
-/// The same bins as for hashes: a finer index could save no more than a part of one read.
+/// A finer index could save no more than a part of one read.
 const RANK_BINS_PER_PAGE: u32 = 16;
 
 /// Begins the file of a dictionary at `path`.
 ///
 /// # Errors
-/// [`ErrorKind::Locked`] where another process builds the same file; [`ErrorKind::NotATable`] where `path`, or a name that the build
-/// needs, belongs to something else than a dictionary.
+/// [`ErrorKind::Locked`] where another process builds the same file; [`ErrorKind::NotATable`] where `path`, or a name
+/// that the build needs, belongs to something else than a dictionary.
 pub(crate) fn begin_file(storage: &Arc<dyn Storage>, path: &Path) -> Result<AtomicFile> {
     refuse_to_replace_others(storage.as_ref(), path)?;
     let mut output = open_unfinished(storage, path, UNFINISHED)?;
@@ -110,7 +110,8 @@ fn refuse_to_replace_others(storage: &dyn Storage, path: &Path) -> Result<()> {
     }
 }
 
-/// A killed build leaves a file with an empty head, or a complete dictionary before its rename. Anything else belongs to somebody.
+/// A killed build leaves a file with an empty head, or a complete dictionary before its rename. Anything else is not
+/// ours.
 fn refuse_to_overwrite_others(unfinished: &AtomicFile) -> Result<()> {
     let (path, file) = (unfinished.unfinished_path(), unfinished.file());
     let bytes = file.len().map_err(|e| Error::io(path, "read the length", e))?;
@@ -173,7 +174,7 @@ impl FileWriter {
         let Written { output, header, .. } = written;
         let access = Access { hash: Some(self.plan.hash.clone()), ..Access::default() };
         let old = DictionaryFile::with_header(output.unfinished_path(), Arc::clone(output.file()), header, &access)?;
-        // Whoever may use the first file may use the second. What was there is ours: `begin_file` has looked.
+        // With the permissions of the first file. `begin_file` has checked that a file of this name is ours.
         let mut again = open_unfinished(&self.plan.storage, output.path(), UNFINISHED_AGAIN)?;
         again.begin(output.unfinished_path()).map_err(io_error)?;
         let mut attempt = Attempt::new(&self.plan, again, layout)?;

@@ -1,16 +1,16 @@
-//! Compressed blocks: some records in a row, compressed as one unit of the stream.
+//! Compressed blocks: some records in a row, compressed as one cell of the stream.
 //!
 //! ```text
 //! 0            8               16             20          28
 //! | raw bytes  | stored bytes  | record count | position  | stored bytes of LZ4, or the raw ones if LZ4 gained nothing |
 //! ```
 //!
-//! `position` is that of the first record. A block ends with the record that brings it to the bytes that the header asks for.
-//! Decompression allocates what the head claims only after [`BlockHead::parse`] held it against what LZ4 can expand to, and [`unpack`]
-//! against what a block of these records can have.
+//! `position` is that of the first record. A block ends with the record that brings it to the bytes that the header
+//! asks for. Decompression allocates what the head claims only after [`BlockHead::parse`] has compared it with what LZ4
+//! can expand to, and [`unpack`] with what a block of these records can have.
 
 pub(crate) const HEAD_BYTES: usize = 28;
-/// LZ4 cannot expand a byte to more than so many.
+/// The most bytes that LZ4 can expand one byte to.
 pub(crate) const EXPANSION_MAX: u64 = 255;
 /// Raw bytes above which LZ4's own limits come near; such a block, of one huge record, stays as it is.
 const COMPRESSED_MAX: usize = 1 << 30;

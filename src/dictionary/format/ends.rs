@@ -1,15 +1,16 @@
-//! The two ends of a dictionary's file: the header, written last of all, and the footer, whose presence says that nothing was cut off.
+//! The two ends of a dictionary file: the header, which is written last, and the footer, whose presence shows that
+//! nothing was cut off.
 //!
 //! ```text
 //! page 0          header, HEADER_BYTES of it
-//! pages 1 .. P    data: units one behind another (pages.rs)
+//! pages 1 .. P    data: cells one behind another (page.rs)
 //! sections        indexes, each starting at a multiple of SECTION_ALIGN
 //! footer          the last FOOTER_BYTES of the file
 //! ```
 //!
-//! The norm is docs/dictionary-format.md. Everything read here is untrusted: [`FileHeader::parse`] and [`Footer::parse`] give values
-//! that lie within the file and within limits, or an error that says which field does not.
-//! Not here: what pages hold (`pages.rs`), what sections hold (`index/`).
+//! The norm is docs/dictionary-format.md. Everything read here is untrusted: [`FileHeader::parse`] and
+//! [`Footer::parse`] give values that lie within the file and within limits, or an error that says which field does
+//! not. Not here: what pages hold (`page.rs`), what sections hold (`index/`).
 
 use super::block::EXPANSION_MAX;
 use super::layout::{BLOCK_BYTES_MAX, Compression, Layout, Order, PAGE_BYTES_MAX, PAGE_BYTES_MIN};
@@ -24,14 +25,14 @@ pub(crate) const HEADER_BYTES: usize = 512;
 pub(crate) const FOOTER_BYTES: usize = 512;
 pub(crate) const SECTION_ALIGN: u64 = 4096;
 pub(crate) const SECTIONS_MAX: usize = 12;
-/// More pairs than any dictionary has, so that the sum over all shards is a number.
+/// The most pairs of a file, so that the sum over all shards is a number.
 const PAIRS_MAX: u64 = 1 << 48;
 pub(crate) const MAGIC: &[u8; 8] = b"SPLITDCT";
 const END_MAGIC: &[u8; 8] = b"SPLITEND";
 const VERSION: u32 = 1;
 const CHECKSUM_AT: usize = HEADER_BYTES - 4;
 
-/// What is known before the first record.
+/// The header: what is known before the first record.
 #[derive(Clone, Debug)]
 pub(crate) struct FileHeader {
     pub page_bytes: u32,
@@ -89,7 +90,7 @@ impl FileHeader {
         let version = get.u32();
         if version != VERSION {
             let message = format!(
-                "{name}: dictionary format version {version}, this library reads {VERSION}. Upgrade it, or build the dictionary again."
+                "{name}: dictionary format version {version}, this library reads {VERSION}. Upgrade the library, or build the dictionary again."
             );
             return Err(Error::new(ErrorKind::Version, message));
         }
@@ -128,14 +129,15 @@ impl FileHeader {
         Ok(FileHeader { page_bytes, layout, compression, block_bytes, order, hash_id, hash_seed, hash_check })
     }
 
-    /// Can the two be of shards of one dictionary? Layout and order may differ from shard to shard.
+    /// Whether the two can be headers of shards of one dictionary. Layout and order may differ from shard to shard.
     pub fn is_like(&self, other: &FileHeader) -> bool {
         let hash = |header: &FileHeader| (header.hash_id, header.hash_seed, header.hash_check);
         let shape = |header: &FileHeader| (header.page_bytes, header.compression);
         hash(self) == hash(other) && shape(self) == shape(other)
     }
 
-    /// The function that the pairs were hashed with; `user` is what the caller says it is, where the package has none.
+    /// The function that the pairs were hashed with: the package's, or `user` where the file was built with a user's
+    /// own.
     pub fn hash(&self, path: &Path, user: Option<&HashFunction>) -> Result<HashFunction> {
         let kind = HashKind::from_id(self.hash_id).unwrap_or(HashKind::User);
         let own = HashFunction::new(kind, self.hash_seed);
@@ -147,9 +149,9 @@ impl FileHeader {
             return Ok(hash);
         }
         let advice = if kind == HashKind::User {
-            "a user's own hash function, which has to be given and to be the same"
+            "a user's own hash function. Open it with the same function"
         } else {
-            "a hash function whose results differ here"
+            "a hash function whose results differ here. Open it with the version that built it"
         };
         Err(Error::new(ErrorKind::WrongHash, format!("{}: was built with {advice}", path.display())))
     }
@@ -193,13 +195,13 @@ pub(crate) struct Section {
     pub bytes: u64,
 }
 
-/// What is known after the last record.
+/// The footer: what is known after the last record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Footer {
     pub pairs: u64,
     /// Pages of data, the first of which is page 1.
     pub pages: u64,
-    /// Bytes of the stream of units in those pages.
+    /// Bytes of the stream of cells in those pages.
     pub stream_bytes: u64,
     /// Keys and values, without lengths, uncompressed.
     pub key_bytes: u64,
@@ -241,7 +243,7 @@ impl Footer {
     pub fn parse(path: &Path, bytes: &[u8; FOOTER_BYTES], header: &FileHeader, file_bytes: u64) -> Result<Footer> {
         let wrong = |what: String| Error::corrupt(format!("{}: footer: {what}. {BUILD_AGAIN}", path.display()));
         if !bytes.starts_with(END_MAGIC) {
-            return Err(wrong("not there: the file was cut, or never finished".into()));
+            return Err(wrong("missing: the file was cut, or never finished".into()));
         }
         check_seal(bytes).map_err(wrong)?;
         let footer = Self::fields(bytes).map_err(wrong)?;
@@ -291,7 +293,7 @@ impl Footer {
             let section_end = section.offset.checked_add(section.bytes).filter(|end| *end <= sections_end);
             let aligned = section.offset.is_multiple_of(SECTION_ALIGN) && section.bytes.is_multiple_of(8);
             if section.offset < end || !aligned {
-                return Err(format!("section of kind {} at a place that is not its own", section.kind as u32));
+                return Err(format!("section of kind {} overlaps another or is not aligned", section.kind as u32));
             }
             end = section_end.ok_or("a section longer than the file")?;
         }
@@ -334,7 +336,7 @@ impl Footer {
     }
 }
 
-/// As many of the first bytes of a file of `file_bytes` bytes as a header has; fewer where the file has.
+/// The bytes of the header of a file of `file_bytes` bytes; fewer if the file is shorter.
 pub(crate) fn first_bytes(file: &dyn File, file_bytes: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(file_bytes).unwrap_or(usize::MAX).min(HEADER_BYTES)];
     file.read_at(&mut bytes, 0)?;

@@ -11,7 +11,7 @@ pub(crate) const BLOCK_BYTES_MAX: u32 = 1 << 24;
 pub(crate) enum Layout {
     /// Every record has its lengths before it.
     Varied,
-    /// All keys have one length and all values one, which stand in the header. Never both zero.
+    /// All keys have one length and all values one, which the header has. Never both zero.
     Fixed { key_len: u32, value_len: u32 },
 }
 
@@ -34,10 +34,10 @@ impl Layout {
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Compression {
-    /// As they are: one read gives the bytes of a value.
+    /// Uncompressed: one read gives the bytes of a value.
     #[default]
     None = 0, // on disk
-    /// LZ4, in blocks of 16 KiB unless told otherwise.
+    /// LZ4, in blocks of 16 KiB by default.
     Lz4 = 1, // on disk
 }
 

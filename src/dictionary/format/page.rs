@@ -1,18 +1,18 @@
-//! Pages of data: a stream of *units*, one behind another, cut into pages that each carry a checksum.
+//! Pages of data: a stream of *cells*, one behind another, cut into pages that each carry a checksum.
 //!
-//! A unit is a record, or a compressed block of records (`block.rs`). Units lie across the borders of pages, so pages are full
-//! whatever the records' sizes, and a unit of many pages is read in one piece.
+//! A cell is a record, or a compressed block of records (`block.rs`). Cells lie across the borders of pages, so pages
+//! are full whatever the records' sizes, and a cell of many pages is read in one piece.
 //!
 //! ```text
 //! byte 0   4                                head                          page_bytes
 //! | CRC-32C | starts, but for fixed records | ... body: a piece of the stream ... |
 //! ```
 //!
-//! `starts` are [`START_COUNT`] numbers of 16 bits: where in the body the first unit begins at or behind each eighth of it, so that
-//! a search can enter a page in the middle; [`NO_START`] where none does. A page in which none begins at all says in the last
-//! four of those bytes how many pages back its unit began.
+//! `starts` are [`START_COUNT`] numbers of 16 bits: where in the body the first cell begins at or behind each eighth of
+//! it, so that a search can enter a page in the middle; [`NO_START`] where none does. A page in which none begins at
+//! all says in the last four of those bytes how many pages back its cell began.
 //!
-//! Source: units across pages are PaCHash's (Kurpicz, Lehmann & Sanders 2023), the starts and the checksum are ours.
+//! Source: cells across pages are PaCHash's (Kurpicz, Lehmann & Sanders 2023), the starts and the checksum are ours.
 //! Not here: which page to read (`index/page.rs`).
 
 use super::layout::{Compression, Layout};
@@ -68,7 +68,7 @@ pub(crate) fn start(page: &[u8], index: usize) -> Option<usize> {
     (start != NO_START).then_some(usize::from(start))
 }
 
-/// For a page in which no unit begins: how many pages before it its unit did.
+/// For a page in which no cell begins: how many pages before it its cell did.
 pub(crate) fn pages_back(page: &[u8]) -> u64 {
     u32::from_le_bytes(page[BACK_AT..BACK_AT + 4].try_into().expect("4 bytes")).into()
 }
@@ -85,8 +85,8 @@ impl StartsWriter {
         StartsWriter { written: START_COUNT }
     }
 
-    /// Of a page whose head has these bytes behind its checksum. As long as no cell begins in it, it says that the cell that covers it
-    /// began `pages_back` pages before.
+    /// Of a page whose head has these bytes behind its checksum. As long as no cell begins in it, it says that the cell
+    /// that covers it began `pages_back` pages before.
     pub fn open(starts: &mut [u8], pages_back: u64) -> Self {
         starts.fill(0xFF);
         // A cell has at most 2^33 bytes, and a page 512 or more.

@@ -48,7 +48,7 @@ pub(crate) fn lengths(layout: Layout, bytes: &[u8]) -> Option<(usize, usize, usi
     }
 }
 
-/// What stands before the key: its bytes, and how many.
+/// The bytes before the key, and how many they are.
 #[inline]
 pub(crate) fn head(layout: Layout, key: &[u8], value: &[u8]) -> ([u8; HEAD_BYTES_MAX], usize) {
     let mut out = [0; HEAD_BYTES_MAX];

@@ -1,6 +1,6 @@
 //! Elias-Fano: a non-decreasing sequence of numbers, 2 + log2(universe / len) bits each, searched where it lies.
 //!
-//! A value is cut in two. Its low bits stand in an array; its high part `h` is told by a one at bit `h + i` of a bit
+//! A value is cut in two. Its low bits are in an array; its high part `h` is a one at bit `h + i` of a bit
 //! vector, `i` being the value's index: ones are values, zeros step from one high part to the next.
 //!
 //! ```text
@@ -26,7 +26,7 @@ const BLOCK_BITS: u64 = 1024;
 const BLOCK_WORDS: usize = BLOCK_BITS as usize / 64;
 const QUARTER_WORDS: usize = BLOCK_WORDS / 4;
 
-/// A hint for every so many ones, and for every so many zeros.
+/// There is a hint for each time this many ones, and this many zeros.
 const HINT_EVERY: u64 = 1024;
 
 /// Most values: the directory counts them in 35 bits.
@@ -117,7 +117,7 @@ impl EliasFano {
         self.len
     }
 
-    /// Value number `index`; that of the last one if there are not so many, 0 if there are none.
+    /// Value number `index`; the last value if there are fewer, 0 if there are none.
     pub(crate) fn get(&self, words: &[u64], index: u64) -> u64 {
         let Some(last) = self.len.checked_sub(1) else { return 0 };
         let index = index.min(last);

@@ -1,8 +1,8 @@
-//! The kinds of index: how a position becomes the few pages that are read.
+//! The kinds of index: from a position to the few pages that a lookup reads.
 //!
-//! Each kind is a section of 64-bit words behind the data. [`Index`] says which is wanted; [`LoadedIndex`] is one that was opened, its
-//! words in memory or mapped. A kind gives pages, or ranks (which record it is), of which pages are made by arithmetic where
-//! records have one size, else by a second section.
+//! Each kind is a section of 64-bit words behind the data. [`Index`] says how one is made; [`LoadedIndex`] is one that
+//! was opened, its words in memory or mapped. A kind gives pages, or ranks (the numbers of records). Ranks become pages
+//! by arithmetic where records have one size, else by a second section.
 //!
 //! | kind | gives | bits | source |
 //! |---|---|---|---|
@@ -26,9 +26,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use trie::{Trie, TrieOptions};
 
-/// Which index a dictionary has, and how it is made.
+/// The index of a dictionary, and how it is made.
 ///
-/// All find the pages of a key, so that a lookup is one read of the data (`None` needs several).
+/// With every index a lookup is one read of the data; without one (`None`) it is several.
 ///
 /// # Examples
 /// ```
@@ -41,25 +41,27 @@ use trie::{Trie, TrieOptions};
 pub enum Index {
     /// Which pages can hold a hash: about 6.2 bits a page, for records of any sizes.
     Page {
-        /// More of them: fewer pages read in vain; a bit a page for each doubling.
+        /// Twice as many cost one more bit a page, and fewer pages are read in vain.
         bins_per_page: u32,
     },
     /// Entropy-coded tries: the rank of a key in 2.5 bits.
     Trie {
         /// Keys a virtual bucket on average, the paper's *g*: a power of two.
         bucket_keys: u32,
-        /// Tries of up to so many keys are coded by Huffman's method, larger ones by Elias' gamma: the paper's *hmax*.
+        /// The largest trie that is coded by Huffman's method, in keys; larger ones use Elias' gamma code. The paper's
+        /// *hmax*.
         huffman_max: u32,
-        /// Tries of at least so many keys say where their right half begins; 0 for none, as in the paper.
+        /// The smallest trie, in keys, that stores where its right half begins; 0 for none, as in the paper.
         skip_min: u32,
-        /// 1: the rank of each key. More: which block of so many keys, in fewer bits (the paper's *sparse index*).
+        /// 1: the index gives the rank of a key. Above 1: the block of this many keys, in fewer bits (the paper's
+        /// *sparse index*).
         block_items: u32,
     },
-    /// Chunks of keys whose order inside is given up: the rank in 1.5 to 1.9 bits.
+    /// Chunks of keys that give up hash order inside: the rank in 1.5 to 1.9 bits.
     ///
-    /// The records of a chunk are in memory at once while it is built, and lie in its own order.
+    /// The records of a chunk are in memory together while it is built, and lie in an order of its own.
     Chunk {
-        /// How many bits, and how long a build may take.
+        /// Fewer bits against a longer build.
         effort: Effort,
     },
     /// No index: the pages are searched. Several reads a lookup.
@@ -72,7 +74,7 @@ impl Index {
         Index::Page { bins_per_page: page::BINS_PER_PAGE }
     }
 
-    /// As in the paper's evaluation: 256 keys a bucket, Huffman up to 64.
+    /// The tries of the paper's evaluation: 256 keys a bucket, Huffman up to 64.
     pub fn trie() -> Index {
         Index::Trie { bucket_keys: 256, huffman_max: 64, skip_min: 0, block_items: 1 }
     }
@@ -87,7 +89,7 @@ impl Index {
         Index::Chunk { effort: Effort::Balanced }
     }
 
-    /// The name that the command line uses.
+    /// Its name, which the command line uses too.
     pub fn name(self) -> &'static str {
         match self {
             Index::Page { .. } => "page",
@@ -98,7 +100,7 @@ impl Index {
         }
     }
 
-    /// How its tries are made, if it has some.
+    /// The options of its tries, if it has tries.
     pub(crate) fn trie_options(self) -> Option<TrieOptions> {
         match self {
             Index::Trie { bucket_keys, huffman_max, skip_min, block_items } => {
@@ -108,14 +110,14 @@ impl Index {
         }
     }
 
-    /// How its chunks are made, if it has some.
+    /// The options of its chunks; the defaults if it has none.
     pub(crate) fn chunk_options(self) -> ChunkOptions {
         let effort = if let Index::Chunk { effort } = self { effort } else { Effort::Balanced };
         // Larger chunks only pay where the search takes its time: the test `figures` of chunks.
         ChunkOptions { chunk_keys: if effort == Effort::Small { 1024 } else { 512 }, effort }
     }
 
-    /// Are its numbers in range?
+    /// Refuses numbers out of range.
     pub(crate) fn check(self) -> Result<(), String> {
         match self {
             Index::Page { bins_per_page: 1..=1024 } | Index::Chunk { .. } | Index::None => Ok(()),
@@ -124,7 +126,7 @@ impl Index {
         }
     }
 
-    /// In which order it wants the records.
+    /// The order of records that goes with it.
     pub(crate) fn order(self) -> Order {
         match self {
             Index::Page { .. } | Index::Trie { .. } | Index::None => Order::Hash,
@@ -132,7 +134,7 @@ impl Index {
         }
     }
 
-    /// Does it give ranks?
+    /// Whether it gives ranks.
     pub(crate) fn gives_ranks(self) -> bool {
         matches!(self, Index::Trie { .. } | Index::Chunk { .. })
     }
@@ -155,7 +157,8 @@ impl Words {
     pub fn get(&self) -> &[u64] {
         match self {
             Words::Loaded(words) => words,
-            // Sections begin at multiples of 4096 in a mapping, which begins at one; else there are none, and nothing is found.
+            // Sections begin at multiples of 4096 in a mapping, which begins at one; else there are none, and nothing
+            // is found.
             Words::Viewed { view, bytes } => bytemuck::try_cast_slice(&view.bytes()[bytes.clone()]).unwrap_or_default(),
         }
     }
@@ -168,16 +171,16 @@ impl Words {
     }
 }
 
-/// Where the record of a position is, if it is there.
+/// Where the record of a position can be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Candidates {
     Pages(Range<u64>),
     Ranks(Range<u64>),
-    /// Anywhere: search.
+    /// No index says it: search.
     Anywhere,
 }
 
-/// An index that was opened.
+/// An open index.
 pub(crate) enum LoadedIndex {
     Page(PageIndex, Words),
     Trie(Box<Trie>, Words),
@@ -221,7 +224,7 @@ impl LoadedIndex {
         }
     }
 
-    /// About which position the first record of page `page` has, if the index can tell.
+    /// About which position the first record of page `page` has, if the index knows it.
     pub fn position_near(&self, page: u64) -> Option<u64> {
         match self {
             LoadedIndex::Page(index, words) => Some(index.position_near(words.get(), page)),
@@ -245,7 +248,7 @@ impl LoadedIndex {
         candidates.extend(found.into_iter().map(Candidates::Ranks));
     }
 
-    /// What of it can be made again from itself and is then other than it was: damage that was not needed yet.
+    /// Recomputes what follows from the rest of the words, and names what differs: damage that lookups have not met.
     pub fn check(&self) -> Result<(), String> {
         match self {
             LoadedIndex::Page(index, words) => index.check(words.get()),
@@ -253,7 +256,7 @@ impl LoadedIndex {
         }
     }
 
-    /// The ranks, among them `rank`, whose records are in an order of the index's own.
+    /// The ranks of the chunk that has `rank`; `None` where records lie in hash order.
     pub fn group(&self, rank: u64) -> Option<Range<u64>> {
         match self {
             LoadedIndex::Chunk(index, _) if rank < index.pairs() => Some(index.ranks(index.chunk_of_rank(rank))),
@@ -261,7 +264,7 @@ impl LoadedIndex {
         }
     }
 
-    /// The name that the command line uses.
+    /// Its name, which the command line uses too.
     pub fn name(&self) -> &'static str {
         match self {
             LoadedIndex::Page(..) => "page",
@@ -272,7 +275,7 @@ impl LoadedIndex {
         }
     }
 
-    /// What another is made by that is to be like it, as far as it can be told.
+    /// The options that give an index like this one, as far as the file records them.
     pub fn kind(&self) -> Index {
         match self {
             LoadedIndex::Page(index, _) => Index::Page { bins_per_page: index.bins_per_page() },
@@ -285,7 +288,7 @@ impl LoadedIndex {
         }
     }
 
-    /// What it is made of, a name and a number each.
+    /// Its own figures, a name and a number each.
     pub fn details(&self) -> Vec<(&'static str, f64)> {
         match self {
             LoadedIndex::Page(index, words) => {

@@ -1,7 +1,7 @@
 //! The page index: which pages can hold the record of a hash, or of a rank, for about 6.2 bits a page.
 //!
-//! *Units* (records, or blocks of them) lie one behind another, in order of their positions, over pages that they may
-//! straddle. The first body byte of page `i` belongs to one unit; `f_i` is the position of that unit's first record:
+//! *Cells* (records, or blocks of them) lie one behind another, in order of their positions, over pages that they may
+//! straddle. The first body byte of page `i` belongs to one cell; `f_i` is the position of that cell's first record:
 //!
 //! ```text
 //! page    0              1              2              3
@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 /// Bins a page where the caller does not say.
 pub(crate) const BINS_PER_PAGE: u32 = 16;
 
-/// Bit of word 1: units cover ranges of positions.
+/// Bit of word 1: cells cover ranges of positions.
 const BLOCKS: u64 = 1; // on disk
 
 /// Words before the sequence of bins: the scale and the flags.
@@ -41,7 +41,7 @@ const BATCH: usize = 16;
 pub(crate) struct PageIndexOptions {
     /// More bins: fewer pages read in vain, `log2` of it in bits a page.
     pub(crate) bins_per_page: u32,
-    /// Are units blocks that cover a range of positions each, or single records?
+    /// Are cells blocks that cover a range of positions each, or single records?
     pub(crate) blocks: bool,
     /// No position is above it: `u64::MAX` for hashes, how many records there are less one for ranks.
     pub(crate) greatest: u64,
@@ -55,7 +55,7 @@ pub(crate) struct PageIndex {
     blocks: bool,
 }
 
-/// From a position to its bin: the high half of their product. 0 stands for no change, the positions being few.
+/// From a position to its bin: the high half of their product. 0 means no change, where positions are few.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Scale(u64);
 
@@ -98,7 +98,7 @@ impl PageIndex {
         self.bins.len()
     }
 
-    /// The pages of which each unit that can hold `position` is wholly inside; empty if no unit can.
+    /// The pages of which each cell that can hold `position` is wholly inside; empty if no cell can.
     pub(crate) fn pages_of(&self, words: &[u64], position: u64) -> Range<u64> {
         let below = self.bins.below(&words[HEADER_WORDS..], self.scale.bin(position));
         self.pages_between(words, below)
@@ -110,7 +110,7 @@ impl PageIndex {
         u32::try_from(bins).ok().filter(|bins| *bins > 0).unwrap_or(BINS_PER_PAGE)
     }
 
-    /// About which position the first unit of `page` begins at: right to a bin.
+    /// About which position the first cell of `page` begins at: right to a bin.
     pub(crate) fn position_near(&self, words: &[u64], page: u64) -> u64 {
         let bin = self.bins.get(&words[HEADER_WORDS..], page);
         // The middle of the bin.
@@ -138,8 +138,8 @@ impl PageIndex {
 
     /// The pages for a position with `below.less` pages of a bin below its own, `below.less_or_equal` not above it.
     ///
-    /// Let `r` be the position, `U` a unit that holds it, in pages `p` to `q`. What is known: if `p < i <= q`, `U`
-    /// covers the first byte of page `i` and `f_i` is its first position, at most `r`. If `i > q`, another unit behind
+    /// Let `r` be the position, `U` a cell that holds it, in pages `p` to `q`. What is known: if `p < i <= q`, `U`
+    /// covers the first byte of page `i` and `f_i` is its first position, at most `r`. If `i > q`, another cell behind
     /// `U` does, and `f_i >= r`. If `i = p`, `U` or one before it does, and `f_i <= r`. `bin` never descends, so all
     /// this holds for bins, with `<=`; and a smaller bin means a smaller position.
     ///
@@ -147,7 +147,7 @@ impl PageIndex {
     ///
     /// *Start.* Let `d` be the last page of a smaller bin than `r`'s; if there is none, 0 will do. Then `f_d < r`, so
     /// not `d > q`. If `d <= p`, starting at `d` will do. Else `p < d <= q`: `U` covers the first byte of `d`, and of
-    /// all pages from `p + 1` to `d`. If units are single records, that means `f_d = r`, and cannot be: start at `d`.
+    /// all pages from `p + 1` to `d`. If cells are single records, that means `f_d = r`, and cannot be: start at `d`.
     /// If they are blocks, all pages from `p + 1` to `d` have the bin of `d`, so the first page of that bin is `p + 1`
     /// or before it, and the one before that is `p` or before.
     fn pages_between(&self, words: &[u64], below: Below) -> Range<u64> {
@@ -191,29 +191,29 @@ mod tests {
 
     /// A block, or a record if `first == last`: its positions and its bytes in the stream.
     #[derive(Clone, Copy, Debug)]
-    struct Unit {
+    struct Cell {
         first: u64,
         last: u64,
         from: u64,
         to: u64,
     }
 
-    /// Units one behind another, the lengths and positions as the closures say.
-    fn stream(count: u64, mut len: impl FnMut() -> u64, mut positions: Vec<u64>, per_unit: usize) -> Vec<Unit> {
+    /// Cells one behind another, the lengths and positions as the closures say.
+    fn stream(count: u64, mut len: impl FnMut() -> u64, mut positions: Vec<u64>, per_unit: usize) -> Vec<Cell> {
         positions.sort_unstable();
-        let (mut units, mut at) = (Vec::new(), 0);
+        let (mut cells, mut at) = (Vec::new(), 0);
         for (_, held) in (0..count).zip(positions.chunks(per_unit)) {
             let to = at + len().max(1);
-            units.push(Unit { first: held[0], last: held[held.len() - 1], from: at, to });
+            cells.push(Cell { first: held[0], last: held[held.len() - 1], from: at, to });
             at = to;
         }
-        units
+        cells
     }
 
     /// `f` of every page.
-    fn firsts(units: &[Unit]) -> Vec<u64> {
-        let pages = units.last().map_or(0, |u| u.to.div_ceil(PAGE_BYTES));
-        (0..pages).map(|page| units[units.partition_point(|u| u.to <= page * PAGE_BYTES)].first).collect()
+    fn firsts(cells: &[Cell]) -> Vec<u64> {
+        let pages = cells.last().map_or(0, |u| u.to.div_ceil(PAGE_BYTES));
+        (0..pages).map(|page| cells[cells.partition_point(|u| u.to <= page * PAGE_BYTES)].first).collect()
     }
 
     fn built(options: PageIndexOptions, firsts: &[u64]) -> Vec<u64> {
@@ -234,8 +234,8 @@ mod tests {
         start as u64..last as u64 + 1
     }
 
-    fn every_unit_is_inside(options: PageIndexOptions, units: &[Unit], asked: &[u64]) {
-        let firsts = firsts(units);
+    fn every_unit_is_inside(options: PageIndexOptions, cells: &[Cell], asked: &[u64]) {
+        let firsts = firsts(cells);
         let words = built(options, &firsts);
         let index = PageIndex::open(&words).expect("just built");
         index.check(&words).expect("just built");
@@ -245,10 +245,10 @@ mod tests {
         for (&position, found) in asked.iter().zip(&many) {
             assert_eq!(index.pages_of(&words, position), *found);
             assert_eq!(*found, by_reading_it_all(options, &firsts, position), "{position:#x}, {options:?}");
-            for unit in units.iter().filter(|u| u.first <= position && position <= u.last) {
-                let needed = unit.from / PAGE_BYTES..(unit.to - 1) / PAGE_BYTES + 1;
+            for cell in cells.iter().filter(|u| u.first <= position && position <= u.last) {
+                let needed = cell.from / PAGE_BYTES..(cell.to - 1) / PAGE_BYTES + 1;
                 let inside = found.start <= needed.start && needed.end <= found.end;
-                assert!(inside, "{position:#x} of {unit:x?} is in {needed:?}, not {found:?}; {options:?}");
+                assert!(inside, "{position:#x} of {cell:x?} is in {needed:?}, not {found:?}; {options:?}");
             }
         }
     }
@@ -268,18 +268,18 @@ mod tests {
     fn random_streams_are_found(blocks: bool) {
         let mut random = Random::new(11);
         for round in 0..600 {
-            let units = 1 + random.up_to(120);
+            let cells = 1 + random.up_to(120);
             let per_unit = if blocks { 1 + random.up_to(6) as usize } else { 1 };
-            let greatest = [u64::MAX, units * per_unit as u64, 1 << 40][round % 3];
-            let positions = positions(round as u64 / 3 % 4, units * per_unit as u64, greatest, &mut random);
+            let greatest = [u64::MAX, cells * per_unit as u64, 1 << 40][round % 3];
+            let positions = positions(round as u64 / 3 % 4, cells * per_unit as u64, greatest, &mut random);
             let mut asked: Vec<u64> =
                 positions.iter().flat_map(|&p| [p.saturating_sub(1), p, p.saturating_add(1).min(greatest)]).collect();
             asked.extend((0..50).map(|_| random.up_to(greatest)).chain([0, greatest]));
             let longest = [3, 40, 150, 1500][round % 4];
             let length = || 1 + random.up_to(longest) * random.up_to(1);
-            let units = stream(units, length, positions, per_unit);
+            let cells = stream(cells, length, positions, per_unit);
             for bins_per_page in [1, 4, 16, 1 << 20] {
-                every_unit_is_inside(PageIndexOptions { bins_per_page, blocks, greatest }, &units, &asked);
+                every_unit_is_inside(PageIndexOptions { bins_per_page, blocks, greatest }, &cells, &asked);
             }
         }
     }
@@ -297,17 +297,17 @@ mod tests {
     #[test]
     fn a_block_longer_than_a_page_before_a_tie_is_found_from_its_start() {
         // The block covers pages 0 to 4; the one behind it, on page 5, has a first position in the bin of its last.
-        let unit = |first, last, from, to| Unit { first, last, from, to };
-        let units = [unit(0, 10, 0, 50), unit(100, 1 << 60, 50, 500), unit((1 << 60) + 1, 1 << 61, 500, 600)];
+        let cell = |first, last, from, to| Cell { first, last, from, to };
+        let cells = [cell(0, 10, 0, 50), cell(100, 1 << 60, 50, 500), cell((1 << 60) + 1, 1 << 61, 500, 600)];
         let options = PageIndexOptions { bins_per_page: 1, blocks: true, greatest: u64::MAX };
-        every_unit_is_inside(options, &units, &[0, 10, 100, 1 << 59, 1 << 60, (1 << 60) + 1, u64::MAX]);
+        every_unit_is_inside(options, &cells, &[0, 10, 100, 1 << 59, 1 << 60, (1 << 60) + 1, u64::MAX]);
     }
 
     #[test]
     fn ranks_fewer_than_bins_are_kept_exactly() {
-        let units = stream(50, || 400, (0..50).collect(), 1);
+        let cells = stream(50, || 400, (0..50).collect(), 1);
         let options = PageIndexOptions { bins_per_page: BINS_PER_PAGE, blocks: false, greatest: 49 };
-        let words = built(options, &firsts(&units));
+        let words = built(options, &firsts(&cells));
         let index = PageIndex::open(&words).expect("just built");
         for rank in 1..50 {
             // Straddling nothing: four pages each, and the page before, on which it might have begun.

@@ -174,8 +174,8 @@ impl DictionaryFile {
         })
     }
 
-    /// The value of what is sought among records of varying size in a mapping: page by page, so that nothing is copied but a record that
-    /// lies across pages.
+    /// The value of what is sought among records of varying size in a mapping: page by page, so that nothing is copied
+    /// but a record that lies across pages.
     fn find_viewed<T>(&self, pages: Range<u64>, query: Query<'_>, give: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
         let end = self.stream_of(&pages).end;
         SCRATCH.with_borrow_mut(|scratch| {
@@ -201,8 +201,8 @@ impl DictionaryFile {
         })
     }
 
-    /// The value of the record that begins at the start of `range` of the stream, if it has `key` and lies wholly within. Its key is read
-    /// first, as its value may be long.
+    /// The value of the record that begins at the start of `range` of the stream, if it has `key` and lies wholly
+    /// within. Its key is read first, as its value may be long.
     fn value_at<'s>(&self, stream: &'s mut Stream<'_>, range: Range<u64>, key: &[u8]) -> Result<Option<&'s [u8]>> {
         let bytes = stream.some(range.start, record::HEAD_BYTES_MAX as u64)?;
         let Some((head, key_len, value_len)) = record::lengths(self.header.layout, bytes) else { return Ok(None) };
@@ -215,8 +215,9 @@ impl DictionaryFile {
         stream.bytes(value_at..end).map(Some)
     }
 
-    /// About which position the first record of the one candidate page has, where it pays to know: what was read by `pread` is in the
-    /// processor's cache, but in a mapping each look may be a cache miss, and a good guess saves some.
+    /// About which position the first record of the one candidate page has, where it pays to know: what was read by
+    /// `pread` is in the processor's cache, but in a mapping each look may be a cache miss, and a good guess saves
+    /// some.
     #[inline]
     pub fn first_position_of(&self, candidates: &Candidates) -> Option<u64> {
         let Candidates::Pages(pages) = candidates else { return None };
@@ -277,7 +278,8 @@ impl DictionaryFile {
         pages.start * body..(pages.end * body).min(self.pages.stream_bytes())
     }
 
-    /// Looks at the cells that begin in `range` of the stream one by one: for cells of many pages, and without an index.
+    /// Looks at the cells that begin in `range` of the stream one by one: for cells of many pages, and without an
+    /// index.
     fn find_in_stream(&self, range: &Range<u64>, query: Query<'_>) -> Result<Option<Vec<u8>>> {
         let mut scratch = Scratch::default();
         let Some(mut at) = self.first_cell(range, &mut scratch)? else { return Ok(None) };
@@ -341,7 +343,8 @@ impl DictionaryFile {
         self.pages.damaged(at / self.pages.body_bytes(), what)
     }
 
-    /// Without an index: the part of the stream that can hold what is sought, by interpolation between the pages' first positions.
+    /// Without an index: the part of the stream that can hold what is sought, by interpolation between the pages' first
+    /// positions.
     fn narrow(&self, query: Query<'_>) -> Result<Range<u64>> {
         let mut range = 0..self.pages.stream_bytes();
         let count = self.pages.count();

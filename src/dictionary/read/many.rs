@@ -11,8 +11,8 @@ const BATCH: usize = 32;
 impl DictionaryFile {
     /// Sets each of `values` to the value of its key.
     ///
-    /// From a mapping the index is asked for many keys at once, and a byte of each page is read before any page is searched, so that
-    /// their cache misses overlap.
+    /// From a mapping the index is asked for many keys at once, and a byte of each page is read before any page is
+    /// searched, so that their cache misses overlap.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K], values: &mut [Option<Vec<u8>>]) -> Result<()> {
         let mut positions = Vec::with_capacity(BATCH);
         let mut all_candidates: Vec<Candidates> = Vec::with_capacity(BATCH);

@@ -7,7 +7,8 @@
 //! many.rs     many lookups at once        walk.rs   all records, in hash order
 //! ```
 //!
-//! Each takes from those above it in this list. Nothing changes after the open, so any number of threads use one file at once.
+//! Each takes from those above it in this list. Nothing changes after the open, so any number of threads use one file
+//! at once.
 
 pub(crate) mod file;
 pub(crate) mod many;

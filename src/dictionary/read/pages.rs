@@ -1,9 +1,10 @@
 //! Pages of data in: by `pread` or from a mapping, checked, and joined into a piece of the stream.
 //!
-//! By `pread` each page is compared with its checksum whenever it is read. In a mapping, where nothing is copied, a page is
-//! compared the first time, and a bit remembers it (one bit a page of memory).
+//! By `pread` each page is compared with its checksum whenever it is read. In a mapping, where nothing is copied, a
+//! page is compared the first time, and a bit remembers it (one bit a page of memory).
 //!
-//! [`Pages::piece`] gives some pages at once, for a lookup; [`Stream`] any part of the stream in order, for walks over all of it.
+//! [`Pages::piece`] gives some pages at once, for a lookup; [`Stream`] any part of the stream in order, for walks over
+//! all of it.
 
 use crate::dictionary::format::ends::{FileHeader, Footer};
 use crate::dictionary::format::page;
@@ -14,10 +15,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// A walk reads so many bytes at a time.
+/// Bytes that a walk reads at a time.
 const WALK_BYTES: u64 = 1 << 20;
 
-/// Reads a byte at `at` and of `lines` cache lines to either side, all at once, as a search will look at some of them one by one.
+/// Reads a byte at `at` and of `lines` cache lines to either side, all at once, as a search will look at some of them
+/// one by one.
 #[inline]
 pub(crate) fn touch_around(bytes: &[u8], at: usize, lines: usize) {
     const LINE_BYTES: usize = 64;
@@ -41,7 +43,7 @@ pub(crate) struct Pages {
     reads: Counter,
 }
 
-/// How often something happened, counted by many threads without one cache line between them.
+/// A counter that threads share without sharing a cache line.
 #[derive(Default)]
 struct Counter {
     stripes: [Stripe; 16],
@@ -67,7 +69,7 @@ impl Counter {
     }
 }
 
-/// Memory that lookups use again and again.
+/// Memory that lookups use again.
 #[derive(Default)]
 pub(crate) struct Scratch {
     pages: Vec<u8>,
@@ -95,8 +97,8 @@ pub(crate) struct Piece<'p> {
     /// Where in the stream it begins.
     pub offset: u64,
     pub bytes: &'p [u8],
-    /// Where in `bytes` some of the units begin, within it and ascending, the first that does among them; empty in a layout without
-    /// starts.
+    /// Where in `bytes` some of the cells begin, within it and ascending, the first that does among them; empty in a
+    /// layout without starts.
     pub starts: &'p [usize],
     /// Of records of one size: which bytes are those looked for, if an index said so.
     pub records: Option<(usize, usize)>,
@@ -132,7 +134,7 @@ impl Pages {
         })
     }
 
-    /// Do they say where units begin?
+    /// Whether pages say where cells begin.
     pub fn has_starts(&self) -> bool {
         self.has_starts
     }
@@ -151,13 +153,13 @@ impl Pages {
         self.stream_bytes
     }
 
-    /// Is it read from a mapping?
+    /// Whether pages are read from a mapping.
     pub fn is_viewed(&self) -> bool {
         self.view.is_some()
     }
 
-    /// Reads a byte of page `page`, counted from 0, and of so many cache lines to either side, so that the processor fetches them; nothing
-    /// without a mapping.
+    /// Reads a byte of page `page`, counted from 0, and of `lines` cache lines to either side, so that the processor
+    /// fetches them. Does nothing without a mapping.
     #[inline]
     pub fn touch(&self, page: u64, offset: usize, lines: usize) {
         if let Some(view) = &self.view {
@@ -166,7 +168,8 @@ impl Pages {
         }
     }
 
-    /// The same for where units begin in page `page`.
+    /// Reads a byte at each start that page `page` names, so that the processor fetches them. Does nothing without a
+    /// mapping.
     #[inline]
     pub fn touch_starts(&self, page: u64) {
         let Some(view) = self.view.as_ref().filter(|_| self.has_starts) else { return };
@@ -272,7 +275,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Adds where units begin in the page that is number `index` of a piece.
+    /// Adds where cells begin in the page that is number `index` of a piece.
     fn gather_starts(&self, page: &[u8], index: usize, starts: &mut Vec<usize>) {
         if !self.has_starts {
             return;
@@ -288,8 +291,8 @@ impl Pages {
         }
     }
 
-    /// Where in the stream a unit begins near the start of page `page`: the first that begins in it, or, where none does, the first
-    /// that begins in the page from which one reaches over all of it.
+    /// Where in the stream a cell begins near the start of page `page`: the first that begins in it, or, where none
+    /// does, the first that begins in the page from which one reaches over all of it.
     pub fn cell_near(&self, page: u64, scratch: &mut Scratch) -> Result<u64> {
         let mut page = page;
         for _ in 0..2 {
@@ -298,9 +301,9 @@ impl Pages {
                 return Ok(piece.offset + *start as u64);
             }
             let back = self.pages_back(page)?;
-            page = page.checked_sub(back).ok_or_else(|| self.damaged(page, "its unit began before the first page"))?;
+            page = page.checked_sub(back).ok_or_else(|| self.damaged(page, "its cell began before the first page"))?;
         }
-        Err(self.damaged(page, "a unit of a later page began in it, and none begins in it"))
+        Err(self.damaged(page, "a cell of a later page began in it, and none begins in it"))
     }
 
     fn pages_back(&self, page: u64) -> Result<u64> {
@@ -372,7 +375,7 @@ impl<'p> Stream<'p> {
         Ok(&self.scratch.pages[from..from + (range.end - range.start) as usize])
     }
 
-    /// As many bytes from `from` on as are in memory, at least `least` of them or all that there are.
+    /// The bytes from `from` on that are in memory: at least `least` of them, or all that the stream has.
     pub fn some(&mut self, from: u64, least: u64) -> Result<&[u8]> {
         let end = from.saturating_add(least).min(self.pages.stream_bytes);
         if from < self.window.start || end > self.window.end {

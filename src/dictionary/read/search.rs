@@ -1,8 +1,8 @@
 //! A key within a piece of the stream.
 //!
-//! Records in hash order are found by their hashes: those of one size by interpolation, others by a binary search among the starts that
-//! the pages name and a walk over the records from there. Records in another order are walked over. Keys are compared in full, so only
-//! the key that was asked for is found.
+//! Records in hash order are found by their hashes: those of one size by interpolation, others by a binary search among
+//! the starts that the pages name and a walk over the records from there. Records in another order are walked over.
+//! Keys are compared in full, so only the key that was asked for is found.
 
 use super::pages::{Piece, touch_around};
 use crate::dictionary::format::block::{self, BlockHead};
@@ -106,7 +106,8 @@ fn find_fixed<'p>(
     range.map(record).find(|record| &record[..key_len] == query.key).map(|record| &record[key_len..])
 }
 
-/// Where a piece has so few starts, comparing the keys of its records one by one is faster than hashing some of them first.
+/// Where a piece has so few starts, comparing the keys of its records one by one is faster than hashing some of them
+/// first.
 const FEW_STARTS: usize = 5;
 
 /// Up to this many records are compared one by one.
@@ -117,8 +118,8 @@ pub(crate) const LINES_AROUND: usize = 4;
 
 /// Interpolation search: which of many ascending positions, called by their numbers, to look at next.
 ///
-/// Hashes are spread evenly, so the distance to the position sought says how many numbers to go on. After some looks it takes halves, so
-/// that no hash function makes it slow.
+/// Hashes are spread evenly, so the distance to the position sought says how many numbers to go on. After some looks it
+/// takes halves, so that no hash function makes it slow.
 pub(crate) struct Interpolation {
     /// Positions below number `low` are smaller than the one sought, those from `high` on are not.
     low: u64,
@@ -281,7 +282,8 @@ fn find_in_blocks<'p>(
     let Some(first) = piece.starts.first() else { return Ok(None) };
     let mut at = *first;
     let mut found = None;
-    // Blocks whose first position is not above the query's. The key is in the last of them, or in one before if positions are equal.
+    // Blocks whose first position is not above the query's. The key is in the last of them, or in one before if
+    // positions are equal.
     while let Some(head) = piece.bytes.get(at..).and_then(BlockHead::parse) {
         let head = head?;
         if format.ordered && head.position > query.position {

@@ -1,7 +1,7 @@
 //! All records of a dictionary, in hash order, some at a time.
 //!
-//! Where records lie in hash order this is one pass over the stream. Where an index put them in another order inside its chunks or
-//! partitions, each of those is read whole and sorted, so memory is bounded by the largest of them.
+//! Where records lie in hash order this is one pass over the stream. Where the index put them in another order inside
+//! its chunks, each chunk is read whole and sorted, so memory is bounded by the largest chunk.
 
 use super::file::{CellKind, DictionaryFile};
 use super::pages::Stream;
@@ -69,8 +69,8 @@ impl<'d> Walk<'d> {
     /// Replaces what is in `run` by the next records; `false` at the end.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io), and [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) where bytes are no records, or
-    /// records are not in order.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), and [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) where bytes are
+    /// no records, or records are not in order.
     pub fn next(&mut self, run: &mut Run) -> Result<bool> {
         run.clear();
         if let Some(cells) = &mut self.cells {
@@ -263,7 +263,7 @@ impl<'d> Walk<'d> {
     }
 }
 
-/// A walk on a thread of its own, some runs ahead of who takes them: reading and hashing beside what is made of them.
+/// A walk on a thread of its own, which reads and hashes some runs ahead.
 pub(crate) struct WalkAhead {
     runs: Option<Receiver<Result<Run>>>,
     /// Runs whose memory is used again.
@@ -286,7 +286,7 @@ impl WalkAhead {
                     Err(error) => Err(error),
                 };
                 let failed = next.is_err();
-                // Nobody takes it: who did has failed.
+                // The receiver is gone if it has failed.
                 if give.send(next).is_err() || failed {
                     break;
                 }
@@ -297,7 +297,7 @@ impl WalkAhead {
         Ok(WalkAhead { runs: Some(runs), spent, thread: Some(thread) })
     }
 
-    /// As [`Walk::next`].
+    /// Replaces what is in `run` by the next records; `false` at the end. [`Walk::next`] lists the errors.
     pub fn next(&mut self, run: &mut Run) -> Result<bool> {
         if let Some(Ok(next)) = self.runs.as_ref().map(Receiver::recv) {
             let spent = std::mem::replace(run, next?);

@@ -1,7 +1,8 @@
 //! Replacing the manifest of a directory of shards, and removing the files that no manifest names.
 //!
-//! New files have the names of a new generation, so no reader's file is written to. The rename of the manifest is the change; before it,
-//! what killed builds left is removed, as with the rename the lock goes and the next writer's files are in no manifest either.
+//! New files have the names of a new generation, so no reader's file is written to. The rename of the manifest is the
+//! change; before it, what killed builds left is removed, as with the rename the lock goes and the next writer's files
+//! are in no manifest either.
 
 use super::manifest::{GENERATION_END, MANIFEST_NAME, Manifest, damaged_manifest, generation_of};
 use crate::dictionary::build::writer::open_unfinished;
@@ -12,9 +13,9 @@ use crate::io::atomic::AtomicFile;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a directory has before it is changed.
+/// What a directory holds before it is changed.
 pub(crate) struct Previous {
-    /// `None` where there is none, or a damaged one.
+    /// `None` where there is no manifest, or a damaged one.
     pub manifest: Option<Manifest>,
     /// The next manifest's.
     pub generation: u64,
@@ -25,8 +26,9 @@ pub(crate) struct Previous {
 /// Replaces the manifest of a directory; holds off other writers while it lives.
 pub(crate) struct DirectoryWriter {
     storage: Arc<dyn Storage>,
-    directory: NewDirectory,
+    /// Dropped before the directory, which has to be empty then.
     manifest: AtomicFile,
+    directory: NewDirectory,
 }
 
 /// A directory, which is removed again if it was made here and nothing was put into it.
@@ -61,18 +63,18 @@ impl DirectoryWriter {
     /// Locks the directory, which is made if it does not exist.
     ///
     /// # Errors
-    /// [`ErrorKind::Locked`] where another process builds or updates the directory; [`ErrorKind::NotATable`] where it holds something
-    /// else than a dictionary.
+    /// [`ErrorKind::Locked`] where another process builds or updates the directory; [`ErrorKind::NotATable`] where it
+    /// holds something else than a dictionary.
     pub fn new(storage: &Arc<dyn Storage>, directory: &Path) -> Result<Self> {
         let directory = NewDirectory::make(storage, directory)?;
         refuse_other_directories(storage.as_ref(), &directory.path)?;
         let path = Manifest::path(&directory.path);
         let mut manifest = open_unfinished(storage, &path, "-unfinished")?;
         manifest.begin(&path).map_err(io_error)?;
-        Ok(DirectoryWriter { storage: Arc::clone(storage), directory, manifest })
+        Ok(DirectoryWriter { storage: Arc::clone(storage), manifest, directory })
     }
 
-    /// What is to be replaced. A damaged manifest is: that is how it is mended.
+    /// The manifest that will be replaced. A damaged one is replaced too: that is how it is repaired.
     pub fn previous(&self) -> Result<Previous> {
         let names = |manifest: &Manifest| manifest.shards.iter().map(|shard| shard.name.clone()).collect();
         let (manifest, last, names) = match Manifest::read(self.storage.as_ref(), &self.directory.path) {
@@ -91,8 +93,8 @@ impl DirectoryWriter {
         }
     }
 
-    /// Makes `manifest` that of the directory; then removes the files of `before` that it does not name. Where that fails, the other
-    /// way round.
+    /// Makes `manifest` that of the directory, then removes the files of `previous` that it does not name. If that fails, it removes
+    /// the new files instead.
     pub fn publish(mut self, manifest: &Manifest, previous: &Previous) -> Result<()> {
         let new: Vec<&str> = manifest.shards.iter().map(|shard| &shard.name[..]).collect();
         let old: Vec<&str> = previous.names.iter().map(|name| &name[..]).collect();
@@ -112,8 +114,9 @@ impl DirectoryWriter {
         Ok(())
     }
 
-    /// Removes what killed processes left: what is named after a shard and is none of `kept`. As long as the manifest has not its name,
-    /// nobody else is writing here; then the next one may be, and its shards are in no manifest either.
+    /// Removes what killed processes left: files with the name of a shard that are not among `kept`. Only this writer
+    /// is at work here until the manifest has its name; then the next one may be, and its shards are in no manifest
+    /// either.
     fn remove_leftovers(&self, generation: u64, kept: &[&str]) {
         let names = self.storage.names_in(&self.directory.path).unwrap_or_default();
         let left = |name: &&str| generation_of(name).is_some_and(|left| left <= generation);
@@ -124,7 +127,7 @@ impl DirectoryWriter {
     /// Removes files that are none of `kept`.
     fn remove(&self, names: &[&str], kept: &[&str]) {
         for name in names.iter().filter(|name| !kept.contains(name)) {
-            // One that cannot be removed takes room and does no other harm.
+            // A file that cannot be removed takes space and does no other harm.
             let _ = self.storage.remove(&self.directory.path.join(name));
         }
     }
@@ -138,7 +141,7 @@ fn refuse_other_directories(storage: &dyn Storage, directory: &Path) -> Result<(
         Ok(Some(_)) | Err(_) => return Ok(()),
     }
     let names = names_in(storage, directory)?;
-    // The first build may have ended meanwhile.
+    // The first build may have ended since.
     let ours =
         |name: &String| [MANIFEST_NAME, "manifest-unfinished"].contains(&&name[..]) || generation_of(name) == Some(1);
     let Some(other) = names.iter().find(|name| !ours(name)) else { return Ok(()) };

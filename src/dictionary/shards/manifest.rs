@@ -49,7 +49,7 @@ impl Manifest {
         Manifest { generation, shards: (0..count).map(shard).collect() }
     }
 
-    /// The same division of slots, with the files of another generation.
+    /// This division of slots, with the files of another generation.
     pub fn renamed(&self, generation: u64) -> Manifest {
         let mut manifest = Manifest { generation, shards: self.shards.clone() };
         for (index, shard) in manifest.shards.iter_mut().enumerate() {
@@ -63,7 +63,7 @@ impl Manifest {
         shard_of(self.shards.iter().map(|shard| shard.last_slot), slot(key))
     }
 
-    /// The manifest of the directory; `None` if there is none.
+    /// The manifest of the directory; `None` if it has no manifest.
     pub fn read(storage: &dyn Storage, directory: &Path) -> Result<Option<Manifest>> {
         let path = Self::path(directory);
         let failed = |e| Error::io(&path, "read", e);
@@ -74,12 +74,12 @@ impl Manifest {
         };
         let bytes = file.len().map_err(failed)?;
         if bytes > MANIFEST_BYTES_MAX {
-            return Err(damaged_manifest(&path, &format!("{bytes} bytes, which no manifest has")));
+            return Err(damaged_manifest(&path, &format!("{bytes} bytes, more than any manifest has")));
         }
         let mut text = vec![0; bytes as usize];
         file.read_at(&mut text, 0).map_err(failed)?;
         if !text.starts_with(FIRST_WORDS.as_bytes()) && !FIRST_WORDS.as_bytes().starts_with(&text) {
-            return Err(Error::new(ErrorKind::NotATable, format!("{}: no manifest of Splitpoint", path.display())));
+            return Err(Error::new(ErrorKind::NotATable, format!("{}: not a manifest of Splitpoint", path.display())));
         }
         Self::parse(&text).map(Some).map_err(|what| damaged_manifest(&path, &what))
     }
@@ -118,7 +118,7 @@ impl Manifest {
         let mut next_slot = 0;
         for line in lines {
             let shard =
-                parse_shard(line, next_slot).ok_or_else(|| format!("{line:?} is no shard from slot {next_slot}"))?;
+                parse_shard(line, next_slot).ok_or_else(|| format!("{line:?} is not a shard from slot {next_slot}"))?;
             next_slot = u32::from(shard.last_slot) + 1;
             shards.push(shard);
         }

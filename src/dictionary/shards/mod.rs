@@ -6,8 +6,8 @@
 //! users.spd/1-3.spd           shard 1, last changed in generation 3
 //! ```
 //!
-//! `slots.rs` (which slot a key has) < `manifest.rs` < `directory.rs` (replaces a manifest) < `target.rs` (what a build or update
-//! writes: one file, or shards side by side).
+//! `slots.rs` (which slot a key has) < `manifest.rs` < `directory.rs` (replaces a manifest) < `target.rs` (what a build
+//! or update writes: one file, or shards side by side).
 
 pub(crate) mod directory;
 pub(crate) mod manifest;

@@ -1,7 +1,7 @@
 //! The slot of a key, as Redis Cluster computes it.
 //!
-//! CRC-16 of the key modulo 16384; or of the part between its first `{` and the next `}`, if there is such a part and it is not empty.
-//! So cluster clients look for a key in the shard that has it.
+//! CRC-16 of the key modulo 16384; or of the part between its first `{` and the next `}`, if there is such a part and
+//! it is not empty. So cluster clients look for a key in the shard that has it.
 //!
 //! Source: the Redis Cluster specification, "Key distribution model".
 

@@ -1,7 +1,7 @@
 //! Where a build or an update goes: to one file, or to a directory of shards that are written side by side.
 //!
-//! The names of a new generation's files are known beforehand and in no manifest, so what a killed process left of them is overwritten
-//! by the next one.
+//! The names of a new generation's files are known beforehand and in no manifest, so what a killed process left of them
+//! is overwritten by the next one.
 
 use super::directory::{DirectoryWriter, Previous};
 use super::manifest::{Manifest, Shard};
@@ -65,8 +65,8 @@ impl Target {
         Ok(Target { path: path.to_owned(), kind: Kind::Shards(Box::new(shards)) })
     }
 
-    /// Where a shard has no changes, its file of `files` as `manifest` has it stays, if it lies in this directory. Manifests alone do not
-    /// show that: those of two directories may be equal, and their files not.
+    /// Where a shard has no changes, its file of `files` as `manifest` has it stays, if it lies in this directory.
+    /// Manifests alone do not show that: those of two directories may be equal, and their files not.
     pub fn keep_unchanged(&mut self, manifest: &Manifest, files: &[Arc<DictionaryFile>]) -> Result<()> {
         if let Kind::Shards(shards) = &mut self.kind
             && shards.previous.manifest.as_ref() == Some(manifest)
@@ -100,8 +100,8 @@ impl Target {
         paths.iter().map(|path| Sorter::new(plan.for_sort(path, paths.len()))).collect()
     }
 
-    /// Writes each file from what its sorter took and from its file of `old`, several at the same time, and publishes them. Gives how
-    /// many pairs there are in all. `old` has a file for each, or none.
+    /// Writes each file from what its sorter took and from its file of `old`, several at the same time, and publishes
+    /// them. Gives how many pairs there are in all. `old` has a file for each, or none.
     pub fn finish(self, plan: &Plan, sorters: Vec<Sorter>, old: &[Arc<DictionaryFile>]) -> Result<u64> {
         let paths = self.paths();
         let (count, manifest_path) = (paths.len(), Manifest::path(&self.path));

@@ -7,8 +7,8 @@
 //! faults: call n fails --> an error and the old one, or the new one; and that a power loss leaves, too
 //! ```
 //!
-//! The disk: io/simulated.rs. Little memory, so that the sort uses its files; their threads call the disk in any order, and the
-//! crashes are those of the order that there was.
+//! The disk: io/simulated.rs. Little memory, so that the sort uses its files; their threads call the disk in any order,
+//! and the crashes are those of the order that there was.
 
 use super::model::Model;
 use crate::dictionary::build::plan::MEMORY_BYTES_MIN;
@@ -152,7 +152,8 @@ fn left_behind(disk: &Arc<Simulated>) -> Vec<String> {
     names.names().map(|name| name.display().to_string()).filter(|name| !wanted.contains(name)).collect()
 }
 
-/// A file that loses its name as soon as it is made may have it when power is lost in between; and no process knows whose it is.
+/// A file that loses its name as soon as it is made may have it when power is lost in between; and no process knows
+/// whose it is.
 fn without_unnamed(mut names: Vec<String>) -> Vec<String> {
     names.retain(|name| !name.ends_with(".tmp"));
     names
@@ -268,8 +269,8 @@ fn fail_calls(every: u64) {
                 errors += u64::from(result.is_err());
                 survived += u64::from(result.is_ok());
                 let left = without_unnamed(left_behind(&disk));
-                // What fails may be the removal itself, or what comes before it; then the next one removes it. And with resume it is
-                // there to go on from.
+                // What fails may be the removal itself, or what comes before it; then the next one removes it. And with
+                // resume it is there to go on from.
                 let removes = lasting && fault == Fault::Io || named || case.resume;
                 assert!(removes || left.len() <= usize::from(!lasting), "{context}: {left:?}");
                 if at % 5 == 0 && result.is_err() && !named {

@@ -1,4 +1,5 @@
-//! A dictionary is what a `BTreeMap` of the same pairs is, in every kind, layout and access; and nothing is found that is not there.
+//! A dictionary is what a `BTreeMap` of the same pairs is, in every kind, layout and access; and nothing is found that
+//! is not there.
 
 #![allow(clippy::disallowed_methods, reason = "tests look at directories and files")]
 

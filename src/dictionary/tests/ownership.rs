@@ -1,7 +1,7 @@
 //! Files of other programs, and other processes at work on a dictionary's names.
 //!
-//! Nothing that is not a dictionary's own is emptied, replaced or removed, and a reader takes a file for what it opened only if it is
-//! that file.
+//! Nothing that is not a dictionary's own is emptied, replaced or removed, and a reader takes a file for what it opened
+//! only if it is that file.
 
 #![allow(clippy::disallowed_methods, reason = "tests look at directories and files")]
 

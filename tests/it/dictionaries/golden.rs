@@ -167,9 +167,9 @@ fn golden_dictionaries_have_what_they_are_there_for() {
     let read = |name: &str| Reader::new(&fs::read(fixture(name)).unwrap()).unwrap();
     assert!(read("page-fixed.spd").header.fixed.is_some());
     let varied = read("page-varied.spd");
-    assert!(varied.header.fixed.is_none() && varied.units.iter().any(|unit| unit.stream.len() > 2 * 512));
+    assert!(varied.header.fixed.is_none() && varied.cells.iter().any(|cell| cell.stream.len() > 2 * 512));
     let lz4 = read("page-lz4.spd");
-    assert!(lz4.header.compressed && lz4.units.len() > 20 && lz4.units.iter().any(|unit| unit.stream.len() > 700));
+    assert!(lz4.header.compressed && lz4.cells.len() > 20 && lz4.cells.iter().any(|cell| cell.stream.len() > 700));
     let Read::Ranked { index: Ranked::Chunks(chunks), .. } = read("chunk.spd").index else { panic!("no chunks") };
     assert!(chunks.groups().len() > 2 && chunks.ties() > 0, "{} chunks, {} ties", chunks.groups().len(), chunks.ties());
     let lz4 = read("chunk-lz4.spd");

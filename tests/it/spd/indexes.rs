@@ -47,13 +47,13 @@ impl Index {
         let ranked = |index| -> Result<Index> {
             let last = footer.pairs.saturating_sub(1);
             let ranks =
-                words(5).map(|words| Pages::parse(&words, last, reader, |unit| unit.ranks.start)).transpose()?;
+                words(5).map(|words| Pages::parse(&words, last, reader, |cell| cell.ranks.start)).transpose()?;
             Ok(Index::Ranked { index, ranks, records: footer.pairs })
         };
         let of = |kind| words(kind).expect("looked at above");
         match kind {
             0 => Ok(Index::None),
-            1 => Ok(Index::Pages(Pages::parse(&of(1), u64::MAX, reader, |unit| unit.position)?)),
+            1 => Ok(Index::Pages(Pages::parse(&of(1), u64::MAX, reader, |cell| cell.position)?)),
             2 => ranked(Ranked::Trie(Trie::parse(&of(2), footer.pairs)?)),
             _ => ranked(Ranked::Chunks(Chunks::parse(&of(3), footer.pairs)?)),
         }
@@ -114,8 +114,8 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// `first` gives the number of a unit.
-    fn parse(words: &[u64], greatest: u64, reader: &Reader, first: impl Fn(&super::Unit) -> u64) -> Result<Pages> {
+    /// `first` gives the number of a cell.
+    fn parse(words: &[u64], greatest: u64, reader: &Reader, first: impl Fn(&super::Cell) -> u64) -> Result<Pages> {
         must(words.len() >= 2, || "an index of pages without a header".into())?;
         let (scale, flags) = (words[0], words[1]);
         must(flags == u64::from(reader.header.compressed), || format!("flags {flags} of an index of pages"))?;
@@ -126,8 +126,8 @@ impl Pages {
         pages.bins = bins;
         let body = reader.header.body_bytes();
         for (page, &bin) in pages.bins.iter().enumerate() {
-            let unit = reader.units.partition_point(|unit| unit.stream.start <= page * body) - 1;
-            let wanted = pages.bin(first(&reader.units[unit]));
+            let cell = reader.cells.partition_point(|cell| cell.stream.start <= page * body) - 1;
+            let wanted = pages.bin(first(&reader.cells[cell]));
             must(bin == wanted, || format!("bin {bin} of page {}, not {wanted}", page + 1))?;
         }
         Ok(pages)

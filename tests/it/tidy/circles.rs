@@ -1,7 +1,7 @@
 //! No file imports one that imports it, directly or through others.
 //!
-//! Reads the `use` declarations of each file outside tests, and follows each path to the file of the module that it names. A path that is
-//! written out where it is used is not seen.
+//! Reads the `use` declarations of each file outside tests, and follows each path to the file of the module that it
+//! names. A path that is written out where it is used is not seen.
 
 use super::{File, none, rust_files};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! Sorting partitions ahead of whoever takes them, in order, in bounded memory.
+//! Partitions sorted before they are asked for, in order, in bounded memory.
 //!
 //! ```text
 //! next      the partition that the next free worker takes, once its memory is granted
@@ -123,7 +123,7 @@ impl Shared {
                 state = self.wait(state);
                 continue;
             }
-            // What is kept for speed stands in somebody's way.
+            // Memory that is kept for speed is needed now.
             let kept = *held + state.recycled.iter().map(|run| run.cost).sum::<u64>();
             if kept > 0 {
                 (*scratch, *held) = (Scratch::default(), 0);
@@ -139,7 +139,7 @@ impl Shared {
     fn work(&self) {
         let (mut scratch, mut held) = (Scratch::default(), 0);
         while let Some((part, run)) = self.take_job(&mut scratch, &mut held) {
-            // The user's hash function may panic; that is the panic of whoever asked for the run.
+            // The user's hash function may panic; the thread that asks for the run gets the panic.
             let outcome = catch_unwind(AssertUnwindSafe(|| self.sort(part, &mut scratch, run)));
             let mut state = self.lock();
             state.stop |= !matches!(outcome, Ok(Ok(_)));
@@ -319,8 +319,8 @@ impl Sorted {
         }
     }
 
-    /// What was made of the records is safe: nothing of the sort need be kept. Without it the files of a sort that can be
-    /// resumed stay.
+    /// What was made of the records is safe: nothing of the sort need be kept. Without it the files of a sort that can
+    /// be resumed stay.
     pub(crate) fn done(mut self) -> Result<()> {
         self.stop();
         match self.manifest.take() {

@@ -24,10 +24,10 @@ const LENGTH_BYTES_MAX: usize = 5;
 const PLACE_BYTES_MAX: usize = 10;
 const VARIED: u32 = 1;
 const PLACES: u32 = 2;
-/// Set in an [`At`] where the record has no lengths of its own.
+/// Set in an [`At`] where the record has no lengths before it.
 const FIXED: u64 = 1 << 63;
 
-/// Where a record stands in a buffer of blocks. Ascends in the order of push.
+/// Where a record lies in a buffer of blocks. Ascends in the order of push.
 pub(super) type At = u64;
 
 /// A block being filled.
@@ -130,7 +130,7 @@ impl Block {
     }
 }
 
-/// The checksum of a block, which stands in its first bytes.
+/// The checksum of a block, which its first bytes hold.
 pub(super) fn checksum(block: &[u8], file: u32, offset: u64) -> u32 {
     let seed = crc32c::crc32c_append(file, &offset.to_le_bytes());
     crc32c::crc32c_append(seed, &block[4..])

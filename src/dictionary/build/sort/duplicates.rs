@@ -2,18 +2,18 @@
 
 use crate::error::{Error, ErrorKind, quote};
 
-/// What becomes of a key that is given more than once.
+/// What happens to a key that is given more than once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
-    /// It is an error that names both places.
+    /// It is an error, which names both places.
     Error,
-    /// The first value given stands.
+    /// The first value is kept.
     First,
-    /// The last value given stands.
+    /// The last value is kept.
     Last,
 }
 
-/// A key given twice where each may stand once.
+/// A duplicate key where keys must be unique.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct DuplicateKey {
     pub key: Vec<u8>,
@@ -21,7 +21,7 @@ pub(crate) struct DuplicateKey {
     pub place: u64,
 }
 
-/// What can go wrong in giving out runs.
+/// Why a sort could not give its next run.
 #[derive(Debug)]
 pub(crate) enum SortError {
     Duplicate(DuplicateKey),
@@ -41,7 +41,7 @@ impl From<DuplicateKey> for SortError {
 }
 
 impl From<SortError> for Error {
-    /// For a caller who knows nothing better of the places than their numbers.
+    /// Names the places by their numbers.
     fn from(e: SortError) -> Self {
         match e {
             SortError::Failed(e) => e,

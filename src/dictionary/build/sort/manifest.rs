@@ -5,8 +5,8 @@
 //! slot: magic 8 | checksum 4 | prefix_bits 4 | id 8 | sequence 8 | records 8 | key_len 4 | value_len 4 | state 4 | 0 4
 //!       then for each partition: length 8 | records 8
 //! ```
-//! The file is also the lock of the run: made first, removed last. Whoever holds it may remove what a dead run left.
-//! A run of another identity, or a manifest with no valid slot, means to start anew.
+//! The file is also the lock of the run: made first, removed last. The holder of the lock may remove what a dead run
+//! left. A run of another identity, or a manifest with no valid slot, means to start anew.
 //!
 //! Not here: when a checkpoint is due (`mod.rs`).
 
@@ -16,7 +16,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage, open_locked};
 use std::path::{Path, PathBuf};
 
-/// Bits of a position that name a partition, at most: each partition is an open file, and a process may often open no more than 1024.
+/// Bits of a position that name a partition, at most: each partition is an open file, and a process may often open no
+/// more than 1024.
 pub(super) const FAN_OUT_BITS_MAX: u32 = 8;
 const MAGIC: &[u8; 8] = b"SPTsort1";
 const HEAD_BYTES: usize = 64;
@@ -56,7 +57,7 @@ impl Manifest {
             let name = path.display();
             Error::new(
                 ErrorKind::Locked,
-                format!("{name}: another build of the same file is running; wait for it to end."),
+                format!("{name}: another build of the same file is running. Wait until it is done."),
             )
         })?;
         let mut manifest = Manifest { file, path, prefix: prefix.to_owned(), id, sequence: 0, of_another: 0 };
@@ -92,7 +93,7 @@ impl Manifest {
         Err(Error::new(
             ErrorKind::InvalidArgument,
             format!(
-                "{}: is in the way of a temporary file and was not made by a build. Move it, or build elsewhere.",
+                "{}: has the name of a temporary file and was not made by a build. Move it, or build in another directory.",
                 self.path.display()
             ),
         ))
@@ -129,7 +130,7 @@ impl Manifest {
 pub(super) fn remove_leftovers(storage: &dyn Storage, prefix: &Path) -> Result<u64> {
     let path = name(prefix, "");
     match storage.open(&path, Mode::Write) {
-        // Nothing is there, or something else, which is nobody's business.
+        // There is no file, or one that is not ours.
         Err(_) => return Ok(0),
         Ok(file) => drop(file),
     }

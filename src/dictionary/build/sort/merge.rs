@@ -254,12 +254,12 @@ impl<'a> RunWriter<'a> {
     }
 }
 
-/// The next record of a run, with the block it stands in.
+/// The next record of a run, with the block that it lies in.
 struct Head {
     r: u64,
     /// Runs of earlier records have smaller numbers.
     number: usize,
-    /// The key, where it stands in `raw`.
+    /// The bytes of `raw` that are the key.
     key: std::ops::Range<usize>,
     raw: Vec<u8>,
     ats: Vec<At>,

@@ -11,8 +11,8 @@
 //! ```
 //! With resume, checkpoints make what is distributed durable, and a later sort of the same identity goes on there.
 //!
-//! Source: distribution sort, Knuth, The Art of Computer Programming 3, 5.2.5; an MSD radix sort whose first digit is on disk.
-//! Not here: where records come from, what is made of them.
+//! Source: distribution sort, Knuth, The Art of Computer Programming 3, 5.2.5; an MSD radix sort whose first digit is
+//! on disk. Not here: where records come from, what is made of them.
 
 mod ahead;
 mod block;
@@ -43,7 +43,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) use ahead::Sorted;
 
 const FAN_OUT_BITS_MIN: u32 = 3;
-/// More would only take memory: a call of the system for each so many bytes costs little beside writing them.
+/// Larger blocks would only take memory: one system call a block costs little beside writing its bytes.
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
 /// Partitions are fewer rather than have smaller blocks than this, but for [`FAN_OUT_BITS_MIN`].
 const BLOCK_BYTES_WANTED: u64 = 64 << 10;
@@ -59,7 +59,7 @@ pub(crate) struct Sorter {
     blocks: Vec<Block>,
     parts: Vec<Distributed>,
     lengths: Lengths,
-    /// The same of those that are no deletions.
+    /// What the records that are not deletions have in common.
     put_lengths: Lengths,
     /// The lengths of blocks whose records have the same.
     fixed: Option<Fixed>,
@@ -91,8 +91,8 @@ struct Distributed {
 }
 
 impl Sorter {
-    /// Starts a sort, with what an earlier one of the same identity has left if [`Plan::resume`] is set.
-    /// What another left is removed, unless it is running.
+    /// Starts a sort, from what an earlier one of the same identity has saved if [`Plan::resume`] is set. What a sort
+    /// of another identity has left is removed, unless that sort is running.
     ///
     /// # Errors
     /// [`ErrorKind::Locked`] where another run is at work on the same files.
@@ -144,7 +144,7 @@ impl Sorter {
         self.complete
     }
 
-    /// Takes a record; `None` as value deletes the key. `place` is where it stands in the source, never smaller than
+    /// Takes a record; `None` as value deletes the key. `place` is its place in the source, never smaller than
     /// the one before.
     ///
     /// # Errors
@@ -218,7 +218,7 @@ impl Sorter {
 
     fn temporary_bytes(&self, parts: &[Part]) -> u64 {
         let in_files = |part: &&Part| {
-            let source = part.source.lock().expect("nobody else has it yet");
+            let source = part.source.lock().expect("no other thread has it yet");
             matches!(&*source, Some(Source { holding: Holding::File(_), .. }))
         };
         parts.iter().filter(in_files).map(|part| part.bytes).sum()
@@ -260,7 +260,7 @@ impl Sorter {
             Lengths::Varied => {}
             Lengths::None if value.is_some() => {
                 self.lengths = Lengths::Fixed(fixed);
-                // Records of no bytes could not be told apart in a block without lengths.
+                // A block without lengths could not hold records of no bytes.
                 self.fixed = Some(fixed).filter(|fixed| fixed.stride() > 0);
             }
             _ => {

@@ -19,11 +19,11 @@ use crate::hash::HashFunction;
 use crate::linear;
 use std::path::Path;
 
-/// What every sort of a piece needs to know.
+/// What all pieces of a sort have in common.
 pub(super) struct SortRules {
     pub hash: HashFunction,
     pub duplicates: Duplicates,
-    /// Partitions are by so many of the first bits of a position.
+    /// How many of the first bits of a position name its partition.
     pub prefix_bits: u32,
     /// The lengths of those blocks whose records have the same.
     pub fixed: Option<Fixed>,
@@ -139,7 +139,7 @@ fn scatter(
         *start += 1;
         i += 1;
     });
-    // So many in one bucket are no even hashes, and their square is not for an insertion sort.
+    // With more in a bucket hashes are not even, and an insertion sort would take their square.
     const INSERTION_MAX: u32 = 48;
     if largest <= INSERTION_MAX {
         insertion_sort(entries);
@@ -262,7 +262,7 @@ fn gather_fixed<const N: usize>(entries: &[Entry], raw: &[u8], out: &mut Vec<u8>
     }
 }
 
-/// What a checksum let through and yet makes no sense.
+/// Blocks with good checksums that hold no records.
 #[cold]
 pub(super) fn malformed(path: &Path) -> Error {
     Error::corrupt(format!(
@@ -277,8 +277,8 @@ fn unsteady_hash(rules: &SortRules) -> Error {
     Error::new(
         ErrorKind::WrongHash,
         format!(
-            "hash function \"{}\" gave a key another number than before. It must depend on the key alone; \
-             after a change of the function, remove the temporary files and build again.",
+            "hash function \"{}\" gave a key two different hashes. It must depend on the key alone. \
+             If the function was changed, remove the temporary files and build again.",
             rules.hash.name()
         ),
     )

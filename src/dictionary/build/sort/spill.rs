@@ -1,8 +1,7 @@
 //! Temporary files: their names, a thread that writes them, and reading their blocks back.
 //!
-//! A file has no name, or, where the system has no such files, is removed as soon as it is made; it lives until it is closed, so that
-//! nothing stays whatever ends the process.
-//! With resume the files of partitions keep their names; who removes those: `manifest.rs`.
+//! A file has no name, so it is gone when it is closed, however the process ends. With resume the files of partitions
+//! have names, and `manifest.rs` removes them.
 //!
 //! Not here: what a block is (`block.rs`).
 
@@ -38,7 +37,7 @@ pub(super) fn make_named(storage: &dyn Storage, prefix: &Path, part: usize) -> R
 fn cannot_make(path: &Path, e: std::io::Error) -> Error {
     let what = match e.raw_os_error() {
         Some(libc::EMFILE | libc::ENFILE) => {
-            "make a temporary file (more open files must be allowed, as with ulimit -n, or less memory given to the sort, or fewer shards asked for)"
+            "make a temporary file (too many are open: raise the limit of open files, allow less memory, or build fewer shards)"
         }
         _ => "make a temporary file",
     };
@@ -134,7 +133,7 @@ impl Writer {
         Err(queue.error.take().unwrap_or_else(|| {
             Error::new(
                 ErrorKind::Poisoned,
-                "an earlier write of this sort to its temporary files failed; start the build again",
+                "an earlier write of this sort to its temporary files failed; Start the build again.",
             )
         }))
     }

@@ -1,7 +1,8 @@
 //! Writing a section: chunks in order, each with what separates it from the one before.
 //!
-//! Prefixes and separators depend on how many keys there are in all, so heads and starts come last: until then a chunk's
-//! first position is kept, and how many leading bits it shares with the position before, which is what decides on ties.
+//! Prefixes and separators depend on how many keys there are in all, so heads and starts come last: until then a
+//! chunk's first position is kept, and how many leading bits it shares with the position before, which is what decides
+//! on ties.
 //!
 //! Memory: the section itself, and nine bytes for each chunk.
 //! Not here: the search for seeds (`solve.rs`), where things are in a section (`layout.rs`).
@@ -49,8 +50,8 @@ impl Builder {
         }
     }
 
-    /// Adds the next chunk, as [`solve`](super::solve()) gave it for the same options and positions. In order: whole chunks,
-    /// then what [`cut`](super::cut) makes of the rest.
+    /// Adds the next chunk, as [`solve`](super::solve()) gave it for the same options and positions. In order: whole
+    /// chunks, then what [`cut`](super::cut) makes of the rest.
     pub fn add(&mut self, positions: &[u64], solved: &Solved) {
         let (Some(&first), Some(&last)) = (positions.first(), positions.last()) else { return };
         assert_eq!(positions.len(), solved.size as usize, "a chunk is added with its own positions");
@@ -121,8 +122,8 @@ impl Builder {
         words
     }
 
-    /// For each bucket's first position, and for the end of all: the last chunk that begins before it, and how much of that
-    /// chunk's positions lie before it.
+    /// For each bucket's first position, and for the end of all: the last chunk that begins before it, and how much of
+    /// that chunk's positions lie before it.
     fn put_starts(&self, header: &SectionHeader, words: &mut Vec<u64>) {
         let firsts = self.firsts.get(1..).unwrap_or_default();
         let mut pair = 0;

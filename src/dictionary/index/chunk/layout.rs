@@ -4,10 +4,11 @@
 //!   header, 6 words | starts: u32 of each bucket, and one more | records: a string of bits | ties: 2 words each
 //! ```
 //!
-//! A *bucket* is a prefix of the position, of as many bits as make about 4096 to 8192 keys of one; its start is the chunk in
-//! which it begins, with a fraction, so that a position's chunk is guessed by interpolation. A record is a *head* and the
-//! seeds. The head holds the *separator*, the 20 bits that follow the prefix in the chunk's first position; where they do
-//! not tell it from the last position before, the chunk is *tied*, and stands among the ties with its first position in full.
+//! A *bucket* is a prefix of the position, of as many bits as make about 4096 to 8192 keys of one; its start is the
+//! chunk in which it begins, with a fraction, so that a position's chunk is guessed by interpolation. A record is a
+//! *head* and the seeds. The head holds the *separator*, the 20 bits that follow the prefix in the chunk's first
+//! position; where they do not tell it from the last position before, the chunk is *tied*, and is among the ties with
+//! its first position in full.
 //!
 //! Strings of bits go from the low end of a word upwards, and on in the next.
 //! Not here: what a bucket's start is (`build.rs`), how a chunk is found by it (`locate.rs`).
@@ -128,7 +129,7 @@ pub(super) struct ChunkPlace<'a> {
 }
 
 impl SectionLayout {
-    /// The layout that a header leads to, or why there is none.
+    /// The layout that follows from a header, or what is wrong with the header.
     pub fn new(header: SectionHeader) -> Result<SectionLayout, String> {
         header.check()?;
         let shape = TreeShape::new(&header.budgets, header.chunk_log2);
@@ -241,7 +242,7 @@ impl SectionLayout {
 #[inline(always)]
 pub(super) fn window(words: &[u64], at: u64) -> u64 {
     let (word, bit) = ((at >> 6) as usize, at & 63);
-    // In two steps: by 64 a shift is none.
+    // In two steps: a shift by 64 would not shift.
     words[word] >> bit | words[word + 1] << 1 << (63 - bit)
 }
 

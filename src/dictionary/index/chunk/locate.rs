@@ -1,8 +1,9 @@
 //! From a position to the rank of its record: find the chunk, go down its tree.
 //!
-//! The chunk is guessed between the starts of the position's bucket and the next, and its separator and the next chunk's
-//! say whether that was right; in one of some 20 cases it is searched for among the bucket's chunks. The way down is a step
-//! a level: read 32 bits, multiply, take the top bit. The root's and the next two levels' stand in one word.
+//! The chunk is guessed between the starts of the position's bucket and the next, and its separator and the next
+//! chunk's say whether that was right; in one of some 20 cases it is searched for among the bucket's chunks. The way
+//! down is a step a level: read 32 bits, multiply, take the top bit. The root's and the next two levels' stand in one
+//! word.
 //!
 //! Everything in a section may be wrong: its length is checked once, what is read from it is limited to what there is.
 //! Cost: dependent steps, some 20 cycles each; [`Chunks::locate_many`] takes [`LANES`] positions through them together.
@@ -59,8 +60,8 @@ impl Chunks {
         self.layout.chunk_count()
     }
 
-    /// The ranks of chunk `chunk`, below [`Chunks::chunk_count`]: its records, in no order of their positions but all above
-    /// those of the chunks before.
+    /// The ranks of chunk `chunk`, below [`Chunks::chunk_count`]: its records, in no order of their positions but all
+    /// above those of the chunks before.
     pub fn ranks(&self, chunk: u64) -> Range<u64> {
         assert!(chunk < self.chunk_count(), "chunk {chunk} of {}", self.chunk_count());
         self.layout.place(chunk).ranks
@@ -93,8 +94,8 @@ impl Chunks {
         }
     }
 
-    /// The ranks that the record of `position` may have: one, or all of an escape, or of the chunks that equal positions
-    /// span. `words` are those that were opened.
+    /// The ranks that the record of `position` may have: one, or all of an escape, or of the chunks that equal
+    /// positions span. `words` are those that were opened.
     #[inline]
     pub fn locate(&self, words: &[u64], position: u64) -> Range<u64> {
         let words = self.own(words);

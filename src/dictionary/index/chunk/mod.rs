@@ -1,9 +1,9 @@
 //! The `chunk` index: chunks of K keys in hash order, each split into exact halves by seeds of fixed bit budgets.
 //!
-//! Records come sorted by position (the hash, its bits reversed). Every K of them are a *chunk*, found by the position of
-//! its first record. Inside a chunk their order is given up, which saves 0.87 bits a key: a seed sends exactly half of the
-//! keys to either side, a seed for each half does so again, and four keys are sent to four places by one seed. The way down
-//! is the rank, so records of one size need no table of where they are.
+//! Records come sorted by position (the hash, its bits reversed). Every K of them are a *chunk*, found by the position
+//! of its first record. Inside a chunk their order is given up, which saves 0.87 bits a key: a seed sends exactly half
+//! of the keys to either side, a seed for each half does so again, and four keys are sent to four places by one seed.
+//! The way down is the rank, so records of one size need no table of where they are.
 //!
 //! ```text
 //!            512             a chunk: chunk * K + path = rank
@@ -12,10 +12,10 @@
 //!      ...          4-way
 //! ```
 //!
-//! A seed's own bits are too few for it to always find one that splits; as the 32 bits overlap, changing an earlier node's
-//! gives a later one other candidates. So the search goes forward and back over one string of bits (`search.rs`) until all
-//! nodes fit, and no offsets need be stored. A chunk that has equal positions in it, or takes too long, is an *escape*: it
-//! stays in hash order and a lookup is answered with all its ranks.
+//! A seed's own bits are too few for it to always find one that splits; as the 32 bits overlap, changing an earlier
+//! node's gives a later one other candidates. So the search goes forward and back over one string of bits (`search.rs`)
+//! until all nodes fit, and no offsets need be stored. A chunk that has equal positions in it, or takes too long, is an
+//! *escape*: it stays in hash order and a lookup is answered with all its ranks.
 //!
 //! Cost: [`Effort`]; a lookup reads two places, a table of n / 4096 entries and the chunk's 100 to 220 bytes.
 //! Source: Lehmann, Sanders, Walzer & Ziegler 2025, "Combined Search and Encoding for Seeds" (consensus).

@@ -34,8 +34,8 @@ impl ChunkOptions {
     }
 }
 
-/// The sizes of the chunks that the last `rest` records are cut into, where fewer than a whole chunk are left: powers of two,
-/// descending, down to 4, then what remains.
+/// The sizes of the chunks that the last `rest` records are cut into, where fewer than a whole chunk are left: powers
+/// of two, descending, down to 4, then what remains.
 pub(crate) fn cut(rest: u64) -> impl Iterator<Item = u32> {
     let mut left = rest;
     std::iter::from_fn(move || {

@@ -1,14 +1,16 @@
 //! The search for the seeds of a chunk: forward from node to node, and back where a node has none.
 //!
-//! A node's window is the 32 bits of the string that end with its own bits. Its candidates are tried in ascending order; the
-//! first that splits its keys in halves is taken and the next node tried. Where none is left the node before is taken up
-//! again behind its candidate. That node is a cousin, not a parent, in most cases: what changes is the window.
+//! A node's window is the 32 bits of the string that end with its own bits. Its candidates are tried in ascending
+//! order; the first that splits its keys in halves is taken and the next node tried. Where none is left the node before
+//! is taken up again behind its candidate. That node is a cousin, not a parent, in most cases: what changes is the
+//! window.
 //!
-//! Keys are 32 bits, mixed from the position; a key goes to the side that the top bit of `key * window` names, in a leaf to
-//! the place of the top two. Nodes are searched level by level, and a level's keys parted when all its nodes have seeds.
+//! Keys are 32 bits, mixed from the position; a key goes to the side that the top bit of `key * window` names, in a
+//! leaf to the place of the top two. Nodes are searched level by level, and a level's keys parted when all its nodes
+//! have seeds.
 //!
-//! The result depends on the positions and the budgets alone, not on the machine: integers, and a cap on steps, not time.
-//! Not here: the record that the bits come into (`build.rs`); instructions for it (`wide.rs`).
+//! The result depends on the positions and the budgets alone, not on the machine: integers, and a cap on steps, not
+//! time. Not here: the record that the bits come into (`build.rs`); instructions for it (`wide.rs`).
 
 use super::layout::put_bits;
 use super::options::key_of;
@@ -17,7 +19,7 @@ use super::shape::{PREAMBLE, SIZE_LOG2_MAX, SIZE_LOG2_MIN, TreeShape};
 const SIZE_MAX: usize = 1 << SIZE_LOG2_MAX;
 const NODES_MAX: usize = (1 << (SIZE_LOG2_MAX - SIZE_LOG2_MIN + 1)) - 1;
 
-/// Where the search stands at a node.
+/// How far the search has come at a node.
 #[derive(Clone, Copy, Default)]
 struct Visit {
     /// The window with own bits 0.
@@ -154,8 +156,8 @@ impl Visit {
     }
 }
 
-/// Which of the seeds from `seed` on split `keys`, a bit each, and how many were tested: eight at once where few keys would
-/// not fill a vector.
+/// Which of the seeds from `seed` on split `keys`, a bit each, and how many were tested: eight at once where few keys
+/// would not fill a vector.
 #[inline(always)]
 fn splitting(tests: impl Tests, keys: &[u32], seed: u32) -> (u8, u32) {
     const FEW: &str = "the length was just compared";

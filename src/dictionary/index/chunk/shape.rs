@@ -1,7 +1,8 @@
-//! Where the seeds of a chunk stand: the same for every chunk of a size.
+//! Where the seeds of a chunk lie: the same for every chunk of a size.
 //!
-//! Nodes are numbered level by level: the root 0, its children 1 and 2, ... Their bits stand in that order from the record's
-//! top downwards, so that the 32 bits that begin with a node's own, upwards, end with those of the nodes before it:
+//! Nodes are numbered level by level: the root 0, its children 1 and 2, ... Their bits lie in that order from the
+//! record's top downwards, so that the 32 bits that begin with a node's own, upwards, end with those of the nodes
+//! before it:
 //!
 //! ```text
 //!   low                                                   top
@@ -14,7 +15,7 @@
 
 use std::ops::Range;
 
-/// What stands above the top of every chunk: the windows of the first nodes reach into it.
+/// The bits above the top of every chunk: the windows of the first nodes reach into it.
 pub(super) const PREAMBLE: u32 = 0x9E37_79B9; // on disk
 
 /// 1/16 bits.
@@ -47,7 +48,7 @@ impl Effort {
 pub(super) struct Budgets {
     /// By log2 of the node's size, from 4 keys on.
     pub of_size: [u8; SIZES],
-    /// What the root has besides: nothing stands before it that could be changed when it has no seed left.
+    /// What the root has besides: there is no node before it that could be changed when it has no seed left.
     pub root_extra: u8,
 }
 
@@ -142,8 +143,8 @@ impl TreeShape {
         self.high_levels
     }
 
-    /// Whether the root has a bit, and the windows below the high levels do not reach above the top: what `locate.rs` takes
-    /// for granted, and every budget that makes sense gives.
+    /// Whether the root has a bit, and the windows below the high levels do not reach above the top: what `locate.rs`
+    /// takes for granted, and every budget that makes sense gives.
     pub fn is_sound(&self) -> bool {
         let below = self.levels().get(self.high_levels);
         self.high_levels > 0 && self.levels[0].depth(0) >= 1 && below.is_none_or(|level| level.depth(0) >= 32)

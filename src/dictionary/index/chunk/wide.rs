@@ -1,7 +1,8 @@
 //! The search by AVX2, where the processor has it: eight 32-bit products at once.
 //!
-//! [`Avx2`] is [`Portable`](search::Portable) in other instructions, and gives the same bits; the compiler, left alone with
-//! loops of eight, makes half of each of them scalar. How much faster it is than the portable one, which has SSE2: the test `figures`.
+//! [`Avx2`] is [`Portable`](search::Portable) in other instructions, and gives the same bits; the compiler, left alone
+//! with loops of eight, makes half of each of them scalar. How much faster it is than the portable one, which has SSE2:
+//! the test `figures`.
 //!
 //! Unsafe: calls of functions for AVX2, after the processor was asked. [`Avx2`] is the proof that it was.
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "functions for AVX2 are called"))]

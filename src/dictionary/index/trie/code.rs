@@ -18,7 +18,8 @@
 //! code by [`LENGTH_MAX`] bits, which skewed hashes need, and costs less than can be measured.
 //! Not here: what a file's tries look like (`mod.rs`), tables to decode fast (`tables.rs`).
 
-/// No Huffman code is longer: weights sum to 2^32 and a few, and depth d needs a sum of at least the d-th Fibonacci number.
+/// No Huffman code is longer: weights sum to 2^32 and a few, and depth d needs a sum of at least the d-th Fibonacci
+/// number.
 pub(super) const LENGTH_MAX: u32 = 48;
 
 /// P(0, 0): high enough that all P(C, L) of C <= 120 are exact.
@@ -63,7 +64,7 @@ impl Codes {
     }
 }
 
-/// The number that stands for `left` in a trie of `size` keys above `huffman_max`: 1 for half of it, more with distance.
+/// The number that encodes `left` in a trie of `size` keys above `huffman_max`: 1 for half of it, more with distance.
 pub(super) fn gamma_number(size: u64, left: u64) -> u64 {
     let half = size / 2;
     if left >= half { 2 * (left - half) + 1 } else { 2 * (half - left) }

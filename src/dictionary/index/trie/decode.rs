@@ -94,7 +94,7 @@ impl Trie {
         1 << self.layout.superblock_bits
     }
 
-    /// Superblocks whose offsets are wide: many of them tell of a poor hash function.
+    /// Superblocks whose offsets are wide: many of them show a poor hash function.
     pub fn wide_superblock_count(&self) -> u64 {
         self.layout.wide_count
     }
@@ -127,7 +127,8 @@ pub(super) struct Bucket {
     pub end: u64,
 }
 
-/// The trie that a lookup has come to, of `count` keys from `rank` on, told apart by the bits of `path` from its highest.
+/// The trie that a lookup has come to, of `count` keys from `rank` on, told apart by the bits of `path` from its
+/// highest.
 #[derive(Default)]
 pub(super) struct Subtrie {
     rank: u64,
@@ -251,7 +252,7 @@ impl Trie {
         Some(pass)
     }
 
-    /// The same in a trie of up to [`SMALL`] keys.
+    /// Descends in a trie of up to [`SMALL`] keys.
     #[inline]
     pub(super) fn choose_small(&self, reader: &mut Reader<'_>, place: &mut Subtrie) -> Option<u64> {
         reader.need(WINDOW)?;
@@ -272,7 +273,7 @@ impl Trie {
         Some(pass)
     }
 
-    /// The bits of the left subtrie, if a pointer tells them.
+    /// The bits of the left subtrie, if a pointer gives them.
     #[inline]
     pub(super) fn take_skip(&self, reader: &mut Reader<'_>, size: u64, left: u64) -> Option<Option<u64>> {
         let has = size >= self.options.skip_from() && left > self.options.block_items.into();
@@ -304,7 +305,7 @@ impl Trie {
         self.pass_state(reader, size as u8)
     }
 
-    /// Passes what a state of the skip table stands for.
+    /// Passes the tries of a state of the skip table.
     fn pass_state(&self, reader: &mut Reader<'_>, mut state: u8) -> Option<()> {
         // States that wait are disjoint parts of one trie of SMALL keys, each of 2 or more; 0 is below them all.
         let mut stack = [0u8; 16];
@@ -330,7 +331,7 @@ impl Trie {
         }
     }
 
-    /// Passes what a state stands for where its first code is longer than the window.
+    /// Passes the tries of a state whose first code is longer than the window.
     #[cold]
     pub(super) fn pass_long(&self, reader: &mut Reader<'_>, state: u8) -> Option<()> {
         let (&size, rest) = self.tables.parts(state).split_first()?;

@@ -1,7 +1,7 @@
 //! Builds an index from positions that come in order: buckets, their tries, the two-level table.
 //!
-//! One pass in the memory of the index and of one bucket. With skip pointers, the first [`SAMPLE`] positions are encoded
-//! a few times more, to fit the lines from which pointers differ.
+//! One pass in the memory of the index and of one bucket. With skip pointers, the first [`SAMPLE`] positions are
+//! encoded a few times more, to fit the lines from which pointers differ.
 //!
 //! Cost: 30 to 50 ns a key. Hashes that all share a prefix are one bucket, whose positions are all in memory.
 //! Source: Lim, Andersen & Kaminsky 2013, sections 2.3, 2.4, 2.6. Differs: a trie is written from its end (`bits.rs`).
@@ -23,8 +23,8 @@ const FITS: usize = 3;
 /// The words of an index of `pairs` positions in ascending order.
 ///
 /// # Errors
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) for options outside their range, too many pairs, positions out of order or of
-/// another count; any error that `positions` gives.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) for options outside their range, too many pairs, positions out of
+/// order or of another count; any error that `positions` gives.
 pub(crate) fn build(
     options: &TrieOptions,
     pairs: u64,

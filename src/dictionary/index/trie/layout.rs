@@ -12,7 +12,7 @@ pub(super) const SUPERBLOCK_HEAD: usize = 2;
 pub(super) const WIDE: u64 = 1 << 63;
 /// Most pairs, so that sums of ranks and of bits stay far from 64 bits.
 pub(super) const PAIRS_MAX: u64 = 1 << 48;
-/// A superblock has so many buckets that its keys are expected to be no more: their bits, even at 4 a key, fit in 16.
+/// The keys that a superblock is expected to have at most: their bits, even at 4 a key, fit in 16.
 pub(super) const SUPERBLOCK_KEYS: u64 = 1 << 14;
 pub(super) const SUPERBLOCK_BITS_MAX: u32 = 10;
 /// Smaller tries have no skip pointers: they are decoded by tables that know none.
@@ -26,8 +26,8 @@ pub(crate) struct TrieOptions {
     pub bucket_keys: u32,
     /// The largest trie whose codes are Huffman's, the paper's hmax: 2 to 256.
     pub huffman_max: u32,
-    /// Tries of so many keys carry a pointer past their left subtrie, if that has more than `block_items`: 32 or more;
-    /// 0 for none, as in the paper.
+    /// The smallest trie, in keys, with a pointer past its left subtrie, if that has more than `block_items`: 32 or
+    /// more; 0 for none, as in the paper.
     pub skip_min: u32,
     /// Ranks a block: a lookup gives ranks of one block. 1: one rank.
     pub block_items: u32,

@@ -13,8 +13,8 @@
 //! * **Any positions.** Equal ones cannot be told apart: below the last bit they are split evenly, so that a trie's
 //!   representation ends by itself, and a lookup that comes there answers with all of them. A superblock whose offsets
 //!   pass 16 bits is wide: its buckets' ends are 64-bit words in a table of their own.
-//! * **Skip pointers**, if asked for: the bits of Rep(Left) between EC and Rep(Left), where the trie has `skip_min` keys
-//!   or more. Stored as the difference from a line fitted to tries of that size, in as many bits as pay
+//! * **Skip pointers**, if asked for: the bits of Rep(Left) between EC and Rep(Left), where the trie has `skip_min`
+//!   keys or more. Stored as the difference from a line fitted to tries of that size, in as many bits as pay
 //!   ([`skip`]); so a lookup passes large subtries at once, in a bucket of any size.
 //! * **Sparse**: a subtrie whose ranks are all in one block of `block_items` is not stored.
 //!

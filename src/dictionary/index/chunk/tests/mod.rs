@@ -301,8 +301,8 @@ fn the_rest_is_cut_into_powers_of_two() {
     assert_eq!(cut(2).collect::<Vec<_>>(), [2]);
 }
 
-/// What every kind of index costs: bits a key, millions of keys built a second (and without wide instructions), nanoseconds
-/// of a lookup, alone and among many. `KEYS` says of how many keys.
+/// What every kind of index costs: bits a key, millions of keys built a second (and without wide instructions),
+/// nanoseconds of a lookup, alone and among many. `KEYS` says of how many keys.
 #[test]
 #[ignore = "slow: 100 million positions, each looked up; `figures -- --ignored --nocapture` shows what they cost"]
 fn figures() {
