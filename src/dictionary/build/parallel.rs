@@ -35,3 +35,7 @@ pub(crate) fn in_parallel<T: Send, R: Send>(
     });
     slots.into_iter().filter_map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner).1).collect()
 }
+
+#[cfg(test)]
+#[path = "tests/parallel.rs"]
+mod tests;
