@@ -57,7 +57,7 @@ pub(crate) fn stored_checksum(bytes: &[u8]) -> u32 {
 pub(crate) fn damaged(path: &Path, page: u64, what: &str) -> Error {
     let name = path.display();
     Error::corrupt(format!(
-        "{name}: page {page}: {what}. Run `splitpoint dict check {name}`, then restore or build it again."
+        "{name}: page {page}: {what}. Check the dictionary to see all faults, then restore it or build it again."
     ))
 }
 

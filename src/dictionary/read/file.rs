@@ -355,7 +355,7 @@ impl DictionaryFile {
         let mut scratch = Scratch::default();
         // Page 0 is taken to begin before what is sought.
         let gap = (u64::MAX / count).max(1);
-        let mut search = Interpolation::new(1..count, query.position / gap, gap);
+        let mut search = Interpolation::new(1..count, query.position / gap, gap, 0);
         while !search.range().is_empty() {
             let Some(at) = self.cell_near(search.next(), &mut scratch)? else {
                 search.saw_none();
@@ -456,7 +456,7 @@ impl Sections<'_> {
             };
             opened.map_err(|what| {
                 Error::corrupt(format!(
-                    "{}: {what}. Run `splitpoint dict reindex`, or restore it.",
+                    "{}: {what}. Make the index again by a reindex, or restore the file.",
                     self.path.display()
                 ))
             })?;
@@ -497,7 +497,7 @@ impl Sections<'_> {
         }
         let (name, stored) = (self.path.display(), section.checksum);
         Err(Error::corrupt(format!(
-            "{name}: index at byte {}: checksum {stored:08x} is stored, {computed:08x} computed. Run `splitpoint dict reindex`, or restore it.",
+            "{name}: index at byte {}: checksum {stored:08x} is stored, {computed:08x} computed. Make the index again by a reindex, or restore the file.",
             section.offset
         )))
     }

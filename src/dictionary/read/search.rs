@@ -94,7 +94,7 @@ fn find_fixed<'p>(
     let record = |index: usize| &bytes[index * record_bytes..(index + 1) * record_bytes];
     let range = if format.ordered && count > WALK_MAX {
         let position = |index: usize| query.position_of(&record(index)[..key_len]);
-        let mut guess = 0;
+        let mut guess = count / 2;
         if let Some(first) = query.first_position {
             guess = (format.expected_number(first, query.position) as usize).min(count - 1);
             touch_around(bytes, guess * record_bytes, LINES_AROUND);
@@ -125,15 +125,20 @@ pub(crate) struct Interpolation {
     low: u64,
     high: u64,
     gap: u64,
+    overshoot: u64,
     next: u64,
     looks: u32,
 }
 
 impl Interpolation {
     /// Among the numbers of `within`, which begins at `guess`; positions are about `gap` apart.
+    ///
+    /// Each look goes `overshoot` numbers farther than expected. With 1 the position sought soon lies between two
+    /// looks, for a search that ends with a few numbers left; with 0 it is hit sooner, for one that ends with none.
     #[inline]
-    pub fn new(within: Range<u64>, guess: u64, gap: u64) -> Self {
-        let mut new = Interpolation { low: within.start, high: within.end, gap: gap.max(1), next: guess, looks: 0 };
+    pub fn new(within: Range<u64>, guess: u64, gap: u64, overshoot: u64) -> Self {
+        let Range { start: low, end: high } = within;
+        let mut new = Interpolation { low, high, gap: gap.max(1), overshoot, next: guess, looks: 0 };
         new.keep_within();
         new
     }
@@ -154,13 +159,12 @@ impl Interpolation {
     #[inline]
     pub fn saw(&mut self, position: u64, sought: u64) {
         let steps = position.abs_diff(sought) / self.gap;
-        // Rather too far than too near: then the position sought is in between.
         if position < sought {
             self.low = self.next + 1;
-            self.next = self.low.saturating_add(steps + 1);
+            self.next = self.low.saturating_add(steps).saturating_add(self.overshoot);
         } else {
             self.high = self.next;
-            self.next = self.high.saturating_sub(steps + 2);
+            self.next = self.high.saturating_sub(steps.saturating_add(1 + self.overshoot));
         }
         self.keep_within();
     }
@@ -185,7 +189,7 @@ impl Interpolation {
 
 /// Where among `count` ascending positions those equal to `sought` lie, and perhaps some others.
 fn equal_range(count: usize, guess: usize, gap: u64, sought: u64, position: impl Fn(usize) -> u64) -> Range<usize> {
-    let mut search = Interpolation::new(0..count as u64, guess as u64, gap);
+    let mut search = Interpolation::new(0..count as u64, guess as u64, gap, 1);
     loop {
         let within = search.range().start as usize..search.range().end as usize;
         if within.len() <= WALK_MAX {

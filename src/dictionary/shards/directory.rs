@@ -93,8 +93,8 @@ impl DirectoryWriter {
         }
     }
 
-    /// Makes `manifest` that of the directory, then removes the files of `previous` that it does not name. If that fails, it removes
-    /// the new files instead.
+    /// Makes `manifest` that of the directory, then removes the files of `previous` that it does not name. If that
+    /// fails, it removes the new files instead.
     pub fn publish(mut self, manifest: &Manifest, previous: &Previous) -> Result<()> {
         let new: Vec<&str> = manifest.shards.iter().map(|shard| &shard.name[..]).collect();
         let old: Vec<&str> = previous.names.iter().map(|name| &name[..]).collect();
