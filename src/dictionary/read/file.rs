@@ -149,13 +149,12 @@ impl DictionaryFile {
             _ => None,
         };
         let pages = match self.pages_of(candidates) {
-            Some(pages) if pages.end - pages.start <= PAGES_AT_ONCE_MAX => pages,
-            Some(pages) => return Ok(self.find_in_stream(&self.stream_of(&pages), query)?.map(|value| give(&value))),
-            None => {
-                let range = self.narrow(query)?;
-                return Ok(self.find_in_stream(&range, query)?.map(|value| give(&value)));
-            }
+            Some(pages) => pages,
+            None => self.pages.of_stream(self.narrow(query)?),
         };
+        if pages.end - pages.start > PAGES_AT_ONCE_MAX {
+            return Ok(self.find_in_stream(&self.stream_of(&pages), query)?.map(|value| give(&value)));
+        }
         let format = self.format;
         if self.pages.is_viewed() && format.layout == Layout::Varied && format.compression == Compression::None {
             return self.find_viewed(pages, query, give);
@@ -278,8 +277,7 @@ impl DictionaryFile {
         pages.start * body..(pages.end * body).min(self.pages.stream_bytes())
     }
 
-    /// Looks at the cells that begin in `range` of the stream one by one: for cells of many pages, and without an
-    /// index.
+    /// Looks at the cells that begin in `range` of the stream one by one: for cells of many pages.
     fn find_in_stream(&self, range: &Range<u64>, query: Query<'_>) -> Result<Option<Vec<u8>>> {
         let mut scratch = Scratch::default();
         let Some(mut at) = self.first_cell(range, &mut scratch)? else { return Ok(None) };
