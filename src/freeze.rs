@@ -1,11 +1,10 @@
 //! From a table to a dictionary and back.
 //!
-//! A table is scanned in hash order and a dictionary lies in hash order, so freezing sorts nothing: pairs are written as they come.
-//! Thawing puts them into a table in that order, which fills bucket after bucket.
-//! The only place that knows both `table` and `dictionary`.
+//! A table is scanned in hash order and a dictionary lies in hash order, so freezing sorts nothing: pairs are written
+//! as they come. Thawing puts them into a table in that order, which fills bucket after bucket. The only place that
+//! knows both `table` and `dictionary`.
 
-use crate::buckets::Scan;
-use crate::dictionary::{Dictionary, DictionaryBuilder, HashOrdered};
+use crate::dictionary::{Dictionary, DictionaryBuilder};
 use crate::error::Result;
 use crate::table::Table;
 use std::path::Path;
@@ -14,14 +13,17 @@ use std::path::Path;
 const THAW_BATCH: usize = 256;
 
 impl Table {
-    /// Writes all pairs to a dictionary at `path`, replacing one that is there when it is complete; gives how many there were.
+    /// Writes all pairs to a dictionary at `path`, replacing one that is there when it is complete; gives how many
+    /// there were.
     ///
-    /// Its hash function is the table's, whatever `builder` says. One scan and one write, no sort, no memory but the index.
-    /// Writers may go on meanwhile: a pair that is there throughout is in it, one that comes or goes may be.
+    /// Its hash function is the table's, whatever `builder` says. Costs one scan and one write, no sort, and the memory
+    /// of the index. Other threads may write at the same time. The dictionary has every pair that the table has
+    /// throughout; a pair that is put or removed during the scan may be in it or not.
     ///
     /// # Errors
-    /// As [`DictionaryBuilder::start`] and [`Build::finish`](crate::Build::finish), and as [`Scan::next_ref`];
-    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) with [`shards`](DictionaryBuilder::shards).
+    /// Those of [`DictionaryBuilder::start`], [`Build::finish`](crate::Build::finish) and
+    /// [`Scan::next_ref`](crate::Scan::next_ref); [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument)
+    /// with [`shards`](DictionaryBuilder::shards).
     ///
     /// # Examples
     /// ```
@@ -38,27 +40,20 @@ impl Table {
     /// ```
     pub fn freeze(&self, path: impl AsRef<Path>, builder: &DictionaryBuilder) -> Result<u64> {
         let builder = builder.clone().hash_function(self.hash().clone());
-        builder.build_ordered(path.as_ref(), self.len(), || Frozen(self.scan()))
-    }
-}
-
-struct Frozen<'t>(Scan<'t>);
-
-impl HashOrdered for Frozen<'_> {
-    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        self.0.next_ref()
-    }
-
-    fn at_boundary(&self) -> bool {
-        self.0.at_boundary()
+        let mut build = builder.start_ordered(path.as_ref(), self.len())?;
+        let mut scan = self.scan();
+        while let Some((key, value)) = scan.next_ref()? {
+            build.push(key, value)?;
+        }
+        build.finish()
     }
 }
 
 impl Dictionary {
-    /// Puts all pairs into `table`, over those of the same keys that it has; gives how many there were.
+    /// Puts all pairs into `table`, replacing the values of keys that it has already; gives how many there were.
     ///
     /// # Errors
-    /// As [`Pairs::next_ref`](crate::Pairs::next_ref) and [`Table::put_many`].
+    /// Those of [`Pairs::next_ref`](crate::Pairs::next_ref) and [`Table::put_many`].
     pub fn thaw(&self, table: &Table) -> Result<u64> {
         let mut pairs = self.iter();
         let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(THAW_BATCH);

@@ -1,8 +1,10 @@
-//! Some records in hash order, in memory: what the sort gives, what a walk over a dictionary gives, what a merge and a build take.
+//! Some records in hash order, in memory. The sort and a walk over a dictionary give runs; a merge and a writer take
+//! them.
 
+use super::format::layout::Layout;
 use std::ops::Range;
 
-/// Bytes of records that are handed on at once: enough that a run costs nothing beside them, and few enough for the cache.
+/// Bytes of a run: enough that the costs of a run do not count, and few enough for the cache.
 pub(crate) const RUN_BYTES: usize = 1 << 20;
 
 /// A record: `None` as value is a deletion.
@@ -19,7 +21,7 @@ pub(crate) struct Run {
     /// Keys and values, each value right behind its key; what lies between records, if anything, means nothing.
     pub bytes: Vec<u8>,
     pub spans: Spans,
-    /// What it counts for in the memory of the sort that made it.
+    /// Its share of the memory of the sort that made it.
     pub cost: u64,
 }
 
@@ -43,7 +45,7 @@ pub(crate) struct Span {
     pub start: usize,
     pub key_len: u32,
     pub value_len: u32,
-    /// The key is to go, and has no value here.
+    /// The key is deleted, and has no value here.
     pub deleted: bool,
 }
 
@@ -61,7 +63,7 @@ impl Run {
         self.clear_for(None);
     }
 
-    /// The same, for records of these lengths or of any.
+    /// Forgets the records and keeps the memory, for records of these lengths or of any.
     pub fn clear_for(&mut self, lengths: Option<(u32, u32)>) {
         self.positions.clear();
         self.bytes.clear();
@@ -82,7 +84,7 @@ impl Run {
         self.push_bytes(record);
     }
 
-    /// What [`push_record`](Self::push_record) does beside the position, for who has the positions already.
+    /// [`push_record`](Self::push_record) without the position, where the positions are there already.
     #[inline]
     pub fn push_bytes(&mut self, record: Record<'_>) {
         let value = record.value.unwrap_or_default();
@@ -114,6 +116,19 @@ impl Run {
         while self.len() > from {
             self.pop();
         }
+    }
+
+    /// The layout for these records alone; [`Layout::Varied`] where there are none.
+    pub fn layout(&self) -> Layout {
+        if self.is_empty() {
+            return Layout::Varied;
+        }
+        let first = self.span(0);
+        let same = |span: Span| (span.key_len, span.value_len) == (first.key_len, first.value_len);
+        if matches!(self.spans, Spans::Fixed { .. }) || (1..self.len()).all(|index| same(self.span(index))) {
+            return Layout::fixed(first.key_len, first.value_len);
+        }
+        Layout::Varied
     }
 
     #[inline]

@@ -1,15 +1,15 @@
-//! What a dictionary is made of, in numbers.
+//! The sizes of a dictionary.
 
-use super::Dictionary;
-use super::file::DictionaryFile;
-use super::format::{Compression, Layout, Order};
+use super::format::layout::{Compression, Layout, Order};
+use super::handle::Dictionary;
+use super::read::file::DictionaryFile;
 use crate::error::Result;
 
 /// Sizes of a dictionary; `splitpoint dict stat` prints them.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DictionaryStat {
-    /// Files: 1, or as many as shards; what follows is of all of them together.
+    /// Files: 1, or one a shard. The other figures are those of all of them together.
     pub shards: usize,
     /// Pairs.
     pub pairs: u64,
@@ -25,17 +25,18 @@ pub struct DictionaryStat {
     pub pages: u64,
     /// Bytes of a page.
     pub page_bytes: u32,
-    /// The index, by the name that the command line uses.
+    /// The name of the index, which the command line uses too.
     pub index: &'static str,
-    /// What it is made of: its own figures, a name and a number each.
+    /// The index's own figures, a name and a number each.
     pub index_details: Vec<(&'static str, f64)>,
     /// Bytes of the index.
     pub index_bytes: u64,
-    /// Bytes of the second index that leads from ranks to pages; 0 where records have one size, or the index gives pages.
+    /// Bytes of the second index, from ranks to pages; 0 where records have one size or the index gives pages.
     pub ranks_bytes: u64,
-    /// Bits of both indexes a key.
+    /// Bits a key of both indexes.
     pub index_bits_per_key: f64,
-    /// Lengths of all keys and of all values, if each have one: records without lengths.
+    /// The length of all keys and that of all values, if all records have the same: they are then stored without
+    /// lengths.
     pub fixed_lengths: Option<(u32, u32)>,
     /// Shortest and longest key.
     pub key_len: (u32, u32),
@@ -43,7 +44,7 @@ pub struct DictionaryStat {
     pub value_len: (u32, u32),
     /// How records are compressed.
     pub compression: Compression,
-    /// `hash order`, or in which groups the index orders them.
+    /// The order of records: `hash order`, or `chunks` of the index.
     pub order: &'static str,
     /// The hash function's name.
     pub hash: String,
@@ -92,7 +93,6 @@ fn file_stat(file: &DictionaryFile) -> Result<DictionaryStat> {
         order: match header.order {
             Order::Hash => "hash order",
             Order::Chunks => "chunks",
-            Order::Partitions => "partitions",
         },
         hash: file.hash.name().to_owned(),
         hash_seed: header.hash_seed,

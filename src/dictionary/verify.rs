@@ -1,19 +1,20 @@
-//! Reading everything, and naming what is wrong.
+//! The check of a whole dictionary, which names every fault.
 //!
-//! First all pages against their checksums, and those against the footer's. Then, if the pages are whole, all records: that
-//! they are in order, as many and as long as the footer says, no key twice, and that the index and the starts of the pages lead to each
-//! of them.
+//! First it compares all pages with their checksums, and those with the footer's. If the pages are whole, it checks all
+//! records: their order, number and lengths, that no key is there twice, and that the index and the starts of the pages
+//! lead to each of them.
 
-use super::Dictionary;
-use super::file::DictionaryFile;
-use super::format::Order;
-use super::pages;
+use super::format::layout::Order;
+use super::format::page::{self, CHECKSUM_BYTES, START_COUNT, StartsWriter};
+use super::handle::Dictionary;
+use super::read::file::DictionaryFile;
+use super::read::walk::Walk;
 use super::run::Run;
-use super::walk::Walk;
+use super::shards::manifest::Manifest;
 use crate::error::{ErrorKind, Result, quote};
 use crate::fault::Fault;
 
-/// After so many faults the rest are counted only.
+/// Faults that are described; further ones are only counted.
 const FAULTS_MAX: usize = 1000;
 /// Pages read at once.
 const READ_BYTES: u64 = 1 << 20;
@@ -25,21 +26,21 @@ struct Check<'d> {
 }
 
 impl Dictionary {
-    /// Reads everything and names every fault: checksums that do not fit, records out of order or there twice, counts that are off,
-    /// keys that the index does not lead to.
+    /// Reads everything and names every fault: wrong checksums, records out of order or there twice, wrong counts, keys
+    /// that the index does not lead to.
     ///
-    /// Costs two passes over the data, the second of which reads each page twice; of indexes that have an order of their own a chunk or
-    /// partition at a time is in memory.
+    /// Costs two passes over the data, the second of which reads each page twice. With the index `chunk` the records of
+    /// a chunk are in memory.
     ///
     /// # Errors
-    /// Only what keeps it from going on; what it finds is in the result.
+    /// [`ErrorKind::Io`], where the check cannot go on. Faults are in the result.
     pub fn verify(&self) -> Result<Vec<Fault>> {
         let mut faults = Vec::new();
         for (shard, file) in self.files.iter().enumerate() {
             let mut check = Check { file, faults: Vec::new(), more: 0 };
             check.pages()?;
             if check.faults.is_empty() {
-                check.records(|key| self.manifest.as_ref().is_none_or(|manifest| manifest.shard_of(key) == shard))?;
+                check.records(self.manifest.as_ref().map(|manifest| (manifest, shard)))?;
             }
             if check.more > 0 {
                 check.faults.push(Fault { place: "and".into(), what: format!("{} more", check.more) });
@@ -73,7 +74,7 @@ impl Check<'_> {
             let to = count.min(from + at_once);
             self.file.pages.raw(from..to, &mut bytes)?;
             for (page, bytes) in (from + 1..=to).zip(bytes.chunks_exact(page_bytes as usize)) {
-                let (stored, computed) = (pages::stored_checksum(bytes), pages::checksum(page, bytes));
+                let (stored, computed) = (page::stored_checksum(bytes), page::checksum(page, bytes));
                 if stored != computed {
                     let what = format!("checksum {stored:08x} is stored, {computed:08x} computed");
                     self.fault(format!("page {page}"), what);
@@ -87,7 +88,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn records(&mut self, belongs: impl Fn(&[u8]) -> bool) -> Result<()> {
+    fn records(&mut self, shard: Option<(&Manifest, usize)>) -> Result<()> {
         if let Err(what) = self.file.check_indexes() {
             self.fault("index", what);
         }
@@ -107,19 +108,19 @@ impl Check<'_> {
                 }
                 Err(error) => return Err(error),
             }
-            for (index, unit) in walk.units().iter().enumerate() {
+            for (index, cell) in walk.cells().iter().enumerate() {
                 if let Some(heads) = &mut heads {
-                    heads.unit(unit.start, |page| self.page_fault(page))?;
+                    heads.cell(cell.start, &mut |page| self.page_fault(page))?;
                 }
                 counted.add(run.span(index).key_len, run.span(index).value_len);
                 let rank = first + index as u64;
-                if !belongs(run.key(index)) {
+                if shard.is_some_and(|(manifest, shard)| manifest.shard_of(run.key(index)) != shard) {
                     self.fault(
                         format!("record {rank}"),
                         format!("its key {} is another shard's", quote(run.key(index))),
                     );
                 }
-                if !self.file.leads_to(run.positions[index], rank, unit) {
+                if !self.file.leads_to(run.positions[index], rank, cell) {
                     let key = quote(run.key(index));
                     self.fault(format!("record {rank}"), format!("the index does not lead to its key {key}"));
                 }
@@ -130,7 +131,7 @@ impl Check<'_> {
             self.order(&run, &mut last);
         }
         if let Some(mut heads) = heads {
-            heads.finish(|page| self.page_fault(page))?;
+            heads.finish(&mut |page| self.page_fault(page))?;
         }
         let footer = &self.file.footer;
         if (counted.key_bytes, counted.value_bytes) != (footer.key_bytes, footer.value_bytes)
@@ -159,48 +160,51 @@ impl Check<'_> {
     }
 }
 
-/// What pages say of where units begin, computed again from the units and compared some pages at a time.
+/// What the heads of pages say of where cells begin, computed again from the cells and compared some pages at a time.
 struct Heads<'d> {
     file: &'d DictionaryFile,
     /// Of pages that were not compared yet, the first of which is `first`.
-    computed: Vec<pages::Starts>,
+    computed: Vec<[u8; 2 * START_COUNT]>,
     first: u64,
-    /// Page of the last unit.
-    unit_page: u64,
+    /// Of the last of these pages.
+    starts: StartsWriter,
+    /// The page in which the last cell begins.
+    cell_page: u64,
     bytes: Vec<u8>,
 }
 
 impl<'d> Heads<'d> {
     fn new(file: &'d DictionaryFile) -> Self {
-        Heads { file, computed: Vec::new(), first: 0, unit_page: 0, bytes: Vec::new() }
+        Heads { file, computed: Vec::new(), first: 0, starts: StartsWriter::done(), cell_page: 0, bytes: Vec::new() }
     }
 
-    /// The next unit begins at `at` in the stream, or it is the one before once more.
-    fn unit(&mut self, at: u64, fault: impl FnMut(u64)) -> Result<()> {
+    /// The next cell begins at `at` in the stream, or it is the one before once more.
+    fn cell(&mut self, at: u64, fault: &mut impl FnMut(u64)) -> Result<()> {
         let body = self.file.pages.body_bytes();
         self.pages_to(at / body + 1, fault)?;
-        self.unit_page = at / body;
-        let starts = self.computed.last_mut().expect("the page of the unit");
-        starts.note((at % body) as usize, body as usize);
+        self.cell_page = at / body;
+        let head = self.computed.last_mut().expect("the page of the cell");
+        self.starts.note(head, (at % body) as usize, body as usize);
         Ok(())
     }
 
-    /// All units were told.
-    fn finish(&mut self, mut fault: impl FnMut(u64)) -> Result<()> {
-        self.pages_to(self.file.pages.count(), &mut fault)?;
-        self.compare(&mut fault)
+    /// There are no more cells.
+    fn finish(&mut self, fault: &mut impl FnMut(u64)) -> Result<()> {
+        self.pages_to(self.file.pages.count(), fault)?;
+        self.compare(fault)
     }
 
     /// Adds pages up to `end`.
-    fn pages_to(&mut self, end: u64, mut fault: impl FnMut(u64)) -> Result<()> {
+    fn pages_to(&mut self, end: u64, fault: &mut impl FnMut(u64)) -> Result<()> {
         let at_once = READ_BYTES / u64::from(self.file.header.page_bytes);
         while self.first + (self.computed.len() as u64) < end {
             if self.computed.len() as u64 >= at_once {
-                self.compare(&mut fault)?;
+                self.compare(fault)?;
             }
             let page = self.first + self.computed.len() as u64;
-            // The unit that begins in it, if one does, is noted over that.
-            self.computed.push(pages::Starts::none(page - self.unit_page));
+            let mut head = [0; 2 * START_COUNT];
+            self.starts = StartsWriter::open(&mut head, page - self.cell_page);
+            self.computed.push(head);
         }
         Ok(())
     }
@@ -210,7 +214,8 @@ impl<'d> Heads<'d> {
         self.file.pages.raw(self.first..end, &mut self.bytes)?;
         let stored = self.bytes.chunks_exact(self.file.header.page_bytes as usize);
         let pages = (self.first..end).zip(stored).zip(&self.computed);
-        pages.filter(|((_, bytes), computed)| !computed.are_those_of(bytes)).for_each(|((page, _), _)| fault(page));
+        let differs = |bytes: &[u8], computed: &[u8]| bytes[CHECKSUM_BYTES..][..computed.len()] != *computed;
+        pages.filter(|((_, bytes), computed)| differs(bytes, &computed[..])).for_each(|((page, _), _)| fault(page));
         self.computed.clear();
         self.first = end;
         Ok(())
@@ -235,55 +240,5 @@ impl Counted {
         self.value_bytes += u64::from(value_len);
         self.key_len = (self.key_len.0.min(key_len), self.key_len.1.max(key_len));
         self.value_len = (self.value_len.0.min(value_len), self.value_len.1.max(value_len));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::disallowed_methods, reason = "a test damages a file")]
-    use super::*;
-    use crate::dictionary::format::{FOOTER_BYTES, Footer};
-    use crate::dictionary::tests::{builder, in_directory, pairs};
-    use crate::dictionary::{Compression, Index};
-
-    const PAGE_BYTES: usize = 512;
-
-    #[test]
-    fn starts_and_pages_back_that_are_not_those_of_the_records_are_named() {
-        for (compression, index) in [(Compression::None, Index::page()), (Compression::Lz4, Index::chunk())] {
-            in_directory(|path| {
-                builder(index).compression(compression).block_bytes(200).build(&path, pairs("sizes", 3000, 5)).unwrap();
-                let whole = std::fs::read(&path).unwrap();
-                let file = Dictionary::open(&path).unwrap();
-                assert_eq!(file.verify().unwrap(), []);
-                let count = file.files[0].footer.pages as usize;
-                let begins = |page: &usize| pages::start(&whole[page * PAGE_BYTES..], 0).is_some();
-                let with = (1..=count).filter(begins).nth(20).unwrap();
-                let without = (1..=count).filter(|page| !begins(page)).nth(20).unwrap();
-                for (page, at) in [(with, 4), (with, 6), (with, 18), (without, 16), (count, 4)] {
-                    let mut bytes = whole.clone();
-                    bytes[page * PAGE_BYTES + at] ^= 1;
-                    repair(&mut bytes, &file.files[0]);
-                    std::fs::write(&path, bytes).unwrap();
-                    let faults = Dictionary::open(&path).unwrap().verify().unwrap();
-                    let named = format!("page {page}");
-                    assert!(faults.iter().any(|fault| fault.place == named), "{index:?}: {named}, {at}: {faults:?}");
-                }
-            });
-        }
-    }
-
-    /// Makes all checksums those of the bytes.
-    fn repair(bytes: &mut [u8], file: &DictionaryFile) {
-        let mut sum = 0;
-        for page in 1..=file.footer.pages {
-            let page_bytes = &mut bytes[page as usize * PAGE_BYTES..][..PAGE_BYTES];
-            let own = pages::checksum(page, page_bytes).to_le_bytes();
-            page_bytes[..4].copy_from_slice(&own);
-            sum = crc32c::crc32c_append(sum, &own);
-        }
-        let footer = Footer { data_checksum: sum, ..file.footer.clone() };
-        let at = bytes.len() - FOOTER_BYTES;
-        bytes[at..].copy_from_slice(&footer.bytes());
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! Not here: what the bytes mean (`pager`), caching (`pager/pool.rs`).
 
+pub(crate) mod atomic;
 mod forks;
 #[cfg(target_os = "linux")]
 mod guard;
@@ -51,8 +52,12 @@ pub(crate) trait Storage: Send + Sync {
     fn remove(&self, path: &Path) -> Result<()>;
     /// Gives the file at `from` the name `to`, whatever had that name before.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
-    /// Makes a directory; one that is there is no error. Nothing to do where names need none.
-    fn make_directory(&self, _path: &Path) -> Result<()> {
+    /// Makes a directory; gives whether it is new. Nothing to do where names need none.
+    fn make_directory(&self, _path: &Path) -> Result<bool> {
+        Ok(false)
+    }
+    /// Removes a directory if it is empty.
+    fn remove_directory(&self, _path: &Path) -> Result<()> {
         Ok(())
     }
     /// The names in a directory, in any order, without those that are no text; none where that cannot be told.
@@ -135,16 +140,20 @@ pub(crate) fn open_locked(storage: &dyn Storage, path: &Path) -> Result<Option<B
     const TRIES: usize = 100;
     for _ in 0..TRIES {
         let file = match storage.open(path, Mode::New) {
-            Err(e) if e.kind() == ErrorKind::AlreadyExists => storage.open(path, Mode::Write),
-            made => made,
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => match storage.open(path, Mode::Write) {
+                // Removed since it was found to exist.
+                Err(e) if e.kind() == ErrorKind::NotFound => continue,
+                opened => opened?,
+            },
+            // Where a new file cannot be made, its directory does not exist.
+            made => made?,
         };
-        match file {
-            Err(e) if e.kind() == ErrorKind::NotFound => {}
-            Err(e) => return Err(e),
-            Ok(file) if !file.lock()? => return Ok(None),
-            Ok(file) if file.is_at(path)? => return Ok(Some(file)),
-            // Locked too late: it went by this name when it was opened.
-            Ok(_) => {}
+        if !file.lock()? {
+            return Ok(None);
+        }
+        // Otherwise it was locked too late: it had this name when it was opened.
+        if file.is_at(path)? {
+            return Ok(Some(file));
         }
     }
     Err(Error::new(ErrorKind::InvalidData, "a symbolic link, or a name that changes all the time; remove it"))

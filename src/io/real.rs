@@ -76,11 +76,15 @@ impl Storage for Disk {
         fs::rename(from, to)
     }
 
-    fn make_directory(&self, path: &Path) -> Result<()> {
+    fn make_directory(&self, path: &Path) -> Result<bool> {
         match fs::create_dir(path) {
-            Err(e) if e.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-            other => other,
+            Err(e) if e.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
+            other => other.map(|()| true),
         }
+    }
+
+    fn remove_directory(&self, path: &Path) -> Result<()> {
+        fs::remove_dir(path)
     }
 
     fn names_in(&self, directory: &Path) -> Result<Vec<String>> {

@@ -766,14 +766,14 @@ impl Storage for Simulated {
         inner.call(Event::Rename(from.to_path_buf(), to.to_path_buf()))
     }
 
-    fn make_directory(&self, path: &Path) -> Result<()> {
+    fn make_directory(&self, path: &Path) -> Result<bool> {
         let mut inner = self.inner();
         match inner.state.names.get(path) {
-            Some(&inode) if inner.state.inodes[inode].directory => inner.call(Event::Look),
+            Some(&inode) if inner.state.inodes[inode].directory => inner.call(Event::Look).map(|()| false),
             Some(_) => Err(ErrorKind::AlreadyExists.into()),
             None => {
                 let inode = inner.state.inodes.len();
-                inner.call(Event::MakeDirectory(path.to_path_buf(), inode))
+                inner.call(Event::MakeDirectory(path.to_path_buf(), inode)).map(|()| true)
             }
         }
     }

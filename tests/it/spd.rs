@@ -82,7 +82,7 @@ impl Header {
         };
         must(legal, || format!("compression {compression}, blocks of {block_bytes}"))?;
         let order = u32_at(bytes, 36);
-        must(order <= 2, || format!("order {order}"))?;
+        must(order <= 1, || format!("order {order}"))?;
         let hash =
             u16::try_from(u32_at(bytes, 40)).ok().and_then(HashKind::from_id).ok_or("an unknown hash function")?;
         must(u32_at(bytes, 44) == 0 && bytes[64..508].iter().all(|&b| b == 0), || "header: reserved bytes".into())?;
@@ -155,7 +155,7 @@ impl Footer {
             let (offset, length) = (u64_at(bytes, at + 8), u64_at(bytes, at + 16));
             must(fits(u128::from(offset) + u128::from(length)), || format!("section {n} is not in the file"))?;
             let (offset, length) = (offset as usize, length as usize);
-            let legal = offset >= end && offset % SECTION_ALIGN == 0 && length % 8 == 0 && (1..=5).contains(&kind);
+            let legal = offset >= end && offset % SECTION_ALIGN == 0 && length % 8 == 0 && matches!(kind, 1..=3 | 5);
             must(legal, || format!("section {n}: kind {kind}, at {offset}, {length} bytes"))?;
             must(crc32c(0, &file[offset..offset + length]) == checksum, || format!("section {n}: checksum"))?;
             must(file[end..offset].iter().all(|&b| b == 0), || format!("section {n}: no zeros before it"))?;
@@ -168,8 +168,8 @@ impl Footer {
     }
 }
 
-/// A unit of the stream: a record or a block.
-pub struct Unit {
+/// A cell of the stream: a record or a block.
+pub struct Cell {
     pub stream: Range<usize>,
     /// Ranks of its records.
     pub ranks: Range<u64>,
@@ -185,7 +185,7 @@ pub struct Record {
 pub struct Reader {
     pub header: Header,
     pub footer: Footer,
-    pub units: Vec<Unit>,
+    pub cells: Vec<Cell>,
     /// By rank.
     pub records: Vec<Record>,
     pub index: Index,
@@ -197,7 +197,7 @@ impl Reader {
         let footer = Footer::parse(file, &header)?;
         must(file[HEADER_BYTES..header.page_bytes].iter().all(|&b| b == 0), || "no zeros behind the header".into())?;
         let stream = stream(file, &header, &footer)?;
-        let mut reader = Reader { header, footer, units: Vec::new(), records: Vec::new(), index: Index::None };
+        let mut reader = Reader { header, footer, cells: Vec::new(), records: Vec::new(), index: Index::None };
         reader.walk(&stream)?;
         reader.starts(file)?;
         reader.lengths(&file[file.len() - FOOTER_BYTES..])?;
@@ -239,7 +239,7 @@ impl Reader {
                 self.record(stream, at)?
             };
             let position = self.records[first_rank as usize].position;
-            self.units.push(Unit { stream: at..end, ranks: first_rank..self.records.len() as u64, position });
+            self.cells.push(Cell { stream: at..end, ranks: first_rank..self.records.len() as u64, position });
             at = end;
         }
         let count = self.records.len() as u64;
@@ -259,7 +259,7 @@ impl Reader {
         Ok(end)
     }
 
-    /// Are the starts of each page what its units say?
+    /// Are the starts of each page what its cells say?
     fn starts(&self, file: &[u8]) -> Result<()> {
         if self.header.head_bytes() == 4 {
             return Ok(());
@@ -269,11 +269,11 @@ impl Reader {
             let at = (page + 1) * self.header.page_bytes + 4;
             let stored: Vec<u16> = (0..START_COUNT).map(|k| u16_at(file, at + 2 * k)).collect();
             let stream = page * body..(page + 1) * body;
-            let first = self.units.partition_point(|unit| unit.stream.start < stream.start);
+            let first = self.cells.partition_point(|cell| cell.stream.start < stream.start);
             let begun: Vec<usize> =
-                self.units[first..].iter().map(|u| u.stream.start).take_while(|start| *start < stream.end).collect();
+                self.cells[first..].iter().map(|u| u.stream.start).take_while(|start| *start < stream.end).collect();
             if begun.is_empty() {
-                let back = page - self.units[first - 1].stream.start / body;
+                let back = page - self.cells[first - 1].stream.start / body;
                 let found = u32_at(file, at + 2 * START_COUNT - 4) as usize;
                 let alone = stored[..START_COUNT - 2].iter().all(|&start| start == NO_START);
                 must(alone && found == back, || format!("page {}: {found} pages back, not {back}", page + 1))?;
@@ -323,9 +323,9 @@ impl Reader {
         };
         let body = self.header.body_bytes();
         let stream = pages.start * body..pages.end * body;
-        let first = self.units.partition_point(|unit| unit.stream.start < stream.start);
-        let end = self.units.partition_point(|unit| unit.stream.end <= stream.end).max(first);
-        let ranks = self.units[first..end].iter().flat_map(|unit| unit.ranks.clone());
+        let first = self.cells.partition_point(|cell| cell.stream.start < stream.start);
+        let end = self.cells.partition_point(|cell| cell.stream.end <= stream.end).max(first);
+        let ranks = self.cells[first..end].iter().flat_map(|cell| cell.ranks.clone());
         let mut records = ranks.map(|rank| &self.records[rank as usize]);
         Ok(records.find(|record| record.key == key).map(|record| &record.value[..]))
     }

@@ -5,6 +5,8 @@
 //!
 //! Source: the idea is TigerBeetle's and rust-analyzer's `tidy`.
 
+mod circles;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;

@@ -44,7 +44,7 @@ const FILES: &[&[u8]] = &[
     golden!("trie.spd"),
     golden!("trie-sparse.spd"),
     golden!("chunk.spd"),
-    golden!("mphf.spd"),
+    golden!("chunk-lz4.spd"),
     golden!("none.spd"),
 ];
 

@@ -1,6 +1,6 @@
 //! Elias-Fano: a non-decreasing sequence of numbers, 2 + log2(universe / len) bits each, searched where it lies.
 //!
-//! A value is cut in two. Its low bits stand in an array; its high part `h` is told by a one at bit `h + i` of a bit
+//! A value is cut in two. Its low bits are in an array; its high part `h` is a one at bit `h + i` of a bit
 //! vector, `i` being the value's index: ones are values, zeros step from one high part to the next.
 //!
 //! ```text
@@ -26,7 +26,7 @@ const BLOCK_BITS: u64 = 1024;
 const BLOCK_WORDS: usize = BLOCK_BITS as usize / 64;
 const QUARTER_WORDS: usize = BLOCK_WORDS / 4;
 
-/// A hint for every so many ones, and for every so many zeros.
+/// There is a hint for each time this many ones, and this many zeros.
 const HINT_EVERY: u64 = 1024;
 
 /// Most values: the directory counts them in 35 bits.
@@ -100,17 +100,11 @@ impl EliasFano {
 
     /// Reads what the words hold and checks that they are as many as that takes.
     pub(crate) fn open(words: &[u64]) -> Result<EliasFano, String> {
-        let parts = EliasFano::open_front(words)?;
-        if parts.words == words.len() { Ok(parts) } else { Err(parts.wrong_length(words)) }
-    }
-
-    /// [`EliasFano::open`] of the first [`EliasFano::word_count`] of the words.
-    pub(crate) fn open_front(words: &[u64]) -> Result<EliasFano, String> {
         let &[len, greatest, ..] = words else {
             return Err(format!("a sequence of {} words, without its header", words.len()));
         };
         let parts = EliasFano::layout(len, greatest)?;
-        if parts.words <= words.len() { Ok(parts) } else { Err(parts.wrong_length(words)) }
+        if parts.words == words.len() { Ok(parts) } else { Err(parts.wrong_length(words)) }
     }
 
     fn wrong_length(&self, words: &[u64]) -> String {
@@ -118,22 +112,12 @@ impl EliasFano {
         format!("a sequence of {len} numbers up to {greatest} takes {want} words, found {}", words.len())
     }
 
-    /// How many words it takes.
-    pub(crate) fn word_count(&self) -> usize {
-        self.words
-    }
-
     /// How many values there are.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// No value is above it.
-    pub(crate) fn greatest(&self) -> u64 {
-        self.greatest
-    }
-
-    /// Value number `index`; that of the last one if there are not so many, 0 if there are none.
+    /// Value number `index`; the last value if there are fewer, 0 if there are none.
     pub(crate) fn get(&self, words: &[u64], index: u64) -> u64 {
         let Some(last) = self.len.checked_sub(1) else { return 0 };
         let index = index.min(last);
@@ -409,130 +393,5 @@ fn select_in_word(word: u64, rank: u32) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::dictionary::test_random::Random;
-
-    fn built(values: &[u64], greatest: u64) -> Vec<u64> {
-        EliasFano::build(values.iter().map(|&v| Ok(v)), values.len() as u64, greatest).expect("ascending values")
-    }
-
-    /// Every value, and what is below each of `asked`, against the plain sequence.
-    fn agrees(values: &[u64], greatest: u64, asked: &[u64]) {
-        let words = built(values, greatest);
-        let sequence = EliasFano::open(&words).expect("just built");
-        assert_eq!(sequence.len(), values.len() as u64);
-        sequence.check(&words).expect("just built");
-        for (i, &value) in values.iter().enumerate() {
-            assert_eq!(sequence.get(&words, i as u64), value, "value {i} of {}", values.len());
-        }
-        let expected = |x: u64| Below {
-            less: values.partition_point(|&v| v < x) as u64,
-            less_or_equal: values.partition_point(|&v| v <= x) as u64,
-        };
-        for &x in asked {
-            assert_eq!(sequence.below(&words, x), expected(x), "{x} among {} up to {greatest}", values.len());
-        }
-        for four in asked.as_chunks::<4>().0 {
-            assert_eq!(sequence.below_many(&words, four), four.map(expected));
-        }
-    }
-
-    fn around(values: &[u64], greatest: u64, random: &mut Random) -> Vec<u64> {
-        let mut asked = vec![0, 1, greatest, greatest.saturating_add(1), u64::MAX];
-        for &v in values.iter().step_by(values.len() / 500 + 1) {
-            asked.extend([v.saturating_sub(1), v, v.saturating_add(1)]);
-        }
-        asked.extend((0..500).map(|_| random.up_to(greatest)));
-        asked
-    }
-
-    #[test]
-    fn a_sequence_answers_as_a_plain_one() {
-        let mut random = Random::new(1);
-        for len in [0, 1, 2, 3, 63, 64, 65, 1000, 1023, 1024, 1025, 2049, 5000, 40_000] {
-            for greatest in [0, 1, 2, 100, 1023, 1024, 65_535, 1 << 20, 1 << 40, u64::MAX - 1, u64::MAX] {
-                let mut values: Vec<u64> = (0..len).map(|_| random.up_to(greatest)).collect();
-                values.sort_unstable();
-                agrees(&values, greatest, &around(&values, greatest, &mut random));
-            }
-        }
-    }
-
-    #[test]
-    fn a_skewed_sequence_answers_as_a_plain_one() {
-        let mut random = Random::new(2);
-        let n = 30_000_u64;
-        let mut heaps = |heaps: u64, width: u64| {
-            let mut values: Vec<u64> = (0..n)
-                .map(|_| (random.up_to(heaps - 1) * (u64::MAX / heaps)).saturating_add(random.up_to(width)))
-                .collect();
-            values.sort_unstable();
-            values
-        };
-        let shapes = [heaps(1, 1), heaps(3, 0), heaps(7, 1 << 20), heaps(50, 1 << 60), heaps(1 << 60, 0)];
-        let ends = [vec![0; n as usize], vec![u64::MAX; n as usize], (0..n).map(|i| u64::MAX - n + i).collect()];
-        for values in shapes.into_iter().chain(ends) {
-            agrees(&values, u64::MAX, &around(&values, u64::MAX, &mut random));
-        }
-        let halves: Vec<u64> = (0..n).map(|i| if i < n / 2 { i } else { u64::MAX - n + i }).collect();
-        agrees(&halves, u64::MAX, &around(&halves, u64::MAX, &mut random));
-    }
-
-    #[test]
-    fn values_that_descend_or_are_too_great_or_too_many_are_refused() {
-        let build = |values: &[u64], len| EliasFano::build(values.iter().map(|&v| Ok(v)), len, 10).map(drop);
-        assert!(build(&[1, 10], 2).is_ok());
-        for (values, len) in [(&[2, 1][..], 2), (&[1, 11], 2), (&[1, 2, 3], 2), (&[1], 2), (&[], LEN_MAX + 1)] {
-            assert!(build(values, len).is_err(), "{values:?} as {len}");
-        }
-        let broken = [Ok(1), Err(Error::corrupt("unreadable"))];
-        assert!(EliasFano::build(broken.into_iter(), 2, 10).is_err());
-    }
-
-    #[test]
-    fn any_words_are_refused_or_answered_within_bounds() {
-        let mut random = Random::new(4);
-        let (mut opened, mut unsound) = (0, 0);
-        for round in 0..20_000 {
-            let greatest = random.next() >> (random.next() % 64);
-            let mut values: Vec<u64> =
-                (0..random.up_to(3000) >> (round % 12)).map(|_| random.up_to(greatest)).collect();
-            values.sort_unstable();
-            let mut words = built(&values, greatest);
-            random.damage(&mut words);
-            let Ok(sequence) = EliasFano::open(&words) else { continue };
-            opened += 1;
-            unsound += usize::from(sequence.check(&words).is_err());
-            for _ in 0..20 {
-                let asked = random.next() >> (random.next() % 64);
-                assert!(sequence.get(&words, asked) <= sequence.greatest());
-                let below = sequence.below(&words, asked);
-                assert!(below.less <= below.less_or_equal && below.less_or_equal <= sequence.len());
-            }
-        }
-        assert!(opened > 1000 && unsound > 500, "{opened} opened, {unsound} found unsound");
-    }
-
-    #[test]
-    fn every_one_of_a_word_is_found() {
-        let mut random = Random::new(5);
-        for _ in 0..2000 {
-            let word = random.next() & (random.next() | random.next() >> (random.next() % 64));
-            let ones = (0..64).filter(|i| word >> i & 1 == 1);
-            for (rank, at) in ones.enumerate() {
-                assert_eq!(select_in_word(word, rank as u32), at, "one {rank} of {word:#x}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_header_that_promises_more_than_there_is_allocates_nothing() {
-        for words in [vec![], vec![5], vec![LEN_MAX, u64::MAX], vec![u64::MAX, u64::MAX], vec![1, u64::MAX, 0]] {
-            assert!(EliasFano::open(&words).is_err(), "{words:?}");
-        }
-        // None at all, whatever the universe.
-        let empty = EliasFano::open(&[0, u64::MAX]).expect("an empty sequence");
-        assert_eq!(empty.below(&[0, u64::MAX], 7), Below { less: 0, less_or_equal: 0 });
-    }
-}
+#[path = "tests/elias_fano.rs"]
+mod tests;

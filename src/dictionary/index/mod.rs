@@ -1,37 +1,34 @@
-//! The kinds of index: how a position becomes the few pages that are read.
+//! The kinds of index: from a position to the few pages that a lookup reads.
 //!
-//! Each kind is a section of 64-bit words behind the data. [`Index`] says which is wanted; [`Loaded`] is one that was opened, its
-//! words in memory or mapped. A kind gives pages, or ranks (which record it is), of which pages are made by arithmetic where
-//! records have one size, else by a second section.
+//! Each kind is a section of 64-bit words behind the data. [`Index`] says how one is made; [`LoadedIndex`] is one that
+//! was opened, its words in memory or mapped. A kind gives pages, or ranks (the numbers of records). Ranks become pages
+//! by arithmetic where records have one size, else by a second section.
 //!
 //! | kind | gives | bits | source |
 //! |---|---|---|---|
 //! | `page` | pages | 6.2 a page | PaCHash: Kurpicz, Lehmann & Sanders 2023 |
 //! | `trie` | the rank, or the block of ranks | 2.5 a key, or less | Lim, Andersen & Kaminsky 2013 |
 //! | `chunk` | the rank | 1.5 to 1.9 a key | ours, by Consensus: Lehmann, Sanders, Walzer & Ziegler 2025 |
-//! | `mphf` | the rank | 1.95 a key | PHast: Beling & Sanders 2025 |
 //! | `none` | nothing: hash order is searched | 0 | Lim et al., "drop the index whenever desired" |
 
 pub(crate) mod chunk;
 pub(crate) mod elias_fano;
-pub(crate) mod mphf;
 pub(crate) mod page;
-mod phast;
 pub(crate) mod trie;
 
-use super::format::{Order, SectionKind};
+use crate::dictionary::format::ends::SectionKind;
+use crate::dictionary::format::layout::Order;
 use crate::io::View;
 pub use chunk::Effort;
 use chunk::{ChunkOptions, Chunks};
-use mphf::Mphf;
 use page::PageIndex;
 use std::ops::Range;
 use std::sync::Arc;
 use trie::{Trie, TrieOptions};
 
-/// Which index a dictionary has, and how it is made.
+/// The index of a dictionary, and how it is made.
 ///
-/// All find the pages of a key, so that a lookup is one read of the data (`None` needs several).
+/// With every index a lookup is one read of the data; without one (`None`) it is several.
 ///
 /// # Examples
 /// ```
@@ -44,33 +41,28 @@ use trie::{Trie, TrieOptions};
 pub enum Index {
     /// Which pages can hold a hash: about 6.2 bits a page, for records of any sizes.
     Page {
-        /// More of them: fewer pages read in vain; a bit a page for each doubling.
+        /// Twice as many cost one more bit a page, and fewer pages are read in vain.
         bins_per_page: u32,
     },
     /// Entropy-coded tries: the rank of a key in 2.5 bits.
     Trie {
         /// Keys a virtual bucket on average, the paper's *g*: a power of two.
         bucket_keys: u32,
-        /// Tries of up to so many keys are coded by Huffman's method, larger ones by Elias' gamma: the paper's *hmax*.
+        /// The largest trie that is coded by Huffman's method, in keys; larger ones use Elias' gamma code. The paper's
+        /// *hmax*.
         huffman_max: u32,
-        /// Tries of at least so many keys say where their right half begins; 0 for none, as in the paper.
+        /// The smallest trie, in keys, that stores where its right half begins; 0 for none, as in the paper.
         skip_min: u32,
-        /// 1: the rank of each key. More: which block of so many keys, in fewer bits (the paper's *sparse index*).
+        /// 1: the index gives the rank of a key. Above 1: the block of this many keys, in fewer bits (the paper's
+        /// *sparse index*).
         block_items: u32,
     },
-    /// Chunks of keys whose order inside is given up: the rank in 1.5 to 1.9 bits.
+    /// Chunks of keys that give up hash order inside: the rank in 1.5 to 1.9 bits.
     ///
-    /// The records of a chunk are in memory at once while it is built, and lie in its own order.
+    /// The records of a chunk are in memory together while it is built, and lie in an order of its own.
     Chunk {
-        /// How many bits, and how long a build may take.
+        /// Fewer bits against a longer build.
         effort: Effort,
-    },
-    /// Minimal perfect hash functions, one for each partition: the rank in 1.95 bits, fastest of all.
-    ///
-    /// The records of a partition are in memory at once while it is built, and lie in its own order.
-    Mphf {
-        /// Keys of a partition. The file does not tell: of an opened dictionary it is that of [`Index::mphf`].
-        partition_keys: u32,
     },
     /// No index: the pages are searched. Several reads a lookup.
     None,
@@ -82,7 +74,7 @@ impl Index {
         Index::Page { bins_per_page: page::BINS_PER_PAGE }
     }
 
-    /// As in the paper's evaluation: 256 keys a bucket, Huffman up to 64.
+    /// The tries of the paper's evaluation: 256 keys a bucket, Huffman up to 64.
     pub fn trie() -> Index {
         Index::Trie { bucket_keys: 256, huffman_max: 64, skip_min: 0, block_items: 1 }
     }
@@ -97,25 +89,19 @@ impl Index {
         Index::Chunk { effort: Effort::Balanced }
     }
 
-    /// Partitions of four million keys.
-    pub fn mphf() -> Index {
-        Index::Mphf { partition_keys: mphf::PARTITION_KEYS }
-    }
-
-    /// The name that the command line uses.
+    /// Its name, which the command line uses too.
     pub fn name(self) -> &'static str {
         match self {
             Index::Page { .. } => "page",
             Index::Trie { block_items: 1, .. } => "trie",
             Index::Trie { .. } => "trie-sparse",
             Index::Chunk { .. } => "chunk",
-            Index::Mphf { .. } => "mphf",
             Index::None => "none",
         }
     }
 
-    /// How its tries are made, if it has some.
-    pub(super) fn trie_options(self) -> Option<TrieOptions> {
+    /// The options of its tries, if it has tries.
+    pub(crate) fn trie_options(self) -> Option<TrieOptions> {
         match self {
             Index::Trie { bucket_keys, huffman_max, skip_min, block_items } => {
                 Some(TrieOptions { bucket_keys, huffman_max, skip_min, block_items })
@@ -124,36 +110,33 @@ impl Index {
         }
     }
 
-    /// How its chunks are made, if it has some.
-    pub(super) fn chunk_options(self) -> ChunkOptions {
+    /// The options of its chunks; the defaults if it has none.
+    pub(crate) fn chunk_options(self) -> ChunkOptions {
         let effort = if let Index::Chunk { effort } = self { effort } else { Effort::Balanced };
         // Larger chunks only pay where the search takes its time: the test `figures` of chunks.
         ChunkOptions { chunk_keys: if effort == Effort::Small { 1024 } else { 512 }, effort }
     }
 
-    /// Are its numbers in range?
-    pub(super) fn check(self) -> Result<(), String> {
+    /// Refuses numbers out of range.
+    pub(crate) fn check(self) -> Result<(), String> {
         match self {
             Index::Page { bins_per_page: 1..=1024 } | Index::Chunk { .. } | Index::None => Ok(()),
             Index::Page { bins_per_page } => Err(format!("{bins_per_page} bins a page: from 1 to 1024")),
             Index::Trie { .. } => self.trie_options().map_or(Ok(()), |options| options.check()),
-            Index::Mphf { partition_keys } if (1 << 10..=1 << 26).contains(&partition_keys) => Ok(()),
-            Index::Mphf { partition_keys } => Err(format!("{partition_keys} keys a partition: from 2^10 to 2^26")),
         }
     }
 
-    /// In which order it wants the records.
-    pub(super) fn order(self) -> Order {
+    /// The order of records that goes with it.
+    pub(crate) fn order(self) -> Order {
         match self {
             Index::Page { .. } | Index::Trie { .. } | Index::None => Order::Hash,
             Index::Chunk { .. } => Order::Chunks,
-            Index::Mphf { .. } => Order::Partitions,
         }
     }
 
-    /// Does it give ranks?
-    pub(super) fn gives_ranks(self) -> bool {
-        matches!(self, Index::Trie { .. } | Index::Chunk { .. } | Index::Mphf { .. })
+    /// Whether it gives ranks.
+    pub(crate) fn gives_ranks(self) -> bool {
+        matches!(self, Index::Trie { .. } | Index::Chunk { .. })
     }
 }
 
@@ -164,7 +147,7 @@ impl Default for Index {
 }
 
 /// The words of a section.
-pub(super) enum Words {
+pub(crate) enum Words {
     Loaded(Vec<u64>),
     Viewed { view: Arc<dyn View>, bytes: Range<usize> },
 }
@@ -174,7 +157,8 @@ impl Words {
     pub fn get(&self) -> &[u64] {
         match self {
             Words::Loaded(words) => words,
-            // Sections begin at multiples of 4096 in a mapping, which begins at one; else there are none, and nothing is found.
+            // Sections begin at multiples of 4096 in a mapping, which begins at one; else there are none, and nothing
+            // is found.
             Words::Viewed { view, bytes } => bytemuck::try_cast_slice(&view.bytes()[bytes.clone()]).unwrap_or_default(),
         }
     }
@@ -187,46 +171,40 @@ impl Words {
     }
 }
 
-/// Where the record of a position is, if it is there.
+/// Where the record of a position can be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Candidates {
     Pages(Range<u64>),
     Ranks(Range<u64>),
-    /// Anywhere: search.
-    Unknown,
+    /// No index says it: search.
+    Anywhere,
 }
 
-/// An index that was opened.
-pub(super) enum Loaded {
+/// An open index.
+pub(crate) enum LoadedIndex {
     Page(PageIndex, Words),
     Trie(Box<Trie>, Words),
     Chunk(Box<Chunks>, Words),
-    Mphf(Box<Mphf>, Words),
     None,
 }
 
-impl Loaded {
+impl LoadedIndex {
     /// Opens the words of a section of kind `kind` over `pairs` records, in order `order`, in `pages` pages.
-    pub fn open(kind: SectionKind, words: Words, order: Order, pairs: u64, pages: u64) -> Result<Loaded, String> {
+    pub fn open(kind: SectionKind, words: Words, order: Order, pairs: u64, pages: u64) -> Result<LoadedIndex, String> {
         let (loaded, wants, indexed) = match kind {
             SectionKind::Pages => {
                 let index = open_pages(&words, pages)?;
-                (Loaded::Page(index, words), Order::Hash, pairs)
+                (LoadedIndex::Page(index, words), Order::Hash, pairs)
             }
             SectionKind::Trie => {
                 let index = Trie::open(words.get())?;
                 let indexed = index.pairs();
-                (Loaded::Trie(Box::new(index), words), Order::Hash, indexed)
+                (LoadedIndex::Trie(Box::new(index), words), Order::Hash, indexed)
             }
             SectionKind::Chunk => {
                 let index = Chunks::open(words.get())?;
                 let indexed = index.pairs();
-                (Loaded::Chunk(Box::new(index), words), Order::Chunks, indexed)
-            }
-            SectionKind::Mphf => {
-                let index = Mphf::open(words.get())?;
-                let indexed = index.records();
-                (Loaded::Mphf(Box::new(index), words), Order::Partitions, indexed)
+                (LoadedIndex::Chunk(Box::new(index), words), Order::Chunks, indexed)
             }
             SectionKind::Ranks => return Err("ranks, where an index belongs".to_owned()),
         };
@@ -237,92 +215,86 @@ impl Loaded {
     }
 
     #[inline]
-    pub fn place(&self, position: u64) -> Place {
+    pub fn candidates(&self, position: u64) -> Candidates {
         match self {
-            Loaded::Page(index, words) => Place::Pages(index.pages_of(words.get(), position)),
-            Loaded::Trie(index, words) => Place::Ranks(index.locate(words.get(), position)),
-            Loaded::Chunk(index, words) => Place::Ranks(index.locate(words.get(), position)),
-            Loaded::Mphf(index, words) => Place::Ranks(index.locate(words.get(), position)),
-            Loaded::None => Place::Unknown,
+            LoadedIndex::Page(index, words) => Candidates::Pages(index.pages_of(words.get(), position)),
+            LoadedIndex::Trie(index, words) => Candidates::Ranks(index.locate(words.get(), position)),
+            LoadedIndex::Chunk(index, words) => Candidates::Ranks(index.locate(words.get(), position)),
+            LoadedIndex::None => Candidates::Anywhere,
         }
     }
 
-    /// About which position the first record of page `page` has, if the index can tell.
+    /// About which position the first record of page `page` has, if the index knows it.
     pub fn position_near(&self, page: u64) -> Option<u64> {
         match self {
-            Loaded::Page(index, words) => Some(index.position_near(words.get(), page)),
+            LoadedIndex::Page(index, words) => Some(index.position_near(words.get(), page)),
             _ => None,
         }
     }
 
-    /// [`place`](Self::place) of many, which waits for memory for several at once.
-    pub fn places(&self, positions: &[u64], places: &mut Vec<Place>) {
+    /// [`candidates`](Self::candidates) of many, which waits for memory for several at once.
+    pub fn candidates_of(&self, positions: &[u64], candidates: &mut Vec<Candidates>) {
         let mut found = Vec::with_capacity(positions.len());
         match self {
-            Loaded::Page(index, words) => {
+            LoadedIndex::Page(index, words) => {
                 index.locate_many(words.get(), positions, &mut found);
-                places.extend(found.into_iter().map(Place::Pages));
+                candidates.extend(found.into_iter().map(Candidates::Pages));
                 return;
             }
-            Loaded::Trie(index, words) => index.locate_many(words.get(), positions, &mut found),
-            Loaded::Chunk(index, words) => index.locate_many(words.get(), positions, &mut found),
-            Loaded::Mphf(index, words) => index.locate_many(words.get(), positions, &mut found),
-            Loaded::None => places.extend(positions.iter().map(|_| Place::Unknown)),
+            LoadedIndex::Trie(index, words) => index.locate_many(words.get(), positions, &mut found),
+            LoadedIndex::Chunk(index, words) => index.locate_many(words.get(), positions, &mut found),
+            LoadedIndex::None => candidates.extend(positions.iter().map(|_| Candidates::Anywhere)),
         }
-        places.extend(found.into_iter().map(Place::Ranks));
+        candidates.extend(found.into_iter().map(Candidates::Ranks));
     }
 
-    /// What of it can be made again from itself and is then other than it was: damage that was not needed yet.
+    /// Recomputes what follows from the rest of the words, and names what differs: damage that lookups have not met.
     pub fn check(&self) -> Result<(), String> {
         match self {
-            Loaded::Page(index, words) => index.check(words.get()),
+            LoadedIndex::Page(index, words) => index.check(words.get()),
             _ => Ok(()),
         }
     }
 
-    /// The ranks, among them `rank`, whose records are in an order of the index's own.
+    /// The ranks of the chunk that has `rank`; `None` where records lie in hash order.
     pub fn group(&self, rank: u64) -> Option<Range<u64>> {
         match self {
-            Loaded::Chunk(index, _) if rank < index.pairs() => Some(index.ranks(index.chunk_of_rank(rank))),
-            Loaded::Mphf(index, _) => index.partition_of_rank(rank).map(|partition| index.ranks(partition)),
+            LoadedIndex::Chunk(index, _) if rank < index.pairs() => Some(index.ranks(index.chunk_of_rank(rank))),
             _ => None,
         }
     }
 
-    /// The name that the command line uses.
+    /// Its name, which the command line uses too.
     pub fn name(&self) -> &'static str {
         match self {
-            Loaded::Page(..) => "page",
-            Loaded::Trie(index, _) if index.options().block_items > 1 => "trie-sparse",
-            Loaded::Trie(..) => "trie",
-            Loaded::Chunk(..) => "chunk",
-            Loaded::Mphf(..) => "mphf",
-            Loaded::None => "none",
+            LoadedIndex::Page(..) => "page",
+            LoadedIndex::Trie(index, _) if index.options().block_items > 1 => "trie-sparse",
+            LoadedIndex::Trie(..) => "trie",
+            LoadedIndex::Chunk(..) => "chunk",
+            LoadedIndex::None => "none",
         }
     }
 
-    /// What another is made by that is to be like it, as far as it can be told.
+    /// The options that give an index like this one, as far as the file records them.
     pub fn kind(&self) -> Index {
         match self {
-            Loaded::Page(index, _) => Index::Page { bins_per_page: index.bins_per_page() },
-            Loaded::Trie(index, _) => {
+            LoadedIndex::Page(index, _) => Index::Page { bins_per_page: index.bins_per_page() },
+            LoadedIndex::Trie(index, _) => {
                 let TrieOptions { bucket_keys, huffman_max, skip_min, block_items } = index.options();
                 Index::Trie { bucket_keys, huffman_max, skip_min, block_items }
             }
-            Loaded::Chunk(index, _) => Index::Chunk { effort: index.options().effort },
-            // The keys of a partition do not tell: it may have ended by its bytes.
-            Loaded::Mphf(..) => Index::mphf(),
-            Loaded::None => Index::None,
+            LoadedIndex::Chunk(index, _) => Index::Chunk { effort: index.options().effort },
+            LoadedIndex::None => Index::None,
         }
     }
 
-    /// What it is made of, a name and a number each.
+    /// Its own figures, a name and a number each.
     pub fn details(&self) -> Vec<(&'static str, f64)> {
         match self {
-            Loaded::Page(index, words) => {
+            LoadedIndex::Page(index, words) => {
                 vec![("bits_per_page", words.bytes() as f64 * 8.0 / index.pages().max(1) as f64)]
             }
-            Loaded::Trie(index, _) => {
+            LoadedIndex::Trie(index, _) => {
                 let options = index.options();
                 vec![
                     ("bucket_keys", options.bucket_keys.into()),
@@ -336,7 +308,7 @@ impl Loaded {
                     ("bucket_bits", index.bits_of_buckets() as f64),
                 ]
             }
-            Loaded::Chunk(index, _) => {
+            LoadedIndex::Chunk(index, _) => {
                 let facts = index.facts();
                 vec![
                     ("chunks", facts.chunks as f64),
@@ -345,48 +317,20 @@ impl Loaded {
                     ("threshold_bits", facts.threshold_bits as f64),
                 ]
             }
-            Loaded::Mphf(index, _) => vec![("partitions", index.partitions() as f64)],
-            Loaded::None => Vec::new(),
+            LoadedIndex::None => Vec::new(),
         }
     }
 
     pub fn bytes(&self) -> u64 {
         match self {
-            Loaded::Page(_, words) | Loaded::Trie(_, words) | Loaded::Chunk(_, words) | Loaded::Mphf(_, words) => {
-                words.bytes()
-            }
-            Loaded::None => 0,
+            LoadedIndex::Page(_, words) | LoadedIndex::Trie(_, words) | LoadedIndex::Chunk(_, words) => words.bytes(),
+            LoadedIndex::None => 0,
         }
     }
 }
 
 /// A page index for just these pages.
-pub(super) fn open_pages(words: &Words, pages: u64) -> Result<PageIndex, String> {
+pub(crate) fn open_pages(words: &Words, pages: u64) -> Result<PageIndex, String> {
     let index = PageIndex::open(words.get())?;
     if index.pages() == pages { Ok(index) } else { Err(format!("an index of {} pages for {pages}", index.pages())) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use mphf::MphfOptions;
-
-    #[test]
-    fn partitions_that_ended_by_their_bytes_say_nothing_of_their_keys() {
-        // 64 MiB are 512 records of 128 KiB, or 1024 of 64.
-        for keys in [512, 1024] {
-            let positions: Vec<u64> = (0..2 * keys).map(|n| n << 50).collect();
-            let mut builder = mphf::Builder::default();
-            for partition in positions.chunks(keys as usize) {
-                builder.add(
-                    mphf::solve(MphfOptions { partition_keys: mphf::PARTITION_KEYS }, partition, &mut Vec::new())
-                        .expect("solved"),
-                );
-            }
-            let words = Words::Loaded(builder.finish());
-            let loaded = Loaded::open(SectionKind::Mphf, words, Order::Partitions, 2 * keys, 1).expect("just built");
-            assert_eq!(loaded.details(), [("partitions", 2.0)]);
-            assert_eq!(loaded.kind(), Index::mphf());
-        }
-    }
 }

@@ -124,13 +124,13 @@ fn damage_covered(random: &mut Random, original: &Original, file: &mut [u8]) -> 
             format!("{range:?} filled with {fill}")
         }
         4 => {
-            let unit = *random.pick(&[8, 512, original.page_bytes]);
-            let (a, b) = (random.below(part.len() / unit), random.below(part.len() / unit));
-            let (a, b) = (part.start + a * unit, part.start + b * unit);
-            if a != b && a.max(b) + unit <= part.end {
-                (0..unit).for_each(|n| file.swap(a + n, b + n));
+            let cell = *random.pick(&[8, 512, original.page_bytes]);
+            let (a, b) = (random.below(part.len() / cell), random.below(part.len() / cell));
+            let (a, b) = (part.start + a * cell, part.start + b * cell);
+            if a != b && a.max(b) + cell <= part.end {
+                (0..cell).for_each(|n| file.swap(a + n, b + n));
             }
-            format!("{unit} bytes at {a} and {b} swapped")
+            format!("{cell} bytes at {a} and {b} swapped")
         }
         _ => {
             let from = at(random);

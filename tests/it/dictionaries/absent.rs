@@ -49,7 +49,7 @@ fn no_absent_key_is_found_by_any_index() {
 #[test]
 #[ignore = "slow: 10^8 lookups among 10^7 pairs"]
 fn no_absent_key_of_a_hundred_million_is_found() {
-    let indexes = [Index::page(), Index::trie(), Index::trie_sparse(16), Index::chunk(), Index::mphf()];
+    let indexes = [Index::page(), Index::trie(), Index::trie_sparse(16), Index::chunk()];
     for index in indexes {
         none_is_found(index, 10_000_000, 100_000_000 / indexes.len() as u64);
     }

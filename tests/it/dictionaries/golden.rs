@@ -27,8 +27,8 @@ pub const GOLDEN: &[Golden] = &[
     Golden { name: "trie-sparse.spd", builder: || with(small_tries(8)), pairs: varied },
     Golden { name: "chunk.spd", builder: || with(Index::chunk()).hash(HashKind::Djb2, 0), pairs: equal },
     Golden {
-        name: "mphf.spd",
-        builder: || with(Index::Mphf { partition_keys: 1024 }).compression(Compression::Lz4),
+        name: "chunk-lz4.spd",
+        builder: || with(Index::chunk()).compression(Compression::Lz4),
         pairs: || fixed(2300),
     },
     Golden { name: "none.spd", builder: || with(Index::None), pairs: varied },
@@ -167,16 +167,16 @@ fn golden_dictionaries_have_what_they_are_there_for() {
     let read = |name: &str| Reader::new(&fs::read(fixture(name)).unwrap()).unwrap();
     assert!(read("page-fixed.spd").header.fixed.is_some());
     let varied = read("page-varied.spd");
-    assert!(varied.header.fixed.is_none() && varied.units.iter().any(|unit| unit.stream.len() > 2 * 512));
+    assert!(varied.header.fixed.is_none() && varied.cells.iter().any(|cell| cell.stream.len() > 2 * 512));
     let lz4 = read("page-lz4.spd");
-    assert!(lz4.header.compressed && lz4.units.len() > 20 && lz4.units.iter().any(|unit| unit.stream.len() > 700));
+    assert!(lz4.header.compressed && lz4.cells.len() > 20 && lz4.cells.iter().any(|cell| cell.stream.len() > 700));
     let Read::Ranked { index: Ranked::Chunks(chunks), .. } = read("chunk.spd").index else { panic!("no chunks") };
     assert!(chunks.groups().len() > 2 && chunks.ties() > 0, "{} chunks, {} ties", chunks.groups().len(), chunks.ties());
-    let mphf = read("mphf.spd");
-    let Read::Ranked { index: Ranked::Functions(functions), ranks: Some(_), .. } = mphf.index else {
-        panic!("no functions")
+    let lz4 = read("chunk-lz4.spd");
+    let Read::Ranked { index: Ranked::Chunks(chunks), ranks: Some(_), .. } = lz4.index else {
+        panic!("no chunks with ranks")
     };
-    assert!(functions.groups(mphf.footer.pairs).len() > 1, "one partition");
+    assert!(lz4.header.compressed && chunks.groups().len() > 2, "{} chunks", chunks.groups().len());
     let manifest = manifest::Manifest::parse(&fs::read(fixture(SHARDS).join("manifest")).unwrap()).unwrap();
     assert!(manifest.shards.iter().any(|shard| shard.name.ends_with("-1.spd")), "{manifest:?}");
     assert!(manifest.shards.iter().any(|shard| shard.name.ends_with("-2.spd")), "{manifest:?}");

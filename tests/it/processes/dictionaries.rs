@@ -35,7 +35,11 @@ impl Kind {
     /// With so little memory that pairs go to temporary files.
     fn builder(self, n: u64) -> DictionaryBuilder {
         let index = if self.trie { Index::trie() } else { Index::page() };
-        let builder = DictionaryBuilder::new().index(index).memory_bytes(0).threads(2).shards(self.shards);
+        let builder = DictionaryBuilder::new()
+            .index(index)
+            .memory_bytes((64 << 10) * u64::from(self.shards.max(1)))
+            .threads(2)
+            .shards(self.shards);
         if self.resume { builder.resume(n) } else { builder }
     }
 }

@@ -4,8 +4,8 @@
 
 use super::{FOOTER_BYTES, Reader, SECTION_BYTES, SECTIONS_AT};
 
-/// Most units and words of a section that are fields.
-const UNITS_MAX: usize = 200;
+/// Most cells and words of a section that are fields.
+const CELLS_MAX: usize = 200;
 const WORDS_MAX: usize = 200;
 /// Words of a section that are its header, about, each of which has several fields.
 const HEADER_WORDS: usize = 30;
@@ -30,9 +30,9 @@ pub fn fields_of(file: &[u8], reader: &Reader) -> Vec<(usize, usize)> {
     for page in 1..=reader.footer.pages {
         fields.extend((4..head).step_by(2).map(|at| (page * page_bytes + at, 2)));
     }
-    // Where units begin: lengths, or the head of a block.
-    for unit in reader.units.iter().take(UNITS_MAX) {
-        let start = unit.stream.start;
+    // Where cells begin: lengths, or the head of a block.
+    for cell in reader.cells.iter().take(CELLS_MAX) {
+        let start = cell.stream.start;
         let at = (start / body + 1) * page_bytes + head + start % body;
         let left = page_bytes - at % page_bytes;
         let parts = match reader.header.compressed {

@@ -1,8 +1,8 @@
 //! Splitpoint's dictionaries, through the public interface.
 //!
-//! Settings: the kind of index (`page`, `trie`, `chunk`, `mphf`, `none`), then `memory=` for the sort, `threads=`,
+//! Settings: the kind of index (`page`, `trie`, `chunk`, `none`), then `memory=` for the sort, `threads=`,
 //! `page=`, and the parameters of the kind: `bins=`; `g=`, `hmax=`, `skip=` and `block=` with the paper's names;
-//! `effort=` from 0; `partition=`.
+//! `effort=` from 0.
 
 use crate::engine::{Opening, Outcome};
 use crate::maker::{Made, Maker, Making, Pairs, Reader};
@@ -10,7 +10,7 @@ use ::splitpoint::{Dictionary, DictionaryBuilder, DictionaryOptions, Effort, Has
 use std::path::Path;
 
 /// The measured settings: each kind, and tries with skip entries.
-pub const SETTINGS: &[&str] = &["page", "trie", "trie,skip=64", "chunk", "mphf", "none"];
+pub const SETTINGS: &[&str] = &["page", "trie", "trie,skip=64", "chunk", "none"];
 
 /// Makes dictionaries of this repository.
 pub struct Dictionaries;
@@ -24,7 +24,6 @@ pub fn builder(setting: &str) -> Outcome<DictionaryBuilder> {
             (("page", None), index) => *index = Index::page(),
             (("trie", None), index) => *index = Index::trie(),
             (("chunk", None), index) => *index = Index::chunk(),
-            (("mphf", None), index) => *index = Index::mphf(),
             (("none", None), index) => *index = Index::None,
             (("bins", Some(n)), Index::Page { bins_per_page }) => *bins_per_page = n.try_into()?,
             (("g", Some(n)), Index::Trie { bucket_keys, .. }) => *bucket_keys = n.try_into()?,
@@ -34,7 +33,6 @@ pub fn builder(setting: &str) -> Outcome<DictionaryBuilder> {
             (("effort", Some(0)), Index::Chunk { effort }) => *effort = Effort::Fast,
             (("effort", Some(1)), Index::Chunk { effort }) => *effort = Effort::Balanced,
             (("effort", Some(2)), Index::Chunk { effort }) => *effort = Effort::Small,
-            (("partition", Some(n)), Index::Mphf { partition_keys }) => *partition_keys = n.try_into()?,
             (("memory", Some(bytes)), _) => builder = builder.memory_bytes(bytes),
             (("threads", Some(n)), _) => builder = builder.threads(n.try_into()?),
             (("page", Some(bytes)), _) => builder = builder.page_bytes(bytes.try_into()?),

@@ -1,13 +1,15 @@
 //! Writing a section: chunks in order, each with what separates it from the one before.
 //!
-//! Prefixes and separators depend on how many keys there are in all, so heads and starts come last: until then a chunk's
-//! first position is kept, and how many leading bits it shares with the position before, which is what decides on ties.
+//! Prefixes and separators depend on how many keys there are in all, so heads and starts come last: until then a
+//! chunk's first position is kept, and how many leading bits it shares with the position before, which is what decides
+//! on ties.
 //!
 //! Memory: the section itself, and nine bytes for each chunk.
 //! Not here: the search for seeds (`solve.rs`), where things are in a section (`layout.rs`).
 
-use super::layout::{ESCAPE, HEAD_BITS, HEADER_WORDS, Header, Layout, SEPARATOR_BITS, put_bits};
-use super::{ChunkOptions, Solved};
+use super::layout::{ESCAPE, HEAD_BITS, HEADER_WORDS, SEPARATOR_BITS, SectionHeader, SectionLayout, put_bits};
+use super::options::ChunkOptions;
+use super::solve::Solved;
 
 /// Keys of a bucket, on average: at least as many, and less than twice as many.
 const BUCKET_KEYS_MIN: u64 = 4096;
@@ -48,8 +50,8 @@ impl Builder {
         }
     }
 
-    /// Adds the next chunk, as [`solve`](super::solve()) gave it for the same options and positions. In order: whole chunks,
-    /// then what [`cut`](super::cut) makes of the rest.
+    /// Adds the next chunk, as [`solve`](super::solve()) gave it for the same options and positions. In order: whole
+    /// chunks, then what [`cut`](super::cut) makes of the rest.
     pub fn add(&mut self, positions: &[u64], solved: &Solved) {
         let (Some(&first), Some(&last)) = (positions.first(), positions.last()) else { return };
         assert_eq!(positions.len(), solved.size as usize, "a chunk is added with its own positions");
@@ -91,7 +93,7 @@ impl Builder {
         let is_tied = |chunk: &usize| u32::from(self.common_bits[*chunk]) >= bucket_bits + SEPARATOR_BITS;
         // Nothing lies before the first.
         let ties: Vec<usize> = (1..self.firsts.len()).filter(is_tied).collect();
-        let header = Header {
+        let header = SectionHeader {
             chunk_log2: self.options.chunk_log2(),
             bucket_bits,
             fraction_bits: FRACTION_BITS_MAX.min(32_u32.saturating_sub(chunk_bits)),
@@ -100,7 +102,8 @@ impl Builder {
             ties: ties.len() as u64,
             escapes: self.escapes,
         };
-        let layout = Layout::new(header).unwrap_or_else(|why| panic!("a builder makes what a reader takes: {why}"));
+        let layout =
+            SectionLayout::new(header).unwrap_or_else(|why| panic!("a builder makes what a reader takes: {why}"));
         let mut words = Vec::with_capacity(layout.words());
         words.extend(header.to_words());
         self.put_starts(&header, &mut words);
@@ -119,9 +122,9 @@ impl Builder {
         words
     }
 
-    /// For each bucket's first position, and for the end of all: the last chunk that begins before it, and how much of that
-    /// chunk's positions lie before it.
-    fn put_starts(&self, header: &Header, words: &mut Vec<u64>) {
+    /// For each bucket's first position, and for the end of all: the last chunk that begins before it, and how much of
+    /// that chunk's positions lie before it.
+    fn put_starts(&self, header: &SectionHeader, words: &mut Vec<u64>) {
         let firsts = self.firsts.get(1..).unwrap_or_default();
         let mut pair = 0;
         let mut chunk = 0;

@@ -4,16 +4,17 @@
 //!   header, 6 words | starts: u32 of each bucket, and one more | records: a string of bits | ties: 2 words each
 //! ```
 //!
-//! A *bucket* is a prefix of the position, of as many bits as make about 4096 to 8192 keys of one; its start is the chunk in
-//! which it begins, with a fraction, so that a position's chunk is guessed by interpolation. A record is a *head* and the
-//! seeds. The head holds the *separator*, the 20 bits that follow the prefix in the chunk's first position; where they do
-//! not tell it from the last position before, the chunk is *tied*, and stands among the ties with its first position in full.
+//! A *bucket* is a prefix of the position, of as many bits as make about 4096 to 8192 keys of one; its start is the
+//! chunk in which it begins, with a fraction, so that a position's chunk is guessed by interpolation. A record is a
+//! *head* and the seeds. The head holds the *separator*, the 20 bits that follow the prefix in the chunk's first
+//! position; where they do not tell it from the last position before, the chunk is *tied*, and is among the ties with
+//! its first position in full.
 //!
 //! Strings of bits go from the low end of a word upwards, and on in the next.
 //! Not here: what a bucket's start is (`build.rs`), how a chunk is found by it (`locate.rs`).
 
-use super::cut;
-use super::shape::{Budgets, Shape};
+use super::options::cut;
+use super::shape::{Budgets, TreeShape};
 use std::ops::Range;
 
 pub(super) const HEADER_WORDS: usize = 6; // on disk
@@ -30,7 +31,7 @@ pub(super) const BUCKET_BITS_MAX: u32 = 40;
 
 /// What the header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct SectionHeader {
     pub chunk_log2: u32,
     pub bucket_bits: u32,
     /// Bits of a start that are a fraction of a chunk.
@@ -41,7 +42,7 @@ pub(super) struct Header {
     pub escapes: u64,
 }
 
-impl Header {
+impl SectionHeader {
     pub fn to_words(self) -> [u64; HEADER_WORDS] {
         let [sizes @ .., largest] = self.budgets.of_size;
         let first = [self.chunk_log2 as u8, self.bucket_bits as u8, self.fraction_bits as u8, self.budgets.root_extra];
@@ -49,7 +50,7 @@ impl Header {
         [first, self.pairs, self.ties, self.escapes, u64::from_le_bytes(sizes), largest.into()]
     }
 
-    fn from_words(words: &[u64; HEADER_WORDS]) -> Result<Header, String> {
+    fn from_words(words: &[u64; HEADER_WORDS]) -> Result<SectionHeader, String> {
         let [chunk_log2, bucket_bits, fraction_bits, root_extra, reserved @ ..] = words[0].to_le_bytes();
         let [largest, reserved_too @ ..] = words[5].to_le_bytes();
         if reserved != [0; 4] || reserved_too != [0; 7] {
@@ -57,7 +58,7 @@ impl Header {
         }
         let mut of_size = [largest; 9];
         of_size[..8].copy_from_slice(&words[4].to_le_bytes());
-        let header = Header {
+        let header = SectionHeader {
             chunk_log2: chunk_log2.into(),
             bucket_bits: bucket_bits.into(),
             fraction_bits: fraction_bits.into(),
@@ -102,14 +103,14 @@ struct Part {
     record: u64,
     size: u32,
     /// `None` for fewer than 4 keys, which are always an escape.
-    shape: Option<Shape>,
+    shape: Option<TreeShape>,
 }
 
 /// Where everything is.
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
-    pub header: Header,
-    pub shape: Shape,
+pub(super) struct SectionLayout {
+    pub header: SectionHeader,
+    pub shape: TreeShape,
     record_bits: u64,
     whole: u64,
     parts: Vec<Part>,
@@ -121,28 +122,28 @@ pub(super) struct Layout {
 
 /// A chunk: its ranks, where its record begins and ends, and its tree.
 #[derive(Clone, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct ChunkPlace<'a> {
     pub ranks: Range<u64>,
     pub record: Range<u64>,
-    pub shape: Option<&'a Shape>,
+    pub shape: Option<&'a TreeShape>,
 }
 
-impl Layout {
-    /// The layout that a header leads to, or why there is none.
-    pub fn new(header: Header) -> Result<Layout, String> {
+impl SectionLayout {
+    /// The layout that follows from a header, or what is wrong with the header.
+    pub fn new(header: SectionHeader) -> Result<SectionLayout, String> {
         header.check()?;
-        let shape = Shape::new(&header.budgets, header.chunk_log2);
+        let shape = TreeShape::new(&header.budgets, header.chunk_log2);
         let record_bits = u64::from(HEAD_BITS + shape.seed_bits());
         let whole = header.pairs >> header.chunk_log2;
         let mut parts = Vec::with_capacity(PARTS_MAX);
         let (mut rank, mut record) = (whole << header.chunk_log2, whole * record_bits);
         for size in cut(header.pairs - rank) {
-            let shape = (size >= 4).then(|| Shape::new(&header.budgets, size.ilog2()));
+            let shape = (size >= 4).then(|| TreeShape::new(&header.budgets, size.ilog2()));
             parts.push(Part { rank, record, size, shape });
             rank += u64::from(size);
             record += u64::from(HEAD_BITS + shape.map_or(0, |shape| shape.seed_bits()));
         }
-        if !parts.iter().filter_map(|part| part.shape.as_ref()).chain([&shape]).all(Shape::is_sound) {
+        if !parts.iter().filter_map(|part| part.shape.as_ref()).chain([&shape]).all(TreeShape::is_sound) {
             return Err(format!("chunk index: {:?} are no bits for seeds", header.budgets));
         }
         let starts = ((1_u64 << header.bucket_bits) + 1).div_ceil(2);
@@ -151,15 +152,15 @@ impl Layout {
         let ties = records + record / 64 + 2;
         let words = usize::try_from(ties + 2 * header.ties).map_err(|_| "chunk index: larger than memory can be")?;
         let (ties, records) = (ties as usize, 64 * records);
-        Ok(Layout { header, shape, record_bits, whole, parts, records, ties, words })
+        Ok(SectionLayout { header, shape, record_bits, whole, parts, records, ties, words })
     }
 
     /// The layout of a section.
-    pub fn of(words: &[u64]) -> Result<Layout, String> {
+    pub fn of(words: &[u64]) -> Result<SectionLayout, String> {
         let Some(header) = words.first_chunk() else {
             return Err(format!("chunk index: {} words, fewer than a header has", words.len()));
         };
-        let layout = Layout::new(Header::from_words(header)?)?;
+        let layout = SectionLayout::new(SectionHeader::from_words(header)?)?;
         if words.len() != layout.words {
             return Err(format!("chunk index: {} words, {} are due by its header", words.len(), layout.words));
         }
@@ -210,16 +211,20 @@ impl Layout {
 
     /// A chunk that there is.
     #[inline(always)]
-    pub fn place(&self, chunk: u64) -> Place<'_> {
+    pub fn place(&self, chunk: u64) -> ChunkPlace<'_> {
         if chunk < self.whole {
             let (rank, record) = (chunk << self.header.chunk_log2, self.records + chunk * self.record_bits);
             let ranks = rank..rank + self.shape.size() as u64;
-            return Place { ranks, record: record..record + self.record_bits, shape: Some(&self.shape) };
+            return ChunkPlace { ranks, record: record..record + self.record_bits, shape: Some(&self.shape) };
         }
         let part = &self.parts[(chunk - self.whole) as usize];
         let (record, shape) = (self.records + part.record, part.shape.as_ref());
-        let bits = HEAD_BITS + shape.map_or(0, Shape::seed_bits);
-        Place { ranks: part.rank..part.rank + u64::from(part.size), record: record..record + u64::from(bits), shape }
+        let bits = HEAD_BITS + shape.map_or(0, TreeShape::seed_bits);
+        ChunkPlace {
+            ranks: part.rank..part.rank + u64::from(part.size),
+            record: record..record + u64::from(bits),
+            shape,
+        }
     }
 
     /// The chunk of a rank below the number of pairs.
@@ -237,7 +242,7 @@ impl Layout {
 #[inline(always)]
 pub(super) fn window(words: &[u64], at: u64) -> u64 {
     let (word, bit) = ((at >> 6) as usize, at & 63);
-    // In two steps: by 64 a shift is none.
+    // In two steps: a shift by 64 would not shift.
     words[word] >> bit | words[word + 1] << 1 << (63 - bit)
 }
 

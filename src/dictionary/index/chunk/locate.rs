@@ -1,17 +1,18 @@
 //! From a position to the rank of its record: find the chunk, go down its tree.
 //!
-//! The chunk is guessed between the starts of the position's bucket and the next, and its separator and the next chunk's
-//! say whether that was right; in one of some 20 cases it is searched for among the bucket's chunks. The way down is a step
-//! a level: read 32 bits, multiply, take the top bit. The root's and the next two levels' stand in one word.
+//! The chunk is guessed between the starts of the position's bucket and the next, and its separator and the next
+//! chunk's say whether that was right; in one of some 20 cases it is searched for among the bucket's chunks. The way
+//! down is a step a level: read 32 bits, multiply, take the top bit. The root's and the next two levels' stand in one
+//! word.
 //!
 //! Everything in a section may be wrong: its length is checked once, what is read from it is limited to what there is.
 //! Cost: dependent steps, some 20 cycles each; [`Chunks::locate_many`] takes [`LANES`] positions through them together.
 //! Not here: positions that no record has; they get some rank.
 
 use super::build::separator;
-use super::layout::{ESCAPE, HEADER_WORDS, Layout, SEPARATOR_BITS, window};
-use super::shape::{PREAMBLE, Shape};
-use super::{ChunkOptions, key_of};
+use super::layout::{ESCAPE, HEADER_WORDS, SEPARATOR_BITS, SectionLayout, window};
+use super::options::{ChunkOptions, key_of};
+use super::shape::{PREAMBLE, TreeShape};
 use std::ops::Range;
 
 /// Positions that go through each step together.
@@ -23,7 +24,7 @@ const SEPARATOR_AND_TIED: u32 = (1 << (SEPARATOR_BITS + 1)) - 1;
 /// A section, checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunks {
-    layout: Layout,
+    layout: SectionLayout,
 }
 
 /// What a section consists of.
@@ -48,7 +49,7 @@ impl Chunks {
     /// # Errors
     /// What is wrong with the header, or with the length.
     pub fn open(words: &[u64]) -> Result<Chunks, String> {
-        Ok(Chunks { layout: Layout::of(words)? })
+        Ok(Chunks { layout: SectionLayout::of(words)? })
     }
 
     pub fn pairs(&self) -> u64 {
@@ -59,8 +60,8 @@ impl Chunks {
         self.layout.chunk_count()
     }
 
-    /// The ranks of chunk `chunk`, below [`Chunks::chunk_count`]: its records, in no order of their positions but all above
-    /// those of the chunks before.
+    /// The ranks of chunk `chunk`, below [`Chunks::chunk_count`]: its records, in no order of their positions but all
+    /// above those of the chunks before.
     pub fn ranks(&self, chunk: u64) -> Range<u64> {
         assert!(chunk < self.chunk_count(), "chunk {chunk} of {}", self.chunk_count());
         self.layout.place(chunk).ranks
@@ -79,7 +80,7 @@ impl Chunks {
     }
 
     pub fn facts(&self) -> Facts {
-        let Layout { header, .. } = &self.layout;
+        let SectionLayout { header, .. } = &self.layout;
         let (heads, seed_bits) = self.layout.head_and_seed_bits();
         let starts = 32 * ((1_u64 << header.bucket_bits) + 1);
         Facts {
@@ -93,8 +94,8 @@ impl Chunks {
         }
     }
 
-    /// The ranks that the record of `position` may have: one, or all of an escape, or of the chunks that equal positions
-    /// span. `words` are those that were opened.
+    /// The ranks that the record of `position` may have: one, or all of an escape, or of the chunks that equal
+    /// positions span. `words` are those that were opened.
     #[inline]
     pub fn locate(&self, words: &[u64], position: u64) -> Range<u64> {
         let words = self.own(words);
@@ -102,8 +103,8 @@ impl Chunks {
             return 0..0;
         }
         match self.check(words, position, self.guess(words, position)) {
-            Found::One(chunk) => self.locate_in(words, chunk, position),
-            spanning @ Found::Spanning(..) => self.ranks_of(spanning),
+            ChunksOf::One(chunk) => self.locate_in(words, chunk, position),
+            spanning @ ChunksOf::Spanning(..) => self.ranks_of(spanning),
         }
     }
 
@@ -132,7 +133,7 @@ impl Chunks {
         for (i, &position) in positions.iter().enumerate() {
             let found = self.check(words, position, guesses[i]);
             ranges[i] = self.ranks_of(found);
-            if let Found::One(chunk) = found
+            if let ChunksOf::One(chunk) = found
                 && self.layout.is_whole(chunk)
             {
                 let record = self.layout.place(chunk).record;
@@ -140,7 +141,7 @@ impl Chunks {
                     lanes[i] = Lane { end: record.end, key: key_of(position), path: 0 };
                     starts[i] = Some(ranges[i].start);
                 }
-            } else if let Found::One(chunk) = found {
+            } else if let ChunksOf::One(chunk) = found {
                 ranges[i] = self.locate_in(words, chunk, position);
             }
         }
@@ -159,10 +160,10 @@ impl Chunks {
         words
     }
 
-    fn ranks_of(&self, found: Found) -> Range<u64> {
+    fn ranks_of(&self, found: ChunksOf) -> Range<u64> {
         match found {
-            Found::One(chunk) => self.layout.place(chunk).ranks,
-            Found::Spanning(first, last) => self.layout.place(first).ranks.start..self.layout.place(last).ranks.end,
+            ChunksOf::One(chunk) => self.layout.place(chunk).ranks,
+            ChunksOf::Spanning(first, last) => self.layout.place(first).ranks.start..self.layout.place(last).ranks.end,
         }
     }
 
@@ -197,14 +198,14 @@ impl Chunks {
 
     /// The chunk of a position, given the guess.
     #[inline(always)]
-    fn check(&self, words: &[u64], position: u64, guess: Guess) -> Found {
+    fn check(&self, words: &[u64], position: u64, guess: Guess) -> ChunksOf {
         let head = |chunk| window(words, self.layout.record(chunk)) as u32 & SEPARATOR_AND_TIED;
         let separator = separator(position, self.layout.header.bucket_bits) << 1;
         // Equal is right where the chunk is not tied; and where it is the next that is equal, it is not this one.
         let from_here = (guess.chunk == guess.low) | (separator >= head(guess.chunk));
         let before_next = (guess.chunk == guess.high) | (separator + 1 < head(guess.chunk + 1));
         if from_here & before_next {
-            return Found::One(guess.chunk);
+            return ChunksOf::One(guess.chunk);
         }
         self.search(words, position, guess)
     }
@@ -212,14 +213,14 @@ impl Chunks {
     /// What [`Chunks::check`] gives where the guess was wrong or a separator does not tell.
     #[cold]
     #[inline(never)]
-    fn search(&self, words: &[u64], position: u64, guess: Guess) -> Found {
+    fn search(&self, words: &[u64], position: u64, guess: Guess) -> ChunksOf {
         let Guess { low, high, .. } = guess;
         let head = |chunk| window(words, self.layout.record(chunk)) as u32 & SEPARATOR_AND_TIED;
         let separator = separator(position, self.layout.header.bucket_bits);
         let below = partition(low + 1..high + 1, |chunk| head(chunk) >> 1 < separator) - 1;
         let upto = partition(below + 1..high + 1, |chunk| head(chunk) >> 1 <= separator) - 1;
         if below == upto {
-            return Found::One(below);
+            return ChunksOf::One(below);
         }
         // All chunks behind `below` up to `upto` begin with this separator. Just the first may be one that is not tied.
         let sure = if head(below + 1) & 1 == 0 { below + 1 } else { below };
@@ -234,7 +235,7 @@ impl Chunks {
         let chunk_before = |i: u64, least: u64| if i > from { tie(i - 1).0.clamp(least, upto) } else { least };
         let first = chunk_before(begins_before, sure);
         let last = chunk_before(begins, first);
-        if first == last { Found::One(first) } else { Found::Spanning(first, last) }
+        if first == last { ChunksOf::One(first) } else { ChunksOf::Spanning(first, last) }
     }
 }
 
@@ -248,7 +249,7 @@ struct Guess {
 
 /// Where it is.
 #[derive(Clone, Copy)]
-enum Found {
+enum ChunksOf {
     One(u64),
     /// The first and the last of several: all between have that position alone.
     Spanning(u64, u64),
@@ -275,7 +276,7 @@ struct Lane {
 
 /// Takes keys down their chunks, all of one shape: a level at a time, so that no key waits for another.
 #[inline(always)]
-fn descend<const N: usize>(words: &[u64], shape: &Shape, lanes: &mut [Lane; N]) {
+fn descend<const N: usize>(words: &[u64], shape: &TreeShape, lanes: &mut [Lane; N]) {
     let tops = lanes.map(|lane| window(words, lane.end - 64));
     let levels = shape.levels();
     let (leaves, inner) = levels.split_last().expect("a tree has leaves");

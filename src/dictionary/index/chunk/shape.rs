@@ -1,7 +1,8 @@
-//! Where the seeds of a chunk stand: the same for every chunk of a size.
+//! Where the seeds of a chunk lie: the same for every chunk of a size.
 //!
-//! Nodes are numbered level by level: the root 0, its children 1 and 2, ... Their bits stand in that order from the record's
-//! top downwards, so that the 32 bits that begin with a node's own, upwards, end with those of the nodes before it:
+//! Nodes are numbered level by level: the root 0, its children 1 and 2, ... Their bits lie in that order from the
+//! record's top downwards, so that the 32 bits that begin with a node's own, upwards, end with those of the nodes
+//! before it:
 //!
 //! ```text
 //!   low                                                   top
@@ -10,12 +11,11 @@
 //! ```
 //!
 //! Budgets count 1/16 bits: node j of a level ends `(start + (j + 1) * step) / 16` bits below the top, rounded down.
-//! Not here: the search for seeds (`solve.rs`), the way down by them (`locate.rs`).
+//! Not here: the search for seeds (`search.rs`), the way down by them (`locate.rs`).
 
-use super::Effort;
 use std::ops::Range;
 
-/// What stands above the top of every chunk: the windows of the first nodes reach into it.
+/// The bits above the top of every chunk: the windows of the first nodes reach into it.
 pub(super) const PREAMBLE: u32 = 0x9E37_79B9; // on disk
 
 /// 1/16 bits.
@@ -26,12 +26,29 @@ pub(super) const SIZE_LOG2_MIN: u32 = 2;
 pub(super) const SIZE_LOG2_MAX: u32 = 10;
 const SIZES: usize = (SIZE_LOG2_MAX - SIZE_LOG2_MIN + 1) as usize;
 
+/// How much time a build of [`Index::Chunk`](crate::Index::Chunk) takes for how few bits.
+// A file says which budgets it was made with, so these may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// 1.79 bits a key with chunks of 512, 1.77 with 1024.
+    Fast,
+    /// 1.68 and 1.66 bits, in a little more time.
+    Balanced,
+    /// 1.54 and 1.52 bits, in three times the time.
+    Small,
+}
+
+impl Effort {
+    /// All of them.
+    pub const ALL: [Effort; 3] = [Effort::Fast, Effort::Balanced, Effort::Small];
+}
+
 /// Bits of each node's seed, in 1/16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Budgets {
     /// By log2 of the node's size, from 4 keys on.
     pub of_size: [u8; SIZES],
-    /// What the root has besides: nothing stands before it that could be changed when it has no seed left.
+    /// What the root has besides: there is no node before it that could be changed when it has no seed left.
     pub root_extra: u8,
 }
 
@@ -66,7 +83,7 @@ impl Level {
 
 /// The tree of a chunk of one size.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct TreeShape {
     size_log2: u32,
     levels: [Level; SIZES],
     level_count: usize,
@@ -74,9 +91,9 @@ pub(super) struct Shape {
     seed_bits: u32,
 }
 
-impl Shape {
+impl TreeShape {
     /// Of chunks of 2^`size_log2` keys, from 4 to 1024.
-    pub fn new(budgets: &Budgets, size_log2: u32) -> Shape {
+    pub fn new(budgets: &Budgets, size_log2: u32) -> TreeShape {
         let level_count = (size_log2 - SIZE_LOG2_MIN + 1) as usize;
         let mut levels = [Level::default(); SIZES];
         let mut start = 0;
@@ -89,7 +106,7 @@ impl Shape {
                 high_levels = i + 1;
             }
         }
-        Shape { size_log2, levels, level_count, high_levels, seed_bits: start >> FRACTION_BITS }
+        TreeShape { size_log2, levels, level_count, high_levels, seed_bits: start >> FRACTION_BITS }
     }
 
     pub fn size(&self) -> usize {
@@ -126,8 +143,8 @@ impl Shape {
         self.high_levels
     }
 
-    /// Whether the root has a bit, and the windows below the high levels do not reach above the top: what `locate.rs` takes
-    /// for granted, and every budget that makes sense gives.
+    /// Whether the root has a bit, and the windows below the high levels do not reach above the top: what `locate.rs`
+    /// takes for granted, and every budget that makes sense gives.
     pub fn is_sound(&self) -> bool {
         let below = self.levels().get(self.high_levels);
         self.high_levels > 0 && self.levels[0].depth(0) >= 1 && below.is_none_or(|level| level.depth(0) >= 32)

@@ -1,16 +1,17 @@
 //! The search by AVX2, where the processor has it: eight 32-bit products at once.
 //!
-//! [`Avx2`] is [`Portable`](solve::Portable) in other instructions, and gives the same bits; the compiler, left alone with
-//! loops of eight, makes half of each of them scalar. How much faster it is than the portable one, which has SSE2: the test `figures`.
+//! [`Avx2`] is [`Portable`](search::Portable) in other instructions, and gives the same bits; the compiler, left alone
+//! with loops of eight, makes half of each of them scalar. How much faster it is than the portable one, which has SSE2:
+//! the test `figures`.
 //!
 //! Unsafe: calls of functions for AVX2, after the processor was asked. [`Avx2`] is the proof that it was.
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "functions for AVX2 are called"))]
 
-use super::shape::Shape;
-use super::solve;
+use super::search;
+use super::shape::TreeShape;
 
-/// [`solve::search`] by the widest instructions that there are.
-pub(super) fn search(shape: &Shape, positions: &[u64], order: &mut Vec<u32>, tested_max: u64) -> Option<Vec<u64>> {
+/// [`search::search`] by the widest instructions that there are.
+pub(super) fn search(shape: &TreeShape, positions: &[u64], order: &mut Vec<u32>, tested_max: u64) -> Option<Vec<u64>> {
     #[cfg(target_arch = "x86_64")]
     if let Some(avx2) = Avx2::find() {
         // SAFETY: the processor has what the function asks for, or there would be no `Avx2`.
@@ -19,14 +20,14 @@ pub(super) fn search(shape: &Shape, positions: &[u64], order: &mut Vec<u32>, tes
     search_portable(shape, positions, order, tested_max)
 }
 
-/// [`solve::search`] by the instructions that every processor of the target has.
+/// [`search::search`] by the instructions that every processor of the target has.
 pub(super) fn search_portable(
-    shape: &Shape,
+    shape: &TreeShape,
     positions: &[u64],
     order: &mut Vec<u32>,
     tested_max: u64,
 ) -> Option<Vec<u64>> {
-    solve::search(solve::Portable, shape, positions, order, tested_max)
+    search::search(search::Portable, shape, positions, order, tested_max)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -34,7 +35,7 @@ use avx2::{Avx2, search_avx2};
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use super::{Shape, solve};
+    use super::{TreeShape, search};
     use std::arch::x86_64::*;
 
     /// There is one only where the processor has AVX2, BMI1 and BMI2.
@@ -50,19 +51,19 @@ mod avx2 {
         }
     }
 
-    /// [`solve::search`], all of it compiled for AVX2, so that the tests are inlined.
+    /// [`search::search`], all of it compiled for AVX2, so that the tests are inlined.
     #[target_feature(enable = "avx2,bmi1,bmi2")]
     pub fn search_avx2(
         avx2: Avx2,
-        shape: &Shape,
+        shape: &TreeShape,
         positions: &[u64],
         order: &mut Vec<u32>,
         tested_max: u64,
     ) -> Option<Vec<u64>> {
-        solve::search(avx2, shape, positions, order, tested_max)
+        search::search(avx2, shape, positions, order, tested_max)
     }
 
-    impl solve::Tests for Avx2 {
+    impl search::Tests for Avx2 {
         #[inline(always)]
         fn permuting(self, keys: &[u32; 4], seed: u32) -> u8 {
             // SAFETY: the processor has AVX2, or there would be no `self`.

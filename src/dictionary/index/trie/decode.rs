@@ -8,13 +8,114 @@
 //! Source: Lim, Andersen & Kaminsky 2013, sections 2.4 and 2.6. Not here: how the tables come about (`tables.rs`).
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::bits::Reader;
-use super::tables::{SMALL, WINDOW};
-use super::{HEADER_WORDS, SUPERBLOCK_HEAD, Trie, WIDE};
+use super::layout::{HEADER_WORDS, MAGIC, SUPERBLOCK_HEAD, TrieLayout, TrieOptions, WIDE, check_layout};
+use super::skip::Classes;
+use super::tables::{SMALL, Tables, WINDOW};
 
 /// Left subtries within one another: one a bit of the position, and then halves of up to 2^48 equal ones.
 pub(super) const NESTED_MAX: u32 = 64 + 50;
+
+/// An index that was found sound enough to be asked: what its header says, and tables to decode it with.
+///
+/// The words stay with the caller, who passes the same ones to each call.
+pub(crate) struct Trie {
+    options: TrieOptions,
+    layout: TrieLayout,
+    classes: Classes,
+    tables: Arc<Tables>,
+}
+
+impl Trie {
+    /// Reads the header; O(1).
+    ///
+    /// # Errors
+    /// A sentence that says what of the header is wrong, to be put behind the name of the file.
+    pub fn open(words: &[u64]) -> Result<Trie, String> {
+        let Some((header, _)) = words.split_first_chunk::<HEADER_WORDS>() else {
+            return Err(format!("trie index of {} words, its header alone has {HEADER_WORDS}", words.len()));
+        };
+        if header[0] != MAGIC {
+            return Err(format!("trie index begins with {:016x}, not with {MAGIC:016x}", header[0]));
+        }
+        let halves = |word: u64| (word as u32, (word >> 32) as u32);
+        let (bucket_keys, huffman_max) = halves(header[2]);
+        let (skip_min, block_items) = halves(header[3]);
+        let options = TrieOptions { bucket_keys, huffman_max, skip_min, block_items };
+        options.check().map_err(|e| format!("trie index: {e}"))?;
+        let (bucket_bits, superblock_bits) = halves(header[4]);
+        let layout =
+            TrieLayout { pairs: header[1], bucket_bits, superblock_bits, trie_bits: header[5], wide_count: header[6] };
+        check_layout(&layout, words.len() as u64, header[7])?;
+        let classes = Classes::read(&header[8..], skip_min != 0)?;
+        let trie = Trie { options, layout, classes, tables: Tables::of(huffman_max) };
+        let last = trie.bucket(words, (1 << bucket_bits) - 1);
+        if last.is_none_or(|b| b.rank + b.count != layout.pairs || b.end != layout.trie_bits) {
+            return Err("trie index: the last bucket does not end with the pairs and the tries".to_owned());
+        }
+        Ok(trie)
+    }
+
+    /// The ranks that a pair at `position` may have: exactly one, or those of all pairs with this position, or, in a
+    /// sparse index, of some pairs of one block. Any or none where there is no such pair.
+    pub fn locate(&self, words: &[u64], position: u64) -> Range<u64> {
+        let Some((mut reader, mut place)) = self.start(words, position) else { return 0..0 };
+        if self.descend(&mut reader, &mut place).is_none() {
+            // Contradictory words answer with nothing.
+            place.give_up();
+        }
+        place.ranks()
+    }
+
+    /// [`Trie::locate`] of many, pushed in their order.
+    pub fn locate_many(&self, words: &[u64], positions: &[u64], ranges: &mut Vec<Range<u64>>) {
+        ranges.extend(positions.iter().map(|&position| self.locate(words, position)));
+    }
+
+    /// What the index was built with.
+    pub fn options(&self) -> TrieOptions {
+        self.options
+    }
+
+    /// Pairs in the index.
+    pub fn pairs(&self) -> u64 {
+        self.layout.pairs
+    }
+
+    /// Virtual buckets.
+    pub fn bucket_count(&self) -> u64 {
+        1 << self.layout.bucket_bits
+    }
+
+    /// Buckets a superblock.
+    pub fn superblock_buckets(&self) -> u64 {
+        1 << self.layout.superblock_bits
+    }
+
+    /// Superblocks whose offsets are wide: many of them show a poor hash function.
+    pub fn wide_superblock_count(&self) -> u64 {
+        self.layout.wide_count
+    }
+
+    /// Bits of all tries, skip pointers included.
+    pub fn bits_of_tries(&self) -> u64 {
+        self.layout.trie_bits
+    }
+
+    /// Bits of the two-level table, wide superblocks included.
+    pub fn bits_of_buckets(&self) -> u64 {
+        let wide = self.layout.wide_count * self.layout.wide_words() as u64;
+        64 * (self.layout.superblock_count() * self.layout.superblock_words() as u64 + wide)
+    }
+
+    /// Bits of all words.
+    #[cfg(test)]
+    pub fn bits(&self) -> u64 {
+        64 * (self.layout.words().expect("checked by open"))
+    }
+}
 
 /// What the two-level table says of a bucket.
 pub(super) struct Bucket {
@@ -26,9 +127,10 @@ pub(super) struct Bucket {
     pub end: u64,
 }
 
-/// Where a lookup stands: at a trie of `count` keys from `rank` on, told apart by the bits of `path` from its highest.
+/// The trie that a lookup has come to, of `count` keys from `rank` on, told apart by the bits of `path` from its
+/// highest.
 #[derive(Default)]
-pub(super) struct Place {
+pub(super) struct Subtrie {
     rank: u64,
     pub count: u64,
     path: u64,
@@ -36,7 +138,7 @@ pub(super) struct Place {
     pub depth: u32,
 }
 
-impl Place {
+impl Subtrie {
     /// Ends with no ranks.
     pub fn give_up(&mut self) {
         self.count = 0;
@@ -105,17 +207,17 @@ impl Trie {
 
     /// The trie of the bucket of `position`; `None` where the words contradict themselves.
     #[inline]
-    pub(super) fn start<'a>(&self, words: &'a [u64], position: u64) -> Option<(Reader<'a>, Place)> {
+    pub(super) fn start<'a>(&self, words: &'a [u64], position: u64) -> Option<(Reader<'a>, Subtrie)> {
         let depth = self.layout.bucket_bits;
         let bucket = self.bucket(words, position.checked_shr(64 - depth).unwrap_or(0))?;
         let tries = words.get(self.layout.tries_at() as usize..self.layout.wide_at() as usize)?;
-        let place = Place { rank: bucket.rank, count: bucket.count, path: position << depth, depth };
+        let place = Subtrie { rank: bucket.rank, count: bucket.count, path: position << depth, depth };
         Some((Reader::new(tries, bucket.at, bucket.end), place))
     }
 
     /// Goes to the end of the path; `None` where the bits contradict themselves.
     #[inline]
-    pub(super) fn descend(&self, reader: &mut Reader<'_>, place: &mut Place) -> Option<()> {
+    pub(super) fn descend(&self, reader: &mut Reader<'_>, place: &mut Subtrie) -> Option<()> {
         if self.options.block_items > 1 {
             return self.descend_sparse(reader, place);
         }
@@ -132,7 +234,7 @@ impl Trie {
 
     /// Goes one bit down a trie of more than [`SMALL`] keys; what is to be passed before the next code, 0 for nothing.
     #[inline]
-    pub(super) fn choose_large(&self, reader: &mut Reader<'_>, place: &mut Place) -> Option<u64> {
+    pub(super) fn choose_large(&self, reader: &mut Reader<'_>, place: &mut Subtrie) -> Option<u64> {
         let left = self.tables.root(reader, place.count)?;
         if left == 0 {
             place.deeper();
@@ -150,9 +252,9 @@ impl Trie {
         Some(pass)
     }
 
-    /// The same in a trie of up to [`SMALL`] keys.
+    /// Descends in a trie of up to [`SMALL`] keys.
     #[inline]
-    pub(super) fn choose_small(&self, reader: &mut Reader<'_>, place: &mut Place) -> Option<u64> {
+    pub(super) fn choose_small(&self, reader: &mut Reader<'_>, place: &mut Subtrie) -> Option<u64> {
         reader.need(WINDOW)?;
         let look = self.tables.descent(place.count, reader.window());
         if look.both_len() != 0 && look.left() != 0 {
@@ -171,7 +273,7 @@ impl Trie {
         Some(pass)
     }
 
-    /// The bits of the left subtrie, if a pointer tells them.
+    /// The bits of the left subtrie, if a pointer gives them.
     #[inline]
     pub(super) fn take_skip(&self, reader: &mut Reader<'_>, size: u64, left: u64) -> Option<Option<u64>> {
         let has = size >= self.options.skip_from() && left > self.options.block_items.into();
@@ -203,7 +305,7 @@ impl Trie {
         self.pass_state(reader, size as u8)
     }
 
-    /// Passes what a state of the skip table stands for.
+    /// Passes the tries of a state of the skip table.
     fn pass_state(&self, reader: &mut Reader<'_>, mut state: u8) -> Option<()> {
         // States that wait are disjoint parts of one trie of SMALL keys, each of 2 or more; 0 is below them all.
         let mut stack = [0u8; 16];
@@ -229,7 +331,7 @@ impl Trie {
         }
     }
 
-    /// Passes what a state stands for where its first code is longer than the window.
+    /// Passes the tries of a state whose first code is longer than the window.
     #[cold]
     pub(super) fn pass_long(&self, reader: &mut Reader<'_>, state: u8) -> Option<()> {
         let (&size, rest) = self.tables.parts(state).split_first()?;
@@ -243,7 +345,7 @@ impl Trie {
         rest.iter().try_for_each(|&size| self.pass_small(reader, size))
     }
 
-    fn descend_sparse(&self, reader: &mut Reader<'_>, place: &mut Place) -> Option<()> {
+    fn descend_sparse(&self, reader: &mut Reader<'_>, place: &mut Subtrie) -> Option<()> {
         let block = u64::from(self.options.block_items);
         while place.rank % block + place.count > block && place.depth < 64 {
             let left = self.tables.root(reader, place.count)?;

@@ -1,7 +1,7 @@
 //! Builds an index from positions that come in order: buckets, their tries, the two-level table.
 //!
-//! One pass in the memory of the index and of one bucket. With skip pointers, the first [`SAMPLE`] positions are encoded
-//! a few times more, to fit the lines from which pointers differ.
+//! One pass in the memory of the index and of one bucket. With skip pointers, the first [`SAMPLE`] positions are
+//! encoded a few times more, to fit the lines from which pointers differ.
 //!
 //! Cost: 30 to 50 ns a key. Hashes that all share a prefix are one bucket, whose positions are all in memory.
 //! Source: Lim, Andersen & Kaminsky 2013, sections 2.3, 2.4, 2.6. Differs: a trie is written from its end (`bits.rs`).
@@ -12,16 +12,20 @@ use crate::error::{Error, ErrorKind, Result};
 
 use super::bits::{Backward, Forward};
 use super::code::gamma_number;
+use super::layout::{HEADER_WORDS, MAGIC, PAIRS_MAX, SUPERBLOCK_HEAD, TrieLayout, TrieOptions, WIDE};
 use super::skip::Classes;
 use super::tables::Tables;
-use super::{HEADER_WORDS, Layout, MAGIC, PAIRS_MAX, SUPERBLOCK_HEAD, TrieOptions, WIDE};
 
 /// Positions that skip pointers are fitted to, and how often: pointers are part of the lengths that they tell.
 const SAMPLE: usize = 1 << 16;
 const FITS: usize = 3;
 
-/// [`super::build`].
-pub(super) fn build(
+/// The words of an index of `pairs` positions in ascending order.
+///
+/// # Errors
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) for options outside their range, too many pairs, positions out of
+/// order or of another count; any error that `positions` gives.
+pub(crate) fn build(
     options: &TrieOptions,
     pairs: u64,
     mut positions: impl Iterator<Item = Result<u64>>,
@@ -30,7 +34,7 @@ pub(super) fn build(
     if pairs > PAIRS_MAX {
         return Err(refused(format!("{pairs} pairs, the most are {PAIRS_MAX}")));
     }
-    let layout = Layout::planned(options, pairs);
+    let layout = TrieLayout::planned(options, pairs);
     let mut encoder = Encoder::new(options);
     let mut sample = Vec::new();
     if options.skip_min != 0 {
@@ -53,7 +57,7 @@ fn refused(why: String) -> Error {
 
 /// Collects buckets and superblocks.
 struct Builder {
-    layout: Layout,
+    layout: TrieLayout,
     encoder: Encoder,
     /// Header and superblocks, and the tries behind.
     words: Forward,
@@ -69,7 +73,7 @@ struct Builder {
 }
 
 impl Builder {
-    fn new(layout: Layout, encoder: Encoder) -> Builder {
+    fn new(layout: TrieLayout, encoder: Encoder) -> Builder {
         let words = Forward::behind(vec![0; layout.tries_at() as usize]);
         let (wide, keys, ends) = (Vec::new(), Vec::new(), Vec::new());
         Builder { layout, encoder, words, wide, bucket: 0, keys, rank: 0, start: (0, 0), ends }
@@ -154,7 +158,7 @@ impl Builder {
     }
 }
 
-fn header(options: &TrieOptions, layout: &Layout) -> [u64; 8] {
+fn header(options: &TrieOptions, layout: &TrieLayout) -> [u64; 8] {
     let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
     [
         MAGIC,

@@ -11,9 +11,9 @@
 //! state (9), window 1101001011:   9 = 4 + 5 | 4 = 2 + 2 | 2 = 1 + 1 | ...    7 bits passed, then state (2), stack (5)
 //! ```
 //!
-//! Cost: [`WINDOW`], [`SMALL`] and [`TUPLE_MAX`] decide; the skip table has 2^WINDOW u16 a state, and good codes visit all
-//! of it equally, so what counts is in which cache it fits. Not part of the format. Measured by the table in `tests.rs`.
-//! Source: the paper decodes bit by bit; decoding by tables of window bits is folklore.
+//! Cost: [`WINDOW`], [`SMALL`] and [`TUPLE_MAX`] decide; the skip table has 2^WINDOW u16 a state, and good codes visit
+//! all of it equally, so what counts is in which cache it fits. Not part of the format. Measured by the table in
+//! `tests.rs`. Source: the paper decodes bit by bit; decoding by tables of window bits is folklore.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -101,7 +101,7 @@ pub(super) struct Tables {
     canonical: Vec<Canonical>,
     skip: Vec<Step>,
     descend: Vec<Descent>,
-    /// The sizes that each state stands for.
+    /// The sizes of the tries of each state.
     states: Vec<Vec<u64>>,
 }
 
@@ -163,7 +163,7 @@ impl Tables {
         self.descend[(size as usize) << WINDOW | (window & ((1 << WINDOW) - 1)) as usize]
     }
 
-    /// The sizes of the tries that a state stands for, the first to be passed first.
+    /// The sizes of the tries of a state, the first to be passed first.
     pub(super) fn parts(&self, state: u8) -> &[u64] {
         &self.states[usize::from(state)]
     }
@@ -205,7 +205,7 @@ impl Tables {
 
     /// The states that stand for these sizes: the one to go on with, the one behind it.
     fn named(&self, sizes: &[u64]) -> Option<(u8, u8)> {
-        // State 0 has no parts, and stands for nothing left.
+        // State 0 has no tries: nothing is left to pass.
         let state = |sizes: &[u64]| self.states.iter().position(|s| s == sizes).map(|at| at as u8);
         (0..=sizes.len()).rev().find_map(|cut| Some((state(&sizes[..cut])?, state(&sizes[cut..])?)))
     }

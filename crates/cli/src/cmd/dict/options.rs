@@ -10,10 +10,9 @@ use std::path::PathBuf;
 /// Part of the help of every command that makes an index.
 pub const INDEX_HELP: &str = "\
 Indexes: page, the default, for records of any size, one read per lookup; chunk,
-1.5 to 1.9 bits per key, and mphf, 1.95 and fastest, reorder the records; trie,
-2.5 bits, keeps hash order, trie-sparse takes fewer; none searches the pages.
-chunk, mphf and trie return ranks: records of varying size need a second, small
-index from ranks to pages.";
+1.5 to 1.9 bits per key, reorders the records; trie, 2.5 bits, keeps hash order,
+trie-sparse takes fewer; none searches the pages. chunk and trie return ranks:
+records of varying size need a second, small index from ranks to pages.";
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum IndexName {
@@ -21,7 +20,6 @@ pub enum IndexName {
     Trie,
     TrieSparse,
     Chunk,
-    Mphf,
     None,
 }
 
@@ -38,7 +36,7 @@ const BLOCK_ITEMS: u32 = 16;
 #[derive(clap::Args)]
 pub struct IndexArgs {
     /// The index
-    #[arg(long, short, value_enum, hide_possible_values = true, value_name = "page|trie|trie-sparse|chunk|mphf|none")]
+    #[arg(long, short, value_enum, hide_possible_values = true, value_name = "page|trie|trie-sparse|chunk|none")]
     pub index: Option<IndexName>,
     /// Average keys per virtual bucket, a power of two (trie, trie-sparse) [default: 256]
     #[arg(long, value_name = "N")]
@@ -87,7 +85,6 @@ impl IndexArgs {
                     Some(EffortName::Small) => Effort::Small,
                 },
             },
-            IndexName::Mphf => Index::mphf(),
             IndexName::None => Index::None,
         }))
     }

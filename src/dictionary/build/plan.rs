@@ -1,0 +1,193 @@
+//! The plan of a build: everything about a dictionary but its records, and the limits to keep while it is made.
+
+use super::progress::OnProgress;
+use super::sort::duplicates::Duplicates;
+use crate::dictionary::format::layout::{BLOCK_BYTES_MAX, Compression, PAGE_BYTES_MAX, PAGE_BYTES_MIN};
+use crate::dictionary::index::Index;
+use crate::dictionary::read::file::DictionaryFile;
+use crate::error::{Error, ErrorKind, Result};
+use crate::hash::{HashFunction, HashKind};
+use crate::io::{Disk, Storage};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The least memory that a sort works with.
+pub(crate) const MEMORY_BYTES_MIN: u64 = 64 << 10;
+
+/// Files that all sorts of a build have open together: a process may often open no more than 1024.
+const OPEN_FILES_MAX: usize = 512;
+
+/// Names a place in the source, for errors.
+pub(crate) type PlaceNames = Arc<dyn Fn(u64) -> String + Send + Sync>;
+
+/// What all steps of a build are given.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    pub storage: Arc<dyn Storage>,
+    pub page_bytes: u32,
+    pub compression: Compression,
+    /// Raw bytes of a compressed block.
+    pub block_bytes: u32,
+    pub hash: HashFunction,
+    pub index: Index,
+    /// What all buffers together may take; one record may be larger.
+    pub memory_bytes: u64,
+    /// 0: as many as there are processors.
+    pub threads: usize,
+    /// How many temporary files a sort may have open.
+    pub open_files: usize,
+    pub duplicates: Duplicates,
+    /// Where temporary files go: a directory, or beside the dictionary.
+    pub temporary_directory: Option<PathBuf>,
+    /// What the names of temporary files begin with; set by [`for_sort`](Self::for_sort) and
+    /// [`for_writing`](Self::for_writing).
+    pub temporary: PathBuf,
+    /// Keep named temporary files, so that a later build with the same number goes on from them.
+    pub resume: Option<u64>,
+    pub place_names: Option<PlaceNames>,
+    pub on_progress: Option<OnProgress>,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Plan {
+            storage: Arc::new(Disk),
+            page_bytes: 4096,
+            compression: Compression::None,
+            block_bytes: 16 << 10,
+            hash: HashFunction::new(HashKind::DEFAULT, 0),
+            index: Index::default(),
+            memory_bytes: 1 << 30,
+            threads: 0,
+            open_files: OPEN_FILES_MAX,
+            duplicates: Duplicates::Error,
+            temporary_directory: None,
+            temporary: PathBuf::new(),
+            resume: None,
+            place_names: None,
+            on_progress: None,
+        }
+    }
+}
+
+impl Plan {
+    /// Refuses options that are out of range, for a dictionary of `parts` files.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`].
+    pub fn check(&self, parts: usize) -> Result<()> {
+        let invalid = |what: String| Err(Error::new(ErrorKind::InvalidArgument, what));
+        if !self.page_bytes.is_power_of_two() || !(PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&self.page_bytes) {
+            let given = self.page_bytes;
+            return invalid(format!(
+                "page_bytes {given}: choose a power of two from {PAGE_BYTES_MIN} to {PAGE_BYTES_MAX}"
+            ));
+        }
+        if self.block_bytes == 0 || self.block_bytes > BLOCK_BYTES_MAX {
+            return invalid(format!("block_bytes {}: choose 1 to {BLOCK_BYTES_MAX}", self.block_bytes));
+        }
+        let least = MEMORY_BYTES_MIN * parts.max(1) as u64;
+        if self.memory_bytes < least {
+            let given = self.memory_bytes;
+            let files = if parts > 1 { format!("{parts} shards need") } else { "a build needs".to_owned() };
+            return invalid(format!("memory_bytes {given}: {files} at least {least} bytes. Allow more memory."));
+        }
+        self.index.check().or_else(invalid)
+    }
+
+    /// Refuses an index that cannot be made for the records of `old` in the memory allowed, before any of them is read.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`].
+    pub fn check_memory_for(&self, old: &DictionaryFile) -> Result<()> {
+        let Index::Chunk { .. } = self.index else { return Ok(()) };
+        let footer = &old.footer;
+        let chunk_keys = u64::from(self.index.chunk_options().chunk_keys);
+        // The largest chunk has at least the mean. No overflow: an open compares the sum with the bytes of the file.
+        let bytes = footer.key_bytes.saturating_add(footer.value_bytes);
+        let need = bytes / footer.pairs.max(1) * chunk_keys.min(footer.pairs);
+        if need <= self.memory_bytes { Ok(()) } else { Err(too_little_memory(chunk_keys, need, self.memory_bytes)) }
+    }
+
+    /// Refuses to resume, for work without a source that it could go on in.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`].
+    pub fn check_not_resuming(&self) -> Result<()> {
+        if self.resume.is_none() {
+            return Ok(());
+        }
+        let message = "an update or reindexing cannot be resumed: begin it again, without resume";
+        Err(Error::new(ErrorKind::InvalidArgument, message))
+    }
+
+    /// The share of the sort for the file at `path`, one of `parts` whose records are taken at the same time.
+    pub fn for_sort(&self, path: &Path, parts: usize) -> Plan {
+        Plan {
+            memory_bytes: self.memory_bytes / parts as u64,
+            threads: self.thread_count() / self.files_at_once(parts),
+            open_files: self.open_files / parts,
+            temporary: self.temporary_for(path),
+            ..self.clone()
+        }
+    }
+
+    /// The share of writing the file at `path`, one of `parts` of which one is written by each thread.
+    pub fn for_writing(&self, path: &Path, parts: usize) -> Plan {
+        let at_once = self.files_at_once(parts);
+        Plan {
+            memory_bytes: self.memory_bytes / at_once as u64,
+            threads: self.thread_count() / at_once,
+            temporary: self.temporary_for(path),
+            ..self.clone()
+        }
+    }
+
+    pub fn thread_count(&self) -> usize {
+        match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, |count| count.get()),
+            count => count,
+        }
+    }
+
+    fn files_at_once(&self, parts: usize) -> usize {
+        self.thread_count().min(parts)
+    }
+
+    /// What the names of temporary files for the file at `path` begin with.
+    fn temporary_for(&self, path: &Path) -> PathBuf {
+        let (Some(directory), Some(name)) = (&self.temporary_directory, path.file_name()) else {
+            return path.to_owned();
+        };
+        // Files of one name in two directories may share a directory for temporary files.
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let number = HashKind::DEFAULT.hash(absolute.as_os_str().as_encoded_bytes(), 0);
+        let mut name = name.to_owned();
+        name.push(format!("-{number:016x}"));
+        directory.join(name)
+    }
+
+    /// For a new file beside `old`: pages, compression and hash function are the old file's.
+    pub fn shaped_as(mut self, old: &DictionaryFile) -> Self {
+        self.page_bytes = old.header.page_bytes;
+        self.compression = old.header.compression;
+        if self.compression != Compression::None {
+            self.block_bytes = old.header.block_bytes;
+        }
+        self.hash = old.hash.clone();
+        self
+    }
+}
+
+/// The error for a chunk of `chunk_keys` records that needs more memory than there is.
+pub(crate) fn too_little_memory(chunk_keys: u64, need: u64, have: u64) -> Error {
+    let message = format!(
+        "memory_bytes {have}: the index `chunk` holds the {chunk_keys} records of a chunk in memory, here at least {need} bytes. \
+         Allow more memory, or choose the index `page`, which holds none."
+    );
+    Error::new(ErrorKind::OutOfMemory, message)
+}
+
+#[cfg(test)]
+#[path = "tests/plan.rs"]
+mod tests;

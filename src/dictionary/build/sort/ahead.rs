@@ -1,0 +1,390 @@
+//! Partitions sorted before they are asked for, in order, in bounded memory.
+//!
+//! ```text
+//! next      the partition that the next free worker takes, once its memory is granted
+//! consumed  the partition that is to be given out
+//! used      bytes granted: buffers of workers, runs that wait, the run given out, runs given back
+//! ```
+//! Partitions are begun in order and each needs its memory at once, so the one to be given out always gets it: what is
+//! before it is done and given out. With one thread there are no workers.
+//!
+//! Not here: the sort itself (`run.rs`), partitions larger than memory (`merge.rs`).
+
+use super::duplicates::SortError;
+use super::lengths::{Lengths, PutLengths};
+use super::manifest::Manifest;
+use super::merge::{Merge, MergeSpace};
+use super::piece::{Scratch, SortRules, sort_piece};
+use super::spill::{Holding, Source};
+use crate::dictionary::run::Run;
+use crate::error::{Error, ErrorKind, Result};
+use crate::io::Storage;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// A partition to be sorted.
+pub(super) struct Part {
+    pub source: Mutex<Option<Source>>,
+    pub bytes: u64,
+    pub records: u64,
+}
+
+type Outcome = std::thread::Result<Result<Run, SortError>>;
+
+#[derive(Default)]
+struct State {
+    next: usize,
+    consumed: usize,
+    used: u64,
+    done: BTreeMap<usize, Outcome>,
+    recycled: Vec<Run>,
+    stop: bool,
+}
+
+struct Shared {
+    parts: Vec<Part>,
+    rules: SortRules,
+    budget: u64,
+    /// How far workers may be ahead.
+    window: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn need(&self, part: usize) -> (u64, u64) {
+        self.rules.need(self.parts[part].bytes, self.parts[part].records)
+    }
+
+    fn is_oversized(&self, part: usize) -> bool {
+        let (scratch, run) = self.need(part);
+        // Counters of a sort have 32 bits.
+        scratch + run > self.budget || self.parts[part].records > u32::MAX.into()
+    }
+
+    /// Sorts a partition that fits.
+    fn sort(&self, part: usize, scratch: &mut Scratch, mut run: Run) -> Result<Run, SortError> {
+        let source = self.take_source(part);
+        match source.holding {
+            Holding::Memory(mut blocks) if blocks.len() == 1 => scratch.raw = blocks.pop_front().expect("one"),
+            Holding::Memory(blocks) => {
+                scratch.raw.clear();
+                scratch.raw.reserve_exact(self.parts[part].bytes as usize);
+                blocks.into_iter().for_each(|block| scratch.raw.extend_from_slice(&block));
+            }
+            // Its file is closed here, and its room on the disk free if it has no name.
+            Holding::File(extent) => extent.read_all(&mut scratch.raw)?,
+        }
+        sort_piece(scratch, (part, self.parts[part].records), &self.rules, &source.path, &mut run, None)?;
+        run.cost = self.need(part).1;
+        Ok(run)
+    }
+
+    fn take_source(&self, part: usize) -> Source {
+        let mut source = self.parts[part].source.lock().unwrap_or_else(PoisonError::into_inner);
+        source.take().expect("each partition is taken once")
+    }
+
+    /// The partition that a worker is to sort next, when there is memory for it; `None` at the end.
+    fn take_job(&self, scratch: &mut Scratch, held: &mut u64) -> Option<(usize, Run)> {
+        let mut state = self.lock();
+        loop {
+            while self.parts.get(state.next).is_some_and(|part| part.records == 0) || state.next < state.consumed {
+                state.next += 1;
+            }
+            let part = state.next;
+            if state.stop || part >= self.parts.len() {
+                state.used -= std::mem::take(held);
+                return None;
+            }
+            if part < state.consumed + self.window && !self.is_oversized(part) {
+                let (scratch_need, run_need) = self.need(part);
+                let more = scratch_need.saturating_sub(*held) + run_need;
+                let again = state.recycled.last().map_or(0, |run| run.cost);
+                if state.used - again + more <= self.budget || state.used == 0 {
+                    state.used = state.used - again + more;
+                    *held = scratch_need.max(*held);
+                    state.next += 1;
+                    return Some((part, state.recycled.pop().unwrap_or_default()));
+                }
+            }
+            if part >= state.consumed + self.window && !self.is_oversized(part) {
+                state = self.wait(state);
+                continue;
+            }
+            // Memory that is kept for speed is needed now.
+            let kept = *held + state.recycled.iter().map(|run| run.cost).sum::<u64>();
+            if kept > 0 {
+                (*scratch, *held) = (Scratch::default(), 0);
+                state.recycled.clear();
+                state.used -= kept;
+                self.changed.notify_all();
+            } else {
+                state = self.wait(state);
+            }
+        }
+    }
+
+    fn work(&self) {
+        let (mut scratch, mut held) = (Scratch::default(), 0);
+        while let Some((part, run)) = self.take_job(&mut scratch, &mut held) {
+            // The user's hash function may panic; the thread that asks for the run gets the panic.
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.sort(part, &mut scratch, run)));
+            let mut state = self.lock();
+            state.stop |= !matches!(outcome, Ok(Ok(_)));
+            state.done.insert(part, outcome);
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// What a sort gives out, part by part in hash order.
+pub(crate) struct Sorted {
+    storage: Arc<dyn Storage>,
+    prefix: PathBuf,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    scratch: Scratch,
+    merge: Option<Merge>,
+    /// What the run given out last counts for.
+    given: u64,
+    failed: bool,
+    records: u64,
+    put_lengths: Lengths,
+    temporary_bytes: u64,
+    manifest: Option<Manifest>,
+    /// The manifest speaks of something.
+    saved: bool,
+}
+
+/// What is known when the sort begins.
+pub(super) struct Start {
+    pub prefix: PathBuf,
+    pub rules: SortRules,
+    pub parts: Vec<Part>,
+    pub budget: u64,
+    pub threads: usize,
+    pub records: u64,
+    pub put_lengths: Lengths,
+    pub temporary_bytes: u64,
+    pub manifest: Option<Manifest>,
+    pub saved: bool,
+}
+
+impl Sorted {
+    pub(super) fn start(storage: Arc<dyn Storage>, start: Start) -> Result<Self> {
+        let Start { prefix, rules, parts, budget, threads, records, put_lengths, .. } = start;
+        let Start { temporary_bytes, manifest, saved, .. } = start;
+        let state = Mutex::default();
+        let window = 2 * threads + 1;
+        let shared = Arc::new(Shared { parts, rules, budget, window, state, changed: Condvar::new() });
+        let mut sorted = Sorted {
+            storage,
+            prefix,
+            shared,
+            threads: Vec::new(),
+            scratch: Scratch::default(),
+            merge: None,
+            given: 0,
+            failed: false,
+            records,
+            put_lengths,
+            temporary_bytes,
+            manifest,
+            saved,
+        };
+        // For less than this a thread is not worth its start.
+        const RECORDS_MIN: u64 = 10_000;
+        if threads > 1 && (records >= RECORDS_MIN || temporary_bytes > 0) {
+            for _ in 0..threads {
+                let shared = sorted.shared.clone();
+                let thread = std::thread::Builder::new().name("sort".to_owned()).spawn(move || shared.work());
+                let thread = thread.map_err(|e| Error::io(&sorted.prefix, "start a thread for the sort of", e))?;
+                sorted.threads.push(thread);
+            }
+        }
+        Ok(sorted)
+    }
+
+    /// How many records were given, before equal keys were resolved.
+    pub(crate) fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Key and value length that all records have which are no deletions.
+    pub(crate) fn put_lengths(&self) -> PutLengths {
+        match self.put_lengths {
+            Lengths::None => PutLengths::None,
+            Lengths::Fixed(fixed) => PutLengths::One(fixed.key_len, fixed.value_len),
+            Lengths::Varied => PutLengths::Several,
+        }
+    }
+
+    /// Bytes of temporary files written so far.
+    #[cfg(test)]
+    pub(crate) fn temporary_bytes(&self) -> u64 {
+        self.temporary_bytes
+    }
+
+    /// Bytes of buffers that are kept for the next partition. With threads, theirs are not among them.
+    #[cfg(test)]
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let recycled: usize = self.shared.lock().recycled.iter().map(|run| run.bytes.capacity()).sum();
+        self.scratch.raw.capacity() + recycled
+    }
+
+    /// Runs that were given back and not taken again.
+    #[cfg(test)]
+    pub(crate) fn kept_runs(&self) -> usize {
+        self.shared.lock().recycled.len()
+    }
+
+    /// The next records in hash order; `None` at the end. The run before counts as no longer in memory.
+    ///
+    /// Records of one position are in one run, unless those alone are more than memory; records of one key always are.
+    ///
+    /// # Errors
+    /// [`SortError::Duplicate`] where equal keys are refused; damage, trouble of the disk. After one there are only
+    /// [`ErrorKind::Poisoned`].
+    pub(crate) fn next_run(&mut self) -> Result<Option<Run>, SortError> {
+        // It stays so if the user's hash function panics.
+        if std::mem::replace(&mut self.failed, true) {
+            let message = "an earlier step of this sort failed; start the build again";
+            return Err(Error::new(ErrorKind::Poisoned, message).into());
+        }
+        let run = self.find_run().inspect_err(|_| self.stop())?;
+        self.failed = false;
+        Ok(run)
+    }
+
+    fn find_run(&mut self) -> Result<Option<Run>, SortError> {
+        loop {
+            if let Some(run) = self.next_merged()? {
+                return Ok(Some(run));
+            }
+            let Some(part) = self.next_part() else { return Ok(None) };
+            if self.shared.is_oversized(part) {
+                self.forget_buffers();
+                let space =
+                    MergeSpace { storage: self.storage.as_ref(), prefix: &self.prefix, budget: self.shared.budget };
+                let merge = Merge::new(space, &self.shared.rules, part, self.shared.take_source(part))?;
+                self.temporary_bytes += merge.temporary_bytes;
+                self.merge = Some(merge);
+                continue;
+            }
+            let run = if self.threads.is_empty() {
+                let run = self.shared.lock().recycled.pop().unwrap_or_default();
+                self.shared.sort(part, &mut self.scratch, run)
+            } else {
+                self.wait_for(part)
+            }?;
+            self.go_on(part + 1);
+            if !self.threads.is_empty() {
+                self.given = run.cost;
+            }
+            return Ok(Some(run));
+        }
+    }
+
+    /// A merge takes all the memory: nothing is kept for speed.
+    fn forget_buffers(&mut self) {
+        self.scratch = Scratch::default();
+        let mut state = self.shared.lock();
+        let kept: u64 = state.recycled.drain(..).map(|run| run.cost).sum();
+        // Without threads nothing is counted.
+        if !self.threads.is_empty() {
+            state.used -= kept;
+        }
+    }
+
+    /// Gives the buffers of the run given out last back, which is done before the next is asked for.
+    pub(crate) fn recycle(&mut self, run: Run) {
+        let mut state = self.shared.lock();
+        // Only what was counted when it was given out stays counted.
+        let counted = run.cost > 0 && (self.threads.is_empty() || run.cost == self.given);
+        if counted && state.recycled.len() <= self.threads.len() {
+            self.given = 0;
+            state.recycled.push(run);
+        }
+    }
+
+    /// What was made of the records is safe: nothing of the sort need be kept. Without it the files of a sort that can
+    /// be resumed stay.
+    pub(crate) fn done(mut self) -> Result<()> {
+        self.stop();
+        match self.manifest.take() {
+            Some(manifest) => manifest.remove(self.storage.as_ref()),
+            None => Ok(()),
+        }
+    }
+
+    fn next_merged(&mut self) -> Result<Option<Run>, SortError> {
+        let Some(merge) = &mut self.merge else { return Ok(None) };
+        let mut run = Run::default();
+        if merge.next_run(&mut run, &self.shared.rules)? {
+            return Ok(Some(run));
+        }
+        self.merge = None;
+        let part = self.shared.lock().consumed;
+        self.go_on(part + 1);
+        Ok(None)
+    }
+
+    /// Counts the run before as gone, and finds the partition to be given out.
+    fn next_part(&mut self) -> Option<usize> {
+        let mut state = self.shared.lock();
+        state.used -= std::mem::take(&mut self.given);
+        while self.shared.parts.get(state.consumed).is_some_and(|part| part.records == 0) {
+            state.consumed += 1;
+        }
+        self.shared.changed.notify_all();
+        (state.consumed < self.shared.parts.len()).then_some(state.consumed)
+    }
+
+    fn go_on(&self, consumed: usize) {
+        self.shared.lock().consumed = consumed;
+        self.shared.changed.notify_all();
+    }
+
+    fn wait_for(&self, part: usize) -> Result<Run, SortError> {
+        let mut state = self.shared.lock();
+        loop {
+            if let Some(outcome) = state.done.remove(&part) {
+                drop(state);
+                return outcome.unwrap_or_else(|panic| resume_unwind(panic));
+            }
+            state = self.shared.wait(state);
+        }
+    }
+
+    /// Nothing more is given out.
+    fn stop(&mut self) {
+        let mut state = self.shared.lock();
+        state.stop = true;
+        drop(state);
+        self.shared.changed.notify_all();
+        self.merge = None;
+    }
+}
+
+impl Drop for Sorted {
+    fn drop(&mut self) {
+        self.stop();
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        if let Some(manifest) = self.manifest.take().filter(|_| !self.saved) {
+            // There is nothing to go on with.
+            let _ = manifest.remove(self.storage.as_ref());
+        }
+    }
+}

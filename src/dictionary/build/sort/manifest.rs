@@ -1,0 +1,223 @@
+//! The manifest of a sort that can be resumed: what its named files hold for certain.
+//!
+//! ```text
+//! two slots of SLOT_BYTES, written in turn; the valid one with the higher sequence number counts
+//! slot: magic 8 | checksum 4 | prefix_bits 4 | id 8 | sequence 8 | records 8 | key_len 4 | value_len 4 | state 4 | 0 4
+//!       then for each partition: length 8 | records 8
+//! ```
+//! The file is also the lock of the run: made first, removed last. The holder of the lock may remove what a dead run
+//! left. A run of another identity, or a manifest with no valid slot, means to start anew.
+//!
+//! Not here: when a checkpoint is due (`mod.rs`).
+
+use super::lengths::{Fixed, Lengths};
+use super::spill::{name, part_name};
+use crate::error::{Error, ErrorKind, Result};
+use crate::io::{File, Mode, Storage, open_locked};
+use std::path::{Path, PathBuf};
+
+/// Bits of a position that name a partition, at most: each partition is an open file, and a process may often open no
+/// more than 1024.
+pub(super) const FAN_OUT_BITS_MAX: u32 = 8;
+const MAGIC: &[u8; 8] = b"SPTsort1";
+const HEAD_BYTES: usize = 64;
+pub(super) const SLOT_BYTES: usize = 16 << 10;
+const _: () = assert!(HEAD_BYTES + (16 << FAN_OUT_BITS_MAX) <= SLOT_BYTES);
+
+/// What a checkpoint says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Snapshot {
+    pub prefix_bits: u32,
+    pub records: u64,
+    pub lengths: Lengths,
+    /// The lengths of blocks whose records have the same.
+    pub fixed: Option<Fixed>,
+    /// There will be no more records.
+    pub complete: bool,
+    /// Length of the file and records, of each partition.
+    pub parts: Vec<(u64, u64)>,
+}
+
+/// The locked manifest.
+pub(super) struct Manifest {
+    file: Box<dyn File>,
+    path: PathBuf,
+    prefix: PathBuf,
+    id: u64,
+    sequence: u64,
+    /// Records that were saved under another identity.
+    pub of_another: u64,
+}
+
+impl Manifest {
+    /// Opens or makes the manifest and takes the lock. What was saved under the same identity comes with it.
+    pub(super) fn open(storage: &dyn Storage, prefix: &Path, id: u64) -> Result<(Manifest, Option<Snapshot>)> {
+        let path = name(prefix, "");
+        let file = open_locked(storage, &path).map_err(|e| Error::io(&path, "open", e))?.ok_or_else(|| {
+            let name = path.display();
+            Error::new(
+                ErrorKind::Locked,
+                format!("{name}: another build of the same file is running. Wait until it is done."),
+            )
+        })?;
+        let mut manifest = Manifest { file, path, prefix: prefix.to_owned(), id, sequence: 0, of_another: 0 };
+        let slots = manifest.read()?;
+        let newest = slots.into_iter().filter_map(|slot| parse(&slot)).max_by_key(|(_, sequence, _)| *sequence);
+        let snapshot = match newest {
+            Some((found, sequence, snapshot)) if found == id => {
+                manifest.sequence = sequence;
+                Some(snapshot)
+            }
+            Some((_, _, snapshot)) => {
+                manifest.of_another = snapshot.records;
+                None
+            }
+            None => None,
+        };
+        Ok((manifest, snapshot))
+    }
+
+    /// The bytes of both slots, as far as they are there. A file that is not ours is an error.
+    fn read(&self) -> Result<[Vec<u8>; 2]> {
+        let fail = |e| Error::io(&self.path, "read", e);
+        let bytes = self.file.len().map_err(fail)?.min(2 * SLOT_BYTES as u64) as usize;
+        let mut all = vec![0; bytes];
+        self.file.read_at(&mut all, 0).map_err(fail)?;
+        all.resize(2 * SLOT_BYTES, 0);
+        let second = all.split_off(SLOT_BYTES);
+        let blank = |slot: &[u8]| slot.iter().all(|&b| b == 0);
+        let ours = |slot: &[u8]| slot.starts_with(MAGIC);
+        if ours(&all) || ours(&second) || (blank(&all) && blank(&second)) {
+            return Ok([all, second]);
+        }
+        Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!(
+                "{}: has the name of a temporary file and was not made by a build. Move it, or build in another directory.",
+                self.path.display()
+            ),
+        ))
+    }
+
+    /// Writes a checkpoint. The files it speaks of are synced already.
+    pub(super) fn write(&mut self, storage: &dyn Storage, snapshot: &Snapshot) -> Result<()> {
+        self.sequence += 1;
+        let slot = encode(snapshot, self.id, self.sequence);
+        let offset = (self.sequence % 2) * SLOT_BYTES as u64;
+        let fail = |e| Error::io(&self.path, "write a checkpoint of the sort", e);
+        storage.sync_names(&self.path).map_err(fail)?;
+        self.file.write_at(&slot, offset).map_err(fail)?;
+        self.file.sync().map_err(fail)
+    }
+
+    /// Removes the files of partitions and forgets what was saved.
+    pub(super) fn clear(&mut self, storage: &dyn Storage) -> Result<()> {
+        // First the slots: a manifest must not speak of files that are gone.
+        let fail = |e| Error::io(&self.path, "clear", e);
+        self.file.set_len(0).map_err(fail)?;
+        self.file.sync().map_err(fail)?;
+        remove_parts(storage, &self.prefix)
+    }
+
+    /// Removes everything, itself last.
+    pub(super) fn remove(mut self, storage: &dyn Storage) -> Result<()> {
+        self.clear(storage)?;
+        storage.remove(&self.path).map_err(|e| Error::io(&self.path, "remove", e))
+    }
+}
+
+/// Removes what a run that can be resumed left, unless it is running or not ours; gives how many records it had saved.
+pub(super) fn remove_leftovers(storage: &dyn Storage, prefix: &Path) -> Result<u64> {
+    let path = name(prefix, "");
+    match storage.open(&path, Mode::Write) {
+        // There is no file, or one that is not ours.
+        Err(_) => return Ok(0),
+        Ok(file) => drop(file),
+    }
+    match Manifest::open(storage, prefix, 0) {
+        Ok((manifest, saved)) => {
+            let records = manifest.of_another + saved.map_or(0, |snapshot| snapshot.records);
+            manifest.remove(storage).map(|()| records)
+        }
+        Err(e) if matches!(e.kind(), ErrorKind::Locked | ErrorKind::InvalidArgument) => Ok(0),
+        Err(e) => Err(e),
+    }
+}
+
+fn remove_parts(storage: &dyn Storage, prefix: &Path) -> Result<()> {
+    // Names cannot be listed, so each there may be is tried.
+    for part in 0..1 << FAN_OUT_BITS_MAX {
+        let path = part_name(prefix, part);
+        storage.remove(&path).map_err(|e| Error::io(&path, "remove a temporary file", e))?;
+    }
+    Ok(())
+}
+
+const VARIED: u32 = 1;
+const FIXED_BLOCKS: u32 = 2;
+const COMPLETE: u32 = 4;
+const ALL_FIXED: u32 = 8;
+
+fn encode(snapshot: &Snapshot, id: u64, sequence: u64) -> Vec<u8> {
+    let mut slot = vec![0; SLOT_BYTES];
+    let mut state = if snapshot.complete { COMPLETE } else { 0 };
+    let mut lengths = snapshot.fixed.unwrap_or(Fixed { key_len: 0, value_len: 0 });
+    state |= if snapshot.fixed.is_some() { FIXED_BLOCKS } else { 0 };
+    match snapshot.lengths {
+        Lengths::None => {}
+        Lengths::Fixed(fixed) => {
+            lengths = fixed;
+            state |= ALL_FIXED;
+        }
+        Lengths::Varied => state |= VARIED,
+    }
+    slot[..8].copy_from_slice(MAGIC);
+    slot[12..16].copy_from_slice(&snapshot.prefix_bits.to_le_bytes());
+    slot[16..24].copy_from_slice(&id.to_le_bytes());
+    slot[24..32].copy_from_slice(&sequence.to_le_bytes());
+    slot[32..40].copy_from_slice(&snapshot.records.to_le_bytes());
+    slot[40..44].copy_from_slice(&lengths.key_len.to_le_bytes());
+    slot[44..48].copy_from_slice(&lengths.value_len.to_le_bytes());
+    slot[48..52].copy_from_slice(&state.to_le_bytes());
+    for (at, (bytes, records)) in slot[HEAD_BYTES..].chunks_exact_mut(16).zip(&snapshot.parts) {
+        at[..8].copy_from_slice(&bytes.to_le_bytes());
+        at[8..].copy_from_slice(&records.to_le_bytes());
+    }
+    let sum = crc32c::crc32c(&slot[12..]);
+    slot[8..12].copy_from_slice(&sum.to_le_bytes());
+    slot
+}
+
+/// Identity, sequence number and content of a slot, if it is valid.
+fn parse(slot: &[u8]) -> Option<(u64, u64, Snapshot)> {
+    let word = |at: usize| u32::from_le_bytes(slot[at..at + 4].try_into().expect("4 bytes"));
+    let long = |at: usize| u64::from_le_bytes(slot[at..at + 8].try_into().expect("8 bytes"));
+    let (prefix_bits, state) = (word(12), word(48));
+    let good = slot.starts_with(MAGIC) && word(8) == crc32c::crc32c(&slot[12..]);
+    if !good || !(1..=FAN_OUT_BITS_MAX).contains(&prefix_bits) {
+        return None;
+    }
+    let fixed = Fixed { key_len: word(40), value_len: word(44) };
+    let lengths = match (state & VARIED != 0, state & ALL_FIXED != 0) {
+        (true, _) => Lengths::Varied,
+        (_, true) => Lengths::Fixed(fixed),
+        _ => Lengths::None,
+    };
+    let part = |i: usize| (long(HEAD_BYTES + 16 * i), long(HEAD_BYTES + 16 * i + 8));
+    let snapshot = Snapshot {
+        prefix_bits,
+        records: long(32),
+        lengths,
+        fixed: (state & FIXED_BLOCKS != 0).then_some(fixed),
+        complete: state & COMPLETE != 0,
+        parts: (0..1 << prefix_bits).map(part).collect(),
+    };
+    // A record has at least a byte in its file.
+    let sum = snapshot.parts.iter().try_fold(
+        0u64,
+        |sum, &(bytes, records)| {
+            if records > bytes { None } else { sum.checked_add(records) }
+        },
+    );
+    (sum == Some(snapshot.records)).then_some((long(16), long(24), snapshot))
+}

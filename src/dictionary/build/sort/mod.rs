@@ -1,0 +1,478 @@
+//! External sort in hash order, in bounded memory: the heart of building a dictionary.
+//!
+//! Hashes are uniform, so records are distributed, not merged: by the first bits of their position to partitions that
+//! each fit in memory, which are then sorted one after another.
+//!
+//! ```text
+//! push -> hash -> block of its partition --- all in half the memory ---> Sorted
+//!                      \-- else full blocks -> thread -> file of the partition --/
+//! Sorted: partition -> read, hash, count, scatter, gather -> Run      by several threads, given out in order
+//!         one larger than memory -> sorted pieces -> merge -> Runs
+//! ```
+//! With resume, checkpoints make what is distributed durable, and a later sort of the same identity goes on there.
+//!
+//! Source: distribution sort, Knuth, The Art of Computer Programming 3, 5.2.5; an MSD radix sort whose first digit is
+//! on disk. Not here: where records come from, what is made of them.
+
+mod ahead;
+mod block;
+pub(crate) mod duplicates;
+pub(crate) mod lengths;
+mod manifest;
+mod merge;
+mod piece;
+mod spill;
+#[cfg(test)]
+mod tests;
+
+use super::plan::Plan;
+use crate::error::{Error, ErrorKind, Result};
+use crate::io::{File, Mode, forked_since, forks};
+use crate::linear;
+use ahead::{Part, Start};
+use block::Block;
+use duplicates::Duplicates;
+use lengths::{Fixed, Lengths};
+use manifest::{FAN_OUT_BITS_MAX, Manifest, Snapshot};
+use piece::SortRules;
+use spill::{Extent, Holding, Job, Source, Writer};
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+pub(crate) use ahead::Sorted;
+
+const FAN_OUT_BITS_MIN: u32 = 3;
+/// Larger blocks would only take memory: one system call a block costs little beside writing its bytes.
+const BLOCK_BYTES_MAX: u64 = 1 << 20;
+/// Partitions are fewer rather than have smaller blocks than this, but for [`FAN_OUT_BITS_MIN`].
+const BLOCK_BYTES_WANTED: u64 = 64 << 10;
+/// How much is distributed between two checkpoints.
+const CHECKPOINT_BYTES: u64 = 1 << 30;
+
+/// Takes records in any order.
+pub(crate) struct Sorter {
+    options: Plan,
+    prefix_bits: u32,
+    block_bytes: usize,
+    /// One a partition.
+    blocks: Vec<Block>,
+    parts: Vec<Distributed>,
+    lengths: Lengths,
+    /// What the records that are not deletions have in common.
+    put_lengths: Lengths,
+    /// The lengths of blocks whose records have the same.
+    fixed: Option<Fixed>,
+    records: u64,
+    resumed: u64,
+    discarded: u64,
+    complete: bool,
+    /// Bytes of sealed blocks in memory.
+    held: u64,
+    /// There as soon as something goes to the disk.
+    writer: Option<Writer>,
+    manifest: Option<Manifest>,
+    saved: bool,
+    checkpoint_bytes: u64,
+    since_checkpoint: u64,
+    /// The process that sorts, see `io/forks.rs`.
+    forks: u32,
+}
+
+/// What a partition has beside the block being filled.
+#[derive(Default)]
+struct Distributed {
+    /// Sealed blocks, while all is in memory.
+    blocks: VecDeque<Vec<u8>>,
+    file: Option<Arc<dyn File>>,
+    /// Of sealed blocks, wherever they are.
+    bytes: u64,
+    records: u64,
+    /// The file has more than the last checkpoint synced.
+    unsynced: bool,
+}
+
+impl Sorter {
+    /// Starts a sort, from what an earlier one of the same identity has saved if [`Plan::resume`] is set. What a sort
+    /// of another identity has left is removed, unless that sort is running.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Locked`] where another run is at work on the same files.
+    pub(crate) fn new(mut options: Plan) -> Result<Self> {
+        options.threads = options.threads.max(1);
+        let fan_out = (options.memory_bytes / 2 / BLOCK_BYTES_WANTED).max(1);
+        let bits_max = options.open_files.max(2).ilog2().min(FAN_OUT_BITS_MAX);
+        let prefix_bits = fan_out.ilog2().clamp(FAN_OUT_BITS_MIN.min(bits_max), bits_max);
+        let mut sorter = Sorter {
+            options,
+            prefix_bits,
+            block_bytes: 0,
+            blocks: Vec::new(),
+            parts: Vec::new(),
+            lengths: Lengths::None,
+            put_lengths: Lengths::None,
+            fixed: None,
+            records: 0,
+            resumed: 0,
+            discarded: 0,
+            complete: false,
+            held: 0,
+            writer: None,
+            manifest: None,
+            saved: false,
+            checkpoint_bytes: CHECKPOINT_BYTES,
+            since_checkpoint: 0,
+            forks: forks(),
+        };
+        sorter.find_earlier()?;
+        let parts = 1 << sorter.prefix_bits;
+        sorter.block_bytes = (sorter.options.memory_bytes / 2 / parts as u64).min(BLOCK_BYTES_MAX) as usize;
+        sorter.blocks.resize_with(parts, Block::default);
+        sorter.parts.resize_with(parts, Distributed::default);
+        Ok(sorter)
+    }
+
+    /// How many records, the first of the source, are held already: the caller skips them.
+    pub(crate) fn resumed_records(&self) -> u64 {
+        self.resumed
+    }
+
+    /// How many records an earlier sort had saved that this one does not go on from, and has removed.
+    pub(crate) fn discarded_records(&self) -> u64 {
+        self.discarded
+    }
+
+    /// Did the earlier sort get all of the source? Then there is nothing to push.
+    pub(crate) fn resumed_all(&self) -> bool {
+        self.complete
+    }
+
+    /// Takes a record; `None` as value deletes the key. `place` is its place in the source, never smaller than
+    /// the one before.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLong`]; trouble with temporary files, after which the sort must be started anew.
+    pub(crate) fn push(&mut self, key: &[u8], value: Option<&[u8]>, place: u64) -> Result<()> {
+        self.refuse_if_forked()?;
+        // Before anything changes, as it may panic.
+        let part = piece::prefix(linear::Position::of(self.options.hash.hash(key)).0, self.prefix_bits);
+        let value_len = value.map(<[u8]>::len);
+        let same = |f: Fixed| f.key_len as usize == key.len() && Some(f.value_len as usize) == value_len;
+        if !matches!(self.lengths, Lengths::Fixed(fixed) if same(fixed)) {
+            self.note_lengths(key, value)?;
+        }
+        let bytes = key.len() + value_len.unwrap_or(0);
+        let in_fixed_blocks = self.in_fixed_blocks();
+        if self.blocks[part].is_full(bytes, self.block_bytes) {
+            self.seal(part)?;
+        }
+        let block = &mut self.blocks[part];
+        match value {
+            Some(value) if in_fixed_blocks => block.push_fixed(key, value, self.block_bytes),
+            value => block.push_varied(key, value, self.block_bytes),
+        }
+        if self.options.duplicates == Duplicates::Error {
+            block.push_place(place);
+        }
+        self.parts[part].records += 1;
+        self.records += 1;
+        if self.since_checkpoint >= self.checkpoint_bytes && self.manifest.is_some() {
+            self.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    /// A child of the process that sorts has neither its thread nor a right to its files.
+    #[inline]
+    pub(crate) fn refuse_if_forked(&self) -> Result<()> {
+        if forked_since(self.forks) { Err(self.forked_error()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn forked_error(&self) -> Error {
+        let path = self.options.temporary.display();
+        let message = format!(
+            "{path}: the build was started before this process was forked from its parent, which goes on with it. Start another in the child."
+        );
+        Error::new(ErrorKind::Forked, message)
+    }
+
+    /// Begins to give out what was taken.
+    pub(crate) fn finish(mut self) -> Result<Sorted> {
+        self.refuse_if_forked()?;
+        self.complete = true;
+        if self.writer.is_some() && self.manifest.is_some() {
+            self.checkpoint()?;
+        }
+        self.seal_all()?;
+        if let Some(writer) = &self.writer {
+            writer.drain()?;
+        }
+        self.writer = None;
+        self.blocks = Vec::new();
+        let rules = SortRules {
+            hash: self.options.hash.clone(),
+            duplicates: self.options.duplicates,
+            prefix_bits: self.prefix_bits,
+            fixed: self.fixed,
+            all_fixed: self.in_fixed_blocks(),
+        };
+        let parts = std::mem::take(&mut self.parts);
+        let parts: Vec<Part> = parts.into_iter().enumerate().map(|(i, part)| self.to_sort(i, part)).collect();
+        let spilled = self.temporary_bytes(&parts);
+        let start = Start {
+            prefix: self.options.temporary.clone(),
+            rules,
+            parts,
+            budget: self.options.memory_bytes - self.held.min(self.options.memory_bytes / 2),
+            threads: self.options.threads,
+            records: self.records,
+            // What an earlier run saved are pairs: only builds are resumed, and they delete nothing.
+            put_lengths: if self.resumed > 0 { self.lengths } else { self.put_lengths },
+            temporary_bytes: spilled,
+            manifest: self.manifest.take(),
+            saved: self.saved,
+        };
+        Sorted::start(Arc::clone(&self.options.storage), start)
+    }
+
+    fn temporary_bytes(&self, parts: &[Part]) -> u64 {
+        let in_files = |part: &&Part| {
+            let source = part.source.lock().expect("no other thread has it yet");
+            matches!(&*source, Some(Source { holding: Holding::File(_), .. }))
+        };
+        parts.iter().filter(in_files).map(|part| part.bytes).sum()
+    }
+
+    fn to_sort(&self, number: usize, part: Distributed) -> Part {
+        let path: Arc<Path> = spill::part_name(&self.options.temporary, number).into();
+        let holding = match part.file {
+            None => Holding::Memory(part.blocks),
+            Some(file) => {
+                Holding::File(Extent { file, number: number as u32, path: path.clone(), from: 0, to: part.bytes })
+            }
+        };
+        Part { source: Mutex::new(Some(Source { holding, path })), bytes: part.bytes, records: part.records }
+    }
+
+    /// Are records without lengths of their own in blocks?
+    fn in_fixed_blocks(&self) -> bool {
+        matches!(self.lengths, Lengths::Fixed(_)) && self.fixed.is_some()
+    }
+
+    /// The first record, or one of other lengths than those before, or a deletion.
+    fn note_lengths(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let too_long = |what: &str, bytes: &[u8]| {
+            let message = format!("a {what} of {} bytes; a dictionary holds up to {}", bytes.len(), u32::MAX);
+            Err(Error::new(ErrorKind::TooLong, message))
+        };
+        let key_len = u32::try_from(key.len()).or_else(|_| too_long("key", key))?;
+        let value_len = value.map_or(Ok(0), |v| u32::try_from(v.len()).or_else(|_| too_long("value", v)))?;
+        let fixed = Fixed { key_len, value_len };
+        if value.is_some() {
+            self.put_lengths = match self.put_lengths {
+                Lengths::None => Lengths::Fixed(fixed),
+                Lengths::Fixed(known) if known == fixed => self.put_lengths,
+                _ => Lengths::Varied,
+            };
+        }
+        match self.lengths {
+            Lengths::Varied => {}
+            Lengths::None if value.is_some() => {
+                self.lengths = Lengths::Fixed(fixed);
+                // A block without lengths could not hold records of no bytes.
+                self.fixed = Some(fixed).filter(|fixed| fixed.stride() > 0);
+            }
+            _ => {
+                self.seal_all()?;
+                self.lengths = Lengths::Varied;
+            }
+        }
+        Ok(())
+    }
+
+    fn seal_all(&mut self) -> Result<()> {
+        for part in 0..self.blocks.len() {
+            if !self.blocks[part].is_empty() {
+                self.seal(part)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the block being filled to those that are finished.
+    fn seal(&mut self, part: usize) -> Result<()> {
+        let fixed = self.fixed.filter(|_| self.in_fixed_blocks());
+        let block = self.blocks[part].seal(fixed);
+        if self.writer.is_some() {
+            return self.write(part, block);
+        }
+        self.held += block.len() as u64;
+        self.parts[part].bytes += block.len() as u64;
+        self.parts[part].blocks.push_back(block);
+        if self.held > self.options.memory_bytes / 2 {
+            self.spill()?;
+        }
+        Ok(())
+    }
+
+    /// From here on blocks go to the disk.
+    fn spill(&mut self) -> Result<()> {
+        self.start_writer()?;
+        self.held = 0;
+        for part in 0..self.parts.len() {
+            self.parts[part].bytes = 0;
+            while let Some(block) = self.parts[part].blocks.pop_front() {
+                self.write(part, block)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn start_writer(&mut self) -> Result<()> {
+        let limit = self.options.memory_bytes / 8;
+        self.writer = Some(Writer::start(&self.options.temporary, limit, self.block_bytes)?);
+        Ok(())
+    }
+
+    fn write(&mut self, part: usize, block: Vec<u8>) -> Result<()> {
+        let of_part = &mut self.parts[part];
+        let file = match &of_part.file {
+            Some(file) => file.clone(),
+            None => {
+                let prefix = &self.options.temporary;
+                let file = match self.manifest {
+                    Some(_) => spill::make_named(self.options.storage.as_ref(), prefix, part)?,
+                    None => spill::make_unnamed(self.options.storage.as_ref(), prefix)?,
+                };
+                of_part.file.insert(file).clone()
+            }
+        };
+        let bytes = block.len() as u64;
+        let job = Job { file, part, offset: of_part.bytes, block };
+        of_part.bytes += bytes;
+        of_part.unsynced = true;
+        self.since_checkpoint += bytes;
+        let spare = self.writer.as_ref().expect("started by spill").submit(job)?;
+        self.blocks[part].reuse(spare);
+        Ok(())
+    }
+
+    /// Makes all that was taken durable, so that a later sort of the same identity goes on from here; nothing without
+    /// [`Plan::resume`].
+    ///
+    /// # Errors
+    /// Trouble with temporary files, after which the sort must be started anew.
+    pub(crate) fn save(&mut self) -> Result<()> {
+        self.refuse_if_forked()?;
+        if self.manifest.is_none() || self.records == self.resumed {
+            return Ok(());
+        }
+        self.seal_all()?;
+        if self.writer.is_none() {
+            self.spill()?;
+        }
+        self.checkpoint()
+    }
+
+    /// Makes all that was taken durable, and says so in the manifest.
+    fn checkpoint(&mut self) -> Result<()> {
+        self.seal_all()?;
+        self.writer.as_ref().expect("only what is spilled is saved").drain()?;
+        for (i, part) in self.parts.iter_mut().enumerate().filter(|(_, part)| part.unsynced) {
+            let path = || spill::part_name(&self.options.temporary, i);
+            let file = part.file.as_ref().expect("what was written has a file");
+            file.sync().map_err(|e| Error::io(&path(), "sync a temporary file", e))?;
+            part.unsynced = false;
+        }
+        let snapshot = Snapshot {
+            prefix_bits: self.prefix_bits,
+            records: self.records,
+            lengths: self.lengths,
+            fixed: self.fixed,
+            complete: self.complete,
+            parts: self.parts.iter().map(|part| (part.bytes, part.records)).collect(),
+        };
+        self.manifest.as_mut().expect("asked before").write(self.options.storage.as_ref(), &snapshot)?;
+        (self.saved, self.since_checkpoint) = (true, 0);
+        Ok(())
+    }
+
+    /// Takes over what an earlier sort left, or removes it.
+    fn find_earlier(&mut self) -> Result<()> {
+        let prefix = self.options.temporary.clone();
+        let Some(resume) = self.options.resume else {
+            self.discarded = manifest::remove_leftovers(self.options.storage.as_ref(), &prefix)?;
+            return Ok(());
+        };
+        // Places are in the blocks or not.
+        let places = u64::from(self.options.duplicates == Duplicates::Error);
+        let id = resume.rotate_left(1) ^ places;
+        let (mut manifest, snapshot) = Manifest::open(self.options.storage.as_ref(), &prefix, id)?;
+        let parts = snapshot.as_ref().map_or(Ok(None), |snapshot| self.open_parts(snapshot))?;
+        let saved = snapshot.as_ref().map_or(manifest.of_another, |snapshot| snapshot.records);
+        match parts.zip(snapshot) {
+            Some((parts, snapshot)) => {
+                self.parts = parts;
+                (self.prefix_bits, self.lengths, self.fixed) = (snapshot.prefix_bits, snapshot.lengths, snapshot.fixed);
+                (self.records, self.resumed, self.complete) = (snapshot.records, snapshot.records, snapshot.complete);
+                self.remove_unsaved(&snapshot)?;
+                self.saved = true;
+                self.start_writer()?;
+            }
+            None => {
+                self.discarded = saved;
+                manifest.clear(self.options.storage.as_ref())?;
+            }
+        }
+        self.manifest = Some(manifest);
+        Ok(())
+    }
+
+    /// The files of an earlier sort, cut to what it had saved; `None` if one is gone or too short.
+    fn open_parts(&self, snapshot: &Snapshot) -> Result<Option<Vec<Distributed>>> {
+        let mut parts = Vec::new();
+        for (i, &(bytes, records)) in snapshot.parts.iter().enumerate() {
+            let mut part = Distributed { bytes, records, ..Distributed::default() };
+            if bytes > 0 {
+                let path = spill::part_name(&self.options.temporary, i);
+                let fail = |e| Error::io(&path, "go on with a temporary file", e);
+                let file: Arc<dyn File> = match self.options.storage.open(&path, Mode::Write) {
+                    Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+                    other => other.map_err(fail)?.into(),
+                };
+                if file.len().map_err(fail)? < bytes {
+                    return Ok(None);
+                }
+                file.set_len(bytes).map_err(fail)?;
+                part.file = Some(file);
+            }
+            parts.push(part);
+        }
+        Ok(Some(parts))
+    }
+
+    /// Removes files that no checkpoint speaks of.
+    fn remove_unsaved(&self, snapshot: &Snapshot) -> Result<()> {
+        for (i, _) in snapshot.parts.iter().enumerate().filter(|(_, part)| part.0 == 0) {
+            let path = spill::part_name(&self.options.temporary, i);
+            self.options.storage.remove(&path).map_err(|e| Error::io(&path, "remove a temporary file", e))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Sorter {
+    fn drop(&mut self) {
+        if forked_since(self.forks) {
+            // The thread is not here, and the files are our parent's.
+            std::mem::forget((self.writer.take(), self.manifest.take()));
+            return;
+        }
+        self.writer = None;
+        if let Some(manifest) = self.manifest.take().filter(|_| !self.saved) {
+            // Nothing of it can be resumed.
+            let _ = manifest.remove(self.options.storage.as_ref());
+        }
+    }
+}

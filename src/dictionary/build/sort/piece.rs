@@ -1,0 +1,285 @@
+//! Runs: sorted records as the sort gives them out, and the sort of what fits in memory.
+//!
+//! ```text
+//! raw blocks -> hash each key, count by the bits below the prefix -> scatter {r, at} -> insertion sort
+//!            -> resolve equal keys -> gather the records in order
+//! ```
+//! The counting pass leaves a few records a bucket, as hashes are uniform; where they are not, a comparison sort takes
+//! the bucket. The insertion sort runs over all at once: nothing moves farther than its bucket.
+//!
+//! Not here: where the blocks come from (`ahead.rs`, `merge.rs`).
+
+use super::block::{self, At};
+use super::duplicates::{DuplicateKey, Duplicates, SortError};
+use super::lengths::Fixed;
+use crate::dictionary::run::{Run, Span, Spans};
+use crate::error::Error;
+use crate::error::ErrorKind;
+use crate::hash::HashFunction;
+use crate::linear;
+use std::path::Path;
+
+/// What all pieces of a sort have in common.
+pub(super) struct SortRules {
+    pub hash: HashFunction,
+    pub duplicates: Duplicates,
+    /// How many of the first bits of a position name its partition.
+    pub prefix_bits: u32,
+    /// The lengths of those blocks whose records have the same.
+    pub fixed: Option<Fixed>,
+    /// There are no other blocks.
+    pub all_fixed: bool,
+}
+
+impl SortRules {
+    pub(super) fn run_lengths(&self) -> Option<Fixed> {
+        self.fixed.filter(|_| self.all_fixed)
+    }
+
+    pub(super) fn lengths_of_runs(&self) -> Option<(u32, u32)> {
+        self.run_lengths().map(|fixed| (fixed.key_len, fixed.value_len))
+    }
+
+    /// The memory that sorting so much takes: what is given back after it, and what the run keeps.
+    pub(super) fn need(&self, raw_bytes: u64, records: u64) -> (u64, u64) {
+        let entries = records * size_of::<Entry>() as u64 + (4 << bucket_bits(records));
+        let span = if self.run_lengths().is_some() { 0 } else { size_of::<Span>() as u64 };
+        (raw_bytes + entries, raw_bytes + records * (8 + span))
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    r: u64,
+    at: At,
+}
+
+/// Buffers of a sort, to be used again.
+#[derive(Default)]
+pub(super) struct Scratch {
+    /// The blocks to sort.
+    pub raw: Vec<u8>,
+    entries: Vec<Entry>,
+    starts: Vec<u32>,
+}
+
+/// Bits below the prefix by which `records` records are scattered.
+fn bucket_bits(records: u64) -> u32 {
+    // At most, and at least half as many. Fewer: fewer moves in the insertion sort; more: counters that fit a cache.
+    const RECORDS_A_BUCKET: u64 = 4;
+    // Positions of 32-bit functions have no more.
+    const BITS_MAX: u32 = 24;
+    (records / RECORDS_A_BUCKET).max(1).next_power_of_two().trailing_zeros().min(BITS_MAX)
+}
+
+/// Sorts the blocks in `scratch.raw`, of partition `part`, into `run`. The places of the records in `run` go to
+/// `places`, if they are wanted.
+pub(super) fn sort_piece(
+    scratch: &mut Scratch,
+    (part, records): (usize, u64),
+    rules: &SortRules,
+    path: &Path,
+    run: &mut Run,
+    places: Option<&mut Vec<u64>>,
+) -> Result<(), SortError> {
+    run.clear_for(rules.lengths_of_runs());
+    scatter(scratch, part, records, rules, path, run)?;
+    let Scratch { raw, entries, .. } = scratch;
+    if entries.windows(2).any(|pair| pair[0].r == pair[1].r) {
+        resolve_ties(entries, raw, rules)?;
+    }
+    if let Some(places) = places {
+        *places = places_of(entries, raw, rules);
+    }
+    gather(entries, raw, rules, run);
+    Ok(())
+}
+
+/// Fills `entries`, sorted by position and then by push.
+fn scatter(
+    scratch: &mut Scratch,
+    part: usize,
+    records: u64,
+    rules: &SortRules,
+    path: &Path,
+    run: &mut Run,
+) -> Result<(), SortError> {
+    let Scratch { raw, entries, starts } = scratch;
+    let bits = bucket_bits(records);
+    let bucket = |r: u64| ((r << rules.prefix_bits) >> 1 >> (63 - bits)) as usize;
+    starts.clear();
+    starts.resize(1 << bits, 0);
+    let positions = &mut run.positions;
+    positions.reserve_exact(records as usize);
+    let mut stray = 0;
+    let walked = block::walk(raw, rules.fixed, |_, key| {
+        let r = linear::Position::of(rules.hash.hash(key)).0;
+        stray |= prefix(r, rules.prefix_bits) ^ part;
+        starts[bucket(r)] += 1;
+        positions.push(r);
+    });
+    if walked.is_none() || positions.len() as u64 != records {
+        return Err(malformed(path).into());
+    }
+    if stray != 0 {
+        return Err(unsteady_hash(rules).into());
+    }
+    let (mut sum, mut largest) = (0, 0);
+    for start in &mut *starts {
+        largest = largest.max(*start);
+        sum += std::mem::replace(start, sum);
+    }
+    entries.clear();
+    entries.resize(positions.len(), Entry::default());
+    let mut i = 0;
+    block::walk(raw, rules.fixed, |at, _| {
+        let r = positions[i];
+        let start = &mut starts[bucket(r)];
+        entries[*start as usize] = Entry { r, at };
+        *start += 1;
+        i += 1;
+    });
+    // With more in a bucket hashes are not even, and an insertion sort would take their square.
+    const INSERTION_MAX: u32 = 48;
+    if largest <= INSERTION_MAX {
+        insertion_sort(entries);
+    } else {
+        sort_buckets(entries, starts);
+    }
+    Ok(())
+}
+
+/// The partition of a position.
+#[inline]
+pub(super) fn prefix(r: u64, bits: u32) -> usize {
+    (r >> (64 - bits)) as usize
+}
+
+fn insertion_sort(entries: &mut [Entry]) {
+    for i in 1..entries.len() {
+        let entry = entries[i];
+        let mut j = i;
+        while j > 0 && entries[j - 1].r > entry.r {
+            entries[j] = entries[j - 1];
+            j -= 1;
+        }
+        entries[j] = entry;
+    }
+}
+
+/// Sorts each bucket; `ends` is where they end.
+fn sort_buckets(entries: &mut [Entry], ends: &[u32]) {
+    let mut start = 0;
+    for &end in ends {
+        entries[start..end as usize].sort_unstable_by_key(|e| (e.r, block::offset(e.at)));
+        start = end as usize;
+    }
+}
+
+/// Puts records of one position in the order of their keys, and lets one of each key stand.
+fn resolve_ties(entries: &mut Vec<Entry>, raw: &[u8], rules: &SortRules) -> Result<(), SortError> {
+    let key = |e: &Entry| block::record(raw, e.at, rules.fixed).key;
+    let (mut kept, mut start) = (0, 0);
+    while start < entries.len() {
+        let same = entries[start..].iter().take_while(|e| e.r == entries[start].r).count();
+        let group = &mut entries[start..start + same];
+        if same > 1 {
+            group.sort_unstable_by(|a, b| {
+                key(a).cmp(key(b)).then_with(|| block::offset(a.at).cmp(&block::offset(b.at)))
+            });
+        }
+        let first = kept;
+        for i in start..start + same {
+            let entry = entries[i];
+            let again = kept > first && key(&entries[kept - 1]) == key(&entry);
+            match rules.duplicates {
+                Duplicates::Error if again => return Err(duplicate(entries[kept - 1], entry, raw, rules)),
+                Duplicates::First if again => {}
+                Duplicates::Last if again => entries[kept - 1] = entry,
+                _ => {
+                    entries[kept] = entry;
+                    kept += 1;
+                }
+            }
+        }
+        start += same;
+    }
+    entries.truncate(kept);
+    Ok(())
+}
+
+#[cold]
+fn duplicate(first: Entry, again: Entry, raw: &[u8], rules: &SortRules) -> SortError {
+    let key = block::record(raw, again.at, rules.fixed).key.to_vec();
+    let places = places_of(&[first, again], raw, rules);
+    SortError::Duplicate(DuplicateKey { key, first_place: places[0], place: places[1] })
+}
+
+/// The places of the records of `entries`; 0 where they are not kept.
+fn places_of(entries: &[Entry], raw: &[u8], rules: &SortRules) -> Vec<u64> {
+    let all = block::places(raw).unwrap_or_default();
+    let mut offsets = Vec::with_capacity(all.len());
+    block::walk(raw, rules.fixed, |at, _| offsets.push(block::offset(at)));
+    let place = |e: &Entry| offsets.binary_search(&block::offset(e.at)).ok().and_then(|i| all.get(i)).copied();
+    entries.iter().map(|e| place(e).unwrap_or(0)).collect()
+}
+
+fn gather(entries: &[Entry], raw: &[u8], rules: &SortRules, run: &mut Run) {
+    run.positions.clear();
+    run.positions.extend(entries.iter().map(|e| e.r));
+    match rules.run_lengths() {
+        Some(fixed) => match fixed.stride() {
+            // A copy of a length known beforehand is a move, not a call.
+            8 => gather_fixed::<8>(entries, raw, &mut run.bytes),
+            12 => gather_fixed::<12>(entries, raw, &mut run.bytes),
+            16 => gather_fixed::<16>(entries, raw, &mut run.bytes),
+            24 => gather_fixed::<24>(entries, raw, &mut run.bytes),
+            32 => gather_fixed::<32>(entries, raw, &mut run.bytes),
+            stride => {
+                run.bytes.reserve_exact(entries.len() * stride);
+                for e in entries {
+                    let start = block::offset(e.at);
+                    run.bytes.extend_from_slice(&raw[start..start + stride]);
+                }
+            }
+        },
+        None => {
+            run.bytes.reserve_exact(raw.len());
+            if let Spans::Varied(spans) = &mut run.spans {
+                spans.reserve_exact(entries.len());
+            }
+            entries.iter().for_each(|e| run.push_bytes(block::record(raw, e.at, rules.fixed)));
+        }
+    }
+}
+
+fn gather_fixed<const N: usize>(entries: &[Entry], raw: &[u8], out: &mut Vec<u8>) {
+    out.reserve_exact(entries.len() * N);
+    for e in entries {
+        let start = block::offset(e.at);
+        let record: &[u8; N] = raw[start..start + N].try_into().expect("N bytes");
+        out.extend_from_slice(record);
+    }
+}
+
+/// Blocks with good checksums that hold no records.
+#[cold]
+pub(super) fn malformed(path: &Path) -> Error {
+    Error::corrupt(format!(
+        "{}: the temporary blocks have good checksums but do not hold the records that were written. \
+         Remove the temporary files and build again.",
+        path.display()
+    ))
+}
+
+#[cold]
+fn unsteady_hash(rules: &SortRules) -> Error {
+    Error::new(
+        ErrorKind::WrongHash,
+        format!(
+            "hash function \"{}\" gave a key two different hashes. It must depend on the key alone. \
+             If the function was changed, remove the temporary files and build again.",
+            rules.hash.name()
+        ),
+    )
+}

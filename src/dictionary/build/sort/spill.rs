@@ -1,0 +1,276 @@
+//! Temporary files: their names, a thread that writes them, and reading their blocks back.
+//!
+//! A file has no name, so it is gone when it is closed, however the process ends. With resume the files of partitions
+//! have names, and `manifest.rs` removes them.
+//!
+//! Not here: what a block is (`block.rs`).
+
+use super::block::{self, BlockHeader, HEADER_BYTES};
+use crate::error::{Error, ErrorKind, Result};
+use crate::io::{File, Mode, Storage, atomic};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// The name of temporary file `what`, beside the file to be built.
+pub(super) fn name(prefix: &Path, what: &str) -> PathBuf {
+    atomic::with_suffix(prefix, &format!("-sort{what}"))
+}
+
+/// The name of a partition's file.
+pub(super) fn part_name(prefix: &Path, part: usize) -> PathBuf {
+    name(prefix, &format!("-{part:03}"))
+}
+
+/// Makes a file that has no name, in the directory of `prefix`.
+pub(super) fn make_unnamed(storage: &dyn Storage, prefix: &Path) -> Result<Arc<dyn File>> {
+    atomic::make_unnamed(storage, prefix).map_err(|failed| cannot_make(&failed.path, failed.error))
+}
+
+/// Makes the file of a partition, under its name.
+pub(super) fn make_named(storage: &dyn Storage, prefix: &Path, part: usize) -> Result<Arc<dyn File>> {
+    let path = part_name(prefix, part);
+    storage.open(&path, Mode::New).map(Arc::from).map_err(|e| cannot_make(&path, e))
+}
+
+fn cannot_make(path: &Path, e: std::io::Error) -> Error {
+    let what = match e.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE) => {
+            "make a temporary file (too many are open: raise the limit of open files, allow less memory, or build fewer shards)"
+        }
+        _ => "make a temporary file",
+    };
+    Error::io(path, what, e)
+}
+
+/// One block to be written.
+pub(super) struct Job {
+    pub file: Arc<dyn File>,
+    /// For the checksum and for messages.
+    pub part: usize,
+    pub offset: u64,
+    pub block: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// Of the jobs and of the one being written.
+    bytes: u64,
+    spare: Vec<Vec<u8>>,
+    error: Option<Error>,
+    failed: bool,
+    ended: bool,
+    written: u64,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
+        self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A thread that computes checksums and writes.
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    /// Bytes that may wait.
+    limit: u64,
+    block_bytes: usize,
+}
+
+impl Writer {
+    pub(super) fn start(prefix: &Path, limit: u64, block_bytes: usize) -> Result<Writer> {
+        let shared = Arc::new(Shared::default());
+        let (of_thread, prefix_of_thread) = (shared.clone(), prefix.to_owned());
+        let thread = std::thread::Builder::new()
+            .name("sort-write".to_owned())
+            .spawn(move || write_all(&of_thread, &prefix_of_thread))
+            .map_err(|e| Error::io(prefix, "start a thread for the temporary files of", e))?;
+        Ok(Writer { shared, thread: Some(thread), limit, block_bytes })
+    }
+
+    /// Hands a block over; waits while too much is waiting. Gives an empty buffer.
+    pub(super) fn submit(&self, job: Job) -> Result<Vec<u8>> {
+        let mut queue = self.shared.lock();
+        let bytes = job.block.len() as u64;
+        while queue.bytes > 0 && queue.bytes + bytes > self.limit && !queue.failed {
+            queue = self.shared.wait(queue);
+        }
+        Self::check(&mut queue)?;
+        queue.bytes += bytes;
+        queue.jobs.push_back(job);
+        self.shared.changed.notify_all();
+        let spare = queue.spare.pop();
+        drop(queue);
+        Ok(spare.unwrap_or_else(|| Vec::with_capacity(self.block_bytes)))
+    }
+
+    /// Waits until all is written.
+    pub(super) fn drain(&self) -> Result<()> {
+        let mut queue = self.shared.lock();
+        while queue.bytes > 0 && !queue.failed {
+            queue = self.shared.wait(queue);
+        }
+        Self::check(&mut queue)
+    }
+
+    fn check(queue: &mut Queue) -> Result<()> {
+        if !queue.failed {
+            return Ok(());
+        }
+        Err(queue.error.take().unwrap_or_else(|| {
+            Error::new(
+                ErrorKind::Poisoned,
+                "an earlier write of this sort to its temporary files failed; Start the build again.",
+            )
+        }))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.shared.lock().ended = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn write_all(shared: &Shared, prefix: &Path) {
+    // A few buffers; the rest of the memory belongs to the blocks being filled.
+    const SPARE_MAX: usize = 4;
+    let mut queue = shared.lock();
+    loop {
+        if queue.ended || queue.failed {
+            return;
+        }
+        let Some(mut job) = queue.jobs.pop_front() else {
+            queue = shared.wait(queue);
+            continue;
+        };
+        let written = queue.written;
+        drop(queue);
+        block::stamp(&mut job.block, job.part as u32, job.offset);
+        let result = job.file.write_at(&job.block, job.offset);
+        queue = shared.lock();
+        queue.bytes -= job.block.len() as u64;
+        queue.written += job.block.len() as u64;
+        if let Err(e) = result {
+            queue.failed = true;
+            let what = format!("write a temporary file ({written} bytes of temporary files are written so far)");
+            queue.error = Some(Error::io(&part_name(prefix, job.part), &what, e));
+        } else if queue.spare.len() < SPARE_MAX {
+            job.block.clear();
+            queue.spare.push(job.block);
+        }
+        shared.changed.notify_all();
+    }
+}
+
+/// A file of blocks, or a part of one, to be read.
+#[derive(Clone)]
+pub(super) struct Extent {
+    pub file: Arc<dyn File>,
+    /// For the checksum.
+    pub number: u32,
+    pub path: Arc<Path>,
+    pub from: u64,
+    pub to: u64,
+}
+
+impl Extent {
+    /// Reads all of it into `raw` and compares the checksums.
+    pub(super) fn read_all(&self, raw: &mut Vec<u8>) -> Result<()> {
+        let bytes = usize::try_from(self.to - self.from).map_err(|_| self.damaged(self.from, "too long"))?;
+        // What is overwritten need not be cleared first.
+        raw.reserve_exact(bytes.saturating_sub(raw.len()));
+        raw.resize(bytes, 0);
+        self.read(raw, self.from)?;
+        let mut start = 0;
+        while start < bytes {
+            let header = self.header(&raw[start..], self.from + start as u64)?;
+            self.verify(&raw[start..start + header.block_bytes], self.from + start as u64)?;
+            start += header.block_bytes;
+        }
+        Ok(())
+    }
+
+    /// The header of the next block.
+    pub(super) fn peek(&self) -> Result<BlockHeader> {
+        let mut bytes = [0; HEADER_BYTES];
+        let there = (self.to - self.from).min(HEADER_BYTES as u64) as usize;
+        self.read(&mut bytes[..there], self.from)?;
+        self.header(&bytes[..there], self.from)
+    }
+
+    /// Takes the first `bytes` bytes off it.
+    pub(super) fn split(&mut self, bytes: usize) -> Extent {
+        let first = Extent { to: self.from + bytes as u64, ..self.clone() };
+        self.from = first.to;
+        first
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.from == self.to
+    }
+
+    fn read(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
+        self.file.read_at(bytes, offset).map_err(|e| match e.kind() {
+            std::io::ErrorKind::UnexpectedEof => self.damaged(offset, "the file was cut off"),
+            _ => Error::io(&self.path, "read a temporary file", e),
+        })
+    }
+
+    /// The header of the block at `offset`, whose bytes begin there and which ends before the extent does.
+    fn header(&self, bytes: &[u8], offset: u64) -> Result<BlockHeader> {
+        let header = BlockHeader::parse(bytes).ok_or_else(|| self.damaged(offset, "its lengths make no sense"))?;
+        if header.block_bytes as u64 > self.to - offset {
+            return Err(self.damaged(offset, "it is longer than what was written"));
+        }
+        Ok(header)
+    }
+
+    fn verify(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let computed = block::checksum(bytes, self.number, offset);
+        let stored = BlockHeader::parse(bytes).map_or(0, |header| header.checksum);
+        if stored != computed {
+            let what = format!("checksum mismatch, stored {stored:08x}, computed {computed:08x}");
+            return Err(self.damaged(offset, &what));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn damaged(&self, offset: u64, what: &str) -> Error {
+        Error::corrupt(format!(
+            "{}: temporary block at byte {offset}: {what}. Another program wrote there, or disk or memory fail. \
+             Remove the temporary files, if they have names, and build again.",
+            self.path.display()
+        ))
+    }
+}
+
+/// Where a partition's blocks are.
+pub(super) enum Holding {
+    Memory(VecDeque<Vec<u8>>),
+    File(Extent),
+}
+
+/// The blocks of a partition.
+pub(super) struct Source {
+    pub holding: Holding,
+    pub path: Arc<Path>,
+}

@@ -1,0 +1,16 @@
+//! How a plan is divided among files.
+
+use super::*;
+
+#[test]
+fn files_written_side_by_side_share_memory_threads_and_open_files() {
+    let plan = Plan { memory_bytes: 64 << 20, threads: 4, ..Plan::default() };
+    let of = |parts| {
+        let (sort, write) = (plan.for_sort(Path::new("a"), parts), plan.for_writing(Path::new("a"), parts));
+        (sort.memory_bytes >> 20, sort.threads, sort.open_files, write.memory_bytes >> 20, write.threads)
+    };
+    assert_eq!(of(1), (64, 4, 512, 64, 4));
+    assert_eq!(of(2), (32, 2, 256, 32, 2));
+    // All take pairs at the same time, and four of them are written.
+    assert_eq!(of(16), (4, 1, 32, 16, 1));
+}

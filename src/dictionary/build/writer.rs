@@ -1,0 +1,293 @@
+//! Runs in hash order become a file: data pages, index, footer; and then it gets its name.
+//!
+//! ```text
+//! runs -> (reorder, for chunks) -> data pages -> index sections -> footer -> sync -> header -> sync -> rename
+//! ```
+//!
+//! Whether all records have one size is known only at the end: keys given twice go, deletions come. The file is begun
+//! in the layout that the caller expects. Where that proves wrong, what was written is read back and written to a
+//! second file in the right layout, so that equal pairs give equal bytes however they came.
+//!
+//! Not here: where runs come from (`merge.rs`), locks and the rename (`io/atomic.rs`).
+
+use super::data::{DataWriter, IndexNumbers};
+use super::numbers::NumberList;
+use super::plan::Plan;
+use super::reorder::Reorderer;
+use crate::dictionary::format::ends::{
+    FileHeader, Footer, MAGIC, SECTION_ALIGN, Section, SectionKind, first_bytes, io_error,
+};
+use crate::dictionary::format::layout::{Compression, Layout};
+use crate::dictionary::index::page::{PageIndex, PageIndexOptions};
+use crate::dictionary::index::{Index, trie};
+use crate::dictionary::read::file::{Access, DictionaryFile};
+use crate::dictionary::read::walk::Walk;
+use crate::dictionary::run::{Run, Spans};
+use crate::error::{Error, ErrorKind, Result};
+use crate::io::atomic::AtomicFile;
+use crate::io::{Mode, Storage};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Behind the name of a file until it is complete: the first one written, and the second.
+const UNFINISHED: &str = "-unfinished";
+const UNFINISHED_AGAIN: &str = "-unfinished2";
+
+/// A finer index could save no more than a part of one read.
+const RANK_BINS_PER_PAGE: u32 = 16;
+
+/// Begins the file of a dictionary at `path`.
+///
+/// # Errors
+/// [`ErrorKind::Locked`] where another process builds the same file; [`ErrorKind::NotATable`] where `path`, or a name
+/// that the build needs, belongs to something else than a dictionary.
+pub(crate) fn begin_file(storage: &Arc<dyn Storage>, path: &Path) -> Result<AtomicFile> {
+    refuse_to_replace_others(storage.as_ref(), path)?;
+    let mut output = open_unfinished(storage, path, UNFINISHED)?;
+    refuse_to_overwrite_others(&output)?;
+    output.begin(path).map_err(io_error)?;
+    // A build that was killed while it wrote a second time left this. Begun and dropped, it is removed.
+    let mut second = open_unfinished(storage, path, UNFINISHED_AGAIN)?;
+    refuse_to_overwrite_others(&second)?;
+    second.begin(path).map_err(io_error)?;
+    Ok(output)
+}
+
+/// Begins a file of a directory of ours at `path`, with the permissions of the file at `like`.
+///
+/// # Errors
+/// [`begin_file`] lists them.
+pub(crate) fn begin_shard(storage: &Arc<dyn Storage>, path: &Path, like: &Path) -> Result<AtomicFile> {
+    refuse_to_replace_others(storage.as_ref(), path)?;
+    let mut output = open_unfinished(storage, path, UNFINISHED)?;
+    output.begin(like).map_err(io_error)?;
+    Ok(output)
+}
+
+/// Opens and locks the unfinished file of `path`.
+///
+/// # Errors
+/// [`ErrorKind::Locked`] where another process has it.
+pub(crate) fn open_unfinished(storage: &Arc<dyn Storage>, path: &Path, suffix: &str) -> Result<AtomicFile> {
+    match AtomicFile::open(storage, path, suffix) {
+        Ok(Some(file)) => Ok(file),
+        Ok(None) => {
+            let name = crate::io::atomic::with_suffix(path, suffix);
+            let message = format!(
+                "{}: another process is building it. Wait until it is done, or choose another name.",
+                name.display()
+            );
+            Err(Error::new(ErrorKind::Locked, message))
+        }
+        Err(failed) if failed.error.kind() == std::io::ErrorKind::NotFound => {
+            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let step =
+                format!("make a file in {}, which does not exist. Create the directory first", directory.display());
+            Err(Error::io(path, &step, failed.error))
+        }
+        Err(failed) => Err(io_error(failed)),
+    }
+}
+
+fn refuse_to_replace_others(storage: &dyn Storage, path: &Path) -> Result<()> {
+    let file = match storage.open(path, Mode::Read) {
+        Ok(file) => file,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(Error::io(path, "open the file to replace", e)),
+    };
+    let bytes = file.len().map_err(|e| Error::io(path, "read the length", e))?;
+    match FileHeader::read(path, file.as_ref(), bytes) {
+        Err(error) if error.kind() == ErrorKind::NotATable && bytes > 0 => {
+            let name = path.display();
+            let message = format!(
+                "{name}: exists and is not a dictionary, so it is not replaced. Remove it, or choose another name."
+            );
+            Err(Error::new(ErrorKind::NotATable, message))
+        }
+        Err(error) if error.kind() == ErrorKind::Io => Err(error),
+        // A damaged dictionary may be replaced: that is how it is repaired.
+        _ => Ok(()),
+    }
+}
+
+/// A killed build leaves a file with an empty head, or a complete dictionary before its rename. Anything else is not
+/// ours.
+fn refuse_to_overwrite_others(unfinished: &AtomicFile) -> Result<()> {
+    let (path, file) = (unfinished.unfinished_path(), unfinished.file());
+    let bytes = file.len().map_err(|e| Error::io(path, "read the length", e))?;
+    let head = first_bytes(file.as_ref(), bytes).map_err(|e| Error::io(path, "read", e))?;
+    if head.iter().all(|byte| *byte == 0) || head.starts_with(MAGIC) {
+        return Ok(());
+    }
+    let name = path.display();
+    let message =
+        format!("{name}: exists and is not an unfinished dictionary, so it is not replaced. Move or remove it.");
+    Err(Error::new(ErrorKind::NotATable, message))
+}
+
+/// Writes one dictionary file from runs in hash order.
+pub(crate) struct FileWriter {
+    plan: Plan,
+    /// `None` only within the methods.
+    attempt: Option<Attempt>,
+    /// Where a second file is written: the first one, which holds the lock of the name.
+    first: Option<AtomicFile>,
+}
+
+impl FileWriter {
+    /// Writes to `output`, in `layout` for a start.
+    pub fn new(plan: Plan, output: AtomicFile, layout: Layout) -> Result<Self> {
+        let attempt = Attempt::new(&plan, output, layout)?;
+        Ok(FileWriter { plan, attempt: Some(attempt), first: None })
+    }
+
+    /// Takes the next records, none of them a deletion.
+    pub fn push(&mut self, run: &Run) -> Result<()> {
+        if self.attempt().header.layout != Layout::Varied
+            && !run.is_empty()
+            && run.layout() != self.attempt().header.layout
+        {
+            let written = self.attempt.take().expect("between calls there is one").finish(&self.plan)?;
+            self.write_again(written, Layout::Varied)?;
+        }
+        self.attempt().push(run)
+    }
+
+    /// Writes index and footer, and gives the file its name.
+    pub fn finish(mut self) -> Result<Footer> {
+        let mut written = self.attempt.take().expect("between calls there is one").finish(&self.plan)?;
+        let proper = written.footer.uniform_layout();
+        if proper != written.header.layout {
+            self.write_again(written, proper)?;
+            written = self.attempt.take().expect("just made").finish(&self.plan)?;
+        }
+        written.output.publish(&written.header.bytes()).map_err(io_error)?;
+        Ok(written.footer)
+    }
+
+    fn attempt(&mut self) -> &mut Attempt {
+        self.attempt.as_mut().expect("between calls there is one")
+    }
+
+    /// Begins a second file in `layout`, with the records of the one that was written.
+    fn write_again(&mut self, written: Written, layout: Layout) -> Result<()> {
+        let Written { output, header, .. } = written;
+        let access = Access { hash: Some(self.plan.hash.clone()), ..Access::default() };
+        let old = DictionaryFile::with_header(output.unfinished_path(), Arc::clone(output.file()), header, &access)?;
+        // With the permissions of the first file. `begin_file` has checked that a file of this name is ours.
+        let mut again = open_unfinished(&self.plan.storage, output.path(), UNFINISHED_AGAIN)?;
+        again.begin(output.unfinished_path()).map_err(io_error)?;
+        let mut attempt = Attempt::new(&self.plan, again, layout)?;
+        let (mut walk, mut run) = (Walk::new(&old), Run::default());
+        while walk.next(&mut run)? {
+            attempt.push(&run)?;
+        }
+        (self.attempt, self.first) = (Some(attempt), Some(output));
+        Ok(())
+    }
+}
+
+/// A file being written in one layout.
+struct Attempt {
+    output: AtomicFile,
+    header: FileHeader,
+    data: DataWriter,
+    reorderer: Option<Reorderer>,
+}
+
+/// A file with all but its header.
+struct Written {
+    output: AtomicFile,
+    header: FileHeader,
+    footer: Footer,
+}
+
+impl Attempt {
+    fn new(plan: &Plan, output: AtomicFile, layout: Layout) -> Result<Self> {
+        let header = header_of(plan, layout);
+        let numbers = numbers_of(plan, layout);
+        let data = DataWriter::new(Arc::clone(output.file()), output.unfinished_path(), &header, numbers)?;
+        let reorderer = matches!(plan.index, Index::Chunk { .. }).then(|| Reorderer::new(plan));
+        Ok(Attempt { output, header, data, reorderer })
+    }
+
+    fn push(&mut self, run: &Run) -> Result<()> {
+        if let Some(reorderer) = &mut self.reorderer {
+            return reorderer.push(run, &mut self.data);
+        }
+        if let Spans::Fixed { .. } = run.spans
+            && run.layout() == self.header.layout
+        {
+            return self.data.push_fixed(run);
+        }
+        for (index, position) in run.positions.iter().enumerate() {
+            let value = run.value(index).expect("deletions end in the merge");
+            self.data.push(*position, run.key(index), value)?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, plan: &Plan) -> Result<Written> {
+        let mut sections = Vec::new();
+        if let Some(reorderer) = self.reorderer.take() {
+            sections.push((SectionKind::Chunk, reorderer.finish(&mut self.data)?));
+        }
+        let (mut footer, numbers) = self.data.finish()?;
+        sections.extend(sections_of(plan, &footer, &numbers)?);
+        let path = self.output.unfinished_path();
+        let mut at = (footer.pages + 1) * u64::from(self.header.page_bytes);
+        for (kind, mut words) in sections {
+            words.iter_mut().for_each(|word| *word = word.to_le());
+            let bytes: &[u8] = bytemuck::cast_slice(&words);
+            let offset = at.next_multiple_of(SECTION_ALIGN);
+            self.output.file().write_at(bytes, offset).map_err(|e| Error::io(path, "write the index", e))?;
+            at = offset + bytes.len() as u64;
+            let checksum = crc32c::crc32c(bytes);
+            footer.sections.push(Section { kind, checksum, offset, bytes: bytes.len() as u64 });
+        }
+        self.output.file().write_at(&footer.bytes(), at).map_err(|e| Error::io(path, "write", e))?;
+        Ok(Written { output: self.output, header: self.header, footer })
+    }
+}
+
+fn header_of(plan: &Plan, layout: Layout) -> FileHeader {
+    FileHeader {
+        page_bytes: plan.page_bytes,
+        layout,
+        compression: plan.compression,
+        block_bytes: if plan.compression == Compression::None { 0 } else { plan.block_bytes },
+        order: plan.index.order(),
+        hash_id: plan.hash.kind().id(),
+        hash_seed: plan.hash.seed(),
+        hash_check: plan.hash.check_value(),
+    }
+}
+
+fn numbers_of(plan: &Plan, layout: Layout) -> IndexNumbers {
+    let list = || NumberList::new(&plan.storage, &plan.temporary, plan.memory_bytes / 8);
+    let one_size = plan.compression == Compression::None && layout != Layout::Varied;
+    IndexNumbers {
+        page_positions: matches!(plan.index, Index::Page { .. }).then(list),
+        page_ranks: (plan.index.gives_ranks() && !one_size).then(list),
+        positions: matches!(plan.index, Index::Trie { .. }).then(list),
+    }
+}
+
+/// The index that is made of `numbers`, and how ranks become pages where records have several sizes.
+fn sections_of(plan: &Plan, footer: &Footer, numbers: &IndexNumbers) -> Result<Vec<(SectionKind, Vec<u64>)>> {
+    let mut sections = Vec::new();
+    let blocks = plan.compression != Compression::None;
+    if let (Index::Page { bins_per_page }, Some(firsts)) = (plan.index, &numbers.page_positions) {
+        let options = PageIndexOptions { bins_per_page, blocks, greatest: u64::MAX };
+        sections.push((SectionKind::Pages, PageIndex::build(options, footer.pages, firsts.numbers())?));
+    }
+    if let (Some(options), Some(positions)) = (plan.index.trie_options(), &numbers.positions) {
+        sections.push((SectionKind::Trie, trie::build(&options, footer.pairs, positions.numbers())?));
+    }
+    if let Some(firsts) = &numbers.page_ranks {
+        let greatest = footer.pairs.saturating_sub(1);
+        let options = PageIndexOptions { bins_per_page: RANK_BINS_PER_PAGE, blocks, greatest };
+        sections.push((SectionKind::Ranks, PageIndex::build(options, footer.pages, firsts.numbers())?));
+    }
+    Ok(sections)
+}

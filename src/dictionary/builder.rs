@@ -1,0 +1,329 @@
+//! Building a dictionary: options, and pairs pushed in any order or in hash order.
+//!
+//! ```text
+//! DictionaryBuilder -> Build: push -> sort (build/sort) \
+//!                   -> OrderedBuild: push ---------------+-> file (build/writer.rs), or shards side by side (shards/target.rs)
+//! ```
+//!
+//! Not here: changing a dictionary (`update.rs`).
+
+use super::build::plan::Plan;
+use super::build::progress::{Progress, ProgressCounter};
+use super::build::sort::Sorter;
+use super::build::sort::duplicates::Duplicates;
+use super::build::writer::{FileWriter, begin_file};
+use super::format::layout::Compression;
+use super::index::Index;
+use super::run::{RUN_BYTES, Run};
+use super::shards::manifest::Manifest;
+use super::shards::slots::SLOT_COUNT;
+use super::shards::target::Target;
+use crate::error::{Error, ErrorKind, Result};
+use crate::hash::{HashFunction, HashKind};
+use crate::io::atomic::AtomicFile;
+use crate::linear;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How a dictionary is built.
+///
+/// # Examples
+/// ```
+/// use splitpoint::{Dictionary, DictionaryBuilder, Index};
+///
+/// let directory = tempfile::tempdir()?;
+/// let path = directory.path().join("users.spd");
+/// DictionaryBuilder::new().index(Index::trie()).build(&path, [(b"alice", b"admin"), (b"carol", b"guest")])?;
+/// let users = Dictionary::open(&path)?;
+/// assert_eq!(users.get(b"alice")?.as_deref(), Some(&b"admin"[..]));
+/// assert_eq!(users.get(b"bob")?, None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct DictionaryBuilder {
+    pub(crate) plan: Plan,
+    shards: u32,
+}
+
+impl DictionaryBuilder {
+    /// The defaults: page index, pages of 4 KiB, no compression, XXH3, 1 GiB of memory, duplicate keys are an error.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The index; by default [`Index::page`].
+    pub fn index(mut self, index: Index) -> Self {
+        self.plan.index = index;
+        self
+    }
+
+    /// Bytes of a page, which is what most lookups read: a power of two from 512 to 65,536, by default 4096.
+    pub fn page_bytes(mut self, bytes: u32) -> Self {
+        self.plan.page_bytes = bytes;
+        self
+    }
+
+    /// How records are compressed; by default not at all.
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.plan.compression = compression;
+        self
+    }
+
+    /// Bytes of records that are compressed together, by default 16 KiB. Larger blocks compress better, and a lookup
+    /// decompresses a whole block.
+    pub fn block_bytes(mut self, bytes: u32) -> Self {
+        self.plan.block_bytes = bytes;
+        self
+    }
+
+    /// The hash function and its seed; by default XXH3 and 0. The same pairs give the same file.
+    pub fn hash(mut self, kind: HashKind, seed: u64) -> Self {
+        self.plan.hash = HashFunction::new(kind, seed);
+        self
+    }
+
+    /// The user's own hash function. Pass the same one to [`DictionaryOptions::hash`](crate::DictionaryOptions::hash)
+    /// to open the file.
+    pub fn hash_function(mut self, hash: HashFunction) -> Self {
+        self.plan.hash = hash;
+        self
+    }
+
+    /// Memory for sorting, by default 1 GiB and at least 64 KiB a file. The index that is built needs memory beside it.
+    pub fn memory_bytes(mut self, bytes: u64) -> Self {
+        self.plan.memory_bytes = bytes;
+        self
+    }
+
+    /// Threads that sort; by default, and for 0, one a processor.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.plan.threads = threads;
+        self
+    }
+
+    /// What happens to a key that is given twice; by default it is an error.
+    pub fn duplicates(mut self, duplicates: Duplicates) -> Self {
+        self.plan.duplicates = duplicates;
+        self
+    }
+
+    /// The directory of temporary files, by default that of the dictionary. They take about as many bytes as the pairs.
+    /// The dictionary itself is always written in its own directory, as a rename cannot move it between file systems.
+    pub fn temporary_directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.plan.temporary_directory = Some(directory.into());
+        self
+    }
+
+    /// Keeps the temporary files of a build that fails or is killed, so that a later build with the same `identity`
+    /// goes on from them. The caller chooses a number that identifies the source and the options. See
+    /// [`Build::resumed_pairs`].
+    ///
+    /// By default temporary files have no names, and are gone however the build ends.
+    pub fn resume(mut self, identity: u64) -> Self {
+        self.plan.resume = Some(identity);
+        self
+    }
+
+    /// Builds a directory of `count` files, each with the keys of some slots of Redis Cluster; by default, and for 0,
+    /// one file. Shards are built, changed and checked one by one. An update keeps the shards of the old dictionary.
+    pub fn shards(mut self, count: u32) -> Self {
+        self.shards = count;
+        self
+    }
+
+    /// How errors name the `place` that a pair was given with ([`Build::push_at`]), for example `pairs.tsv:17`.
+    pub fn place_names(mut self, name: impl Fn(u64) -> String + Send + Sync + 'static) -> Self {
+        self.plan.place_names = Some(Arc::new(name));
+        self
+    }
+
+    /// Calls `f` from time to time while the file is written; [`ControlFlow::Break`] stops the build with
+    /// [`ErrorKind::Stopped`].
+    pub fn progress(mut self, f: impl Fn(Progress) -> ControlFlow<()> + Send + Sync + 'static) -> Self {
+        self.plan.on_progress = Some(Arc::new(f));
+        self
+    }
+
+    /// Builds a dictionary of `pairs` at `path`; gives how many pairs it has. It replaces an earlier one when it is
+    /// complete.
+    ///
+    /// # Errors
+    /// Those of [`start`](Self::start), [`Build::push`] and [`Build::finish`].
+    pub fn build<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        path: impl AsRef<Path>,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<u64> {
+        let mut build = self.start(path)?;
+        for (key, value) in pairs {
+            build.push(key.as_ref(), value.as_ref())?;
+        }
+        build.finish()
+    }
+
+    /// Begins a build whose pairs are pushed one by one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for options out of range; [`ErrorKind::Locked`] where another process builds the
+    /// same file; [`ErrorKind::NotATable`] where `path`, or `path` with `-unfinished` behind it, is a file that no
+    /// build made; [`ErrorKind::Io`].
+    pub fn start(&self, path: impl AsRef<Path>) -> Result<Build> {
+        let path = path.as_ref();
+        if self.shards > SLOT_COUNT {
+            let message = format!("{} shards: a dictionary has at most {SLOT_COUNT}, one a slot", self.shards);
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        if self.shards > 0 && self.plan.resume.is_some() {
+            let message = "a build of shards cannot be resumed: build one file, or leave out resume";
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        self.plan.check(self.shards as usize)?;
+        let target = match self.shards {
+            0 => Target::file(&self.plan.storage, path)?,
+            shards => Target::directory(&self.plan.storage, path, &Manifest::divided(shards, 0))?,
+        };
+        let sorters = target.sorters(&self.plan)?;
+        Ok(Build { plan: self.plan.clone(), target, sorters, count: 0 })
+    }
+
+    /// The disk that it is built on: a test's.
+    #[cfg(test)]
+    pub(crate) fn storage(mut self, storage: Arc<dyn crate::io::Storage>) -> Self {
+        self.plan.storage = storage;
+        self
+    }
+
+    /// Begins a dictionary of about `pairs_total` pairs that are pushed in hash order.
+    pub(crate) fn start_ordered(&self, path: &Path, pairs_total: u64) -> Result<OrderedBuild> {
+        self.plan.check(1)?;
+        if self.shards > 0 {
+            let message = "a table is frozen to one file: leave out shards, or build them from its pairs";
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let progress = ProgressCounter::new(self.plan.on_progress.clone());
+        progress.expect(pairs_total);
+        let output = Some(begin_file(&self.plan.storage, path)?);
+        let plan = self.plan.for_writing(path, 1);
+        Ok(OrderedBuild { plan, output, writer: None, run: Run::default(), progress })
+    }
+}
+
+/// A build that takes pairs.
+///
+/// Dropped before [`finish`](Self::finish) it leaves nothing; with [`DictionaryBuilder::resume`] it leaves what a later
+/// build goes on from.
+pub struct Build {
+    plan: Plan,
+    target: Target,
+    sorters: Vec<Sorter>,
+    count: u64,
+}
+
+impl Build {
+    /// With [`DictionaryBuilder::resume`]: how many pairs of the source an earlier build has saved. The caller skips
+    /// them.
+    pub fn resumed_pairs(&self) -> u64 {
+        self.sorters[0].resumed_records()
+    }
+
+    /// With [`DictionaryBuilder::resume`]: whether the earlier build had saved its whole source. Then there is nothing
+    /// left to push.
+    pub fn resumed_all(&self) -> bool {
+        self.sorters[0].resumed_all()
+    }
+
+    /// How many pairs an earlier build had saved that this build cannot use: it had another identity, or some of its
+    /// files are gone. They are removed.
+    pub fn discarded_pairs(&self) -> u64 {
+        self.sorters.iter().map(Sorter::discarded_records).sum()
+    }
+
+    /// Takes one more pair, in any order. Errors name it by its number, from 1.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLong`] for a key or value of 4 GiB and more; [`ErrorKind::DiskFull`], [`ErrorKind::Io`] of
+    /// temporary files.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.count += 1;
+        self.push_at(key, value, self.resumed_pairs() + self.count)
+    }
+
+    /// Takes one more pair, in any order. Errors name it by its `place` in the source, for example its line number.
+    /// Places never descend.
+    ///
+    /// # Errors
+    /// Those of [`push`](Self::push).
+    pub fn push_at(&mut self, key: &[u8], value: &[u8], place: u64) -> Result<()> {
+        let shard = self.target.shard_of(key);
+        self.sorters[shard].push(key, Some(value), place)
+    }
+
+    /// With [`DictionaryBuilder::resume`]: makes what was pushed so far durable, so that a later build can go on from
+    /// it. A build does so by itself after each GiB. Call it before you drop a build that has not had its whole source.
+    ///
+    /// # Errors
+    /// Those of [`push`](Self::push).
+    pub fn save(&mut self) -> Result<()> {
+        self.sorters.iter_mut().try_for_each(Sorter::save)
+    }
+
+    /// Sorts, writes and publishes; gives how many pairs the dictionary has.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Duplicate`] where a key was given twice and [`Duplicates::Error`] is set;
+    /// [`ErrorKind::OutOfMemory`] where a chunk does not fit in memory; [`ErrorKind::Stopped`];
+    /// [`ErrorKind::DiskFull`]; [`ErrorKind::Io`]. The file at `path` is then unchanged, unless only making the new
+    /// name durable failed.
+    pub fn finish(self) -> Result<u64> {
+        self.target.finish(&self.plan, self.sorters, &[])
+    }
+}
+
+/// A build whose pairs come in hash order, so that it sorts nothing.
+pub(crate) struct OrderedBuild {
+    plan: Plan,
+    /// Until the first run says in which layout it is written.
+    output: Option<AtomicFile>,
+    writer: Option<FileWriter>,
+    run: Run,
+    progress: ProgressCounter,
+}
+
+/// The most pairs of a run of ordered pairs, which its bytes may end before; more only of one position.
+const RUN_PAIRS: usize = 1 << 15;
+
+impl OrderedBuild {
+    /// Takes the next pair. Its position is not below the one before; pairs of one position come in any order.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let position = linear::Position::of(self.plan.hash.hash(key)).0;
+        let full = self.run.bytes.len() >= RUN_BYTES || self.run.len() >= RUN_PAIRS;
+        if full && self.run.positions.last() != Some(&position) {
+            self.write_run()?;
+        }
+        self.run.push(position, key, Some(value));
+        Ok(())
+    }
+
+    fn write_run(&mut self) -> Result<()> {
+        self.run.sort();
+        let writer = match (&mut self.writer, self.output.take()) {
+            (Some(writer), _) => writer,
+            (none, Some(output)) => none.insert(FileWriter::new(self.plan.clone(), output, self.run.layout())?),
+            (None, None) => unreachable!("an output is taken for a writer only"),
+        };
+        self.progress.report()?;
+        writer.push(&self.run)?;
+        self.progress.add(self.run.len());
+        self.run.clear();
+        Ok(())
+    }
+
+    /// Publishes the file; gives how many pairs it has.
+    pub fn finish(mut self) -> Result<u64> {
+        self.write_run()?;
+        self.progress.report()?;
+        let writer = self.writer.expect("made for the last run at the latest");
+        Ok(writer.finish()?.pairs)
+    }
+}

@@ -1,0 +1,151 @@
+//! Compressed blocks: some records in a row, compressed as one cell of the stream.
+//!
+//! ```text
+//! 0            8               16             20          28
+//! | raw bytes  | stored bytes  | record count | position  | stored bytes of LZ4, or the raw ones if LZ4 gained nothing |
+//! ```
+//!
+//! `position` is that of the first record. A block ends with the record that brings it to the bytes that the header
+//! asks for. Decompression allocates what the head claims only after [`BlockHead::parse`] has compared it with what LZ4
+//! can expand to, and [`unpack`] with what a block of these records can have.
+
+pub(crate) const HEAD_BYTES: usize = 28;
+/// The most bytes that LZ4 can expand one byte to.
+pub(crate) const EXPANSION_MAX: u64 = 255;
+/// Raw bytes above which LZ4's own limits come near; such a block, of one huge record, stays as it is.
+const COMPRESSED_MAX: usize = 1 << 30;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockHead {
+    pub raw_bytes: u64,
+    pub stored_bytes: u64,
+    pub records: u32,
+    pub position: u64,
+}
+
+impl BlockHead {
+    fn bytes(&self) -> [u8; HEAD_BYTES] {
+        let mut out = [0; HEAD_BYTES];
+        out[..8].copy_from_slice(&self.raw_bytes.to_le_bytes());
+        out[8..16].copy_from_slice(&self.stored_bytes.to_le_bytes());
+        out[16..20].copy_from_slice(&self.records.to_le_bytes());
+        out[20..].copy_from_slice(&self.position.to_le_bytes());
+        out
+    }
+
+    /// The head at the start of `bytes`, `None` where they are too few; what it says is possible.
+    pub fn parse(bytes: &[u8]) -> Option<std::result::Result<BlockHead, &'static str>> {
+        let bytes = bytes.get(..HEAD_BYTES)?;
+        let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        let records = u32::from_le_bytes(bytes[16..20].try_into().expect("4 bytes"));
+        let head = BlockHead { raw_bytes: u64_at(0), stored_bytes: u64_at(8), records, position: u64_at(20) };
+        Some(head.check())
+    }
+
+    fn check(self) -> std::result::Result<BlockHead, &'static str> {
+        let possible = self.stored_bytes <= self.raw_bytes
+            && self.raw_bytes / EXPANSION_MAX <= self.stored_bytes
+            && self.records > 0
+            && u64::from(self.records) <= self.raw_bytes;
+        if possible { Ok(self) } else { Err("the head of a block says what cannot be") }
+    }
+
+    /// Bytes of the whole cell; more than any file has where the head says what cannot be.
+    pub fn cell_bytes(&self) -> u64 {
+        self.stored_bytes.saturating_add(HEAD_BYTES as u64)
+    }
+}
+
+/// The records of the block whose stored bytes are `stored`; they are put into `raw`, unless they would be more than
+/// `raw_bytes_max`.
+pub(crate) fn unpack<'r>(
+    head: &BlockHead,
+    stored: &'r [u8],
+    raw_bytes_max: u64,
+    raw: &'r mut Vec<u8>,
+) -> std::result::Result<&'r [u8], &'static str> {
+    if head.stored_bytes == head.raw_bytes {
+        return Ok(stored);
+    }
+    if head.raw_bytes > raw_bytes_max {
+        return Err("a block says that it has more bytes than its records can have");
+    }
+    let raw_bytes = usize::try_from(head.raw_bytes).map_err(|_| "a block larger than memory can be")?;
+    raw.try_reserve_exact(raw_bytes.saturating_sub(raw.len()))
+        .map_err(|_| "a block larger than memory has room for")?;
+    raw.resize(raw_bytes, 0);
+    match lz4_flex::block::decompress_into(stored, raw) {
+        Ok(bytes) if bytes == raw_bytes => Ok(raw),
+        _ => Err("a block does not decompress to what its head says"),
+    }
+}
+
+/// Gathers records until they are a block.
+pub(crate) struct Blocks {
+    block_bytes: usize,
+    raw: Vec<u8>,
+    stored: Vec<u8>,
+    records: u32,
+    position: u64,
+    rank: u64,
+}
+
+/// A block that is ready: the head, then the stored bytes.
+pub(crate) struct Packed<'b> {
+    pub position: u64,
+    pub rank: u64,
+    pub head: [u8; HEAD_BYTES],
+    pub stored: &'b [u8],
+}
+
+impl Blocks {
+    pub fn new(block_bytes: u32) -> Self {
+        let block_bytes = block_bytes as usize;
+        Blocks { block_bytes, raw: Vec::new(), stored: Vec::new(), records: 0, position: 0, rank: 0 }
+    }
+
+    /// The next record, in parts; true if the block is now full.
+    pub fn add(&mut self, position: u64, rank: u64, parts: [&[u8]; 3]) -> bool {
+        if self.records == 0 {
+            (self.position, self.rank) = (position, rank);
+        }
+        for part in parts {
+            self.raw.extend_from_slice(part);
+        }
+        self.records += 1;
+        self.raw.len() >= self.block_bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// The block so far; [`clear`](Self::clear) it when it is written.
+    pub fn pack(&mut self) -> Packed<'_> {
+        let mut compressed = None;
+        if self.raw.len() <= COMPRESSED_MAX {
+            self.stored.resize(lz4_flex::block::get_maximum_output_size(self.raw.len()), 0);
+            compressed = lz4_flex::block::compress_into(&self.raw, &mut self.stored).ok();
+        }
+        let stored = match compressed {
+            Some(bytes) if bytes < self.raw.len() => &self.stored[..bytes],
+            _ => &self.raw[..],
+        };
+        let head = BlockHead {
+            raw_bytes: self.raw.len() as u64,
+            stored_bytes: stored.len() as u64,
+            records: self.records,
+            position: self.position,
+        };
+        Packed { position: self.position, rank: self.rank, head: head.bytes(), stored }
+    }
+
+    pub fn clear(&mut self) {
+        self.raw.clear();
+        self.records = 0;
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/block.rs"]
+mod tests;

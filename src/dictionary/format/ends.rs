@@ -1,0 +1,406 @@
+//! The two ends of a dictionary file: the header, which is written last, and the footer, whose presence shows that
+//! nothing was cut off.
+//!
+//! ```text
+//! page 0          header, HEADER_BYTES of it
+//! pages 1 .. P    data: cells one behind another (page.rs)
+//! sections        indexes, each starting at a multiple of SECTION_ALIGN
+//! footer          the last FOOTER_BYTES of the file
+//! ```
+//!
+//! The norm is docs/dictionary-format.md. Everything read here is untrusted: [`FileHeader::parse`] and
+//! [`Footer::parse`] give values that lie within the file and within limits, or an error that says which field does
+//! not. Not here: what pages hold (`page.rs`), what sections hold (`index/`).
+
+use super::block::EXPANSION_MAX;
+use super::layout::{BLOCK_BYTES_MAX, Compression, Layout, Order, PAGE_BYTES_MAX, PAGE_BYTES_MIN};
+use super::page::head_bytes;
+use crate::error::{Error, ErrorKind, Result};
+use crate::hash::{HashFunction, HashKind};
+use crate::io::File;
+use crate::io::atomic::Failed;
+use std::path::Path;
+
+pub(crate) const HEADER_BYTES: usize = 512;
+pub(crate) const FOOTER_BYTES: usize = 512;
+pub(crate) const SECTION_ALIGN: u64 = 4096;
+pub(crate) const SECTIONS_MAX: usize = 12;
+/// The most pairs of a file, so that the sum over all shards is a number.
+const PAIRS_MAX: u64 = 1 << 48;
+pub(crate) const MAGIC: &[u8; 8] = b"SPLITDCT";
+const END_MAGIC: &[u8; 8] = b"SPLITEND";
+const VERSION: u32 = 1;
+const CHECKSUM_AT: usize = HEADER_BYTES - 4;
+
+/// The header: what is known before the first record.
+#[derive(Clone, Debug)]
+pub(crate) struct FileHeader {
+    pub page_bytes: u32,
+    pub layout: Layout,
+    pub compression: Compression,
+    /// Raw bytes of a compressed block; 0 without compression.
+    pub block_bytes: u32,
+    pub order: Order,
+    pub hash_id: u16,
+    pub hash_seed: u64,
+    pub hash_check: u64,
+}
+
+impl FileHeader {
+    pub fn bytes(&self) -> [u8; HEADER_BYTES] {
+        let mut out = [0; HEADER_BYTES];
+        let (key_len, value_len) = match self.layout {
+            Layout::Varied => (0, 0),
+            Layout::Fixed { key_len, value_len } => (key_len, value_len),
+        };
+        let mut put = Put { out: &mut out, at: 0 };
+        put.bytes(MAGIC);
+        put.u32(VERSION);
+        put.u32(self.page_bytes);
+        put.u32(u32::from(self.layout != Layout::Varied));
+        put.u32(key_len);
+        put.u32(value_len);
+        put.u32(self.compression as u32);
+        put.u32(self.block_bytes);
+        put.u32(self.order as u32);
+        put.u32(u32::from(self.hash_id));
+        put.u32(0);
+        put.u64(self.hash_seed);
+        put.u64(self.hash_check);
+        seal(&mut out);
+        out
+    }
+
+    /// The header of a file of `file_bytes` bytes.
+    pub fn read(path: &Path, file: &dyn File, file_bytes: u64) -> Result<FileHeader> {
+        let bytes = first_bytes(file, file_bytes).map_err(|e| Error::io(path, "read the header", e))?;
+        Self::parse(path, &bytes)
+    }
+
+    /// The header at the start of a file; `bytes` may be shorter where the file is.
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<FileHeader> {
+        let name = path.display();
+        if !bytes.starts_with(MAGIC) {
+            let what = if bytes.starts_with(b"SPLITPNT") { "a table, not a dictionary" } else { "not a dictionary" };
+            return Err(Error::new(ErrorKind::NotATable, format!("{name}: {what} of Splitpoint")));
+        }
+        let bytes: &[u8; HEADER_BYTES] =
+            bytes.try_into().map_err(|_| Error::corrupt(format!("{name}: the file ends within its header")))?;
+        let mut get = Get { bytes, at: MAGIC.len() };
+        let version = get.u32();
+        if version != VERSION {
+            let message = format!(
+                "{name}: dictionary format version {version}, this library reads {VERSION}. Upgrade the library, or build the dictionary again."
+            );
+            return Err(Error::new(ErrorKind::Version, message));
+        }
+        check_seal(bytes).map_err(|what| Error::corrupt(format!("{name}: header: {what}. {BUILD_AGAIN}")))?;
+        Self::fields(&mut get).map_err(|what| Error::corrupt(format!("{name}: header: {what}. {BUILD_AGAIN}")))
+    }
+
+    fn fields(get: &mut Get<'_>) -> std::result::Result<FileHeader, String> {
+        let page_bytes = get.u32();
+        if !page_bytes.is_power_of_two() || !(PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&page_bytes) {
+            return Err(format!("pages of {page_bytes} bytes"));
+        }
+        let layout = match (get.u32(), get.u32(), get.u32()) {
+            (0, 0, 0) => Layout::Varied,
+            (1, key_len, value_len) if key_len > 0 || value_len > 0 => Layout::Fixed { key_len, value_len },
+            (kind, ..) => return Err(format!("layout {kind} of records, or lengths that do not belong to it")),
+        };
+        let (compression, block_bytes) = match (get.u32(), get.u32()) {
+            (0, 0) => (Compression::None, 0),
+            (1, bytes @ 1..=BLOCK_BYTES_MAX) => (Compression::Lz4, bytes),
+            (kind, bytes) => return Err(format!("compression {kind} in blocks of {bytes} bytes")),
+        };
+        let order = match get.u32() {
+            0 => Order::Hash,
+            1 => Order::Chunks,
+            other => return Err(format!("order {other} of records")),
+        };
+        let hash_id = get.u32();
+        let reserved = get.u32();
+        let (hash_seed, hash_check) = (get.u64(), get.u64());
+        let hash_id = u16::try_from(hash_id).ok().filter(|id| HashKind::from_id(*id).is_some());
+        let hash_id = hash_id.ok_or("a hash function that this library does not know")?;
+        if reserved != 0 || !get.rest_is_zero() {
+            return Err("reserved bytes that are not zero".into());
+        }
+        Ok(FileHeader { page_bytes, layout, compression, block_bytes, order, hash_id, hash_seed, hash_check })
+    }
+
+    /// Whether the two can be headers of shards of one dictionary. Layout and order may differ from shard to shard.
+    pub fn is_like(&self, other: &FileHeader) -> bool {
+        let hash = |header: &FileHeader| (header.hash_id, header.hash_seed, header.hash_check);
+        let shape = |header: &FileHeader| (header.page_bytes, header.compression);
+        hash(self) == hash(other) && shape(self) == shape(other)
+    }
+
+    /// The function that the pairs were hashed with: the package's, or `user` where the file was built with a user's
+    /// own.
+    pub fn hash(&self, path: &Path, user: Option<&HashFunction>) -> Result<HashFunction> {
+        let kind = HashKind::from_id(self.hash_id).unwrap_or(HashKind::User);
+        let own = HashFunction::new(kind, self.hash_seed);
+        let hash = match (kind, user) {
+            (HashKind::User, Some(user)) => user.clone(),
+            _ => own,
+        };
+        if hash.check_value() == self.hash_check {
+            return Ok(hash);
+        }
+        let advice = if kind == HashKind::User {
+            "a user's own hash function. Open it with the same function"
+        } else {
+            "a hash function whose results differ here. Open it with the version that built it"
+        };
+        Err(Error::new(ErrorKind::WrongHash, format!("{}: was built with {advice}", path.display())))
+    }
+}
+
+/// A step of [`AtomicFile`](crate::io::atomic::AtomicFile) that failed.
+pub(crate) fn io_error(failed: Failed) -> Error {
+    Error::io(&failed.path, failed.step, failed.error)
+}
+
+/// What to do about a damaged dictionary.
+pub(crate) const BUILD_AGAIN: &str = "Restore the file, or build it again from its source";
+
+/// What a section is. The numbers are on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum SectionKind {
+    /// Which pages can hold a position.
+    Pages = 1, // on disk
+    /// Entropy-coded tries.
+    Trie = 2, // on disk
+    /// Chunks.
+    Chunk = 3, // on disk
+    /// Which pages can hold a rank.
+    Ranks = 5, // on disk
+}
+
+impl SectionKind {
+    fn from_id(id: u32) -> Option<Self> {
+        use SectionKind::{Chunk, Pages, Ranks, Trie};
+        [Pages, Trie, Chunk, Ranks].into_iter().find(|kind| *kind as u32 == id)
+    }
+}
+
+/// A part of the file behind the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Section {
+    pub kind: SectionKind,
+    pub checksum: u32,
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+/// The footer: what is known after the last record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Footer {
+    pub pairs: u64,
+    /// Pages of data, the first of which is page 1.
+    pub pages: u64,
+    /// Bytes of the stream of cells in those pages.
+    pub stream_bytes: u64,
+    /// Keys and values, without lengths, uncompressed.
+    pub key_bytes: u64,
+    pub value_bytes: u64,
+    /// Shortest and longest; all zero without pairs.
+    pub key_len: (u32, u32),
+    pub value_len: (u32, u32),
+    /// CRC-32C of all data pages' checksums in order.
+    pub data_checksum: u32,
+    pub sections: Vec<Section>,
+}
+
+impl Footer {
+    pub fn bytes(&self) -> [u8; FOOTER_BYTES] {
+        let mut out = [0; FOOTER_BYTES];
+        let mut put = Put { out: &mut out, at: 0 };
+        put.bytes(END_MAGIC);
+        put.u64(self.pairs);
+        put.u64(self.pages);
+        put.u64(self.stream_bytes);
+        put.u64(self.key_bytes);
+        put.u64(self.value_bytes);
+        for length in [self.key_len.0, self.key_len.1, self.value_len.0, self.value_len.1] {
+            put.u32(length);
+        }
+        put.u32(self.data_checksum);
+        put.u32(u32::try_from(self.sections.len()).expect("few sections"));
+        for section in &self.sections {
+            put.u32(section.kind as u32);
+            put.u32(section.checksum);
+            put.u64(section.offset);
+            put.u64(section.bytes);
+        }
+        seal(&mut out);
+        out
+    }
+
+    /// The footer of a file of `file_bytes` bytes, whose header says `header`.
+    pub fn parse(path: &Path, bytes: &[u8; FOOTER_BYTES], header: &FileHeader, file_bytes: u64) -> Result<Footer> {
+        let wrong = |what: String| Error::corrupt(format!("{}: footer: {what}. {BUILD_AGAIN}", path.display()));
+        if !bytes.starts_with(END_MAGIC) {
+            return Err(wrong("missing: the file was cut, or never finished".into()));
+        }
+        check_seal(bytes).map_err(wrong)?;
+        let footer = Self::fields(bytes).map_err(wrong)?;
+        footer.check(header, file_bytes).map_err(wrong)?;
+        Ok(footer)
+    }
+
+    fn fields(bytes: &[u8; FOOTER_BYTES]) -> std::result::Result<Footer, String> {
+        let mut get = Get { bytes, at: END_MAGIC.len() };
+        let mut footer = Footer {
+            pairs: get.u64(),
+            pages: get.u64(),
+            stream_bytes: get.u64(),
+            key_bytes: get.u64(),
+            value_bytes: get.u64(),
+            key_len: (get.u32(), get.u32()),
+            value_len: (get.u32(), get.u32()),
+            data_checksum: get.u32(),
+            sections: Vec::new(),
+        };
+        let count = get.u32() as usize;
+        if count > SECTIONS_MAX {
+            return Err(format!("{count} sections, at most {SECTIONS_MAX} can be"));
+        }
+        for _ in 0..count {
+            let id = get.u32();
+            let kind = SectionKind::from_id(id)
+                .ok_or_else(|| format!("section of kind {id}, which this version does not know"))?;
+            footer.sections.push(Section { kind, checksum: get.u32(), offset: get.u64(), bytes: get.u64() });
+        }
+        if !get.rest_is_zero() {
+            return Err("reserved bytes that are not zero".into());
+        }
+        Ok(footer)
+    }
+
+    fn check(&self, header: &FileHeader, file_bytes: u64) -> std::result::Result<(), String> {
+        let page_bytes = u64::from(header.page_bytes);
+        let body = page_bytes - head_bytes(header.layout, header.compression) as u64;
+        if self.pages != self.stream_bytes.div_ceil(body) {
+            return Err(format!("{} pages of data for {} bytes", self.pages, self.stream_bytes));
+        }
+        let data_end = self.pages.checked_add(1).and_then(|pages| pages.checked_mul(page_bytes));
+        let sections_end = file_bytes - FOOTER_BYTES as u64;
+        let mut end = data_end.filter(|end| *end <= sections_end).ok_or("more data than the file has")?;
+        for section in &self.sections {
+            let section_end = section.offset.checked_add(section.bytes).filter(|end| *end <= sections_end);
+            let aligned = section.offset.is_multiple_of(SECTION_ALIGN) && section.bytes.is_multiple_of(8);
+            if section.offset < end || !aligned {
+                return Err(format!("section of kind {} overlaps another or is not aligned", section.kind as u32));
+            }
+            end = section_end.ok_or("a section longer than the file")?;
+        }
+        if let (Compression::None, Some(bytes)) = (header.compression, header.layout.record_bytes())
+            && self.pairs.checked_mul(bytes) != Some(self.stream_bytes)
+        {
+            return Err(format!("{} pairs of {bytes} bytes in {} bytes of data", self.pairs, self.stream_bytes));
+        }
+        // A record has a byte at least, raw.
+        let raw_bytes_max = match header.compression {
+            Compression::None => self.stream_bytes,
+            Compression::Lz4 => self.stream_bytes.saturating_mul(EXPANSION_MAX),
+        };
+        if self.pairs > raw_bytes_max.min(PAIRS_MAX) {
+            return Err(format!("{} pairs in {} bytes of data", self.pairs, self.stream_bytes));
+        }
+        if self.key_bytes.checked_add(self.value_bytes).is_none_or(|bytes| bytes > raw_bytes_max) {
+            let (keys, values) = (self.key_bytes, self.value_bytes);
+            return Err(format!("{keys} bytes of keys and {values} of values in {} bytes of data", self.stream_bytes));
+        }
+        self.check_indexes()
+    }
+
+    fn check_indexes(&self) -> std::result::Result<(), String> {
+        let (ranks, indexes): (Vec<&Section>, Vec<&Section>) =
+            self.sections.iter().partition(|section| section.kind == SectionKind::Ranks);
+        if ranks.len() > 1 || indexes.len() > 1 {
+            return Err(format!("{} indexes, and {} of ranks: one of each at most", indexes.len(), ranks.len()));
+        }
+        Ok(())
+    }
+
+    /// What all records' lengths say of the layout that they have when they are built from scratch.
+    pub fn uniform_layout(&self) -> Layout {
+        if self.pairs > 0 && self.key_len.0 == self.key_len.1 && self.value_len.0 == self.value_len.1 {
+            Layout::fixed(self.key_len.0, self.value_len.0)
+        } else {
+            Layout::Varied
+        }
+    }
+}
+
+/// The bytes of the header of a file of `file_bytes` bytes; fewer if the file is shorter.
+pub(crate) fn first_bytes(file: &dyn File, file_bytes: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(file_bytes).unwrap_or(usize::MAX).min(HEADER_BYTES)];
+    file.read_at(&mut bytes, 0)?;
+    Ok(bytes)
+}
+
+fn seal(bytes: &mut [u8; HEADER_BYTES]) {
+    let checksum = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
+    bytes[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+}
+
+fn check_seal(bytes: &[u8; HEADER_BYTES]) -> std::result::Result<(), String> {
+    let mut get = Get { bytes, at: CHECKSUM_AT };
+    let (stored, computed) = (get.u32(), crc32c::crc32c(&bytes[..CHECKSUM_AT]));
+    if stored == computed { Ok(()) } else { Err(format!("checksum {stored:08x} is stored, {computed:08x} computed")) }
+}
+
+const _: () = assert!(HEADER_BYTES == FOOTER_BYTES, "one way to seal both");
+
+struct Put<'o> {
+    out: &'o mut [u8; HEADER_BYTES],
+    at: usize,
+}
+
+impl Put<'_> {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.out[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+
+    fn u32(&mut self, value: u32) {
+        self.bytes(&value.to_le_bytes());
+    }
+
+    fn u64(&mut self, value: u64) {
+        self.bytes(&value.to_le_bytes());
+    }
+}
+
+struct Get<'b> {
+    bytes: &'b [u8; HEADER_BYTES],
+    at: usize,
+}
+
+impl Get<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let bytes = self.bytes[self.at..self.at + N].try_into().expect("N bytes");
+        self.at += N;
+        bytes
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.take())
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.take())
+    }
+
+    fn rest_is_zero(&self) -> bool {
+        self.bytes[self.at..CHECKSUM_AT].iter().all(|byte| *byte == 0)
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/ends.rs"]
+mod tests;

@@ -1,0 +1,396 @@
+//! An open dictionary: one file, or a directory of shards.
+//!
+//! Not here: a lookup in a file (`read/file.rs`), sizes (`stat.rs`), the check of everything (`verify.rs`).
+
+use super::build::parallel::in_parallel;
+use super::format::ends::BUILD_AGAIN;
+use super::index::Index;
+use super::read::file::{Access, DictionaryFile};
+use super::read::walk::Walk;
+use super::run::Run;
+use super::shards::manifest::{Manifest, Shard};
+use crate::error::{Error, ErrorKind, Result};
+use crate::hash::HashFunction;
+use crate::io::{Disk, Storage};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Options for opening a dictionary.
+///
+/// # Examples
+/// ```no_run
+/// use splitpoint::DictionaryOptions;
+/// let words = DictionaryOptions::new().map_data(true).open("words.spd")?;
+/// # Ok::<(), splitpoint::Error>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct DictionaryOptions {
+    access: Access,
+}
+
+impl DictionaryOptions {
+    /// The defaults: the index is loaded into memory, data is read by `pread`.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads data from a mapping of the file instead of by `pread`: several times as fast for data in the system's
+    /// cache.
+    ///
+    /// A failing disk, or another program that cuts the file, then ends the process by a signal (SIGBUS) instead of an
+    /// error. A page's checksum is compared only the first time.
+    pub fn map_data(mut self, map: bool) -> Self {
+        self.access.map_data = map;
+        self
+    }
+
+    /// Uses the index from a mapping of the file instead of loading it. An open still reads it once, and several
+    /// processes share its memory.
+    ///
+    /// A failing disk, or another program that cuts the file, then ends the process by a signal (SIGBUS) instead of an
+    /// error. The checksum of the index is compared at the open only.
+    pub fn map_index(mut self, map: bool) -> Self {
+        self.access.map_index = map;
+        self
+    }
+
+    /// The hash function of a dictionary that was built with a user's own ([`HashFunction::user`]).
+    pub fn hash(mut self, hash: HashFunction) -> Self {
+        self.access.hash = Some(hash);
+        self
+    }
+
+    /// Opens the dictionary at `path`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotATable`], [`ErrorKind::Version`],
+    /// [`ErrorKind::Corrupt`], [`ErrorKind::WrongHash`],
+    /// [`ErrorKind::Io`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Dictionary> {
+        self.open_on(Arc::new(Disk), path.as_ref())
+    }
+
+    pub(super) fn open_on(&self, storage: Arc<dyn Storage>, path: &Path) -> Result<Dictionary> {
+        let mut dictionary = Dictionary {
+            storage,
+            path: path.to_owned(),
+            access: self.access.clone(),
+            files: Vec::new(),
+            manifest: None,
+        };
+        dictionary.reload()?;
+        Ok(dictionary)
+    }
+}
+
+/// A dictionary, open for reading: a file, or a directory of shards. Any number of threads use it at once without
+/// waiting for each other.
+///
+/// It keeps the state that was there when it was opened: a build or an update that replaces it writes new files.
+/// [`reload`](Self::reload) opens the new ones.
+pub struct Dictionary {
+    storage: Arc<dyn Storage>,
+    path: PathBuf,
+    access: Access,
+    /// One, or one a shard.
+    pub(super) files: Vec<Arc<DictionaryFile>>,
+    /// Of a directory.
+    pub(super) manifest: Option<Manifest>,
+}
+
+/// An update may remove the files that a manifest names before they are opened; then there is a new manifest.
+const OPEN_TRIES: usize = 10;
+
+impl Dictionary {
+    /// Opens the dictionary at `path` with the default options.
+    ///
+    /// # Errors
+    /// Those of [`DictionaryOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Dictionary> {
+        DictionaryOptions::new().open(path)
+    }
+
+    /// Opens what is at the dictionary's path now; gives whether that is something new. Costs a look at the names, and
+    /// an open of the files that changed.
+    ///
+    /// # Errors
+    /// Those of [`DictionaryOptions::open`]; the dictionary then stays as it was.
+    pub fn reload(&mut self) -> Result<bool> {
+        if self.manifest.is_none()
+            && let [file] = &self.files[..]
+            && file.is_at(&self.path)?
+        {
+            return Ok(false);
+        }
+        match DictionaryFile::open(self.storage.as_ref(), &self.path, &self.access) {
+            Ok(file) => {
+                let same = self.manifest.is_none() && self.files.first().is_some_and(|old| old.is_same(&file));
+                if !same {
+                    (self.files, self.manifest) = (vec![Arc::new(file)], None);
+                }
+                Ok(!same)
+            }
+            Err(error) if is_directory(&error) => self.reload_shards(),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn reload_shards(&mut self) -> Result<bool> {
+        for tries_left in (0..OPEN_TRIES).rev() {
+            let manifest = Manifest::read(self.storage.as_ref(), &self.path)?.ok_or_else(|| no_manifest(&self.path))?;
+            let files: Result<Vec<_>> = manifest.shards.iter().map(|shard| self.open_shard(shard)).collect();
+            match files {
+                Ok(files) => {
+                    check_alike(&files)?;
+                    let unchanged = self.manifest.as_ref() == Some(&manifest)
+                        && files.iter().zip(&self.files).all(|(file, old)| Arc::ptr_eq(file, old));
+                    (self.files, self.manifest) = (files, Some(manifest));
+                    return Ok(!unchanged);
+                }
+                Err(error) if tries_left > 0 && is_missing(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        unreachable!("the last try returns")
+    }
+
+    /// Opens a shard's file, or takes it from the open ones. An equal name is not enough: another directory may be
+    /// there now.
+    fn open_shard(&self, shard: &Shard) -> Result<Arc<DictionaryFile>> {
+        let path = self.path.join(&shard.name);
+        let mut old = self.manifest.iter().flat_map(|old| old.shards.iter().zip(&self.files));
+        let old = old.find(|(old, _)| old.name == shard.name).map(|(_, file)| file);
+        let file = match old {
+            Some(old) if old.is_at(&path)? => Arc::clone(old),
+            _ => Arc::new(DictionaryFile::open(self.storage.as_ref(), &path, &self.access)?),
+        };
+        if file.footer.pairs == shard.pairs {
+            // A symbolic link to the open file is recognised only here.
+            return Ok(old.filter(|old| old.is_same(&file)).map_or(file, Arc::clone));
+        }
+        let name = path.display();
+        Err(Error::corrupt(format!("{name}: {} pairs, its manifest says {}", file.footer.pairs, shard.pairs)))
+    }
+
+    /// The file that can have `key`.
+    fn file_of(&self, key: &[u8]) -> &DictionaryFile {
+        match &self.manifest {
+            None => &self.files[0],
+            Some(manifest) => &self.files[manifest.shard_of(key)],
+        }
+    }
+
+    /// The value of `key`. Costs one read of the file, none if it is mapped.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`].
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.file_of(key).find(key, <[u8]>::to_vec)
+    }
+
+    /// Replaces what is in `value` by the value of `key`; `false`, with `value` unchanged, if the key is absent.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        let found = self.file_of(key).find(key, |found| {
+            value.clear();
+            value.extend_from_slice(found);
+        });
+        Ok(found?.is_some())
+    }
+
+    /// Whether the key is present. Costs what [`get`](Self::get) costs.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        Ok(self.file_of(key).find(key, |_| ())?.is_some())
+    }
+
+    /// The number of pairs; free.
+    pub fn len(&self) -> u64 {
+        self.files.iter().map(|file| file.footer.pairs).sum()
+    }
+
+    /// Whether it has no pairs.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The path that it was opened at.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The number of its files: 1, or one a shard.
+    pub fn shard_count(&self) -> usize {
+        self.files.len()
+    }
+
+    /// The function that its keys were hashed with.
+    pub fn hash(&self) -> &HashFunction {
+        &self.files[0].hash
+    }
+
+    /// Its index, as far as the file records it. A build with it makes an index like this one.
+    pub fn index(&self) -> Index {
+        self.files[0].index.kind()
+    }
+
+    /// How often its files have been read by lookups and scans, without the reads of opening them.
+    pub fn reads(&self) -> u64 {
+        self.files.iter().map(|file| file.pages.reads()).sum()
+    }
+
+    /// All pairs, in hash order; those of a directory shard by shard.
+    pub fn iter(&self) -> Pairs<'_> {
+        Pairs { walk: Walk::new(&self.files[0]), rest: &self.files[1..], run: Run::default(), given: 0, failed: false }
+    }
+}
+
+/// Reads that [`Dictionary::get_many`] asks of a disk at once.
+const READERS_MAX: usize = 16;
+/// For fewer keys a reader is not worth its thread.
+const KEYS_PER_READER: usize = 4;
+/// Keys that are looked up first, to see whether they wait for the disk.
+const PROBES: usize = 8;
+/// A lookup that takes longer, on average, waited for the disk: from the system's cache it takes one or two
+/// microseconds.
+const DISK_WAIT_MIN: Duration = Duration::from_micros(12);
+
+impl Dictionary {
+    /// The value of each of `keys`, in their order, faster than by [`get`](Self::get) where lookups wait for memory or
+    /// the disk.
+    ///
+    /// By `pread`, up to 16 threads read at once if the first few keys had to wait for the disk. From a mapping
+    /// ([`map_data`]) of one file the cache misses of 32 keys overlap; pages that are not in memory yet are read one by
+    /// one. In shards that are mapped each key is looked up by itself.
+    ///
+    /// [`map_data`]: crate::DictionaryOptions::map_data
+    ///
+    /// # Errors
+    /// The error of [`get`](Self::get) for the first key that has one.
+    pub fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut values = vec![None; keys.len()];
+        let viewed = self.files.iter().all(|file| file.pages.is_viewed());
+        let probes = if viewed { keys.len() } else { keys.len().min(PROBES) };
+        let start = Instant::now();
+        self.get_in_turn(&keys[..probes], &mut values[..probes])?;
+        let waited = start.elapsed() >= DISK_WAIT_MIN * probes as u32;
+        // From the system's cache a lookup costs less than a thread gains.
+        let readers = if waited { ((keys.len() - probes) / KEYS_PER_READER).min(READERS_MAX) } else { 1 };
+        self.get_by_readers(&keys[probes..], &mut values[probes..], readers)?;
+        Ok(values)
+    }
+
+    fn get_in_turn<K: AsRef<[u8]>>(&self, keys: &[K], values: &mut [Option<Vec<u8>>]) -> Result<()> {
+        if let [file] = &self.files[..] {
+            return file.get_many(keys, values);
+        }
+        for (key, value) in keys.iter().zip(values) {
+            *value = self.get(key.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Divides the keys among `readers` threads.
+    pub(crate) fn get_by_readers<K: AsRef<[u8]> + Sync>(
+        &self,
+        keys: &[K],
+        values: &mut [Option<Vec<u8>>],
+        readers: usize,
+    ) -> Result<()> {
+        if readers <= 1 {
+            return self.get_in_turn(keys, values);
+        }
+        let share = keys.len().div_ceil(readers).max(1);
+        let parts = keys.chunks(share).zip(values.chunks_mut(share)).collect();
+        in_parallel(readers, parts, |_, (keys, values)| self.get_in_turn(keys, values)).map(drop)
+    }
+}
+
+/// Refuses shards that are not of one dictionary: the first says how all are read.
+fn check_alike(files: &[Arc<DictionaryFile>]) -> Result<()> {
+    let first = &files[0];
+    match files.iter().find(|file| !file.header.is_like(&first.header)) {
+        None => Ok(()),
+        Some(other) => {
+            let (other, first) = (other.path.display(), first.path.display());
+            let what = "differ in hash function, page size or compression, so they are not of one dictionary";
+            Err(Error::corrupt(format!("{other}, {first}: {what}. {}.", BUILD_AGAIN)))
+        }
+    }
+}
+
+fn is_directory(error: &Error) -> bool {
+    io_kind(error) == Some(std::io::ErrorKind::IsADirectory)
+}
+
+pub(super) fn is_missing(error: &Error) -> bool {
+    io_kind(error) == Some(std::io::ErrorKind::NotFound)
+}
+
+fn io_kind(error: &Error) -> Option<std::io::ErrorKind> {
+    let source = std::error::Error::source(error)?;
+    source.downcast_ref::<std::io::Error>().map(std::io::Error::kind)
+}
+
+fn no_manifest(path: &Path) -> Error {
+    let name = path.display();
+    Error::new(ErrorKind::NotATable, format!("{name}: a directory without a manifest, so it is not a dictionary"))
+}
+
+impl<'d> IntoIterator for &'d Dictionary {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+    type IntoIter = Pairs<'d>;
+
+    fn into_iter(self) -> Pairs<'d> {
+        self.iter()
+    }
+}
+
+/// The pairs of a dictionary, from [`Dictionary::iter`]. It ends after an error.
+pub struct Pairs<'d> {
+    walk: Walk<'d>,
+    /// Files that come after.
+    rest: &'d [Arc<DictionaryFile>],
+    run: Run,
+    given: usize,
+    failed: bool,
+}
+
+impl Pairs<'_> {
+    /// The next pair, borrowed until the next call.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`].
+    pub fn next_ref(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        while self.given == self.run.len() {
+            self.given = 0;
+            let next = if self.failed { Ok(false) } else { self.walk.next(&mut self.run) };
+            if matches!(next, Ok(true)) {
+                continue;
+            }
+            // An error may come in the middle of a run.
+            self.run.clear();
+            self.failed |= next.is_err();
+            next?;
+            let Some((next, rest)) = self.rest.split_first().filter(|_| !self.failed) else { return Ok(None) };
+            (self.walk, self.rest) = (Walk::new(next), rest);
+        }
+        let index = self.given;
+        self.given += 1;
+        Ok(Some((self.run.key(index), self.run.value(index).unwrap_or_default())))
+    }
+}
+
+impl Iterator for Pairs<'_> {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let pair = self.next_ref().transpose()?;
+        Some(pair.map(|(key, value)| (key.to_vec(), value.to_vec())))
+    }
+}

@@ -1,0 +1,129 @@
+//! Options of a trie index, and where the parts of its section lie.
+
+use super::skip;
+
+/// "ectrie", 0, version 1.
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"ectrie\0\x01");
+/// Words before the superblocks: eight of the header, one a class of skip pointers.
+pub(super) const HEADER_WORDS: usize = 8 + skip::CLASSES;
+/// Words of a superblock before its buckets: bits and ranks before it.
+pub(super) const SUPERBLOCK_HEAD: usize = 2;
+/// In the first word of a superblock: its buckets' ends are in the wide table.
+pub(super) const WIDE: u64 = 1 << 63;
+/// Most pairs, so that sums of ranks and of bits stay far from 64 bits.
+pub(super) const PAIRS_MAX: u64 = 1 << 48;
+/// The keys that a superblock is expected to have at most: their bits, even at 4 a key, fit in 16.
+pub(super) const SUPERBLOCK_KEYS: u64 = 1 << 14;
+pub(super) const SUPERBLOCK_BITS_MAX: u32 = 10;
+/// Smaller tries have no skip pointers: they are decoded by tables that know none.
+pub(super) const SKIP_MIN_LEAST: u32 = 32;
+
+/// What an index is built with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TrieOptions {
+    /// Keys a virtual bucket on average, the paper's g: a power of two from 16 to 4096. The average is within a factor
+    /// of sqrt(2) of it.
+    pub bucket_keys: u32,
+    /// The largest trie whose codes are Huffman's, the paper's hmax: 2 to 256.
+    pub huffman_max: u32,
+    /// The smallest trie, in keys, with a pointer past its left subtrie, if that has more than `block_items`: 32 or
+    /// more; 0 for none, as in the paper.
+    pub skip_min: u32,
+    /// Ranks a block: a lookup gives ranks of one block. 1: one rank.
+    pub block_items: u32,
+}
+
+impl Default for TrieOptions {
+    fn default() -> Self {
+        TrieOptions { bucket_keys: 256, huffman_max: 64, skip_min: 0, block_items: 1 }
+    }
+}
+
+impl TrieOptions {
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if !self.bucket_keys.is_power_of_two() || !(16..=4096).contains(&self.bucket_keys) {
+            return Err(format!("bucket_keys is {}, must be a power of two from 16 to 4096", self.bucket_keys));
+        }
+        if !(2..=256).contains(&self.huffman_max) {
+            return Err(format!("huffman_max is {}, must be 2 to 256", self.huffman_max));
+        }
+        if self.skip_min != 0 && self.skip_min < SKIP_MIN_LEAST {
+            return Err(format!("skip_min is {}, must be 0 or {SKIP_MIN_LEAST} or more", self.skip_min));
+        }
+        if self.block_items == 0 {
+            return Err("block_items is 0, must be 1 or more".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The size from which tries have a pointer.
+    pub(super) fn skip_from(&self) -> u64 {
+        if self.skip_min == 0 { u64::MAX } else { self.skip_min.into() }
+    }
+}
+
+/// Where things lie among the words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TrieLayout {
+    pub pairs: u64,
+    /// Bits of a position that are the number of its bucket.
+    pub bucket_bits: u32,
+    /// Buckets a superblock, as a power of two.
+    pub superblock_bits: u32,
+    /// Bits of all tries.
+    pub trie_bits: u64,
+    pub wide_count: u64,
+}
+
+impl TrieLayout {
+    /// Of an index of `pairs`, before its tries are known.
+    pub(super) fn planned(options: &TrieOptions, pairs: u64) -> TrieLayout {
+        let average_max = |bits: u32| 2 * (u128::from(options.bucket_keys) << bits).pow(2);
+        let bucket_bits = (0..).find(|&bits| u128::from(pairs).pow(2) <= average_max(bits)).expect("pairs are bounded");
+        let fits = |bits: u32| u128::from(pairs) << bits <= u128::from(SUPERBLOCK_KEYS) << bucket_bits;
+        let most = bucket_bits.clamp(1, SUPERBLOCK_BITS_MAX);
+        let superblock_bits = (1..=most).rev().find(|&bits| fits(bits)).unwrap_or(1);
+        TrieLayout { pairs, bucket_bits, superblock_bits, trie_bits: 0, wide_count: 0 }
+    }
+
+    pub(super) fn superblock_count(&self) -> u64 {
+        (1u64 << self.bucket_bits).div_ceil(1 << self.superblock_bits)
+    }
+
+    pub(super) fn superblock_words(&self) -> usize {
+        SUPERBLOCK_HEAD + (1 << self.superblock_bits) / 2
+    }
+
+    pub(super) fn wide_words(&self) -> usize {
+        SUPERBLOCK_HEAD + (2 << self.superblock_bits)
+    }
+
+    /// The first word of the tries.
+    pub(super) fn tries_at(&self) -> u64 {
+        HEADER_WORDS as u64 + self.superblock_count() * self.superblock_words() as u64
+    }
+
+    /// The first word of the wide superblocks.
+    pub(super) fn wide_at(&self) -> u64 {
+        self.tries_at() + self.trie_bits.div_ceil(64)
+    }
+
+    /// All words.
+    pub(super) fn words(&self) -> Option<u64> {
+        self.wide_count.checked_mul(self.wide_words() as u64)?.checked_add(self.wide_at())
+    }
+}
+
+/// Refuses what the words have no room for, before anything is computed from it.
+pub(super) fn check_layout(layout: &TrieLayout, words: u64, reserved: u64) -> Result<(), String> {
+    if layout.pairs > PAIRS_MAX || layout.bucket_bits > 48 || layout.trie_bits > words.saturating_mul(64) {
+        return Err(format!("trie index: {layout:?}, more than an index can have"));
+    }
+    if !(1..=SUPERBLOCK_BITS_MAX).contains(&layout.superblock_bits) || reserved != 0 {
+        return Err(format!("trie index: {layout:?}, reserved {reserved}: not of this version"));
+    }
+    if layout.words() != Some(words) {
+        return Err(format!("trie index: {words} words, its header says {:?}", layout.words()));
+    }
+    Ok(())
+}

@@ -1,0 +1,549 @@
+//! The tries against a plain reading of the paper, against hostile words, and against the paper's figures.
+//!
+//! [`Reference`] decodes bit by bit and recursively, from the format as the heads of `mod.rs`, `code.rs` and `skip.rs`
+//! have it; it shares the lengths of the codes with the code under test, and nothing else. Every position must give the
+//! same ranks, those of present keys the right ones.
+//!
+//! `cargo test --release trie_measured -- --ignored --nocapture` prints bits a key and time over the options.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::time::Instant;
+
+use super::code::Codes;
+use super::layout::HEADER_WORDS;
+use super::{Trie, TrieOptions, build};
+use crate::dictionary::tests::random::Random;
+
+fn sorted(random: &mut Random, count: usize) -> Vec<u64> {
+    let mut positions: Vec<u64> = (0..count).map(|_| random.next()).collect();
+    positions.sort_unstable();
+    positions
+}
+
+fn built(options: &TrieOptions, positions: &[u64]) -> Vec<u64> {
+    build(options, positions.len() as u64, positions.iter().map(|&p| Ok(p))).expect("sound options and positions")
+}
+
+fn opened(words: &[u64]) -> Trie {
+    Trie::open(words).expect("what was built")
+}
+
+/// Reads an index as slowly as possible.
+struct Reference<'a> {
+    words: &'a [u64],
+    /// By size and code, as characters.
+    symbols: HashMap<(u64, String), u64>,
+    at: u64,
+}
+
+impl<'a> Reference<'a> {
+    fn new(words: &'a [u64]) -> Self {
+        let mut symbols = HashMap::new();
+        let huffman_max = words[2] >> 32;
+        let codes = Codes::new(huffman_max as u32);
+        for size in 2..=huffman_max {
+            // Canonical codes made anew from the lengths alone.
+            let mut ordered: Vec<(u32, u64)> = (0..).zip(codes.of(size)).map(|(s, (_, length))| (length, s)).collect();
+            ordered.sort_unstable();
+            let (mut code, mut before) = (0u64, 0);
+            for (length, symbol) in ordered {
+                code <<= length - before;
+                before = length;
+                symbols.insert((size, format!("{code:0width$b}", width = length as usize)), symbol);
+                code += 1;
+            }
+        }
+        Reference { words, symbols, at: 0 }
+    }
+
+    fn bit(&mut self) -> u64 {
+        let at = self.tries_at() * 64 + self.at;
+        self.at += 1;
+        self.words[at as usize / 64] >> (at % 64) & 1
+    }
+
+    fn number(&mut self, bits: u32) -> u64 {
+        (0..bits).map(|bit| self.bit() << bit).sum()
+    }
+
+    fn gamma(&mut self) -> u64 {
+        let mut below = 0;
+        while self.bit() == 0 {
+            below += 1;
+        }
+        self.number(below) + (1 << below)
+    }
+
+    fn superblock_bits(&self) -> u64 {
+        self.words[4] >> 32
+    }
+
+    fn tries_at(&self) -> u64 {
+        let superblocks = (1u64 << (self.words[4] as u32)).div_ceil(1 << self.superblock_bits());
+        HEADER_WORDS as u64 + superblocks * (2 + (1 << self.superblock_bits()) / 2)
+    }
+
+    /// Bits and ranks at the end of a bucket, or at the start of bucket 0.
+    fn end_of(&self, bucket: Option<u64>) -> (u64, u64) {
+        let Some(bucket) = bucket else { return (0, 0) };
+        let (superblock, i) = (bucket >> self.superblock_bits(), bucket & ((1 << self.superblock_bits()) - 1));
+        let place =
+            &self.words[(HEADER_WORDS as u64 + superblock * (2 + (1 << self.superblock_bits()) / 2)) as usize..];
+        if place[0] >> 63 == 1 {
+            let wide = self.tries_at() + self.words[5].div_ceil(64) + place[1] * (2 + (2 << self.superblock_bits()));
+            let ends = &self.words[(wide + 2 + 2 * i) as usize..];
+            return (ends[0], ends[1]);
+        }
+        let entry = place[2 + i as usize / 2] >> (32 * (i % 2));
+        (place[0] + (entry >> 16 & 0xffff), place[1] + (entry & 0xffff))
+    }
+
+    fn locate(&mut self, position: u64) -> Range<u64> {
+        let bucket_bits = self.words[4] as u32;
+        let bucket = (u128::from(position) << bucket_bits >> 64) as u64;
+        let ((at, rank), (end, behind)) = (self.end_of(bucket.checked_sub(1)), self.end_of(Some(bucket)));
+        self.at = at;
+        let ranks = self.find(behind - rank, rank, position, bucket_bits);
+        assert!(self.at <= end);
+        // And the whole trie ends where it is said to.
+        self.at = at;
+        self.pass(behind - rank, rank);
+        assert_eq!(self.at, end);
+        ranks
+    }
+
+    fn stored(&self, size: u64, rank: u64) -> bool {
+        let block = self.words[3] >> 32;
+        size >= 2 && rank / block != (rank + size - 1) / block
+    }
+
+    fn find(&mut self, size: u64, rank: u64, position: u64, depth: u32) -> Range<u64> {
+        if !self.stored(size, rank) || depth == 64 {
+            return rank..rank + size;
+        }
+        let right = position >> (63 - depth) & 1 == 1;
+        match self.left(size) {
+            0 => self.find(size, rank, position, depth + 1),
+            left if right => {
+                self.pass(left, rank);
+                self.find(size - left, rank + left, position, depth + 1)
+            }
+            left => self.find(left, rank, position, depth + 1),
+        }
+    }
+
+    fn pass(&mut self, size: u64, rank: u64) {
+        if !self.stored(size, rank) {
+            return;
+        }
+        match self.left(size) {
+            0 => self.pass(size, rank),
+            left => {
+                self.pass(left, rank);
+                self.pass(size - left, rank + left);
+            }
+        }
+    }
+
+    /// The code at the root, and the pointer behind it, which is not used.
+    fn left(&mut self, size: u64) -> u64 {
+        let left = self.symbol(size);
+        let (skip_min, block) = (self.words[3] & 0xffff_ffff, self.words[3] >> 32);
+        if skip_min != 0 && size >= skip_min && left > block {
+            let width = self.words[8 + left.ilog2().min(15) as usize] >> 48;
+            if self.number(width as u32) == (1 << width) - 1 {
+                self.gamma();
+            }
+        }
+        left
+    }
+
+    fn symbol(&mut self, size: u64) -> u64 {
+        if size > self.words[2] >> 32 {
+            let v = self.gamma() as i64 - 1;
+            let d = if v % 2 == 0 { v / 2 } else { -(v + 1) / 2 };
+            return (size as i64 / 2 + d) as u64;
+        }
+        let mut code = String::new();
+        loop {
+            code.push(if self.bit() == 1 { '1' } else { '0' });
+            if let Some(&symbol) = self.symbols.get(&(size, code.clone())) {
+                return symbol;
+            }
+        }
+    }
+}
+
+/// Every key is found where it is, a sample of them and all of `absent` as the reference has them.
+fn check(options: &TrieOptions, positions: &[u64], absent: &[u64]) {
+    let words = built(options, positions);
+    let trie = opened(&words);
+    let mut reference = Reference::new(&words);
+    let block = u64::from(options.block_items);
+    // The reference is slow.
+    let stride = 1 + positions.len() as u64 / 100;
+    for (rank, position) in (0..).zip(positions) {
+        let ranks = trie.locate(&words, *position);
+        if rank % stride == 0 {
+            assert_eq!(ranks, reference.locate(*position), "{options:?}, rank {rank} of {}", positions.len());
+        }
+        assert!(ranks.contains(&rank), "{ranks:?} is not rank {rank}, {options:?}");
+        let equal =
+            positions.partition_point(|p| p < position) as u64..positions.partition_point(|p| p <= position) as u64;
+        if block == 1 {
+            assert_eq!(ranks, equal);
+        } else {
+            assert!(ranks.start / block == (ranks.end - 1) / block || ranks == equal, "{ranks:?} in blocks of {block}");
+        }
+    }
+    for &position in absent {
+        let ranks = trie.locate(&words, position);
+        assert_eq!(ranks, reference.locate(position), "{options:?}, absent");
+        assert!(ranks.start <= ranks.end && ranks.end <= positions.len() as u64);
+    }
+    let mut many = Vec::new();
+    trie.locate_many(&words, positions, &mut many);
+    assert!(
+        positions.iter().zip(&many).all(|(&p, ranks)| trie.locate(&words, p) == *ranks)
+            && many.len() == positions.len()
+    );
+}
+
+/// Options that meet everything the format has.
+fn many_options() -> Vec<TrieOptions> {
+    let mut all = Vec::new();
+    for (bucket_keys, huffman_max) in [(16, 2), (32, 3), (64, 16), (128, 8), (256, 64), (512, 256), (4096, 100)] {
+        for skip_min in [0, 32, 64] {
+            for block_items in [1, 2, 7, 64] {
+                all.push(TrieOptions { bucket_keys, huffman_max, skip_min, block_items });
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn tries_of_up_to_8_of_32_prefixes_are_found() {
+    let options = TrieOptions::default();
+    let all: Vec<u64> = (0..32).map(|prefix| prefix << 59).collect();
+    let words_of = |set: u32| (0..32).filter(|i| set >> i & 1 == 1).map(|i| all[i]).collect::<Vec<u64>>();
+    // All sets of up to 4 of the first 24, and some of up to 8 of all.
+    let mut checked = 0;
+    for set in (0..1u32 << 24).filter(|s| s.count_ones() <= 4).chain((0..u32::MAX).step_by(97 * 211)) {
+        if set.count_ones() > 8 {
+            continue;
+        }
+        let positions = words_of(set);
+        let words = built(&options, &positions);
+        let trie = opened(&words);
+        for (rank, &position) in (0..).zip(&positions) {
+            assert_eq!(trie.locate(&words, position), rank..rank + 1, "set {set:x}");
+        }
+        checked += 1;
+    }
+    assert!(checked > 10_000, "{checked} sets");
+}
+
+#[test]
+fn every_set_of_16_prefixes_agrees_with_the_reference() {
+    let all: Vec<u64> = (0..16).map(|prefix| prefix << 60 | 0x5555).collect();
+    let absent: Vec<u64> = (0..16).map(|prefix| prefix << 60).collect();
+    for set in (0..1u32 << 16).step_by(13) {
+        let positions: Vec<u64> = (0..16).filter(|i| set >> i & 1 == 1).map(|i| all[i]).collect();
+        check(&TrieOptions { huffman_max: 9, ..TrieOptions::default() }, &positions, &absent);
+    }
+}
+
+#[test]
+fn counts_around_powers_of_two_are_found() {
+    let mut random = Random::new(1);
+    for count in [0, 1, 2, 3, 7, 31, 255, 256, 257, 509, 1021, 4099, 16_411] {
+        let positions = sorted(&mut random, count);
+        let absent = sorted(&mut random, 50);
+        check(&TrieOptions::default(), &positions, &absent);
+        check(&TrieOptions { skip_min: 64, ..TrieOptions::default() }, &positions, &absent);
+        check(&TrieOptions { block_items: 16, ..TrieOptions::default() }, &positions, &absent);
+    }
+}
+
+#[test]
+fn all_options_find_all_keys() {
+    let mut random = Random::new(2);
+    let positions = sorted(&mut random, 5000);
+    let absent = sorted(&mut random, 50);
+    for options in many_options() {
+        check(&options, &positions, &absent);
+    }
+}
+
+/// Positions as poor hash functions give them.
+fn skewed() -> Vec<Vec<u64>> {
+    let mut random = Random::new(3);
+    let mut sets = vec![
+        vec![0; 1000],
+        vec![u64::MAX; 1000],
+        (0..3000).collect(),
+        (0..3000).map(|i| i << 20).collect(),
+        (0..3000).map(|i| u64::MAX - i).collect(),
+        (0..64).map(|i| 1 << i).collect(),
+        (0..64).map(|i| !(u64::MAX >> i)).collect(),
+        (0..3000).map(|_| random.next() & 0xffff_ffff_0000_0000 | 7).collect(),
+        (0..3000).map(|_| random.next() & 0xff00_0000_0000_0000).collect(),
+        (0..3000).map(|_| random.next() & random.next() & random.next()).collect(),
+        (0..3000).map(|_| (random.next() >> 32) * 3 % 1000).collect(),
+        (0..3000).map(|i| if i % 3 == 0 { random.next() } else { 1 << 63 }).collect(),
+    ];
+    sets.iter_mut().for_each(|set| set.sort_unstable());
+    sets
+}
+
+#[test]
+fn skewed_and_equal_positions_are_found() {
+    for positions in skewed() {
+        let absent: Vec<u64> = positions.iter().take(50).map(|p| p.wrapping_add(1) ^ 1 << 40).collect();
+        for options in many_options().into_iter().step_by(5) {
+            check(&options, &positions[..positions.len().min(800)], &absent);
+        }
+        check(&TrieOptions::default(), &positions, &absent);
+    }
+}
+
+#[test]
+fn superblocks_that_overflow_are_wide() {
+    // A first superblock of 70 000 keys, then as many at random.
+    let mut random = Random::new(4);
+    let mut positions: Vec<u64> = (0..140_000).map(|i| random.next() >> (i % 2 * 20)).collect();
+    positions.sort_unstable();
+    for skip_min in [0, 64] {
+        let words = built(&TrieOptions { skip_min, ..TrieOptions::default() }, &positions);
+        let trie = opened(&words);
+        assert_eq!(trie.wide_superblock_count(), 1);
+        let mut reference = Reference::new(&words);
+        let step = if skip_min == 0 { 997 } else { 37 };
+        for (rank, &position) in (0..).zip(&positions).step_by(step) {
+            assert_eq!(trie.locate(&words, position), rank..rank + 1);
+        }
+        for &position in positions.iter().step_by(9973) {
+            assert_eq!(trie.locate(&words, position), reference.locate(position));
+        }
+    }
+}
+
+#[test]
+fn nine_million_equal_positions_are_one_range() {
+    let count = 9_000_000;
+    let words = build(&TrieOptions::default(), count, (0..count).map(|_| Ok(77))).expect("sound");
+    let trie = opened(&words);
+    assert_eq!(trie.locate(&words, 77), 0..count);
+    assert!(trie.locate(&words, 78).end <= count);
+}
+
+#[test]
+fn changed_words_give_an_error_or_ranges_in_bounds() {
+    let mut random = Random::new(5);
+    let positions = sorted(&mut random, 3000);
+    let skewed = skewed();
+    for round in 0..6000 {
+        let options = many_options()[random.below(84) as usize];
+        let of = if round % 4 == 0 { &skewed[random.below(12) as usize] } else { &positions };
+        let count = 1 + random.below(of.len() as u64) as usize;
+        let mut words = built(&options, &of[..count]);
+        damage(&mut words, &mut random);
+        let Ok(trie) = Trie::open(&words) else { continue };
+        for i in 0..40 {
+            let position = if i % 2 == 0 { random.next() } else { of[random.below(of.len() as u64) as usize] };
+            let ranks = trie.locate(&words, position);
+            assert!(ranks.start <= ranks.end && ranks.end <= trie.pairs(), "{ranks:?} of {}", trie.pairs());
+        }
+    }
+}
+
+fn damage(words: &mut Vec<u64>, random: &mut Random) {
+    let (count, kind) = (words.len() as u64, random.below(5));
+    match kind {
+        0 => words.truncate(random.below(count) as usize),
+        1 => words.extend([random.next(), 0].into_iter().take(1 + random.below(2) as usize)),
+        2 => {
+            let at = random.below(count.min(HEADER_WORDS as u64 + 6)) as usize;
+            words[at] ^= random.next() >> random.below(64);
+        }
+        3 => {
+            let from = HEADER_WORDS + random.below(count - HEADER_WORDS as u64) as usize;
+            let value = if random.below(2) == 0 { 0 } else { u64::MAX };
+            words[from..].iter_mut().take(1 + random.below(20) as usize).for_each(|word| *word = value);
+        }
+        _ => {
+            for _ in 0..=random.below(8) {
+                let at = HEADER_WORDS + random.below(count - HEADER_WORDS as u64) as usize;
+                words[at] ^= 1 << random.below(64);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_truncation_is_an_error() {
+    let words = built(&TrieOptions::default(), &sorted(&mut Random::new(6), 2000));
+    assert!((0..words.len()).all(|count| Trie::open(&words[..count]).is_err()));
+}
+
+#[test]
+fn options_and_positions_that_are_wrong_are_refused() {
+    let wrong = [
+        TrieOptions { bucket_keys: 8, ..TrieOptions::default() },
+        TrieOptions { bucket_keys: 100, ..TrieOptions::default() },
+        TrieOptions { huffman_max: 1, ..TrieOptions::default() },
+        TrieOptions { huffman_max: 257, ..TrieOptions::default() },
+        TrieOptions { skip_min: 31, ..TrieOptions::default() },
+        TrieOptions { block_items: 0, ..TrieOptions::default() },
+    ];
+    assert!(wrong.iter().all(|options| build(options, 0, std::iter::empty()).is_err()));
+    for skip_min in [0, 64] {
+        let options = TrieOptions { skip_min, ..TrieOptions::default() };
+        assert!(build(&options, 3, [1, 3, 2].into_iter().map(Ok)).is_err());
+        assert!(build(&options, 3, [1, 2].into_iter().map(Ok)).is_err());
+        assert!(build(&options, 1, [1, 2].into_iter().map(Ok)).is_err());
+        assert!(build(&options, 2_000_000, [1 << 63, 1].into_iter().map(Ok)).is_err());
+    }
+}
+
+#[test]
+fn buckets_have_as_many_keys_as_asked_for() {
+    let layout = |pairs| super::layout::TrieLayout::planned(&TrieOptions::default(), pairs);
+    assert_eq!(layout(1 << 24).bucket_bits, 16);
+    assert_eq!(layout(1 << 24).superblock_bits, 6);
+    assert_eq!(layout((1 << 24) * 14 / 10).bucket_bits, 16);
+    assert_eq!(layout((1 << 24) * 15 / 10).bucket_bits, 17);
+    assert_eq!(layout(362).bucket_bits, 0);
+    assert_eq!(layout(363).bucket_bits, 1);
+    assert_eq!(layout(0).bucket_bits, 0);
+}
+
+fn bits_per_key(options: &TrieOptions, positions: &[u64]) -> f64 {
+    opened(&built(options, positions)).bits() as f64 / positions.len() as f64
+}
+
+#[test]
+fn a_key_costs_the_bits_that_the_paper_says() {
+    let positions = sorted(&mut Random::new(7), 1 << 20);
+    let dense = bits_per_key(&TrieOptions::default(), &positions);
+    assert!((dense - 2.512).abs() < 0.01, "{dense}, the paper has 2.51");
+    // Figure 11: Huffman codes above 16 keys save little.
+    let huffman_16 = bits_per_key(&TrieOptions { huffman_max: 16, ..TrieOptions::default() }, &positions);
+    assert!((0.02..0.15).contains(&(huffman_16 - dense)), "{huffman_16} at hmax = 16");
+    let skips = bits_per_key(&TrieOptions { skip_min: 64, ..TrieOptions::default() }, &positions);
+    assert!((2.58..2.65).contains(&skips), "{skips} with skip pointers");
+    // Figure 6 and the two-level table.
+    for (block_items, bits) in [(8, 1.15), (16, 0.79), (64, 0.33)] {
+        let sparse = bits_per_key(&TrieOptions { block_items, ..TrieOptions::default() }, &positions) - 0.133;
+        assert!((sparse - bits).abs() < 0.02, "{sparse} for {block_items} a block");
+    }
+}
+
+#[test]
+fn a_trie_has_the_expected_size_of_figure_3() {
+    // Expected bits of Rep(T): those of its root, and of both sides, over the binomial of |Left|.
+    let codes = Codes::new(64);
+    let mut expected = vec![0.0, 0.0];
+    for size in 2..=512usize {
+        let probability = binomial_row(size);
+        let length = |left: usize| match size {
+            ..=64 => f64::from(codes.code(size as u64, (left % size) as u64).1),
+            _ => f64::from(2 * super::code::gamma_number(size as u64, (left % size) as u64).ilog2() + 1),
+        };
+        let root: f64 = (0..=size).map(|left| probability[left] * length(left)).sum();
+        let sides: f64 = (1..size).map(|left| probability[left] * (expected[left] + expected[size - left])).sum();
+        // All on one side: the same trie again.
+        expected.push((root + sides) / (1.0 - 2.0 * probability[0]));
+    }
+    let per_key = |size: usize| expected[size] / size as f64;
+    assert!((per_key(256) - 2.379).abs() < 0.001, "{}", per_key(256));
+    assert!((64..=512).all(|size| (2.25..2.45).contains(&per_key(size))));
+}
+
+/// The probabilities that so many of `size` keys are left.
+fn binomial_row(size: usize) -> Vec<f64> {
+    let mut row = vec![1.0];
+    for _ in 0..size {
+        row = (0..=row.len())
+            .map(|l| (row.get(l).unwrap_or(&0.0) + l.checked_sub(1).map_or(0.0, |l| row[l])) / 2.0)
+            .collect();
+    }
+    row
+}
+
+/// Least and median nanoseconds a lookup, one by one and in batches, of runs that take turns.
+fn nanoseconds(trie: &Trie, words: &[u64], positions: &[u64], asked: &[u32]) -> String {
+    let mut times = [Vec::new(), Vec::new()];
+    let mut ranges = Vec::new();
+    for asked in asked.chunks(20_000) {
+        let queries: Vec<u64> = asked.iter().map(|&rank| positions[rank as usize]).collect();
+        for (many, times) in [false, true].into_iter().zip(&mut times) {
+            ranges.clear();
+            let begin = Instant::now();
+            if many {
+                trie.locate_many(words, &queries, &mut ranges);
+            } else {
+                ranges.extend(queries.iter().map(|&position| trie.locate(words, position)));
+            }
+            times.push(begin.elapsed().as_nanos() / queries.len() as u128);
+            assert!(ranges.iter().zip(asked).all(|(range, &rank)| range.contains(&rank.into())));
+        }
+    }
+    times
+        .each_mut()
+        .map(|times| {
+            times.sort_unstable();
+            format!("{:4} {:6}", times[0], times[times.len() / 2])
+        })
+        .join(" | ")
+}
+
+#[test]
+#[ignore = "slow: builds and times indexes of 2^24 keys over the options"]
+fn trie_measured() {
+    let mut random = Random::new(8);
+    let log = std::env::var("TRIE_LOG").ok().and_then(|log| log.parse().ok()).unwrap_or(24);
+    let positions = sorted(&mut random, 1 << log);
+    let asked: Vec<u32> = (0..500_000).map(|_| random.below(1 << log) as u32).collect();
+    println!(
+        "    g  hmax  skip  block | bits/key  tries  buckets | build M/s | ns: least, median | batch: least, median"
+    );
+    let row = |bucket_keys, huffman_max, skip_min, block_items| {
+        let options = TrieOptions { bucket_keys, huffman_max, skip_min, block_items };
+        let begin = Instant::now();
+        let words = built(&options, &positions);
+        let speed = positions.len() as f64 / begin.elapsed().as_micros() as f64;
+        let trie = opened(&words);
+        let per_key = |bits: u64| bits as f64 / positions.len() as f64;
+        println!(
+            "{bucket_keys:5} {huffman_max:5} {skip_min:5} {block_items:6} | {:8.3} {:6.3} {:8.3} | {speed:9.1} | {}",
+            per_key(trie.bits()),
+            per_key(trie.bits_of_tries()),
+            per_key(trie.bits_of_buckets()),
+            nanoseconds(&trie, &words, &positions, &asked),
+        );
+    };
+    if std::env::var("TRIE_FEW").is_ok() {
+        for (skip_min, block_items) in [(0, 1), (64, 1), (32, 1), (0, 16), (64, 16)] {
+            row(256, 64, skip_min, block_items);
+        }
+        return;
+    }
+    for bucket_keys in [32, 64, 128, 256, 512] {
+        row(bucket_keys, 64, 0, 1);
+        row(bucket_keys, 64, 64, 1);
+    }
+    for huffman_max in [8, 16, 32, 128] {
+        row(256, huffman_max, 0, 1);
+        row(256, huffman_max, 64, 1);
+    }
+    row(256, 64, 32, 1);
+    row(256, 64, 48, 1);
+    row(256, 64, 96, 1);
+    for block_items in [2, 4, 8, 16, 32, 64] {
+        row(256, 64, 0, block_items);
+        row(256, 64, 64, block_items);
+    }
+}

@@ -1,0 +1,507 @@
+//! One dictionary file, open for reading: header, footer and index in memory, data read as it is asked for.
+//!
+//! ```text
+//! get(key)   hash -> position -> index (pages, or ranks and from them pages) -> one read -> search -> value
+//! ```
+//!
+//! Nothing here changes after the open, so any number of threads use one without waiting for each other.
+//! Not here: the search within what was read (`search.rs`), many files as one (`shards.rs`).
+
+use super::pages::{Pages, Piece, Scratch, Stream};
+use super::search::{self, Interpolation, Query, RecordFormat, Search};
+use crate::dictionary::format::block::{self, BlockHead};
+use crate::dictionary::format::ends::{
+    BUILD_AGAIN, FOOTER_BYTES, FileHeader, Footer, HEADER_BYTES, Section, SectionKind,
+};
+use crate::dictionary::format::layout::{Compression, Layout, Order};
+use crate::dictionary::format::record;
+use crate::dictionary::index::page::PageIndex;
+use crate::dictionary::index::{self, Candidates, LoadedIndex, Words};
+use crate::error::{Error, ErrorKind, Result};
+use crate::hash::HashFunction;
+use crate::io::{File, Mode, Storage, View};
+use crate::linear;
+use std::cell::RefCell;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A lookup that would read more pages than this goes through them piece by piece instead.
+const PAGES_AT_ONCE_MAX: u64 = 64;
+
+/// How a dictionary is read.
+#[derive(Clone, Default)]
+pub(crate) struct Access {
+    /// Data from a mapping instead of by `pread`.
+    pub map_data: bool,
+    /// The index from a mapping instead of loaded.
+    pub map_index: bool,
+    /// The function of a dictionary that was built with the user's own.
+    pub hash: Option<HashFunction>,
+}
+
+pub(crate) struct DictionaryFile {
+    pub path: PathBuf,
+    pub header: FileHeader,
+    pub footer: Footer,
+    pub hash: HashFunction,
+    pub pages: Pages,
+    pub index: LoadedIndex,
+    /// From ranks to pages, where records have no one size.
+    ranks: Option<(PageIndex, Words)>,
+    file: Arc<dyn File>,
+    pub format: RecordFormat,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+impl DictionaryFile {
+    pub fn open(storage: &dyn Storage, path: &Path, access: &Access) -> Result<DictionaryFile> {
+        let failed = |what: &'static str| move |e| Error::io(path, what, e);
+        let file: Arc<dyn File> = storage.open(path, Mode::Read).map_err(failed("open"))?.into();
+        let file_bytes = file.len().map_err(failed("read the length"))?;
+        let header = FileHeader::read(path, file.as_ref(), file_bytes)?;
+        Self::with_header(path, file, header, access)
+    }
+
+    /// The file at `path` as one with this header, which may not be written yet.
+    pub fn with_header(
+        path: &Path,
+        file: Arc<dyn File>,
+        header: FileHeader,
+        access: &Access,
+    ) -> Result<DictionaryFile> {
+        let failed = |what: &'static str| move |e| Error::io(path, what, e);
+        let file_bytes = file.len().map_err(failed("read the length"))?;
+        let hash = header.hash(path, access.hash.as_ref())?;
+        let mut end = [0; FOOTER_BYTES];
+        let footer_at = file_bytes.checked_sub(FOOTER_BYTES as u64).filter(|at| *at >= HEADER_BYTES as u64);
+        let footer_at = footer_at.ok_or_else(|| cut(path))?;
+        file.read_at(&mut end, footer_at).map_err(failed("read the footer"))?;
+        let footer = Footer::parse(path, &end, &header, file_bytes)?;
+        let view = if access.map_data || access.map_index { map(path, file.as_ref(), file_bytes)? } else { None };
+        let sections = Sections { path, file: file.as_ref(), view: view.clone().filter(|_| access.map_index) };
+        let (index, ranks) = sections.indexes(&header, &footer)?;
+        let view = view.filter(|_| access.map_data);
+        let pages = Pages::new(path, Arc::clone(&file), view, &header, &footer)?;
+        // The record that brings a block to its bytes may be the longest.
+        let (longest_key, longest_value) = (u64::from(footer.key_len.1), u64::from(footer.value_len.1));
+        let format = RecordFormat {
+            layout: header.layout,
+            compression: header.compression,
+            ordered: header.order == Order::Hash,
+            block_bytes_max: u64::from(header.block_bytes)
+                + longest_key
+                + longest_value
+                + record::HEAD_BYTES_MAX as u64,
+            gap: (u64::MAX / footer.pairs.max(1)).max(1),
+        };
+        Ok(DictionaryFile { path: path.to_owned(), header, footer, hash, pages, index, ranks, file, format })
+    }
+
+    /// Is it what `path` names now?
+    pub fn is_at(&self, path: &Path) -> Result<bool> {
+        self.file.is_at(path).map_err(|e| Error::io(path, "look whether it is the same file", e))
+    }
+
+    /// Was it opened from the same file, as far as its content tells?
+    pub fn is_same(&self, other: &DictionaryFile) -> bool {
+        self.footer == other.footer && self.header.hash_check == other.header.hash_check
+    }
+
+    /// Calls `give` with the value of `key`, if there is one.
+    pub fn find<T>(&self, key: &[u8], give: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        if self.has_no_key_of(key.len()) {
+            return Ok(None);
+        }
+        let position = self.position(key);
+        let candidates = self.index.candidates(position);
+        let first_position = self.first_position_of(&candidates);
+        self.find_among(candidates, Query { key, position, hash: &self.hash, first_position }, give)
+    }
+
+    /// Whether all keys have other lengths. Then nothing needs to be read.
+    #[inline]
+    pub fn has_no_key_of(&self, len: usize) -> bool {
+        let (shortest, longest) = self.footer.key_len;
+        len < shortest as usize || len > longest as usize
+    }
+
+    #[inline]
+    pub fn position(&self, key: &[u8]) -> u64 {
+        linear::Position::of(self.hash.hash(key)).0
+    }
+
+    /// [`find`](Self::find) where the index has been asked.
+    pub fn find_among<T>(
+        &self,
+        candidates: Candidates,
+        query: Query<'_>,
+        give: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        let records = match (&candidates, self.record_bytes()) {
+            (Candidates::Ranks(ranks), Some(bytes)) => {
+                let end = ranks.end.min(self.footer.pairs);
+                Some(ranks.start.min(end) * bytes..end * bytes)
+            }
+            _ => None,
+        };
+        let pages = match self.pages_of(candidates) {
+            Some(pages) => pages,
+            None => self.pages.of_stream(self.narrow(query)?),
+        };
+        if pages.end - pages.start > PAGES_AT_ONCE_MAX {
+            return Ok(self.find_in_stream(&self.stream_of(&pages), query)?.map(|value| give(&value)));
+        }
+        let format = self.format;
+        if self.pages.is_viewed() && format.layout == Layout::Varied && format.compression == Compression::None {
+            return self.find_viewed(pages, query, give);
+        }
+        SCRATCH.with_borrow_mut(|scratch| {
+            // Taken out, so that the piece can borrow the rest.
+            let mut raw = std::mem::take(&mut scratch.raw);
+            let mut piece = self.pages.piece(pages.clone(), scratch)?;
+            piece.records =
+                records.map(|records| ((records.start - piece.offset) as usize, (records.end - piece.offset) as usize));
+            let found = search::find(format, piece, query, &mut raw);
+            let found = found.map(|value| value.map(give)).map_err(|what| self.pages.damaged(pages.start, what));
+            scratch.raw = raw;
+            scratch.shrink();
+            found
+        })
+    }
+
+    /// The value of what is sought among records of varying size in a mapping: page by page, so that nothing is copied
+    /// but a record that lies across pages.
+    fn find_viewed<T>(&self, pages: Range<u64>, query: Query<'_>, give: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        let end = self.stream_of(&pages).end;
+        SCRATCH.with_borrow_mut(|scratch| {
+            for page in pages {
+                let piece = self.pages.piece(page..page + 1, scratch)?;
+                let at = match search::find_varied(self.format, piece, query) {
+                    Search::Value(value) => return Ok(Some(give(value))),
+                    Search::Cut(at) => piece.offset + at as u64,
+                    Search::Behind => continue,
+                    Search::Absent => return Ok(None),
+                };
+                let mut stream = Stream::with_scratch(&self.pages, 0, std::mem::take(scratch));
+                let value = self.value_at(&mut stream, at..end, query.key);
+                if !matches!(value, Ok(None)) {
+                    let given = value.map(|value| value.map(give));
+                    *scratch = stream.into_scratch();
+                    scratch.shrink();
+                    return given;
+                }
+                *scratch = stream.into_scratch();
+            }
+            Ok(None)
+        })
+    }
+
+    /// The value of the record that begins at the start of `range` of the stream, if it has `key` and lies wholly
+    /// within. Its key is read first, as its value may be long.
+    fn value_at<'s>(&self, stream: &'s mut Stream<'_>, range: Range<u64>, key: &[u8]) -> Result<Option<&'s [u8]>> {
+        let bytes = stream.some(range.start, record::HEAD_BYTES_MAX as u64)?;
+        let Some((head, key_len, value_len)) = record::lengths(self.header.layout, bytes) else { return Ok(None) };
+        let key_at = range.start + head as u64;
+        let value_at = key_at + key_len as u64;
+        let end = value_at + value_len as u64;
+        if key_len != key.len() || end > range.end || stream.bytes(key_at..value_at)? != key {
+            return Ok(None);
+        }
+        stream.bytes(value_at..end).map(Some)
+    }
+
+    /// About which position the first record of the one candidate page has, where it pays to know: what was read by
+    /// `pread` is in the processor's cache, but in a mapping each look may be a cache miss, and a good guess saves
+    /// some.
+    #[inline]
+    pub fn first_position_of(&self, candidates: &Candidates) -> Option<u64> {
+        let Candidates::Pages(pages) = candidates else { return None };
+        if !self.pages.is_viewed() || self.record_bytes().is_none() || pages.start + 1 != pages.end {
+            return None;
+        }
+        self.index.position_near(pages.start)
+    }
+
+    /// Which pages to read; `None` if the index does not know.
+    fn pages_of(&self, candidates: Candidates) -> Option<Range<u64>> {
+        let pages = match candidates {
+            Candidates::Pages(pages) => pages,
+            Candidates::Ranks(ranks) => self.pages_of_ranks(ranks),
+            Candidates::Anywhere => return None,
+        };
+        // What an index says is not trusted.
+        let end = pages.end.min(self.pages.count());
+        Some(pages.start.min(end)..end)
+    }
+
+    /// Does the index lead a lookup of `position` to the record of rank `rank`, whose cell is `cell` of the stream?
+    pub fn leads_to(&self, position: u64, rank: u64, cell: &Range<u64>) -> bool {
+        let candidates = self.index.candidates(position);
+        if let Candidates::Ranks(ranks) = &candidates
+            && !ranks.contains(&rank)
+        {
+            return false;
+        }
+        let needed = self.pages.of_stream(cell.clone());
+        self.pages_of(candidates).is_none_or(|pages| pages.start <= needed.start && needed.end <= pages.end)
+    }
+
+    /// The size of all records in the stream, if they have one.
+    pub fn record_bytes(&self) -> Option<u64> {
+        if self.format.compression == Compression::None { self.header.layout.record_bytes() } else { None }
+    }
+
+    fn pages_of_ranks(&self, ranks: Range<u64>) -> Range<u64> {
+        let ranks = ranks.start.min(self.footer.pairs)..ranks.end.min(self.footer.pairs);
+        if ranks.start >= ranks.end {
+            return 0..0;
+        }
+        if let Some(bytes) = self.record_bytes() {
+            // No overflow: all of them are in the file (Footer::check).
+            return self.pages.of_stream(ranks.start * bytes..ranks.end * bytes);
+        }
+        let Some((index, words)) = &self.ranks else { return 0..self.pages.count() };
+        let first = index.pages_of(words.get(), ranks.start);
+        if ranks.end - ranks.start == 1 {
+            return first;
+        }
+        first.start..index.pages_of(words.get(), ranks.end - 1).end
+    }
+
+    fn stream_of(&self, pages: &Range<u64>) -> Range<u64> {
+        let body = self.pages.body_bytes();
+        pages.start * body..(pages.end * body).min(self.pages.stream_bytes())
+    }
+
+    /// Looks at the cells that begin in `range` of the stream one by one: for cells of many pages.
+    fn find_in_stream(&self, range: &Range<u64>, query: Query<'_>) -> Result<Option<Vec<u8>>> {
+        let mut scratch = Scratch::default();
+        let Some(mut at) = self.first_cell(range, &mut scratch)? else { return Ok(None) };
+        let mut stream = Stream::new(&self.pages, self.pages.body_bytes());
+        while at < range.end {
+            let cell = self.cell(&mut stream, at)?;
+            let found = match cell.kind {
+                CellKind::Record { .. } => self.value_at(&mut stream, at..at + cell.bytes, query.key)?,
+                CellKind::Block(block) if self.format.ordered && block.position > query.position => return Ok(None),
+                CellKind::Block(_) => {
+                    let bytes = stream.bytes(at..at + cell.bytes)?;
+                    let piece = Piece { offset: at, bytes, starts: &[0], records: None };
+                    let found = search::find(self.format, piece, query, &mut scratch.raw);
+                    found.map_err(|what| self.damaged_at(at, what))?
+                }
+            };
+            if let Some(value) = found {
+                return Ok(Some(value.to_vec()));
+            }
+            at += cell.bytes;
+        }
+        Ok(None)
+    }
+
+    /// Where the first cell begins that does so in `range` of the stream.
+    fn first_cell(&self, range: &Range<u64>, scratch: &mut Scratch) -> Result<Option<u64>> {
+        if let Some(bytes) = self.record_bytes() {
+            return Ok(Some(range.start.next_multiple_of(bytes)).filter(|at| at + bytes <= range.end));
+        }
+        for page in self.pages.of_stream(range.clone()) {
+            let piece = self.pages.piece(page..page + 1, scratch)?;
+            let starts = piece.starts.iter().map(|start| piece.offset + *start as u64);
+            if let Some(start) = starts.clone().find(|start| *start >= range.start) {
+                return Ok(Some(start));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The cell that begins at `at` in the stream.
+    pub fn cell(&self, stream: &mut Stream<'_>, at: u64) -> Result<Cell> {
+        let bytes = stream.some(at, block::HEAD_BYTES.max(record::HEAD_BYTES_MAX) as u64)?;
+        let cell = if self.format.compression == Compression::None {
+            record::lengths(self.header.layout, bytes).map(|(head, key_len, value_len)| Cell {
+                kind: CellKind::Record { head: head as u64, key_len: key_len as u64 },
+                bytes: (head + key_len + value_len) as u64,
+            })
+        } else {
+            let head = BlockHead::parse(bytes).transpose().map_err(|what| self.damaged_at(at, what))?;
+            head.map(|head| Cell { bytes: head.cell_bytes(), kind: CellKind::Block(head) })
+        };
+        let cell = cell.ok_or_else(|| self.damaged_at(at, "the lengths of a record cannot be read"))?;
+        if cell.bytes > self.pages.stream_bytes() - at {
+            return Err(self.damaged_at(at, "a record or block reaches beyond the data"));
+        }
+        Ok(cell)
+    }
+
+    #[cold]
+    pub fn damaged_at(&self, at: u64, what: &str) -> Error {
+        self.pages.damaged(at / self.pages.body_bytes(), what)
+    }
+
+    /// Without an index: the part of the stream that can hold what is sought, by interpolation between the pages' first
+    /// positions.
+    fn narrow(&self, query: Query<'_>) -> Result<Range<u64>> {
+        let mut range = 0..self.pages.stream_bytes();
+        let count = self.pages.count();
+        if !self.format.ordered || count == 0 {
+            return Ok(range);
+        }
+        let mut stream = Stream::new(&self.pages, 0);
+        let mut scratch = Scratch::default();
+        // Page 0 is taken to begin before what is sought.
+        let gap = (u64::MAX / count).max(1);
+        let mut search = Interpolation::new(1..count, query.position / gap, gap, 0);
+        while !search.range().is_empty() {
+            let Some(at) = self.cell_near(search.next(), &mut scratch)? else {
+                search.saw_none();
+                continue;
+            };
+            let position = self.cell_position(&mut stream, at)?;
+            search.saw(position, query.position);
+            // Equal ones may have begun before, and may go on.
+            if position < query.position {
+                range.start = range.start.max(at);
+            } else if position > query.position {
+                range.end = range.end.min(at);
+            }
+        }
+        Ok(range)
+    }
+
+    /// Where a cell begins near the start of page `page`, if one does.
+    fn cell_near(&self, page: u64, scratch: &mut Scratch) -> Result<Option<u64>> {
+        if let Some(bytes) = self.record_bytes() {
+            let at = (page * self.pages.body_bytes()).next_multiple_of(bytes);
+            return Ok((at < self.pages.stream_bytes()).then_some(at));
+        }
+        self.pages.cell_near(page, scratch).map(Some)
+    }
+
+    fn cell_position(&self, stream: &mut Stream<'_>, at: u64) -> Result<u64> {
+        let cell = self.cell(stream, at)?;
+        Ok(match cell.kind {
+            CellKind::Block(head) => head.position,
+            CellKind::Record { head, key_len } => self.position(stream.bytes(at + head..at + head + key_len)?),
+        })
+    }
+
+    /// What is wrong with the indexes by themselves.
+    pub fn check_indexes(&self) -> std::result::Result<(), String> {
+        self.index.check()?;
+        self.ranks.as_ref().map_or(Ok(()), |(index, words)| index.check(words.get()))
+    }
+
+    pub fn ranks_bytes(&self) -> u64 {
+        self.ranks.as_ref().map_or(0, |(_, words)| words.bytes())
+    }
+
+    pub fn file_bytes(&self) -> Result<u64> {
+        self.file.len().map_err(|e| Error::io(&self.path, "read the length", e))
+    }
+}
+
+/// A cell of the stream.
+pub(crate) struct Cell {
+    pub kind: CellKind,
+    /// All of it, lengths or head included.
+    pub bytes: u64,
+}
+
+pub(crate) enum CellKind {
+    Record { head: u64, key_len: u64 },
+    Block(BlockHead),
+}
+
+fn cut(path: &Path) -> Error {
+    Error::corrupt(format!(
+        "{}: too short to be a dictionary: it was cut, or never finished. {BUILD_AGAIN}.",
+        path.display()
+    ))
+}
+
+fn map(path: &Path, file: &dyn File, file_bytes: u64) -> Result<Option<Arc<dyn View>>> {
+    let view = file.view().map_err(|e| Error::io(path, "map", e))?;
+    match view {
+        Some(view) if view.bytes().len() as u64 == file_bytes => Ok(Some(view.into())),
+        Some(_) => Err(Error::corrupt(format!("{}: the file changed while it was opened", path.display()))),
+        None => Ok(None),
+    }
+}
+
+/// The sections of a file, to be opened.
+struct Sections<'s> {
+    path: &'s Path,
+    file: &'s dyn File,
+    view: Option<Arc<dyn View>>,
+}
+
+type Ranks = Option<(PageIndex, Words)>;
+
+impl Sections<'_> {
+    fn indexes(&self, header: &FileHeader, footer: &Footer) -> Result<(LoadedIndex, Ranks)> {
+        let mut index = LoadedIndex::None;
+        let mut ranks = None;
+        for section in &footer.sections {
+            let words = self.words(section)?;
+            let opened = if section.kind == SectionKind::Ranks {
+                index::open_pages(&words, footer.pages).map(|opened| ranks = Some((opened, words)))
+            } else {
+                LoadedIndex::open(section.kind, words, header.order, footer.pairs, footer.pages)
+                    .map(|opened| index = opened)
+            };
+            opened.map_err(|what| {
+                Error::corrupt(format!(
+                    "{}: {what}. Make the index again by a reindex, or restore the file.",
+                    self.path.display()
+                ))
+            })?;
+        }
+        Ok((index, ranks))
+    }
+
+    fn words(&self, section: &Section) -> Result<Words> {
+        if let Some(view) = &self.view
+            && cfg!(target_endian = "little")
+        {
+            let from = usize::try_from(section.offset).expect("a view has all bytes");
+            let bytes = from..from + usize::try_from(section.bytes).expect("a view has all bytes");
+            self.compare(section, crc32c::crc32c(&view.bytes()[bytes.clone()]))?;
+            return Ok(Words::Viewed { view: Arc::clone(view), bytes });
+        }
+        self.load(section).map(Words::Loaded)
+    }
+
+    fn load(&self, section: &Section) -> Result<Vec<u64>> {
+        let len = usize::try_from(section.bytes / 8).map_err(|_| self.too_large())?;
+        let mut words = Vec::new();
+        // The file has these bytes (Footer::check), so it is no larger than that.
+        words.try_reserve_exact(len).map_err(|_| self.too_large())?;
+        words.resize(len, 0u64);
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+        self.file.read_at(bytes, section.offset).map_err(|e| Error::io(self.path, "read the index", e))?;
+        self.compare(section, crc32c::crc32c(bytes))?;
+        for word in &mut words {
+            *word = u64::from_le(*word);
+        }
+        Ok(words)
+    }
+
+    fn compare(&self, section: &Section, computed: u32) -> Result<()> {
+        if section.checksum == computed {
+            return Ok(());
+        }
+        let (name, stored) = (self.path.display(), section.checksum);
+        Err(Error::corrupt(format!(
+            "{name}: index at byte {}: checksum {stored:08x} is stored, {computed:08x} computed. Make the index again by a reindex, or restore the file.",
+            section.offset
+        )))
+    }
+
+    fn too_large(&self) -> Error {
+        let name = self.path.display();
+        Error::new(ErrorKind::OutOfMemory, format!("{name}: no memory for the index; map it instead of loading it"))
+    }
+}

@@ -1,0 +1,17 @@
+//! Reading one dictionary file.
+//!
+//! ```text
+//! pages.rs    pages in, by `pread` or from a mapping, checked, joined to pieces of the stream
+//! search.rs   a key within a piece
+//! file.rs     header, footer and index of a file; a lookup
+//! many.rs     many lookups at once        walk.rs   all records, in hash order
+//! ```
+//!
+//! Each takes from those above it in this list. Nothing changes after the open, so any number of threads use one file
+//! at once.
+
+pub(crate) mod file;
+pub(crate) mod many;
+pub(crate) mod pages;
+pub(crate) mod search;
+pub(crate) mod walk;

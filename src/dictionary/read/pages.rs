@@ -1,0 +1,400 @@
+//! Pages of data in: by `pread` or from a mapping, checked, and joined into a piece of the stream.
+//!
+//! By `pread` each page is compared with its checksum whenever it is read. In a mapping, where nothing is copied, a
+//! page is compared the first time, and a bit remembers it (one bit a page of memory).
+//!
+//! [`Pages::piece`] gives some pages at once, for a lookup; [`Stream`] any part of the stream in order, for walks over
+//! all of it.
+
+use crate::dictionary::format::ends::{FileHeader, Footer};
+use crate::dictionary::format::page;
+use crate::error::{Error, Result};
+use crate::io::{File, View};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// Bytes that a walk reads at a time.
+const WALK_BYTES: u64 = 1 << 20;
+
+/// Reads a byte at `at` and of `lines` cache lines to either side, all at once, as a search will look at some of them
+/// one by one.
+#[inline]
+pub(crate) fn touch_around(bytes: &[u8], at: usize, lines: usize) {
+    const LINE_BYTES: usize = 64;
+    let first = at.saturating_sub(lines * LINE_BYTES);
+    let sum = (0..2 * lines + 1).map(|line| bytes.get(first + line * LINE_BYTES).copied().unwrap_or_default());
+    std::hint::black_box(sum.fold(0, u8::wrapping_add));
+}
+
+/// The data pages of one file.
+pub(crate) struct Pages {
+    path: PathBuf,
+    file: Arc<dyn File>,
+    view: Option<Arc<dyn View>>,
+    /// With a view: which pages have been compared with their checksums.
+    checked: Vec<AtomicU64>,
+    page_bytes: usize,
+    head: usize,
+    has_starts: bool,
+    count: u64,
+    stream_bytes: u64,
+    reads: Counter,
+}
+
+/// A counter that threads share without sharing a cache line.
+#[derive(Default)]
+struct Counter {
+    stripes: [Stripe; 16],
+}
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Stripe(AtomicU64);
+
+impl Counter {
+    #[inline]
+    fn add_one(&self) {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static STRIPE: usize = NEXT.fetch_add(1, Relaxed);
+        }
+        let stripe = STRIPE.with(|stripe| *stripe) % self.stripes.len();
+        self.stripes[stripe].0.fetch_add(1, Relaxed);
+    }
+
+    fn sum(&self) -> u64 {
+        self.stripes.iter().map(|stripe| stripe.0.load(Relaxed)).sum()
+    }
+}
+
+/// Memory that lookups use again.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    pages: Vec<u8>,
+    starts: Vec<usize>,
+    pub raw: Vec<u8>,
+}
+
+/// Scratch memory above this is given back after a lookup.
+const SCRATCH_BYTES_MAX: usize = 1 << 20;
+
+impl Scratch {
+    /// Gives back what one large record took.
+    pub fn shrink(&mut self) {
+        for buffer in [&mut self.pages, &mut self.raw] {
+            if buffer.capacity() > SCRATCH_BYTES_MAX {
+                *buffer = Vec::new();
+            }
+        }
+    }
+}
+
+/// Some pages' part of the stream.
+#[derive(Clone, Copy)]
+pub(crate) struct Piece<'p> {
+    /// Where in the stream it begins.
+    pub offset: u64,
+    pub bytes: &'p [u8],
+    /// Where in `bytes` some of the cells begin, within it and ascending, the first that does among them; empty in a
+    /// layout without starts.
+    pub starts: &'p [usize],
+    /// Of records of one size: which bytes are those looked for, if an index said so.
+    pub records: Option<(usize, usize)>,
+}
+
+impl Pages {
+    pub fn new(
+        path: &Path,
+        file: Arc<dyn File>,
+        view: Option<Arc<dyn View>>,
+        header: &FileHeader,
+        footer: &Footer,
+    ) -> Result<Self> {
+        let mut checked = Vec::new();
+        if let Some(view) = &view {
+            let words = usize::try_from(footer.pages.div_ceil(64)).expect("a view has all pages");
+            checked.resize_with(words, AtomicU64::default);
+            let page_bytes = header.page_bytes as usize;
+            view.expect_random(page_bytes, (footer.pages as usize + 1) * page_bytes);
+        }
+        let head = page::head_bytes(header.layout, header.compression);
+        Ok(Pages {
+            path: path.to_owned(),
+            file,
+            view,
+            checked,
+            page_bytes: header.page_bytes as usize,
+            head,
+            has_starts: head > page::CHECKSUM_BYTES,
+            count: footer.pages,
+            stream_bytes: footer.stream_bytes,
+            reads: Counter::default(),
+        })
+    }
+
+    /// Whether pages say where cells begin.
+    pub fn has_starts(&self) -> bool {
+        self.has_starts
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Bytes of the stream in a page.
+    pub fn body_bytes(&self) -> u64 {
+        (self.page_bytes - self.head) as u64
+    }
+
+    pub fn stream_bytes(&self) -> u64 {
+        self.stream_bytes
+    }
+
+    /// Whether pages are read from a mapping.
+    pub fn is_viewed(&self) -> bool {
+        self.view.is_some()
+    }
+
+    /// Reads a byte of page `page`, counted from 0, and of `lines` cache lines to either side, so that the processor
+    /// fetches them. Does nothing without a mapping.
+    #[inline]
+    pub fn touch(&self, page: u64, offset: usize, lines: usize) {
+        if let Some(view) = &self.view {
+            let at = (page as usize + 1) * self.page_bytes + self.head + offset;
+            touch_around(view.bytes(), at, lines);
+        }
+    }
+
+    /// Reads a byte at each start that page `page` names, so that the processor fetches them. Does nothing without a
+    /// mapping.
+    #[inline]
+    pub fn touch_starts(&self, page: u64) {
+        let Some(view) = self.view.as_ref().filter(|_| self.has_starts) else { return };
+        let at = (page as usize + 1) * self.page_bytes;
+        let Some(bytes) = view.bytes().get(at..at + self.page_bytes) else { return };
+        for start in (0..page::START_COUNT).map_while(|number| page::start(bytes, number)) {
+            touch_around(bytes, self.head + start, 0);
+        }
+    }
+
+    /// How often the file was read so far; in a view never.
+    pub fn reads(&self) -> u64 {
+        self.reads.sum()
+    }
+
+    /// Which pages have bytes `range` of the stream.
+    pub fn of_stream(&self, range: Range<u64>) -> Range<u64> {
+        let body = self.body_bytes();
+        range.start / body..range.end.div_ceil(body).min(self.count)
+    }
+
+    /// The stream's part in pages `range`, counted from 0, in one read. Takes as much memory as they have bytes.
+    pub fn piece<'s>(&'s self, range: Range<u64>, scratch: &'s mut Scratch) -> Result<Piece<'s>> {
+        let bytes = match &self.view {
+            Some(view) if range.end - range.start == 1 => {
+                scratch.starts.clear();
+                let bytes = self.viewed(view.as_ref(), &range)?;
+                self.check_once(range.start, bytes)?;
+                self.gather_starts(bytes, 0, &mut scratch.starts);
+                &bytes[self.head..]
+            }
+            _ => {
+                self.join(&range, scratch)?;
+                scratch.pages.get(self.head..).unwrap_or_default()
+            }
+        };
+        let offset = range.start * self.body_bytes();
+        // The last page has zeros behind the stream.
+        let end = (range.end * self.body_bytes()).min(self.stream_bytes).max(offset);
+        let bytes = &bytes[..(end - offset) as usize];
+        // What a page says may lie behind the stream's end.
+        let within = match scratch.starts.last() {
+            Some(last) if *last >= bytes.len() => scratch.starts.partition_point(|start| *start < bytes.len()),
+            _ => scratch.starts.len(),
+        };
+        Ok(Piece { offset, bytes, starts: &scratch.starts[..within], records: None })
+    }
+
+    /// The bodies of pages `range` one behind another in `scratch.pages`, after as many bytes as a page's head has.
+    fn join(&self, range: &Range<u64>, scratch: &mut Scratch) -> Result<()> {
+        debug_assert!(range.start <= range.end && range.end <= self.count);
+        scratch.starts.clear();
+        let Some(view) = &self.view else { return self.read_pages(range, scratch) };
+        scratch.pages.clear();
+        scratch.pages.resize(self.head, 0);
+        let all = self.viewed(view.as_ref(), range)?;
+        for (page, bytes) in range.clone().zip(all.chunks_exact(self.page_bytes)) {
+            self.check_once(page, bytes)?;
+            self.gather_starts(bytes, (page - range.start) as usize, &mut scratch.starts);
+            scratch.pages.extend_from_slice(&bytes[self.head..]);
+        }
+        Ok(())
+    }
+
+    fn viewed<'v>(&self, view: &'v dyn View, range: &Range<u64>) -> Result<&'v [u8]> {
+        let at = |page: u64| (page as usize + 1) * self.page_bytes;
+        view.bytes().get(at(range.start)..at(range.end)).ok_or_else(|| self.cut())
+    }
+
+    fn read_pages(&self, range: &Range<u64>, scratch: &mut Scratch) -> Result<()> {
+        let count = (range.end - range.start) as usize;
+        scratch.pages.resize(count * self.page_bytes, 0);
+        self.reads.add_one();
+        let offset = (range.start + 1) * self.page_bytes as u64;
+        let read = self.file.read_at(&mut scratch.pages, offset);
+        read.map_err(|e| Error::io(&self.path, &format!("read page {}", range.start + 1), e))?;
+        for (page, bytes) in range.clone().zip(scratch.pages.chunks_exact(self.page_bytes)) {
+            page::check(&self.path, page + 1, bytes)?;
+            self.gather_starts(bytes, (page - range.start) as usize, &mut scratch.starts);
+        }
+        let body = self.page_bytes - self.head;
+        for index in 1..count {
+            let from = index * self.page_bytes + self.head;
+            scratch.pages.copy_within(from..from + body, self.head + index * body);
+        }
+        Ok(())
+    }
+
+    /// Pages `range` as they are, unchecked, in place of what is in `bytes`.
+    pub fn raw(&self, range: Range<u64>, bytes: &mut Vec<u8>) -> Result<()> {
+        bytes.resize((range.end - range.start) as usize * self.page_bytes, 0);
+        let offset = (range.start + 1) * self.page_bytes as u64;
+        let read = self.file.read_at(bytes, offset);
+        read.map_err(|e| Error::io(&self.path, &format!("read page {}", range.start + 1), e))
+    }
+
+    fn check_once(&self, page: u64, bytes: &[u8]) -> Result<()> {
+        let (word, bit) = (&self.checked[(page / 64) as usize], 1 << (page % 64));
+        if word.load(Relaxed) & bit == 0 {
+            page::check(&self.path, page + 1, bytes)?;
+            word.fetch_or(bit, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Adds where cells begin in the page that is number `index` of a piece.
+    fn gather_starts(&self, page: &[u8], index: usize, starts: &mut Vec<usize>) {
+        if !self.has_starts {
+            return;
+        }
+        let body = self.page_bytes - self.head;
+        let base = index * body;
+        for number in 0..page::START_COUNT {
+            let Some(start) = page::start(page, number).filter(|start| *start < body) else { break };
+            let start = base + start;
+            if starts.last().is_none_or(|last| *last < start) {
+                starts.push(start);
+            }
+        }
+    }
+
+    /// Where in the stream a cell begins near the start of page `page`: the first that begins in it, or, where none
+    /// does, the first that begins in the page from which one reaches over all of it.
+    pub fn cell_near(&self, page: u64, scratch: &mut Scratch) -> Result<u64> {
+        let mut page = page;
+        for _ in 0..2 {
+            let piece = self.piece(page..page + 1, scratch)?;
+            if let Some(start) = piece.starts.first() {
+                return Ok(piece.offset + *start as u64);
+            }
+            let back = self.pages_back(page)?;
+            page = page.checked_sub(back).ok_or_else(|| self.damaged(page, "its cell began before the first page"))?;
+        }
+        Err(self.damaged(page, "a cell of a later page began in it, and none begins in it"))
+    }
+
+    fn pages_back(&self, page: u64) -> Result<u64> {
+        let mut head = [0; page::CHECKSUM_BYTES + 2 * page::START_COUNT];
+        match &self.view {
+            Some(view) => {
+                let bytes = self.viewed(view.as_ref(), &(page..page + 1))?;
+                head.copy_from_slice(&bytes[..page::CHECKSUM_BYTES + 2 * page::START_COUNT]);
+            }
+            None => {
+                self.reads.add_one();
+                let offset = (page + 1) * self.page_bytes as u64;
+                let read = self.file.read_at(&mut head, offset);
+                read.map_err(|e| Error::io(&self.path, &format!("read page {}", page + 1), e))?;
+            }
+        }
+        Ok(page::pages_back(&head))
+    }
+
+    pub fn damaged(&self, page: u64, what: &str) -> Error {
+        page::damaged(&self.path, page + 1, what)
+    }
+
+    #[cold]
+    fn cut(&self) -> Error {
+        Error::corrupt(format!("{}: the file became shorter while it was open", self.path.display()))
+    }
+}
+
+/// The stream from any place on, read ahead.
+pub(crate) struct Stream<'p> {
+    pages: &'p Pages,
+    scratch: Scratch,
+    ahead_bytes: u64,
+    /// What of the stream is in memory.
+    window: Range<u64>,
+}
+
+impl<'p> Stream<'p> {
+    /// Reads `ahead_bytes` more than it is asked for.
+    pub fn new(pages: &'p Pages, ahead_bytes: u64) -> Self {
+        Self::with_scratch(pages, ahead_bytes, Scratch::default())
+    }
+
+    /// Uses the memory of `scratch`, which [`into_scratch`](Self::into_scratch) gives back.
+    pub fn with_scratch(pages: &'p Pages, ahead_bytes: u64, scratch: Scratch) -> Self {
+        Stream { pages, scratch, ahead_bytes, window: 0..0 }
+    }
+
+    pub fn into_scratch(self) -> Scratch {
+        self.scratch
+    }
+
+    /// For a walk over all of it.
+    pub fn walk(pages: &'p Pages) -> Self {
+        Self::new(pages, WALK_BYTES)
+    }
+
+    /// Bytes `range` of the stream; an error where it ends before.
+    pub fn bytes(&mut self, range: Range<u64>) -> Result<&[u8]> {
+        if range.is_empty() {
+            // Before anything was read, there is no byte to point to.
+            return Ok(&[]);
+        }
+        if range.start < self.window.start || range.end > self.window.end {
+            self.load(&range)?;
+        }
+        let from = self.pages.head + (range.start - self.window.start) as usize;
+        Ok(&self.scratch.pages[from..from + (range.end - range.start) as usize])
+    }
+
+    /// The bytes from `from` on that are in memory: at least `least` of them, or all that the stream has.
+    pub fn some(&mut self, from: u64, least: u64) -> Result<&[u8]> {
+        let end = from.saturating_add(least).min(self.pages.stream_bytes);
+        if from < self.window.start || end > self.window.end {
+            self.load(&(from..end))?;
+        }
+        let at = self.pages.head + (from - self.window.start) as usize;
+        Ok(&self.scratch.pages[at..at + (self.window.end - from) as usize])
+    }
+
+    fn load(&mut self, range: &Range<u64>) -> Result<()> {
+        let pages = self.pages;
+        if range.start > range.end || range.end > pages.stream_bytes {
+            return Err(pages.damaged(range.start / pages.body_bytes(), "a record that is longer than the data"));
+        }
+        let ahead = range.end.saturating_add(self.ahead_bytes).min(pages.stream_bytes);
+        let needed = pages.of_stream(range.start..ahead);
+        self.window = 0..0;
+        pages.join(&needed, &mut self.scratch)?;
+        self.window = needed.start * pages.body_bytes()..(needed.end * pages.body_bytes()).min(pages.stream_bytes);
+        Ok(())
+    }
+}

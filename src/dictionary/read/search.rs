@@ -1,0 +1,331 @@
+//! A key within a piece of the stream.
+//!
+//! Records in hash order are found by their hashes: those of one size by interpolation, others by a binary search among
+//! the starts that the pages name and a walk over the records from there. Records in another order are walked over.
+//! Keys are compared in full, so only the key that was asked for is found.
+
+use super::pages::{Piece, touch_around};
+use crate::dictionary::format::block::{self, BlockHead};
+use crate::dictionary::format::layout::{Compression, Layout};
+use crate::dictionary::format::record;
+use crate::hash::HashFunction;
+use crate::linear;
+use std::ops::Range;
+
+/// What a lookup looks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Query<'k> {
+    pub key: &'k [u8],
+    pub position: u64,
+    pub hash: &'k HashFunction,
+    /// About which position the first record of the piece has, where the index tells it.
+    pub first_position: Option<u64>,
+}
+
+impl Query<'_> {
+    fn position_of(&self, key: &[u8]) -> u64 {
+        linear::Position::of(self.hash.hash(key)).0
+    }
+}
+
+/// How the records of a file lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordFormat {
+    pub layout: Layout,
+    pub compression: Compression,
+    /// Whether they lie in hash order.
+    pub ordered: bool,
+    /// The most raw bytes that a block can have.
+    pub block_bytes_max: u64,
+    /// From the position of one record to that of the next, on average.
+    pub gap: u64,
+}
+
+impl RecordFormat {
+    /// The number in a piece of the record at `position`, if positions are spread evenly from `first_position` on.
+    #[inline]
+    pub fn expected_number(&self, first_position: u64, position: u64) -> u64 {
+        position.saturating_sub(first_position) / self.gap
+    }
+}
+
+/// The value of the key in `piece`; `None` if no record that lies wholly in it has the key. `raw` is room for a block.
+///
+/// # Errors
+/// What is wrong with a block.
+pub(crate) fn find<'p>(
+    format: RecordFormat,
+    piece: Piece<'p>,
+    query: Query<'_>,
+    raw: &'p mut Vec<u8>,
+) -> std::result::Result<Option<&'p [u8]>, &'static str> {
+    match (format.compression, format.layout) {
+        (Compression::None, Layout::Fixed { key_len, value_len }) => {
+            let record_bytes = key_len as usize + value_len as usize;
+            let bytes = match piece.records {
+                Some((from, to)) => piece.bytes.get(from..to).unwrap_or_default(),
+                None => {
+                    // From the first record that begins in the piece.
+                    let skip = (piece.offset.next_multiple_of(record_bytes as u64) - piece.offset) as usize;
+                    piece.bytes.get(skip..).unwrap_or_default()
+                }
+            };
+            Ok(find_fixed(format, bytes, key_len as usize, record_bytes, query))
+        }
+        (Compression::None, Layout::Varied) => Ok(match find_varied(format, piece, query) {
+            Search::Value(value) => Some(value),
+            Search::Cut(_) | Search::Behind | Search::Absent => None,
+        }),
+        (Compression::Lz4, _) => find_in_blocks(format, piece, query, raw),
+    }
+}
+
+fn find_fixed<'p>(
+    format: RecordFormat,
+    bytes: &'p [u8],
+    key_len: usize,
+    record_bytes: usize,
+    query: Query<'_>,
+) -> Option<&'p [u8]> {
+    if query.key.len() != key_len {
+        return None;
+    }
+    let count = bytes.len() / record_bytes;
+    let record = |index: usize| &bytes[index * record_bytes..(index + 1) * record_bytes];
+    let range = if format.ordered && count > WALK_MAX {
+        let position = |index: usize| query.position_of(&record(index)[..key_len]);
+        let mut guess = count / 2;
+        if let Some(first) = query.first_position {
+            guess = (format.expected_number(first, query.position) as usize).min(count - 1);
+            touch_around(bytes, guess * record_bytes, LINES_AROUND);
+        }
+        equal_range(count, guess, format.gap, query.position, position)
+    } else {
+        0..count
+    };
+    range.map(record).find(|record| &record[..key_len] == query.key).map(|record| &record[key_len..])
+}
+
+/// Where a piece has so few starts, comparing the keys of its records one by one is faster than hashing some of them
+/// first.
+const FEW_STARTS: usize = 5;
+
+/// Up to this many records are compared one by one.
+const WALK_MAX: usize = 8;
+
+/// Nearly all first guesses are within this many cache lines (16-byte records, 255 a page).
+pub(crate) const LINES_AROUND: usize = 4;
+
+/// Interpolation search: which of many ascending positions, called by their numbers, to look at next.
+///
+/// Hashes are spread evenly, so the distance to the position sought says how many numbers to go on. After some looks it
+/// takes halves, so that no hash function makes it slow.
+pub(crate) struct Interpolation {
+    /// Positions below number `low` are smaller than the one sought, those from `high` on are not.
+    low: u64,
+    high: u64,
+    gap: u64,
+    overshoot: u64,
+    next: u64,
+    looks: u32,
+}
+
+impl Interpolation {
+    /// Among the numbers of `within`, which begins at `guess`; positions are about `gap` apart.
+    ///
+    /// Each look goes `overshoot` numbers farther than expected. With 1 the position sought soon lies between two
+    /// looks, for a search that ends with a few numbers left; with 0 it is hit sooner, for one that ends with none.
+    #[inline]
+    pub fn new(within: Range<u64>, guess: u64, gap: u64, overshoot: u64) -> Self {
+        let Range { start: low, end: high } = within;
+        let mut new = Interpolation { low, high, gap: gap.max(1), overshoot, next: guess, looks: 0 };
+        new.keep_within();
+        new
+    }
+
+    /// Numbers that may have the position sought: all before it are smaller, all behind it are larger or equal.
+    #[inline]
+    pub fn range(&self) -> Range<u64> {
+        self.low..self.high
+    }
+
+    /// The number to look at next, as long as the range is not empty.
+    #[inline]
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Number [`next`](Self::next) has this `position`.
+    #[inline]
+    pub fn saw(&mut self, position: u64, sought: u64) {
+        let steps = position.abs_diff(sought) / self.gap;
+        if position < sought {
+            self.low = self.next + 1;
+            self.next = self.low.saturating_add(steps).saturating_add(self.overshoot);
+        } else {
+            self.high = self.next;
+            self.next = self.high.saturating_sub(steps.saturating_add(1 + self.overshoot));
+        }
+        self.keep_within();
+    }
+
+    /// Number [`next`](Self::next) has no position; those behind it have none either.
+    #[inline]
+    pub fn saw_none(&mut self) {
+        self.high = self.next;
+        self.keep_within();
+    }
+
+    #[inline]
+    fn keep_within(&mut self) {
+        const LOOKS_MAX: u32 = 6;
+        self.looks += 1;
+        if self.looks > LOOKS_MAX {
+            self.next = self.low + (self.high - self.low) / 2;
+        }
+        self.next = self.next.min(self.high.saturating_sub(1)).max(self.low);
+    }
+}
+
+/// Where among `count` ascending positions those equal to `sought` lie, and perhaps some others.
+fn equal_range(count: usize, guess: usize, gap: u64, sought: u64, position: impl Fn(usize) -> u64) -> Range<usize> {
+    let mut search = Interpolation::new(0..count as u64, guess as u64, gap, 1);
+    loop {
+        let within = search.range().start as usize..search.range().end as usize;
+        if within.len() <= WALK_MAX {
+            return within;
+        }
+        let at = search.next() as usize;
+        let seen = position(at);
+        if seen == sought {
+            return around(at, 0..count, sought, position);
+        }
+        search.saw(seen, sought);
+    }
+}
+
+/// All that are equal around `middle`, which is.
+fn around(middle: usize, within: Range<usize>, sought: u64, position: impl Fn(usize) -> u64) -> Range<usize> {
+    let (mut from, mut to) = (middle, middle + 1);
+    while from > within.start && position(from - 1) == sought {
+        from -= 1;
+    }
+    while to < within.end && position(to) == sought {
+        to += 1;
+    }
+    from..to
+}
+
+/// What a search among records of varying size came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Search<'p> {
+    Value(&'p [u8]),
+    /// The record that begins at this byte of the piece goes on behind the piece, and may have the key.
+    Cut(usize),
+    /// No record that begins in the piece has the key; one that begins behind it may.
+    Behind,
+    /// No record in the piece or behind it has the key.
+    Absent,
+}
+
+/// [`find`] among records of varying size, with the reason why there is no value.
+pub(crate) fn find_varied<'p>(format: RecordFormat, piece: Piece<'p>, query: Query<'_>) -> Search<'p> {
+    let Some(first) = piece.starts.first().copied() else { return Search::Behind };
+    // All at once, as each by itself may be a cache miss.
+    for start in piece.starts {
+        touch_around(piece.bytes, *start, 0);
+    }
+    if !format.ordered || piece.starts.len() <= FEW_STARTS {
+        return walk(format.layout, piece.bytes, first, piece.bytes.len(), query.key);
+    }
+    let (from, to) = between_starts(format.layout, &piece, query);
+    match walk(format.layout, piece.bytes, from, to, query.key) {
+        Search::Behind if to < piece.bytes.len() => Search::Absent,
+        found => found,
+    }
+}
+
+/// From which start on, and up to which, records can have the position.
+fn between_starts(layout: Layout, piece: &Piece<'_>, query: Query<'_>) -> (usize, usize) {
+    // A record that is cut off at the piece's end counts as behind.
+    let position = |start: usize| {
+        let record = record::key(layout, &piece.bytes[start..]);
+        record.map(|key| query.position_of(key))
+    };
+    let smaller = piece.starts.partition_point(|start| position(*start).is_some_and(|at| at < query.position));
+    let from = piece.starts[smaller.saturating_sub(1)];
+    let mut larger =
+        piece.starts[smaller..].iter().filter(|start| position(**start).is_some_and(|at| at > query.position));
+    (from, larger.next().copied().unwrap_or(piece.bytes.len()))
+}
+
+/// The key's value among the records that begin in `from..to`.
+fn walk<'p>(layout: Layout, bytes: &'p [u8], from: usize, to: usize, key: &[u8]) -> Search<'p> {
+    let mut at = from;
+    while at < to {
+        let Some(record) = record::parse(layout, &bytes[at..]) else {
+            return match record::key(layout, &bytes[at..]) {
+                Some(other) if other != key => Search::Behind,
+                _ => Search::Cut(at),
+            };
+        };
+        if record.key == key {
+            return Search::Value(record.value);
+        }
+        at += record.bytes;
+    }
+    Search::Behind
+}
+
+fn find_in_blocks<'p>(
+    format: RecordFormat,
+    piece: Piece<'p>,
+    query: Query<'_>,
+    raw: &'p mut Vec<u8>,
+) -> std::result::Result<Option<&'p [u8]>, &'static str> {
+    let Some(first) = piece.starts.first() else { return Ok(None) };
+    let mut at = *first;
+    let mut found = None;
+    // Blocks whose first position is not above the query's. The key is in the last of them, or in one before if
+    // positions are equal.
+    while let Some(head) = piece.bytes.get(at..).and_then(BlockHead::parse) {
+        let head = head?;
+        if format.ordered && head.position > query.position {
+            break;
+        }
+        let Ok(cell_bytes) = usize::try_from(head.cell_bytes()) else { break };
+        let Some(cell) = piece.bytes.get(at..).and_then(|rest| rest.get(..cell_bytes)) else { break };
+        let next = piece.bytes.get(at + cell_bytes..).and_then(BlockHead::parse).transpose()?;
+        let passed = format.ordered && next.is_some_and(|next| next.position < query.position);
+        if !passed {
+            let bytes = block::unpack(&head, &cell[block::HEAD_BYTES..], format.block_bytes_max, raw)?;
+            if let Some(value) = find_in_block(format, bytes, query) {
+                // As offsets, since another block may be unpacked into the same memory before they are used.
+                let from = value.as_ptr() as usize - bytes.as_ptr() as usize;
+                found = Some((head, at, from..from + value.len()));
+                break;
+            }
+        }
+        at += cell_bytes;
+    }
+    let Some((head, at, value)) = found else { return Ok(None) };
+    if head.stored_bytes == head.raw_bytes {
+        return Ok(Some(&piece.bytes[at + block::HEAD_BYTES..][value]));
+    }
+    Ok(Some(&raw[value]))
+}
+
+fn find_in_block<'p>(format: RecordFormat, bytes: &'p [u8], query: Query<'_>) -> Option<&'p [u8]> {
+    match format.layout {
+        Layout::Fixed { key_len, value_len } => {
+            let record_bytes = key_len as usize + value_len as usize;
+            // The index tells about the first record of a page, not of a block.
+            let query = Query { first_position: None, ..query };
+            find_fixed(format, bytes, key_len as usize, record_bytes, query)
+        }
+        Layout::Varied => match walk(format.layout, bytes, 0, bytes.len(), query.key) {
+            Search::Value(value) => Some(value),
+            Search::Cut(_) | Search::Behind | Search::Absent => None,
+        },
+    }
+}

@@ -1,0 +1,322 @@
+//! All records of a dictionary, in hash order, some at a time.
+//!
+//! Where records lie in hash order this is one pass over the stream. Where the index put them in another order inside
+//! its chunks, each chunk is read whole and sorted, so memory is bounded by the largest chunk.
+
+use super::file::{CellKind, DictionaryFile};
+use super::pages::Stream;
+use crate::dictionary::format::layout::{Compression, Layout, Order};
+use crate::dictionary::format::{block, record};
+use crate::dictionary::run::{RUN_BYTES, Run, Span, Spans};
+use crate::error::{Error, Result};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::thread::JoinHandle;
+
+/// Runs that are read and hashed before they are asked for.
+const RUNS_AHEAD: usize = 3;
+
+pub(crate) struct Walk<'d> {
+    file: &'d DictionaryFile,
+    stream: Stream<'d>,
+    /// Where in the stream the next cell begins.
+    at: u64,
+    /// Records given so far.
+    rank: u64,
+    /// Position of the last record given.
+    last: u64,
+    /// Of the current block, what was not given yet: compressed blocks end where they like, groups elsewhere.
+    block: Run,
+    block_at: Range<u64>,
+    given: usize,
+    raw: Vec<u8>,
+    /// Only for a check: records in the order in which they lie, and where in the stream the cell of each is.
+    cells: Option<Vec<Range<u64>>>,
+}
+
+impl<'d> Walk<'d> {
+    pub fn new(file: &'d DictionaryFile) -> Self {
+        Walk {
+            file,
+            stream: Stream::walk(&file.pages),
+            at: 0,
+            rank: 0,
+            last: 0,
+            block: Run::default(),
+            block_at: 0..0,
+            given: 0,
+            raw: Vec::new(),
+            cells: None,
+        }
+    }
+
+    /// Records in the order in which they lie, with their [`cells`](Self::cells).
+    pub fn as_they_lie(file: &'d DictionaryFile) -> Self {
+        Walk { cells: Some(Vec::new()), ..Self::new(file) }
+    }
+
+    /// Where in the stream the cell of each record of the last run is.
+    pub fn cells(&self) -> &[Range<u64>] {
+        self.cells.as_deref().unwrap_or_default()
+    }
+
+    /// The rank of the record that comes next.
+    pub fn rank(&self) -> u64 {
+        self.rank
+    }
+
+    /// Replaces what is in `run` by the next records; `false` at the end.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), and [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) where bytes are
+    /// no records, or records are not in order.
+    pub fn next(&mut self, run: &mut Run) -> Result<bool> {
+        run.clear();
+        if let Some(cells) = &mut self.cells {
+            cells.clear();
+        }
+        let group = self.group()?;
+        match group {
+            None => self.fill(run, RUN_BYTES as u64, u64::MAX)?,
+            Some(ranks) => {
+                self.fill(run, u64::MAX, ranks.end - ranks.start)?;
+                if self.cells.is_none() {
+                    run.sort();
+                }
+            }
+        }
+        self.rank += run.len() as u64;
+        if run.is_empty() {
+            return self.check_end().map(|()| false);
+        }
+        let sorted = self.cells.is_none() || self.file.header.order == Order::Hash;
+        if sorted && (run.positions[0] < self.last || !run.positions.is_sorted()) {
+            return Err(self.wrong("records are not in hash order"));
+        }
+        self.last = run.positions[run.len() - 1];
+        Ok(true)
+    }
+
+    /// The ranks that have to be read and sorted together; `None` where any do.
+    fn group(&self) -> Result<Option<Range<u64>>> {
+        if self.file.header.order == Order::Hash || self.rank >= self.file.footer.pairs {
+            return Ok(None);
+        }
+        match self.file.index.group(self.rank) {
+            Some(ranks) if ranks.start == self.rank && ranks.end > self.rank => Ok(Some(ranks)),
+            _ => Err(self.wrong("the index that its records are ordered by is missing, or not its own")),
+        }
+    }
+
+    fn check_end(&self) -> Result<()> {
+        if self.rank == self.file.footer.pairs && self.at == self.file.pages.stream_bytes() {
+            return Ok(());
+        }
+        Err(self.wrong(&format!("{} records, where the footer says {}", self.rank, self.file.footer.pairs)))
+    }
+
+    #[cold]
+    fn wrong(&self, what: &str) -> Error {
+        self.file.damaged_at(self.at.saturating_sub(1), what)
+    }
+
+    /// Adds records until there are `bytes_max` bytes or `records_max` records more.
+    fn fill(&mut self, run: &mut Run, bytes_max: u64, records_max: u64) -> Result<()> {
+        let header = &self.file.header;
+        match (header.compression, header.layout) {
+            (Compression::None, Layout::Fixed { key_len, value_len }) => {
+                self.fill_fixed(run, (key_len, value_len), bytes_max, records_max)
+            }
+            (Compression::None, Layout::Varied) => self.fill_varied(run, bytes_max, records_max),
+            (Compression::Lz4, _) => self.fill_from_blocks(run, bytes_max, records_max),
+        }
+    }
+
+    fn fill_fixed(
+        &mut self,
+        run: &mut Run,
+        (key_len, value_len): (u32, u32),
+        bytes_max: u64,
+        records_max: u64,
+    ) -> Result<()> {
+        let record_bytes = u64::from(key_len) + u64::from(value_len);
+        let left = (self.file.pages.stream_bytes() - self.at) / record_bytes;
+        let count = left.min((bytes_max / record_bytes).max(1)).min(records_max);
+        let range = self.at..self.at + count * record_bytes;
+        if let Some(cells) = &mut self.cells {
+            cells.extend((0..count).map(|index| {
+                let start = range.start + index * record_bytes;
+                start..start + record_bytes
+            }));
+        }
+        self.at = range.end;
+        run.bytes.extend_from_slice(self.stream.bytes(range)?);
+        run.spans = Spans::Fixed { key_len, value_len };
+        let file = self.file;
+        if key_len == 8 {
+            // The length is a constant for the hash function, which is then inlined without a choice by length.
+            let keys = run.bytes.chunks_exact(record_bytes as usize).map(|record| record.first_chunk::<8>());
+            run.positions.extend(keys.flatten().map(|key| file.position(key)));
+        } else {
+            let records = run.bytes.chunks_exact(record_bytes as usize);
+            run.positions.extend(records.map(|record| file.position(&record[..key_len as usize])));
+        }
+        Ok(())
+    }
+
+    fn fill_varied(&mut self, run: &mut Run, bytes_max: u64, records_max: u64) -> Result<()> {
+        let Spans::Varied(spans) = &mut run.spans else { unreachable!("a run that was cleared") };
+        let file = self.file;
+        let end = file.pages.stream_bytes();
+        while (run.bytes.len() as u64) < bytes_max && (run.positions.len() as u64) < records_max && self.at < end {
+            // Many records that are in memory as a whole at once, or a long one alone.
+            let cell = file.cell(&mut self.stream, self.at)?;
+            let some = self.stream.some(self.at, cell.bytes)?;
+            let (mut taken, base) = (0, run.bytes.len());
+            while let Some(record) = record::parse(Layout::Varied, &some[taken..]) {
+                let head = record.bytes - record.key.len() - record.value.len();
+                spans.push(Span {
+                    start: base + taken + head,
+                    key_len: record.key.len() as u32,
+                    value_len: record.value.len() as u32,
+                    deleted: false,
+                });
+                run.positions.push(file.position(record.key));
+                if let Some(cells) = &mut self.cells {
+                    cells.push(self.at + taken as u64..self.at + (taken + record.bytes) as u64);
+                }
+                taken += record.bytes;
+                let full = taken as u64 >= bytes_max || run.positions.len() as u64 >= records_max;
+                if full || self.at + taken as u64 >= end {
+                    break;
+                }
+            }
+            if taken == 0 {
+                return Err(file.damaged_at(self.at, "a record's lengths cannot be"));
+            }
+            run.bytes.extend_from_slice(&some[..taken]);
+            self.at += taken as u64;
+        }
+        Ok(())
+    }
+
+    fn fill_from_blocks(&mut self, run: &mut Run, bytes_max: u64, records_max: u64) -> Result<()> {
+        while (run.bytes.len() as u64) < bytes_max && (run.positions.len() as u64) < records_max {
+            if self.given == self.block.len() && !self.next_block()? {
+                return Ok(());
+            }
+            let Spans::Varied(spans) = &mut run.spans else { unreachable!("a run that was cleared") };
+            let more = (records_max - run.positions.len() as u64).min((self.block.len() - self.given) as u64) as usize;
+            let base = run.bytes.len();
+            let first = self.block.span(self.given).start;
+            let last = self.block.span(self.given + more - 1);
+            let end = last.start + last.key_len as usize + last.value_len as usize;
+            run.bytes.extend_from_slice(&self.block.bytes[first..end]);
+            for index in self.given..self.given + more {
+                let span = self.block.span(index);
+                spans.push(Span { start: base + span.start - first, ..span });
+            }
+            run.positions.extend_from_slice(&self.block.positions[self.given..self.given + more]);
+            if let Some(cells) = &mut self.cells {
+                cells.extend(std::iter::repeat_n(self.block_at.clone(), more));
+            }
+            self.given += more;
+        }
+        Ok(())
+    }
+
+    /// Unpacks the next block; `false` at the end.
+    fn next_block(&mut self) -> Result<bool> {
+        let file = self.file;
+        if self.at >= file.pages.stream_bytes() {
+            return Ok(false);
+        }
+        let cell = file.cell(&mut self.stream, self.at)?;
+        let CellKind::Block(head) = cell.kind else { unreachable!("compressed cells are blocks") };
+        let bytes = self.stream.bytes(self.at..self.at + cell.bytes)?;
+        let wrong = |what| file.damaged_at(self.at, what);
+        let stored = &bytes[block::HEAD_BYTES..];
+        let raw = block::unpack(&head, stored, file.format.block_bytes_max, &mut self.raw).map_err(wrong)?;
+        self.block.clear();
+        self.given = 0;
+        let Spans::Varied(spans) = &mut self.block.spans else { unreachable!("a run that was cleared") };
+        let mut taken = 0;
+        while let Some(record) = record::parse(file.header.layout, &raw[taken..]) {
+            taken += record.bytes;
+            let (key_len, value_len) = (record.key.len(), record.value.len());
+            let start = taken - key_len - value_len;
+            spans.push(Span { start, key_len: key_len as u32, value_len: value_len as u32, deleted: false });
+            self.block.positions.push(file.position(record.key));
+            if taken == raw.len() {
+                break;
+            }
+        }
+        let whole = taken == raw.len() && self.block.positions.len() == head.records as usize;
+        if !whole || self.block.positions[0] != head.position {
+            return Err(wrong("a block does not hold the records that its head says"));
+        }
+        self.block.bytes.extend_from_slice(raw);
+        self.block_at = self.at..self.at + cell.bytes;
+        self.at += cell.bytes;
+        Ok(true)
+    }
+}
+
+/// A walk on a thread of its own, which reads and hashes some runs ahead.
+pub(crate) struct WalkAhead {
+    runs: Option<Receiver<Result<Run>>>,
+    /// Runs whose memory is used again.
+    spent: Sender<Run>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl WalkAhead {
+    pub fn new(file: Arc<DictionaryFile>) -> Result<Self> {
+        let path = file.path.clone();
+        let (give, runs) = sync_channel(RUNS_AHEAD);
+        let (spent, again) = channel::<Run>();
+        let walk = move || {
+            let mut walk = Walk::new(&file);
+            loop {
+                let mut run = again.try_recv().unwrap_or_default();
+                let next = match walk.next(&mut run) {
+                    Ok(true) => Ok(run),
+                    Ok(false) => break,
+                    Err(error) => Err(error),
+                };
+                let failed = next.is_err();
+                // The receiver is gone if it has failed.
+                if give.send(next).is_err() || failed {
+                    break;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("dictionary walk".into()).spawn(walk);
+        let thread = thread.map_err(|e| Error::io(&path, "start a thread to read", e))?;
+        Ok(WalkAhead { runs: Some(runs), spent, thread: Some(thread) })
+    }
+
+    /// Replaces what is in `run` by the next records; `false` at the end. [`Walk::next`] lists the errors.
+    pub fn next(&mut self, run: &mut Run) -> Result<bool> {
+        if let Some(Ok(next)) = self.runs.as_ref().map(Receiver::recv) {
+            let spent = std::mem::replace(run, next?);
+            let _ = self.spent.send(spent);
+            return Ok(true);
+        }
+        run.clear();
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            _ => Ok(false),
+        }
+    }
+}
+
+impl Drop for WalkAhead {
+    fn drop(&mut self) {
+        self.runs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Replacing the manifest of a directory of shards, and removing the files that no manifest names.
+//!
+//! New files have the names of a new generation, so no reader's file is written to. The rename of the manifest is the
+//! change; before it, what killed builds left is removed, as with the rename the lock goes and the next writer's files
+//! are in no manifest either.
+
+use super::manifest::{GENERATION_END, MANIFEST_NAME, Manifest, damaged_manifest, generation_of};
+use crate::dictionary::build::writer::open_unfinished;
+use crate::dictionary::format::ends::io_error;
+use crate::error::{Error, ErrorKind, Result};
+use crate::io::Storage;
+use crate::io::atomic::AtomicFile;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What a directory holds before it is changed.
+pub(crate) struct Previous {
+    /// `None` where there is no manifest, or a damaged one.
+    pub manifest: Option<Manifest>,
+    /// The next manifest's.
+    pub generation: u64,
+    /// Files of shards that stay until there is another manifest.
+    names: Vec<String>,
+}
+
+/// Replaces the manifest of a directory; holds off other writers while it lives.
+pub(crate) struct DirectoryWriter {
+    storage: Arc<dyn Storage>,
+    /// Dropped before the directory, which has to be empty then.
+    manifest: AtomicFile,
+    directory: NewDirectory,
+}
+
+/// A directory, which is removed again if it was made here and nothing was put into it.
+struct NewDirectory {
+    storage: Arc<dyn Storage>,
+    path: PathBuf,
+    is_new: bool,
+}
+
+impl NewDirectory {
+    fn make(storage: &Arc<dyn Storage>, path: &Path) -> Result<Self> {
+        let is_new = storage.make_directory(path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => {
+                Error::io(path, "make the directory in one that does not exist. Create that first", e)
+            }
+            _ => Error::io(path, "make the directory", e),
+        })?;
+        Ok(NewDirectory { storage: Arc::clone(storage), path: path.to_owned(), is_new })
+    }
+}
+
+impl Drop for NewDirectory {
+    fn drop(&mut self) {
+        if self.is_new {
+            // Only an empty one can be removed; one that has a dictionary stays.
+            let _ = self.storage.remove_directory(&self.path);
+        }
+    }
+}
+
+impl DirectoryWriter {
+    /// Locks the directory, which is made if it does not exist.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Locked`] where another process builds or updates the directory; [`ErrorKind::NotATable`] where it
+    /// holds something else than a dictionary.
+    pub fn new(storage: &Arc<dyn Storage>, directory: &Path) -> Result<Self> {
+        let directory = NewDirectory::make(storage, directory)?;
+        refuse_other_directories(storage.as_ref(), &directory.path)?;
+        let path = Manifest::path(&directory.path);
+        let mut manifest = open_unfinished(storage, &path, "-unfinished")?;
+        manifest.begin(&path).map_err(io_error)?;
+        Ok(DirectoryWriter { storage: Arc::clone(storage), manifest, directory })
+    }
+
+    /// The manifest that will be replaced. A damaged one is replaced too: that is how it is repaired.
+    pub fn previous(&self) -> Result<Previous> {
+        let names = |manifest: &Manifest| manifest.shards.iter().map(|shard| shard.name.clone()).collect();
+        let (manifest, last, names) = match Manifest::read(self.storage.as_ref(), &self.directory.path) {
+            Ok(Some(manifest)) => (Some(manifest.clone()), manifest.generation, names(&manifest)),
+            Ok(None) => (None, 0, Vec::new()),
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                let mut names = names_in(self.storage.as_ref(), &self.directory.path)?;
+                names.retain(|name| generation_of(name).is_some());
+                (None, names.iter().filter_map(|name| generation_of(name)).max().unwrap_or(0), names)
+            }
+            Err(error) => return Err(error),
+        };
+        match last + 1 {
+            GENERATION_END => Err(damaged_manifest(&Manifest::path(&self.directory.path), "no generation can follow")),
+            generation => Ok(Previous { manifest, generation, names }),
+        }
+    }
+
+    /// Makes `manifest` that of the directory, then removes the files of `previous` that it does not name. If that
+    /// fails, it removes the new files instead.
+    pub fn publish(mut self, manifest: &Manifest, previous: &Previous) -> Result<()> {
+        let new: Vec<&str> = manifest.shards.iter().map(|shard| &shard.name[..]).collect();
+        let old: Vec<&str> = previous.names.iter().map(|name| &name[..]).collect();
+        self.remove_leftovers(manifest.generation, &[&new[..], &old].concat());
+        let published = self.manifest.publish(manifest.text().as_bytes()).map_err(io_error);
+        if !self.manifest.is_published() {
+            self.remove(&new, &old);
+        }
+        published?;
+        if previous.manifest.is_none() {
+            // The directory's own name, which may be as new as what is in it.
+            let directory = &self.directory.path;
+            let synced = self.storage.sync_names(directory);
+            synced.map_err(|e| Error::io(directory, "sync the directory of", e))?;
+        }
+        self.remove(&old, &new);
+        Ok(())
+    }
+
+    /// Removes what killed processes left: files with the name of a shard that are not among `kept`. Only this writer
+    /// is at work here until the manifest has its name; then the next one may be, and its shards are in no manifest
+    /// either.
+    fn remove_leftovers(&self, generation: u64, kept: &[&str]) {
+        let names = self.storage.names_in(&self.directory.path).unwrap_or_default();
+        let left = |name: &&str| generation_of(name).is_some_and(|left| left <= generation);
+        let left: Vec<&str> = names.iter().map(|name| &name[..]).filter(left).collect();
+        self.remove(&left, kept);
+    }
+
+    /// Removes files that are none of `kept`.
+    fn remove(&self, names: &[&str], kept: &[&str]) {
+        for name in names.iter().filter(|name| !kept.contains(name)) {
+            // A file that cannot be removed takes space and does no other harm.
+            let _ = self.storage.remove(&self.directory.path.join(name));
+        }
+    }
+}
+
+/// Fails where a directory has no manifest and something else in it than what a first build left.
+fn refuse_other_directories(storage: &dyn Storage, directory: &Path) -> Result<()> {
+    match Manifest::read(storage, directory) {
+        Ok(None) => {}
+        Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
+        Ok(Some(_)) | Err(_) => return Ok(()),
+    }
+    let names = names_in(storage, directory)?;
+    // The first build may have ended since.
+    let ours =
+        |name: &String| [MANIFEST_NAME, "manifest-unfinished"].contains(&&name[..]) || generation_of(name) == Some(1);
+    let Some(other) = names.iter().find(|name| !ours(name)) else { return Ok(()) };
+    let shown = directory.display();
+    let message = format!(
+        "{shown}: holds {other:?} and no manifest, so it is not a dictionary and is not made one. Empty it, or choose another name."
+    );
+    Err(Error::new(ErrorKind::NotATable, message))
+}
+
+fn names_in(storage: &dyn Storage, directory: &Path) -> Result<Vec<String>> {
+    storage.names_in(directory).map_err(|e| Error::io(directory, "list", e))
+}

@@ -1,0 +1,162 @@
+//! Where a build or an update goes: to one file, or to a directory of shards that are written side by side.
+//!
+//! The names of a new generation's files are known beforehand and in no manifest, so what a killed process left of them
+//! is overwritten by the next one.
+
+use super::directory::{DirectoryWriter, Previous};
+use super::manifest::{Manifest, Shard};
+use crate::dictionary::build::merge::write_merged;
+use crate::dictionary::build::parallel::in_parallel;
+use crate::dictionary::build::plan::Plan;
+use crate::dictionary::build::progress::ProgressCounter;
+use crate::dictionary::build::sort::Sorter;
+use crate::dictionary::build::writer::{begin_file, begin_shard};
+use crate::dictionary::read::file::DictionaryFile;
+use crate::error::Result;
+use crate::io::Storage;
+use crate::io::atomic::AtomicFile;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub(crate) struct Target {
+    path: PathBuf,
+    kind: Kind,
+}
+
+enum Kind {
+    /// Made at once, so that a second writer of the same file fails at once.
+    File(Box<AtomicFile>),
+    Shards(Box<Shards>),
+}
+
+struct Shards {
+    writer: DirectoryWriter,
+    previous: Previous,
+    /// The new manifest; its pairs are filled in when they are known.
+    manifest: Manifest,
+    /// Files that stay where nothing changes.
+    kept: Vec<Option<Shard>>,
+}
+
+/// What one file is made from.
+struct Part {
+    sorter: Sorter,
+    old: Option<Arc<DictionaryFile>>,
+    /// The one file of a target without shards.
+    output: Option<AtomicFile>,
+    /// The path, and whether the old file stays if nothing of it changes.
+    path: PathBuf,
+    is_kept: bool,
+}
+
+impl Target {
+    pub fn file(storage: &Arc<dyn Storage>, path: &Path) -> Result<Target> {
+        let output = begin_file(storage, path)?;
+        Ok(Target { path: path.to_owned(), kind: Kind::File(Box::new(output)) })
+    }
+
+    /// A directory whose slots are divided as in `divided`.
+    pub fn directory(storage: &Arc<dyn Storage>, path: &Path, divided: &Manifest) -> Result<Target> {
+        let writer = DirectoryWriter::new(storage, path)?;
+        let previous = writer.previous()?;
+        let manifest = divided.renamed(previous.generation);
+        let kept = vec![None; manifest.shards.len()];
+        let shards = Shards { writer, previous, manifest, kept };
+        Ok(Target { path: path.to_owned(), kind: Kind::Shards(Box::new(shards)) })
+    }
+
+    /// Where a shard has no changes, its file of `files` as `manifest` has it stays, if it lies in this directory.
+    /// Manifests alone do not show that: those of two directories may be equal, and their files not.
+    pub fn keep_unchanged(&mut self, manifest: &Manifest, files: &[Arc<DictionaryFile>]) -> Result<()> {
+        if let Kind::Shards(shards) = &mut self.kind
+            && shards.previous.manifest.as_ref() == Some(manifest)
+        {
+            for ((kept, shard), file) in shards.kept.iter_mut().zip(&manifest.shards).zip(files) {
+                *kept = file.is_at(&self.path.join(&shard.name))?.then(|| shard.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// The shard of a key; 0 without shards.
+    #[inline]
+    pub fn shard_of(&self, key: &[u8]) -> usize {
+        match &self.kind {
+            Kind::File(_) => 0,
+            Kind::Shards(shards) => shards.manifest.shard_of(key),
+        }
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        match &self.kind {
+            Kind::File(_) => vec![self.path.clone()],
+            Kind::Shards(shards) => shards.manifest.shards.iter().map(|shard| self.path.join(&shard.name)).collect(),
+        }
+    }
+
+    /// A sorter for each file.
+    pub fn sorters(&self, plan: &Plan) -> Result<Vec<Sorter>> {
+        let paths = self.paths();
+        paths.iter().map(|path| Sorter::new(plan.for_sort(path, paths.len()))).collect()
+    }
+
+    /// Writes each file from what its sorter took and from its file of `old`, several at the same time, and publishes
+    /// them. Gives how many pairs there are in all. `old` has a file for each, or none.
+    pub fn finish(self, plan: &Plan, sorters: Vec<Sorter>, old: &[Arc<DictionaryFile>]) -> Result<u64> {
+        // Before anything that an error would undo by removing files.
+        sorters.iter().try_for_each(Sorter::refuse_if_forked)?;
+        let paths = self.paths();
+        let (count, manifest_path) = (paths.len(), Manifest::path(&self.path));
+        let (mut output, mut shards) = match self.kind {
+            Kind::File(output) => (Some(*output), None),
+            Kind::Shards(shards) => (None, Some(shards)),
+        };
+        let part = |(index, (sorter, path)): (usize, (Sorter, &PathBuf))| Part {
+            sorter,
+            old: old.get(index).cloned(),
+            output: output.take(),
+            path: path.clone(),
+            is_kept: shards.as_ref().is_some_and(|shards| shards.kept[index].is_some()),
+        };
+        let parts: Vec<Part> = sorters.into_iter().zip(&paths).enumerate().map(part).collect();
+        let progress = ProgressCounter::new(plan.on_progress.clone());
+        let written = in_parallel(plan.thread_count(), parts, |_, part| {
+            let plan = plan.for_writing(&part.path, count);
+            part.write(plan, &manifest_path, &progress)
+        });
+        let Some(shards) = shards.take() else {
+            return written.map(|pairs| pairs.into_iter().flatten().sum());
+        };
+        let written = written.inspect_err(|_| {
+            // No manifest will name them.
+            paths.iter().for_each(|path| drop(plan.storage.remove(path)));
+        })?;
+        let Shards { writer, previous, mut manifest, kept } = *shards;
+        for ((shard, pairs), kept) in manifest.shards.iter_mut().zip(written).zip(kept) {
+            match pairs {
+                Some(pairs) => shard.pairs = pairs,
+                None => *shard = kept.expect("a shard that was not written was kept"),
+            }
+        }
+        writer.publish(&manifest, &previous)?;
+        Ok(manifest.shards.iter().map(|shard| shard.pairs).sum())
+    }
+}
+
+impl Part {
+    /// Gives how many pairs the file has; `None` where the old file stays.
+    fn write(self, plan: Plan, manifest_path: &Path, progress: &ProgressCounter) -> Result<Option<u64>> {
+        let mut sorted = self.sorter.finish()?;
+        let mut pairs = None;
+        if !self.is_kept || sorted.records() > 0 {
+            let output = match self.output {
+                Some(output) => output,
+                None => begin_shard(&plan.storage, &self.path, manifest_path)?,
+            };
+            pairs = Some(write_merged(plan, output, self.old.as_ref(), &mut sorted, progress)?.pairs);
+        }
+        // The next sort overwrites what is left of this one, and a dictionary that has its name is no failure.
+        let _ = sorted.done();
+        Ok(pairs)
+    }
+}

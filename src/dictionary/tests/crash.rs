@@ -1,0 +1,294 @@
+//! Crash tests: whatever a crash leaves, the name has the dictionary of before or the new one, whole.
+//!
+//! ```text
+//! work (build, update; file, shards) --> calls to the disk 0, 1, 2, ...
+//! crash before call n, or within it --> survivors --> open: old or new, verify finds nothing
+//!                                                 --> the same work again: new, and nothing is left of the first
+//! faults: call n fails --> an error and the old one, or the new one; and that a power loss leaves, too
+//! ```
+//!
+//! The disk: io/simulated.rs. Little memory, so that the sort uses its files; their threads call the disk in any order,
+//! and the crashes are those of the order that there was.
+
+use super::model::Model;
+use crate::dictionary::build::plan::MEMORY_BYTES_MIN;
+use crate::dictionary::handle::is_missing;
+use crate::dictionary::{Compression, Dictionary, DictionaryBuilder, DictionaryOptions, Index};
+use crate::error::{ErrorKind, Result};
+use crate::io::simulated::{Crash, Event, Fault, Plan, Random, Simulated, State, Tally};
+use std::path::Path;
+use std::sync::Arc;
+
+const PATH: &str = "/d/a.spd";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    /// Where nothing is.
+    First,
+    /// Over an older one.
+    Again,
+    Update,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    work: Work,
+    shards: u32,
+    index: Index,
+    /// Records have one size, which is seen at the end only: the file is written twice.
+    twice: bool,
+    /// A build with named temporary files.
+    resume: bool,
+}
+
+const CASE: Case = Case { work: Work::First, shards: 0, index: Index::None, twice: false, resume: false };
+
+fn cases() -> Vec<Case> {
+    let page = Index::page();
+    let works = [Work::First, Work::Again, Work::Update];
+    let files = works.map(|work| Case { work, index: page, ..CASE });
+    let shards = works.map(|work| Case { work, shards: 3, index: page, ..CASE });
+    let others = [
+        Case { work: Work::Again, index: Index::trie(), resume: true, ..CASE },
+        Case { work: Work::Update, twice: true, ..CASE },
+    ];
+    files.into_iter().chain(shards).chain(others).collect()
+}
+
+fn disk() -> Arc<Simulated> {
+    Arc::new(Simulated::new(State::default()))
+}
+
+impl Case {
+    fn builder(&self, disk: &Arc<Simulated>) -> DictionaryBuilder {
+        let builder = DictionaryBuilder::new()
+            .index(self.index)
+            .page_bytes(512)
+            .memory_bytes(MEMORY_BYTES_MIN * u64::from(self.shards.max(1)))
+            .threads(1);
+        let builder = builder.compression(Compression::None).shards(self.shards).storage(disk.clone());
+        if self.resume { builder.resume(7) } else { builder }
+    }
+
+    fn before(&self) -> Model {
+        // One that goes, and with it the other size.
+        let odd = self.twice.then(|| (b"odd".to_vec(), b"of another size".to_vec()));
+        (0..600u32).map(|n| (n.to_le_bytes().to_vec(), vec![n as u8; 80])).chain(odd).collect()
+    }
+
+    fn after(&self) -> Model {
+        let mut new = if self.work == Work::Update { self.before() } else { Model::new() };
+        new.remove(&b"odd"[..]);
+        new.extend((500..1000u32).map(|n| (n.to_le_bytes().to_vec(), vec![!n as u8; 80])));
+        new
+    }
+
+    /// What is on the disk before.
+    fn base(&self, disk: &Arc<Simulated>) -> Result<State> {
+        disk.reset(State::default());
+        if self.work != Work::First {
+            let mut build = self.builder(disk).start(PATH)?;
+            self.before().iter().try_for_each(|(key, value)| build.push(key, value))?;
+            build.finish()?;
+        }
+        Ok(disk.state().survivors(Crash::LoseUnsynced, &mut Random::new(&[0]), &mut Tally::default()))
+    }
+
+    fn run(&self, disk: &Arc<Simulated>) -> Result<u64> {
+        let path = Path::new(PATH);
+        if self.work == Work::Update {
+            let mut update = Dictionary::update(path, path, &self.builder(disk))?;
+            let old = self.before();
+            for (key, value) in self.after().iter().filter(|(key, value)| old.get(*key) != Some(value)) {
+                update.put(key, value)?;
+            }
+            update.remove(b"odd")?;
+            return update.finish();
+        }
+        let mut build = self.builder(disk).start(path)?;
+        let skip = build.resumed_pairs() as usize;
+        self.after().iter().skip(skip).try_for_each(|(key, value)| build.push(key, value))?;
+        build.finish()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Survivor {
+    Nothing,
+    Old,
+    New,
+}
+
+/// What is at the name, which has to be whole.
+fn found(case: &Case, disk: &Arc<Simulated>, context: &str) -> Survivor {
+    let dictionary = match DictionaryOptions::new().open_on(disk.clone(), Path::new(PATH)) {
+        Ok(dictionary) => dictionary,
+        // Of a directory, that there is no manifest.
+        Err(e) if is_missing(&e) || case.shards > 0 && e.kind() == ErrorKind::NotATable => {
+            return Survivor::Nothing;
+        }
+        Err(e) => panic!("{context}: {e}"),
+    };
+    assert_eq!(dictionary.verify().unwrap(), [], "{context}");
+    let content: Model = dictionary.iter().map(|pair| pair.unwrap()).collect();
+    assert!(content.keys().all(|key| dictionary.contains(key).unwrap()), "{context}: not all are found");
+    if content == case.after() {
+        return Survivor::New;
+    }
+    assert!(content == case.before(), "{context}: {} pairs, neither old nor new", content.len());
+    Survivor::Old
+}
+
+/// Names that are there and do not belong to the dictionary.
+fn left_behind(disk: &Arc<Simulated>) -> Vec<String> {
+    let mut wanted = vec![PATH.to_owned()];
+    if let Ok(Dictionary { manifest: Some(manifest), .. }) =
+        DictionaryOptions::new().open_on(disk.clone(), Path::new(PATH))
+    {
+        wanted.push(format!("{PATH}/manifest"));
+        wanted.extend(manifest.shards.iter().map(|shard| format!("{PATH}/{}", shard.name)));
+    }
+    let names = disk.state();
+    names.names().map(|name| name.display().to_string()).filter(|name| !wanted.contains(name)).collect()
+}
+
+/// A file that loses its name as soon as it is made may have it when power is lost in between; and no process knows
+/// whose it is.
+fn without_unnamed(mut names: Vec<String>) -> Vec<String> {
+    names.retain(|name| !name.ends_with(".tmp"));
+    names
+}
+
+#[test]
+fn a_crash_leaves_the_old_dictionary_or_the_new_one() {
+    crash_at_every_call(false);
+}
+
+#[test]
+#[ignore = "slow: every way to crash at every call"]
+fn every_crash_leaves_the_old_dictionary_or_the_new_one() {
+    crash_at_every_call(true);
+}
+
+fn crash_at_every_call(in_every_way: bool) {
+    let disk = disk();
+    let (mut crashes, mut of_each) = (0, [0; 3]);
+    for case in cases() {
+        let base = case.base(&disk).unwrap();
+        disk.reset(base.clone());
+        case.run(&disk).unwrap();
+        let trace = disk.trace();
+        assert!(trace.len() > 25, "{case:?}: {} calls", trace.len());
+        let before = if case.work == Work::First { Survivor::Nothing } else { Survivor::Old };
+        let mut state = base;
+        let mut random = Random::new(&[trace.len() as u64]);
+        for call in 0..=trace.len() {
+            let event = trace.get(call).unwrap_or(&Event::Look);
+            let torn = state.torn(call as u64, event, &mut random);
+            let ended = call == trace.len();
+            let states: Vec<State> = if event.changes() || ended {
+                [Some(state.clone()), torn].into_iter().flatten().collect()
+            } else {
+                vec![]
+            };
+            for state in states {
+                let one = Crash::ALL[call % Crash::ALL.len()];
+                for crash in Crash::ALL {
+                    if !in_every_way && !ended && crash != one && crash != Crash::LoseUnsynced {
+                        continue;
+                    }
+                    let context = format!("{case:?}, call {call} of {}: {event:.0?}, {crash:?}", trace.len());
+                    let survivors = state.survivors(crash, &mut random, &mut Tally::default());
+                    disk.reset(survivors);
+                    let found = found(&case, &disk, &context);
+                    let promised =
+                        if ended { found == Survivor::New } else { found == Survivor::New || found == before };
+                    assert!(promised, "{context}: {found:?}");
+                    of_each[found as usize] += 1;
+                    crashes += 1;
+                    // An update of what is updated already is none.
+                    if crashes % 7 == 0 && (case.work != Work::Update || found == Survivor::Old) {
+                        case.run(&disk).unwrap_or_else(|e| panic!("{context}, and again: {e}"));
+                        assert_eq!(self::found(&case, &disk, &context), Survivor::New, "{context}, and again");
+                        assert_eq!(without_unnamed(left_behind(&disk)), [""; 0], "{context}, and again");
+                    }
+                }
+            }
+            if !ended {
+                state.apply(call as u64, event);
+            }
+        }
+    }
+    println!("{crashes} crashes: {of_each:?} left nothing, the old one, the new one");
+    assert!(crashes > 500 && of_each.iter().all(|count| *count > 20), "{crashes}: {of_each:?}");
+}
+
+#[test]
+fn a_call_that_fails_leaves_the_old_dictionary_and_nothing_else() {
+    fail_calls(4);
+}
+
+#[test]
+#[ignore = "slow: every call fails in every way"]
+fn every_call_that_fails_leaves_the_old_dictionary_and_nothing_else() {
+    fail_calls(1);
+}
+
+/// One call in `every`, and the last ones, where a dictionary gets its name.
+fn fail_calls(every: u64) {
+    let (disk, other) = (disk(), disk());
+    let (mut errors, mut survived) = (0, 0);
+    for case in cases() {
+        let base = case.base(&disk).unwrap();
+        disk.reset(base.clone());
+        case.run(&disk).unwrap();
+        let calls = disk.calls();
+        let before = if case.work == Work::First { Survivor::Nothing } else { Survivor::Old };
+        for at in (0..calls).filter(|at| at % every == 0 || at + 12 > calls) {
+            for (fault, lasting) in
+                [(Fault::Io, false), (Fault::NoSpace, true), (Fault::Short, false), (Fault::Io, true)]
+            {
+                let context = format!("{case:?}, call {at} of {calls}, {fault:?}, lasting: {lasting}");
+                disk.reset(base.clone());
+                disk.plan(Some(Plan { fault, at, lasting }));
+                let result = case.run(&disk);
+                disk.plan(None);
+                if let Err(e) = &result {
+                    let kind = if fault == Fault::NoSpace { ErrorKind::DiskFull } else { ErrorKind::Io };
+                    assert_eq!(e.kind(), kind, "{context}: {e}");
+                }
+                // Once it has its name, it is there, though a power loss may take it back.
+                let named = disk.trace().iter().any(|event| matches!(event, Event::Rename(_, to) if to.ends_with(if case.shards > 0 { "manifest" } else { "a.spd" })));
+                // And then nothing fails any more.
+                let synced = |event: &Event| matches!(event, Event::SyncNames(path) if path == Path::new(PATH));
+                let trace = disk.trace();
+                let durable = trace.iter().rposition(synced).filter(|_| named && case.shards == 0);
+                assert!(durable.is_none_or(|call| result.is_ok() || at <= call as u64), "{context}: {result:?}");
+                let wanted = if result.is_ok() || named { Survivor::New } else { before };
+                assert_eq!(found(&case, &disk, &context), wanted, "{context}: {result:?}");
+                errors += u64::from(result.is_err());
+                survived += u64::from(result.is_ok());
+                let left = without_unnamed(left_behind(&disk));
+                // What fails may be the removal itself, or what comes before it; then the next one removes it. And with
+                // resume it is there to go on from.
+                let removes = lasting && fault == Fault::Io || named || case.resume;
+                assert!(removes || left.len() <= usize::from(!lasting), "{context}: {left:?}");
+                if at % 5 == 0 && result.is_err() && !named {
+                    other.reset(disk.state());
+                    case.run(&other).unwrap_or_else(|e| panic!("{context}, and again: {e}"));
+                    assert_eq!(found(&case, &other, &context), Survivor::New, "{context}, and again");
+                    assert_eq!(without_unnamed(left_behind(&other)), [""; 0], "{context}, and again");
+                }
+                for crash in [Crash::LoseUnsynced, Crash::Mix] {
+                    let state = disk.state().survivors(crash, &mut Random::new(&[at]), &mut Tally::default());
+                    other.reset(state);
+                    let found = found(&case, &other, &context);
+                    let promised = found == Survivor::New || result.is_err() && found == before;
+                    assert!(promised, "{context}, {crash:?}: {found:?} after {result:?}");
+                }
+            }
+        }
+    }
+    println!("{errors} errors, {survived} that went on");
+    assert!(errors > 300, "{errors} errors, {survived} that went on");
+}

@@ -1,0 +1,96 @@
+//! What a build refuses before it has read anything, and what is left when it does.
+
+#![allow(clippy::disallowed_methods, reason = "tests look at directories")]
+
+use super::model::{builder, check, in_directory, indexes, pairs};
+use crate::dictionary::build::plan::MEMORY_BYTES_MIN;
+use crate::dictionary::{Dictionary, DictionaryBuilder, Effort, Index};
+use crate::error::ErrorKind;
+
+#[test]
+fn too_little_memory_is_refused_before_a_pair_is_taken() {
+    for index in indexes() {
+        in_directory(|path| {
+            let with = |bytes| builder(index).memory_bytes(bytes);
+            with(MEMORY_BYTES_MIN).build(&path, [(b"a", b"b")]).unwrap();
+            for bytes in [0, 1, MEMORY_BYTES_MIN - 1] {
+                let refused = [
+                    with(bytes).start(&path).err(),
+                    with(4 * bytes).shards(4).start(path.with_file_name("shards.spd")).err(),
+                    Dictionary::update(&path, &path, &with(bytes)).err(),
+                    with(bytes).reindex(&path, &path).err(),
+                    with(bytes).start_ordered(&path, 0).err(),
+                ];
+                for (number, refused) in refused.into_iter().enumerate() {
+                    let refused = refused.unwrap_or_else(|| panic!("{index:?}, {bytes} bytes, way {number}"));
+                    assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+                    assert!(refused.to_string().contains("memory_bytes"), "{refused}");
+                }
+                assert!(!path.with_file_name("shards.spd").exists());
+            }
+        });
+    }
+}
+
+#[test]
+fn chunks_that_need_more_memory_are_refused_before_the_old_file_is_read() {
+    for (effort, chunk_keys) in [(Effort::Balanced, 512), (Effort::Small, 1024)] {
+        in_directory(|path| {
+            builder(Index::page()).build(&path, (0..2000u32).map(|n| (n.to_le_bytes(), [7; 996]))).unwrap();
+            // Damaged, so that reading it would be another error.
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes[512..].iter_mut().take(100_000).for_each(|byte| *byte ^= 0xFF);
+            std::fs::write(&path, &bytes).unwrap();
+            let with = |bytes| builder(Index::Chunk { effort }).memory_bytes(bytes);
+            let refused = with(chunk_keys * 1000 - 1).reindex(&path, &path).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::OutOfMemory, "{refused}");
+            let refused = Dictionary::update(&path, &path, &with(chunk_keys * 1000 - 1)).err().unwrap();
+            assert_eq!(refused.kind(), ErrorKind::OutOfMemory, "{refused}");
+            assert_eq!(with(chunk_keys * 1000).reindex(&path, &path).unwrap_err().kind(), ErrorKind::Corrupt);
+            assert_eq!(std::fs::read(&path).unwrap(), bytes);
+        });
+    }
+}
+
+#[test]
+fn chunks_are_written_as_they_fit_in_memory() {
+    // 128 chunks have ten times as many bytes as are allowed, two have less.
+    in_directory(|path| {
+        let model = (0..70_000u32).map(|n| (n.to_le_bytes().to_vec(), vec![n as u8; 100])).collect();
+        builder(Index::chunk()).memory_bytes(700_000).build(&path, &model).unwrap();
+        check(&Dictionary::open(&path).unwrap(), &model, "chunks");
+    });
+}
+
+#[test]
+fn a_build_of_shards_that_fails_leaves_no_directory() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("a.spd");
+    let builder = DictionaryBuilder::new().shards(3);
+    drop(builder.start(&path).unwrap());
+    assert!(!path.exists());
+    let twice = builder.build(&path, [("a", "1"), ("a", "2")]).unwrap_err();
+    assert_eq!(twice.kind(), ErrorKind::Duplicate);
+    assert!(!path.exists());
+    // One that was there stays, and so does one with a dictionary.
+    std::fs::create_dir(&path).unwrap();
+    drop(builder.start(&path).unwrap());
+    assert!(path.exists());
+    std::fs::remove_dir(&path).unwrap();
+    builder.build(&path, pairs("words", 10, 1)).unwrap();
+    builder.build(&path, [("a", "1"), ("a", "2")]).unwrap_err();
+    assert_eq!(Dictionary::open(&path).unwrap().len(), 10);
+}
+
+#[test]
+fn a_build_in_a_directory_that_does_not_exist_says_so() {
+    let place = tempfile::tempdir().unwrap();
+    let missing = place.path().join("missing");
+    for shards in [0, 2] {
+        let refused = builder(Index::page()).shards(shards).build(missing.join("a.spd"), [("a", "1")]).unwrap_err();
+        let message = refused.to_string();
+        assert_eq!(refused.kind(), ErrorKind::Io);
+        assert!(message.contains(missing.to_str().unwrap()) && message.contains("does not exist"), "{message}");
+        assert!(!missing.exists());
+    }
+}

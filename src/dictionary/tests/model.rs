@@ -1,0 +1,386 @@
+//! A dictionary is what a `BTreeMap` of the same pairs is, in every kind, layout and access; and nothing is found that
+//! is not there.
+
+#![allow(clippy::disallowed_methods, reason = "tests look at directories and files")]
+
+use super::random::Random;
+pub(super) use super::sample_pairs::{KINDS, Pairs as Model};
+use crate::dictionary::{Compression, Dictionary, DictionaryBuilder, DictionaryOptions, Duplicates, Index};
+use crate::error::{ErrorKind, Result};
+use crate::hash::{HashFunction, HashKind};
+use crate::io::{Disk, File, Mode, Storage};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// Indexes small enough that a few thousand pairs have many of everything.
+pub(super) fn indexes() -> Vec<Index> {
+    vec![
+        Index::page(),
+        Index::Page { bins_per_page: 1 },
+        Index::trie(),
+        Index::Trie { bucket_keys: 16, huffman_max: 8, skip_min: 32, block_items: 1 },
+        Index::trie_sparse(8),
+        Index::chunk(),
+        Index::None,
+    ]
+}
+
+/// Pairs of a `kind` of `sample_pairs`, the same ones for each `seed`.
+pub(super) fn pairs(kind: &str, count: u64, seed: u64) -> Model {
+    let mut random = Random::new(seed);
+    super::sample_pairs::pairs(kind, count, || random.next())
+}
+
+pub(super) fn builder(index: Index) -> DictionaryBuilder {
+    DictionaryBuilder::new().index(index).page_bytes(512).threads(2)
+}
+
+pub(super) fn check(dictionary: &Dictionary, model: &Model, context: &str) {
+    assert_eq!(dictionary.len(), model.len() as u64, "{context}");
+    for (key, value) in model {
+        let found = dictionary.get(key).unwrap_or_else(|e| panic!("{context}: {e}"));
+        assert_eq!(found.as_ref(), Some(value), "{context}: {}", key.escape_ascii());
+    }
+    let mut random = Random::new(99);
+    for absent in 0..500u64 {
+        let len = random.below(12);
+        for key in [random.bytes(len), (absent + (1 << 40)).to_le_bytes().to_vec(), format!("none{absent}").into()] {
+            assert_eq!(dictionary.get(&key).unwrap(), model.get(&key).cloned(), "{context}");
+        }
+    }
+    let all: Model = dictionary.iter().map(|pair| pair.unwrap_or_else(|e| panic!("{context}: {e}"))).collect();
+    assert!(all == *model, "{context}: {} pairs given, {} are there", all.len(), model.len());
+    let positions: Vec<u64> = dictionary.iter().map(|pair| dictionary.files[0].position(&pair.unwrap().0)).collect();
+    assert!(positions.is_sorted(), "{context}: not in hash order");
+    assert_eq!(dictionary.verify().unwrap(), [], "{context}");
+}
+
+pub(super) fn in_directory(test: impl FnOnce(PathBuf)) {
+    let directory = tempfile::tempdir().unwrap();
+    test(directory.path().join("a.spd"));
+    let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| name.to_string_lossy().ends_with(".spd")), "left behind: {left:?}");
+}
+
+#[test]
+fn a_dictionary_is_what_a_btreemap_is() {
+    for index in indexes() {
+        for kind in KINDS {
+            for compression in [Compression::None, Compression::Lz4] {
+                for count in [0, 1, 2, 3, 100, 3000] {
+                    let context = format!("{index:?}, {kind}, {compression:?}, {count}");
+                    let model = pairs(kind, count, 7);
+                    in_directory(|path| {
+                        let builder = builder(index).compression(compression).block_bytes(1000);
+                        builder.build(&path, &model).unwrap_or_else(|e| panic!("{context}: {e}"));
+                        check(&Dictionary::open(&path).unwrap(), &model, &context);
+                        let mapped = DictionaryOptions::new().map_data(true).map_index(true).open(&path).unwrap();
+                        check(&mapped, &model, &format!("{context}, mapped"));
+                        assert_eq!(mapped.reads(), 0);
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_of_one_hash_are_all_found() {
+    for index in indexes() {
+        for distinct in [1, 2, 37] {
+            for kind in KINDS {
+                let context = format!("{index:?}, {kind}, {distinct} hashes");
+                let model = pairs(kind, 700, 3);
+                let hash = HashFunction::user("few", move |key| HashKind::DEFAULT.hash(key, 0) % distinct);
+                in_directory(|path| {
+                    builder(index)
+                        .hash_function(hash.clone())
+                        .build(&path, &model)
+                        .unwrap_or_else(|e| panic!("{context}: {e}"));
+                    // All hashes 0 is what a kind without its function gives.
+                    let unlike = if distinct > 1 { Some(ErrorKind::WrongHash) } else { None };
+                    assert_eq!(Dictionary::open(&path).err().map(|e| e.kind()), unlike);
+                    let dictionary = DictionaryOptions::new().hash(hash).open(&path).unwrap();
+                    check(&dictionary, &model, &context);
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lookup_is_one_read_for_keys_there_and_not() {
+    for index in indexes().into_iter().filter(|index| *index != Index::None) {
+        for kind in ["fixed", "fixed, long", "words"] {
+            let model = pairs(kind, 3000, 11);
+            in_directory(|path| {
+                builder(index).build(&path, &model).unwrap();
+                let dictionary = Dictionary::open(&path).unwrap();
+                let absent = (0..3000u64).map(|n| (n + (1 << 50)).to_le_bytes().to_vec());
+                let keys: Vec<Vec<u8>> = model.keys().cloned().chain(absent).collect();
+                for key in &keys {
+                    dictionary.get(key).unwrap();
+                }
+                assert!(dictionary.reads() <= keys.len() as u64, "{index:?} {kind}: {} reads", dictionary.reads());
+            });
+        }
+    }
+}
+
+#[test]
+fn updates_in_batches_are_what_building_from_scratch_is() {
+    for index in indexes() {
+        for kind in KINDS {
+            for compression in [Compression::None, Compression::Lz4] {
+                let context = format!("{index:?}, {kind}, {compression:?}");
+                let all = pairs(kind, 2000, 5);
+                in_directory(|path| {
+                    let builder = builder(index).compression(compression).block_bytes(1000);
+                    let mut model = Model::new();
+                    builder.build(&path, &model).unwrap();
+                    let mut random = Random::new(17);
+                    for round in 0..5 {
+                        let mut update = Dictionary::update(&path, &path, &builder).unwrap();
+                        for (key, value) in &all {
+                            match random.below(4) {
+                                0 => {
+                                    let value = if round % 2 == 0 { value.clone() } else { vec![round; value.len()] };
+                                    update.put(key, &value).unwrap();
+                                    model.insert(key.clone(), value);
+                                }
+                                1 => {
+                                    update.remove(key).unwrap();
+                                    model.remove(key);
+                                }
+                                _ => {}
+                            }
+                        }
+                        let count = update.finish().unwrap_or_else(|e| panic!("{context}: {e}"));
+                        assert_eq!(count, model.len() as u64, "{context}");
+                        let scratch = path.with_file_name("scratch.spd");
+                        builder.build(&scratch, &model).unwrap();
+                        let same = std::fs::read(&scratch).unwrap() == std::fs::read(&path).unwrap();
+                        assert!(same, "{context}: round {round} differs from a build from scratch");
+                    }
+                    check(&Dictionary::open(&path).unwrap(), &model, &context);
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn one_odd_record_that_is_removed_leaves_records_of_one_size() {
+    in_directory(|path| {
+        let mut model = pairs("fixed", 1000, 1);
+        model.insert(b"odd".to_vec(), b"one".to_vec());
+        builder(Index::page()).build(&path, &model).unwrap();
+        assert_eq!(Dictionary::open(&path).unwrap().stat().unwrap().fixed_lengths, None);
+        let mut update = Dictionary::update(&path, &path, &builder(Index::page())).unwrap();
+        update.remove(b"odd").unwrap();
+        update.finish().unwrap();
+        model.remove(&b"odd"[..]);
+        let dictionary = Dictionary::open(&path).unwrap();
+        assert_eq!(dictionary.stat().unwrap().fixed_lengths, Some((8, 8)));
+        check(&dictionary, &model, "fixed again");
+    });
+}
+
+#[test]
+fn what_is_no_dictionary_is_neither_opened_nor_replaced() {
+    in_directory(|path| {
+        for content in [&b""[..], b"SPLITPNT and the rest of a table", b"a text that someone needs"] {
+            std::fs::write(&path, content).unwrap();
+            assert_eq!(Dictionary::open(&path).err().map(|e| e.kind()), Some(ErrorKind::NotATable));
+            let built = builder(Index::page()).build(&path, [(b"a", b"b")]);
+            if content.is_empty() {
+                assert_eq!(built.unwrap(), 1);
+            } else {
+                assert_eq!(built.unwrap_err().kind(), ErrorKind::NotATable);
+                assert_eq!(std::fs::read(&path).unwrap(), content);
+            }
+        }
+    });
+}
+
+#[test]
+fn shards_are_one_dictionary() {
+    for (index, kind) in [(Index::page(), "words"), (Index::chunk(), "fixed"), (Index::trie(), "sizes")] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.spd");
+        let mut model = pairs(kind, 3000, 23);
+        let builder = builder(index).shards(5);
+        builder.build(&path, &model).unwrap();
+        let mut dictionary = Dictionary::open(&path).unwrap();
+        assert_eq!(dictionary.shard_count(), 5);
+        check_shards(&dictionary, &model);
+        // A change to one key writes one shard, and a reader sees it when it asks.
+        let names = |path: &PathBuf| {
+            let mut names: Vec<_> = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        let before = names(&path);
+        let (key, _) = model.pop_first().unwrap();
+        let mut update = Dictionary::update(&path, &path, &builder).unwrap();
+        assert_eq!(Dictionary::update(&path, &path, &builder).err().map(|e| e.kind()), Some(ErrorKind::Locked));
+        update.remove(&key).unwrap();
+        assert_eq!(update.finish().unwrap(), model.len() as u64);
+        let after = names(&path);
+        assert_eq!(before.iter().filter(|name| !after.contains(name)).count(), 1, "{before:?} {after:?}");
+        assert_eq!(before.len(), after.len());
+        assert!(dictionary.contains(&key).unwrap(), "a reader keeps what it opened");
+        assert!(dictionary.reload().unwrap());
+        assert!(!dictionary.reload().unwrap());
+        check_shards(&dictionary, &model);
+        // To another place all shards are written.
+        let copy = directory.path().join("copy.spd");
+        Dictionary::update(&path, &copy, &builder).unwrap().finish().unwrap();
+        check_shards(&Dictionary::open(&copy).unwrap(), &model);
+        // With another index, in the same place.
+        DictionaryBuilder::new().index(Index::trie_sparse(16)).reindex(&copy, &copy).unwrap();
+        let sparse = Dictionary::open(&copy).unwrap();
+        assert_eq!(sparse.index(), Index::trie_sparse(16));
+        check_shards(&sparse, &model);
+        // Another number of shards, in place of those there are.
+        let more = builder.clone().shards(16);
+        more.build(&path, &model).unwrap();
+        assert_eq!(names(&path).len(), 17);
+        check_shards(&Dictionary::open(&path).unwrap(), &model);
+    }
+}
+
+fn check_shards(dictionary: &Dictionary, model: &Model) {
+    assert_eq!(dictionary.len(), model.len() as u64);
+    let keys: Vec<&Vec<u8>> = model.keys().collect();
+    let values: Vec<Option<Vec<u8>>> = model.values().cloned().map(Some).collect();
+    assert!(dictionary.get_many(&keys).unwrap() == values);
+    assert!(dictionary.iter().map(Result::unwrap).collect::<Model>() == *model);
+    assert_eq!(dictionary.get(b"not there at all").unwrap(), None);
+    assert_eq!(dictionary.verify().unwrap(), []);
+    assert_eq!(dictionary.stat().unwrap().pairs, model.len() as u64);
+}
+
+#[test]
+fn a_directory_that_is_no_dictionary_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    assert_eq!(Dictionary::open(directory.path()).err().map(|e| e.kind()), Some(ErrorKind::NotATable));
+    for (manifest, kind) in
+        [("something else", ErrorKind::NotATable), ("splitpoint dictionary 1\n", ErrorKind::Corrupt)]
+    {
+        std::fs::write(directory.path().join("manifest"), manifest).unwrap();
+        assert_eq!(Dictionary::open(directory.path()).err().map(|e| e.kind()), Some(kind));
+    }
+}
+
+#[test]
+fn many_keys_are_what_each_is() {
+    for index in indexes() {
+        for map in [false, true] {
+            in_directory(|path| {
+                let model = pairs("sizes", 2000, 31);
+                builder(index).build(&path, &model).unwrap();
+                let dictionary = DictionaryOptions::new().map_data(map).open(&path).unwrap();
+                let absent = (0..1000).map(|n| format!("absent {n}").into_bytes());
+                let keys: Vec<Vec<u8>> = model.keys().cloned().chain(absent).rev().collect();
+                let expected: Vec<_> = keys.iter().map(|key| model.get(key).cloned()).collect();
+                assert!(dictionary.get_many(&keys).unwrap() == expected, "{index:?}, mapped {map}");
+                let mut by_readers = vec![None; keys.len()];
+                dictionary.get_by_readers(&keys, &mut by_readers, 5).unwrap();
+                assert!(by_readers == expected, "{index:?}, by five readers");
+                assert_eq!(dictionary.get_many::<&[u8]>(&[]).unwrap(), Vec::<Option<Vec<u8>>>::new());
+            });
+        }
+    }
+}
+
+#[test]
+fn a_key_given_twice_is_what_was_asked_for() {
+    let twice = [("a", "1"), ("b", "2"), ("a", "3")];
+    in_directory(|path| {
+        let named = builder(Index::page()).place_names(|place| format!("pairs.tsv:{}", place + 10));
+        let error = named.build(&path, twice).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Duplicate);
+        assert!(error.to_string().starts_with("pairs.tsv:13: duplicate key \"a\" (first at pairs.tsv:11)"), "{error}");
+        for (duplicates, value) in [(Duplicates::First, "1"), (Duplicates::Last, "3")] {
+            assert_eq!(builder(Index::page()).duplicates(duplicates).build(&path, twice).unwrap(), 2);
+            assert_eq!(Dictionary::open(&path).unwrap().get(b"a").unwrap().unwrap(), value.as_bytes());
+        }
+    });
+}
+
+#[test]
+fn a_reindexed_dictionary_is_the_one_built_with_that_index() {
+    for kind in KINDS {
+        let model = pairs(kind, 3000, 41);
+        in_directory(|path| {
+            for (from, to) in indexes().into_iter().zip(indexes().into_iter().cycle().skip(3)) {
+                builder(from).build(&path, &model).unwrap();
+                assert_eq!(Dictionary::open(&path).unwrap().index(), from);
+                let built = path.with_file_name("built.spd");
+                builder(to).build(&built, &model).unwrap();
+                builder(to).reindex(&path, &path).unwrap();
+                let same = std::fs::read(&path).unwrap() == std::fs::read(&built).unwrap();
+                assert!(same, "{kind}: from {from:?} to {to:?}");
+            }
+        });
+    }
+}
+
+/// The disk, and beside what unnamed files were made.
+#[derive(Default)]
+struct Noting(Mutex<Vec<PathBuf>>);
+
+impl Storage for Noting {
+    fn open(&self, path: &Path, mode: Mode) -> std::io::Result<Box<dyn File>> {
+        Disk.open(path, mode)
+    }
+
+    fn make_unnamed(&self, beside: &Path) -> std::io::Result<Option<Box<dyn File>>> {
+        self.0.lock().unwrap().push(beside.to_owned());
+        Disk.make_unnamed(beside)
+    }
+
+    fn remove(&self, path: &Path) -> std::io::Result<()> {
+        Disk.remove(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
+        Disk.rename(from, to)
+    }
+
+    fn sync_names(&self, path: &Path) -> std::io::Result<()> {
+        Disk.sync_names(path)
+    }
+}
+
+#[test]
+fn temporary_files_are_in_the_directory_that_was_given() {
+    let directory = tempfile::tempdir().unwrap();
+    let noting = Arc::new(Noting::default());
+    in_directory(|path| {
+        let builder = builder(Index::trie()).memory_bytes(64 << 10).temporary_directory(directory.path());
+        let mut build = builder.storage(noting.clone()).start(&path).unwrap();
+        for (key, value) in pairs("words", 20_000, 3) {
+            build.push(&key, &value).unwrap();
+        }
+        build.finish().unwrap();
+    });
+    let made = noting.0.lock().unwrap();
+    assert!(made.len() > 8 + 1, "the sort's files, and those of positions and ranks: {made:?}");
+    assert!(made.iter().all(|path| path.starts_with(directory.path())), "{made:?}");
+}
+
+#[test]
+fn builds_of_one_name_in_two_directories_have_temporary_files_of_their_own() {
+    let (temporary, one, other) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let builder = builder(Index::page()).temporary_directory(temporary.path());
+    let start = || builder.clone().resume(1).start(one.path().join("users.spd")).unwrap();
+    let mut build = start();
+    build.push(b"key", b"value").unwrap();
+    build.save().unwrap();
+    drop(build);
+    assert_eq!(builder.build(other.path().join("users.spd"), [("a", "b")]).unwrap(), 1);
+    assert_eq!(start().resumed_pairs(), 1);
+}

@@ -1,0 +1,125 @@
+//! Changing a dictionary: a batch of pairs and deletions, merged with the old file in one pass into a new one.
+//!
+//! Cost: one read of the old data and one write of the new, whatever the batch; sorting the batch; making the index
+//! again. Source: Lim et al. 2013, section 2.5. Not here: the merge (`build/merge.rs`).
+
+use super::build::plan::Plan;
+use super::build::sort::Sorter;
+use super::build::sort::duplicates::Duplicates;
+use super::builder::DictionaryBuilder;
+use super::handle::{Dictionary, DictionaryOptions};
+use super::shards::target::Target;
+use crate::error::Result;
+use std::path::Path;
+use std::sync::Arc;
+
+impl Dictionary {
+    /// Begins an update: pairs and deletions are pushed to it, and [`Update::finish`] writes old and new pairs to a new
+    /// file.
+    ///
+    /// `builder` says how the batch is sorted and which index is made. Hash function, pages and compression stay those
+    /// of the old file. Of several changes to one key the last counts.
+    ///
+    /// # Errors
+    /// Those of [`DictionaryBuilder::start`] and [`Dictionary::open`];
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) if `builder` is set to
+    /// [`resume`](DictionaryBuilder::resume); [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if the chunks
+    /// of the index would not fit in the memory allowed.
+    pub fn update(old: impl AsRef<Path>, new: impl AsRef<Path>, builder: &DictionaryBuilder) -> Result<Update> {
+        Update::start(old.as_ref(), new.as_ref(), builder, Unchanged::Kept)
+    }
+}
+
+/// A batch of changes to a dictionary, made by [`Dictionary::update`].
+///
+/// If it is dropped before [`finish`](Self::finish), nothing changes.
+pub struct Update {
+    old: Dictionary,
+    plan: Plan,
+    target: Target,
+    sorters: Vec<Sorter>,
+    count: u64,
+}
+
+/// What happens to shards that a batch does not change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unchanged {
+    /// Their files stay.
+    Kept,
+    /// They are written again, with another index.
+    Written,
+}
+
+impl Update {
+    pub(super) fn start(old: &Path, new: &Path, builder: &DictionaryBuilder, unchanged: Unchanged) -> Result<Update> {
+        builder.plan.check_not_resuming()?;
+        let storage = &builder.plan.storage;
+        let options = DictionaryOptions::new().hash(builder.plan.hash.clone());
+        let (old, mut target) = loop {
+            let mut dictionary = options.open_on(Arc::clone(storage), old)?;
+            builder.plan.check(dictionary.files.len())?;
+            dictionary.files.iter().try_for_each(|file| builder.plan.check_memory_for(file))?;
+            let target = match &dictionary.manifest {
+                None => Target::file(storage, new)?,
+                Some(manifest) => Target::directory(storage, new, manifest)?,
+            };
+            // Another update of the same files may have ended before the target was locked; then this one begins at its
+            // end.
+            if !dictionary.reload()? {
+                break (dictionary, target);
+            }
+        };
+        let plan = Plan { duplicates: Duplicates::Last, ..builder.plan.clone() }.shaped_as(&old.files[0]);
+        if let Some(manifest) = &old.manifest
+            && unchanged == Unchanged::Kept
+        {
+            target.keep_unchanged(manifest, &old.files)?;
+        }
+        let sorters = target.sorters(&plan)?;
+        Ok(Update { old, plan, target, sorters, count: 0 })
+    }
+
+    /// Stores `value` under `key`, replacing an earlier value.
+    ///
+    /// # Errors
+    /// Those of [`Build::push`](crate::Build::push).
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.push(key, Some(value))
+    }
+
+    /// Removes `key`, if it is there.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put).
+    pub fn remove(&mut self, key: &[u8]) -> Result<()> {
+        self.push(key, None)
+    }
+
+    fn push(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.count += 1;
+        let shard = self.target.shard_of(key);
+        self.sorters[shard].push(key, value, self.count)
+    }
+
+    /// Merges, writes and publishes; gives how many pairs the new dictionary has. Shards without changes keep their
+    /// files.
+    ///
+    /// # Errors
+    /// Those of [`Build::finish`](crate::Build::finish); [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the old
+    /// file is damaged.
+    pub fn finish(self) -> Result<u64> {
+        self.target.finish(&self.plan, self.sorters, &self.old.files)
+    }
+}
+
+impl DictionaryBuilder {
+    /// Writes the pairs of the dictionary at `old` to `new` with the index that this builder asks for. Pages,
+    /// compression, hash function and shards stay those of the old one. One pass, no sort.
+    ///
+    /// # Errors
+    /// Those of [`Dictionary::open`] and [`Build::finish`](crate::Build::finish);
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) with [`resume`](Self::resume).
+    pub fn reindex(&self, old: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<u64> {
+        Update::start(old.as_ref(), new.as_ref(), self, Unchanged::Written)?.finish()
+    }
+}

@@ -1,0 +1,171 @@
+//! Files that appear whole or not at all, and files without a name.
+//!
+//! ```text
+//! PATH + suffix, locked -> begin (empty, permissions) -> writes -> publish: sync, head, sync, rename to PATH, sync the directory
+//! ```
+//!
+//! The lock is on the unfinished file, so a second writer of the same `PATH` fails at once. A file that is dropped
+//! before [`publish`](AtomicFile::publish) is removed. A killed process leaves the unfinished file; the next writer
+//! opens it, decides whether it may be overwritten, and begins anew. Readers that have the old file of `PATH` open keep
+//! it.
+//!
+//! Not here: what a file holds, and which leftovers may be overwritten (the callers).
+
+use super::{File, Mode, Storage, forked_since, forks, open_locked};
+use std::io::{Error, ErrorKind, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// `path` with `suffix` behind its name.
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// An error of the system, the file it concerns, and the step that failed.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub path: PathBuf,
+    pub step: &'static str,
+    pub error: Error,
+}
+
+fn failed<'p>(path: &'p Path, step: &'static str) -> impl FnOnce(Error) -> Failed + use<'p> {
+    move |error| Failed { path: path.to_owned(), step, error }
+}
+
+/// A new file that replaces the one at its path when it is complete.
+pub(crate) struct AtomicFile {
+    storage: Arc<dyn Storage>,
+    /// The path that the complete file gets.
+    path: PathBuf,
+    /// The path it has until then.
+    unfinished_path: PathBuf,
+    file: Arc<dyn File>,
+    state: State,
+    /// The process that began the file: in a forked child it belongs to the parent.
+    forks: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Locked; the content is what an earlier process left.
+    Opened,
+    /// Emptied: the content is ours.
+    Begun,
+    Published,
+}
+
+impl AtomicFile {
+    /// Opens or makes the file `path` + `suffix` and takes its lock; `None` where another process has it.
+    ///
+    /// The content stays until [`begin`](Self::begin), so that the caller can look at it first.
+    pub fn open(
+        storage: &Arc<dyn Storage>,
+        path: &Path,
+        suffix: &str,
+    ) -> std::result::Result<Option<AtomicFile>, Failed> {
+        let unfinished_path = with_suffix(path, suffix);
+        let opened = open_locked(storage.as_ref(), &unfinished_path);
+        let Some(file) = opened.map_err(failed(&unfinished_path, "create"))? else { return Ok(None) };
+        let (storage, path, file) = (Arc::clone(storage), path.to_owned(), file.into());
+        Ok(Some(AtomicFile { storage, path, unfinished_path, file, state: State::Opened, forks: forks() }))
+    }
+
+    /// Empties the file and gives it the permissions of the file at `like`, if there is one.
+    pub fn begin(&mut self, like: &Path) -> std::result::Result<(), Failed> {
+        let own = &self.unfinished_path;
+        self.file.set_len(0).map_err(failed(own, "empty"))?;
+        self.state = State::Begun;
+        // Before anything is written that others must not read.
+        if let Some(permissions) = permissions_of(self.storage.as_ref(), like).map_err(failed(like, "stat"))? {
+            self.file.set_permissions(permissions).map_err(failed(own, "set the permissions of"))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the content durable, writes `head` at offset 0, which is still empty, renames the file to its path, and
+    /// makes the new name durable.
+    ///
+    /// After an error the old file is in place, unless only the last step failed, which
+    /// [`is_published`](Self::is_published) tells.
+    pub fn publish(&mut self, head: &[u8]) -> std::result::Result<(), Failed> {
+        let own = &self.unfinished_path;
+        self.file.sync().map_err(failed(own, "sync"))?;
+        self.file.write_at(head, 0).map_err(failed(own, "write"))?;
+        self.file.sync().map_err(failed(own, "sync"))?;
+        if !self.file.is_at(own).map_err(failed(own, "look at"))? {
+            let lost = Error::other("another process removed or renamed the unfinished file; nothing was changed");
+            return Err(failed(own, "rename")(lost));
+        }
+        self.storage.rename(own, &self.path).map_err(failed(&self.path, "rename to"))?;
+        self.state = State::Published;
+        self.storage.sync_names(&self.path).map_err(failed(&self.path, "sync the directory of"))
+    }
+
+    /// Whether the file has its final path.
+    pub fn is_published(&self) -> bool {
+        self.state == State::Published
+    }
+
+    /// The path that the complete file gets.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path until then: the one to name in errors.
+    pub fn unfinished_path(&self) -> &Path {
+        &self.unfinished_path
+    }
+
+    pub fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+}
+
+impl Drop for AtomicFile {
+    fn drop(&mut self) {
+        let own = self.state == State::Begun && !forked_since(self.forks);
+        if own && matches!(self.file.is_at(&self.unfinished_path), Ok(true)) {
+            // If it cannot be removed, the next writer of the same path overwrites it.
+            let _ = self.storage.remove(&self.unfinished_path);
+        }
+    }
+}
+
+/// The permissions of the file at `path`; `None` where there is no file.
+fn permissions_of(storage: &dyn Storage, path: &Path) -> Result<Option<u32>> {
+    match storage.open(path, Mode::Read) {
+        Ok(file) => file.permissions(),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Makes a file without a name in the directory of `prefix`. It is gone when it is closed, however the process ends.
+///
+/// Where the system has no such files, one named `prefix` + `-sort-PROCESS-NUMBER.tmp` is made and its name removed.
+pub(crate) fn make_unnamed(storage: &dyn Storage, prefix: &Path) -> std::result::Result<Arc<dyn File>, Failed> {
+    const STEP: &str = "make a temporary file";
+    if let Some(file) = storage.make_unnamed(prefix).map_err(failed(prefix, STEP))? {
+        return Ok(file.into());
+    }
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    // A process of the same number, killed between making a file and removing its name, left one: each costs one try.
+    const TRIES: usize = 100;
+    let mut tries = 0;
+    loop {
+        let number = COUNT.fetch_add(1, Relaxed);
+        let path = with_suffix(prefix, &format!("-sort-{}-{number}.tmp", std::process::id()));
+        match storage.open(&path, Mode::New) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists && tries < TRIES => tries += 1,
+            Err(e) => return Err(failed(&path, STEP)(e)),
+            Ok(file) => {
+                storage.remove(&path).map_err(failed(&path, "remove the name of a temporary file"))?;
+                return Ok(file.into());
+            }
+        }
+    }
+}
