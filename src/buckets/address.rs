@@ -140,12 +140,12 @@ impl Buckets {
     pub(super) fn allocate_group(&self, bucket: linear::Bucket) -> Result<()> {
         let (group, index) = linear::group(bucket);
         if index == 0 {
-            self.pager.expect(0);
+            self.pager.expect_frames(0);
             return self.allocate_group_number(group);
         }
         if index == linear::group_len(group) / 4 * 3 && group + 1 < linear::GROUP_COUNT {
             let bytes = u64::from(linear::group_len(group + 1)) * self.page_bytes as u64;
-            self.pager.expect(u32::try_from(bytes / self.pager.frame_bytes() as u64).unwrap_or(0));
+            self.pager.expect_frames(u32::try_from(bytes / self.pager.frame_bytes() as u64).unwrap_or(0));
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ impl Buckets {
     /// Reads everything and names every fault, also where the table's own totals are wrong. The caller keeps writers and
     /// checkpoints out.
     pub(crate) fn verify(&self, totals: Totals) -> Result<Vec<Fault>> {
-        self.pager.give_back_kept()?;
+        self.pager.free_kept()?;
         let mut check = Check {
             buckets: self,
             faults: Vec::new(),

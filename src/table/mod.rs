@@ -36,11 +36,11 @@ use crate::fault::Fault;
 use crate::hash::{HashFunction, HashKind};
 use crate::linear;
 use crate::pager::wal::Lsn;
-use crate::pager::{Create, FRAME_BYTES_MIN, Opening, Pager};
+use crate::pager::{Create, FRAME_BYTES_MIN, OpenOptions, Pager};
 pub use backup::Backup;
 pub use batch::Batch;
 pub use counters::TableCounters;
-use gate::{Gate, Inside};
+use gate::{Gate, WriterGuard};
 pub use options::{Durability, TableOptions};
 pub use publish::PublishedCounters;
 use publish::Publisher;
@@ -114,7 +114,7 @@ impl Table {
         } else {
             Create::Never
         };
-        let opening = Opening {
+        let opening = OpenOptions {
             create,
             frame_bytes_if_new: frame_bytes,
             table_id_if_new: options.table_id,
@@ -388,7 +388,7 @@ impl Table {
 
     /// Lets a writer in.
     #[inline]
-    fn enter(&self) -> Result<Inside<'_>> {
+    fn enter(&self) -> Result<WriterGuard<'_>> {
         if self.pager.is_read_only() && !self.replaying {
             return Err(Error::new(
                 ErrorKind::ReadOnly,
