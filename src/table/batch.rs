@@ -226,10 +226,8 @@ impl<'t> Latched<'t> {
         outcome.map_err(|e| {
             let why = format!("a batch failed, and undoing it failed too: {e}");
             self.table.pager.poison(&why);
-            Error::new(
-                ErrorKind::Poisoned,
-                format!("{}: {why}; open the table again", self.table.pager.path().display()),
-            )
+            Error::new(ErrorKind::Poisoned, format!("{}: {why}", self.table.pager.path().display()))
+                .with_hint("Open the table again.")
         })
     }
 

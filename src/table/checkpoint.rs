@@ -55,7 +55,7 @@ impl Table {
         if self.closed.swap(true, Relaxed) {
             return Ok(());
         }
-        // While the table's lock is still ours: its next owner may publish at once.
+        // While this handle has the table's lock: its next owner may publish at once.
         drop(self.publisher.lock().unwrap_or_else(|e| e.into_inner()).take());
         // A forked child writes, removes and unlocks nothing: the files belong to its parent.
         self.pager.refuse_if_forked()?;
@@ -161,9 +161,7 @@ impl Table {
         let path = self.pager.path().display();
         Err(Error::new(
             ErrorKind::Busy,
-            format!(
-                "{path}: the log is full and cannot be emptied before the backup in progress ends. Nothing was changed; try again then."
-            ),
+            format!("{path}: the log is full, and no checkpoint can be made before the backup in progress ends"),
         ))
     }
 

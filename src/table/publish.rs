@@ -116,9 +116,8 @@ impl PublishedCounters {
         }
         if u32_at(8) != FORMAT_VERSION {
             let (path, version) = (path.display(), u32_at(8));
-            let what =
-                format!("{path}: format version {version}, this library reads {FORMAT_VERSION}. Upgrade splitpoint.");
-            return Err(Error::new(ErrorKind::Version, what));
+            let what = format!("{path}: format version {version}, this library reads {FORMAT_VERSION}");
+            return Err(Error::new(ErrorKind::Version, what).with_hint("Upgrade splitpoint."));
         }
         let (stored, computed) = (u32_at(SUM), crc32c::crc32c(&bytes[..SUM]));
         if stored != computed {
@@ -150,9 +149,8 @@ impl PublishedCounters {
 
 fn not_counters(path: &Path, what: impl std::fmt::Display) -> Error {
     let path = path.display();
-    Error::corrupt(format!(
-        "{path}: no published counters: {what}. It holds nothing of the table; remove it if it is of no other use."
-    ))
+    Error::corrupt(format!("{path}: not a file of published counters: {what}"))
+        .with_hint("It is not part of the table: remove it if nothing else uses it.")
 }
 
 /// The thread that publishes, and its file.
@@ -224,8 +222,9 @@ fn take_file(storage: &dyn Storage, path: &Path) -> Result<Box<dyn File>> {
         }
         break;
     }
-    let what = "is there already and is no file of counters, or another's; move it, or open the table without publish_counters";
-    Err(Error::new(ErrorKind::InvalidArgument, format!("{}: {what}", path.display())))
+    let what = "exists and is not a file of counters, or another process writes it";
+    Err(Error::new(ErrorKind::InvalidArgument, format!("{}: {what}", path.display()))
+        .with_hint("Move it, or open the table without publish_counters."))
 }
 
 impl Job {

@@ -239,7 +239,7 @@ impl Table {
     }
 
     /// Makes a change of the log again.
-    fn again(&self, change: WalRecord<'_>) -> Result<()> {
+    fn redo(&self, change: WalRecord<'_>) -> Result<()> {
         match change {
             WalRecord::Put { key, value } => self.put(key, value),
             WalRecord::Append { key, tail } => {
@@ -253,16 +253,15 @@ impl Table {
             WalRecord::Batch(bytes) => {
                 let changes = decode_batch(bytes).ok_or_else(|| self.bad_record(BATCH))?;
                 let count = changes.len() - usize::from(planted(Bug::BatchInPart) && !changes.is_empty());
-                changes.into_iter().take(count).try_for_each(|change| self.again(change))
+                changes.into_iter().take(count).try_for_each(|change| self.redo(change))
             }
         }
     }
 
     fn bad_record(&self, kind: u8) -> Error {
         let path = self.pager.path().display();
-        Error::corrupt(format!(
-            "{path}: the log has a record of kind {kind} that cannot be read, though its checksum is right. Open the table with the version that wrote it."
-        ))
+        Error::corrupt(format!("{path}: the log has a malformed record of kind {kind}, though its checksum matches"))
+            .with_hint("Open the table with the version that wrote it.")
     }
 }
 
@@ -278,7 +277,7 @@ impl Replay for Replayer<'_> {
 
     fn apply(&mut self, kind: u8, body: &[u8]) -> Result<()> {
         let change = WalRecord::parse(kind, body).ok_or_else(|| self.0.bad_record(kind))?;
-        self.0.again(change)
+        self.0.redo(change)
     }
 }
 
