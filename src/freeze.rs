@@ -1,8 +1,8 @@
 //! From a table to a dictionary and back.
 //!
-//! A table is scanned in hash order and a dictionary lies in hash order, so freezing sorts nothing: pairs are written as they come.
-//! Thawing puts them into a table in that order, which fills bucket after bucket.
-//! The only place that knows both `table` and `dictionary`.
+//! A table is scanned in hash order, which is the order of a dictionary, so freezing sorts nothing and writes pairs as
+//! they come. Thawing puts them into a table in that order, which fills one bucket after another. Only this file uses
+//! both `table` and `dictionary`.
 
 use crate::buckets::Scan;
 use crate::dictionary::{Dictionary, DictionaryBuilder, HashOrdered};
@@ -10,17 +10,19 @@ use crate::error::Result;
 use crate::table::Table;
 use std::path::Path;
 
-/// Pairs put into a table together while it thaws.
+/// Pairs put into a table with one call while thawing.
 const THAW_BATCH: usize = 256;
 
 impl Table {
-    /// Writes all pairs to a dictionary at `path`, replacing one that is there when it is complete; gives how many there were.
+    /// Writes all pairs to a dictionary at `path`, replacing an existing one once it is complete; returns their
+    /// number.
     ///
-    /// Its hash function is the table's, whatever `builder` says. One scan and one write, no sort, no memory but the index.
-    /// Writers may go on meanwhile: a pair that is there throughout is in it, one that comes or goes may be.
+    /// Its hash function is the table's, whatever `builder` sets. One scan and one write, no sort, no memory but the
+    /// index. Writers may go on: a pair that is present throughout is in it; one that is added or removed in the
+    /// meantime may be.
     ///
     /// # Errors
-    /// As [`DictionaryBuilder::start`] and [`Build::finish`](crate::Build::finish), and as [`Scan::next_ref`];
+    /// Those of [`DictionaryBuilder::start`], [`Build::finish`](crate::Build::finish) and [`Scan::next_ref`];
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) with [`shards`](DictionaryBuilder::shards).
     ///
     /// # Examples
@@ -55,10 +57,10 @@ impl HashOrdered for Frozen<'_> {
 }
 
 impl Dictionary {
-    /// Puts all pairs into `table`, over those of the same keys that it has; gives how many there were.
+    /// Puts all pairs into `table`, replacing values of equal keys; returns their number.
     ///
     /// # Errors
-    /// As [`Pairs::next_ref`](crate::Pairs::next_ref) and [`Table::put_many`].
+    /// Those of [`Pairs::next_ref`](crate::Pairs::next_ref) and [`Table::put_many`].
     pub fn thaw(&self, table: &Table) -> Result<u64> {
         let mut pairs = self.iter();
         let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(THAW_BATCH);

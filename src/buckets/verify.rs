@@ -8,18 +8,17 @@ use crate::linear;
 use crate::pager::FRAME_UNITS;
 use std::sync::atomic::Ordering::*;
 
-/// What is found on the way.
+/// The state of a verification.
 struct Check<'t> {
     buckets: &'t Buckets,
     faults: Vec<Fault>,
-    /// One bit a unit: set where a reference was found.
+    /// One bit a unit, set where a reference to it was found.
     referred: Vec<u64>,
     found: Totals,
 }
 
 impl Buckets {
-    /// Reads everything and names every fault, also where the table's own totals are wrong. The caller keeps writers and
-    /// checkpoints out.
+    /// Reads everything and reports every fault, including wrong totals. The caller keeps writers and checkpoints out.
     pub(crate) fn verify(&self, totals: Totals) -> Result<Vec<Fault>> {
         self.pager.free_kept()?;
         let mut check = Check {
@@ -46,7 +45,7 @@ impl Check<'_> {
         self.faults.push(Fault { place, what });
     }
 
-    /// Notes that something lies in these units; two things in one unit are a fault.
+    /// Records that something uses these units; two users of one unit are a fault.
     fn refer(&mut self, place: &str, unit: u64, len: u64) {
         for at in unit..unit + len {
             let units = u64::from(FRAME_UNITS);
@@ -70,7 +69,7 @@ impl Check<'_> {
         let unit_bytes = buckets.pager.unit_bytes() as u64;
         let first = buckets.groups[0].load(Relaxed) / unit_bytes;
         self.refer("bucket groups", first, u64::from(FRAME_UNITS));
-        // One more than there are buckets for may be there, made for a split that did not come about.
+        // There may be one group more than there are buckets for, allocated for a split that did not happen.
         for group in buckets.groups_in_first_frame() + 1..linear::GROUP_COUNT {
             let start = buckets.groups[group].load(Relaxed);
             if start == 0 {
@@ -159,7 +158,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Compares what is referred to with what is marked as used.
+    /// Compares the units that are referred to with those marked as used.
     fn space(&mut self) {
         let (mut lost, mut unmarked) = (0u64, 0u64);
         for frame in 0..self.referred.len() {
