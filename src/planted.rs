@@ -1,10 +1,11 @@
-//! Bugs on purpose, to see that the tests find them.
+//! Bugs planted on purpose, to prove that the tests find them.
 //!
-//! A place where a slip would cost data asks [`planted`] whether to make it. Outside of the library's own tests the answer
-//! is a constant `false`, and nothing is left of the question. In tests each thread has its own answer, so a planted bug
-//! harms no test beside it.
+//! Where a slip would cost data, the code asks [`planted`] whether to make it. Outside of the library's own tests the
+//! answer is a constant `false`, and the compiler removes the test. In tests each thread has its own answer, so a
+//! planted bug affects no other test.
 //!
-//! Which test finds which after how many runs: `table/crash/planted.rs`, `table/interleavings.rs`; what it found: docs/testing.md, "Planted bugs".
+//! Which test finds which bug after how many runs: `table/crash/planted.rs`, `table/interleavings.rs`; results:
+//! docs/testing.md, "Planted bugs".
 
 use std::io::Result;
 
@@ -15,75 +16,75 @@ pub(crate) enum Bug {
     JournalUnsynced,
     /// The journal's name is not synced.
     NamesUnsynced,
-    /// New frames are not synced before the journal speaks for them.
+    /// New frames are not synced before the journal is complete.
     NewFramesUnsynced,
-    /// New frames go where the last checkpoint still has its own.
+    /// New frames overwrite frames of the last checkpoint.
     NewFramesOverOld,
-    /// The frames in place are not synced before the journal goes.
+    /// The frames in place are not synced before the journal is removed.
     InPlaceUnsynced,
-    /// A journal is installed as it is found, in the cache or on the disk.
+    /// A journal that an open finds is installed without a sync.
     FoundJournalUnsynced,
-    /// A journal whose sync failed stays.
+    /// A journal whose sync failed is kept.
     FailedJournalKept,
-    /// A journal's frames are not compared with their checksums.
+    /// The checksums of a journal's frames are not compared.
     JournalUnchecked,
     /// A journal of another checkpoint is installed.
     AnyJournalInstalled,
-    /// A frame read is not compared with its checksum.
+    /// The checksum of a frame that is read is not compared.
     FrameUnchecked,
-    /// A sync that failed counts as done.
+    /// A failed sync is ignored.
     FailedSyncIgnored,
-    /// A write that stopped half way counts as done.
+    /// A write that stopped half-way is ignored.
     ShortWriteIgnored,
-    /// After a failed checkpoint the handle goes on.
+    /// A failed checkpoint does not poison the handle.
     NotPoisoned,
-    /// The header says one bucket less.
+    /// The header has one bucket less.
     WrongMaxBucket,
-    /// A split forgets a record.
+    /// A split loses a record.
     SplitDropsRecord,
     /// An extent is freed before the record refers to the new one.
     FreedTooEarly,
-    // Of threads.
-    /// Under the latch nobody looks at `view` again.
+    // In concurrent code.
+    /// `view` is not compared again under the latch.
     ViewNotComparedAgain,
     /// A merge keeps the version.
     MergeKeepsVersion,
     /// A group that moves keeps the version.
     MoveKeepsVersion,
-    /// A peek takes what it read for good.
+    /// An optimistic read is not validated.
     PeekTrusts,
-    /// A writer leaves the frame's version as it was.
+    /// A writer does not change the frame's version.
     WriteKeepsVersion,
-    /// A split takes a frame that readers hold.
+    /// A split takes the latch of a frame that readers hold.
     TryWriteOverReaders,
-    /// A writer does not look whether the gate was closed.
+    /// A writer does not check whether the gate is closed.
     GatePassedClosed,
-    /// Compaction gives the memory of a frame back that a reader holds.
+    /// Compaction frees the memory of a frame that a reader holds.
     ForgetUnderReaders,
-    // Of the log.
+    // In the log.
     /// The log is not synced.
     LogUnsynced,
     /// The name of a new file of the log is not synced.
     LogNameUnsynced,
-    /// A write says that it is done before the log is synced.
+    /// A write returns before the log is synced.
     DoneBeforeSynced,
     /// Removals are not logged.
     RemovalUnlogged,
     /// A record's checksum is not compared.
     RecordUnchecked,
-    /// Records do not depend on the header of their segment, nor on a record of where a crash cut it.
+    /// Checksums depend neither on the segment's header nor on the record that a later process adds first.
     SameSalt,
-    /// A segment is taken without looking where the one before ended.
+    /// A segment is replayed without comparing the end of the one before.
     SegmentOutOfOrder,
-    /// A segment is free before the checkpoint is complete that has what it tells of.
+    /// A segment is freed before the checkpoint that contains its records is complete.
     SegmentFreedEarly,
-    /// What a replay found counts as durable as it is.
+    /// The records that a replay found count as durable.
     ReplayedUnsynced,
-    /// A replay makes appends twice.
+    /// A replay repeats appends.
     AppendedTwice,
-    /// A replay makes all but the last change of a batch.
+    /// A replay omits the last change of a batch.
     BatchInPart,
-    /// A batch that failed is not undone.
+    /// A failed batch is not undone.
     BatchNotUndone,
 }
 
@@ -95,12 +96,12 @@ pub(crate) const fn planted(_: Bug) -> bool {
 #[cfg(test)]
 pub(crate) use tests::planted;
 
-/// Does `work`, unless leaving it out is the bug.
+/// Does `work`, unless the bug is to skip it.
 pub(crate) fn unless(bug: Bug, work: impl FnOnce() -> Result<()>) -> Result<()> {
     if planted(bug) { Ok(()) } else { work() }
 }
 
-/// The result, unless taking an error for success is the bug.
+/// Returns `result`, unless the bug is to ignore its error.
 pub(crate) fn ignoring(bug: Bug, result: Result<()>) -> Result<()> {
     if planted(bug) { Ok(()) } else { result }
 }
@@ -118,7 +119,7 @@ pub(crate) mod tests {
         PLANTED.get() == Some(bug)
     }
 
-    /// Does `work` on this thread with the bug in it.
+    /// Does `work` on this thread with the bug planted.
     pub(crate) fn with<R>(bug: Bug, work: impl FnOnce() -> R) -> R {
         struct Reset;
         impl Drop for Reset {

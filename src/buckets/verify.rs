@@ -51,7 +51,7 @@ impl Check<'_> {
             let units = u64::from(FRAME_UNITS);
             let bit = 1 << (at % units);
             let Some(word) = self.referred.get_mut((at / units) as usize) else {
-                return self.fault(place.into(), format!("unit {at} lies beyond the end"));
+                return self.fault(place.into(), format!("unit {at} is beyond the end"));
             };
             if *word & bit != 0 {
                 return self.fault(place.into(), format!("unit {at} is used by something else as well"));
@@ -107,14 +107,14 @@ impl Check<'_> {
             for (tag, _) in page::records(bytes).map_while(|record| record.ok()) {
                 let bits = page::filter_bits(tag);
                 if filter & bits != bits {
-                    self.fault(place.clone(), "a pair that the bucket's filter does not tell of".into());
+                    self.fault(place.clone(), "the bucket's filter misses a pair".into());
                 }
             }
             self.page(&place, number, bytes, &mut keys).map(|()| None::<()>)
         })?;
         keys.sort_unstable();
         if let Some(twice) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
-            self.fault(place, format!("key {} is there twice", crate::error::quote(&twice[0])));
+            self.fault(place, format!("key {} is present twice", crate::error::quote(&twice[0])));
         }
         Ok(())
     }

@@ -155,7 +155,8 @@ impl TableOptions {
         };
         let flow = match flow {
             Flow::Continue(()) if has_segments(self.storage.as_ref(), path) => {
-                let what = "writes since the last checkpoint may be in it and are not salvaged; an open for writing, if one is possible, makes them again";
+                let what = "writes since the last checkpoint may be in it and are not salvaged; \
+                            an open for writing, if possible, replays them";
                 salvage.lose("write-ahead log", what)
             }
             flow => flow,
@@ -203,7 +204,7 @@ impl<'a> Salvage<'a> {
         }
     }
 
-    fn tell(&mut self, place: impl Into<String>, what: impl Into<String>) -> Flow {
+    fn report_fault(&mut self, place: impl Into<String>, what: impl Into<String>) -> Flow {
         if self.quiet {
             return Flow::Continue(());
         }
@@ -215,16 +216,16 @@ impl<'a> Salvage<'a> {
         if !self.quiet {
             self.report.losses += 1;
         }
-        self.tell(place, what)
+        self.report_fault(place, what)
     }
 
     /// Reports the faults found in checksums and the journal.
-    fn tell_notes(&mut self) -> Flow {
+    fn report_notes(&mut self) -> Flow {
         if self.quiet {
             return Flow::Continue(());
         }
         for (place, what) in self.file.take_notes() {
-            self.tell(place, what)?;
+            self.report_fault(place, what)?;
         }
         Flow::Continue(())
     }
@@ -243,7 +244,7 @@ impl<'a> Salvage<'a> {
         let all = u64::from(plan.root.max_bucket) + 1;
         let frames = self.file.frame_count();
         if let Some(first) = self.file.first_absent() {
-            self.tell(
+            self.report_fault(
                 format!("frame {first}"),
                 format!("the file ends before it, {} of {frames} frames are missing", frames - first),
             )?;
@@ -253,7 +254,7 @@ impl<'a> Salvage<'a> {
         while bucket < all {
             let run = plan.run(bucket as linear::Bucket, &self.file);
             let state = self.file.read(run.frame, &mut bytes);
-            self.tell_notes()?;
+            self.report_notes()?;
             match state {
                 State::Damaged(what) => {
                     self.report.lost_buckets += run.count;
@@ -284,7 +285,7 @@ impl<'a> Salvage<'a> {
             // Pages that vanished without a trace, such as zeros whose checksums are zeros too.
             Some(missing @ 1..) if self.report.losses == 0 => self.lose(
                 "header",
-                format!("it counts {} pairs, {missing} of them were found nowhere", plan.root.totals.pairs),
+                format!("it counts {} pairs, of which {missing} were not found", plan.root.totals.pairs),
             ),
             _ => Flow::Continue(()),
         }
@@ -312,7 +313,7 @@ impl<'a> Salvage<'a> {
         self.walk(&place, primary, &belongs, &mut |salvage, Candidate { key, value, proved, .. }| {
             // A lookup finds the first one.
             if !keys.insert(fingerprint(key)) {
-                return salvage.lose(&place, format!("key {} is there twice", crate::error::quote(key)));
+                return salvage.lose(&place, format!("key {} is present twice", crate::error::quote(key)));
             }
             value.map_or(Flow::Continue(()), |value| salvage.give(key, value, proved))
         })
@@ -406,6 +407,7 @@ fn not_a_table(path: &Path, what: &str) -> Error {
     let path = path.display();
     Error::new(
         ErrorKind::NotATable,
-        format!("{path}: nothing in it looks like a part of a splitpoint table: {what}. Check the path."),
+        format!("{path}: nothing in it looks like part of a splitpoint table: {what}"),
     )
+    .with_hint("Check the path.")
 }

@@ -44,7 +44,7 @@ struct Survey {
 }
 
 /// A page and its rank; higher is more trustworthy.
-struct Vouched {
+struct RankedPage {
     primary: Primary,
     rank: u8,
 }
@@ -105,10 +105,10 @@ impl Salvage<'_> {
         self.hash = hash_of(&header[ROOT_START..], self.options);
         let sum_frames = survey.sum_frames.remove(&page_bytes.max(FRAME_BYTES_MIN)).unwrap_or_default();
         self.lay_out(&sum_frames);
-        let told = self.tell("header", format!(
-            "{what}. Where buckets are and how many pairs there were is not known; every frame is looked through for pages of {page_bytes} bytes"
+        let flow = self.report_fault("header", format!(
+            "{what}. The places of buckets and the number of pairs are unknown; every frame is searched for pages of {page_bytes} bytes"
         ));
-        if told.is_break() || self.tell_notes().is_break() {
+        if flow.is_break() || self.report_notes().is_break() {
             return Ok(Flow::Break(()));
         }
         // Room for some hundred thousand keys; more go to a temporary file.
@@ -201,10 +201,10 @@ impl Salvage<'_> {
             }
             let state = self.file.read(frame, &mut bytes);
             let used = self.file.used_bits(frame, &mut map);
-            self.tell_notes()?;
+            self.report_notes()?;
             if let State::Damaged(what) = &state {
                 if used != Some(0) && !self.file.has_sums(frame) {
-                    self.lose(format!("frame {frame}"), format!("{what}; what was in it is lost"))?;
+                    self.lose(format!("frame {frame}"), format!("{what}; its content is lost"))?;
                 }
                 continue;
             }
@@ -217,15 +217,15 @@ impl Salvage<'_> {
                 (State::Proved, None) => PROVED,
                 _ => UNPROVED,
             };
-            for Vouched { primary, rank } in self.pages_of(frame, &bytes, rank) {
-                self.vouched(index, giving, Vouched { primary, rank })?;
+            for RankedPage { primary, rank } in self.pages_of(frame, &bytes, rank) {
+                self.take_page(index, giving, RankedPage { primary, rank })?;
             }
         }
         self.progress(1 + u64::from(giving), count.into(), count.into())
     }
 
     /// The primary pages in a frame.
-    fn pages_of(&self, frame: FrameNo, bytes: &[u8], rank: u8) -> Vec<Vouched> {
+    fn pages_of(&self, frame: FrameNo, bytes: &[u8], rank: u8) -> Vec<RankedPage> {
         let mut pages = Vec::new();
         for (i, page) in bytes.chunks_exact(self.page_bytes).enumerate() {
             if is_page(page) && page::slot_count(page) == 0 && page::next(page) == 0 {
@@ -234,7 +234,7 @@ impl Salvage<'_> {
             if is_page(page) && self.hashes_agree(page) {
                 let at = u64::from(frame) * bytes.len() as u64 + (i * self.page_bytes) as u64;
                 let primary = Primary { page: page.to_vec(), at, proved: rank > UNPROVED };
-                pages.push(Vouched { primary, rank });
+                pages.push(RankedPage { primary, rank });
             } else if rank > UNPROVED && page.iter().any(|&b| b != 0) {
                 return Vec::new(); // not a frame of buckets
             }
@@ -264,8 +264,8 @@ impl Salvage<'_> {
         })
     }
 
-    fn vouched(&mut self, index: &Table, giving: bool, page: Vouched) -> Flow {
-        let Vouched { primary, rank } = page;
+    fn take_page(&mut self, index: &Table, giving: bool, page: RankedPage) -> Flow {
+        let RankedPage { primary, rank } = page;
         let mask = linear::low_bits(page::level(&primary.page));
         let bits = self.bucket_bits(&primary.page);
         let belongs = move |hash: u64| bits.is_none_or(|bits| hash & mask == bits);
@@ -300,14 +300,14 @@ impl Salvage<'_> {
             return Ok(Flow::Continue(()));
         }
         self.report.conflicts += 1;
-        let why = if best.rank > rank { "which is better vouched for" } else { "which comes first" };
+        let why = if best.rank > rank { "which is more trustworthy" } else { "which comes first" };
         let given = if best.whole {
-            format!("that at byte {} is given, {why}", best.at)
+            format!("the one at byte {} is returned, {why}", best.at)
         } else {
-            format!("that at byte {}, {why}, is damaged", best.at)
+            format!("the one at byte {}, {why}, is damaged", best.at)
         };
         let what = format!("key {} is there more than once, with another value: {given}", quote(candidate.key));
-        Ok(self.tell(format!("byte {}", candidate.at), what))
+        Ok(self.report_fault(format!("byte {}", candidate.at), what))
     }
 }
 

@@ -54,7 +54,7 @@ impl<'a> Salvage<'a> {
         let mut frame_bytes = Vec::new();
         loop {
             if let Err(damage) = page::check(&bytes) {
-                let proved = if proved { "its checksum fits, but " } else { "" };
+                let proved = if proved { "its checksum matches, but " } else { "" };
                 return self.lose(name, format!("{proved}{}; its pairs are lost", damage.0));
             }
             self.page(&At { place: &name, at, proved }, &bytes, belongs, visit)?;
@@ -72,7 +72,7 @@ impl<'a> Salvage<'a> {
                 return self.lose(name, "references lead in a circle; its pairs are lost");
             }
             let state = self.file.read(frame as u32, &mut frame_bytes);
-            self.tell_notes()?;
+            self.report_notes()?;
             if let State::Damaged(what) = state {
                 return self.lose(name, format!("frame {frame}: {what}; its pairs are lost"));
             }
@@ -101,7 +101,7 @@ impl<'a> Salvage<'a> {
                 continue;
             }
             let (key_bytes, read) = self.extent(record, &mut content);
-            self.tell_notes()?;
+            self.report_notes()?;
             let in_extent = record.form == PAIR_IN_EXTENT;
             match read {
                 Ok(proved) => {
@@ -112,7 +112,7 @@ impl<'a> Salvage<'a> {
                     }
                 }
                 Err(what) if in_extent => {
-                    self.lose(page.place, format!("a pair is lost, its key and value are in an extent: {what}"))?;
+                    self.lose(page.place, format!("a pair with key and value in an extent is lost: {what}"))?;
                 }
                 Err(what) => {
                     if self.key_fits(page, tag, record, record.key, belongs)? {
@@ -142,7 +142,7 @@ impl<'a> Salvage<'a> {
             return std::ops::ControlFlow::Continue(true);
         }
         let what = if as_stored { "belongs to another bucket" } else { "has another hash than stored" };
-        self.lose(page.place, format!("key {} {what}; it is left out", quote(key)))?;
+        self.lose(page.place, format!("key {} {what}; it is skipped", quote(key)))?;
         std::ops::ControlFlow::Continue(false)
     }
 

@@ -162,7 +162,8 @@ impl Table {
         Err(Error::new(
             ErrorKind::Busy,
             format!("{path}: the log is full, and no checkpoint can be made before the backup in progress ends"),
-        ))
+        )
+        .with_hint("Nothing was changed. Try again when the backup is done."))
     }
 
     /// Freezes the table and lets another thread write it.

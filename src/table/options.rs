@@ -180,8 +180,8 @@ impl TableOptions {
         self
     }
 
-    /// Bytes of the write-ahead log, 128 MiB if not given: when half of it is full, a checkpoint is made. More is fewer
-    /// checkpoints, and a longer replay at an open after a crash. A single write that is larger makes it larger.
+    /// Bytes of the write-ahead log, 128 MiB by default: when half of it is full, a checkpoint is made. A larger log
+    /// means fewer checkpoints and a longer replay after a crash. A single write that is larger makes the log larger.
     pub fn log_bytes(mut self, bytes: u64) -> Self {
         self.log_bytes = bytes;
         self
