@@ -1,29 +1,29 @@
-//! One error for the whole library: what happened, where, what to do.
+//! One error type for the whole library: what happened, where, what to do.
 //!
-//! [`ErrorKind`] has stable numbers, from which the C codes, the exit status of the program and
-//! the names of other front ends are made. The sentence is for people and may change.
+//! [`ErrorKind`] has stable numbers; the C codes, the program's exit status and the names of other front ends derive
+//! from them. The texts are for people and may change.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// What every fallible function of the library returns.
+/// The result of every fallible function of the library.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What kind of thing went wrong. The numbers are stable; new kinds get new numbers.
+/// The kind of an error. The numbers are stable; new kinds get new numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum ErrorKind {
-    /// The operating system refused: disk, permission, a file that is not there.
+    /// An operating system error: a failed device, no permission, no such file.
     Io = 1,
     /// No room left on the disk, or the file may not be longer (`ulimit -f`). Nothing was changed.
     DiskFull = 2,
-    /// The bytes of a file contradict themselves: a checksum, a length, a chain.
+    /// A file contradicts itself: a checksum, a length, a chain.
     Corrupt = 3,
-    /// Not a file of ours at all.
+    /// Not a file of this library.
     NotATable = 4,
-    /// A file of ours, from a version that this library does not read.
+    /// A file of this library, in a version that it does not read.
     Version = 5,
     /// The table was made with another hash function.
     WrongHash = 6,
@@ -31,25 +31,25 @@ pub enum ErrorKind {
     InvalidArgument = 7,
     /// A key above [`KEY_LEN_MAX`](crate::KEY_LEN_MAX) or a value above [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX).
     TooLong = 8,
-    /// A change was asked of a table opened for reading.
+    /// A write to a table opened for reading.
     ReadOnly = 9,
     /// Another process, or another handle, has the file open for writing.
     Locked = 10,
-    /// An earlier failure left this handle unfit to go on; open the table again.
+    /// An earlier failure made this handle unusable; open the table again.
     Poisoned = 11,
     /// Waiting would never end: this thread holds a [`ValueRef`](crate::ValueRef) that blocks its own write.
     WouldDeadlock = 12,
-    /// The address space or memory for the table could not be had.
+    /// Memory or address space for the table could not be allocated.
     OutOfMemory = 13,
-    /// The handle was made in a parent process.
+    /// The handle was opened in a parent process.
     Forked = 14,
     /// Another process has written a checkpoint since the file was opened for reading; open it again.
     Stale = 15,
-    /// A key was given twice where each may stand once.
+    /// Duplicate key where keys must be unique.
     Duplicate = 16,
-    /// The caller asked for an end before the work was done.
+    /// Cancelled by the caller.
     Stopped = 17,
-    /// The log is full and a backup keeps a checkpoint from being made; try again when the backup is done.
+    /// The log is full and a backup prevents a checkpoint; try again when the backup is done.
     Busy = 18,
 }
 
@@ -59,9 +59,9 @@ impl ErrorKind {
         self as u8
     }
 
-    /// The exit status the program ends with.
+    /// The exit status of the program for this kind.
     pub fn exit_code(self) -> u8 {
-        // 1 is "no" (key not found, faults found) and 2 a usage error, as with grep; ours start at 10.
+        // As with grep, 1 means "no" (key not found, faults found) and 2 a usage error; ours start at 10.
         10 + self as u8
     }
 }
@@ -90,18 +90,18 @@ impl Error {
         Error::new(ErrorKind::Corrupt, message)
     }
 
-    /// Damage in a table file that only a backup or a salvage can repair.
+    /// Damage in a table file: restore a backup, or salvage.
     pub(crate) fn corrupt_table(message: impl Into<String>) -> Self {
         Error::corrupt(message).with_hint("Restore a backup, or salvage what can still be read.")
     }
 
-    /// Adds what to do about it: whole sentences, without a command-line flag, since callers have other front ends.
+    /// Adds what to do: whole sentences, without a command-line flag, since callers have other front ends.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
         self
     }
 
-    /// An error of the operating system while doing `what` with `path`.
+    /// An operating system error while doing `what` with `path`.
     pub(crate) fn io(path: &Path, what: &str, source: io::Error) -> Self {
         let kind = match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
@@ -110,23 +110,28 @@ impl Error {
             io::ErrorKind::OutOfMemory => ErrorKind::OutOfMemory,
             _ => ErrorKind::Io,
         };
-        let hint = (kind == ErrorKind::DiskFull)
-            .then(|| "Nothing of this change was kept. Make room on the disk and try again.".to_owned());
+        let hint = (kind == ErrorKind::DiskFull).then(|| {
+            let remedy = match source.kind() {
+                io::ErrorKind::FileTooLarge => "raise the limit on the length of a file",
+                _ => "make room on the disk",
+            };
+            format!("The change was undone: {remedy} and try again.")
+        });
         let message = format!("{}: {what}: {source}", path.display());
         Error(Box::new(Inner { kind, message, hint, source: Some(source) }))
     }
 
-    /// What kind of error this is.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What happened, and where.
+    /// What happened and where.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// What to do about it, if there is something to do.
+    /// What to do about it, if anything helps.
     pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
@@ -144,13 +149,13 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // The message already ends with it; a reporter that prints the chain would repeat it, one that
-        // looks for an `io::Error` still finds it by downcast.
+        // The message already ends with it, so a reporter that prints the chain repeats it; a caller that needs the
+        // `io::Error` finds it by downcast.
         self.0.source.as_ref().map(|e| e as _)
     }
 }
 
-/// `key` for an error message: escaped, cut to a length a line can hold.
+/// `key` for an error message: escaped, and cut to a readable length.
 pub(crate) fn quote(key: &[u8]) -> String {
     const SHOWN_MAX: usize = 64;
     let shown = key[..key.len().min(SHOWN_MAX)].escape_ascii();

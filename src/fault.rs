@@ -1,14 +1,14 @@
-//! What a check of a whole file finds, one at a time: see [`Table::verify`](crate::Table::verify) and
+//! The faults that a check of a whole file finds: see [`Table::verify`](crate::Table::verify) and
 //! [`Dictionary::verify`](crate::Dictionary::verify).
 
 use std::fmt;
 
-/// One thing wrong with a table or a dictionary.
+/// A fault of a table or a dictionary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where.
+    /// Where it is.
     pub place: String,
-    /// What.
+    /// What is wrong.
     pub what: String,
 }
 

@@ -1,29 +1,28 @@
 //! From a table to a dictionary and back.
 //!
-//! A table is scanned in hash order and a dictionary lies in hash order, so freezing sorts nothing: pairs are written
-//! as they come. Thawing puts them into a table in that order, which fills bucket after bucket. The only place that
-//! knows both `table` and `dictionary`.
+//! A table is scanned in hash order, which is the order of a dictionary, so freezing sorts nothing and writes pairs as
+//! they come. Thawing puts them into a table in that order, which fills one bucket after another. Only this file uses
+//! both `table` and `dictionary`.
 
 use crate::dictionary::{Dictionary, DictionaryBuilder};
 use crate::error::Result;
 use crate::table::Table;
 use std::path::Path;
 
-/// Pairs put into a table together while it thaws.
+/// Pairs put into a table with one call while thawing.
 const THAW_BATCH: usize = 256;
 
 impl Table {
-    /// Writes all pairs to a dictionary at `path`, replacing one that is there when it is complete; gives how many
-    /// there were.
+    /// Writes all pairs to a dictionary at `path`, replacing an existing one once it is complete; returns their
+    /// number.
     ///
-    /// Its hash function is the table's, whatever `builder` says. Costs one scan and one write, no sort, and the memory
-    /// of the index. Other threads may write at the same time. The dictionary has every pair that the table has
-    /// throughout; a pair that is put or removed during the scan may be in it or not.
+    /// Its hash function is the table's, whatever `builder` sets. One scan and one write, no sort, no memory but the
+    /// index. Writers may go on: a pair that is present throughout is in it; one that is added or removed in the
+    /// meantime may be.
     ///
     /// # Errors
-    /// Those of [`DictionaryBuilder::start`], [`Build::finish`](crate::Build::finish) and
-    /// [`Scan::next_ref`](crate::Scan::next_ref); [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument)
-    /// with [`shards`](DictionaryBuilder::shards).
+    /// Those of [`DictionaryBuilder::start`], [`Build::finish`](crate::Build::finish) and [`Scan::next_ref`];
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) with [`shards`](DictionaryBuilder::shards).
     ///
     /// # Examples
     /// ```
@@ -50,7 +49,7 @@ impl Table {
 }
 
 impl Dictionary {
-    /// Puts all pairs into `table`, replacing the values of keys that it has already; gives how many there were.
+    /// Puts all pairs into `table`, replacing values of equal keys; returns their number.
     ///
     /// # Errors
     /// Those of [`Pairs::next_ref`](crate::Pairs::next_ref) and [`Table::put_many`].

@@ -1,11 +1,11 @@
-//! Bugs on purpose, to see that the tests find them.
+//! Bugs planted on purpose, to prove that the tests find them.
 //!
-//! A place where a slip would cost data asks [`planted`] whether to make it: the simulated disk for calls that are left out,
-//! the library's code for the rest. Outside of the library's own tests the answer
-//! is a constant `false`, and nothing is left of the question. In tests each thread has its own answer, so a planted bug
-//! harms no test beside it.
+//! Where a slip would cost data, the code asks [`planted`] whether to make it. Outside of the library's own tests the
+//! answer is a constant `false`, and the compiler removes the test. In tests each thread has its own answer, so a
+//! planted bug affects no other test.
 //!
-//! Which test finds which after how many runs: `table/crash/planted.rs`, `table/interleavings.rs`; what it found: docs/testing.md, "Planted bugs".
+//! Which test finds which bug after how many runs: `table/crash/planted.rs`, `table/interleavings.rs`; results:
+//! docs/testing.md, "Planted bugs".
 
 /// A bug that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,13 +16,13 @@ pub(crate) enum Bug {
     JournalUnsynced,
     /// The journal's name is not synced.
     NamesUnsynced,
-    /// New frames are not synced before the journal speaks for them.
+    /// New frames are not synced before the journal is complete.
     NewFramesUnsynced,
     /// The frames in place are not synced before the journal goes.
     InPlaceUnsynced,
-    /// A journal is installed as it is found, in the cache or on the disk.
+    /// A journal that an open finds is installed without a sync.
     FoundJournalUnsynced,
-    /// A journal whose sync failed stays.
+    /// A journal whose sync failed is kept.
     FailedJournalKept,
     /// A sync that failed counts as done.
     FailedSyncIgnored,
@@ -39,13 +39,13 @@ pub(crate) enum Bug {
     JournalUnchecked,
     /// A journal of another checkpoint is installed.
     AnyJournalInstalled,
-    /// A frame read is not compared with its checksum.
+    /// The checksum of a frame that is read is not compared.
     FrameUnchecked,
     /// After a failed checkpoint the handle goes on.
     NotPoisoned,
-    /// The header says one bucket less.
+    /// The header has one bucket less.
     WrongMaxBucket,
-    /// A split forgets a record.
+    /// A split loses a record.
     SplitDropsRecord,
     /// An extent is freed before the record refers to the new one.
     FreedTooEarly,
@@ -58,15 +58,15 @@ pub(crate) enum Bug {
     MergeKeepsVersion,
     /// A group that moves keeps the version.
     MoveKeepsVersion,
-    /// A peek takes what it read for good.
+    /// An optimistic read is not validated.
     PeekTrusts,
-    /// A writer leaves the frame's version as it was.
+    /// A writer does not change the frame's version.
     WriteKeepsVersion,
-    /// A split takes a frame that readers hold.
+    /// A split takes the latch of a frame that readers hold.
     TryWriteOverReaders,
-    /// A writer does not look whether the gate was closed.
+    /// A writer does not check whether the gate is closed.
     GatePassedClosed,
-    /// Compaction gives the memory of a frame back that a reader holds.
+    /// Compaction frees the memory of a frame that a reader holds.
     ForgetUnderReaders,
     /// A batch does not look at `view` again once it has its latches.
     BatchTrustsView,
@@ -79,19 +79,19 @@ pub(crate) enum Bug {
     RemovalUnlogged,
     /// A record's checksum is not compared.
     RecordUnchecked,
-    /// Records do not depend on the header of their segment, nor on a record of where a crash cut it.
+    /// Checksums depend neither on the segment's header nor on the record that a later process adds first.
     SameSalt,
-    /// A segment is taken without looking where the one before ended.
+    /// A segment is replayed without comparing the end of the one before.
     SegmentOutOfOrder,
-    /// A segment is free before the checkpoint is complete that has what it tells of.
+    /// A segment is freed before the checkpoint that contains its records is complete.
     SegmentFreedEarly,
-    /// What a replay found counts as durable as it is.
+    /// The records that a replay found count as durable.
     ReplayedUnsynced,
-    /// A replay makes appends twice.
+    /// A replay repeats appends.
     AppendedTwice,
-    /// A replay makes all but the last change of a batch.
+    /// A replay omits the last change of a batch.
     BatchInPart,
-    /// A batch that failed is not undone.
+    /// A failed batch is not undone.
     BatchNotUndone,
     /// A segment that is ended with nothing left to be written is not there for a sync.
     EndedUnsynced,
@@ -124,7 +124,7 @@ pub(crate) mod tests {
         PLANTED.get() == Some(bug)
     }
 
-    /// Does `work` on this thread with the bug in it.
+    /// Does `work` on this thread with the bug planted.
     pub(crate) fn with<R>(bug: Bug, work: impl FnOnce() -> R) -> R {
         struct Reset;
         impl Drop for Reset {

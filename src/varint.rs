@@ -1,6 +1,6 @@
-//! Lengths in as few bytes as they need: seven bits a byte, the lowest first, the high bit set in all but the last.
+//! Variable-length integers: seven bits a byte, the lowest first, the high bit set in all but the last.
 //!
-//! In records of pages, of the log and of dictionaries.
+//! Used in records of pages, of the log and of dictionaries.
 
 /// Bytes that `n` takes.
 #[inline]
@@ -8,7 +8,7 @@ pub(crate) fn varint_bytes(n: u64) -> usize {
     if n < 0x80 { 1 } else { (70 - n.leading_zeros() as usize) / 7 }
 }
 
-/// Writes `n` to the start of `out`; gives the bytes it took.
+/// Writes `n` to the start of `out`; returns the number of bytes.
 pub(crate) fn put_varint(out: &mut [u8], mut n: u64) -> usize {
     let mut at = 0;
     while n >= 0x80 {
@@ -20,7 +20,7 @@ pub(crate) fn put_varint(out: &mut [u8], mut n: u64) -> usize {
     at + 1
 }
 
-/// The same to the end of `out`.
+/// Appends `n` to `out`.
 #[inline]
 pub(crate) fn push_varint(out: &mut Vec<u8>, mut n: u64) {
     while n >= 0x80 {
@@ -30,13 +30,14 @@ pub(crate) fn push_varint(out: &mut Vec<u8>, mut n: u64) {
     out.push(n as u8);
 }
 
-/// The varint at the start of `bytes` and its length. At most 5 bytes: no length here is above 2^35.
+/// The varint at the start of `bytes` and its length. At most 5 bytes: no length in a table is above 2^35.
 #[inline]
 pub(crate) fn get_varint(bytes: &[u8]) -> Option<(usize, usize)> {
     get_varint_within::<5>(bytes).map(|(n, taken)| (n as usize, taken))
 }
 
-/// The varint at the start of `bytes`, of at most `BYTES_MAX` bytes, and its length. Of ten bytes the last has one bit that counts.
+/// The varint at the start of `bytes`, of at most `BYTES_MAX` bytes, and its length. Only one bit of a tenth byte
+/// counts.
 #[inline]
 pub(crate) fn get_varint_within<const BYTES_MAX: usize>(bytes: &[u8]) -> Option<(u64, usize)> {
     let first = *bytes.first()?;

@@ -1,9 +1,9 @@
-//! What has happened to the buckets since the table was opened: splits, merges, and what lookups touched.
+//! Activity of the buckets since the table was opened: splits, merges, and the pages and keys that lookups read.
 //!
-//! One lookup in 512 is sampled: it takes the latch, and its pages and keys are counted in a slot of its thread. All other
-//! lookups count down one number of their thread. The next sample is drawn evenly from 1 to 1023 lookups on, since every
-//! 512th would show a program that asks for two keys in turn only one of them. So figures of lookups are estimates: of n
-//! lookups they are off by about 13 / sqrt(n), 1.3 % at a million.
+//! One lookup in 512 is sampled: it takes the latch, and its pages and keys are counted in its thread's slot. All
+//! other lookups decrement a number of their thread. The distance to the next sample is drawn evenly from 1 to 1023,
+//! since sampling every 512th would catch only one of two keys that a program looks up in turn. So the figures of
+//! lookups are estimates: for n lookups they are off by about 13 / sqrt(n), 1.3 % at a million.
 //!
 //! Cost: docs/architecture.md, "Live counters". Not here: counters of writes (`table/gate.rs`), the walk over all buckets
 //! (`survey.rs`).
@@ -18,7 +18,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 impl Buckets {
-    /// Counts a lookup of `key`, by looking again at what it looked at. Its errors were for the lookup itself to tell.
+    /// Counts a lookup of `key` by repeating its reads. Errors are ignored: the lookup itself reports them.
     #[cold]
     pub(super) fn sample(&self, primary: &[u8], key: HashedKey<'_>) {
         if let Ok((found, touched)) = self.touched(primary, key) {
@@ -40,7 +40,7 @@ impl Buckets {
         Ok((found, touched))
     }
 
-    /// One page. Of a key in an extent the hash stands for the whole: nothing is read for a sample but pages.
+    /// Counts one page. A key in an extent is compared by its hash: a sample reads nothing but pages.
     fn touch(&self, bytes: &[u8], key: HashedKey<'_>, touched: &mut Touched) -> Result<bool> {
         touched.pages += 1;
         let hash = key.hash.to_le_bytes();
@@ -54,14 +54,14 @@ impl Buckets {
     }
 }
 
-/// What a lookup looked at.
+/// The pages and keys that a lookup read.
 #[derive(Clone, Copy, Default)]
 struct Touched {
     pages: u64,
     keys: u64,
 }
 
-/// What one thread's samples have come to. Two lines apart, as processors fetch lines in pairs.
+/// The sums of one thread's samples. Two lines apart, since processors fetch lines in pairs.
 #[derive(Default)]
 #[repr(align(128))]
 struct Samples {
@@ -74,7 +74,7 @@ struct Samples {
     overflow: AtomicU64,
 }
 
-/// What has happened to the buckets since the table was opened.
+/// Counts since the table was opened.
 pub(crate) struct Activity {
     samples: Box<[Samples; SLOT_COUNT]>,
     splits: AtomicU64,
@@ -82,7 +82,7 @@ pub(crate) struct Activity {
     buckets_at_first: u64,
 }
 
-/// What lookups found and touched: estimates, multiples of 512.
+/// What lookups found and read: estimates, multiples of 512.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lookups {
     pub hits: u64,
@@ -155,9 +155,9 @@ impl Activity {
 }
 
 // -----------------------------------------------------------------------------------------
-// Which lookups are sampled.
+// Sampling of lookups.
 
-/// Lookups a sample stands for.
+/// Lookups that one sample represents.
 pub(crate) const INTERVAL: u32 = 512;
 
 #[cfg(test)]
@@ -168,7 +168,7 @@ thread_local! {
 
 #[cfg(test)]
 impl Activity {
-    /// From here on every lookup of this thread is sampled.
+    /// Samples every lookup of this thread from now on.
     pub(crate) fn sample_all() {
         SAMPLE_ALL.set(true);
         LEFT.set(0);
@@ -186,17 +186,17 @@ impl Activity {
 }
 
 thread_local! {
-    /// The next sample is the lookup so many on; 0 before the thread's first.
+    /// Lookups until the next sample; 0 before the thread's first lookup.
     static LEFT: Cell<u32> = const { Cell::new(0) };
-    /// Of the generator that draws it.
+    /// State of the random generator.
     static DRAWN: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts a lookup down. `true`: it may be one to sample, so it is to take the latch and ask [`was_due`].
+/// Counts a lookup. `true`: it may be one to sample, so it must take the latch and call [`was_due`].
 #[inline]
 pub(super) fn is_due() -> bool {
     let left = LEFT.get();
-    // In a model of threads nothing may depend on what its thread did before.
+    // In a test of interleavings, nothing may depend on earlier work of the system thread.
     if left > 1 || interleave::task().is_some() {
         LEFT.set(left.saturating_sub(1));
         return false;
@@ -205,7 +205,7 @@ pub(super) fn is_due() -> bool {
     true
 }
 
-/// Is the lookup that is about to end, under the latch, to be sampled?
+/// Whether to sample the lookup that is ending, under the latch.
 #[inline]
 pub(super) fn was_due() -> bool {
     LEFT.get() == 0 && interleave::task().is_none() && begin_interval()
@@ -214,7 +214,7 @@ pub(super) fn was_due() -> bool {
 #[cold]
 fn begin_interval() -> bool {
     if DRAWN.get() == 0 {
-        // In the midst of an interval: a thread of few lookups counts on average for no more and no less.
+        // Starts within an interval, so that a thread with few lookups counts neither more nor less on average.
         let left = draw().min(draw());
         if left > 1 {
             LEFT.set(left - 1);

@@ -1,8 +1,8 @@
-//! Where a bucket's page lies, and how a thread notices that the bucket was split, merged or moved.
+//! Where a bucket's page is, and how a thread detects that the bucket was split, merged or moved.
 //!
-//! Pages of buckets that are made one after another lie side by side, in groups (`linear::group`); the header holds the
-//! start of each group. A thread takes an address from the [`View`] of the moment, latches the frame, and compares the
-//! view again.
+//! Pages of buckets that are created one after another are adjacent, in groups (`linear::group`); the header holds the
+//! start of each group. A thread takes an address from the current [`View`], latches the frame, and compares the view
+//! again.
 //!
 //! Source: docs/architecture.md, "Page addressing".
 
@@ -16,8 +16,8 @@ use crate::planted::{Bug, planted};
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 
-/// How many buckets exist. The version changes when one is merged away or moved, so that a bucket of the same number later
-/// is told apart.
+/// The number of buckets. The version changes when a bucket is merged away or moved, to distinguish it from a later
+/// bucket of the same number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct View {
     pub max_bucket: linear::Bucket,
@@ -31,13 +31,13 @@ impl View {
     }
 }
 
-/// A bucket, and where its page was at some moment.
+/// A bucket and the address of its page at some moment.
 #[derive(Clone, Copy)]
 pub(crate) struct BucketAddress {
     pub view: View,
     pub bucket: linear::Bucket,
     pub frame: FrameNo,
-    /// Where the page starts in the frame.
+    /// Offset of the page in the frame.
     pub start: usize,
 }
 
@@ -55,17 +55,18 @@ impl Buckets {
         self.view.store(u64::from(view.version) << 32 | u64::from(view.max_bucket), Release);
     }
 
-    /// The frame of a bucket's primary page, and where the page starts in it.
+    /// The frame of a bucket's primary page, and the page's offset in it.
     #[inline]
     pub(crate) fn location(&self, bucket: linear::Bucket) -> (FrameNo, usize) {
         let (group, index) = linear::group(bucket);
         step();
-        // A thread that sees a group gone or moved sees what led to it: the pages that were copied, or the view without it.
+        // A thread that loads a group's new address also sees the earlier stores: the copied pages, or the view
+        // without the group.
         let address = self.groups[group].load(Acquire) + u64::from(index) * self.page_bytes as u64;
         self.pager.pool().split(address)
     }
 
-    /// The address of the bucket of `hash` at this moment.
+    /// The current address of the bucket of `hash`.
     #[inline]
     pub(super) fn address(&self, hash: u64) -> BucketAddress {
         let view = self.view();
@@ -74,7 +75,8 @@ impl Buckets {
         BucketAddress { view, bucket, frame, start }
     }
 
-    /// Under the latch of the frame where `view` places `bucket`: whether it still does, and `hash` still belongs to it.
+    /// Whether `view` is still right about `bucket`, and `hash` still belongs to it; called under the latch of its
+    /// frame.
     #[inline]
     pub(super) fn still_holds(&self, view: View, hash: u64, bucket: linear::Bucket) -> bool {
         // A thread that splits or merges a bucket holds its latch until the new view is published.
@@ -97,7 +99,7 @@ impl Buckets {
         }
     }
 
-    /// Latches the bucket of `hash` for a change; `address` is where it was a moment ago.
+    /// Latches the bucket of `hash` for a change; `address` is a recent address of it.
     #[inline]
     pub(super) fn write_bucket(&self, hash: u64, mut address: BucketAddress) -> Result<Bucket<'_>> {
         loop {
@@ -120,8 +122,8 @@ impl Buckets {
         address
     }
 
-    /// Prefetches a page. A page of usual size is fetched as a whole: its lines come side by side, so the position of the
-    /// record need not be known first. Of a larger page, the header and first slots.
+    /// Prefetches a page. A page of normal size is fetched as a whole: its lines are adjacent, so the position of the
+    /// record need not be known. Of a larger page, only the header and the first slots.
     #[inline]
     pub(super) fn prefetch_page(&self, frame: FrameNo, page: Range<usize>) {
         const WHOLE_BYTES_MAX: usize = 1024;
@@ -135,17 +137,17 @@ impl Buckets {
         root::groups_in_first_frame(self.pager.frame_bytes(), self.page_bytes)
     }
 
-    /// Allocates the pages of the group of `bucket` if it is the first bucket of the group. In the last quarter of a group
-    /// it announces the next one, so that memory for it is made ready ahead.
+    /// Allocates the pages of the group of `bucket` if it is the group's first bucket. In the last quarter of a group
+    /// it announces the next one, so that its memory is populated in advance.
     pub(super) fn allocate_group(&self, bucket: linear::Bucket) -> Result<()> {
         let (group, index) = linear::group(bucket);
         if index == 0 {
-            self.pager.expect(0);
+            self.pager.expect_frames(0);
             return self.allocate_group_number(group);
         }
         if index == linear::group_len(group) / 4 * 3 && group + 1 < linear::GROUP_COUNT {
             let bytes = u64::from(linear::group_len(group + 1)) * self.page_bytes as u64;
-            self.pager.expect(u32::try_from(bytes / self.pager.frame_bytes() as u64).unwrap_or(0));
+            self.pager.expect_frames(u32::try_from(bytes / self.pager.frame_bytes() as u64).unwrap_or(0));
         }
         Ok(())
     }
@@ -165,7 +167,7 @@ impl Buckets {
         Ok(())
     }
 
-    /// Frees the pages of the group of `bucket`, the last one, if it was the first bucket of the group.
+    /// Frees the pages of the group of `bucket`, the last group, if it was the group's first bucket.
     pub(super) fn free_group(&self, bucket: linear::Bucket) -> Result<()> {
         let (group, index) = linear::group(bucket);
         if index != 0 || group <= self.groups_in_first_frame() {

@@ -1,13 +1,12 @@
-//! What keeps apart: bucket groups, map frames, and what references lead to.
+//! Keeps groups of buckets and map frames apart from each other and from everything that references lead to.
 //!
-//! A file may say anything, and its checksums may fit. That two things lie in one place is mostly harmless: both read
-//! nonsense. Not so where one is latched while the other is asked for: a bucket whose overflow page lies in its own frame
-//! would wait for itself. So bucket groups and map frames are compared when a table is opened; their frames are **fixed**
-//! from then on, which means that the allocator gives none of them away and takes none back (`pager/space.rs`); and a
-//! latch that a reference asks for is not waited for in a fixed frame. Where nobody else holds the frame, asking costs one
-//! load.
+//! A damaged file may contain anything, with matching checksums. Two things in one place are mostly harmless: both
+//! read nonsense. But a bucket whose overflow page is in its own frame would wait for its own latch. So groups of
+//! buckets and map frames are compared when a table is opened. From then on their frames are **fixed**: the allocator
+//! neither allocates nor frees them (`pager/space.rs`), and a thread that follows a reference does not wait for the
+//! latch of a fixed frame. If no other thread holds the frame, the test costs one load.
 //!
-//! Not here: bounds against the file's length (`chain.rs`, `extent.rs`), a full check (`verify.rs`).
+//! Not here: bounds against the file's length (`overflow.rs`, `extent.rs`), a full check (`verify.rs`).
 
 use super::{Buckets, Totals};
 use crate::error::Result;
@@ -15,8 +14,8 @@ use crate::linear;
 use crate::pager::Pager;
 use crate::pager::pool::FrameNo;
 
-/// Checks where a header says that bucket groups lie - in the file, as docs/format.md, "Buckets" has it, apart - and
-/// fixes their frames.
+/// Checks the places of groups of buckets in a header - apart, and within the file, see docs/format.md, "Buckets" -
+/// and fixes their frames.
 pub(super) fn fix_groups(pager: &Pager, page_bytes: usize, max_bucket: linear::Bucket, groups: &[u64]) -> Result<()> {
     let frame_bytes = pager.frame_bytes() as u64;
     let in_first_frame = (frame_bytes / page_bytes as u64).trailing_zeros() as usize;
@@ -28,7 +27,7 @@ pub(super) fn fix_groups(pager: &Pager, page_bytes: usize, max_bucket: linear::B
         }
         let bytes = u64::from(linear::group_len(i)) * page_bytes as u64;
         let within = start.checked_add(bytes).is_some_and(|end| end <= u64::from(pager.frame_count()) * frame_bytes);
-        // Groups 0 to i - 1 have as many buckets as group i, from the first on.
+        // Groups 0 to i - 1 have as many buckets as group i.
         let in_place = if i == 0 || i > in_first_frame {
             start != 0 && start % frame_bytes == 0
         } else {
@@ -45,12 +44,12 @@ pub(super) fn fix_groups(pager: &Pager, page_bytes: usize, max_bucket: linear::B
     if let Some(pair) = taken.windows(2).find(|pair| pair[0].0 + pair[0].1 > pair[1].0) {
         return Err(pager.corrupt(format!("header: two things at frame {}", pair[1].0)));
     }
-    // All within the file, whose frames have numbers of 32 bits.
+    // All within the file, whose frame numbers have 32 bits.
     taken.iter().for_each(|&(first, count)| pager.fix(first as FrameNo, count as u32));
     Ok(())
 }
 
-/// Checks that what a header counts has room in the file: every pair, and every byte, takes a byte or more.
+/// Checks that the file has room for the header's totals: every pair, and every byte, takes a byte or more.
 pub(super) fn check_totals(pager: &Pager, totals: Totals) -> Result<()> {
     let file_bytes = u64::from(pager.frame_count()) * pager.frame_bytes() as u64;
     let Totals { pairs, payload_bytes, bucket_bytes } = totals;
@@ -63,10 +62,11 @@ pub(super) fn check_totals(pager: &Pager, totals: Totals) -> Result<()> {
 }
 
 impl Buckets {
-    /// To be asked before a frame that a reference leads to is latched while a bucket is.
+    /// Called before the frame of a reference is latched while a bucket is latched; an error where that could wait
+    /// forever.
     #[inline]
     pub(super) fn check_apart(&self, frame: FrameNo) -> Result<()> {
-        // Two threads that want each other's frame hold both, so one of them sees it here.
+        // If two threads want each other's frame, both hold one, so one of them detects it here.
         if !self.pager.pool().is_latched(frame) || !self.pager.is_fixed(frame) {
             return Ok(());
         }

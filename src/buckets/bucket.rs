@@ -1,16 +1,16 @@
-//! One bucket: its primary page and the overflow pages behind it.
+//! One bucket: its primary page and its overflow pages.
 //!
 //! ```text
 //! primary page --next--> overflow page --next--> ... 0        usually none or one
 //! ```
 //!
-//! An overflow page has the layout of a primary one but just the size it needs, a few units of a frame; it is made
-//! anew, larger, when it is full, up to a whole frame, and only then another goes before it. The primary page keeps a
-//! filter over the tags of what lies in overflow pages, so a lookup of an absent key seldom goes there.
+//! An overflow page has the layout of a primary page, but only the size it needs, a few units of a frame. When it is
+//! full it is replaced by a larger one, up to a whole frame; only then another one goes before it. The primary page
+//! has a filter over the tags in overflow pages, so a lookup of an absent key rarely reads one.
 //!
-//! A bucket is changed under the exclusive latch of the frame of its primary page, which guards its overflow pages and
-//! extents too, as nothing else leads to them. New pages are written before anything refers to them and old ones freed
-//! after, so an error on the way leaves the bucket as it was.
+//! A bucket is changed under the exclusive latch of the frame of its primary page, which also guards its overflow
+//! pages and extents, since nothing else refers to them. New pages are written before anything refers to them and old
+//! ones freed afterwards, so an error in between leaves the bucket unchanged.
 //!
 //! Source: Seltzer & Yigit 1991, "Overflow Pages". Differs: one page of fitting size, not a chain of whole ones
 //! (docs/architecture.md, "Overflow"). Not here: bytes in a page (`page.rs`), which bucket (`linear.rs`), splitting (`split.rs`).
@@ -24,7 +24,7 @@ use crate::pager::pool::WriteGuard;
 use crate::pager::words::FrameBytes;
 use crate::planted::{Bug, planted};
 
-/// What a write did to the numbers of a table.
+/// The change of a table's totals by a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delta {
     pub pairs: i64,
@@ -48,15 +48,15 @@ impl std::ops::Add for Delta {
     }
 }
 
-/// Where a pair lies in its bucket.
+/// Where a pair is in its bucket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PairLocation {
-    /// The overflow page, or the primary page if none.
+    /// The overflow page; the primary page if `None`.
     pub overflow: Option<OverflowPage>,
     pub slot: usize,
 }
 
-/// A key and what is computed from it once.
+/// A key with its hash and tag.
 #[derive(Clone, Copy)]
 pub(crate) struct HashedKey<'a> {
     pub bytes: &'a [u8],
@@ -75,12 +75,12 @@ impl<'a> HashedKey<'a> {
 pub(crate) struct Bucket<'t> {
     pub buckets: &'t Buckets,
     pub frame: WriteGuard<'t>,
-    /// Where the primary page starts in the frame.
+    /// Offset of the primary page in the frame.
     pub start: usize,
 }
 
 impl Buckets {
-    /// The pair with this key in the bucket whose primary page is `primary`.
+    /// The location of this key in the bucket whose primary page is `primary`.
     #[inline]
     pub(crate) fn locate(&self, primary: &[u8], key: HashedKey<'_>) -> Result<Option<PairLocation>> {
         if let Some(slot) = self.find_in(primary, key)? {
@@ -118,7 +118,7 @@ impl Buckets {
         }
     }
 
-    /// Adds the value of a record to `out`.
+    /// Appends the value of a record to `out`.
     #[inline]
     pub(super) fn read_value(&self, record: Record<'_>, out: &mut Vec<u8>) -> Result<()> {
         if record.form == INLINE {
@@ -151,7 +151,7 @@ impl Buckets {
         self.page_bytes / 8
     }
 
-    /// Bytes of slot and record that a pair of these lengths takes, at most.
+    /// Most bytes of slot and record for a pair of these lengths.
     pub(crate) fn bytes_in_page(&self, key_bytes: usize, value_bytes: usize) -> usize {
         const LENGTHS_BYTES: usize = 8;
         let key = if key_bytes > self.key_bytes_inline_max() { size_of::<u64>() } else { key_bytes };
@@ -177,7 +177,7 @@ impl Bucket<'_> {
         self.frame.part(self.start..self.start + self.buckets.page_bytes)
     }
 
-    /// Asks for the first overflow page, if there is one.
+    /// Prefetches the first overflow page, if there is one.
     #[inline]
     pub(crate) fn prefetch_overflow(&self) {
         if let Ok(Some(overflow)) = self.buckets.parse_overflow(page::next(self.page())) {
@@ -186,7 +186,7 @@ impl Bucket<'_> {
         }
     }
 
-    /// Makes a page that nothing was ever put into a page of this bucket.
+    /// Initializes the primary page of a bucket that was always empty.
     #[inline]
     pub(crate) fn init_if_empty(&mut self, level: impl FnOnce() -> u32) {
         if page::kind(self.page()) == page::KIND_EMPTY {
@@ -194,19 +194,19 @@ impl Bucket<'_> {
         }
     }
 
-    /// Does the pair fit into a record of its own, key, value and all?
+    /// Whether the pair fits in a record, key and value.
     fn fits_inline(&self, key: &[u8], value_bytes: usize) -> bool {
         key.len() <= self.buckets.key_bytes_inline_max() && key.len() + value_bytes <= self.pair_bytes_inline_max()
     }
 
-    /// Longest pair whose record has it all.
+    /// Longest pair that is stored inline.
     #[inline]
     fn pair_bytes_inline_max(&self) -> usize {
         const LENGTHS_BYTES: usize = 4;
         self.buckets.record_bytes_inline_max() - LENGTHS_BYTES
     }
 
-    /// Stores `value` under `key`, at `location` if the key is there already.
+    /// Stores `value` under `key`, at `location` if the key is present.
     pub(crate) fn set(&mut self, key: HashedKey<'_>, location: Option<PairLocation>, value: &[u8]) -> Result<Delta> {
         let Some(location) = location else {
             let mut delta = self.insert_new(key, value)?;
@@ -245,7 +245,7 @@ impl Bucket<'_> {
         Ok(delta)
     }
 
-    /// Appends `tail` to the value at `location`. Returns the new length of the value too.
+    /// Appends `tail` to the value at `location`. Also returns the new length of the value.
     pub(crate) fn append(&mut self, key: HashedKey<'_>, location: PairLocation, tail: &[u8]) -> Result<(Delta, usize)> {
         let payload = tail.len() as i64;
         let pair_bytes_max = self.pair_bytes_inline_max();
@@ -279,7 +279,7 @@ impl Bucket<'_> {
         Ok((delta, new_len))
     }
 
-    /// Adds `tail` to a value whose record has no room for it where it is.
+    /// Appends `tail` to a value whose record cannot grow in place.
     fn append_elsewhere(
         &mut self,
         key: HashedKey<'_>,
@@ -329,7 +329,7 @@ impl Bucket<'_> {
         Ok(value)
     }
 
-    /// Cuts the value at `location`, which lies in an extent, to `len` bytes.
+    /// Cuts the value at `location`, which is in an extent, to `len` bytes.
     pub(crate) fn cut(&mut self, key: HashedKey<'_>, location: PairLocation, len: usize) -> Result<()> {
         let (extent, _) = self.value_at(location)?;
         let Some(extent) = extent else { return Ok(()) };
@@ -338,19 +338,19 @@ impl Bucket<'_> {
         self.replace(key, location, form, &cut.to_bytes()).map(drop)
     }
 
-    /// Takes the pair at `location` out.
+    /// Removes the pair at `location`.
     pub(crate) fn remove(&mut self, key: HashedKey<'_>, location: PairLocation) -> Result<Delta> {
         let (extent, value_bytes) = self.value_at(location)?;
         let bucket = -(self.take_out(location)? as i64);
         if let Some(extent) = extent {
             self.buckets.free_extent(&extent);
         }
-        // The pair is out; that its overflow page could not go too is for the next removal or split to try again.
+        // The pair is removed; if its overflow page could not be removed too, the next removal or split tries again.
         let _ = self.absorb_overflow();
         Ok(Delta { pairs: -1, payload: -((key.bytes.len() + value_bytes) as i64), bucket, long_chain: false })
     }
 
-    /// Takes all pairs out.
+    /// Removes all pairs.
     pub(crate) fn clear(&mut self) -> Result<Delta> {
         let buckets = self.buckets;
         let mut delta = Delta::default();
@@ -374,7 +374,7 @@ impl Bucket<'_> {
         Ok(delta)
     }
 
-    /// Is `value` the value at `location`? `None` stands for no value.
+    /// Whether `value` is the value at `location`; `None` means no value.
     pub(crate) fn value_equals(&self, location: Option<PairLocation>, value: Option<&[u8]>) -> Result<bool> {
         let (Some(location), Some(value)) = (location, value) else { return Ok(location.is_none() == value.is_none()) };
         let mut now = Vec::new();
@@ -382,7 +382,7 @@ impl Bucket<'_> {
         Ok(now == value)
     }
 
-    /// The extent, if it has one, and the length of the value at `location`.
+    /// The extent, if any, and the length of the value at `location`.
     pub(crate) fn value_at(&self, location: PairLocation) -> Result<(Option<Extent>, usize)> {
         self.buckets.with_record(self.page(), location, |r| {
             if r.form == INLINE {
@@ -402,7 +402,7 @@ impl Bucket<'_> {
         )
     }
 
-    /// Adds a pair whose key is not there.
+    /// Adds a pair whose key is absent.
     fn insert_new(&mut self, key: HashedKey<'_>, value: &[u8]) -> Result<Delta> {
         if self.fits_inline(key.bytes, value.len()) {
             return self.add(key.tag, Record { form: INLINE, key: key.bytes, value });
@@ -421,7 +421,7 @@ impl Bucket<'_> {
         added
     }
 
-    /// Lets the record at `location` refer to a new extent, or frees that on an error.
+    /// Makes the record at `location` refer to a new extent; frees the extent after an error.
     fn replace_or_free(&mut self, key: HashedKey<'_>, location: PairLocation, extent: Extent) -> Result<Delta> {
         let form = if extent.key_bytes > 0 { PAIR_IN_EXTENT } else { VALUE_IN_EXTENT };
         let replaced = self.replace(key, location, form, &extent.to_bytes());
@@ -431,36 +431,36 @@ impl Bucket<'_> {
         replaced
     }
 
-    /// Gives the record at `location` another form and value, where it is or elsewhere in the bucket.
+    /// Changes the form and value of the record at `location`, in place or elsewhere in the bucket.
     fn replace(&mut self, key: HashedKey<'_>, location: PairLocation, form: u8, value: &[u8]) -> Result<Delta> {
         let buckets = self.buckets;
         let changed = self.change(location, |bytes| page::replace_value(bytes, location.slot, form, value))?;
         if let Some(bucket) = changed {
             return Ok(Delta { bucket, ..Delta::default() });
         }
-        // No room there: out, and in again where there is.
+        // It does not fit in place: remove it, and add it where it fits.
         let (old_form, old_key, old_value) =
             buckets.with_record(self.page(), location, |r| Ok((r.form, r.key.to_vec(), r.value.to_vec())))?;
         let old = Record { form: old_form, key: &old_key, value: &old_value };
         self.relocate(key.tag, location, old, Record { form, key: &old_key, value })
     }
 
-    /// Takes the record `old` at `location` out and adds `new` in its stead where there is room.
+    /// Removes the record `old` at `location` and adds `new` where it fits.
     fn relocate(&mut self, tag: u16, location: PairLocation, old: Record<'_>, new: Record<'_>) -> Result<Delta> {
         self.change(location, |bytes| page::remove(bytes, location.slot).map(|()| true))?;
         match self.add(tag, new) {
             Ok(delta) => Ok(Delta { bucket: delta.bucket - (old.bytes() + page::SLOT_BYTES) as i64, ..delta }),
             Err(e) => {
-                // Nothing else changed there, so what was taken out has room to go back; if not, the file was damaged
-                // before and `e` says so.
+                // Nothing else changed in the page, so the removed record still fits; if not, the file was damaged
+                // before and `e` reports it.
                 self.change(location, |bytes| page::insert(bytes, tag, old))?;
                 Err(e)
             }
         }
     }
 
-    /// Applies `edit` to the page at `location`; gives the change of its used bytes, or `None` if `edit` said that it has
-    /// no room.
+    /// Applies `edit` to the page at `location`. Returns the change of its used bytes, or `None` if `edit` found no
+    /// room.
     #[inline]
     fn change(
         &mut self,
@@ -482,7 +482,8 @@ impl Bucket<'_> {
         }
     }
 
-    /// Takes the record at `location` out, and its overflow page if that was the last in it. Gives the bytes it took.
+    /// Removes the record at `location`, and its overflow page if it was the last one there. Returns the bytes it
+    /// took.
     fn take_out(&mut self, location: PairLocation) -> Result<usize> {
         let buckets = self.buckets;
         let change = self.change(location, |bytes| page::remove(bytes, location.slot).map(|()| true))?;
@@ -497,7 +498,7 @@ impl Bucket<'_> {
         Ok(-change.expect("a removal needs no room") as usize)
     }
 
-    /// Takes an overflow page out of the chain and frees it.
+    /// Unlinks an overflow page and frees it.
     fn unlink(&mut self, overflow: OverflowPage, next: u64) -> Result<()> {
         let buckets = self.buckets;
         if page::next(self.page()) == overflow.to_bits() {
@@ -517,7 +518,7 @@ impl Bucket<'_> {
         Ok(())
     }
 
-    /// Moves the records of a lone overflow page into the primary page once they have room there.
+    /// Moves the records of a lone overflow page into the primary page once they fit.
     fn absorb_overflow(&mut self) -> Result<()> {
         let buckets = self.buckets;
         let Some(overflow) = buckets.parse_overflow(page::next(self.page()))? else { return Ok(()) };
@@ -564,8 +565,8 @@ impl Bucket<'_> {
         Ok(delta)
     }
 
-    /// Makes a larger overflow page of the first one, or, where that would not fit a frame, puts a new one before it.
-    /// `false` for the latter.
+    /// Replaces the first overflow page by a larger one, or, where that would not fit a frame, adds a new one before
+    /// it. `false` for the latter.
     fn replace_head(&mut self, overflow: OverflowPage, old: &[u8], tag: u16, record: Record<'_>) -> Result<bool> {
         let buckets = self.buckets;
         let needed = page::HEADER_BYTES + page::used_bytes(old) + record.bytes() + page::SLOT_BYTES;

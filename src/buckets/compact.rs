@@ -1,6 +1,6 @@
-//! Compaction of buckets: overflow pages and extents lose their slack and move toward the start of the file.
+//! Compaction of buckets: trims overflow pages and extents and moves them toward the start of the file.
 //!
-//! Not here: the order of the steps, and what is kept out meanwhile (`table/compact.rs`).
+//! Not here: the order of the steps, and what is kept out during each (`table/compact.rs`).
 
 use super::address::View;
 use super::extent::Extent;
@@ -17,7 +17,8 @@ use crate::planted::{Bug, planted};
 use std::sync::atomic::Ordering::*;
 
 impl Buckets {
-    /// Rewrites one bucket: its overflow pages and extents get just the room they need, as near the start as there is.
+    /// Rewrites one bucket: its overflow pages and extents take only the room they need, as near the start as
+    /// possible.
     pub(crate) fn compact_bucket(&self, number: linear::Bucket) -> Result<()> {
         let _structure = lock_without_values(&self.structure)?;
         if number > self.view().max_bucket {
@@ -40,7 +41,7 @@ impl Buckets {
         Ok(())
     }
 
-    /// Moves the bucket's extents where that saves room or brings them nearer the start.
+    /// Moves the bucket's extents where that saves space or brings them nearer the start.
     fn move_extents(&self, bucket: &mut Bucket<'_>) -> Result<()> {
         let mut places: Vec<(Option<OverflowPage>, usize, u8, Extent)> = Vec::new();
         let mut note = |overflow: Option<OverflowPage>, bytes: &[u8]| {
@@ -56,7 +57,7 @@ impl Buckets {
         self.walk_chain(page::next(bucket.page()), |overflow, bytes| note(Some(overflow), bytes).map(|()| None::<()>))?;
         for (overflow, slot, form, extent) in places {
             let Some(moved) = self.moved_extent(&extent)? else { continue };
-            // The reference has the same length, so the record is changed where it is.
+            // The reference keeps its length, so the record is changed in place.
             let replaced = match overflow {
                 None => page::replace_value(&mut bucket.page_mut(), slot, form, &moved.to_bytes()),
                 Some(overflow) => {
@@ -64,8 +65,8 @@ impl Buckets {
                     page::replace_value(&mut frame.part(range), slot, form, &moved.to_bytes())
                 }
             };
-            // A value of the same length always fits - where the page is still the one that was read, and not marked
-            // free and overwritten just now.
+            // A value of the same length always fits, unless the page changed after it was read: marked free in a
+            // damaged file and overwritten just now.
             if replaced != Ok(true) {
                 return Err(self.pager.corrupt(format!("extent at unit {}: its record is gone", extent.unit)));
             }
@@ -89,13 +90,13 @@ impl Buckets {
         Ok(Some(new))
     }
 
-    /// The groups that lie in frames of their own, and so can move.
+    /// The groups in frames of their own, which can move.
     pub(crate) fn movable_groups(&self) -> std::ops::Range<usize> {
         self.groups_in_first_frame() + 1..linear::GROUP_COUNT
     }
 
-    /// Moves a group of buckets to free room nearer the start, if there is any. The caller keeps writers out: the pages of a
-    /// group are found by arithmetic, so none may be in use while it moves.
+    /// Moves a group of buckets to free space nearer the start, if there is any. The caller keeps writers out: the
+    /// pages of a group are found by arithmetic, so none may be in use while it moves.
     pub(crate) fn move_group(&self, group: usize) -> Result<()> {
         let old = self.groups[group].load(Relaxed);
         if old == 0 || group > linear::group(self.view().max_bucket).0 {
@@ -113,7 +114,7 @@ impl Buckets {
             let source = self.pager.read((old / frame_bytes) as u32 + frame)?.to_vec();
             self.pager.pool().write_fresh((new / frame_bytes) as u32 + frame)?.whole().store(0, &source);
         }
-        // Readers take no gate: one that looks at the old pages sees a new version and starts over.
+        // Readers do not pass the gate: one that reads the old pages sees a new version and starts over.
         step();
         self.groups[group].store(new, Release);
         let view = self.view();

@@ -1,10 +1,11 @@
-//! Extents: where values, and keys, too large for a page live.
+//! Extents: values, and keys, too large for a page.
 //!
-//! An extent is a run of units (`pager/space.rs`): small ones share a frame with others, large ones start a frame and
-//! share their last. A record refers to it with an [`Extent`]; its content is the key, if that is not in the record,
-//! and then the value. Capacity grows geometrically when a value is appended to, so an append writes only the tail.
+//! An extent is a run of units (`pager/space.rs`): small ones share a frame with others, large ones start with a frame
+//! and share their last one. A record refers to it with an [`Extent`]; its content is the key, unless the record has
+//! it, then the value. The capacity grows geometrically when a value is appended to, so most appends write only the
+//! tail.
 //!
-//! Source: replaces the paper's big pairs on chained overflow pages; Kim & Lomet style size classes were not needed, as
+//! Source: replaces the paper's big pairs on chained overflow pages. Size classes as in Kim & Lomet were not needed:
 //! units of a 64th of a frame waste 1.3 % of a 2.5-kB value. Format: docs/format.md, "Extent".
 
 use super::Buckets;
@@ -13,7 +14,7 @@ use crate::error::Result;
 use crate::pager::FRAME_UNITS;
 use crate::pager::words::Bytes;
 
-/// Bytes an extent's reference takes in a record.
+/// Bytes of a reference to an extent.
 pub(crate) const EXTENT_BYTES: usize = 20;
 
 /// Reference to an extent.
@@ -21,11 +22,11 @@ pub(crate) const EXTENT_BYTES: usize = 20;
 pub(crate) struct Extent {
     /// First unit.
     pub unit: u64,
-    /// Units it has.
+    /// Its length in units.
     pub capacity: u32,
     /// Bytes of the key at its start; 0 where the record has the key.
     pub key_bytes: u32,
-    /// Bytes of the value behind it.
+    /// Bytes of the value after it.
     pub value_bytes: u32,
 }
 
@@ -60,7 +61,7 @@ impl Buckets {
             key_bytes: u32_at(12),
             value_bytes: u32_at(16),
         };
-        // Whoever has the key, record or extent, has all of it.
+        // The record or the extent has the whole key.
         let fits = match record.form {
             VALUE_IN_EXTENT => extent.key_bytes == 0,
             PAIR_IN_EXTENT => extent.key_bytes > 0,
@@ -130,7 +131,8 @@ impl Buckets {
         Ok(())
     }
 
-    /// Gives bytes `at..at + len` of the extent to `use_part`, a frame's part at a time, until it says no.
+    /// Passes bytes `at..at + len` of the extent to `use_part`, the part in one frame at a time, until it returns
+    /// false.
     pub(super) fn read_extent(
         &self,
         extent: &Extent,
@@ -154,7 +156,7 @@ impl Buckets {
         Ok(())
     }
 
-    /// Adds the value to `out`.
+    /// Appends the value to `out`.
     pub(super) fn read_extent_value(&self, extent: &Extent, out: &mut Vec<u8>) -> Result<()> {
         out.reserve(extent.value_bytes as usize);
         self.read_extent(extent, u64::from(extent.key_bytes), u64::from(extent.value_bytes), |part| {
@@ -173,7 +175,7 @@ impl Buckets {
         Ok(key)
     }
 
-    /// Is `key` the key in the extent?
+    /// Whether `key` is the key in the extent.
     pub(super) fn extent_has_key(&self, extent: &Extent, key: &[u8]) -> Result<bool> {
         if extent.key_bytes as usize != key.len() {
             return Ok(false);
@@ -187,14 +189,15 @@ impl Buckets {
         Ok(rest.is_empty())
     }
 
-    /// Writes a new value over the old one where it fits without leaving more than half unused.
+    /// Overwrites the value where the new one fits and leaves at most half unused.
     pub(super) fn overwrite_extent(&self, extent: &Extent, value: &[u8]) -> Result<Option<Extent>> {
         let new = Extent { value_bytes: value.len() as u32, ..*extent };
         let units = self.units_for(new.content_bytes());
         if units > extent.capacity || units < extent.capacity / 2 {
             return Ok(None);
         }
-        // Half a value could not be taken back. The frames at its ends alone may have to be read for it, so that comes first.
+        // A partial overwrite could not be undone. Only the frames at its ends may have to be read, so they are read
+        // first.
         for at in [u64::from(extent.key_bytes), new.content_bytes().saturating_sub(1)] {
             self.read_extent(extent, at, 1, |_| false)?;
         }
@@ -202,8 +205,8 @@ impl Buckets {
         Ok(Some(new))
     }
 
-    /// Adds `tail` to the value: behind it where there is room, else in a new, larger extent. Gives the extent that
-    /// now has it; the caller frees the old one if it is another.
+    /// Appends `tail` to the value: in place where there is room, else in a new, larger extent. Returns the extent
+    /// that now has the value; the caller frees the old one if it differs.
     pub(super) fn append_extent(&self, extent: &Extent, tail: &[u8]) -> Result<Extent> {
         let new = Extent { value_bytes: extent.value_bytes + tail.len() as u32, ..*extent };
         if self.units_for(new.content_bytes()) <= extent.capacity {
@@ -239,14 +242,14 @@ impl Buckets {
         Ok(())
     }
 
-    /// Gives the units of an extent back that nothing refers to any more. An error loses their room until the next
-    /// compaction, no pair, so it does not undo what is done.
+    /// Frees the units of an extent that nothing refers to any more. An error loses their space until the next
+    /// compaction, but no pair, so it does not undo the change.
     pub(super) fn free_extent(&self, extent: &Extent) {
         let _ = self.pager.free(extent.unit, extent.capacity);
     }
 }
 
-/// Room to allocate for a value that grew to `bytes` by an append: a quarter more, so that n appends copy O(n) bytes.
+/// Capacity for a value that grew to `bytes` by an append: a quarter more, so that n appended bytes copy O(n).
 pub(super) fn grown_bytes(bytes: u64) -> u64 {
     bytes + bytes / 4
 }

@@ -1,7 +1,7 @@
-//! Laying a bucket out anew: its records gathered from all its pages, and written to as few pages as they need.
+//! Rewriting a bucket: gathers its records from all its pages, and writes them to as few pages as they need.
 //!
-//! Splits, merges and compaction do this. The new overflow pages are written before the primary page refers to them, and the
-//! old ones freed after it no longer does, so an error on the way changes nothing.
+//! Used by splits, merges and compaction. The new overflow pages are written before the primary page refers to them,
+//! and the old ones freed afterwards, so an error in between changes nothing.
 //!
 //! Not here: which records stay in a bucket (`split.rs`), bytes in a page (`page.rs`).
 
@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::pager::words::Bytes;
 use std::ops::Range;
 
-/// The records of a bucket, copied out of their pages as they lie there.
+/// The records of a bucket, copied from its pages.
 #[derive(Default)]
 pub(super) struct Gathered {
     bytes: Vec<u8>,
@@ -21,12 +21,12 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// Adds the records of a page: its bytes as they are, and where in them each record is.
+    /// Adds the records of a page: its bytes, and the range of each record.
     fn add_page(&mut self, page: &[u8]) -> std::result::Result<(), Damage> {
         let base = self.bytes.len();
         self.bytes.extend_from_slice(page);
         page::check_slots(page)?;
-        // Records lie apart. Where slots share one, this page could become a thousand.
+        // Records do not overlap. If slots shared one, a damaged page could expand to a thousand.
         let mut left = page.len();
         for slot in 0..page::slot_count(page) {
             let range = page::record_range(page, slot)?;
@@ -36,7 +36,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// How many records there are.
+    /// The number of records.
     pub(super) fn len(&self) -> usize {
         self.records.len()
     }
@@ -57,7 +57,7 @@ impl Gathered {
     }
 }
 
-/// A bucket laid out anew: its primary page, and where its overflow pages were written.
+/// A rewritten bucket: its primary page, and the place of its overflow pages.
 pub(super) struct Layout {
     pub primary: Vec<u8>,
     pub overflow_pages: Vec<OverflowPage>,
@@ -92,7 +92,7 @@ impl Buckets {
         Ok(u64::from_le_bytes(hash))
     }
 
-    /// Lays the chosen records out in a primary page and as many overflow pages as they need, the latter written.
+    /// Lays the chosen records out in a primary page and as many overflow pages as they need, and writes the latter.
     pub(super) fn lay_out(&self, gathered: &Gathered, chosen: &[usize], level: u32) -> Result<Layout> {
         let mut layout = Layout { primary: vec![0; self.page_bytes], overflow_pages: Vec::new() };
         let mut filter = 0;
@@ -116,7 +116,7 @@ impl Buckets {
         Ok(layout)
     }
 
-    /// Writes records to as many overflow pages as they need; gives the reference to the first.
+    /// Writes records to as many overflow pages as they need; returns the reference to the first.
     fn lay_out_overflow(
         &self,
         gathered: &Gathered,

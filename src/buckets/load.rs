@@ -1,7 +1,7 @@
 //! The load: how full the buckets are, and so when the table grows or shrinks.
 //!
-//! The load counts bytes of slots and records, or pairs where the fill is set in pairs. Threads add to it in steps of a part
-//! of a page, so it lags behind the truth by at most a page a thread.
+//! The load counts bytes of slots and records, or pairs where the fill is set in pairs. Threads add to it in steps of
+//! part of a page, so it is off by at most a page per thread.
 //!
 //! Source: Seltzer & Yigit 1991, equation (1) and "hybrid" splitting; docs/architecture.md, "Load".
 
@@ -28,7 +28,7 @@ impl Load {
         u64::try_from(self.bytes.load(Relaxed)).unwrap_or(0)
     }
 
-    /// Adds what a thread has gathered.
+    /// Adds a thread's own counts.
     pub(crate) fn add(&self, pairs: i64, bytes: i64) {
         self.pairs.fetch_add(pairs, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
@@ -36,7 +36,7 @@ impl Load {
 }
 
 impl Buckets {
-    /// Bytes that a thread gathers before it adds them to the load: a quarter of a page, or none where pairs count.
+    /// Bytes that a thread counts before it adds them to the load: a quarter of a page, or none where pairs count.
     pub(crate) fn load_step_bytes(&self) -> i64 {
         if self.fill.pairs.is_some() { 0 } else { self.page_bytes as i64 / 4 }
     }
@@ -57,11 +57,11 @@ impl Buckets {
     #[inline]
     pub(super) fn wants_split(&self, long_chain: bool) -> bool {
         let (load, limit) = self.load_and_limit(self.view().linear().bucket_count());
-        // A chain of equal hashes cannot be split away: the table grows for it to twice the size, no more.
+        // Splits cannot divide a chain of equal hashes: the table grows for one to twice the size, no more.
         load > limit || long_chain && load > limit / 2
     }
 
-    /// Whether the load calls for one bucket less.
+    /// Whether the load calls for a merge.
     #[inline]
     pub(super) fn wants_merge(&self) -> bool {
         let view = self.view();

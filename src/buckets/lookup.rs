@@ -1,6 +1,6 @@
-//! Lookups of one key: an optimistic read first, else the same under the latch.
+//! Lookups of one key: an optimistic read first, else a read under the latch.
 //!
-//! One lookup in some hundreds is sampled (`activity.rs`) and takes the latch too, to count what it touches.
+//! One lookup in 512 is sampled (`activity.rs`) and takes the latch too, to count its pages and keys.
 //!
 //! Not here: the optimistic read (`optimistic.rs`), many keys at a time (`many.rs`).
 
@@ -13,7 +13,7 @@ use crate::pager::pool::{ReadGuard, ValueHeld};
 use std::ops::{Deref, Range};
 
 impl Buckets {
-    /// Adds the value of `key` to `value`, which is empty. `false` where the key is absent.
+    /// Appends the value of `key` to `value`, which is empty. `false` where the key is absent.
     #[inline]
     pub(crate) fn get(&self, key: HashedKey<'_>, value: &mut Vec<u8>) -> Result<bool> {
         match self.read_optimistically(key, Some(value)) {
@@ -55,7 +55,7 @@ impl Buckets {
         Ok(found)
     }
 
-    /// The value of `key` where it lies, without a copy if it is in the primary page.
+    /// The value of `key`, borrowed from its page; a value in an extent is copied.
     pub(crate) fn get_ref(&self, key: HashedKey<'_>) -> Result<Option<ValueRef<'_>>> {
         let (frame, range) = self.read_bucket(key.hash)?;
         let location = self.locate(&frame[range.clone()], key)?;
@@ -78,7 +78,7 @@ impl Buckets {
     }
 }
 
-/// A value borrowed from a table; see [`Table::get_ref`](crate::Table::get_ref). Stays on the thread it was made on.
+/// A value borrowed from a table; see [`Table::get_ref`](crate::Table::get_ref). Not `Send`: it stays on its thread.
 pub struct ValueRef<'t>(Borrow<'t>);
 
 enum Borrow<'t> {

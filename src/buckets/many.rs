@@ -1,14 +1,14 @@
 //! Lookups of many keys at a time, with overlapping cache misses.
 //!
-//! A lookup waits for two or three lines of memory, each known only once the one before has come: the slots of its bucket's
-//! page, then a record; for one pair in six, the slots of an overflow page in between. For many keys, each step is taken for a
-//! whole window, and prefetches what the next step needs.
+//! A lookup waits for two or three cache lines, each known only after the one before: the slots of its bucket's page,
+//! then a record; for one pair in six, the slots of an overflow page in between. For many keys, each step is taken for
+//! a whole window, and prefetches the lines of the next step.
 //!
 //! ```text
 //! 1  hash the key; prefetch header and slots of its bucket's page
-//! 2  which slots have the tag? prefetch the record, or the slots of the overflow page
-//! 3  (overflow pages) which slots have the tag? prefetch the record
-//! 4  compare and copy the record; if the page changed since: the ordinary lookup
+//! 2  find the slots with the tag; prefetch the record, or the slots of the overflow page
+//! 3  (overflow pages) find the slots with the tag; prefetch the record
+//! 4  compare and copy the record; if the page has changed: the ordinary lookup
 //! ```
 //!
 //! Gain: docs/benchmarks.md, "Many keys at a time". Not here: the steps of one lookup (`optimistic.rs`).
@@ -18,11 +18,11 @@ use super::optimistic::{BucketSnapshot, Optimistic};
 use super::{Buckets, HashedKey};
 use crate::error::Result;
 
-/// Keys looked up together: enough to keep every line buffer of a core busy, few enough to stay in its first cache.
+/// Keys looked up together: enough to use every line buffer of a core, few enough for its first-level cache.
 const WINDOW: usize = 32;
 
 impl Buckets {
-    /// Gives the number of each key, in order, and its value to `take`. No latch is held while `take` runs.
+    /// Calls `take` with the index of each key, in order, and its value. No latch is held while `take` runs.
     pub(crate) fn get_many(&self, keys: &[impl AsRef<[u8]>], mut take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
         let mut value = Vec::new();
         for (window, keys) in keys.chunks(WINDOW).enumerate() {

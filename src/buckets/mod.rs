@@ -89,10 +89,10 @@ pub(crate) struct Buckets {
     view: AtomicU64,
     /// Where each group of buckets starts, in bytes of the file.
     groups: [AtomicU64; linear::GROUP_COUNT],
-    /// A table does not shrink below the size it was made for.
+    /// The table does not shrink below the size it was created with.
     min_max_bucket: AtomicU32,
     load: Load,
-    /// Held by the thread that splits, merges or moves a bucket: one at a time.
+    /// Held by the thread that splits, merges or moves a bucket.
     structure: Mutex<()>,
     activity: Arc<Activity>,
 }
@@ -118,7 +118,7 @@ impl Buckets {
             activity: Arc::new(Activity::new(max_bucket)),
             pager,
         };
-        // Small groups share the first frame; a bucket's page never shares one with anything but buckets' pages.
+        // Small groups share the first frame, which has only primary pages.
         let pager = &buckets.pager;
         let first = pager.allocate(FRAME_UNITS)? * pager.unit_bytes() as u64;
         for group in 0..=buckets.groups_in_first_frame() {
@@ -153,7 +153,7 @@ impl Buckets {
         })
     }
 
-    /// What the header says about the buckets at this moment, with the totals that the table has counted.
+    /// The header's fields about the buckets at this moment, with the table's totals.
     pub(crate) fn root(&self, totals: Totals) -> Root {
         let frame_bytes = self.pager.frame_bytes() as u64;
         Root {
@@ -176,7 +176,8 @@ impl Buckets {
         HashedKey::new(bytes, self.hash.hash(bytes))
     }
 
-    /// Latches the bucket of `key` for a change. `address` is where [`prefetch`](Self::prefetch_bucket) saw it.
+    /// Latches the bucket of `key` for a change. `address` is what [`prefetch_bucket`](Self::prefetch_bucket)
+    /// returned.
     #[inline]
     pub(crate) fn latch(&self, key: HashedKey<'_>, address: address::BucketAddress) -> Result<Bucket<'_>> {
         let bucket = self.write_bucket(key.hash, address)?;
@@ -194,14 +195,14 @@ impl Buckets {
         Bucket { buckets: self, frame: self.pager.write(frame)?, start }.clear()
     }
 
-    /// Merges buckets until the load is that of a full table, or another thread is at it.
+    /// Merges buckets until the load is that of a full table, or another thread is changing the structure.
     pub(crate) fn shrink(&self) -> Result<()> {
         self.min_max_bucket.store(0, Relaxed);
         while self.wants_merge() && self.merge()? {}
         Ok(())
     }
 
-    /// Fails where a key or value is longer than a table can hold.
+    /// An error where a key or value is longer than a table can hold.
     pub(crate) fn check_lengths(&self, key: &[u8], value_bytes: usize) -> Result<()> {
         if key.len() > KEY_LEN_MAX {
             return Err(Error::new(
@@ -218,7 +219,7 @@ impl Buckets {
         Ok(())
     }
 
-    /// What has happened to the buckets since the table was opened.
+    /// The buckets' activity since the table was opened.
     pub(crate) fn activity(&self) -> &Arc<Activity> {
         &self.activity
     }

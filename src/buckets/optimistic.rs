@@ -1,18 +1,17 @@
-//! Lookups that take no latch.
+//! Optimistic reads: lookups that take no latch.
 //!
-//! Most pairs lie in the primary page of their bucket or in the one overflow page behind it. For these a lookup copies
-//! what it needs, the slots and then one record, and asks afterwards whether anybody changed the frame meanwhile
-//! (`pager/pool.rs`, "peeked"). It writes nothing that others see, so any number of threads look up side by side without
-//! a cache line in common. All else - longer chains, extents, frames that are not resident, a change in between - is
-//! left to the lookup under the latch, which gives the same answers and is what tests compare this one with.
-//! So is one in some hundreds that is counted (`live.rs`).
+//! Most pairs are in the primary page of their bucket or in its one overflow page. For these a lookup copies what it
+//! needs, the slots and then one record, and then checks that the frame has not changed (`pager/pool.rs`). It writes
+//! nothing that other threads read, so threads share no cache line. All other cases - longer chains, extents, frames
+//! that are not resident, a change in between, and the one lookup in 512 that is sampled (`activity.rs`) - go to the
+//! lookup under the latch, which returns the same answers; tests compare the two.
 //!
 //! ```text
-//! snapshot_bucket   view -> bucket -> version of its frame -> header and slots -> which slots have the tag
-//! validate   the records of these slots, then those of the overflow page -> view and versions still the same?
+//! snapshot_bucket   view -> bucket -> version of its frame -> header and slots -> slots with the tag
+//! validate          the records of these slots, then those of the overflow page -> check view and versions again
 //! ```
 //!
-//! The two halves are apart so that a lookup of many keys does the first for all before the second for any (`many.rs`).
+//! There are two halves so that a lookup of many keys does the first for all before the second for any (`many.rs`).
 
 use super::activity;
 use super::address::{BucketAddress, View};
@@ -23,33 +22,33 @@ use super::{Buckets, HashedKey};
 use crate::linear;
 use crate::pager::pool::{FrameNo, OptimisticRead};
 
-/// What an optimistic read found out.
+/// The result of an optimistic read.
 pub(super) enum Optimistic {
-    /// The key is present; its value was added to the buffer, if there is one.
+    /// The key is present; its value was appended to the buffer, if there is one.
     Found,
     /// The key is absent.
     Absent,
-    /// The page changed, or only the latch will do: look again under it.
+    /// The page changed, or the case needs the latch: repeat the lookup under it.
     Retry,
 }
 
-/// Keys longer than this are looked for under the latch.
+/// Longer keys are looked up under the latch.
 const KEY_BYTES_MAX: usize = 300;
 
-/// The slots of a page, looked at without a latch. Nothing in it may be believed yet: the page may be changing.
+/// The slots of a page, read without a latch. Not yet valid: the page may have been changing.
 struct PageSnapshot<'t> {
     read: OptimisticRead<'t>,
     frame: FrameNo,
-    /// Where the page starts in the frame, and how long it is.
+    /// The page's offset in the frame, and its length.
     start: usize,
     len: usize,
     /// The slots that have the key's tag.
     matches: Matches,
-    /// What `next` says, unless the filter says that the key is not behind it: then 0.
+    /// The reference to the overflow page; 0 if the filter excludes the key.
     next: u64,
 }
 
-/// A bucket looked at without a latch.
+/// A bucket read without a latch.
 pub(super) struct BucketSnapshot<'t> {
     view: View,
     bucket: linear::Bucket,
@@ -58,26 +57,27 @@ pub(super) struct BucketSnapshot<'t> {
 }
 
 impl Buckets {
-    /// Looks for `key` without a latch; adds its value to `value`.
+    /// Looks up `key` without a latch; appends its value to `value`.
     #[inline]
     pub(super) fn read_optimistically(&self, key: HashedKey<'_>, value: Option<&mut Vec<u8>>) -> Optimistic {
         if activity::is_due() {
             return Optimistic::Retry;
         }
         match self.snapshot_bucket(key, false) {
-            Some(snapshot_bucket) => self.validate(key, &snapshot_bucket, value),
+            Some(snapshot) => self.validate(key, &snapshot, value),
             None => Optimistic::Retry,
         }
     }
 
-    /// Looks at the slots of the bucket of `key`, whose page was asked for or is now. `None`: only the latch will do.
+    /// Reads the slots of the bucket of `key`; prefetches its page unless `prefetched`. `None`: the case needs the
+    /// latch.
     #[inline]
-    pub(super) fn snapshot_bucket(&self, key: HashedKey<'_>, asked_for: bool) -> Option<BucketSnapshot<'_>> {
+    pub(super) fn snapshot_bucket(&self, key: HashedKey<'_>, prefetched: bool) -> Option<BucketSnapshot<'_>> {
         if key.bytes.len() > self.key_bytes_inline_max().min(KEY_BYTES_MAX) || self.pager.is_forked() {
             return None;
         }
         let BucketAddress { view, bucket, frame, start } = self.address(key.hash);
-        if !asked_for {
+        if !prefetched {
             self.prefetch_page(frame, start..start + self.page_bytes);
         }
         let primary = self.snapshot(frame, start, self.page_bytes, page::KIND_BUCKET, key)?;
@@ -97,13 +97,13 @@ impl Buckets {
         let mut header = [0; page::HEADER_BYTES];
         read.load(start, &mut header);
         let count = page::slot_count(&header);
-        // A bucket that nothing was ever put into has no kind. Pages with very many pairs are looked at under the latch.
+        // A bucket that was always empty has no kind. Pages with very many pairs are read under the latch.
         let other = kind == page::KIND_OVERFLOW && page::kind(&header) != kind;
         let slots = start + page::HEADER_BYTES;
         if count > SLOTS_AT_ONCE || slots + 8 * WORDS_AT_ONCE > self.pager.frame_bytes() || other {
             return None;
         }
-        // What lies behind a short page, in its frame, does not matter.
+        // The words after a short page, in its frame, do not matter.
         let words = read.words_at::<WORDS_AT_ONCE>(slots);
         let matches = Matches::of(words, count, key.tag);
         let bits = page::filter_bits(key.tag);
@@ -111,7 +111,7 @@ impl Buckets {
         Some(PageSnapshot { read, frame, start, len, matches, next: if behind { page::next(&header) } else { 0 } })
     }
 
-    /// Looks at the slots of the overflow page. `None`: there is none, or only the latch will do.
+    /// Reads the slots of the overflow page. `None`: there is none, or the case needs the latch.
     #[inline]
     fn snapshot_overflow(&self, primary: &PageSnapshot<'_>, key: HashedKey<'_>) -> Option<PageSnapshot<'_>> {
         let (frame, range) = self.overflow_of(primary)?;
@@ -125,7 +125,7 @@ impl Buckets {
         Some(self.overflow_range(overflow))
     }
 
-    /// Asks for the overflow page of the bucket of `hash`, if it has one, as far as a look without a latch tells.
+    /// Prefetches the overflow page of the bucket of `hash`, if an optimistic read finds one.
     #[inline]
     pub(crate) fn prefetch_overflow(&self, hash: u64) {
         let BucketAddress { frame, start, .. } = self.address(hash);
@@ -138,56 +138,54 @@ impl Buckets {
         }
     }
 
-    /// Asks for what `validate` will look at: the first record with the tag, or, where there is none, the slots of the
-    /// overflow page, which [`add_overflow`](Self::add_overflow) is to look at next. Says whether it was the latter.
+    /// Prefetches what `validate` will read: the first record with the tag, or, where there is none, the slots of the
+    /// overflow page. `true` for the latter: call [`add_overflow`](Self::add_overflow) next.
     #[inline]
-    pub(super) fn prefetch_next(&self, snapshot_bucket: &BucketSnapshot<'_>) -> bool {
-        if !snapshot_bucket.primary.matches.is_empty() {
-            self.prefetch_record(&snapshot_bucket.primary);
+    pub(super) fn prefetch_next(&self, snapshot: &BucketSnapshot<'_>) -> bool {
+        if !snapshot.primary.matches.is_empty() {
+            self.prefetch_record(&snapshot.primary);
             return false;
         }
-        let Some((frame, range)) = self.overflow_of(&snapshot_bucket.primary) else { return false };
+        let Some((frame, range)) = self.overflow_of(&snapshot.primary) else { return false };
         self.prefetch_page(frame, range);
         true
     }
 
-    /// Looks at the slots of the overflow page and asks for the first record with the tag.
+    /// Reads the slots of the overflow page and prefetches the first record with the tag.
     #[inline]
-    pub(super) fn add_overflow<'t>(&'t self, snapshot_bucket: &mut BucketSnapshot<'t>, key: HashedKey<'_>) {
-        snapshot_bucket.overflow = self.snapshot_overflow(&snapshot_bucket.primary, key);
-        if let Some(overflow) = snapshot_bucket.overflow.as_ref().filter(|o| !o.matches.is_empty()) {
+    pub(super) fn add_overflow<'t>(&'t self, snapshot: &mut BucketSnapshot<'t>, key: HashedKey<'_>) {
+        snapshot.overflow = self.snapshot_overflow(&snapshot.primary, key);
+        if let Some(overflow) = snapshot.overflow.as_ref().filter(|o| !o.matches.is_empty()) {
             self.prefetch_record(overflow);
         }
     }
 
     #[inline]
     fn prefetch_record(&self, snapshot: &PageSnapshot<'_>) {
-        // Most records are shorter than this; the rest of a longer one comes when it is copied.
+        // Most records are shorter; the rest of a longer one is loaded when it is copied.
         const RECORD_BYTES: usize = 128;
         let Some(slot) = snapshot.matches.first() else { return };
         let offset = snapshot.offset(slot);
         self.pager.pool().prefetch(snapshot.frame, snapshot.start + offset, RECORD_BYTES);
     }
 
-    /// Looks at the records in snapshot_bucket; adds the value of `key` to `value`.
+    /// Compares the records of a snapshot; appends the value of `key` to `value`.
     #[inline]
     pub(super) fn validate(
         &self,
         key: HashedKey<'_>,
-        snapshot_bucket: &BucketSnapshot<'_>,
+        snapshot: &BucketSnapshot<'_>,
         value: Option<&mut Vec<u8>>,
     ) -> Optimistic {
         let before = value.as_ref().map_or(0, |value| value.len());
         let mut value = value;
-        let mut found = snapshot_bucket.primary.find(key, value.as_deref_mut());
-        if matches!(found, Optimistic::Absent) && snapshot_bucket.primary.next != 0 {
-            found = self.find_behind(snapshot_bucket, key, value.as_deref_mut());
+        let mut found = snapshot.primary.find(key, value.as_deref_mut());
+        if matches!(found, Optimistic::Absent) && snapshot.primary.next != 0 {
+            found = self.find_behind(snapshot, key, value.as_deref_mut());
         }
-        // The order matters: what was loaded counts if the bucket was still the right one after that, and if that,
-        // too, was so before the frame changed.
-        if !self.still_holds(snapshot_bucket.view, key.hash, snapshot_bucket.bucket)
-            || !snapshot_bucket.primary.read.unchanged()
-        {
+        // The order matters: the loads count if the bucket was still the right one after them, and that test counts if
+        // it was made before the frame changed.
+        if !self.still_holds(snapshot.view, key.hash, snapshot.bucket) || !snapshot.primary.read.unchanged() {
             found = Optimistic::Retry;
         }
         if let (Optimistic::Retry, Some(value)) = (&found, value) {
@@ -198,14 +196,14 @@ impl Buckets {
 
     fn find_behind(
         &self,
-        snapshot_bucket: &BucketSnapshot<'_>,
+        snapshot: &BucketSnapshot<'_>,
         key: HashedKey<'_>,
         value: Option<&mut Vec<u8>>,
     ) -> Optimistic {
         let here;
-        let overflow = match &snapshot_bucket.overflow {
+        let overflow = match &snapshot.overflow {
             Some(overflow) => overflow,
-            None => match self.snapshot_overflow(&snapshot_bucket.primary, key) {
+            None => match self.snapshot_overflow(&snapshot.primary, key) {
                 Some(overflow) => {
                     here = overflow;
                     &here
@@ -216,27 +214,27 @@ impl Buckets {
         match overflow.find(key, value) {
             // A longer chain.
             Optimistic::Absent if overflow.next != 0 => Optimistic::Retry,
-            // The bucket's latch guards its overflow pages, but not against being evicted.
+            // The bucket's latch guards its overflow pages, but not against eviction.
             _ if !overflow.read.unchanged() => Optimistic::Retry,
             found => found,
         }
     }
 }
 
-/// Bytes of a record that are looked at first: the lengths and a short key, with the word they begin in.
+/// Bytes of a record that are read first: the lengths and a short key, in whole words.
 const SHORT_BYTES: usize = 64;
-/// The same for any key.
+/// Bytes for the lengths and any key, in whole words.
 const LONG_BYTES: usize = (8 + page::HEAD_BYTES_MAX + KEY_BYTES_MAX).next_multiple_of(8);
 
 impl PageSnapshot<'_> {
-    /// Where the record of a slot starts in the page, or would.
+    /// Offset in the page of a slot's record; unchecked.
     #[inline]
     fn offset(&self, slot: usize) -> usize {
         let at = page::HEADER_BYTES + slot / 2 * 8;
         self.read.words(self.start + at, 1).map(|two| two >> (32 * (slot % 2) + 16) & 0xFFFF).sum::<u64>() as usize
     }
 
-    /// Looks at the records whose slots have the tag; adds the value of `key` to `value`.
+    /// Compares the records whose slots have the tag; appends the value of `key` to `value`.
     #[inline]
     fn find(&self, key: HashedKey<'_>, mut value: Option<&mut Vec<u8>>) -> Optimistic {
         for slot in self.matches {
@@ -253,13 +251,13 @@ impl PageSnapshot<'_> {
         Optimistic::Absent
     }
 
-    /// Compares the key of the record at `offset` of the page, and adds its value to `value` if it is `key`.
+    /// Compares the key of the record at `offset` of the page, and appends its value to `value` if it is `key`.
     #[inline]
     fn record<const HEAD: usize>(&self, offset: usize, key: HashedKey<'_>, value: Option<&mut Vec<u8>>) -> Optimistic {
         if offset >= self.len {
             return Optimistic::Retry;
         }
-        // Whole words from the one that the record begins in, as far as the key goes if the lengths are short.
+        // Whole words from the one where the record begins, up to the key's end if the lengths are short.
         let skip = offset % 8;
         let most = self.len - (offset - skip);
         let mut bytes = [0; HEAD];
@@ -269,7 +267,7 @@ impl PageSnapshot<'_> {
         let key_end = skip + head.head_bytes + head.key_bytes;
         let end = key_end + head.value_bytes;
         if head.form != INLINE || end > most {
-            // The key may be this one, or longer than any record's; or the record runs over its page.
+            // The key may be this one, or longer than any record's; or the record exceeds its page.
             return Optimistic::Retry;
         }
         if head.key_bytes != key.bytes.len() {

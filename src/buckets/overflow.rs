@@ -1,11 +1,11 @@
-//! Overflow pages: where the pairs of a bucket go that its primary page has no room for.
+//! Overflow pages: pairs of a bucket that do not fit its primary page.
 //!
 //! ```text
 //! primary page --next--> overflow page --next--> ... 0        usually none or one
 //! ```
 //!
-//! An overflow page has the layout of a primary page, and the size it needs: some units of a frame, at most a frame. The
-//! latch of the primary page's frame guards it, as nothing else refers to it.
+//! An overflow page has the layout of a primary page, and the size it needs: some units of a frame, at most a frame.
+//! The latch of the primary page's frame guards it, since nothing else refers to it.
 //!
 //! Source: Seltzer & Yigit 1991, "Overflow Pages". Differs: one page of fitting size, not a chain of whole pages
 //! (docs/architecture.md, "Overflow"). Not here: what a bucket does with them (`bucket.rs`), bytes in a page (`page.rs`).
@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::pager::FRAME_UNITS;
 use crate::pager::pool::{FrameNo, ReadGuard, WriteGuard};
 
-/// Where an overflow page lies.
+/// The place of an overflow page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OverflowPage {
     pub unit: u64,
@@ -24,14 +24,14 @@ pub(crate) struct OverflowPage {
 }
 
 impl OverflowPage {
-    /// As it stands in a page's `next`: 48 bits of unit, 16 of length; 0 for none.
+    /// Its encoding in a page's `next`: 48 bits of unit, 16 of length; 0 for none.
     pub(super) fn to_bits(self) -> u64 {
         self.unit << 16 | u64::from(self.len)
     }
 }
 
 impl Buckets {
-    /// The overflow a page's `next` names, checked against the size of the file.
+    /// The overflow page that a page's `next` refers to, checked against the size of the file.
     pub(super) fn parse_overflow(&self, bits: u64) -> Result<Option<OverflowPage>> {
         if bits == 0 {
             return Ok(None);
@@ -72,13 +72,14 @@ impl Buckets {
         Ok((self.pager.write(frame)?, range))
     }
 
-    /// Calls `visit` for each overflow page behind `first` with its place and bytes until it gives something.
+    /// Calls `visit` for each overflow page after `first`, with its place and bytes, until it returns `Some`.
     pub(super) fn walk_chain<R>(
         &self,
         first: u64,
         mut visit: impl FnMut(OverflowPage, &[u8]) -> Result<Option<R>>,
     ) -> Result<Option<R>> {
-        // The pages of a chain lie apart, so together they are no longer than the file: nor is what is made of them.
+        // The pages of a chain do not overlap, so together they are no longer than the file, and neither is their
+        // content.
         let mut left = u64::from(self.pager.frame_count()) * u64::from(FRAME_UNITS);
         let mut next = self.parse_overflow(first)?;
         while let Some(overflow) = next {
@@ -95,7 +96,7 @@ impl Buckets {
         Ok(None)
     }
 
-    /// A new overflow page with the records of `old`, if given, and one more.
+    /// A new overflow page with the records of `old`, if any, and one more.
     pub(super) fn new_overflow(
         &self,
         old: Option<&[u8]>,
@@ -104,7 +105,7 @@ impl Buckets {
         record: Record<'_>,
     ) -> Result<OverflowPage> {
         let used = old.map_or(0, page::used_bytes) + record.bytes() + page::SLOT_BYTES;
-        // Room for a pair or two more, so that not each makes the page anew; the next split takes the slack back.
+        // Room for a pair or two more, so that not every insertion replaces the page; the next split trims it.
         const SLACK_BYTES: usize = 112;
         let overflow = self.allocate_overflow(used + SLACK_BYTES)?;
         let written = self.write_overflow(overflow).and_then(|(mut frame, range)| {
@@ -125,16 +126,16 @@ impl Buckets {
         Ok(overflow)
     }
 
-    /// Room for an overflow page with `used_bytes` of slots and records, at most a frame.
+    /// Allocates an overflow page for `used_bytes` of slots and records, at most a frame.
     pub(super) fn allocate_overflow(&self, used_bytes: usize) -> Result<OverflowPage> {
         let bytes = (page::HEADER_BYTES + used_bytes).min(self.pager.frame_bytes());
-        // The page's own lengths are 16 bits: a page of 65536 bytes is legal, its heap is smaller.
+        // Lengths within a page have 16 bits: a page of 65536 bytes is legal, its heap is smaller.
         let len = bytes.div_ceil(self.pager.unit_bytes()) as u32;
         Ok(OverflowPage { unit: self.pager.allocate(len)?, len })
     }
 
-    /// Frees overflow pages that nothing refers to any more. An error loses their room until the next compaction, no
-    /// pair, so it does not undo what is done.
+    /// Frees overflow pages that nothing refers to any more. An error loses their space until the next compaction, but
+    /// no pair, so it does not undo the change.
     pub(super) fn free_overflow(&self, overflow_pages: &[OverflowPage]) {
         for overflow in overflow_pages {
             let _ = self.pager.free(overflow.unit, overflow.len);

@@ -5,41 +5,40 @@
 //! | header | next    | filter  | slot 0 | slot 1 | ... gap ... | record 1 | record 0 |
 //! ```
 //!
-//! A slot is {u16 tag, u16 offset}; the tag is 16 bits made of the key's hash, so a lookup compares
-//! tags (16 at a time) and looks at a record only where one matches. Records touch each other and the
-//! page end: a change of length moves the records before it, at most the page itself, and a page has
-//! no dead bytes to collect. The same layout serves primary pages and overflow pages of any size.
+//! A slot is {u16 tag, u16 offset}; the tag is 16 bits of the mixed hash, so a lookup compares tags (64 at a time) and
+//! reads a record only where one matches. Records are contiguous and end at the page's end: a change of length moves
+//! the records before it, and a page has no unused bytes among its records. Primary pages and overflow pages of any
+//! size share this layout.
 //!
-//! Every function takes the bytes as they came from a file: a length or offset that does not fit is
-//! [`Damage`], never a panic.
+//! Every function takes untrusted bytes: a length or offset that does not fit is [`Damage`], never a panic.
 //!
 //! Source: Seltzer & Yigit 1991, "The New Implementation"; the tags are ours. Format: docs/format.md, "Page".
-//! Not here: what a record's value means (`extent.rs`), which page to look at (`chain.rs`).
+//! Not here: the meaning of a record's value (`extent.rs`), which page to read (`lookup.rs`, `overflow.rs`).
 
 use super::tags::{Matches, SLOTS_AT_ONCE, WORDS_AT_ONCE};
 use crate::pager::words::Bytes;
 use crate::varint::{get_varint, put_varint, varint_bytes};
 
-/// A page that contradicts itself; says how.
+/// A page that contradicts itself, with a description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage(pub &'static str);
 
 /// Bytes before the first slot.
 pub const HEADER_BYTES: usize = 24;
-/// Bytes a slot takes.
+/// Bytes of a slot.
 pub const SLOT_BYTES: usize = 4;
 
-/// What a page is for. On disk.
-pub const KIND_EMPTY: u8 = 0; // all zero: a bucket nothing was ever put into
+/// The kind of a page. On disk.
+pub const KIND_EMPTY: u8 = 0; // all zero: a bucket that was always empty
 pub const KIND_BUCKET: u8 = 1;
 pub const KIND_OVERFLOW: u8 = 2;
 
-/// How a record keeps its pair. On disk, in the two low bits of a record's first varint.
+/// The form of a record. On disk, in the two low bits of a record's first varint.
 pub const INLINE: u8 = 0; // key and value in the record
 pub const VALUE_IN_EXTENT: u8 = 1; // key in the record, value in an extent
 pub const PAIR_IN_EXTENT: u8 = 2; // hash in the record, key and value in an extent
 
-/// The tag of a hash. Mixed, so that functions of 32 bits or weak high bits still give 16 good ones.
+/// The tag of a hash. Mixed, so that 32-bit functions and those with weak high bits still give 16 good bits.
 #[inline]
 pub fn tag(h: u64) -> u16 {
     (h.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48) as u16
@@ -51,7 +50,7 @@ pub fn filter_bits(tag: u16) -> u64 {
     1 << (tag & 63) | 1 << ((tag >> 6) & 63)
 }
 
-/// A record as it lies in a page.
+/// A record of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// [`INLINE`], [`VALUE_IN_EXTENT`] or [`PAIR_IN_EXTENT`].
@@ -63,7 +62,7 @@ pub struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// Bytes the record takes in the heap.
+    /// Bytes of the record in the heap.
     #[inline]
     pub fn bytes(&self) -> usize {
         let head = (self.key.len() as u64) << 2 | u64::from(self.form);
@@ -83,25 +82,25 @@ fn u64_at(page: &[u8], at: usize) -> u64 {
 
 // Header fields: kind u8, level u8, slot_count u16, heap_bytes u16, zero u16, next u64, filter u64.
 
-/// Makes `page` an empty page of `kind`.
+/// Initializes `page` as an empty page of `kind`.
 pub fn init(page: &mut impl Bytes, kind: u8, level: u32) {
     page.store_word(0, [kind, level as u8, 0, 0, 0, 0, 0, 0]); // a level is at most 32
     set_next(page, 0);
     set_filter(page, 0);
 }
 
-/// What the page says it is.
+/// The kind of the page.
 #[inline]
 pub fn kind(page: &[u8]) -> u8 {
     page[0]
 }
 
-/// How many bits of a hash lead to this bucket.
+/// The number of hash bits that lead to this bucket.
 pub fn level(page: &[u8]) -> u32 {
     u32::from(page[1])
 }
 
-/// How many pairs the page holds.
+/// The number of pairs in the page.
 #[inline]
 pub fn slot_count(page: &[u8]) -> usize {
     u16_at(page, 2)
@@ -113,7 +112,7 @@ pub fn heap_bytes(page: &[u8]) -> usize {
     u16_at(page, 4)
 }
 
-/// Reference to the overflow page behind this one; 0 where there is none.
+/// Reference to the next overflow page; 0 for none.
 #[inline]
 pub fn next(page: &[u8]) -> u64 {
     u64_at(page, 8)
@@ -124,7 +123,7 @@ pub fn set_next(page: &mut impl Bytes, next: u64) {
     page.store_word(8, next.to_le_bytes());
 }
 
-/// The union of [`filter_bits`] over the pairs in this bucket's overflow pages (and some that were there).
+/// The union of [`filter_bits`] over the pairs in this bucket's overflow pages, and some that were removed.
 #[inline]
 pub fn filter(page: &[u8]) -> u64 {
     u64_at(page, 16)
@@ -135,7 +134,7 @@ pub fn set_filter(page: &mut impl Bytes, filter: u64) {
     page.store_word(16, filter.to_le_bytes());
 }
 
-/// Bytes of slots and records: what counts towards the fill of a bucket.
+/// Bytes of slots and records: what counts towards the load.
 #[inline]
 pub fn used_bytes(page: &[u8]) -> usize {
     slot_count(page) * SLOT_BYTES + heap_bytes(page)
@@ -147,7 +146,7 @@ pub fn gap_bytes(page: &[u8]) -> Result<usize, Damage> {
     page.len().checked_sub(HEADER_BYTES + used_bytes(page)).ok_or(Damage("slots and records overlap"))
 }
 
-/// Bytes a page of this length has for slots and records.
+/// Bytes for slots and records in a page of this length.
 pub fn capacity(page_bytes: usize) -> usize {
     page_bytes - HEADER_BYTES
 }
@@ -167,7 +166,7 @@ fn set_slot(page: &mut impl Bytes, index: usize, tag: u16, offset: usize) {
     page.store_word(at, word.to_le_bytes());
 }
 
-/// Where the record of slot `index` starts.
+/// Offset of the record of slot `index`.
 pub fn slot_offset(page: &[u8], index: usize) -> usize {
     slot(page, index).1
 }
@@ -183,7 +182,7 @@ pub fn record(page: &[u8], index: usize) -> Result<Record<'_>, Damage> {
     parse(page, slot(page, index).1).map(|(record, _)| record).ok_or(Damage("a record runs over its page"))
 }
 
-/// The record at `offset` and where its value starts.
+/// The record at `offset`, and the offset of its value.
 #[inline]
 fn parse(page: &[u8], offset: usize) -> Option<(Record<'_>, usize)> {
     let bytes = page.get(offset..)?;
@@ -193,7 +192,7 @@ fn parse(page: &[u8], offset: usize) -> Option<(Record<'_>, usize)> {
     Some((Record { form, key, value }, offset + head_bytes + key_bytes))
 }
 
-/// Bytes before a record's key, at most.
+/// Most bytes before a record's key.
 pub const HEAD_BYTES_MAX: usize = 10;
 
 /// The lengths at the start of a record.
@@ -212,7 +211,7 @@ pub fn record_head(bytes: &[u8]) -> Option<RecordHead> {
     Some(RecordHead { form: (head & 3) as u8, head_bytes: n + m, key_bytes: head >> 2, value_bytes })
 }
 
-/// Checks that the slots lie within the page, once for the loops that follow.
+/// Checks that the slots are within the page, once for the loops that follow.
 #[inline]
 fn checked_slots(page: &[u8]) -> Result<&[u8], Damage> {
     page.get(HEADER_BYTES..HEADER_BYTES + slot_count(page) * SLOT_BYTES).ok_or(Damage("slots run over their page"))
@@ -232,7 +231,7 @@ pub fn find_by<'a>(
         let count = (count - base).min(SLOTS_AT_ONCE);
         let matching = match slots.as_chunks::<8>().0.first_chunk::<WORDS_AT_ONCE>() {
             Some(words) => Matches::of(|i| u64::from_le_bytes(words[i]), count, tag),
-            // Near the end of the page, or of a short one.
+            // Near the end of the page, or in a short one.
             None => {
                 let words = slots.as_chunks::<8>().0;
                 let last = || slots.as_chunks::<4>().0.last().map_or(0, |slot| u32::from_le_bytes(*slot).into());
@@ -255,7 +254,7 @@ pub fn find(page: &[u8], tag: u16, key: &[u8]) -> Result<Option<usize>, Damage> 
     find_by(page, tag, |r| r.form != PAIR_IN_EXTENT && r.key == key)
 }
 
-/// Adds a record. `Ok(false)`, and nothing changed, where it does not fit.
+/// Adds a record. `Ok(false)` where it does not fit, with nothing changed.
 #[inline]
 pub fn insert(page: &mut impl Bytes, tag: u16, record: Record<'_>) -> Result<bool, Damage> {
     let bytes = record.bytes();
@@ -267,7 +266,7 @@ pub fn insert(page: &mut impl Bytes, tag: u16, record: Record<'_>) -> Result<boo
     Ok(true)
 }
 
-/// Makes a slot and room for a record of `bytes`, which fits; gives the record's offset.
+/// Adds a slot and room for a record of `bytes`, which fits; returns the record's offset.
 #[inline]
 fn add_slot(page: &mut impl Bytes, tag: u16, bytes: usize) -> usize {
     let count = slot_count(page);
@@ -290,7 +289,7 @@ fn set_counts(page: &mut impl Bytes, count: usize, heap: usize) {
 
 #[inline]
 fn write_record(page: &mut impl Bytes, offset: usize, record: Record<'_>) {
-    // Most records are short: put together first, they take one store.
+    // Most records are short: assembled first, they take one store.
     const SHORT_BYTES: usize = 128;
     let mut head = [0; SHORT_BYTES];
     let n = put_varint(&mut head, (record.key.len() as u64) << 2 | u64::from(record.form));
@@ -308,7 +307,7 @@ fn write_record(page: &mut impl Bytes, offset: usize, record: Record<'_>) {
     page.store(offset + key_end, record.value);
 }
 
-/// Takes the record of slot `index` out; the last slot takes its number.
+/// Removes the record of slot `index`; the last slot moves to its place.
 pub fn remove(page: &mut impl Bytes, index: usize) -> Result<(), Damage> {
     resize_heap(page, index, 0)?;
     let last = slot_count(page) - 1;
@@ -318,8 +317,8 @@ pub fn remove(page: &mut impl Bytes, index: usize) -> Result<(), Damage> {
     Ok(())
 }
 
-/// Gives the record of slot `index` another value (and form). `Ok(false)`, and nothing changed, where it
-/// does not fit.
+/// Changes the value (and form) of the record of slot `index`. `Ok(false)` where it does not fit, with nothing
+/// changed.
 pub fn replace_value(page: &mut impl Bytes, index: usize, form: u8, value: &[u8]) -> Result<bool, Damage> {
     let old = record(page, index)?;
     let (old_form, key_bytes, old_value_bytes, old_bytes) = (old.form, old.key.len(), old.value.len(), old.bytes());
@@ -329,12 +328,12 @@ pub fn replace_value(page: &mut impl Bytes, index: usize, form: u8, value: &[u8]
     }
     let offset = slot(page, index).1;
     if old_form == form && old_value_bytes == value.len() {
-        // The common overwrite: same shape, nothing moves.
+        // The common overwrite: equal lengths, nothing moves.
         let end = offset + old_bytes;
         page.store(end - value.len(), value);
         return Ok(true);
     }
-    // The key's bytes come first in the resized space, wherever the head ends; keep them aside.
+    // The resized record ends at the same byte and its key may move: save it first.
     let head_bytes = old_bytes - key_bytes - old_value_bytes;
     let key = page[offset + head_bytes..offset + head_bytes + key_bytes].to_vec();
     let offset = resize_heap(page, index, new_bytes)?;
@@ -342,8 +341,8 @@ pub fn replace_value(page: &mut impl Bytes, index: usize, form: u8, value: &[u8]
     Ok(true)
 }
 
-/// Adds `tail` to the inline value of slot `index`. `Ok(false)`, and nothing changed, where it does not fit, where key and
-/// value would be longer than `pair_bytes_max`, or where the value is elsewhere.
+/// Appends `tail` to the inline value of slot `index`. `Ok(false)`, with nothing changed, where it does not fit, where
+/// key and value would be longer than `pair_bytes_max`, or where the value is not inline.
 #[inline]
 pub fn append_value(
     page: &mut impl Bytes,
@@ -362,7 +361,7 @@ pub fn append_value(
         return Ok(None);
     }
     if growth != tail.len() {
-        // The length takes a byte more: rare, so the plain way.
+        // The length takes one more byte: rare, so rebuild the record.
         let value = [old.value, tail].concat();
         return Ok(replace_value(page, index, INLINE, &value)?.then_some(value.len()));
     }
@@ -377,8 +376,8 @@ pub fn append_value(
     Ok(Some(value_bytes + growth))
 }
 
-/// Gives the record of slot `index` room for `new_bytes` (0 takes it out of the heap) by moving the records
-/// before it, and says where it now starts. The last `min(old, new)` bytes of the record keep their place.
+/// Resizes the record of slot `index` to `new_bytes` (0 removes it from the heap) by moving the records before it.
+/// Returns its new offset. The last `min(old, new)` bytes of the record keep their place.
 fn resize_heap(page: &mut impl Bytes, index: usize, new_bytes: usize) -> Result<usize, Damage> {
     let old_bytes = record(page, index)?.bytes();
     let offset = slot(page, index).1;
@@ -386,8 +385,8 @@ fn resize_heap(page: &mut impl Bytes, index: usize, new_bytes: usize) -> Result<
     Ok((offset + old_bytes).wrapping_sub(new_bytes))
 }
 
-/// Moves the heap's bytes before `end` nearer to the page's start by `by`, or away from it, and the slots of the records
-/// at and before `offset` with them.
+/// Moves the heap's bytes before `end` by `by` towards the page's start, and adjusts the slots of the records at and
+/// before `offset`.
 #[inline]
 fn move_records(page: &mut impl Bytes, offset: usize, end: usize, by: isize) -> Result<(), Damage> {
     let heap_start = page.len().checked_sub(heap_bytes(page)).ok_or(Damage("records run over their page"))?;
@@ -402,7 +401,7 @@ fn move_records(page: &mut impl Bytes, offset: usize, end: usize, by: isize) -> 
     }
     page.copy_within(heap_start..end, new_start);
     let new_heap = page.len() - new_start;
-    // Two slots a word; a last one that stands alone shares its word with the gap, or with a record.
+    // Two slots a word; an odd last slot shares its word with the gap, or with a record.
     let pairs = slot_count(page) / 2 * 2 * SLOT_BYTES;
     page.map_words(HEADER_BYTES..HEADER_BYTES + pairs, |two| moved_slots(two, offset as u16, by as u16));
     if HEADER_BYTES + pairs < slots_end {
@@ -417,12 +416,12 @@ fn move_records(page: &mut impl Bytes, offset: usize, end: usize, by: isize) -> 
 /// Both halves of a word of two slots.
 const LANES: u64 = 1 << 32 | 1;
 
-/// Two slots; the offsets up to `limit` less `by`. Wrapping: the arithmetic of u16 offsets modulo 2^16 is exact, and an
-/// offset that was out of range stays out of range or harmless.
+/// Subtracts `by` from the offsets up to `limit` in a word of two slots. Wrapping: u16 offsets are exact modulo 2^16,
+/// and an offset that was out of range stays out of range or harmless.
 #[inline]
 fn moved_slots(slots: u64, limit: u16, by: u16) -> u64 {
     let offsets = slots >> 16 & (0xFFFF * LANES);
-    // Bit 16 of a half is left where the offset is not above the limit.
+    // Bit 16 of a half stays set where the offset is at most the limit.
     let which = (((0x1_0000 | u64::from(limit)) * LANES) - offsets) >> 16 & LANES;
     let moved = (offsets | (0x1_0000 * LANES)) - which * u64::from(by);
     slots & (0xFFFF * LANES) | (moved & (0xFFFF * LANES)) << 16
@@ -435,7 +434,7 @@ pub fn copy_records(from: &[u8], to: &mut impl Bytes) -> Result<(), Damage> {
     let heap_start = from.len().checked_sub(heap).ok_or(Damage("records run over their page"))?;
     let slots_end = HEADER_BYTES + slots.len();
     let to_start = to.len().checked_sub(heap).filter(|&s| s >= slots_end).ok_or(Damage("slots and records overlap"))?;
-    // Offsets count from the page's start, records lie at its end; wrapping as in `resize_heap`.
+    // Offsets count from the page's start, and records are at its end; wrapping as in `resize_heap`.
     let moved = to.len().wrapping_sub(from.len()) as u16;
     for (index, slot) in slots.chunks_exact(SLOT_BYTES).enumerate() {
         let offset = u16::from_le_bytes([slot[2], slot[3]]).wrapping_add(moved);
@@ -446,8 +445,8 @@ pub fn copy_records(from: &[u8], to: &mut impl Bytes) -> Result<(), Damage> {
     Ok(())
 }
 
-/// All slots of a page: tag and record. Together the records are no longer than the heap, so that what is made of a
-/// page is not larger than it.
+/// All slots of a page: tag and record. Together the records are no longer than the heap, so that copies of them are
+/// no larger than the page.
 pub fn records(page: &[u8]) -> impl Iterator<Item = Result<(u16, Record<'_>), Damage>> {
     let slots = checked_slots(page);
     let count = if slots.is_ok() { slot_count(page) } else { 0 };
@@ -461,12 +460,12 @@ pub fn records(page: &[u8]) -> impl Iterator<Item = Result<(u16, Record<'_>), Da
     }))
 }
 
-/// Checks that the slots lie within the page, so that all below [`slot_count`] may be asked for.
+/// Checks that the slots are within the page, so that all indexes below [`slot_count`] are valid.
 pub fn check_slots(page: &[u8]) -> Result<(), Damage> {
     checked_slots(page).map(|_| ())
 }
 
-/// Where the bytes of slot `index`'s record are.
+/// The range of the record of slot `index`.
 #[inline]
 pub fn record_range(page: &[u8], index: usize) -> Result<std::ops::Range<usize>, Damage> {
     let offset = slot(page, index).1;
@@ -478,13 +477,13 @@ pub fn record_range(page: &[u8], index: usize) -> Result<std::ops::Range<usize>,
 const RECORD_RUNS_OVER: Damage = Damage("a record runs over its page");
 pub const RECORDS_OVERLAP: Damage = Damage("records overlap");
 
-/// The record that `raw` is the bytes of.
+/// The record whose bytes are `raw`.
 #[inline]
 pub fn parse_raw(raw: &[u8]) -> Result<Record<'_>, Damage> {
     parse(raw, 0).map(|(record, _)| record).ok_or(RECORD_RUNS_OVER)
 }
 
-/// Puts a page together from records as they lay in other pages.
+/// Builds a page from records of other pages.
 pub struct Builder<'p> {
     page: &'p mut [u8],
     slots_end: usize,
@@ -492,13 +491,13 @@ pub struct Builder<'p> {
 }
 
 impl<'p> Builder<'p> {
-    /// For an empty page over all of `page`.
+    /// Builds an empty page that fills `page`.
     pub fn new(page: &'p mut [u8]) -> Self {
         let heap_start = page.len();
         Builder { page, slots_end: HEADER_BYTES, heap_start }
     }
 
-    /// Adds a record; `false`, and nothing changed, where it does not fit.
+    /// Adds a record; `false` where it does not fit, with nothing changed.
     #[inline]
     pub fn add(&mut self, tag: u16, raw: &[u8]) -> bool {
         if self.heap_start - self.slots_end < raw.len() + SLOT_BYTES {
@@ -526,7 +525,7 @@ impl<'p> Builder<'p> {
     }
 }
 
-/// Checks everything a page says about itself.
+/// Checks a page for contradictions.
 pub fn check(page: &[u8]) -> Result<(), Damage> {
     if u16_at(page, 6) != 0 {
         return Err(Damage("reserved bytes are not zero"));

@@ -7,12 +7,12 @@ use crate::linear;
 use crate::pager::{FRAME_BYTES_MIN, ROOT_BYTES, u32_at, u64_at};
 use crate::planted::{Bug, planted};
 
-/// Where the groups' first frames start in the root. On disk.
+/// Offset of the groups' first frames in the root. On disk.
 const GROUPS: usize = 128;
 const ENCODED_BYTES: usize = GROUPS + 4 * linear::GROUP_COUNT;
 const _: () = assert!(ENCODED_BYTES <= ROOT_BYTES);
 
-/// What the header says about the buckets of a table.
+/// The header's fields about the buckets of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct Root {
     pub page_bytes: u32,
@@ -50,8 +50,8 @@ impl Root {
         bytes
     }
 
-    /// Fails, with what is wrong, where the bytes fit no table with frames of `frame_bytes`. Whether the groups fit the file
-    /// is for [`bounds`](super::bounds) to check.
+    /// Parses the root; an error, with what is wrong, where it is no table with frames of `frame_bytes`. Does not
+    /// compare the groups with the file: [`bounds`](super::bounds) does.
     pub(crate) fn parse(bytes: &[u8], frame_bytes: usize) -> Result<Root, String> {
         let page_bytes = u32_at(bytes, 0);
         let fits = PAGE_BYTES.contains(&page_bytes)
@@ -85,7 +85,7 @@ impl Root {
         })
     }
 
-    /// Where each group starts, in bytes of the file.
+    /// Start of each group, in bytes of the file.
     pub(crate) fn group_starts(&self, frame_bytes: usize) -> [u64; linear::GROUP_COUNT] {
         let together = groups_in_first_frame(frame_bytes, self.page_bytes as usize);
         std::array::from_fn(|group| {

@@ -2,8 +2,8 @@
 //!
 //! Hash order is the order of the reversed hashes (`linear.rs`). In it every bucket is one interval, whatever the
 //! table's size, so a position means the same before and after splits, merges, a close and an open. A scan copies one
-//! bucket at a time, sorted, and gives what lies at or after its position: a key that is there throughout is given
-//! exactly once, however the table changes meanwhile.
+//! bucket at a time, sorted, and returns the pairs from its position on: a key that is present throughout is returned
+//! exactly once, however the table changes in the meantime.
 
 use super::Buckets;
 use super::page::{self, INLINE, PAIR_IN_EXTENT};
@@ -13,12 +13,12 @@ use std::ops::Range;
 
 /// A scan of a table, made by [`Table::scan`] and [`Table::scan_from`].
 ///
-/// As an iterator it gives owned pairs; [`next_ref`](Scan::next_ref) gives them without a copy of its own.
+/// As an iterator it returns owned pairs; [`next_ref`](Scan::next_ref) lends them without a copy.
 pub struct Scan<'t> {
     buckets: &'t Buckets,
-    /// Where the next bucket starts; `None` after the last.
+    /// Start of the next bucket; `None` after the last.
     position: Option<Position>,
-    /// Where the scan ends: pairs behind this position are not given.
+    /// End of the scan, inclusive.
     last: Position,
     /// The pairs of the current bucket, in hash order, and their bytes.
     pairs: Vec<Pair>,
@@ -30,15 +30,15 @@ pub struct Scan<'t> {
 struct Pair {
     position: Position,
     key: Range<usize>,
-    /// `None`: too large to keep, read when its turn comes.
+    /// `None`: too large to copy in advance; read when it is next.
     value: Option<Range<usize>>,
 }
 
-/// Values longer than this are not copied ahead with the bucket.
+/// Longer values are not copied in advance with the bucket.
 const LARGE_VALUE_BYTES: u32 = 1 << 16;
 
 impl Buckets {
-    /// The pairs from one position to another, or to the end.
+    /// Scans the pairs from one position to another, inclusive, or to the end.
     pub(crate) fn scan_from(&self, from: Position, to: Option<Position>) -> Scan<'_> {
         Scan {
             buckets: self,
@@ -53,10 +53,11 @@ impl Buckets {
 }
 
 impl Scan<'_> {
-    /// Where to resume after what was given so far; `None` when all was given.
+    /// Where to resume after the pairs returned so far; `None` at the end.
     ///
-    /// Pairs of one hash are never divided: if the last pair given has the hash of the next, the cursor is before both,
-    /// and a resumed scan gives the last again. So take pairs until [`at_boundary`](Self::at_boundary).
+    /// Pairs with equal hashes are never divided: if the last returned pair has the hash of the next, the cursor is
+    /// before both, and a resumed scan returns the last one again. To avoid that, take pairs until
+    /// [`at_boundary`](Self::at_boundary).
     pub fn cursor(&self) -> Option<u64> {
         match self.pairs.get(self.given) {
             Some(pair) => Some(pair.position.0),
@@ -64,7 +65,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Is the next pair's hash another than that of the last one given?
+    /// Whether the hash of the next pair differs from that of the last returned one.
     pub fn at_boundary(&self) -> bool {
         match (self.given.checked_sub(1).and_then(|i| self.pairs.get(i)), self.pairs.get(self.given)) {
             (Some(last), Some(next)) => last.position != next.position,
@@ -76,7 +77,7 @@ impl Scan<'_> {
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) and [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) where pages have
-    /// to come from the file. A scan that is asked again after an error goes on behind the bucket that gave it.
+    /// to be read from the file. After an error, the next call goes on after the bucket that caused it.
     pub fn next_ref(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         loop {
             if self.given == self.pairs.len() && !self.next_bucket()? {
@@ -111,8 +112,8 @@ impl Scan<'_> {
         self.given = 0;
         let buckets = self.buckets;
         let read = buckets.read_bucket(position.hash());
-        // Under the latch the bucket does not split, so this view is the one it was found by, or as good.
-        // Before the error is given, so that whoever asks on after it gets to the end.
+        // Under the latch the bucket does not split, so this view is as good as the one that led to it. Advance before
+        // an error can return, so that a caller that goes on reaches the end.
         self.position = buckets.view().linear().next_bucket(position).filter(|&next| next <= self.last);
         let (frame, range) = read?;
         let copied = self.copy_page(position, &frame[range.clone()]).and_then(|()| {
@@ -121,7 +122,7 @@ impl Scan<'_> {
         });
         drop(frame);
         if copied.is_err() {
-            // Half a bucket is in no order.
+            // A partial bucket is not in order.
             self.pairs.clear();
         }
         self.pairs.sort_by_key(|pair| pair.position);

@@ -1,15 +1,15 @@
 //! Splits and their reverse: how the table grows and shrinks by one bucket at a time.
 //!
-//! Hybrid, as in the paper: a table grows when its load passes the fill factor (controlled) or when a bucket needs a
-//! second overflow page (uncontrolled), always by the bucket whose turn it is, at most once a write. It shrinks when
-//! the load falls below half of that, which the paper's could not.
+//! Hybrid growth, as in the paper: a table grows when its load passes the fill factor (controlled), or when a bucket
+//! needs a second overflow page (uncontrolled); always by splitting the next bucket in order, at most one per write.
+//! It shrinks when the load falls below half of the fill factor; the paper's table does not shrink.
 //!
 //! ```text
 //! split  source -> gather its records -> hash each key -> stay or move -> lay out both -> write overflow pages
 //!        -> both primary pages -> max_bucket + 1 -> free the old overflow pages
 //! ```
 //!
-//! Nothing of the table changes until all that can fail, the user's hash function among it, is over.
+//! Nothing changes until all that can fail, including the user's hash function, has succeeded.
 //!
 //! Source: Seltzer & Yigit 1991, "The New Implementation". Not here: the arithmetic (`linear.rs`).
 
@@ -24,7 +24,7 @@ use crate::planted::{Bug, planted};
 use std::sync::{MutexGuard, TryLockError};
 
 impl Buckets {
-    /// Grows or shrinks by one bucket if the load asks for it. Gives up when others are at it.
+    /// Splits or merges one bucket if the load calls for it. Gives up when another thread is changing the structure.
     pub(crate) fn adjust(&self, delta: Delta) -> Result<()> {
         if delta.pairs < 0 {
             if self.wants_merge() {
@@ -36,7 +36,7 @@ impl Buckets {
         Ok(())
     }
 
-    /// Grows the table, as far as that can be had without waiting, for pairs that are about to come.
+    /// Grows the table for pairs that are about to be added, while no latch has to be waited for.
     pub(crate) fn grow_for(&self, bytes: u64, pairs: u64) {
         let wants_more = || {
             let (load, limit) = self.load_and_limit(self.view().linear().bucket_count());
@@ -56,7 +56,7 @@ impl Buckets {
         }
     }
 
-    /// Splits the bucket whose turn it is. `false` where another is at it.
+    /// Splits the next bucket in order. `false` where another thread holds its latch.
     fn split(&self) -> Result<bool> {
         let Some(_structure) = self.try_structure() else { return Ok(false) };
         let view = self.view();
@@ -98,13 +98,13 @@ impl Buckets {
         Ok(true)
     }
 
-    /// Asks for the pages of the split that comes next in `state`.
+    /// Prefetches the pages of the next split after `state`.
     fn prefetch_split(&self, mut state: linear::State) {
-        // A larger page is fetched faster than it is split, and would push others out.
+        // A larger page is fetched faster than it is split, and would evict others from the cache.
         const PAGE_BYTES_MAX: usize = 4096;
         let Some(linear::Split { source, new }) = state.split() else { return };
         if self.page_bytes > PAGE_BYTES_MAX || linear::group(new).1 == 0 {
-            return; // or its group is not there yet
+            return; // or its group does not exist yet
         }
         for bucket in [source, new] {
             let (frame, start) = self.location(bucket);
@@ -112,7 +112,7 @@ impl Buckets {
         }
     }
 
-    /// Puts the last bucket back into the one it came of. `false` where another is at it.
+    /// Merges the last bucket into the one it was split from. `false` where another thread holds a latch.
     pub(super) fn merge(&self) -> Result<bool> {
         let Some(_structure) = self.try_structure() else { return Ok(false) };
         let view = self.view();
@@ -135,7 +135,7 @@ impl Buckets {
 
         target.part(target_start..target_start + self.page_bytes).store(0, &laid_out.primary);
         source.as_mut().unwrap_or(&mut target).part(range).fill(0..self.page_bytes, 0);
-        // A new version: a reader that still looks at the bucket that is no more notices, even if it comes back.
+        // A new version: a reader of the removed bucket notices, even if a bucket of that number comes back.
         let next = u32::from(!planted(Bug::MergeKeepsVersion));
         self.set_view(View { max_bucket: shrunk.max_bucket, version: view.version.wrapping_add(next) });
         drop((source, target));
@@ -145,7 +145,7 @@ impl Buckets {
         Ok(true)
     }
 
-    /// Which records stay in the source of `split`, and which move. Calls the hash function.
+    /// Decides which records stay in the source of `split`, and which move. Calls the hash function.
     fn divide(&self, gathered: &Gathered, split: linear::Split) -> Result<(Vec<usize>, Vec<usize>)> {
         let mut stay = Vec::with_capacity(gathered.len());
         let mut go = Vec::with_capacity(gathered.len());

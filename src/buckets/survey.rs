@@ -1,4 +1,4 @@
-//! What a table looks like: sizes, fill, overflow, how many pairs its buckets have.
+//! A survey of a table: sizes, load, overflow, distribution of pairs over buckets.
 
 use super::page::{self, INLINE};
 use super::{Buckets, Totals};
@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::linear;
 use std::collections::BTreeMap;
 
-/// The numbers of a table, made by [`Table::survey`](crate::Table::survey).
+/// The figures of a table, made by [`Table::survey`](crate::Table::survey).
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct TableSurvey {
@@ -18,7 +18,7 @@ pub struct TableSurvey {
     pub page_bytes: u32,
     /// Bytes of a frame: the unit of I/O and checksum.
     pub frame_bytes: u32,
-    /// Bytes of the file, or what it would have.
+    /// Bytes of the file, or that it would have.
     pub file_bytes: u64,
     /// Bytes of all keys and values.
     pub payload_bytes: u64,
@@ -26,15 +26,15 @@ pub struct TableSurvey {
     pub bucket_bytes: u64,
     /// Overflow pages.
     pub overflow_pages: u64,
-    /// Bytes they take.
+    /// Bytes of overflow pages.
     pub overflow_bytes: u64,
-    /// Pairs in them.
+    /// Pairs in overflow pages.
     pub overflow_pairs: u64,
     /// Extents: values or pairs too large for a page.
     pub extents: u64,
-    /// Bytes they take.
+    /// Bytes of extents.
     pub extent_bytes: u64,
-    /// Bytes of the file that nothing uses.
+    /// Bytes of the file that are not in use.
     pub free_bytes: u64,
     /// The load now: bytes of slots and records in percent of the primary pages; 0 for an empty table.
     pub fill_percent: f64,
@@ -46,7 +46,7 @@ pub struct TableSurvey {
     pub hash: String,
     /// Its seed.
     pub seed: u64,
-    /// How many buckets have how many pairs: (pairs, buckets), ascending.
+    /// Buckets by their number of pairs: (pairs, buckets), ascending.
     pub histogram: Vec<(u64, u64)>,
     /// Pairs in the fullest bucket.
     pub largest_bucket: u64,
@@ -61,7 +61,8 @@ pub struct TableSurvey {
 }
 
 impl Buckets {
-    /// Walks all buckets and measures them. The table may change meanwhile; then the figures are of no one moment.
+    /// Walks all buckets and measures them. The table may change during the walk; then the figures are not of one
+    /// moment.
     pub(crate) fn survey(&self, totals: Totals) -> Result<TableSurvey> {
         self.pager.refuse_if_forked()?;
         let unit_bytes = self.pager.unit_bytes() as u64;
@@ -99,7 +100,7 @@ impl Buckets {
         Ok(survey)
     }
 
-    /// Adds what one bucket has and gives the number of its pairs.
+    /// Adds one bucket's figures and returns the number of its pairs.
     fn survey_bucket(&self, primary: &[u8], survey: &mut TableSurvey) -> Result<u64> {
         let unit_bytes = self.pager.unit_bytes() as u64;
         let mut count_extents = |page: &[u8]| {

@@ -1,10 +1,11 @@
-//! Which slots of a page have a tag: all compared at once, in as many steps whatever there is.
+//! Which slots of a page have a tag: all are compared at once, with the same instructions for any page.
 //!
-//! A lookup that goes the same way each time lets the processor begin with the next one while this one waits for memory;
-//! a loop over just the slots in use ends elsewhere each time, and what was begun is thrown away.
+//! Without data-dependent branches, the processor can begin the next lookup while this one waits for memory; a loop
+//! over only the slots in use ends at a different place each time, which costs a mispredicted branch.
 //!
-//! Unsafe: a call of a function for SSE2, which every x86-64 has. Its twin for other processors is what tests compare it with.
-//! Not here: where the slots lie and what a tag is made of (`page.rs`).
+//! Unsafe: calls a function for SSE2, which every x86-64 has. Tests compare it with the safe twin for other
+//! processors.
+//! Not here: where the slots are, and how a tag is made (`page.rs`).
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "a function for SSE2 is called"))]
 
 /// Slots that are compared at once.
@@ -17,8 +18,8 @@ pub const WORDS_AT_ONCE: usize = SLOTS_AT_ONCE / 2;
 pub struct Matches(u64);
 
 impl Matches {
-    /// Those among the first `count` slots, at most [`SLOTS_AT_ONCE`], that have `tag`. All [`WORDS_AT_ONCE`] words are
-    /// asked for; what stands behind the last slot does not matter.
+    /// The slots with `tag` among the first `count`, at most [`SLOTS_AT_ONCE`]. Always loads [`WORDS_AT_ONCE`] words;
+    /// those after the last slot do not matter.
     #[inline]
     pub fn of(word: impl Fn(usize) -> u64, count: usize, tag: u16) -> Matches {
         #[cfg(target_arch = "x86_64")]
@@ -60,7 +61,7 @@ fn equal_sse2(word: impl Fn(usize) -> u64, tag: u16) -> u64 {
     let tags = _mm_set1_epi16(tag as i16);
     let mut equal = 0;
     for sixteen in 0..SLOTS_AT_ONCE / 16 {
-        // The low half of a slot is its tag. Shifted up, a half that was equal makes the slot negative, and narrowing keeps
+        // The low half of a slot is its tag. Shifted up, an equal half makes the slot negative, and narrowing keeps
         // the sign.
         let four = |i: usize| {
             let at = 8 * sixteen + 2 * i;
@@ -73,7 +74,7 @@ fn equal_sse2(word: impl Fn(usize) -> u64, tag: u16) -> u64 {
     equal
 }
 
-/// What [`equal_sse2`] does, for other processors.
+/// [`equal_sse2`] for other processors.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 #[inline]
 fn equal_portable(word: impl Fn(usize) -> u64, tag: u16) -> u64 {
@@ -97,7 +98,7 @@ mod tests {
             count in 0..=SLOTS_AT_ONCE,
             wide: bool,
         ) {
-            // Also tags of which the high bit counts.
+            // Also tags with the high bit set.
             let tag_of = |n: u16| if wide { n << 14 | n } else { n };
             let slot = |i: usize| u64::from(slots[i].1) << 16 | u64::from(tag_of(slots[i].0));
             let word = |i: usize| slot(2 * i) | slot(2 * i + 1) << 32;

@@ -1,22 +1,22 @@
 //! A number for each thread, so that it can count in cache lines of its own.
 //!
-//! Numbers are given back when threads end. Threads beyond [`SLOT_COUNT`] share the last slot.
+//! Numbers are reused when threads end. Threads beyond [`SLOT_COUNT`] share the last slot.
 
 use crate::pager::interleave;
 use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
-/// Slots; every thread but the first 63 uses the last.
+/// Number of slots; every thread but the first 63 uses the last one.
 pub(crate) const SLOT_COUNT: usize = 64;
 /// The slot that threads share.
 pub(crate) const SHARED: usize = SLOT_COUNT - 1;
 
-/// Slot numbers that ended threads gave back.
+/// Slot numbers of ended threads.
 static FREE_SLOTS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 static NEXT_SLOT: AtomicU32 = AtomicU32::new(0);
 
-/// A thread's slot number, the same in all tables.
+/// A thread's slot number, equal in all tables.
 struct SlotNumber(usize);
 
 impl SlotNumber {
@@ -29,7 +29,7 @@ impl SlotNumber {
 impl Drop for SlotNumber {
     fn drop(&mut self) {
         if self.0 != SHARED {
-            // The lock orders what this thread counted before what the next owner does.
+            // The lock orders this thread's counts before those of the slot's next owner.
             FREE_SLOTS.lock().unwrap_or_else(|e| e.into_inner()).push(self.0);
         }
         CACHED_SLOT.set(SHARED);
@@ -40,7 +40,7 @@ const UNKNOWN: usize = usize::MAX;
 
 thread_local! {
     static SLOT: SlotNumber = SlotNumber::take();
-    /// A copy without a destructor, which is cheaper to ask.
+    /// A copy without a destructor, which is cheaper to read.
     static CACHED_SLOT: Cell<usize> = const { Cell::new(UNKNOWN) };
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn slot_of_thread() -> usize {
     }
 }
 
-/// This thread uses the shared slot from here on.
+/// Makes this thread use the shared slot.
 #[cfg(test)]
 pub(crate) fn use_shared() {
     CACHED_SLOT.set(SHARED);

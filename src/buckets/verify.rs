@@ -8,20 +8,19 @@ use crate::linear;
 use crate::pager::FRAME_UNITS;
 use std::sync::atomic::Ordering::*;
 
-/// What is found on the way.
+/// The state of a verification.
 struct Check<'t> {
     buckets: &'t Buckets,
     faults: Vec<Fault>,
-    /// One bit a unit: set where a reference was found.
+    /// One bit a unit, set where a reference to it was found.
     referred: Vec<u64>,
     found: Totals,
 }
 
 impl Buckets {
-    /// Reads everything and names every fault, also where the table's own totals are wrong. The caller keeps writers and
-    /// checkpoints out.
+    /// Reads everything and reports every fault, including wrong totals. The caller keeps writers and checkpoints out.
     pub(crate) fn verify(&self, totals: Totals) -> Result<Vec<Fault>> {
-        self.pager.give_back_kept()?;
+        self.pager.free_kept()?;
         let mut check = Check {
             buckets: self,
             faults: Vec::new(),
@@ -46,13 +45,13 @@ impl Check<'_> {
         self.faults.push(Fault { place, what });
     }
 
-    /// Notes that something lies in these units; two things in one unit are a fault.
+    /// Records that something uses these units; two users of one unit are a fault.
     fn refer(&mut self, place: &str, unit: u64, len: u64) {
         for at in unit..unit + len {
             let units = u64::from(FRAME_UNITS);
             let bit = 1 << (at % units);
             let Some(word) = self.referred.get_mut((at / units) as usize) else {
-                return self.fault(place.into(), format!("unit {at} lies beyond the end"));
+                return self.fault(place.into(), format!("unit {at} is beyond the end"));
             };
             if *word & bit != 0 {
                 return self.fault(place.into(), format!("unit {at} is used by something else as well"));
@@ -70,7 +69,7 @@ impl Check<'_> {
         let unit_bytes = buckets.pager.unit_bytes() as u64;
         let first = buckets.groups[0].load(Relaxed) / unit_bytes;
         self.refer("bucket groups", first, u64::from(FRAME_UNITS));
-        // One more than there are buckets for may be there, made for a split that did not come about.
+        // There may be one group more than there are buckets for, allocated for a split that did not happen.
         for group in buckets.groups_in_first_frame() + 1..linear::GROUP_COUNT {
             let start = buckets.groups[group].load(Relaxed);
             if start == 0 {
@@ -108,14 +107,14 @@ impl Check<'_> {
             for (tag, _) in page::records(bytes).map_while(|record| record.ok()) {
                 let bits = page::filter_bits(tag);
                 if filter & bits != bits {
-                    self.fault(place.clone(), "a pair that the bucket's filter does not tell of".into());
+                    self.fault(place.clone(), "the bucket's filter misses a pair".into());
                 }
             }
             self.page(&place, number, bytes, &mut keys).map(|()| None::<()>)
         })?;
         keys.sort_unstable();
         if let Some(twice) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
-            self.fault(place, format!("key {} is there twice", crate::error::quote(&twice[0])));
+            self.fault(place, format!("key {} is present twice", crate::error::quote(&twice[0])));
         }
         Ok(())
     }
@@ -159,7 +158,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Compares what is referred to with what is marked as used.
+    /// Compares the units that are referred to with those marked as used.
     fn space(&mut self) {
         let (mut lost, mut unmarked) = (0u64, 0u64);
         for frame in 0..self.referred.len() {

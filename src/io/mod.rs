@@ -1,10 +1,9 @@
-//! Where bytes are kept: the seam between the library and the operating system.
+//! Storage and files: the interface between the library and the operating system.
 //!
-//! Everything above reads and writes through [`Storage`] and [`File`], so a test can put a disk of its
-//! own below the same code and lose, tear or refuse what it likes. `real` is the only place in the
-//! library that touches `std::fs`.
+//! All code above reads and writes through [`Storage`] and [`File`], so a test can put a disk of its own below the
+//! same code, to lose, tear or refuse writes. `real` is the only place in the library that uses `std::fs`.
 //!
-//! Not here: what the bytes mean (`pager`), caching (`pager/pool.rs`).
+//! Not here: the meaning of the bytes (`pager`), caching (`pager/pool.rs`).
 
 pub(crate) mod atomic;
 mod forks;
@@ -23,34 +22,35 @@ use std::path::{Path, PathBuf};
 pub(crate) use forks::{forked_since, forks};
 pub(crate) use real::Disk;
 
-/// How a file is to be opened.
+/// How to open a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// It must exist and is only read.
+    /// It must exist; only read.
     Read,
     /// It must exist; read and written.
     Write,
-    /// It must not exist; made, read and written.
+    /// It must not exist; created, read and written.
     New,
 }
 
-/// A place that holds files by path.
+/// Files by path.
 pub(crate) trait Storage: Send + Sync {
-    /// The path of the file that `path` leads to, or of the one that would be made there: its last part is no symbolic link, and it
-    /// starts at the root where that can be found out. What is beside a file is named after this path. An error where links lead
-    /// nowhere; anything else that is wrong with `path` shows when it is opened.
+    /// The path of the file that `path` leads to, or of the one that would be created there. Its last part is no
+    /// symbolic link, and it is absolute where possible. Files beside a file are named after this path. An error where
+    /// links lead nowhere; other errors about `path` occur when it is opened.
     fn resolve(&self, path: &Path) -> Result<PathBuf> {
         Ok(path.to_path_buf())
     }
-    /// Opens or makes a file. `IsADirectory` or `InvalidData` where something else than a file is there; never waits.
+    /// Opens or creates a file. `IsADirectory` or `InvalidData` where `path` is not a regular file; never waits.
     fn open(&self, path: &Path, mode: Mode) -> Result<Box<dyn File>>;
-    /// A new file without a name on the file system of `beside`, which is gone when it is closed; `None` where there is no such thing.
+    /// A new file without a name on the file system of `beside`, which is removed when closed; `None` where there are
+    /// no such files.
     fn make_unnamed(&self, _beside: &Path) -> Result<Option<Box<dyn File>>> {
         Ok(None)
     }
-    /// Takes a file away; one that is not there is no error.
+    /// Removes a file; an absent one is no error.
     fn remove(&self, path: &Path) -> Result<()>;
-    /// Gives the file at `from` the name `to`, whatever had that name before.
+    /// Renames the file at `from` to `to`, replacing a file there.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
     /// Makes a directory; gives whether it is new. Nothing to do where names need none.
     fn make_directory(&self, _path: &Path) -> Result<bool> {
@@ -60,7 +60,7 @@ pub(crate) trait Storage: Send + Sync {
     fn remove_directory(&self, _path: &Path) -> Result<()> {
         Ok(())
     }
-    /// The names in a directory, in any order, without those that are no text; none where that cannot be told.
+    /// The names in a directory that are valid text, in any order; empty where they cannot be listed.
     fn names_in(&self, _directory: &Path) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
@@ -68,7 +68,7 @@ pub(crate) trait Storage: Send + Sync {
     fn sync_names(&self, path: &Path) -> Result<()>;
 }
 
-/// An open file. Positions are given with each call, so any number of threads can share one.
+/// An open file. Each call has a position of its own, so any number of threads can share a file.
 pub(crate) trait File: Send + Sync {
     /// Fills `bytes` from `offset`; `UnexpectedEof` where the file ends before.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()>;
@@ -78,64 +78,65 @@ pub(crate) trait File: Send + Sync {
     fn len(&self) -> Result<u64>;
     /// Cuts or extends the file to `bytes`.
     fn set_len(&self, bytes: u64) -> Result<()>;
-    /// Makes sure that the first `bytes` bytes have room on the disk, without changing the length.
+    /// Reserves disk space for the first `bytes` bytes, without changing the length.
     fn reserve(&self, bytes: u64) -> Result<()>;
-    /// Who may do what with the file, as the system's number for it, where there is such a thing.
+    /// The file's permissions, as the system's number, if it has any.
     fn permissions(&self) -> Result<Option<u32>> {
         Ok(None)
     }
-    /// Gives the file the [`permissions`](Self::permissions) of another.
+    /// Sets the [`permissions`](Self::permissions) of the file.
     fn set_permissions(&self, _permissions: u32) -> Result<()> {
         Ok(())
     }
     /// Makes the content (and length) durable.
     fn sync(&self) -> Result<()>;
-    /// Takes the only writer's lock, which is held until the file is closed; `false` where another holds it.
+    /// Takes the writer's lock, which is held until the file is closed; `false` where another handle holds it.
     fn lock(&self) -> Result<bool>;
-    /// Is it what `path` names now? A file that was opened there may have been renamed or removed since.
+    /// Whether `path` names this file now. It may have been renamed or removed since it was opened.
     fn is_at(&self, path: &Path) -> Result<bool>;
-    /// How many hard links it has; 0 where it was removed. 1 where there is no such thing.
+    /// Number of hard links; 0 where the file was removed. 1 where they cannot be counted.
     fn link_count(&self) -> Result<u64> {
         Ok(1)
     }
-    /// Is it a mount of this file alone, in a directory that is not its own?
+    /// Whether the file is mounted by itself, in another directory than its own.
     fn is_mounted_alone(&self) -> Result<bool> {
         Ok(false)
     }
-    /// Does a writer hold the lock right now?
+    /// Whether a writer holds the lock now.
     fn is_locked(&self) -> Result<bool>;
-    /// The first `bytes` bytes as memory that the operating system keeps when the process ends; the file may be shorter, but
-    /// has 4096 bytes. `None` where there is no such thing; then [`write_at`](Self::write_at) does the same, slower.
+    /// Maps the first `bytes` bytes as memory that the operating system keeps when the process dies; the file may be
+    /// shorter, but has 4096 bytes. `None` where there are no mappings; then [`write_at`](Self::write_at) does the same,
+    /// slower.
     fn map(&self, bytes: u64) -> Result<Option<Box<dyn Mapped>>>;
-    /// All bytes as memory, for reading; for a file that is never changed. `None` where there is no such thing.
+    /// Maps all bytes for reading, of a file that is never changed. `None` where there are no mappings.
     fn view(&self) -> Result<Option<Box<dyn View>>> {
         Ok(None)
     }
 }
 
-/// Part of a file as memory, for writing.
+/// Part of a file, mapped for writing.
 pub(crate) trait Mapped: Send + Sync {
-    /// Makes the pages of bytes `from..to`, which the file has, ready for stores. A full disk shows here, if it can.
+    /// Makes the pages of bytes `from..to`, which the file has, ready for stores. A full disk is an error here, if
+    /// possible.
     fn prepare(&self, from: u64, to: u64) -> Result<()>;
-    /// Stores `bytes` at `offset`. The caller lets no other call store there at the same time. After an error the file
-    /// may have none, some or all of these bytes; those of earlier stores it has. Every later
-    /// store is an error too.
+    /// Stores `bytes` at `offset`. The caller prevents concurrent stores there. After an error the file may have none,
+    /// some or all of these bytes; it has those of earlier stores, and every later store is an error too.
     fn store(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 }
 
-/// A file as memory, for reading.
+/// A file, mapped for reading.
 pub(crate) trait View: Send + Sync {
-    /// The bytes that the file had when it was mapped.
+    /// The bytes of the file when it was mapped.
     fn bytes(&self) -> &[u8];
-    /// Bytes `from..to` will be read here and there, so reading ahead is of no use.
+    /// Bytes `from..to` will be read in random order, so reading ahead is useless.
     fn expect_random(&self, from: usize, to: usize);
 }
 
-/// Opens the file at `path`, or makes it, and takes its lock; `None` where another has it. `InvalidData` for a symbolic link, whose
-/// name is not that of the file it leads to.
+/// Opens or creates the file at `path` and takes its lock; `None` where another handle holds it. `InvalidData` for a
+/// symbolic link, whose name is not that of the file it leads to.
 ///
-/// It is the file that has the name, also where another process renames or removes one meanwhile, so the name is the caller's as
-/// long as the file is open: who holds the lock alone renames or removes it.
+/// The file is the one that has the name, even if another process renames or removes files in the meantime. The caller
+/// owns the name while the file is open: only the holder of the lock renames or removes it.
 pub(crate) fn open_locked(storage: &dyn Storage, path: &Path) -> Result<Option<Box<dyn File>>> {
     const TRIES: usize = 100;
     for _ in 0..TRIES {
@@ -156,7 +157,7 @@ pub(crate) fn open_locked(storage: &dyn Storage, path: &Path) -> Result<Option<B
             return Ok(Some(file));
         }
     }
-    Err(Error::new(ErrorKind::InvalidData, "a symbolic link, or a name that changes all the time; remove it"))
+    Err(Error::new(ErrorKind::InvalidData, "a symbolic link, or a name that changes all the time"))
 }
 
 #[cfg(test)]
@@ -169,7 +170,7 @@ mod tests {
         let (path, elsewhere) = (directory.path().join("a"), directory.path().join("b"));
         let first = open_locked(&Disk, &path).unwrap().unwrap();
         assert!(open_locked(&Disk, &path).unwrap().is_none());
-        // Opened before the rename, locked after it.
+        // Opened before the rename, locked afterwards.
         let late = Disk.open(&path, Mode::Write).unwrap();
         Disk.rename(&path, &elsewhere).unwrap();
         drop(first);

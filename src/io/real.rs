@@ -19,7 +19,7 @@ pub(crate) struct Disk;
 
 impl Storage for Disk {
     fn resolve(&self, path: &Path) -> Result<PathBuf> {
-        // As many as Linux follows.
+        // The limit of Linux.
         const LINKS_MAX: usize = 40;
         let mut path = path.to_path_buf();
         for _ in 0..=LINKS_MAX {
@@ -27,11 +27,11 @@ impl Storage for Disk {
                 let (Some(name), Ok(directory)) = (path.file_name(), fs::canonicalize(directory_of(&path))) else {
                     return Ok(path);
                 };
-                // A name with a slash behind it is that of a directory, for whoever opens it to refuse.
+                // A trailing slash means a directory; opening it is an error.
                 let is_file = !path.as_os_str().as_encoded_bytes().ends_with(b"/");
                 return Ok(if is_file { directory.join(name) } else { path });
             };
-            // The directory as it was given: the system follows it again, in the same way.
+            // Relative to the unresolved directory: the system follows its links again, in the same way.
             path = directory_of(&path).join(target);
         }
         Err(Error::from_raw_os_error(libc::ELOOP))
@@ -40,7 +40,7 @@ impl Storage for Disk {
     fn open(&self, path: &Path, mode: Mode) -> Result<Box<dyn File>> {
         let mut options = fs::OpenOptions::new();
         options.read(true).write(mode != Mode::Read).create_new(mode == Mode::New);
-        // Means nothing to a regular file; a pipe would be waited for.
+        // No effect on a regular file; opening a pipe would wait.
         options.custom_flags(libc::O_NONBLOCK);
         let file = options.open(path)?;
         let kind = file.metadata()?.file_type();
@@ -106,7 +106,7 @@ fn directory_of(path: &Path) -> &Path {
 
 struct RealFile {
     file: fs::File,
-    /// Which process has locked it, see `forks`.
+    /// The process that locked it, see `forks`.
     locked: AtomicU64,
     /// So many bytes it may have by the limit of the process, as it was when that was asked for last.
     allowed: AtomicU64,
@@ -132,8 +132,8 @@ impl RealFile {
 
 impl Drop for RealFile {
     fn drop(&mut self) {
-        // A lock lasts as long as any descriptor of the file, and a program that this one is about to start has one
-        // until it starts. In a forked child the lock is its parent's, and stays.
+        // The lock lasts as long as any descriptor of the file; a program that this one is starting has one until it
+        // starts. In a forked child the lock belongs to the parent, and stays.
         if *self.locked.get_mut() == u64::from(forks()) {
             let _ = self.file.unlock();
         }
@@ -234,12 +234,12 @@ impl File for RealFile {
     }
 }
 
-/// Refuses to write a file as far as `bytes` where the process may not (`ulimit -f`): the system would refuse with a signal,
-/// SIGXFSZ, that ends a program which has made no arrangements for it.
+/// An error where the process may not make files of `bytes` bytes (`ulimit -f`): the system would send SIGXFSZ, which
+/// ends a program that does not handle it. One system call; the limit may change at any time.
 #[expect(unsafe_code, reason = "std has no getrlimit")]
 fn refuse_beyond_limit(bytes: u64) -> Result<()> {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: `limit` is ours and of the type that the call fills in. After an error it is as it was.
+    // SAFETY: `limit` is ours and of the type that the call fills in. After an error it is unchanged.
     unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
     if limit.rlim_cur == libc::RLIM_INFINITY || bytes <= limit.rlim_cur {
         return Ok(());
@@ -248,14 +248,14 @@ fn refuse_beyond_limit(bytes: u64) -> Result<()> {
     Err(Error::new(ErrorKind::FileTooLarge, what))
 }
 
-/// Is the file itself what is mounted where it was opened? `false` where the kernel, one before 5.8, does not know.
+/// Whether the file itself is mounted at its path. `false` where the kernel, one before 5.8, cannot report it.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "std has no statx")]
 fn is_mount_root(file: &fs::File) -> Result<bool> {
     const MOUNT_ROOT: u64 = 0x2000; // STATX_ATTR_MOUNT_ROOT
     let mut found = std::mem::MaybeUninit::<libc::statx>::zeroed();
-    // SAFETY: the path is an empty string that ends with a zero, `found` is ours and as long as the call expects, and the
-    // descriptor is open as long as `file` is borrowed.
+    // SAFETY: the path is an empty string that ends with a zero, `found` is ours and as long as the call expects, and
+    // the descriptor is open as long as `file` is borrowed.
     if unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, 0, found.as_mut_ptr()) } != 0 {
         let error = Error::last_os_error();
         return match error.raw_os_error() {
@@ -263,7 +263,7 @@ fn is_mount_root(file: &fs::File) -> Result<bool> {
             _ => Err(error),
         };
     }
-    // SAFETY: zeros are a legal statx, and the call has filled in what it knows.
+    // SAFETY: zeros are a legal statx, and the call has filled in the fields it supports.
     let found = unsafe { found.assume_init() };
     Ok(found.stx_attributes & found.stx_attributes_mask & MOUNT_ROOT != 0)
 }
@@ -280,8 +280,8 @@ fn reserve(file: &fs::File, bytes: u64) -> Result<()> {
         let error = Error::last_os_error();
         match error.raw_os_error() {
             Some(libc::EINTR) => continue,
-            // The file system cannot promise room; a full disk then shows when the pages are written, which
-            // happens in a checkpoint, before anything old is given up.
+            // The file system cannot reserve space; a full disk is then an error of the write, which happens in a
+            // checkpoint, before any old frame is overwritten.
             Some(libc::EOPNOTSUPP | libc::ENOSYS) => return Ok(()),
             _ => return Err(error),
         }

@@ -1,7 +1,7 @@
-//! A file's bytes as memory, for reading.
+//! Files mapped for reading.
 //!
-//! For files that are written once and never changed in place, which is what dictionaries are. A file that is cut by another
-//! process, or a disk that fails, is a signal and no error value where it is read this way: who needs the error reads with
+//! For files that are written once and never changed in place, such as dictionaries. If another process cuts such a
+//! file, or the disk fails, a read of the mapping is a signal and not an error: to get errors, read with
 //! [`File::read_at`](super::File::read_at).
 #![expect(unsafe_code, reason = "mmap")]
 #![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
@@ -12,7 +12,7 @@ use std::io::{Error, ErrorKind, Result};
 use std::os::fd::AsRawFd;
 use std::{ptr, slice};
 
-/// A mapping of a whole file, undone when dropped.
+/// A mapping of a whole file, unmapped when dropped.
 struct FileView {
     start: *const u8,
     bytes: usize,
@@ -20,10 +20,10 @@ struct FileView {
 
 // SAFETY: a FileView is a range of memory that is only read.
 unsafe impl Send for FileView {}
-// SAFETY: as above.
+// SAFETY: as for Send.
 unsafe impl Sync for FileView {}
 
-/// The bytes that `file` has now; `None` where it has none or they cannot be mapped.
+/// Maps all bytes of `file`; `None` where it is empty or cannot be mapped.
 pub(super) fn view(file: &fs::File) -> Result<Option<Box<dyn View>>> {
     let bytes = usize::try_from(file.metadata()?.len()).map_err(|_| Error::from(ErrorKind::OutOfMemory))?;
     if bytes == 0 {
@@ -39,8 +39,8 @@ pub(super) fn view(file: &fs::File) -> Result<Option<Box<dyn View>>> {
 
 impl View for FileView {
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping has `bytes` readable bytes and lives as long as `self`; the file is one that nobody writes to
-        // (module's head), so they do not change.
+        // SAFETY: the mapping has `bytes` readable bytes and lives as long as `self`; the file is never written to
+        // (top of this file), so they do not change.
         unsafe { slice::from_raw_parts(self.start, self.bytes) }
     }
 

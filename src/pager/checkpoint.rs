@@ -1,21 +1,22 @@
 //! Checkpoint: dirty frames reach the file together or not at all.
 //!
 //! ```text
-//! freeze      between two writes: note which frames are dirty, what the header says
-//! new frames  those beyond the end of the last checkpoint go to their places at once; sync
-//! journal     copy the others, with their checksums, to `<path>-ckpt`; sync       -- from here on it has happened
-//! in place    write them to their places in the file; sync
-//! void        mark the journal as done
+//! freeze      between two writes: list the dirty frames, encode the header
+//! new frames  write those beyond the end of the last checkpoint to their places; sync
+//! journal     copy the others, with their checksums, to `<path>-ckpt`; sync       -- the commit point
+//! in place    write the journalled frames to their places in the file; sync
+//! remove      the journal
 //! ```
 //!
-//! A crash before the journal is complete leaves the file as it was; after that, the next open finds a complete
-//! journal and installs it, as often as it takes. A journal counts as complete if its header, its index and every
-//! frame in it have the right checksum.
+//! A crash before the journal is complete leaves the file unchanged; after that, the next open finds a complete
+//! journal and installs it, any number of times. A journal is complete if the checksums of its header, its index and
+//! every frame match.
 //!
-//! Writers go on while the frames are written: one that meets a frozen frame not yet copied saves its content
-//! first (`pool.rs`, `mark_dirty`).
+//! Writers go on while the frames are written: one that changes a frozen frame that is not yet copied saves its
+//! content first (`pool.rs`, `mark_dirty`).
 //!
-//! Source: docs/architecture.md, "Checkpoint"; the double-write idea is InnoDB's. Format: docs/format.md, "Checkpoint journal".
+//! Source: docs/architecture.md, "Checkpoint"; the double write is InnoDB's. Format: docs/format.md, "Checkpoint
+//! journal".
 
 use super::pool::FrameNo;
 use super::words::Bytes;
@@ -33,7 +34,7 @@ const MAGIC: [u8; 8] = *b"SPLITJRN";
 /// Bytes of a journal before its first frame.
 pub(super) const HEADER_BYTES: u64 = 64;
 
-/// The checksum of a frame that stands at `frame`: so a frame in the wrong place does not fit.
+/// The checksum of a frame covers its number, so a frame in the wrong place does not match.
 pub(super) fn frame_sum(frame: FrameNo, bytes: &[u8]) -> u32 {
     nonzero(crc32c::crc32c_append(crc32c::crc32c(&frame.to_le_bytes()), bytes))
 }
@@ -44,11 +45,11 @@ pub(super) fn journal_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The state at one moment between writes, to be written while others go on.
+/// The state of the table at one moment between writes, to be written while writers go on.
 pub(crate) struct Frozen {
     frames: Vec<FrameNo>,
     frame_count: u32,
-    /// Frames of the file from here on are new since the last checkpoint, whatever stands there.
+    /// Frames of the file from here on are new since the last checkpoint, whatever their old content.
     cut: u32,
     /// Frames from here on are not part of the last checkpoint: they need no journal.
     direct_from: FrameNo,
@@ -57,14 +58,14 @@ pub(crate) struct Frozen {
 }
 
 impl Pager {
-    /// Notes the state of this moment, with `root` for the header, and begins a new segment of the log, with room for
-    /// a record of `log_bytes`. The caller keeps writers out meanwhile.
+    /// Records the state of this moment, with `root` for the header, and begins a new segment of the log with room for
+    /// a record of `log_bytes`. The caller keeps writers out.
     ///
     /// # Errors
-    /// Those of the log's next segment, and [`ErrorKind::Io`] where a map has to be read; nothing has changed.
+    /// Those of beginning a segment, and [`ErrorKind::Io`] where a map frame has to be read; nothing has changed.
     pub(crate) fn freeze(&self, root: &[u8], log_bytes: u64) -> Result<Frozen> {
         self.refuse_if_moved().inspect_err(|e| self.poison(&e.to_string()))?;
-        self.give_back_kept()?;
+        self.free_kept()?;
         let sequence = match &self.log {
             Some(log) => log.switch(log_bytes)?,
             None => self.sequence.load(Relaxed) + 1,
@@ -76,15 +77,15 @@ impl Pager {
         let frames = self.pool.freeze();
         let (frame_count, cut) = (self.frame_count(), self.file_frames.load(Acquire));
         let last = self.checkpoint_frames.load(Acquire);
-        // Where the file was cut since, the last checkpoint still needs what is beyond the cut. And the first checkpoint
-        // of all is journalled as a whole, so that its file is empty until it is complete.
+        // If the file was cut, the last checkpoint still needs the frames beyond the cut. The first checkpoint of all
+        // is journalled as a whole, so that the file is empty until it is complete.
         let safe = cut == last || planted(Bug::NewFramesOverOld);
         let direct_from = if safe && last > 0 { last } else { FrameNo::MAX };
         Ok(Frozen { frames, frame_count, cut, direct_from, header: self.header_bytes(root, sequence), sequence })
     }
 
-    /// Writes what was frozen. After an error the file is still the last checkpoint's, or this one's once the
-    /// journal is installed, and the handle is poisoned.
+    /// Writes the frozen state. After an error the file has the last checkpoint, or this one once the journal is
+    /// installed, and the handle is poisoned.
     pub(crate) fn write_frozen(&self, frozen: Frozen) -> Result<()> {
         self.write_checkpoint(frozen).inspect_err(|e| self.poison(&e.to_string()))
     }
@@ -94,7 +95,7 @@ impl Pager {
         frozen.frames.sort_unstable();
         frozen.frames.dedup();
         let index = if self.scratch {
-            // No promise to keep: the frames go straight to their places.
+            // A temporary file need not survive a crash: the frames go straight to their places.
             let mut sink = InPlace { file: file.as_ref(), bytes: vec![0; self.frame_bytes()], index: Vec::new() };
             set_frame_count(file.as_ref(), self.frame_bytes(), frozen.cut, frozen.frame_count)
                 .map_err(|e| Error::io(&self.path, "set the length of", e))?;
@@ -103,7 +104,7 @@ impl Pager {
         } else {
             self.write_journalled(&frozen, file.as_ref())?
         };
-        // Before a frame may be evicted: one beyond the file's end would come back as zeros.
+        // Before a frame may be evicted: beyond the file's end it would be read back as zeros.
         self.file_frames.store(frozen.frame_count, Release);
         self.checkpoint_frames.store(frozen.frame_count, Release);
         for &(frame, _) in &index {
@@ -115,23 +116,23 @@ impl Pager {
         self.log.as_ref().map_or(Ok(()), |log| log.release(frozen.sequence))
     }
 
-    fn write_journalled(&self, frozen: &Frozen, file: &dyn File) -> Result<Sums> {
+    fn write_journalled(&self, frozen: &Frozen, file: &dyn File) -> Result<FrameSums> {
         let path = journal_path(&self.path);
         let fail = |what: &'static str| move |e| Error::io(&self.path, what, e);
         self.refuse_if_moved()?;
-        self.storage.remove(&path).map_err(fail("remove an old journal of"))?;
-        let journal = self.storage.open(&path, Mode::New).map_err(fail("make a journal for"))?;
-        // For whoever opens another table by this name, should this one be renamed now.
+        self.storage.remove(&path).map_err(fail("remove the old journal of"))?;
+        let journal = self.storage.open(&path, Mode::New).map_err(fail("create a journal for"))?;
+        // Another table may be opened by this name, should this one be renamed now.
         Self::take_lock(journal.as_ref(), &path)?;
-        // By now its name may be that of another table's journal.
+        // The name may by now belong to another table's journal.
         let remove_named = || if journal.is_at(&path)? { self.storage.remove(&path) } else { Ok(()) };
-        let mut size = Size { frame_bytes: self.frame_bytes(), cut: frozen.cut, frame_count: frozen.frame_count };
+        let mut size = FileSize { frame_bytes: self.frame_bytes(), cut: frozen.cut, frame_count: frozen.frame_count };
         if frozen.direct_from != FrameNo::MAX {
-            // What an interrupted checkpoint left beyond the end goes before new frames come there.
+            // Remove what an interrupted checkpoint left beyond the end before new frames are written there.
             set_frame_count(file, size.frame_bytes, size.cut, size.frame_count).map_err(fail("set the length of"))?;
             size.cut = size.frame_count;
         }
-        // The cache may show as complete what the disk does not have, so no open may come upon it, nor a later one after a
+        // The cache may show a complete journal that the disk does not have, so no open may find it, now or after a
         // power loss.
         let forget = |_: &Error| drop(remove_named().and_then(|()| self.storage.sync_names(&path)));
         let (all, index) = self.write_journal(frozen, size, journal.as_ref(), file).inspect_err(forget)?;
@@ -139,18 +140,25 @@ impl Pager {
         // A crash in what follows leaves a file that is of no use without the journal beside it.
         self.refuse_if_moved().inspect_err(forget)?;
         install_frames(journal.as_ref(), file, size, &index).map_err(fail("write a checkpoint to"))?;
-        // Unsynced on purpose: installing it again would change nothing until the next journal replaces it.
+        // Unsynced on purpose: installing the journal again changes nothing until the next one replaces it.
         remove_named().map_err(fail("remove the journal of"))?;
         Ok(all)
     }
 
-    /// Writes the frozen frames to the journal, or, if they are new, to their places. Gives all, and those in the journal.
-    fn write_journal(&self, frozen: &Frozen, size: Size, journal: &dyn File, file: &dyn File) -> Result<(Sums, Sums)> {
+    /// Writes the frozen frames to the journal, or, if they are new, to their places. Returns all frames, and those in
+    /// the journal.
+    fn write_journal(
+        &self,
+        frozen: &Frozen,
+        size: FileSize,
+        journal: &dyn File,
+        file: &dyn File,
+    ) -> Result<(FrameSums, FrameSums)> {
         let direct = DirectWriter::new(file, self.frame_bytes(), frozen.direct_from);
         let mut writer = JournalWriter::new(journal, direct, self.frame_bytes());
         self.copy_frames(frozen, &mut writer).map_err(|e| self.journal_error(e))?;
-        let names = Names { table_id: self.table_id, sequence: frozen.sequence, base: self.sequence.load(Relaxed) };
-        writer.finish(names, size).map_err(|e| self.journal_error(e.into()))
+        let id = CheckpointId { table_id: self.table_id, sequence: frozen.sequence, base: self.sequence.load(Relaxed) };
+        writer.finish(id, size).map_err(|e| self.journal_error(e.into()))
     }
 
     fn journal_error(&self, e: JournalError) -> Error {
@@ -160,8 +168,8 @@ impl Pager {
         }
     }
 
-    /// Gives the frozen frames, as they were when frozen, to `sink`, then their checksums and the header.
-    fn copy_frames(&self, frozen: &Frozen, sink: &mut impl Sink) -> std::result::Result<(), JournalError> {
+    /// Copies the frozen frames, as they were when frozen, to `sink`, then their checksum frames and the header.
+    fn copy_frames(&self, frozen: &Frozen, sink: &mut impl FrameSink) -> std::result::Result<(), JournalError> {
         let mut late = Vec::new();
         for &frame in &frozen.frames {
             if frame >= frozen.frame_count {
@@ -171,7 +179,7 @@ impl Pager {
             let copied = self.pool.copy_frozen(frame, sink.next_frame());
             if copied { sink.push(frame)? } else { late.push(frame) }
         }
-        // Contents that writers saved for us. All are there by now: every frozen frame has been met.
+        // Contents that writers saved. All are here by now: every frozen frame has been visited.
         let mut preserved: HashMap<FrameNo, Box<[u8]>> = self.pool.take_preserved().into_iter().collect();
         for frame in late {
             let bytes =
@@ -184,9 +192,9 @@ impl Pager {
         Ok(sink.push(0)?)
     }
 
-    /// Updates the checksum frames of all frames given to `sink` and gives them too.
-    fn copy_sums(&self, sink: &mut impl Sink) -> std::result::Result<(), JournalError> {
-        let mut zones: BTreeMap<u32, Sums> = BTreeMap::new();
+    /// Updates the checksums of all frames in `sink` and adds the checksum frames to it.
+    fn copy_sums(&self, sink: &mut impl FrameSink) -> std::result::Result<(), JournalError> {
+        let mut zones: BTreeMap<u32, FrameSums> = BTreeMap::new();
         for &(frame, sum) in sink.frames() {
             zones.entry(frame / ZONE_FRAMES).or_default().push((frame, sum));
         }
@@ -208,25 +216,25 @@ impl Pager {
 }
 
 /// Frames and their checksums.
-type Sums = Vec<(FrameNo, u32)>;
+type FrameSums = Vec<(FrameNo, u32)>;
 
-/// Where a checkpoint's frames go.
-trait Sink {
-    /// Where the next frame's bytes go, to be confirmed with `push`.
+/// Where a checkpoint writes its frames.
+trait FrameSink {
+    /// The buffer for the next frame; `push` completes it.
     fn next_frame(&mut self) -> &mut [u8];
     fn push(&mut self, frame: FrameNo) -> std::io::Result<()>;
-    /// The frames so far and their checksums.
+    /// The frames so far, with their checksums.
     fn frames(&self) -> &[(FrameNo, u32)];
 }
 
-/// Straight to their places.
+/// Writes frames straight to their places.
 struct InPlace<'a> {
     file: &'a dyn File,
     bytes: Vec<u8>,
-    index: Sums,
+    index: FrameSums,
 }
 
-impl Sink for InPlace<'_> {
+impl FrameSink for InPlace<'_> {
     fn next_frame(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
@@ -252,7 +260,7 @@ impl From<std::io::Error> for JournalError {
     }
 }
 
-/// Collects frames into large writes.
+/// Writes frames to the journal, many with one call.
 struct JournalWriter<'a> {
     journal: &'a dyn File,
     frame_bytes: usize,
@@ -260,9 +268,9 @@ struct JournalWriter<'a> {
     filled: usize,
     written: u64,
     /// Frames in the journal.
-    index: Sums,
-    /// Frames given to it, among them those that went to their places.
-    all: Sums,
+    index: FrameSums,
+    /// All frames, including those written to their places.
+    all: FrameSums,
     direct: DirectWriter<'a>,
 }
 
@@ -288,9 +296,9 @@ impl<'a> JournalWriter<'a> {
         Ok(())
     }
 
-    /// Writes index and header and makes all durable. Gives all frames, and those in the journal.
-    fn finish(mut self, names: Names, size: Size) -> std::io::Result<(Sums, Sums)> {
-        // Before the journal is complete, as it speaks for them.
+    /// Writes the index and the header and syncs. Returns all frames, and those in the journal.
+    fn finish(mut self, id: CheckpointId, size: FileSize) -> std::io::Result<(FrameSums, FrameSums)> {
+        // Before the journal is complete, since a complete journal implies that they are written.
         self.direct.finish()?;
         self.flush()?;
         let index: Vec<u8> =
@@ -298,14 +306,14 @@ impl<'a> JournalWriter<'a> {
         self.journal.write_at(&index, self.written)?;
         let mut header = [0; HEADER_BYTES as usize];
         header[..8].copy_from_slice(&MAGIC);
-        header[8..16].copy_from_slice(&names.sequence.to_le_bytes());
+        header[8..16].copy_from_slice(&id.sequence.to_le_bytes());
         header[16..20].copy_from_slice(&(self.frame_bytes as u32).to_le_bytes());
         header[20..24].copy_from_slice(&(self.index.len() as u32).to_le_bytes());
         header[24..28].copy_from_slice(&size.frame_count.to_le_bytes());
         header[28..32].copy_from_slice(&crc32c::crc32c(&index).to_le_bytes());
         header[32..36].copy_from_slice(&size.cut.to_le_bytes());
-        header[36..44].copy_from_slice(&names.table_id.to_le_bytes());
-        header[44..52].copy_from_slice(&names.base.to_le_bytes());
+        header[36..44].copy_from_slice(&id.table_id.to_le_bytes());
+        header[44..52].copy_from_slice(&id.base.to_le_bytes());
         let sum = crc32c::crc32c(&header[..60]);
         header[60..].copy_from_slice(&sum.to_le_bytes());
         self.journal.write_at(&header, 0)?;
@@ -314,7 +322,7 @@ impl<'a> JournalWriter<'a> {
     }
 }
 
-impl Sink for JournalWriter<'_> {
+impl FrameSink for JournalWriter<'_> {
     fn next_frame(&mut self) -> &mut [u8] {
         &mut self.buffer[self.filled..self.filled + self.frame_bytes]
     }
@@ -335,13 +343,13 @@ impl Sink for JournalWriter<'_> {
     }
 }
 
-/// Writes new frames to their places, those that follow each other together.
+/// Writes new frames to their places, adjacent ones with one call.
 struct DirectWriter<'a> {
     file: &'a dyn File,
     frame_bytes: usize,
-    /// Frames from this one on are new.
+    /// Frames from here on are new.
     from: FrameNo,
-    /// The run being gathered, and the frame after it.
+    /// Adjacent frames not yet written; `next` is the frame after them.
     run: Vec<u8>,
     next: FrameNo,
     wrote: bool,
@@ -373,30 +381,30 @@ impl<'a> DirectWriter<'a> {
         Ok(())
     }
 
-    /// Makes all durable.
+    /// Writes the rest and syncs.
     fn finish(&mut self) -> std::io::Result<()> {
         self.flush()?;
         if self.wrote { self.file.sync() } else { Ok(()) }
     }
 }
 
-/// Of which table, which checkpoint, and which was the one before.
+/// Identifies the table, the checkpoint, and the checkpoint before it.
 #[derive(Clone, Copy)]
-struct Names {
+struct CheckpointId {
     table_id: u64,
     sequence: u64,
     base: u64,
 }
 
-/// What a checkpoint makes of the file's length.
+/// The file's length as a checkpoint sets it.
 #[derive(Clone, Copy)]
-pub(super) struct Size {
+pub(super) struct FileSize {
     pub(super) frame_bytes: usize,
     pub(super) cut: u32,
     pub(super) frame_count: u32,
 }
 
-/// Cuts the file to `cut` frames, if it is longer, and then makes it `frame_count` frames long: what is new is zero.
+/// Cuts the file to `cut` frames if it is longer, then extends it with zeros to `frame_count` frames.
 fn set_frame_count(file: &dyn File, frame_bytes: usize, cut: u32, frame_count: u32) -> std::io::Result<()> {
     let bytes = |frames: u32| u64::from(frames) * frame_bytes as u64;
     if file.len()? > bytes(cut) {
@@ -405,9 +413,14 @@ fn set_frame_count(file: &dyn File, frame_bytes: usize, cut: u32, frame_count: u
     if file.len()? != bytes(frame_count) { file.set_len(bytes(frame_count)) } else { Ok(()) }
 }
 
-/// Copies the frames of a complete journal to their places, gives the file its length and makes it durable.
-fn install_frames(journal: &dyn File, file: &dyn File, size: Size, index: &[(FrameNo, u32)]) -> std::io::Result<()> {
-    let Size { frame_bytes, cut, frame_count } = size;
+/// Copies the frames of a complete journal to their places, sets the file's length, and syncs.
+fn install_frames(
+    journal: &dyn File,
+    file: &dyn File,
+    size: FileSize,
+    index: &[(FrameNo, u32)],
+) -> std::io::Result<()> {
+    let FileSize { frame_bytes, cut, frame_count } = size;
     set_frame_count(file, frame_bytes, cut, frame_count)?;
     const FRAMES_AT_ONCE: usize = 256;
     let mut buffer = vec![0; FRAMES_AT_ONCE * frame_bytes];
@@ -416,7 +429,7 @@ fn install_frames(journal: &dyn File, file: &dyn File, size: Size, index: &[(Fra
         let bytes = &mut buffer[..chunk.len() * frame_bytes];
         journal.read_at(bytes, at)?;
         at += bytes.len() as u64;
-        // Frames that follow each other in the file go in one write.
+        // Adjacent frames go in one write.
         let mut start = 0;
         while start < chunk.len() {
             let mut end = start + 1;
@@ -431,7 +444,7 @@ fn install_frames(journal: &dyn File, file: &dyn File, size: Size, index: &[(Fra
     file.sync()
 }
 
-/// Installs the journal beside `path` if it is complete, and takes it away.
+/// Installs the journal beside `path` if it is complete, then removes it.
 pub(super) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
     if !may_have_journal(path, file)? {
         return Ok(());
@@ -443,8 +456,9 @@ pub(super) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Re
     };
     if journal.is_locked().map_err(|e| Error::io(&journal_path, "ask for the lock of", e))? {
         let shown = journal_path.display();
-        let what = "another process or handle is writing this journal: a table that was at this name is open by another one. Close that one, or wait until its checkpoint is written";
-        return Err(Error::new(ErrorKind::Locked, format!("{shown}: {what}")));
+        let what = "another process or handle is writing this journal, for a table that was renamed while it was open";
+        return Err(Error::new(ErrorKind::Locked, format!("{shown}: {what}"))
+            .with_hint("Close that table, or wait until its checkpoint is complete."));
     }
     if let Some((size, index, header)) =
         read_complete(journal.as_ref()).map_err(|e| Error::io(&journal_path, "read", e))?
@@ -460,7 +474,7 @@ pub(super) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Re
     storage.remove(&journal_path).map_err(|e| Error::io(&journal_path, "remove", e))
 }
 
-/// Waits a while for the end of a checkpoint that another process writes in place.
+/// Waits up to 3 seconds for another process to finish writing a checkpoint in place.
 pub(super) fn wait_installed(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
     const WAIT: std::time::Duration = std::time::Duration::from_millis(20);
     const WAITS_MAX: usize = 150;
@@ -473,7 +487,7 @@ pub(super) fn wait_installed(storage: &dyn Storage, path: &Path, file: &dyn File
     refuse_half_installed(storage, path, file)
 }
 
-/// May there be a complete journal beside `path`? Its magic is written after everything else of it.
+/// Whether there may be a complete journal beside `path`. Its magic is written last.
 pub(super) fn has_journal(storage: &dyn Storage, path: &Path) -> Result<bool> {
     let journal_path = journal_path(path);
     let journal = match storage.open(&journal_path, Mode::Read) {
@@ -484,7 +498,7 @@ pub(super) fn has_journal(storage: &dyn Storage, path: &Path) -> Result<bool> {
     Ok(journal.read_at(&mut magic, 0).is_ok() && magic == MAGIC)
 }
 
-/// Refuses to read a table beside a complete journal: its frames may be half of one checkpoint and half of the other.
+/// An error where a complete journal exists: the table's frames may be from two checkpoints.
 pub(super) fn refuse_half_installed(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
     let journal_path = journal_path(path);
     let journal = match storage.open(&journal_path, Mode::Read) {
@@ -496,77 +510,77 @@ pub(super) fn refuse_half_installed(storage: &dyn Storage, path: &Path, file: &d
         return Ok(());
     }
     let shown = path.display();
-    Err(Error::new(
-        ErrorKind::Locked,
-        format!(
-            "{shown}: a checkpoint is being written or was interrupted; try again when the writer is done, or open it for writing once, which finishes it"
-        ),
+    Err(Error::new(ErrorKind::Locked, format!("{shown}: a checkpoint is being written or was interrupted")).with_hint(
+        "Try again when the writer is done, or open the table for writing once, which completes the checkpoint.",
     ))
 }
 
-/// Is this a file of ours, or one in the making, so that a journal beside it is ours? Whatever else it is, the header
-/// is read next and says so; until then nothing is touched.
+/// Whether this is a table, or a file that is becoming one, so that a journal beside it belongs to it. Any other file
+/// is left untouched; the header, which is read next, gives the error.
 pub(super) fn may_have_journal(path: &Path, file: &dyn File) -> Result<bool> {
     let mut start = [0; 12];
     let bytes = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
     if bytes >= start.len() as u64 {
         file.read_at(&mut start, 0).map_err(|e| Error::io(path, "read the header of", e))?;
     }
-    // Zeros: the first checkpoint gave the file its length and had not come to frame 0.
+    // Zeros: the first checkpoint set the file's length and had not reached frame 0.
     let zeros = start == [0; 12] && (bytes == 0 || bytes >= start.len() as u64);
     Ok(zeros || start[..8] == super::MAGIC && u32_at(&start, 8) == FORMAT_VERSION)
 }
 
-/// Checks that a complete journal makes a table of version 1, and that `file` is the table it was made for: one that
-/// has the checkpoint before, or this one, or is torn.
-pub(super) fn check_belongs(path: &Path, file: &dyn File, size: Size, header: &JournalHeader) -> Result<()> {
+/// Checks that a complete journal makes a table of version 1, and that `file` is its table: one with the checkpoint
+/// before, with this one, or torn.
+pub(super) fn check_belongs(path: &Path, file: &dyn File, size: FileSize, header: &JournalHeader) -> Result<()> {
     let shown = path.display();
     let new = header.table.as_deref().filter(|bytes| bytes[..8] == super::MAGIC);
     if let Some(version) = new.map(|bytes| u32_at(bytes, 8)).filter(|&version| version != FORMAT_VERSION) {
         return Err(super::version_error(&shown, version));
     }
-    let new = new.filter(|bytes| header_is_whole(bytes)).and_then(|bytes| Header::parse(bytes).ok());
-    let says_the_same = new.is_some_and(|new| {
-        let Names { table_id, sequence, .. } = header.names;
+    let new = new.filter(|bytes| header_is_intact(bytes)).and_then(|bytes| Header::parse(bytes).ok());
+    let matches = new.is_some_and(|new| {
+        let CheckpointId { table_id, sequence, .. } = header.id;
         (new.frame_bytes, new.frame_count) == (size.frame_bytes, size.frame_count)
             && (new.table_id, new.sequence) == (table_id, sequence)
     });
-    if !says_the_same {
-        return Err(Error::corrupt(format!(
-            "{shown}: its last frame is not the header of the table it makes. Move it away to go on from the checkpoint before."
-        )));
+    if !matches {
+        return Err(Error::corrupt(format!("{shown}: its last frame does not match the journal's header"))
+            .with_hint("Move the journal away to continue from the checkpoint before."));
     }
     let mut old = vec![0; super::HEADER_BYTES];
-    let whole = file.read_at(&mut old, 0).is_ok() && old[..8] == super::MAGIC && header_is_whole(&old);
+    let intact = file.read_at(&mut old, 0).is_ok() && old[..8] == super::MAGIC && header_is_intact(&old);
     let (id, at) = (u64_at(&old, super::TABLE_ID), u64_at(&old, 16));
-    let Names { table_id, sequence, base } = header.names;
-    if base > 0 && file.len().map_err(|e| Error::io(path, "ask the length of the table of", e))? == 0 {
+    let CheckpointId { table_id, sequence, base } = header.id;
+    if base > 0 && file.len().map_err(|e| Error::io(path, "get the length of the table of", e))? == 0 {
         return Err(Error::corrupt(format!(
-            "{shown}: goes with checkpoint {base} of table {table_id:016x}, but the table beside it is empty. Put that table back, or move the journal away to begin a new one."
-        )));
+            "{shown}: belongs to checkpoint {base} of table {table_id:016x}, but the table beside it is empty"
+        ))
+        .with_hint("Put that table back, or move the journal away to begin a new one."));
     }
     let fits = id == table_id && (at == sequence || at == base) || planted(Bug::AnyJournalInstalled);
-    if whole && !fits {
+    if intact && !fits {
         return Err(Error::corrupt(format!(
-            "{shown}: made for table {table_id:016x} between checkpoints {base} and {sequence}, but the table beside it is {id:016x} at {at}. Move the journal away if the table is the one to keep."
-        )));
+            "{shown}: leads from checkpoint {base} to {sequence} of table {table_id:016x}, \
+             but the table beside it is {id:016x} at checkpoint {at}"
+        ))
+        .with_hint("To keep the table, move the journal away."));
     }
     Ok(())
 }
 
-fn header_is_whole(bytes: &[u8]) -> bool {
+fn header_is_intact(bytes: &[u8]) -> bool {
     header_sum(bytes) == u32_at(bytes, super::HEADER_BYTES - 4)
 }
 
-/// What a journal says beside its frames: the number of the checkpoint, and its last frame if that is frame 0.
+/// A journal apart from its frames: the number of the checkpoint, and its last frame if that is frame 0.
 pub(super) struct JournalHeader {
-    names: Names,
+    id: CheckpointId,
     table: Option<Vec<u8>>,
 }
 
-pub(super) type Journal = (Size, Sums, JournalHeader);
+pub(super) type Journal = (FileSize, FrameSums, JournalHeader);
 
-/// The frames of a journal, if every checksum in it holds. An incomplete one is the rule after a crash, no error.
+/// Reads a journal; `None` unless every checksum in it matches. An incomplete one is normal after a crash, not an
+/// error.
 pub(super) fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journal>> {
     let journal_bytes = journal.len()?;
     if journal_bytes < HEADER_BYTES {
@@ -577,11 +591,11 @@ pub(super) fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journa
     if header[..8] != MAGIC || u32_at(&header, 60) != crc32c::crc32c(&header[..60]) {
         return Ok(None);
     }
-    let names = Names { table_id: u64_at(&header, 36), sequence: u64_at(&header, 8), base: u64_at(&header, 44) };
+    let id = CheckpointId { table_id: u64_at(&header, 36), sequence: u64_at(&header, 8), base: u64_at(&header, 44) };
     let (frame_bytes, count, frame_count) = (u32_at(&header, 16) as usize, u32_at(&header, 20), u32_at(&header, 24));
     let frames_end = HEADER_BYTES + u64::from(count) * frame_bytes as u64;
     let legal = (FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&frame_bytes) && frame_bytes.is_power_of_two();
-    // Compared with the file's own length before anything of that size is allocated.
+    // Checked against the file's length before anything of that size is allocated.
     if !legal || journal_bytes < frames_end + u64::from(count) * 8 {
         return Ok(None);
     }
@@ -594,12 +608,12 @@ pub(super) fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journa
     let mut bytes = vec![0; frame_bytes];
     for (i, &(frame, sum)) in index.iter().enumerate() {
         journal.read_at(&mut bytes, HEADER_BYTES + (i * frame_bytes) as u64)?;
-        let whole = frame_sum(frame, &bytes) == sum || planted(Bug::JournalUnchecked);
-        if frame >= frame_count || !whole {
+        let intact = frame_sum(frame, &bytes) == sum || planted(Bug::JournalUnchecked);
+        if frame >= frame_count || !intact {
             return Ok(None);
         }
     }
     let table = index.last().is_some_and(|&(frame, _)| frame == 0).then_some(bytes);
-    let size = Size { frame_bytes, cut: u32_at(&header, 32), frame_count };
-    Ok(Some((size, index, JournalHeader { names, table })))
+    let size = FileSize { frame_bytes, cut: u32_at(&header, 32), frame_count };
+    Ok(Some((size, index, JournalHeader { id, table })))
 }

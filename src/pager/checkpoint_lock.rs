@@ -1,7 +1,7 @@
-//! The checkpoint lock: one checkpoint at a time, by any thread.
+//! The checkpoint lock: one thread at a time makes a checkpoint.
 //!
-//! Other threads may wait for its end, or for the moment in which it has begun a new segment of the log. A backup holds the
-//! lock for long, and writers beside it behave differently (`table/checkpoint.rs`).
+//! Other threads may wait for its end, or until it has begun a new segment of the log. A backup holds the lock for
+//! long; writers beside it behave differently (`table/checkpoint.rs`).
 
 use super::interleave;
 use super::pool::refuse_to_wait_with_values;
@@ -43,7 +43,7 @@ impl Drop for CheckpointGuard {
 }
 
 impl CheckpointGuard {
-    /// This thread will hold it for longer than a checkpoint takes.
+    /// Announces that this thread holds the lock for longer than a checkpoint takes.
     pub(crate) fn hold_long(self) -> CheckpointGuard {
         *self.0.lock() = Holder::Long(this_thread());
         self
@@ -51,7 +51,7 @@ impl CheckpointGuard {
 
     /// Wakes the threads that wait in [`CheckpointLock::wait_until`], to check their condition again.
     pub(crate) fn notify(&self) {
-        // Under the mutex, so that no thread checks before and sleeps after.
+        // Under the mutex, so that no thread misses the wake-up between its check and its sleep.
         let _holder = self.0.lock();
         self.0.changed.notify_all();
     }
@@ -79,7 +79,7 @@ impl CheckpointLock {
     /// Waits for the lock.
     ///
     /// # Errors
-    /// [`ErrorKind::WouldDeadlock`] where this thread holds it for long.
+    /// [`ErrorKind::WouldDeadlock`] where this thread holds the lock for long.
     pub(crate) fn acquire(self: &Arc<Self>) -> Result<CheckpointGuard> {
         loop {
             if let Some(turn) = self.try_acquire() {
@@ -89,10 +89,10 @@ impl CheckpointLock {
         }
     }
 
-    /// Waits until the lock is free, or `enough`.
+    /// Waits until the lock is free or `enough` returns true.
     ///
     /// # Errors
-    /// [`ErrorKind::WouldDeadlock`] where this thread holds it for long.
+    /// [`ErrorKind::WouldDeadlock`] where this thread holds the lock for long.
     pub(crate) fn wait_until(&self, enough: impl Fn() -> bool) -> Result<()> {
         let mut holder = self.lock();
         while *holder != Holder::No && !enough() {
@@ -100,8 +100,9 @@ impl CheckpointLock {
             if *holder == Holder::Long(this_thread()) {
                 return Err(Error::new(
                     ErrorKind::WouldDeadlock,
-                    "called from the progress function of a backup of the same table, so it would wait for itself. Call it when the backup is done.",
-                ));
+                    "called from the progress function of a backup of the same table, so it would wait for itself",
+                )
+                .with_hint("Call it when the backup is done."));
             }
             drop(holder);
             if interleave::wait() {
@@ -116,7 +117,7 @@ impl CheckpointLock {
         Ok(())
     }
 
-    /// Waits a moment for a long hold to end: a backup may be about to finish, and if it is not, this slows writers down.
+    /// Waits a moment for a long hold to end: a backup may be about to finish; otherwise this slows writers down.
     pub(crate) fn wait_a_moment(&self) {
         const MOMENT: Duration = Duration::from_millis(200);
         let holder = self.lock();

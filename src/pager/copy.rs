@@ -1,16 +1,16 @@
 //! Copies of a whole file, as of its last checkpoint.
 //!
-//! Whoever holds the checkpoint lock copies a file that nobody writes ([`Pager::copy_checkpoint`]). Everyone else copies it
-//! and looks afterwards whether a checkpoint came between ([`copy_file`]):
+//! The holder of the checkpoint lock copies a file that no thread writes ([`Pager::copy_checkpoint`]). Other processes
+//! copy the file, then check whether a checkpoint came between ([`copy_file`]):
 //!
 //! ```text
-//! no complete journal there    header A    copy    no complete journal there    header A still: the copy is one checkpoint
+//! no complete journal    header A    copy    no complete journal    header A again: the copy is one checkpoint
 //! ```
 //!
-//! A checkpoint writes to frames of the one before only while its journal is complete, and writes the header last. So if a
-//! write fell into the copy, either the journal is still there, or the header is another.
+//! A checkpoint writes to frames of the one before only while its journal is complete, and writes the header last. So
+//! if a write fell into the copy, the journal still exists or the header differs.
 //!
-//! Zeros are left out of the copy, which the system keeps as a hole.
+//! Zeros are not written: they become holes of the copy.
 
 use super::checkpoint::refuse_half_installed;
 use super::{HEADER_BYTES, Pager};
@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 
-/// A file to copy to, and who wants to know how far it is: bytes of all bytes. `false` ends it.
+/// A file to copy to, and its progress function: bytes copied, bytes in all; `false` cancels.
 pub(crate) struct Target<'a> {
     pub file: &'a dyn File,
     pub path: &'a Path,
@@ -28,8 +28,8 @@ pub(crate) struct Target<'a> {
 }
 
 impl Pager {
-    /// Copies the file as the last checkpoint left it; the caller keeps others from being made. `false`: ended by the
-    /// target's owner.
+    /// Copies the file as the last checkpoint left it; the caller prevents another one. `false`: cancelled by
+    /// `target.step`.
     pub(crate) fn copy_checkpoint(&self, target: &mut Target<'_>) -> Result<bool> {
         let Some(file) = &self.file else { return Ok(false) };
         let bytes = u64::from(self.checkpoint_frames.load(Acquire)) * self.frame_bytes() as u64;
@@ -37,10 +37,10 @@ impl Pager {
     }
 }
 
-/// Copies the file at `path`, that another process may be writing, as of its last checkpoint. `false`: ended by the
-/// target's owner.
+/// Copies the file at `path` as of its last checkpoint, while another process may be writing it. `false`: cancelled by
+/// `target.step`.
 pub(crate) fn copy_file(storage: &dyn Storage, path: &Path, target: &mut Target<'_>) -> Result<bool> {
-    // A writer that makes one checkpoint after the other leaves moments between; the waits are for those.
+    // A writer that makes one checkpoint after another leaves pauses between; the waits are for those.
     const TRIES: u32 = 50;
     const WAIT: Duration = Duration::from_millis(100);
     let (file, _) = Pager::open_file(storage, path, super::Create::Never, true)?;
@@ -52,24 +52,24 @@ pub(crate) fn copy_file(storage: &dyn Storage, path: &Path, target: &mut Target<
         let writer = file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;
         match copied {
             Ok(Some(copied)) => return Ok(copied),
-            // Without a writer it will not be better the next time. A header half written looks corrupt.
+            // Without a writer, another try will not help. A half-written header looks corrupt.
             Err(e) if !writer || !matches!(e.kind(), ErrorKind::Locked | ErrorKind::Corrupt) => return Err(e),
             Err(e) if tries == TRIES => return Err(e),
             Ok(None) if tries == TRIES => {
                 let shown = path.display();
                 return Err(Error::new(
                     ErrorKind::Locked,
-                    format!(
-                        "{shown}: a checkpoint came between {TRIES} times while it was copied; try again when its writer has less to do, or let the writer make the backup"
-                    ),
-                ));
+                    format!("{shown}: copied {TRIES} times, and each time its writer made a checkpoint"),
+                )
+                .with_hint("Try again when the writer has less to do, or let the writer make the backup."));
             }
             _ => std::thread::sleep(WAIT),
         }
     }
 }
 
-/// Did a process end that had the table at `path` open for writing, so that its log has what the file has not?
+/// Whether a process that had the table at `path` open for writing has died, so that its log has changes that the file
+/// lacks.
 pub(crate) fn is_crashed(storage: &dyn Storage, path: &Path) -> Result<bool> {
     let (file, _) = Pager::open_file(storage, path, super::Create::Never, true)?;
     let writer = file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;
@@ -85,7 +85,7 @@ fn copy_once(storage: &dyn Storage, path: &Path, file: &dyn File, target: &mut T
     if !copy_bytes(file, path, bytes, target)? {
         return Ok(Some(false));
     }
-    // The journal first: see above.
+    // The journal first: see the top of this file.
     refuse_half_installed(storage, path, file)?;
     Ok((header_of(path, file)? == before).then_some(true))
 }
@@ -99,9 +99,9 @@ fn header_of(path: &Path, file: &dyn File) -> Result<Vec<u8>> {
 
 fn copy_bytes(from: &dyn File, path: &Path, bytes: u64, target: &mut Target<'_>) -> Result<bool> {
     const STEP_BYTES: u64 = 1 << 20;
-    /// Shorter holes are not worth a write of their own.
+    /// Shorter runs of zeros are written with their neighbours.
     const HOLE_BYTES: usize = 1 << 16;
-    // What an earlier try left would show through the holes.
+    // The content that an earlier try left would show through the holes.
     let sized = target.file.set_len(0).and_then(|()| target.file.set_len(bytes));
     sized.map_err(|e| Error::io(target.path, "set the length of", e))?;
     let mut buffer = vec![0; STEP_BYTES as usize];
@@ -122,7 +122,7 @@ fn copy_bytes(from: &dyn File, path: &Path, bytes: u64, target: &mut Target<'_>)
     Ok((target.step)(bytes, bytes))
 }
 
-/// Who may do what with the file at `path`.
+/// The permissions of the file at `path`.
 pub(crate) fn permissions_of(storage: &dyn Storage, path: &Path) -> Result<Option<u32>> {
     let file = storage.open(path, Mode::Read).map_err(|e| Error::io(path, "open", e))?;
     file.permissions().map_err(|e| Error::io(path, "ask for the permissions of", e))

@@ -1,20 +1,20 @@
-//! DamagedFile: the frames of a file that may be damaged anywhere, each with what can be said for it.
+//! DamagedFile: the frames of a file that may be damaged anywhere, each with its state.
 //!
 //! ```text
-//! frame -> bytes, and     Proved     the checksum kept for it fits
-//!                         Unproved   the checksum frame of its zone is damaged or gone, nothing speaks against it
-//!                         Damaged    the checksum kept for it holds and does not fit; or it cannot be read
+//! frame -> bytes, and     Proved     its checksum matches
+//!                         Unproved   the checksum frame of its zone is damaged or missing; nothing else is wrong
+//!                         Damaged    its checksum is intact and does not match; or the frame cannot be read
 //! ```
 //!
-//! Nothing is written, nothing is cached but checksums, and no frame waits for another. Where the header is whole it says
-//! where the checksum frames are ([`DamagedFile::header`]); else they are looked for and named by whoever does
-//! ([`DamagedFile::lay_out`]). A single checksum that fits proves its frame even if the checksum frame around it is damaged:
-//! 32 bits do not fit by chance.
+//! Nothing is written, nothing is cached but checksums, and no frame waits for another. An intact header gives the
+//! places of the checksum frames ([`DamagedFile::header`]); otherwise the caller finds them
+//! ([`DamagedFile::lay_out`]). A single checksum that matches proves its frame even in a damaged checksum frame: 32
+//! bits do not match by chance.
 //!
-//! A complete checkpoint journal beside the file is read in place of the frames that it has, as an open for writing would
-//! install it. An incomplete one is nothing, as in an open.
+//! The frames of a complete checkpoint journal beside the file replace those in the file, as an open for writing would
+//! install it. An incomplete journal is ignored, as in an open.
 //!
-//! Not here: what is in a frame (`table/salvage/`).
+//! Not here: the content of frames (`salvage/`).
 
 use super::checkpoint::{self, frame_sum, journal_path};
 use super::pool::FrameNo;
@@ -26,34 +26,34 @@ use crate::io::{File, Mode, Storage};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-/// What can be said for a frame's bytes.
+/// The state of a frame's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Proved,
     Unproved,
-    /// Says how.
+    /// With the reason.
     Damaged(String),
 }
 
-/// A header that says where everything is.
+/// An intact header.
 pub(crate) struct WholeHeader {
     pub frame_count: u32,
     pub root: Vec<u8>,
 }
 
-/// Frames in the journal, which count instead of the file's.
+/// The journal, whose frames replace those of the file.
 struct Journal {
     file: Box<dyn File>,
-    /// Frame -> which of the journal's frames it is.
+    /// Frame -> its index in the journal.
     frames: HashMap<FrameNo, u32>,
-    /// The file's own frames from here on are not part of the table.
+    /// Frames of the file from here on are not part of the table.
     cut: u32,
 }
 
-/// The checksums of one zone, if they could be read.
+/// The checksums of one zone, if they can be read.
 struct Zone {
     sums: Option<Vec<u32>>,
-    /// The checksum frame's own checksum fits.
+    /// Whether the checksum frame's own checksum matches.
     holds: bool,
 }
 
@@ -63,7 +63,7 @@ enum Places {
     Found(BTreeMap<u32, FrameNo>),
 }
 
-/// What is left of a file.
+/// A file that may be damaged anywhere.
 pub(crate) struct DamagedFile {
     file: Box<dyn File>,
     file_bytes: u64,
@@ -71,17 +71,17 @@ pub(crate) struct DamagedFile {
     frame_bytes: usize,
     frame_count: u32,
     places: Places,
-    /// The zones asked for lately.
+    /// The zones read most recently.
     zones: HashMap<u32, Zone>,
-    /// Zones of which it was said that they cannot be compared.
-    told: BTreeSet<u32>,
-    /// What is wrong apart from the frames asked for: a frame, and what.
+    /// Zones whose damaged checksums were reported.
+    reported: BTreeSet<u32>,
+    /// Faults found along the way: place and description.
     notes: Vec<(String, String)>,
 }
 
 impl DamagedFile {
-    /// Opens what is at `path`, and the journal beside it. Frames are those of the smallest size until the
-    /// [`header`](Self::header) or [`lay_out`](Self::lay_out) says otherwise.
+    /// Opens the file at `path`, and the journal beside it. Frames have the smallest size until
+    /// [`header`](Self::header) or [`lay_out`](Self::lay_out) sets it.
     pub(crate) fn open(storage: &dyn Storage, path: &Path) -> Result<DamagedFile> {
         let (file, _) = Pager::open_file(storage, path, super::Create::Never, true)?;
         if file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))? {
@@ -89,9 +89,10 @@ impl DamagedFile {
             return Err(Error::new(
                 ErrorKind::Locked,
                 format!(
-                    "{shown}: another has it open for writing, so what is read may be half of a change; close that one first"
+                    "{shown}: another process or handle has it open for writing, so a read may see half of a change"
                 ),
-            ));
+            )
+            .with_hint("Close that one first."));
         }
         let file_bytes = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
         let mut damaged = DamagedFile {
@@ -102,12 +103,12 @@ impl DamagedFile {
             frame_count: 0,
             places: Places::Found(BTreeMap::new()),
             zones: HashMap::new(),
-            told: BTreeSet::new(),
+            reported: BTreeSet::new(),
             notes: Vec::new(),
         };
         damaged.lay_out(FRAME_BYTES_MIN, BTreeMap::new());
         if let Err(e) = damaged.read_journal(storage, path) {
-            damaged.notes.push(("journal".into(), format!("left out: {e}")));
+            damaged.notes.push(("journal".into(), format!("ignored: {e}")));
         }
         Ok(damaged)
     }
@@ -120,30 +121,32 @@ impl DamagedFile {
         };
         let complete = checkpoint::read_complete(journal.as_ref()).map_err(|e| Error::io(&journal_path, "read", e))?;
         let Some((size, index, header)) = complete else {
-            self.notes.push(("journal".into(), "it is incomplete, as after a crash, and left out".into()));
+            self.notes.push(("journal".into(), "it is incomplete, as after a crash, and ignored".into()));
             return Ok(());
         };
         if !checkpoint::may_have_journal(path, self.file.as_ref())? {
             let mut start = Vec::new();
             if self.read_plain(&mut start, 0, MAGIC.len()).is_ok() && start == MAGIC {
-                return Ok(()); // of another version, which is what the header says next
+                return Ok(()); // of another version, which the header reports next
             }
-            // Only the journal can say whether it belongs, by its frame 0.
-            self.notes
-                .push(("header".into(), "its first bytes are damaged; the journal beside the file has another".into()));
+            // Only frame 0 of the journal can show whether it belongs to the file.
+            self.notes.push((
+                "header".into(),
+                "its first bytes are damaged; the journal beside the file has an intact one".into(),
+            ));
         }
         checkpoint::check_belongs(&journal_path, self.file.as_ref(), size, &header)?;
-        // Of a frame that is there twice the later counts.
+        // Where a frame occurs twice, the later one counts.
         let frames = index.iter().enumerate().map(|(i, &(frame, _))| (frame, i as u32)).collect();
         self.frame_bytes = size.frame_bytes;
         self.frame_count = size.frame_count;
         self.journal = Some(Journal { file: journal, frames, cut: size.cut });
-        self.notes.push(("journal".into(), format!("{} frames of a checkpoint are read from it", index.len())));
+        self.notes.push(("journal".into(), format!("{} frames are read from it instead of the file", index.len())));
         Ok(())
     }
 
-    /// The header, if it is whole, and frames laid out as it says; else what is wrong with it. An error where the file
-    /// is of another version.
+    /// Reads the header; if it is intact, lays out the frames. Otherwise returns what is wrong with it. An error where
+    /// the file is of another version.
     pub(crate) fn header(&mut self, path: &Path) -> Result<std::result::Result<WholeHeader, String>> {
         let mut bytes = vec![0; HEADER_BYTES];
         let read = match &self.journal {
@@ -162,7 +165,7 @@ impl DamagedFile {
             return Ok(Err(format!("it starts with {}", crate::error::quote(&bytes[..8]))));
         }
         let version = u32_at(&bytes, 8);
-        // A number this small is a later version's rather than damage, unless all else says version 1.
+        // A number this small is a later version rather than damage, unless all else matches version 1.
         const VERSIONS_TO_COME: std::ops::Range<u32> = FORMAT_VERSION + 1..256;
         let stored = u32_at(&bytes, HEADER_BYTES - 4);
         if VERSIONS_TO_COME.contains(&version) {
@@ -185,7 +188,7 @@ impl DamagedFile {
         }))
     }
 
-    /// Where no header says so: how long frames are, and in which frame the checksums of each zone are.
+    /// Sets the frame size, and the checksum frame of each zone, where no header gives them.
     pub(crate) fn lay_out(&mut self, frame_bytes: usize, sum_frames: BTreeMap<u32, FrameNo>) {
         self.frame_bytes = frame_bytes;
         self.frame_count = u32::try_from(self.file_bytes / frame_bytes as u64).unwrap_or(u32::MAX);
@@ -205,38 +208,38 @@ impl DamagedFile {
         self.file_bytes
     }
 
-    /// What was found wrong on the way since last asked: where, and what.
+    /// The faults found since the last call: place and description.
     pub(crate) fn take_notes(&mut self) -> Vec<(String, String)> {
         std::mem::take(&mut self.notes)
     }
 
-    /// Does the file end before this frame?
+    /// Whether the file ends before this frame.
     pub(crate) fn is_absent(&self, frame: FrameNo) -> bool {
         let end = (u64::from(frame) + 1) * self.frame_bytes as u64;
         let in_journal = self.journal.as_ref().is_some_and(|j| frame >= j.cut || j.frames.contains_key(&frame));
         frame >= self.frame_count || end > self.file_bytes && !in_journal
     }
 
-    /// Does the file end before this frame and all that follow? In the journal may be some.
+    /// Whether the file ends before this frame, so that all later ones are absent too, except those in the journal.
     pub(crate) fn is_absent_behind(&self, frame: FrameNo) -> bool {
         frame >= self.frame_count || self.journal.is_none() && self.is_absent(frame)
     }
 
-    /// The first frame that the file ought to have and has not.
+    /// The first frame that the file should have and lacks.
     pub(crate) fn first_absent(&self) -> Option<FrameNo> {
         let first = u32::try_from(self.file_bytes / self.frame_bytes as u64).unwrap_or(u32::MAX);
-        // What a journal cuts off need not be there.
+        // Frames that the journal cuts off may be missing.
         let needed = self.journal.as_ref().map_or(self.frame_count, |j| self.frame_count.min(j.cut));
         (first < needed).then_some(first)
     }
 
-    /// Bytes of the file as they are there, from `at` on, as many as there are.
+    /// Bytes of the file from `at` on, up to `len`.
     pub(crate) fn read_plain(&self, bytes: &mut Vec<u8>, at: u64, len: usize) -> std::io::Result<()> {
         bytes.resize((self.file_bytes.saturating_sub(at)).min(len as u64) as usize, 0);
         self.file.read_at(bytes, at)
     }
 
-    /// The bytes of a frame, whatever they are.
+    /// Reads a frame without checking it.
     fn raw(&self, frame: FrameNo, bytes: &mut Vec<u8>) -> std::result::Result<(), String> {
         bytes.resize(self.frame_bytes, 0);
         if self.is_absent(frame) {
@@ -257,7 +260,7 @@ impl DamagedFile {
         file.read_at(bytes, at).map_err(|e| format!("cannot be read: {e}"))
     }
 
-    /// Reads a frame into `bytes` and compares it.
+    /// Reads a frame into `bytes` and checks it.
     pub(crate) fn read(&mut self, frame: FrameNo, bytes: &mut Vec<u8>) -> State {
         if let Err(what) = self.raw(frame, bytes) {
             return State::Damaged(what);
@@ -270,8 +273,8 @@ impl DamagedFile {
             return State::Unproved;
         };
         let stored = sums[(frame % ZONE_FRAMES) as usize];
-        // A checksum frame that is zero is one that was never written, like all frames of its zone, or damaged; a frame
-        // that is zero too does not care.
+        // A checksum frame of zeros was never written, like all frames of its zone, or is damaged; a frame of zeros is
+        // right either way.
         let never_written =
             stored == 0 && (zone.holds || sums.iter().all(|&s| s == 0)) && bytes.iter().all(|&b| b == 0);
         if stored == computed || never_written {
@@ -285,7 +288,7 @@ impl DamagedFile {
     }
 
     fn tell_unproved(&mut self, zone: u32) {
-        if !self.told.insert(zone) {
+        if !self.reported.insert(zone) {
             return;
         }
         let (first, last) = (zone * ZONE_FRAMES, zone.saturating_mul(ZONE_FRAMES).saturating_add(ZONE_FRAMES - 1));
@@ -296,7 +299,7 @@ impl DamagedFile {
     }
 
     fn zone(&mut self, number: u32) -> &Zone {
-        // A megabyte of checksums.
+        // 512 zones have a megabyte of checksums.
         const ZONES_KEPT: usize = 512;
         if self.zones.len() >= ZONES_KEPT && !self.zones.contains_key(&number) {
             self.zones.clear();
@@ -317,21 +320,21 @@ impl DamagedFile {
         Zone { sums: Some((0..ZONE_FRAMES as usize).map(|i| u32_at(&bytes, 4 * i)).collect()), holds }
     }
 
-    /// The frame with the checksums of `zone`; that with its used bits is the one before.
+    /// The frame with the checksums of `zone`; the one before has its used bits.
     pub(crate) fn sum_frame(&self, zone: u32) -> Option<FrameNo> {
         match &self.places {
             _ if zone == 0 => Some(2),
             Places::Header(groups) => {
                 let k = zone.ilog2();
                 let first = groups[k as usize];
-                // Checked when the header was parsed: a group lies in the file.
+                // Checked when the header was parsed: a group lies within the file.
                 (first != 0).then(|| first + 2 * (zone - (1 << k)) + 1)
             }
             Places::Found(frames) => frames.get(&zone).copied(),
         }
     }
 
-    /// Is this the frame with the checksums of some zone, so that its own is in it?
+    /// Whether this is a checksum frame, which has its own checksum.
     pub(crate) fn has_sums(&self, frame: FrameNo) -> bool {
         match &self.places {
             Places::Found(frames) => frame == 2 || frames.values().any(|&f| f == frame),
@@ -339,13 +342,13 @@ impl DamagedFile {
         }
     }
 
-    /// Is `frame` in use, as far as that can be proved: the bits of its units.
+    /// The used bits of `frame`; `None` where they cannot be proved.
     pub(crate) fn used_bits(&mut self, frame: FrameNo, map: &mut UsedMap) -> Option<u64> {
         let zone = frame / ZONE_FRAMES;
         if map.zone != Some(zone) {
             map.zone = Some(zone);
             let bits = self.sum_frame(zone).map(|sums| sums - 1);
-            // Zeros prove nothing: they are never written, or damaged like the checksums that they fit.
+            // Zeros prove nothing: never written, or damaged like the checksums that they match.
             map.proved = bits.is_some_and(|bits| self.read(bits, &mut map.bytes) == State::Proved)
                 && map.bytes.iter().any(|&b| b != 0);
         }
@@ -353,9 +356,9 @@ impl DamagedFile {
         map.proved.then(|| super::u64_at(&map.bytes, at))
     }
 
-    /// Do the checksums in `sum_frame` fit frames of `zone`?
+    /// Whether the checksums in `sum_frame` match frames of `zone`.
     pub(crate) fn fits_zone(&self, sum_frame: FrameNo, zone: u32) -> bool {
-        // The header's entry and a checksum frame's own mean nothing; a few frames may be damaged.
+        // The header and the checksum frame itself have no entry here; a few frames may be damaged.
         const LOOKED_AT: usize = 8;
         let (mut sums, mut bytes) = (Vec::new(), Vec::new());
         if self.raw(sum_frame, &mut sums).is_err() {
@@ -369,7 +372,7 @@ impl DamagedFile {
     }
 }
 
-/// The used bits of the zone asked for last.
+/// The used bits of the zone read last.
 #[derive(Default)]
 pub(crate) struct UsedMap {
     zone: Option<u32>,
@@ -377,9 +380,9 @@ pub(crate) struct UsedMap {
     bytes: Vec<u8>,
 }
 
-/// Is `bytes`, which would be `frame`, a checksum frame whose own checksum fits?
+/// Whether `bytes`, read as `frame`, is a checksum frame whose own checksum matches.
 pub(crate) fn is_sum_frame(frame: FrameNo, bytes: &[u8]) -> bool {
-    // The zeros first: nothing else is quickly ruled out so often.
+    // The zeros first: the quickest test that rules out most frames.
     (FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&bytes.len())
         && bytes[SUM_OF_SUMS + 4..].iter().all(|&b| b == 0)
         && u32_at(bytes, SUM_OF_SUMS) != 0

@@ -1,12 +1,12 @@
-//! Where threads may take turns: for tests that try the orders in which that can happen.
+//! Where threads may switch: for tests that try many interleavings.
 //!
-//! In a test of `table/interleavings.rs` threads are tasks of `shuttle`, of which one runs at a time, on one thread of the
-//! system; a scheduler chooses at each [`step`] who goes on. So the code under test is the code that users run, its atomics
-//! and locks are std's, and what is tried is each order of the steps, not what a weak memory model adds to that (for which
-//! there is ThreadSanitizer, `make sanitize`). It takes a `step` before whatever another thread may see or change, and
-//! [`wait`] wherever a thread would wait. Outside these tests all of it is nothing.
+//! In a test of `table/interleavings.rs`, threads are tasks of `shuttle`. They run one at a time on one system thread;
+//! a scheduler chooses at each [`step`] which task continues. So the code under test is the code that users run, with
+//! std's atomics and locks. The tests try orders of steps, not the effects of a weak memory model (for those there is
+//! ThreadSanitizer, `make sanitize`). The code calls `step` before each access to shared state, and [`wait`] wherever
+//! a thread would wait. Outside these tests both do nothing.
 //!
-//! Tasks share the variables of their thread, which would let two of them pass for one: [`task`] tells them apart.
+//! Tasks share the thread-locals of their system thread; [`task`] keeps them apart.
 //!
 //! Source: shuttle (Amazon); PCT, its scheduler, is Burckhardt et al. 2010.
 
@@ -16,8 +16,8 @@ pub(crate) use off::*;
 pub(crate) use on::*;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// Locks `mutex`. A panic under a lock of ours is one of the user's hash function, which changed nothing, or of our own,
-/// which loses room at most.
+/// Locks `mutex`, ignoring a panic under it: one of the user's hash function changed nothing, and one of ours loses at
+/// most some space.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     step();
     until_free(mutex);
@@ -44,14 +44,14 @@ pub(crate) fn wait_on<'a, T>(changed: &Condvar, mutex: &'a Mutex<T>, guard: Mute
 
 #[cfg(not(test))]
 mod off {
-    /// Tasks that are told apart.
+    /// Number of tasks with thread-locals of their own.
     pub(crate) const TASK_COUNT: usize = 1;
 
-    /// Another thread may go on here.
+    /// A point where another thread may run.
     #[inline(always)]
     pub(crate) fn step() {}
 
-    /// This thread waits for another. `false`: it has to see to that itself.
+    /// Lets another task run. `false`: the caller has to wait by itself.
     #[inline(always)]
     pub(crate) fn wait() -> bool {
         false
@@ -77,22 +77,22 @@ mod on {
     pub(crate) const TASK_COUNT: usize = 64;
 
     thread_local! {
-        /// Do the tasks of this thread take turns?
+        /// Whether the tasks of this thread are interleaved.
         static TURNS: Cell<bool> = const { Cell::new(false) };
         /// Do they share what is left for threads beyond a number?
         static CROWDED: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// Another thread may go on here.
+    /// A point where another thread may run.
     #[inline]
     pub(crate) fn step() {
         if TURNS.get() && !std::thread::panicking() {
-            // Any of shuttle's atomics asks the scheduler who goes on.
+            // Any of shuttle's atomics is a scheduling point.
             AtomicBool::new(false).load(SeqCst);
         }
     }
 
-    /// This thread waits for another. `false`: it has to see to that itself.
+    /// Lets another task run. `false`: the caller has to wait by itself.
     pub(crate) fn wait() -> bool {
         let turns = TURNS.get() && !std::thread::panicking();
         if turns {
@@ -122,7 +122,7 @@ mod on {
         CROWDED.set(yes);
     }
 
-    /// From here on the tasks of this thread take turns, or no more.
+    /// Turns interleaving of this thread's tasks on or off.
     pub(crate) fn take_turns(yes: bool) {
         TURNS.set(yes);
     }

@@ -1,15 +1,15 @@
-//! The pager: frames of one file (or of memory alone), pinned, changed, kept in bounds, written out.
+//! The pager: frames of one file, or of memory alone: latched, changed, evicted, written out.
 //!
-//! The only place that knows the pool, the map of used space, and the file. Above it are pages and keys, of which
-//! it knows nothing; it keeps a **root**, some bytes of its user's, in the header.
+//! Only the pager knows the pool, the maps of used space and the file. It knows nothing of the pages and keys above
+//! it; it keeps the **root**, some bytes of its user, in the header.
 //!
 //! ```text
 //! frame 0: header | 1: used units of zone 0 | 2: checksums of zone 0 | 3 ...: whatever is allocated
 //! ```
 //!
-//! Every change of a frame goes through [`Pager::write`], which marks it dirty; dirty frames reach the file only in
-//! a checkpoint (`checkpoint.rs`), as a whole. A frame read from the file is compared with its checksum, which
-//! stands apart from it, so a write that went astray or never happened shows as well as a flipped bit.
+//! Every change of a frame goes through [`Pager::write`], which marks it dirty; dirty frames reach the file only in a
+//! checkpoint (`checkpoint.rs`), all together. A frame read from the file is compared with its checksum, which is
+//! stored elsewhere, so a lost or misdirected write is detected as well as a flipped bit.
 //!
 //! Source: the buffer manager of Seltzer & Yigit 1991, "Buffer Management"; the file layout is ours (docs/format.md).
 
@@ -50,9 +50,9 @@ use words::Bytes;
 const MAGIC: [u8; 8] = *b"SPLITPNT";
 /// Format version this library writes. On disk.
 const FORMAT_VERSION: u32 = 1;
-/// Bytes of the header that mean something, whatever the frame size.
+/// Bytes of the header in use, whatever the frame size.
 pub(crate) const HEADER_BYTES: usize = 4096;
-/// Where the user's root starts in the header, and how long it is.
+/// Offset of the user's root in the header.
 pub(crate) const ROOT_START: usize = 256;
 /// Bytes the pager's user may keep in the header.
 pub(crate) const ROOT_BYTES: usize = HEADER_BYTES - ROOT_START - 8;
@@ -63,86 +63,86 @@ pub(crate) const FRAME_BYTES_MAX: usize = 65536;
 /// Frames before the first that is allocated: the header and zone 0's map frames.
 pub(crate) const FIRST_FRAMES: u32 = 3;
 
-/// Highest number a checkpoint or a segment of the log may have, which no writer comes to: so there is always a next. On
+/// Highest number of a checkpoint or a segment of the log. No writer reaches it, so there is always a next one. On
 /// disk.
 pub(crate) const NUMBER_MAX: u64 = 1 << 63;
 
-/// Where the header has the table's id.
+/// Offset of the table's id in the header.
 const TABLE_ID: usize = 32 + 4 * MAP_GROUP_COUNT;
 
-/// What the header says, apart from the root.
+/// The fields of the header, without the root.
 #[derive(Clone, Debug)]
 struct Header {
     frame_bytes: usize,
-    /// A number made when the table was, by which a log and a journal are known to be its own.
+    /// A number chosen when the table was created; its log and its journal carry it.
     table_id: u64,
     sequence: u64,
     frame_count: u32,
     map_groups: [u32; MAP_GROUP_COUNT],
 }
 
-/// Is a file to be made?
+/// Whether to create the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Create {
     Never,
     IfAbsent,
-    /// It must not be there.
+    /// An error if the file exists.
     Always,
 }
 
-/// How a file is to be opened.
-pub(crate) struct Opening {
+/// How to open a file.
+pub(crate) struct OpenOptions {
     pub create: Create,
     pub frame_bytes_if_new: usize,
-    /// A random one if not given.
+    /// A random one if `None`.
     pub table_id_if_new: Option<u64>,
     pub cache_bytes: u64,
     pub read_only: bool,
-    /// From what a logged write is to be safe; nothing is logged if not given.
+    /// Which failure a logged write survives; nothing is logged if `None`.
     pub safety: Option<Safety>,
-    /// Bytes of a segment of the log.
+    /// Length of a segment of the log in bytes.
     pub segment_bytes: u64,
 }
 
-/// Frames of one table.
+/// The frames of one table.
 pub(crate) struct Pager {
     pool: Pool,
     storage: Arc<dyn Storage>,
     path: PathBuf,
-    /// None: memory alone.
+    /// `None`: memory alone.
     file: Option<Arc<dyn File>>,
     read_only: bool,
-    /// A temporary file without a name that takes what memory may not hold: nothing in it outlives the handle.
+    /// An unlinked temporary file for frames that do not fit in the cache; its content ends with the handle.
     scratch: bool,
     space: Mutex<Space>,
     frame_count: AtomicU32,
     map_groups: [AtomicU32; MAP_GROUP_COUNT],
-    /// Frames the file had at the last checkpoint; a frame beyond reads as zeros.
+    /// Frames of the file at the last checkpoint; a frame beyond reads as zeros.
     file_frames: AtomicU32,
-    /// Frames the last checkpoint has, of which `file_frames` may be fewer once the file was cut.
+    /// Frames of the last checkpoint; `file_frames` is smaller once the file was cut.
     checkpoint_frames: AtomicU32,
     table_id: u64,
-    /// The number of the last checkpoint that is complete.
+    /// The number of the last complete checkpoint.
     sequence: AtomicU64,
-    /// The number of the last checkpoint that was begun.
+    /// The number of the last checkpoint that began.
     frozen_sequence: AtomicU64,
-    /// Of a file that is open for writing.
+    /// `Some` for a file that is open for writing.
     log: Option<Log>,
     checkpoint_lock: Arc<CheckpointLock>,
     health: Health,
-    /// Which process this is, see `io::forks`.
+    /// Identifies this process, see `io::forks`.
     forks: u32,
-    /// Frames that may be resident.
+    /// Most frames that may be resident.
     cache_frames: u64,
     clock_hand: AtomicU32,
     pub(crate) counts: Counts,
 }
 
-/// What a pager has done since it was made.
+/// Counts since the pager was opened.
 #[derive(Default)]
 pub(crate) struct Counts {
     pub frames_read: AtomicU64,
-    /// By checkpoints, to their places in the file.
+    /// Frames that checkpoints wrote to their places in the file.
     pub frames_written: AtomicU64,
     pub checkpoints: AtomicU64,
 }
@@ -150,7 +150,7 @@ pub(crate) struct Counts {
 impl FrameSource for Pager {
     fn load(&self, frame: FrameNo) -> Result<Option<Vec<u8>>> {
         let Some(file) = self.file.as_ref().filter(|_| frame < self.file_frames.load(Acquire)) else {
-            // Never written: the memory is zero, as the kernel gave it.
+            // Never written: the kernel's memory is zero already.
             return Ok(None);
         };
         let mut bytes = vec![0; self.frame_bytes()];
@@ -159,7 +159,7 @@ impl FrameSource for Pager {
         self.counts.frames_read.fetch_add(1, Relaxed);
         let checked = self.check_sum(frame, &bytes);
         if self.read_only {
-            // After the read, and before a checksum that does not fit is called damage.
+            // After the read, and before a checksum mismatch is reported as damage.
             self.refuse_if_stale(file.as_ref())?;
         }
         checked?;
@@ -180,7 +180,7 @@ impl Pager {
         Self::start(Pool::new(frame_bytes, false)?, storage, PathBuf::from("(memory)"), None, false, u64::MAX)
     }
 
-    /// Frames in memory as far as `cache_bytes` goes, the rest in a temporary file without a name.
+    /// Frames in memory up to `cache_bytes`, the rest in an unlinked temporary file.
     pub(crate) fn create_scratch(storage: Arc<dyn Storage>, frame_bytes: usize, cache_bytes: u64) -> Result<Pager> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("splitpoint-{}-{}.tmp", std::process::id(), COUNT.fetch_add(1, Relaxed));
@@ -210,7 +210,7 @@ impl Pager {
     }
 
     fn cache_frames(cache_bytes: u64, frame_bytes: usize) -> u64 {
-        // Below this an operation could not hold what it needs at once.
+        // With fewer, one operation could not hold the frames it needs at once.
         const CACHE_FRAMES_MIN: u64 = 64;
         (cache_bytes / frame_bytes as u64).max(CACHE_FRAMES_MIN)
     }
@@ -224,17 +224,15 @@ impl Pager {
             if is_at(file.as_ref(), path)? {
                 return Ok((file, made));
             }
-            // Locked too late: it was renamed, removed or replaced after it was opened.
+            // Locked too late: the file was renamed, removed or replaced after it was opened.
         }
         let path = path.display();
-        Err(Error::new(
-            ErrorKind::Locked,
-            format!("{path}: others give this name to one file after the other; try again"),
-        ))
+        Err(Error::new(ErrorKind::Locked, format!("{path}: the file by this name is replaced again and again"))
+            .with_hint("Try again."))
     }
 
     fn take_lock(file: &dyn File, path: &Path) -> Result<()> {
-        // Who opens for reading asks for the lock's state by taking it for a moment.
+        // A reader tests the lock by taking it for a moment.
         const TRIES: usize = 10;
         for _ in 0..TRIES {
             if file.lock().map_err(|e| Error::io(path, "lock", e))? {
@@ -244,11 +242,9 @@ impl Pager {
         }
         Err(Error::new(
             ErrorKind::Locked,
-            format!(
-                "{}: another process or handle has it open for writing; close that one, or open read-only",
-                path.display()
-            ),
-        ))
+            format!("{}: another process or handle has it open for writing", path.display()),
+        )
+        .with_hint("To go on, close that one, or open read-only."))
     }
 
     fn start(
@@ -291,10 +287,14 @@ impl Pager {
         Ok(pager)
     }
 
-    /// The file at `path`, and its root, or no root if the file is new. Installs a checkpoint that was journalled but
-    /// not finished. A new file is empty until its first checkpoint.
-    pub(crate) fn open(storage: Arc<dyn Storage>, path: &Path, opening: Opening) -> Result<(Pager, Option<Vec<u8>>)> {
-        let Opening { create, frame_bytes_if_new, table_id_if_new, cache_bytes, read_only, safety, segment_bytes } =
+    /// Opens the file at `path` and returns its root, or no root if the file is new. Installs a complete journal. A
+    /// new file is empty until its first checkpoint.
+    pub(crate) fn open(
+        storage: Arc<dyn Storage>,
+        path: &Path,
+        opening: OpenOptions,
+    ) -> Result<(Pager, Option<Vec<u8>>)> {
+        let OpenOptions { create, frame_bytes_if_new, table_id_if_new, cache_bytes, read_only, safety, segment_bytes } =
             opening;
         let path = &resolve(storage.as_ref(), path)?;
         let (file, made) = if read_only {
@@ -309,8 +309,9 @@ impl Pager {
         } else {
             checkpoint::install(storage.as_ref(), path, file.as_ref())?;
         }
-        // An empty file is one whose maker did not get as far as the first checkpoint. One that this call made may have a table
-        // by now: from another process that got the lock first, or from the journal of a maker whose power failed.
+        // A file is empty if its creator did not complete the first checkpoint. A file that this call created may
+        // contain a table by now: from another process that got the lock first, or from a journal left by a power
+        // loss.
         let empty = file.len().map_err(|e| Error::io(path, "ask the length of", e))? == 0;
         if made && !empty && create == Create::Always {
             let there = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
@@ -328,7 +329,7 @@ impl Pager {
         let (header, root) = Self::read_header(path, file.as_ref())?;
         let pool = Pool::new(header.frame_bytes, true)?;
         pool.reserve(u64::from(header.frame_count) + 1)?;
-        // Who reads only replays the log of a writer that is no more, in memory, and leaves that of one at work alone.
+        // A reader replays the log of a dead writer, in memory, and leaves the log of a live one alone.
         let replays = !read_only || !file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;
         let safety = safety.filter(|_| !read_only);
         let log = replays.then(|| {
@@ -432,7 +433,7 @@ impl Pager {
         self.pool.write(frame, self)
     }
 
-    /// Latches a frame for changing, or says that another has it.
+    /// Latches a frame for changing; `None` where another thread holds a latch.
     pub(crate) fn try_write(&self, frame: FrameNo) -> Result<Option<WriteGuard<'_>>> {
         self.pool.try_write(frame, self)
     }
@@ -468,8 +469,8 @@ impl Pager {
     }
 
     fn space(&self) -> MutexGuard<'_, Space> {
-        // The allocator calls no user code; after a panic of our own its lists may lack a hole, which loses
-        // space until the next open and nothing else.
+        // The allocator calls no user code; after a panic of ours its lists may lack a hole, which only loses space
+        // until the next open.
         interleave::lock(&self.space)
     }
 
@@ -489,10 +490,10 @@ impl Pager {
         self.file.is_some() && !self.scratch
     }
 
-    /// Gives room on the disk back that was reserved ahead of growth. Best effort, at the end of a handle's life.
+    /// Releases disk space that was reserved ahead of growth. Best effort, when the handle is closed.
     pub(crate) fn release_reserved(&self) {
         if let (Some(file), false, false) = (&self.file, self.read_only, self.scratch) {
-            // Setting a file's length to what it is frees what was reserved beyond it.
+            // Setting a file's length to its current length frees the blocks reserved beyond it.
             let _ = file.len().and_then(|bytes| file.set_len(bytes));
         }
     }
@@ -503,10 +504,10 @@ impl Pager {
         Error::corrupt_table(format!("{path}: {what}"))
     }
 
-    /// Refuses to go on where another process has begun to write a checkpoint over what was opened here for reading.
+    /// An error where another process has begun to write a checkpoint over the file that was opened here for reading.
     fn refuse_if_stale(&self, file: &dyn File) -> Result<()> {
         self.refuse_if_renamed(file)?;
-        // A complete journal is there from before the first write in place until after the last, which is the header's.
+        // A complete journal exists from before the first write in place until after the last one, that of the header.
         let mut header = [0; HEADER_BYTES];
         let changed = checkpoint::has_journal(self.storage.as_ref(), &self.path)?
             || file.read_at(&mut header, 0).is_err()
@@ -517,27 +518,24 @@ impl Pager {
         let path = self.path.display();
         Err(Error::new(
             ErrorKind::Stale,
-            format!(
-                "{path}: another process has written a checkpoint since this handle was opened for reading; open the table again"
-            ),
-        ))
+            format!("{path}: another process has written a checkpoint since this handle was opened for reading"),
+        )
+        .with_hint("Open the table again."))
     }
 
-    /// Where a file that is read has another name by now, whoever writes it has its journal there, and a change would not be
-    /// noticed here. One that has no name any more is written by nobody.
+    /// An error where a file opened for reading has been renamed: its writer has the journal beside the new name, so
+    /// changes would go unnoticed here. A file that has no name any more has no writer.
     fn refuse_if_renamed(&self, file: &dyn File) -> Result<()> {
         let links = || file.link_count().map_err(|e| Error::io(&self.path, "count the links of", e));
         if is_at(file, &self.path)? || links()? == 0 {
             return Ok(());
         }
         let path = self.path.display();
-        Err(Error::new(
-            ErrorKind::Stale,
-            format!("{path}: was renamed since this handle was opened for reading; open it by its new name"),
-        ))
+        Err(Error::new(ErrorKind::Stale, format!("{path}: was renamed since this handle was opened for reading"))
+            .with_hint("Open it by its new name."))
     }
 
-    /// Before a log or journal is made, used or removed: whose name they would have.
+    /// An error where the table was moved: called before a log or journal is created, used or removed.
     fn refuse_if_moved(&self) -> Result<()> {
         match self.file.as_ref().filter(|_| !self.scratch) {
             Some(file) => refuse_if_moved(file.as_ref(), &self.path),
@@ -545,18 +543,18 @@ impl Pager {
         }
     }
 
-    /// May so many frames be in memory?
+    /// Whether the cache can hold `frames` frames.
     fn has_cache_for(&self, frames: FrameNo) -> bool {
         u64::from(frames) <= self.cache_frames
     }
 
-    /// Sees to it that frames below `needed` (and rather below `wanted`) have room on the disk.
+    /// Reserves disk space for the frames below `needed`, and if possible for those below `wanted`.
     fn reserve_on_disk(&self, needed: FrameNo, wanted: FrameNo) -> Result<()> {
         let Some(file) = self.file.as_ref().filter(|_| !self.read_only) else { return Ok(()) };
         let bytes = |frames: FrameNo| u64::from(frames) * self.frame_bytes() as u64;
         file.reserve(bytes(wanted))
             .or_else(|_| file.reserve(bytes(needed)))
-            .map_err(|e| Error::io(&self.path, "get room on the disk for", e))
+            .map_err(|e| Error::io(&self.path, "reserve disk space for", e))
     }
 
     /// Compares a frame read from the file with its checksum.
@@ -576,7 +574,7 @@ impl Pager {
         Err(self.corrupt(format!("frame {frame}: checksum mismatch, stored {stored:08x}, computed {computed:08x}")))
     }
 
-    /// The file is about to be cut: frames `first..end`, should they come back, are new.
+    /// Clears the checksums of frames `first..end` before the file is cut: if they come back, they are new.
     fn forget_sums(&self, first: FrameNo, end: FrameNo) -> Result<()> {
         self.file_frames.fetch_min(first, AcqRel);
         let mut frame = first;
@@ -599,7 +597,7 @@ impl Pager {
         Ok(u32_at(&sums, 4 * (frame % ZONE_FRAMES) as usize))
     }
 
-    /// Is this frame the second of a pair of map frames?
+    /// Whether this frame is the second of a pair of map frames.
     fn is_sum_frame(&self, frame: FrameNo) -> bool {
         frame == 2
             || self.map_groups.iter().enumerate().any(|(k, group)| {
@@ -608,7 +606,7 @@ impl Pager {
             })
     }
 
-    /// Moves the clock hand on and gives back a few frames that nobody used since it last passed.
+    /// Advances the clock hand and evicts a few frames that were not used since it last passed.
     fn evict_some(&self) {
         const EVICTED: u32 = 4;
         const LOOKED_AT: u32 = 4096;
@@ -623,39 +621,39 @@ impl Pager {
         }
     }
 
-    /// Does so much wait to be written that a checkpoint is due? `dirty_bytes_max` is the caller's bound; the cache
-    /// sets another.
+    /// Whether there are so many dirty frames that a checkpoint is due. `dirty_bytes_max` is the caller's limit; the
+    /// cache sets another.
     #[inline]
     pub(crate) fn wants_checkpoint(&self, dirty_bytes_max: u64) -> bool {
         let limit = self.dirty_frames_max().min(dirty_bytes_max / self.frame_bytes() as u64);
         self.file.is_some() && !self.read_only && self.pool.dirty_count() > limit
     }
 
-    /// Is there no room in the cache for more that waits to be written?
+    /// Whether the cache has no room for more dirty frames.
     pub(crate) fn must_checkpoint(&self) -> bool {
         self.pool.dirty_count() > self.dirty_frames_max()
     }
 
-    /// Dirty frames cannot be evicted: at half the cache the other half still serves reads, and the next checkpoint.
+    /// Dirty frames cannot be evicted: at half the cache, the other half still serves reads and the next checkpoint.
     fn dirty_frames_max(&self) -> u64 {
         self.cache_frames / 2
     }
 
-    /// Is this a child of the process that opened the file? Memory alone is each process's own.
+    /// Whether this is a child of the process that opened the file. A table in memory belongs to each process.
     #[inline]
     pub(crate) fn is_forked(&self) -> bool {
         forked_since(self.forks) && self.file.is_some()
     }
 
-    /// Whether the file, with its log, has everything: nothing is dirty, and no checkpoint is in flight or failed.
+    /// Whether the file and its log have all changes: nothing is dirty, and no checkpoint is in flight or failed.
     pub(crate) fn is_clean(&self) -> bool {
-        // In this order: a checkpoint that begins sets its number before frames stop counting as dirty.
+        // In this order: a checkpoint sets its number before frames stop counting as dirty.
         self.pool.dirty_count() == 0
             && self.frozen_sequence.load(Acquire) == self.sequence.load(Acquire)
             && self.checkpoint_frames.load(Acquire) > 0
     }
 
-    /// The write-ahead log, of a file that is open for writing.
+    /// The write-ahead log of a file that is open for writing.
     #[inline]
     pub(crate) fn log(&self) -> Option<&Log> {
         self.log.as_ref()
@@ -666,7 +664,8 @@ impl Pager {
         &self.checkpoint_lock
     }
 
-    /// Refuses all writes from here on: what the disk holds is unknown, or memory holds what the log does not.
+    /// Makes the handle refuse all further writes: the state of the disk is unknown, or memory holds changes that the
+    /// log does not.
     pub(crate) fn poison(&self, reason: &str) {
         self.health.poison(reason);
     }
@@ -687,7 +686,7 @@ impl Pager {
             ErrorKind::Poisoned,
             format!("{path}: an earlier write to the disk failed, so this handle takes no more writes: {reason}"),
         )
-        .with_hint("Open the table again to go on from what is durable."))
+        .with_hint("Open the table again to continue from its last durable state."))
     }
 
     /// # Errors
@@ -700,20 +699,16 @@ impl Pager {
     #[cold]
     fn forked_error(&self) -> Error {
         let path = self.path.display();
-        Error::new(
-            ErrorKind::Forked,
-            format!(
-                "{path}: opened before this process was forked from its parent; open the table in the child, after the fork"
-            ),
-        )
+        Error::new(ErrorKind::Forked, format!("{path}: opened before this process was forked from its parent"))
+            .with_hint("Open the table in the child, after the fork.")
     }
 
-    /// Bytes of memory that frames take now.
+    /// Bytes of resident frames.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.pool.resident.load(Relaxed) * self.frame_bytes() as u64
     }
 
-    /// Reads every frame of the file and names those whose checksum does not fit.
+    /// Reads every frame of the file and reports those whose checksum does not match.
     pub(crate) fn verify_sums(&self, mut fault: impl FnMut(FrameNo, String)) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let mut bytes = vec![0; self.frame_bytes()];
@@ -728,7 +723,7 @@ impl Pager {
     }
 }
 
-/// Where a checksum frame keeps its own.
+/// Offset of a checksum frame's own checksum.
 const SUM_OF_SUMS: usize = 4 * ZONE_FRAMES as usize;
 
 fn sum_of_sums(frame: FrameNo, bytes: &[u8]) -> u32 {
@@ -744,19 +739,15 @@ fn header_sum(bytes: &[u8]) -> u32 {
 fn not_a_table(path: &Path, what: &str) -> Error {
     let path = path.display();
     Error::new(ErrorKind::NotATable, format!("{path}: not a splitpoint table: {what}"))
-        .with_hint("Check the path. If it was a table, salvage may find what is left of it.")
+        .with_hint("Check the path. If it was a table, salvage may recover pairs from it.")
 }
 
 fn version_error(shown: &impl std::fmt::Display, version: u32) -> Error {
-    Error::new(
-        ErrorKind::Version,
-        format!(
-            "{shown}: format version {version}, this library reads {FORMAT_VERSION}. Upgrade splitpoint, or dump with the version that wrote it."
-        ),
-    )
+    Error::new(ErrorKind::Version, format!("{shown}: format version {version}, this library reads {FORMAT_VERSION}"))
+        .with_hint("Upgrade splitpoint, or dump the table with the version that wrote it.")
 }
 
-/// A random number, from the operating system's randomness by way of the standard library's maps.
+/// A random number, from the standard library's hash maps, which take their seeds from the operating system.
 pub(crate) fn random_u64() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     #[cfg(test)]
@@ -772,13 +763,13 @@ thread_local! {
     static TEST_RANDOM: std::cell::Cell<Option<u64>> = const { std::cell::Cell::new(None) };
 }
 
-/// From here on this thread's random numbers are those of `seed`.
+/// Seeds the random numbers of this thread.
 #[cfg(test)]
 pub(crate) fn seed_random(seed: u64) {
     TEST_RANDOM.set(Some(seed));
 }
 
-/// 0 is kept for "never written".
+/// 0 means "never written".
 fn nonzero(sum: u32) -> u32 {
     if sum == 0 { u32::MAX } else { sum }
 }

@@ -1,16 +1,16 @@
-//! Which parts of the file are in use: one bit for each 64th of a frame, a **unit**.
+//! Which parts of the file are in use: one bit for each **unit**, a 64th of a frame.
 //!
-//! Buckets take whole frames, overflow pages and small extents take a few units within one frame, large extents
-//! take frames and share the last. One allocator serves them all: the bits of a frame are one `u64`, and so a
-//! hole left by one is found for the other.
+//! Groups of buckets take whole frames, overflow pages and small extents take a few units within one frame, large extents
+//! take frames and share the last one. One allocator serves them all: the bits of a frame are one `u64`, so any freed
+//! hole serves any kind.
 //!
-//! The bits stand in **map frames**: a zone of [`ZONE_FRAMES`] frames has two, the first holds its bits, the second
-//! its checksums (`mod.rs`). Zone 0's are frames 1 and 2; those of zones 2^k to 2^(k+1) - 1 lie side by side
-//! from `map_groups[k]`, allocated when the file first reaches zone 2^k.
+//! The bits are in **map frames**: a zone of [`ZONE_FRAMES`] frames has two, the first with its bits, the second with
+//! its checksums (`mod.rs`). Zone 0's are frames 1 and 2; those of zones 2^k to 2^(k+1) - 1 are adjacent from
+//! `map_groups[k]`, allocated when the file first reaches zone 2^k.
 //!
-//! What is free is looked up in memory: frames with a hole by the length of the longest, runs of wholly free frames
-//! by length. Neither is in the file; after an open they are filled zone by zone, as allocations ask, so that an
-//! open costs the same whatever the size.
+//! Free space is found in memory: frames with a hole, by the length of the longest, and runs of free frames, by
+//! length. Neither list is in the file; after an open, allocations fill them zone by zone, so an open costs the same
+//! whatever the file's size.
 //!
 //! Differs from the paper's buddy-in-waiting: overflow pages are not tied to a split point and may be of any size
 //! (docs/architecture.md, "Space").
@@ -29,42 +29,42 @@ pub(crate) const FRAME_UNITS: u32 = 64;
 /// Map groups a file can have: 2^32 frames are 2^23 zones.
 pub(crate) const MAP_GROUP_COUNT: usize = 24;
 
-/// What is free, as far as it is known.
+/// The free space known so far.
 pub(crate) struct Space {
     /// The first frame of the list of those whose longest hole has this length; 0 ends a list.
     lists: [FrameNo; FRAME_UNITS as usize],
     /// Bit n is set where list n is not empty.
     lists_filled: u64,
-    /// Each frame's place in its list, a chunk a zone.
+    /// Each frame's links in its list, a chunk per zone.
     links: Vec<Option<Box<[Link; ZONE_FRAMES as usize]>>>,
-    /// Runs of wholly free frames: first -> length, and the same by length.
+    /// Runs of free frames: first -> length.
     runs: BTreeMap<FrameNo, u32>,
     runs_by_len: BTreeSet<(u32, FrameNo)>,
-    /// Zones below this one have been looked at.
+    /// Zones below this one are in the lists.
     zones_known: u32,
-    /// Frames the file has room for on the disk.
+    /// Frames for which disk space is reserved.
     reserved_frames: u32,
-    /// Frames whose memory is ready, or being made so.
+    /// Frames whose memory is populated, or being populated.
     ready_frames: u32,
-    /// Frames that will be allocated at once before long.
+    /// Frames of the next large allocation.
     expected_frames: u32,
-    /// Header, map frames, bucket groups: nothing is allocated in these frames or given back by a reference, whatever
-    /// the file says. First -> count.
+    /// Header, map frames, groups of buckets: no reference in the file makes these frames be allocated or freed. First
+    /// -> count.
     fixed: BTreeMap<FrameNo, u32>,
-    /// A compaction is under way: take the room nearest the start.
+    /// During a compaction: allocate nearest the start.
     prefer_low: bool,
-    /// Holes just given back, by length, for who needs one of that length next: it is likely in the processor's cache.
-    /// The maps still have them as used.
+    /// Freed holes, by length, for the next allocation of that length: likely still in the processor's cache. The map
+    /// frames show them as used.
     kept: [Vec<u64>; FRAME_UNITS as usize],
 }
 
-/// Most holes of one length that are kept.
+/// Most kept holes of one length.
 const KEPT_MAX: usize = 16;
 
-/// A frame in the list of those with a hole of its length; list 0 is none.
+/// A frame's links in the list of its longest hole; list 0 means in no list.
 #[derive(Clone, Copy, Default)]
 struct Link {
-    /// Its used units, while it is in a list.
+    /// Its used units while it is in a list.
     used: u64,
     list: u8,
     before: FrameNo,
@@ -72,7 +72,7 @@ struct Link {
 }
 
 impl Space {
-    /// For a file of which the first zones are known to have nothing free.
+    /// For a file whose first `zones_known` zones have no free units.
     pub(crate) fn new(zones_known: u32) -> Space {
         Space {
             lists: [0; FRAME_UNITS as usize],
@@ -90,9 +90,9 @@ impl Space {
         }
     }
 
-    /// Is any of these frames fixed?
+    /// Whether any of these frames is fixed.
     fn has_fixed(&self, first: FrameNo, count: u32) -> bool {
-        // They do not overlap, so the last that starts before the end reaches farthest.
+        // Ranges do not overlap, so the last one that starts before the end reaches farthest.
         let before = self.fixed.range(..first.saturating_add(count)).next_back();
         before.is_some_and(|(&start, &len)| start + len > first)
     }
@@ -106,7 +106,7 @@ impl Space {
         &mut zone[(frame % ZONE_FRAMES) as usize]
     }
 
-    /// Notes which units of `frame` are used now. A wholly free frame is in `runs` instead of a list.
+    /// Records the used units of `frame`. A free frame is in `runs` instead of a list.
     fn note_used(&mut self, frame: FrameNo, used: u64) {
         let list = if used == 0 { 0 } else { longest(!used) as u8 };
         self.link(frame).used = used;
@@ -166,7 +166,7 @@ impl Space {
         self.runs_by_len.remove(&(len, first));
     }
 
-    /// The shortest run of at least `len` frames, its first `len` taken.
+    /// Takes the first `len` frames of the shortest run with at least `len`.
     fn take_run(&mut self, len: u32) -> Option<FrameNo> {
         let (run_len, first) = if self.prefer_low {
             self.runs.iter().find(|&(_, &run_len)| run_len >= len).map(|(&first, &run_len)| (run_len, first))?
@@ -182,7 +182,7 @@ impl Space {
     }
 }
 
-/// Bits at which `len` (1 to 64) consecutive set bits of `free` start.
+/// The bits of `free` at which `len` (1 to 64) consecutive set bits start.
 fn starts_of(free: u64, len: u32) -> u64 {
     let (mut starts, mut have) = (free, 1);
     while have < len {
@@ -193,12 +193,12 @@ fn starts_of(free: u64, len: u32) -> u64 {
     starts
 }
 
-/// The longest run of set bits.
+/// Length of the longest run of set bits.
 pub(crate) fn longest(free: u64) -> u32 {
     if free == 0 {
         return 0;
     }
-    // starts[k]: where 2^k set bits in a row start.
+    // starts[k]: where 2^k consecutive set bits start.
     let mut starts = [free, 0, 0, 0, 0, 0, 0];
     let mut power = 0;
     while power < 6 {
@@ -209,7 +209,7 @@ pub(crate) fn longest(free: u64) -> u32 {
         power += 1;
         starts[power] = next;
     }
-    // Put the run together from the largest power down.
+    // Builds the run's length from the largest power down.
     let (mut here, mut len) = (starts[power], 1 << power);
     for smaller in (0..power).rev() {
         let longer = here & starts[smaller].checked_shr(len).unwrap_or(0);
@@ -221,15 +221,15 @@ pub(crate) fn longest(free: u64) -> u32 {
     len
 }
 
-/// The bits of units `start` to `start + len`.
+/// The bits of `len` units from `start` on.
 fn bits(start: u32, len: u32) -> u64 {
     (u64::MAX >> (FRAME_UNITS - len)) << start
 }
 
-/// Where the smallest hole of at least `len` units starts.
+/// Start of the smallest hole of at least `len` units.
 fn best_fit(free: u64, len: u32) -> u32 {
     let mut starts = starts_of(free, len);
-    // Starts of runs: those whose bit before is not free.
+    // Starts of runs: bits whose lower neighbour is not free.
     starts &= !(free << 1);
     let (mut best, mut best_len) = (starts.trailing_zeros(), u32::MAX);
     while starts != 0 {
@@ -244,8 +244,8 @@ fn best_fit(free: u64, len: u32) -> u32 {
 }
 
 impl Pager {
-    /// Allocates `len` units: within one frame up to [`FRAME_UNITS`], else from the start of a frame on.
-    /// Gives the first unit's number in the file.
+    /// Allocates `len` units: within one frame up to [`FRAME_UNITS`], else from the start of a frame on. Returns the
+    /// first unit's number.
     pub(crate) fn allocate(&self, len: u32) -> Result<u64> {
         assert!(len > 0);
         let mut space = self.space();
@@ -270,12 +270,12 @@ impl Pager {
     fn allocate_in_hole(&self, space: &mut Space, len: u32) -> Result<Option<u64>> {
         let mut found = space.find_hole(len);
         if found.is_none() && self.learn_zone(space)? {
-            // Nothing known: look at one zone more, at most one a call.
+            // No known hole fits: learn one more zone, at most one a call.
             found = space.find_hole(len);
         }
         let Some(frame) = found else { return Ok(None) };
         if space.prefer_low && space.runs.first_key_value().is_some_and(|(&first, _)| first < frame) {
-            return Ok(None); // there is a whole frame nearer the start
+            return Ok(None); // a free frame is nearer the start
         }
         let used = space.link(frame).used;
         let start = best_fit(!used, len);
@@ -285,7 +285,8 @@ impl Pager {
         Ok(Some(u64::from(frame) * u64::from(FRAME_UNITS) + u64::from(start)))
     }
 
-    /// `count` frames side by side, from a run of free ones or from the end of the file. Not yet marked.
+    /// Takes `count` adjacent frames, from a run of free ones or from the end of the file. They are not yet marked
+    /// used.
     fn allocate_run(&self, space: &mut Space, count: u32) -> Result<FrameNo> {
         if let Some(first) = space.take_run(count) {
             return Ok(first);
@@ -300,15 +301,13 @@ impl Pager {
             if end > u64::from(FrameNo::MAX) {
                 return Err(Error::new(
                     ErrorKind::DiskFull,
-                    format!(
-                        "{}: a file holds at most 2^32 frames; make the table anew with larger pages",
-                        self.path().display()
-                    ),
-                ));
+                    format!("{}: a file holds at most 2^32 frames", self.path().display()),
+                )
+                .with_hint("Rebuild the table with larger pages."));
             }
             let zones_mapped = self.zones_mapped();
             let missing = end.div_ceil(u64::from(ZONE_FRAMES)) > u64::from(zones_mapped);
-            // Map frames first: zones 2^k on need group k, which lies at the end of the file of that moment.
+            // Map frames first: zones from 2^k on need group k, which starts at the end of the file of that moment.
             let wanted = if missing { 2 * zones_mapped } else { count };
             let end = first + wanted;
             self.make_room(space, end)?;
@@ -327,11 +326,11 @@ impl Pager {
         }
     }
 
-    /// Addresses and room on the disk up to frame `end`.
+    /// Reserves addresses and disk space up to frame `end`.
     fn make_room(&self, space: &mut Space, end: FrameNo) -> Result<()> {
         self.pool().reserve(u64::from(end) + 1)?;
         if end > space.reserved_frames {
-            // A step ahead, so that the disk is asked seldom; a sixteenth, so that little is asked for in vain.
+            // A step ahead, so that reservations are rare; a sixteenth, so that little is reserved in vain.
             const STEP_BYTES: (u64, u64) = (1 << 20, 64 << 20);
             let frame_bytes = self.frame_bytes() as u64;
             let step = (u64::from(end) * frame_bytes / 16).clamp(STEP_BYTES.0, STEP_BYTES.1) / frame_bytes;
@@ -343,7 +342,7 @@ impl Pager {
         Ok(())
     }
 
-    /// Has memory behind `end`, and what is new before it, made ready, if the table is so large that it gets large pages.
+    /// Populates memory beyond `end`, and the new frames before it, if the table is large enough for large pages.
     fn make_ready_ahead(&self, space: &mut Space, end: FrameNo) {
         const AHEAD_BYTES: (u64, u64) = (4 << 20, 64 << 20);
         let frame_bytes = self.frame_bytes() as u64;
@@ -355,19 +354,19 @@ impl Pager {
         }
         let new = space.ready_frames.max(self.frame_count()).min(end)..end;
         let to = end.saturating_add(ahead);
-        // What is over the cache's limit would be taken away again.
+        // Frames beyond the cache's limit would be evicted again.
         if !self.has_cache_for(to) || self.pool().reserve(u64::from(to) + 1).is_err() {
             return;
         }
-        // First what is behind the end: the pages of a group of buckets are come to one by one, while the next overflow
-        // page lies behind it.
+        // Frames beyond the end first: the next overflow page is there, while the pages of a group of buckets are used
+        // one by one.
         let behind = space.ready_frames.max(end)..to;
         if self.pool().make_ready(behind) && (new.is_empty() || self.pool().make_ready(new)) {
             space.ready_frames = to;
         }
     }
 
-    /// Marks all units of `count` frames from `first` as used, but of the last one only `last_units`.
+    /// Marks the units of `count` frames from `first` as used, of the last frame only the first `last_units`.
     fn set_run_used(&self, space: &mut Space, first: FrameNo, count: u32, last_units: u32) -> Result<()> {
         self.fill_used_bits(first, count - 1, 0xFF)?;
         let last = first + count - 1;
@@ -376,10 +375,10 @@ impl Pager {
         Ok(())
     }
 
-    /// Gives `len` units from `unit` back.
+    /// Frees `len` units from `unit` on.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] where they are not in use: some page refers to what is not its own.
+    /// [`ErrorKind::Corrupt`] where they are not in use: some page refers to space that it does not own.
     pub(crate) fn free(&self, unit: u64, len: u32) -> Result<()> {
         let mut space = self.space();
         if self.keep(&mut space, unit, len)? {
@@ -388,10 +387,11 @@ impl Pager {
         self.free_in(&mut space, unit, len)
     }
 
-    /// Keeps a hole for who asks for one of its length next. `false` where it is none to keep, or in doubt.
+    /// Keeps a freed hole for the next allocation of its length. `false` where it does not qualify or may not be in
+    /// use.
     fn keep(&self, space: &mut Space, unit: u64, len: u32) -> Result<bool> {
         let (units, frames) = (u64::from(FRAME_UNITS), u64::from(self.frame_count()));
-        // In a small file room counts for more than time, and all of it is in the cache anyway.
+        // In a small file space matters more than time, and all of it is in the cache anyway.
         const SMALL_FRAMES: u64 = if cfg!(test) { 8 } else { 256 };
         let (frame, start) = (unit / units, (unit % units) as u32);
         if frames < SMALL_FRAMES
@@ -411,19 +411,19 @@ impl Pager {
         Ok(true)
     }
 
-    /// Lets the maps say of what is kept that it is free. The caller keeps writers out who would keep more.
+    /// Marks the kept holes as free in the map frames. The caller keeps writers out.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`]; what was not given back is still kept.
-    pub(crate) fn give_back_kept(&self) -> Result<()> {
-        self.give_back_kept_in(&mut self.space())
+    /// [`ErrorKind::Io`]; the rest is still kept.
+    pub(crate) fn free_kept(&self) -> Result<()> {
+        self.free_kept_in(&mut self.space())
     }
 
-    fn give_back_kept_in(&self, space: &mut Space) -> Result<()> {
+    fn free_kept_in(&self, space: &mut Space) -> Result<()> {
         for len in 1..FRAME_UNITS {
             while let Some(&unit) = space.kept[len as usize].last() {
                 match self.free_in(space, unit, len) {
-                    // In a damaged file; its room is lost.
+                    // In a damaged file; the space is lost.
                     Err(e) if e.kind() == ErrorKind::Corrupt => {}
                     done => done?,
                 }
@@ -438,7 +438,7 @@ impl Pager {
         let first = unit / u64::from(FRAME_UNITS);
         let end = unit + u64::from(len);
         if end > u64::from(self.frame_count()) * u64::from(FRAME_UNITS) {
-            return Err(self.corrupt(format!("units {unit} to {end} are freed but lie beyond the end")));
+            return Err(self.corrupt(format!("units {unit} to {end} are freed but are beyond the end")));
         }
         let first = first as FrameNo; // below frame_count, checked above
         if space.has_fixed(first, (end.div_ceil(u64::from(FRAME_UNITS)) - u64::from(first)) as u32) {
@@ -447,7 +447,7 @@ impl Pager {
         if frames > 0 {
             for frame in first..first + frames {
                 if self.used_bits(frame)? != u64::MAX {
-                    return Err(self.corrupt(format!("frame {frame} is freed but not wholly in use")));
+                    return Err(self.corrupt(format!("frame {frame} is freed but not all of it is in use")));
                 }
             }
             self.fill_used_bits(first, frames, 0)?;
@@ -455,7 +455,7 @@ impl Pager {
         }
         let left = len % FRAME_UNITS;
         if left > 0 {
-            // Below FRAME_UNITS an allocation lies within one frame, wherever it starts; above, it starts with one.
+            // A length below FRAME_UNITS lies within one frame, at any unit; a longer one starts with a frame.
             let start = if frames > 0 { 0 } else { (unit % u64::from(FRAME_UNITS)) as u32 };
             self.free_within(space, first + frames, start, left)?;
         }
@@ -479,7 +479,7 @@ impl Pager {
         Ok(())
     }
 
-    /// Sets the bits of `count` whole frames to all used (0xFF) or all free (0), a zone at a time.
+    /// Sets the bits of `count` frames to all used (0xFF) or all free (0), a zone at a time.
     fn fill_used_bits(&self, first: FrameNo, count: u32, byte: u8) -> Result<()> {
         let (mut at, end) = (first, first + count);
         while at < end {
@@ -493,7 +493,7 @@ impl Pager {
         Ok(())
     }
 
-    /// Looks at the bits of the next zone not yet known. `false` where all are.
+    /// Adds the next unknown zone to the lists. `false` where all are known.
     fn learn_zone(&self, space: &mut Space) -> Result<bool> {
         let zone = space.zones_known;
         let first = zone.saturating_mul(ZONE_FRAMES);
@@ -508,7 +508,7 @@ impl Pager {
                 return Err(self.corrupt(format!("frame {frame}: primary pages or a map, marked free")));
             }
             if used == 0 {
-                // A frame may have come to `runs` by being freed since the open.
+                // A frame may be in `runs` already because it was freed since the open.
                 let known = space.runs.range(..=frame).next_back().is_some_and(|(&f, &n)| frame < f + n);
                 if !known {
                     space.add_run(frame, 1);
@@ -520,11 +520,11 @@ impl Pager {
         Ok(true)
     }
 
-    /// Runs `work`, in which allocations look for the room nearest the start rather than the tightest.
+    /// Runs `work`; its allocations take the space nearest the start rather than the best fit.
     pub(crate) fn prefer_low<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<R> {
         {
             let mut space = self.space();
-            self.give_back_kept_in(&mut space)?;
+            self.free_kept_in(&mut space)?;
             while self.learn_zone(&mut space)? {}
             space.prefer_low = true;
         }
@@ -533,10 +533,10 @@ impl Pager {
         result
     }
 
-    /// `count` frames side by side that all lie before frame `limit`; gives the first unit.
+    /// Allocates `count` adjacent frames before frame `limit`; returns the first unit.
     pub(crate) fn allocate_before(&self, count: u32, limit: FrameNo) -> Result<Option<u64>> {
         let mut space = self.space();
-        self.give_back_kept_in(&mut space)?;
+        self.free_kept_in(&mut space)?;
         let found =
             space.runs.iter().find(|&(&first, &len)| len >= count && first + count <= limit).map(|(&f, &n)| (f, n));
         let Some((first, len)) = found else { return Ok(None) };
@@ -548,14 +548,14 @@ impl Pager {
         Ok(Some(u64::from(first) * u64::from(FRAME_UNITS)))
     }
 
-    /// So many frames will be allocated at once before long: their memory should be ready by then.
-    pub(crate) fn expect(&self, frames: FrameNo) {
+    /// Announces an allocation of `frames` frames, so that their memory is populated in advance.
+    pub(crate) fn expect_frames(&self, frames: FrameNo) {
         let mut space = self.space();
         space.expected_frames = frames;
         self.make_ready_ahead(&mut space, self.frame_count());
     }
 
-    /// Declares frames fixed, and takes that back.
+    /// Declares frames fixed. [`unfix`](Self::unfix) reverts it.
     pub(crate) fn fix(&self, first: FrameNo, count: u32) {
         self.space().fixed.insert(first, count);
     }
@@ -564,7 +564,7 @@ impl Pager {
         self.space().fixed.remove(&first);
     }
 
-    /// Is this frame the header, a map frame or one of a bucket group?
+    /// Whether this frame is the header, a map frame or part of a group of buckets.
     #[cold]
     pub(crate) fn is_fixed(&self, frame: FrameNo) -> bool {
         self.space().has_fixed(frame, 1)
@@ -576,10 +576,10 @@ impl Pager {
         std::iter::once((0, 3)).chain(groups.filter(|&(first, _)| first != 0))
     }
 
-    /// Gives free frames at the end of the file back. Only where nobody else uses the table.
+    /// Frees the frames at the end of the file that are not in use. The caller keeps all others out.
     pub(crate) fn trim(&self) -> Result<()> {
         let mut space = self.space();
-        self.give_back_kept_in(&mut space)?;
+        self.free_kept_in(&mut space)?;
         while self.learn_zone(&mut space)? {}
         loop {
             let end = self.frame_count();
@@ -590,11 +590,11 @@ impl Pager {
                 self.cut(&mut space, first)?;
                 continue;
             }
-            // Map frames at the end that only describe what is no more.
+            // Map frames at the end that describe only removed frames.
             let zones_mapped = self.zones_mapped();
             let Some(group) = zones_mapped.ilog2().checked_sub(1) else { return Ok(()) };
             let first = self.map_groups()[group as usize].load(Acquire);
-            // Zone 2^23, if the file got that far, would start beyond the last frame number.
+            // Zone 2^23, in a file of maximum length, would start beyond the last frame number.
             let described = (1u64 << group) * u64::from(ZONE_FRAMES);
             if first + (2 << group) != end || u64::from(first) > described {
                 return Ok(());
@@ -607,7 +607,7 @@ impl Pager {
         }
     }
 
-    /// Lets the file end at frame `end`.
+    /// Makes the file end at frame `end`.
     fn cut(&self, space: &mut Space, end: FrameNo) -> Result<()> {
         let old = self.frame_count();
         self.forget_sums(end, old)?;
@@ -620,7 +620,7 @@ impl Pager {
         Ok(())
     }
 
-    /// Free units in the whole file. Looks at every map frame.
+    /// Free units in the whole file. Reads every map frame.
     pub(crate) fn free_units(&self) -> Result<u64> {
         let space = self.space();
         let kept = (1..).zip(&space.kept[1..]).map(|(len, kept)| len * kept.len() as u64);
@@ -631,7 +631,7 @@ impl Pager {
         Ok(free)
     }
 
-    /// The bits of `frame`; set ones are in use.
+    /// The bits of `frame`; a set bit is a used unit.
     pub(crate) fn used_bits(&self, frame: FrameNo) -> Result<u64> {
         let map = self.read(self.map_frame(frame / ZONE_FRAMES))?;
         let at = (frame % ZONE_FRAMES) as usize * 8;
@@ -645,7 +645,7 @@ impl Pager {
         Ok(())
     }
 
-    /// Where the bits of `zone` stand; its checksums stand in the frame behind.
+    /// The frame with the bits of `zone`; its checksums are in the next frame.
     pub(crate) fn map_frame(&self, zone: u32) -> FrameNo {
         if zone == 0 {
             return 1;

@@ -1,11 +1,11 @@
-//! Changing bytes that others may be reading: word by word, atomically.
+//! Changes bytes that other threads may be reading: word by word, atomically.
 //!
-//! A lookup reads a page without a latch and checks afterwards that nobody changed it meanwhile (`pool.rs`, "Peek").
-//! What it read in vain it throws away, but it did read, while another thread wrote: in Rust's memory model that is
-//! only sound if both sides use atomic accesses. So the words of a frame are changed by relaxed atomic stores, which
-//! cost what plain ones do, only not vectorized, and peeked at by relaxed atomic loads.
+//! An optimistic read takes no latch and checks afterwards that the page is unchanged (`pool.rs`). It discards what it
+//! read beside a write, but it did read: in Rust's memory model that is only sound if both sides use atomic accesses.
+//! So the words of a frame are changed by relaxed atomic stores, which cost what plain ones do but are not vectorized,
+//! and read optimistically by relaxed atomic loads.
 //!
-//! [`Bytes`] is what code that changes pages sees. It has two kinds: memory of a frame ([`FrameBytes`]), and a plain
+//! Code that changes pages uses [`Bytes`]. It has two implementations: memory of a frame ([`FrameBytes`]), and a plain
 //! vector, the safe twin that tests compare it with.
 #![expect(unsafe_code, reason = "frames are changed through atomic views of their words")]
 
@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes that can be read as a slice and changed in two ways.
+/// Bytes to read as a slice and to change as a whole or in part.
 pub(crate) trait Bytes: Deref<Target = [u8]> {
     /// Replaces the bytes from `at` on.
     fn store(&mut self, at: usize, bytes: &[u8]);
@@ -22,9 +22,9 @@ pub(crate) trait Bytes: Deref<Target = [u8]> {
     fn copy_within(&mut self, from: Range<usize>, to: usize);
     /// Sets all bytes of `range` to `byte`.
     fn fill(&mut self, range: Range<usize>, byte: u8);
-    /// Replaces the eight bytes from `at` on, a multiple of 8: [`store`](Self::store) for the shortest of paths.
+    /// Replaces the eight bytes from `at` on, a multiple of 8: the fast case of [`store`](Self::store).
     fn store_word(&mut self, at: usize, bytes: [u8; WORD]);
-    /// Replaces each word of `range`, whose ends are multiples of 8, by what `map` makes of it; of little endian.
+    /// Replaces each word of `range`, whose ends are multiples of 8, by `map` of it; little-endian.
     fn map_words(&mut self, range: Range<usize>, map: impl Fn(u64) -> u64);
 }
 
@@ -66,7 +66,7 @@ const WORD: usize = size_of::<u64>();
 impl FrameBytes<'_> {
     /// # Safety
     /// `start` is aligned to 8 and the start of `len` bytes of memory, `len` a multiple of 8, that live for `'a`, that
-    /// nobody else writes during `'a`, and that nobody else reads but by atomic loads.
+    /// no other code writes during `'a`, and that other code reads only by atomic loads.
     pub(super) unsafe fn new(start: *mut u8, len: usize) -> Self {
         debug_assert!(start.addr().is_multiple_of(WORD) && len.is_multiple_of(WORD));
         FrameBytes { start, len, latch: PhantomData }
@@ -85,7 +85,7 @@ impl FrameBytes<'_> {
         &self.words(index..index + 1)[0]
     }
 
-    /// Replaces those bytes of a word for which `mask` is set.
+    /// Replaces the bytes of a word for which `mask` is set.
     #[inline]
     fn merge(&mut self, index: usize, value: u64, mask: u64) {
         let word = self.word(index);
@@ -128,8 +128,8 @@ impl Deref for FrameBytes<'_> {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: by the contract of `new` the memory is live and nobody else writes it; this view ends before `self`
-        // is used to write again, as that takes `&mut self`.
+        // SAFETY: by the contract of `new` the memory is live and no other code writes it; this view ends before
+        // `self` is used to write again, as that takes `&mut self`.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 }
@@ -140,7 +140,7 @@ impl Bytes for FrameBytes<'_> {
         assert!(at + bytes.len() <= self.len);
         step();
         let Some(first) = bytes.first_chunk::<WORD>() else {
-            // Less than a word: in one, or over the border of two.
+            // Less than a word: within one word, or across two.
             let (head, tail) = bytes.split_at(bytes.len().min(at.wrapping_neg() % WORD));
             for (at, part) in [(at, head), (at + head.len(), tail)] {
                 if !part.is_empty() {
@@ -149,7 +149,7 @@ impl Bytes for FrameBytes<'_> {
             }
             return;
         };
-        // A word or more: the ends are parts of the first and last eight bytes, shifted into place.
+        // A word or more: the ends are written as the first and the last eight bytes, shifted.
         let head = at.wrapping_neg() % WORD;
         if head > 0 {
             let shift = 8 * (WORD - head) as u32;
@@ -176,17 +176,17 @@ impl Bytes for FrameBytes<'_> {
         let tail = len - head - middle * WORD;
         let tail_at = head + middle * WORD;
         step();
-        // A part is read whole before it is written, and parts go in the order in which none is overwritten unread.
+        // Each step reads before it writes, and the order overwrites no byte that is still to be read.
         if to < from.start {
             self.copy_part(from.start, to, head);
             step();
-            // SAFETY: words 0 to `middle` from both lie in the part (asserted), and `to + head` is a multiple of 8.
+            // SAFETY: words 0 to `middle` of both lie in the part (asserted), and `to + head` is a multiple of 8.
             (0..middle).for_each(|i| unsafe { self.copy_word(from.start + head + i * WORD, to + head + i * WORD) });
             self.copy_part(from.start + tail_at, to + tail_at, tail);
         } else {
             self.copy_part(from.start + tail_at, to + tail_at, tail);
             step();
-            // SAFETY: as above.
+            // SAFETY: as in the other direction.
             (0..middle)
                 .rev()
                 .for_each(|i| unsafe { self.copy_word(from.start + head + i * WORD, to + head + i * WORD) });
@@ -232,12 +232,12 @@ impl FrameBytes<'_> {
     }
 
     /// # Safety
-    /// Eight bytes from `from` and from `to` on are in the part, and `to` is a multiple of 8.
+    /// `from..from + 8` and `to..to + 8` are within the part, and `to` is a multiple of 8.
     #[inline]
     unsafe fn copy_word(&mut self, from: usize, to: usize) {
-        // SAFETY: in the part, by the caller's promise, which nobody else writes: a plain load will do.
+        // SAFETY: within the part, by the caller's promise, and no other code writes it: a plain load suffices.
         let word = unsafe { self.start.add(from).cast::<u64>().read_unaligned() };
-        // SAFETY: in the part, and aligned, as its start is; all concurrent accesses are atomic loads.
+        // SAFETY: within the part, and aligned, as its start is; all concurrent accesses are atomic loads.
         unsafe { AtomicU64::from_ptr(self.start.add(to).cast()) }.store(word, Relaxed);
     }
 }
@@ -254,7 +254,7 @@ mod tests {
         ) {
             let mut plain: Vec<u8> = (0..=255).collect();
             let mut words = [0u64; 32];
-            // SAFETY: `words` is aligned, has 256 bytes, and is touched through `frame` alone while that lives.
+            // SAFETY: `words` is aligned, has 256 bytes, and is accessed only through `frame` while that lives.
             let mut frame = unsafe { FrameBytes::new(words.as_mut_ptr().cast(), 256) };
             frame.store(0, &plain.clone());
             for (op, a, b, c, byte) in ops {

@@ -1,18 +1,19 @@
-//! Salvage: what can still be read of a damaged file.
+//! Salvage: recovers the readable pairs of a damaged file.
 //!
 //! ```text
-//! header whole    each bucket: its page, its overflow pages, the extents of its pairs    by_header, here
-//! header damaged  every frame: what is a primary page by its layout, and what it leads to  scattered.rs
+//! header intact   each bucket: its page, its overflow pages, the extents of its pairs            by_header, here
+//! header damaged  every frame: the primary pages, recognized by their layout, and what they refer to  scattered.rs
 //! ```
 //!
-//! A pair is given as **verified** if the checksum of every frame that it lies in fits, it is known that nothing newer
-//! replaced it, and its key belongs to the bucket it was found in. Where the checksums themselves are damaged, pages that
-//! contradict themselves nowhere are taken for what they are, and their pairs given as not verified. Nothing else is given.
+//! A pair is **verified** if the checksum of every frame it is in matches, it is known to be current, and its key
+//! belongs to the bucket it was found in. Where the checksums themselves are damaged, self-consistent pages are
+//! accepted, and their pairs are reported as unverified. Nothing else is returned.
 //!
-//! The file is only read, nothing beside it is made, and memory is bounded: the frame at hand, one pair, one bucket's keys.
-//! Every loop along references has a bound in the file's length.
+//! The file is only read, no file is created beside it, and memory is bounded: the current frame, one pair, one
+//! bucket's keys. The file's length bounds every loop along references.
 //!
-//! Not here: frames and their checksums (`pager/file.rs`), naming every fault of a file that opens (`verify.rs`).
+//! Not here: frames and their checksums (`pager/damaged_file.rs`), every fault of a file that opens
+//! (`buckets/verify.rs`).
 
 mod scattered;
 mod walk;
@@ -32,83 +33,83 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use walk::{Candidate, Primary};
 
-/// What [`salvage`] tells of, as it finds it.
+/// What [`salvage`] passes to its callback.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Salvaged<'a> {
-    /// A pair. No key is given twice.
+    /// A pair. No key is passed twice.
     #[non_exhaustive]
     Pair {
         /// Its key.
         key: &'a [u8],
         /// Its value.
         value: &'a [u8],
-        /// Every byte of it is proved by a checksum, and it is current. If not, it is what a page that contradicts itself
-        /// nowhere says, with checksums that are damaged themselves: most likely right.
+        /// Checksums prove every byte of it, and it is current. If `false`, it is from a self-consistent page whose
+        /// checksum could not be checked: most likely right.
         verified: bool,
     },
-    /// Something that is damaged, and what is lost by it.
+    /// Damage, and what is lost by it.
     Fault(&'a Fault),
-    /// How far it is.
+    /// Progress.
     #[non_exhaustive]
     Progress {
-        /// Of `all`.
+        /// Steps done, of `all`.
         done: u64,
-        /// In no unit of interest.
+        /// Steps in all, in no particular unit.
         all: u64,
     },
 }
 
-/// The sum of a salvage.
+/// Totals of a salvage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SalvageReport {
-    /// Pairs given that are proved.
+    /// Verified pairs.
     pub verified: u64,
-    /// Pairs given that are not.
+    /// Unverified pairs.
     pub unverified: u64,
-    /// Pairs that the header counts; `None` where it is damaged.
+    /// Number of pairs according to the header; `None` where it is damaged.
     pub counted: Option<u64>,
-    /// Buckets that are lost wholly: their primary pages are.
+    /// Buckets lost with their primary pages.
     pub lost_buckets: u64,
-    /// Places where pairs are lost, or may be: a bucket's page, an overflow page, a value.
+    /// Places where pairs are or may be lost: a bucket's page, an overflow page, a value.
     pub losses: u64,
-    /// Keys that were there several times with different values, of which one was given. Only without a header.
+    /// Keys found several times with different values, of which one was returned. Only without a header.
     pub conflicts: u64,
-    /// It was stopped before the end.
+    /// The callback stopped it.
     pub stopped: bool,
 }
 
 impl SalvageReport {
-    /// Pairs given.
+    /// Pairs returned.
     pub fn pairs(&self) -> u64 {
         self.verified + self.unverified
     }
 
-    /// How many pairs did not come out; `None` where the header, which counts them, is damaged.
+    /// Pairs that were not found; `None` where the header, which counts them, is damaged.
     pub fn missing(&self) -> Option<u64> {
         self.counted.map(|counted| counted.saturating_sub(self.pairs()))
     }
 
-    /// Is it certain that every pair of the table was given, and rightly?
+    /// Whether certainly every pair of the table was returned, and correctly.
     pub fn is_whole(&self) -> bool {
-        // Verified pairs are of the table, and no two of one key: if they are as many as it has, they are all. What was
-        // lost then had none, whatever it was.
+        // Verified pairs belong to the table, and have different keys: if there are as many as the table has, they are
+        // all of them, and the losses had no pairs.
         !self.stopped && self.unverified == 0 && self.counted == Some(self.verified)
     }
 }
 
-/// Gives every pair that can still be read of the table in the file at `path`, however damaged it is, to `take`, and says
-/// what is lost. Goes on until `take` breaks.
+/// Passes every readable pair of the table in the file at `path`, however damaged, to `take`, and reports what is
+/// lost. `take` can stop it.
 ///
-/// Reads a file whose header is whole about once, another about three times; without a header it keeps a list of what it
-/// found in an unlinked temporary file. Pairs come in no order. A complete checkpoint journal beside the file is read too;
-/// nothing is changed. A table with a hash function of the user's own is salvaged by [`TableOptions::salvage`].
+/// Reads a file with an intact header about once, any other about three times; then it keeps an index of the pairs in
+/// an unlinked temporary file. Pairs come in no order. A complete checkpoint journal beside the file is read too;
+/// nothing is changed. For a table with a user's own hash function use [`TableOptions::salvage`].
 ///
 /// # Errors
-/// [`ErrorKind::NotATable`] where nothing in the file looks like a part of a table; [`ErrorKind::Version`];
-/// [`ErrorKind::Locked`] where another has it open for writing; [`ErrorKind::Io`] where it cannot be opened. That parts of it
-/// cannot be read is no error.
+/// [`ErrorKind::NotATable`] where nothing in the file looks like part of a table; [`ErrorKind::Version`];
+/// [`ErrorKind::Locked`] where another process or handle has it open for writing; [`ErrorKind::Io`] where it cannot be
+/// opened. Unreadable parts are not errors.
 ///
 /// # Examples
 /// ```
@@ -134,10 +135,10 @@ pub fn salvage(path: impl AsRef<Path>, take: impl FnMut(Salvaged<'_>) -> Control
 }
 
 impl TableOptions {
-    /// [`salvage`] of a table with a hash function of the user's own: [`user_hash`](Self::user_hash) is what counts here.
+    /// [`salvage`] of a table with a user's own hash function, given by [`user_hash`](Self::user_hash).
     ///
     /// # Errors
-    /// As [`salvage`].
+    /// Those of [`salvage`].
     pub fn salvage(
         self,
         path: impl AsRef<Path>,
@@ -154,7 +155,8 @@ impl TableOptions {
         };
         let flow = match flow {
             Flow::Continue(()) if has_segments(self.storage.as_ref(), path) => {
-                let what = "writes since the last checkpoint may be in it and are not salvaged; an open for writing, if one is possible, makes them again";
+                let what = "writes since the last checkpoint may be in it and are not salvaged; \
+                            an open for writing, if possible, replays them";
                 salvage.lose("write-ahead log", what)
             }
             flow => flow,
@@ -167,21 +169,21 @@ impl TableOptions {
     }
 }
 
-/// Goes on, or the caller has had enough.
+/// Whether to go on; the callback can stop.
 type Flow = ControlFlow<()>;
 
-/// A salvage under way.
+/// The state of a salvage.
 struct Salvage<'a> {
     file: DamagedFile,
     options: &'a TableOptions,
     page_bytes: usize,
-    /// `None`: not known; then no key can be compared with its place.
+    /// `None`: unknown; then no key can be checked against its bucket.
     hash: Option<HashFunction>,
     take: &'a mut dyn FnMut(Salvaged<'_>) -> Flow,
     report: SalvageReport,
-    /// Bytes that references may still lead to: several may lead to one place in a file that says what it likes.
+    /// Bytes that references may still lead to: in a damaged file several may lead to one place.
     reach_left: u64,
-    /// Nothing is told: it will be on another pass.
+    /// Report nothing: another pass will.
     quiet: bool,
     failed: Option<Error>,
 }
@@ -202,28 +204,28 @@ impl<'a> Salvage<'a> {
         }
     }
 
-    fn tell(&mut self, place: impl Into<String>, what: impl Into<String>) -> Flow {
+    fn report_fault(&mut self, place: impl Into<String>, what: impl Into<String>) -> Flow {
         if self.quiet {
             return Flow::Continue(());
         }
         (self.take)(Salvaged::Fault(&Fault { place: place.into(), what: what.into() }))
     }
 
-    /// Tells of something by which pairs are lost.
+    /// Reports a loss of pairs.
     fn lose(&mut self, place: impl Into<String>, what: impl Into<String>) -> Flow {
         if !self.quiet {
             self.report.losses += 1;
         }
-        self.tell(place, what)
+        self.report_fault(place, what)
     }
 
-    /// Tells what was found wrong with checksums and the journal meanwhile.
-    fn tell_notes(&mut self) -> Flow {
+    /// Reports the faults found in checksums and the journal.
+    fn report_notes(&mut self) -> Flow {
         if self.quiet {
             return Flow::Continue(());
         }
         for (place, what) in self.file.take_notes() {
-            self.tell(place, what)?;
+            self.report_fault(place, what)?;
         }
         Flow::Continue(())
     }
@@ -233,7 +235,7 @@ impl<'a> Salvage<'a> {
         (self.take)(Salvaged::Pair { key, value, verified })
     }
 
-    /// Gives the pairs of every bucket that the header leads to.
+    /// Returns the pairs of every bucket, as the header describes them.
     fn by_header(&mut self, plan: &Plan) -> Flow {
         self.page_bytes = plan.page_bytes;
         self.hash.clone_from(&plan.hash);
@@ -242,7 +244,7 @@ impl<'a> Salvage<'a> {
         let all = u64::from(plan.root.max_bucket) + 1;
         let frames = self.file.frame_count();
         if let Some(first) = self.file.first_absent() {
-            self.tell(
+            self.report_fault(
                 format!("frame {first}"),
                 format!("the file ends before it, {} of {frames} frames are missing", frames - first),
             )?;
@@ -252,7 +254,7 @@ impl<'a> Salvage<'a> {
         while bucket < all {
             let run = plan.run(bucket as linear::Bucket, &self.file);
             let state = self.file.read(run.frame, &mut bytes);
-            self.tell_notes()?;
+            self.report_notes()?;
             match state {
                 State::Damaged(what) => {
                     self.report.lost_buckets += run.count;
@@ -280,10 +282,10 @@ impl<'a> Salvage<'a> {
         }
         (self.take)(Salvaged::Progress { done: all, all })?;
         match self.report.missing() {
-            // Pages that are gone without a trace, such as zeros under checksums that are zeros too.
+            // Pages that vanished without a trace, such as zeros whose checksums are zeros too.
             Some(missing @ 1..) if self.report.losses == 0 => self.lose(
                 "header",
-                format!("it counts {} pairs, {missing} of them were found nowhere", plan.root.totals.pairs),
+                format!("it counts {} pairs, of which {missing} were not found", plan.root.totals.pairs),
             ),
             _ => Flow::Continue(()),
         }
@@ -309,35 +311,35 @@ impl<'a> Salvage<'a> {
         let mut keys = HashSet::new();
         let belongs = |hash| linear::State::new(plan.root.max_bucket).bucket_of(hash) == number;
         self.walk(&place, primary, &belongs, &mut |salvage, Candidate { key, value, proved, .. }| {
-            // The first is the one that a lookup finds.
+            // A lookup finds the first one.
             if !keys.insert(fingerprint(key)) {
-                return salvage.lose(&place, format!("key {} is there twice", crate::error::quote(key)));
+                return salvage.lose(&place, format!("key {} is present twice", crate::error::quote(key)));
             }
             value.map_or(Flow::Continue(()), |value| salvage.give(key, value, proved))
         })
     }
 }
 
-/// References of a sound table lead to each byte once; a damaged one's may lead there again.
+/// In a sound table one reference leads to each byte; in a damaged one several may.
 fn reach_of(file: &DamagedFile) -> u64 {
     const TIMES: u64 = 4;
     let bytes = u64::from(file.frame_count()) * file.frame_bytes() as u64;
     bytes.max(file.file_bytes()).saturating_mul(TIMES)
 }
 
-/// A key in 128 bits: two of one table do not meet by chance.
+/// A key's hash of 128 bits: those of two keys do not collide by chance.
 fn fingerprint(bytes: &[u8]) -> [u64; 2] {
     [0x5350_4C49_5431, 0x5350_4C49_5432].map(|seed| HashKind::Xxh3.hash(bytes, seed))
 }
 
-/// Buckets side by side in one frame.
+/// Adjacent buckets in one frame.
 struct Run {
     frame: u32,
     start: usize,
     count: u64,
 }
 
-/// What a whole header says about the table.
+/// An intact header's description of the table.
 struct Plan {
     page_bytes: usize,
     hash: Option<HashFunction>,
@@ -345,7 +347,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// Fails where the header's root does not fit its frames.
+    /// An error where the header's root does not fit its frames.
     fn parse(header: &WholeHeader, options: &TableOptions, frame_bytes: usize) -> std::result::Result<Plan, String> {
         let root = Root::parse(&header.root, frame_bytes)?;
         let page_bytes = root.page_bytes as usize;
@@ -360,7 +362,7 @@ impl Plan {
         Ok(Plan { page_bytes, hash: hash_of(&header.root, options), root })
     }
 
-    /// The buckets from `bucket` on that lie in its frame, or, where the file ends before that, all of its group.
+    /// The buckets from `bucket` on in its frame, or all the rest of its group where the file ends before that.
     fn run(&self, bucket: linear::Bucket, file: &DamagedFile) -> Run {
         let (frame_bytes, page_bytes) = (file.frame_bytes(), self.page_bytes);
         let (group, index) = linear::group(bucket);
@@ -383,7 +385,7 @@ impl Plan {
     }
 }
 
-/// The hash function that a root names, if its check value says that name and seed are right.
+/// The hash function that a root names, if its check value confirms the name and the seed.
 fn hash_of(root: &[u8], options: &TableOptions) -> Option<HashFunction> {
     let kind = HashKind::from_id(u16::from_le_bytes([root[4], root[5]]))?;
     let hash = match kind {
@@ -403,8 +405,6 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 fn not_a_table(path: &Path, what: &str) -> Error {
     let path = path.display();
-    Error::new(
-        ErrorKind::NotATable,
-        format!("{path}: nothing in it looks like a part of a splitpoint table: {what}. Check the path."),
-    )
+    Error::new(ErrorKind::NotATable, format!("{path}: nothing in it looks like part of a splitpoint table: {what}"))
+        .with_hint("Check the path.")
 }

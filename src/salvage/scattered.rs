@@ -1,20 +1,20 @@
-//! Salvage without a header: which frames have primary pages is told by the pages themselves.
+//! Salvage without a header: primary pages are recognized by their layout.
 //!
 //! ```text
-//! survey    all bytes: at each place where a page may start, is one there, for each legal page size? Checksum frames?
-//! index     all frames: each key that is found, and where it is best vouched for, in a table that spills to disk
-//! give      all frames again: each pair that the index says is the one
+//! survey    all bytes: for each legal page size, is there a page at each multiple of it? And find checksum frames
+//! index     all frames: for each key, where its most trustworthy pair is, in a table that spills to disk
+//! give      all frames again: return each pair that the index chose
 //! ```
 //!
-//! The page size is the one that most pages speak for: a page of one size is none of another, as its records end where it
-//! does. A frame of primary pages has nothing else in it. Which bucket a page is need not be known; that its keys agree in
-//! as many bits of their hashes as its level says is compared, if the hash function is known. It is if the bytes of the
-//! header that name it, its seed and its check value agree.
+//! The page size with the most pages wins: a page of one size is not a page of another, since its records end where it
+//! does. A frame of primary pages has nothing else in it. The bucket of a page need not be known; if the hash function
+//! is known, the page's keys must agree in as many hash bits as its level. The function is known if the header's bytes
+//! with its name, seed and check value agree.
 //!
-//! A file has more pages than its table: those of bucket groups that were moved stay in free frames until something else is
-//! put there. Such a page may be told by the map of used units, if that is proved. Else a key may be found in two places with
-//! two values. Then what is better vouched for is given - checksum and map, before checksum alone, before neither - and of
-//! two alike the one that comes first; and it is told.
+//! A file has more pages than its table: groups of buckets that were moved leave theirs in free frames until they are
+//! reused. The map of used units identifies such a page, if the map is proved. Otherwise a key may be found twice,
+//! with two values. Then the more trustworthy one is returned - checksum and map match, before checksum alone, before
+//! neither - and the first of two that are equal; the conflict is reported.
 
 use super::walk::{Candidate, Primary};
 use super::{Flow, Salvage, fingerprint, hash_of, not_a_table, reach_of};
@@ -34,34 +34,34 @@ const SIZES: usize = 8;
 const SMALLEST: usize = *PAGE_BYTES.start() as usize;
 const _: () = assert!(SMALLEST << (SIZES - 1) == *PAGE_BYTES.end() as usize);
 
-/// What a look at all bytes tells.
+/// The result of the first pass.
 #[derive(Default)]
 struct Survey {
     /// Pages with pairs, by size.
     pages: [u64; SIZES],
-    /// Frames that look like checksum frames, by the size of the frame, from `FRAME_BYTES_MIN` on.
+    /// Possible checksum frames, by the size of a frame, from `FRAME_BYTES_MIN` on.
     sum_frames: BTreeMap<usize, Vec<FrameNo>>,
 }
 
-/// A page that counts, and how much it is worth: more is better.
-struct Vouched {
+/// A page and its rank; higher is more trustworthy.
+struct RankedPage {
     primary: Primary,
     rank: u8,
 }
 
-/// Its frame's checksum fits, and the map says that it is in use.
+/// Its frame's checksum matches, and the map shows it in use.
 const CURRENT: u8 = 3;
-/// Its frame's checksum fits, and of the map nothing is known.
+/// Its frame's checksum matches, and the map is unknown.
 const PROVED: u8 = 2;
 const UNPROVED: u8 = 1;
 
-/// What the index says of a key: where it is to be taken from.
+/// The index entry of a key: where to take it from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Entry {
     rank: u8,
-    /// Is its value there?
+    /// Whether its value is readable.
     whole: bool,
-    /// Was it given? Two pages may lead to the same place.
+    /// Whether it was returned. Two pages may refer to the same place.
     given: bool,
     at: u64,
     value: [u64; 2],
@@ -92,7 +92,7 @@ impl Entry {
 }
 
 impl Salvage<'_> {
-    /// Gives the pairs of a file whose header is damaged, `what` says how.
+    /// Returns the pairs of a file whose header is damaged, as `what` describes.
     pub(super) fn scattered(&mut self, path: &Path, what: &str) -> Result<Flow> {
         let mut survey = Survey::default();
         if self.survey(&mut survey).map_err(|e| Error::io(path, "read", e))?.is_break() {
@@ -105,13 +105,13 @@ impl Salvage<'_> {
         self.hash = hash_of(&header[ROOT_START..], self.options);
         let sum_frames = survey.sum_frames.remove(&page_bytes.max(FRAME_BYTES_MIN)).unwrap_or_default();
         self.lay_out(&sum_frames);
-        let told = self.tell("header", format!(
-            "{what}. Where buckets are and how many pairs there were is not known; every frame is looked through for pages of {page_bytes} bytes"
+        let flow = self.report_fault("header", format!(
+            "{what}. The places of buckets and the number of pairs are unknown; every frame is searched for pages of {page_bytes} bytes"
         ));
-        if told.is_break() || self.tell_notes().is_break() {
+        if flow.is_break() || self.report_notes().is_break() {
             return Ok(Flow::Break(()));
         }
-        // Room for the numbers of some hundred thousand keys; more go to a temporary file.
+        // Room for some hundred thousand keys; more go to a temporary file.
         const INDEX_BYTES: u64 = 64 << 20;
         let mut options = TableOptions::new();
         options.storage = self.options.storage.clone();
@@ -126,7 +126,7 @@ impl Salvage<'_> {
         Ok(Flow::Continue(()))
     }
 
-    /// What is there of a header.
+    /// The header's bytes, as far as they can be read.
     fn header_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         if self.file.read_plain(&mut bytes, 0, HEADER_BYTES).is_err() {
@@ -136,13 +136,13 @@ impl Salvage<'_> {
         bytes
     }
 
-    /// `done` of three passes of which this is number `pass`.
+    /// Reports progress: `done` of `all` in pass `pass` of three.
     fn progress(&mut self, pass: u64, done: u64, all: u64) -> Flow {
         (self.take)(super::Salvaged::Progress { done: pass * all + done, all: 3 * all })
     }
 
     fn survey(&mut self, survey: &mut Survey) -> std::io::Result<Flow> {
-        // A multiple of all sizes, so that nothing lies across.
+        // A multiple of all sizes, so that no page crosses a step.
         const STEP_BYTES: usize = 1 << 20;
         let mut bytes = Vec::new();
         let all = self.file.file_bytes();
@@ -150,7 +150,7 @@ impl Salvage<'_> {
         while at < all {
             match self.file.read_plain(&mut bytes, at, STEP_BYTES) {
                 Ok(()) => survey.look_at(at, &bytes),
-                // What a disk cannot read it cannot read a second time; what is near may be readable.
+                // A disk error affects few sectors: retry in small parts.
                 Err(_) => {
                     for part in (0..STEP_BYTES as u64).step_by(FRAME_BYTES_MIN) {
                         if self.file.read_plain(&mut bytes, at + part, FRAME_BYTES_MIN).is_ok() {
@@ -167,7 +167,7 @@ impl Salvage<'_> {
         Ok(Flow::Continue(()))
     }
 
-    /// Says how long frames are, and finds out of which zone each checksum frame is.
+    /// Sets the frame size, and finds the zone of each checksum frame.
     fn lay_out(&mut self, sum_frames: &[FrameNo]) {
         let frame_bytes = self.page_bytes.max(FRAME_BYTES_MIN);
         self.file.lay_out(frame_bytes, BTreeMap::new());
@@ -175,10 +175,10 @@ impl Salvage<'_> {
         let mut found = BTreeMap::new();
         let mut last = None;
         for &frame in sum_frames.iter().filter(|&&frame| frame != 2) {
-            // Those of a map group follow each other, and a group starts with zone 2^k.
+            // The pairs of a map group are adjacent, and a group starts with zone 2^k.
             let after_last = last.filter(|&(f, _)| frame == f + 2).map(|(_, zone)| zone + 1);
             let first_of_group = (0..u32::BITS).map(|k| 1 << k);
-            // Where the first of a group is damaged, any; but not any of millions.
+            // Where the first of a group is damaged, try some zones, but not millions.
             const ZONES_TRIED: u32 = 64;
             let likely = after_last.into_iter().chain(first_of_group).chain(1..ZONES_TRIED);
             let mut likely = likely.filter(|zone| *zone < zones && !found.contains_key(zone));
@@ -190,7 +190,7 @@ impl Salvage<'_> {
         self.file.lay_out(frame_bytes, found);
     }
 
-    /// Looks through all frames, to fill the index or to give what it says.
+    /// Reads all frames, to fill the index or to return the chosen pairs.
     fn pass(&mut self, index: &Table, giving: bool) -> Flow {
         let count = self.file.frame_count();
         let mut map = UsedMap::default();
@@ -201,10 +201,10 @@ impl Salvage<'_> {
             }
             let state = self.file.read(frame, &mut bytes);
             let used = self.file.used_bits(frame, &mut map);
-            self.tell_notes()?;
+            self.report_notes()?;
             if let State::Damaged(what) = &state {
                 if used != Some(0) && !self.file.has_sums(frame) {
-                    self.lose(format!("frame {frame}"), format!("{what}; what was in it is lost"))?;
+                    self.lose(format!("frame {frame}"), format!("{what}; its content is lost"))?;
                 }
                 continue;
             }
@@ -217,32 +217,32 @@ impl Salvage<'_> {
                 (State::Proved, None) => PROVED,
                 _ => UNPROVED,
             };
-            for Vouched { primary, rank } in self.pages_of(frame, &bytes, rank) {
-                self.vouched(index, giving, Vouched { primary, rank })?;
+            for RankedPage { primary, rank } in self.pages_of(frame, &bytes, rank) {
+                self.take_page(index, giving, RankedPage { primary, rank })?;
             }
         }
         self.progress(1 + u64::from(giving), count.into(), count.into())
     }
 
     /// The primary pages in a frame.
-    fn pages_of(&self, frame: FrameNo, bytes: &[u8], rank: u8) -> Vec<Vouched> {
+    fn pages_of(&self, frame: FrameNo, bytes: &[u8], rank: u8) -> Vec<RankedPage> {
         let mut pages = Vec::new();
         for (i, page) in bytes.chunks_exact(self.page_bytes).enumerate() {
             if is_page(page) && page::slot_count(page) == 0 && page::next(page) == 0 {
-                continue; // it had pairs once
+                continue; // it is empty
             }
             if is_page(page) && self.hashes_agree(page) {
                 let at = u64::from(frame) * bytes.len() as u64 + (i * self.page_bytes) as u64;
                 let primary = Primary { page: page.to_vec(), at, proved: rank > UNPROVED };
-                pages.push(Vouched { primary, rank });
+                pages.push(RankedPage { primary, rank });
             } else if rank > UNPROVED && page.iter().any(|&b| b != 0) {
-                return Vec::new(); // no frame of buckets
+                return Vec::new(); // not a frame of buckets
             }
         }
         pages
     }
 
-    /// Do the keys in the page have the tags that are stored, as far as that is known?
+    /// Whether the page's keys match their stored tags, where the hash function is known.
     fn hashes_agree(&self, page: &[u8]) -> bool {
         let Some(hash) = &self.hash else { return true };
         let records = page::records(page).filter_map(|r| r.ok()).filter(|(_, r)| r.form != PAIR_IN_EXTENT);
@@ -251,7 +251,7 @@ impl Salvage<'_> {
         right.len() >= wrong.len()
     }
 
-    /// The low bits of the hashes in a page that tell its bucket.
+    /// The low bits that all hashes in a page share: those of its bucket.
     fn bucket_bits(&self, page: &[u8]) -> Option<u64> {
         let hash = self.hash.as_ref()?;
         let mask = linear::low_bits(page::level(page));
@@ -264,8 +264,8 @@ impl Salvage<'_> {
         })
     }
 
-    fn vouched(&mut self, index: &Table, giving: bool, page: Vouched) -> Flow {
-        let Vouched { primary, rank } = page;
+    fn take_page(&mut self, index: &Table, giving: bool, page: RankedPage) -> Flow {
+        let RankedPage { primary, rank } = page;
         let mask = linear::low_bits(page::level(&primary.page));
         let bits = self.bucket_bits(&primary.page);
         let belongs = move |hash: u64| bits.is_none_or(|bits| hash & mask == bits);
@@ -300,18 +300,18 @@ impl Salvage<'_> {
             return Ok(Flow::Continue(()));
         }
         self.report.conflicts += 1;
-        let why = if best.rank > rank { "which is better vouched for" } else { "which comes first" };
+        let why = if best.rank > rank { "which is more trustworthy" } else { "which comes first" };
         let given = if best.whole {
-            format!("that at byte {} is given, {why}", best.at)
+            format!("the one at byte {} is returned, {why}", best.at)
         } else {
-            format!("that at byte {}, {why}, is damaged", best.at)
+            format!("the one at byte {}, {why}, is damaged", best.at)
         };
         let what = format!("key {} is there more than once, with another value: {given}", quote(candidate.key));
-        Ok(self.tell(format!("byte {}", candidate.at), what))
+        Ok(self.report_fault(format!("byte {}", candidate.at), what))
     }
 }
 
-/// Notes where a key is to be taken from, if it is the best place so far.
+/// Records where to take a key from, if this is the best place so far.
 fn note(index: &Table, rank: u8, candidate: &Candidate<'_>) -> Result<()> {
     let key = index_key(candidate.key);
     if let Some(before) = index.get(&key)?
@@ -330,7 +330,7 @@ fn index_key(key: &[u8]) -> [u8; 16] {
     (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
 }
 
-/// Is this a primary page?
+/// Whether this is a primary page.
 fn is_page(page: &[u8]) -> bool {
     const LEVEL_MAX: u32 = 32;
     page::kind(page) == page::KIND_BUCKET && page::level(page) <= LEVEL_MAX && page::check(page).is_ok()
@@ -342,7 +342,7 @@ impl Survey {
             let aligned = (at / SMALLEST as u64 + i as u64).trailing_zeros();
             for size in 0..SIZES.min(aligned as usize + 1) {
                 let Some(page) = bytes.get(start..start + (SMALLEST << size)) else { break };
-                // One without pairs would be a page of any size.
+                // A page without pairs would be a page of any size.
                 let page_there = page[0] == page::KIND_BUCKET && page::slot_count(page) > 0 && is_page(page);
                 self.pages[size] += u64::from(page_there);
                 let offset = at + start as u64;
@@ -356,7 +356,7 @@ impl Survey {
         }
     }
 
-    /// The page size that most speaks for; `None` if there is not a trace of a table.
+    /// The most likely page size; `None` if there is no trace of a table.
     fn page_bytes(&self, named: usize) -> Option<usize> {
         let (size, &pages) = self.pages.iter().enumerate().max_by_key(|&(_, pages)| pages)?;
         if pages > 0 {

@@ -1,8 +1,8 @@
-//! One bucket of a damaged file: its primary page, the overflow pages behind it, the extents of its pairs.
+//! One bucket of a damaged file: its primary page, its overflow pages, the extents of its pairs.
 //!
-//! The same walk as `chain.rs` and `extent.rs` do, on frames that may be anything: what cannot be followed is told and
-//! left out, and the walk goes on with the rest. A page is looked at only if `page::check` finds nothing, and a key only
-//! counts where its hash leads there.
+//! The walk of `buckets/overflow.rs` and `buckets/extent.rs` on untrusted frames: what cannot be followed is reported
+//! and skipped, and the walk goes on. A page is used only if `page::check` finds no fault, and a key only if its hash
+//! belongs there.
 
 use super::{Flow, Salvage};
 use crate::buckets::extent::EXTENT_BYTES;
@@ -14,19 +14,19 @@ use crate::pager::damaged_file::State;
 /// A bucket's page.
 pub(super) struct Primary {
     pub page: Vec<u8>,
-    /// Where it is in the file.
+    /// Its offset in the file.
     pub at: u64,
     pub proved: bool,
 }
 
-/// A pair as it was found.
+/// A pair that was found.
 pub(super) struct Candidate<'p> {
-    /// The byte of the file where its record starts.
+    /// Offset of its record in the file.
     pub at: u64,
     pub key: &'p [u8],
-    /// `None`: damaged, which was told.
+    /// `None`: damaged, and reported.
     pub value: Option<&'p [u8]>,
-    /// The checksums of all frames that it lies in fit, and of those that led there.
+    /// The checksums match in all frames that have the pair or lead to it.
     pub proved: bool,
 }
 
@@ -40,7 +40,7 @@ struct At<'p> {
 type Visit<'v, 'a> = dyn FnMut(&mut Salvage<'a>, Candidate<'_>) -> Flow + 'v;
 
 impl<'a> Salvage<'a> {
-    /// Gives every pair of a bucket whose key's hash `belongs` there to `visit`.
+    /// Passes every pair of a bucket whose key's hash `belongs` there to `visit`.
     pub(super) fn walk(
         &mut self,
         place: &str,
@@ -54,7 +54,7 @@ impl<'a> Salvage<'a> {
         let mut frame_bytes = Vec::new();
         loop {
             if let Err(damage) = page::check(&bytes) {
-                let proved = if proved { "its checksum fits, but " } else { "" };
+                let proved = if proved { "its checksum matches, but " } else { "" };
                 return self.lose(name, format!("{proved}{}; its pairs are lost", damage.0));
             }
             self.page(&At { place: &name, at, proved }, &bytes, belongs, visit)?;
@@ -72,7 +72,7 @@ impl<'a> Salvage<'a> {
                 return self.lose(name, "references lead in a circle; its pairs are lost");
             }
             let state = self.file.read(frame as u32, &mut frame_bytes);
-            self.tell_notes()?;
+            self.report_notes()?;
             if let State::Damaged(what) = state {
                 return self.lose(name, format!("frame {frame}: {what}; its pairs are lost"));
             }
@@ -90,7 +90,7 @@ impl<'a> Salvage<'a> {
     fn page(&mut self, page: &At<'_>, bytes: &[u8], belongs: &dyn Fn(u64) -> bool, visit: &mut Visit<'_, 'a>) -> Flow {
         let mut content = Vec::new();
         for slot in 0..page::slot_count(bytes) {
-            let Ok(record) = page::record(bytes, slot) else { continue }; // `check` saw to it
+            let Ok(record) = page::record(bytes, slot) else { continue }; // `check` found it sound
             let tag = page::slot_tag(bytes, slot);
             let at = page.at + page::slot_offset(bytes, slot) as u64;
             if record.form == INLINE {
@@ -101,7 +101,7 @@ impl<'a> Salvage<'a> {
                 continue;
             }
             let (key_bytes, read) = self.extent(record, &mut content);
-            self.tell_notes()?;
+            self.report_notes()?;
             let in_extent = record.form == PAIR_IN_EXTENT;
             match read {
                 Ok(proved) => {
@@ -112,7 +112,7 @@ impl<'a> Salvage<'a> {
                     }
                 }
                 Err(what) if in_extent => {
-                    self.lose(page.place, format!("a pair is lost, its key and value are in an extent: {what}"))?;
+                    self.lose(page.place, format!("a pair with key and value in an extent is lost: {what}"))?;
                 }
                 Err(what) => {
                     if self.key_fits(page, tag, record, record.key, belongs)? {
@@ -125,7 +125,7 @@ impl<'a> Salvage<'a> {
         Flow::Continue(())
     }
 
-    /// Does the key belong where it was found? Tells if not.
+    /// Whether the key belongs where it was found; reports it if not.
     fn key_fits(
         &mut self,
         page: &At<'_>,
@@ -142,11 +142,11 @@ impl<'a> Salvage<'a> {
             return std::ops::ControlFlow::Continue(true);
         }
         let what = if as_stored { "belongs to another bucket" } else { "has another hash than stored" };
-        self.lose(page.place, format!("key {} {what}; it is left out", quote(key)))?;
+        self.lose(page.place, format!("key {} {what}; it is skipped", quote(key)))?;
         std::ops::ControlFlow::Continue(false)
     }
 
-    /// Reads what the extent of a record has into `content`: the bytes of its key, and whether all is proved.
+    /// Reads the extent of a record into `content`: returns the length of its key, and whether all of it is proved.
     fn extent(&mut self, record: Record<'_>, content: &mut Vec<u8>) -> (usize, Result<bool, String>) {
         content.clear();
         let Ok(bytes) = <&[u8; EXTENT_BYTES]>::try_from(record.value) else {

@@ -1,7 +1,7 @@
-//! What an answer promises with [`Durability::Sync`]: nothing that a power loss could still take back.
+//! What an answer promises with [`Durability::Sync`]: a power loss cannot revoke it.
 //!
-//! A write that changes nothing says something too: that the key was there, or was not. It may say so because of a write of another
-//! thread that waits for the disk. The disk here syncs when the test lets it.
+//! A write that changes nothing also answers: the key was present, or absent. The answer may depend on another
+//! thread's write that waits for the disk. The disk here syncs when the test lets it.
 #![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
 
 use super::{Durability, Table, TableOptions};
@@ -17,12 +17,12 @@ use std::time::Duration;
 
 const PATH: &str = "/disk/t.spt";
 
-/// Holds syncs up.
+/// Blocks syncs.
 #[derive(Default)]
 struct Dam {
     closed: Mutex<bool>,
     opened: Condvar,
-    /// Syncs that wait.
+    /// Blocked syncs.
     waiting: AtomicU32,
 }
 
@@ -42,7 +42,7 @@ impl Dam {
     }
 }
 
-/// A disk whose syncs wait at a dam.
+/// A disk whose syncs a test can block.
 struct Dammed {
     disk: Simulated,
     dam: Arc<Dam>,
@@ -121,13 +121,14 @@ fn open(storage: Arc<dyn Storage>) -> Table {
     options.open(PATH).unwrap()
 }
 
-/// What a power loss at this moment would leave of `key`.
+/// The value of `key` after a power loss at this moment.
 fn left_of(disk: &Simulated, key: &[u8]) -> Option<Vec<u8>> {
     let left = disk.state().survivors(Crash::LoseUnsynced, &mut Random::new(&[1]), &mut Tally::default());
     open(Arc::new(Simulated::new(left))).get(key).unwrap()
 }
 
-/// Lets `first` wait for the disk, then calls `second` on another thread. It must not answer before the disk has what `first` did.
+/// Lets `first` wait for the disk, then calls `second` on another thread. It must not return before the write of
+/// `first` is durable.
 fn second_waits(first: fn(&Table), second: fn(&Table) -> bool) {
     let disk = Simulated::new(State::default());
     let dam = Arc::new(Dam::default());
@@ -143,9 +144,9 @@ fn second_waits(first: fn(&Table), second: fn(&Table) -> bool) {
         let (table, dam) = (&table, &dam);
         scope.spawn(move || tell.send(second(table)).unwrap());
         let early = told.recv_timeout(Duration::from_millis(200));
-        // Before anything is asserted, or the threads would wait for ever.
+        // Before any assertion, or the threads would wait forever.
         dam.set(false);
-        assert!(early.is_err(), "it answered {early:?} before the other write was on the disk");
+        assert!(early.is_err(), "it returned {early:?} before the other write was durable");
         assert!(told.recv().unwrap());
     });
 }
@@ -174,7 +175,7 @@ fn a_write_that_changes_nothing_syncs_nothing_where_nothing_waits() {
     assert!(!table.insert(b"there", b"2").unwrap());
     assert!(!table.remove(b"absent").unwrap());
     assert!(!table.update(b"absent", |_| None).unwrap());
-    assert_eq!(disk.calls(), calls, "calls of the disk");
+    assert_eq!(disk.calls(), calls, "calls to the disk");
 }
 
 #[test]
@@ -202,7 +203,7 @@ fn a_write_of_many_whose_pairs_cannot_be_synced_says_that_instead() {
     table.put(b"there", b"1").unwrap();
     disk.plan(Some(Plan { fault: Fault::NoSpace, at: disk.calls(), lasting: true }));
     let error = table.put_many(&[("a", vec![1]), ("large", vec![7; 3 << 20])]).unwrap_err();
-    // The write of what was stored finds no room either, so nobody knows what is durable.
+    // Writing the stored pairs also finds no room, so their durability is unknown.
     assert!(error.to_string().contains("t.spt-log"), "{error}");
     assert_eq!(table.put(b"k", b"v").unwrap_err().kind(), ErrorKind::Poisoned);
 }

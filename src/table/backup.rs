@@ -1,15 +1,16 @@
-//! Backups: a table in use copied to one file that is whole, and back.
+//! Backups: a table in use copied to one complete file, and restored from it.
 //!
 //! ```text
-//! a handle that writes    a checkpoint, and the file copied before another one may be made; writers go on
-//! a file, read only       copied, and copied again if a checkpoint came between (`pager/copy.rs`)
-//! a table in memory       its pairs put into a new table, writers kept out meanwhile
+//! a handle that writes    a checkpoint, then a copy of the file, with no other checkpoint; writers go on
+//! a file, read only       a copy, repeated if a checkpoint came between (`pager/copy.rs`)
+//! a table in memory       its pairs put into a new table; writers wait
 //! ```
 //!
-//! The copy is made under a name of its own beside where it goes, synced, and then given its name: whoever looks there sees
-//! what was there before, or all of the new. It is a table like any other, and may be opened where it lies.
+//! The copy is written to a file with a temporary name beside its destination, synced, then renamed: a reader of the
+//! destination finds the old file or the complete new one. A backup is a table like any other, and can be opened where
+//! it is.
 //!
-//! Not here: copying a file that is being written (`pager/copy.rs`), what checkpoints are (`pager/checkpoint.rs`).
+//! Not here: copying a file that is being written (`pager/copy.rs`), checkpoints (`pager/checkpoint.rs`).
 
 use super::{Table, TableOptions};
 use crate::error::{Error, ErrorKind, Result};
@@ -21,7 +22,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
-/// How a backup is made or put back; start with [`Backup::new`].
+/// Options for saving and restoring a backup; start with [`Backup::new`].
 ///
 /// ```
 /// use splitpoint::{Backup, Table};
@@ -43,7 +44,7 @@ pub struct Backup<'f> {
     progress: Box<dyn FnMut(u64, u64) -> ControlFlow<()> + 'f>,
 }
 
-/// What lies beside a table's file, in the order in which it goes: see [`Backup::restore`].
+/// Suffixes of the files beside a table, in the order of their removal: see [`Backup::restore`].
 const SIDECARS: [&str; 9] = ["-log0", "-log1", "-log2", "-log3", "-log4", "-log5", "-log6", "-log7", "-ckpt"]; // on disk
 
 impl Default for Backup<'_> {
@@ -53,43 +54,45 @@ impl Default for Backup<'_> {
 }
 
 impl<'f> Backup<'f> {
-    /// A backup that overwrites nothing and tells nothing.
+    /// A backup that overwrites nothing and reports no progress.
     pub fn new() -> Self {
         let progress = Box::new(|_, _| ControlFlow::Continue(()));
         Backup { overwrite: false, options: TableOptions::new(), progress }
     }
 
-    /// Replace a file that is there already.
+    /// Whether to replace an existing file.
     pub fn overwrite(mut self, overwrite: bool) -> Self {
         self.overwrite = overwrite;
         self
     }
 
-    /// How the backup is opened when [`restore`](Self::restore) checks it: with the user's hash function, where it has one.
+    /// Options for opening the backup when [`restore`](Self::restore) checks it: with a user's hash function, for
+    /// example.
     pub fn options(mut self, options: TableOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Calls `progress` now and then with how much is copied, of how much. It may break: then nothing is left of the copy.
+    /// Calls `progress` from time to time with the bytes copied, and the bytes in all. A break cancels the copy and
+    /// removes it.
     pub fn progress(mut self, progress: impl FnMut(u64, u64) -> ControlFlow<()> + 'f) -> Self {
         self.progress = Box::new(progress);
         self
     }
 
-    /// Copies an open table to `path`: what it is at one moment between two writes. Says whether it did; it did not if the
-    /// progress function broke.
+    /// Copies an open table to `path`, in its state at one moment between two writes. Returns `false` if the progress
+    /// function cancelled it.
     ///
-    /// A table in a file is synced first; then its other threads write on while it is copied, until so much is unsaved that
-    /// they need a checkpoint. Those of a table in memory wait. A read-only handle copies the file's last checkpoint.
+    /// A table in a file is synced first; its other threads go on while it is copied, until they need a checkpoint.
+    /// Writers of a table in memory wait. A read-only handle copies the file's last checkpoint.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] where a file is at `path` and is not to be replaced; [`ErrorKind::Locked`] where that
-    /// is open for writing; [`ErrorKind::Io`] and [`ErrorKind::DiskFull`], and nothing is left of the copy;
-    /// [`ErrorKind::Forked`] in a child of the process that opened the table; as [`Table::sync`].
+    /// [`ErrorKind::InvalidArgument`] where a file exists at `path` and may not be replaced; [`ErrorKind::Locked`]
+    /// where that file is open for writing; [`ErrorKind::Io`] and [`ErrorKind::DiskFull`], and the copy is removed;
+    /// [`ErrorKind::Forked`] in a child of the process that opened the table; those of [`Table::sync`].
     pub fn save(&mut self, table: &Table, path: impl AsRef<Path>) -> Result<bool> {
         let path = path.as_ref();
-        // First: in a child the turn and the gate may be held by threads that are not there.
+        // First: in a child, the locks may be held by threads that do not exist there.
         table.pager.refuse_if_forked()?;
         if table.pager.is_read_only() && table.replayed() == 0 {
             return self.save_file(table.pager.path(), path);
@@ -106,17 +109,19 @@ impl<'f> Backup<'f> {
         })
     }
 
-    /// Copies the table in the file at `from` to `path`, as of its last checkpoint, while another process may be writing
-    /// it. Says whether it did. Where a process crashed that had it open, what is in its log is in the copy too.
+    /// Copies the table in the file at `from` to `path`, as of its last checkpoint, while another process may be
+    /// writing it. If the process that had it open has died, the copy also has the changes in its log. Returns `false`
+    /// if the progress function cancelled it.
     ///
     /// # Errors
-    /// As [`save`](Self::save), and as a read-only [`TableOptions::open`]; [`ErrorKind::Locked`] where checkpoints come so
-    /// fast that none could be copied, or one was interrupted and has to be finished by an open for writing.
+    /// Those of [`save`](Self::save) and of a read-only [`TableOptions::open`]; [`ErrorKind::Locked`] where
+    /// checkpoints follow each other too fast for a copy, or an interrupted one has to be completed by an open for
+    /// writing.
     pub fn save_file(&mut self, from: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<bool> {
         let storage = self.options.storage.clone();
         let from = &resolve(storage.as_ref(), from.as_ref())?;
         if is_crashed(storage.as_ref(), from)? {
-            // The file alone would be without what the log has.
+            // The file alone would lack the changes in the log.
             let table = self.options.clone().read_only(true).open(from)?;
             return self.save_pairs(&table, path.as_ref());
         }
@@ -126,19 +131,19 @@ impl<'f> Backup<'f> {
         })
     }
 
-    /// Puts a backup in the place of the table at `path`: copies it, checks the whole copy, and gives it the name. What was
-    /// there is kept until then. Says whether it did.
+    /// Replaces the table at `path` by a backup: copies it, checks the whole copy, and renames it to `path`. The old
+    /// table is kept until then. Returns `false` if the progress function cancelled it.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] where anything is wrong with the backup, and nothing changed; else as
+    /// [`ErrorKind::Corrupt`] where the backup has a fault, and nothing changed; else those of
     /// [`save_file`](Self::save_file), with [`ErrorKind::Locked`] also where the table is open for writing.
     pub fn restore(&mut self, backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<bool> {
         let storage = self.options.storage.clone();
         let backup = &resolve(storage.as_ref(), backup.as_ref())?;
         let options = self.options.clone().read_only(true);
-        // Its own words about what is wrong with it, before anything is copied.
+        // Reports what is wrong with the backup, before anything is copied.
         drop(options.clone().open(backup)?);
-        // Who may use the table goes on to, whoever may read its backup.
+        // The table keeps its permissions, whatever those of its backup.
         let path = path.as_ref();
         let there = permissions_of(storage.as_ref(), path).is_ok();
         self.replace(Some(if there { path } else { backup }), path, |progress, target| {
@@ -154,10 +159,10 @@ impl<'f> Backup<'f> {
         })
     }
 
-    /// The pairs of a table in memory, as a table of the same kind.
+    /// Saves the pairs of a table in memory to a table with the same options.
     fn save_pairs(&mut self, table: &Table, path: &Path) -> Result<bool> {
         self.replace(None, path, |progress, target| {
-            // A scan alone is of no one moment.
+            // A scan without the gate closed is not of one moment.
             let _alone = table.gate.close()?;
             let options = TableOptions {
                 page_bytes: table.buckets.page_bytes() as u32, // at most 65536
@@ -185,7 +190,7 @@ impl<'f> Backup<'f> {
         })
     }
 
-    /// Makes a file beside `path`, lets `fill` fill it, and puts it there.
+    /// Creates a file beside `path`, calls `fill` to write it, and renames it to `path`.
     fn replace(
         &mut self,
         from: Option<&Path>,
@@ -193,27 +198,28 @@ impl<'f> Backup<'f> {
         fill: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>, &New) -> Result<bool>,
     ) -> Result<bool> {
         let storage = self.options.storage.clone();
-        // What a link leads to is replaced, and not the link: the log and journal that must go are beside the former.
+        // The target of a link is replaced, not the link: the log and journal to remove are beside the target.
         let path = &resolve(storage.as_ref(), path)?;
-        // The lock is held to the end, so that nobody opens the old file for writing and writes to what has no name.
+        // The lock is held to the end, so that no process opens the old file for writing and writes to a file without
+        // a name.
         let old = self.may_replace(storage.as_ref(), path)?;
         let permissions = from.map(|from| permissions_of(storage.as_ref(), from)).transpose()?.flatten();
         let new = New::make(storage, path)?;
         if let Some(permissions) = permissions {
-            // Before there is anything in it to be read.
+            // Before the file has any content that could be read.
             new.file.set_permissions(permissions).map_err(|e| Error::io(&new.path, "set the permissions of", e))?;
         }
         if !fill(&mut self.progress, &new)? {
             return Ok(false);
         }
         if old.is_none() {
-            self.may_replace(new.storage.as_ref(), path)?; // one may have come meanwhile
+            self.may_replace(new.storage.as_ref(), path)?; // a file may have been created in the meantime
         }
         new.put_in_place(path)?;
         Ok(true)
     }
 
-    /// Fails where a file is at `path` that must not go; else gives it, locked, or `None`.
+    /// Returns the file at `path`, locked, or `None`; an error where it may not be replaced.
     fn may_replace(&self, storage: &dyn Storage, path: &Path) -> Result<Option<Box<dyn File>>> {
         let shown = path.display();
         let file = match storage.open(path, Mode::Read) {
@@ -222,39 +228,37 @@ impl<'f> Backup<'f> {
         };
         if !self.overwrite {
             return Err(Error::new(ErrorKind::InvalidArgument, format!("{shown}: exists already"))
-                .with_hint("Choose another name, or ask for it to be replaced."));
+                .with_hint("Choose another name, or allow the backup to replace it."));
         }
         if !file.lock().map_err(|e| Error::io(path, "lock", e))? {
-            return Err(Error::new(
-                ErrorKind::Locked,
-                format!("{shown}: open for writing, so it cannot be replaced; close it first"),
-            ));
+            return Err(Error::new(ErrorKind::Locked, format!("{shown}: open for writing, so it cannot be replaced"))
+                .with_hint("Close it first."));
         }
         Ok(Some(file))
     }
 }
 
 impl Table {
-    /// Copies the table to a new file at `path`, which must not be there, while other threads use it: what it is at one
-    /// moment between two writes. Durable when it returns. [`Backup`] has more to choose.
+    /// Copies the table to a new file at `path`, which must not exist, while other threads use it: its state at one
+    /// moment between two writes. Durable when it returns. [`Backup`] has more options.
     ///
     /// O(file), and a [`sync`](Self::sync).
     ///
     /// # Errors
-    /// As [`Backup::save`].
+    /// Those of [`Backup::save`].
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
         let options = TableOptions { storage: self.pager.storage().clone(), ..TableOptions::new() };
         Backup::new().options(options).save(self, path).map(drop)
     }
 }
 
-/// A file in the making, under a name of its own; gone when dropped before it got another.
+/// A new file with a temporary name; removed when dropped before it was renamed.
 struct New {
     storage: std::sync::Arc<dyn Storage>,
     path: PathBuf,
     file: Box<dyn File>,
     placed: std::cell::Cell<bool>,
-    /// The process that makes it, see `io/forks.rs`.
+    /// Identifies the process that created it, see `io/forks.rs`.
     forks: u32,
 }
 
@@ -265,7 +269,7 @@ impl New {
             let number = COUNT.fetch_add(1, Relaxed);
             let path = with_suffix(beside, &format!(".new-{}-{number}", std::process::id()));
             match storage.open(&path, Mode::New) {
-                // One that a process of the same number left behind when it was killed.
+                // Left by a killed process with the same process id.
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => continue,
                 Err(e) => return Err(Error::io(&path, "create", e)),
                 Ok(file) => return Ok(New { storage, path, file, placed: false.into(), forks: forks() }),
@@ -277,13 +281,14 @@ impl New {
         Target { file: self.file.as_ref(), path: &self.path, step }
     }
 
-    /// Gives the file its name, in place of what has it.
+    /// Renames the file to `path`, replacing an existing one.
     fn put_in_place(&self, path: &Path) -> Result<()> {
         self.file.sync().map_err(|e| Error::io(&self.path, "sync", e))?;
-        // The order that can never leave an old journal or log where the new file would take it for its own (by the number
-        // of its checkpoint a journal may well fit): away with them, the removal durable, only then the new name. A crash
-        // between leaves the old file without them, which may have lost its last changes, and was to go: restore again.
-        // The logs go before the journal, as what is in them is on top of it: a crash between leaves a whole checkpoint.
+        // This order never leaves an old journal or log beside the new file, which would take it for its own (a
+        // journal's checkpoint number may match): remove them, make the removal durable, then rename. A crash in
+        // between leaves the old file without them; it may have lost its last changes, but was to be replaced: restore
+        // again. The logs go before the journal, because they apply on top of it: a crash in between leaves a complete
+        // checkpoint.
         let sidecars = SIDECARS.map(|sidecar| with_suffix(path, sidecar));
         sidecars.iter().try_for_each(|sidecar| refuse_if_in_use(self.storage.as_ref(), sidecar))?;
         for sidecar in sidecars {
@@ -299,7 +304,7 @@ impl New {
 
 impl Drop for New {
     fn drop(&mut self) {
-        // A progress function may fork; the copy is its parent's.
+        // A progress function may fork; the copy belongs to the parent.
         if !self.placed.get() && !forked_since(self.forks) {
             for sidecar in SIDECARS.iter().chain(&[""]) {
                 let _ = self.storage.remove(&with_suffix(&self.path, sidecar));
@@ -308,7 +313,8 @@ impl Drop for New {
     }
 }
 
-/// Refuses where a table that had this name before, and is open by another one, still writes the log or journal at `path`.
+/// An error where a table that had this name before, and is still open by another, writes the log or journal at
+/// `path`.
 fn refuse_if_in_use(storage: &dyn Storage, path: &Path) -> Result<()> {
     let locked = match storage.open(path, Mode::Read) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -318,8 +324,8 @@ fn refuse_if_in_use(storage: &dyn Storage, path: &Path) -> Result<()> {
         return Ok(());
     }
     let shown = path.display();
-    let what = "in use by a table that was renamed while it was open; close that one, and give it this name again if it is to be kept";
-    Err(Error::new(ErrorKind::Locked, format!("{shown}: {what}")))
+    Err(Error::new(ErrorKind::Locked, format!("{shown}: in use by a table that was renamed while it was open"))
+        .with_hint("Close that table. To keep it, give it this name again."))
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

@@ -1,13 +1,13 @@
-//! Batches: several changes that count together or not at all.
+//! Batches: several changes that are atomic.
 //!
 //! ```text
-//! commit   work out inserts and updates (deferred.rs) -> grow for what is to come -> latch all buckets, or none and try
-//!          again -> change after change -> one record in the log -> release all; wait for the disk if asked to
+//! commit   grow for the new pairs -> latch all buckets, or none and try again -> change after change
+//!          -> one record in the log -> release all; wait for the disk if the options ask
 //! ```
 //!
-//! Nobody sees a part of a batch: its buckets stay latched until all of it is in. After an error the changes made so far
-//! are undone; should that fail too, the handle is poisoned, and an open finds the table without the batch, since the
-//! log has no record of it.
+//! No thread sees a part of a batch: its buckets stay latched until all changes are made. After an error the changes
+//! so far are undone; if that fails too, the handle is poisoned, and an open finds the table without the batch, since
+//! the log has no record of it.
 //!
 //! Source: the write batch is LevelDB's. Not here: the record's bytes (`wal_record.rs`).
 
@@ -22,7 +22,7 @@ use crate::pager::wal::Lsn;
 use crate::planted::{Bug, planted};
 use std::collections::BTreeMap;
 
-/// Changes to be made together; see [`Table::batch`]. Dropped without a [`commit`](Batch::commit), it does nothing.
+/// Changes to make as one; see [`Table::batch`]. Dropping it without [`commit`](Batch::commit) discards them.
 pub struct Batch<'t> {
     table: &'t Table,
     changes: Changes,
@@ -56,7 +56,7 @@ impl Changes {
 }
 
 impl Table {
-    /// Begins a batch: changes that are made together or not at all, for readers, after errors, and after a crash.
+    /// Begins a batch: changes that are atomic for readers, after errors, and after a crash.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -82,18 +82,18 @@ impl<'t> Batch<'t> {
         self.changes.add(self.table, WalRecord::Put { key, value })
     }
 
-    /// Adds a [`Table::append`].
+    /// A [`Table::append`] when the batch is committed.
     ///
     /// # Errors
-    /// Those of [`put`](Self::put). If the whole value would be too long, the commit returns the error.
+    /// Those of [`put`](Self::put). A value that would become too long is an error of [`commit`](Self::commit).
     pub fn append(&mut self, key: &[u8], tail: &[u8]) -> Result<()> {
         self.changes.add(self.table, WalRecord::Append { key, tail })
     }
 
-    /// Adds a [`Table::remove`]. An absent key is no error.
+    /// A [`Table::remove`] when the batch is committed. An absent key is no error.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLong`], as no table has such a key.
+    /// [`ErrorKind::TooLong`] for a key that no table can have.
     pub fn remove(&mut self, key: &[u8]) -> Result<()> {
         self.changes.add(self.table, WalRecord::Remove { key })
     }
@@ -147,7 +147,7 @@ impl<'t> Batch<'t> {
         self.len() == 0
     }
 
-    /// Makes the changes, in their order, as one.
+    /// Makes the changes, in order, as one.
     ///
     /// O(changes), and a copy of each value that is replaced or removed. Threads that need one of its buckets wait.
     ///
@@ -210,7 +210,7 @@ struct Latched<'t> {
 enum Undo<'a> {
     Remove(HashedKey<'a>),
     Put(HashedKey<'a>, Vec<u8>),
-    /// Of a value in an extent that was appended to: its length before.
+    /// Undoes an append to a value in an extent: the length before.
     Cut(HashedKey<'a>, usize),
 }
 
@@ -222,8 +222,9 @@ impl<'t> Latched<'t> {
             let place = |&hash: &u64| table.buckets.location(view.linear().bucket_of(hash)).0;
             let mut frames: BTreeMap<FrameNo, Option<WriteGuard<'t>>> =
                 hashes.iter().map(|hash| (place(hash), None)).collect();
-            // In order, so that two batches seldom meet; and none is waited for while others are held: where a group of
-            // buckets went meanwhile, a frame may be one of overflow pages by now, which others wait for under theirs.
+            // In order, so that two batches seldom wait for each other; and never waiting for a latch while holding
+            // others: if a group of buckets has moved, a frame may now have overflow pages, for which other threads
+            // wait under their latches.
             for frame in frames.keys().copied().collect::<Vec<_>>() {
                 let guard = table.pager.try_write(frame)?;
                 if guard.is_none() {
@@ -233,7 +234,7 @@ impl<'t> Latched<'t> {
                 }
                 frames.insert(frame, guard);
             }
-            // Whoever splits or merges a bucket, or moves it, holds its latch or has all writers out.
+            // A thread that splits, merges or moves a bucket holds its latch or has closed the gate.
             let now = table.buckets.view();
             let same = |&hash: &u64| now.linear().bucket_of(hash) == view.linear().bucket_of(hash);
             let unchanged = now == view || now.version == view.version && hashes.iter().all(same);
@@ -251,7 +252,7 @@ impl<'t> Latched<'t> {
             let made = self.make_one(change, &mut undo);
             #[cfg(test)]
             let made = match FAIL_AT.get() {
-                Some(n) if n == undo.len() => Err(Error::new(ErrorKind::InvalidArgument, "a test lets it fail")),
+                Some(n) if n == undo.len() => Err(Error::new(ErrorKind::InvalidArgument, "failed by a test")),
                 _ => made,
             };
             match made {
@@ -284,7 +285,7 @@ impl<'t> Latched<'t> {
         })
     }
 
-    /// Undoes changes, the last one first. Nothing was counted yet.
+    /// Undoes changes in reverse order. Nothing was counted yet.
     fn undo(&mut self, undo: Vec<Undo<'_>>) -> Result<()> {
         let outcome = undo.into_iter().rev().try_for_each(|change| match change {
             Undo::Remove(key) => self.with_bucket(key, |bucket, place| match place {
@@ -298,16 +299,14 @@ impl<'t> Latched<'t> {
             }),
         });
         outcome.map_err(|e| {
-            let why = format!("a batch failed, and to undo it failed too: {e}");
+            let why = format!("a batch failed, and undoing it failed too: {e}");
             self.table.pager.poison(&why);
-            Error::new(
-                ErrorKind::Poisoned,
-                format!("{}: {why}; open the table again", self.table.pager.path().display()),
-            )
+            Error::new(ErrorKind::Poisoned, format!("{}: {why}", self.table.pager.path().display()))
+                .with_hint("Open the table again.")
         })
     }
 
-    /// Calls `work` with the bucket of `key`, and where in it the key is.
+    /// Calls `work` with the bucket of `key`, and the location of the key in it.
     fn with_bucket<R>(
         &mut self,
         key: HashedKey<'_>,
@@ -325,7 +324,7 @@ impl<'t> Latched<'t> {
     }
 }
 
-/// What undoes a change of the pair at `location`.
+/// The undo of a change of the pair at `location`.
 fn undo_of<'k>(bucket: &Bucket<'_>, key: HashedKey<'k>, location: PairLocation, append: bool) -> Result<Undo<'k>> {
     let (extent, value_bytes) = bucket.value_at(location)?;
     if append && extent.is_some() {
@@ -336,7 +335,7 @@ fn undo_of<'k>(bucket: &Bucket<'_>, key: HashedKey<'k>, location: PairLocation, 
 
 #[cfg(test)]
 thread_local! {
-    /// Where a test wants a batch to fail.
+    /// The change of a batch that a test makes fail.
     static FAIL_AT: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
 }
 
@@ -477,7 +476,7 @@ mod tests {
             });
             scope.spawn(|| {
                 while !done.load(Relaxed) {
-                    // Later looks see the same batch or a later one, whatever the key.
+                    // Later reads see the same batch or a later one, whatever the key.
                     let mut last = 0;
                     for i in 0..20u8 {
                         let n = u64::from_le_bytes(table.get(&[i]).unwrap().unwrap().try_into().unwrap());

@@ -1,12 +1,13 @@
-//! When a checkpoint is made, by whom, and who waits for it.
+//! When a checkpoint is made, by which thread, and which threads wait for it.
 //!
 //! ```text
-//! a writer finds the log's segment full, or too much dirty
-//!   takes the guard -> closes the gate -> freeze, next segment -> opens the gate -> a thread writes what is frozen
-//! others go on at once; who needs room in the next segment, too, before that is written, waits for it
+//! a writer finds the log's segment full, or too many frames dirty
+//!   takes the checkpoint lock -> closes the gate -> freezes, begins the next segment -> opens the gate
+//!   -> a thread writes the frozen frames
+//! other writers go on at once; one that fills the next segment before the checkpoint is complete waits for it
 //! ```
 //!
-//! Source: docs/architecture.md, "Checkpoint". Not here: how it is written (`pager/checkpoint.rs`), the log (`pager/wal`).
+//! Source: docs/architecture.md, "Checkpoint". Not here: writing it (`pager/checkpoint.rs`), the log (`pager/wal`).
 
 use super::{Durability, Table};
 use crate::error::{Error, ErrorKind, Result};
@@ -17,9 +18,10 @@ use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex};
 
 impl Table {
-    /// Makes all that was written durable.
+    /// Makes all earlier writes durable.
     ///
-    /// With [`Durability::Os`] and [`Durability::Sync`] it syncs the log, for [`Durability::None`] it makes a checkpoint.
+    /// With [`Durability::Os`] and [`Durability::Sync`] it syncs the log; with [`Durability::None`] it makes a
+    /// checkpoint.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] and [`ErrorKind::DiskFull`], after which the handle takes no more writes.
@@ -33,7 +35,7 @@ impl Table {
             Some(log) => log.sync().inspect_err(|e| self.pager.poison(&e.to_string())),
             None if self.pager.is_clean() => Ok(()),
             None => {
-                // Another thread's checkpoint may be in flight: waiting for the guard waits for its end.
+                // Another thread's checkpoint may be in flight: waiting for the lock waits for its end.
                 let guard = self.pager.checkpoint_lock().acquire()?;
                 self.pager.refuse_if_poisoned()?;
                 if self.pager.is_clean() { Ok(()) } else { self.checkpoint_with(&guard) }
@@ -41,10 +43,11 @@ impl Table {
         }
     }
 
-    /// Makes all durable and closes the table.
+    /// Makes all writes durable and closes the table.
     ///
     /// # Errors
-    /// As [`sync`](Self::sync). In a forked child [`ErrorKind::Forked`]: the table is closed there and stays open in the parent.
+    /// Those of [`sync`](Self::sync). In a forked child [`ErrorKind::Forked`]: the table is closed there and stays
+    /// open in the parent.
     pub fn close(self) -> Result<()> {
         self.finish()
     }
@@ -53,9 +56,9 @@ impl Table {
         if self.closed.swap(true, Relaxed) {
             return Ok(());
         }
-        // While the table's lock is still ours: its next owner may publish at once.
+        // While this handle has the table's lock: its next owner may publish at once.
         drop(self.publisher.lock().unwrap_or_else(|e| e.into_inner()).take());
-        // In a forked child nothing is written, removed or unlocked: all of it is the parent's.
+        // A forked child writes, removes and unlocks nothing: the files belong to its parent.
         self.pager.refuse_if_forked()?;
         if self.pager.is_read_only() || !self.pager.has_file() {
             return Ok(());
@@ -66,7 +69,7 @@ impl Table {
     }
 
     fn write_last_checkpoint(&self) -> Result<()> {
-        // The thread of the last one may still be at it.
+        // The thread of the last checkpoint may still be running.
         drop(self.pager.checkpoint_lock().acquire()?);
         self.pager.refuse_if_poisoned()?;
         if !self.pager.is_clean() {
@@ -75,13 +78,13 @@ impl Table {
         self.pager.log().map_or(Ok(()), |log| log.close())
     }
 
-    /// Writes all changes to the file itself, as a whole, so that the next open has no log to replay, and other processes
-    /// that open the file for reading see them.
+    /// Writes all changes to the file, as a checkpoint, so that the next open has no log to replay, and other
+    /// processes that open the file for reading see them.
     ///
-    /// O(what changed since the last one). Other threads go on meanwhile. Made by itself as the log fills.
+    /// O(changes since the last one). Other threads go on. Checkpoints also happen automatically as the log fills.
     ///
     /// # Errors
-    /// As [`sync`](Self::sync).
+    /// Those of [`sync`](Self::sync).
     pub fn checkpoint(&self) -> Result<()> {
         self.pager.refuse_if_forked()?;
         if self.pager.is_read_only() || !self.pager.has_file() {
@@ -90,7 +93,7 @@ impl Table {
         self.checkpoint_with(&self.pager.checkpoint_lock().acquire()?)
     }
 
-    /// The same, by who has the guard and keeps it.
+    /// [`checkpoint`](Self::checkpoint) for a thread that holds the checkpoint lock and keeps it.
     pub(super) fn checkpoint_with(&self, guard: &CheckpointGuard) -> Result<()> {
         let frozen = self.freeze_frames(0)?;
         guard.notify();
@@ -103,15 +106,15 @@ impl Table {
         self.pager.freeze(&self.buckets.root(self.gate.totals()).encode(), log_bytes)
     }
 
-    /// After a write: a checkpoint if one is due.
+    /// After a write: makes a checkpoint if one is due.
     #[inline]
     pub(super) fn checkpoint_if_due(&self) {
-        // A checkpoint costs its journal's time again if it has to be installed at an open; a bulk load is made anew.
+        // Installing a checkpoint at an open costs as much as writing its journal.
         const DIRTY_BYTES_MAX: u64 = 1 << 30;
         let dirty_bytes_max = if self.durability == Durability::None { u64::MAX } else { DIRTY_BYTES_MAX };
         if self.pager.wants_checkpoint(dirty_bytes_max) && !self.replaying {
-            // The write is made and logged. One that failed is tried again by the next writer, or has poisoned the handle,
-            // which tells the next writer.
+            // The write is made and logged. A checkpoint that failed is tried again by the next writer, or has
+            // poisoned the handle, which is an error of the next write.
             let _ = self.begin_due_checkpoint();
         }
     }
@@ -121,7 +124,7 @@ impl Table {
         match self.pager.checkpoint_lock().try_acquire() {
             Some(guard) => self.checkpoint_beside(guard, 0),
             None if !self.pager.must_checkpoint() => Ok(()),
-            // The cache may exceed its bound beside a backup, but slowly.
+            // The cache may exceed its limit beside a backup, but slowly.
             None if self.pager.checkpoint_lock().is_held_long() => {
                 self.pager.checkpoint_lock().wait_a_moment();
                 Ok(())
@@ -130,15 +133,15 @@ impl Table {
         }
     }
 
-    /// Sees to it that the log has room for a record of `bytes`, or that it is worth to try again.
+    /// Makes room in the log for a record of `bytes`, or returns so that the caller tries again.
     #[cold]
     pub(super) fn make_log_room(&self, bytes: u64) -> Result<()> {
         let Some(log) = self.pager.log() else { return Ok(()) };
         match self.pager.checkpoint_lock().try_acquire() {
-            // Another thread may have been here first.
+            // Another thread may have made room already.
             Some(_) if log.has_room(bytes) => Ok(()),
             Some(guard) => self.checkpoint_beside(guard, bytes),
-            // A backup may take hours, so the log grows beyond its bound, but not without one.
+            // A backup may take hours, so the log grows beyond its limit, up to another.
             None if self.pager.checkpoint_lock().is_held_long() => {
                 let extended = {
                     let _alone = self.gate.close()?;
@@ -150,7 +153,7 @@ impl Table {
         }
     }
 
-    /// Gives a backup a moment to end; then fails if the log still has no room.
+    /// Gives a backup a moment to end; an error if the log still has no room.
     fn wait_beside_backup(&self, has_room: impl Fn() -> bool) -> Result<()> {
         self.pager.checkpoint_lock().wait_a_moment();
         if !self.pager.checkpoint_lock().is_held_long() || has_room() {
@@ -159,29 +162,28 @@ impl Table {
         let path = self.pager.path().display();
         Err(Error::new(
             ErrorKind::Busy,
-            format!(
-                "{path}: the log is full and cannot be emptied before the backup in progress ends. Nothing was changed; try again then."
-            ),
-        ))
+            format!("{path}: the log is full, and no checkpoint can be made before the backup in progress ends"),
+        )
+        .with_hint("Nothing was changed. Try again when the backup is done."))
     }
 
-    /// Freezes the table and lets a thread of its own write it.
+    /// Freezes the table and lets another thread write it.
     fn checkpoint_beside(&self, guard: CheckpointGuard, log_bytes: u64) -> Result<()> {
         let frozen = self.freeze_frames(log_bytes)?;
         guard.notify();
         if self.inline_checkpoints {
             return self.pager.write_frozen(frozen);
         }
-        // A thread that cannot be made drops what it was given, so it is given a share.
+        // A thread that cannot be started drops its closure, so the job is shared.
         let job = Arc::new(Mutex::new(Some((self.pager.clone(), frozen, guard))));
         let theirs = job.clone();
         let run = move |job: &Mutex<Option<(Arc<Pager>, Frozen, CheckpointGuard)>>| {
             let Some((pager, frozen, guard)) = job.lock().unwrap_or_else(|e| e.into_inner()).take() else { return };
-            // Errors poison the handle; whoever writes next is told.
+            // Errors poison the handle; the next write returns one.
             if catch_unwind(AssertUnwindSafe(|| pager.write_frozen(frozen))).is_err() {
                 pager.poison("the thread that wrote a checkpoint panicked");
             }
-            // The file first: who waits for the guard may be about to open it again.
+            // The file first: a thread that waits for the lock may be about to open the file again.
             drop(pager);
             drop(guard);
         };

@@ -1,8 +1,8 @@
-//! Compaction: the smallest file for what is in it.
+//! Compaction: makes the file as small as its content allows.
 //!
-//! The *service* of the uDatabase library, online: buckets that the load no longer asks for are merged away, overflow
-//! pages and extents lose their slack and move, and bucket groups move, from the end of the file to free room before
-//! it; then the file is cut. Every step leaves a whole table, and a crash leaves the last checkpoint.
+//! The *service* of the uDatabase library, online. It merges the buckets that the load no longer needs, trims and
+//! moves overflow pages and extents, moves groups of buckets from the end of the file to free space before it, then
+//! cuts the file. The table is consistent after every step, and a crash leaves the last checkpoint.
 //!
 //! Not here: the steps themselves (`buckets/compact.rs`).
 
@@ -21,8 +21,8 @@ impl Table {
             let _inside = self.enter()?;
             self.buckets.shrink()?;
         }
-        // Each pass moves what lies behind the end that the used units would fill; holes are not perfect, so passes go
-        // on while they gain.
+        // Each pass moves the space beyond the end that the used units would fill; holes rarely fit exactly, so passes
+        // repeat while they help.
         const PASSES_MAX: u32 = 8;
         for _ in 0..PASSES_MAX {
             let before = self.pager.frame_count();

@@ -1,9 +1,9 @@
-//! Counters of a table in use, at any moment, without a walk and without waiting.
+//! Counters of a table in use, available at any moment without a walk and without waiting.
 //!
 //! ```text
 //! writes      each is counted, in the writer's own slot (`gate.rs`)
 //! lookups     one in 512 is sampled (`buckets/activity.rs`)
-//! the rest    counted where it happens, which is seldom: splits, frames read and written, waits for a latch
+//! the rest    counted where it happens, which is rare: splits, frames read and written, waits for a latch
 //! ```
 //!
 //! Not here: the walk over all buckets (`buckets/survey.rs`), other processes (`publish.rs`).
@@ -14,9 +14,10 @@ use crate::buckets::Activity;
 use crate::pager::Pager;
 use std::sync::atomic::Ordering::*;
 
-/// How much a table has done since it was opened, and how large it is now; made by [`Table::counters`].
+/// Activity of a table since it was opened, and its size now; made by [`Table::counters`].
 ///
-/// Lookups, hits, misses and what they touched are estimates from samples, multiples of 512; all else is counted.
+/// Lookups, hits, misses, and their pages and keys are estimates from samples, multiples of 512; the rest is counted
+/// exactly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableCounters {
@@ -26,45 +27,45 @@ pub struct TableCounters {
     pub payload_bytes: u64,
     /// Buckets now.
     pub buckets: u64,
-    /// Bytes of the file, or what it would have.
+    /// Bytes of the file, or that it would have.
     pub file_bytes: u64,
     /// Bytes of memory that pages take now.
     pub memory_bytes: u64,
     /// Lookups that found their key. Estimated.
     pub hits: u64,
-    /// Pages that they looked at. Estimated.
+    /// Pages that these lookups read. Estimated.
     pub hit_pages: u64,
-    /// Keys that they compared with theirs. Estimated.
+    /// Keys that these lookups compared. Estimated.
     pub hit_keys: u64,
-    /// Lookups that found no such key. Estimated.
+    /// Lookups that did not find their key. Estimated.
     pub misses: u64,
-    /// Pages that they looked at. Estimated.
+    /// Pages that these lookups read. Estimated.
     pub miss_pages: u64,
-    /// Keys that they compared with theirs. Estimated.
+    /// Keys that these lookups compared. Estimated.
     pub miss_keys: u64,
-    /// Lookups that went on to overflow pages. Estimated.
+    /// Lookups that read overflow pages. Estimated.
     pub overflow_lookups: u64,
     /// Changes that stored something: put, insert, append, update.
     pub puts: u64,
-    /// Changes that took a pair out.
+    /// Changes that removed a pair.
     pub removals: u64,
     /// Buckets split.
     pub splits: u64,
-    /// Buckets put back into the one they came of.
+    /// Buckets merged.
     pub merges: u64,
     /// Checkpoints written.
     pub checkpoints: u64,
     /// Frames read from the file.
     pub frames_read: u64,
-    /// Frames written to it, by checkpoints.
+    /// Frames written to the file by checkpoints.
     pub frames_written: u64,
-    /// Frames whose memory was given to others.
+    /// Frames evicted from memory.
     pub evictions: u64,
     /// Times that a thread had to wait for a latch.
     pub latch_waits: u64,
 }
 
-/// Numbers in a [`TableCounters`].
+/// Number of figures in a [`TableCounters`].
 pub(super) const COUNT: usize = 21;
 
 impl TableCounters {
@@ -78,35 +79,35 @@ impl TableCounters {
         ratio(self.hits, self.lookups())
     }
 
-    /// Pages a lookup looks at to find its key.
+    /// Pages read by a lookup that finds its key.
     pub fn pages_per_hit(&self) -> f64 {
         ratio(self.hit_pages, self.hits)
     }
 
-    /// Pages a lookup looks at to find out that its key is absent.
+    /// Pages read by a lookup whose key is absent.
     pub fn pages_per_miss(&self) -> f64 {
         ratio(self.miss_pages, self.misses)
     }
 
-    /// Keys that a lookup compares its own with until it has found it: 1 where no tag was alike by chance.
+    /// Keys compared by a lookup that finds its key: 1 where no tags match by chance.
     pub fn keys_per_hit(&self) -> f64 {
         ratio(self.hit_keys, self.hits)
     }
 
-    /// The same for a key that is absent: 0 where no tag was alike by chance.
+    /// Keys compared by a lookup whose key is absent: 0 where no tags match by chance.
     pub fn keys_per_miss(&self) -> f64 {
         ratio(self.miss_keys, self.misses)
     }
 
-    /// The share of lookups that went on to overflow pages, 0 to 1.
+    /// The share of lookups that read overflow pages, 0 to 1.
     pub fn overflow_share(&self) -> f64 {
         ratio(self.overflow_lookups, self.lookups())
     }
 
-    /// What was done since `earlier`; sizes are those of now.
+    /// The activity since `earlier`, with the sizes of now.
     #[must_use]
     pub fn since(&self, earlier: &TableCounters) -> TableCounters {
-        // The first five are no counters.
+        // The first five are sizes, not counters.
         const SIZES: usize = 5;
         let (mut words, earlier) = (self.to_words(), earlier.to_words());
         for (word, earlier) in words.iter_mut().zip(earlier).skip(SIZES) {
@@ -116,11 +117,11 @@ impl TableCounters {
     }
 }
 
-/// Makes words of the numbers, and numbers of the words, in the order in which they are named.
+/// Converts between the fields, in order, and words.
 macro_rules! words_of {
     ($($number:ident),*) => {
         impl TableCounters {
-            /// All numbers, in their order. On disk (`publish.rs`).
+            /// All fields, in order. On disk (`publish.rs`).
             pub(super) fn to_words(self) -> [u64; COUNT] {
                 [$(self.$number),*]
             }
@@ -162,11 +163,11 @@ fn ratio(part: u64, whole: u64) -> f64 {
 }
 
 impl Table {
-    /// What the table has done since it was opened, and its size now.
+    /// The table's activity since it was opened, and its size now.
     ///
-    /// O(1): walks nothing and waits for nothing, so it suits a figure each second under full load.
-    /// [`survey`](Self::survey) walks the whole table instead. Numbers are read one after another while other threads go on.
-    /// An open that replays a log counts what it replays as puts and removals.
+    /// O(1): it walks nothing and waits for nothing, so it suits a reading each second under full load.
+    /// [`survey`](Self::survey) walks the whole table instead. Other threads may go on, so the figures are not of one
+    /// moment. An open that replays a log counts the changes as puts and removals.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -182,7 +183,7 @@ impl Table {
 }
 
 impl TableCounters {
-    /// The counters of this moment.
+    /// The counters at this moment.
     pub(super) fn now(activity: &Activity, counted: &Counted, pager: &Pager) -> TableCounters {
         let lookups = activity.lookups();
         let (totals, (puts, removals)) = (counted.totals(), counted.puts_and_removals());

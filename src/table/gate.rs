@@ -1,12 +1,12 @@
-//! Writers at work: what they count, and how to have a moment without them.
+//! The gate that writers pass: what they count, and how to keep them out for a moment.
 //!
-//! Each thread has a slot of its own in each table, a cache line that no other writes: the numbers of pairs and bytes
-//! that it added, and a mark that it is inside a write. So counting costs no atomic read-modify-write, and entering
-//! just one. Whoever needs the table between two writes - a checkpoint, a verification - closes the gate and waits for
-//! those inside.
+//! Each thread has a slot in each table, on cache lines that no other thread writes: the numbers of pairs and bytes
+//! that it added, and whether it is in a write. So counting costs no atomic read-modify-write, and entering costs one.
+//! A checkpoint or a verification needs the table between two writes: it closes the gate and waits for the writers
+//! inside.
 //!
-//! The load that decides about growth is one shared number; a thread adds to it what it has gathered each time that is
-//! a good part of a page.
+//! The load, which decides about growth, is one shared number; a thread adds its own counts whenever they come to a
+//! good part of a page.
 
 use crate::buckets::thread_slot::{SHARED, SLOT_COUNT, slot_of_thread};
 use crate::buckets::{Delta, Load, Totals};
@@ -17,7 +17,7 @@ use crate::planted::{Bug, planted};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Two lines apart, as processors fetch lines in pairs.
+/// Two lines apart, since processors fetch lines in pairs.
 #[derive(Default)]
 #[repr(align(128))]
 struct Slot {
@@ -25,15 +25,15 @@ struct Slot {
     pairs: AtomicI64,
     payload_bytes: AtomicI64,
     bucket_bytes: AtomicI64,
-    /// Parts of the above not yet in the shared load.
+    /// The part of the counts that is not yet in the shared load.
     pairs_pending: AtomicI64,
     bytes_pending: AtomicI64,
-    /// Changes made, and those of them that took a pair out.
+    /// Changes made, and how many of them removed a pair.
     changes: AtomicI64,
     removals: AtomicI64,
 }
 
-/// What all threads have counted. A copy is of the same numbers.
+/// The counts of all threads. A clone shares them.
 #[derive(Clone)]
 pub(super) struct Counted(Arc<[Slot; SLOT_COUNT]>);
 
@@ -42,18 +42,18 @@ pub(super) struct Gate {
     slots: Counted,
     closed: AtomicBool,
     closer: Mutex<()>,
-    /// A thread adds to the load when it has this many bytes.
+    /// A thread adds to the load once it has counted this many bytes.
     step_bytes: i64,
 }
 
-/// A writer inside.
-pub(super) struct Inside<'g> {
+/// A writer inside the gate.
+pub(super) struct WriterGuard<'g> {
     gate: &'g Gate,
     slot: usize,
 }
 
-/// Nobody inside.
-pub(super) struct Closed<'g> {
+/// The closed gate: no writer is inside.
+pub(super) struct ClosedGate<'g> {
     gate: &'g Gate,
     _closer: MutexGuard<'g, ()>,
 }
@@ -74,15 +74,16 @@ impl Gate {
         gate
     }
 
-    /// Lets a writer in, after whoever closed the gate.
+    /// Lets a writer in; waits while the gate is closed.
     #[inline]
-    pub(super) fn enter(&self) -> Result<Inside<'_>> {
+    pub(super) fn enter(&self) -> Result<WriterGuard<'_>> {
         let slot = slot_of_thread();
         loop {
-            // Sequentially consistent, as is `closed`: either we see the gate closed, or the closer sees us inside.
+            // Sequentially consistent, as is `closed`: either this thread sees the gate closed, or the closer sees it
+            // inside.
             step();
             self.slots.0[slot].inside.fetch_add(1, SeqCst);
-            let inside = Inside { gate: self, slot };
+            let inside = WriterGuard { gate: self, slot };
             step();
             if !self.closed.load(SeqCst) || planted(Bug::GatePassedClosed) {
                 return Ok(inside);
@@ -92,13 +93,13 @@ impl Gate {
         }
     }
 
-    /// Waits until no writer is inside, and keeps them out.
-    pub(super) fn close(&self) -> Result<Closed<'_>> {
+    /// Closes the gate and waits until no writer is inside.
+    pub(super) fn close(&self) -> Result<ClosedGate<'_>> {
         let closer = lock_without_values(&self.closer)?;
         step();
         self.closed.store(true, SeqCst);
         step();
-        let closed = Closed { gate: self, _closer: closer };
+        let closed = ClosedGate { gate: self, _closer: closer };
         let slots = &self.slots.0[..SLOT_COUNT - usize::from(planted(Bug::SharedSlotPassed))];
         self.wait_until(|| slots.iter().all(|s| s.inside.load(SeqCst) == 0))?;
         Ok(closed)
@@ -120,19 +121,19 @@ impl Gate {
             match count {
                 0..SPINS => std::hint::spin_loop(),
                 SPINS..YIELDS => std::thread::yield_now(),
-                // More threads than cores: those that wait would take all the time of the one that is waited for.
+                // With more threads than cores, spinning would take the time of the thread that is waited for.
                 _ => std::thread::sleep(std::time::Duration::from_micros(50)),
             }
         }
         Ok(())
     }
 
-    /// The numbers of this moment.
+    /// The totals at this moment.
     pub(super) fn totals(&self) -> Totals {
         self.slots.totals()
     }
 
-    /// What threads count, for whoever shows it to others.
+    /// The counts of all threads, for published counters.
     pub(super) fn counted(&self) -> &Counted {
         &self.slots
     }
@@ -147,7 +148,7 @@ impl Counted {
         }
     }
 
-    /// Changes that stored something, and those that took a pair out.
+    /// The numbers of changes that stored something and of those that removed a pair.
     pub(super) fn puts_and_removals(&self) -> (u64, u64) {
         let removals = self.sum(|s| &s.removals);
         (self.sum(|s| &s.changes).saturating_sub(removals), removals)
@@ -155,22 +156,22 @@ impl Counted {
 
     fn sum(&self, part: fn(&Slot) -> &AtomicI64) -> u64 {
         let sum: i64 = self.0.iter().map(|s| part(s).load(Relaxed)).sum();
-        // Another thread's removal may be counted before the put it undoes.
+        // A removal may be counted before the put that it undoes, which another thread made.
         u64::try_from(sum).unwrap_or(0)
     }
 }
 
-impl<'g> Closed<'g> {
-    /// Who closed the gate goes in alone.
-    pub(super) fn enter(&self) -> Inside<'g> {
+impl<'g> ClosedGate<'g> {
+    /// Lets in the thread that closed the gate, alone.
+    pub(super) fn enter(&self) -> WriterGuard<'g> {
         let slot = slot_of_thread();
         self.gate.slots.0[slot].inside.fetch_add(1, SeqCst);
-        Inside { gate: self.gate, slot }
+        WriterGuard { gate: self.gate, slot }
     }
 }
 
-impl Inside<'_> {
-    /// Counts what a write did. `true` if it also added to `load`, which may now call for a split.
+impl WriterGuard<'_> {
+    /// Counts a write. `true` if it also added to `load`, which may now call for a split.
     #[inline]
     pub(super) fn count(&self, delta: Delta, load: &Load) -> bool {
         let slot = &self.gate.slots.0[self.slot];
@@ -188,12 +189,12 @@ impl Inside<'_> {
     }
 }
 
-impl Inside<'_> {
-    /// Counts that so many changes were made, of which so many took a pair out.
+impl WriterGuard<'_> {
+    /// Counts `changes` changes, of which `removals` removed a pair.
     #[inline]
     pub(super) fn count_changes(&self, changes: usize, removals: usize) {
         let slot = &self.gate.slots.0[self.slot];
-        self.add(&slot.changes, changes as i64); // fewer than there are bytes of memory
+        self.add(&slot.changes, changes as i64); // fewer than bytes of memory
         self.add(&slot.removals, removals as i64);
     }
 
@@ -208,7 +209,7 @@ impl Inside<'_> {
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for WriterGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         step();
@@ -221,7 +222,7 @@ impl Drop for Inside<'_> {
     }
 }
 
-impl Drop for Closed<'_> {
+impl Drop for ClosedGate<'_> {
     fn drop(&mut self) {
         step();
         self.gate.closed.store(false, SeqCst);
@@ -238,7 +239,7 @@ mod tests {
     fn threads_count_together_and_a_closed_gate_has_nobody_inside() {
         let gate = Arc::new(Gate::new(Totals { pairs: 5, ..Totals::default() }, 100));
         let load = Arc::new(Load::new(Totals::default()));
-        // More threads than slots, so that some share.
+        // More threads than slots, so that some share a slot.
         const THREADS: usize = 2 * SLOT_COUNT;
         const WRITES: i64 = 500;
         let threads: Vec<_> = (0..THREADS)
@@ -267,22 +268,22 @@ mod tests {
         assert!(load.bytes() > 3 * writes - 100 * SLOT_COUNT as u64);
     }
 
-    /// Calls `work` on `count` threads that share the last slot, as all slots of their own are taken.
+    /// Calls `work` on `count` threads that share the last slot, because all other slots are taken.
     fn on_shared_slot(count: usize, work: impl Fn() + Sync) {
         let (done, start) = (AtomicBool::new(false), std::sync::Barrier::new(count + 1));
         std::thread::scope(|scope| {
-            // Threads that hold a slot of their own until the end. Other tests run beside this one, so it may take more or
-            // fewer than there are slots.
-            let (tell, told) = std::sync::mpsc::channel();
+            // These threads hold a slot of their own until the end. Other tests run in the same process, so their
+            // number may differ from that of the slots.
+            let (sender, receiver) = std::sync::mpsc::channel();
             loop {
-                let (tell, done) = (tell.clone(), &done);
+                let (sender, done) = (sender.clone(), &done);
                 scope.spawn(move || {
-                    tell.send(slot_of_thread()).unwrap();
+                    sender.send(slot_of_thread()).unwrap();
                     while !done.load(Relaxed) {
                         std::thread::park_timeout(std::time::Duration::from_millis(5));
                     }
                 });
-                if told.recv().unwrap() == SHARED {
+                if receiver.recv().unwrap() == SHARED {
                     break;
                 }
             }
@@ -290,7 +291,7 @@ mod tests {
                 .map(|_| {
                     let (start, work) = (&start, &work);
                     scope.spawn(move || {
-                        // A thread of another test may have given its slot back just now.
+                        // A thread of another test may have returned its slot just now.
                         thread_slot::use_shared();
                         start.wait();
                         work();
@@ -314,7 +315,7 @@ mod tests {
                     let inside = gate.enter().unwrap();
                     assert_eq!(inside.slot, SHARED);
                     is_in.wait();
-                    // Long enough for a gate that does not wait to be closed meanwhile.
+                    // Long enough for a gate that closes without waiting.
                     std::thread::sleep(std::time::Duration::from_millis(100));
                     has_left.store(true, SeqCst);
                     drop(inside);
@@ -330,7 +331,7 @@ mod tests {
     #[test]
     fn threads_on_the_shared_slot_lose_no_count() {
         use std::time::{Duration, Instant};
-        // So often do the threads have to come between each other's writes: one after the other they would lose nothing anyway.
+        // Times that a thread must run between another's writes: one after the other, they would lose nothing anyway.
         const TURNS: u32 = 2_000;
         let gate = Gate::new(Totals::default(), 100);
         let load = Load::new(Totals::default());
@@ -356,8 +357,8 @@ mod tests {
         assert_eq!(gate.totals(), Totals { pairs: writes, payload_bytes: 2 * writes, bucket_bytes: 3 * writes });
         assert_eq!(gate.slots.puts_and_removals(), (writes, writes));
         let shared = &gate.slots.0[SHARED];
-        assert_eq!(shared.inside.load(SeqCst), 0, "writers that left count as inside");
-        // What was not added to the load yet is in the slot.
+        assert_eq!(shared.inside.load(SeqCst), 0, "writers that have left are counted as inside");
+        // The slot has what is not yet added to the load.
         let pending = (shared.pairs_pending.load(Relaxed) as u64, shared.bytes_pending.load(Relaxed) as u64);
         assert_eq!((load.pairs() + pending.0, load.bytes() + pending.1), (writes, 3 * writes));
     }

@@ -1,12 +1,12 @@
 //! Orders in which threads can meet in a table, tried one after another.
 //!
-//! Each scenario is a few operations of two to four threads on a small table. `shuttle` runs them as tasks that take turns
-//! at every atomic step of the protocol of latches, views and the gate (`pager/interleave.rs`), in orders that a scheduler
-//! makes up: random ones, and those of PCT, where one task runs as far as it can, which finds what needs one thread to
-//! stand still while another does a lot. What must be true in every order is asserted within; `verify` looks the table
-//! over at the end of each.
+//! Each scenario is a few operations of two to four threads on a small table. `shuttle` runs them as tasks that switch
+//! at every atomic step of the protocol of latches, views and the gate (`pager/interleave.rs`), in random orders and
+//! in those of PCT, where one task runs as long as it can, which finds errors that need one thread to pause while
+//! another does a lot. Each scenario asserts what must hold in every order; `verify` checks the table at the end of
+//! each.
 //!
-//! That a scenario would notice anything is seen by [`mistakes_are_noticed`].
+//! That the scenarios detect errors is shown by [`mistakes_are_noticed`].
 //!
 //! Keys are hashed to their first byte, so that a scenario knows which bucket each is in.
 
@@ -20,19 +20,20 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock, Mutex};
 
-/// Runs `scenario` in so many orders of each kind. It says whether there was what it is about.
+/// Runs `scenario` in `orders` orders of each kind. It returns whether the situation it is about occurred.
 fn try_orders(seed: u64, orders: usize, scenario: fn() -> bool) {
     HAPPENED.set(0);
-    // So many threads stand still, each once, in an order of PCT.
+    // Number of times that PCT preempts the running task.
     const DEPTH: usize = 3;
     run(RandomScheduler::new_from_seed(seed, orders), scenario);
     run(PctScheduler::new_from_seed(seed, DEPTH, orders), scenario);
     let happened = HAPPENED.get();
-    assert!(happened > orders, "only in {happened} of {} orders there was what the scenario is about", 2 * orders);
+    assert!(happened > orders, "the situation of the scenario occurred in only {happened} of {} orders", 2 * orders);
 }
 
 thread_local! {
-    /// In how many orders there was what a scenario is about: a split gives up where another holds the latch.
+    /// Number of orders in which the situation of a scenario occurred: a split gives up where another thread holds the
+    /// latch.
     static HAPPENED: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -40,7 +41,7 @@ fn run(scheduler: impl Scheduler + 'static, scenario: fn() -> bool) {
     let mut config = shuttle::Config::new();
     config.stack_size = 1 << 18;
     config.silence_warnings = true;
-    // A scenario takes a few thousand; one that waits for ever takes them all.
+    // A scenario takes a few thousand steps; one that waits forever takes them all.
     config.max_steps = shuttle::MaxSteps::FailAfter(200_000);
     shuttle::Runner::new(scheduler, config).run(move || {
         take_turns(false);
@@ -49,7 +50,7 @@ fn run(scheduler: impl Scheduler + 'static, scenario: fn() -> bool) {
     });
 }
 
-/// Runs these at the same time.
+/// Runs the tasks at the same time.
 fn together(tasks: &[&(dyn Fn() + Sync)]) {
     take_turns(true);
     shuttle::thread::scope(|scope| {
@@ -65,7 +66,7 @@ fn options(page_bytes: u32, fill_factor: u32) -> TableOptions {
     options.user_hash("first byte", |key| key.first().copied().unwrap_or(0).into())
 }
 
-/// Pages of which eight share a frame and a latch.
+/// Pages so small that eight share a frame and a latch.
 const SHARED: u32 = 512;
 /// Pages that each have a frame.
 const APART: u32 = 4096;
@@ -84,8 +85,8 @@ fn remove(table: &Table, keys: impl IntoIterator<Item = u8>) {
     keys.into_iter().for_each(|key| assert!(table.remove(&[key]).unwrap()));
 }
 
-/// Asks for keys that are there throughout, and for some that never are, in each way there is.
-fn there(table: &Table, keys: &[u8]) {
+/// Looks up keys that are present throughout, and some that never are, in every way there is.
+fn check_present(table: &Table, keys: &[u8]) {
     const NEVER: u8 = 128;
     for &key in keys {
         assert_eq!(table.get(&[key]).unwrap().as_deref(), Some(&[key; 20][..]), "key {key}");
@@ -93,7 +94,7 @@ fn there(table: &Table, keys: &[u8]) {
     }
 }
 
-fn there_latched(table: &Table, keys: &[u8]) {
+fn check_present_latched(table: &Table, keys: &[u8]) {
     for &key in keys {
         assert_eq!(table.get_ref(&[key]).unwrap().as_deref(), Some(&[key; 20][..]), "key {key}");
     }
@@ -109,18 +110,21 @@ fn whole(table: &Table) {
     assert_eq!(table.verify().unwrap(), []);
 }
 
-/// Keys 4 to 7 go to new buckets while they are looked for.
+/// Keys 4 to 7 move to new buckets while they are looked up.
 fn lookups_beside_splits(page_bytes: u32) -> bool {
     let table = table(page_bytes, 2, 0..8);
     let splits = table.survey().unwrap().splits;
-    together(&[&|| put(&table, 16..22), &|| there(&table, &[4, 0, 5]), &|| there_latched(&table, &[4, 6]), &|| {
-        there_together(&table, &[4, 5, 6])
-    }]);
+    together(&[
+        &|| put(&table, 16..22),
+        &|| check_present(&table, &[4, 0, 5]),
+        &|| check_present_latched(&table, &[4, 6]),
+        &|| there_together(&table, &[4, 5, 6]),
+    ]);
     whole(&table);
     table.survey().unwrap().splits > splits
 }
 
-/// Bucket 1 goes, something else comes to its place, and it comes back elsewhere.
+/// Bucket 1 is merged away, its space is reused, and it comes back elsewhere.
 fn lookups_beside_a_bucket_that_goes_and_comes() -> bool {
     let table = table(APART, 4, [1, 0, 2, 3, 4]);
     assert_eq!(table.buckets.view().max_bucket, 1);
@@ -131,8 +135,8 @@ fn lookups_beside_a_bucket_that_goes_and_comes() -> bool {
             table.put(&[20], &[9; 4096]).unwrap(); // an extent, which takes the frame
             put(&table, [0, 2, 3]);
         },
-        &|| there(&table, &[1, 1]),
-        &|| there_latched(&table, &[1, 1]),
+        &|| check_present(&table, &[1, 1]),
+        &|| check_present_latched(&table, &[1, 1]),
         &|| there_together(&table, &[1, 1]),
     ]);
     whole(&table);
@@ -150,7 +154,7 @@ fn writers_beside_writers(page_bytes: u32) -> bool {
         }
     };
     together(&[&|| write([8, 5, 6], b'a'), &|| write([16, 7, 4], b'b'), &|| remove(&table, 0..3)]);
-    there(&table, &[3, 8, 5, 6, 16, 7, 4]);
+    check_present(&table, &[3, 8, 5, 6, 16, 7, 4]);
     let log = table.get(b"log").unwrap().unwrap();
     assert!(log.chunks(2).all(|pair| pair[0] == pair[1]), "{log:?}");
     assert_eq!(log.iter().filter(|&&letter| letter == b'a').count(), 6, "{log:?}");
@@ -162,10 +166,10 @@ fn writers_beside_writers(page_bytes: u32) -> bool {
     true
 }
 
-/// Records of one page change, grow, shrink, move and go while others read them; some are in its overflow page.
+/// Records of one page change, grow, shrink, move and go while others are read; some are in its overflow page.
 fn lookups_beside_changes_of_their_page() -> bool {
     let table = options(SHARED, 60).in_memory().unwrap();
-    // Values long enough that some lie in an overflow page. The first byte tells the length.
+    // Values long enough that some are in an overflow page. The first byte gives the length.
     let value = |n: u8| vec![n; 20 + usize::from(n)];
     (0..12).for_each(|key| table.put(&[key], &value(key + 30)).unwrap());
     assert!(table.survey().unwrap().overflow_pairs > 0, "the scenario is about overflow pages too");
@@ -193,7 +197,7 @@ fn lookups_beside_changes_of_their_page() -> bool {
     true
 }
 
-/// A scan gives what is there throughout, once.
+/// A scan returns each pair that is present throughout exactly once.
 fn a_scan_beside_splits_and_merges(page_bytes: u32) -> bool {
     let table = table(page_bytes, 2, 0..8);
     let scan = || {
@@ -202,13 +206,13 @@ fn a_scan_beside_splits_and_merges(page_bytes: u32) -> bool {
         assert_eq!(stays, [0, 1, 2, 3, 4, 5, 6, 7]);
     };
     together(&[&|| put(&table, 16..24), &scan, &|| remove(&table, []), &scan]);
-    // Away with more than half, so that buckets go.
+    // Remove more than half, so that buckets merge.
     together(&[&|| remove(&table, 16..24), &scan, &|| put(&table, 32..35)]);
     whole(&table);
     true
 }
 
-/// A table whose last group of buckets has free room before it.
+/// A table whose last group of buckets has free space before it.
 fn with_a_hole() -> Table {
     let table = options(APART, 2).in_memory().unwrap();
     table.put(&[100], &[1; 5 * 4096]).unwrap();
@@ -217,20 +221,20 @@ fn with_a_hole() -> Table {
     table
 }
 
-/// Groups of buckets move towards the start, and the end of the file goes, while they are read.
+/// Groups of buckets move towards the start, and the file is cut, while they are read.
 fn lookups_beside_compaction() -> bool {
     let table = with_a_hole();
     let place = table.buckets.location(3);
-    together(&[&|| table.compact().unwrap(), &|| there(&table, &[3, 2, 3, 2]), &|| {
+    together(&[&|| table.compact().unwrap(), &|| check_present(&table, &[3, 2, 3, 2]), &|| {
         there_together(&table, &[2, 3]);
-        there_latched(&table, &[3, 2]);
+        check_present_latched(&table, &[3, 2]);
     }]);
-    there(&table, &[0, 1, 2, 3, 4, 5, 6, 7]);
+    check_present(&table, &[0, 1, 2, 3, 4, 5, 6, 7]);
     whole(&table);
     table.buckets.location(3) != place
 }
 
-/// A value stays what it was while its bucket moves and the frame it lies in is cut off the file.
+/// A value stays unchanged while its bucket moves and its frame is cut off the file.
 fn a_value_held_beside_compaction() -> bool {
     let table = with_a_hole();
     together(&[&|| table.compact().unwrap(), &|| {
@@ -286,7 +290,7 @@ fn batches_beside_splits(page_bytes: u32) -> bool {
         batch.commit().unwrap();
     };
     together(&[&|| put(&table, 16..22), &|| put_together([4, 13, 6]), &|| put_together([5, 7, 12])]);
-    there(&table, &[0, 1, 2, 3, 4, 5, 6, 7, 12, 13]);
+    check_present(&table, &[0, 1, 2, 3, 4, 5, 6, 7, 12, 13]);
     whole(&table);
     table.survey().unwrap().splits > splits
 }
@@ -302,12 +306,12 @@ fn writers_that_hold_values() -> bool {
         drop(value);
     };
     together(&[&|| hold_and_put(0, 1), &|| hold_and_put(1, 0), &|| drop(table.gate.close().unwrap())]);
-    there(&table, &[0, 1, 2, 3]);
+    check_present(&table, &[0, 1, 2, 3]);
     whole(&table);
     true
 }
 
-/// Frames leave the memory and come back while they are read and written.
+/// Frames are evicted and come back while they are read and written.
 fn lookups_beside_eviction() -> bool {
     let table = options(APART, 2).cache_bytes(1).in_memory().unwrap();
     put(&table, 0..4);
@@ -315,11 +319,11 @@ fn lookups_beside_eviction() -> bool {
     let (frame, _) = table.buckets.location(1);
     together(&[
         &|| (0..4).for_each(|_| _ = table.pager.pool().evict(frame)),
-        &|| there(&table, &[1, 1, 3]),
+        &|| check_present(&table, &[1, 1, 3]),
         &|| there_together(&table, &[1, 0]),
         &|| put(&table, [1, 5]),
     ]);
-    there(&table, &[0, 1, 2, 3, 5]);
+    check_present(&table, &[0, 1, 2, 3, 5]);
     whole(&table);
     true
 }
@@ -332,12 +336,12 @@ fn a_checkpoint_beside_writers() -> bool {
         &|| (0..2).for_each(|_| table.checkpoint().unwrap()),
         &|| put(&table, [1, 8, 9, 10]),
         &|| remove(&table, [0]),
-        &|| there(&table, &[2, 3]),
+        &|| check_present(&table, &[2, 3]),
     ]);
     table.checkpoint().unwrap();
-    // From the file, then.
+    // So that the next reads come from the file.
     (0..2 * table.pager.frame_count()).for_each(|turn| _ = table.pager.pool().evict(turn / 2));
-    there(&table, &[1, 2, 3, 8, 9, 10]);
+    check_present(&table, &[1, 2, 3, 8, 9, 10]);
     whole(&table);
     true
 }
@@ -453,7 +457,7 @@ fn what_must_be_true_is_true_in_very_many_orders() {
     try_all(seed, 100);
 }
 
-/// A mistake, and the scenario that is to notice it.
+/// A planted error, and the scenario that must detect it.
 type Mistake = (Bug, fn() -> bool);
 
 const MISTAKES: &[Mistake] = &[

@@ -1,6 +1,6 @@
-//! Writes of many pairs, which look ahead: the page of a pair some places on, then where in it a new record would come.
+//! Reads and writes of many pairs. Writes prefetch: the page of a later pair, then the place of its new record.
 //!
-//! They are made one after the other all the same, each for itself, and wait for the disk once, together. Lookups of many keys
+//! The writes are made one after another, each by itself; they wait for the disk once, together. Lookups of many keys
 //! overlap more: `buckets/many.rs`.
 
 use super::Table;
@@ -13,7 +13,7 @@ impl Table {
     /// The values of `keys`, in their order; `None` for a key that is absent.
     ///
     /// Faster than a [`get`](Self::get) for each: the cache misses of many keys overlap. Each key is looked up by
-    /// itself, so beside writers the values need not be of one moment.
+    /// itself, so beside writers the values may be of different moments.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -23,15 +23,15 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// As [`get`](Self::get), the first there is.
+    /// Those of [`get`](Self::get), the first that occurs.
     pub fn get_many(&self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Vec<u8>>>> {
         let mut values = Vec::with_capacity(keys.len());
         self.get_many_with(keys, |_, value| values.push(value.map(<[u8]>::to_vec)))?;
         Ok(values)
     }
 
-    /// [`get_many`](Self::get_many) without an allocation for each value: gives the number of each key, in order, and
-    /// its value to `take`. No latch is held meanwhile, so `take` may use the table.
+    /// [`get_many`](Self::get_many) without an allocation for each value: calls `take` with the index of each key, in
+    /// order, and its value. No latch is held during the call, so `take` may use the table.
     ///
     /// ```
     /// # let table = splitpoint::Table::in_memory()?;
@@ -43,7 +43,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// As [`get`](Self::get), the first there is; `take` was given the keys before it.
+    /// Those of [`get`](Self::get), the first that occurs; `take` was called for the keys before it.
     pub fn get_many_with(&self, keys: &[impl AsRef<[u8]>], take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
         self.buckets.get_many(keys, take)
     }
@@ -51,8 +51,8 @@ impl Table {
     /// [`put`](Self::put) for each pair, in their order. Faster than one by one: cache misses overlap, and with
     /// [`Durability::Sync`](crate::Durability) all wait for the disk once.
     ///
-    /// Not one change: others see them one by one, and after an error or a crash those up to some pair are there. See
-    /// [`batch`](Self::batch) for all or nothing.
+    /// Not atomic: other threads see the pairs one by one, and after an error or a crash those up to some pair are
+    /// stored. For all or nothing see [`batch`](Self::batch).
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -62,8 +62,8 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// As [`put`](Self::put), the first there is; pairs before it are stored, as durably as if there had been no error. Where
-    /// that fails, too, the error is about that, and the handle takes no more writes.
+    /// Those of [`put`](Self::put), the first that occurs; the pairs before it are stored, as durably as without an
+    /// error. If making them durable fails, that is the error, and the handle refuses further writes.
     pub fn put_many(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<()> {
         self.write_many(pairs, |key, value| {
             let change = WalRecord::Put { key: key.bytes, value };
@@ -71,11 +71,11 @@ impl Table {
         })
     }
 
-    /// [`append`](Self::append) for each pair, in their order. Returns the new length of each value. Faster than one by one,
-    /// like [`put_many`](Self::put_many).
+    /// [`append`](Self::append) for each pair, in their order. Returns the new length of each value. Faster than one
+    /// by one, for the reasons of [`put_many`](Self::put_many).
     ///
     /// # Errors
-    /// Those of [`append`](Self::append), the first there is; pairs before it are appended.
+    /// Those of [`append`](Self::append), the first that occurs; the pairs before it are appended.
     pub fn append_many(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<Vec<usize>> {
         let mut lens = Vec::with_capacity(pairs.len());
         self.write_many(pairs, |key, tail| {
@@ -97,7 +97,7 @@ impl Table {
     ) -> Result<()> {
         let mut last = 0;
         let written = self.write_unsynced(pairs, write, &mut last);
-        // After an error too: what was stored before it is as durable as the caller may believe.
+        // After an error too: the pairs before it must be as durable as the caller may assume.
         self.wait_durable(last)?;
         written
     }
@@ -109,7 +109,7 @@ impl Table {
         mut write: impl FnMut(HashedKey<'_>, &[u8]) -> Result<Lsn>,
         last: &mut Lsn,
     ) -> Result<()> {
-        // Far enough for memory to answer, near enough for the answer to be there still.
+        // Far enough ahead for memory to respond, near enough for the line to be still in the cache.
         const PAGE_AHEAD: usize = 16;
         const PLACE_AHEAD: usize = 8;
         let mut hashes = [0; PAGE_AHEAD];

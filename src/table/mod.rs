@@ -1,7 +1,7 @@
-//! The table: what users hold. Buckets below it, and around them what makes changes safe.
+//! The table: what users hold. It adds durability, batches and backups to the buckets.
 //!
 //! ```text
-//! put(k, v)   enter the gate -> latch and change the bucket -> log it under the latch -> count it -> adjust the size
+//! put(k, v)   enter the gate -> latch and change the bucket -> append to the log under the latch -> count -> split or merge
 //! get(k)      Buckets::get: no gate, no log
 //! open        Pager::open installs a complete journal -> replay the log (wal_record.rs) through put, append, remove
 //! ```
@@ -37,11 +37,11 @@ use crate::fault::Fault;
 use crate::hash::{HashFunction, HashKind};
 use crate::linear;
 use crate::pager::wal::Lsn;
-use crate::pager::{Create, FRAME_BYTES_MIN, Opening, Pager};
+use crate::pager::{Create, FRAME_BYTES_MIN, OpenOptions, Pager};
 pub use backup::Backup;
 pub use batch::Batch;
 pub use counters::TableCounters;
-use gate::{Gate, Inside};
+use gate::{Gate, WriterGuard};
 pub use options::{Durability, TableOptions};
 pub use publish::PublishedCounters;
 use publish::Publisher;
@@ -71,16 +71,16 @@ pub struct Table {
     durability: Durability,
     publisher: Mutex<Option<Publisher>>,
     closed: AtomicBool,
-    /// The log is being replayed: nothing is logged.
+    /// During the replay at an open: nothing is logged.
     replaying: bool,
     /// Changes replayed at the open.
     replayed: u64,
-    /// The thread that finds a checkpoint due writes it: for tests, in which the order of I/O matters.
+    /// For tests, in which the order of I/O matters: the thread that begins a checkpoint also writes it.
     inline_checkpoints: bool,
 }
 
 impl Table {
-    /// Opens the table in the file at `path` with the default options; makes it if it is absent.
+    /// Opens the table in the file at `path` with the default options; creates it if it is absent.
     ///
     /// # Errors
     /// Those of [`TableOptions::open`].
@@ -88,7 +88,7 @@ impl Table {
         TableOptions::new().open(path)
     }
 
-    /// Makes a table in memory with the default options.
+    /// Creates a table in memory with the default options.
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`] if its address space cannot be reserved.
@@ -115,7 +115,7 @@ impl Table {
         } else {
             Create::Never
         };
-        let opening = Opening {
+        let opening = OpenOptions {
             create,
             frame_bytes_if_new: frame_bytes,
             table_id_if_new: options.table_id,
@@ -176,17 +176,18 @@ impl Table {
 
     /// The value of `key`.
     ///
-    /// O(1): one page, and for pairs in overflow pages and extents one more. Never waits for a sync: it may return a write of
-    /// another thread that is not durable yet.
+    /// O(1): one page, and one more for pairs in overflow pages and extents. Never waits for a sync: it may return
+    /// another thread's write that is not durable yet.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] and [`ErrorKind::Corrupt`] where the page has to come from the file.
+    /// [`ErrorKind::Io`] and [`ErrorKind::Corrupt`] where the page has to be read from the file.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut value = Vec::new();
         Ok(self.get_into(key, &mut value)?.then_some(value))
     }
 
-    /// Replaces the content of `value` by the value of `key`. `false`, and an empty `value`, if the key is absent.
+    /// Copies the value of `key` to `value`, replacing its content. `false`, and an empty `value`, if the key is
+    /// absent.
     ///
     /// Allocates only where `value` is too small.
     ///
@@ -198,10 +199,10 @@ impl Table {
         self.buckets.get(self.buckets.key(key), value)
     }
 
-    /// The value of `key` where it lies, without a copy if it is in a page.
+    /// The value of `key`, borrowed from its page; a value in an extent is copied.
     ///
-    /// While the [`ValueRef`] lives, writers of its bucket wait, and a write of this same thread that would have
-    /// to wait returns [`ErrorKind::WouldDeadlock`] instead.
+    /// While the [`ValueRef`] lives, writers of its bucket wait. A write of this thread that would have to wait
+    /// returns [`ErrorKind::WouldDeadlock`].
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
@@ -223,8 +224,8 @@ impl Table {
     ///
     /// # Errors
     /// [`ErrorKind::TooLong`] above [`KEY_LEN_MAX`](crate::KEY_LEN_MAX) or [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX);
-    /// [`ErrorKind::ReadOnly`]; [`ErrorKind::DiskFull`] and [`ErrorKind::Busy`], and nothing changed; [`ErrorKind::Io`] and
-    /// [`ErrorKind::Corrupt`] where a page has to come from the file; [`ErrorKind::Poisoned`] after a failed checkpoint.
+    /// [`ErrorKind::ReadOnly`]; [`ErrorKind::DiskFull`] and [`ErrorKind::Busy`], with nothing changed; [`ErrorKind::Io`] and
+    /// [`ErrorKind::Corrupt`] where a page has to be read from the file; [`ErrorKind::Poisoned`] after a failed checkpoint.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.buckets.check_lengths(key, value.len())?;
         let key = self.buckets.key(key);
@@ -249,7 +250,7 @@ impl Table {
         Ok(old)
     }
 
-    /// Stores `value` under `key` if the key is absent. Returns whether it did.
+    /// Stores `value` under `key` if the key is absent. Returns whether it stored the value.
     ///
     /// With [`Durability::Sync`] both answers are durable: the earlier value may come from another thread whose sync is
     /// still in flight, so `false` waits for it too. So do [`remove`](Self::remove) and
@@ -268,8 +269,8 @@ impl Table {
 
     /// Appends `tail` to the value of `key`, which is empty if the key is absent. Returns the new length of the value.
     ///
-    /// O(length of `tail`), amortized: a value in an extent moves when it outgrows its room, which then grows by a
-    /// quarter more than needed.
+    /// O(length of `tail`), amortized: a value in an extent moves when it outgrows its room; the new room is a quarter
+    /// larger than needed.
     ///
     /// # Errors
     /// Those of [`put`](Self::put); [`ErrorKind::TooLong`] also if the whole value would be longer than
@@ -286,7 +287,7 @@ impl Table {
 
     /// Removes `key` and its value. Returns whether it was present.
     ///
-    /// O(1); may merge two buckets, so that a table that lost most of its pairs becomes small again.
+    /// O(1); may merge two buckets, so that a table shrinks when most of its pairs are removed.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
@@ -298,8 +299,8 @@ impl Table {
         })
     }
 
-    /// Stores `new`, or removes the key for `None`, if the value is `expected`; `None` stands for an absent key. Returns
-    /// whether it was.
+    /// Stores `new`, or removes the key for `None`, if the value is `expected`; `None` means an absent key. Returns
+    /// whether the value was `expected`.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
@@ -332,8 +333,8 @@ impl Table {
     /// Calls `f` with the value of `key`, or `None`, and stores what it returns; `None` removes the key. Returns
     /// whether the key is present afterwards.
     ///
-    /// No latch is held while `f` runs, so it may use the table and may panic; it is called again if another thread
-    /// changed the value meanwhile.
+    /// No latch is held while `f` runs, so it may use the table and may panic. It is called again if another thread
+    /// changed the value in the meantime.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
@@ -347,8 +348,8 @@ impl Table {
         }
     }
 
-    /// One write, as durable as the options ask when it returns. `edit` returns `None` where it changes nothing; then this
-    /// returns `false`, as durable as the writes that it was learned from.
+    /// One write, as durable as the options ask when it returns. `edit` returns `None` where it changes nothing; then
+    /// this returns `false`, once the writes on which that answer depends are durable.
     #[inline]
     fn change(
         &self,
@@ -360,7 +361,8 @@ impl Table {
         self.wait_durable(lsn).map(|()| changed)
     }
 
-    /// The walk of every write. Returns whether it changed anything, and the log position that a durable answer waits for.
+    /// The common part of all writes. Returns whether it changed anything, and the log position that a durable answer
+    /// waits for.
     #[inline]
     fn change_unsynced(
         &self,
@@ -368,7 +370,7 @@ impl Table {
         record: WalRecord<'_>,
         edit: impl FnOnce(&mut Bucket<'_>, Option<PairLocation>) -> Result<Option<Delta>>,
     ) -> Result<(bool, Lsn)> {
-        // The page is on its way while the previous write's stores still are.
+        // Fetch the page early, while the previous write's stores are still in flight.
         let address = self.buckets.prefetch_bucket(key.hash);
         let mut writer = self.enter_to(record)?;
         let mut bucket = self.buckets.latch(key, address)?;
@@ -387,14 +389,12 @@ impl Table {
         Ok((true, lsn))
     }
 
-    /// Lets a writer in.
+    /// Enters the gate.
     #[inline]
-    fn enter(&self) -> Result<Inside<'_>> {
+    fn enter(&self) -> Result<WriterGuard<'_>> {
         if self.pager.is_read_only() && !self.replaying {
-            return Err(Error::new(
-                ErrorKind::ReadOnly,
-                format!("{}: opened read-only; open it for writing to change it", self.pager.path().display()),
-            ));
+            return Err(Error::new(ErrorKind::ReadOnly, format!("{}: opened read-only", self.pager.path().display()))
+                .with_hint("Open it for writing to change it."));
         }
         self.pager.refuse_if_forked()?;
         let inside = self.gate.enter()?;
@@ -414,13 +414,13 @@ impl Table {
         self.len() == 0
     }
 
-    /// Removes all pairs and frees their room.
+    /// Removes all pairs and frees their space.
     ///
-    /// O(buckets). Other writers wait; a reader may find one pair gone and another still there.
+    /// O(buckets). Other writers wait. A reader may find one pair removed and another still present.
     ///
     /// # Errors
-    /// Those of [`remove`](Self::remove). After one some pairs may be gone, and the handle takes no more writes; an open
-    /// finds the table unchanged.
+    /// Those of [`remove`](Self::remove). After an error some pairs may be removed, and the handle refuses further
+    /// writes; an open finds the table unchanged.
     pub fn clear(&self) -> Result<()> {
         let lsn = {
             let (_alone, mut writer) = self.enter_alone_to(WalRecord::Clear)?;
@@ -440,19 +440,20 @@ impl Table {
 
     /// All pairs, in hash order.
     ///
-    /// A key that is present throughout the scan is given exactly once; one that is added or removed meanwhile, at most
-    /// once.
+    /// A key that is present throughout the scan is returned exactly once; one that is added or removed during it, at
+    /// most once.
     pub fn scan(&self) -> Scan<'_> {
         self.scan_from(0)
     }
 
-    /// The pairs from `cursor` on, which [`Scan::cursor`] returned in this or an earlier run; 0 is the beginning.
+    /// Scans the pairs from `cursor` on, which [`Scan::cursor`] returned in this or an earlier run; 0 is the
+    /// beginning.
     pub fn scan_from(&self, cursor: u64) -> Scan<'_> {
         self.buckets.scan_from(linear::Position(cursor), None)
     }
 
-    /// The pairs whose positions in hash order start with the high `bits` bits of `prefix`: one of 2^`bits` parts of the
-    /// table, which can be scanned by threads or machines of their own.
+    /// Scans the pairs whose positions in hash order start with the high `bits` bits of `prefix`: one of 2^`bits`
+    /// parts of the table, which different threads or machines can scan.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -468,7 +469,7 @@ impl Table {
         self.buckets.scan_from(linear::Position(prefix & !rest), Some(linear::Position(prefix | rest)))
     }
 
-    /// Walks all buckets and measures the table. Other threads may go on; then the figures are of no one moment.
+    /// Walks all buckets and measures the table. Other threads may go on; then the figures are not of one moment.
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
@@ -476,18 +477,18 @@ impl Table {
         self.buckets.survey(self.gate.totals())
     }
 
-    /// Reads everything and names every fault: checksums that do not match, pages that contradict themselves, pairs in
-    /// the wrong bucket or present twice, space used twice or not at all, wrong totals.
+    /// Reads everything and reports every fault: checksums that do not match, pages that contradict themselves, pairs
+    /// in the wrong bucket or present twice, space that is used twice or belongs to nothing, wrong totals.
     ///
-    /// Writers wait meanwhile. Memory: an eighth of a thousandth of the file.
+    /// Writers wait. Memory: 1/8000 of the file.
     ///
     /// # Errors
-    /// Only what keeps it from going on; faults are in the result.
+    /// Only those that end the walk; faults are in the result.
     pub fn verify(&self) -> Result<Vec<Fault>> {
         self.pager.refuse_if_forked()?;
-        // The file of a poisoned handle is unlike its memory, which is no damage: an open tells.
+        // A poisoned handle's file differs from its memory, which is not damage.
         self.pager.refuse_if_poisoned()?;
-        // While a checkpoint is written the file is half of it.
+        // While a checkpoint is written, the file has only a part of it.
         let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
         let _alone = self.gate.close()?;
         self.buckets.verify(self.gate.totals())
@@ -506,48 +507,45 @@ impl Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
-        // A poisoned handle refuses to sync, as it should.
+        // A poisoned handle refuses to sync.
         let _ = self.finish();
     }
 }
 
-/// The function the file was made with, after a comparison with the one asked for.
+/// The function the file was made with; an error if the options name another.
 fn choose_hash(pager: &Pager, options: &TableOptions, root: &Root) -> Result<HashFunction> {
     let path = pager.path().display();
     let &Root { hash_id: id, seed, check_value, .. } = root;
     let kind = HashKind::from_id(id).ok_or_else(|| {
-        Error::new(
-            ErrorKind::Version,
-            format!("{path}: hash function {id} is unknown to this version; upgrade splitpoint"),
-        )
+        Error::new(ErrorKind::Version, format!("{path}: hash function {id} is unknown to this version"))
+            .with_hint("Upgrade splitpoint.")
     })?;
-    let wrong = |what: String| Err(Error::new(ErrorKind::WrongHash, format!("{path}: {what}")));
+    let wrong = |what: String| Error::new(ErrorKind::WrongHash, format!("{path}: {what}"));
     if let Some(asked) = options.hash.filter(|&asked| asked != kind) {
-        return wrong(format!(
-            "made with hash function {}, opened with {}; leave the function out to use the file's",
-            kind.name(),
-            asked.name()
-        ));
+        return Err(wrong(format!("made with hash function {}, opened with {}", kind.name(), asked.name()))
+            .with_hint("To use the file's function, open it without one."));
     }
     if let Some(asked) = options.seed.filter(|&asked| asked != seed && kind.seeded()) {
-        return wrong(format!("made with seed {seed}, opened with {asked}; leave the seed out to use the file's"));
+        return Err(wrong(format!("made with seed {seed}, opened with {asked}"))
+            .with_hint("To use the file's seed, open it without one."));
     }
     let hash = match (&options.user_hash, kind) {
         (Some(hash), HashKind::User) => hash.clone(),
         (None, HashKind::User) => {
-            return wrong("made with a hash function of the user's own; give it with TableOptions::user_hash".into());
+            return Err(wrong("made with a user's own hash function".into())
+                .with_hint("Pass that function to TableOptions::user_hash."));
         }
         _ => HashFunction::new(kind, seed),
     };
     if hash.check_value() != check_value {
-        return wrong(format!("made with another hash function than {}: its check value differs", hash.name()));
+        return Err(wrong(format!("made with another hash function than {}: its check value differs", hash.name())));
     }
     Ok(hash)
 }
 
-/// Buckets for the pairs that are expected.
+/// Buckets for the expected pairs.
 fn expected_buckets(options: &TableOptions) -> u64 {
-    // What a pair takes if nothing is known about it: a key and a value of 16 bytes, slot and lengths.
+    // Estimate for an average pair: a key and a value of 16 bytes, slot and lengths.
     const PAIR_BYTES: u64 = 40;
     match options.fill_factor {
         Some(pairs) => options.expected_len.div_ceil(u64::from(pairs)),

@@ -1,6 +1,6 @@
-//! Tables opened while another process makes them, or after one died doing so.
+//! Tables opened while another process creates them, or after one died doing so.
 //!
-//! On real files, with a disk that lets a test in between the calls. Every crash of every call, on a disk of memory: `crash/`.
+//! On real files, with a hook between the calls. Every crash at every call, on a simulated disk: `crash/`.
 #![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
 
 use super::{Table, TableOptions};
@@ -10,30 +10,29 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// The disk, which tells of calls: the name of a file that was just made, is about to be removed, or whose directory was
-/// just synced.
-struct Telling(Box<Tell>);
+/// The disk with a hook: it is called after a file is created, before one is removed, and after a directory is synced.
+struct HookedDisk(Box<Hook>);
 
-type Tell = dyn Fn(Told, &Path) + Send + Sync;
+type Hook = dyn Fn(Call, &Path) + Send + Sync;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
-    Made,
+enum Call {
+    Created,
     Removing,
     Synced,
 }
 
-impl Storage for Telling {
+impl Storage for HookedDisk {
     fn open(&self, path: &Path, mode: Mode) -> std::io::Result<Box<dyn File>> {
         let file = Disk.open(path, mode)?;
         if mode == Mode::New {
-            self.0(Told::Made, path);
+            self.0(Call::Created, path);
         }
         Ok(file)
     }
 
     fn remove(&self, path: &Path) -> std::io::Result<()> {
-        self.0(Told::Removing, path);
+        self.0(Call::Removing, path);
         Disk.remove(path)
     }
 
@@ -43,14 +42,14 @@ impl Storage for Telling {
 
     fn sync_names(&self, path: &Path) -> std::io::Result<()> {
         Disk.sync_names(path)?;
-        self.0(Told::Synced, path);
+        self.0(Call::Synced, path);
         Ok(())
     }
 }
 
-fn telling(tell: impl Fn(Told, &Path) + Send + Sync + 'static) -> TableOptions {
+fn hooked(hook: impl Fn(Call, &Path) + Send + Sync + 'static) -> TableOptions {
     let mut options = TableOptions::new();
-    options.storage = Arc::new(Telling(Box::new(tell)));
+    options.storage = Arc::new(HookedDisk(Box::new(hook)));
     options
 }
 
@@ -60,9 +59,9 @@ fn a_table_that_another_made_first_is_not_made_anew() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t.spt");
         let theirs = path.clone();
-        // The name is ours and the lock not yet: another process makes the table and is done with it.
-        let options = telling(move |told, path| {
-            if (told, path) == (Told::Made, &*theirs) {
+        // The file is ours and not yet locked: another process creates the table and closes it.
+        let options = hooked(move |call, path| {
+            if (call, path) == (Call::Created, &*theirs) {
                 let table = Table::open(path).unwrap();
                 table.put(b"theirs", b"1").unwrap();
                 table.close().unwrap();
@@ -88,8 +87,8 @@ fn a_table_that_is_replaced_before_it_is_locked_is_not_written_without_a_name() 
     let path = directory.path().join("t.spt");
     let (theirs, replaced) = (path.clone(), AtomicBool::new(false));
     // The file is made and not locked yet: another process takes it away, and makes a table of its own.
-    let options = telling(move |told, path| {
-        if (told, path) == (Told::Made, &*theirs) && !replaced.swap(true, Relaxed) {
+    let options = hooked(move |call, path| {
+        if (call, path) == (Call::Created, &*theirs) && !replaced.swap(true, Relaxed) {
             std::fs::remove_file(path).unwrap();
             let table = Table::open(path).unwrap();
             table.put(b"theirs", b"1").unwrap();
@@ -107,10 +106,10 @@ fn a_first_journal_without_its_file_is_no_obstacle_wherever_the_next_process_die
     let directory = tempfile::tempdir().unwrap();
     let (made, left) = (directory.path().join("made.spt"), directory.path().join("left.spt"));
     let journal_of = |path: &Path| path.with_extension("spt-ckpt");
-    // The journal of a table's first checkpoint. The power fails before the name of its file is on the disk.
+    // The journal of a table's first checkpoint. Power fails before the name of the table's file is on the disk.
     let (journal, kept) = (journal_of(&made), journal_of(&left));
-    telling(move |told, path| {
-        if told == Told::Removing && path == journal && path.exists() {
+    hooked(move |call, path| {
+        if call == Call::Removing && path == journal && path.exists() {
             std::fs::copy(path, &kept).unwrap();
         }
     })
@@ -118,10 +117,10 @@ fn a_first_journal_without_its_file_is_no_obstacle_wherever_the_next_process_die
     .unwrap();
     assert!(journal_of(&left).exists() && !left.exists());
 
-    // The next process dies whenever a directory has been synced or a file is about to go: the disk as it is then.
+    // The next process dies after each sync of a directory and before each removal: the disk as it is then.
     let copies = Arc::new(Mutex::new(Vec::new()));
     let (copied, table) = (copies.clone(), left.clone());
-    let options = telling(move |_, _| {
+    let options = hooked(move |_, _| {
         let copy = tempfile::tempdir().unwrap();
         for file in [table.clone(), table.with_extension("spt-ckpt")].iter().filter(|file| file.exists()) {
             std::fs::copy(file, copy.path().join(file.file_name().unwrap())).unwrap();

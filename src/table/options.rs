@@ -1,4 +1,4 @@
-//! How a table is made and opened.
+//! Options for creating and opening a table.
 
 use super::Table;
 use crate::buckets::{FILL_PERCENT, PAGE_BYTES};
@@ -9,22 +9,22 @@ use crate::pager::wal::Safety;
 use std::path::Path;
 use std::sync::Arc;
 
-/// When a change is safe from what.
+/// Which failures a completed write survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// In the cache until the next checkpoint, [`Table::sync`] or close: for bulk loads.
+    /// Writes reach the file with the next checkpoint, [`Table::sync`] or close: for bulk loads.
     None,
     /// Survives the end of the process, however it ends.
     #[default]
     Os,
-    /// Survives a power loss once the call has returned. That goes for the answers of writes, too: `insert`, `remove` and `update`
-    /// that change nothing wait until the write that they learned it from is durable. Lookups and scans wait for nothing, and may
-    /// see a write of another thread before that one has returned.
+    /// Survives a power loss once the call has returned. So do answers: `insert`, `remove` and `update` that change
+    /// nothing wait until the writes that they depend on are durable. Lookups and scans do not wait, and may see
+    /// another thread's write before it has returned.
     Sync,
 }
 
 impl Durability {
-    /// What the log is to do.
+    /// The durability of logged writes; `None`: nothing is logged.
     pub(super) fn safety(self) -> Option<Safety> {
         match self {
             Durability::None => None,
@@ -36,8 +36,8 @@ impl Durability {
 
 /// Options for [`Table::open`] and [`Table::in_memory`]; start with [`TableOptions::new`].
 ///
-/// Those that shape the file (`page_bytes`, `fill_factor`, `fill_percent`, `expected_len`, `hash`, `seed`) count when
-/// it is made; an existing file keeps its own, and another *hash function* asked for is an error.
+/// The options that shape the file (`page_bytes`, `fill_factor`, `fill_percent`, `expected_len`, `hash`, `seed`) apply
+/// when it is created; an existing file keeps its own, and opening it with another *hash function* is an error.
 ///
 /// ```
 /// use splitpoint::{HashKind, TableOptions};
@@ -102,122 +102,126 @@ impl TableOptions {
         self
     }
 
-    /// Pairs a bucket has on average before the table grows (the paper's *ffactor*).
+    /// Average number of pairs in a bucket at which the table grows (the paper's *ffactor*).
     ///
-    /// Near the best where `(average pair length + 4) * fill_factor >= page_bytes`, the paper's equation (1). Not given,
-    /// the table counts bytes instead ([`fill_percent`](Self::fill_percent)), which keeps to that equation by itself.
+    /// Close to the best choice is `(average pair length + 4) * fill_factor >= page_bytes`, the paper's equation (1).
+    /// Without this option the table counts bytes instead ([`fill_percent`](Self::fill_percent)), which meets that
+    /// equation by itself.
     pub fn fill_factor(mut self, pairs: u32) -> Self {
         self.fill_factor = Some(pairs);
         self
     }
 
-    /// How full the table is kept: bytes of its pairs in percent of its primary pages, 10 to 400; 92 if not given.
+    /// The load to keep: bytes of the pairs in percent of the primary pages, 10 to 400; 92 by default.
     ///
-    /// More is less memory and more overflow pages: see docs/architecture.md, "Load".
+    /// A higher load takes less memory and makes more overflow pages: see docs/architecture.md, "Load".
     pub fn fill_percent(mut self, percent: u32) -> Self {
         self.fill_percent = percent;
         self
     }
 
-    /// How many pairs are to come: the table starts with the buckets for them and spares the splits.
+    /// The expected number of pairs: the table starts with buckets for them and saves the splits.
     pub fn expected_len(mut self, pairs: u64) -> Self {
         self.expected_len = pairs;
         self
     }
 
-    /// Bytes of pages kept in memory. Half of the machine's memory if not given; a table in memory that is given a
-    /// bound spills to an unlinked temporary file.
+    /// Bytes of pages kept in memory; half of the machine's memory by default. A table in memory with this option
+    /// moves the rest to an unlinked temporary file.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.cache_bytes = Some(bytes);
         self
     }
 
-    /// The hash function, by name; XXH3-64 if not given.
+    /// The hash function, by name; XXH3-64 by default.
     pub fn hash(mut self, kind: HashKind) -> Self {
         self.hash = Some(kind);
         self
     }
 
-    /// The user's own hash function. The file remembers a check value and refuses a function that gives another.
+    /// The user's own hash function. The file records its hash of a fixed key; a function with another hash is an
+    /// error.
     ///
-    /// It may be slow, bad or panic; a table stays whole. It must give the same hash for the same key each time.
+    /// It may be slow, uneven or panic without harm to the table. It must return the same hash for the same key each
+    /// time.
     pub fn user_hash(mut self, name: &str, function: impl Fn(&[u8]) -> u64 + Send + Sync + 'static) -> Self {
         self.hash = Some(HashKind::User);
         self.user_hash = Some(HashFunction::user(name, function));
         self
     }
 
-    /// The seed of the hash function; a random one if not given.
+    /// The seed of the hash function; random by default.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Open for reading only: nothing in the directory is touched.
+    /// Opens for reading only: no file is changed or created.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self
     }
 
-    /// Make the file if it is absent: the default.
+    /// Whether to create the file if it is absent; the default.
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
     }
 
-    /// Make the file; an error if it is there.
+    /// Creates the file; an error if it exists.
     pub fn create_new(mut self, create_new: bool) -> Self {
         self.create_new = create_new;
         self
     }
 
-    /// When a change is safe from what; see [`Durability`].
+    /// Which failures a completed write survives; see [`Durability`].
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Bytes of the write-ahead log, 128 MiB if not given: when half of it is full, a checkpoint is made. More is fewer
-    /// checkpoints, and a longer replay at an open after a crash. A single write that is larger makes it larger.
+    /// Bytes of the write-ahead log, 128 MiB by default: when half of it is full, a checkpoint is made. A larger log
+    /// means fewer checkpoints and a longer replay after a crash. A single write that is larger makes the log larger.
     pub fn log_bytes(mut self, bytes: u64) -> Self {
         self.log_bytes = bytes;
         self
     }
 
-    /// Writes the table's counters to a file beside it, `<path>-stats`, a few times a second for as long as it is open, so that
-    /// other processes can watch: [`PublishedCounters`](crate::PublishedCounters), `splitpoint stat --watch`. Not if not given.
+    /// Writes the table's counters to a file beside it, `<path>-stats`, a few times a second while it is open, so that
+    /// other processes can watch it: [`PublishedCounters`](crate::PublishedCounters). Off by default.
     ///
-    /// A thread of its own does it, and errors on the way harm nothing. For tables in files that are open for writing.
+    /// A separate thread writes them, and ignores errors. Only for tables in files that are open for writing.
     pub fn publish_counters(mut self, publish: bool) -> Self {
         self.publish_counters = publish;
         self
     }
 
-    /// The number by which a new table knows its journal and its log; a random one if not given. For golden files, which
-    /// are to have the same bytes each time: two tables of one number may take each other's log.
+    /// The number by which a new table knows its journal and its log; random by default. For golden files, which must
+    /// have the same bytes each time: tables with equal numbers may take each other's log.
     #[doc(hidden)]
     pub fn table_id(mut self, id: u64) -> Self {
         self.table_id = Some(id);
         self
     }
 
-    /// Opens or makes the table in the file at `path`. Finishes what a crash interrupted.
+    /// Opens or creates the table in the file at `path`. Recovers it after a crash.
     ///
-    /// Symbolic links are followed. Do not rename or remove the file while it is open: its log and journal keep the old name, and the
-    /// handle takes no more writes once it needs another file by that name.
+    /// Symbolic links are followed. Do not rename or remove the file while it is open: its log and journal keep the
+    /// old name, and the handle refuses writes once it needs another file by that name.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`]; [`ErrorKind::Locked`] where another has it open for writing; [`ErrorKind::NotATable`],
-    /// [`ErrorKind::Version`], [`ErrorKind::Corrupt`] for what the file is; [`ErrorKind::WrongHash`];
-    /// [`ErrorKind::InvalidArgument`] for options out of range, where `<path>-stats` is to be made and is another's, and for writing
-    /// a file that has several hard links or is mounted by itself: its log and journal would not be found by its other name. Such
-    /// a file can be read while nobody writes it; else reading gives [`ErrorKind::Locked`].
+    /// [`ErrorKind::Io`]; [`ErrorKind::Locked`] where another process or handle has it open for writing;
+    /// [`ErrorKind::NotATable`], [`ErrorKind::Version`], [`ErrorKind::Corrupt`] for the file's content;
+    /// [`ErrorKind::WrongHash`]; [`ErrorKind::InvalidArgument`] for options out of range, where `<path>-stats` exists
+    /// and is another file, and for writing a file that has several hard links or is mounted by itself: its log and
+    /// journal would not be found by its other name. Such a file can be read while it is not open for writing;
+    /// otherwise reading is [`ErrorKind::Locked`].
     pub fn open(self, path: impl AsRef<Path>) -> Result<Table> {
         self.check()?;
         Table::open_with(self, path.as_ref())
     }
 
-    /// Makes a table in memory.
+    /// Creates a table in memory.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for options out of range; [`ErrorKind::OutOfMemory`]; with
@@ -225,8 +229,8 @@ impl TableOptions {
     pub fn in_memory(self) -> Result<Table> {
         self.check()?;
         if self.publish_counters {
-            let what = "publish_counters is for tables in files; call Table::stats for one in memory";
-            return Err(Error::new(ErrorKind::InvalidArgument, what));
+            return Err(Error::new(ErrorKind::InvalidArgument, "publish_counters is for tables in files")
+                .with_hint("For a table in memory call Table::counters."));
         }
         Table::in_memory_with(self)
     }
@@ -243,7 +247,7 @@ impl TableOptions {
             return invalid("fill_factor is 0, expected 1 or more pairs a bucket".into());
         }
         if self.read_only && self.publish_counters {
-            return invalid("read_only and publish_counters exclude each other: who only reads makes no file".into());
+            return invalid("read_only and publish_counters exclude each other: a reader writes no file".into());
         }
         if self.read_only && self.create_new {
             return invalid("read_only and create_new exclude each other".into());
@@ -254,7 +258,7 @@ impl TableOptions {
         Ok(())
     }
 
-    /// The function a new table is made with.
+    /// The hash function of a new table.
     pub(super) fn hash_function(&self) -> HashFunction {
         let seed = self.seed.unwrap_or_else(crate::pager::random_u64);
         self.user_hash.clone().unwrap_or_else(|| HashFunction::new(self.hash.unwrap_or(HashKind::DEFAULT), seed))

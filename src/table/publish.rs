@@ -1,13 +1,13 @@
-//! Counters for other processes: a small file beside the table, written a few times a second by whoever asked for it.
+//! Counters for other processes: a small file beside the table, written a few times a second if the options ask.
 //!
 //! ```text
-//! the table's process  <path>-stats: made and locked at open, 512 bytes written again and again, removed at close
-//! a watcher            reads it; locked: its process lives, not locked: left by one that ended otherwise
+//! the table's process  <path>-stats: created and locked at open, 512 bytes rewritten again and again, removed at close
+//! a watcher            reads it; if it is not locked, its process ended without closing the table
 //! ```
 //!
-//! Opt-in, by [`TableOptions::publish_counters`](super::TableOptions::publish_counters): a table that nobody watches makes no file and
-//! has no thread for it. The table depends on nothing here: what goes wrong while it is open is passed over, and nobody reads
-//! the file but watchers, for whom its bytes are a stranger's.
+//! Opt-in, by [`TableOptions::publish_counters`](super::TableOptions::publish_counters): without it there is no file
+//! and no thread. The table does not depend on the file: write errors are ignored, and only watchers read it, as
+//! untrusted bytes.
 //!
 //! Format: docs/format.md, "Published counters". Not here: the counters (`counters.rs`).
 
@@ -30,14 +30,14 @@ const MAGIC: [u8; 8] = *b"SPLITSTA";
 const FORMAT_VERSION: u32 = 1;
 /// Bytes of the file. On disk.
 const BYTES: usize = 512;
-/// Where the counters start. On disk.
+/// Offset of the counters. On disk.
 const WORDS: usize = 32;
-/// Where they end; what follows is zero.
+/// End of the counters; the bytes after it are zero.
 const WORDS_END: usize = WORDS + 8 * COUNT;
-/// Where the checksum of all before it stands. On disk.
+/// Offset of the checksum of all bytes before it. On disk.
 const SUM: usize = BYTES - 4;
 const _: () = assert!(WORDS_END <= SUM);
-/// Between two writes.
+/// Time between two writes.
 const EVERY: Duration = Duration::from_millis(250);
 
 fn path_of(table: &Path) -> PathBuf {
@@ -46,32 +46,33 @@ fn path_of(table: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// What the process that has a table open says of it; see [`TableOptions::publish_counters`](crate::TableOptions::publish_counters).
+/// What the process that has a table open publishes; see
+/// [`TableOptions::publish_counters`](crate::TableOptions::publish_counters).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PublishedCounters {
-    /// Its counters, as [`Table::counters`] gave them.
+    /// Its counters, as [`Table::counters`] returned them.
     pub counters: TableCounters,
-    /// The number of the process.
+    /// The process's id.
     pub process: u32,
-    /// How often it has written them.
+    /// Number of times it has written them.
     pub tick: u64,
-    /// How long the table had been open when it last did, in milliseconds.
+    /// Milliseconds from the open of the table to the last write.
     pub open_ms: u64,
-    /// Does it have the table open still? If not, it ended without closing it.
+    /// Whether the process still has the table open. If not, it ended without closing it.
     pub is_open: bool,
 }
 
 impl PublishedCounters {
-    /// What is published of the table in the file at `path`; `None` if nothing is. Does not open the table.
+    /// The counters published for the table at `path`; `None` if there are none. Does not open the table.
     ///
-    /// O(1). Disturbs nobody.
+    /// O(1). Delays no other process.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] and [`ErrorKind::Version`] for a file `<path>-stats` that cannot be understood;
+    /// [`ErrorKind::Corrupt`] and [`ErrorKind::Version`] for a file `<path>-stats` that cannot be read as counters;
     /// [`ErrorKind::Io`].
     pub fn read(path: impl AsRef<Path>) -> Result<Option<PublishedCounters>> {
-        // A read may meet a write half-way. A write takes microseconds.
+        // A read may overlap a write, which takes microseconds.
         const TRIES: usize = 20;
         let path = path_of(&resolve(&Disk, path.as_ref())?);
         let mut tries = 0;
@@ -106,7 +107,7 @@ impl PublishedCounters {
         Ok(Some(PublishedCounters { is_open, ..published }))
     }
 
-    /// All but `is_open`, which no bytes tell.
+    /// Parses all fields but `is_open`, which is not in the file.
     fn parse(bytes: &[u8; BYTES], path: &Path) -> Result<PublishedCounters> {
         let u32_at = |at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().expect("within"));
         let u64_at = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("within"));
@@ -115,9 +116,8 @@ impl PublishedCounters {
         }
         if u32_at(8) != FORMAT_VERSION {
             let (path, version) = (path.display(), u32_at(8));
-            let what =
-                format!("{path}: format version {version}, this library reads {FORMAT_VERSION}. Upgrade splitpoint.");
-            return Err(Error::new(ErrorKind::Version, what));
+            let what = format!("{path}: format version {version}, this library reads {FORMAT_VERSION}");
+            return Err(Error::new(ErrorKind::Version, what).with_hint("Upgrade splitpoint."));
         }
         let (stored, computed) = (u32_at(SUM), crc32c::crc32c(&bytes[..SUM]));
         if stored != computed {
@@ -149,9 +149,8 @@ impl PublishedCounters {
 
 fn not_counters(path: &Path, what: impl std::fmt::Display) -> Error {
     let path = path.display();
-    Error::corrupt(format!(
-        "{path}: no published counters: {what}. It holds nothing of the table; remove it if it is of no other use."
-    ))
+    Error::corrupt(format!("{path}: not a file of published counters: {what}"))
+        .with_hint("It is not part of the table: remove it if nothing else uses it.")
 }
 
 /// The thread that publishes, and its file.
@@ -172,10 +171,10 @@ struct Job {
 }
 
 impl Table {
-    /// From here on until the table is closed others can watch it.
+    /// Publishes the counters until the table is closed.
     ///
     /// # Errors
-    /// The file cannot be made, or is there and is no such file.
+    /// The file cannot be created, or exists and is not a file of counters.
     pub(super) fn publish(&self) -> Result<()> {
         let path = path_of(self.pager.path());
         let file = take_file(self.pager.storage().as_ref(), &path)?;
@@ -206,9 +205,9 @@ impl Table {
     }
 }
 
-/// Makes and locks the file, or takes one over that a process left.
+/// Creates and locks the file, or takes over one that a dead process left.
 fn take_file(storage: &dyn Storage, path: &Path) -> Result<Box<dyn File>> {
-    // A watcher asks for the lock by taking it for a moment.
+    // A watcher tests the lock by taking it for a moment.
     const TRIES: usize = 20;
     for _ in 0..TRIES {
         let opened = open_locked(storage, path).map_err(|e| Error::io(path, "make", e))?;
@@ -223,8 +222,9 @@ fn take_file(storage: &dyn Storage, path: &Path) -> Result<Box<dyn File>> {
         }
         break;
     }
-    let what = "is there already and is no file of counters, or another's; move it, or open the table without publish_counters";
-    Err(Error::new(ErrorKind::InvalidArgument, format!("{}: {what}", path.display())))
+    let what = "exists and is not a file of counters, or another process writes it";
+    Err(Error::new(ErrorKind::InvalidArgument, format!("{}: {what}", path.display()))
+        .with_hint("Move it, or open the table without publish_counters."))
 }
 
 impl Job {
@@ -238,7 +238,7 @@ impl Job {
         }
     }
 
-    /// What cannot be written now is written next time.
+    /// Writes the counters. After an error the next write tries again.
     fn write(&self, tick: u64) {
         let counters = TableCounters::now(&self.activity, &self.counted, &self.pager);
         let open_ms = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -247,7 +247,7 @@ impl Job {
     }
 
     fn remove(&self) {
-        // The name may be another's by now, if somebody removed ours.
+        // If the file was removed, its name may belong to another table by now.
         if self.file.is_at(&self.path).unwrap_or(false) {
             let _ = self.pager.storage().remove(&self.path);
         }
@@ -258,7 +258,7 @@ impl Drop for Publisher {
     fn drop(&mut self) {
         let Some((job, thread)) = self.job.take() else { return };
         if forked_since(self.forks) {
-            // The thread is not here, and may have held its lock when the process was copied; the file is our parent's.
+            // The thread does not exist in a child, and may have held its lock at the fork; the file is the parent's.
             std::mem::forget((job, thread));
             return;
         }
@@ -367,7 +367,7 @@ mod tests {
             let kind = read(&flipped).unwrap_err().kind();
             assert_eq!(kind, if (8..12).contains(&at) { ErrorKind::Version } else { ErrorKind::Corrupt }, "byte {at}");
         }
-        // A checksum that fits does not make what is reserved any better.
+        // A correct checksum does not make reserved bytes valid.
         let mut reserved = bytes;
         reserved[WORDS_END] = 1;
         let sum = crc32c::crc32c(&reserved[..SUM]);

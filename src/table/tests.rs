@@ -28,7 +28,7 @@ enum Op {
     Empty(u16),
 }
 
-/// A value by its length: mostly small, some at the border of a page, some in extents.
+/// The length of a value: mostly small, some near a page's limit, some in extents.
 type Value = usize;
 
 fn value_len() -> impl Strategy<Value = usize> {
@@ -53,7 +53,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Fifty keys, so that they meet; some too long for a record, one empty.
+/// Fifty keys, so that operations meet; some too long for a record, one empty.
 fn key(n: u8) -> Vec<u8> {
     match n % 50 {
         0 => Vec::new(),
@@ -119,7 +119,7 @@ fn run(options: TableOptions, place: Place, ops: Vec<Op>) {
             }
             Op::Remove(k) => assert_eq!(table.remove(&key(k)).unwrap(), model.remove(&key(k)).is_some()),
             Op::Update(k) => {
-                // Reverses a value; takes an absent or empty one's key out.
+                // Reverses a value; removes the key of an absent or empty one.
                 let reversed = |old: Option<&[u8]>| {
                     old.filter(|v| !v.is_empty()).map(|v| v.iter().rev().copied().collect::<Vec<u8>>())
                 };
@@ -187,7 +187,7 @@ proptest! {
             options = options.fill_factor(pairs);
         }
         if bad_hash {
-            // Four values only, and the ones that differ in the highest bits.
+            // Only four hash values, some of which differ in the highest bits.
             options = options.user_hash("bad", |key| (key.len() as u64 % 2) << 63 | (key.len() as u64 / 2 % 2) << 1);
         }
         let place = match place {
@@ -233,12 +233,12 @@ pub(super) fn a_hash_function_that_panics_in_a_split_leaves_the_table_whole() {
     let mut panics = 0;
     for i in 0..3000u32 {
         let key = i.to_le_bytes();
-        // At the third call from here at the latest a split is under way, if this put makes one.
+        // If this put splits, the split is under way at the third call of the function.
         countdown.store(1 + i as usize % 7, Relaxed);
         let put = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| table.put(&key, b"a value of some length")));
         countdown.store(usize::MAX, Relaxed);
         panics += usize::from(put.is_err());
-        // The put was over before the split began.
+        // The put was complete before the split began.
         expected.insert(key.to_vec(), b"a value of some length".to_vec());
     }
     assert!(panics > 20, "{panics} panics, too few to mean anything");
@@ -258,7 +258,7 @@ fn buckets_made_ready_for_a_split_that_did_not_come_about_are_no_fault() {
     (0u32..)
         .take_while(|_| table.buckets.view().max_bucket != 31)
         .for_each(|i| table.put(&i.to_le_bytes(), &[7; 30]).unwrap());
-    // Only these keys panic from here on, so only splits do, and none comes about.
+    // From here on only these keys panic, so only splits do, and none completes.
     panics.store(true, Relaxed);
     for i in 0..2000u64 {
         let put = || table.put(&i.to_le_bytes(), &[7; 30]);
@@ -414,7 +414,7 @@ fn lookups_beside_writers_give_only_values_that_were_there() {
     const KEYS: u32 = 40;
     const ROUNDS: u32 = 20_000;
     let table = TableOptions::new().page_bytes(512).in_memory().unwrap();
-    // A value is one byte over and over: a mix of two would show, and so would a key that is missing throughout.
+    // A value repeats one byte: a mix of two would show, and so would a key that is missing.
     let write = |round: u32| {
         for i in 0..KEYS {
             table.put(&i.to_le_bytes(), &vec![round as u8; 1 + (i + 7 * round) as usize % 60]).unwrap();
@@ -427,7 +427,7 @@ fn lookups_beside_writers_give_only_values_that_were_there() {
         threads.spawn(move || {
             for round in 1..ROUNDS {
                 write(round);
-                // Growing and shrinking meanwhile: buckets split and merge under the readers.
+                // Grow and shrink, so that buckets split and merge while they are read.
                 for i in KEYS..2 * KEYS {
                     if round % 2 == 1 {
                         table.put(&i.to_le_bytes(), &[1; 40]).unwrap()
@@ -465,7 +465,7 @@ fn lookups_beside_writers_give_only_values_that_were_there() {
 fn writes_of_many_are_the_writes_one_by_one() {
     let (one, many) = (TableOptions::new().page_bytes(512), TableOptions::new().page_bytes(512));
     let (one, many) = (one.in_memory().unwrap(), many.in_memory().unwrap());
-    // Keys that meet within a call, values of all kinds of places.
+    // Keys that repeat within a call, and values of all kinds of places.
     let pairs: Vec<(Vec<u8>, Vec<u8>)> = (0..3000u32)
         .map(|i| (format!("key {}", i * i % 700).into_bytes(), vec![i as u8; (i as usize * 37) % 900]))
         .collect();

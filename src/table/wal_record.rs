@@ -1,4 +1,4 @@
-//! Changes as the log tells of them, and how they are made again after a crash.
+//! The log's records of changes, and how recovery makes the changes again.
 //!
 //! ```text
 //! put, append   kind, length of the key, key, value
@@ -7,16 +7,17 @@
 //! batch         kind, then for each change its kind, length, and length and bytes of key and value
 //! ```
 //!
-//! A record tells what was asked for, not what became of pages: splits, overflow pages and used space come about anew when
-//! it is made again. It is appended under the latch of its bucket, after the change, so the order of the log is the order
-//! of each key's changes, and a change that failed leaves no record. Room for it is reserved before: what can fail, fails
-//! before anything is changed.
+//! A record holds the requested change, not its effect on pages: splits, overflow pages and used space follow from it
+//! when it is replayed. It is appended under the latch of its bucket, after the change, so the order of the log is the
+//! order of each key's changes, and a failed change leaves no record. Its room is reserved before the change, so
+//! errors occur before anything changes.
 //!
-//! Source: docs/architecture.md, "Log". Format: docs/format.md, "Write-ahead log". Not here: bytes around a record
+//! Source: docs/architecture.md, "Log". Format: docs/format.md, "Write-ahead log". Not here: the framing of records
+//! (`pager/wal`).
 //! (`pager/wal`).
 
 use super::Table;
-use super::gate::{Closed, Inside};
+use super::gate::{ClosedGate, WriterGuard};
 use crate::error::{Error, Result};
 use crate::pager::wal::{Log, Lsn, Replay, Room, record_bytes};
 use crate::planted::{Bug, planted};
@@ -29,7 +30,7 @@ const REMOVE: u8 = 3;
 const CLEAR: u8 = 4;
 const BATCH: u8 = 5;
 
-/// Bytes a length takes at most.
+/// Most bytes that a length takes.
 const VARINT_BYTES_MAX: usize = 5;
 
 /// One change of the table.
@@ -47,7 +48,7 @@ pub(super) enum WalRecord<'a> {
         key: &'a [u8],
     },
     Clear,
-    /// Changes in the form of [`encode_in_batch`].
+    /// Changes encoded by [`encode_in_batch`].
     Batch(&'a [u8]),
 }
 
@@ -111,7 +112,7 @@ impl<'a> WalRecord<'a> {
     }
 }
 
-/// Adds a change to the bytes of a batch.
+/// Appends a change to the encoding of a batch.
 pub(super) fn encode_in_batch(change: WalRecord<'_>, out: &mut Vec<u8>) {
     let (key, rest) = change.parts();
     out.push(change.kind());
@@ -123,7 +124,7 @@ pub(super) fn encode_in_batch(change: WalRecord<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// The changes of a batch; `None` where its bytes are none.
+/// The changes of a batch; `None` where its bytes are malformed.
 pub(super) fn decode_batch(mut bytes: &[u8]) -> Option<Vec<WalRecord<'_>>> {
     fn part<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
         let (len, head) = get_varint(bytes)?;
@@ -145,16 +146,16 @@ pub(super) fn decode_batch(mut bytes: &[u8]) -> Option<Vec<WalRecord<'_>>> {
     Some(changes)
 }
 
-/// A writer inside the gate, with room in the log for what it is about to change.
+/// A writer inside the gate, with room in the log for its change.
 pub(super) struct Writer<'t> {
-    /// First, so that it is dropped first: room not used is given back before the writer leaves the gate, as the next
-    /// segment is begun when all have left and counts on that.
+    /// First, so that it is dropped first: unused room is returned before the writer leaves the gate, as the next
+    /// segment begins once all have left and relies on that.
     room: Option<Room<'t>>,
-    pub inside: Inside<'t>,
+    pub inside: WriterGuard<'t>,
 }
 
 impl Table {
-    /// Lets a writer in that is to make `change`.
+    /// Lets in a writer that will make `change`.
     #[inline]
     pub(super) fn enter_to(&self, change: WalRecord<'_>) -> Result<Writer<'_>> {
         loop {
@@ -169,8 +170,8 @@ impl Table {
         }
     }
 
-    /// [`enter_to`](Self::enter_to), with all other writers kept out. The gate must be dropped last.
-    pub(super) fn enter_alone_to(&self, change: WalRecord<'_>) -> Result<(Closed<'_>, Writer<'_>)> {
+    /// [`enter_to`](Self::enter_to) with all other writers kept out. Drop the closed gate last.
+    pub(super) fn enter_alone_to(&self, change: WalRecord<'_>) -> Result<(ClosedGate<'_>, Writer<'_>)> {
         loop {
             drop(self.enter()?);
             let alone = self.gate.close()?;
@@ -190,7 +191,7 @@ impl Table {
         self.pager.log().filter(|log| log.is_on() && !self.replaying)
     }
 
-    /// Gives a change that was made its place in the log. The caller still holds the latch of its bucket.
+    /// Appends the record of a change to the log. The caller still holds the latch of its bucket.
     #[inline]
     pub(super) fn log(&self, writer: &mut Writer<'_>, change: WalRecord<'_>) -> Result<Lsn> {
         let (Some(log), Some(room)) = (self.pager.log(), &mut writer.room) else { return Ok(0) };
@@ -206,11 +207,11 @@ impl Table {
             }
             None => log.append(room, change.kind(), &[rest]),
         };
-        // The change is made and cannot be undone, and nobody will know of it after a crash.
+        // The change is made and cannot be undone, but is lost in a crash.
         appended.inspect_err(|e| self.pager.poison(&e.to_string()))
     }
 
-    /// Waits until what ends at `lsn` is as safe as was asked for.
+    /// Waits until the log up to `lsn` is as durable as the options ask.
     #[inline]
     pub(super) fn wait_durable(&self, lsn: Lsn) -> Result<()> {
         match self.pager.log().filter(|log| log.waits() && lsn > 0 && !planted(Bug::DoneBeforeSynced)) {
@@ -219,19 +220,19 @@ impl Table {
         }
     }
 
-    /// The position that a write which changed nothing waits for, as it answers from what others wrote, in the bucket whose latch
-    /// the caller holds: their records were appended under that latch, so they end before this position.
+    /// The log position that an answer without a change waits for: it depends on other threads' writes in the bucket
+    /// whose latch the caller holds. Their records were appended under that latch, so they end before this position.
     #[inline]
     pub(super) fn position_seen(&self) -> Lsn {
         self.log_in_use().filter(|log| log.waits()).map_or(0, Log::position)
     }
 
-    /// Makes the changes again that the log has beyond the last checkpoint.
+    /// Replays the log's changes since the last checkpoint.
     pub(super) fn replay(&mut self) -> Result<()> {
         let pager = self.pager.clone();
         let Some(log) = pager.log() else { return Ok(()) };
         self.replaying = true;
-        // Should it fail, nothing may be written: the log is all there is of what it has not given.
+        // If it fails, nothing may be written: the log has the only copy of the changes not yet replayed.
         *self.closed.get_mut() = true;
         self.replayed = log.replay(&mut Replayer(self))?;
         *self.closed.get_mut() = false;
@@ -239,14 +240,14 @@ impl Table {
         Ok(())
     }
 
-    /// How many changes were made again when the table was opened, because the process or machine had ended before a
-    /// checkpoint.
+    /// The number of changes replayed from the log when the table was opened, because the process or machine had died
+    /// before a checkpoint.
     pub fn replayed(&self) -> u64 {
         self.replayed
     }
 
-    /// Makes one change, from the log.
-    fn again(&self, change: WalRecord<'_>) -> Result<()> {
+    /// Makes a change of the log again.
+    fn redo(&self, change: WalRecord<'_>) -> Result<()> {
         match change {
             WalRecord::Put { key, value } => self.put(key, value),
             WalRecord::Append { key, tail } => {
@@ -260,20 +261,19 @@ impl Table {
             WalRecord::Batch(bytes) => {
                 let changes = decode_batch(bytes).ok_or_else(|| self.bad_record(BATCH))?;
                 let count = changes.len() - usize::from(planted(Bug::BatchInPart) && !changes.is_empty());
-                changes.into_iter().take(count).try_for_each(|change| self.again(change))
+                changes.into_iter().take(count).try_for_each(|change| self.redo(change))
             }
         }
     }
 
     fn bad_record(&self, kind: u8) -> Error {
         let path = self.pager.path().display();
-        Error::corrupt(format!(
-            "{path}: the log has a record of kind {kind} that cannot be read, though its checksum is right. Open the table with the version that wrote it."
-        ))
+        Error::corrupt(format!("{path}: the log has a malformed record of kind {kind}, though its checksum matches"))
+            .with_hint("Open the table with the version that wrote it.")
     }
 }
 
-/// Makes changes again, in order.
+/// Replays changes in order.
 struct Replayer<'t>(&'t Table);
 
 impl Replay for Replayer<'_> {
@@ -285,7 +285,7 @@ impl Replay for Replayer<'_> {
 
     fn apply(&mut self, kind: u8, body: &[u8]) -> Result<()> {
         let change = WalRecord::parse(kind, body).ok_or_else(|| self.0.bad_record(kind))?;
-        self.0.again(change)
+        self.0.redo(change)
     }
 }
 

@@ -1,23 +1,26 @@
-//! The write-ahead log: what changed since the last checkpoint, in the order in which it counts.
+//! The write-ahead log: the changes since the last checkpoint, in the order of recovery.
 //!
 //! ```text
-//! reserve     room for a record, before anything is changed: a full disk or log shows here
-//! append      under the latch of what the record is about: the record gets its place in the order
-//! sync_to     for those who want it on the disk: one thread syncs for all who wait
-//! switch      at a checkpoint's moment: later records go to another segment
-//! release     when that checkpoint is complete: the segments before are free
+//! reserve     takes room for a record before anything changes: a full disk or log is an error here
+//! append      under the latch of the page that the record changes: places the record in the log
+//! sync_to     makes the log durable up to a position: one thread syncs for all that wait
+//! switch      begins a segment at the moment of a checkpoint: later records go there
+//! release     frees the earlier segments when that checkpoint is complete
 //! ```
 //!
-//! A record is a kind and some bytes, which mean nothing here. It has a checksum that is chained to the one before, so
-//! that a replay takes records in order, without a gap, and stops at the first that is not whole. Long ones are cut in
-//! pieces, and count from the last piece on.
+//! A record is a kind and some bytes; the log does not interpret either. Each checksum covers the one before, so a
+//! replay takes records in order, without a gap, and stops at the first incomplete one. Long records are cut in
+//! pieces; such a record counts once its last piece is written.
 //!
-//! How bytes get out: for [`Safety::Process`] each record is stored in a mapping of the file, which the kernel has
-//! whatever becomes of us; for [`Safety::Disk`] they gather in memory until someone syncs, who writes them with one call.
+//! Two ways to write: for [`Safety::Process`] each record is stored in a mapping of the file, which the kernel keeps
+//! when the process dies; for [`Safety::Disk`] records collect in memory until a thread syncs, which writes them with
+//! one call.
 //!
 //! Cost: two atomic additions, a lock, a checksum and a copy a record; docs/benchmarks.md, "Durability".
-//! Source: Mohan et al. 1992 for the idea of a log, none of its page-wise redo; group commit after DeWitt et al. 1984.
-//! Not here: what records mean (`table/wal_record.rs`), checkpoints (`checkpoint.rs`), a segment's file (`segment.rs`).
+//! Source: Mohan et al. 1992 for the write-ahead log, without its page-wise redo; group commit after DeWitt et al.
+//! 1984.
+//! Not here: the meaning of records (`table/wal_record.rs`), checkpoints (`checkpoint.rs`), a segment's file
+//! (`segment.rs`).
 
 mod replay;
 mod segment;
@@ -36,18 +39,18 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a record before its body: checksum, length and kind.
 const RECORD_HEADER_BYTES: usize = 8;
-/// Longest body of one record; a longer one is cut in pieces. On disk: a replay takes none that is longer.
+/// Longest body of one record; a longer one is cut in pieces. On disk: a replay refuses a longer body.
 const BODY_BYTES_MAX: usize = 1 << 16;
 /// Kind of a record that holds a piece of a longer one. On disk.
 const PIECE: u8 = 0x7F;
-/// Kind of a record that says that what follows was written by a later process. On disk.
+/// Kind of the record before the first one that a later process adds to a segment. On disk.
 const RESUMED: u8 = 0x7E;
-/// Set in the kind of a record whose body is the pieces before. On disk.
+/// Set in the kind of a record whose body is in the preceding pieces. On disk.
 const IN_PIECES: u8 = 0x80;
-/// Bytes a piece has before its content: the number of the record it belongs to.
+/// Bytes of a piece before its content: the number of the record it belongs to.
 const PIECE_HEADER_BYTES: usize = 4;
 
-/// From what a record is safe when its write returns.
+/// Which failure a write survives once it has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Safety {
     /// The end of the process.
@@ -63,19 +66,20 @@ pub(crate) type Lsn = u64;
 pub(crate) struct Log {
     storage: Arc<dyn Storage>,
     table: PathBuf,
-    /// The table itself, which must still have its name whenever a file of the log is made, found or removed by that name.
+    /// The table's file. It must still have its name whenever a file of the log is created, found or removed by that
+    /// name.
     file: Arc<dyn File>,
     table_id: u64,
-    /// None: nothing is logged, but what was logged before still counts.
+    /// `None`: nothing is logged, but the records of an earlier process still count.
     safety: Option<Safety>,
     /// Bytes of a segment.
     segment_bytes: u64,
-    /// Bytes of the current segment that are written or promised.
+    /// Bytes of the current segment that are written or reserved.
     reserved: AtomicU64,
-    /// Bytes of the current segment that are ready for use.
+    /// Bytes of the current segment that can be written without waiting.
     ready: AtomicU64,
     tail: Mutex<Tail>,
-    /// Held by who makes bytes ready.
+    /// Held by the thread that makes bytes ready.
     preparing: Mutex<()>,
     durable: Mutex<Durable>,
     synced: Condvar,
@@ -83,41 +87,41 @@ pub(crate) struct Log {
 
 /// Where the next record goes.
 struct Tail {
-    /// None until the first record after an open or a checkpoint without a log.
+    /// `None` until the first record after an open or a checkpoint without a log.
     segment: Option<Arc<Segment>>,
     offset: u64,
     chain: u32,
-    /// Bytes that have not been written, the last of them before `offset`.
+    /// Bytes not yet written; they end at `offset`.
     pending: Vec<u8>,
-    /// Segments before with what they have pending, which nobody has synced.
+    /// Earlier segments that are not yet synced, each with its pending bytes and its end.
     unsynced: Vec<(Arc<Segment>, Vec<u8>, u64)>,
-    /// Segments that a recovery would need, the current one among them.
+    /// Segments that recovery would need, including the current one.
     needed: Vec<NeededSegment>,
-    /// The last segment that was replayed, if it has not been continued yet.
+    /// The last replayed segment, until it is continued.
     resume: Option<(Header, u8)>,
-    /// Segments that were replayed and may never have been synced: slot and end.
+    /// Replayed segments that may never have been synced: slot and end.
     replayed: Vec<(u8, u64)>,
-    /// The last checkpoint that is complete.
+    /// The last complete checkpoint.
     base: u64,
-    /// The highest number a checkpoint or segment has.
+    /// The highest number of any checkpoint or segment.
     number: u64,
-    /// The number of a checkpoint that was begun while there was no segment: the next segment has it.
+    /// The number of a checkpoint that began while there was no segment: the next segment takes it.
     next: Option<u64>,
     /// Position of the end of the last segment.
     end: Lsn,
     pieces: u32,
 }
 
-/// A segment whose records no complete checkpoint contains.
+/// A segment with records that no complete checkpoint contains.
 #[derive(Clone, Copy)]
 struct NeededSegment {
     slot: u8,
     number: u64,
-    /// Bytes that its file may have.
+    /// Maximum length of its file in bytes.
     capacity: u64,
 }
 
-/// Segments used in turn. More exist only after crashes and during a backup.
+/// Segments used in turn. More exist only after crashes and beside a backup.
 const KEPT_SLOTS: u8 = 2;
 
 impl Tail {
@@ -126,8 +130,8 @@ impl Tail {
         (0..SLOT_COUNT).filter(move |slot| !needed.contains(slot))
     }
 
-    /// More segments have been replayed than are used in turn: interrupted checkpoints left them. No record follows until
-    /// a checkpoint has freed them, so that however often a process is killed, the log stays short.
+    /// Whether more segments were replayed than are used in turn: interrupted checkpoints left them. No record follows
+    /// until a checkpoint has freed them, so the log stays short however often a process is killed.
     fn is_crowded(&self) -> bool {
         self.segment.is_none() && self.needed.len() > usize::from(KEPT_SLOTS)
     }
@@ -135,18 +139,18 @@ impl Tail {
 
 struct Durable {
     lsn: Lsn,
-    /// A thread syncs right now.
+    /// A thread is syncing now.
     leading: bool,
-    /// Threads that wait for a sync or make one.
+    /// Threads that wait for a sync or are making one.
     waiting: u32,
-    /// How many the last sync was for.
+    /// Threads that the last sync served.
     group: u32,
-    /// How long it took.
+    /// Duration of the last sync.
     took: Duration,
     failed: Option<String>,
 }
 
-/// A promise of so many bytes in the current segment.
+/// A reservation of `bytes` bytes in the current segment.
 pub(crate) struct Room<'a> {
     log: &'a Log,
     bytes: u64,
@@ -166,7 +170,7 @@ impl Room<'_> {
     }
 }
 
-/// Bytes that a record with a body of so many takes, pieces and all.
+/// Bytes that a record with a body of `body` bytes takes, with all pieces.
 pub(crate) fn record_bytes(body: usize) -> u64 {
     if body <= BODY_BYTES_MAX {
         return (RECORD_HEADER_BYTES + body) as u64;
@@ -177,13 +181,13 @@ pub(crate) fn record_bytes(body: usize) -> u64 {
 
 /// Bytes of the record that continues a segment.
 const RESUMED_BYTES: u64 = (RECORD_HEADER_BYTES + size_of::<u64>()) as u64;
-/// More than this is not gathered in memory for the next sync.
+/// Pending bytes beyond this are written without waiting for the next sync.
 const PENDING_BYTES_MAX: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 /// Bytes of content in a piece.
 const PIECE_BYTES: usize = BODY_BYTES_MAX - PIECE_HEADER_BYTES;
 
 impl Log {
-    /// The log of the table at `path`, whose last checkpoint has the number `sequence`. Nothing is written until the
+    /// The log of the table at `path`, whose last checkpoint has the number `sequence`. Nothing is written before the
     /// first record.
     pub(super) fn new(
         storage: Arc<dyn Storage>,
@@ -194,7 +198,7 @@ impl Log {
         safety: Option<Safety>,
         segment_bytes: u64,
     ) -> Log {
-        // Below this, hardly a record would fit.
+        // A smaller segment would hold hardly any record.
         const SEGMENT_BYTES_MIN: u64 = RECORDS_START + (1 << 16);
         Log {
             storage,
@@ -233,7 +237,7 @@ impl Log {
         }
     }
 
-    /// Gives the records since the checkpoint to `target`, in order. Says how many there were.
+    /// Passes the records since the checkpoint to `target`, in order. Returns their number.
     pub(crate) fn replay(&self, target: &mut dyn Replay) -> Result<u64> {
         let mut tail = self.tail();
         let Replayed { last, needed, ends, number, records } =
@@ -246,15 +250,15 @@ impl Log {
             .map(|((slot, number), &(_, end))| NeededSegment { slot, number, capacity: end })
             .collect();
         if let Some((header, slot, end)) = last {
-            // What comes next starts here, though nothing is written yet.
+            // The next record goes here, though nothing is written yet.
             tail.resume = Some((header, slot));
             tail.offset = end.offset;
             tail.chain = end.chain;
-            tail.end = 1; // beyond what counts as durable
+            tail.end = 1; // beyond the durable position
             self.reserved.store(end.offset, Relaxed);
         }
         drop(tail);
-        // Who is promised that all is on the disk is not shown what may not be.
+        // Callers that rely on the disk must not see records that may not be on it.
         if self.waits() && !planted(Bug::ReplayedUnsynced) {
             self.sync()?;
         }
@@ -268,19 +272,20 @@ impl Log {
         self.tail.lock().expect("no panic while held")
     }
 
-    /// Is anything logged?
+    /// Whether anything is logged.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.safety.is_some()
     }
 
-    /// Does a write have to wait for the disk?
+    /// Whether a write has to wait for the disk.
     #[inline]
     pub(crate) fn waits(&self) -> bool {
         self.safety == Some(Safety::Disk)
     }
 
-    /// Room for a record of `bytes`, see [`record_bytes`]; `None` where the segment is full: then a checkpoint is due.
+    /// Reserves room for a record of `bytes`, see [`record_bytes`]; `None` where the segment is full: a checkpoint is
+    /// due.
     ///
     /// # Errors
     /// [`ErrorKind::DiskFull`] and [`ErrorKind::Io`]; nothing has changed.
@@ -312,7 +317,7 @@ impl Log {
         if sum > segment.capacity {
             return Ok(None);
         }
-        // So much is made ready at once that it is seldom, and so little that nobody waits long.
+        // Enough that this is rare, and not so much that a thread waits long.
         let ahead: u64 = if self.waits() { 1 << 20 } else { 1 << 16 };
         let to = (sum + ahead).min(segment.capacity);
         segment.prepare(ready.max(offset), to)?;
@@ -320,8 +325,8 @@ impl Log {
         Ok(Some(room))
     }
 
-    /// The segment for the first record since an open or a checkpoint: the one that was replayed last, or a new one. `None`
-    /// where the former has no room for `bytes`, or a checkpoint has to free a slot first.
+    /// The segment for the first record since an open or a checkpoint: the last replayed one, or a new one. `None`
+    /// where the replayed one has no room for `bytes`, or where a checkpoint has to free a slot first.
     fn first_segment(&self, tail: &mut Tail, bytes: u64) -> Result<Option<Arc<Segment>>> {
         if tail.is_crowded() {
             return Ok(None);
@@ -340,8 +345,8 @@ impl Log {
         let shape = Shape { slot, capacity, start: tail.end, mapped: !self.waits() };
         self.refuse_if_moved()?;
         let segment = Arc::new(Segment::resume(self.storage.as_ref(), &self.table, header, shape)?);
-        // Bytes behind the end may be whole records of before the crash, and would count again behind the same record.
-        // So the first one is one that never was.
+        // Bytes after the end may be complete records from before the crash. They would count again if the record
+        // before them were written a second time, so the first record is one that was never written before.
         self.resumed(tail, segment.as_ref())?;
         tail.segment = Some(segment.clone());
         tail.resume = None;
@@ -355,7 +360,7 @@ impl Log {
         let body = super::random_u64().to_le_bytes();
         segment.prepare(tail.offset, tail.offset + RESUMED_BYTES)?;
         let head = head(tail.chain, RESUMED, &[&body]);
-        // Where a crash cuts it, it is not whole, and nothing behind it counts.
+        // If a crash cuts this record, it is incomplete, and nothing after it counts.
         segment.store(&[&head.bytes, &body], tail.offset)?;
         tail.chain = head.chain;
         tail.offset += RESUMED_BYTES;
@@ -378,10 +383,9 @@ impl Log {
         }
         let Some((slot, segment)) = begun else {
             let table = self.table.display();
-            let what = format!(
-                "{table}: another table that was open under this name still uses {table}-log0 to -log7. Close that table, or remove its files if it is gone."
-            );
-            return Err(Error::new(ErrorKind::Locked, what));
+            let what = format!("{table}: another table that was open by this name still uses {table}-log0 to -log7");
+            return Err(Error::new(ErrorKind::Locked, what)
+                .with_hint("Close that table, or remove the log's files if it is gone."));
         };
         tail.needed.push(NeededSegment { slot, number, capacity });
         tail.number = number;
@@ -391,12 +395,11 @@ impl Log {
         Ok(segment)
     }
 
-    /// Goes on in another segment while no checkpoint can be made, because a backup reads the last one; `false` where the log
-    /// has reached its limit. Each such segment is twice as long as the one before, so that the few slots last long. The
-    /// caller keeps writers out.
+    /// Begins another segment while a backup prevents checkpoints; `false` where the log has reached its limit. Each
+    /// such segment is twice as long as the one before, so that the few slots last long. The caller keeps writers out.
     ///
     /// # Errors
-    /// See [`switch`](Self::switch).
+    /// Those of [`switch`](Self::switch).
     pub(crate) fn extend(&self, bytes: u64) -> Result<bool> {
         // The checkpoint after the backup needs a slot too.
         const SPARE_SLOTS: usize = 1;
@@ -417,21 +420,25 @@ impl Log {
         !tail.is_crowded() && self.reserved.load(Relaxed) + bytes + RESUMED_BYTES <= capacity
     }
 
-    /// Ends the current segment: later records go to the next, which has room for a record of `bytes`. The caller
-    /// keeps writers out. Gives the number of a checkpoint of this moment.
+    /// Ends the current segment: later records go to the next one, which has room for a record of `bytes`. The caller
+    /// keeps writers out. Returns the number of a checkpoint of this moment.
     ///
     /// # Errors
     /// [`ErrorKind::DiskFull`] and [`ErrorKind::Io`]; nothing has changed.
     pub(crate) fn switch(&self, bytes: u64) -> Result<u64> {
         let mut tail = self.tail();
-        // Every promise was kept or given back: who makes one leaves the gate after that.
-        let promised = || self.reserved.load(Relaxed) - tail.offset;
-        debug_assert!(tail.segment.is_none() || promised() == 0, "{} bytes of the log are promised", promised());
+        // Every reservation was used or returned: a writer leaves the gate only after that.
+        let reserved_beyond = || self.reserved.load(Relaxed) - tail.offset;
+        debug_assert!(
+            tail.segment.is_none() || reserved_beyond() == 0,
+            "{} bytes of the log are reserved",
+            reserved_beyond()
+        );
         let number = tail.number + 1;
         let old = tail.segment.clone();
         let header = old.as_ref().map(|s| s.header).or(tail.resume.map(|(header, _)| header));
         let Some(header) = header.filter(|_| self.is_on()) else {
-            // Nothing to continue.
+            // There is nothing to continue.
             tail.number = number;
             tail.next = Some(number);
             tail.resume = None;
@@ -441,7 +448,8 @@ impl Log {
         let (offset, chain, end) = (tail.offset, tail.chain, tail.end);
         tail.end += offset;
         if tail.free_slots().next().is_none() {
-            // Interrupted checkpoints have taken every slot. This one does without: writers wait until it frees them.
+            // Interrupted checkpoints have taken every slot. This one begins no segment: writers wait until it has
+            // freed them.
             tail.number = number;
             tail.segment = None;
         } else if let Err(e) = self.begin(&mut tail, number, End { number: header.number, offset, chain }, bytes) {
@@ -460,7 +468,7 @@ impl Log {
         Ok(number)
     }
 
-    /// The checkpoint of this number is complete: segments before it are free.
+    /// Frees the segments before checkpoint `number`, which is complete.
     pub(super) fn release(&self, number: u64) -> Result<()> {
         // Who syncs right now may be about to write the last of a segment that is to be free.
         let mut durable = self.durable();
@@ -491,10 +499,10 @@ impl Log {
     fn remove(&self, slot: u8) -> Result<()> {
         self.refuse_if_moved()?;
         let path = slot_path(&self.table, slot);
-        self.storage.remove(&path).map_err(|e| Error::io(&path, "remove a part of the log in", e))
+        self.storage.remove(&path).map_err(|e| Error::io(&path, "remove a segment of the log of", e))
     }
 
-    /// Takes the log's files away: a checkpoint has all that is in them. Those of other tables stay.
+    /// Removes the log's files: a checkpoint contains all their records. The files of other tables stay.
     pub(crate) fn close(&self) -> Result<()> {
         let mut tail = self.tail();
         tail.segment = None;
@@ -506,10 +514,10 @@ impl Log {
         })
     }
 
-    /// Gives a record its place. Its bytes are `body`'s, one after the other. The position is that of its end.
+    /// Places a record in the log. Its body is the parts of `body`, concatenated. Returns the position of its end.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`]: what the record tells of must not stay, and the log takes no more.
+    /// [`ErrorKind::Io`]: the change that the record describes must not stay, and the log takes no more records.
     #[inline]
     pub(crate) fn append(&self, room: &mut Room<'_>, kind: u8, body: &[&[u8]]) -> Result<Lsn> {
         let bytes: usize = body.iter().map(|part| part.len()).sum();
@@ -527,7 +535,8 @@ impl Log {
         let segment = tail.segment.as_ref().expect("there is a segment before there is room in it");
         let head = head(tail.chain, kind, body);
         if self.waits() {
-            // Before the record is added: after an error what is pending still ends at `offset`, for whoever syncs it.
+            // Before the record is added: after an error the pending bytes still end at `offset`, for the thread that
+            // syncs them.
             if tail.pending.len() > PENDING_BYTES_MAX {
                 segment.write(&tail.pending, tail.offset - tail.pending.len() as u64)?;
                 tail.pending.clear();
@@ -552,7 +561,7 @@ impl Log {
         Ok(segment.start + tail.offset)
     }
 
-    /// A long record: others may come between its pieces, and nobody waits for more than one.
+    /// Appends a long record: other records may come between its pieces, and no thread waits for more than one piece.
     fn append_pieces(&self, room: &mut Room<'_>, kind: u8, body: &[&[u8]]) -> Result<Lsn> {
         let number = {
             let mut tail = self.tail();
@@ -561,7 +570,7 @@ impl Log {
         };
         let mut rest = body.to_vec();
         loop {
-            // The next piece: parts of the body up to its length.
+            // The next piece: bytes of the body up to a piece's length.
             let mut piece: Vec<&[u8]> = vec![&number];
             let mut left = PIECE_BYTES;
             while left > 0
@@ -590,7 +599,7 @@ impl Log {
     /// Makes everything up to `lsn` durable, or waits for another thread that does.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`]: what the disk has now nobody knows, and the log takes no more.
+    /// [`ErrorKind::Io`]: the state of the disk is unknown, and the log takes no more records.
     pub(crate) fn sync_to(&self, lsn: Lsn) -> Result<()> {
         let mut durable = self.durable();
         durable.waiting += 1;
@@ -629,8 +638,8 @@ impl Log {
         self.durable.lock().expect("no panic while held")
     }
 
-    /// Waits a little for those who were with the last sync: they have just been woken by it and will be here soon. One
-    /// thread alone waits for nobody.
+    /// Waits a little for the threads that the last sync served: it has just woken them, and they are likely to come
+    /// soon. A thread that is alone does not wait.
     fn gather<'a>(&'a self, mut durable: MutexGuard<'a, Durable>) -> MutexGuard<'a, Durable> {
         if task().is_some() {
             return durable; // in a model of threads nothing may depend on time
@@ -645,15 +654,15 @@ impl Log {
         durable
     }
 
-    /// Makes everything so far durable.
+    /// Makes all records so far durable.
     ///
     /// # Errors
-    /// As [`sync_to`](Self::sync_to).
+    /// Those of [`sync_to`](Self::sync_to).
     pub(crate) fn sync(&self) -> Result<()> {
         self.sync_to(self.position())
     }
 
-    /// The end of the last record.
+    /// The position of the end of the last record.
     pub(crate) fn position(&self) -> Lsn {
         let tail = self.tail();
         tail.segment.as_ref().map_or(tail.end, |s| s.start + tail.offset)
@@ -677,8 +686,8 @@ impl Log {
         Ok(segment.start + offset)
     }
 
-    /// Makes a segment durable that an earlier process wrote as far as `end`. If that process ended because a sync failed,
-    /// the kernel may hold for written what the disk does not have: so all of it is written again.
+    /// Makes durable a segment that an earlier process wrote up to `end`. If that process ended because a sync failed,
+    /// the kernel may count pages as written that the disk does not have, so the whole segment is written again.
     fn sync_replayed(&self, slot: u8, end: u64) -> Result<()> {
         self.refuse_if_moved()?;
         let path = slot_path(&self.table, slot);
@@ -703,7 +712,7 @@ impl Log {
         self.storage.sync_names(path)
     }
 
-    /// Writes what ends at `offset`, and syncs.
+    /// Writes the pending bytes, which end at `offset`, and syncs.
     fn write_and_sync(&self, segment: &Segment, pending: &[u8], offset: u64) -> Result<()> {
         if !pending.is_empty() {
             segment.write(pending, offset - pending.len() as u64)?;
@@ -712,7 +721,7 @@ impl Log {
     }
 }
 
-/// Are there files of a log beside the table at `path`, whatever is in them?
+/// Whether there are files of a log beside the table at `path`, whatever their content.
 pub(crate) fn has_segments(storage: &dyn Storage, path: &Path) -> bool {
     (0..SLOT_COUNT).any(|slot| storage.open(&slot_path(path, slot), Mode::Read).is_ok())
 }
@@ -722,7 +731,7 @@ struct Head {
     chain: u32,
 }
 
-/// The head of a record behind one whose checksum is `chain`.
+/// The header of a record that follows one with the checksum `chain`.
 #[inline]
 fn head(chain: u32, kind: u8, body: &[&[u8]]) -> Head {
     let len: usize = body.iter().map(|part| part.len()).sum();

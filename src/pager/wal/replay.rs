@@ -1,10 +1,10 @@
-//! Reading the log after a crash.
+//! Reads the log after a crash.
 //!
-//! From the last checkpoint on: the segment that starts with it, then those that continue it, record by record, until
-//! one is not whole. What is behind that never counted, or not for anybody who was told so.
+//! A replay starts after the last checkpoint, with the segment that began at it, then those that continue it, record
+//! by record, up to the first incomplete one. The bytes after that were never acknowledged.
 //!
-//! Cost: one pass over the log, nothing of the table but what its records touch.
-//! Not here: what records mean (`table/wal_record.rs`).
+//! Cost: one pass over the log, and the pages that its records change.
+//! Not here: the meaning of records (`table/wal_record.rs`).
 
 use super::segment::{End, Header, RECORDS_START, SLOT_COUNT, slot_path};
 use super::{BODY_BYTES_MAX, IN_PIECES, PIECE, PIECE_HEADER_BYTES, RECORD_HEADER_BYTES, RESUMED};
@@ -15,29 +15,29 @@ use crate::planted::{Bug, planted};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Who is given the records.
+/// Receives the records of a replay.
 pub(crate) trait Replay {
-    /// A record comes soon: what it is about may be fetched.
+    /// A record comes soon: its bucket may be prefetched.
     fn announce(&mut self, kind: u8, body: &[u8]);
-    /// Do again what the record tells of.
+    /// Makes the change that the record describes.
     fn apply(&mut self, kind: u8, body: &[u8]) -> Result<()>;
 }
 
-/// What a replay found.
+/// The result of a replay.
 #[derive(Default)]
 pub(super) struct Replayed {
     /// The last segment, its slot, and where its records end.
     pub last: Option<(Header, u8, End)>,
-    /// Slots of the segments that were replayed, and their numbers.
+    /// The replayed segments: slot and number.
     pub needed: Vec<(u8, u64)>,
-    /// Their slots, and where their records end.
+    /// The replayed segments: slot and end of their records.
     pub ends: Vec<(u8, u64)>,
     /// The highest number of any segment of this table.
     pub number: u64,
     pub records: u64,
 }
 
-/// A segment to be read.
+/// A segment that was found.
 struct Found {
     header: Header,
     slot: u8,
@@ -46,10 +46,10 @@ struct Found {
 }
 
 impl Found {
-    /// Does this segment come right after that checkpoint or segment?
+    /// Whether this segment directly follows that checkpoint or segment.
     fn continues(&self, sequence: u64, last: Option<&End>) -> bool {
         match last {
-            // One that was begun at the checkpoint's moment, or later, when nothing had been logged before it.
+            // The segment began at the checkpoint, or later, if nothing was logged in between.
             None => self.header.number == sequence || self.header.before == End { number: sequence, ..End::default() },
             Some(last) => {
                 self.header.before == *last
@@ -59,7 +59,7 @@ impl Found {
     }
 }
 
-/// Gives the records since checkpoint `sequence` to `target`.
+/// Passes the records since checkpoint `sequence` to `target`.
 pub(super) fn replay(
     storage: &dyn Storage,
     table: &Path,
@@ -83,7 +83,7 @@ pub(super) fn replay(
     Ok(replayed)
 }
 
-/// The segments of this table that are beside it. Others are left overs of a table that was there before.
+/// The segments of this table beside it. Others are left over from a table of the same name.
 fn find(storage: &dyn Storage, table: &Path, table_id: u64) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     for slot in 0..SLOT_COUNT {
@@ -120,7 +120,7 @@ fn replay_segment(segment: &Found, target: &mut dyn Replay) -> Result<(End, u64)
         for (kind, body) in window.iter() {
             match kind {
                 RESUMED => {
-                    // Whoever wrote them is gone, and its numbers are used again.
+                    // The process that wrote them is gone, and its record numbers are used again.
                     pieces.clear();
                     continue;
                 }
@@ -143,12 +143,11 @@ fn replay_segment(segment: &Found, target: &mut dyn Replay) -> Result<(End, u64)
 
 fn bad_piece(path: &Path) -> Error {
     let shown = path.display();
-    Error::corrupt(format!(
-        "{shown}: a record in pieces that do not fit together, though its checksum is right. Open the table with the version that wrote it."
-    ))
+    Error::corrupt(format!("{shown}: the pieces of a record do not fit together, though their checksums match"))
+        .with_hint("Open the table with the version that wrote it.")
 }
 
-/// Some records, one after the other, and their bytes.
+/// Consecutive records and their bytes.
 #[derive(Default)]
 struct Window {
     bytes: Vec<u8>,
@@ -165,11 +164,11 @@ impl Window {
     }
 }
 
-/// Reads whole records from a segment.
+/// Reads complete records from a segment.
 struct Reader<'a> {
     file: &'a dyn File,
     file_bytes: u64,
-    /// Where the next record stands, and the checksum of the one before.
+    /// Offset of the next record, and the checksum of the one before.
     at: u64,
     chain: u32,
     buffer: Vec<u8>,
@@ -182,7 +181,7 @@ impl<'a> Reader<'a> {
         Ok(Reader { file, file_bytes, at: RECORDS_START, chain, buffer: Vec::new(), buffer_start: 0 })
     }
 
-    /// Up to `count` records; none at the end.
+    /// Up to `count` records; empty at the end.
     fn window(&mut self, count: usize) -> std::io::Result<Window> {
         let mut window = Window::default();
         while window.records.len() < count
@@ -198,7 +197,7 @@ impl<'a> Reader<'a> {
         Ok(window)
     }
 
-    /// The record at `at`, if it is whole, and its checksum.
+    /// The record at `at`, if it is complete, and its checksum.
     fn record(&mut self) -> std::io::Result<Option<(u8, &[u8], u32)>> {
         let Some(head) = self.bytes(RECORD_HEADER_BYTES)? else { return Ok(None) };
         let (stored, word) = (u32_at(head, 0), u32_at(head, 4));
@@ -209,7 +208,7 @@ impl<'a> Reader<'a> {
         let chain = self.chain;
         let Some(bytes) = self.bytes(RECORD_HEADER_BYTES + len)? else { return Ok(None) };
         let computed = crc32c::crc32c_append(chain, &bytes[4..]);
-        // Zeros behind the last record have a checksum of zero; no record has kind 0.
+        // Zeros after the last record have a checksum of zero; no record has kind 0.
         Ok((kind != 0 && (stored == computed || planted(Bug::RecordUnchecked)))
             .then(|| (kind, &bytes[RECORD_HEADER_BYTES..], computed)))
     }

@@ -1,4 +1,4 @@
-//! Checkpoints that are held up or fail: the log must go on, and `sync` must not answer before they are done.
+//! Checkpoints that are blocked or fail: the log must go on, and `sync` must not return before they are done.
 #![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
 
 use crate::error::ErrorKind;
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::*};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// The disk, with a say in what happens when a checkpoint makes its journal.
+/// The disk, with control over a checkpoint's creation of its journal.
 struct JournalGate {
     state: AtomicU8,
-    /// A checkpoint has come as far as its journal.
+    /// A checkpoint is about to create its journal.
     reached: AtomicBool,
 }
 
@@ -61,7 +61,7 @@ impl Storage for JournalGate {
     }
 }
 
-/// The least there can be: two segments of 68 KiB.
+/// The minimum: two segments of 68 KiB.
 const SMALL_LOG: u64 = 1 << 16;
 
 fn key(n: u32) -> [u8; 4] {
@@ -86,11 +86,11 @@ fn a_table_whose_checkpoints_were_all_interrupted_opens_and_makes_one() {
         let open = || gate.options().durability(durability).log_bytes(SMALL_LOG).open(&path).unwrap();
         drop(open());
         let mut stored = 0;
-        // More than there are places for a segment.
+        // More than there are slots for segments.
         for _ in 0..12 {
             let table = open();
             gate.state.store(FAIL, SeqCst);
-            // Until the log's segment is full, a checkpoint is begun and fails.
+            // Once the log's segment is full, a checkpoint begins and fails.
             while table.put(&key(stored), &[stored as u8; 1000]).is_ok() {
                 stored += 1;
                 assert!(stored < 10_000, "no checkpoint was begun");
@@ -99,7 +99,7 @@ fn a_table_whose_checkpoints_were_all_interrupted_opens_and_makes_one() {
             gate.state.store(PASS, SeqCst);
         }
         let table = open();
-        // The put that met the failure was not acknowledged and may be there or not.
+        // The put that met the failure was not acknowledged; it may be stored or not.
         table.remove(&key(stored)).unwrap();
         assert_holds(&table, stored);
         let first = stored;
@@ -151,7 +151,7 @@ fn writers_beside_a_long_backup_get_a_passing_error_and_go_on_after_it() {
     };
     assert_eq!(refused.kind(), ErrorKind::Busy, "{refused}");
     assert!(refused.to_string().contains("backup"), "{refused}");
-    // Fifty times the log as it was asked for: a backup may take long.
+    // Fifty times the size of the log as configured: a backup may take long.
     assert!(u64::from(stored) * 1000 > 50 * SMALL_LOG, "refused after {stored} puts");
     assert_eq!(table.get(&key(stored)).unwrap(), None, "refused and stored all the same");
     end.send(()).unwrap();
@@ -216,7 +216,7 @@ fn sync_waits_for_the_checkpoint_that_is_being_written_and_reports_its_error() {
         let (checkpointed, synced) = (checkpoint.join().unwrap(), sync.join().unwrap());
         assert_eq!((checkpointed.is_ok(), synced.is_ok()), (outcome == PASS, outcome == PASS));
         if outcome == PASS {
-            // As a process that was killed would leave it.
+            // The file as a killed process would leave it.
             let copy = directory.path().join("copy.spt");
             std::fs::copy(&path, &copy).unwrap();
             assert_holds(&Table::open(&copy).unwrap(), 100);

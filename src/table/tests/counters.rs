@@ -1,4 +1,4 @@
-//! Counters beside what was really done.
+//! Counters compared with the operations made.
 
 use crate::TableOptions;
 use crate::buckets::{Activity, INTERVAL};
@@ -29,7 +29,7 @@ fn every_lookup_is_counted_with_what_it_touched() {
 #[test]
 fn lookups_in_overflow_pages_touch_two_pages_and_keys_of_the_same_tag_are_compared() {
     Activity::sample_all();
-    // One bucket for all, as nothing tells its keys apart.
+    // One bucket for all keys, since their hashes are equal.
     let table = TableOptions::new().page_bytes(512).user_hash("one", |_| 7).in_memory().unwrap();
     for i in 0..60u8 {
         table.put(&[i; 8], &[i; 8]).unwrap();
@@ -43,7 +43,7 @@ fn lookups_in_overflow_pages_touch_two_pages_and_keys_of_the_same_tag_are_compar
     assert_eq!(stats.hits, 60 * EACH);
     assert_eq!(stats.hit_pages, (60 + stat.overflow_pairs) * EACH);
     assert_eq!(stats.overflow_lookups, stat.overflow_pairs * EACH);
-    // Whatever their order in a page, the first is compared with one key, the last with all before it.
+    // In any order, the first record is compared with one key, the last with all before it.
     let pairs_here = 60 - stat.overflow_pairs;
     let compared = pairs_here * (pairs_here + 1) / 2
         + stat.overflow_pairs * pairs_here
@@ -83,7 +83,8 @@ fn changes_are_counted_one_by_one() {
 
 #[test]
 fn samples_of_many_threads_add_up_to_about_all_lookups() {
-    // Threads of few lookups and of many; hits and misses in turn, which an even interval would not tell apart.
+    // Threads with few lookups and with many; hits and misses alternate, so an even sampling interval would miss one
+    // kind.
     let table = TableOptions::new().in_memory().unwrap();
     table.put(b"here", b"1").unwrap();
     const THREADS: u64 = 200;
@@ -100,7 +101,7 @@ fn samples_of_many_threads_add_up_to_about_all_lookups() {
         });
     }
     let stats = table.counters();
-    // Five times what chance alone makes of it; the draws are the same ones each run, but for which thread has which.
+    // Five standard deviations; the draws are the same in each run, apart from their distribution over threads.
     let error = 5.0 * (f64::from(INTERVAL) * LOOKUPS as f64).sqrt();
     assert!((stats.lookups() as f64 - LOOKUPS as f64).abs() < error, "{stats:?}, of {LOOKUPS}");
     assert!((stats.hits as f64 - stats.misses as f64).abs() < error, "{stats:?}");
