@@ -105,12 +105,14 @@ impl Case {
         seed_random(Random::new(&[seed, 10]).next());
         let disk = Simulated::new(State::default());
         let table = writers[0].open_large(&disk).map_err(|e| format!("open: {e}"))?;
-        // Nobody makes a checkpoint, so the log goes on through segment after segment.
+        // No thread makes a checkpoint, and each write has a segment of its own.
         let guard = table.pager.checkpoint_lock().acquire().map_err(|e| e.to_string())?.hold_long();
         let histories: Vec<_> = writers.iter().map(|_| Mutex::new(History::default())).collect();
         for number in 0..2 {
             for (own, workload) in writers.iter().enumerate() {
                 write(workload, number, &table, &disk, (&histories, own))?;
+                let _alone = table.gate.close().map_err(|e| e.to_string())?;
+                table.pager.log().map_or(Ok(0), |log| log.switch(0)).map_err(|e| e.to_string())?;
             }
         }
         let base = disk.state();
