@@ -21,7 +21,7 @@ enum Holder {
     #[default]
     No,
     Short,
-    /// This thread holds it for longer than a checkpoint takes.
+    /// For longer than a checkpoint takes, by this thread.
     Long(ThreadId),
 }
 

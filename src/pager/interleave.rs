@@ -24,7 +24,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         match mutex.try_lock() {
             Ok(guard) => return guard,
             Err(std::sync::TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-            // Another task of this system thread may hold it.
+            // Whoever holds it may be a task of this very thread.
             Err(std::sync::TryLockError::WouldBlock) if wait() => {}
             Err(std::sync::TryLockError::WouldBlock) => break,
         }
@@ -58,7 +58,7 @@ mod on {
     use shuttle::sync::atomic::{AtomicBool, Ordering::SeqCst};
     use std::cell::Cell;
 
-    /// Number of tasks with thread-locals of their own.
+    /// Tasks that are told apart.
     pub(crate) const TASK_COUNT: usize = 16;
 
     thread_local! {
