@@ -1,8 +1,8 @@
 //! Bugs planted on purpose, to prove that the tests find them.
 //!
-//! A place where a slip would cost data asks [`planted`] whether to make it. Outside of the library's own tests the answer
-//! is a constant `false`, and nothing is left of the question. In tests each thread has its own answer, so a planted bug
-//! harms no test beside it.
+//! Where a slip would cost data, the code asks [`planted`] whether to make it. Outside of the library's own tests the
+//! answer is a constant `false`, and the compiler removes the test. In tests each thread has its own answer, so a
+//! planted bug affects no other test.
 //!
 //! Which test finds which bug after how many runs: `table/crash/planted.rs`, `table/interleavings.rs`; results:
 //! docs/testing.md, "Planted bugs".
@@ -18,25 +18,25 @@ pub(crate) enum Bug {
     NamesUnsynced,
     /// New frames are not synced before the journal is complete.
     NewFramesUnsynced,
-    /// New frames go where the last checkpoint still has its own.
+    /// New frames overwrite frames of the last checkpoint.
     NewFramesOverOld,
-    /// The frames in place are not synced before the journal goes.
+    /// The frames in place are not synced before the journal is removed.
     InPlaceUnsynced,
     /// A journal that an open finds is installed without a sync.
     FoundJournalUnsynced,
     /// A journal whose sync failed is kept.
     FailedJournalKept,
-    /// A journal's frames are not compared with their checksums.
+    /// The checksums of a journal's frames are not compared.
     JournalUnchecked,
     /// A journal of another checkpoint is installed.
     AnyJournalInstalled,
     /// The checksum of a frame that is read is not compared.
     FrameUnchecked,
-    /// A sync that failed counts as done.
+    /// A failed sync is ignored.
     FailedSyncIgnored,
-    /// A write that stopped half way counts as done.
+    /// A write that stopped half-way is ignored.
     ShortWriteIgnored,
-    /// After a failed checkpoint the handle goes on.
+    /// A failed checkpoint does not poison the handle.
     NotPoisoned,
     /// The header has one bucket less.
     WrongMaxBucket,
@@ -44,8 +44,8 @@ pub(crate) enum Bug {
     SplitDropsRecord,
     /// An extent is freed before the record refers to the new one.
     FreedTooEarly,
-    // Of threads.
-    /// Under the latch nobody looks at `view` again.
+    // In concurrent code.
+    /// `view` is not compared again under the latch.
     ViewNotComparedAgain,
     /// A merge keeps the version.
     MergeKeepsVersion,
@@ -61,12 +61,12 @@ pub(crate) enum Bug {
     GatePassedClosed,
     /// Compaction frees the memory of a frame that a reader holds.
     ForgetUnderReaders,
-    // Of the log.
+    // In the log.
     /// The log is not synced.
     LogUnsynced,
     /// The name of a new file of the log is not synced.
     LogNameUnsynced,
-    /// A write says that it is done before the log is synced.
+    /// A write returns before the log is synced.
     DoneBeforeSynced,
     /// Removals are not logged.
     RemovalUnlogged,
@@ -96,12 +96,12 @@ pub(crate) const fn planted(_: Bug) -> bool {
 #[cfg(test)]
 pub(crate) use tests::planted;
 
-/// Does `work`, unless leaving it out is the bug.
+/// Does `work`, unless the bug is to skip it.
 pub(crate) fn unless(bug: Bug, work: impl FnOnce() -> Result<()>) -> Result<()> {
     if planted(bug) { Ok(()) } else { work() }
 }
 
-/// The result, unless taking an error for success is the bug.
+/// Returns `result`, unless the bug is to ignore its error.
 pub(crate) fn ignoring(bug: Bug, result: Result<()>) -> Result<()> {
     if planted(bug) { Ok(()) } else { result }
 }

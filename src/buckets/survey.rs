@@ -38,7 +38,7 @@ pub struct TableSurvey {
     pub free_bytes: u64,
     /// The load at which the table grows, in percent of its primary pages.
     pub fill_percent: f64,
-    /// The load at which it grows, in pairs a bucket, if it was set so.
+    /// The load at which it grows, in pairs a bucket, if it was set that way.
     pub fill_factor: Option<u32>,
     /// The hash function's name.
     pub hash: String,

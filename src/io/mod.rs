@@ -51,7 +51,7 @@ pub(crate) trait Storage: Send + Sync {
     fn remove(&self, path: &Path) -> Result<()>;
     /// Renames the file at `from` to `to`, replacing a file there.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
-    /// Makes a directory; one that is there is no error. Nothing to do where names need none.
+    /// Creates a directory; an existing one is no error. Does nothing where directories are not needed.
     fn make_directory(&self, _path: &Path) -> Result<()> {
         Ok(())
     }
@@ -114,8 +114,8 @@ pub(crate) trait Mapped: Send + Sync {
     /// Makes the pages of bytes `from..to`, which the file has, ready for stores. A full disk is an error here, if
     /// possible.
     fn prepare(&self, from: u64, to: u64) -> Result<()>;
-    /// Stores `bytes` at `offset`. The caller lets no other call store there at the same time. After an error the file may
-    /// have none, some or all of these bytes; those of earlier stores it has, and every later store is an error too.
+    /// Stores `bytes` at `offset`. The caller prevents concurrent stores there. After an error the file may have none,
+    /// some or all of these bytes; it has those of earlier stores, and every later store is an error too.
     fn store(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 }
 
@@ -144,7 +144,7 @@ pub(crate) fn open_locked(storage: &dyn Storage, path: &Path) -> Result<Option<B
             Err(e) => return Err(e),
             Ok(file) if !file.lock()? => return Ok(None),
             Ok(file) if file.is_at(path)? => return Ok(Some(file)),
-            // Locked too late: it went by this name when it was opened.
+            // Locked too late: the file was renamed or removed after it was opened.
             Ok(_) => {}
         }
     }

@@ -59,7 +59,7 @@ impl Storage for Disk {
         options.read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE);
         match options.open(directory_of(beside)) {
             Ok(file) => Ok(Some(Box::new(RealFile { file, locked: AtomicU64::new(UNLOCKED) }))),
-            // A file system or a kernel that has no such files.
+            // The file system or the kernel has no such files.
             Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => Ok(None),
             Err(e) => Err(e),
         }
@@ -124,7 +124,7 @@ impl File for RealFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        // The system refuses to overwrite what is beyond the limit, too.
+        // The system also refuses to overwrite bytes beyond the limit.
         refuse_beyond_limit(offset.saturating_add(bytes.len() as u64))?;
         self.file.write_all_at(bytes, offset)
     }
@@ -143,7 +143,7 @@ impl File for RealFile {
     }
 
     fn reserve(&self, bytes: u64) -> Result<()> {
-        // For what will be written there.
+        // For the bytes that will be written there.
         refuse_beyond_limit(bytes)?;
         reserve(&self.file, bytes)
     }
@@ -212,8 +212,8 @@ impl File for RealFile {
     }
 }
 
-/// Refuses to write a file as far as `bytes` where the process may not (`ulimit -f`): the system would refuse with a signal,
-/// SIGXFSZ, that ends a program which has made no arrangements for it. One system call; the limit may change at any time.
+/// An error where the process may not make files of `bytes` bytes (`ulimit -f`): the system would send SIGXFSZ, which
+/// ends a program that does not handle it. One system call; the limit may change at any time.
 #[expect(unsafe_code, reason = "std has no getrlimit")]
 fn refuse_beyond_limit(bytes: u64) -> Result<()> {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };

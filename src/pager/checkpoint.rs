@@ -139,7 +139,7 @@ impl Pager {
         let (all, index) = self.write_journal(frozen, size, journal.as_ref(), file).inspect_err(forget)?;
         let named = unless(Bug::NamesUnsynced, || self.storage.sync_names(&path));
         named.map_err(fail("sync the directory of")).inspect_err(forget)?;
-        // A crash in what follows leaves a file that is of no use without the journal beside it.
+        // A crash from here on leaves a file that is useless without the journal beside it.
         self.refuse_if_moved().inspect_err(forget)?;
         install_frames(journal.as_ref(), file, size, &index).map_err(fail("write a checkpoint to"))?;
         // Unsynced on purpose: installing the journal again changes nothing until the next one replaces it.
@@ -455,7 +455,7 @@ pub(super) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Re
         read_complete(journal.as_ref()).map_err(|e| Error::io(&journal_path, "read", e))?
     {
         check_belongs(&journal_path, file, size, &header)?;
-        // Whoever wrote it may have been killed before it was synced: what was read may be in the cache alone.
+        // Its writer may have died before syncing it: it may be in the cache alone.
         unless(Bug::FoundJournalUnsynced, || journal.sync()).map_err(|e| Error::io(&journal_path, "sync", e))?;
         storage.sync_names(&journal_path).map_err(|e| Error::io(&journal_path, "sync the directory of", e))?;
         install_frames(journal.as_ref(), file, size, &index)

@@ -21,7 +21,7 @@ enum Holder {
     #[default]
     No,
     Short,
-    /// For longer than a checkpoint takes, by this thread.
+    /// This thread holds it for longer than a checkpoint takes.
     Long(ThreadId),
 }
 

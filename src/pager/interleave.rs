@@ -24,7 +24,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         match mutex.try_lock() {
             Ok(guard) => return guard,
             Err(std::sync::TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-            // Whoever holds it may be a task of this very thread.
+            // Another task of this system thread may hold it.
             Err(std::sync::TryLockError::WouldBlock) if wait() => {}
             Err(std::sync::TryLockError::WouldBlock) => break,
         }
@@ -58,7 +58,7 @@ mod on {
     use shuttle::sync::atomic::{AtomicBool, Ordering::SeqCst};
     use std::cell::Cell;
 
-    /// Tasks that are told apart.
+    /// Number of tasks with thread-locals of their own.
     pub(crate) const TASK_COUNT: usize = 16;
 
     thread_local! {

@@ -184,7 +184,7 @@ fn a_write_of_many_that_fails_gives_its_error_once_the_pairs_before_are_on_the_d
         let disk = Simulated::new(State::default());
         let table = open(Arc::new(disk.clone()));
         table.put(b"there", b"1").unwrap();
-        // The first call is for room in the log, which the second pair needs more of.
+        // The first call reserves room in the log, of which the second pair needs more.
         disk.plan(Some(Plan { fault: Fault::NoSpace, at: disk.calls(), lasting: false }));
         let pairs = [("a", vec![1]), ("large", vec![7; 3 << 20]), ("b", vec![2])];
         let written = if append { table.append_many(&pairs).map(drop) } else { table.put_many(&pairs) };

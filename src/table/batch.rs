@@ -1,8 +1,8 @@
 //! Batches: several changes that are atomic.
 //!
 //! ```text
-//! commit   grow for what is to come -> latch all buckets, or none and try again -> change after change
-//!          -> one record in the log -> release all; wait for the disk if asked to
+//! commit   grow for the new pairs -> latch all buckets, or none and try again -> change after change
+//!          -> one record in the log -> release all; wait for the disk if the options ask
 //! ```
 //!
 //! No thread sees a part of a batch: its buckets stay latched until all changes are made. After an error the changes
@@ -23,10 +23,10 @@ use std::collections::BTreeMap;
 /// Changes to make as one; see [`Table::batch`]. Dropping it without [`commit`](Batch::commit) discards them.
 pub struct Batch<'t> {
     table: &'t Table,
-    /// In the form in which the log has them.
+    /// The changes, as [`encode_in_batch`] encodes them.
     bytes: Vec<u8>,
     count: usize,
-    /// Bytes that its pairs take in pages, at most.
+    /// Most bytes that its pairs take in pages.
     page_bytes: u64,
 }
 
@@ -49,7 +49,7 @@ impl Table {
 }
 
 impl Batch<'_> {
-    /// As [`Table::put`], once the batch is committed.
+    /// A [`Table::put`] when the batch is committed.
     ///
     /// # Errors
     /// [`ErrorKind::TooLong`] above [`KEY_LEN_MAX`](crate::KEY_LEN_MAX) or [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX).
@@ -57,18 +57,18 @@ impl Batch<'_> {
         self.add(WalRecord::Put { key, value }, key, value.len())
     }
 
-    /// As [`Table::append`], once the batch is committed.
+    /// A [`Table::append`] when the batch is committed.
     ///
     /// # Errors
-    /// As [`put`](Self::put); that the whole value would be too long shows at the commit.
+    /// Those of [`put`](Self::put). A value that would become too long is an error of [`commit`](Self::commit).
     pub fn append(&mut self, key: &[u8], tail: &[u8]) -> Result<()> {
         self.add(WalRecord::Append { key, tail }, key, tail.len())
     }
 
-    /// As [`Table::remove`], once the batch is committed. That the key is not there is no error.
+    /// A [`Table::remove`] when the batch is committed. An absent key is no error.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLong`], as such a key cannot be there.
+    /// [`ErrorKind::TooLong`] for a key that no table can have.
     pub fn remove(&mut self, key: &[u8]) -> Result<()> {
         self.add(WalRecord::Remove { key }, key, 0)
     }
@@ -83,23 +83,23 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// How many changes it has.
+    /// The number of changes.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Has it none?
+    /// Whether the batch has no changes.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     /// Makes the changes, in order, as one.
     ///
-    /// O(changes), and a copy of each value that is replaced or removed. Whoever needs one of its buckets waits meanwhile.
+    /// O(changes), and a copy of each value that is replaced or removed. Other threads wait for its buckets.
     ///
     /// # Errors
-    /// As [`Table::put`]; nothing has changed then, or the handle is poisoned and an open finds the table without the
-    /// batch.
+    /// Those of [`Table::put`]. Then nothing has changed, or the handle is poisoned and an open finds the table
+    /// without the batch.
     pub fn commit(self) -> Result<()> {
         if self.is_empty() {
             return Ok(());
@@ -116,7 +116,7 @@ impl Batch<'_> {
             writer.inside.count(delta, table.buckets.load());
             let removals = changes.iter().filter(|change| matches!(change, WalRecord::Remove { .. })).count();
             writer.inside.count_changes(changes.len(), removals);
-            // As after a single write; what is still to be done is for later ones.
+            // As after a single write: later writes do what remains to be done.
             let _ = table.buckets.adjust(delta);
             lsn
         };

@@ -53,7 +53,7 @@ pub(super) struct WriterGuard<'g> {
 }
 
 /// The closed gate: no writer is inside.
-pub(super) struct Closed<'g> {
+pub(super) struct ClosedGate<'g> {
     gate: &'g Gate,
     _closer: MutexGuard<'g, ()>,
 }
@@ -94,12 +94,12 @@ impl Gate {
     }
 
     /// Closes the gate and waits until no writer is inside.
-    pub(super) fn close(&self) -> Result<Closed<'_>> {
+    pub(super) fn close(&self) -> Result<ClosedGate<'_>> {
         let closer = lock_without_values(&self.closer)?;
         step();
         self.closed.store(true, SeqCst);
         step();
-        let closed = Closed { gate: self, _closer: closer };
+        let closed = ClosedGate { gate: self, _closer: closer };
         self.wait_until(|| self.slots.0.iter().all(|s| s.inside.load(SeqCst) == 0))?;
         Ok(closed)
     }
@@ -160,7 +160,7 @@ impl Counted {
     }
 }
 
-impl<'g> Closed<'g> {
+impl<'g> ClosedGate<'g> {
     /// Lets in the thread that closed the gate, alone.
     pub(super) fn enter(&self) -> WriterGuard<'g> {
         let slot = slot_of_thread();
@@ -221,7 +221,7 @@ impl Drop for WriterGuard<'_> {
     }
 }
 
-impl Drop for Closed<'_> {
+impl Drop for ClosedGate<'_> {
     fn drop(&mut self) {
         step();
         self.gate.closed.store(false, SeqCst);

@@ -266,7 +266,7 @@ fn a_closed_gate_beside_writers() -> bool {
     true
 }
 
-/// Threads that hold a value and want to write where another holds one: an error for one of them, no deadlock.
+/// Threads that hold a value and write where another holds one: an error for one of them, no deadlock.
 fn writers_that_hold_values() -> bool {
     let table = table(APART, 2, 0..4);
     let hold_and_put = |held: u8, written: u8| {
@@ -317,7 +317,7 @@ fn a_checkpoint_beside_writers() -> bool {
     true
 }
 
-/// How many orders a scenario is tried in, random and PCT each, and its name.
+/// A scenario: its name, and the number of orders it is tried in, random and PCT each.
 type Scenario = (&'static str, usize, fn() -> bool);
 
 const SCENARIOS: &[Scenario] = &[

@@ -17,7 +17,7 @@
 //! (`pager/wal`).
 
 use super::Table;
-use super::gate::{Closed, WriterGuard};
+use super::gate::{ClosedGate, WriterGuard};
 use crate::error::{Error, Result};
 use crate::pager::wal::{Log, Lsn, Replay, Room, record_bytes};
 use crate::planted::{Bug, planted};
@@ -95,7 +95,7 @@ impl<'a> WalRecord<'a> {
         })
     }
 
-    /// The key it is about, if it is about one.
+    /// Its key, if it has one.
     pub(super) fn key(self) -> Option<&'a [u8]> {
         match self {
             WalRecord::Put { key, .. } | WalRecord::Append { key, .. } | WalRecord::Remove { key } => Some(key),
@@ -163,7 +163,7 @@ impl Table {
     }
 
     /// [`enter_to`](Self::enter_to) with all other writers kept out. Drop the closed gate last.
-    pub(super) fn enter_alone_to(&self, change: WalRecord<'_>) -> Result<(Closed<'_>, Writer<'_>)> {
+    pub(super) fn enter_alone_to(&self, change: WalRecord<'_>) -> Result<(ClosedGate<'_>, Writer<'_>)> {
         loop {
             drop(self.enter()?);
             let alone = self.gate.close()?;

@@ -265,7 +265,7 @@ impl Log {
     }
 
     fn tail(&self) -> MutexGuard<'_, Tail> {
-        // Nothing under it panics but our own broken promises.
+        // No user code runs under it.
         self.tail.lock().expect("no panic while held")
     }
 
@@ -460,7 +460,7 @@ impl Log {
 
     /// Frees the segments before checkpoint `number`, which is complete.
     pub(super) fn release(&self, number: u64) -> Result<()> {
-        // Who syncs right now may be about to write the last of a segment that is to be free.
+        // A thread that is syncing may be about to write the end of a segment that is to be freed.
         let mut durable = self.durable.lock().expect("no panic while held");
         while durable.leading {
             durable = self.synced.wait(durable).expect("no panic while held");
@@ -472,7 +472,7 @@ impl Log {
         // The checkpoint contains their records.
         tail.unsynced.retain(|(segment, ..)| segment.header.number >= number);
         tail.replayed.retain(|(slot, _)| needed.iter().any(|s| s.slot == *slot));
-        // Files first: a free slot may be written to at once.
+        // Truncate the files first: a free slot may be written to at once.
         for segment in &free {
             if segment.slot >= KEPT_SLOTS || segment.capacity > self.segment_bytes {
                 self.remove(segment.slot)?;
@@ -630,7 +630,7 @@ impl Log {
     /// Waits a little for the threads that the last sync served: it has just woken them, and they are likely to come
     /// soon. A thread that is alone does not wait.
     fn gather<'a>(&'a self, mut durable: MutexGuard<'a, Durable>) -> MutexGuard<'a, Durable> {
-        // A part of what a sync takes: not much is lost if they do not come.
+        // A part of a sync's duration: little is lost if they do not come.
         let until = Instant::now() + durable.took / 4;
         while durable.waiting < durable.group && Instant::now() < until {
             drop(durable);
