@@ -102,7 +102,7 @@ impl Workload {
         let mut options = self.options.clone();
         options.storage = Arc::new(disk.clone());
         options.inline_checkpoints = true;
-        options.log_bytes = 1; // the minimum, so that segments are switched
+        options.log_bytes = 1; // as small as it gets, so that segments are switched
         options.open(PATH)
     }
 
@@ -118,7 +118,7 @@ impl Workload {
     }
 }
 
-/// Few keys, so that operations meet; some too long for a record.
+/// Few keys, so that they meet; some too long for a record.
 fn key(n: u8) -> Vec<u8> {
     if n % 8 == 7 { vec![n; 70 + usize::from(n)] } else { format!("key-{n}").into_bytes() }
 }
@@ -150,7 +150,7 @@ impl Op {
     }
 }
 
-/// One requested change: the state after it, and the calls to the disk at which promises about it were made.
+/// One change that was asked for: what is there after it, and at which call of the disk what was said of it.
 struct Commit {
     after: Arc<Content>,
     begun: u64,
@@ -162,7 +162,7 @@ struct Commit {
     durable: Option<u64>,
 }
 
-/// All states of a table, and which of them are permitted.
+/// All states of a table, and which of them may be found.
 #[derive(Default)]
 pub(super) struct History {
     /// Errors may have left units that belong to nothing.
@@ -223,7 +223,7 @@ impl History {
         });
     }
 
-    /// The permitted states after a crash in which call number `call` did not happen: first and last.
+    /// The states that may be found after a crash in which call number `call` did not take place: first and last.
     pub(super) fn bounds(&self, call: u64, crash: Crash, promise: Promise) -> (usize, usize) {
         let said = |at: Option<u64>| at.is_some_and(|at| at <= call);
         let kill = crash == Crash::Kill && promise.kill;
@@ -242,8 +242,8 @@ impl History {
         (first..=last).rev().find(|&k| **self.state(k) == *content)
     }
 
-    /// The history of the disk that a crash left: up to state `k`, of which `first` is durable, at call 0; the open
-    /// that found it returned at call `shown`.
+    /// The history of the disk that a crash left: up to state `k`, of which `first` is durable, at call 0; the open that
+    /// found it was done at call `shown`.
     pub(super) fn after_crash(&self, k: usize, first: usize, shown: u64) -> History {
         let commit = |(i, commit): (usize, &Commit)| Commit {
             after: commit.after.clone(),
@@ -347,7 +347,7 @@ impl<'w> Run<'w> {
         })
     }
 
-    /// Whether `op` changes anything.
+    /// Does `op` change anything?
     fn apply_to_model(&self, number: usize, op: &Op, content: &mut Content) -> bool {
         match *op {
             Op::Put(k, len) => {
