@@ -185,9 +185,7 @@ impl Buckets {
         }
         // The order matters: the loads count if the bucket was still the right one after them, and that test counts if
         // it was made before the frame changed.
-        if !self.still_holds(snapshot.view, key.hash, snapshot.bucket)
-            || !snapshot.primary.read.unchanged()
-        {
+        if !self.still_holds(snapshot.view, key.hash, snapshot.bucket) || !snapshot.primary.read.unchanged() {
             found = Optimistic::Retry;
         }
         if let (Optimistic::Retry, Some(value)) = (&found, value) {

@@ -149,7 +149,13 @@ impl Pager {
 
     /// Writes the frozen frames to the journal, or, if they are new, to their places. Returns all frames, and those in
     /// the journal.
-    fn write_journal(&self, frozen: &Frozen, size: FileSize, journal: &dyn File, file: &dyn File) -> Result<(FrameSums, FrameSums)> {
+    fn write_journal(
+        &self,
+        frozen: &Frozen,
+        size: FileSize,
+        journal: &dyn File,
+        file: &dyn File,
+    ) -> Result<(FrameSums, FrameSums)> {
         let direct = DirectWriter::new(file, self.frame_bytes(), frozen.direct_from);
         let mut writer = JournalWriter::new(journal, direct, self.frame_bytes());
         self.copy_frames(frozen, &mut writer).map_err(|e| self.journal_error(e))?;
@@ -410,7 +416,12 @@ fn set_frame_count(file: &dyn File, frame_bytes: usize, cut: u32, frame_count: u
 }
 
 /// Copies the frames of a complete journal to their places, sets the file's length, and syncs.
-fn install_frames(journal: &dyn File, file: &dyn File, size: FileSize, index: &[(FrameNo, u32)]) -> std::io::Result<()> {
+fn install_frames(
+    journal: &dyn File,
+    file: &dyn File,
+    size: FileSize,
+    index: &[(FrameNo, u32)],
+) -> std::io::Result<()> {
     let FileSize { frame_bytes, cut, frame_count } = size;
     set_frame_count(file, frame_bytes, cut, frame_count)?;
     const FRAMES_AT_ONCE: usize = 256;
@@ -501,11 +512,9 @@ pub(super) fn refuse_half_installed(storage: &dyn Storage, path: &Path, file: &d
         return Ok(());
     }
     let shown = path.display();
-    Err(Error::new(
-        ErrorKind::Locked,
-        format!("{shown}: a checkpoint is being written or was interrupted"),
-    )
-    .with_hint("Try again when the writer is done, or open the table for writing once, which completes the checkpoint."))
+    Err(Error::new(ErrorKind::Locked, format!("{shown}: a checkpoint is being written or was interrupted")).with_hint(
+        "Try again when the writer is done, or open the table for writing once, which completes the checkpoint.",
+    ))
 }
 
 /// Whether this is a table, or a file that is becoming one, so that a journal beside it belongs to it. Any other file

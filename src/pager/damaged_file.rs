@@ -88,7 +88,9 @@ impl DamagedFile {
             let shown = path.display();
             return Err(Error::new(
                 ErrorKind::Locked,
-                format!("{shown}: another process or handle has it open for writing, so a read may see half of a change"),
+                format!(
+                    "{shown}: another process or handle has it open for writing, so a read may see half of a change"
+                ),
             )
             .with_hint("Close that one first."));
         }
@@ -106,7 +108,7 @@ impl DamagedFile {
         };
         damaged.lay_out(FRAME_BYTES_MIN, BTreeMap::new());
         if let Err(e) = damaged.read_journal(storage, path) {
-            damaged.notes.push(("journal".into(), format!("ignored: {e}")));
+            damaged.notes.push(("journal".into(), format!("ignored: {}", e.message())));
         }
         Ok(damaged)
     }
@@ -128,8 +130,10 @@ impl DamagedFile {
                 return Ok(()); // of another version, which the header reports next
             }
             // Only frame 0 of the journal can show whether it belongs to the file.
-            self.notes
-                .push(("header".into(), "its first bytes are damaged; the journal beside the file has an intact one".into()));
+            self.notes.push((
+                "header".into(),
+                "its first bytes are damaged; the journal beside the file has an intact one".into(),
+            ));
         }
         checkpoint::check_belongs(&journal_path, self.file.as_ref(), size, &header)?;
         // Where a frame occurs twice, the later one counts.

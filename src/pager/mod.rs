@@ -242,10 +242,7 @@ impl Pager {
         }
         Err(Error::new(
             ErrorKind::Locked,
-            format!(
-                "{}: another process or handle has it open for writing",
-                path.display()
-            ),
+            format!("{}: another process or handle has it open for writing", path.display()),
         )
         .with_hint("To go on, close that one, or open read-only."))
     }
@@ -292,7 +289,11 @@ impl Pager {
 
     /// Opens the file at `path` and returns its root, or no root if the file is new. Installs a complete journal. A
     /// new file is empty until its first checkpoint.
-    pub(crate) fn open(storage: Arc<dyn Storage>, path: &Path, opening: OpenOptions) -> Result<(Pager, Option<Vec<u8>>)> {
+    pub(crate) fn open(
+        storage: Arc<dyn Storage>,
+        path: &Path,
+        opening: OpenOptions,
+    ) -> Result<(Pager, Option<Vec<u8>>)> {
         let OpenOptions { create, frame_bytes_if_new, table_id_if_new, cache_bytes, read_only, safety, segment_bytes } =
             opening;
         let path = &resolve(storage.as_ref(), path)?;
@@ -530,11 +531,8 @@ impl Pager {
             return Ok(());
         }
         let path = self.path.display();
-        Err(Error::new(
-            ErrorKind::Stale,
-            format!("{path}: was renamed since this handle was opened for reading"),
-        )
-        .with_hint("Open it by its new name."))
+        Err(Error::new(ErrorKind::Stale, format!("{path}: was renamed since this handle was opened for reading"))
+            .with_hint("Open it by its new name."))
     }
 
     /// An error where the table was moved: called before a log or journal is created, used or removed.
@@ -701,11 +699,8 @@ impl Pager {
     #[cold]
     fn forked_error(&self) -> Error {
         let path = self.path.display();
-        Error::new(
-            ErrorKind::Forked,
-            format!("{path}: opened before this process was forked from its parent"),
-        )
-        .with_hint("Open the table in the child, after the fork.")
+        Error::new(ErrorKind::Forked, format!("{path}: opened before this process was forked from its parent"))
+            .with_hint("Open the table in the child, after the fork.")
     }
 
     /// Bytes of resident frames.
@@ -721,7 +716,7 @@ impl Pager {
             let read = file.read_at(&mut bytes, u64::from(frame) * self.frame_bytes() as u64);
             let read = read.map_err(|e| Error::io(&self.path, &format!("read frame {frame}"), e));
             if let Err(e) = read.and_then(|()| self.check_sum(frame, &bytes)) {
-                fault(frame, e.to_string());
+                fault(frame, e.message().into());
             }
         }
         if self.read_only { self.refuse_if_stale(file.as_ref()) } else { Ok(()) }
@@ -748,11 +743,8 @@ fn not_a_table(path: &Path, what: &str) -> Error {
 }
 
 fn version_error(shown: &impl std::fmt::Display, version: u32) -> Error {
-    Error::new(
-        ErrorKind::Version,
-        format!("{shown}: format version {version}, this library reads {FORMAT_VERSION}"),
-    )
-    .with_hint("Upgrade splitpoint, or dump the table with the version that wrote it.")
+    Error::new(ErrorKind::Version, format!("{shown}: format version {version}, this library reads {FORMAT_VERSION}"))
+        .with_hint("Upgrade splitpoint, or dump the table with the version that wrote it.")
 }
 
 /// A random number, from the standard library's hash maps, which take their seeds from the operating system.

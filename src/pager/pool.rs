@@ -81,9 +81,7 @@ impl Mapping {
             let cause = std::io::Error::last_os_error();
             return Err(Error::new(
                 ErrorKind::OutOfMemory,
-                format!(
-                    "cannot reserve {bytes} bytes of address space for a table: {cause}"
-                ),
+                format!("cannot reserve {bytes} bytes of address space for a table: {cause}"),
             )
             .with_hint("Raise the limit (ulimit -v), or close other tables."));
         }

@@ -405,9 +405,6 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 fn not_a_table(path: &Path, what: &str) -> Error {
     let path = path.display();
-    Error::new(
-        ErrorKind::NotATable,
-        format!("{path}: nothing in it looks like part of a splitpoint table: {what}"),
-    )
-    .with_hint("Check the path.")
+    Error::new(ErrorKind::NotATable, format!("{path}: nothing in it looks like part of a splitpoint table: {what}"))
+        .with_hint("Check the path.")
 }

@@ -231,11 +231,8 @@ impl<'f> Backup<'f> {
                 .with_hint("Choose another name, or allow the backup to replace it."));
         }
         if !file.lock().map_err(|e| Error::io(path, "lock", e))? {
-            return Err(Error::new(
-                ErrorKind::Locked,
-                format!("{shown}: open for writing, so it cannot be replaced"),
-            )
-            .with_hint("Close it first."));
+            return Err(Error::new(ErrorKind::Locked, format!("{shown}: open for writing, so it cannot be replaced"))
+                .with_hint("Close it first."));
         }
         Ok(Some(file))
     }

@@ -111,9 +111,12 @@ fn whole(table: &Table) {
 fn lookups_beside_splits(page_bytes: u32) -> bool {
     let table = table(page_bytes, 2, 0..8);
     let splits = table.survey().unwrap().splits;
-    together(&[&|| put(&table, 16..22), &|| check_present(&table, &[4, 0, 5]), &|| check_present_latched(&table, &[4, 6]), &|| {
-        there_together(&table, &[4, 5, 6])
-    }]);
+    together(&[
+        &|| put(&table, 16..22),
+        &|| check_present(&table, &[4, 0, 5]),
+        &|| check_present_latched(&table, &[4, 6]),
+        &|| there_together(&table, &[4, 5, 6]),
+    ]);
     whole(&table);
     table.survey().unwrap().splits > splits
 }

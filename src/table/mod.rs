@@ -392,11 +392,8 @@ impl Table {
     #[inline]
     fn enter(&self) -> Result<WriterGuard<'_>> {
         if self.pager.is_read_only() && !self.replaying {
-            return Err(Error::new(
-                ErrorKind::ReadOnly,
-                format!("{}: opened read-only", self.pager.path().display()),
-            )
-            .with_hint("Open it for writing to change it."));
+            return Err(Error::new(ErrorKind::ReadOnly, format!("{}: opened read-only", self.pager.path().display()))
+                .with_hint("Open it for writing to change it."));
         }
         self.pager.refuse_if_forked()?;
         let inside = self.gate.enter()?;
@@ -519,11 +516,8 @@ fn choose_hash(pager: &Pager, options: &TableOptions, root: &Root) -> Result<Has
     let path = pager.path().display();
     let &Root { hash_id: id, seed, check_value, .. } = root;
     let kind = HashKind::from_id(id).ok_or_else(|| {
-        Error::new(
-            ErrorKind::Version,
-            format!("{path}: hash function {id} is unknown to this version"),
-        )
-        .with_hint("Upgrade splitpoint.")
+        Error::new(ErrorKind::Version, format!("{path}: hash function {id} is unknown to this version"))
+            .with_hint("Upgrade splitpoint.")
     })?;
     let wrong = |what: String| Error::new(ErrorKind::WrongHash, format!("{path}: {what}"));
     if let Some(asked) = options.hash.filter(|&asked| asked != kind) {

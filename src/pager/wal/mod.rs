@@ -425,7 +425,11 @@ impl Log {
         let mut tail = self.tail();
         // Every reservation was used or returned: a writer leaves the gate only after that.
         let reserved_beyond = || self.reserved.load(Relaxed) - tail.offset;
-        debug_assert!(tail.segment.is_none() || reserved_beyond() == 0, "{} bytes of the log are reserved", reserved_beyond());
+        debug_assert!(
+            tail.segment.is_none() || reserved_beyond() == 0,
+            "{} bytes of the log are reserved",
+            reserved_beyond()
+        );
         let number = tail.number + 1;
         let old = tail.segment.clone();
         let header = old.as_ref().map(|s| s.header).or(tail.resume.map(|(header, _)| header));
