@@ -31,7 +31,7 @@ impl Buckets {
         check.refer_to_fixed();
         for number in 0..=self.view().max_bucket {
             if let Err(e) = check.bucket(number) {
-                check.fault(format!("bucket {number}"), e.message().into());
+                check.fault(format!("bucket {number}"), e.message().to_owned());
             }
         }
         check.space();
@@ -167,7 +167,7 @@ impl Check<'_> {
                     lost += u64::from((used & !self.referred[frame]).count_ones());
                     unmarked += u64::from((self.referred[frame] & !used).count_ones());
                 }
-                Err(e) => return self.fault("map".into(), e.message().into()),
+                Err(e) => return self.fault("map".into(), e.message().to_owned()),
             }
         }
         if unmarked > 0 {

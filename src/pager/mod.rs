@@ -716,7 +716,7 @@ impl Pager {
             let read = file.read_at(&mut bytes, u64::from(frame) * self.frame_bytes() as u64);
             let read = read.map_err(|e| Error::io(&self.path, &format!("read frame {frame}"), e));
             if let Err(e) = read.and_then(|()| self.check_sum(frame, &bytes)) {
-                fault(frame, e.message().into());
+                fault(frame, e.message().to_owned());
             }
         }
         if self.read_only { self.refuse_if_stale(file.as_ref()) } else { Ok(()) }
