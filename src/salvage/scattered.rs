@@ -105,9 +105,13 @@ impl Salvage<'_> {
         self.hash = hash_of(&header[ROOT_START..], self.options);
         let sum_frames = survey.sum_frames.remove(&page_bytes.max(FRAME_BYTES_MIN)).unwrap_or_default();
         self.lay_out(&sum_frames);
-        let flow = self.report_fault("header", format!(
-            "{what}. The places of buckets and the number of pairs are unknown; every frame is searched for pages of {page_bytes} bytes"
-        ));
+        let flow = self.report_fault(
+            "header",
+            format!(
+                "{what}. The places of buckets and the number of pairs are unknown; \
+             every frame is searched for pages of {page_bytes} bytes"
+            ),
+        );
         if flow.is_break() || self.report_notes().is_break() {
             return Ok(Flow::Break(()));
         }
