@@ -347,7 +347,7 @@ impl<'w> Run<'w> {
         })
     }
 
-    /// Whether `op` changes anything.
+    /// Does `op` change anything?
     fn apply_to_model(&self, number: usize, op: &Op, content: &mut Content) -> bool {
         match *op {
             Op::Put(k, len) => {
