@@ -115,7 +115,7 @@ impl Error {
                 io::ErrorKind::FileTooLarge => "raise the limit on the length of a file",
                 _ => "make room on the disk",
             };
-            format!("The change was undone: {remedy} and try again.")
+            format!("Nothing of this change was kept: {remedy} and try again.")
         });
         let message = format!("{}: {what}: {source}", path.display());
         Error(Box::new(Inner { kind, message, hint, source: Some(source) }))

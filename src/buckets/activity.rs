@@ -5,8 +5,8 @@
 //! since sampling every 512th would catch only one of two keys that a program looks up in turn. So the figures of
 //! lookups are estimates: for n lookups they are off by about 13 / sqrt(n), 1.3 % at a million.
 //!
-//! Cost: docs/architecture.md, "Live counters". Not here: counters of writes (`table/gate.rs`), the walk over all buckets
-//! (`survey.rs`).
+//! Cost: docs/architecture.md, "Live counters". Not here: counters of writes (`table/gate.rs`), the walk over all
+//! buckets (`survey.rs`).
 
 use super::page::{self, PAIR_IN_EXTENT};
 use super::thread_slot::{SLOT_COUNT, slot_of_thread};

@@ -13,7 +13,8 @@
 //! ones freed afterwards, so an error in between leaves the bucket unchanged.
 //!
 //! Source: Seltzer & Yigit 1991, "Overflow Pages". Differs: one page of fitting size, not a chain of whole ones
-//! (docs/architecture.md, "Overflow"). Not here: bytes in a page (`page.rs`), which bucket (`linear.rs`), splitting (`split.rs`).
+//! (docs/architecture.md, "Overflow"). Not here: bytes in a page (`page.rs`), which bucket (`linear.rs`), splitting
+//! (`split.rs`).
 
 use super::Buckets;
 use super::extent::{EXTENT_BYTES, Extent, grown_bytes};

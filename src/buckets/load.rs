@@ -41,7 +41,8 @@ impl Buckets {
         if self.fill.pairs.is_some() { 0 } else { self.page_bytes as i64 / 4 }
     }
 
-    /// The load, and the load at which a table of `bucket_count` buckets grows, in the unit of the fill: pairs or bytes.
+    /// The load, and the load at which a table of `bucket_count` buckets grows, in the unit of the fill: pairs or
+    /// bytes.
     #[inline]
     pub(super) fn load_and_limit(&self, bucket_count: u64) -> (u64, u64) {
         match self.fill.pairs {

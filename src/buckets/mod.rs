@@ -5,11 +5,11 @@
 //! change   hash -> address -> latch the frame -> Bucket::set, append or remove (bucket.rs) -> adjust (split.rs)
 //! ```
 //!
-//! [`View`], one atomic number, says how many buckets exist. A thread that latched a bucket compares the view again, and
-//! starts over if the bucket was split or merged in between.
+//! [`View`], one atomic number, says how many buckets exist. A thread that latched a bucket compares the view again,
+//! and starts over if the bucket was split or merged in between.
 //!
-//! Source: Seltzer & Yigit 1991. Not here: the arithmetic (`linear.rs`), frames and files (`pager`), the log, threads that
-//! must be kept out, and durability (`table`).
+//! Source: Seltzer & Yigit 1991. Not here: the arithmetic (`linear.rs`), frames and files (`pager`), the log, threads
+//! that must be kept out, and durability (`table`).
 
 mod activity;
 pub(crate) mod address;

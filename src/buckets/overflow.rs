@@ -8,7 +8,8 @@
 //! The latch of the primary page's frame guards it, since nothing else refers to it.
 //!
 //! Source: Seltzer & Yigit 1991, "Overflow Pages". Differs: one page of fitting size, not a chain of whole pages
-//! (docs/architecture.md, "Overflow"). Not here: what a bucket does with them (`bucket.rs`), bytes in a page (`page.rs`).
+//! (docs/architecture.md, "Overflow"). Not here: what a bucket does with them (`bucket.rs`), bytes in a page
+//! (`page.rs`).
 
 use super::Buckets;
 use super::page::{self, Record};

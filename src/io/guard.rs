@@ -83,7 +83,7 @@ impl Drop for Guarded {
     }
 }
 
-/// Bytes of a page of the system's memory.
+/// Bytes of a page of memory.
 pub(super) fn page_bytes() -> usize {
     static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
     match PAGE_BYTES.load(Relaxed) {
@@ -111,7 +111,7 @@ static ENTRIES: [Entry; MAPPINGS_MAX] = [const { Entry::free() }; MAPPINGS_MAX];
 struct Entry {
     version: AtomicUsize,
     start: AtomicUsize,
-    /// 0: the entry is free.
+    /// `0`: the entry is free.
     bytes: AtomicUsize,
     failed: AtomicBool,
 }
@@ -130,7 +130,7 @@ impl Entry {
         ENTRIES.iter().find(|entry| {
             let version = entry.version.load(SeqCst);
             let free = version.is_multiple_of(2) && entry.bytes.load(SeqCst) == 0;
-            // The version is still that of before the look at `bytes`, so the entry is still free.
+            // The version is unchanged since before `bytes` was loaded, so the entry is still free.
             let taken = free && entry.version.compare_exchange(version, version + 1, SeqCst, SeqCst).is_ok();
             if taken {
                 entry.failed.store(false, SeqCst);
@@ -158,10 +158,10 @@ impl Entry {
 // ---------------------------------------------------------------------------------------------
 // The handler
 
-/// What SIGBUS did before; never freed, as a handler may be reading it.
+/// The action for SIGBUS before ours; never freed, as a handler may be reading it.
 static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 
-/// Installs the handler on the first call. Says whether it is installed.
+/// Installs the handler on the first call. Returns whether it is installed.
 fn install() -> bool {
     static ONCE: Once = Once::new();
     static INSTALLED: AtomicBool = AtomicBool::new(false);
@@ -182,7 +182,7 @@ fn install() -> bool {
     INSTALLED.load(SeqCst)
 }
 
-/// Sets what SIGBUS does, if anything is given. Gives what it did before.
+/// Sets the action for SIGBUS, if one is given. Returns the one before.
 fn replace(action: Option<&libc::sigaction>) -> Option<libc::sigaction> {
     let mut previous = MaybeUninit::uninit();
     // SAFETY: the new action is one that the system gave us, with a handler of this file or the default; the old one
@@ -204,7 +204,7 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, cont
     }
 }
 
-/// Lets an access to `address` go on, if that is in a mapping of ours.
+/// Lets an access to `address` continue, if it is in a guarded mapping.
 ///
 /// What was stored to the page before is not lost: the kernel has it in its cache of the file, which keeps what a
 /// mapping has made dirty when the mapping goes. Only this process sees zeros. A thread that stored to the page when
@@ -234,9 +234,9 @@ fn contain(address: usize) -> bool {
     zeros != libc::MAP_FAILED
 }
 
-/// Does what the action before ours does with a signal. `fault`: the interrupted instruction caused it.
+/// Passes a signal to the action before ours. `fault`: the interrupted instruction caused it.
 fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void, fault: bool) {
-    // SAFETY: it was set before the handler was, to what is never freed.
+    // SAFETY: it was set before the handler was, to memory that is never freed.
     let previous = unsafe { &*PREVIOUS.load(SeqCst) };
     let handler = previous.sa_sigaction;
     let by_default = handler == libc::SIG_DFL || handler == libc::SIG_IGN;
@@ -250,7 +250,7 @@ fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
         replace(Some(&default));
     }
     if by_default {
-        // A fault is repeated when we return, and ends the process; the kernel ignores none.
+        // A fault repeats when the handler returns, and ends the process; the kernel ignores none.
         if !fault {
             // SAFETY: raise takes no pointers.
             unsafe { libc::raise(signal) };

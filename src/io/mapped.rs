@@ -1,4 +1,4 @@
-//! A file's bytes as shared memory: what is stored there the kernel has, whatever becomes of the process.
+//! A file mapped as shared memory: the kernel keeps what is stored there when the process dies.
 //!
 //! The write-ahead log stores its records this way, at a tenth of what a `write` call costs (docs/benchmarks.md).
 //! Bytes of the file are written once before they are stored to, so they have room on the disk, and
@@ -41,7 +41,7 @@ fn is_exempt_from_copying(file: &fs::File) -> bool {
     let mut flags: libc::c_long = 0;
     // SAFETY: the call stores an int, some file systems a long, for which `flags` has room.
     let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_GETFLAGS, ptr::from_mut(&mut flags)) };
-    // A file system that has no flags has not this one.
+    // A file system without flags does not have this one either.
     done == 0 && flags & FS_NOCOW_FL != 0
 }
 
@@ -52,13 +52,13 @@ impl Mapped for Guarded {
         if from >= to {
             return Ok(());
         }
-        // SAFETY: the range lies in the mapping; making its pages ready changes no content.
+        // SAFETY: the range lies in the mapping; populating its pages changes no content.
         if unsafe { libc::madvise(self.start.add(from).cast(), to - from, libc::MADV_POPULATE_WRITE) } == 0 {
             return Ok(());
         }
         let error = Error::last_os_error();
         match error.raw_os_error() {
-            // What a store would have been a SIGBUS for.
+            // A store would have been a SIGBUS.
             Some(libc::EFAULT | libc::EHWPOISON) => Err(Error::new(
                 ErrorKind::StorageFull,
                 "the pages of the log cannot be made ready: the disk is full, failing, or the file was cut",
@@ -102,7 +102,7 @@ mod tests {
             file.read_exact_at(&mut read, at).unwrap();
             assert_eq!(&read, b"0123456789");
         }
-        // Beyond the end of the file there is nothing to be made ready, which is an error and no signal.
+        // Beyond the end of the file there are no pages to populate, which is an error and no signal.
         file.set_len(4096).unwrap();
         assert!(map.prepare(50_000, 50_010).is_err());
     }
@@ -118,7 +118,7 @@ mod tests {
         cut.prepare(0, 100_000).unwrap();
         cut.store(0, b"before").unwrap();
         file.set_len(4096).unwrap();
-        // Over several pages, from one that is there.
+        // Across several pages, starting in an existing one.
         assert!(cut.store(4000, &[7; 20_000]).is_err());
         assert!(cut.store(90_000, b"again").is_err());
         assert!(cut.store(10, b"in the page that is there").is_err());

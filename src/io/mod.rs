@@ -105,8 +105,8 @@ pub(crate) trait File: Send + Sync {
     /// Whether a writer holds the lock now.
     fn is_locked(&self) -> Result<bool>;
     /// Maps the first `bytes` bytes as memory that the operating system keeps when the process dies; the file may be
-    /// shorter, but has 4096 bytes. `None` where there are no mappings; then [`write_at`](Self::write_at) does the same,
-    /// slower.
+    /// shorter, but has 4096 bytes. `None` where there are no mappings; then [`write_at`](Self::write_at) does the
+    /// same, slower.
     fn map(&self, bytes: u64) -> Result<Option<Box<dyn Mapped>>>;
     /// Maps all bytes for reading, of a file that is never changed. `None` where there are no mappings.
     fn view(&self) -> Result<Option<Box<dyn View>>> {

@@ -1,7 +1,8 @@
-//! A disk that forgets, tears and refuses: what the crash tests put below the library.
+//! A disk that forgets, tears and refuses: the crash tests run the library on it.
 //!
-//! Files by path, in memory, behind [`Storage`] and [`File`] like the real ones. Every call but locking has a number and
-//! leaves an [`Event`]; a [`State`] is what a number of events made, so the disk as it was at any call is a replay.
+//! Files by path, in memory, behind [`Storage`] and [`File`] like the real ones. Every call but locking has a number
+//! and leaves an [`Event`]; a [`State`] is the result of a sequence of events, so the disk as it was at any call is a
+//! replay.
 //!
 //! ```text
 //! write -> now (what a read sees) + pending changes, by sector -- sync --> durable
@@ -11,10 +12,10 @@
 //! mapping: a store is an event too, but cannot fail; a crash may come in the midst of one
 //! ```
 //!
-//! A sector of 512 bytes is written whole or not at all; of an unsynced one the disk may hold the old version, any since,
-//! or zeros, whatever its neighbours hold. A length is kept or lost apart from the bytes. The name of a new file is lost
-//! until its directory is synced, its content synced or not. After a failed sync the unsynced sectors are on the disk or
-//! not, each by itself, and no later sync writes them again, as with Linux.
+//! A sector of 512 bytes is written as a whole or not at all; of an unsynced one the disk may have the old version,
+//! any since, or zeros, whatever its neighbours have. A length is kept or lost apart from the bytes. The name of a new
+//! file is lost until its directory is synced, whether its content is synced or not. After a failed sync each unsynced
+//! sector is on the disk or not, independently, and no later sync writes them again, as with Linux.
 //!
 //! Stores into a mapping are changes of the same cache: a killed process leaves them, a sync of the file makes them durable.
 //! The disk may have written a sector while a store was under way: part of it is from before the store then.
@@ -33,17 +34,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What a disk writes whole or not at all.
+/// The unit that a disk writes as a whole or not at all.
 const SECTOR_BYTES: usize = 512;
 /// What the kernel copies, maps and makes ready as a whole.
 const PAGE_BYTES: u64 = 4096;
 
-/// SplitMix64: small, and every seed is a good one.
+/// SplitMix64: small, and every seed works.
 #[derive(Clone)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// Different parts give different numbers.
+    /// Different parts make different sequences.
     pub(crate) fn new(parts: &[u64]) -> Random {
         let mut random = Random(0);
         for &part in parts {
@@ -74,18 +75,18 @@ impl Random {
     }
 }
 
-/// What ends a process, and what it leaves.
+/// How a process ends, and what that leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crash {
-    /// The process dies, the machine goes on: every write is kept, and what was unsynced is still so.
+    /// The process dies, the machine goes on: every write is kept, and unsynced writes stay unsynced.
     Kill,
     /// Power is lost; nothing unsynced was written.
     LoseUnsynced,
     /// Power is lost; everything was written just before.
     KeepAll,
-    /// Power is lost; each unsynced sector, length and name by itself is old, of any time since, or zeros.
+    /// Power is lost; each unsynced sector, length and name is independently old, of any time since, or zeros.
     Mix,
-    /// Power is lost; what was asked for before some moment was written, in that order, the last write in part.
+    /// Power is lost; the writes before some moment were made, in order, the last one in part.
     Prefix,
     /// Power is lost; lengths and names were written, sectors are new or zeros.
     Zeros,
@@ -101,9 +102,9 @@ impl Crash {
 pub(crate) enum Fault {
     /// The process is dead: no call has an effect.
     Dead,
-    /// `EIO`, no effect; of a sync, see the module's head.
+    /// `EIO`, no effect; for a sync, see the top of this file.
     Io,
-    /// `ENOSPC` from calls that need room, no effect.
+    /// `ENOSPC` from calls that need space, no effect.
     NoSpace,
     /// Part of a write is done, then `EIO`.
     Short,
@@ -113,13 +114,13 @@ pub(crate) enum Fault {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub fault: Fault,
-    /// The first call that does.
+    /// The first call that fails.
     pub at: u64,
-    /// Those after it as well.
+    /// Whether those after it fail as well.
     pub lasting: bool,
 }
 
-/// What a disk did to whom; tests ask for each of them to have happened.
+/// What the disk did; tests require each of these to have happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fired {
     SectorLost,
@@ -132,18 +133,18 @@ pub(crate) enum Fired {
     LengthLost,
     NameLost,
     NameKept,
-    /// A file whose content was synced is gone, as its name was not.
+    /// A file whose content was synced is gone, as its name was not synced.
     SyncedFileGone,
     DeadCall,
     ReadFailed,
     WriteFailed,
     ShortWrite,
     NoSpace,
-    /// A sync failed, some of what it was to write is on the disk and some not.
+    /// A sync failed, and some of its writes are on the disk and some not.
     SyncFailed,
 }
 
-/// How often each [`Fired`] was.
+/// How often each [`Fired`] happened.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Tally([u64; Fired::SyncFailed as usize + 1]);
 
@@ -163,10 +164,10 @@ impl Tally {
 
 type InodeNo = usize;
 
-/// One numbered call, as it took place.
+/// One numbered call and its effect.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// A read, an open of what is there, a call that failed: nothing changes.
+    /// A read, an open of an existing file, a failed call: nothing changes.
     Look,
     Create(PathBuf, InodeNo),
     MakeDirectory(PathBuf, InodeNo),
@@ -189,12 +190,12 @@ pub(crate) enum Event {
     /// Pages of a mapping are made ready.
     Prepare,
     Sync(InodeNo),
-    /// A sync that failed; the number is the seed of what it wrote all the same.
+    /// A failed sync; the number is the seed of what it wrote all the same.
     FailedSync(InodeNo, u64),
 }
 
 impl Event {
-    /// Does the disk differ before and after it?
+    /// Whether the disk differs before and after it.
     pub(crate) fn changes(&self) -> bool {
         !matches!(self, Event::Look | Event::Reserve | Event::Prepare)
     }
@@ -228,7 +229,7 @@ impl Event {
 
 type Sector = [u8; SECTOR_BYTES];
 
-/// One unsynced change of a file: what it made of the sectors it touched, and of the length.
+/// One unsynced change of a file: the sectors and the length that it made.
 struct Change {
     call: u64,
     /// By a store, which a disk may come upon half done.
@@ -262,7 +263,7 @@ pub(crate) struct State {
     names: Names,
     durable_names: Names,
     pending_names: Vec<NameChange>,
-    /// Every one that was ever made; what is in it is lost with its name.
+    /// All directories ever created; their content is lost with their names.
     directories: Vec<PathBuf>,
 }
 
@@ -277,7 +278,7 @@ impl NameChange {
     }
 }
 
-/// Puts `sector` into a file that is long enough for the start of it.
+/// Writes `sector` to a file that is long enough for its start.
 fn put_sector(bytes: &mut [u8], number: usize, sector: &Sector) {
     let start = (number * SECTOR_BYTES).min(bytes.len());
     let end = (start + SECTOR_BYTES).min(bytes.len());
@@ -331,7 +332,8 @@ impl Inode {
         }
     }
 
-    /// The unsynced is written in part and never again. The cache keeps it, or is read anew, as file systems differ.
+    /// Writes the unsynced changes in part and never again. The cache keeps them or is read again, as file systems
+    /// differ.
     fn failed_sync(&mut self, random: &mut Random) {
         let keep = random.pick(&[0, 50, 100]);
         let content = self.mixed(random, keep, 0, &mut Tally::default());
@@ -342,8 +344,8 @@ impl Inode {
         }
     }
 
-    /// Each unsynced sector by itself: with a chance of `keep` percent the newest, of `zero` percent zeros, else any
-    /// older one.
+    /// Each unsynced sector independently: with a chance of `keep` percent the newest, of `zero` percent zeros, else
+    /// any older one.
     fn mixed(&self, random: &mut Random, keep: usize, zero: usize, tally: &mut Tally) -> Vec<u8> {
         let mut versions: BTreeMap<usize, Vec<(&Sector, bool)>> = BTreeMap::new();
         for change in &self.pending {
@@ -364,7 +366,7 @@ impl Inode {
         }
         content.resize(len, 0);
         for (number, versions) in versions {
-            // A sector that has something durable in it is that or new: disks spare what they overwrite.
+            // A sector with durable content is that or new: disks keep what they overwrite until then.
             let start = number * SECTOR_BYTES;
             let blank = self.durable.iter().skip(start).take(SECTOR_BYTES).all(|&byte| byte == 0);
             if random.percent(zero) && blank {
@@ -430,7 +432,7 @@ impl Inode {
 }
 
 impl State {
-    /// Does what `event` says, as call number `call`.
+    /// Applies `event` as call number `call`.
     pub(crate) fn apply(&mut self, call: u64, event: &Event) {
         match event {
             Event::Look | Event::Reserve | Event::Prepare => {}
@@ -472,7 +474,7 @@ impl State {
         self.pending_names.push(change);
     }
 
-    /// What a crash leaves of it. After a power loss nothing is pending any more.
+    /// The state after a crash. After a power loss nothing is pending.
     pub(crate) fn survivors(&self, crash: Crash, random: &mut Random, tally: &mut Tally) -> State {
         if crash == Crash::Kill {
             return self.clone();
@@ -538,24 +540,24 @@ impl State {
         Some(torn)
     }
 
-    /// The bytes a read of the file sees.
+    /// The bytes of a file as a read sees them.
     pub(crate) fn content(&self, path: &Path) -> Option<&[u8]> {
         self.names.get(path).map(|&inode| &self.inodes[inode].now[..])
     }
 
-    /// Every name there is, of files and directories.
+    /// The names of all files and directories.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Path> {
         self.names.keys().map(PathBuf::as_path)
     }
 
-    /// Puts a file there.
+    /// Adds a file.
     pub(crate) fn add_file(&mut self, path: &Path, bytes: &[u8]) {
         let inode = self.inodes.len();
         self.apply(0, &Event::Create(path.to_path_buf(), inode));
         self.apply(0, &Event::Write { inode, offset: 0, bytes: bytes.into() });
     }
 
-    /// Do both have the same files, as a process sees them and as a power loss would leave them?
+    /// Whether both have the same files, as a process sees them and as a power loss would leave them.
     pub(crate) fn same_files(&self, other: &State) -> bool {
         let files = |state: &State| {
             let of = |names: &Names| {
@@ -599,7 +601,7 @@ impl Simulated {
         Simulated(Arc::new(Mutex::new(Inner::new(state))))
     }
 
-    /// Makes it the disk that [`new`](Self::new) would make.
+    /// Resets it to the disk that [`new`](Self::new) would make.
     pub(crate) fn reset(&self, state: State) {
         *self.inner() = Inner::new(state);
     }
@@ -624,12 +626,12 @@ impl Simulated {
         self.inner().slow = Some(Random::new(&[seed]));
     }
 
-    /// How many calls there were: the number of the next.
+    /// The number of calls so far, which is the number of the next.
     pub(crate) fn calls(&self) -> u64 {
         self.inner().trace.len() as u64
     }
 
-    /// Lets calls fail from now on as `plan` says; `None` lets none.
+    /// Makes calls fail from now on according to `plan`; `None`: none fails.
     pub(crate) fn plan(&self, plan: Option<Plan>) {
         self.inner().plan = plan;
     }

@@ -108,7 +108,7 @@ impl DamagedFile {
         };
         damaged.lay_out(FRAME_BYTES_MIN, BTreeMap::new());
         if let Err(e) = damaged.read_journal(storage, path) {
-            damaged.notes.push(("journal".into(), format!("ignored: {e}")));
+            damaged.notes.push(("journal".into(), format!("ignored: {}", e.message())));
         }
         Ok(damaged)
     }

@@ -1,8 +1,8 @@
 //! Which parts of the file are in use: one bit for each **unit**, a 64th of a frame.
 //!
-//! Groups of buckets take whole frames, overflow pages and small extents take a few units within one frame, large extents
-//! take frames and share the last one. One allocator serves them all: the bits of a frame are one `u64`, so any freed
-//! hole serves any kind.
+//! Groups of buckets take whole frames, overflow pages and small extents take a few units within one frame, large
+//! extents take frames and share the last one. One allocator serves them all: the bits of a frame are one `u64`, so
+//! any freed hole serves any kind.
 //!
 //! The bits are in **map frames**: a zone of [`ZONE_FRAMES`] frames has two, the first with its bits, the second with
 //! its checksums (`mod.rs`). Zone 0's are frames 1 and 2; those of zones 2^k to 2^(k+1) - 1 are adjacent from

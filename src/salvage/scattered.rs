@@ -60,9 +60,9 @@ const UNPROVED: u8 = 1;
 struct Entry {
     rank: u8,
     /// Whether its value is readable.
-    whole: bool,
+    readable: bool,
     /// Whether it was returned. Two pages may refer to the same place.
-    given: bool,
+    returned: bool,
     at: u64,
     value: [u64; 2],
 }
@@ -72,7 +72,7 @@ impl Entry {
 
     fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
-        bytes[..3].copy_from_slice(&[self.rank, u8::from(self.whole), u8::from(self.given)]);
+        bytes[..3].copy_from_slice(&[self.rank, u8::from(self.readable), u8::from(self.returned)]);
         for (i, number) in [self.at, self.value[0], self.value[1]].iter().enumerate() {
             bytes[3 + 8 * i..11 + 8 * i].copy_from_slice(&number.to_le_bytes());
         }
@@ -83,8 +83,8 @@ impl Entry {
         let number = |i: usize| super::u64_at(bytes, 3 + 8 * i);
         Entry {
             rank: bytes[0],
-            whole: bytes[1] == 1,
-            given: bytes[2] == 1,
+            readable: bytes[1] == 1,
+            returned: bytes[2] == 1,
             at: number(0),
             value: [number(1), number(2)],
         }
@@ -105,9 +105,13 @@ impl Salvage<'_> {
         self.hash = hash_of(&header[ROOT_START..], self.options);
         let sum_frames = survey.sum_frames.remove(&page_bytes.max(FRAME_BYTES_MIN)).unwrap_or_default();
         self.lay_out(&sum_frames);
-        let flow = self.report_fault("header", format!(
-            "{what}. The places of buckets and the number of pairs are unknown; every frame is searched for pages of {page_bytes} bytes"
-        ));
+        let flow = self.report_fault(
+            "header",
+            format!(
+                "{what}. The places of buckets and the number of pairs are unknown; \
+             every frame is searched for pages of {page_bytes} bytes"
+            ),
+        );
         if flow.is_break() || self.report_notes().is_break() {
             return Ok(Flow::Break(()));
         }
@@ -290,23 +294,23 @@ impl Salvage<'_> {
         let best = Entry::parse(&bytes);
         let Some(value) = candidate.value else { return Ok(Flow::Continue(())) };
         if best.at == candidate.at {
-            if best.given {
+            if best.returned {
                 return Ok(Flow::Continue(()));
             }
-            index.put(&key, &Entry { given: true, ..best }.to_bytes())?;
+            index.put(&key, &Entry { returned: true, ..best }.to_bytes())?;
             return Ok(self.give(candidate.key, value, best.rank == CURRENT && self.hash.is_some()));
         }
-        if best.whole && best.value == fingerprint(value) {
+        if best.readable && best.value == fingerprint(value) {
             return Ok(Flow::Continue(()));
         }
         self.report.conflicts += 1;
         let why = if best.rank > rank { "which is more trustworthy" } else { "which comes first" };
-        let given = if best.whole {
+        let outcome = if best.readable {
             format!("the one at byte {} is returned, {why}", best.at)
         } else {
             format!("the one at byte {}, {why}, is damaged", best.at)
         };
-        let what = format!("key {} is there more than once, with another value: {given}", quote(candidate.key));
+        let what = format!("key {} is there more than once, with another value: {outcome}", quote(candidate.key));
         Ok(self.report_fault(format!("byte {}", candidate.at), what))
     }
 }
@@ -321,7 +325,7 @@ fn note(index: &Table, rank: u8, candidate: &Candidate<'_>) -> Result<()> {
     }
     let value = candidate.value.map(fingerprint);
     let entry =
-        Entry { rank, whole: value.is_some(), given: false, at: candidate.at, value: value.unwrap_or_default() };
+        Entry { rank, readable: value.is_some(), returned: false, at: candidate.at, value: value.unwrap_or_default() };
     index.put(&key, &entry.to_bytes())
 }
 

@@ -140,14 +140,14 @@ fn second_waits(first: fn(&Table), second: fn(&Table) -> bool) {
         while dam.waiting.load(SeqCst) == 0 {
             std::thread::yield_now();
         }
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let (table, dam) = (&table, &dam);
-        scope.spawn(move || tell.send(second(table)).unwrap());
-        let early = told.recv_timeout(Duration::from_millis(200));
+        scope.spawn(move || sender.send(second(table)).unwrap());
+        let early = receiver.recv_timeout(Duration::from_millis(200));
         // Before any assertion, or the threads would wait forever.
         dam.set(false);
         assert!(early.is_err(), "it returned {early:?} before the other write was durable");
-        assert!(told.recv().unwrap());
+        assert!(receiver.recv().unwrap());
     });
 }
 

@@ -1,12 +1,14 @@
 //! The table: what users hold. It adds durability, batches and backups to the buckets.
 //!
 //! ```text
-//! put(k, v)   enter the gate -> latch and change the bucket -> append to the log under the latch -> count -> split or merge
+//! put(k, v)   enter the gate -> latch and change the bucket -> append to the log under the latch -> count
+//!             -> split or merge
 //! get(k)      Buckets::get: no gate, no log
 //! open        Pager::open installs a complete journal -> replay the log (wal_record.rs) through put, append, remove
 //! ```
 //!
-//! Source: Seltzer & Yigit 1991. Not here: pages and buckets (`buckets`), frames, the log's bytes, the journal (`pager`).
+//! Source: Seltzer & Yigit 1991. Not here: pages and buckets (`buckets`), frames, the log's bytes, the journal
+//! (`pager`).
 
 #[cfg(test)]
 mod answers;
@@ -224,8 +226,9 @@ impl Table {
     ///
     /// # Errors
     /// [`ErrorKind::TooLong`] above [`KEY_LEN_MAX`](crate::KEY_LEN_MAX) or [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX);
-    /// [`ErrorKind::ReadOnly`]; [`ErrorKind::DiskFull`] and [`ErrorKind::Busy`], with nothing changed; [`ErrorKind::Io`] and
-    /// [`ErrorKind::Corrupt`] where a page has to be read from the file; [`ErrorKind::Poisoned`] after a failed checkpoint.
+    /// [`ErrorKind::ReadOnly`]; [`ErrorKind::DiskFull`] and [`ErrorKind::Busy`], with nothing changed;
+    /// [`ErrorKind::Io`] and [`ErrorKind::Corrupt`] where a page has to be read from the file; [`ErrorKind::Poisoned`]
+    /// after a failed checkpoint.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.buckets.check_lengths(key, value.len())?;
         let key = self.buckets.key(key);

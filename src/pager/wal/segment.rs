@@ -1,16 +1,16 @@
 //! One file of the write-ahead log: its header, and how its bytes reach it.
 //!
 //! ```text
-//! header | header again | zeros | record | record | ... | zeros, or what an earlier use of the file left
+//! header | copy of the header | zeros | record | record | ... | zeros, or the content of an earlier use of the file
 //! ```
 //!
-//! The header stands in each of the first two sectors, written one after the other before any record, the second first
-//! where that is spoilt already. So one that is spoilt while it is written leaves the other, which is that of the file's
-//! earlier use, or zeros; and where records stand that somebody relies on, there are two.
+//! The header is in each of the first two sectors, written one after the other before any record; the second first
+//! where that one is already damaged. So a write that damages one copy leaves the other: that of the file's earlier
+//! use, or zeros. Where there are acknowledged records, there are two copies.
 //!
-//! A segment continues the one before it: its header says where that one ended, so a replay that did not come so far
-//! stops there. Files are used again for later segments; what is left in them is told apart by the chain of checksums,
-//! which starts with the header's, and that has a random number in it.
+//! A segment continues the one before it: its header has the end of that one, so a replay that did not reach this end
+//! stops there. Files are reused for later segments; old content does not match the chain of checksums, which starts
+//! with that of the header, and the header has a random number in it.
 //!
 //! Format: docs/format.md, "Write-ahead log".
 
@@ -23,18 +23,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 /// First bytes of a segment. On disk.
 const MAGIC: [u8; 8] = *b"SPLITLOG";
-/// Version of the log's format that this library writes and reads. On disk.
+/// Version of the log's format. On disk.
 const VERSION: u32 = 1;
-/// Bytes of the header that mean something.
+/// Bytes of the header in use.
 const HEADER_BYTES: usize = 64;
-/// Where the second copy of the header stands. On disk.
+/// Offset of the second copy of the header. On disk.
 const SECOND_HEADER: u64 = 512;
-/// Where the first record stands. On disk.
+/// Offset of the first record. On disk.
 pub(super) const RECORDS_START: u64 = 4096;
-/// Files a log can have: two in turn, more after crashes and while a backup is made.
+/// Files a log can have: two in turn, more after crashes and beside a backup.
 pub(super) const SLOT_COUNT: u8 = 8;
 
-/// Where a segment ends: which it is, the byte behind its last record, the checksum of that.
+/// The end of a segment: its number, the offset after its last record, the checksum of that record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct End {
     pub number: u64,
@@ -42,13 +42,13 @@ pub(super) struct End {
     pub chain: u32,
 }
 
-/// What a segment's header says.
+/// The fields of a segment's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub table_id: u64,
     /// A checkpoint of this number is the state before the segment's first record.
     pub number: u64,
-    /// Where the segment before ends; all zero if there is none.
+    /// The end of the segment before; all zero if there is none.
     pub before: End,
     pub salt: u64,
 }
@@ -69,13 +69,13 @@ impl Header {
         bytes
     }
 
-    /// What a segment's checksums start from.
+    /// Start value of the segment's chain of checksums.
     pub(super) fn chain(&self) -> u32 {
         if planted(Bug::SameSalt) { 0 } else { u32_at(&self.to_bytes(), 60) }
     }
 
-    /// `None` where there is no header: its writer did not get as far. Where both are damaged that is an error, as records
-    /// that somebody relies on may stand behind them.
+    /// `None` where there is no header: its writer did not complete it. Where both copies are damaged that is an
+    /// error, as acknowledged records may follow them.
     pub(super) fn read(path: &Path, file: &dyn File) -> Result<Option<Header>> {
         let len = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
         if len < RECORDS_START {
@@ -87,8 +87,8 @@ impl Header {
             Err(e) if e.kind() == ErrorKind::Version => return first,
             _ => {}
         }
-        // What is wrong with the first is told if there is no second. Where the first never reached the disk nobody relies
-        // on records, though the second may have been written in part.
+        // Report what is wrong with the first copy if there is no second. Where the first never reached the disk, no
+        // record was acknowledged, though the second may have been written in part.
         match Self::read_copy(path, file, SECOND_HEADER) {
             Err(e) if e.kind() != ErrorKind::Io => first,
             second => second,
@@ -103,9 +103,8 @@ impl Header {
         }
         let shown = path.display();
         let damaged = |what: String| {
-            Err(Error::corrupt(format!(
-                "{shown}: the header of this part of the log is damaged: {what}. Move the file away to go on without the writes in it."
-            )))
+            Err(Error::corrupt(format!("{shown}: the header of this segment of the log is damaged: {what}"))
+                .with_hint("Move the file away to continue without the writes in it."))
         };
         if bytes[..8] != MAGIC {
             return damaged(format!("it starts with {}", crate::error::quote(&bytes[..8])));
@@ -119,13 +118,12 @@ impl Header {
         if version != VERSION {
             return Err(Error::new(
                 ErrorKind::Version,
-                format!(
-                    "{shown}: log version {version}, this library reads {VERSION}. Open the table once with the version that wrote it."
-                ),
-            ));
+                format!("{shown}: log version {version}, this library reads {VERSION}"),
+            )
+            .with_hint("Open the table once with the version that wrote it."));
         }
         let before = End { number: u64_at(&bytes, 32), offset: u64_at(&bytes, 40), chain: u32_at(&bytes, 12) };
-        // New numbers are above all that are there, so a segment that fits nothing now never will.
+        // New numbers are above all existing ones, so a segment that continues nothing now never will.
         if number > NUMBER_MAX || number <= before.number {
             return damaged(format!("it has number {number} and comes after {}", before.number));
         }
@@ -139,13 +137,13 @@ pub(super) struct Segment {
     file: Box<dyn File>,
     map: Option<Box<dyn Mapped>>,
     path: PathBuf,
-    /// Bytes it may have.
+    /// Maximum length in bytes.
     pub capacity: u64,
-    /// The position of its first byte in the log as a whole, as long as the table is open.
+    /// The position of its first byte in the log, counted from the open of the table.
     pub start: u64,
-    /// Bytes that were written once, so that writing them again needs no room and no change of the file's shape.
+    /// Bytes that were written once, so that rewriting them needs no space and no change of the file's metadata.
     written: AtomicU64,
-    /// Its name is durable.
+    /// Whether its name is durable.
     named: AtomicBool,
 }
 
@@ -156,10 +154,10 @@ pub(super) fn slot_path(path: &Path, slot: u8) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Is what is at `path` of no use to table `table_id`, but perhaps to another: has another handle it open, or has it another
-/// table's header?
+/// Whether the file at `path` does not belong to table `table_id` but may belong to another: another handle has it
+/// open, or it has another table's header.
 pub(super) fn is_others(storage: &dyn Storage, path: &Path, table_id: u64) -> Result<bool> {
-    let fail = |e| Error::io(path, "look at a part of the log in", e);
+    let fail = |e| Error::io(path, "read a segment of the log of", e);
     let file = match storage.open(path, Mode::Read) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
         other => other.map_err(fail)?,
@@ -167,7 +165,7 @@ pub(super) fn is_others(storage: &dyn Storage, path: &Path, table_id: u64) -> Re
     Ok(file.is_locked().map_err(fail)? || names_another(path, file.as_ref(), table_id)?)
 }
 
-/// Has it a header of another table? Damage and later versions were told of when the table was opened, or are of no table.
+/// Whether it has a header of another table. Damage and later versions were errors at the open, or belong to no table.
 fn names_another(path: &Path, file: &dyn File, table_id: u64) -> Result<bool> {
     match Header::read(path, file) {
         Err(e) if e.kind() == ErrorKind::Io => Err(e),
@@ -175,28 +173,28 @@ fn names_another(path: &Path, file: &dyn File, table_id: u64) -> Result<bool> {
     }
 }
 
-/// How the bytes of a segment are to be kept.
+/// How to store the bytes of a segment.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     pub slot: u8,
     pub capacity: u64,
     pub start: u64,
-    /// Stores are to be seen by the kernel at once.
+    /// Stores reach the kernel at once.
     pub mapped: bool,
 }
 
 impl Segment {
-    /// Begins a segment in the file of a slot, which holds nothing that this table needs. `None` where another table has it
-    /// open or has something in it: one that had this name before, and was renamed.
+    /// Begins a segment in the file of a slot that this table does not need. `None` where another table has it open or
+    /// has records in it: one that had this name before, and was renamed.
     pub(super) fn begin(storage: &dyn Storage, table: &Path, header: Header, shape: Shape) -> Result<Option<Segment>> {
         let path = slot_path(table, shape.slot);
-        let opened = open_locked(storage, &path).map_err(|e| Error::io(&path, "make a part of the log in", e))?;
+        let opened = open_locked(storage, &path).map_err(|e| Error::io(&path, "create a segment of the log of", e))?;
         let Some(file) = opened else { return Ok(None) };
         if names_another(&path, file.as_ref(), header.table_id)? {
             return Ok(None);
         }
         let segment = Self::new(file, path, header, shape)?;
-        // A copy that is spoilt already comes first: so however often this is tried in vain, one is whole or zeros.
+        // A damaged copy is written first: so however often this is interrupted, one copy is valid or zeros.
         let spoilt = match Header::read_copy(&segment.path, segment.file.as_ref(), SECOND_HEADER) {
             Err(e) if e.kind() == ErrorKind::Io => return Err(e),
             second => second.is_err(),
@@ -207,15 +205,17 @@ impl Segment {
         Ok(Some(segment))
     }
 
-    /// Goes on with a segment that was replayed.
+    /// Continues a replayed segment.
     pub(super) fn resume(storage: &dyn Storage, table: &Path, header: Header, shape: Shape) -> Result<Segment> {
         let path = slot_path(table, shape.slot);
-        let fail = |e| Error::io(&path, "open a part of the log in", e);
+        let fail = |e| Error::io(&path, "open a segment of the log of", e);
         let file = storage.open(&path, Mode::Write).map_err(fail)?;
         if !file.lock().map_err(fail)? {
             let shown = path.display();
-            let what = "another process or handle writes this part of the log: the table that was at this name is open by another one, and this is a copy of it. Close that one, or use the copy in another directory";
-            return Err(Error::new(ErrorKind::Locked, format!("{shown}: {what}")));
+            let what = "another process or handle writes this segment of the log, for a table that was renamed while it \
+                        was open; the table here is a copy of it";
+            return Err(Error::new(ErrorKind::Locked, format!("{shown}: {what}"))
+                .with_hint("Close that table, or use the copy in another directory."));
         }
         Self::new(file, path, header, shape)
     }
@@ -239,21 +239,21 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Sees to it that bytes `from..to` can be written without an error but one of the device.
+    /// Makes bytes `from..to` writable without an error except one of the device.
     pub(super) fn prepare(&self, from: u64, to: u64) -> Result<()> {
         if to > self.written.load(Relaxed) {
-            // Else the zeros would make it longer again, over a hole that ends every replay.
+            // Otherwise the zeros would make it longer again, over a hole that ends every replay.
             self.check_length()?;
             self.write_zeros(to)?;
         }
         match &self.map {
-            Some(map) => map.prepare(from, to).map_err(|e| Error::io(&self.path, "get room for", e)),
+            Some(map) => map.prepare(from, to).map_err(|e| Error::io(&self.path, "prepare the pages of", e)),
             None => Ok(()),
         }
     }
 
-    /// Zeros to the file as far as `to`. Blocks that were written once are overwritten later without the file system
-    /// having to note anything, which makes a sync half as dear (docs/benchmarks.md).
+    /// Fills the file with zeros up to `to`. Blocks that were written once are overwritten later without a metadata
+    /// change of the file system, which halves the cost of a sync (docs/benchmarks.md).
     fn write_zeros(&self, to: u64) -> Result<()> {
         const ZEROS: &[u8] = &[0; 1 << 16];
         let mut at = self.written.load(Relaxed);
@@ -261,19 +261,19 @@ impl Segment {
             let len = (to - at).min(ZEROS.len() as u64);
             self.file
                 .write_at(&ZEROS[..len as usize], at)
-                .map_err(|e| Error::io(&self.path, "get room on the disk for", e))?;
+                .map_err(|e| Error::io(&self.path, "reserve disk space for", e))?;
             at += len;
             self.written.store(at, Relaxed);
         }
         Ok(())
     }
 
-    /// Gives bytes to the kernel.
+    /// Writes bytes with a call.
     pub(super) fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
         self.file.write_at(bytes, at).map_err(|e| Error::io(&self.path, "write to", e))
     }
 
-    /// Stores the parts, one after the other, where the kernel has them at once.
+    /// Stores the parts, one after the other, in the mapping.
     pub(super) fn store(&self, parts: &[&[u8]], at: u64) -> Result<()> {
         let Some(map) = &self.map else { return self.write(&parts.concat(), at) };
         let mut to = at;
@@ -286,20 +286,20 @@ impl Segment {
         Ok(())
     }
 
-    /// What is wrong with a file that could not be stored to: a call that writes the same is told more than a store.
+    /// The error of a failed store: a call that writes the same bytes gets a more precise one.
     #[cold]
     fn why_not_stored(&self, parts: &[&[u8]], at: u64) -> Error {
         match self.check_length().and_then(|()| self.write(&parts.concat(), at)) {
             Err(e) => e,
-            // Not taken for success: where a page of memory failed, the records before this one may be gone with it.
+            // Still an error: where a page of memory failed, the records before this one may be lost with it.
             Ok(()) => Error::new(
                 ErrorKind::Io,
                 format!(
-                    "{}: a page of this part of the log could not be stored to, as the disk was full or \
-                     failed. Open the table again.",
+                    "{}: a page of this segment of the log could not be stored to, as the disk was full or failed",
                     self.path.display()
                 ),
-            ),
+            )
+            .with_hint("Open the table again."),
         }
     }
 
@@ -313,14 +313,15 @@ impl Segment {
         Err(Error::new(
             ErrorKind::Io,
             format!(
-                "{}: this part of the log has {len} bytes and had {written}: another program cut it. The writes \
-                 in the rest are lost; open the table again to go on with those before.",
+                "{}: this segment of the log has {len} bytes and had {written}: another program cut it, and the writes in \
+                 the rest are lost",
                 self.path.display()
             ),
-        ))
+        )
+        .with_hint("Open the table again to continue with the writes before."))
     }
 
-    /// Makes all that was written durable, and the file's name.
+    /// Makes all written bytes durable, and the file's name.
     pub(super) fn sync(&self, storage: &dyn Storage) -> Result<()> {
         self.check_length()?;
         self.file.sync().map_err(|e| Error::io(&self.path, "sync", e))?;

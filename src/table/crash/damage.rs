@@ -1,7 +1,8 @@
-//! A disk that says yes and does something else: writes that are lost or go astray, a journal of another moment.
+//! A disk that reports success and does something else: writes that are lost or misdirected, a journal of another
+//! checkpoint.
 //!
-//! A workload runs on a disk that works; then its calls are replayed on one that does one thing wrong. Afterwards each key
-//! has its right value or gives an error. The header is left alone: it carries its own checksum, so an old one is as good
+//! A workload runs on a disk that works; then its calls are replayed on one that makes one error. Afterwards each key
+//! has its right value or gives an error. The header is left alone: it has its own checksum, so an old one is as valid
 //! as a new one (docs/testing.md, "What is not shown").
 
 use super::workload::{Content, History, PATH, Run, Workload};
@@ -13,17 +14,17 @@ use std::path::Path;
 /// Frames of tables with small pages.
 const FRAME_BYTES: usize = 4096;
 
-/// What is done to one frame of a write.
+/// What happens to one frame of a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wrong {
     Lost,
-    /// To this frame instead.
+    /// Written to this frame instead.
     Astray(usize),
-    /// One bit is another.
+    /// One bit is flipped.
     Flipped(usize),
 }
 
-/// A workload that ran through, and where its file's writes are in the trace.
+/// A completed workload, and the place of its file's writes in the trace.
 pub(super) struct Ran {
     pub workload: Workload,
     pub trace: Vec<Event>,
@@ -33,7 +34,7 @@ pub(super) struct Ran {
 pub(super) fn run(seed: u64, ops: usize) -> Result<Ran, String> {
     let workload = Workload::new(seed, ops);
     let run = Run::new(&workload, Simulated::new(State::default()), None, History::default()).finish()?;
-    // Letting go of the table closed it.
+    // Dropping the table closed it.
     let (trace, content) = (run.disk.trace(), Content::clone(run.history.now()));
     Ok(Ran { trace, content, workload })
 }
@@ -57,7 +58,7 @@ impl Ran {
         frames
     }
 
-    /// The disk at the end if one frame of one write went wrong.
+    /// The disk at the end, with one frame of one write gone wrong.
     fn replay(&self, (wrong_call, at): (usize, usize), wrong: Wrong) -> State {
         let mut state = State::default();
         for (call, event) in self.trace.iter().enumerate() {
@@ -97,7 +98,7 @@ impl Ran {
     }
 }
 
-/// Each key has its value or gives an error. Says whether anything was found to be wrong.
+/// Checks that each key has its value or gives an error. Returns whether an error was found.
 fn values_or_errors(ran: &Ran, state: State) -> Result<bool, String> {
     let left = state.survivors(Crash::KeepAll, &mut Random::new(&[]), &mut Tally::default());
     let table: Table = match ran.workload.open(&Simulated::new(left)) {
@@ -118,14 +119,14 @@ fn values_or_errors(ran: &Ran, state: State) -> Result<bool, String> {
     if errors && !found { Err("an error that verify does not find".into()) } else { Ok(found) }
 }
 
-/// Lets frames of writes go wrong, so many of them. Gives how many were noticed.
+/// Makes `cases` writes go wrong, one per run. Returns how many were detected.
 pub(super) fn writes_go_wrong(seed: u64, ops: usize, cases: usize) -> Result<u64, String> {
     let ran = run(seed, ops)?;
     let frames = ran.frames_written();
     let mut random = Random::new(&[seed, 7]);
     let mut noticed = 0;
     for _ in 0..cases {
-        // The later ones rather: the earlier ones are written over.
+        // Prefer late writes: early ones are overwritten.
         let frame = frames[frames.len() - 1 - random.below(frames.len().min(80))];
         let wrong = match random.below(3) {
             0 => Wrong::Lost,
@@ -139,7 +140,7 @@ pub(super) fn writes_go_wrong(seed: u64, ops: usize, cases: usize) -> Result<u64
     Ok(noticed)
 }
 
-/// Puts each journal that there ever was beside the table as it is at the end. Gives how many there were.
+/// Puts each journal that ever existed beside the final table. Returns their number.
 pub(super) fn old_journals(seed: u64, ops: usize) -> Result<u64, String> {
     let ran = run(seed, ops)?;
     let path = Path::new("/disk/t.spt-ckpt");
@@ -157,7 +158,7 @@ pub(super) fn old_journals(seed: u64, ops: usize) -> Result<u64, String> {
         let mut state = state.clone();
         state.add_file(path, journal);
         let noticed = values_or_errors(&ran, state).map_err(|e| format!("seed {seed}, journal {number}: {e}"))?;
-        // The last one makes the table what it is already.
+        // The last one makes the table what it already is.
         if noticed != (number + 1 < journals.len()) {
             return Err(format!("seed {seed}, journal {number} of {}: refused: {noticed}", journals.len()));
         }

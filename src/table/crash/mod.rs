@@ -1,17 +1,17 @@
-//! Crash tests: whatever a crash leaves of a table's files, an open finds one of the states that may be found.
+//! Crash tests: after any crash, an open finds one of the permitted states.
 //!
 //! ```text
-//! workload --> calls to the disk 0, 1, 2, ...     what the disk is at each is replayed (io/simulated.rs)
+//! workload --> calls to the disk 0, 1, 2, ...     the disk at each call is replayed (io/simulated.rs)
 //!              crash at call n -> survivors -> open -> content is state k of the history, first <= k <= last
 //!                                 calls of the open -> crash again -> open -> state k again
 //!                                 more operations -> crash again -> open -> one of their states
 //! faults:      call n fails -> the operation changed nothing, or the handle is poisoned and opens again
 //! ```
 //!
-//! First is the last commit that was durable, last is the last that was begun (`workload.rs`). All checks give a
-//! `Result`, so that the tests of the tests (`planted.rs`) can ask whether a planted bug is found.
+//! First is the last durable commit, last is the last commit begun (`workload.rs`). All checks return a `Result`, so
+//! that the tests of the tests (`planted.rs`) can see whether a planted bug is found.
 //!
-//! Every case is a number: `SPLITPOINT_SEED=17 cargo test crash` does one alone.
+//! Every case has a number: `SPLITPOINT_SEED=17 cargo test crash` runs one alone.
 
 mod beside;
 mod damage;
@@ -24,12 +24,12 @@ use crate::table::{Durability, Table};
 use std::ops::Range;
 use workload::{Content, History, Op, Promise, Run, Workload};
 
-/// What a check did, for tests to ask whether it did enough.
+/// Counts of a check's work, so that tests can require enough of it.
 #[derive(Default, Debug)]
 struct Done {
     crashes: u64,
     opens: u64,
-    /// Workloads run with a fault in them.
+    /// Workloads run with a fault.
     faults: u64,
     fired: Tally,
     splits: u64,
@@ -40,25 +40,26 @@ struct Done {
     undone: u64,
 }
 
-/// How thoroughly.
+/// How thorough a check is.
 #[derive(Clone, Copy)]
 struct Depth {
     ops: usize,
-    /// One crash in so many is followed by another at every call of the recovery.
+    /// One crash in this many is followed by another at every call of the recovery.
     again_every: u64,
-    /// One crash in so many is followed by more operations and a crash at every call of those.
+    /// One crash in this many is followed by more operations and a crash at every call of those.
     further_every: u64,
-    /// One call in so many fails in each way.
+    /// One call in this many fails in each way.
     fault_every: u64,
-    /// Each call is crashed at in each way; else in those that find most, and one of the others.
+    /// Each call gets every kind of crash; otherwise the kinds that find most, and one of the others.
     all_kinds: bool,
 }
 
 const FAST: Depth = Depth { ops: 40, again_every: 61, further_every: 101, fault_every: 7, all_kinds: false };
 const SLOW: Depth = Depth { ops: 25, again_every: 1, further_every: 19, fault_every: 1, all_kinds: true };
 
-/// Calls `visit` with each state of the disk in which a process may have died: before each call of `trace` that changes
-/// anything, in the midst of each write, and at the end. A crash at another call leaves the same as one at the next.
+/// Calls `visit` with each state of the disk in which a process may have died: before each call of `trace` that
+/// changes anything, in the middle of each write, and at the end. A crash at another call leaves the state of the
+/// next.
 fn each_crash(
     base: &State,
     trace: &[Event],
@@ -79,7 +80,7 @@ fn each_crash(
     visit(trace.len() as u64, &state)
 }
 
-/// Everything in the table, which must be without fault; but units that belong to nothing may be there after errors.
+/// The table's content. The table must have no fault, except that units may belong to nothing after errors.
 fn content_of(table: &Table, may_lose_units: bool) -> Result<Content, String> {
     let mut content = Content::new();
     for pair in table.scan() {
@@ -95,8 +96,8 @@ fn content_of(table: &Table, may_lose_units: bool) -> Result<Content, String> {
     if faults.is_empty() { Ok(content) } else { Err(format!("verify: {faults:?}")) }
 }
 
-/// Opens the table; it must be in one of the states `bounds` of the history. Gives it, which, and the disk's calls when it
-/// was open.
+/// Opens the table; it must be in one of the states `bounds` of the history. Returns the table, the state, and the
+/// disk's calls after the open.
 fn recover(
     workload: &Workload,
     disk: &Simulated,
@@ -113,7 +114,7 @@ fn recover(
     Ok((table, k, calls))
 }
 
-/// Runs the workload, crashes at every call of it in every way, and looks at what is left.
+/// Runs the workload, crashes at every call in every way, and checks what is left.
 fn crash_everywhere(seed: u64, depth: Depth, done: &mut Done) -> Result<(), String> {
     let workload = Workload::new(seed, depth.ops);
     let run = Run::new(&workload, Simulated::new(State::default()), None, History::default()).finish()?;
@@ -123,7 +124,7 @@ fn crash_everywhere(seed: u64, depth: Depth, done: &mut Done) -> Result<(), Stri
     let mut torn_random = Random::new(&[seed, 4]);
     let trace = run.disk.trace();
     each_crash(&State::default(), &trace, &mut torn_random, |call, state| {
-        // What is complete in the cache and not yet on the disk is where a recovery may be deceived.
+        // A state that is complete in the cache and not yet on the disk may deceive a recovery.
         let unsynced = matches!(trace.get(call as usize), Some(Event::Sync(_) | Event::SyncNames(_)));
         let one_more = random.pick(&[Crash::KeepAll, Crash::Prefix, Crash::Zeros]);
         let kinds = [Crash::Kill, Crash::LoseUnsynced, Crash::Mix, one_more];
@@ -145,7 +146,7 @@ fn crash_everywhere(seed: u64, depth: Depth, done: &mut Done) -> Result<(), Stri
     })
 }
 
-/// Opens what a crash left. Gives the history of it from here on, and the disk with the calls of the recovery.
+/// Opens what a crash left. Returns the history from there on, and the disk with the calls of the recovery.
 fn check_survivors(
     workload: &Workload,
     left: &State,
@@ -159,7 +160,7 @@ fn check_survivors(
     done.opens += 1;
     let (table, k, shown) = recover(workload, &disk, history, bounds)?;
     drop(table);
-    // What was found after a power loss was on the disk, so it is durable; after a kill it may still be in the cache.
+    // A state found after a power loss was on the disk, so it is durable; after a kill it may be in the cache alone.
     let durable = if crash == Crash::Kill {
         history.bounds(call, Crash::LoseUnsynced, Promise::of(workload.durability)).0
     } else {
@@ -168,7 +169,7 @@ fn check_survivors(
     Ok((history.after_crash(k, durable, shown), disk))
 }
 
-/// Crashes at each of the calls that a recovery made.
+/// Crashes at each call of a recovery.
 fn crash_again(
     workload: &Workload,
     base: &State,
@@ -190,7 +191,7 @@ fn crash_again(
     })
 }
 
-/// Recovers, does more, and crashes at each call of that: what was there before the first crash may not come back.
+/// Recovers, does more, and crashes at each call of that: the state before the first crash must not come back.
 fn go_on(
     workload: &Workload,
     base: &State,
@@ -220,7 +221,7 @@ fn go_on(
     })
 }
 
-/// Lets calls of the workload fail, one after another.
+/// Makes calls of the workload fail, one after another.
 fn fail_everywhere(seed: u64, depth: Depth, done: &mut Done) -> Result<(), String> {
     let workload = Workload::new(seed, depth.ops);
     let run = Run::new(&workload, Simulated::new(State::default()), None, History::default()).finish()?;
@@ -248,11 +249,12 @@ fn fail_everywhere(seed: u64, depth: Depth, done: &mut Done) -> Result<(), Strin
     Ok(())
 }
 
-/// Does the workload with a fault. Whatever fails either changed nothing or poisoned the handle, and the table opens again.
+/// Runs the workload with a fault. A failed operation changed nothing or poisoned the handle, and the table opens
+/// again.
 fn fail_once(workload: &Workload, plan: Plan, random: &mut Random, done: &mut Done) -> Result<(), String> {
     let disk = Simulated::new(State::default());
     disk.plan(Some(plan));
-    // An error while units were to be freed leaves them to nothing, until a compaction.
+    // An error while freeing units leaves them allocated to nothing, until a compaction.
     let mut history = History::default();
     history.may_lose_units = true;
     let mut run = Run::new(workload, disk.clone(), None, history);
@@ -269,7 +271,7 @@ fn fail_once(workload: &Workload, plan: Plan, random: &mut Random, done: &mut Do
         }
         let works = patience == 0 || !plan.lasting;
         patience = patience.saturating_sub(1);
-        // An absent key: removing it says whether the handle is poisoned, and changes nothing.
+        // Removing an absent key shows whether the handle is poisoned, and changes nothing.
         let poisoned = match &run.table {
             None => true,
             Some(table) => table.remove(b"never there").is_err_and(|e| e.kind() == ErrorKind::Poisoned),
@@ -289,7 +291,7 @@ fn fail_once(workload: &Workload, plan: Plan, random: &mut Random, done: &mut Do
                 run.end_backup();
                 let found = content_of(run.open().map_err(|e| at(e.to_string()))?, true).map_err(at)?;
                 if clears {
-                    // Bucket by bucket: what went before the error is gone.
+                    // Bucket by bucket: what was removed before the error is gone.
                     run.history.shrink(found, disk.calls()).map_err(at)?;
                 } else if found != **run.history.now() {
                     return Err(at(format!("failed, and {} pairs are another content than before", found.len())));
@@ -314,12 +316,12 @@ fn fail_once(workload: &Workload, plan: Plan, random: &mut Random, done: &mut Do
     Ok(())
 }
 
-/// The handle gave up. The table opens again, and a power loss meanwhile finds a legal state too.
+/// After the handle is poisoned: the table opens again, and a power loss in the meantime leaves a permitted state too.
 fn reopen_after_failure(run: &mut Run<'_>, plan: Plan, random: &mut Random, done: &mut Done) -> Result<(), String> {
     run.give_up();
     let (disk, workload) = (run.disk.clone(), run.workload);
     let mut promise = Promise::of(workload.durability);
-    // What a failed sync did not write, the cache need not show either.
+    // If a sync failed, the cache need not show the writes either.
     promise.kill &= disk.tally().of(Fired::SyncFailed) == 0;
     let call = disk.calls();
     let base = disk.state();
@@ -330,8 +332,9 @@ fn reopen_after_failure(run: &mut Run<'_>, plan: Plan, random: &mut Random, done
     let durable = run.history.bounds(call, Crash::LoseUnsynced, promise).0;
     let left = run.history.after_crash(k, durable.min(k), shown - call);
     let calls = call as usize..disk.calls() as usize;
-    // A journal whose sync failed is taken away, which a disk that refuses everything prevents: if the disk then works
-    // again, and the table is opened, and power is lost in that, it is lost too (docs/testing.md, "What is not shown").
+    // A journal whose sync failed is removed, which a disk that refuses everything prevents: if the disk then works
+    // again, the table is opened, and power is lost during that, it is lost too (docs/testing.md, "What is not
+    // shown").
     let unforgotten = plan.lasting && disk.tally().of(Fired::SyncFailed) > 0;
     if !unforgotten {
         crash_again(workload, &base, &disk, calls, &left, random, done)?;
@@ -340,8 +343,7 @@ fn reopen_after_failure(run: &mut Run<'_>, plan: Plan, random: &mut Random, done
     Ok(())
 }
 
-/// Lets the process die at a call, and compares the disk with what a replay of that many calls makes: that is what
-/// [`each_crash`] looks at.
+/// Kills the process at a call, and compares the disk with a replay of that many calls, which [`each_crash`] uses.
 fn die(seed: u64, done: &mut Done) -> Result<(), String> {
     let workload = Workload::new(seed, FAST.ops);
     let run = Run::new(&workload, Simulated::new(State::default()), None, History::default()).finish()?;
@@ -352,7 +354,7 @@ fn die(seed: u64, done: &mut Done) -> Result<(), String> {
         let disk = Simulated::new(State::default());
         disk.plan(Some(Plan { fault: Fault::Dead, at: call as u64, lasting: true }));
         let mut run = Run::new(&workload, disk.clone(), None, History::default());
-        // It does not know that it is dead: it gets errors and must not panic.
+        // The process does not know that it is dead: it gets errors and must not panic.
         (0..workload.ops.len()).for_each(|number| drop(run.step(number)));
         run.give_up();
         let mut replayed = State::default();
@@ -365,7 +367,7 @@ fn die(seed: u64, done: &mut Done) -> Result<(), String> {
     Ok(())
 }
 
-/// The seeds to try: those asked for, or the one of the environment.
+/// The seeds to try: `range`, or the one of the environment.
 fn seeds(range: Range<u64>) -> Range<u64> {
     match std::env::var("SPLITPOINT_SEED") {
         Ok(seed) => {
@@ -385,7 +387,7 @@ fn check(range: Range<u64>, mut case: impl FnMut(u64, &mut Done) -> Result<(), S
     done
 }
 
-/// Asks for all of this to have happened, unless a single case was asked for.
+/// Requires all of this to have happened, unless a single case was requested.
 fn expect(done: &Done, enough: bool, fired: &[Fired]) {
     if std::env::var("SPLITPOINT_SEED").is_err() {
         assert!(enough, "too little to mean anything: {done:?}");
@@ -444,7 +446,7 @@ fn any_failed_call_changes_nothing_or_poisons_the_handle() {
 
 #[test]
 fn an_overwrite_of_a_large_value_that_fails_leaves_the_old_one() {
-    // The last frame of the extent is shared with others, so it has to be read before the value's end is written there.
+    // The last frame of the extent is shared with others, so it is read before the value's end is written there.
     let workload = Workload::new(0, 0);
     let disk = Simulated::new(State::default());
     let (old, new) = (vec![1; 9000], vec![2; 9000]);
@@ -492,7 +494,7 @@ fn a_journal_complete_in_the_cache_alone_is_synced_before_it_is_installed() {
     let table = workload.open(&disk).unwrap();
     table.put(b"key", b"value").unwrap();
     table.close().unwrap();
-    // The process is killed when it is about to sync the journal of the close.
+    // The process is killed just before it syncs the journal of the close.
     let trace = disk.trace();
     let named = trace.iter().rposition(|event| matches!(event, Event::SyncNames(_))).unwrap();
     assert!(matches!(trace[named - 1], Event::Sync(_)), "the journal's sync comes before that of its name");
@@ -500,7 +502,7 @@ fn a_journal_complete_in_the_cache_alone_is_synced_before_it_is_installed() {
     trace[..named - 1].iter().enumerate().for_each(|(call, event)| killed.apply(call as u64, event));
     let recovery = Simulated::new(killed.clone());
     drop(workload.open(&recovery).unwrap());
-    // Power is lost in the midst of the recovery.
+    // Power is lost in the middle of the recovery.
     let mut random = Random::new(&[1]);
     each_crash(&killed, &recovery.trace(), &mut random.clone(), |call, state| {
         for _ in 0..10 {
@@ -513,8 +515,8 @@ fn a_journal_complete_in_the_cache_alone_is_synced_before_it_is_installed() {
     .unwrap();
 }
 
-/// A table with a pair, logged, and a disk on which the first header of the log's next segment was written, but the second
-/// one in part; before it so many other calls, as what a call leaves depends on its number.
+/// A table with a pair, logged, and a disk on which the first header of the log's next segment was written, but the
+/// second only in part; preceded by `calls` other calls, as what a call leaves depends on its number.
 fn half_begun_segment(calls: u8) -> (Workload, Simulated, Table) {
     let workload = Workload::new(1, 0);
     assert_eq!(workload.durability, Durability::Os);

@@ -1,15 +1,15 @@
-//! The test of the tests: a bug is planted (`src/planted.rs`), and the suite has to find it within so many seeds.
+//! The test of the tests: a bug is planted (`src/planted.rs`), and the suite must find it within [`SEEDS`] seeds.
 //!
-//! In the fast test each bug is run against the part of the suite that is apt to find it; the slow one asks every part, and
-//! prints the table of docs/testing.md, "Planted bugs". That nothing is found where no bug is planted is seen by the suite
-//! itself, which has the same seeds and depth.
+//! The fast test runs each bug against the part of the suite most likely to find it; the slow one runs every part, and
+//! prints the table of docs/testing.md, "Planted bugs". The suite itself shows that nothing is found without a bug,
+//! with the same seeds and depth.
 
 use super::{Done, FAST, beside, crash_everywhere, damage, fail_everywhere};
 use crate::pager::interleave::take_turns;
 use crate::planted::{Bug, tests::with};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Seeds within which each bug has to be found.
+/// Seeds within which each bug must be found.
 const SEEDS: u64 = 2;
 /// The same where threads meet in an order that chance makes, and the runs of a seed are few.
 const SEEDS_BESIDE: u64 = 12;
@@ -31,7 +31,7 @@ impl Part {
     }
 }
 
-/// Every bug, and which part finds it soonest.
+/// Every bug, and the part that finds it soonest.
 const BUGS: &[(Bug, Part)] = &[
     (Bug::AnyJournalInstalled, Part::Lies),
     (Bug::FrameUnchecked, Part::Lies),
@@ -82,8 +82,8 @@ fn run(part: Part, seed: u64, done: &mut Done) -> Result<(), String> {
     }
 }
 
-/// How many runs a part took, and what was found; `None` if nothing was. A panic of the library, at one of its own
-/// assertions, finds a bug too.
+/// The number of runs until a part found the bug, and what it found; `None` if nothing. A panic of the library at one
+/// of its own assertions also finds a bug.
 fn finds(bug: Bug, part: Part) -> Option<(u64, String)> {
     let mut done = Done::default();
     let how = (0..part.seeds()).find_map(|seed| {

@@ -1,9 +1,9 @@
-//! What the crash tests do to a table, and what they know of it: operations from a seed, and a history of commits.
+//! The operations of the crash tests, made from a seed, and their model: a history of commits.
 //!
-//! The history is kept outside of the library: state `k` is what the first `k` commits make of a `BTreeMap`. Of each
-//! commit it is noted, as a number of calls to the disk, when it was begun, when the library said that it is done, and
-//! when the library said that it is durable. So for a crash at any call it is known which states may be found: those
-//! with every commit that was durable before that call, and none that was begun after it.
+//! The history is kept outside of the library: state `k` is a `BTreeMap` after the first `k` commits. For each commit
+//! it records, as a number of calls to the disk, when it began, when the library returned, and when the library
+//! guaranteed its durability. So for a crash at any call the permitted states are known: those with every commit that
+//! was durable before that call, and none that began after it.
 
 use crate::error::Error;
 use crate::hash::HashKind;
@@ -18,7 +18,7 @@ pub(super) const PATH: &str = "/disk/t.spt";
 
 pub(super) type Content = BTreeMap<Vec<u8>, Arc<[u8]>>;
 
-/// What the library promises of a commit that it said is done, beside what `sync` and `close` promise.
+/// What the library promises for a commit that returned, besides the promises of `sync` and `close`.
 #[derive(Clone, Copy)]
 pub(super) struct Promise {
     /// It survives the end of the process.
@@ -38,18 +38,19 @@ pub(super) enum Op {
     Put(u8, usize),
     Append(u8, usize),
     Remove(u8),
-    /// Puts, appends and removals in turn, of keys from this one on, of values up to a length.
+    /// Puts, appends and removals in turn, of keys from this one on, with values up to a length.
     Batch(u8, usize),
     Sync,
     Compact,
     Clear,
     Reopen,
-    /// A checkpoint, and none from here on, as while a backup copies the file: the log gets segment after segment.
+    /// A checkpoint, and none from here on, as while a backup copies the file: the log continues in segment after
+    /// segment.
     BackupBegins,
     BackupEnds,
 }
 
-/// A table's options and what is done to it.
+/// A table's options and operations.
 #[derive(Clone)]
 pub(super) struct Workload {
     seed: u64,
@@ -66,7 +67,7 @@ const CACHE_BYTES: u64 = 4 << 20;
 pub(super) const KEYS_OF_WRITER: u8 = 64;
 
 impl Workload {
-    /// Growth, so that buckets split, then shrinkage, so that they merge, and so on; the rest strewn in.
+    /// Growth, so that buckets split, then shrinkage, so that they merge, and so on, mixed with the other operations.
     pub(super) fn new(seed: u64, len: usize) -> Workload {
         let mut random = Random::new(&[seed, 1]);
         let durability = [Durability::Sync, Durability::Os, Durability::None][(seed % 3) as usize];
@@ -77,7 +78,7 @@ impl Workload {
             n => options = options.fill_factor(n as u32 + 1),
         }
         if random.percent(20) {
-            // Few values only, so that chains grow long.
+            // Only few hash values, so that chains grow long.
             options = options.user_hash("bad", |key| HashKind::Xxh3.hash(key, 1) & 0xF00F);
         }
         let large = random.pick(&[2, 5, 25]);
@@ -85,12 +86,13 @@ impl Workload {
         let turn = 20 + random.below(15);
         let grows = |step: usize| (step / turn).is_multiple_of(2);
         let mut ops: Vec<Op> = (0..len).map(|step| Op::random(&mut random, step, keys, large, grows(step))).collect();
-        // What chance alone seldom makes: a large value replaced by a larger one, the file cut and grown again
-        // by a batch, segments of the log that need each other.
+        // Situations that chance rarely makes: a large value replaced by a larger one, the file cut and grown again by
+        // a batch, segments of the log that need each other.
         let large =
             [Op::Put(0, 20_000), Op::Put(1, 20_000), Op::Reopen, Op::Put(1, 50_000), Op::Put(2, 9000), Op::Sync];
         let cut = [Op::Remove(0), Op::Remove(1), Op::Compact, Op::Batch(0, 20_000), Op::Put(3, 6000), Op::Sync];
-        // Two such records fill a segment. They go where the value was before, so little is dirty, as none may be written.
+        // Two such records fill a segment. They replace the earlier value in place, so few frames are dirty: none may
+        // be written.
         let segments = (0..4).flat_map(|i| [Op::Put(10, 44_000), Op::Put(11 + i, 30)]);
         let backup = [Op::BackupBegins].into_iter().chain(segments).chain([Op::Sync, Op::BackupEnds, Op::Reopen]);
         let start = random.below(len + 1);
@@ -132,7 +134,7 @@ impl Workload {
         workload
     }
 
-    /// The same table, other operations.
+    /// Other operations on the same table.
     pub(super) fn continued(&self, seed: u64, len: usize) -> Workload {
         Workload { ops: Workload::new(seed, len).ops, seed, ..self.clone() }
     }
@@ -250,7 +252,7 @@ fn key(n: u8) -> Vec<u8> {
 
 impl Op {
     fn random(random: &mut Random, step: usize, keys: usize, large: usize, grow: bool) -> Op {
-        // One after another as a rule: chance alone would seldom make or take all of them.
+        // Mostly one after another: chance alone would rarely add or remove all of them.
         let key = if random.percent(25) { random.below(keys) } else { step % keys } as u8;
         let len = if random.percent(large) {
             5000 + random.below(20_000)
@@ -287,9 +289,9 @@ struct Commit {
     after: Arc<Content>,
     begun: u64,
     acknowledged: Option<u64>,
-    /// An open found it there, which says nothing of a power loss.
+    /// An open found it then, which proves nothing about a power loss.
     found: Option<u64>,
-    /// That open was done: who is promised that all is on the disk is not shown what may not be.
+    /// That open returned: with `Sync`, it must not show writes that are not on the disk.
     shown: Option<u64>,
     durable: Option<u64>,
 }
@@ -329,12 +331,12 @@ impl History {
         });
     }
 
-    /// The last commit came to nothing, without a crash.
+    /// Undoes the last commit, which failed without a crash.
     pub(super) fn undo(&mut self) {
         self.commits.pop();
     }
 
-    /// An operation that failed took some pairs out: what is left must have been there before.
+    /// A failed operation removed some pairs: the rest must have existed before.
     pub(super) fn shrink(&mut self, left: Content, call: u64) -> Result<(), String> {
         let before = self.now();
         if left.iter().any(|(key, value)| before.get(key) != Some(value)) {
@@ -348,7 +350,7 @@ impl History {
         self.commits.last_mut().expect("one was begun").acknowledged = Some(call);
     }
 
-    /// All there is now is durable from `call` on.
+    /// The current state is durable from `call` on.
     fn all_durable(&mut self, call: u64) {
         self.durable_to(self.len(), call);
     }
@@ -385,7 +387,7 @@ impl History {
         (first, last)
     }
 
-    /// Which state this is, the last if it is several.
+    /// The number of this state, the last if there are several.
     pub(super) fn find(&self, content: &Content, (first, last): (usize, usize)) -> Option<usize> {
         (first..=last).rev().find(|&k| **self.state(k) == *content)
     }
@@ -421,13 +423,13 @@ impl History {
     }
 }
 
-/// A workload under way.
+/// A running workload.
 pub(super) struct Run<'w> {
     pub workload: &'w Workload,
     pub disk: Simulated,
-    /// No checkpoint is made while it is held; let go of before the table.
+    /// Prevents checkpoints while held; dropped before the table.
     backup: Option<CheckpointGuard>,
-    /// `None` after an open that failed.
+    /// `None` after a failed open.
     pub table: Option<Table>,
     pub history: History,
     pub splits: u64,
@@ -436,12 +438,12 @@ pub(super) struct Run<'w> {
 
 impl<'w> Run<'w> {
     pub(super) fn new(workload: &'w Workload, disk: Simulated, table: Option<Table>, history: History) -> Run<'w> {
-        // The same salts in each run of one seed; others after a crash.
+        // Equal salts in each run of a seed; different ones after a crash.
         seed_random(Random::new(&[workload.seed, 7, u64::from(table.is_some())]).next());
         Run { workload, disk, backup: None, table, history, splits: 0, merges: 0 }
     }
 
-    /// Opens the table if it is not.
+    /// Opens the table if it is closed.
     pub(super) fn open(&mut self) -> Result<&Table, Error> {
         if self.table.is_none() {
             self.table = Some(self.workload.open(&self.disk)?);
@@ -449,12 +451,12 @@ impl<'w> Run<'w> {
         Ok(self.table.as_ref().expect("just opened"))
     }
 
-    /// Lets others make checkpoints, and verify, again.
+    /// Allows checkpoints and `verify` again.
     pub(super) fn end_backup(&mut self) {
         self.backup = None;
     }
 
-    /// Lets the handle go without closing it.
+    /// Drops the handle without closing it.
     pub(super) fn give_up(&mut self) {
         self.count_splits();
         self.end_backup();
@@ -468,7 +470,7 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// Does operation `number`. On an error its commit, if it is one, stays begun.
+    /// Does operation `number`. After an error its commit, if any, counts as begun.
     pub(super) fn step(&mut self, number: usize) -> Result<(), Error> {
         let op = self.workload.ops[number].clone();
         self.open()?;

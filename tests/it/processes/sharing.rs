@@ -120,7 +120,7 @@ pub fn read(place: &Path, _: &[u64]) {
     // The file takes changes; its log and journal would be new files.
     let table = Table::open(closed.join("writable.spt")).unwrap();
     assert_eq!(table.get(b"later").unwrap().unwrap(), b"2");
-    denied(table.put(b"later", b"3"), &["writable.spt-log0: make a part of the log"]);
+    denied(table.put(b"later", b"3"), &["writable.spt-log0: create a segment of the log"]);
     assert_eq!(table.get(b"later").unwrap().unwrap(), b"2", "a refused put changed something");
     assert!(table.remove(b"later").is_err());
     table.close().unwrap();
