@@ -46,6 +46,7 @@ impl CheckpointGuard {
     /// Announces that this thread holds the lock for longer than a checkpoint takes.
     pub(crate) fn hold_long(self) -> CheckpointGuard {
         *self.0.lock() = Holder::Long(this_thread());
+        self.0.changed.notify_all();
         self
     }
 
@@ -82,20 +83,21 @@ impl CheckpointLock {
     /// [`ErrorKind::WouldDeadlock`] where this thread holds the lock for long.
     pub(crate) fn acquire(self: &Arc<Self>) -> Result<CheckpointGuard> {
         loop {
-            if let Some(turn) = self.try_acquire() {
-                return Ok(turn);
+            if let Some(guard) = self.try_acquire() {
+                return Ok(guard);
             }
-            self.wait_until(|| false)?;
+            self.wait_until(|_| false)?;
         }
     }
 
-    /// Waits until the lock is free or `enough` returns true.
+    /// Waits until the lock is free or `enough` returns true. Its argument: whether the lock is held for long.
     ///
     /// # Errors
     /// [`ErrorKind::WouldDeadlock`] where this thread holds the lock for long.
-    pub(crate) fn wait_until(&self, enough: impl Fn() -> bool) -> Result<()> {
+    pub(crate) fn wait_until(&self, enough: impl Fn(bool) -> bool) -> Result<()> {
+        let waits = |holder: Holder| holder != Holder::No && !enough(matches!(holder, Holder::Long(_)));
         let mut holder = self.lock();
-        while *holder != Holder::No && !enough() {
+        while waits(*holder) {
             refuse_to_wait_with_values()?;
             if *holder == Holder::Long(this_thread()) {
                 return Err(Error::new(
@@ -110,7 +112,7 @@ impl CheckpointLock {
                 continue;
             }
             holder = self.lock();
-            if *holder != Holder::No && !enough() {
+            if waits(*holder) {
                 holder = self.changed.wait(holder).expect("no panic while held");
             }
         }

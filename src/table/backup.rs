@@ -102,8 +102,9 @@ impl<'f> Backup<'f> {
         }
         let from = table.pager.path().to_owned();
         self.replace(Some(&from), path, |progress, target| {
-            let guard = table.pager.checkpoint_lock().acquire()?.hold_long();
+            let guard = table.pager.checkpoint_lock().acquire()?;
             table.checkpoint_with(&guard)?;
+            let _guard = guard.hold_long();
             let mut step = |done, all| progress(done, all).is_continue();
             table.pager.copy_checkpoint(&mut target.target(&mut step))
         })

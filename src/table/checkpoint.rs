@@ -129,7 +129,7 @@ impl Table {
                 self.pager.checkpoint_lock().wait_a_moment();
                 Ok(())
             }
-            None => self.pager.checkpoint_lock().wait_until(|| false),
+            None => self.pager.checkpoint_lock().wait_until(|held_long| held_long),
         }
     }
 
@@ -149,7 +149,7 @@ impl Table {
                 };
                 if extended { Ok(()) } else { self.wait_beside_backup(|| log.has_room(bytes)) }
             }
-            None => self.pager.checkpoint_lock().wait_until(|| log.has_room(bytes)),
+            None => self.pager.checkpoint_lock().wait_until(|held_long| held_long || log.has_room(bytes)),
         }
     }
 

@@ -203,8 +203,9 @@ impl Case {
 
 /// A backup, without the copy: no checkpoint is made meanwhile, and what was logged can be synced all the same.
 fn hold_backup(table: &Table) -> crate::Result<()> {
-    let guard = table.pager.checkpoint_lock().acquire()?.hold_long();
+    let guard = table.pager.checkpoint_lock().acquire()?;
     table.checkpoint_with(&guard)?;
+    let guard = guard.hold_long();
     (0..300).for_each(|_| step());
     drop(guard);
     Ok(())
