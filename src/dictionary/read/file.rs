@@ -11,7 +11,7 @@ use super::pages::{Pages, Piece, Scratch, Stream};
 use super::search::{self, Interpolation, Query, RecordFormat, Search};
 use crate::dictionary::format::block::{self, BlockHead};
 use crate::dictionary::format::ends::{
-    BUILD_AGAIN, FOOTER_BYTES, FileHeader, Footer, HEADER_BYTES, Section, SectionKind,
+    BUILD_AGAIN, FOOTER_BYTES, FileHeader, Footer, HEADER_BYTES, Section, SectionKind, not_zero,
 };
 use crate::dictionary::format::layout::{Compression, Layout, Order};
 use crate::dictionary::format::record;
@@ -392,6 +392,20 @@ impl DictionaryFile {
     pub fn check_indexes(&self) -> std::result::Result<(), String> {
         self.index.check()?;
         self.ranks.as_ref().map_or(Ok(()), |(index, words)| index.check(words.get()))
+    }
+
+    /// Describes each piece of padding that is not all zeros: behind the header, the stream, the data and each section.
+    pub fn padding_faults(&self) -> Result<Vec<String>> {
+        let page_bytes = self.header.page_bytes;
+        let file_bytes = self.file_bytes()?;
+        let mut padding = vec![HEADER_BYTES as u64..u64::from(page_bytes)];
+        let unused = self.pages.count() * self.pages.body_bytes() - self.pages.stream_bytes();
+        let data_end = (self.pages.count() + 1) * u64::from(page_bytes);
+        padding.push(data_end - unused..data_end);
+        padding.extend(self.footer.gaps(page_bytes, file_bytes));
+        let failed = |e| Error::io(&self.path, "read the padding", e);
+        let checked = padding.into_iter().map(|range| not_zero(self.file.as_ref(), range).map_err(failed));
+        checked.filter_map(Result::transpose).collect()
     }
 
     pub fn ranks_bytes(&self) -> u64 {
