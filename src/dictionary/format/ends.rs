@@ -98,7 +98,8 @@ impl FileHeader {
         let version = get.u32();
         if version != VERSION {
             let message = format!(
-                "{name}: dictionary format version {version}, this library reads {VERSION}. Upgrade the library, or build the dictionary again."
+                "{name}: dictionary format version {version}, this library reads {VERSION}. \
+                 Upgrade the library, or build the dictionary again."
             );
             return Err(Error::new(ErrorKind::Version, message));
         }

@@ -509,7 +509,8 @@ impl Sections<'_> {
         }
         let (name, stored) = (self.path.display(), section.checksum);
         Err(Error::corrupt(format!(
-            "{name}: index at byte {}: checksum {stored:08x} is stored, {computed:08x} computed. Make the index again by a reindex, or restore the file.",
+            "{name}: index at byte {}: checksum {stored:08x} is stored, {computed:08x} computed. \
+             Make the index again by a reindex, or restore the file.",
             section.offset
         )))
     }

@@ -192,7 +192,8 @@ impl Sorter {
     fn forked_error(&self) -> Error {
         let path = self.options.temporary.display();
         let message = format!(
-            "{path}: the build was started before this process was forked from its parent, which goes on with it. Start another in the child."
+            "{path}: the build was started before this process was forked from its parent, \
+             which goes on with it. Start another in the child."
         );
         Error::new(ErrorKind::Forked, message)
     }

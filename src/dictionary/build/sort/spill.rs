@@ -37,7 +37,8 @@ pub(super) fn make_named(storage: &dyn Storage, prefix: &Path, part: usize) -> R
 fn cannot_make(path: &Path, e: std::io::Error) -> Error {
     let what = match e.raw_os_error() {
         Some(libc::EMFILE | libc::ENFILE) => {
-            "make a temporary file (too many are open: raise the limit of open files, allow less memory, or build fewer shards)"
+            "make a temporary file (too many are open: raise the limit of open files, \
+             allow less memory, or build fewer shards)"
         }
         _ => "make a temporary file",
     };
