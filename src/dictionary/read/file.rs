@@ -101,12 +101,12 @@ impl DictionaryFile {
         Ok(DictionaryFile { path: path.to_owned(), header, footer, hash, pages, index, ranks, file, format })
     }
 
-    /// Is it what `path` names now?
+    /// Whether `path` still names this file.
     pub fn is_at(&self, path: &Path) -> Result<bool> {
         self.file.is_at(path).map_err(|e| Error::io(path, "look whether it is the same file", e))
     }
 
-    /// Was it opened from the same file, as far as its content tells?
+    /// Whether both were opened from the same file, judged by their contents.
     pub fn is_same(&self, other: &DictionaryFile) -> bool {
         self.footer == other.footer && self.header.hash_check == other.header.hash_check
     }
@@ -238,7 +238,7 @@ impl DictionaryFile {
         Some(pages.start.min(end)..end)
     }
 
-    /// Does the index lead a lookup of `position` to the record of rank `rank`, whose cell is `cell` of the stream?
+    /// Whether the index leads a lookup of `position` to the record of rank `rank`, whose cell is `cell` of the stream.
     pub fn leads_to(&self, position: u64, rank: u64, cell: &Range<u64>) -> bool {
         let candidates = self.index.candidates(position);
         if let Candidates::Ranks(ranks) = &candidates

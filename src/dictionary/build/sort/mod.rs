@@ -256,7 +256,7 @@ impl Sorter {
         Part { source: Mutex::new(Some(Source { holding, path })), bytes: part.bytes, records: part.records }
     }
 
-    /// Are records without lengths of their own in blocks?
+    /// Whether records in blocks have no lengths of their own.
     fn in_fixed_blocks(&self) -> bool {
         matches!(self.lengths, Lengths::Fixed(_)) && self.fixed.is_some()
     }

@@ -102,7 +102,7 @@ impl Writer {
         Ok(Writer { shared, thread: Some(thread), limit, block_bytes })
     }
 
-    /// Hands a block over; waits while too much is waiting. Gives an empty buffer.
+    /// Hands over a block and returns an empty buffer. Blocks while the queue is full.
     pub(super) fn submit(&self, job: Job) -> Result<Vec<u8>> {
         let mut queue = self.shared.lock();
         let bytes = job.block.len() as u64;
