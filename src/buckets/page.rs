@@ -628,13 +628,15 @@ mod tests {
                         let mut after = model.clone();
                         after[i].2.extend_from_slice(&v);
                         let expected = fits(&after, 0);
-                        prop_assert_eq!(append_value(&mut page, i, &v, usize::MAX).map(|len| len.is_some()), Ok(expected));
+                        let appended = append_value(&mut page, i, &v, usize::MAX).map(|len| len.is_some());
+                        prop_assert_eq!(appended, Ok(expected));
                         if expected { model = after; }
                     }
                     _ => {}
                 }
                 prop_assert_eq!(check(&page), Ok(()));
-                let got: Vec<_> = records(&page).map(|r| r.unwrap()).map(|(t, r)| (t, r.key.to_vec(), r.value.to_vec())).collect();
+                let got = records(&page).map(|r| r.unwrap());
+                let got: Vec<_> = got.map(|(t, r)| (t, r.key.to_vec(), r.value.to_vec())).collect();
                 prop_assert_eq!(&got, &model);
                 if let Some((tag, key, _)) = model.last() {
                     let found = find(&page, *tag, key).unwrap().unwrap();

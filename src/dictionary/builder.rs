@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! DictionaryBuilder -> Build: push -> sort (build/sort) \
-//!                   -> OrderedBuild: push ---------------+-> file (build/writer.rs), or shards side by side (shards/target.rs)
+//!                   -> OrderedBuild: push ---------------+-> file (build/writer.rs)
+//!                                                            or shards side by side (shards/target.rs)
 //! ```
 //!
 //! Not here: changing a dictionary (`update.rs`).

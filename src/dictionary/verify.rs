@@ -2,7 +2,7 @@
 //!
 //! First it compares all pages with their checksums, and those with the footer's. If the pages are whole, it checks all
 //! records: their order, number and lengths, that no key is there twice, and that the index and the starts of the pages
-//! lead to each of them.
+//! lead to each of them. At last it checks that the padding between the parts of the file is zeros.
 
 use super::format::layout::Order;
 use super::format::page::{self, CHECKSUM_BYTES, START_COUNT, StartsWriter};
@@ -27,7 +27,7 @@ struct Check<'d> {
 
 impl Dictionary {
     /// Reads everything and names every fault: wrong checksums, records out of order or there twice, wrong counts, keys
-    /// that the index does not lead to.
+    /// that the index does not lead to, padding that is not zero.
     ///
     /// Costs two passes over the data, the second of which reads each page twice. With the index `chunk` the records of
     /// a chunk are in memory.
@@ -41,6 +41,9 @@ impl Dictionary {
             check.pages()?;
             if check.faults.is_empty() {
                 check.records(self.manifest.as_ref().map(|manifest| (manifest, shard)))?;
+            }
+            for what in file.padding_faults()? {
+                check.fault("padding", what);
             }
             if check.more > 0 {
                 check.faults.push(Fault { place: "and".into(), what: format!("{} more", check.more) });

@@ -201,7 +201,8 @@ impl HashKind {
                 aliases: &["djb", "bernstein", "torek"],
                 bits: 32,
                 seeded: false,
-                source: "Chris Torek and Dan Bernstein, comp.lang.c, about 1990; hash4 of the 1991 package except its start",
+                source: "Chris Torek and Dan Bernstein, comp.lang.c, about 1990; \
+                         hash4 of the 1991 package except its start",
             },
             HashKind::Phong => Facts {
                 name: "phong",
@@ -215,14 +216,16 @@ impl HashKind {
                 aliases: &["larson", "hsearch"],
                 bits: 32,
                 seeded: false,
-                source: "Larson, CACM 31(4), 1988, in Esmond Pitt's dynahash; hash1 of the 1991 package except its modulus",
+                source: "Larson, CACM 31(4), 1988, in Esmond Pitt's dynahash; \
+                         hash1 of the 1991 package except its modulus",
             },
             HashKind::Knuth => Facts {
                 name: "knuth",
                 aliases: &["multiplicative"],
                 bits: 32,
                 seeded: false,
-                source: "Knuth, The Art of Computer Programming 3, 6.4; factor as in Lever, Linux kernel hash tables, 2000",
+                source: "Knuth, The Art of Computer Programming 3, 6.4; \
+                         factor as in Lever, Linux kernel hash tables, 2000",
             },
             HashKind::User => {
                 Facts { name: "user", aliases: &[], bits: 64, seeded: false, source: "the user's program" }

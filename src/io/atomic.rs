@@ -1,7 +1,8 @@
 //! Files that appear whole or not at all, and files without a name.
 //!
 //! ```text
-//! PATH + suffix, locked -> begin (empty, permissions) -> writes -> publish: sync, head, sync, rename to PATH, sync the directory
+//! PATH + suffix, locked -> begin (empty, permissions) -> writes -> publish
+//! publish = sync, head, sync, rename to PATH, sync the directory
 //! ```
 //!
 //! The lock is on the unfinished file, so a second writer of the same `PATH` fails at once. A file that is dropped

@@ -119,8 +119,8 @@ impl RealFile {
         RealFile { file, locked: AtomicU64::new(UNLOCKED), allowed: AtomicU64::new(0) }
     }
 
-    /// Refuses to write as far as `bytes` where the process may not. The limit is asked for when a file grows, as that is a
-    /// system call: one that is lowered while the file is open counts from then on.
+    /// Refuses to write as far as `bytes` where the process may not. The limit is asked for when a file grows, as that
+    /// is a system call: one that is lowered while the file is open counts from then on.
     fn refuse_beyond_limit(&self, bytes: u64) -> Result<()> {
         if bytes > self.allowed.load(Relaxed) {
             refuse_beyond_limit(bytes)?;

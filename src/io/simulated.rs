@@ -17,13 +17,14 @@
 //! file is lost until its directory is synced, whether its content is synced or not. After a failed sync each unsynced
 //! sector is on the disk or not, independently, and no later sync writes them again, as with Linux.
 //!
-//! Stores into a mapping are changes of the same cache: a killed process leaves them, a sync of the file makes them durable.
-//! The disk may have written a sector while a store was under way: part of it is from before the store then.
+//! Stores into a mapping are changes of the same cache: a killed process leaves them, a sync of the file makes them
+//! durable. The disk may have written a sector while a store was under way: part of it is from before the store then.
 //!
-//! Bugs that are a call not made, or an error not seen, are planted here ([`Inner::leaves_out`]), so the library's code has
-//! no trace of them.
+//! Bugs that are a call not made, or an error not seen, are planted here ([`Inner::leaves_out`]), so the library's
+//! code has no trace of them.
 //!
-//! Not here: what must hold after a crash (`table/crash`). What this cannot show: docs/testing.md, "The simulated disk".
+//! Not here: what must hold after a crash (`table/crash`). What this cannot show: docs/testing.md, "The simulated
+//! disk".
 
 use super::{File, Mapped, Mode, Storage};
 use crate::pager::interleave::step;

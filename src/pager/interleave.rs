@@ -24,8 +24,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Before a lock: where tasks take turns, lets others go on until `mutex` is free, as whoever holds it may be a task of this
-/// very thread.
+/// Before a lock: where tasks take turns, lets others go on until `mutex` is free, as whoever holds it may be a task
+/// of this very thread.
 #[inline]
 pub(crate) fn until_free<T>(mutex: &Mutex<T>) {
     while cfg!(test) && matches!(mutex.try_lock(), Err(std::sync::TryLockError::WouldBlock)) && wait() {}

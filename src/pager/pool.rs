@@ -142,7 +142,8 @@ pub(crate) struct Pool {
 
 thread_local! {
     /// Value guards this thread holds: while there are any, it must not wait for a latch.
-    static VALUES_HELD: [Cell<u32>; interleave::TASK_COUNT] = const { [const { Cell::new(0) }; interleave::TASK_COUNT] };
+    static VALUES_HELD: [Cell<u32>; interleave::TASK_COUNT] =
+        const { [const { Cell::new(0) }; interleave::TASK_COUNT] };
 }
 
 fn values_held<R>(use_count: impl FnOnce(&Cell<u32>) -> R) -> R {

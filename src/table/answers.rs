@@ -184,7 +184,8 @@ fn a_write_of_many_that_fails_gives_its_error_once_the_pairs_before_are_on_the_d
         let disk = Simulated::new(State::default());
         let table = open(Arc::new(disk.clone()));
         table.put(b"there", b"1").unwrap();
-        // The second pair needs more room in the log: the first call asks for the log's length, the next makes it longer.
+        // The second pair needs more room in the log: the first call asks for the log's length, the next makes it
+        // longer.
         disk.plan(Some(Plan { fault: Fault::NoSpace, at: disk.calls() + 1, lasting: false }));
         let pairs = [("a", vec![1]), ("large", vec![7; 3 << 20]), ("b", vec![2])];
         let written = if append { table.append_many(&pairs).map(drop) } else { table.put_many(&pairs) };

@@ -45,7 +45,8 @@ pub struct Backup<'f> {
 }
 
 /// Suffixes of the files beside a table, in the order of their removal: see [`Backup::restore`].
-const SIDECARS: [&str; 9] = ["-log0", "-log1", "-log2", "-log3", "-log4", "-log5", "-log6", "-log7", "-ckpt"]; // on disk
+// The names are on disk.
+const SIDECARS: [&str; 9] = ["-log0", "-log1", "-log2", "-log3", "-log4", "-log5", "-log6", "-log7", "-ckpt"];
 
 impl Default for Backup<'_> {
     fn default() -> Self {

@@ -108,8 +108,8 @@ impl<'t> Batch<'t> {
         Ok(())
     }
 
-    /// Adds a [`Table::update`]: `f` sees the value that the changes before it in this batch leave. It runs at the commit,
-    /// and again if another thread changed the value in the meantime.
+    /// Adds a [`Table::update`]: `f` sees the value that the changes before it in this batch leave. It runs at the
+    /// commit, and again if another thread changed the value in the meantime.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -126,7 +126,8 @@ impl<'t> Batch<'t> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::TooLong`], as no table has such a key. If what `f` returns is too long, the commit returns the error.
+    /// [`ErrorKind::TooLong`], as no table has such a key. If what `f` returns is too long, the commit returns the
+    /// error.
     pub fn update(&mut self, key: &[u8], f: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>> + 't) -> Result<()> {
         self.table.buckets.check_lengths(key, 0)?;
         self.defer(key, Edit::Update(Box::new(f)));
@@ -152,8 +153,8 @@ impl<'t> Batch<'t> {
     /// O(changes), and a copy of each value that is replaced or removed. Threads that need one of its buckets wait.
     ///
     /// # Errors
-    /// Those of [`Table::put`]; nothing has changed then, or the handle is poisoned and an open finds the table without the
-    /// batch.
+    /// Those of [`Table::put`]; nothing has changed then, or the handle is poisoned and an open finds the table
+    /// without the batch.
     pub fn commit(mut self) -> Result<()> {
         let table = self.table;
         let lsn = loop {
@@ -172,8 +173,8 @@ impl<'t> Batch<'t> {
 }
 
 impl Table {
-    /// Makes the changes as one if the keys of `expected` have these values. `None` if one has another; nothing has changed
-    /// then.
+    /// Makes the changes as one if the keys of `expected` have these values. `None` if one has another; nothing has
+    /// changed then.
     fn commit_changes(&self, changes: &Changes, expected: &Expected) -> Result<Option<Lsn>> {
         let record = WalRecord::Batch(&changes.bytes);
         let decoded = changes.decode();

@@ -1,7 +1,8 @@
 //! Changes of a batch that depend on the value of their key: inserts and updates.
 //!
-//! A commit reads the values they depend on, without a latch, and works out plain puts and removals, which are what the log
-//! records. The commit compares the values again under the latches of all its buckets, and starts over if one has changed.
+//! A commit reads the values they depend on, without a latch, and works out plain puts and removals, which are what
+//! the log records. The commit compares the values again under the latches of all its buckets, and starts over if one
+//! has changed.
 //!
 //! Not here: latches, the log (`batch.rs`).
 

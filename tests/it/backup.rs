@@ -1,7 +1,7 @@
 //! Backups: one moment of a table in use, and back again.
 //!
-//! Threads write counters in order; a copy that is of one moment has, of each thread, all up to some number and none after
-//! it. That holds for a handle that writes, for one in memory, and for a file that another handle is writing.
+//! Threads write counters in order; a copy that is of one moment has, of each thread, all up to some number and none
+//! after it. That holds for a handle that writes, for one in memory, and for a file that another handle is writing.
 
 use crate::corruption::directory;
 use crate::golden::{GOLDEN, PENDING, fixture, scanned};
@@ -191,7 +191,8 @@ fn a_file_with_half_of_a_checkpoint_in_it_is_not_copied() {
     let (path, copy) = (directory.path().join("t.spt"), directory.path().join("copy"));
     let journal = PathBuf::from(format!("{}-ckpt", path.display()));
     fs::copy(PENDING.file(), &path).unwrap();
-    // The journal is complete before the copy ends, so frames of it may be in the copy; the header is still the old one.
+    // The journal is complete before the copy ends, so frames of it may be in the copy; the header is still the old
+    // one.
     let mut backup = Backup::new().progress(|_, _| {
         fs::copy(fixture("pending.spt-ckpt"), &journal).unwrap();
         ControlFlow::Continue(())

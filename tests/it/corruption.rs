@@ -5,13 +5,14 @@
 //! frame of the header's) and all checksums are made to fit again, so that the code behind the checksums meets them.
 //!
 //! Each case is one number: `SPLITPOINT_CASE=repaired:1234 cargo test --test it corruption` does it again, alone.
-//! `SPLITPOINT_CASES=100000` does as many of each kind, `SPLITPOINT_FIRST_CASE=5000` begins there. A number stands for the
-//! same damage as long as the golden files do not change. A case runs against a time limit, and may neither take memory
-//! nor leave a file out of proportion.
+//! `SPLITPOINT_CASES=100000` does as many of each kind, `SPLITPOINT_FIRST_CASE=5000` begins there. A number stands for
+//! the same damage as long as the golden files do not change. A case runs against a time limit, and may neither take
+//! memory nor leave a file out of proportion.
 //!
 //! What such a case found once stands below, as a test by its own name.
 //!
-//! Not here: damaged logs (`corruption/log.rs`) and dictionaries (`corruption/dictionary.rs`), what a table says of damage in a sentence (`foreign.rs`), crashes (`src/table/tests.rs`).
+//! Not here: damaged logs (`corruption/log.rs`) and dictionaries (`corruption/dictionary.rs`), what a table says of
+//! damage in a sentence (`foreign.rs`), crashes (`src/table/tests.rs`).
 
 mod dictionary;
 mod log;
@@ -34,7 +35,8 @@ const CASES: u64 = 1500;
 const LIMIT: Duration = Duration::from_secs(20);
 /// Cases that may hang before it is no use to go on.
 const HANGS_MAX: u32 = 3;
-/// Memory that a case may take more than any before. The golden files have at most 200 KB, the one of several zones 3 MB.
+/// Memory that a case may take more than any before. The golden files have at most 200 KB, the one of several zones 3
+/// MB.
 const MEMORY_BYTES: u64 = 96 << 20;
 /// What a file may grow by in a case: what is put there, and a doubling of the buckets.
 const FILE_BYTES: u64 = 16 << 20;

@@ -1,7 +1,7 @@
 //! docs/format.md and the golden files, against the library and the second reader.
 //!
-//! Every change of the bytes that the library writes shows here. `UPDATE=1 cargo test --test it library_writes` writes the
-//! golden files anew: right where only the layout changed that the format leaves open (which room is taken, when a
+//! Every change of the bytes that the library writes shows here. `UPDATE=1 cargo test --test it library_writes` writes
+//! the golden files anew: right where only the layout changed that the format leaves open (which room is taken, when a
 //! bucket splits); where the format changed, docs/format.md says what to do instead, "Changes".
 
 use crate::golden::{GOLDEN, Golden, PENDING, PENDING_LIMIT_BYTES, Pairs, ZONES, fixture, pending_value, scanned};

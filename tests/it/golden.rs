@@ -98,8 +98,8 @@ impl Golden {
     }
 }
 
-/// The crashed table: `crashed.spt` with its log, as a process left them that ended in the midst of a write. How it came
-/// about: [`write_crashed`].
+/// The crashed table: `crashed.spt` with its log, as a process left them that ended in the midst of a write. How it
+/// came about: [`write_crashed`].
 pub const CRASHED: Golden = Golden { name: "crashed", options: || seeded(13).log_bytes(1 << 18), ops: before_the_log };
 
 /// What the log of the crashed table asks for, record by record: all that was written since its last checkpoint.

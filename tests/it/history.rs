@@ -1,4 +1,5 @@
-//! Is a history of operations on one key linearizable: did each take effect at one moment between its call and its return?
+//! Is a history of operations on one key linearizable: did each take effect at one moment between its call and its
+//! return?
 //!
 //! The threads of a stress test write down when they called, when the call returned, and what it gave. Afterwards the
 //! search looks for an order in which one thread alone would have got the same answers, and in which no operation comes
@@ -53,8 +54,8 @@ fn apply(value: &Value, op: &Op) -> Option<Value> {
     }
 }
 
-/// Looks for an order of all calls, `threads[t]` being those of one thread in their order, on a key that has no value at
-/// first. An error tells how far an order got at most.
+/// Looks for an order of all calls, `threads[t]` being those of one thread in their order, on a key that has no value
+/// at first. An error tells how far an order got at most.
 pub(crate) fn check(threads: &[Vec<Call>]) -> Result<(), String> {
     let total: usize = threads.iter().map(Vec::len).sum();
     let start = (vec![0; threads.len()], None);

@@ -1,7 +1,8 @@
 //! The write-ahead log: docs/format.md and the crashed golden table, against the library and the second reader.
 //!
-//! A log has random numbers in it, so the golden one is read and not compared with what the library writes today; a fresh
-//! one, made the same way, is read as well. `UPDATE=1 cargo test --test it crashed_table` writes the golden one anew.
+//! A log has random numbers in it, so the golden one is read and not compared with what the library writes today; a
+//! fresh one, made the same way, is read as well. `UPDATE=1 cargo test --test it crashed_table` writes the golden one
+//! anew.
 
 use crate::format::{document, dump, dump_in, updating};
 use crate::golden::{CRASHED, Pairs, crashed_log, fixture, log_of, scanned, write_crashed};

@@ -34,6 +34,7 @@ const TASKS: &[(&str, Task)] = &[
     ("load", killed::load),
     ("build_dictionary", dictionaries::build),
     ("build_dictionary_under_a_limit", dictionaries::build_under_a_limit),
+    ("build_dictionary_without_threads", dictionaries::build_without_threads),
     ("fill", full_disk::fill),
     ("fill_under_a_limit", full_disk::fill_under_a_limit),
     ("back_up_under_a_limit", full_disk::back_up_under_a_limit),
@@ -70,7 +71,8 @@ fn process(task: &str, place: &Path, arguments: &[u64]) -> Command {
     command
 }
 
-/// Runs `task` in a process of its own for which `mount`, a script, has mounted something; `None` where that cannot be done.
+/// Runs `task` in a process of its own for which `mount`, a script, has mounted something; `None` where that cannot be
+/// done.
 fn with_mounts(mount: &str, task: &str, place: &Path, arguments: &[u64]) -> Option<ExitStatus> {
     let unshare = |then: &str| {
         let mut command = Command::new("unshare");

@@ -1,12 +1,12 @@
 //! Salvage: what comes out of damaged files, and that it is right.
 //!
-//! A case takes a golden file, of which every pair and every frame that a pair lies in is known (`spt.rs`), damages some of
-//! its frames, and salvages it. Then: every pair that lies wholly in undamaged frames, and whose way there does, is given;
-//! a verified pair is always right, one that is not verified is right unless it lies in a damaged frame; no key is given
-//! twice; and the report counts what was given.
+//! A case takes a golden file, of which every pair and every frame that a pair lies in is known (`spt.rs`), damages
+//! some of its frames, and salvages it. Then: every pair that lies wholly in undamaged frames, and whose way there
+//! does, is given; a verified pair is always right, one that is not verified is right unless it lies in a damaged
+//! frame; no key is given twice; and the report counts what was given.
 //!
-//! `SPLITPOINT_CASES=100000` does as many cases, `SPLITPOINT_FIRST_CASE=5000` begins there. Damage behind right checksums:
-//! `corruption.rs`, which salvages each of its files too.
+//! `SPLITPOINT_CASES=100000` does as many cases, `SPLITPOINT_FIRST_CASE=5000` begins there. Damage behind right
+//! checksums: `corruption.rs`, which salvages each of its files too.
 
 use crate::corruption::{Random, directory};
 use crate::golden::{GOLDEN, Golden, PENDING, Pairs, ZONES, fixture};

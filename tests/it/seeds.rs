@@ -1,7 +1,8 @@
 //! Inputs of the fuzz targets, as plain tests: any Rust runs them, no fuzzer is needed.
 //!
-//! `fuzz/seeds/<target>/` has inputs that fuzzing found and that together reach what it reached; one that made something
-//! fail once is named after what it was. To see what one does: `make fuzz TARGET=open INPUT=fuzz/seeds/open/...`.
+//! `fuzz/seeds/<target>/` has inputs that fuzzing found and that together reach what it reached; one that made
+//! something fail once is named after what it was. To see what one does: `make fuzz TARGET=open
+//! INPUT=fuzz/seeds/open/...`.
 //!
 //! What targets do, and what their bytes mean: `fuzz/src/targets/`. How seeds come about: docs/testing.md, "Fuzzing".
 

@@ -1,8 +1,9 @@
 //! A second reader of `.spd` files, written from docs/dictionary-format.md alone.
 //!
-//! It shares no line with the library, so that a mistake in one does not hide in the other. It reads whole files in memory, takes
-//! no care of speed, and trusts nothing it reads. [`Reader::new`] reads all records by walking the stream; [`Reader::find`] looks one
-//! up as the page says of the file's index; [`Reader::check`] is everything that the page says *verify* checks.
+//! It shares no line with the library, so that a mistake in one does not hide in the other. It reads whole files in
+//! memory, takes no care of speed, and trusts nothing it reads. [`Reader::new`] reads all records by walking the
+//! stream; [`Reader::find`] looks one up as the page says of the file's index; [`Reader::check`] is everything that
+//! the page says *verify* checks.
 //!
 //! Names and numbers are those of docs/dictionary-format.md. In `spd/`: sequences, the indexes, the manifest, and where
 //! the fields are for those who damage them. Not here: hash functions

@@ -233,7 +233,8 @@ fn a_scan_beside_writers_gives_what_stays_exactly_once_for_long() {
     scans_give_what_stays_once(&options().in_memory().unwrap(), Duration::from_secs(60));
 }
 
-/// Writes that change nothing promise the log room all the same, and have to give it back before the next segment begins.
+/// Writes that change nothing promise the log room all the same, and have to give it back before the next segment
+/// begins.
 #[test]
 fn room_that_is_not_used_is_given_back_before_the_log_goes_on() {
     let directory = tempfile::tempdir().unwrap();

@@ -4,8 +4,8 @@ use crate::error::Result;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// `work` on each of `items`, on up to `threads` threads, this one among them. Where the system makes no more threads, fewer
-/// do it. After an error no more items are begun.
+/// `work` on each of `items`, on up to `threads` threads, this one among them. Where the system makes no more threads,
+/// fewer do it. After an error no more items are begun.
 ///
 /// # Errors
 /// The first of the errors of `work`, in the order of the items.

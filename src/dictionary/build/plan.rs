@@ -182,7 +182,8 @@ impl Plan {
 /// The error for a chunk of `chunk_keys` records that needs more memory than there is.
 pub(crate) fn too_little_memory(chunk_keys: u64, need: u64, have: u64) -> Error {
     let message = format!(
-        "memory_bytes {have}: the index `chunk` holds the {chunk_keys} records of a chunk in memory, here at least {need} bytes. \
+        "memory_bytes {have}: the index `chunk` holds the {chunk_keys} records of a chunk in memory, \
+         here at least {need} bytes. \
          Allow more memory, or choose the index `page`, which holds none."
     );
     Error::new(ErrorKind::OutOfMemory, message)

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! 0            8               16             20          28
-//! | raw bytes  | stored bytes  | record count | position  | stored bytes of LZ4, or the raw ones if LZ4 gained nothing |
+//! | raw bytes  | stored bytes  | record count | position  | stored bytes |
 //! ```
 //!
+//! The stored bytes are LZ4, or the raw ones if LZ4 gained nothing.
 //! `position` is that of the first record. A block ends with the record that brings it to the bytes that the header
 //! asks for. Decompression allocates what the head claims only after [`BlockHead::parse`] has compared it with what LZ4
 //! can expand to, and [`unpack`] with what a block of these records can have.

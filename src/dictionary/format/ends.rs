@@ -19,6 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
 use crate::io::File;
 use crate::io::atomic::Failed;
+use std::ops::Range;
 use std::path::Path;
 
 pub(crate) const HEADER_BYTES: usize = 512;
@@ -71,10 +72,17 @@ impl FileHeader {
         out
     }
 
-    /// The header of a file of `file_bytes` bytes.
+    /// The header of a file of `file_bytes` bytes. The rest of its page has to be zeros.
     pub fn read(path: &Path, file: &dyn File, file_bytes: u64) -> Result<FileHeader> {
-        let bytes = first_bytes(file, file_bytes).map_err(|e| Error::io(path, "read the header", e))?;
-        Self::parse(path, &bytes)
+        let failed = |e| Error::io(path, "read the header", e);
+        let bytes = first_bytes(file, file_bytes).map_err(failed)?;
+        let header = Self::parse(path, &bytes)?;
+        // The footer refuses a file that is shorter than a page.
+        let rest = HEADER_BYTES as u64..u64::from(header.page_bytes).min(file_bytes);
+        if let Some(what) = not_zero(file, rest).map_err(failed)? {
+            return Err(Error::corrupt(format!("{}: header page: {what}. {BUILD_AGAIN}.", path.display())));
+        }
+        Ok(header)
     }
 
     /// The header at the start of a file; `bytes` may be shorter where the file is.
@@ -90,7 +98,8 @@ impl FileHeader {
         let version = get.u32();
         if version != VERSION {
             let message = format!(
-                "{name}: dictionary format version {version}, this library reads {VERSION}. Upgrade the library, or build the dictionary again."
+                "{name}: dictionary format version {version}, this library reads {VERSION}. \
+                 Upgrade the library, or build the dictionary again."
             );
             return Err(Error::new(ErrorKind::Version, message));
         }
@@ -326,6 +335,19 @@ impl Footer {
         Ok(())
     }
 
+    /// The bytes between data, sections and footer in a file of `file_bytes` bytes, which are zeros.
+    pub fn gaps(&self, page_bytes: u32, file_bytes: u64) -> Vec<Range<u64>> {
+        let mut end = (self.pages + 1) * u64::from(page_bytes);
+        let mut gaps = Vec::new();
+        for section in &self.sections {
+            gaps.push(end..section.offset);
+            end = section.offset + section.bytes;
+        }
+        gaps.push(end..file_bytes.saturating_sub(FOOTER_BYTES as u64));
+        gaps.retain(|gap| !gap.is_empty());
+        gaps
+    }
+
     /// What all records' lengths say of the layout that they have when they are built from scratch.
     pub fn uniform_layout(&self) -> Layout {
         if self.pairs > 0 && self.key_len.0 == self.key_len.1 && self.value_len.0 == self.value_len.1 {
@@ -341,6 +363,27 @@ pub(crate) fn first_bytes(file: &dyn File, file_bytes: u64) -> std::io::Result<V
     let mut bytes = vec![0; usize::try_from(file_bytes).unwrap_or(usize::MAX).min(HEADER_BYTES)];
     file.read_at(&mut bytes, 0)?;
     Ok(bytes)
+}
+
+/// Bytes that are compared with zero at once.
+const ZEROS_AT_ONCE: usize = 1 << 16;
+
+/// Describes the bytes in `range` of the file that are not zero: the first, and the number of them.
+pub(crate) fn not_zero(file: &dyn File, range: Range<u64>) -> std::io::Result<Option<String>> {
+    let mut bytes = vec![0; usize::try_from(range.end - range.start).map_or(ZEROS_AT_ONCE, |n| n.min(ZEROS_AT_ONCE))];
+    let (mut first, mut count) = (None, 0u64);
+    for from in range.clone().step_by(ZEROS_AT_ONCE) {
+        let piece = &mut bytes[..(range.end - from).min(ZEROS_AT_ONCE as u64) as usize];
+        file.read_at(piece, from)?;
+        for (at, byte) in (from..).zip(piece.iter()).filter(|(_, byte)| **byte != 0) {
+            first.get_or_insert((at, *byte));
+            count += 1;
+        }
+    }
+    Ok(first.map(|(at, byte)| {
+        let Range { start, end } = range;
+        format!("byte {at} is {byte:02x}, must be zero like all bytes from {start} to {end}; {count} of them are not")
+    }))
 }
 
 fn seal(bytes: &mut [u8; HEADER_BYTES]) {

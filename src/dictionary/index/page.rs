@@ -41,13 +41,13 @@ const BATCH: usize = 16;
 pub(crate) struct PageIndexOptions {
     /// More bins: fewer pages read in vain, `log2` of it in bits a page.
     pub(crate) bins_per_page: u32,
-    /// Are cells blocks that cover a range of positions each, or single records?
+    /// Whether cells are blocks that each cover a range of positions, not single records.
     pub(crate) blocks: bool,
     /// No position is above it: `u64::MAX` for hashes, how many records there are less one for ranks.
     pub(crate) greatest: u64,
 }
 
-/// Which pages can hold a position. Keeps no words: those given to each call are those given to [`PageIndex::open`].
+/// Which pages can hold a position. Keeps no words: pass to each call those that were passed to [`PageIndex::open`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageIndex {
     bins: EliasFano,
@@ -131,7 +131,7 @@ impl PageIndex {
         found.extend(rest.iter().map(|&position| self.pages_of(words, position)));
     }
 
-    /// Are these the words that [`PageIndex::build`] makes? Reads everything once, and takes as much memory again.
+    /// Whether these are the words that [`PageIndex::build`] makes. Reads everything once, and needs as much memory again.
     pub(crate) fn check(&self, words: &[u64]) -> Result<(), String> {
         self.bins.check(&words[HEADER_WORDS..])
     }

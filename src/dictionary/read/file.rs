@@ -11,7 +11,7 @@ use super::pages::{Pages, Piece, Scratch, Stream};
 use super::search::{self, Interpolation, Query, RecordFormat, Search};
 use crate::dictionary::format::block::{self, BlockHead};
 use crate::dictionary::format::ends::{
-    BUILD_AGAIN, FOOTER_BYTES, FileHeader, Footer, HEADER_BYTES, Section, SectionKind,
+    BUILD_AGAIN, FOOTER_BYTES, FileHeader, Footer, HEADER_BYTES, Section, SectionKind, not_zero,
 };
 use crate::dictionary::format::layout::{Compression, Layout, Order};
 use crate::dictionary::format::record;
@@ -101,12 +101,12 @@ impl DictionaryFile {
         Ok(DictionaryFile { path: path.to_owned(), header, footer, hash, pages, index, ranks, file, format })
     }
 
-    /// Is it what `path` names now?
+    /// Whether `path` still names this file.
     pub fn is_at(&self, path: &Path) -> Result<bool> {
         self.file.is_at(path).map_err(|e| Error::io(path, "look whether it is the same file", e))
     }
 
-    /// Was it opened from the same file, as far as its content tells?
+    /// Whether both were opened from the same file, judged by their contents.
     pub fn is_same(&self, other: &DictionaryFile) -> bool {
         self.footer == other.footer && self.header.hash_check == other.header.hash_check
     }
@@ -238,7 +238,7 @@ impl DictionaryFile {
         Some(pages.start.min(end)..end)
     }
 
-    /// Does the index lead a lookup of `position` to the record of rank `rank`, whose cell is `cell` of the stream?
+    /// Whether the index leads a lookup of `position` to the record of rank `rank`, whose cell is `cell` of the stream.
     pub fn leads_to(&self, position: u64, rank: u64, cell: &Range<u64>) -> bool {
         let candidates = self.index.candidates(position);
         if let Candidates::Ranks(ranks) = &candidates
@@ -394,6 +394,20 @@ impl DictionaryFile {
         self.ranks.as_ref().map_or(Ok(()), |(index, words)| index.check(words.get()))
     }
 
+    /// Describes each piece of padding that is not all zeros: behind the header, the stream, the data and each section.
+    pub fn padding_faults(&self) -> Result<Vec<String>> {
+        let page_bytes = self.header.page_bytes;
+        let file_bytes = self.file_bytes()?;
+        let mut padding = vec![HEADER_BYTES as u64..u64::from(page_bytes)];
+        let unused = self.pages.count() * self.pages.body_bytes() - self.pages.stream_bytes();
+        let data_end = (self.pages.count() + 1) * u64::from(page_bytes);
+        padding.push(data_end - unused..data_end);
+        padding.extend(self.footer.gaps(page_bytes, file_bytes));
+        let failed = |e| Error::io(&self.path, "read the padding", e);
+        let checked = padding.into_iter().map(|range| not_zero(self.file.as_ref(), range).map_err(failed));
+        checked.filter_map(Result::transpose).collect()
+    }
+
     pub fn ranks_bytes(&self) -> u64 {
         self.ranks.as_ref().map_or(0, |(_, words)| words.bytes())
     }
@@ -495,7 +509,8 @@ impl Sections<'_> {
         }
         let (name, stored) = (self.path.display(), section.checksum);
         Err(Error::corrupt(format!(
-            "{name}: index at byte {}: checksum {stored:08x} is stored, {computed:08x} computed. Make the index again by a reindex, or restore the file.",
+            "{name}: index at byte {}: checksum {stored:08x} is stored, {computed:08x} computed. \
+             Make the index again by a reindex, or restore the file.",
             section.offset
         )))
     }

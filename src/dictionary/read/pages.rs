@@ -81,7 +81,7 @@ pub(crate) struct Scratch {
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
 impl Scratch {
-    /// Gives back what one large record took.
+    /// Frees the memory that one large record needed.
     pub fn shrink(&mut self) {
         for buffer in [&mut self.pages, &mut self.raw] {
             if buffer.capacity() > SCRATCH_BYTES_MAX {

@@ -18,7 +18,7 @@ pub(crate) struct Query<'k> {
     pub key: &'k [u8],
     pub position: u64,
     pub hash: &'k HashFunction,
-    /// About which position the first record of the piece has, where the index tells it.
+    /// About which position the first record of the piece has, where the index knows it.
     pub first_position: Option<u64>,
 }
 
@@ -319,7 +319,7 @@ fn find_in_block<'p>(format: RecordFormat, bytes: &'p [u8], query: Query<'_>) ->
     match format.layout {
         Layout::Fixed { key_len, value_len } => {
             let record_bytes = key_len as usize + value_len as usize;
-            // The index tells about the first record of a page, not of a block.
+            // The index knows the first record of a page, not of a block.
             let query = Query { first_position: None, ..query };
             find_fixed(format, bytes, key_len as usize, record_bytes, query)
         }

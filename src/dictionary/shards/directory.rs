@@ -147,7 +147,8 @@ fn refuse_other_directories(storage: &dyn Storage, directory: &Path) -> Result<(
     let Some(other) = names.iter().find(|name| !ours(name)) else { return Ok(()) };
     let shown = directory.display();
     let message = format!(
-        "{shown}: holds {other:?} and no manifest, so it is not a dictionary and is not made one. Empty it, or choose another name."
+        "{shown}: holds {other:?} and no manifest, so it is not a dictionary and is not made one. \
+         Empty it, or choose another name."
     );
     Err(Error::new(ErrorKind::NotATable, message))
 }

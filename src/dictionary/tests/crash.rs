@@ -258,7 +258,9 @@ fn fail_calls(every: u64) {
                     assert_eq!(e.kind(), kind, "{context}: {e}");
                 }
                 // Once it has its name, it is there, though a power loss may take it back.
-                let named = disk.trace().iter().any(|event| matches!(event, Event::Rename(_, to) if to.ends_with(if case.shards > 0 { "manifest" } else { "a.spd" })));
+                let last_name = if case.shards > 0 { "manifest" } else { "a.spd" };
+                let is_named = |event: &Event| matches!(event, Event::Rename(_, to) if to.ends_with(last_name));
+                let named = disk.trace().iter().any(is_named);
                 // And then nothing fails any more.
                 let synced = |event: &Event| matches!(event, Event::SyncNames(path) if path == Path::new(PATH));
                 let trace = disk.trace();

@@ -1,4 +1,4 @@
-//! A check names the pages whose heads are not those of their records.
+//! A check names the pages whose heads are not those of their records, and padding that is not zero.
 
 #![allow(clippy::disallowed_methods, reason = "a test damages a file")]
 use super::model::{builder, in_directory, pairs};
@@ -6,6 +6,7 @@ use crate::dictionary::format::ends::{FOOTER_BYTES, Footer};
 use crate::dictionary::format::page;
 use crate::dictionary::read::file::DictionaryFile;
 use crate::dictionary::{Compression, Dictionary, Index};
+use crate::error::ErrorKind;
 
 const PAGE_BYTES: usize = 512;
 
@@ -24,7 +25,7 @@ fn starts_and_pages_back_that_are_not_those_of_the_records_are_named() {
             for (page, at) in [(with, 4), (with, 6), (with, 18), (without, 16), (count, 4)] {
                 let mut bytes = whole.clone();
                 bytes[page * PAGE_BYTES + at] ^= 1;
-                repair(&mut bytes, &file.files[0]);
+                repair_pages(&mut bytes, &file.files[0], PAGE_BYTES);
                 std::fs::write(&path, bytes).unwrap();
                 let faults = Dictionary::open(&path).unwrap().verify().unwrap();
                 let named = format!("page {page}");
@@ -34,13 +35,54 @@ fn starts_and_pages_back_that_are_not_those_of_the_records_are_named() {
     }
 }
 
+#[test]
+fn every_byte_of_padding_that_is_not_zero_is_named() {
+    const PAGE_BYTES: usize = 1024;
+    in_directory(|path| {
+        builder(Index::trie()).page_bytes(PAGE_BYTES as u32).build(&path, pairs("sizes", 3000, 5)).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        let file = Dictionary::open(&path).unwrap();
+        assert_eq!(file.verify().unwrap(), []);
+        let footer = &file.files[0].footer;
+        let [first, second] = &footer.sections[..] else { panic!("trie and ranks: {:?}", footer.sections) };
+        let data_end = (footer.pages as usize + 1) * PAGE_BYTES;
+        let unused = footer.pages * file.files[0].pages.body_bytes() - footer.stream_bytes;
+        let (first_end, second_at) = ((first.offset + first.bytes) as usize, second.offset as usize);
+        assert!(unused > 0 && data_end < first.offset as usize && first_end < second_at, "no padding: {footer:?}");
+        let stream_end = data_end - unused as usize;
+        let ranges = [(stream_end, data_end), (data_end, first.offset as usize), (first_end, second_at)];
+        for at in ranges.iter().flat_map(|(start, end)| [*start, end - 1]) {
+            let mut bytes = whole.clone();
+            bytes[at] = 7;
+            if at < data_end {
+                repair_pages(&mut bytes, &file.files[0], PAGE_BYTES);
+            }
+            std::fs::write(&path, bytes).unwrap();
+            let faults = Dictionary::open(&path).unwrap().verify().unwrap();
+            let [fault] = &faults[..] else { panic!("byte {at}: {faults:?}") };
+            assert!(fault.place == "padding" && fault.what.starts_with(&format!("byte {at} is 07")), "{fault}");
+        }
+        for at in [512, PAGE_BYTES - 1] {
+            let mut bytes = whole.clone();
+            bytes[at] = 7;
+            std::fs::write(&path, &bytes).unwrap();
+            let refused = Dictionary::open(&path).err().expect("the header page is checked at open");
+            assert_eq!(refused.kind(), ErrorKind::Corrupt);
+            assert!(refused.to_string().contains(&format!("header page: byte {at} is 07")), "{refused}");
+            let faults = file.verify().unwrap();
+            assert_eq!(faults.len(), 1, "the file was damaged after it was opened: {faults:?}");
+        }
+        std::fs::write(&path, &whole).unwrap();
+    });
+}
+
 /// Makes all checksums those of the bytes.
-fn repair(bytes: &mut [u8], file: &DictionaryFile) {
+fn repair_pages(bytes: &mut [u8], file: &DictionaryFile, page_bytes: usize) {
     let mut sum = 0;
     for number in 1..=file.footer.pages {
-        let page_bytes = &mut bytes[number as usize * PAGE_BYTES..][..PAGE_BYTES];
-        let own = page::checksum(number, page_bytes).to_le_bytes();
-        page_bytes[..4].copy_from_slice(&own);
+        let page = &mut bytes[number as usize * page_bytes..][..page_bytes];
+        let own = page::checksum(number, page).to_le_bytes();
+        page[..4].copy_from_slice(&own);
         sum = crc32c::crc32c_append(sum, &own);
     }
     let footer = Footer { data_checksum: sum, ..file.footer.clone() };

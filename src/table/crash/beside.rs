@@ -7,11 +7,11 @@
 //!              -> the disk's calls, of all threads in one order -> a crash at any of them -> open
 //! ```
 //!
-//! After a crash the keys of each writer are in a state that its history allows (`workload.rs`), and where a change is there,
-//! so is every change of another that was acknowledged before it was begun: the log has one order.
+//! After a crash the keys of each writer are in a state that its history allows (`workload.rs`), and where a change is
+//! there, so is every change of another that was acknowledged before it was begun: the log has one order.
 //!
-//! The threads are tasks of `shuttle`, which take turns at each call to the disk among other places (`pager/interleave.rs`),
-//! so a seed makes the same run each time. The table is opened after the crash by one thread.
+//! The threads are tasks of `shuttle`, which take turns at each call to the disk among other places
+//! (`pager/interleave.rs`), so a seed makes the same run each time. The table is opened after the crash by one thread.
 
 use super::workload::{Content, History, Op, Promise, Workload, writer_of};
 use super::{Done, OF_A_CRASH, check, content_of, each_crash, expect};

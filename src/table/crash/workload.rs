@@ -100,14 +100,15 @@ impl Workload {
         Workload { seed, options, durability, maps: seed % 2 == 1, ops }
     }
 
-    /// One of several that are done beside each other, on keys of their own, of a table whose pages and segments go by `seed`.
+    /// One of several that are done beside each other, on keys of their own, of a table whose pages and segments go by
+    /// `seed`.
     pub(super) fn of_writer(seed: u64, writer: u8, len: usize) -> Workload {
         let mut workload = Workload::new(seed, 0);
         let mut random = Random::new(&[seed, 8]);
         workload.durability = random.pick(&[Durability::Sync, Durability::Os]);
         workload.maps = random.percent(75);
-        // Checkpoints when so much is dirty, or when the log is full. Segments for one value each, or such that long records
-        // lie in one beside others.
+        // Checkpoints when so much is dirty, or when the log is full. Segments for one value each, or such that long
+        // records lie in one beside others.
         let (cache_bytes, log_bytes) = random.pick(&[(1, 800_000), (CACHE_BYTES, 1), (CACHE_BYTES, 800_000)]);
         workload.options =
             workload.options.durability(workload.durability).cache_bytes(cache_bytes).log_bytes(log_bytes);
@@ -397,8 +398,8 @@ impl History {
         (first..=last).find(|&k| **self.state(k) == *content)
     }
 
-    /// The history of the disk that a crash left: up to state `k`, of which `first` is durable, at call 0; the open that
-    /// found it was done at call `shown`.
+    /// The history of the disk that a crash left: up to state `k`, of which `first` is durable, at call 0; the open
+    /// that found it was done at call `shown`.
     pub(super) fn after_crash(&self, k: usize, first: usize, shown: u64) -> History {
         let commit = |(i, commit): (usize, &Commit)| Commit {
             after: commit.after.clone(),

@@ -3,7 +3,7 @@
 
 use crate::error::ErrorKind;
 use crate::io::{Disk, File, Mode, Storage};
-use crate::{Backup, Durability, Table, TableOptions};
+use crate::table::{Backup, Durability, Table, TableOptions};
 use std::io::{Error, Result};
 use std::ops::ControlFlow;
 use std::path::Path;

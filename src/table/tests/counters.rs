@@ -1,7 +1,7 @@
 //! Counters compared with the operations made.
 
-use crate::TableOptions;
 use crate::buckets::{Activity, INTERVAL};
+use crate::table::TableOptions;
 use crate::table::counters::{COUNT, TableCounters};
 
 const EACH: u64 = INTERVAL as u64;

@@ -1,10 +1,11 @@
 //! Damaged dictionaries and manifests.
 //!
-//! **Raw**: whatever is hit in what checksums cover, no key gets a wrong answer: its own value, or none where it is absent, or an error;
-//! and `verify` names it. **Repaired**: fields of header, footer, sections, pages, blocks and records get hostile values, and all
-//! checksums fit again; then any value or error will do, in time and in memory.
+//! **Raw**: whatever is hit in what checksums cover, no key gets a wrong answer: its own value, or none where it is
+//! absent, or an error; and `verify` names it. **Repaired**: fields of header, footer, sections, pages, blocks and
+//! records get hostile values, and all checksums fit again; then any value or error will do, in time and in memory.
 //!
-//! Each file is used through reads and through a mapping. Not here: files that are cut while they are mapped, which is a signal.
+//! Each file is used through reads and through a mapping. Not here: files that are cut while they are mapped, which is
+//! a signal.
 
 use super::{Kind, Random, directory, no_case_fails};
 use crate::dictionaries::Pairs;
@@ -192,7 +193,8 @@ pub fn case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
     })
 }
 
-/// Everything that can be asked of the dictionary at `path`; `promised` is what its answers may be, if they may not be anything.
+/// Everything that can be asked of the dictionary at `path`; `promised` is what its answers may be, if they may not be
+/// anything.
 fn exercise(
     random: &mut Random,
     path: &Path,

@@ -2,8 +2,8 @@
 //!
 //! **Raw** damage (flips, cuts, files that change places) ends at a checksum: the table has the records before it, none
 //! of those behind, and nothing else. **Repaired** damage (other kinds, lengths and bodies, batches that lie, pieces
-//! that lack, headers that name another segment) has right checksums: there the second reader says what is to come of it.
-//! Afterwards the log is written on, the process "killed", and the table opened again: what was cut off stays away.
+//! that lack, headers that name another segment) has right checksums: there the second reader says what is to come of
+//! it. Afterwards the log is written on, the process "killed", and the table opened again: what was cut off stays away.
 //!
 //! Cases have numbers, `SPLITPOINT_CASE=lograw:1234` and `logrepaired:1234`. Not here: the log as it should be
 //! (`log_format.rs`).

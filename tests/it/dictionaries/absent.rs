@@ -1,7 +1,7 @@
 //! Keys that are not there: none is ever found, as full keys are compared.
 //!
-//! Keys and those asked for are numbers of one form, so they meet in buckets, pages, tries and chunks; an index alone would answer
-//! millions of them with a rank.
+//! Keys and those asked for are numbers of one form, so they meet in buckets, pages, tries and chunks; an index alone
+//! would answer millions of them with a rank.
 
 use super::indexes;
 use crate::corruption::Random;

@@ -1,7 +1,8 @@
 //! The golden dictionaries of `fixtures/spd-v1`: how each came about, and what is in it.
 //!
-//! `UPDATE=1 cargo test --test it library_writes` writes them anew: right where only what docs/dictionary-format.md leaves open
-//! changed (sizes that an index's writer chooses, LZ4's encoding); its section "Changes" says what to do where the format did.
+//! `UPDATE=1 cargo test --test it library_writes` writes them anew: right where only what docs/dictionary-format.md
+//! leaves open changed (sizes that an index's writer chooses, LZ4's encoding); its section "Changes" says what to do
+//! where the format did.
 
 use super::{Pairs, colliding, reads_alike, shards_alike};
 use crate::corruption::Random;
@@ -122,7 +123,8 @@ fn golden_dictionaries_are_what_the_library_writes_today() {
             let differs = new.iter().zip(&old).position(|(a, b)| a != b);
             assert!(
                 new == old,
-                "{name}: {} bytes, golden {}; first difference at byte {differs:?}. If only what the format leaves open changed: \
+                "{name}: {} bytes, golden {}; first difference at byte {differs:?}. \
+                 If only what the format leaves open changed: \
                  UPDATE=1 cargo test --test it library_writes",
                 new.len(),
                 old.len()

@@ -1,8 +1,9 @@
 //! Builds and updates of dictionaries: `kill -9` at random moments, and disks that are full.
 //!
-//! The n-th dictionary follows from n. A process makes the next one and is killed; then the name has the one before or the next, whole;
-//! temporary files have no names, or one that the next build removes, but for a whole dictionary that was about to be renamed. With
-//! resume it goes on from those, and the result is, byte for byte, that of a build nobody disturbed.
+//! The n-th dictionary follows from n. A process makes the next one and is killed; then the name has the one before or
+//! the next, whole; temporary files have no names, or one that the next build removes, but for a whole dictionary that
+//! was about to be renamed. With resume it goes on from those, and the result is, byte for byte, that of a build
+//! nobody disturbed.
 
 use super::{Running, process, task_arguments, this_binary, with_task};
 use crate::corruption::{Random, directory};
@@ -253,4 +254,34 @@ fn a_full_disk_is_an_error_and_the_old_dictionary_stays() {
             assert_eq!(found(&path, [1, 2]), 2);
         }
     }
+}
+
+/// Makes dictionary 2 over 1 where no thread can be made. A build may do with fewer threads.
+pub fn build_without_threads(place: &Path, arguments: &[u64]) {
+    assert!(std::thread::Builder::new().spawn(|| ()).is_err(), "a thread was made");
+    let (kind, n) = Kind::of(arguments);
+    if let Err(refused) = make(kind, n, &path_in(place)) {
+        assert_eq!(refused.kind(), ErrorKind::Io, "{refused}");
+        std::fs::write(place.join("refused"), refused.to_string()).unwrap();
+    }
+}
+
+#[test]
+fn a_build_without_threads_is_an_error_and_the_old_dictionary_stays() {
+    let mut refusals = 0;
+    for kind in kinds() {
+        let place = directory();
+        let path = path_in(place.path());
+        make(kind, 1, &path).unwrap();
+        let mut command = process("build_dictionary_without_threads", place.path(), &kind.arguments(2));
+        // No address space has room for a stack of 2^50 bytes.
+        let status = command.env("RUST_MIN_STACK", (1u64 << 50).to_string()).status().unwrap();
+        assert!(status.success(), "{kind:?}: {status}");
+        let refused = std::fs::read_to_string(place.path().join("refused"));
+        assert_eq!(found(&path, [1, 2]), if refused.is_ok() { 1 } else { 2 }, "{kind:?}: {refused:?}");
+        refusals += usize::from(refused.is_ok());
+        make(kind, 2, &path).unwrap();
+        assert_eq!(found(&path, [1, 2]), 2, "{kind:?}");
+    }
+    assert!(refusals > 0, "no build needs a thread");
 }

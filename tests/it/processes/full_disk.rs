@@ -1,5 +1,5 @@
-//! A disk that is full, really: a small file system in memory where one can be mounted without being root, and files that
-//! the system keeps short, which it can everywhere.
+//! A disk that is full, really: a small file system in memory where one can be mounted without being root, and files
+//! that the system keeps short, which it can everywhere.
 //!
 //! A full disk is an error and no signal, although the log is memory mapped; what was acknowledged is there; and with
 //! room again the handle goes on, or the table opened again does. The simulated disk has each call fail by itself; here
@@ -253,7 +253,8 @@ fn a_file_that_may_not_grow_is_a_full_disk() {
         for (durability, signal) in [(0, ""), (1, ""), (0, "trap '' XFSZ;"), (1, "trap '' XFSZ;")] {
             let when = format!("{limit_kib} KiB, log of {log_bytes}, durability {durability}, {signal}");
             let place = tempfile::tempdir().unwrap();
-            // The limit is in blocks of 512 bytes. The signal that comes with it ends a program that does not ignore it.
+            // The limit is in blocks of 512 bytes. The signal that comes with it ends a program that does not ignore
+            // it.
             let script = format!("{signal} ulimit -f {}; exec \"$0\" \"$@\"", 2 * limit_kib);
             let mut command = Command::new("sh");
             command.args(["-c", &script]).arg(this_binary()).args(task_arguments());

@@ -1,7 +1,7 @@
 //! One table by several names: links, renames and removals while it is open, directories that move, mounts of a file.
 //!
-//! A table's log and journal are found by its name alone, so what matters is that whoever opens the file looks for them where
-//! its last writer put them, and that no other table takes them for its own. docs/architecture.md, "Names".
+//! A table's log and journal are found by its name alone, so what matters is that whoever opens the file looks for
+//! them where its last writer put them, and that no other table takes them for its own. docs/architecture.md, "Names".
 
 use super::{Running, process};
 use splitpoint::{Backup, ErrorKind, PublishedCounters, Salvaged, Table, TableOptions};
@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 /// The names a process may be asked to open, by number, relative to its place.
 const NAMES: [&str; 6] = ["t.spt", "link.spt", "chain.spt", "there/absolute.spt", "there/up.spt", "linked/t.spt"];
 
-/// Has the table open by one of [`NAMES`], with a put that is in the log alone, until it is killed. Where the second argument
-/// is 1, by a path relative to its directory, which it leaves after the open.
+/// Has the table open by one of [`NAMES`], with a put that is in the log alone, until it is killed. Where the second
+/// argument is 1, by a path relative to its directory, which it leaves after the open.
 pub fn hold(place: &Path, arguments: &[u64]) {
     let &[name, moves] = arguments else { panic!("arguments") };
     let table = if moves == 1 {

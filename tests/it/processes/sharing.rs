@@ -100,8 +100,8 @@ fn a_program_that_is_being_started_keeps_no_lock() {
     });
 }
 
-/// In `closed`, which may not be written to, a table that was closed, one as a killed process left it, and one whose file
-/// could be written.
+/// In `closed`, which may not be written to, a table that was closed, one as a killed process left it, and one whose
+/// file could be written.
 pub fn read(place: &Path, _: &[u64]) {
     let closed = place.join("closed");
     assert!(fs::write(closed.join("x"), "").is_err(), "the directory can be written to");

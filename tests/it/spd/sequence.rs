@@ -12,7 +12,8 @@ pub fn bits(words: &[u64], p: u64, count: u64) -> u64 {
     (0..count).fold(0, |value, n| value | u64::from(bit(words, p + n)) << n)
 }
 
-/// The numbers of a sequence of `greatest` at the start of `words`, and how many words it has. All that leads readers is checked.
+/// The numbers of a sequence of `greatest` at the start of `words`, and how many words it has. All that leads readers
+/// is checked.
 pub fn parse(words: &[u64], greatest: u64) -> Result<(Vec<u64>, usize)> {
     let &[m, stored_greatest, ..] = words else { return Err("a sequence without a header".into()) };
     must(stored_greatest == greatest, || format!("a sequence up to {stored_greatest}, not {greatest}"))?;

@@ -226,7 +226,8 @@ pub fn changes(records: &[Record]) -> Result<Vec<Vec<Change>>> {
     Ok(changes)
 }
 
-/// The segments of table `table_id` that count after checkpoint `sequence`, in order, of files in the order of their names.
+/// The segments of table `table_id` that count after checkpoint `sequence`, in order, of files in the order of their
+/// names.
 pub fn follow(files: &[Vec<u8>], table_id: u64, sequence: u64) -> Result<Vec<Segment>> {
     let mut segments = Vec::new();
     for file in files {

@@ -1,13 +1,23 @@
 //! No file imports one that imports it, directly or through others.
 //!
 //! Reads the `use` declarations of each file outside tests, and follows each path to the file of the module that it
-//! names. A path that is written out where it is used is not seen.
+//! names, through what a `mod.rs` itself imports or exports. A path that is written out where it is used is not seen.
+//!
+//! A `mod.rs` and its children may import each other: `impl` blocks of a type are spread over files, and the type is in
+//! the `mod.rs`. Two siblings may not. The dictionary is stricter: there even `mod.rs` imports in one direction only.
 
 use super::{File, none, rust_files};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Folders whose files must not import one another in a circle.
-const FOLDERS: &[&str] = &["src/dictionary/"];
+const FOLDERS: &[&str] =
+    &["src/buckets/", "src/dictionary/", "src/hash/", "src/io/", "src/pager/", "src/salvage/", "src/table/"];
+
+/// Folders in which `mod.rs` counts, too.
+const WITH_ROOTS: &[&str] = &["src/dictionary/"];
+
+/// Circles that are still there. Each is a debt: one that was removed has to be removed here.
+const KNOWN: &[(&str, &str)] = &[("src/table/batch.rs", "src/table/deferred.rs")];
 
 /// Which files each file imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;
@@ -62,31 +72,52 @@ fn module_of(path: &str) -> Vec<&str> {
     path.split('/').collect()
 }
 
-/// The file of the module that `path`, written in the module `own`, leads to.
-fn file_of<'f>(path: &str, own: &[&str], files: &BTreeMap<Vec<&str>, &'f str>) -> Option<&'f str> {
-    let mut names: Vec<&str> = path.split("::").collect();
-    let mut at: Vec<&str> = match names.remove(0) {
-        "crate" => Vec::new(),
-        "super" => own[..own.len() - 1].to_vec(),
-        "self" => own.to_vec(),
-        first => [own, &[first]].concat(),
-    };
-    for name in names {
-        let next = [&at[..], &[name]].concat();
-        if !files.contains_key(&next) {
-            break;
-        }
-        at = next;
+/// Modules and their files, and what each module imports itself.
+struct Modules<'f> {
+    files: BTreeMap<Vec<&'f str>, &'f str>,
+    uses: BTreeMap<Vec<&'f str>, Vec<String>>,
+}
+
+impl<'f> Modules<'f> {
+    fn of(files: &'f [File]) -> Self {
+        let uses = files.iter().map(|file| (module_of(&file.path), used_paths(&code(file)))).collect();
+        Modules { files: files.iter().map(|file| (module_of(&file.path), &file.path[..])).collect(), uses }
     }
-    files.get(&at).copied()
+
+    /// The file of the module that `path`, written in the module `own`, leads to.
+    fn file_of(&self, path: &str, own: &[&str]) -> Option<&'f str> {
+        let mut names: Vec<&str> = path.split("::").collect();
+        let mut at: Vec<&str> = match names.remove(0) {
+            "crate" => Vec::new(),
+            "super" => own[..own.len() - 1].to_vec(),
+            "self" => own.to_vec(),
+            first => [own, &[first]].concat(),
+        };
+        for name in names {
+            let next = [&at[..], &[name]].concat();
+            if !self.files.contains_key(&next) {
+                return self.passed_on(&at, name).or_else(|| self.files.get(&at).copied());
+            }
+            at = next;
+        }
+        self.files.get(&at).copied()
+    }
+
+    /// The file of `name`, which the module `at` has from one of its children.
+    fn passed_on(&self, at: &[&str], name: &str) -> Option<&'f str> {
+        let uses = self.uses.get(at)?;
+        let child = uses.iter().filter_map(|path| path.rsplit_once("::")).find(|(_, last)| *last == name)?.0;
+        let child = child.strip_prefix("self::").unwrap_or(child);
+        self.files.get(&[at, &child.split("::").collect::<Vec<_>>()].concat()).copied()
+    }
 }
 
 fn imports(files: &[File]) -> Imports {
-    let modules: BTreeMap<Vec<&str>, &str> = files.iter().map(|file| (module_of(&file.path), &file.path[..])).collect();
+    let modules = Modules::of(files);
     let of = |file: &File| {
         let own = module_of(&file.path);
         let code = code(file);
-        let named = used_paths(&code).into_iter().filter_map(|path| file_of(&path, &own, &modules).map(str::to_owned));
+        let named = used_paths(&code).into_iter().filter_map(|path| modules.file_of(&path, &own).map(str::to_owned));
         (file.path.clone(), named.filter(|other| *other != file.path).collect())
     };
     files.iter().map(of).collect()
@@ -103,21 +134,54 @@ fn reached<'i>(imports: &'i Imports, from: &'i str) -> BTreeSet<&'i str> {
     reached
 }
 
+/// The files that are in a circle, each with those that import it back.
+fn in_circles(imports: &Imports) -> Vec<(&str, Vec<&str>)> {
+    let back = |file: &str, other: &str| reached(imports, other).contains(file);
+    let circles = imports.iter().map(|(file, others)| {
+        (&file[..], others.iter().map(|other| &other[..]).filter(|other| back(file, other)).collect::<Vec<_>>())
+    });
+    circles.filter(|(_, others)| !others.is_empty()).collect()
+}
+
 #[test]
 fn files_of_a_folder_do_not_import_each_other_in_circles() {
+    let (mut breaches, mut arrows, mut known) = (Vec::new(), 0, BTreeSet::new());
     for folder in FOLDERS {
         let is_test = |path: &str| path.contains("/tests/") || path.ends_with("/tests.rs");
         let files: Vec<File> = rust_files().filter(|f| f.path.starts_with(folder) && !is_test(&f.path)).collect();
-        let imports = imports(&files);
-        let arrows: usize = imports.values().map(BTreeSet::len).sum();
-        assert!(arrows > files.len(), "{arrows} imports seen in {} files of {folder}", files.len());
-        let in_circle = |file: &&String| reached(&imports, file).contains(&file[..]);
-        let breaches = imports.keys().filter(in_circle).map(|file| {
-            let back = imports[file].iter().filter(|other| reached(&imports, other).contains(&file[..]));
-            format!("{file}: imports {:?}, which imports it", back.collect::<Vec<_>>())
-        });
-        none(breaches.collect());
+        assert!(!files.is_empty(), "{folder} has no files");
+        let mut imports = imports(&files);
+        if !WITH_ROOTS.contains(folder) {
+            imports.retain(|file, _| !file.ends_with("/mod.rs"));
+            imports.values_mut().for_each(|others| others.retain(|other| !other.ends_with("/mod.rs")));
+        }
+        arrows += imports.values().map(BTreeSet::len).sum::<usize>();
+        for (file, back) in in_circles(&imports) {
+            for other in back {
+                match KNOWN.iter().find(|(a, b)| [(*a, *b), (*b, *a)].contains(&(file, other))) {
+                    Some(pair) => drop(known.insert(*pair)),
+                    None => breaches.push(format!("{file}: imports {other}, which imports it")),
+                }
+            }
+        }
     }
+    assert!(arrows > 150, "only {arrows} imports seen");
+    let gone = KNOWN.iter().filter(|pair| !known.contains(*pair));
+    breaches.extend(gone.map(|(a, b)| format!("{a} and {b} are no circle any more: take them out of KNOWN")));
+    none(breaches);
+}
+
+#[test]
+fn a_circle_through_what_a_root_passes_on_is_seen() {
+    let file = |path: &str, text: &str| File { path: path.into(), bytes: text.into() };
+    let files = [
+        file("src/a/mod.rs", "mod b;\nmod c;\npub(crate) use b::{B, Other};\nuse c::C;"),
+        file("src/a/b.rs", "use super::{A, C};"),
+        file("src/a/c.rs", "use super::B;"),
+    ];
+    let imports = imports(&files);
+    assert_eq!(imports["src/a/b.rs"], ["src/a/c.rs", "src/a/mod.rs"].map(str::to_owned).into());
+    assert_eq!(imports["src/a/c.rs"], ["src/a/b.rs".to_owned()].into());
 }
 
 #[test]

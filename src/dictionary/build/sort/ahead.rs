@@ -308,7 +308,7 @@ impl Sorted {
         }
     }
 
-    /// Gives the buffers of the run given out last back, which is done before the next is asked for.
+    /// Returns the buffers of the last run; called before the next run is requested.
     pub(crate) fn recycle(&mut self, run: Run) {
         let mut state = self.shared.lock();
         // Only what was counted when it was given out stays counted.

@@ -45,7 +45,7 @@ impl Block {
         self.records == 0
     }
 
-    /// Is there something in it, and no room for `more` bytes below `limit`?
+    /// Whether it holds anything and has no room for `more` bytes below `limit`.
     #[inline]
     pub(super) fn is_full(&self, more: usize, limit: usize) -> bool {
         // Records of no bytes cost memory too, when they are sorted.

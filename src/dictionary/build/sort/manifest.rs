@@ -93,7 +93,8 @@ impl Manifest {
         Err(Error::new(
             ErrorKind::InvalidArgument,
             format!(
-                "{}: has the name of a temporary file and was not made by a build. Move it, or build in another directory.",
+                "{}: has the name of a temporary file and was not made by a build. \
+                 Move it, or build in another directory.",
                 self.path.display()
             ),
         ))

@@ -192,7 +192,8 @@ impl Sorter {
     fn forked_error(&self) -> Error {
         let path = self.options.temporary.display();
         let message = format!(
-            "{path}: the build was started before this process was forked from its parent, which goes on with it. Start another in the child."
+            "{path}: the build was started before this process was forked from its parent, \
+             which goes on with it. Start another in the child."
         );
         Error::new(ErrorKind::Forked, message)
     }
@@ -255,7 +256,7 @@ impl Sorter {
         Part { source: Mutex::new(Some(Source { holding, path })), bytes: part.bytes, records: part.records }
     }
 
-    /// Are records without lengths of their own in blocks?
+    /// Whether records in blocks have no lengths of their own.
     fn in_fixed_blocks(&self) -> bool {
         matches!(self.lengths, Lengths::Fixed(_)) && self.fixed.is_some()
     }

@@ -37,7 +37,8 @@ pub(super) fn make_named(storage: &dyn Storage, prefix: &Path, part: usize) -> R
 fn cannot_make(path: &Path, e: std::io::Error) -> Error {
     let what = match e.raw_os_error() {
         Some(libc::EMFILE | libc::ENFILE) => {
-            "make a temporary file (too many are open: raise the limit of open files, allow less memory, or build fewer shards)"
+            "make a temporary file (too many are open: raise the limit of open files, \
+             allow less memory, or build fewer shards)"
         }
         _ => "make a temporary file",
     };
@@ -101,7 +102,7 @@ impl Writer {
         Ok(Writer { shared, thread: Some(thread), limit, block_bytes })
     }
 
-    /// Hands a block over; waits while too much is waiting. Gives an empty buffer.
+    /// Hands over a block and returns an empty buffer. Blocks while the queue is full.
     pub(super) fn submit(&self, job: Job) -> Result<Vec<u8>> {
         let mut queue = self.shared.lock();
         let bytes = job.block.len() as u64;

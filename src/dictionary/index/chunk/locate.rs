@@ -18,7 +18,7 @@ use std::ops::Range;
 /// Positions that go through each step together.
 const LANES: usize = 16;
 
-/// The part of a head that tells where a chunk begins: bit 0 tied, then the separator.
+/// The part of a head that says where a chunk begins: bit 0 tied, then the separator.
 const SEPARATOR_AND_TIED: u32 = (1 << (SEPARATOR_BITS + 1)) - 1;
 
 /// A section, checked.
@@ -210,7 +210,7 @@ impl Chunks {
         self.search(words, position, guess)
     }
 
-    /// What [`Chunks::check`] gives where the guess was wrong or a separator does not tell.
+    /// The result of [`Chunks::check`] where the guess was wrong or a separator does not decide.
     #[cold]
     #[inline(never)]
     fn search(&self, words: &[u64], position: u64, guess: Guess) -> ChunksOf {

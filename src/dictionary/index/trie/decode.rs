@@ -20,7 +20,7 @@ pub(super) const NESTED_MAX: u32 = 64 + 50;
 
 /// An index that was found sound enough to be asked: what its header says, and tables to decode it with.
 ///
-/// The words stay with the caller, who passes the same ones to each call.
+/// The caller keeps the words and passes the same ones to each call.
 pub(crate) struct Trie {
     options: TrieOptions,
     layout: TrieLayout,
@@ -127,7 +127,7 @@ pub(super) struct Bucket {
     pub end: u64,
 }
 
-/// The trie that a lookup has come to, of `count` keys from `rank` on, told apart by the bits of `path` from its
+/// The trie that a lookup has come to, of `count` keys from `rank` on, distinguished by the bits of `path` from its
 /// highest.
 #[derive(Default)]
 pub(super) struct Subtrie {

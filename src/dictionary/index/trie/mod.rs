@@ -1,6 +1,6 @@
 //! Entropy-coded tries: the rank of a key among sorted hashes, in 2.5 bits a key.
 //!
-//! The hashes that share their first `bucket_bits` bits are a virtual bucket, and a binary trie tells those of a bucket
+//! The hashes that share their first `bucket_bits` bits are a virtual bucket, and a binary trie separates those of a bucket
 //! apart. It is stored as the number of keys in each left subtrie, from the root down, left before right:
 //! Rep(T) = EC(|Left|, |T|) Rep(Left) Rep(Right), nothing for tries of one key. Random hashes halve at every bit, so
 //! the numbers are binomial and cost little. Where tries begin, in bits and in ranks, is in a two-level table.
@@ -10,7 +10,7 @@
 //! locate: position -> bucket -> superblock -> (first rank, keys, bits) -> down the trie, passing left subtries
 //! ```
 //!
-//! * **Any positions.** Equal ones cannot be told apart: below the last bit they are split evenly, so that a trie's
+//! * **Any positions.** Equal ones cannot be separated: below the last bit they are split evenly, so that a trie's
 //!   representation ends by itself, and a lookup that comes there answers with all of them. A superblock whose offsets
 //!   pass 16 bits is wide: its buckets' ends are 64-bit words in a table of their own.
 //! * **Skip pointers**, if asked for: the bits of Rep(Left) between EC and Rep(Left), where the trie has `skip_min`

@@ -41,7 +41,7 @@ fn built(options: &ChunkOptions, positions: &[u64]) -> (Vec<u64>, Vec<u64>) {
     (builder.finish(), placed)
 }
 
-/// Every position is found where it stands, alone and among many, and ranges of one rank are all different.
+/// Every position is found at its place, alone and among many, and ranges of one rank are all different.
 fn check_all(chunks: &Chunks, words: &[u64], placed: &[u64]) {
     assert_eq!(chunks.pairs(), placed.len() as u64);
     let mut taken = vec![0_u64; placed.len() / 64 + 1];

@@ -462,7 +462,7 @@ fn a_trie_has_the_expected_size_of_figure_3() {
     assert!((64..=512).all(|size| (2.25..2.45).contains(&per_key(size))));
 }
 
-/// The probabilities that so many of `size` keys are left.
+/// The probability of each number of `size` keys on the left.
 fn binomial_row(size: usize) -> Vec<f64> {
     let mut row = vec![1.0];
     for _ in 0..size {
