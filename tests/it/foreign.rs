@@ -50,7 +50,7 @@ fn with_header(at: usize, bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn a_text_file_is_not_a_table() {
     let text = b"alice\t1\nbob\t2\n".repeat(1000);
-    refused(&text, ErrorKind::NotATable, &["not a splitpoint table", "\"alice\\t1\\n\"", "Check the path", "load"]);
+    refused(&text, ErrorKind::NotATable, &["not a splitpoint table", "\"alice\\t1\\n\"", "Check the path", "salvage"]);
     refused(b"hi", ErrorKind::NotATable, &["not a splitpoint table", "2 bytes"]);
 }
 
@@ -186,9 +186,15 @@ fn another_hash_function_is_told_by_name() {
         error.to_string()
     };
     let sentence = open(TableOptions::new().hash(HashKind::Fnv1a));
-    assert!(sentence.contains("xxh3") && sentence.contains("fnv1a") && sentence.contains("leave"), "{sentence}");
+    assert!(
+        sentence.contains("xxh3") && sentence.contains("fnv1a") && sentence.contains("open it without one"),
+        "{sentence}"
+    );
     let sentence = open(TableOptions::new().seed(99));
-    assert!(sentence.contains("seed 3") && sentence.contains("99") && sentence.contains("leave"), "{sentence}");
+    assert!(
+        sentence.contains("seed 3") && sentence.contains("99") && sentence.contains("open it without one"),
+        "{sentence}"
+    );
     // A function whose results differ from those the file was made with, under the same name.
     let other = with_header(spt::ROOT_AT + 16, &[1; 8]);
     refused(&other, ErrorKind::WrongHash, &["xxh3", "check value"]);
@@ -225,13 +231,13 @@ fn a_journal_of_another_checkpoint_is_not_installed() {
     file[16..24].copy_from_slice(&(sequence + 7).to_le_bytes());
     let sum = spt::header_sum(&file);
     file[4092..4096].copy_from_slice(&sum.to_le_bytes());
-    let made_for = format!("between checkpoints {sequence} and {}", sequence + 1);
-    let at = format!("at {}", sequence + 7);
+    let made_for = format!("leads from checkpoint {sequence} to {}", sequence + 1);
+    let at = format!("at checkpoint {}", sequence + 7);
     journal_refused(
         &file,
         &journal,
         ErrorKind::Corrupt,
-        &["users.spt-ckpt: ", &made_for, &at, "Move the journal away"],
+        &["users.spt-ckpt: ", &made_for, &at, "move the journal away"],
     );
 }
 
@@ -243,13 +249,13 @@ fn a_journal_of_another_table_is_not_installed() {
     file[4092..4096].copy_from_slice(&sum.to_le_bytes());
     let id = |bytes: &[u8], at| format!("{:016x}", spt::u64_at(bytes, at));
     let (its, tables) = (id(&journal, spt::JOURNAL_TABLE_ID_AT), id(&file, spt::TABLE_ID_AT));
-    journal_refused(&file, &journal, ErrorKind::Corrupt, &["users.spt-ckpt: ", &its, &tables, "Move the journal away"]);
+    journal_refused(&file, &journal, ErrorKind::Corrupt, &["users.spt-ckpt: ", &its, &tables, "move the journal away"]);
 }
 
 #[test]
 fn a_later_checkpoints_journal_is_no_new_table() {
     let (_, journal) = pending();
-    let words = ["users.spt-ckpt: goes with checkpoint ", "is empty", "move the journal away"];
+    let words = ["users.spt-ckpt: belongs to checkpoint ", "is empty", "move the journal away"];
     journal_refused(b"", &journal, ErrorKind::Corrupt, &words);
 
     // Beside no file at all, whether the next one finds an empty file or the journal alone.
@@ -272,7 +278,12 @@ fn a_journal_whose_header_says_something_else_is_not_installed() {
         other[at] += 1;
         spt::repair_journal(&mut other);
         assert!(spt::Journal::parse(&other).is_some());
-        journal_refused(&file, &other, ErrorKind::Corrupt, &["users.spt-ckpt: ", "last frame", "Move it away"]);
+        journal_refused(
+            &file,
+            &other,
+            ErrorKind::Corrupt,
+            &["users.spt-ckpt: ", "last frame", "Move the journal away"],
+        );
     }
 }
 

@@ -160,7 +160,7 @@ fn a_file_with_two_hard_links_is_refused_for_writing_and_read_while_nobody_write
         for options in [TableOptions::new(), TableOptions::new().create(false)] {
             let error = options.open(path(name)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-            for word in [name, "2 hard links", "remove the other"] {
+            for word in [name, "2 hard links", "Remove the other"] {
                 assert!(error.to_string().contains(word), "\"{error}\" does not say {word:?}");
             }
         }
@@ -371,7 +371,7 @@ fn a_copy_of_a_table_that_is_open_by_another_name_does_not_write_to_its_log() {
 pub fn use_mounted(place: &Path, _: &[u64]) {
     let error = Table::open(place.join("t.spt")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-    for word in ["t.spt", "mounted by itself", "mount the directory"] {
+    for word in ["t.spt", "mounted by itself", "Mount its directory"] {
         assert!(error.to_string().contains(word), "\"{error}\" does not say {word:?}");
     }
     let reader = TableOptions::new().read_only(true).open(place.join("t.spt")).unwrap();
