@@ -41,6 +41,8 @@ mod io;
 pub mod linear;
 mod pager;
 mod planted;
+#[cfg(test)]
+mod random;
 mod salvage;
 mod table;
 mod varint;

@@ -6,8 +6,9 @@
 
 use super::{Durability, Table, TableOptions};
 use crate::error::ErrorKind;
-use crate::io::simulated::{Crash, Fault, Plan, Random, Simulated, State, Tally};
+use crate::io::simulated::{Crash, Fault, Plan, Simulated, State, Tally};
 use crate::io::{File, Mapped, Mode, Storage};
+use crate::random::Random;
 use std::io::Result;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::*};

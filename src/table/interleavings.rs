@@ -12,9 +12,10 @@
 
 use super::{Durability, Table, TableOptions};
 use crate::error::ErrorKind;
-use crate::io::simulated::{Crash, Random, Simulated, State, Tally};
+use crate::io::simulated::{Crash, Simulated, State, Tally};
 use crate::pager::interleave::{crowd, step, take_turns};
 use crate::planted::{Bug, tests::with};
+use crate::random::Random;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

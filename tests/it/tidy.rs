@@ -36,6 +36,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "linear",
             "pager",
             "planted",
+            "random",
             "salvage",
             "table",
             "varint",
@@ -45,18 +46,22 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/fault.rs", &[]),
     ("src/freeze.rs", &["dictionary", "hash", "table", "error"]),
     ("src/planted.rs", &[]),
+    ("src/random.rs", &[]),
     ("src/linear.rs", &[]),
     ("src/varint.rs", &[]),
     ("src/hash/", &[]),
     // A test's disk: a thread can be interrupted at each of its calls, and its locks can be planted with bugs.
-    ("src/io/simulated.rs", &["pager", "planted"]),
+    ("src/io/simulated.rs", &["pager", "planted", "random"]),
     ("src/io/", &[]),
     ("src/pager/", &["io", "error", "planted"]),
-    ("src/buckets/", &["pager", "io", "hash", "linear", "error", "fault", "planted", "varint"]),
+    ("src/buckets/", &["pager", "io", "hash", "linear", "error", "fault", "planted", "random", "varint"]),
     // `table`: the options to read a file with, and a table in memory of what was found already.
-    ("src/salvage/", &["table", "buckets", "pager", "io", "hash", "linear", "error", "fault", "planted", "varint"]),
-    ("src/dictionary/", &["io", "hash", "linear", "error", "fault", "planted", "varint"]),
-    ("src/table/", &["buckets", "pager", "io", "hash", "linear", "error", "fault", "planted", "varint"]),
+    (
+        "src/salvage/",
+        &["table", "buckets", "pager", "io", "hash", "linear", "error", "fault", "planted", "random", "varint"],
+    ),
+    ("src/dictionary/", &["io", "hash", "linear", "error", "fault", "planted", "random", "varint"]),
+    ("src/table/", &["buckets", "pager", "io", "hash", "linear", "error", "fault", "planted", "random", "varint"]),
 ];
 
 /// Names that the crate's root passes on, and the module each is of.

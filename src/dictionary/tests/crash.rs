@@ -15,7 +15,8 @@ use crate::dictionary::build::plan::MEMORY_BYTES_MIN;
 use crate::dictionary::handle::is_missing;
 use crate::dictionary::{Compression, Dictionary, DictionaryBuilder, DictionaryOptions, Index};
 use crate::error::{ErrorKind, Result};
-use crate::io::simulated::{Crash, Event, Fault, Plan, Random, Simulated, State, Tally};
+use crate::io::simulated::{Crash, Event, Fault, Plan, Simulated, State, Tally};
+use crate::random::Random;
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Tests of dictionaries as a whole; those of one part lie beside it.
 
+pub(crate) mod clock;
 mod crash;
 mod limits;
 mod model;
 mod ownership;
-pub(crate) mod random;
 mod sample_pairs;
 mod verify;

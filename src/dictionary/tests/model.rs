@@ -3,12 +3,12 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests look at directories and files")]
 
-use super::random::Random;
 pub(super) use super::sample_pairs::{KINDS, Pairs as Model};
 use crate::dictionary::{Compression, Dictionary, DictionaryBuilder, DictionaryOptions, Duplicates, Index};
 use crate::error::{ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
 use crate::io::{Disk, File, Mode, Storage};
+use crate::random::Random;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -27,7 +27,7 @@ pub(super) fn indexes() -> Vec<Index> {
 
 /// Pairs of a `kind` of `sample_pairs`, the same ones for each `seed`.
 pub(super) fn pairs(kind: &str, count: u64, seed: u64) -> Model {
-    let mut random = Random::new(seed);
+    let mut random = Random::from_seed(seed);
     super::sample_pairs::pairs(kind, count, || random.next())
 }
 
@@ -41,9 +41,9 @@ pub(super) fn check(dictionary: &Dictionary, model: &Model, context: &str) {
         let found = dictionary.get(key).unwrap_or_else(|e| panic!("{context}: {e}"));
         assert_eq!(found.as_ref(), Some(value), "{context}: {}", key.escape_ascii());
     }
-    let mut random = Random::new(99);
+    let mut random = Random::from_seed(99);
     for absent in 0..500u64 {
-        let len = random.below(12);
+        let len = random.up_to(12 - 1);
         for key in [random.bytes(len), (absent + (1 << 40)).to_le_bytes().to_vec(), format!("none{absent}").into()] {
             assert_eq!(dictionary.get(&key).unwrap(), model.get(&key).cloned(), "{context}");
         }
@@ -138,11 +138,11 @@ fn updates_in_batches_are_what_building_from_scratch_is() {
                     let builder = builder(index).compression(compression).block_bytes(1000);
                     let mut model = Model::new();
                     builder.build(&path, &model).unwrap();
-                    let mut random = Random::new(17);
+                    let mut random = Random::from_seed(17);
                     for round in 0..5 {
                         let mut update = Dictionary::update(&path, &path, &builder).unwrap();
                         for (key, value) in &all {
-                            match random.below(4) {
+                            match random.up_to(4 - 1) {
                                 0 => {
                                     let value = if round % 2 == 0 { value.clone() } else { vec![round; value.len()] };
                                     update.put(key, &value).unwrap();

@@ -15,9 +15,10 @@
 
 use super::workload::{Content, History, Op, Promise, Workload, writer_of};
 use super::{Done, OF_A_CRASH, check, content_of, each_crash, expect};
-use crate::io::simulated::{Crash, Event, Random, Simulated, State};
+use crate::io::simulated::{Crash, Event, Simulated, State};
 use crate::pager::interleave::{step, take_turns};
 use crate::pager::seed_random;
+use crate::random::Random;
 use crate::table::Table;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use std::sync::{Arc, Mutex};

@@ -7,7 +7,8 @@
 
 use super::workload::{Content, History, PATH, Run, Workload};
 use crate::error::ErrorKind;
-use crate::io::simulated::{Crash, Event, Random, Simulated, State, Tally};
+use crate::io::simulated::{Crash, Event, Simulated, State, Tally};
+use crate::random::Random;
 use crate::table::Table;
 use std::path::Path;
 

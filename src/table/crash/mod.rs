@@ -19,7 +19,8 @@ mod planted;
 mod workload;
 
 use crate::error::ErrorKind;
-use crate::io::simulated::{Crash, Event, Fault, Fired, Plan, Random, Simulated, State, Tally};
+use crate::io::simulated::{Crash, Event, Fault, Fired, Plan, Simulated, State, Tally};
+use crate::random::Random;
 use crate::table::{Durability, Table};
 use std::ops::Range;
 use workload::{Content, History, Op, Promise, Run, Workload};

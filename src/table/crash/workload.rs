@@ -7,8 +7,9 @@
 
 use crate::error::Error;
 use crate::hash::HashKind;
-use crate::io::simulated::{Crash, Random, Simulated};
+use crate::io::simulated::{Crash, Simulated};
 use crate::pager::{CheckpointGuard, seed_random};
+use crate::random::Random;
 use crate::table::{Durability, Table, TableOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;

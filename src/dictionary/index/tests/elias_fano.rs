@@ -1,7 +1,7 @@
 //! Sequences against a plain list, against hostile words, and their figures.
 
 use super::*;
-use crate::dictionary::tests::random::Random;
+use crate::random::Random;
 
 fn built(values: &[u64], greatest: u64) -> Vec<u64> {
     EliasFano::build(values.iter().map(|&v| Ok(v)), values.len() as u64, greatest).expect("ascending values")
@@ -39,7 +39,7 @@ fn around(values: &[u64], greatest: u64, random: &mut Random) -> Vec<u64> {
 
 #[test]
 fn a_sequence_answers_as_a_plain_one() {
-    let mut random = Random::new(1);
+    let mut random = Random::from_seed(1);
     for len in [0, 1, 2, 3, 63, 64, 65, 1000, 1023, 1024, 1025, 2049, 5000, 40_000] {
         for greatest in [0, 1, 2, 100, 1023, 1024, 65_535, 1 << 20, 1 << 40, u64::MAX - 1, u64::MAX] {
             let mut values: Vec<u64> = (0..len).map(|_| random.up_to(greatest)).collect();
@@ -51,7 +51,7 @@ fn a_sequence_answers_as_a_plain_one() {
 
 #[test]
 fn a_skewed_sequence_answers_as_a_plain_one() {
-    let mut random = Random::new(2);
+    let mut random = Random::from_seed(2);
     let n = 30_000_u64;
     let mut heaps = |heaps: u64, width: u64| {
         let mut values: Vec<u64> = (0..n)
@@ -82,7 +82,7 @@ fn values_that_descend_or_are_too_great_or_too_many_are_refused() {
 
 #[test]
 fn any_words_are_refused_or_answered_within_bounds() {
-    let mut random = Random::new(4);
+    let mut random = Random::from_seed(4);
     let (mut opened, mut unsound) = (0, 0);
     for round in 0..20_000 {
         let greatest = random.next() >> (random.next() % 64);
@@ -105,7 +105,7 @@ fn any_words_are_refused_or_answered_within_bounds() {
 
 #[test]
 fn every_one_of_a_word_is_found() {
-    let mut random = Random::new(5);
+    let mut random = Random::from_seed(5);
     for _ in 0..2000 {
         let word = random.next() & (random.next() | random.next() >> (random.next() % 64));
         let ones = (0..64).filter(|i| word >> i & 1 == 1);

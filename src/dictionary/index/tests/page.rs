@@ -1,7 +1,8 @@
 //! The page index against a plain search, against hostile words, and its figures.
 
 use super::*;
-use crate::dictionary::tests::random::{Random, ns_each};
+use crate::dictionary::tests::clock::ns_each;
+use crate::random::Random;
 
 const PAGE_BYTES: u64 = 100;
 
@@ -82,7 +83,7 @@ fn positions(shape: u64, count: u64, greatest: u64, random: &mut Random) -> Vec<
 }
 
 fn random_streams_are_found(blocks: bool) {
-    let mut random = Random::new(11);
+    let mut random = Random::from_seed(11);
     for round in 0..600 {
         let cells = 1 + random.up_to(120);
         let per_unit = if blocks { 1 + random.up_to(6) as usize } else { 1 };
@@ -160,7 +161,7 @@ fn firsts_that_descend_or_pass_the_universe_are_refused() {
 
 #[test]
 fn any_words_are_refused_or_answered_within_the_pages() {
-    let mut random = Random::new(12);
+    let mut random = Random::from_seed(12);
     let mut opened = 0;
     for round in 0..10_000 {
         let mut firsts: Vec<u64> = (0..random.up_to(2000) >> (round % 11)).map(|_| random.next()).collect();
@@ -182,7 +183,7 @@ fn any_words_are_refused_or_answered_within_the_pages() {
 
 #[test]
 fn a_page_costs_six_bits_and_a_half_at_most() {
-    let mut random = Random::new(13);
+    let mut random = Random::from_seed(13);
     for pages in [100_000_u64, 131_072, 150_001] {
         let mut firsts: Vec<u64> = (0..pages).map(|_| random.next()).collect();
         firsts.sort_unstable();
@@ -211,7 +212,7 @@ fn measure() {
 fn measure_one(pages: u64, options: PageIndexOptions) {
     let records = pages * 256;
     let record = |i: u64| {
-        let jitter = Random::new(i).next();
+        let jitter = Random::from_seed(i).next();
         (((u128::from(i) << 64) + u128::from(jitter)) / u128::from(records)) as u64
     };
     let firsts: Vec<u64> = (0..pages).map(|page| record(page * 256)).collect();
@@ -219,7 +220,7 @@ fn measure_one(pages: u64, options: PageIndexOptions) {
     let words = built(options, &firsts);
     let build = start.elapsed();
     let index = PageIndex::open(&words).expect("just built");
-    let mut random = Random::new(14);
+    let mut random = Random::from_seed(14);
     let asked: Vec<u64> = (0..1_000_000).map(|_| record(random.up_to(records - 1))).collect();
     let one_by_one =
         ns_each(asked.len(), || asked.iter().fold(0, |sum: u64, &p| sum.wrapping_add(index.pages_of(&words, p).start)));

@@ -8,8 +8,9 @@ use crate::dictionary::build::merge::Batch;
 use crate::dictionary::build::plan::MEMORY_BYTES_MIN;
 use crate::dictionary::run::{Run, Spans};
 use crate::hash::{HashFunction, HashKind};
-use crate::io::simulated::{Crash, Fault, Plan as FaultPlan, Random, Simulated, State, Tally};
+use crate::io::simulated::{Crash, Fault, Plan as FaultPlan, Simulated, State, Tally};
 use crate::io::{Disk, Storage};
+use crate::random::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 

@@ -13,7 +13,7 @@ use std::time::Instant;
 use super::code::Codes;
 use super::layout::HEADER_WORDS;
 use super::{Trie, TrieOptions, build};
-use crate::dictionary::tests::random::Random;
+use crate::random::Random;
 
 fn sorted(random: &mut Random, count: usize) -> Vec<u64> {
     let mut positions: Vec<u64> = (0..count).map(|_| random.next()).collect();
@@ -257,7 +257,7 @@ fn every_set_of_16_prefixes_agrees_with_the_reference() {
 
 #[test]
 fn counts_around_powers_of_two_are_found() {
-    let mut random = Random::new(1);
+    let mut random = Random::from_seed(1);
     for count in [0, 1, 2, 3, 7, 31, 255, 256, 257, 509, 1021, 4099, 16_411] {
         let positions = sorted(&mut random, count);
         let absent = sorted(&mut random, 50);
@@ -269,7 +269,7 @@ fn counts_around_powers_of_two_are_found() {
 
 #[test]
 fn all_options_find_all_keys() {
-    let mut random = Random::new(2);
+    let mut random = Random::from_seed(2);
     let positions = sorted(&mut random, 5000);
     let absent = sorted(&mut random, 50);
     for options in many_options() {
@@ -279,7 +279,7 @@ fn all_options_find_all_keys() {
 
 /// Positions as poor hash functions give them.
 fn skewed() -> Vec<Vec<u64>> {
-    let mut random = Random::new(3);
+    let mut random = Random::from_seed(3);
     let mut sets = vec![
         vec![0; 1000],
         vec![u64::MAX; 1000],
@@ -312,7 +312,7 @@ fn skewed_and_equal_positions_are_found() {
 #[test]
 fn superblocks_that_overflow_are_wide() {
     // A first superblock of 70 000 keys, then as many at random.
-    let mut random = Random::new(4);
+    let mut random = Random::from_seed(4);
     let mut positions: Vec<u64> = (0..140_000).map(|i| random.next() >> (i % 2 * 20)).collect();
     positions.sort_unstable();
     for skip_min in [0, 64] {
@@ -341,18 +341,18 @@ fn nine_million_equal_positions_are_one_range() {
 
 #[test]
 fn changed_words_give_an_error_or_ranges_in_bounds() {
-    let mut random = Random::new(5);
+    let mut random = Random::from_seed(5);
     let positions = sorted(&mut random, 3000);
     let skewed = skewed();
     for round in 0..6000 {
-        let options = many_options()[random.below(84) as usize];
-        let of = if round % 4 == 0 { &skewed[random.below(12) as usize] } else { &positions };
-        let count = 1 + random.below(of.len() as u64) as usize;
+        let options = many_options()[random.up_to(84 - 1) as usize];
+        let of = if round % 4 == 0 { &skewed[random.up_to(12 - 1) as usize] } else { &positions };
+        let count = 1 + random.up_to(of.len() as u64 - 1) as usize;
         let mut words = built(&options, &of[..count]);
         damage(&mut words, &mut random);
         let Ok(trie) = Trie::open(&words) else { continue };
         for i in 0..40 {
-            let position = if i % 2 == 0 { random.next() } else { of[random.below(of.len() as u64) as usize] };
+            let position = if i % 2 == 0 { random.next() } else { of[random.up_to(of.len() as u64 - 1) as usize] };
             let ranks = trie.locate(&words, position);
             assert!(ranks.start <= ranks.end && ranks.end <= trie.pairs(), "{ranks:?} of {}", trie.pairs());
         }
@@ -360,23 +360,23 @@ fn changed_words_give_an_error_or_ranges_in_bounds() {
 }
 
 fn damage(words: &mut Vec<u64>, random: &mut Random) {
-    let (count, kind) = (words.len() as u64, random.below(5));
+    let (count, kind) = (words.len() as u64, random.up_to(5 - 1));
     match kind {
-        0 => words.truncate(random.below(count) as usize),
-        1 => words.extend([random.next(), 0].into_iter().take(1 + random.below(2) as usize)),
+        0 => words.truncate(random.up_to(count - 1) as usize),
+        1 => words.extend([random.next(), 0].into_iter().take(1 + random.up_to(2 - 1) as usize)),
         2 => {
-            let at = random.below(count.min(HEADER_WORDS as u64 + 6)) as usize;
-            words[at] ^= random.next() >> random.below(64);
+            let at = random.up_to(count.min(HEADER_WORDS as u64 + 6) - 1) as usize;
+            words[at] ^= random.next() >> random.up_to(64 - 1);
         }
         3 => {
-            let from = HEADER_WORDS + random.below(count - HEADER_WORDS as u64) as usize;
-            let value = if random.below(2) == 0 { 0 } else { u64::MAX };
-            words[from..].iter_mut().take(1 + random.below(20) as usize).for_each(|word| *word = value);
+            let from = HEADER_WORDS + random.up_to(count - HEADER_WORDS as u64 - 1) as usize;
+            let value = if random.up_to(2 - 1) == 0 { 0 } else { u64::MAX };
+            words[from..].iter_mut().take(1 + random.up_to(20 - 1) as usize).for_each(|word| *word = value);
         }
         _ => {
-            for _ in 0..=random.below(8) {
-                let at = HEADER_WORDS + random.below(count - HEADER_WORDS as u64) as usize;
-                words[at] ^= 1 << random.below(64);
+            for _ in 0..=random.up_to(8 - 1) {
+                let at = HEADER_WORDS + random.up_to(count - HEADER_WORDS as u64 - 1) as usize;
+                words[at] ^= 1 << random.up_to(64 - 1);
             }
         }
     }
@@ -384,7 +384,7 @@ fn damage(words: &mut Vec<u64>, random: &mut Random) {
 
 #[test]
 fn every_truncation_is_an_error() {
-    let words = built(&TrieOptions::default(), &sorted(&mut Random::new(6), 2000));
+    let words = built(&TrieOptions::default(), &sorted(&mut Random::from_seed(6), 2000));
     assert!((0..words.len()).all(|count| Trie::open(&words[..count]).is_err()));
 }
 
@@ -426,7 +426,7 @@ fn bits_per_key(options: &TrieOptions, positions: &[u64]) -> f64 {
 
 #[test]
 fn a_key_costs_the_bits_that_the_paper_says() {
-    let positions = sorted(&mut Random::new(7), 1 << 20);
+    let positions = sorted(&mut Random::from_seed(7), 1 << 20);
     let dense = bits_per_key(&TrieOptions::default(), &positions);
     assert!((dense - 2.512).abs() < 0.01, "{dense}, the paper has 2.51");
     // Figure 11: Huffman codes above 16 keys save little.
@@ -503,10 +503,10 @@ fn nanoseconds(trie: &Trie, words: &[u64], positions: &[u64], asked: &[u32]) -> 
 #[test]
 #[ignore = "slow: builds and times indexes of 2^24 keys over the options"]
 fn trie_measured() {
-    let mut random = Random::new(8);
+    let mut random = Random::from_seed(8);
     let log = std::env::var("TRIE_LOG").ok().and_then(|log| log.parse().ok()).unwrap_or(24);
     let positions = sorted(&mut random, 1 << log);
-    let asked: Vec<u32> = (0..500_000).map(|_| random.below(1 << log) as u32).collect();
+    let asked: Vec<u32> = (0..500_000).map(|_| random.up_to(1 << log - 1) as u32).collect();
     println!(
         "    g  hmax  skip  block | bits/key  tries  buckets | build M/s | ns: least, median | batch: least, median"
     );
