@@ -145,7 +145,8 @@ impl EliasFano {
         })
     }
 
-    /// Whether these are the words that [`EliasFano::build`] makes. Reads everything once, and needs as much memory again.
+    /// Whether these are the words that [`EliasFano::build`] makes. Reads everything once, and needs as much memory
+    /// again.
     pub(crate) fn check(&self, words: &[u64]) -> Result<(), String> {
         let values = (0..self.len).map(|index| Ok(self.get(words, index)));
         let again = EliasFano::build(values, self.len, self.greatest).map_err(|e| e.to_string())?;

@@ -131,7 +131,8 @@ impl PageIndex {
         found.extend(rest.iter().map(|&position| self.pages_of(words, position)));
     }
 
-    /// Whether these are the words that [`PageIndex::build`] makes. Reads everything once, and needs as much memory again.
+    /// Whether these are the words that [`PageIndex::build`] makes. Reads everything once, and needs as much memory
+    /// again.
     pub(crate) fn check(&self, words: &[u64]) -> Result<(), String> {
         self.bins.check(&words[HEADER_WORDS..])
     }

@@ -398,10 +398,9 @@ impl DictionaryFile {
     pub fn padding_faults(&self) -> Result<Vec<String>> {
         let page_bytes = self.header.page_bytes;
         let file_bytes = self.file_bytes()?;
-        let mut padding = vec![HEADER_BYTES as u64..u64::from(page_bytes)];
         let unused = self.pages.count() * self.pages.body_bytes() - self.pages.stream_bytes();
         let data_end = (self.pages.count() + 1) * u64::from(page_bytes);
-        padding.push(data_end - unused..data_end);
+        let mut padding = vec![HEADER_BYTES as u64..u64::from(page_bytes), data_end - unused..data_end];
         padding.extend(self.footer.gaps(page_bytes, file_bytes));
         let failed = |e| Error::io(&self.path, "read the padding", e);
         let checked = padding.into_iter().map(|range| not_zero(self.file.as_ref(), range).map_err(failed));

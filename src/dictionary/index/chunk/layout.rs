@@ -7,8 +7,8 @@
 //! A *bucket* is a prefix of the position, of as many bits as make about 4096 to 8192 keys of one; its start is the
 //! chunk in which it begins, with a fraction, so that a position's chunk is guessed by interpolation. A record is a
 //! *head* and the seeds. The head holds the *separator*, the 20 bits that follow the prefix in the chunk's first
-//! position; where they do not separate it from the last position before, the chunk is *tied*, and is among the ties with
-//! its first position in full.
+//! position; where they do not separate it from the last position before, the chunk is *tied*, and is among the ties
+//! with its first position in full.
 //!
 //! Strings of bits go from the low end of a word upwards, and on in the next.
 //! Not here: what a bucket's start is (`build.rs`), how a chunk is found by it (`locate.rs`).

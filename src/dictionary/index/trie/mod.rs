@@ -1,7 +1,7 @@
 //! Entropy-coded tries: the rank of a key among sorted hashes, in 2.5 bits a key.
 //!
-//! The hashes that share their first `bucket_bits` bits are a virtual bucket, and a binary trie separates those of a bucket
-//! apart. It is stored as the number of keys in each left subtrie, from the root down, left before right:
+//! The hashes that share their first `bucket_bits` bits are a virtual bucket, and a binary trie separates those of a
+//! bucket. It is stored as the number of keys in each left subtrie, from the root down, left before right:
 //! Rep(T) = EC(|Left|, |T|) Rep(Left) Rep(Right), nothing for tries of one key. Random hashes halve at every bit, so
 //! the numbers are binomial and cost little. Where tries begin, in bits and in ranks, is in a two-level table.
 //!
