@@ -39,6 +39,7 @@ mod freeze;
 pub mod hash;
 mod io;
 pub mod linear;
+mod little_endian;
 mod pager;
 mod planted;
 #[cfg(test)]

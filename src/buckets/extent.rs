@@ -11,6 +11,7 @@
 use super::Buckets;
 use super::page::{PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
 use crate::error::Result;
+use crate::little_endian::{u32_at, u64_at};
 use crate::pager::FRAME_UNITS;
 use crate::pager::words::Bytes;
 
@@ -49,17 +50,16 @@ impl Buckets {
     /// The extent a record refers to, checked against the size of the file.
     pub(super) fn parse_extent(&self, record: Record<'_>) -> Result<Extent> {
         let bytes = record.value;
-        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
         if bytes.len() != EXTENT_BYTES {
             return Err(self
                 .pager
                 .corrupt(format!("an extent's reference has {} bytes, expected {EXTENT_BYTES}", bytes.len())));
         }
         let extent = Extent {
-            unit: u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes")),
-            capacity: u32_at(8),
-            key_bytes: u32_at(12),
-            value_bytes: u32_at(16),
+            unit: u64_at(bytes, 0),
+            capacity: u32_at(bytes, 8),
+            key_bytes: u32_at(bytes, 12),
+            value_bytes: u32_at(bytes, 16),
         };
         // The record or the extent has the whole key.
         let fits = match record.form {

@@ -4,7 +4,8 @@
 
 use super::{FILL_PERCENT, Fill, PAGE_BYTES, Totals};
 use crate::linear;
-use crate::pager::{FRAME_BYTES_MIN, ROOT_BYTES, u32_at, u64_at};
+use crate::little_endian::{u16_at, u32_at, u64_at};
+use crate::pager::{FRAME_BYTES_MIN, ROOT_BYTES};
 use crate::planted::{Bug, planted};
 
 /// Offset of the groups' first frames in the root. On disk.
@@ -70,7 +71,7 @@ impl Root {
         }
         Ok(Root {
             page_bytes,
-            hash_id: u16::from_le_bytes([bytes[4], bytes[5]]),
+            hash_id: u16_at(bytes, 4),
             seed: u64_at(bytes, 8),
             check_value: u64_at(bytes, 16),
             max_bucket: u32_at(bytes, 24),

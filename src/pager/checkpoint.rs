@@ -21,9 +21,11 @@
 use super::pool::FrameNo;
 use super::words::Bytes;
 use super::{FORMAT_VERSION, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Header, Pager, SUM_OF_SUMS, ZONE_FRAMES};
-use super::{header_sum, nonzero, sum_of_sums, u32_at, u64_at};
+use super::{header_sum, nonzero, sum_of_sums};
 use crate::error::{Error, ErrorKind, Result};
+use crate::io::atomic::with_suffix;
 use crate::io::{File, Mode, Storage};
+use crate::little_endian::{u32_at, u64_at};
 use crate::planted::{Bug, planted};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -40,9 +42,7 @@ pub(super) fn frame_sum(frame: FrameNo, bytes: &[u8]) -> u32 {
 }
 
 pub(super) fn journal_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push("-ckpt");
-    PathBuf::from(name)
+    with_suffix(path, "-ckpt")
 }
 
 /// The state of the table at one moment between writes, to be written while writers go on.

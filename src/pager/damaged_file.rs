@@ -20,9 +20,10 @@ use super::checkpoint::{self, frame_sum, journal_path};
 use super::pool::FrameNo;
 use super::{FORMAT_VERSION, Header, MAGIC, MAP_GROUP_COUNT, Pager, SUM_OF_SUMS, ZONE_FRAMES};
 use super::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, HEADER_BYTES, ROOT_BYTES, ROOT_START};
-use super::{header_sum, sum_of_sums, u32_at};
+use super::{header_sum, sum_of_sums};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
+use crate::little_endian::u32_at;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 

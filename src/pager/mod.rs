@@ -29,6 +29,7 @@ pub(crate) mod words;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage, forked_since, forks};
+use crate::little_endian::{u32_at, u64_at};
 use crate::planted::{Bug, planted};
 pub(crate) use checkpoint::Frozen;
 pub(crate) use checkpoint_lock::CheckpointGuard;
@@ -772,14 +773,6 @@ pub(crate) fn seed_random(seed: u64) {
 /// 0 means "never written".
 fn nonzero(sum: u32) -> u32 {
     if sum == 0 { u32::MAX } else { sum }
-}
-
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
-}
-
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
 }
 
 impl Header {

@@ -24,6 +24,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fault::Fault;
 use crate::hash::{HashFunction, HashKind};
 use crate::linear;
+use crate::little_endian::{u16_at, u64_at};
 use crate::pager::damaged_file::{DamagedFile, State, WholeHeader};
 use crate::pager::resolve;
 use crate::pager::wal::has_segments;
@@ -387,20 +388,12 @@ impl Plan {
 
 /// The hash function that a root names, if its check value confirms the name and the seed.
 fn hash_of(root: &[u8], options: &TableOptions) -> Option<HashFunction> {
-    let kind = HashKind::from_id(u16::from_le_bytes([root[4], root[5]]))?;
+    let kind = HashKind::from_id(u16_at(root, 4))?;
     let hash = match kind {
         HashKind::User => options.user_hash.clone()?,
         kind => HashFunction::new(kind, u64_at(root, 8)),
     };
     (hash.check_value() == u64_at(root, 16)).then_some(hash)
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
 }
 
 fn not_a_table(path: &Path, what: &str) -> Error {

@@ -8,6 +8,7 @@ use super::{Flow, Salvage};
 use crate::buckets::extent::EXTENT_BYTES;
 use crate::buckets::page::{self, INLINE, PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
 use crate::error::quote;
+use crate::little_endian::{u32_at, u64_at};
 use crate::pager::FRAME_UNITS;
 use crate::pager::damaged_file::State;
 
@@ -152,8 +153,8 @@ impl<'a> Salvage<'a> {
         let Ok(bytes) = <&[u8; EXTENT_BYTES]>::try_from(record.value) else {
             return (0, Err(format!("a reference of {} bytes, expected {EXTENT_BYTES}", record.value.len())));
         };
-        let u32_at = |at: usize| u64::from(super::u32_at(bytes, at));
-        let (unit, capacity, key_bytes, value_bytes) = (super::u64_at(bytes, 0), u32_at(8), u32_at(12), u32_at(16));
+        let u32_at = |at: usize| u64::from(u32_at(bytes, at));
+        let (unit, capacity, key_bytes, value_bytes) = (u64_at(bytes, 0), u32_at(8), u32_at(12), u32_at(16));
         let frame_bytes = self.file.frame_bytes() as u64;
         let unit_bytes = frame_bytes / u64::from(FRAME_UNITS);
         let key_right = match record.form {

@@ -15,6 +15,7 @@
 use super::{Table, TableOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashKind;
+use crate::io::atomic::with_suffix;
 use crate::io::{File, Mode, Storage, forked_since, forks};
 use crate::pager::copy::{Target, copy_file, is_crashed, permissions_of};
 use crate::pager::resolve;
@@ -328,10 +329,4 @@ fn refuse_if_in_use(storage: &dyn Storage, path: &Path) -> Result<()> {
     let shown = path.display();
     Err(Error::new(ErrorKind::Locked, format!("{shown}: in use by a table that was renamed while it was open"))
         .with_hint("Close that table. To keep it, give it this name again."))
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
 }

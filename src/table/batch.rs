@@ -12,8 +12,9 @@
 //! Source: the write batch is LevelDB's. Not here: the record's bytes (`wal_record.rs`).
 
 use super::Table;
+use super::changes::Changes;
 use super::deferred::{self, Deferred, Edit, Expected};
-use super::wal_record::{WalRecord, decode_batch, encode_in_batch};
+use super::wal_record::WalRecord;
 use crate::buckets::{Bucket, Delta, HashedKey, PairLocation};
 use crate::error::{Error, ErrorKind, Result};
 use crate::linear;
@@ -27,32 +28,6 @@ pub struct Batch<'t> {
     table: &'t Table,
     changes: Changes,
     deferred: Vec<Deferred<'t>>,
-}
-
-/// Changes in the form in which the log has them.
-#[derive(Default)]
-pub(super) struct Changes {
-    bytes: Vec<u8>,
-    count: usize,
-    /// Bytes that their pairs take in pages, at most.
-    page_bytes: u64,
-}
-
-impl Changes {
-    pub(super) fn add(&mut self, table: &Table, change: WalRecord<'_>) -> Result<()> {
-        let (key, value_bytes) = change.key_and_value_bytes();
-        table.buckets.check_lengths(key, value_bytes)?;
-        encode_in_batch(change, &mut self.bytes);
-        self.count += 1;
-        if !matches!(change, WalRecord::Remove { .. }) {
-            self.page_bytes += table.buckets.bytes_in_page(key.len(), value_bytes) as u64;
-        }
-        Ok(())
-    }
-
-    pub(super) fn decode(&self) -> Vec<WalRecord<'_>> {
-        decode_batch(&self.bytes).expect("it was encoded here")
-    }
 }
 
 impl Table {
@@ -135,12 +110,12 @@ impl<'t> Batch<'t> {
     }
 
     fn defer(&mut self, key: &[u8], edit: Edit<'t>) {
-        self.deferred.push(Deferred { after: self.changes.count, key: key.to_vec(), edit });
+        self.deferred.push(Deferred { after: self.changes.len(), key: key.to_vec(), edit });
     }
 
     /// The number of changes.
     pub fn len(&self) -> usize {
-        self.changes.count + self.deferred.len()
+        self.changes.len() + self.deferred.len()
     }
 
     /// Whether it has no change.
@@ -160,7 +135,7 @@ impl<'t> Batch<'t> {
         let lsn = loop {
             let resolved = deferred::resolve(table, &self.changes, &mut self.deferred)?;
             let changes = resolved.changes.as_ref().unwrap_or(&self.changes);
-            if changes.count == 0 {
+            if changes.len() == 0 {
                 break table.position_seen();
             }
             if let Some(lsn) = table.commit_changes(changes, &resolved.expected)? {
@@ -176,10 +151,10 @@ impl Table {
     /// Makes the changes as one if the keys of `expected` have these values. `None` if one has another; nothing has
     /// changed then.
     fn commit_changes(&self, changes: &Changes, expected: &Expected) -> Result<Option<Lsn>> {
-        let record = WalRecord::Batch(&changes.bytes);
+        let record = WalRecord::Batch(changes.bytes());
         let decoded = changes.decode();
         let mut writer = self.enter_to(record)?;
-        self.buckets.grow_for(changes.page_bytes, changes.count as u64);
+        self.buckets.grow_for(changes.page_bytes(), changes.len() as u64);
         let keys = decoded.iter().filter_map(|change| change.key()).chain(expected.keys().map(Vec::as_slice));
         let mut latched = Latched::new(self, keys)?;
         for (key, value) in expected {

@@ -7,7 +7,7 @@
 //! Not here: latches, the log (`batch.rs`).
 
 use super::Table;
-use super::batch::Changes;
+use super::changes::Changes;
 use super::wal_record::WalRecord;
 use crate::error::Result;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -22,8 +22,11 @@ pub(super) struct Deferred<'t> {
 
 pub(super) enum Edit<'t> {
     Insert(Vec<u8>),
-    Update(Box<dyn FnMut(Option<&[u8]>) -> Option<Vec<u8>> + 't>),
+    Update(Box<UpdateFn<'t>>),
 }
+
+/// From the value of a key, or `None`, to its new value; `None` removes the key.
+pub(super) type UpdateFn<'t> = dyn FnMut(Option<&[u8]>) -> Option<Vec<u8>> + 't;
 
 /// The values that keys must have for the resolved changes to hold; `None` for an absent key.
 pub(super) type Expected = BTreeMap<Vec<u8>, Option<Vec<u8>>>;

@@ -14,6 +14,7 @@
 mod answers;
 mod backup;
 mod batch;
+mod changes;
 mod checkpoint;
 mod compact;
 mod counters;

@@ -16,8 +16,10 @@ use super::counters::{COUNT, TableCounters};
 use super::gate::Counted;
 use crate::buckets::Activity;
 use crate::error::{Error, ErrorKind, Result};
+use crate::io::atomic::with_suffix;
 use crate::io::{Disk, Storage};
 use crate::io::{File, Mode, forked_since, forks, open_locked};
+use crate::little_endian::{u32_at, u64_at};
 use crate::pager::{Pager, resolve};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
@@ -41,9 +43,7 @@ const _: () = assert!(WORDS_END <= SUM);
 const EVERY: Duration = Duration::from_millis(250);
 
 fn path_of(table: &Path) -> PathBuf {
-    let mut name = table.as_os_str().to_owned();
-    name.push("-stats");
-    PathBuf::from(name)
+    with_suffix(table, "-stats")
 }
 
 /// What the process that has a table open publishes; see
@@ -109,17 +109,15 @@ impl PublishedCounters {
 
     /// Parses all fields but `is_open`, which is not in the file.
     fn parse(bytes: &[u8; BYTES], path: &Path) -> Result<PublishedCounters> {
-        let u32_at = |at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().expect("within"));
-        let u64_at = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("within"));
         if bytes[..8] != MAGIC {
             return Err(not_counters(path, "it does not start with SPLITSTA"));
         }
-        if u32_at(8) != FORMAT_VERSION {
-            let (path, version) = (path.display(), u32_at(8));
+        if u32_at(bytes, 8) != FORMAT_VERSION {
+            let (path, version) = (path.display(), u32_at(bytes, 8));
             let what = format!("{path}: format version {version}, this library reads {FORMAT_VERSION}");
             return Err(Error::new(ErrorKind::Version, what).with_hint("Upgrade splitpoint."));
         }
-        let (stored, computed) = (u32_at(SUM), crc32c::crc32c(&bytes[..SUM]));
+        let (stored, computed) = (u32_at(bytes, SUM), crc32c::crc32c(&bytes[..SUM]));
         if stored != computed {
             let what = format!("checksum mismatch, stored {stored:08x}, computed {computed:08x}");
             return Err(not_counters(path, what));
@@ -127,8 +125,14 @@ impl PublishedCounters {
         if bytes[WORDS_END..SUM].iter().any(|&b| b != 0) {
             return Err(not_counters(path, "reserved bytes are not zero"));
         }
-        let counters = TableCounters::from_words(std::array::from_fn(|i| u64_at(WORDS + 8 * i)));
-        Ok(PublishedCounters { counters, process: u32_at(12), tick: u64_at(16), open_ms: u64_at(24), is_open: false })
+        let counters = TableCounters::from_words(std::array::from_fn(|i| u64_at(bytes, WORDS + 8 * i)));
+        Ok(PublishedCounters {
+            counters,
+            process: u32_at(bytes, 12),
+            tick: u64_at(bytes, 16),
+            open_ms: u64_at(bytes, 24),
+            is_open: false,
+        })
     }
 
     fn to_bytes(self) -> [u8; BYTES] {

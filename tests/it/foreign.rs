@@ -198,7 +198,7 @@ fn another_hash_function_is_told_by_name() {
     // A function whose results differ from those the file was made with, under the same name.
     let other = with_header(spt::ROOT_AT + 16, &[1; 8]);
     refused(&other, ErrorKind::WrongHash, &["xxh3", "check value"]);
-    refused(&with_header(spt::ROOT_AT + 4, &77u16.to_le_bytes()), ErrorKind::Version, &["77", "upgrade"]);
+    refused(&with_header(spt::ROOT_AT + 4, &77u16.to_le_bytes()), ErrorKind::Version, &["77", "Upgrade"]);
 }
 
 // ---------------------------------------------------------------------------------------------

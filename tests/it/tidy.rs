@@ -34,6 +34,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "hash",
             "io",
             "linear",
+            "little_endian",
             "pager",
             "planted",
             "random",
@@ -48,20 +49,40 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/planted.rs", &[]),
     ("src/random.rs", &[]),
     ("src/linear.rs", &[]),
+    ("src/little_endian.rs", &[]),
     ("src/varint.rs", &[]),
     ("src/hash/", &[]),
     // A test's disk: a thread can be interrupted at each of its calls, and its locks can be planted with bugs.
     ("src/io/simulated.rs", &["pager", "planted", "random"]),
     ("src/io/", &[]),
-    ("src/pager/", &["io", "error", "planted"]),
-    ("src/buckets/", &["pager", "io", "hash", "linear", "error", "fault", "planted", "random", "varint"]),
+    ("src/pager/", &["io", "little_endian", "error", "planted"]),
+    (
+        "src/buckets/",
+        &["pager", "io", "hash", "linear", "little_endian", "error", "fault", "planted", "random", "varint"],
+    ),
     // `table`: the options to read a file with, and a table in memory of what was found already.
     (
         "src/salvage/",
-        &["table", "buckets", "pager", "io", "hash", "linear", "error", "fault", "planted", "random", "varint"],
+        &[
+            "table",
+            "buckets",
+            "pager",
+            "io",
+            "hash",
+            "linear",
+            "little_endian",
+            "error",
+            "fault",
+            "planted",
+            "random",
+            "varint",
+        ],
     ),
-    ("src/dictionary/", &["io", "hash", "linear", "error", "fault", "planted", "random", "varint"]),
-    ("src/table/", &["buckets", "pager", "io", "hash", "linear", "error", "fault", "planted", "random", "varint"]),
+    ("src/dictionary/", &["io", "hash", "linear", "little_endian", "error", "fault", "planted", "random", "varint"]),
+    (
+        "src/table/",
+        &["buckets", "pager", "io", "hash", "linear", "little_endian", "error", "fault", "planted", "random", "varint"],
+    ),
 ];
 
 /// Names that the crate's root passes on, and the module each is of.

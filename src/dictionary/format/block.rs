@@ -10,6 +10,8 @@
 //! asks for. Decompression allocates what the head claims only after [`BlockHead::parse`] has compared it with what LZ4
 //! can expand to, and [`unpack`] with what a block of these records can have.
 
+use crate::little_endian::u64_at;
+
 pub(crate) const HEAD_BYTES: usize = 28;
 /// The most bytes that LZ4 can expand one byte to.
 pub(crate) const EXPANSION_MAX: u64 = 255;
@@ -37,9 +39,13 @@ impl BlockHead {
     /// The head at the start of `bytes`, `None` where they are too few; what it says is possible.
     pub fn parse(bytes: &[u8]) -> Option<std::result::Result<BlockHead, &'static str>> {
         let bytes = bytes.get(..HEAD_BYTES)?;
-        let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
         let records = u32::from_le_bytes(bytes[16..20].try_into().expect("4 bytes"));
-        let head = BlockHead { raw_bytes: u64_at(0), stored_bytes: u64_at(8), records, position: u64_at(20) };
+        let head = BlockHead {
+            raw_bytes: u64_at(bytes, 0),
+            stored_bytes: u64_at(bytes, 8),
+            records,
+            position: u64_at(bytes, 20),
+        };
         Some(head.check())
     }
 

@@ -10,7 +10,7 @@ use super::segment::{End, Header, RECORDS_START, SLOT_COUNT, slot_path};
 use super::{BODY_BYTES_MAX, IN_PIECES, PIECE, PIECE_HEADER_BYTES, RECORD_HEADER_BYTES, RESUMED};
 use crate::error::{Error, Result};
 use crate::io::{File, Mode, Storage};
-use crate::pager::u32_at;
+use crate::little_endian::u32_at;
 use crate::planted::{Bug, planted};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

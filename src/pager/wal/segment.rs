@@ -15,8 +15,10 @@
 //! Format: docs/format.md, "Write-ahead log".
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::io::atomic::with_suffix;
 use crate::io::{File, Mapped, Mode, Storage, open_locked};
-use crate::pager::{NUMBER_MAX, u32_at, u64_at};
+use crate::little_endian::{u32_at, u64_at};
+use crate::pager::NUMBER_MAX;
 use crate::planted::{Bug, planted};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -149,9 +151,7 @@ pub(super) struct Segment {
 
 /// The file of slot `slot` beside the table at `path`.
 pub(super) fn slot_path(path: &Path, slot: u8) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!("-log{slot}"));
-    PathBuf::from(name)
+    with_suffix(path, &format!("-log{slot}"))
 }
 
 /// Whether the file at `path` does not belong to table `table_id` but may belong to another: another handle has it

@@ -1,0 +1,44 @@
+//! The changes of a batch, as the log has them.
+
+use super::Table;
+use super::wal_record::{WalRecord, decode_batch, encode_in_batch};
+use crate::error::Result;
+
+/// Changes in the form in which the log has them.
+#[derive(Default)]
+pub(super) struct Changes {
+    bytes: Vec<u8>,
+    count: usize,
+    /// Bytes that their pairs take in pages, at most.
+    page_bytes: u64,
+}
+
+impl Changes {
+    pub(super) fn add(&mut self, table: &Table, change: WalRecord<'_>) -> Result<()> {
+        let (key, value_bytes) = change.key_and_value_bytes();
+        table.buckets.check_lengths(key, value_bytes)?;
+        encode_in_batch(change, &mut self.bytes);
+        self.count += 1;
+        if !matches!(change, WalRecord::Remove { .. }) {
+            self.page_bytes += table.buckets.bytes_in_page(key.len(), value_bytes) as u64;
+        }
+        Ok(())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Most bytes that their pairs take in pages.
+    pub(super) fn page_bytes(&self) -> u64 {
+        self.page_bytes
+    }
+
+    pub(super) fn decode(&self) -> Vec<WalRecord<'_>> {
+        decode_batch(&self.bytes).expect("it was encoded here")
+    }
+}
