@@ -1,8 +1,8 @@
 //! How a command fails: one message on standard error and one exit status.
 //!
-//! Every message is printed in one place, [`Failure::report`]. The library's errors carry a message, a hint and a status;
-//! the hint names no option, so this program adds its own. Other failures are made by cause, as in [`Failure::no`] or
-//! [`Failure::usage`].
+//! Every message is printed in one place, [`Failure::report`]. The library's errors carry a message, a hint and a
+//! status; the hint names no option, so this program adds its own. Other failures are made by cause, as in
+//! [`Failure::no`] or [`Failure::usage`].
 
 use crate::interrupt::Signal;
 use splitpoint::ErrorKind;

@@ -230,7 +230,9 @@ impl Load {
         let (file, rows) = (self.file.display(), count_of(rows, "row"));
         match self.durability {
             DurabilityName::None => {
-                format!("Stopped after {rows}; those since the last checkpoint may not be in {file}, so load them again")
+                format!(
+                    "Stopped after {rows}; those since the last checkpoint may not be in {file}, so load them again"
+                )
             }
             DurabilityName::Os | DurabilityName::Sync => format!("Stopped after {rows}, all of them in {file}"),
         }
