@@ -21,7 +21,8 @@ impl Table {
     /// meantime may be.
     ///
     /// # Errors
-    /// Those of [`DictionaryBuilder::start`], [`Build::finish`](crate::Build::finish) and [`Scan::next_ref`];
+    /// Those of [`DictionaryBuilder::start`], [`Build::finish`](crate::Build::finish) and
+    /// [`Scan::next_ref`](crate::Scan::next_ref);
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) with [`shards`](DictionaryBuilder::shards).
     ///
     /// # Examples

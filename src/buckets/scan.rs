@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::linear::Position;
 use std::ops::Range;
 
-/// A scan of a table, made by [`Table::scan`] and [`Table::scan_from`].
+/// A scan of a table, made by [`Table::scan`](crate::Table::scan) and [`Table::scan_from`](crate::Table::scan_from).
 ///
 /// As an iterator it returns owned pairs; [`next_ref`](Scan::next_ref) lends them without a copy.
 pub struct Scan<'t> {

@@ -1,7 +1,8 @@
 //! How a command fails: one message on standard error and one exit status.
 //!
-//! Every message is printed in one place, [`Failure::report`]. The library's errors carry message and status, and the
-//! program's advice is appended to them; other failures are made by cause, as in [`Failure::no`] or [`Failure::usage`].
+//! Every message is printed in one place, [`Failure::report`]. The library's errors carry a message, a hint and a
+//! status; the hint names no option, so this program adds its own. Other failures are made by cause, as in
+//! [`Failure::no`] or [`Failure::usage`].
 
 use crate::interrupt::Signal;
 use splitpoint::ErrorKind;
@@ -22,8 +23,6 @@ pub type Result<T> = std::result::Result<T, Failure>;
 pub struct Failure {
     /// `None`: print nothing, because the reader of our output has gone or the command has printed it already.
     message: Option<String>,
-    /// What to do about it, in this program's own words and options.
-    hint: Option<&'static str>,
     status: u8,
 }
 
@@ -34,7 +33,7 @@ impl Failure {
 
     /// For a command that has printed the faults as its answer.
     pub fn no_already_printed() -> Self {
-        Self { message: None, hint: None, status: EXIT_NO }
+        Self { message: None, status: EXIT_NO }
     }
 
     pub fn usage(message: impl Display) -> Self {
@@ -59,7 +58,7 @@ impl Failure {
     /// Standard output could not be written. A closed pipe is the reader's choice (`| head`) and no failure.
     pub fn output(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self { message: None, hint: None, status: 0 };
+            return Self { message: None, status: 0 };
         }
         Self::io("standard output", &error)
     }
@@ -69,31 +68,45 @@ impl Failure {
         kinds.iter().any(|kind| kind.exit_code() == self.status)
     }
 
-    fn with_status(message: impl Display, status: u8) -> Self {
-        Self { message: Some(message.to_string()), hint: None, status }
+    /// Adds a sentence, given without its full stop.
+    pub fn and(self, sentence: impl Display) -> Self {
+        let message = self.message.map(|message| format!("{}. {sentence}.", message.trim_end_matches('.')));
+        Self { message, ..self }
     }
 
-    /// Prints the message, and the hint after it.
+    fn with_status(message: impl Display, status: u8) -> Self {
+        Self { message: Some(message.to_string()), status }
+    }
+
+    /// Prints the message.
     pub fn report(self) -> ExitCode {
-        match (self.message, self.hint) {
-            (Some(message), Some(hint)) => eprintln!("splitpoint: {message} {hint}"),
-            (Some(message), None) => eprintln!("splitpoint: {message}"),
-            (None, _) => {}
+        if let Some(message) = self.message {
+            eprintln!("splitpoint: {message}");
         }
         ExitCode::from(self.status)
     }
 }
 
-/// The library's errors name no option of this program; the hint does.
 impl From<splitpoint::Error> for Failure {
     fn from(error: splitpoint::Error) -> Self {
-        Self { hint: hint(error.kind()), ..Self::with_status(&error, error.kind().exit_code()) }
+        let message = match (error.hint(), options_for(&error)) {
+            (Some(hint), Some(options)) => {
+                format!("{}. {} ({options}).", error.message(), hint.trim_end_matches('.'))
+            }
+            _ => error.to_string(),
+        };
+        Self::with_status(message, error.kind().exit_code())
     }
 }
 
-fn hint(kind: ErrorKind) -> Option<&'static str> {
-    match kind {
-        ErrorKind::Duplicate => Some("(--duplicates last, or first.)"),
+/// The options and commands of this program that do what the hint of `error` says.
+fn options_for(error: &splitpoint::Error) -> Option<&'static str> {
+    let advises = |what| error.hint().is_some_and(|hint| hint.contains(what));
+    match error.kind() {
+        ErrorKind::Duplicate => Some("--duplicates last, or first"),
+        ErrorKind::Corrupt if advises("salvage") => Some("`splitpoint check FILE`, `splitpoint dump FILE --salvage`"),
+        ErrorKind::NotATable if advises("salvage") => Some("`splitpoint dump FILE --salvage`"),
+        ErrorKind::InvalidArgument if advises("replace") => Some("--force"),
         _ => None,
     }
 }

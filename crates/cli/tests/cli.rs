@@ -179,7 +179,9 @@ mod transcripts {
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(script).current_dir(place).env("PATH", path).stdin(Stdio::null());
         let output = shell.output().unwrap();
-        let mut printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        // The library's errors show absolute paths; the transcripts leave the directory out.
+        let absolute = format!("{}/", place.canonicalize().unwrap().display());
+        let mut printed = String::from_utf8_lossy(&output.stdout).replace(&absolute, "");
         if !output.status.success() {
             if !printed.is_empty() && !printed.ends_with('\n') {
                 printed.push('\n');

@@ -12,7 +12,7 @@
 use super::plan::{PlaceNames, Plan};
 use super::progress::ProgressCounter;
 use super::sort::Sorted;
-use super::sort::duplicates::SortError;
+use super::sort::duplicates::{CHOOSE, SortError};
 use super::sort::lengths::PutLengths;
 use super::writer::FileWriter;
 use crate::dictionary::format::ends::Footer;
@@ -83,9 +83,8 @@ impl<'s> Batch<'s> {
         let next = self.sorted.next_run().map_err(|error| match (error, &self.place_names) {
             (SortError::Duplicate(twice), Some(name)) => {
                 let (key, place, first) = (quote(&twice.key), name(twice.place), name(twice.first_place));
-                let message =
-                    format!("{place}: duplicate key {key} (first at {first}). Use duplicates last to keep the last.");
-                Error::new(ErrorKind::Duplicate, message)
+                let message = format!("{place}: duplicate key {key} (first at {first})");
+                Error::new(ErrorKind::Duplicate, message).with_hint(CHOOSE)
             }
             (error, _) => error.into(),
         })?;

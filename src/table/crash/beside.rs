@@ -151,7 +151,7 @@ impl Case {
                     }
                 });
             }
-            if self.seed % 3 != 0 {
+            if !self.seed.is_multiple_of(3) {
                 scope.spawn(|| {
                     if let Err(e) = hold_backup(&table) {
                         locked(&failed).get_or_insert(format!("backup: {e}"));

@@ -71,7 +71,7 @@ impl Checked<'_> {
     fn report_text(&self) -> Result<()> {
         let mut out = Output::stdout();
         let file = self.file.display();
-        let faults = distinct(&self.faults, &file.to_string());
+        let faults = distinct(&self.faults, self.file);
         for fault in &faults {
             out.line(&format!("{file}: {fault}"))?;
         }
@@ -84,7 +84,7 @@ impl Checked<'_> {
     }
 
     fn report_json(&self) -> Result<()> {
-        let faults = distinct(&self.faults, &self.file.display().to_string());
+        let faults = distinct(&self.faults, self.file);
         let named: Vec<_> =
             faults.iter().map(|fault| json!({"place": fault.place, "what": fault.what, "hits": fault.hits})).collect();
         Output::stdout().json(&json!({
@@ -117,13 +117,15 @@ impl fmt::Display for Distinct {
 /// Places that one damaged page hits: more are only counted.
 const HITS_NAMED_MAX: usize = 8;
 
-/// The faults without repetition: if a page cannot be read, every bucket in it reports the page's fault again. Drops
-/// the advice to run `check`.
-fn distinct(faults: &[Fault], file: &str) -> Vec<Distinct> {
+/// The faults without repetition: if a page cannot be read, every bucket in it reports the page's fault again.
+fn distinct(faults: &[Fault], file: &Path) -> Vec<Distinct> {
+    // The library's errors begin with the absolute path.
+    let absolute = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+    let prefixes = [file, &absolute].map(|name| format!("{}: ", name.display()));
     let mut found: Vec<Distinct> = Vec::new();
     let mut by_sentence: HashMap<String, usize> = HashMap::new();
     for fault in faults {
-        let what = fault.what.strip_prefix(&format!("{file}: ")).unwrap_or(&fault.what);
+        let what = prefixes.iter().find_map(|prefix| fault.what.strip_prefix(prefix)).unwrap_or(&fault.what);
         let what = what.strip_prefix(&format!("{}: ", fault.place)).unwrap_or(what);
         if let Some(same) = by_sentence.get(what) {
             found[*same].hits.push(fault.place.clone());
@@ -142,7 +144,7 @@ mod tests {
     #[test]
     fn a_page_that_several_buckets_lie_in_is_one_fault() {
         let fault = |place: &str, what: &str| Fault { place: place.into(), what: what.into() };
-        let of_frame = "t.spt: frame 20: checksum mismatch. Run `splitpoint check t.spt`, then restore a backup.";
+        let of_frame = "t.spt: frame 20: checksum mismatch";
         let faults = [
             fault("frame 20", of_frame),
             fault("bucket 60", of_frame),
@@ -150,7 +152,7 @@ mod tests {
             fault("bucket 7", "its page is of kind 3"),
             fault("bucket 8", "its page is of kind 3"),
         ];
-        let lines: Vec<String> = distinct(&faults, "t.spt").iter().map(Distinct::to_string).collect();
+        let lines: Vec<String> = distinct(&faults, Path::new("t.spt")).iter().map(Distinct::to_string).collect();
         let expected = [
             "frame 20: checksum mismatch; hits bucket 60, bucket 61",
             "bucket 7: its page is of kind 3",

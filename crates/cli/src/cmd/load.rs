@@ -169,7 +169,10 @@ impl Load {
             skipped: 0,
             start: Instant::now(),
         };
-        let end = loading.all_rows(&mut reader)?;
+        let end = loading.all_rows(&mut reader).map_err(|failure| match loading.rows {
+            0 => failure,
+            rows => failure.and(self.left_by_failure(rows)),
+        })?;
         loading.progress.finish_and_clear();
         if matches!(end, End::Input) {
             self.table(&loading.table)?;
@@ -222,6 +225,19 @@ impl Load {
         options
     }
 
+    /// What is in the table after the library failed.
+    fn left_by_failure(&self, rows: u64) -> String {
+        let (file, rows) = (self.file.display(), count_of(rows, "row"));
+        match self.durability {
+            DurabilityName::None => {
+                format!(
+                    "Stopped after {rows}; those since the last checkpoint may not be in {file}, so load them again"
+                )
+            }
+            DurabilityName::Os | DurabilityName::Sync => format!("Stopped after {rows}, all of them in {file}"),
+        }
+    }
+
     fn report(&self, report: &Report, end: End, reader: &RowReader<'_>) -> Result<()> {
         let file = self.file.display();
         let mut out = Output::stdout();
@@ -234,7 +250,14 @@ impl Load {
         match end {
             End::Input => Ok(()),
             End::Bad(bad) => {
-                let advice = if bad.goes_on { "; --on-error skip continues" } else { "" };
+                let advice = match (bad.goes_on, report.rows, self.format) {
+                    (false, ..) => "",
+                    // A wrong guess of the format shows in the first row.
+                    (true, 0, None) => {
+                        "; --format lines, jsonl or raw reads other rows, `splitpoint dict build` also csv and parquet"
+                    }
+                    (true, ..) => "; --on-error skip continues",
+                };
                 Err(Failure::no(format_args!("{bad}. Stopped after {rows} in {file}{advice}")))
             }
             End::Signal(signal) => {

@@ -99,7 +99,7 @@ fn malformed_counters_are_an_error_and_change_nothing() {
         let output = run(place.path(), &["stat", "t.spt", "--watch", "0.1"]);
         assert_eq!(output.status.code(), Some(13), "{output:?}");
         let said = String::from_utf8(output.stderr).unwrap();
-        assert!(said.contains("t.spt-stats: no published counters"), "{said}");
+        assert!(said.contains("t.spt-stats: not a file of published counters"), "{said}");
         // The table itself is unchanged.
         assert_eq!(run_well(place.path(), &["get", "t.spt", "a"]), b"1\n");
         let refused = run(place.path(), &["load", "t.spt", "-", "--stats"]);

@@ -134,7 +134,7 @@ pub struct Study {
 
 impl Study {
     /// Inserts all keys and measures at about `point_count` numbers of keys. The length of each value is in
-    /// `value_bytes` and depends on its key. Calls `proceed` every [`STRIDE`] inserts; `None` if it returned `Break`.
+    /// `value_bytes` and depends on its key. Calls `proceed` every `STRIDE` inserts; `None` if it returned `Break`.
     pub fn run(
         kind: SchemeKind,
         keys: &Distinct,

@@ -21,6 +21,9 @@ pub(crate) struct DuplicateKey {
     pub place: u64,
 }
 
+/// What to do about a duplicate key.
+pub(crate) const CHOOSE: &str = "Choose which value to keep.";
+
 /// Why a sort could not give its next run.
 #[derive(Debug)]
 pub(crate) enum SortError {
@@ -47,10 +50,8 @@ impl From<SortError> for Error {
             SortError::Failed(e) => e,
             SortError::Duplicate(DuplicateKey { key, first_place, place }) => {
                 let key = quote(&key);
-                let message = format!(
-                    "duplicate key {key} at {place}, first at {first_place}. Use duplicates last to keep the last."
-                );
-                Error::new(ErrorKind::Duplicate, message)
+                let message = format!("duplicate key {key} at {place}, first at {first_place}");
+                Error::new(ErrorKind::Duplicate, message).with_hint(CHOOSE)
             }
         }
     }

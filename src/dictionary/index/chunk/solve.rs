@@ -24,7 +24,7 @@ pub(crate) fn solve(options: &ChunkOptions, positions: &[u64], order: &mut Vec<u
     solve_within(options, positions, order, TESTED_PER_KEY_MAX, wide::search)
 }
 
-/// How [`search`] is called: compiled for the processor that there is, or for all.
+/// A search for seeds: [`wide::search`] or its portable twin.
 pub(super) type Search = fn(&TreeShape, &[u64], &mut Vec<u32>, u64) -> Option<Vec<u64>>;
 
 pub(super) fn solve_within(

@@ -506,7 +506,7 @@ fn trie_measured() {
     let mut random = Random::from_seed(8);
     let log = std::env::var("TRIE_LOG").ok().and_then(|log| log.parse().ok()).unwrap_or(24);
     let positions = sorted(&mut random, 1 << log);
-    let asked: Vec<u32> = (0..500_000).map(|_| random.up_to(1 << log - 1) as u32).collect();
+    let asked: Vec<u32> = (0..500_000).map(|_| random.up_to((1 << log) - 1) as u32).collect();
     println!(
         "    g  hmax  skip  block | bits/key  tries  buckets | build M/s | ns: least, median | batch: least, median"
     );
