@@ -1,6 +1,8 @@
 //! A scan that several processes continue: each run reads some pairs, saves the cursor, and exits. Between the runs the
 //! table changes; a pair that is present throughout is still seen exactly once.
 
+#![allow(clippy::disallowed_methods, reason = "the rule is for the library: a program uses the file system")]
+
 use splitpoint::Table;
 use std::collections::HashSet;
 use std::error::Error;

@@ -1,5 +1,7 @@
 //! Counts with `update` how many English words start with each pair of letters, and collects the words with `append`.
 
+#![allow(clippy::disallowed_methods, reason = "the rule is for the library: a program uses the file system")]
+
 use splitpoint::Table;
 use std::error::Error;
 
