@@ -212,8 +212,8 @@ impl Segment {
         let file = storage.open(&path, Mode::Write).map_err(fail)?;
         if !file.lock().map_err(fail)? {
             let shown = path.display();
-            let what = "another process or handle writes this segment of the log, for a table that was renamed while it \
-                        was open; the table here is a copy of it";
+            let what = "another process or handle writes this segment of the log, for a table that was renamed while \
+                        it was open; the table here is a copy of it";
             return Err(Error::new(ErrorKind::Locked, format!("{shown}: {what}"))
                 .with_hint("Close that table, or use the copy in another directory."));
         }
@@ -313,8 +313,8 @@ impl Segment {
         Err(Error::new(
             ErrorKind::Io,
             format!(
-                "{}: this segment of the log has {len} bytes and had {written}: another program cut it, and the writes in \
-                 the rest are lost",
+                "{}: this segment of the log has {len} bytes and had {written}: another program cut it, and the \
+                 writes in the rest are lost",
                 self.path.display()
             ),
         )

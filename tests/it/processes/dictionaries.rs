@@ -97,9 +97,16 @@ fn bytes_of(path: &Path) -> Vec<(String, Vec<u8>)> {
     if path.is_file() {
         return vec![(String::new(), fs::read(path).unwrap())];
     }
-    // The names tell the generation, and that goes by how often it was killed: contents alone, by shard.
-    let files = names_in(path).into_iter().filter(|name| name != "manifest");
-    files.map(|name| (name.split('-').next().unwrap().to_owned(), fs::read(path.join(&name)).unwrap())).collect()
+    // Contents by shard: the generation in a name depends on the kills before. A kill right after the manifest was replaced
+    // leaves the files of the generation before, which the next update removes.
+    let mut newest = std::collections::BTreeMap::new();
+    for name in names_in(path).into_iter().filter(|name| name != "manifest") {
+        let (shard, rest) = name.split_once('-').expect("SHARD-GENERATION.spd");
+        let generation: u64 = rest.strip_suffix(".spd").and_then(|g| g.parse().ok()).expect("SHARD-GENERATION.spd");
+        let entry = newest.entry(shard.to_owned()).or_insert((generation, name.clone()));
+        *entry = entry.clone().max((generation, name));
+    }
+    newest.into_iter().map(|(shard, (_, name))| (shard, fs::read(path.join(name)).unwrap())).collect()
 }
 
 #[derive(Default, Debug)]
