@@ -124,7 +124,7 @@ impl Case {
 
     /// Opens the table after the kill and lets the writers work.
     fn run(&self) -> Result<Ran, String> {
-        // From the start: the gate's slot of a task does not depend on the thread that runs it, so a seed makes one run.
+        // From the start: a task's slot in the gate is the same whichever thread runs it, so a seed makes one run.
         take_turns(true);
         seed_random(Random::new(&[self.seed, 11]).next());
         let disk = Simulated::new(self.base.clone());
