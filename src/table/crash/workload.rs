@@ -106,7 +106,8 @@ impl Workload {
     pub(super) fn of_writer(seed: u64, writer: u8, len: usize) -> Workload {
         let mut workload = Workload::new(seed, 0);
         let mut random = Random::new(&[seed, 8]);
-        workload.durability = random.pick(&[Durability::Sync, Durability::Os]);
+        workload.durability =
+            random.pick(&[Durability::Sync, Durability::Os, Durability::Sync, Durability::Os, Durability::None]);
         workload.maps = random.percent(75);
         // Checkpoints when so much is dirty, or when the log is full. Segments for one value each, or such that long
         // records lie in one beside others.
