@@ -97,8 +97,8 @@ fn bytes_of(path: &Path) -> Vec<(String, Vec<u8>)> {
     if path.is_file() {
         return vec![(String::new(), fs::read(path).unwrap())];
     }
-    // Contents by shard: the generation in a name depends on the kills before. A kill right after the manifest was replaced
-    // leaves the files of the generation before, which the next update removes.
+    // Contents by shard: the generation in a name depends on the kills before. A kill right after the manifest was
+    // replaced leaves the files of the generation before, which the next update removes.
     let mut newest = std::collections::BTreeMap::new();
     for name in names_in(path).into_iter().filter(|name| name != "manifest") {
         let (shard, rest) = name.split_once('-').expect("SHARD-GENERATION.spd");
