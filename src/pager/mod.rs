@@ -204,7 +204,10 @@ impl Pager {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound && create == Create::IfAbsent => {
                 storage.open(path, Mode::New).map(|f| (f, true)).map_err(|e| Error::io(path, "create", e))
             }
-            Err(e) if e.kind() == std::io::ErrorKind::IsADirectory => Err(not_a_table(path, "it is a directory")),
+            Err(e) if e.kind() == std::io::ErrorKind::IsADirectory => {
+                let what = format!("{}: not a splitpoint table: it is a directory", path.display());
+                Err(Error::new(ErrorKind::NotATable, what).with_hint("Check the path."))
+            }
             Err(e) if e.kind() == std::io::ErrorKind::InvalidData => Err(not_a_table(path, "it is not a regular file")),
             other => other.map(|f| (f, false)).map_err(|e| Error::io(path, "open", e)),
         }

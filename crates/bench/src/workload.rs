@@ -163,7 +163,7 @@ pub struct Variant {
     pub parts: Vec<Part>,
     /// `engine`, `engine:setting`, `*` for all suitable engines with all their settings, `-engine` to leave one out.
     pub engines: Vec<String>,
-    /// Forms that have it; all if none is named.
+    /// Forms that have it; all by default.
     #[serde(default)]
     pub forms: Vec<String>,
     /// Replaces the form's count, in forms with at least as many.
@@ -353,7 +353,7 @@ impl Workload {
         names.iter().map(|name| Workload::named(name)).collect()
     }
 
-    /// The named workloads, where `append` stands for `append-uniform` and the like; all if none is named.
+    /// The named workloads, where `append` stands for `append-uniform` and the like; all if the list is empty.
     pub fn chosen(names: &[String]) -> Outcome<Vec<Workload>> {
         let mut all = Workload::all()?;
         let means = |name: &String, workload: &Workload| {
@@ -377,7 +377,7 @@ impl Workload {
         found.ok_or_else(|| format!("workload {} has no variant {name}", self.name).into())
     }
 
-    /// Every case of a form by these engines; by all engines if none is named.
+    /// Every case of a form by these engines; by all engines if the list is empty.
     pub fn cases(&self, form: &str, engines: &[String]) -> Outcome<Vec<Case<'_>>> {
         let mut cases = Vec::new();
         for variant in &self.variant {

@@ -1,8 +1,7 @@
-//! What the threads of a workload do: each operation follows from the seed, the thread and its number, so whoever
-//! checks a table after a crash knows what was asked of it.
+//! The operations of a workload: each follows from the seed, the thread and its number, so a process that checks a
+//! table after a crash can compute them again.
 //!
-//! A thread has keys of its own; beside that all append to [`SHARED_KEY`], eight bytes at a time, that tell thread and
-//! number.
+//! A thread has keys of its own. All threads also append to [`SHARED_KEY`], eight bytes at a time: thread and number.
 
 use fastrand::Rng;
 use std::collections::BTreeMap;

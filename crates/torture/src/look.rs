@@ -113,7 +113,7 @@ impl Look {
             let legal = |(_, span): &(usize, Span)| history.find(&pairs, &history.bounds_of_copy(span)).err();
             let refused: Vec<String> = versions.iter().map_while(legal).collect();
             if refused.len() == versions.len() {
-                return Err(format!("{file} is none of {} copies: {}", versions.len(), refused.join("; ")));
+                return Err(format!("{file} equals none of {} copies: {}", versions.len(), refused.join("; ")));
             }
         }
         Ok(())

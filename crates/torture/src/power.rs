@@ -32,7 +32,7 @@ pub struct Options {
 /// Crash points of one recorded workload, and moments of one recovery.
 const CRASHES_A_WORKLOAD: usize = 30;
 const CRASHES_A_RECOVERY: usize = 3;
-/// One recovery in so many is crashed again.
+/// One recovery out of this many is crashed again.
 const CRASHED_AGAIN: usize = 3;
 const OPERATIONS: usize = 160;
 /// Failures that are kept of one file system: each is some megabytes.

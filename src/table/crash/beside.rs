@@ -30,7 +30,7 @@ const WRITERS: u8 = 3;
 pub(super) struct Depth {
     /// Operations of each writer.
     ops: usize,
-    /// One crash in so many is looked at.
+    /// One crash out of this many is checked.
     every: usize,
 }
 

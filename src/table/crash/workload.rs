@@ -64,7 +64,7 @@ pub(super) struct Workload {
 
 /// A cache that has room for all that waits for a checkpoint.
 const CACHE_BYTES: u64 = 4 << 20;
-/// Writers that work beside each other have so many keys each.
+/// Keys of each of the concurrent writers.
 pub(super) const KEYS_OF_WRITER: u8 = 64;
 
 impl Workload {

@@ -95,7 +95,7 @@ pub fn fill(place: &Path, _: &[u64]) {
     checkpoints_that_find_no_room(place);
 }
 
-/// Leaves room for so many bytes.
+/// Leaves room for this many bytes.
 fn use_up(place: &Path, free: u64) {
     let _ = fs::remove_file(place.join("ballast"));
     let used: u64 = fs::read_dir(place).unwrap().map(|e| blocks(&e.unwrap().metadata().unwrap())).sum();

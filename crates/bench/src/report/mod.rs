@@ -1,7 +1,7 @@
 //! Tables and plots from results: Markdown between markers, and a page of HTML.
 //!
 //! A document has `<!-- table: NAME FORM -->` ... `<!-- end -->`. The text between the markers is replaced by the
-//! table of that name, from the results of that form (`full` if none is named). Without results the text between them
+//! table of that name, from the results of that form (`full` by default). Without results the text between them
 //! is removed, so no table survives the figures it was made from. The page (`page.rs`) has all tables of a form and
 //! the plots.
 //!
