@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::linear;
 use crate::pager::FRAME_UNITS;
 use crate::pager::interleave::step;
-use crate::pager::pool::{FrameNo, ReadGuard};
+use crate::pager::pool::{FrameNo, FrameRef, ReadGuard};
 use crate::planted::{Bug, planted};
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
@@ -29,6 +29,18 @@ impl View {
     pub(crate) fn linear(self) -> linear::State {
         linear::State::new(self.max_bucket)
     }
+}
+
+/// Bytes of a page that have the header and, in most pages of the usual size, all slots.
+const SLOTS_BYTES: usize = 256;
+
+/// Bytes of a page to prefetch for the lookup of one key: all of a page of usual size, since its lines are adjacent
+/// and the position of the record need not be known; of a larger page, only the header and the first slots.
+///
+/// Not for many keys at a time: a processor has few line buffers (10 to 16 in most), and one page takes them all.
+pub(super) fn prefetch_bytes(page_bytes: usize) -> usize {
+    const WHOLE_BYTES_MAX: usize = 1024;
+    if page_bytes <= WHOLE_BYTES_MAX { page_bytes } else { SLOTS_BYTES }
 }
 
 /// A bucket and the address of its page at some moment.
@@ -118,18 +130,21 @@ impl Buckets {
     #[inline]
     pub(crate) fn prefetch_bucket(&self, hash: u64) -> BucketAddress {
         let address = self.address(hash);
-        self.prefetch_page(address.frame, address.start..address.start + self.page_bytes);
+        self.pager.pool().frame(address.frame).prefetch(address.start, self.prefetch_bytes);
         address
     }
 
-    /// Prefetches a page. A page of normal size is fetched as a whole: its lines are adjacent, so the position of the
-    /// record need not be known. Of a larger page, only the header and the first slots.
+    /// Prefetches an overflow page.
     #[inline]
-    pub(super) fn prefetch_page(&self, frame: FrameNo, page: Range<usize>) {
-        const WHOLE_BYTES_MAX: usize = 1024;
-        const SOME_BYTES: usize = 256;
-        let bytes = if page.len() <= WHOLE_BYTES_MAX { page.len() } else { SOME_BYTES };
-        self.pager.pool().prefetch(frame, page.start, bytes);
+    pub(super) fn prefetch_page(&self, frame: FrameRef<'_>, page: Range<usize>) {
+        frame.prefetch(page.start, prefetch_bytes(page.end - page.start));
+    }
+
+    /// Prefetches header and slots of the page of the bucket of `hash`: the first step for many keys.
+    #[inline]
+    pub(crate) fn prefetch_slots(&self, hash: u64) {
+        let address = self.address(hash);
+        self.pager.pool().frame(address.frame).prefetch(address.start, SLOTS_BYTES);
     }
 
     /// The last of the groups that share the first frame.

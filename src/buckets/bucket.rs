@@ -183,7 +183,7 @@ impl Bucket<'_> {
     pub(crate) fn prefetch_overflow(&self) {
         if let Ok(Some(overflow)) = self.buckets.parse_overflow(page::next(self.page())) {
             let (frame, range) = self.buckets.overflow_range(overflow);
-            self.buckets.prefetch_page(frame, range);
+            self.buckets.prefetch_page(self.buckets.pager.pool().frame(frame), range);
         }
     }
 

@@ -19,8 +19,14 @@ impl Buckets {
         match self.read_optimistically(key, Some(value)) {
             Optimistic::Found => Ok(true),
             Optimistic::Absent => Ok(false),
-            Optimistic::Retry => self.get_latched(key, value),
+            Optimistic::Retry => self.get_again(key.bytes, key.hash, value),
         }
+    }
+
+    /// [`get_latched`](Self::get_latched) with a key in parts, which the fast path keeps in registers.
+    #[cold]
+    fn get_again(&self, key: &[u8], hash: u64, value: &mut Vec<u8>) -> Result<bool> {
+        self.get_latched(HashedKey::new(key, hash), value)
     }
 
     /// [`get`](Self::get) under the latch.

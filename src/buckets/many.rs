@@ -47,12 +47,12 @@ impl Buckets {
         let mut hashes = [0; WINDOW];
         for (key, hash) in keys.iter().zip(&mut hashes) {
             *hash = self.hash.hash(key.as_ref());
-            self.prefetch_bucket(*hash);
+            self.prefetch_slots(*hash);
         }
         let mut in_overflow = 0u32;
         for (index, key) in keys.iter().enumerate() {
             let key = HashedKey::new(key.as_ref(), hashes[index]);
-            let Some(snapshot) = self.snapshot_bucket(key, true) else { continue };
+            let Some(snapshot) = self.snapshot_bucket(key) else { continue };
             in_overflow |= u32::from(self.prefetch_next(&snapshot)) << index;
             snapshots[index] = Some((key, snapshot));
         }
@@ -74,7 +74,7 @@ impl Buckets {
     ) -> Result<bool> {
         value.clear();
         if let (Some((key, snapshot)), false) = (snapshot, activity::is_due()) {
-            match self.validate(*key, snapshot, Some(value)) {
+            match self.validate_snapshot(*key, snapshot, value) {
                 Optimistic::Found => return Ok(true),
                 Optimistic::Absent => return Ok(false),
                 Optimistic::Retry => {}

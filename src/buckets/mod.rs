@@ -84,6 +84,8 @@ pub(crate) struct Buckets {
     pager: Arc<Pager>,
     hash: HashFunction,
     page_bytes: usize,
+    /// Bytes of a page that a lookup of one key prefetches.
+    prefetch_bytes: usize,
     fill: Fill,
     /// [`View`], packed.
     view: AtomicU64,
@@ -109,6 +111,7 @@ impl Buckets {
         let buckets = Buckets {
             hash,
             page_bytes,
+            prefetch_bytes: address::prefetch_bytes(page_bytes),
             fill,
             view: AtomicU64::new(0),
             groups: [const { AtomicU64::new(0) }; linear::GROUP_COUNT],
@@ -143,6 +146,7 @@ impl Buckets {
             pager,
             hash,
             page_bytes,
+            prefetch_bytes: address::prefetch_bytes(page_bytes),
             fill: root.fill,
             view: AtomicU64::new(u64::from(root.max_bucket)),
             groups: groups.map(AtomicU64::new),

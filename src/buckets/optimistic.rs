@@ -17,10 +17,10 @@ use super::activity;
 use super::address::{BucketAddress, View};
 use super::overflow::OverflowPage;
 use super::page::{self, INLINE};
-use super::tags::{Matches, SLOTS_AT_ONCE, WORDS_AT_ONCE};
+use super::tags::{FOURS_AT_ONCE, Matches, SLOTS_AT_ONCE};
 use super::{Buckets, HashedKey};
 use crate::linear;
-use crate::pager::pool::{FrameNo, OptimisticRead};
+use crate::pager::pool::{FrameNo, FrameRef, OptimisticRead};
 
 /// The result of an optimistic read.
 pub(super) enum Optimistic {
@@ -32,13 +32,9 @@ pub(super) enum Optimistic {
     Retry,
 }
 
-/// Longer keys are looked up under the latch.
-const KEY_BYTES_MAX: usize = 300;
-
 /// The slots of a page, read without a latch. Not yet valid: the page may have been changing.
 struct PageSnapshot<'t> {
     read: OptimisticRead<'t>,
-    frame: FrameNo,
     /// The page's offset in the frame, and its length.
     start: usize,
     len: usize,
@@ -60,68 +56,67 @@ impl Buckets {
     /// Looks up `key` without a latch; appends its value to `value`.
     #[inline]
     pub(super) fn read_optimistically(&self, key: HashedKey<'_>, value: Option<&mut Vec<u8>>) -> Optimistic {
-        if activity::is_due() {
+        if activity::is_due() || key.bytes.len() > self.key_bytes_inline_max() || self.pager.is_forked() {
             return Optimistic::Retry;
         }
-        match self.snapshot_bucket(key, false) {
-            Some(snapshot) => self.validate(key, &snapshot, value),
-            None => Optimistic::Retry,
-        }
+        let BucketAddress { view, bucket, frame, start } = self.address(key.hash);
+        let frame = self.pager.pool().frame(frame);
+        frame.prefetch(start, self.prefetch_bytes);
+        let Some(primary) = self.snapshot(frame, start, self.page_bytes, page::KIND_BUCKET, key) else {
+            return Optimistic::Retry;
+        };
+        self.validate(key, (view, bucket), &primary, None, value)
     }
 
-    /// Reads the slots of the bucket of `key`; prefetches its page unless `prefetched`. `None`: the case needs the
-    /// latch.
+    /// Reads the slots of the bucket of `key`. `None`: the case needs the latch.
     #[inline]
-    pub(super) fn snapshot_bucket(&self, key: HashedKey<'_>, prefetched: bool) -> Option<BucketSnapshot<'_>> {
-        if key.bytes.len() > self.key_bytes_inline_max().min(KEY_BYTES_MAX) || self.pager.is_forked() {
+    pub(super) fn snapshot_bucket(&self, key: HashedKey<'_>) -> Option<BucketSnapshot<'_>> {
+        if key.bytes.len() > self.key_bytes_inline_max() || self.pager.is_forked() {
             return None;
         }
         let BucketAddress { view, bucket, frame, start } = self.address(key.hash);
-        if !prefetched {
-            self.prefetch_page(frame, start..start + self.page_bytes);
-        }
+        let frame = self.pager.pool().frame(frame);
         let primary = self.snapshot(frame, start, self.page_bytes, page::KIND_BUCKET, key)?;
         Some(BucketSnapshot { view, bucket, primary, overflow: None })
     }
 
     #[inline]
-    fn snapshot(
-        &self,
-        frame: FrameNo,
+    fn snapshot<'t>(
+        &'t self,
+        frame: FrameRef<'t>,
         start: usize,
         len: usize,
         kind: u8,
         key: HashedKey<'_>,
-    ) -> Option<PageSnapshot<'_>> {
-        let read = self.pager.pool().read_optimistically(frame)?;
-        let mut header = [0; page::HEADER_BYTES];
-        read.load(start, &mut header);
-        let count = page::slot_count(&header);
+    ) -> Option<PageSnapshot<'t>> {
+        let read = frame.read_optimistically()?;
+        let header = page::Header::of(read.words(start));
+        let count = header.slot_count();
         // A bucket that was always empty has no kind. Pages with very many pairs are read under the latch.
-        let other = kind == page::KIND_OVERFLOW && page::kind(&header) != kind;
+        let other = kind == page::KIND_OVERFLOW && header.kind() != kind;
         let slots = start + page::HEADER_BYTES;
-        if count > SLOTS_AT_ONCE || slots + 8 * WORDS_AT_ONCE > self.pager.frame_bytes() || other {
+        if count > SLOTS_AT_ONCE || slots + 16 * FOURS_AT_ONCE > frame.bytes() || other {
             return None;
         }
-        // The words after a short page, in its frame, do not matter.
-        let words = read.words_at::<WORDS_AT_ONCE>(slots);
-        let matches = Matches::of(words, count, key.tag);
+        // The bytes after a short page, in its frame, do not matter.
+        let matches = Matches::of(read.sixteens::<FOURS_AT_ONCE>(slots), count, key.tag);
         let bits = page::filter_bits(key.tag);
-        let behind = kind == page::KIND_OVERFLOW || page::filter(&header) & bits == bits;
-        Some(PageSnapshot { read, frame, start, len, matches, next: if behind { page::next(&header) } else { 0 } })
+        let behind = kind == page::KIND_OVERFLOW || header.filter & bits == bits;
+        Some(PageSnapshot { read, start, len, matches, next: if behind { header.next } else { 0 } })
     }
 
     /// Reads the slots of the overflow page. `None`: there is none, or the case needs the latch.
     #[inline]
-    fn snapshot_overflow(&self, primary: &PageSnapshot<'_>, key: HashedKey<'_>) -> Option<PageSnapshot<'_>> {
-        let (frame, range) = self.overflow_of(primary)?;
+    fn snapshot_overflow<'t>(&'t self, next: u64, key: HashedKey<'_>) -> Option<PageSnapshot<'t>> {
+        let (frame, range) = self.overflow_of(next)?;
+        let frame = self.pager.pool().frame(frame);
         self.prefetch_page(frame, range.clone());
         self.snapshot(frame, range.start, range.len(), page::KIND_OVERFLOW, key)
     }
 
     #[inline]
-    fn overflow_of(&self, primary: &PageSnapshot<'_>) -> Option<(FrameNo, std::ops::Range<usize>)> {
-        let overflow: OverflowPage = self.parse_overflow(primary.next).ok()??;
+    fn overflow_of(&self, next: u64) -> Option<(FrameNo, std::ops::Range<usize>)> {
+        let overflow: OverflowPage = self.parse_overflow(next).ok()??;
         Some(self.overflow_range(overflow))
     }
 
@@ -129,12 +124,11 @@ impl Buckets {
     #[inline]
     pub(crate) fn prefetch_overflow(&self, hash: u64) {
         let BucketAddress { frame, start, .. } = self.address(hash);
-        let Some(read) = self.pager.pool().read_optimistically(frame) else { return };
-        let mut header = [0; page::HEADER_BYTES];
-        read.load(start, &mut header);
-        if let Ok(Some(overflow)) = self.parse_overflow(page::next(&header)) {
+        let Some(read) = self.pager.pool().frame(frame).read_optimistically() else { return };
+        let header = page::Header::of(read.words(start));
+        if let Ok(Some(overflow)) = self.parse_overflow(header.next) {
             let (frame, range) = self.overflow_range(overflow);
-            self.prefetch_page(frame, range);
+            self.prefetch_page(self.pager.pool().frame(frame), range);
         }
     }
 
@@ -146,15 +140,15 @@ impl Buckets {
             self.prefetch_record(&snapshot.primary);
             return false;
         }
-        let Some((frame, range)) = self.overflow_of(&snapshot.primary) else { return false };
-        self.prefetch_page(frame, range);
+        let Some((frame, range)) = self.overflow_of(snapshot.primary.next) else { return false };
+        self.prefetch_page(self.pager.pool().frame(frame), range);
         true
     }
 
     /// Reads the slots of the overflow page and prefetches the first record with the tag.
     #[inline]
     pub(super) fn add_overflow<'t>(&'t self, snapshot: &mut BucketSnapshot<'t>, key: HashedKey<'_>) {
-        snapshot.overflow = self.snapshot_overflow(&snapshot.primary, key);
+        snapshot.overflow = self.snapshot_overflow(snapshot.primary.next, key);
         if let Some(overflow) = snapshot.overflow.as_ref().filter(|o| !o.matches.is_empty()) {
             self.prefetch_record(overflow);
         }
@@ -166,26 +160,37 @@ impl Buckets {
         const RECORD_BYTES: usize = 128;
         let Some(slot) = snapshot.matches.first() else { return };
         let offset = snapshot.offset(slot);
-        self.pager.pool().prefetch(snapshot.frame, snapshot.start + offset, RECORD_BYTES);
+        snapshot.read.frame.prefetch(snapshot.start + offset, RECORD_BYTES);
     }
 
     /// Compares the records of a snapshot; appends the value of `key` to `value`.
     #[inline]
-    pub(super) fn validate(
+    pub(super) fn validate_snapshot(
         &self,
         key: HashedKey<'_>,
-        snapshot: &BucketSnapshot<'_>,
-        value: Option<&mut Vec<u8>>,
+        BucketSnapshot { view, bucket, primary, overflow }: &BucketSnapshot<'_>,
+        value: &mut Vec<u8>,
+    ) -> Optimistic {
+        self.validate(key, (*view, *bucket), primary, overflow.as_ref(), Some(value))
+    }
+
+    #[inline]
+    fn validate(
+        &self,
+        key: HashedKey<'_>,
+        (view, bucket): (View, linear::Bucket),
+        primary: &PageSnapshot<'_>,
+        overflow: Option<&PageSnapshot<'_>>,
+        mut value: Option<&mut Vec<u8>>,
     ) -> Optimistic {
         let before = value.as_ref().map_or(0, |value| value.len());
-        let mut value = value;
-        let mut found = snapshot.primary.find(key, value.as_deref_mut());
-        if matches!(found, Optimistic::Absent) && snapshot.primary.next != 0 {
-            found = self.find_behind(snapshot, key, value.as_deref_mut());
+        let mut found = primary.find(key, value.as_deref_mut());
+        if matches!(found, Optimistic::Absent) && primary.next != 0 {
+            found = self.find_behind(primary.next, overflow, key, value.as_deref_mut());
         }
         // The order matters: the loads count if the bucket was still the right one after them, and that test counts if
         // it was made before the frame changed.
-        if !self.still_holds(snapshot.view, key.hash, snapshot.bucket) || !snapshot.primary.read.unchanged() {
+        if !self.still_holds(view, key.hash, bucket) || !primary.read.unchanged() {
             found = Optimistic::Retry;
         }
         if let (Optimistic::Retry, Some(value)) = (&found, value) {
@@ -196,14 +201,15 @@ impl Buckets {
 
     fn find_behind(
         &self,
-        snapshot: &BucketSnapshot<'_>,
+        next: u64,
+        overflow: Option<&PageSnapshot<'_>>,
         key: HashedKey<'_>,
         value: Option<&mut Vec<u8>>,
     ) -> Optimistic {
         let here;
-        let overflow = match &snapshot.overflow {
+        let overflow = match overflow {
             Some(overflow) => overflow,
-            None => match self.snapshot_overflow(&snapshot.primary, key) {
+            None => match self.snapshot_overflow(next, key) {
                 Some(overflow) => {
                     here = overflow;
                     &here
@@ -221,29 +227,20 @@ impl Buckets {
     }
 }
 
-/// Bytes of a record that are read first: the lengths and a short key, in whole words.
-const SHORT_BYTES: usize = 64;
-/// Bytes for the lengths and any key, in whole words.
-const LONG_BYTES: usize = (8 + page::HEAD_BYTES_MAX + KEY_BYTES_MAX).next_multiple_of(8);
-
 impl PageSnapshot<'_> {
     /// Offset in the page of a slot's record; unchecked.
     #[inline]
     fn offset(&self, slot: usize) -> usize {
-        let at = page::HEADER_BYTES + slot / 2 * 8;
-        self.read.words(self.start + at, 1).map(|two| two >> (32 * (slot % 2) + 16) & 0xFFFF).sum::<u64>() as usize
+        // The offset is the upper half of a slot; its loads overlap with those of the tag before it.
+        let slot = self.start + page::HEADER_BYTES + slot * page::SLOT_BYTES;
+        (self.read.load8(slot + page::SLOT_BYTES - 8) >> 48) as usize
     }
 
     /// Compares the records whose slots have the tag; appends the value of `key` to `value`.
     #[inline]
     fn find(&self, key: HashedKey<'_>, mut value: Option<&mut Vec<u8>>) -> Optimistic {
         for slot in self.matches {
-            let offset = self.offset(slot);
-            let found = if key.bytes.len() <= SHORT_BYTES - 8 - page::HEAD_BYTES_MAX {
-                self.record::<SHORT_BYTES>(offset, key, value.as_deref_mut())
-            } else {
-                self.record::<LONG_BYTES>(offset, key, value.as_deref_mut())
-            };
+            let found = self.record(self.offset(slot), key, value.as_deref_mut());
             if !matches!(found, Optimistic::Absent) {
                 return found;
             }
@@ -253,35 +250,36 @@ impl PageSnapshot<'_> {
 
     /// Compares the key of the record at `offset` of the page, and appends its value to `value` if it is `key`.
     #[inline]
-    fn record<const HEAD: usize>(&self, offset: usize, key: HashedKey<'_>, value: Option<&mut Vec<u8>>) -> Optimistic {
+    fn record(&self, offset: usize, key: HashedKey<'_>, value: Option<&mut Vec<u8>>) -> Optimistic {
         if offset >= self.len {
             return Optimistic::Retry;
         }
-        // Whole words from the one where the record begins, up to the key's end if the lengths are short.
-        let skip = offset % 8;
-        let most = self.len - (offset - skip);
-        let mut bytes = [0; HEAD];
-        let first = (skip + page::HEAD_BYTES_MAX + key.bytes.len()).next_multiple_of(8).min(most).min(HEAD);
-        self.read.load(self.start + offset - skip, &mut bytes[..first]);
-        let Some(head) = page::record_head(&bytes[skip..first]) else { return Optimistic::Retry };
-        let key_end = skip + head.head_bytes + head.key_bytes;
+        let end_of_page = self.start + self.len;
+        let start = self.start + offset;
+        let first = self.read.load_up_to_8(start, 8);
+        // Both lengths below 128, or else up to seven bytes of them: longer ones do not fit a page.
+        let head = match first & 0x8080 {
+            0 => page::RecordHead::short(first),
+            _ => match page::record_head(&first.to_le_bytes()) {
+                Some(head) => head,
+                None => return Optimistic::Retry,
+            },
+        };
+        let key_start = start + head.head_bytes;
+        let key_end = key_start + head.key_bytes;
         let end = key_end + head.value_bytes;
-        if head.form != INLINE || end > most {
+        if head.form != INLINE || end > end_of_page {
             // The key may be this one, or longer than any record's; or the record exceeds its page.
             return Optimistic::Retry;
         }
         if head.key_bytes != key.bytes.len() {
             return Optimistic::Absent;
         }
-        if key_end > first {
-            return Optimistic::Retry;
-        }
-        if &bytes[key_end - head.key_bytes..key_end] != key.bytes {
+        if !self.read.has_bytes(key_start, key.bytes) {
             return Optimistic::Absent;
         }
         if let Some(value) = value {
-            let start = self.start + offset - skip;
-            self.read.copy_to(start + key_end..start + end, value);
+            self.read.copy_to(key_end..end, value);
         }
         Optimistic::Found
     }

@@ -15,7 +15,7 @@
 //! Source: Seltzer & Yigit 1991, "The New Implementation"; the tags are ours. Format: docs/format.md, "Page".
 //! Not here: the meaning of a record's value (`extent.rs`), which page to read (`lookup.rs`, `overflow.rs`).
 
-use super::tags::{Matches, SLOTS_AT_ONCE, WORDS_AT_ONCE};
+use super::tags::{FOURS_AT_ONCE, Matches, SLOTS_AT_ONCE};
 use crate::pager::words::Bytes;
 use crate::varint::{get_varint, put_varint, varint_bytes};
 
@@ -81,6 +81,35 @@ fn u64_at(page: &[u8], at: usize) -> u64 {
 }
 
 // Header fields: kind u8, level u8, slot_count u16, heap_bytes u16, zero u16, next u64, filter u64.
+
+/// A page's header, loaded as words.
+pub struct Header {
+    first: u64,
+    /// As [`next`].
+    pub next: u64,
+    /// As [`filter`].
+    pub filter: u64,
+}
+
+impl Header {
+    /// The header of three words; little-endian.
+    #[inline]
+    pub fn of([first, next, filter]: [u64; 3]) -> Header {
+        Header { first, next, filter }
+    }
+
+    /// As [`kind`].
+    #[inline]
+    pub fn kind(&self) -> u8 {
+        self.first as u8
+    }
+
+    /// As [`slot_count`].
+    #[inline]
+    pub fn slot_count(&self) -> usize {
+        (self.first >> 16 & 0xFFFF) as usize
+    }
+}
 
 /// Initializes `page` as an empty page of `kind`.
 pub fn init(page: &mut impl Bytes, kind: u8, level: u32) {
@@ -192,15 +221,26 @@ fn parse(page: &[u8], offset: usize) -> Option<(Record<'_>, usize)> {
     Some((Record { form, key, value }, offset + head_bytes + key_bytes))
 }
 
-/// Most bytes before a record's key.
-pub const HEAD_BYTES_MAX: usize = 10;
-
 /// The lengths at the start of a record.
 pub struct RecordHead {
     pub form: u8,
     pub head_bytes: usize,
     pub key_bytes: usize,
     pub value_bytes: usize,
+}
+
+impl RecordHead {
+    /// The lengths in the two low bytes of `word`, both below 128.
+    #[inline]
+    pub fn short(word: u64) -> RecordHead {
+        let (head, value_bytes) = (word & 0x7F, word >> 8 & 0x7F);
+        RecordHead {
+            form: (head & 3) as u8,
+            head_bytes: 2,
+            key_bytes: (head >> 2) as usize,
+            value_bytes: value_bytes as usize,
+        }
+    }
 }
 
 /// The lengths at the start of `bytes`.
@@ -229,14 +269,14 @@ pub fn find_by<'a>(
     for base in (0..count).step_by(SLOTS_AT_ONCE) {
         let slots = &page[HEADER_BYTES + base * SLOT_BYTES..];
         let count = (count - base).min(SLOTS_AT_ONCE);
-        let matching = match slots.as_chunks::<8>().0.first_chunk::<WORDS_AT_ONCE>() {
-            Some(words) => Matches::of(|i| u64::from_le_bytes(words[i]), count, tag),
+        let (fours, rest) = slots.as_chunks::<16>();
+        let matching = match fours.first_chunk::<FOURS_AT_ONCE>() {
+            Some(fours) => Matches::of(|i| u128::from_le_bytes(fours[i]), count, tag),
             // Near the end of the page, or in a short one.
             None => {
-                let words = slots.as_chunks::<8>().0;
-                let last = || slots.as_chunks::<4>().0.last().map_or(0, |slot| u32::from_le_bytes(*slot).into());
-                let word = |i: usize| words.get(i).map_or_else(last, |word| u64::from_le_bytes(*word));
-                Matches::of(word, count, tag)
+                let mut last = [0; 16];
+                last[..rest.len()].copy_from_slice(rest);
+                Matches::of(|i| u128::from_le_bytes(*fours.get(i).unwrap_or(&last)), count, tag)
             }
         };
         for slot in matching {

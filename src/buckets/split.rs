@@ -108,7 +108,7 @@ impl Buckets {
         }
         for bucket in [source, new] {
             let (frame, start) = self.location(bucket);
-            self.pager.pool().prefetch(frame, start, self.page_bytes);
+            self.pager.pool().frame(frame).prefetch(start, self.page_bytes);
         }
     }
 

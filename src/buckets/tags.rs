@@ -10,23 +10,23 @@
 
 /// Slots that are compared at once.
 pub const SLOTS_AT_ONCE: usize = 64;
-/// Words they take, two slots each: {u16 tag, u16 offset, u16 tag, u16 offset} from the low end.
-pub const WORDS_AT_ONCE: usize = SLOTS_AT_ONCE / 2;
+/// Runs of four slots in them: four times {u16 tag, u16 offset}, from the low end.
+pub const FOURS_AT_ONCE: usize = SLOTS_AT_ONCE / 4;
 
 /// Slots that have a tag.
 #[derive(Clone, Copy, Default)]
 pub struct Matches(u64);
 
 impl Matches {
-    /// The slots with `tag` among the first `count`, at most [`SLOTS_AT_ONCE`]. Always loads [`WORDS_AT_ONCE`] words;
-    /// those after the last slot do not matter.
+    /// The slots with `tag` among the first `count`, at most [`SLOTS_AT_ONCE`]. Loads up to [`FOURS_AT_ONCE`] runs
+    /// of four slots; those after the last slot do not matter.
     #[inline]
-    pub fn of(word: impl Fn(usize) -> u64, count: usize, tag: u16) -> Matches {
+    pub fn of(four: impl Fn(usize) -> u128, count: usize, tag: u16) -> Matches {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: SSE2 is part of x86-64.
-        let equal = unsafe { equal_sse2(word, tag) };
+        let equal = unsafe { equal_sse2(four, count, tag) };
         #[cfg(not(target_arch = "x86_64"))]
-        let equal = equal_portable(word, tag);
+        let equal = equal_portable(four, tag);
         Matches(equal & u64::MAX.checked_shr(64 - count as u32).unwrap_or(0))
     }
 
@@ -52,23 +52,29 @@ impl Iterator for Matches {
     }
 }
 
-/// Bit i is set where slot i has the tag.
+/// Bit i is set where slot i, of the first `count`, has the tag.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse2")]
 #[inline]
-fn equal_sse2(word: impl Fn(usize) -> u64, tag: u16) -> u64 {
+fn equal_sse2(four: impl Fn(usize) -> u128, count: usize, tag: u16) -> u64 {
     use std::arch::x86_64::*;
     let tags = _mm_set1_epi16(tag as i16);
     let mut equal = 0;
     for sixteen in 0..SLOTS_AT_ONCE / 16 {
+        // Few pages have more slots than this, so the branch is predicted.
+        const USUAL_SLOTS: usize = 48;
+        if 16 * sixteen >= USUAL_SLOTS && count <= USUAL_SLOTS {
+            break;
+        }
         // The low half of a slot is its tag. Shifted up, an equal half makes the slot negative, and narrowing keeps
         // the sign.
-        let four = |i: usize| {
-            let at = 8 * sixteen + 2 * i;
-            let slots = _mm_set_epi64x(word(at + 1) as i64, word(at) as i64);
+        let equal_of = |i: usize| {
+            let slots = four(4 * sixteen + i);
+            let slots = _mm_set_epi64x((slots >> 64) as i64, slots as i64);
             _mm_slli_epi32::<16>(_mm_cmpeq_epi16(slots, tags))
         };
-        let (low, high) = (_mm_packs_epi32(four(0), four(1)), _mm_packs_epi32(four(2), four(3)));
+        let low = _mm_packs_epi32(equal_of(0), equal_of(1));
+        let high = _mm_packs_epi32(equal_of(2), equal_of(3));
         equal |= (_mm_movemask_epi8(_mm_packs_epi16(low, high)) as u64) << (16 * sixteen);
     }
     equal
@@ -77,11 +83,13 @@ fn equal_sse2(word: impl Fn(usize) -> u64, tag: u16) -> u64 {
 /// [`equal_sse2`] for other processors.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 #[inline]
-fn equal_portable(word: impl Fn(usize) -> u64, tag: u16) -> u64 {
+fn equal_portable(four: impl Fn(usize) -> u128, tag: u16) -> u64 {
     let mut equal = 0;
-    for i in 0..WORDS_AT_ONCE {
-        let two = word(i);
-        equal |= u64::from(two as u16 == tag) << (2 * i) | u64::from((two >> 32) as u16 == tag) << (2 * i + 1);
+    for i in 0..FOURS_AT_ONCE {
+        let slots = four(i);
+        for slot in 0..4 {
+            equal |= u64::from((slots >> (32 * slot)) as u16 == tag) << (4 * i + slot);
+        }
     }
     equal
 }
@@ -101,15 +109,15 @@ mod tests {
             // Also tags with the high bit set.
             let tag_of = |n: u16| if wide { n << 14 | n } else { n };
             let slot = |i: usize| u64::from(slots[i].1) << 16 | u64::from(tag_of(slots[i].0));
-            let word = |i: usize| slot(2 * i) | slot(2 * i + 1) << 32;
+            let four = |i: usize| (0..4).map(|n| u128::from(slot(4 * i + n)) << (32 * n)).sum();
             for n in 0..4 {
-                let found: Vec<usize> = Matches::of(word, count, tag_of(n)).collect();
+                let found: Vec<usize> = Matches::of(four, count, tag_of(n)).collect();
                 let expected: Vec<usize> = (0..count).filter(|&i| slots[i].0 == n).collect();
                 prop_assert_eq!(&found, &expected);
-                prop_assert_eq!(Matches::of(word, count, tag_of(n)).first(), expected.first().copied());
+                prop_assert_eq!(Matches::of(four, count, tag_of(n)).first(), expected.first().copied());
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: SSE2 is part of x86-64.
-                prop_assert_eq!(equal_portable(word, tag_of(n)), unsafe { equal_sse2(word, tag_of(n)) });
+                prop_assert_eq!(equal_portable(four, tag_of(n)), unsafe { equal_sse2(four, SLOTS_AT_ONCE, tag_of(n)) });
             }
         }
     }

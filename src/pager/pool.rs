@@ -24,7 +24,8 @@
 
 use super::ahead::Ahead;
 use super::interleave::{self, step};
-use super::words::{Bytes, FrameBytes, word_bytes};
+use super::racing;
+use super::words::{Bytes, FrameBytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::planted::{Bug, planted};
 use std::cell::Cell;
@@ -52,6 +53,12 @@ const SEGMENT_BYTES: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
 pub(crate) const SMALL_BYTES: usize = 4 << 20;
 /// Segments a table can have, for 2^48 bytes.
 const SEGMENT_COUNT: usize = if cfg!(test) { 1 << 14 } else { 1 << 18 };
+
+/// Where a segment's frames and their state words are; null where the segment is not reserved.
+struct Segment {
+    frames: AtomicPtr<u8>,
+    states: AtomicPtr<u8>,
+}
 
 /// Zeroed memory from the kernel, unmapped when dropped. It costs nothing until touched.
 struct Mapping {
@@ -117,11 +124,12 @@ pub(crate) trait FrameSource {
 
 /// Frames, their latches and states.
 pub(crate) struct Pool {
+    /// A frame has 2^`frame_bits` bytes, a segment 2^`segment_bits` frames.
     frame_bits: u32,
-    /// Start of each segment's frames, null where the segment is not reserved.
-    data: Mapping,
-    /// Start of each segment's state words, indexed like `data`.
-    states: Mapping,
+    segment_bits: u32,
+    frame_bytes: usize,
+    /// The table of segments, as [`Segment`]s.
+    table: Mapping,
     /// Declared before the segments, so that its thread has ended when they are dropped.
     ahead: Mutex<Option<Ahead>>,
     segments: Mutex<Vec<Mapping>>,
@@ -154,11 +162,11 @@ impl Pool {
     /// A pool of frames of `frame_bytes`, a power of two. `tracked`: there is a file, so dirty frames are listed.
     pub(crate) fn new(frame_bytes: usize, tracked: bool) -> Result<Pool> {
         assert!(frame_bytes.is_power_of_two() && frame_bytes <= SEGMENT_BYTES);
-        let table_bytes = SEGMENT_COUNT * size_of::<AtomicPtr<u8>>();
         Ok(Pool {
             frame_bits: frame_bytes.trailing_zeros(),
-            data: Mapping::new(table_bytes)?,
-            states: Mapping::new(table_bytes)?,
+            segment_bits: SEGMENT_BYTES.trailing_zeros() - frame_bytes.trailing_zeros(),
+            frame_bytes,
+            table: Mapping::new(SEGMENT_COUNT * size_of::<Segment>())?,
             ahead: Mutex::new(None),
             segments: Mutex::new(Vec::new()),
             tracked,
@@ -174,42 +182,38 @@ impl Pool {
 
     #[inline]
     pub(crate) fn frame_bytes(&self) -> usize {
-        1 << self.frame_bits
+        self.frame_bytes
     }
 
     /// The frame with byte `address` of the file, and the offset in it.
     #[inline]
     pub(crate) fn split(&self, address: u64) -> (FrameNo, usize) {
-        ((address >> self.frame_bits) as FrameNo, (address & ((1 << self.frame_bits) - 1)) as usize)
+        ((address >> self.frame_bits) as FrameNo, address as usize & (self.frame_bytes - 1))
     }
 
     #[inline]
-    fn segment_bits(&self) -> u32 {
-        SEGMENT_BYTES.trailing_zeros() - self.frame_bits
-    }
-
-    #[inline]
-    fn segment(table: &Mapping, index: usize) -> &AtomicPtr<u8> {
+    fn segment(&self, index: usize) -> &Segment {
         assert!(index < SEGMENT_COUNT, "frame numbers are checked against the file's length before");
         // SAFETY: the table has SEGMENT_COUNT entries (asserted above), zeroed by the kernel, which is a valid
-        // AtomicPtr, and lives as long as the pool.
-        unsafe { &*table.start.cast::<AtomicPtr<u8>>().add(index) }
+        // Segment, and lives as long as the pool.
+        unsafe { &*self.table.start.cast::<Segment>().add(index) }
     }
 
     /// Reserves addresses for all frames below `frame_count`.
     pub(crate) fn reserve(&self, frame_count: u64) -> Result<()> {
-        let needed = frame_count.div_ceil(1 << self.segment_bits());
+        let needed = frame_count.div_ceil(1 << self.segment_bits);
         if needed > SEGMENT_COUNT as u64 {
             return Err(Error::new(ErrorKind::OutOfMemory, "a table cannot be larger than 2^48 bytes"));
         }
         let mut segments = self.segments.lock().expect("no panic while held");
         while (segments.len() as u64) < 2 * needed {
             let index = segments.len() / 2;
-            let states = Mapping::new(size_of::<AtomicU64>() << self.segment_bits())?;
+            let states = Mapping::new(size_of::<AtomicU64>() << self.segment_bits)?;
             let data = Mapping::new(SEGMENT_BYTES)?;
             data.advise_huge_pages(if index == 0 { SMALL_BYTES } else { 0 });
-            Self::segment(&self.states, index).store(states.start, Release);
-            Self::segment(&self.data, index).store(data.start, Release);
+            // In this order: a thread that loads the second address also sees the first.
+            self.segment(index).states.store(states.start, Relaxed);
+            self.segment(index).frames.store(data.start, Release);
             segments.extend([states, data]);
         }
         Ok(())
@@ -224,7 +228,7 @@ impl Pool {
         let Some(ahead) = ahead.as_ref() else { return false };
         let mut first = frames.start;
         while first < frames.end {
-            let segment_end = (first | ((1 << self.segment_bits()) - 1)).saturating_add(1);
+            let segment_end = (first | ((1 << self.segment_bits) - 1)).saturating_add(1);
             let end = frames.end.min(segment_end);
             let bytes = ((end - first) as usize) << self.frame_bits;
             let states = ptr::from_ref(self.state(first)).cast_mut().cast();
@@ -244,47 +248,28 @@ impl Pool {
 
     #[inline]
     fn state(&self, frame: FrameNo) -> &AtomicU64 {
-        let start = Self::segment(&self.states, (frame >> self.segment_bits()) as usize).load(Acquire);
-        assert!(!start.is_null(), "a frame beyond the reserved range");
-        let index = frame as usize & ((1 << self.segment_bits()) - 1);
-        // SAFETY: a non-null entry is the start of a mapping of 1 << segment_bits state words, `index` is below
-        // that, and mappings live as long as the pool. Zero bytes are a valid AtomicU64.
-        unsafe { &*start.cast::<AtomicU64>().add(index) }
+        self.frame(frame).state
     }
 
     #[inline]
     fn address(&self, frame: FrameNo) -> *mut u8 {
-        let start = Self::segment(&self.data, (frame >> self.segment_bits()) as usize).load(Acquire);
-        assert!(!start.is_null(), "a frame beyond the reserved range");
-        let index = frame as usize & ((1 << self.segment_bits()) - 1);
-        // SAFETY: a non-null entry is the start of SEGMENT_BYTES of memory, which is 1 << segment_bits frames.
-        unsafe { start.add(index << self.frame_bits) }
+        self.frame(frame).address
     }
 
-    /// Prefetches `bytes` bytes at `offset` of `frame`, in steps of four cache lines, and the frame's state.
+    /// Where `frame` and its state are.
     #[inline]
-    pub(crate) fn prefetch(&self, frame: FrameNo, offset: usize, bytes: usize) {
-        const LINE_BYTES: usize = 64;
-        const LINES_AT_ONCE: usize = 4;
-        prefetch(ptr::from_ref(self.state(frame)).cast());
-        let address = self.address(frame).wrapping_add(offset);
-        for first in (0..bytes).step_by(LINE_BYTES * LINES_AT_ONCE) {
-            for line in 0..LINES_AT_ONCE {
-                prefetch(address.wrapping_add(first + line * LINE_BYTES));
-            }
-        }
-    }
-
-    /// Begins a read of `frame` without a latch; `None` where it is being changed or not resident.
-    #[inline]
-    pub(crate) fn read_optimistically(&self, frame: FrameNo) -> Option<OptimisticRead<'_>> {
-        let state = self.state(frame);
-        step();
-        let before = state.load(Acquire);
-        if before & (WRITER | RESIDENT | USED) != RESIDENT | USED {
-            return None;
-        }
-        Some(OptimisticRead { state, before, address: self.address(frame), bytes: self.frame_bytes() })
+    pub(crate) fn frame(&self, frame: FrameNo) -> FrameRef<'_> {
+        let segment = self.segment((frame >> self.segment_bits) as usize);
+        let (frames, states) = (segment.frames.load(Acquire), segment.states.load(Relaxed));
+        assert!(!frames.is_null(), "a frame beyond the reserved range");
+        let index = frame as usize & ((1 << self.segment_bits) - 1);
+        // SAFETY: a non-null entry is the start of SEGMENT_BYTES of memory, which is 1 << segment_bits frames, and
+        // `index` is below that.
+        let address = unsafe { frames.add(index << self.frame_bits) };
+        // SAFETY: beside it is the start of a mapping of as many state words; mappings live as long as the pool. Zero
+        // bytes are a valid AtomicU64.
+        let state = unsafe { &*states.cast::<AtomicU64>().add(index) };
+        FrameRef { state, address, bytes: self.frame_bytes() }
     }
 
     /// Whether a thread holds a latch of `frame` now.
@@ -296,7 +281,7 @@ impl Pool {
     /// Latches `frame` for reading, loading it first where it is not resident.
     #[inline]
     pub(crate) fn read<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<ReadGuard<'a>> {
-        let state = self.state(frame);
+        let FrameRef { state, address, bytes } = self.frame(frame);
         let now = look(state);
         if now & (WRITER | RESIDENT) != RESIDENT
             || now & READERS == READERS
@@ -304,7 +289,7 @@ impl Pool {
         {
             self.read_slow(frame, state, source)?;
         }
-        Ok(ReadGuard { state, address: self.address(frame), bytes: self.frame_bytes() })
+        Ok(ReadGuard { state, address, bytes })
     }
 
     #[cold]
@@ -372,13 +357,13 @@ impl Pool {
 
     #[inline]
     fn latch_exclusive(&self, frame: FrameNo) -> Result<WriteGuard<'_>> {
-        let state = self.state(frame);
+        let FrameRef { state, address, bytes } = self.frame(frame);
         let now = look(state);
         if now & (READERS | WRITER) != 0 || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err()
         {
             self.latch_exclusive_slow(state)?;
         }
-        Ok(self.write_guard(frame, state))
+        Ok(WriteGuard { state, address, bytes })
     }
 
     #[cold]
@@ -743,70 +728,135 @@ impl Drop for WriteGuard<'_> {
     }
 }
 
-/// A frame read without a latch: the loaded bytes count only if [`unchanged`](Self::unchanged) returns true
-/// afterwards.
-pub(crate) struct OptimisticRead<'a> {
+/// Where a frame and its state are: computed once, for a prefetch and the read after it.
+#[derive(Clone, Copy)]
+pub(crate) struct FrameRef<'a> {
     state: &'a AtomicU64,
-    before: u64,
-    address: *const u8,
+    address: *mut u8,
     bytes: usize,
 }
 
-impl OptimisticRead<'_> {
-    /// The words from byte `at` on, a multiple of 8, in little-endian order as in a file.
+impl<'a> FrameRef<'a> {
+    /// Prefetches `bytes` bytes at `offset`, at least one line and in steps of four, and the frame's state.
     #[inline]
-    pub(crate) fn words(&self, at: usize, count: usize) -> impl Iterator<Item = u64> {
-        assert!(at.is_multiple_of(8) && at + 8 * count <= self.bytes);
+    pub(crate) fn prefetch(self, offset: usize, bytes: usize) {
+        const LINE_BYTES: usize = 64;
+        const STEP_BYTES: usize = 4 * LINE_BYTES;
+        prefetch(ptr::from_ref(self.state).cast());
+        let mut address = self.address.cast_const().wrapping_add(offset);
+        let mut left = bytes;
+        loop {
+            for line in 0..STEP_BYTES / LINE_BYTES {
+                prefetch(address.wrapping_add(line * LINE_BYTES));
+            }
+            if left <= STEP_BYTES {
+                return;
+            }
+            left -= STEP_BYTES;
+            address = address.wrapping_add(STEP_BYTES);
+        }
+    }
+
+    /// Bytes of the frame.
+    #[inline]
+    pub(crate) fn bytes(self) -> usize {
+        self.bytes
+    }
+
+    /// Begins a read without a latch; `None` where the frame is being changed or not resident.
+    #[inline]
+    pub(crate) fn read_optimistically(self) -> Option<OptimisticRead<'a>> {
         step();
-        let address = self.address;
-        (0..count).map(move |i| {
+        let before = self.state.load(Acquire);
+        if before & (WRITER | RESIDENT | USED) != RESIDENT | USED {
+            return None;
+        }
+        Some(OptimisticRead { frame: self, before })
+    }
+}
+
+/// A frame read without a latch: the loaded bytes count only if [`unchanged`](Self::unchanged) returns true
+/// afterwards.
+pub(crate) struct OptimisticRead<'a> {
+    pub frame: FrameRef<'a>,
+    before: u64,
+}
+
+impl OptimisticRead<'_> {
+    /// The `COUNT` words of eight bytes from `at` on; little-endian.
+    #[inline]
+    pub(crate) fn words<const COUNT: usize>(&self, at: usize) -> [u64; COUNT] {
+        assert!(at <= self.frame.bytes - 8 * COUNT);
+        step();
+        // SAFETY: as in `load8`.
+        std::array::from_fn(|i| unsafe { racing::load8(self.frame.address.add(at + 8 * i)) })
+    }
+
+    /// The eight bytes from `at` on, little-endian.
+    #[inline]
+    pub(crate) fn load8(&self, at: usize) -> u64 {
+        assert!(at <= self.frame.bytes - 8);
+        step();
+        // SAFETY: within the frame (asserted), whose memory lives as long as the pool, and which is written only by
+        // the stores of `racing.rs` while no thread holds its shared latch.
+        unsafe { racing::load8(self.frame.address.add(at)) }
+    }
+
+    /// The `COUNT` runs of sixteen bytes from `at` on, by number; little-endian.
+    #[inline]
+    pub(crate) fn sixteens<const COUNT: usize>(&self, at: usize) -> impl Fn(usize) -> u128 {
+        assert!(at + 16 * COUNT <= self.frame.bytes);
+        step();
+        let address = self.frame.address;
+        move |i| {
+            assert!(i < COUNT);
             if i == 1 {
                 step(); // between two loads of one read
             }
-            // SAFETY: the word lies in the frame (asserted), whose memory lives as long as the pool and is aligned;
-            // while no thread holds its shared latch, it is written by atomic stores only (`words.rs`).
-            let shared = unsafe { AtomicU64::from_ptr(address.add(at + 8 * i).cast_mut().cast()) };
-            u64::from_le_bytes(word_bytes(shared.load(Relaxed)))
-        })
-    }
-
-    /// The `COUNT` words from byte `at` on, a multiple of 8, as an array; little-endian.
-    #[inline]
-    pub(crate) fn words_at<const COUNT: usize>(&self, at: usize) -> impl Fn(usize) -> u64 {
-        assert!(at.is_multiple_of(8) && at + 8 * COUNT <= self.bytes);
-        step();
-        let address = self.address;
-        move |i| {
-            assert!(i < COUNT);
-            // SAFETY: as in `words`.
-            let shared = unsafe { AtomicU64::from_ptr(address.add(at + 8 * i).cast_mut().cast()) };
-            u64::from_le_bytes(word_bytes(shared.load(Relaxed)))
+            // SAFETY: as in `load8`.
+            unsafe { racing::load16(address.add(at + 16 * i)) }
         }
     }
 
-    /// Copies the words of `range`; both ends are multiples of 8.
+    /// The first `count` bytes from `at` on, at most eight, as a little-endian number. `at` may be near the frame's end.
     #[inline]
-    pub(crate) fn load(&self, at: usize, bytes: &mut [u8]) {
-        assert!(bytes.len().is_multiple_of(8));
-        let words = self.words(at, bytes.len() / 8);
-        for (bytes, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-            *bytes = word.to_le_bytes();
+    pub(crate) fn load_up_to_8(&self, at: usize, count: usize) -> u64 {
+        let from = at.min(self.frame.bytes - 8);
+        let unwanted = 64u32.saturating_sub(8 * count as u32);
+        (self.load8(from) >> (8 * (at - from))) & u64::MAX.checked_shr(unwanted).unwrap_or(0)
+    }
+
+    /// Whether the bytes from `at` on are `bytes`; not where they would run over the frame.
+    #[inline]
+    pub(crate) fn has_bytes(&self, at: usize, bytes: &[u8]) -> bool {
+        let len = bytes.len();
+        let Some(last) = bytes.last_chunk::<8>() else {
+            let wanted = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+            return at + len <= self.frame.bytes && self.load_up_to_8(at, len) == wanted;
+        };
+        if at + len > self.frame.bytes {
+            return false;
         }
+        let whole = &bytes.as_chunks::<8>().0[..(len - 1) / 8];
+        let mut differ = self.load8(at + len - 8) ^ u64::from_le_bytes(*last);
+        for (index, word) in whole.iter().enumerate() {
+            differ |= self.load8(at + 8 * index) ^ u64::from_le_bytes(*word);
+        }
+        differ == 0
     }
 
     /// Appends the bytes of `range` to `out`.
-    #[inline(always)] // without it, a lookup takes 5 % longer
+    #[inline]
     pub(crate) fn copy_to(&self, range: Range<usize>, out: &mut Vec<u8>) {
-        let start = range.start / 8 * 8;
-        let count = (range.end - start).div_ceil(8);
-        out.reserve(8 * count);
-        let mut skip = range.start - start;
-        let mut left = range.len();
-        for word in self.words(start, count) {
-            let bytes = &word.to_le_bytes()[skip..];
-            let n = left.min(bytes.len());
-            out.extend_from_slice(&bytes[..n]);
-            (skip, left) = (0, left - n);
+        assert!(range.start <= range.end && range.end <= self.frame.bytes);
+        step();
+        let (before, len) = (out.len(), range.end - range.start);
+        out.reserve(len);
+        // SAFETY: the range is within the frame (asserted), see `load8`; `out` has room for `len` more bytes, which
+        // this writes.
+        unsafe {
+            racing::copy_out(self.frame.address.add(range.start), out.as_mut_ptr().add(before), len);
+            out.set_len(before + len);
         }
     }
 
@@ -815,6 +865,6 @@ impl OptimisticRead<'_> {
     pub(crate) fn unchanged(&self) -> bool {
         fence(Acquire);
         step();
-        planted(Bug::PeekTrusts) || (self.state.load(Relaxed) ^ self.before) & PEEKED == 0
+        planted(Bug::PeekTrusts) || (self.frame.state.load(Relaxed) ^ self.before) & PEEKED == 0
     }
 }

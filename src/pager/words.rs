@@ -1,18 +1,16 @@
-//! Changes bytes that other threads may be reading: word by word, atomically.
+//! Changes bytes that other threads may be reading.
 //!
 //! An optimistic read takes no latch and checks afterwards that the page is unchanged (`pool.rs`). It discards what it
-//! read beside a write, but it did read: in Rust's memory model that is only sound if both sides use atomic accesses.
-//! So the words of a frame are changed by relaxed atomic stores, which cost what plain ones do but are not vectorized,
-//! and read optimistically by relaxed atomic loads.
+//! read beside a write, but it did read, so the stores here are those of `racing.rs`.
 //!
 //! Code that changes pages uses [`Bytes`]. It has two implementations: memory of a frame ([`FrameBytes`]), and a plain
 //! vector, the safe twin that tests compare it with.
-#![expect(unsafe_code, reason = "frames are changed through atomic views of their words")]
+#![expect(unsafe_code, reason = "frames are changed while others read them")]
 
 use super::interleave::step;
+use super::racing;
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes to read as a slice and to change as a whole or in part.
 pub(crate) trait Bytes: Deref<Target = [u8]> {
@@ -66,62 +64,11 @@ const WORD: usize = size_of::<u64>();
 impl FrameBytes<'_> {
     /// # Safety
     /// `start` is aligned to 8 and the start of `len` bytes of memory, `len` a multiple of 8, that live for `'a`, that
-    /// no other code writes during `'a`, and that other code reads only by atomic loads.
+    /// no other code writes during `'a`, and that other code reads only as `racing.rs` does.
     pub(super) unsafe fn new(start: *mut u8, len: usize) -> Self {
         debug_assert!(start.addr().is_multiple_of(WORD) && len.is_multiple_of(WORD));
         FrameBytes { start, len, latch: PhantomData }
     }
-
-    #[inline]
-    fn words(&self, range: Range<usize>) -> &[AtomicU64] {
-        assert!(range.start <= range.end && range.end <= self.len / WORD);
-        // SAFETY: by the contract of `new`, the words are within live, aligned memory; all concurrent accesses to them
-        // are atomic.
-        unsafe { std::slice::from_raw_parts(self.start.cast::<AtomicU64>().add(range.start), range.end - range.start) }
-    }
-
-    #[inline]
-    fn word(&self, index: usize) -> &AtomicU64 {
-        &self.words(index..index + 1)[0]
-    }
-
-    /// Replaces the bytes of a word for which `mask` is set.
-    #[inline]
-    fn merge(&mut self, index: usize, value: u64, mask: u64) {
-        let word = self.word(index);
-        word.store((u64::from_le(word.load(Relaxed)) & !mask | value & mask).to_le(), Relaxed);
-    }
-
-    /// Replaces up to 7 bytes within one word.
-    #[inline]
-    fn store_in_word(&mut self, at: usize, bytes: &[u8]) {
-        let (mut value, mut mask) = (0, 0);
-        for &byte in bytes.iter().rev() {
-            value = value << 8 | u64::from(byte);
-            mask = mask << 8 | 0xFF;
-        }
-        let shift = 8 * (at % WORD) as u32;
-        self.merge(at / WORD, value << shift, mask << shift);
-    }
-
-    #[inline]
-    fn bytes_at(&self, at: usize, len: usize) -> ([u8; WORD], usize) {
-        let mut bytes = [0; WORD];
-        bytes[..len].copy_from_slice(&self[at..at + len]);
-        (bytes, len)
-    }
-}
-
-#[expect(clippy::host_endian_bytes, reason = "a word in memory is the machine's, whatever the file's byte order")]
-#[inline]
-pub(super) fn word_bytes(word: u64) -> [u8; WORD] {
-    word.to_ne_bytes()
-}
-
-#[expect(clippy::host_endian_bytes, reason = "as word_bytes")]
-#[inline]
-fn word_of(bytes: [u8; WORD]) -> u64 {
-    u64::from_ne_bytes(bytes)
 }
 
 impl Deref for FrameBytes<'_> {
@@ -137,76 +84,50 @@ impl Deref for FrameBytes<'_> {
 impl Bytes for FrameBytes<'_> {
     #[inline]
     fn store(&mut self, at: usize, bytes: &[u8]) {
-        assert!(at + bytes.len() <= self.len);
+        assert!(bytes.len() <= self.len && at <= self.len - bytes.len());
         step();
-        let Some(first) = bytes.first_chunk::<WORD>() else {
-            // Less than a word: within one word, or across two.
-            let (head, tail) = bytes.split_at(bytes.len().min(at.wrapping_neg() % WORD));
-            for (at, part) in [(at, head), (at + head.len(), tail)] {
-                if !part.is_empty() {
-                    self.store_in_word(at, part);
-                }
-            }
+        if cfg!(test) && bytes.len() > WORD {
+            // Readers may see the first part without the second.
+            let (first, second) = bytes.split_at(WORD);
+            // SAFETY: within the part (asserted), whose exclusive latch is held, by the contract of `new`.
+            unsafe { racing::copy_in(first, self.start.add(at)) };
+            step();
+            // SAFETY: as above.
+            unsafe { racing::copy_in(second, self.start.add(at + WORD)) };
             return;
-        };
-        // A word or more: the ends are written as the first and the last eight bytes, shifted.
-        let head = at.wrapping_neg() % WORD;
-        if head > 0 {
-            let shift = 8 * (WORD - head) as u32;
-            self.merge(at / WORD, u64::from_le_bytes(*first) << shift, u64::MAX << shift);
         }
-        let (words, tail) = bytes[head..].as_chunks::<WORD>();
-        let index = (at + head) / WORD;
-        step(); // between the first word and the last
-        for (shared, word) in self.words(index..index + words.len()).iter().zip(words) {
-            shared.store(word_of(*word), Relaxed);
-        }
-        if let (1.., Some(last)) = (tail.len(), bytes.last_chunk::<WORD>()) {
-            let shift = 8 * (WORD - tail.len()) as u32;
-            self.merge(index + words.len(), u64::from_le_bytes(*last) >> shift, u64::MAX >> shift);
-        }
+        // SAFETY: as above.
+        unsafe { racing::copy_in(bytes, self.start.add(at)) };
     }
 
     #[inline]
     fn copy_within(&mut self, from: Range<usize>, to: usize) {
+        assert!(from.start <= from.end && from.end <= self.len);
         let len = from.end - from.start;
-        assert!(from.end <= self.len && to + len <= self.len);
-        let head = len.min(to.wrapping_neg() % WORD);
-        let middle = (len - head) / WORD;
-        let tail = len - head - middle * WORD;
-        let tail_at = head + middle * WORD;
+        assert!(to <= self.len - len);
         step();
-        // Each step reads before it writes, and the order overwrites no byte that is still to be read.
-        if to < from.start {
-            self.copy_part(from.start, to, head);
-            step();
-            // SAFETY: words 0 to `middle` of both lie in the part (asserted), and `to + head` is a multiple of 8.
-            (0..middle).for_each(|i| unsafe { self.copy_word(from.start + head + i * WORD, to + head + i * WORD) });
-            self.copy_part(from.start + tail_at, to + tail_at, tail);
-        } else {
-            self.copy_part(from.start + tail_at, to + tail_at, tail);
-            step();
-            // SAFETY: as in the other direction.
-            (0..middle)
-                .rev()
-                .for_each(|i| unsafe { self.copy_word(from.start + head + i * WORD, to + head + i * WORD) });
-            self.copy_part(from.start, to, head);
-        }
+        // SAFETY: both ranges are within the part (asserted), whose exclusive latch is held, by the contract of `new`.
+        unsafe { racing::move_within(self.start.add(from.start), self.start.add(to), len) };
+        step();
     }
 
     #[inline]
     fn store_word(&mut self, at: usize, bytes: [u8; WORD]) {
-        assert!(at.is_multiple_of(WORD));
+        assert!(self.len >= WORD && at <= self.len - WORD);
         step();
-        self.word(at / WORD).store(word_of(bytes), Relaxed);
+        // SAFETY: within the part (asserted), whose exclusive latch is held, by the contract of `new`.
+        unsafe { racing::store8(self.start.add(at), u64::from_le_bytes(bytes)) };
     }
 
     #[inline]
     fn map_words(&mut self, range: Range<usize>, map: impl Fn(u64) -> u64) {
-        assert!(range.start.is_multiple_of(WORD) && range.end.is_multiple_of(WORD));
+        assert!(range.start <= range.end && range.end <= self.len && range.len().is_multiple_of(WORD));
         step();
-        for word in self.words(range.start / WORD..range.end / WORD) {
-            word.store(map(u64::from_le(word.load(Relaxed))).to_le(), Relaxed);
+        for at in range.step_by(WORD) {
+            // SAFETY: within the part (asserted), which no other thread changes.
+            let word = u64::from_le(unsafe { self.start.add(at).cast::<u64>().read_unaligned() });
+            // SAFETY: within the part (asserted), whose exclusive latch is held, by the contract of `new`.
+            unsafe { racing::store8(self.start.add(at), map(word)) };
         }
     }
 
@@ -219,26 +140,6 @@ impl Bytes for FrameBytes<'_> {
             self.store(at, &chunk[..len]);
             at += len;
         }
-    }
-}
-
-impl FrameBytes<'_> {
-    #[inline]
-    fn copy_part(&mut self, from: usize, to: usize, len: usize) {
-        if len > 0 {
-            let (bytes, len) = self.bytes_at(from, len);
-            self.store_in_word(to, &bytes[..len]);
-        }
-    }
-
-    /// # Safety
-    /// `from..from + 8` and `to..to + 8` are within the part, and `to` is a multiple of 8.
-    #[inline]
-    unsafe fn copy_word(&mut self, from: usize, to: usize) {
-        // SAFETY: within the part, by the caller's promise, and no other code writes it: a plain load suffices.
-        let word = unsafe { self.start.add(from).cast::<u64>().read_unaligned() };
-        // SAFETY: within the part, and aligned, as its start is; all concurrent accesses are atomic loads.
-        unsafe { AtomicU64::from_ptr(self.start.add(to).cast()) }.store(word, Relaxed);
     }
 }
 

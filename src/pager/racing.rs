@@ -1,0 +1,350 @@
+//! Loads and stores of memory that other threads may access at the same moment.
+//!
+//! A frame is changed by the holder of its exclusive latch while optimistic readers load from it; they discard what
+//! they loaded if the frame's version changed (`pool.rs`). Ordinary accesses that race are undefined behaviour in Rust,
+//! and its atomics take whole aligned words only: a record of 26 bytes at an odd offset is then a dozen shifts and
+//! merges. The processor has no such limit, so on x86-64 each access is one instruction of inline assembly, which the
+//! compiler neither splits, repeats nor assumes anything about.
+//!
+//! What such a load returns is what relaxed atomic loads of its single bytes could return, and a store is what relaxed
+//! atomic stores of its bytes could do. That is all that callers rely on. Other processors take the **portable twin**:
+//! relaxed atomic accesses of the aligned words that the bytes are in. Tests compare the two, and sanitizers run the
+//! twin (`--cfg splitpoint_portable`), as they do not see accesses in assembly.
+//!
+//! Measured: a lookup of a pair of 24 bytes takes a quarter fewer instructions (docs/benchmarks.md, "Instructions").
+//! Not here: which bytes may be accessed when (`pool.rs`, `words.rs`).
+#![expect(unsafe_code, reason = "accesses that race, by instruction or as atomic words")]
+
+#[cfg(not(all(target_arch = "x86_64", not(splitpoint_portable))))]
+pub(super) use portable::*;
+#[cfg(all(target_arch = "x86_64", not(splitpoint_portable)))]
+pub(super) use x86_64::*;
+
+/// Copies `len` bytes out of shared memory.
+///
+/// # Safety
+/// `from` begins `len` bytes of a frame; `to` begins `len` bytes that only this thread accesses.
+#[inline]
+pub(super) unsafe fn copy_out(from: *const u8, to: *mut u8, len: usize) {
+    if len >= 16 {
+        let mut at = 0;
+        while at + 16 <= len {
+            // SAFETY: `at + 16 <= len`, and both are `len` bytes long, as the caller promises.
+            unsafe { to.add(at).cast::<u128>().write_unaligned(load16(from.add(at))) };
+            at += 16;
+        }
+        // The last 16 bytes, some of them again.
+        // SAFETY: `len >= 16`.
+        unsafe { to.add(len - 16).cast::<u128>().write_unaligned(load16(from.add(len - 16))) };
+    } else if len >= 8 {
+        // SAFETY: `len >= 8`.
+        unsafe { to.cast::<u64>().write_unaligned(load8(from)) };
+        // SAFETY: `len >= 8`.
+        unsafe { to.add(len - 8).cast::<u64>().write_unaligned(load8(from.add(len - 8))) };
+    } else {
+        for at in 0..len {
+            // SAFETY: `at < len`.
+            unsafe { to.add(at).write(load1(from.add(at))) };
+        }
+    }
+}
+
+/// Copies `bytes` into shared memory.
+///
+/// # Safety
+/// `to` begins as many bytes of a frame, whose exclusive latch this thread holds.
+#[inline]
+pub(super) unsafe fn copy_in(bytes: &[u8], to: *mut u8) {
+    let len = bytes.len();
+    let from = bytes.as_ptr();
+    if len >= 16 {
+        let mut at = 0;
+        while at + 16 <= len {
+            // SAFETY: `at + 16 <= len`, and both are `len` bytes long.
+            unsafe { store16(to.add(at), from.add(at).cast::<u128>().read_unaligned()) };
+            at += 16;
+        }
+        // SAFETY: `len >= 16`.
+        unsafe { store16(to.add(len - 16), from.add(len - 16).cast::<u128>().read_unaligned()) };
+    } else if len >= 8 {
+        // SAFETY: `len >= 8`.
+        unsafe { store8(to, from.cast::<u64>().read_unaligned()) };
+        // SAFETY: `len >= 8`.
+        unsafe { store8(to.add(len - 8), from.add(len - 8).cast::<u64>().read_unaligned()) };
+    } else if len >= 4 {
+        // SAFETY: `len >= 4`.
+        unsafe { store4(to, from.cast::<u32>().read_unaligned()) };
+        // SAFETY: `len >= 4`.
+        unsafe { store4(to.add(len - 4), from.add(len - 4).cast::<u32>().read_unaligned()) };
+    } else {
+        for (at, &byte) in bytes.iter().enumerate() {
+            // SAFETY: `at < len`.
+            unsafe { store1(to.add(at), byte) };
+        }
+    }
+}
+
+/// Moves `len` bytes within shared memory; the two ranges may overlap.
+///
+/// # Safety
+/// Both ranges lie in a frame whose exclusive latch this thread holds.
+#[inline]
+pub(super) unsafe fn move_within(from: *const u8, to: *mut u8, len: usize) {
+    // The bytes at the end that the loop reaches last are loaded before it may overwrite them.
+    if len >= 16 {
+        if to.cast_const() <= from {
+            // SAFETY: `len >= 16`; only this thread stores to the frame.
+            let last = unsafe { from.add(len - 16).cast::<u128>().read_unaligned() };
+            let mut at = 0;
+            while at + 16 <= len {
+                // SAFETY: `at + 16 <= len`. What is stored lies before all that is still to be loaded.
+                unsafe { store16(to.add(at), from.add(at).cast::<u128>().read_unaligned()) };
+                at += 16;
+            }
+            // SAFETY: `len >= 16`.
+            unsafe { store16(to.add(len - 16), last) };
+        } else {
+            // SAFETY: `len >= 16`; only this thread stores to the frame.
+            let first = unsafe { from.cast::<u128>().read_unaligned() };
+            let mut end = len;
+            while end >= 16 {
+                end -= 16;
+                // SAFETY: `end + 16 <= len`. What is stored lies behind all that is still to be loaded.
+                unsafe { store16(to.add(end), from.add(end).cast::<u128>().read_unaligned()) };
+            }
+            // SAFETY: `len >= 16`.
+            unsafe { store16(to, first) };
+        }
+        return;
+    }
+    let mut bytes = [0u8; 16];
+    // SAFETY: `len < 16` bytes of a frame that only this thread changes.
+    unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), len) };
+    // SAFETY: as the caller promises.
+    unsafe { copy_in(&bytes[..len], to) };
+}
+
+#[cfg(all(target_arch = "x86_64", not(splitpoint_portable)))]
+mod x86_64 {
+    use std::arch::asm;
+    use std::arch::x86_64::__m128i;
+
+    macro_rules! load {
+        ($name:ident, $type:ty, $instruction:literal, $class:ident, $loaded:ty) => {
+            #[doc = concat!("The ", stringify!($type), " at `from`, little-endian, at any alignment.")]
+            ///
+            /// # Safety
+            /// `from` begins as many bytes of live memory, which other threads access as this file does.
+            #[inline(always)]
+            pub(in crate::pager) unsafe fn $name(from: *const u8) -> $type {
+                let loaded: $loaded;
+                // SAFETY: one load of memory that is live, as the caller promises; it changes nothing else.
+                unsafe {
+                    asm!($instruction, out($class) loaded, in(reg) from,
+                         options(nostack, preserves_flags, readonly));
+                }
+                // SAFETY: both are plain bits of one size.
+                unsafe { std::mem::transmute::<$loaded, $type>(loaded) }
+            }
+        };
+    }
+    load!(load1, u8, "mov {0}, byte ptr [{1}]", reg_byte, u8);
+    load!(load8, u64, "mov {0}, qword ptr [{1}]", reg, u64);
+    load!(load16, u128, "movdqu {0}, xmmword ptr [{1}]", xmm_reg, __m128i);
+
+    macro_rules! store {
+        ($name:ident, $type:ty, $instruction:literal, $class:ident, $stored:ty) => {
+            #[doc = concat!("Stores a ", stringify!($type), ", little-endian, at any alignment.")]
+            ///
+            /// # Safety
+            /// `to` begins as many bytes of live memory, to which no other thread stores.
+            #[inline(always)]
+            pub(in crate::pager) unsafe fn $name(to: *mut u8, value: $type) {
+                // SAFETY: both are plain bits of one size.
+                let stored = unsafe { std::mem::transmute::<$type, $stored>(value) };
+                // SAFETY: one store to memory that is live and that only this thread changes, as the caller promises.
+                unsafe { asm!($instruction, in(reg) to, in($class) stored, options(nostack, preserves_flags)) }
+            }
+        };
+    }
+    store!(store1, u8, "mov byte ptr [{0}], {1}", reg_byte, u8);
+    store!(store4, u32, "mov dword ptr [{0}], {1:e}", reg, u32);
+    store!(store8, u64, "mov qword ptr [{0}], {1}", reg, u64);
+    store!(store16, u128, "movdqu xmmword ptr [{0}], {1}", xmm_reg, __m128i);
+}
+
+#[cfg(any(test, not(target_arch = "x86_64"), splitpoint_portable))]
+mod portable {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    /// The aligned word that has the byte at `at`, and how many bits of it come before that byte.
+    #[inline]
+    unsafe fn word<'a>(at: *const u8) -> (&'a AtomicU64, u32) {
+        let skip = at.addr() % 8;
+        // SAFETY: frames begin at multiples of 8 and have whole words, so the word is in the frame of the byte; it is
+        // aligned, and all accesses that race with it are atomic.
+        (unsafe { AtomicU64::from_ptr(at.sub(skip).cast_mut().cast()) }, 8 * skip as u32)
+    }
+
+    /// # Safety
+    /// As of the twin.
+    #[inline]
+    pub(in crate::pager) unsafe fn load1(from: *const u8) -> u8 {
+        // SAFETY: the caller's promise.
+        let (word, shift) = unsafe { word(from) };
+        (u64::from_le(word.load(Relaxed)) >> shift) as u8
+    }
+
+    /// # Safety
+    /// As of the twin.
+    #[inline]
+    pub(in crate::pager) unsafe fn load8(from: *const u8) -> u64 {
+        // SAFETY: the caller's promise.
+        let (first, shift) = unsafe { word(from) };
+        let low = u64::from_le(first.load(Relaxed)) >> shift;
+        if shift == 0 {
+            return low;
+        }
+        // SAFETY: the last of the eight bytes is in the next word.
+        let (second, _) = unsafe { word(from.add(7)) };
+        low | u64::from_le(second.load(Relaxed)) << (64 - shift)
+    }
+
+    /// # Safety
+    /// As of the twin.
+    #[inline]
+    pub(in crate::pager) unsafe fn load16(from: *const u8) -> u128 {
+        // SAFETY: the caller promises 16 bytes.
+        let (low, high) = unsafe { (load8(from), load8(from.add(8))) };
+        u128::from(low) | u128::from(high) << 64
+    }
+
+    /// Replaces the low `count` bytes, at most 8.
+    #[inline]
+    unsafe fn store(to: *mut u8, value: u64, count: u32) {
+        let mask = u64::MAX >> (64 - 8 * count);
+        // SAFETY: the caller's promise.
+        let (first, shift) = unsafe { word(to) };
+        let merge = |word: &AtomicU64, value: u64, mask: u64| {
+            word.store((u64::from_le(word.load(Relaxed)) & !mask | value & mask).to_le(), Relaxed);
+        };
+        merge(first, value << shift, mask << shift);
+        if shift + 8 * count > 64 {
+            // SAFETY: the last byte is in the next word.
+            let (second, _) = unsafe { word(to.add(count as usize - 1)) };
+            merge(second, value >> (64 - shift), mask >> (64 - shift));
+        }
+    }
+
+    /// # Safety
+    /// As of the twin.
+    #[inline]
+    pub(in crate::pager) unsafe fn store1(to: *mut u8, value: u8) {
+        // SAFETY: the caller's promise.
+        unsafe { store(to, value.into(), 1) }
+    }
+
+    /// # Safety
+    /// As of the twin.
+    #[inline]
+    pub(in crate::pager) unsafe fn store4(to: *mut u8, value: u32) {
+        // SAFETY: the caller's promise.
+        unsafe { store(to, value.into(), 4) }
+    }
+
+    /// # Safety
+    /// As of the twin.
+    #[inline]
+    pub(in crate::pager) unsafe fn store8(to: *mut u8, value: u64) {
+        // SAFETY: the caller's promise.
+        unsafe { store(to, value, 8) }
+    }
+
+    /// # Safety
+    /// As of the twin.
+    #[inline]
+    pub(in crate::pager) unsafe fn store16(to: *mut u8, value: u128) {
+        // SAFETY: the caller promises 16 bytes.
+        unsafe { (store8(to, value as u64), store8(to.add(8), (value >> 64) as u64)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LEN: usize = 96;
+
+    fn bytes_of(words: &mut [u64; LEN / 8]) -> *mut u8 {
+        words.as_mut_ptr().cast()
+    }
+
+    proptest! {
+        #[test]
+        fn both_twins_load_and_store_the_same_bytes(start in any::<[u8; LEN]>(), at in 0..LEN - 16, value: u128) {
+            let (mut here, mut there) = ([0u64; LEN / 8], [0u64; LEN / 8]);
+            let (here, there) = (bytes_of(&mut here), bytes_of(&mut there));
+            for (i, &byte) in start.iter().enumerate() {
+                // SAFETY: `i` is below the length of both arrays.
+                unsafe { (store1(here.add(i), byte), portable::store1(there.add(i), byte)) };
+            }
+            let all = |from: *mut u8| -> Vec<u8> {
+                // SAFETY: each byte is in the array.
+                (0..LEN).map(|i| unsafe { load1(from.add(i)) }).collect()
+            };
+            prop_assert_eq!(all(here), start);
+            let (h, t) = (here.wrapping_add(at), there.wrapping_add(at));
+            // SAFETY: `at + 16` is at most the length of both arrays, here and below.
+            prop_assert_eq!(unsafe { load8(h) }, u64::from_le_bytes(*start[at..].first_chunk().unwrap()));
+            // SAFETY: as above.
+            prop_assert_eq!(unsafe { (load1(h), load8(h), load16(h)) },
+                            unsafe { (portable::load1(t), portable::load8(t), portable::load16(t)) });
+            let stores: [(unsafe fn(*mut u8, u128), unsafe fn(*mut u8, u128)); 4] = [
+                // SAFETY: as above.
+                (|p, v| unsafe { store1(p, v as u8) }, |p, v| unsafe { portable::store1(p, v as u8) }),
+                // SAFETY: as above.
+                (|p, v| unsafe { store4(p, v as u32) }, |p, v| unsafe { portable::store4(p, v as u32) }),
+                // SAFETY: as above.
+                (|p, v| unsafe { store8(p, v as u64) }, |p, v| unsafe { portable::store8(p, v as u64) }),
+                // SAFETY: as above.
+                (|p, v| unsafe { store16(p, v) }, |p, v| unsafe { portable::store16(p, v) }),
+            ];
+            for (ours, twin) in stores {
+                // SAFETY: as above.
+                unsafe { (ours(h, value), twin(t, value)) };
+                prop_assert_eq!(all(here), all(there));
+            }
+        }
+
+        #[test]
+        fn copies_and_moves_are_those_of_slices(
+            start in any::<[u8; LEN]>(), a in 0..=LEN, b in 0..=LEN, to in 0..=LEN,
+        ) {
+            let range = a.min(b)..a.max(b);
+            let to = to.min(LEN - range.len());
+            let mut words = [0u64; LEN / 8];
+            let memory = bytes_of(&mut words);
+            // SAFETY: the array has LEN bytes.
+            unsafe { copy_in(&start, memory) };
+            let mut plain = start;
+            plain.copy_within(range.clone(), to);
+            // SAFETY: both ranges are within the array.
+            unsafe { move_within(memory.add(range.start), memory.add(to), range.len()) };
+            let mut moved = [0; LEN];
+            // SAFETY: the array has LEN bytes.
+            unsafe { copy_out(memory, moved.as_mut_ptr(), LEN) };
+            prop_assert_eq!(moved, plain);
+            let mut part = vec![0; range.len()];
+            // SAFETY: the range is within the array, and `part` has its length.
+            unsafe { copy_out(memory.add(range.start), part.as_mut_ptr(), part.len()) };
+            prop_assert_eq!(&part[..], &plain[range.clone()]);
+            // SAFETY: `to` and the length are within the array.
+            unsafe { copy_in(&start[range.clone()], memory.add(to)) };
+            // SAFETY: as above.
+            unsafe { copy_out(memory, moved.as_mut_ptr(), LEN) };
+            plain[to..to + range.len()].copy_from_slice(&start[range]);
+            prop_assert_eq!(moved, plain);
+        }
+    }
+}
