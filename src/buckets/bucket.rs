@@ -18,6 +18,7 @@
 
 use super::Buckets;
 use super::extent::{EXTENT_BYTES, Extent, grown_bytes};
+use super::layout::Gathered;
 use super::overflow::OverflowPage;
 use super::page::{self, Damage, INLINE, PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
 use crate::error::Result;
@@ -356,9 +357,9 @@ impl Bucket<'_> {
         let buckets = self.buckets;
         let mut delta = Delta::default();
         let mut extents = Vec::new();
-        let gathered = buckets.gather(self.page())?;
+        let mut gathered = Gathered::default();
+        buckets.gather(self.page(), &mut gathered)?;
         for record in gathered.records() {
-            let record = record.map_err(|d| buckets.damaged(d))?;
             delta.pairs -= 1;
             delta.bucket -= (record.bytes() + page::SLOT_BYTES) as i64;
             let extent = (record.form != INLINE).then(|| buckets.parse_extent(record)).transpose()?;

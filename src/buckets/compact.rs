@@ -4,6 +4,7 @@
 
 use super::address::View;
 use super::extent::Extent;
+use super::layout::Workspace;
 use super::overflow::OverflowPage;
 use super::page::{self, INLINE, Record};
 use super::{Bucket, Buckets};
@@ -20,7 +21,8 @@ impl Buckets {
     /// Rewrites one bucket: its overflow pages and extents take only the room they need, as near the start as
     /// possible.
     pub(crate) fn compact_bucket(&self, number: linear::Bucket) -> Result<()> {
-        let _structure = lock_without_values(&self.structure)?;
+        let mut workspace = lock_without_values(&self.structure)?;
+        let Workspace { gathered, stay: all, layouts: [layout, _], .. } = &mut *workspace;
         if number > self.view().max_bucket {
             return Ok(());
         }
@@ -30,12 +32,13 @@ impl Buckets {
             return Ok(());
         }
         self.move_extents(&mut bucket)?;
-        let gathered = self.gather(bucket.page())?;
+        self.gather(bucket.page(), gathered)?;
         if gathered.overflow_pages().is_empty() {
             return Ok(());
         }
-        let all: Vec<usize> = (0..gathered.len()).collect();
-        let layout = self.lay_out(&gathered, &all, page::level(bucket.page()))?;
+        all.clear();
+        all.extend(0..gathered.len());
+        self.lay_out(gathered, all, page::level(bucket.page()), layout)?;
         bucket.page_mut().store(0, &layout.primary);
         self.free_overflow(gathered.overflow_pages());
         Ok(())

@@ -10,28 +10,51 @@ use super::overflow::OverflowPage;
 use super::page::{self, Damage, PAIR_IN_EXTENT, Record};
 use crate::error::Result;
 use crate::pager::words::Bytes;
-use std::ops::Range;
 
 /// The records of a bucket, copied from its pages.
 #[derive(Default)]
 pub(super) struct Gathered {
     bytes: Vec<u8>,
-    records: Vec<(u16, Range<usize>)>,
+    records: Vec<RecordSpan>,
     overflow_pages: Vec<OverflowPage>,
 }
 
+/// Where a record, its key and its value begin in a copy of its page, and where it ends.
+struct RecordSpan {
+    tag: u16,
+    form: u8,
+    start: usize,
+    key: usize,
+    value: usize,
+    end: usize,
+}
+
 impl Gathered {
+    /// Forgets all records, and keeps the memory unless it is that of an unusually large bucket.
+    fn clear(&mut self) {
+        const KEPT_BYTES_MAX: usize = 1 << 20;
+        if self.bytes.capacity() > KEPT_BYTES_MAX {
+            *self = Gathered::default();
+        }
+        self.bytes.clear();
+        self.records.clear();
+        self.overflow_pages.clear();
+    }
+
     /// Adds the records of a page: its bytes, and the range of each record.
     fn add_page(&mut self, page: &[u8]) -> std::result::Result<(), Damage> {
         let base = self.bytes.len();
         self.bytes.extend_from_slice(page);
-        page::check_slots(page)?;
         // Records do not overlap. If slots shared one, a damaged page could expand to a thousand.
         let mut left = page.len();
-        for slot in 0..page::slot_count(page) {
-            let range = page::record_range(page, slot)?;
-            left = left.checked_sub(range.len()).ok_or(page::RECORDS_OVERLAP)?;
-            self.records.push((page::slot_tag(page, slot), base + range.start..base + range.end));
+        for (tag, offset) in page::slots(page)? {
+            let head = page::head_at(page, offset)?;
+            let start = base + offset;
+            let key = start + head.head_bytes;
+            let value = key + head.key_bytes;
+            let end = value + head.value_bytes;
+            left = left.checked_sub(end - start).ok_or(page::RECORDS_OVERLAP)?;
+            self.records.push(RecordSpan { tag, form: head.form, start, key, value, end });
         }
         Ok(())
     }
@@ -42,8 +65,12 @@ impl Gathered {
     }
 
     /// All records.
-    pub(super) fn records(&self) -> impl Iterator<Item = std::result::Result<Record<'_>, Damage>> {
-        (0..self.records.len()).map(|index| page::parse_raw(self.raw(index).1))
+    pub(super) fn records(&self) -> impl Iterator<Item = Record<'_>> {
+        self.records.iter().map(|&RecordSpan { form, key, value, end, .. }| Record {
+            form,
+            key: &self.bytes[key..value],
+            value: &self.bytes[value..end],
+        })
     }
 
     /// The overflow pages they came from.
@@ -51,30 +78,43 @@ impl Gathered {
         &self.overflow_pages
     }
 
-    pub(super) fn raw(&self, index: usize) -> (u16, &[u8]) {
-        let (tag, range) = &self.records[index];
-        (*tag, &self.bytes[range.clone()])
+    fn raw(&self, index: usize) -> (u16, &[u8]) {
+        let RecordSpan { tag, start, end, .. } = self.records[index];
+        (tag, &self.bytes[start..end])
     }
 }
 
 /// A rewritten bucket: its primary page, and the place of its overflow pages.
+#[derive(Default)]
 pub(super) struct Layout {
     pub primary: Vec<u8>,
     pub overflow_pages: Vec<OverflowPage>,
+    /// Records that do not fit the primary page.
+    over: Vec<usize>,
+}
+
+/// What a thread that changes the structure works with, kept for the next change.
+#[derive(Default)]
+pub(super) struct Workspace {
+    pub gathered: Gathered,
+    /// The records that stay in the source of a split, and those that go to the new bucket.
+    pub stay: Vec<usize>,
+    pub go: Vec<usize>,
+    pub layouts: [Layout; 2],
 }
 
 impl Buckets {
     /// Copies all records of the bucket with this primary page.
-    pub(super) fn gather(&self, primary: &[u8]) -> Result<Gathered> {
-        let mut gathered = Gathered::default();
-        gathered.bytes.reserve(2 * self.page_bytes);
-        gathered.records.reserve(64);
-        self.gather_more(primary, &mut gathered)?;
-        Ok(gathered)
+    pub(super) fn gather(&self, primary: &[u8], gathered: &mut Gathered) -> Result<()> {
+        gathered.clear();
+        self.gather_more(primary, gathered)
     }
 
     pub(super) fn gather_more(&self, primary: &[u8], gathered: &mut Gathered) -> Result<()> {
         gathered.add_page(primary).map_err(|d| self.damaged(d))?;
+        if page::next(primary) == 0 {
+            return Ok(());
+        }
         self.walk_chain(page::next(primary), |overflow, bytes| {
             gathered.overflow_pages.push(overflow);
             gathered.add_page(bytes).map(|()| None::<()>).map_err(|d| self.damaged(d))
@@ -93,11 +133,19 @@ impl Buckets {
     }
 
     /// Lays the chosen records out in a primary page and as many overflow pages as they need, and writes the latter.
-    pub(super) fn lay_out(&self, gathered: &Gathered, chosen: &[usize], level: u32) -> Result<Layout> {
-        let mut layout = Layout { primary: vec![0; self.page_bytes], overflow_pages: Vec::new() };
+    pub(super) fn lay_out(
+        &self,
+        gathered: &Gathered,
+        chosen: &[usize],
+        level: u32,
+        Layout { primary, overflow_pages, over }: &mut Layout,
+    ) -> Result<()> {
+        primary.clear();
+        primary.resize(self.page_bytes, 0);
+        overflow_pages.clear();
+        over.clear();
         let mut filter = 0;
-        let mut over = Vec::new();
-        let mut page = page::Builder::new(&mut layout.primary);
+        let mut page = page::Builder::new(primary);
         for &index in chosen {
             let (tag, raw) = gathered.raw(index);
             if !page.add(tag, raw) {
@@ -105,15 +153,15 @@ impl Buckets {
                 over.push(index);
             }
         }
-        let next = match self.lay_out_overflow(gathered, &over, &mut layout.overflow_pages) {
+        let next = match self.lay_out_overflow(gathered, over, overflow_pages) {
             Ok(next) => next,
             Err(e) => {
-                self.free_overflow(&layout.overflow_pages);
+                self.free_overflow(overflow_pages);
                 return Err(e);
             }
         };
         page.finish(page::KIND_BUCKET, level, next, filter);
-        Ok(layout)
+        Ok(())
     }
 
     /// Writes records to as many overflow pages as they need; returns the reference to the first.

@@ -35,7 +35,7 @@ mod verify;
 use crate::error::{Error, ErrorKind, Result, quote};
 use crate::hash::HashFunction;
 use crate::linear;
-use crate::pager::pool::FrameNo;
+use crate::pager::pool::{FrameNo, FrameRef};
 use crate::pager::{FRAME_UNITS, Pager};
 pub(crate) use activity::Activity;
 #[cfg(test)]
@@ -95,7 +95,7 @@ pub(crate) struct Buckets {
     min_max_bucket: AtomicU32,
     load: Load,
     /// Held by the thread that splits, merges or moves a bucket.
-    structure: Mutex<()>,
+    structure: Mutex<layout::Workspace>,
     activity: Arc<Activity>,
 }
 
@@ -117,7 +117,7 @@ impl Buckets {
             groups: [const { AtomicU64::new(0) }; linear::GROUP_COUNT],
             min_max_bucket: AtomicU32::new(max_bucket),
             load: Load::new(Totals::default()),
-            structure: Mutex::new(()),
+            structure: Mutex::default(),
             activity: Arc::new(Activity::new(max_bucket)),
             pager,
         };
@@ -152,7 +152,7 @@ impl Buckets {
             groups: groups.map(AtomicU64::new),
             min_max_bucket: AtomicU32::new(root.min_max_bucket),
             load: Load::new(root.totals),
-            structure: Mutex::new(()),
+            structure: Mutex::default(),
             activity: Arc::new(Activity::new(root.max_bucket)),
         })
     }
@@ -180,11 +180,14 @@ impl Buckets {
         HashedKey::new(bytes, self.hash.hash(bytes))
     }
 
-    /// Latches the bucket of `key` for a change. `address` is what [`prefetch_bucket`](Self::prefetch_bucket)
-    /// returned.
+    /// Latches the bucket of `key` for a change. `at` is what [`prefetch_bucket`](Self::prefetch_bucket) returned.
     #[inline]
-    pub(crate) fn latch(&self, key: HashedKey<'_>, address: address::BucketAddress) -> Result<Bucket<'_>> {
-        let bucket = self.write_bucket(key.hash, address)?;
+    pub(crate) fn latch<'t>(
+        &'t self,
+        key: HashedKey<'_>,
+        at: (address::BucketAddress, FrameRef<'t>),
+    ) -> Result<Bucket<'t>> {
+        let bucket = self.write_bucket(key.hash, at.0, at.1)?;
         bucket.prefetch_overflow();
         Ok(bucket)
     }
@@ -207,20 +210,9 @@ impl Buckets {
     }
 
     /// An error where a key or value is longer than a table can hold.
+    #[inline]
     pub(crate) fn check_lengths(&self, key: &[u8], value_bytes: usize) -> Result<()> {
-        if key.len() > KEY_LEN_MAX {
-            return Err(Error::new(
-                ErrorKind::TooLong,
-                format!("key {} has {} bytes, the limit is {KEY_LEN_MAX}", quote(key), key.len()),
-            ));
-        }
-        if value_bytes > VALUE_LEN_MAX {
-            return Err(Error::new(
-                ErrorKind::TooLong,
-                format!("the value of key {} has {value_bytes} bytes, the limit is {VALUE_LEN_MAX}", quote(key)),
-            ));
-        }
-        Ok(())
+        if key.len() <= KEY_LEN_MAX && value_bytes <= VALUE_LEN_MAX { Ok(()) } else { Err(too_long(key, value_bytes)) }
     }
 
     /// The buckets' activity since the table was opened.
@@ -249,4 +241,14 @@ impl Buckets {
     fn damaged(&self, damage: page::Damage) -> Error {
         self.pager.corrupt(damage.0)
     }
+}
+
+#[cold]
+fn too_long(key: &[u8], value_bytes: usize) -> Error {
+    let what = if key.len() > KEY_LEN_MAX {
+        format!("key {} has {} bytes, the limit is {KEY_LEN_MAX}", quote(key), key.len())
+    } else {
+        format!("the value of key {} has {value_bytes} bytes, the limit is {VALUE_LEN_MAX}", quote(key))
+    };
+    Error::new(ErrorKind::TooLong, what)
 }

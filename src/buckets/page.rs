@@ -66,7 +66,9 @@ impl Record<'_> {
     #[inline]
     pub fn bytes(&self) -> usize {
         let head = (self.key.len() as u64) << 2 | u64::from(self.form);
-        varint_bytes(head) + varint_bytes(self.value.len() as u64) + self.key.len() + self.value.len()
+        let both = head | self.value.len() as u64;
+        let head_bytes = if both < 0x80 { 2 } else { varint_bytes(head) + varint_bytes(self.value.len() as u64) };
+        head_bytes + self.key.len() + self.value.len()
     }
 }
 
@@ -186,13 +188,11 @@ fn slot(page: &[u8], index: usize) -> (u16, usize) {
     (u16_at(page, at) as u16, u16_at(page, at + 2))
 }
 
+#[inline]
 fn set_slot(page: &mut impl Bytes, index: usize, tag: u16, offset: usize) {
     // Offsets are below the page size and so below 65536.
-    let slot = u64::from(tag) | (offset as u64) << 16;
-    let at = HEADER_BYTES + index / 2 * 8;
-    let shift = 32 * (index % 2);
-    let word = u64_at(page, at) & !(0xFFFF_FFFF << shift) | slot << shift;
-    page.store_word(at, word.to_le_bytes());
+    let slot = u32::from(tag) | (offset as u32) << 16;
+    page.store_half_word(HEADER_BYTES + index * SLOT_BYTES, slot.to_le_bytes());
 }
 
 /// Offset of the record of slot `index`.
@@ -214,10 +214,8 @@ pub fn record(page: &[u8], index: usize) -> Result<Record<'_>, Damage> {
 /// The record at `offset`, and the offset of its value.
 #[inline]
 fn parse(page: &[u8], offset: usize) -> Option<(Record<'_>, usize)> {
-    let bytes = page.get(offset..)?;
-    let RecordHead { form, head_bytes, key_bytes, value_bytes } = record_head(bytes)?;
-    let key = bytes[head_bytes..].get(..key_bytes)?;
-    let value = bytes[head_bytes + key_bytes..].get(..value_bytes)?;
+    let RecordHead { form, head_bytes, key_bytes, value_bytes } = head_at(page, offset).ok()?;
+    let (key, value) = page[offset + head_bytes..][..key_bytes + value_bytes].split_at(key_bytes);
     Some((Record { form, key, value }, offset + head_bytes + key_bytes))
 }
 
@@ -301,50 +299,38 @@ pub fn insert(page: &mut impl Bytes, tag: u16, record: Record<'_>) -> Result<boo
     if gap_bytes(page)? < bytes + SLOT_BYTES {
         return Ok(false);
     }
-    let offset = add_slot(page, tag, bytes);
-    write_record(page, offset, record);
-    Ok(true)
-}
-
-/// Adds a slot and room for a record of `bytes`, which fits; returns the record's offset.
-#[inline]
-fn add_slot(page: &mut impl Bytes, tag: u16, bytes: usize) -> usize {
-    let count = slot_count(page);
-    let heap = heap_bytes(page) + bytes;
+    let (count, heap) = (slot_count(page), heap_bytes(page) + bytes);
     let offset = page.len() - heap;
     set_slot(page, count, tag, offset);
     set_counts(page, count + 1, heap);
-    offset
+    write_record(page, offset, record);
+    Ok(true)
 }
 
 /// Sets the slot count and the heap's length, which share the header's first word.
 #[inline]
 fn set_counts(page: &mut impl Bytes, count: usize, heap: usize) {
     // Both are below the page size and so below 65536.
-    let [count0, count1] = (count as u16).to_le_bytes();
-    let [heap0, heap1] = (heap as u16).to_le_bytes();
-    let word = [page[0], page[1], count0, count1, heap0, heap1, page[6], page[7]];
-    page.store_word(0, word);
+    let others = u64_at(page, 0) & 0xFFFF_0000_0000_FFFF;
+    page.store_word(0, (others | (count as u64) << 16 | (heap as u64) << 32).to_le_bytes());
 }
 
 #[inline]
 fn write_record(page: &mut impl Bytes, offset: usize, record: Record<'_>) {
-    // Most records are short: assembled first, they take one store.
-    const SHORT_BYTES: usize = 128;
-    let mut head = [0; SHORT_BYTES];
-    let n = put_varint(&mut head, (record.key.len() as u64) << 2 | u64::from(record.form));
-    let m = n + put_varint(&mut head[n..], record.value.len() as u64);
-    let key_end = m + record.key.len();
-    let end = key_end + record.value.len();
-    if end <= SHORT_BYTES {
-        head[m..key_end].copy_from_slice(record.key);
-        head[key_end..end].copy_from_slice(record.value);
-        page.store(offset, &head[..end]);
-        return;
-    }
-    page.store(offset, &head[..m]);
-    page.store(offset + m, record.key);
-    page.store(offset + key_end, record.value);
+    let Record { form, key, value } = record;
+    let first = (key.len() as u64) << 2 | u64::from(form);
+    let head_bytes = if first < 0x80 && value.len() < 0x80 {
+        page.store(offset, &[first as u8, value.len() as u8]);
+        2
+    } else {
+        let mut head = [0; 20];
+        let n = put_varint(&mut head, first);
+        let m = n + put_varint(&mut head[n..], value.len() as u64);
+        page.store(offset, &head[..m]);
+        m
+    };
+    page.store(offset + head_bytes, key);
+    page.store(offset + head_bytes + key.len(), value);
 }
 
 /// Removes the record of slot `index`; the last slot moves to its place.
@@ -441,30 +427,17 @@ fn move_records(page: &mut impl Bytes, offset: usize, end: usize, by: isize) -> 
     }
     page.copy_within(heap_start..end, new_start);
     let new_heap = page.len() - new_start;
-    // Two slots a word; an odd last slot shares its word with the gap, or with a record.
-    let pairs = slot_count(page) / 2 * 2 * SLOT_BYTES;
-    page.map_words(HEADER_BYTES..HEADER_BYTES + pairs, |two| moved_slots(two, offset as u16, by as u16));
-    if HEADER_BYTES + pairs < slots_end {
-        let word = u64_at(page, HEADER_BYTES + pairs);
-        let first = moved_slots(word & 0xFFFF_FFFF, offset as u16, by as u16) & 0xFFFF_FFFF;
-        page.store_word(HEADER_BYTES + pairs, (word & !0xFFFF_FFFF | first).to_le_bytes());
-    }
+    page.map_half_words(HEADER_BYTES..slots_end, |slot| moved_slot(slot, offset as u16, by as u16));
     set_counts(page, slot_count(page), new_heap);
     Ok(())
 }
 
-/// Both halves of a word of two slots.
-const LANES: u64 = 1 << 32 | 1;
-
-/// Subtracts `by` from the offsets up to `limit` in a word of two slots. Wrapping: u16 offsets are exact modulo 2^16,
-/// and an offset that was out of range stays out of range or harmless.
+/// Subtracts `by` from the offset in a slot if it is at most `limit`. Wrapping: u16 offsets are exact modulo 2^16, and
+/// an offset that was out of range stays out of range or harmless.
 #[inline]
-fn moved_slots(slots: u64, limit: u16, by: u16) -> u64 {
-    let offsets = slots >> 16 & (0xFFFF * LANES);
-    // Bit 16 of a half stays set where the offset is at most the limit.
-    let which = (((0x1_0000 | u64::from(limit)) * LANES) - offsets) >> 16 & LANES;
-    let moved = (offsets | (0x1_0000 * LANES)) - which * u64::from(by);
-    slots & (0xFFFF * LANES) | (moved & (0xFFFF * LANES)) << 16
+fn moved_slot(slot: u32, limit: u16, by: u16) -> u32 {
+    // Without a branch, and so four slots at a time.
+    slot.wrapping_sub(if slot >> 16 <= u32::from(limit) { u32::from(by) << 16 } else { 0 })
 }
 
 /// Copies all records of `from` into `to`, an empty page that has room for them.
@@ -500,28 +473,28 @@ pub fn records(page: &[u8]) -> impl Iterator<Item = Result<(u16, Record<'_>), Da
     }))
 }
 
-/// Checks that the slots are within the page, so that all indexes below [`slot_count`] are valid.
-pub fn check_slots(page: &[u8]) -> Result<(), Damage> {
-    checked_slots(page).map(|_| ())
+/// The tag and the offset in each slot; the offsets are unchecked.
+#[inline]
+pub fn slots(page: &[u8]) -> Result<impl Iterator<Item = (u16, usize)>, Damage> {
+    let slots = checked_slots(page)?.as_chunks::<SLOT_BYTES>().0.iter();
+    Ok(slots.map(|&slot| (u32::from_le_bytes(slot) as u16, u32::from_le_bytes(slot) as usize >> 16)))
 }
 
-/// The range of the record of slot `index`.
+/// The lengths of the record at `offset`, which is within the page.
 #[inline]
-pub fn record_range(page: &[u8], index: usize) -> Result<std::ops::Range<usize>, Damage> {
-    let offset = slot(page, index).1;
-    let head = page.get(offset..).and_then(record_head).ok_or(RECORD_RUNS_OVER)?;
-    let end = offset + head.head_bytes + head.key_bytes + head.value_bytes;
-    if end > page.len() { Err(RECORD_RUNS_OVER) } else { Ok(offset..end) }
+pub fn head_at(page: &[u8], offset: usize) -> Result<RecordHead, Damage> {
+    let head = match page.get(offset..).ok_or(RECORD_RUNS_OVER)? {
+        &[first @ ..0x80, second @ ..0x80, ..] => RecordHead::short(u64::from(first) | u64::from(second) << 8),
+        bytes => record_head(bytes).ok_or(RECORD_RUNS_OVER)?,
+    };
+    if head.head_bytes + head.key_bytes + head.value_bytes > page.len() - offset {
+        return Err(RECORD_RUNS_OVER);
+    }
+    Ok(head)
 }
 
 const RECORD_RUNS_OVER: Damage = Damage("a record runs over its page");
 pub const RECORDS_OVERLAP: Damage = Damage("records overlap");
-
-/// The record whose bytes are `raw`.
-#[inline]
-pub fn parse_raw(raw: &[u8]) -> Result<Record<'_>, Damage> {
-    parse(raw, 0).map(|(record, _)| record).ok_or(RECORD_RUNS_OVER)
-}
 
 /// Builds a page from records of other pages.
 pub struct Builder<'p> {
@@ -620,14 +593,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn offsets_up_to_a_limit_are_moved(slots: [(u16, u16); 2], limit: u16, by: u16) {
-            let word = |slots: [(u16, u16); 2]| {
-                slots.iter().rev().fold(0, |word, &(tag, offset)| {
-                    word << 32 | u64::from(offset) << 16 | u64::from(tag)
-                })
-            };
-            let one = |(tag, offset): (u16, u16)| (tag, if offset <= limit { offset.wrapping_sub(by) } else { offset });
-            prop_assert_eq!(moved_slots(word(slots), limit, by), word(slots.map(one)));
+        fn offsets_up_to_a_limit_are_moved(tag: u16, offset: u16, limit: u16, by: u16) {
+            let slot = |offset: u16| u32::from(tag) | u32::from(offset) << 16;
+            let expected = if offset <= limit { offset.wrapping_sub(by) } else { offset };
+            prop_assert_eq!(moved_slot(slot(offset), limit, by), slot(expected));
         }
 
         #[test]

@@ -14,7 +14,7 @@
 //! Source: Seltzer & Yigit 1991, "The New Implementation". Not here: the arithmetic (`linear.rs`).
 
 use super::address::View;
-use super::layout::Gathered;
+use super::layout::{Gathered, Workspace};
 use super::{Bucket, Buckets, Delta};
 use crate::error::Result;
 use crate::linear;
@@ -46,7 +46,7 @@ impl Buckets {
         while wants_more() && self.split().unwrap_or(false) {}
     }
 
-    fn try_structure(&self) -> Option<MutexGuard<'_, ()>> {
+    fn try_structure(&self) -> Option<MutexGuard<'_, Workspace>> {
         step();
         match self.structure.try_lock() {
             Ok(guard) => Some(guard),
@@ -58,7 +58,8 @@ impl Buckets {
 
     /// Splits the next bucket in order. `false` where another thread holds its latch.
     fn split(&self) -> Result<bool> {
-        let Some(_structure) = self.try_structure() else { return Ok(false) };
+        let Some(mut workspace) = self.try_structure() else { return Ok(false) };
+        let Workspace { gathered, stay, go, layouts: [old, added] } = &mut *workspace;
         let view = self.view();
         let mut grown = view.linear();
         let Some(split) = grown.split() else { return Ok(false) };
@@ -74,19 +75,18 @@ impl Buckets {
             Some(target)
         };
         let mut source = Bucket { buckets: self, frame, start: source_start };
-        let gathered = self.gather(source.page())?;
+        self.gather(source.page(), gathered)?;
         if planted(Bug::SplitFreesFirst) {
             self.free_overflow(gathered.overflow_pages());
         }
-        let (stay, go) = self.divide(&gathered, split)?;
-        let stay = self.lay_out(&gathered, &stay, split.level())?;
-        let go =
-            self.lay_out(&gathered, &go, split.level()).inspect_err(|_| self.free_overflow(&stay.overflow_pages))?;
+        self.divide(gathered, split, stay, go)?;
+        self.lay_out(gathered, stay, split.level(), old)?;
+        self.lay_out(gathered, go, split.level(), added).inspect_err(|_| self.free_overflow(&old.overflow_pages))?;
 
         // Nothing fails from here on, and under the latches no thread follows the old pages, so the order is free.
-        source.page_mut().store(0, &stay.primary);
+        source.page_mut().store(0, &old.primary);
         let frame = target.as_mut().unwrap_or(&mut source.frame);
-        frame.part(target_start..target_start + self.page_bytes).store(0, &go.primary);
+        frame.part(target_start..target_start + self.page_bytes).store(0, &added.primary);
         self.set_view(View { max_bucket: new, ..view });
         drop(target);
         if !planted(Bug::SplitFreesFirst) {
@@ -114,7 +114,8 @@ impl Buckets {
 
     /// Merges the last bucket into the one it was split from. `false` where another thread holds a latch.
     pub(super) fn merge(&self) -> Result<bool> {
-        let Some(_structure) = self.try_structure() else { return Ok(false) };
+        let Some(mut workspace) = self.try_structure() else { return Ok(false) };
+        let Workspace { gathered, stay: all, layouts: [merged, _], .. } = &mut *workspace;
         let view = self.view();
         let mut shrunk = view.linear();
         let Some(linear::Split { source: number, new: last }) = shrunk.merge() else { return Ok(false) };
@@ -128,12 +129,13 @@ impl Buckets {
             Some(source)
         };
         let range = last_start..last_start + self.page_bytes;
-        let mut gathered = self.gather(&target[target_start..target_start + self.page_bytes])?;
-        self.gather_more(&source.as_ref().unwrap_or(&target)[range.clone()], &mut gathered)?;
-        let all: Vec<usize> = (0..gathered.len()).collect();
-        let laid_out = self.lay_out(&gathered, &all, shrunk.level(number))?;
+        self.gather(&target[target_start..target_start + self.page_bytes], gathered)?;
+        self.gather_more(&source.as_ref().unwrap_or(&target)[range.clone()], gathered)?;
+        all.clear();
+        all.extend(0..gathered.len());
+        self.lay_out(gathered, all, shrunk.level(number), merged)?;
 
-        target.part(target_start..target_start + self.page_bytes).store(0, &laid_out.primary);
+        target.part(target_start..target_start + self.page_bytes).store(0, &merged.primary);
         source.as_mut().unwrap_or(&mut target).part(range).fill(0..self.page_bytes, 0);
         // A new version: a reader of the removed bucket notices, even if a bucket of that number comes back.
         let next = u32::from(!planted(Bug::MergeKeepsVersion));
@@ -145,17 +147,22 @@ impl Buckets {
         Ok(true)
     }
 
-    /// Decides which records stay in the source of `split`, and which move. Calls the hash function.
-    fn divide(&self, gathered: &Gathered, split: linear::Split) -> Result<(Vec<usize>, Vec<usize>)> {
-        let mut stay = Vec::with_capacity(gathered.len());
-        let mut go = Vec::with_capacity(gathered.len());
+    /// Decides which records stay in the source of `split`, and which go to its new bucket. Calls the hash function.
+    fn divide(
+        &self,
+        gathered: &Gathered,
+        split: linear::Split,
+        stay: &mut Vec<usize>,
+        go: &mut Vec<usize>,
+    ) -> Result<()> {
+        stay.clear();
+        go.clear();
         for (index, record) in gathered.records().enumerate() {
-            let h = self.record_hash(record.map_err(|d| self.damaged(d))?)?;
-            if split.moves(h) { go.push(index) } else { stay.push(index) }
+            if split.moves(self.record_hash(record)?) { go.push(index) } else { stay.push(index) }
         }
         if planted(Bug::SplitDropsRecord) {
             go.pop();
         }
-        Ok((stay, go))
+        Ok(())
     }
 }

@@ -39,7 +39,7 @@ use health::Health;
 use names::{is_at, refuse_if_moved};
 pub(crate) use names::{refuse_other_names, resolve};
 pub(crate) use pool::machine_memory_bytes;
-use pool::{FrameNo, FrameSource, Pool, ReadGuard, WriteGuard};
+use pool::{FrameNo, FrameRef, FrameSource, Pool, ReadGuard, WriteGuard};
 pub(crate) use space::{FRAME_UNITS, ZONE_FRAMES};
 use space::{MAP_GROUP_COUNT, Space};
 use std::path::{Path, PathBuf};
@@ -435,7 +435,13 @@ impl Pager {
     /// Latches a frame for changing.
     #[inline]
     pub(crate) fn write(&self, frame: FrameNo) -> Result<WriteGuard<'_>> {
-        self.pool.write(frame, self)
+        self.pool.write(frame, self.pool.frame(frame), self)
+    }
+
+    /// [`write`](Self::write) of a frame whose place is known.
+    #[inline]
+    pub(crate) fn write_at<'a>(&'a self, frame: FrameNo, place: FrameRef<'a>) -> Result<WriteGuard<'a>> {
+        self.pool.write(frame, place, self)
     }
 
     /// Latches a frame for changing; `None` where another thread holds a latch.
@@ -648,6 +654,12 @@ impl Pager {
     #[inline]
     pub(crate) fn is_forked(&self) -> bool {
         forked_since(self.forks) && self.file.is_some()
+    }
+
+    /// Whether any frame has changed since the last checkpoint; never in a table in memory.
+    #[inline]
+    pub(crate) fn has_dirty_frames(&self) -> bool {
+        self.pool.dirty_count() > 0
     }
 
     /// Whether the file and its log have all changes: nothing is dirty, and no checkpoint is in flight or failed.

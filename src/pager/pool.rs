@@ -307,9 +307,28 @@ impl Pool {
         }
     }
 
-    /// Latches `frame` for changing, loading it first where it is not resident. It counts as dirty from here on.
+    /// Latches `frame`, which is at `place`, for changing, loading it first where it is not resident. It counts as
+    /// dirty from here on.
     #[inline]
-    pub(crate) fn write<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<WriteGuard<'a>> {
+    pub(crate) fn write<'a>(
+        &'a self,
+        frame: FrameNo,
+        place: FrameRef<'a>,
+        source: &impl FrameSource,
+    ) -> Result<WriteGuard<'a>> {
+        let FrameRef { state, address, bytes } = place;
+        let now = look(state);
+        let free = now & (READERS | WRITER | RESIDENT) == RESIDENT;
+        if !free || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err() {
+            return self.write_slow(frame, source);
+        }
+        let latch = WriteGuard { state, address, bytes };
+        self.mark_dirty(frame, state);
+        Ok(latch)
+    }
+
+    #[cold]
+    fn write_slow<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<WriteGuard<'a>> {
         let latch = self.write_latch(frame, source)?;
         self.mark_dirty(frame, latch.state);
         Ok(latch)
@@ -355,7 +374,6 @@ impl Pool {
         WriteGuard { state, address: self.address(frame), bytes: self.frame_bytes() }
     }
 
-    #[inline]
     fn latch_exclusive(&self, frame: FrameNo) -> Result<WriteGuard<'_>> {
         let FrameRef { state, address, bytes } = self.frame(frame);
         let now = look(state);
@@ -379,7 +397,6 @@ impl Pool {
         }
     }
 
-    #[inline]
     fn write_latch<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<WriteGuard<'a>> {
         let mut latch = self.latch_exclusive(frame)?;
         self.make_resident(frame, &mut latch, source)?;

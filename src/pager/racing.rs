@@ -90,38 +90,62 @@ pub(super) unsafe fn copy_in(bytes: &[u8], to: *mut u8) {
 /// Both ranges lie in a frame whose exclusive latch this thread holds.
 #[inline]
 pub(super) unsafe fn move_within(from: *const u8, to: *mut u8, len: usize) {
-    // The bytes at the end that the loop reaches last are loaded before it may overwrite them.
-    if len >= 16 {
-        if to.cast_const() <= from {
-            // SAFETY: `len >= 16`; only this thread stores to the frame.
-            let last = unsafe { from.add(len - 16).cast::<u128>().read_unaligned() };
-            let mut at = 0;
-            while at + 16 <= len {
-                // SAFETY: `at + 16 <= len`. What is stored lies before all that is still to be loaded.
-                unsafe { store16(to.add(at), from.add(at).cast::<u128>().read_unaligned()) };
-                at += 16;
-            }
-            // SAFETY: `len >= 16`.
-            unsafe { store16(to.add(len - 16), last) };
-        } else {
-            // SAFETY: `len >= 16`; only this thread stores to the frame.
-            let first = unsafe { from.cast::<u128>().read_unaligned() };
-            let mut end = len;
-            while end >= 16 {
-                end -= 16;
-                // SAFETY: `end + 16 <= len`. What is stored lies behind all that is still to be loaded.
-                unsafe { store16(to.add(end), from.add(end).cast::<u128>().read_unaligned()) };
-            }
-            // SAFETY: `len >= 16`.
-            unsafe { store16(to, first) };
+    /// Moves `N` runs of sixteen bytes: loads all of them before it stores the first.
+    ///
+    /// # Safety
+    /// As of `move_within`, for `16 * N` bytes.
+    #[inline(always)]
+    unsafe fn runs<const N: usize>(from: *const u8, to: *mut u8) {
+        // SAFETY: within the range, which only this thread changes: plain loads suffice.
+        let loaded: [u128; N] = std::array::from_fn(|i| unsafe { from.add(16 * i).cast::<u128>().read_unaligned() });
+        for (i, sixteen) in loaded.into_iter().enumerate() {
+            // SAFETY: within the range, whose latch this thread holds.
+            unsafe { store16(to.add(16 * i), sixteen) };
         }
+    }
+    if len < 16 {
+        let mut bytes = [0u8; 16];
+        // SAFETY: `len < 16` bytes of a frame that only this thread changes.
+        unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), len) };
+        // SAFETY: as the caller promises.
+        unsafe { copy_in(&bytes[..len], to) };
         return;
     }
-    let mut bytes = [0u8; 16];
-    // SAFETY: `len < 16` bytes of a frame that only this thread changes.
-    unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), len) };
-    // SAFETY: as the caller promises.
-    unsafe { copy_in(&bytes[..len], to) };
+    // The sixteen bytes at the end that is reached last are loaded first, as the loops may overwrite them. What a step
+    // stores never lies where a later step loads.
+    if to.cast_const() <= from {
+        // SAFETY: `len >= 16`; only this thread changes the frame.
+        let last = unsafe { from.add(len - 16).cast::<u128>().read_unaligned() };
+        let mut at = 0;
+        while at + 64 <= len {
+            // SAFETY: `at + 64 <= len`.
+            unsafe { runs::<4>(from.add(at), to.add(at)) };
+            at += 64;
+        }
+        while at + 16 <= len {
+            // SAFETY: `at + 16 <= len`.
+            unsafe { runs::<1>(from.add(at), to.add(at)) };
+            at += 16;
+        }
+        // SAFETY: `len >= 16`.
+        unsafe { store16(to.add(len - 16), last) };
+    } else {
+        // SAFETY: `len >= 16`; only this thread changes the frame.
+        let first = unsafe { from.cast::<u128>().read_unaligned() };
+        let mut end = len;
+        while end >= 64 {
+            end -= 64;
+            // SAFETY: `end + 64 <= len`.
+            unsafe { runs::<4>(from.add(end), to.add(end)) };
+        }
+        while end >= 16 {
+            end -= 16;
+            // SAFETY: `end + 16 <= len`.
+            unsafe { runs::<1>(from.add(end), to.add(end)) };
+        }
+        // SAFETY: `len >= 16`.
+        unsafe { store16(to, first) };
+    }
 }
 
 #[cfg(all(target_arch = "x86_64", not(splitpoint_portable)))]
@@ -274,7 +298,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const LEN: usize = 96;
+    const LEN: usize = 192;
 
     fn bytes_of(words: &mut [u64; LEN / 8]) -> *mut u8 {
         words.as_mut_ptr().cast()

@@ -22,8 +22,10 @@ pub(crate) trait Bytes: Deref<Target = [u8]> {
     fn fill(&mut self, range: Range<usize>, byte: u8);
     /// Replaces the eight bytes from `at` on, a multiple of 8: the fast case of [`store`](Self::store).
     fn store_word(&mut self, at: usize, bytes: [u8; WORD]);
-    /// Replaces each word of `range`, whose ends are multiples of 8, by `map` of it; little-endian.
-    fn map_words(&mut self, range: Range<usize>, map: impl Fn(u64) -> u64);
+    /// Replaces the four bytes from `at` on.
+    fn store_half_word(&mut self, at: usize, bytes: [u8; WORD / 2]);
+    /// Replaces each number of four bytes in `range`, whose length is a multiple of 4, by `map` of it; little-endian.
+    fn map_half_words(&mut self, range: Range<usize>, map: impl Fn(u32) -> u32);
 }
 
 impl Bytes for Vec<u8> {
@@ -45,9 +47,13 @@ impl Bytes for Vec<u8> {
         self.store(at, &bytes);
     }
 
-    fn map_words(&mut self, range: Range<usize>, map: impl Fn(u64) -> u64) {
-        for word in self[range].as_chunks_mut::<WORD>().0 {
-            *word = map(u64::from_le_bytes(*word)).to_le_bytes();
+    fn store_half_word(&mut self, at: usize, bytes: [u8; WORD / 2]) {
+        self.store(at, &bytes);
+    }
+
+    fn map_half_words(&mut self, range: Range<usize>, map: impl Fn(u32) -> u32) {
+        for half in self[range].as_chunks_mut::<{ WORD / 2 }>().0 {
+            *half = map(u32::from_le_bytes(*half)).to_le_bytes();
         }
     }
 }
@@ -120,14 +126,32 @@ impl Bytes for FrameBytes<'_> {
     }
 
     #[inline]
-    fn map_words(&mut self, range: Range<usize>, map: impl Fn(u64) -> u64) {
-        assert!(range.start <= range.end && range.end <= self.len && range.len().is_multiple_of(WORD));
+    fn store_half_word(&mut self, at: usize, bytes: [u8; WORD / 2]) {
+        assert!(self.len >= WORD / 2 && at <= self.len - WORD / 2);
         step();
-        for at in range.step_by(WORD) {
+        // SAFETY: within the part (asserted), whose exclusive latch is held, by the contract of `new`.
+        unsafe { racing::store4(self.start.add(at), u32::from_le_bytes(bytes)) };
+    }
+
+    #[inline]
+    fn map_half_words(&mut self, range: Range<usize>, map: impl Fn(u32) -> u32) {
+        assert!(range.start <= range.end && range.end <= self.len && range.len().is_multiple_of(WORD / 2));
+        step();
+        let mut at = range.start;
+        while at + 16 <= range.end {
             // SAFETY: within the part (asserted), which no other thread changes.
-            let word = u64::from_le(unsafe { self.start.add(at).cast::<u64>().read_unaligned() });
+            let four = unsafe { self.start.add(at).cast::<[u32; 4]>().read_unaligned() };
+            let four = four.map(|half| map(u32::from_le(half)).to_le());
+            // SAFETY: both are plain bits of one size.
+            let bits = u128::from_le(unsafe { std::mem::transmute::<[u32; 4], u128>(four) });
             // SAFETY: within the part (asserted), whose exclusive latch is held, by the contract of `new`.
-            unsafe { racing::store8(self.start.add(at), map(word)) };
+            unsafe { racing::store16(self.start.add(at), bits) };
+            at += 16;
+        }
+        while at < range.end {
+            let half = u32::from_le_bytes(self[at..at + WORD / 2].try_into().expect("four bytes"));
+            self.store_half_word(at, map(half).to_le_bytes());
+            at += WORD / 2;
         }
     }
 
@@ -172,14 +196,16 @@ mod tests {
                         frame.copy_within(range, to);
                     }
                     2 if a < 128 => {
-                        let range = range.start / 8 * 8..range.end / 8 * 8;
-                        plain.map_words(range.clone(), |word| word.rotate_left(byte.into()));
-                        frame.map_words(range, |word| word.rotate_left(byte.into()));
+                        let range = range.start..range.start + range.len() / 4 * 4;
+                        plain.map_half_words(range.clone(), |half| half.rotate_left(byte.into()));
+                        frame.map_half_words(range, |half| half.rotate_left(byte.into()));
                     }
                     2 => {
                         let at = a / 8 * 8;
                         plain.store_word(at, [byte; 8]);
                         frame.store_word(at, [byte; 8]);
+                        plain.store_half_word(b.min(252), [byte; 4]);
+                        frame.store_half_word(b.min(252), [byte; 4]);
                     }
                     _ => {
                         Bytes::fill(&mut plain, range.clone(), byte);

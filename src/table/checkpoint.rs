@@ -109,6 +109,12 @@ impl Table {
     /// After a write: makes a checkpoint if one is due.
     #[inline]
     pub(super) fn checkpoint_if_due(&self) {
+        if self.pager.has_dirty_frames() {
+            self.checkpoint_if_large();
+        }
+    }
+
+    fn checkpoint_if_large(&self) {
         // Installing a checkpoint at an open costs as much as writing its journal.
         const DIRTY_BYTES_MAX: u64 = 1 << 30;
         let dirty_bytes_max = if self.durability == Durability::None { u64::MAX } else { DIRTY_BYTES_MAX };

@@ -397,8 +397,7 @@ impl Table {
     #[inline]
     fn enter(&self) -> Result<WriterGuard<'_>> {
         if self.pager.is_read_only() && !self.replaying {
-            return Err(Error::new(ErrorKind::ReadOnly, format!("{}: opened read-only", self.pager.path().display()))
-                .with_hint("Open it for writing to change it."));
+            return Err(self.read_only_error());
         }
         self.pager.refuse_if_forked()?;
         let inside = self.gate.enter()?;
@@ -406,6 +405,12 @@ impl Table {
             self.pager.refuse_if_poisoned()?;
         }
         Ok(inside)
+    }
+
+    #[cold]
+    fn read_only_error(&self) -> Error {
+        Error::new(ErrorKind::ReadOnly, format!("{}: opened read-only", self.pager.path().display()))
+            .with_hint("Open it for writing to change it.")
     }
 
     /// The number of pairs. Free.

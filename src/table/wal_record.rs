@@ -158,6 +158,13 @@ impl Table {
     /// Lets in a writer that will make `change`.
     #[inline]
     pub(super) fn enter_to(&self, change: WalRecord<'_>) -> Result<Writer<'_>> {
+        if self.log_in_use().is_none() {
+            return Ok(Writer { inside: self.enter()?, room: None });
+        }
+        self.enter_to_log(change)
+    }
+
+    fn enter_to_log(&self, change: WalRecord<'_>) -> Result<Writer<'_>> {
         loop {
             let inside = self.enter()?;
             let Some(log) = self.log_in_use() else { return Ok(Writer { inside, room: None }) };
@@ -194,7 +201,13 @@ impl Table {
     /// Appends the record of a change to the log. The caller still holds the latch of its bucket.
     #[inline]
     pub(super) fn log(&self, writer: &mut Writer<'_>, change: WalRecord<'_>) -> Result<Lsn> {
-        let (Some(log), Some(room)) = (self.pager.log(), &mut writer.room) else { return Ok(0) };
+        match (self.pager.log(), &mut writer.room) {
+            (Some(log), Some(room)) => self.append_to(log, room, change),
+            _ => Ok(0),
+        }
+    }
+
+    fn append_to(&self, log: &Log, room: &mut Room<'_>, change: WalRecord<'_>) -> Result<Lsn> {
         if planted(Bug::RemovalUnlogged) && matches!(change, WalRecord::Remove { .. }) {
             return Ok(0);
         }
@@ -214,7 +227,11 @@ impl Table {
     /// Waits until the log up to `lsn` is as durable as the options ask.
     #[inline]
     pub(super) fn wait_durable(&self, lsn: Lsn) -> Result<()> {
-        match self.pager.log().filter(|log| log.waits() && lsn > 0 && !planted(Bug::DoneBeforeSynced)) {
+        if lsn == 0 { Ok(()) } else { self.sync_to(lsn) }
+    }
+
+    fn sync_to(&self, lsn: Lsn) -> Result<()> {
+        match self.pager.log().filter(|log| log.waits() && !planted(Bug::DoneBeforeSynced)) {
             Some(log) => log.sync_to(lsn).inspect_err(|e| self.pager.poison(&e.to_string())),
             None => Ok(()),
         }
