@@ -23,7 +23,8 @@ use crate::io::simulated::{Crash, Event, Fault, Fired, Plan, Simulated, State, T
 use crate::random::Random;
 use crate::table::{Durability, Table};
 use std::ops::Range;
-use workload::{Content, History, Op, Promise, Run, Workload};
+use std::path::Path;
+use workload::{Content, History, Op, PATH, Promise, Run, Workload};
 
 /// Counts of a check's work, so that tests can require enough of it.
 #[derive(Default, Debug)]
@@ -115,16 +116,20 @@ fn recover(
     Ok((table, k, calls))
 }
 
-/// Runs the workload, crashes at every call in every way, and checks what is left.
+/// Runs a workload on an empty disk, crashes at every call in every way, and checks what is left.
 fn crash_everywhere(seed: u64, depth: Depth, done: &mut Done) -> Result<(), String> {
-    let workload = Workload::new(seed, depth.ops);
-    let run = Run::new(&workload, Simulated::new(State::default()), None, History::default()).finish()?;
+    crash_from(&State::default(), &Workload::new(seed, depth.ops), seed, depth, done)
+}
+
+/// Runs the workload on a disk with the content `base`, crashes at every call in every way, and checks what is left.
+fn crash_from(base: &State, workload: &Workload, seed: u64, depth: Depth, done: &mut Done) -> Result<(), String> {
+    let run = Run::new(workload, Simulated::new(base.clone()), None, History::default()).finish()?;
     done.splits += run.splits;
     done.merges += run.merges;
     let mut random = Random::new(&[seed, 3]);
     let mut torn_random = Random::new(&[seed, 4]);
     let trace = run.disk.trace();
-    each_crash(&State::default(), &trace, &mut torn_random, |call, state| {
+    each_crash(base, &trace, &mut torn_random, |call, state| {
         // A state that is complete in the cache and not yet on the disk may deceive a recovery.
         let unsynced = matches!(trace.get(call as usize), Some(Event::Sync(_) | Event::SyncNames(_)));
         let one_more = random.pick(&[Crash::KeepAll, Crash::Prefix, Crash::Zeros]);
@@ -134,13 +139,13 @@ fn crash_everywhere(seed: u64, depth: Depth, done: &mut Done) -> Result<(), Stri
             let at = |e: String| format!("seed {seed}, crash at call {call}, {crash:?}: {e}");
             done.crashes += 1;
             let left = state.survivors(crash, &mut random, &mut done.fired);
-            let (found, recovery) = check_survivors(&workload, &left, call, crash, &run.history, done).map_err(at)?;
+            let (found, recovery) = check_survivors(workload, &left, call, crash, &run.history, done).map_err(at)?;
             if done.crashes.is_multiple_of(depth.again_every) || unsynced && crash == Crash::Kill {
                 let calls = 0..recovery.trace().len();
-                crash_again(&workload, &left, &recovery, calls, &found, &mut random, done).map_err(at)?;
+                crash_again(workload, &left, &recovery, calls, &found, &mut random, done).map_err(at)?;
             }
             if done.crashes.is_multiple_of(depth.further_every) {
-                go_on(&workload, &left, &found, depth, &mut random, done).map_err(at)?;
+                go_on(workload, &left, &found, depth, &mut random, done).map_err(at)?;
             }
         }
         Ok(())
@@ -424,6 +429,27 @@ fn a_crash_at_any_call_leaves_a_state_with_every_durable_commit() {
 fn a_crash_at_any_call_of_a_recovery_leaves_what_the_recovery_found() {
     let done = check(1000..1008, |seed, done| crash_everywhere(seed, SLOW, done));
     expect(&done, done.splits > 5, OF_A_CRASH);
+}
+
+#[test]
+fn a_crash_beside_the_log_of_another_table_leaves_every_durable_commit_and_that_log() {
+    let other = Simulated::new(State::default());
+    let table = Workload::new(0, 0).open(&other).unwrap();
+    table.put(b"other", b"table").unwrap();
+    let other_log = other.state().content(Path::new("/disk/t.spt-log0")).unwrap().to_vec();
+    let done = check(0..2, |seed, done| {
+        // A table of this name crashed and was removed, and its log fills all slots but one.
+        let mut base = State::default();
+        let slots = (0..8).filter(|&slot| slot != seed % 8).map(|slot| format!("{PATH}-log{slot}"));
+        slots.for_each(|slot| base.add_file(Path::new(&slot), &other_log));
+        let workload = Workload::new(seed, FAST.ops).without_backups();
+        crash_from(&base, &workload, seed, FAST, done)?;
+        let run = Run::new(&workload, Simulated::new(base.clone()), None, History::default()).finish()?;
+        let left = run.disk.state();
+        let kept = base.names().all(|name| left.content(name) == Some(&other_log));
+        if kept { Ok(()) } else { Err(format!("seed {seed}: the log of another table was changed")) }
+    });
+    expect(&done, done.splits > 0, OF_A_CRASH);
 }
 
 #[test]
