@@ -21,9 +21,10 @@ mod workload;
 use crate::error::ErrorKind;
 use crate::io::simulated::{Crash, Event, Fault, Fired, Plan, Simulated, State, Tally};
 use crate::random::Random;
-use crate::table::{Durability, Table};
+use crate::table::{Backup, Durability, Table, TableOptions};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use workload::{Content, History, Op, PATH, Promise, Run, Workload};
 
 /// Counts of a check's work, so that tests can require enough of it.
@@ -512,6 +513,27 @@ fn a_removal_whose_extent_cannot_be_freed_is_done() {
         let content = content_of(&table, true).unwrap();
         assert_eq!(content.is_empty(), removed.is_ok(), "after {after} calls: {removed:?}");
     }
+}
+
+#[test]
+fn a_backup_in_which_any_call_fails_leaves_nothing_beside_its_destination() {
+    let table = Table::in_memory().unwrap();
+    (0..100u8).for_each(|n| table.put(&[n], &[n; 500]).unwrap());
+    let mut failed = 0;
+    for at in 0.. {
+        let disk = Simulated::new(State::default());
+        disk.plan(Some(Plan { fault: Fault::Io, at, lasting: false }));
+        let options = TableOptions { storage: Arc::new(disk.clone()), ..TableOptions::new() };
+        let saved = Backup::new().options(options).save(&table, PATH);
+        disk.plan(None);
+        let left: Vec<_> = disk.state().names().map(Path::to_owned).collect();
+        if saved.is_ok() && disk.calls() <= at {
+            break;
+        }
+        failed += u32::from(saved.is_err());
+        assert!(left.iter().all(|name| name == Path::new(PATH)), "call {at}: {left:?}");
+    }
+    assert!(failed > 10, "{failed}");
 }
 
 #[test]
