@@ -3,6 +3,7 @@
 //! [`ErrorKind`] has stable numbers; the C codes, the program's exit status and the names of other front ends derive
 //! from them. The texts are for people and may change.
 
+use crate::io::atomic::Failed;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -134,6 +135,12 @@ impl Error {
     /// What to do about it, if anything helps.
     pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()
+    }
+}
+
+impl From<Failed> for Error {
+    fn from(Failed { path, step, error }: Failed) -> Self {
+        Error::io(&path, step, error)
     }
 }
 

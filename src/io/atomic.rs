@@ -8,7 +8,8 @@
 //! The lock is on the unfinished file, so a second writer of the same `PATH` fails at once. A file that is dropped
 //! before [`publish`](AtomicFile::publish) is removed. A killed process leaves the unfinished file; the next writer
 //! opens it, decides whether it may be overwritten, and begins anew. Readers that have the old file of `PATH` open keep
-//! it.
+//! it. Where another handle writes the content, the file has a name of its own and no lock
+//! ([`create`](AtomicFile::create)).
 //!
 //! Not here: what a file holds, and which leftovers may be overwritten (the callers).
 
@@ -46,6 +47,8 @@ pub(crate) struct AtomicFile {
     unfinished_path: PathBuf,
     file: Arc<dyn File>,
     state: State,
+    /// Suffixes of the files that its writer may leave beside it, which go when it goes.
+    sidecars: &'static [&'static str],
     /// The process that began the file: in a forked child it belongs to the parent.
     forks: u32,
 }
@@ -72,7 +75,28 @@ impl AtomicFile {
         let opened = open_locked(storage.as_ref(), &unfinished_path);
         let Some(file) = opened.map_err(failed(&unfinished_path, "create"))? else { return Ok(None) };
         let (storage, path, file) = (Arc::clone(storage), path.to_owned(), file.into());
-        Ok(Some(AtomicFile { storage, path, unfinished_path, file, state: State::Opened, forks: forks() }))
+        Ok(Some(AtomicFile {
+            storage,
+            path,
+            unfinished_path,
+            file,
+            state: State::Opened,
+            sidecars: &[],
+            forks: forks(),
+        }))
+    }
+
+    /// Makes a file with the name `path` + `suffix` + `-PROCESS-NUMBER`, without a lock. Its writer may leave files
+    /// with this name and one of `sidecars` behind it.
+    pub fn create(
+        storage: &Arc<dyn Storage>,
+        path: &Path,
+        suffix: &str,
+        sidecars: &'static [&'static str],
+    ) -> std::result::Result<AtomicFile, Failed> {
+        let (unfinished_path, file) = make_numbered(storage.as_ref(), path, suffix, "", "create")?;
+        let (storage, path, file) = (Arc::clone(storage), path.to_owned(), file.into());
+        Ok(AtomicFile { storage, path, unfinished_path, file, state: State::Begun, sidecars, forks: forks() })
     }
 
     /// Empties the file and gives it the permissions of the file at `like`, if there is one.
@@ -87,16 +111,18 @@ impl AtomicFile {
         Ok(())
     }
 
-    /// Makes the content durable, writes `head` at offset 0, which is still empty, renames the file to its path, and
-    /// makes the new name durable.
+    /// Makes the content durable, writes `head`, if there is one, at offset 0, which is still empty, renames the file
+    /// to its path, and makes the new name durable.
     ///
     /// After an error the old file is in place, unless only the last step failed, which
     /// [`is_published`](Self::is_published) tells.
     pub fn publish(&mut self, head: &[u8]) -> std::result::Result<(), Failed> {
         let own = &self.unfinished_path;
         self.file.sync().map_err(failed(own, "sync"))?;
-        self.file.write_at(head, 0).map_err(failed(own, "write"))?;
-        self.file.sync().map_err(failed(own, "sync"))?;
+        if !head.is_empty() {
+            self.file.write_at(head, 0).map_err(failed(own, "write"))?;
+            self.file.sync().map_err(failed(own, "sync"))?;
+        }
         if !self.file.is_at(own).map_err(failed(own, "look at"))? {
             let lost = Error::other("another process removed or renamed the unfinished file; nothing was changed");
             return Err(failed(own, "rename")(lost));
@@ -131,7 +157,9 @@ impl Drop for AtomicFile {
         let own = self.state == State::Begun && !forked_since(self.forks);
         if own && matches!(self.file.is_at(&self.unfinished_path), Ok(true)) {
             // If it cannot be removed, the next writer of the same path overwrites it.
-            let _ = self.storage.remove(&self.unfinished_path);
+            for suffix in self.sidecars.iter().chain(&[""]) {
+                let _ = self.storage.remove(&with_suffix(&self.unfinished_path, suffix));
+            }
         }
     }
 }
@@ -147,26 +175,35 @@ fn permissions_of(storage: &dyn Storage, path: &Path) -> Result<Option<u32>> {
 
 /// Makes a file without a name in the directory of `prefix`. It is gone when it is closed, however the process ends.
 ///
-/// Where the system has no such files, one named `prefix` + `-sort-PROCESS-NUMBER.tmp` is made and its name removed.
+/// Where the system has no such files, one named `prefix` + `-PROCESS-NUMBER.tmp` is made and its name removed.
 pub(crate) fn make_unnamed(storage: &dyn Storage, prefix: &Path) -> std::result::Result<Arc<dyn File>, Failed> {
     const STEP: &str = "make a temporary file";
     if let Some(file) = storage.make_unnamed(prefix).map_err(failed(prefix, STEP))? {
         return Ok(file.into());
     }
+    let (path, file) = make_numbered(storage, prefix, "", ".tmp", STEP)?;
+    storage.remove(&path).map_err(failed(&path, "remove the name of a temporary file"))?;
+    Ok(file.into())
+}
+
+/// Makes a file named `prefix` + `before` + `-PROCESS-NUMBER` + `after`, with the first number that no file has.
+fn make_numbered(
+    storage: &dyn Storage,
+    prefix: &Path,
+    before: &str,
+    after: &str,
+    step: &'static str,
+) -> std::result::Result<(PathBuf, Box<dyn File>), Failed> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    // A process of the same number, killed between making a file and removing its name, left one: each costs one try.
+    // A killed process that had the id of this one may have left files: each costs one try.
     const TRIES: usize = 100;
     let mut tries = 0;
     loop {
         let number = COUNT.fetch_add(1, Relaxed);
-        let path = with_suffix(prefix, &format!("-sort-{}-{number}.tmp", std::process::id()));
+        let path = with_suffix(prefix, &format!("{before}-{}-{number}{after}", std::process::id()));
         match storage.open(&path, Mode::New) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists && tries < TRIES => tries += 1,
-            Err(e) => return Err(failed(&path, STEP)(e)),
-            Ok(file) => {
-                storage.remove(&path).map_err(failed(&path, "remove the name of a temporary file"))?;
-                return Ok(file.into());
-            }
+            made => return Ok((path.clone(), made.map_err(failed(&path, step))?)),
         }
     }
 }

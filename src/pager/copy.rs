@@ -15,7 +15,7 @@
 use super::checkpoint::refuse_half_installed;
 use super::{HEADER_BYTES, Pager};
 use crate::error::{Error, ErrorKind, Result};
-use crate::io::{File, Mode, Storage};
+use crate::io::{File, Storage};
 use std::path::Path;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
@@ -120,10 +120,4 @@ fn copy_bytes(from: &dyn File, path: &Path, bytes: u64, target: &mut Target<'_>)
         }
     }
     Ok((target.step)(bytes, bytes))
-}
-
-/// The permissions of the file at `path`.
-pub(crate) fn permissions_of(storage: &dyn Storage, path: &Path) -> Result<Option<u32>> {
-    let file = storage.open(path, Mode::Read).map_err(|e| Error::io(path, "open", e))?;
-    file.permissions().map_err(|e| Error::io(path, "ask for the permissions of", e))
 }

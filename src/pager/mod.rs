@@ -29,6 +29,7 @@ pub(crate) mod wal;
 pub(crate) mod words;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::io::atomic::make_unnamed;
 use crate::io::{File, Mode, Storage, forked_since, forks};
 use crate::little_endian::{u32_at, u64_at};
 use crate::planted::{Bug, planted};
@@ -182,15 +183,12 @@ impl Pager {
         Self::start(Pool::new(frame_bytes, false)?, storage, PathBuf::from("(memory)"), None, false, u64::MAX)
     }
 
-    /// Frames in memory up to `cache_bytes`, the rest in an unlinked temporary file.
+    /// Frames in memory up to `cache_bytes`, the rest in a temporary file without a name.
     pub(crate) fn create_scratch(storage: Arc<dyn Storage>, frame_bytes: usize, cache_bytes: u64) -> Result<Pager> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let name = format!("splitpoint-{}-{}.tmp", std::process::id(), COUNT.fetch_add(1, Relaxed));
-        let path = std::env::temp_dir().join(name);
-        let file = storage.open(&path, Mode::New).map_err(|e| Error::io(&path, "create", e))?;
-        storage.remove(&path).map_err(|e| Error::io(&path, "unlink", e))?;
+        let path = std::env::temp_dir().join("splitpoint");
+        let file = make_unnamed(storage.as_ref(), &path)?;
         let cache_frames = Self::cache_frames(cache_bytes, frame_bytes);
-        Self::start(Pool::new(frame_bytes, true)?, storage, path, Some(file.into()), true, cache_frames)
+        Self::start(Pool::new(frame_bytes, true)?, storage, path, Some(file), true, cache_frames)
     }
 
     fn open_file(storage: &dyn Storage, path: &Path, create: Create, read_only: bool) -> Result<(Box<dyn File>, bool)> {

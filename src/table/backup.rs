@@ -15,13 +15,12 @@
 use super::{Table, TableOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashKind;
-use crate::io::atomic::with_suffix;
-use crate::io::{File, Mode, Storage, forked_since, forks};
-use crate::pager::copy::{Target, copy_file, is_crashed, permissions_of};
+use crate::io::atomic::{AtomicFile, with_suffix};
+use crate::io::{File, Mode, Storage};
+use crate::pager::copy::{Target, copy_file, is_crashed};
 use crate::pager::resolve;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::path::Path;
 
 /// Options for saving and restoring a backup; start with [`Backup::new`].
 ///
@@ -103,12 +102,12 @@ impl<'f> Backup<'f> {
             return self.save_pairs(table, path);
         }
         let from = table.pager.path().to_owned();
-        self.replace(Some(&from), path, |progress, target| {
+        self.replace(Some(&from), path, |progress, new| {
             let guard = table.pager.checkpoint_lock().acquire()?;
             table.checkpoint_with(&guard)?;
             let _guard = guard.hold_long();
             let mut step = |done, all| progress(done, all).is_continue();
-            table.pager.copy_checkpoint(&mut target.target(&mut step))
+            table.pager.copy_checkpoint(&mut target_of(new, &mut step))
         })
     }
 
@@ -128,9 +127,9 @@ impl<'f> Backup<'f> {
             let table = self.options.clone().read_only(true).open(from)?;
             return self.save_pairs(&table, path.as_ref());
         }
-        self.replace(Some(from), path.as_ref(), |progress, target| {
+        self.replace(Some(from), path.as_ref(), |progress, new| {
             let mut step = |done, all| progress(done, all).is_continue();
-            copy_file(storage.as_ref(), from, &mut target.target(&mut step))
+            copy_file(storage.as_ref(), from, &mut target_of(new, &mut step))
         })
     }
 
@@ -148,13 +147,13 @@ impl<'f> Backup<'f> {
         drop(options.clone().open(backup)?);
         // The table keeps its permissions, whatever those of its backup.
         let path = path.as_ref();
-        let there = permissions_of(storage.as_ref(), path).is_ok();
-        self.replace(Some(if there { path } else { backup }), path, |progress, target| {
+        let there = storage.open(path, Mode::Read).is_ok();
+        self.replace(Some(if there { path } else { backup }), path, |progress, new| {
             let mut step = |done, all| progress(done, all).is_continue();
-            if !copy_file(storage.as_ref(), backup, &mut target.target(&mut step))? {
+            if !copy_file(storage.as_ref(), backup, &mut target_of(new, &mut step))? {
                 return Ok(false);
             }
-            let faults = options.open(&target.path)?.verify()?;
+            let faults = options.open(new.unfinished_path())?.verify()?;
             let Some(first) = faults.first() else { return Ok(true) };
             let shown = backup.display();
             Err(Error::corrupt(format!("{shown}: {} faults, the first: {first}. Nothing was restored", faults.len()))
@@ -164,7 +163,8 @@ impl<'f> Backup<'f> {
 
     /// Saves the pairs of a table in memory to a table with the same options.
     fn save_pairs(&mut self, table: &Table, path: &Path) -> Result<bool> {
-        self.replace(None, path, |progress, target| {
+        let storage = self.options.storage.clone();
+        self.replace(None, path, |progress, new| {
             // A scan without the gate closed is not of one moment.
             let _alone = table.gate.close()?;
             let options = TableOptions {
@@ -175,10 +175,10 @@ impl<'f> Backup<'f> {
                 user_hash: (table.hash().kind() == HashKind::User).then(|| table.hash().clone()),
                 seed: Some(table.hash().seed()),
                 durability: super::Durability::None,
-                storage: target.storage.clone(),
+                storage: storage.clone(),
                 ..TableOptions::new()
             };
-            let copy = options.open(&target.path)?; // the file is empty, and so becomes a table
+            let copy = options.open(new.unfinished_path())?; // the file is empty, and so becomes a table
             let (all, mut done) = (table.len(), 0u64);
             let mut scan = table.scan();
             while let Some((key, value)) = scan.next_ref()? {
@@ -198,7 +198,7 @@ impl<'f> Backup<'f> {
         &mut self,
         from: Option<&Path>,
         path: &Path,
-        fill: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>, &New) -> Result<bool>,
+        fill: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>, &AtomicFile) -> Result<bool>,
     ) -> Result<bool> {
         let storage = self.options.storage.clone();
         // The target of a link is replaced, not the link: the log and journal to remove are beside the target.
@@ -206,19 +206,19 @@ impl<'f> Backup<'f> {
         // The lock is held to the end, so that no process opens the old file for writing and writes to a file without
         // a name.
         let old = self.may_replace(storage.as_ref(), path)?;
-        let permissions = from.map(|from| permissions_of(storage.as_ref(), from)).transpose()?.flatten();
-        let new = New::make(storage, path)?;
-        if let Some(permissions) = permissions {
-            // Before the file has any content that could be read.
-            new.file.set_permissions(permissions).map_err(|e| Error::io(&new.path, "set the permissions of", e))?;
+        let mut new = AtomicFile::create(&storage, path, ".new", &SIDECARS)?;
+        if let Some(from) = from {
+            new.begin(from)?;
         }
         if !fill(&mut self.progress, &new)? {
             return Ok(false);
         }
         if old.is_none() {
-            self.may_replace(new.storage.as_ref(), path)?; // a file may have been created in the meantime
+            self.may_replace(storage.as_ref(), path)?; // a file may have been created in the meantime
         }
-        new.put_in_place(path)?;
+        new.file().sync().map_err(|e| Error::io(new.unfinished_path(), "sync", e))?;
+        remove_sidecars(storage.as_ref(), path)?;
+        new.publish(&[])?;
         Ok(true)
     }
 
@@ -255,65 +255,23 @@ impl Table {
     }
 }
 
-/// A new file with a temporary name; removed when dropped before it was renamed.
-struct New {
-    storage: std::sync::Arc<dyn Storage>,
-    path: PathBuf,
-    file: Box<dyn File>,
-    placed: std::cell::Cell<bool>,
-    /// Identifies the process that created it, see `io/forks.rs`.
-    forks: u32,
+fn target_of<'a>(new: &'a AtomicFile, step: &'a mut dyn FnMut(u64, u64) -> bool) -> Target<'a> {
+    Target { file: new.file().as_ref(), path: new.unfinished_path(), step }
 }
 
-impl New {
-    fn make(storage: std::sync::Arc<dyn Storage>, beside: &Path) -> Result<New> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        loop {
-            let number = COUNT.fetch_add(1, Relaxed);
-            let path = with_suffix(beside, &format!(".new-{}-{number}", std::process::id()));
-            match storage.open(&path, Mode::New) {
-                // Left by a killed process with the same process id.
-                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => continue,
-                Err(e) => return Err(Error::io(&path, "create", e)),
-                Ok(file) => return Ok(New { storage, path, file, placed: false.into(), forks: forks() }),
-            }
-        }
+/// Removes the logs and the journal beside the table at `path`, which is to be replaced by a complete and durable file.
+///
+/// This order never leaves an old journal or log beside the new file, which would take it for its own (a journal's
+/// checkpoint number may match): remove them, make the removal durable, then rename. A crash in between leaves the old
+/// file without them; it may have lost its last changes, but was to be replaced: restore again. The logs go before the
+/// journal, because they apply on top of it: a crash in between leaves a complete checkpoint.
+fn remove_sidecars(storage: &dyn Storage, path: &Path) -> Result<()> {
+    let sidecars = SIDECARS.map(|sidecar| with_suffix(path, sidecar));
+    sidecars.iter().try_for_each(|sidecar| refuse_if_in_use(storage, sidecar))?;
+    for sidecar in sidecars {
+        storage.remove(&sidecar).map_err(|e| Error::io(&sidecar, "remove", e))?;
     }
-
-    fn target<'a>(&'a self, step: &'a mut dyn FnMut(u64, u64) -> bool) -> Target<'a> {
-        Target { file: self.file.as_ref(), path: &self.path, step }
-    }
-
-    /// Renames the file to `path`, replacing an existing one.
-    fn put_in_place(&self, path: &Path) -> Result<()> {
-        self.file.sync().map_err(|e| Error::io(&self.path, "sync", e))?;
-        // This order never leaves an old journal or log beside the new file, which would take it for its own (a
-        // journal's checkpoint number may match): remove them, make the removal durable, then rename. A crash in
-        // between leaves the old file without them; it may have lost its last changes, but was to be replaced: restore
-        // again. The logs go before the journal, because they apply on top of it: a crash in between leaves a complete
-        // checkpoint.
-        let sidecars = SIDECARS.map(|sidecar| with_suffix(path, sidecar));
-        sidecars.iter().try_for_each(|sidecar| refuse_if_in_use(self.storage.as_ref(), sidecar))?;
-        for sidecar in sidecars {
-            self.storage.remove(&sidecar).map_err(|e| Error::io(&sidecar, "remove", e))?;
-        }
-        let sync_names = || self.storage.sync_names(path).map_err(|e| Error::io(path, "sync the directory of", e));
-        sync_names()?;
-        self.storage.rename(&self.path, path).map_err(|e| Error::io(path, "give a name to", e))?;
-        self.placed.set(true);
-        sync_names()
-    }
-}
-
-impl Drop for New {
-    fn drop(&mut self) {
-        // A progress function may fork; the copy belongs to the parent.
-        if !self.placed.get() && !forked_since(self.forks) {
-            for sidecar in SIDECARS.iter().chain(&[""]) {
-                let _ = self.storage.remove(&with_suffix(&self.path, sidecar));
-            }
-        }
-    }
+    storage.sync_names(path).map_err(|e| Error::io(path, "sync the directory of", e))
 }
 
 /// An error where a table that had this name before, and is still open by another, writes the log or journal at

@@ -43,7 +43,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "varint",
         ],
     ),
-    ("src/error.rs", &[]),
+    ("src/error.rs", &["io"]),
     ("src/fault.rs", &[]),
     ("src/freeze.rs", &["dictionary", "hash", "table", "error"]),
     ("src/planted.rs", &[]),

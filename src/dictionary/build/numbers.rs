@@ -3,7 +3,6 @@
 //! An index is made when all pairs are written, because its shape depends on how many there are. What it needs of each
 //! page or pair waits here.
 
-use crate::dictionary::format::ends::io_error;
 use crate::error::{Error, Result};
 use crate::io::atomic::make_unnamed;
 use crate::io::{File, Storage};
@@ -48,7 +47,7 @@ impl NumberList {
         self.scratch.extend(self.memory.iter().flat_map(|number| number.to_le_bytes()));
         let file = match &mut self.file {
             Some(file) => file,
-            empty => empty.insert(make_unnamed(self.storage.as_ref(), &self.temporary).map_err(io_error)?),
+            empty => empty.insert(make_unnamed(self.storage.as_ref(), &self.temporary)?),
         };
         let failed = |e| Error::io(&self.temporary, "write a temporary file", e);
         file.write_at(&self.scratch, self.spilled * 8).map_err(failed)?;

@@ -14,9 +14,7 @@ use super::data::{DataWriter, IndexNumbers};
 use super::numbers::NumberList;
 use super::plan::Plan;
 use super::reorder::Reorderer;
-use crate::dictionary::format::ends::{
-    FileHeader, Footer, MAGIC, SECTION_ALIGN, Section, SectionKind, first_bytes, io_error,
-};
+use crate::dictionary::format::ends::{FileHeader, Footer, MAGIC, SECTION_ALIGN, Section, SectionKind, first_bytes};
 use crate::dictionary::format::layout::{Compression, Layout};
 use crate::dictionary::index::page::{PageIndex, PageIndexOptions};
 use crate::dictionary::index::{Index, trie};
@@ -45,11 +43,11 @@ pub(crate) fn begin_file(storage: &Arc<dyn Storage>, path: &Path) -> Result<Atom
     refuse_to_replace_others(storage.as_ref(), path)?;
     let mut output = open_unfinished(storage, path, UNFINISHED)?;
     refuse_to_overwrite_others(&output)?;
-    output.begin(path).map_err(io_error)?;
+    output.begin(path)?;
     // A build that was killed while it wrote a second time left this. Begun and dropped, it is removed.
     let mut second = open_unfinished(storage, path, UNFINISHED_AGAIN)?;
     refuse_to_overwrite_others(&second)?;
-    second.begin(path).map_err(io_error)?;
+    second.begin(path)?;
     Ok(output)
 }
 
@@ -60,7 +58,7 @@ pub(crate) fn begin_file(storage: &Arc<dyn Storage>, path: &Path) -> Result<Atom
 pub(crate) fn begin_shard(storage: &Arc<dyn Storage>, path: &Path, like: &Path) -> Result<AtomicFile> {
     refuse_to_replace_others(storage.as_ref(), path)?;
     let mut output = open_unfinished(storage, path, UNFINISHED)?;
-    output.begin(like).map_err(io_error)?;
+    output.begin(like)?;
     Ok(output)
 }
 
@@ -85,7 +83,7 @@ pub(crate) fn open_unfinished(storage: &Arc<dyn Storage>, path: &Path, suffix: &
                 format!("make a file in {}, which does not exist. Create the directory first", directory.display());
             Err(Error::io(path, &step, failed.error))
         }
-        Err(failed) => Err(io_error(failed)),
+        Err(failed) => Err(failed.into()),
     }
 }
 
@@ -161,7 +159,7 @@ impl FileWriter {
             self.write_again(written, proper)?;
             written = self.attempt.take().expect("just made").finish(&self.plan)?;
         }
-        written.output.publish(&written.header.bytes()).map_err(io_error)?;
+        written.output.publish(&written.header.bytes())?;
         Ok(written.footer)
     }
 
@@ -176,7 +174,7 @@ impl FileWriter {
         let old = DictionaryFile::with_header(output.unfinished_path(), Arc::clone(output.file()), header, &access)?;
         // With the permissions of the first file. `begin_file` has checked that a file of this name is ours.
         let mut again = open_unfinished(&self.plan.storage, output.path(), UNFINISHED_AGAIN)?;
-        again.begin(output.unfinished_path()).map_err(io_error)?;
+        again.begin(output.unfinished_path())?;
         let mut attempt = Attempt::new(&self.plan, again, layout)?;
         let (mut walk, mut run) = (Walk::new(&old), Run::default());
         while walk.next(&mut run)? {

@@ -18,7 +18,6 @@ use super::page::head_bytes;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
 use crate::io::File;
-use crate::io::atomic::Failed;
 use std::ops::Range;
 use std::path::Path;
 
@@ -164,11 +163,6 @@ impl FileHeader {
         };
         Err(Error::new(ErrorKind::WrongHash, format!("{}: was built with {advice}", path.display())))
     }
-}
-
-/// A step of [`AtomicFile`](crate::io::atomic::AtomicFile) that failed.
-pub(crate) fn io_error(failed: Failed) -> Error {
-    Error::io(&failed.path, failed.step, failed.error)
 }
 
 /// What to do about a damaged dictionary.

@@ -6,7 +6,6 @@
 
 use super::manifest::{GENERATION_END, MANIFEST_NAME, Manifest, damaged_manifest, generation_of};
 use crate::dictionary::build::writer::open_unfinished;
-use crate::dictionary::format::ends::io_error;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::Storage;
 use crate::io::atomic::AtomicFile;
@@ -70,7 +69,7 @@ impl DirectoryWriter {
         refuse_other_directories(storage.as_ref(), &directory.path)?;
         let path = Manifest::path(&directory.path);
         let mut manifest = open_unfinished(storage, &path, "-unfinished")?;
-        manifest.begin(&path).map_err(io_error)?;
+        manifest.begin(&path)?;
         Ok(DirectoryWriter { storage: Arc::clone(storage), manifest, directory })
     }
 
@@ -99,7 +98,7 @@ impl DirectoryWriter {
         let new: Vec<&str> = manifest.shards.iter().map(|shard| &shard.name[..]).collect();
         let old: Vec<&str> = previous.names.iter().map(|name| &name[..]).collect();
         self.remove_leftovers(manifest.generation, &[&new[..], &old].concat());
-        let published = self.manifest.publish(manifest.text().as_bytes()).map_err(io_error);
+        let published = self.manifest.publish(manifest.text().as_bytes()).map_err(Error::from);
         if !self.manifest.is_published() {
             self.remove(&new, &old);
         }

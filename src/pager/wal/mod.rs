@@ -130,10 +130,12 @@ impl Tail {
         (0..SLOT_COUNT).filter(move |slot| !needed.contains(slot))
     }
 
-    /// Whether more segments were replayed than are used in turn: interrupted checkpoints left them. No record follows
-    /// until a checkpoint has freed them, so the log stays short however often a process is killed.
+    /// Whether the next record has to wait for a checkpoint to free slots: more segments were replayed than are used
+    /// in turn, which interrupted checkpoints left, or the last segment has ended and no other could begin. So the log
+    /// stays short however often a process is killed.
     fn is_crowded(&self) -> bool {
-        self.segment.is_none() && self.needed.len() > usize::from(KEPT_SLOTS)
+        let ended = self.resume.is_none() && !self.needed.is_empty();
+        self.segment.is_none() && (ended || self.needed.len() > usize::from(KEPT_SLOTS))
     }
 }
 
@@ -334,7 +336,7 @@ impl Log {
         let Some((header, slot)) = tail.resume else {
             let number = tail.next.unwrap_or(tail.number + 1);
             let before = End { number: tail.base, ..End::default() };
-            let segment = self.begin(tail, number, before, bytes)?;
+            let segment = self.begin(tail, number, before, bytes)?.ok_or_else(|| self.slots_of_others())?;
             tail.next = None;
             return Ok(Some(segment));
         };
@@ -368,31 +370,30 @@ impl Log {
         Ok(())
     }
 
-    /// Begins a segment with room for `bytes` in a free slot.
-    fn begin(&self, tail: &mut Tail, number: u64, before: End, bytes: u64) -> Result<Arc<Segment>> {
+    /// Begins a segment with room for `bytes` in a free slot; `None` if this or another table needs every slot.
+    fn begin(&self, tail: &mut Tail, number: u64, before: End, bytes: u64) -> Result<Option<Arc<Segment>>> {
         self.refuse_if_moved()?;
         let header = Header { table_id: self.table_id, number, before, salt: super::random_u64() };
         let capacity = self.segment_bytes.max(RECORDS_START + bytes);
-        let mut begun = None;
         for slot in tail.free_slots() {
             let shape = Shape { slot, capacity, start: tail.end, mapped: !self.waits() };
-            if let Some(segment) = Segment::begin(self.storage.as_ref(), &self.table, header, shape)? {
-                begun = Some((slot, Arc::new(segment)));
-                break;
-            }
+            let begun = Segment::begin(self.storage.as_ref(), &self.table, header, shape)?;
+            let Some(segment) = begun.map(Arc::new) else { continue };
+            tail.needed.push(NeededSegment { slot, number, capacity });
+            tail.number = number;
+            tail.segment = Some(segment.clone());
+            tail.offset = RECORDS_START;
+            tail.chain = header.chain();
+            return Ok(Some(segment));
         }
-        let Some((slot, segment)) = begun else {
-            let table = self.table.display();
-            let what = format!("{table}: another table that was open by this name still uses {table}-log0 to -log7");
-            return Err(Error::new(ErrorKind::Locked, what)
-                .with_hint("Close that table, or remove the log's files if it is gone."));
-        };
-        tail.needed.push(NeededSegment { slot, number, capacity });
-        tail.number = number;
-        tail.segment = Some(segment.clone());
-        tail.offset = RECORDS_START;
-        tail.chain = header.chain();
-        Ok(segment)
+        Ok(None)
+    }
+
+    /// The error of a table that has no segment and can begin none.
+    fn slots_of_others(&self) -> Error {
+        let table = self.table.display();
+        let what = format!("{table}: another table that was open by this name still uses {table}-log0 to -log7");
+        Error::new(ErrorKind::Locked, what).with_hint("Close that table, or remove the log's files if it is gone.")
     }
 
     /// Begins another segment while a backup prevents checkpoints; `false` where the log has reached its limit. Each
@@ -410,7 +411,8 @@ impl Log {
         if used + SPARE_SLOTS >= usize::from(SLOT_COUNT) {
             return Ok(false);
         }
-        self.switch(bytes.max(2 * capacity)).map(|_| true)
+        self.switch(bytes.max(2 * capacity))?;
+        Ok(!self.tail().is_crowded())
     }
 
     /// Whether the current segment has room for a record of `bytes`.
@@ -447,14 +449,18 @@ impl Log {
         };
         let (offset, chain, end) = (tail.offset, tail.chain, tail.end);
         tail.end += offset;
-        if tail.free_slots().next().is_none() {
-            // Interrupted checkpoints have taken every slot. This one begins no segment: writers wait until it has
-            // freed them.
-            tail.number = number;
-            tail.segment = None;
-        } else if let Err(e) = self.begin(&mut tail, number, End { number: header.number, offset, chain }, bytes) {
-            tail.end = end;
-            return Err(e);
+        match self.begin(&mut tail, number, End { number: header.number, offset, chain }, bytes) {
+            Ok(Some(_)) => {}
+            // Interrupted checkpoints or another table's log have taken every slot. This checkpoint begins no segment:
+            // writers wait until it has freed one.
+            Ok(None) => {
+                tail.number = number;
+                tail.segment = None;
+            }
+            Err(e) => {
+                tail.end = end;
+                return Err(e);
+            }
         }
         tail.resume = None;
         if let Some(old) = old {

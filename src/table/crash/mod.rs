@@ -21,9 +21,11 @@ mod workload;
 use crate::error::ErrorKind;
 use crate::io::simulated::{Crash, Event, Fault, Fired, Plan, Simulated, State, Tally};
 use crate::random::Random;
-use crate::table::{Durability, Table};
+use crate::table::{Backup, Durability, Table, TableOptions};
 use std::ops::Range;
-use workload::{Content, History, Op, Promise, Run, Workload};
+use std::path::Path;
+use std::sync::Arc;
+use workload::{Content, History, Op, PATH, Promise, Run, Workload};
 
 /// Counts of a check's work, so that tests can require enough of it.
 #[derive(Default, Debug)]
@@ -115,16 +117,20 @@ fn recover(
     Ok((table, k, calls))
 }
 
-/// Runs the workload, crashes at every call in every way, and checks what is left.
+/// Runs a workload on an empty disk, crashes at every call in every way, and checks what is left.
 fn crash_everywhere(seed: u64, depth: Depth, done: &mut Done) -> Result<(), String> {
-    let workload = Workload::new(seed, depth.ops);
-    let run = Run::new(&workload, Simulated::new(State::default()), None, History::default()).finish()?;
+    crash_from(&State::default(), &Workload::new(seed, depth.ops), seed, depth, done)
+}
+
+/// Runs the workload on a disk with the content `base`, crashes at every call in every way, and checks what is left.
+fn crash_from(base: &State, workload: &Workload, seed: u64, depth: Depth, done: &mut Done) -> Result<(), String> {
+    let run = Run::new(workload, Simulated::new(base.clone()), None, History::default()).finish()?;
     done.splits += run.splits;
     done.merges += run.merges;
     let mut random = Random::new(&[seed, 3]);
     let mut torn_random = Random::new(&[seed, 4]);
     let trace = run.disk.trace();
-    each_crash(&State::default(), &trace, &mut torn_random, |call, state| {
+    each_crash(base, &trace, &mut torn_random, |call, state| {
         // A state that is complete in the cache and not yet on the disk may deceive a recovery.
         let unsynced = matches!(trace.get(call as usize), Some(Event::Sync(_) | Event::SyncNames(_)));
         let one_more = random.pick(&[Crash::KeepAll, Crash::Prefix, Crash::Zeros]);
@@ -134,13 +140,13 @@ fn crash_everywhere(seed: u64, depth: Depth, done: &mut Done) -> Result<(), Stri
             let at = |e: String| format!("seed {seed}, crash at call {call}, {crash:?}: {e}");
             done.crashes += 1;
             let left = state.survivors(crash, &mut random, &mut done.fired);
-            let (found, recovery) = check_survivors(&workload, &left, call, crash, &run.history, done).map_err(at)?;
+            let (found, recovery) = check_survivors(workload, &left, call, crash, &run.history, done).map_err(at)?;
             if done.crashes.is_multiple_of(depth.again_every) || unsynced && crash == Crash::Kill {
                 let calls = 0..recovery.trace().len();
-                crash_again(&workload, &left, &recovery, calls, &found, &mut random, done).map_err(at)?;
+                crash_again(workload, &left, &recovery, calls, &found, &mut random, done).map_err(at)?;
             }
             if done.crashes.is_multiple_of(depth.further_every) {
-                go_on(&workload, &left, &found, depth, &mut random, done).map_err(at)?;
+                go_on(workload, &left, &found, depth, &mut random, done).map_err(at)?;
             }
         }
         Ok(())
@@ -427,6 +433,27 @@ fn a_crash_at_any_call_of_a_recovery_leaves_what_the_recovery_found() {
 }
 
 #[test]
+fn a_crash_beside_the_log_of_another_table_leaves_every_durable_commit_and_that_log() {
+    let other = Simulated::new(State::default());
+    let table = Workload::new(0, 0).open(&other).unwrap();
+    table.put(b"other", b"table").unwrap();
+    let other_log = other.state().content(Path::new("/disk/t.spt-log0")).unwrap().to_vec();
+    let done = check(0..2, |seed, done| {
+        // A table of this name crashed and was removed, and its log fills all slots but one.
+        let mut base = State::default();
+        let slots = (0..8).filter(|&slot| slot != seed % 8).map(|slot| format!("{PATH}-log{slot}"));
+        slots.for_each(|slot| base.add_file(Path::new(&slot), &other_log));
+        let workload = Workload::new(seed, FAST.ops).without_backups();
+        crash_from(&base, &workload, seed, FAST, done)?;
+        let run = Run::new(&workload, Simulated::new(base.clone()), None, History::default()).finish()?;
+        let left = run.disk.state();
+        let kept = base.names().all(|name| left.content(name) == Some(&other_log));
+        if kept { Ok(()) } else { Err(format!("seed {seed}: the log of another table was changed")) }
+    });
+    expect(&done, done.splits > 0, OF_A_CRASH);
+}
+
+#[test]
 fn a_process_that_dies_leaves_what_a_replay_of_its_calls_makes() {
     let done = check(0..3, die);
     expect(&done, true, &[Fired::DeadCall]);
@@ -486,6 +513,27 @@ fn a_removal_whose_extent_cannot_be_freed_is_done() {
         let content = content_of(&table, true).unwrap();
         assert_eq!(content.is_empty(), removed.is_ok(), "after {after} calls: {removed:?}");
     }
+}
+
+#[test]
+fn a_backup_in_which_any_call_fails_leaves_nothing_beside_its_destination() {
+    let table = Table::in_memory().unwrap();
+    (0..100u8).for_each(|n| table.put(&[n], &[n; 500]).unwrap());
+    let mut failed = 0;
+    for at in 0.. {
+        let disk = Simulated::new(State::default());
+        disk.plan(Some(Plan { fault: Fault::Io, at, lasting: false }));
+        let options = TableOptions { storage: Arc::new(disk.clone()), ..TableOptions::new() };
+        let saved = Backup::new().options(options).save(&table, PATH);
+        disk.plan(None);
+        let left: Vec<_> = disk.state().names().map(Path::to_owned).collect();
+        if saved.is_ok() && disk.calls() <= at {
+            break;
+        }
+        failed += u32::from(saved.is_err());
+        assert!(left.iter().all(|name| name == Path::new(PATH)), "call {at}: {left:?}");
+    }
+    assert!(failed > 10, "{failed}");
 }
 
 #[test]

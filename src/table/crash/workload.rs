@@ -59,6 +59,8 @@ pub(super) struct Workload {
     pub durability: Durability,
     /// Files can be mapped.
     maps: bool,
+    /// Operations may come while a backup prevents checkpoints.
+    backups: bool,
     pub ops: Vec<Op>,
 }
 
@@ -98,7 +100,7 @@ impl Workload {
         let backup = [Op::BackupBegins].into_iter().chain(segments).chain([Op::Sync, Op::BackupEnds, Op::Reopen]);
         let start = random.below(len + 1);
         ops.splice(start..start, large.into_iter().chain(cut).chain(backup));
-        Workload { seed, options, durability, maps: seed % 2 == 1, ops }
+        Workload { seed, options, durability, maps: seed % 2 == 1, backups: true, ops }
     }
 
     /// One of several that are done beside each other, on keys of their own, of a table whose pages and segments go by
@@ -139,7 +141,15 @@ impl Workload {
 
     /// Other operations on the same table.
     pub(super) fn continued(&self, seed: u64, len: usize) -> Workload {
-        Workload { ops: Workload::new(seed, len).ops, seed, ..self.clone() }
+        let other = Workload { ops: Workload::new(seed, len).ops, seed, ..self.clone() };
+        if self.backups { other } else { other.without_backups() }
+    }
+
+    /// For a log that has no slot for more than one segment.
+    pub(super) fn without_backups(mut self) -> Workload {
+        self.backups = false;
+        self.ops.retain(|op| !matches!(op, Op::BackupBegins | Op::BackupEnds));
+        self
     }
 
     pub(super) fn open(&self, disk: &Simulated) -> Result<Table, Error> {
