@@ -460,17 +460,26 @@ pub fn copy_records(from: &[u8], to: &mut impl Bytes) -> Result<(), Damage> {
 
 /// All slots of a page: tag and record. Together the records are no longer than the heap, so that copies of them are
 /// no larger than the page.
+#[inline]
 pub fn records(page: &[u8]) -> impl Iterator<Item = Result<(u16, Record<'_>), Damage>> {
-    let slots = checked_slots(page);
-    let count = if slots.is_ok() { slot_count(page) } else { 0 };
-    let damage = slots.err().map(Err);
+    let (slots, damage) = match checked_slots(page) {
+        Ok(slots) => (slots, None),
+        Err(damage) => (&[][..], Some(Err(damage))),
+    };
     let mut left = heap_bytes(page);
-    damage.into_iter().chain((0..count).map(move |i| {
-        let (tag, offset) = slot(page, i);
-        let (record, value_start) = parse(page, offset).ok_or(RECORD_RUNS_OVER)?;
-        left = left.checked_sub(value_start + record.value.len() - offset).ok_or(RECORDS_OVERLAP)?;
-        Ok((tag, record))
-    }))
+    let records = slots.as_chunks::<SLOT_BYTES>().0.iter().map(move |&slot| {
+        let slot = u32::from_le_bytes(slot);
+        let (record, value_start) = parse(page, slot as usize >> 16).ok_or(RECORD_RUNS_OVER)?;
+        left = left.checked_sub(value_start + record.value.len() - (slot as usize >> 16)).ok_or(RECORDS_OVERLAP)?;
+        Ok((slot as u16, record))
+    });
+    damage.into_iter().chain(records)
+}
+
+/// Where `part`, a part of `page`, begins in it.
+#[inline]
+pub fn offset_of(page: &[u8], part: &[u8]) -> usize {
+    part.as_ptr().addr() - page.as_ptr().addr()
 }
 
 /// The tag and the offset in each slot; the offsets are unchecked.

@@ -9,7 +9,6 @@ use super::Buckets;
 use super::page::{self, INLINE, PAIR_IN_EXTENT};
 use crate::error::Result;
 use crate::linear::Position;
-use std::ops::Range;
 
 /// A scan of a table, made by [`Table::scan`](crate::Table::scan) and [`Table::scan_from`](crate::Table::scan_from).
 ///
@@ -20,19 +19,26 @@ pub struct Scan<'t> {
     position: Option<Position>,
     /// End of the scan, inclusive.
     last: Position,
-    /// The pairs of the current bucket, in hash order, and their bytes.
+    /// The pairs of the current bucket in the order of its pages, and the bytes of those.
     pairs: Vec<Pair>,
     bytes: Vec<u8>,
+    /// Their positions and indexes, in hash order.
+    order: Vec<(Position, usize)>,
     given: usize,
     large: (Vec<u8>, Vec<u8>),
 }
 
+/// Where a pair is in the copied bytes.
+#[derive(Clone, Copy)]
 struct Pair {
-    position: Position,
-    key: Range<usize>,
-    /// `None`: too large to copy in advance; read when it is next.
-    value: Option<Range<usize>>,
+    key: usize,
+    key_end: usize,
+    /// Where the value begins and ends; [`LARGE`]: it is too large to copy in advance, and read when it is next.
+    value: usize,
+    value_end: usize,
 }
+
+const LARGE: usize = usize::MAX;
 
 /// Longer values are not copied in advance with the bucket.
 const LARGE_VALUE_BYTES: u32 = 1 << 16;
@@ -46,6 +52,7 @@ impl Buckets {
             last: to.unwrap_or(Position(u64::MAX)),
             pairs: Vec::new(),
             bytes: Vec::new(),
+            order: Vec::new(),
             given: 0,
             large: (Vec::new(), Vec::new()),
         }
@@ -59,16 +66,16 @@ impl Scan<'_> {
     /// before both, and a resumed scan returns the last one again. To avoid that, take pairs until
     /// [`at_boundary`](Self::at_boundary).
     pub fn cursor(&self) -> Option<u64> {
-        match self.pairs.get(self.given) {
-            Some(pair) => Some(pair.position.0),
+        match self.order.get(self.given) {
+            Some((position, _)) => Some(position.0),
             None => self.position.map(|position| position.0),
         }
     }
 
     /// Whether the hash of the next pair differs from that of the last returned one.
     pub fn at_boundary(&self) -> bool {
-        match (self.given.checked_sub(1).and_then(|i| self.pairs.get(i)), self.pairs.get(self.given)) {
-            (Some(last), Some(next)) => last.position != next.position,
+        match (self.given.checked_sub(1).and_then(|i| self.order.get(i)), self.order.get(self.given)) {
+            (Some(last), Some(next)) => last.0 != next.0,
             _ => true,
         }
     }
@@ -80,21 +87,23 @@ impl Scan<'_> {
     /// to be read from the file. After an error, the next call goes on after the bucket that caused it.
     pub fn next_ref(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         loop {
-            if self.given == self.pairs.len() && !self.next_bucket()? {
+            let Some(&(_, index)) = self.order.get(self.given) else {
+                if self.next_bucket()? {
+                    continue;
+                }
                 return Ok(None);
-            }
-            let Some(pair) = self.pairs.get(self.given) else { continue };
-            let (key, value) = (pair.key.clone(), pair.value.clone());
+            };
+            let Pair { key, key_end, value, value_end } = self.pairs[index];
             self.given += 1;
-            let Some(value) = value else {
+            if value == LARGE {
                 self.large.0.clear();
-                self.large.0.extend_from_slice(&self.bytes[key]);
+                self.large.0.extend_from_slice(&self.bytes[key..key_end]);
                 if self.read_large()? {
                     return Ok(Some((&self.large.0, &self.large.1)));
                 }
                 continue; // removed since
-            };
-            return Ok(Some((&self.bytes[key], &self.bytes[value])));
+            }
+            return Ok(Some((&self.bytes[key..key_end], &self.bytes[value..value_end])));
         }
     }
 
@@ -109,6 +118,7 @@ impl Scan<'_> {
         let Some(position) = self.position else { return Ok(false) };
         self.pairs.clear();
         self.bytes.clear();
+        self.order.clear();
         self.given = 0;
         let buckets = self.buckets;
         let read = buckets.read_bucket(position.hash());
@@ -123,40 +133,44 @@ impl Scan<'_> {
         drop(frame);
         if copied.is_err() {
             // A partial bucket is not in order.
-            self.pairs.clear();
+            self.order.clear();
         }
-        self.pairs.sort_by_key(|pair| pair.position);
+        // The index keeps pairs of equal hashes in the order of the pages.
+        self.order.sort_unstable();
         copied.map(|_| true)
     }
 
     fn copy_page(&mut self, from: Position, page: &[u8]) -> Result<()> {
         let buckets = self.buckets;
+        let base = self.bytes.len();
+        self.bytes.extend_from_slice(page);
         for record in page::records(page) {
             let (_, record) = record.map_err(|d| buckets.damaged(d))?;
             let position = Position::of(buckets.record_hash(record)?);
-            if !(from..=self.last).contains(&position) {
+            if position < from || position > self.last {
                 continue;
             }
-            let start = self.bytes.len();
+            self.order.push((position, self.pairs.len()));
             if record.form == INLINE {
-                self.bytes.extend_from_slice(record.key);
-                let middle = self.bytes.len();
-                self.bytes.extend_from_slice(record.value);
-                self.pairs.push(Pair { position, key: start..middle, value: Some(middle..self.bytes.len()) });
+                let key = base + page::offset_of(page, record.key);
+                let value = key + record.key.len();
+                self.pairs.push(Pair { key, key_end: value, value, value_end: value + record.value.len() });
                 continue;
             }
             let extent = buckets.parse_extent(record)?;
+            let key = self.bytes.len();
             if record.form == PAIR_IN_EXTENT {
                 self.bytes.extend_from_slice(&buckets.read_extent_key(&extent)?);
             } else {
                 self.bytes.extend_from_slice(record.key);
             }
-            let middle = self.bytes.len();
-            let large = extent.value_bytes > LARGE_VALUE_BYTES;
-            if !large {
-                buckets.read_extent_value(&extent, &mut self.bytes)?;
+            let key_end = self.bytes.len();
+            if extent.value_bytes > LARGE_VALUE_BYTES {
+                self.pairs.push(Pair { key, key_end, value: LARGE, value_end: LARGE });
+                continue;
             }
-            self.pairs.push(Pair { position, key: start..middle, value: (!large).then_some(middle..self.bytes.len()) });
+            buckets.read_extent_value(&extent, &mut self.bytes)?;
+            self.pairs.push(Pair { key, key_end, value: key_end, value_end: self.bytes.len() });
         }
         Ok(())
     }

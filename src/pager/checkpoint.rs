@@ -67,7 +67,10 @@ impl Pager {
         self.refuse_if_moved().inspect_err(|e| self.poison(&e.to_string()))?;
         self.free_kept()?;
         let sequence = match &self.log {
-            Some(log) => log.switch(log_bytes)?,
+            Some(log) => {
+                log.follow(u64::from(self.frame_count()) * self.frame_bytes() as u64);
+                log.switch(log_bytes)?
+            }
             None => self.sequence.load(Relaxed) + 1,
         };
         if let Some(log) = self.log.as_ref().filter(|_| planted(Bug::SegmentFreedEarly)) {

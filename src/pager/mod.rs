@@ -104,7 +104,8 @@ pub(crate) struct OpenOptions {
     /// Which failure a logged write survives; nothing is logged if `None`.
     pub safety: Option<Safety>,
     /// Length of a segment of the log in bytes.
-    pub segment_bytes: u64,
+    /// Bytes of the log; `None`: they follow the size of the table.
+    pub log_bytes: Option<u64>,
 }
 
 /// The frames of one table.
@@ -297,7 +298,7 @@ impl Pager {
         path: &Path,
         opening: OpenOptions,
     ) -> Result<(Pager, Option<Vec<u8>>)> {
-        let OpenOptions { create, frame_bytes_if_new, table_id_if_new, cache_bytes, read_only, safety, segment_bytes } =
+        let OpenOptions { create, frame_bytes_if_new, table_id_if_new, cache_bytes, read_only, safety, log_bytes } =
             opening;
         let path = &resolve(storage.as_ref(), path)?;
         let (file, made) = if read_only {
@@ -326,7 +327,7 @@ impl Pager {
             let start = Self::start(pool, storage.clone(), path.clone(), Some(file.clone()), false, cache_frames);
             let mut pager = start?;
             pager.table_id = table_id_if_new.unwrap_or(pager.table_id);
-            pager.log = Some(Log::new(storage, path, file, pager.table_id, 0, safety, segment_bytes));
+            pager.log = Some(Log::new(storage, path, file, pager.table_id, 0, safety, log_bytes, 0));
             return Ok((pager, None));
         }
         let (header, root) = Self::read_header(path, file.as_ref())?;
@@ -337,7 +338,8 @@ impl Pager {
         let safety = safety.filter(|_| !read_only);
         let log = replays.then(|| {
             let (storage, file) = (storage.clone(), file.clone());
-            Log::new(storage, path, file, header.table_id, header.sequence, safety, segment_bytes)
+            let table_bytes = u64::from(header.frame_count) * header.frame_bytes as u64;
+            Log::new(storage, path, file, header.table_id, header.sequence, safety, log_bytes, table_bytes)
         });
         let pager = Pager {
             pool,

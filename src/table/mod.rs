@@ -125,7 +125,7 @@ impl Table {
             cache_bytes,
             read_only: options.read_only,
             safety: options.durability.safety(),
-            segment_bytes: options.log_bytes / 2,
+            log_bytes: options.log_bytes,
         };
         let (pager, root) = Pager::open(options.storage.clone(), path, opening)?;
         let table = match root {

@@ -59,7 +59,7 @@ pub struct TableOptions {
     pub(super) create: bool,
     pub(super) create_new: bool,
     pub(super) durability: Durability,
-    pub(super) log_bytes: u64,
+    pub(super) log_bytes: Option<u64>,
     pub(super) inline_checkpoints: bool,
     pub(super) table_id: Option<u64>,
     pub(super) publish_counters: bool,
@@ -88,7 +88,7 @@ impl TableOptions {
             create: true,
             create_new: false,
             durability: Durability::default(),
-            log_bytes: 128 << 20,
+            log_bytes: None,
             inline_checkpoints: false,
             table_id: None,
             publish_counters: false,
@@ -180,10 +180,13 @@ impl TableOptions {
         self
     }
 
-    /// Bytes of the write-ahead log, 128 MiB by default: when half of it is full, a checkpoint is made. A larger log
-    /// means fewer checkpoints and a longer replay after a crash. A single write that is larger makes the log larger.
+    /// Most bytes of the write-ahead log; by default as many as the table has, at least 256 MiB. When half of it is full,
+    /// a checkpoint is made.
+    ///
+    /// A larger log means fewer checkpoints and a longer replay after a crash. A single write that is larger makes the
+    /// log larger.
     pub fn log_bytes(mut self, bytes: u64) -> Self {
-        self.log_bytes = bytes;
+        self.log_bytes = Some(bytes);
         self
     }
 

@@ -72,8 +72,10 @@ pub(crate) struct Log {
     table_id: u64,
     /// `None`: nothing is logged, but the records of an earlier process still count.
     safety: Option<Safety>,
-    /// Bytes of a segment.
-    segment_bytes: u64,
+    /// Bytes of a segment, or `None` where they follow the size of the table.
+    fixed_segment_bytes: Option<u64>,
+    /// Bytes of the next segment.
+    segment_bytes: AtomicU64,
     /// Bytes of the current segment that are written or reserved.
     reserved: AtomicU64,
     /// Bytes of the current segment that can be written without waiting.
@@ -123,6 +125,15 @@ struct NeededSegment {
 
 /// Segments used in turn. More exist only after crashes and beside a backup.
 const KEPT_SLOTS: u8 = 2;
+
+/// Bytes of a segment of the log of a table of `table_bytes`: half as many.
+///
+/// A checkpoint writes every frame that has changed, which is nearly all of them if random keys are written to a table
+/// larger than the log. So the log grows with the table: a byte of log costs a bounded number of bytes of checkpoint.
+fn segment_bytes_for(table_bytes: u64) -> u64 {
+    const SEGMENT_BYTES_MIN: u64 = 128 << 20;
+    (table_bytes / 2).max(SEGMENT_BYTES_MIN)
+}
 
 impl Tail {
     fn free_slots(&self) -> impl Iterator<Item = u8> + use<> {
@@ -198,17 +209,20 @@ impl Log {
         table_id: u64,
         sequence: u64,
         safety: Option<Safety>,
-        segment_bytes: u64,
+        log_bytes: Option<u64>,
+        table_bytes: u64,
     ) -> Log {
         // A smaller segment would hold hardly any record.
         const SEGMENT_BYTES_MIN: u64 = RECORDS_START + (1 << 16);
+        let fixed_segment_bytes = log_bytes.map(|bytes| (bytes / u64::from(KEPT_SLOTS)).max(SEGMENT_BYTES_MIN));
         Log {
             storage,
             table: path.to_path_buf(),
             file,
             table_id,
             safety,
-            segment_bytes: segment_bytes.max(SEGMENT_BYTES_MIN),
+            fixed_segment_bytes,
+            segment_bytes: AtomicU64::new(fixed_segment_bytes.unwrap_or(segment_bytes_for(table_bytes))),
             reserved: AtomicU64::new(RECORDS_START),
             ready: AtomicU64::new(0),
             tail: Mutex::new(Tail {
@@ -236,6 +250,18 @@ impl Log {
                 failed: None,
             }),
             synced: Condvar::new(),
+        }
+    }
+
+    #[inline]
+    fn segment_bytes(&self) -> u64 {
+        self.segment_bytes.load(Relaxed)
+    }
+
+    /// Sets the length of later segments for a table of `table_bytes`, unless the user has set it.
+    pub(super) fn follow(&self, table_bytes: u64) {
+        if self.fixed_segment_bytes.is_none() {
+            self.segment_bytes.store(segment_bytes_for(table_bytes), Relaxed);
         }
     }
 
@@ -340,7 +366,7 @@ impl Log {
             tail.next = None;
             return Ok(Some(segment));
         };
-        let capacity = self.segment_bytes.max(tail.offset);
+        let capacity = self.segment_bytes().max(tail.offset);
         if RECORDS_START + bytes + RESUMED_BYTES > capacity {
             return Ok(None);
         }
@@ -374,7 +400,7 @@ impl Log {
     fn begin(&self, tail: &mut Tail, number: u64, before: End, bytes: u64) -> Result<Option<Arc<Segment>>> {
         self.refuse_if_moved()?;
         let header = Header { table_id: self.table_id, number, before, salt: super::random_u64() };
-        let capacity = self.segment_bytes.max(RECORDS_START + bytes);
+        let capacity = self.segment_bytes().max(RECORDS_START + bytes);
         for slot in tail.free_slots() {
             let shape = Shape { slot, capacity, start: tail.end, mapped: !self.waits() };
             let begun = Segment::begin(self.storage.as_ref(), &self.table, header, shape)?;
@@ -406,7 +432,7 @@ impl Log {
         const SPARE_SLOTS: usize = 1;
         let (used, capacity) = {
             let tail = self.tail();
-            (tail.needed.len(), tail.segment.as_ref().map_or(self.segment_bytes, |s| s.capacity))
+            (tail.needed.len(), tail.segment.as_ref().map_or(self.segment_bytes(), |s| s.capacity))
         };
         if used + SPARE_SLOTS >= usize::from(SLOT_COUNT) {
             return Ok(false);
@@ -418,7 +444,7 @@ impl Log {
     /// Whether the current segment has room for a record of `bytes`.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         let tail = self.tail();
-        let capacity = tail.segment.as_ref().map_or(self.segment_bytes, |s| s.capacity);
+        let capacity = tail.segment.as_ref().map_or(self.segment_bytes(), |s| s.capacity);
         !tail.is_crowded() && self.reserved.load(Relaxed) + bytes + RESUMED_BYTES <= capacity
     }
 
@@ -490,7 +516,7 @@ impl Log {
         tail.replayed.retain(|(slot, _)| needed.iter().any(|s| s.slot == *slot) || planted(Bug::ReplayedKept));
         // Files first: a free slot may be written to at once.
         for segment in &free {
-            if segment.slot >= KEPT_SLOTS || segment.capacity > self.segment_bytes {
+            if segment.slot >= KEPT_SLOTS || segment.capacity > self.segment_bytes() {
                 self.remove(segment.slot)?;
             }
         }

@@ -154,12 +154,12 @@ impl Workload {
 
     pub(super) fn open(&self, disk: &Simulated) -> Result<Table, Error> {
         // As small as it gets, so that segments are switched.
-        self.open_as(disk, |options| (options.inline_checkpoints, options.log_bytes) = (true, 1))
+        self.open_as(disk, |options| (options.inline_checkpoints, options.log_bytes) = (true, Some(1)))
     }
 
     /// Such that nothing but a full log calls for a checkpoint.
     pub(super) fn open_large(&self, disk: &Simulated) -> Result<Table, Error> {
-        self.open_as(disk, |options| (options.cache_bytes, options.log_bytes) = (Some(CACHE_BYTES), 1))
+        self.open_as(disk, |options| (options.cache_bytes, options.log_bytes) = (Some(CACHE_BYTES), Some(1)))
     }
 
     /// With checkpoints written by threads of their own.
