@@ -7,6 +7,7 @@
 # make sanitize the tests of threads and of unsafe code under ThreadSanitizer and AddressSanitizer, with a nightly Rust
 # make bench    the short form of every workload, by us and our peers, into results/: 7.5 minutes; BENCH='--workload pairs' is one
 # make bench-full  the long form: hours, 12 GB of memory, 11 GB of disk; BENCH='--form eighth --workload append' lies between
+# make budget   counts the instructions of put, get, append, remove and scan, and fails where one exceeds its budget
 # make help     this list
 #
 # `make test` is fmt, lint, unit, doc, examples and some seconds of fuzz, each of which can be made by itself. Needs Rust and a C
@@ -89,18 +90,18 @@ sanitize: tools
 	@if $(NIGHTLY) --version >/dev/null 2>&1; then \
 	    if test -d "$$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library"; then \
 	        set -x; \
-	        RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=target/thread-sanitizer \
+	        RUSTFLAGS='-Zsanitizer=thread --cfg splitpoint_portable' CARGO_TARGET_DIR=target/thread-sanitizer \
 	            $(NIGHTLY) test -Zbuild-std --target $(HOST) --locked --lib -- $(SANITIZED) && \
-	        RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=target/thread-sanitizer \
+	        RUSTFLAGS='-Zsanitizer=thread --cfg splitpoint_portable' CARGO_TARGET_DIR=target/thread-sanitizer \
 	            $(NIGHTLY) test -Zbuild-std --target $(HOST) --locked --test it -- threads:: || exit 1; \
 	    else \
 	        echo 'SKIPPED: ThreadSanitizer, as nightly has no rust-src (rustup component add rust-src --toolchain nightly)'; \
 	        test -z "$$CI"; \
 	    fi; \
 	    set -x; \
-	    RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/address-sanitizer \
+	    RUSTFLAGS='-Zsanitizer=address --cfg splitpoint_portable' CARGO_TARGET_DIR=target/address-sanitizer \
 	        $(NIGHTLY) test --target $(HOST) --locked --lib -- --skip interleavings --skip a_hundred_thousand_keys && \
-	    RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/address-sanitizer \
+	    RUSTFLAGS='-Zsanitizer=address --cfg splitpoint_portable' CARGO_TARGET_DIR=target/address-sanitizer \
 	        $(NIGHTLY) test --target $(HOST) --locked --test it -- --skip tidy; \
 	else \
 	    echo 'SKIPPED: ThreadSanitizer and AddressSanitizer, which need a nightly Rust (rustup toolchain install nightly)'; \
@@ -121,6 +122,10 @@ bench-full: tools peers
 	    (unset IFS; $(MEASURE) $$form $(BENCH)) || status=1; \
 	done; \
 	unset IFS; $(MEASURE) report && exit $$status
+
+# The same counts on every x86-64 machine; other processors need budgets of their own.
+budget: tools
+	@CARGO='$(CARGO)' crates/bench/budget
 
 # Only what is missing, and only for the peers: nothing else of this repository needs them.
 peers:
@@ -174,4 +179,4 @@ tools:
 	    if (have[1] < need[1] || have[1] == need[1] && have[2] + 0 < need[2] + 0) { \
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
-.PHONY: help run test slow power faults disks fuzz sanitize bench bench-full peers fmt lint unit examples doc tools
+.PHONY: help run test slow power faults disks fuzz sanitize bench bench-full budget peers fmt lint unit examples doc tools

@@ -835,7 +835,8 @@ impl OptimisticRead<'_> {
         }
     }
 
-    /// The first `count` bytes from `at` on, at most eight, as a little-endian number. `at` may be near the frame's end.
+    /// The first `count` bytes from `at` on, at most eight, as a little-endian number; `at` may be near the frame's
+    /// end.
     #[inline]
     pub(crate) fn load_up_to_8(&self, at: usize, count: usize) -> u64 {
         let from = at.min(self.frame.bytes - 8);

@@ -180,8 +180,8 @@ impl TableOptions {
         self
     }
 
-    /// Most bytes of the write-ahead log; by default as many as the table has, at least 256 MiB. When half of it is full,
-    /// a checkpoint is made.
+    /// Most bytes of the write-ahead log; by default as many as the table has, at least 256 MiB. When half of it is
+    /// full, a checkpoint is made.
     ///
     /// A larger log means fewer checkpoints and a longer replay after a crash. A single write that is larger makes the
     /// log larger.

@@ -1,0 +1,93 @@
+//! The operations of a table whose instructions `make budget` counts: `budget OPERATION`.
+//!
+//! Fixed inputs, so that the counts are the same on every machine: 200,000 pairs of 8 + 16 bytes in memory, keys in a
+//! fixed scrambled order, the table growing from empty. Each operation is a function of its own, which callgrind finds
+//! by its name (`count_put`, `count_hit`, ...); what comes before it is not counted. The program checks every answer.
+//!
+//! Not here: callgrind, and the budgets (`crates/bench/budget`).
+
+use splitpoint::{Result, Table};
+use std::hint::black_box;
+
+const PAIRS: u64 = 200_000;
+
+fn key(i: u64) -> [u8; 8] {
+    (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (i << 7)).to_le_bytes()
+}
+
+#[inline(never)]
+fn count_put(table: &Table) -> Result<()> {
+    (0..PAIRS).try_for_each(|i| table.put(&key(i), &[1; 16]))
+}
+
+#[inline(never)]
+fn count_overwrite(table: &Table) -> Result<()> {
+    (0..PAIRS).try_for_each(|i| table.put(&key(i), &[2; 16]))
+}
+
+#[inline(never)]
+fn count_hit(table: &Table) -> Result<u64> {
+    let mut value = Vec::new();
+    let mut found = 0;
+    for i in 0..PAIRS {
+        found += u64::from(table.get_into(&key(i), black_box(&mut value))?);
+    }
+    Ok(found)
+}
+
+#[inline(never)]
+fn count_miss(table: &Table) -> Result<u64> {
+    let mut value = Vec::new();
+    let mut found = 0;
+    for i in PAIRS..2 * PAIRS {
+        found += u64::from(table.get_into(&key(i), black_box(&mut value))?);
+    }
+    Ok(found)
+}
+
+#[inline(never)]
+fn count_append(table: &Table) -> Result<()> {
+    (0..PAIRS).try_for_each(|i| table.append(&key(i), &[3; 8]).map(drop))
+}
+
+#[inline(never)]
+fn count_remove(table: &Table) -> Result<u64> {
+    let mut removed = 0;
+    for i in 0..PAIRS {
+        removed += u64::from(table.remove(&key(i))?);
+    }
+    Ok(removed)
+}
+
+#[inline(never)]
+fn count_scan(table: &Table) -> Result<u64> {
+    let mut scan = table.scan();
+    let mut pairs = 0;
+    while let Some(pair) = scan.next_ref()? {
+        black_box(pair);
+        pairs += 1;
+    }
+    Ok(pairs)
+}
+
+fn main() -> Result<()> {
+    let operation = std::env::args().nth(1).unwrap_or_default();
+    let table = Table::in_memory()?;
+    count_put(&table)?;
+    let answers = match &*operation {
+        "put" => table.len(),
+        "overwrite" => count_overwrite(&table).map(|()| table.len())?,
+        "hit" => count_hit(&table)?,
+        "miss" => PAIRS - count_miss(&table)?,
+        "append" => count_append(&table).map(|()| table.len())?,
+        "remove" => count_remove(&table)?,
+        "scan" => count_scan(&table)?,
+        other => {
+            eprintln!("budget: no operation '{other}'; there are put, overwrite, hit, miss, append, remove, scan");
+            std::process::exit(2);
+        }
+    };
+    assert_eq!(answers, PAIRS, "{operation}: not every pair was there");
+    println!("{PAIRS}");
+    Ok(())
+}
