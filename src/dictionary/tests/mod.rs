@@ -1,6 +1,5 @@
 //! Tests of dictionaries as a whole; those of one part lie beside it.
 
-pub(crate) mod clock;
 mod crash;
 mod limits;
 mod model;

@@ -1,7 +1,6 @@
 //! The page index against a plain search, against hostile words, and its figures.
 
 use super::*;
-use crate::dictionary::tests::clock::ns_each;
 use crate::random::Random;
 
 const PAGE_BYTES: u64 = 100;
@@ -191,52 +190,4 @@ fn a_page_costs_six_bits_and_a_half_at_most() {
         let bits = built(options, &firsts).len() as f64 * 64.0 / pages as f64;
         assert!(bits < 6.5, "{bits} bits a page at {pages}");
     }
-}
-
-#[test]
-#[ignore = "slow: 10^8 pages, measured"]
-fn measure() {
-    for (pages, bins_per_page, blocks) in [
-        (781_250, 16, false),
-        (781_250, 8, false),
-        (781_250, 16, true),
-        (10_000_000, 16, false),
-        (100_000_000, 16, false),
-    ] {
-        measure_one(pages, PageIndexOptions { bins_per_page, blocks, greatest: u64::MAX });
-    }
-}
-
-/// Records of 16 bytes in pages of 4096: 256 a page, none straddling. Each is drawn from its own part of the
-/// universe, so that record `i` can be had without making and sorting those before it.
-fn measure_one(pages: u64, options: PageIndexOptions) {
-    let records = pages * 256;
-    let record = |i: u64| {
-        let jitter = Random::from_seed(i).next();
-        (((u128::from(i) << 64) + u128::from(jitter)) / u128::from(records)) as u64
-    };
-    let firsts: Vec<u64> = (0..pages).map(|page| record(page * 256)).collect();
-    let start = std::time::Instant::now();
-    let words = built(options, &firsts);
-    let build = start.elapsed();
-    let index = PageIndex::open(&words).expect("just built");
-    let mut random = Random::from_seed(14);
-    let asked: Vec<u64> = (0..1_000_000).map(|_| record(random.up_to(records - 1))).collect();
-    let one_by_one =
-        ns_each(asked.len(), || asked.iter().fold(0, |sum: u64, &p| sum.wrapping_add(index.pages_of(&words, p).start)));
-    let one_after_another =
-        ns_each(asked.len(), || asked.iter().fold(0, |after, &p| index.pages_of(&words, p ^ (after >> 63)).start));
-    let mut found = Vec::with_capacity(asked.len());
-    let batched = ns_each(asked.len(), || {
-        found.clear();
-        index.locate_many(&words, &asked, &mut found);
-    });
-    let read: u64 = found.iter().map(|pages| pages.end - pages.start).sum();
-    println!(
-        "{pages} pages, {options:?}: {:.3} bits/page, {:.3} pages/lookup, build {:.1} ns/page; \
-         {one_by_one} ns a lookup, {one_after_another} if each awaits the last, {batched} batched",
-        words.len() as f64 * 64.0 / pages as f64,
-        read as f64 / asked.len() as f64,
-        build.as_nanos() as f64 / pages as f64,
-    );
 }

@@ -560,50 +560,42 @@ fn after_any_crash_a_resumed_sort_is_right() {
     assert!(resumed > 20, "{resumed}");
 }
 
-/// Not a measurement for publication: how fast, and how much memory at most.
-fn measure(count: u64, memory_bytes: u64, threads: usize, value: &[u8]) {
+/// Sorts records in a process of its own, and compares the most memory that it has had with the limit.
+#[test]
+#[ignore = "started by memory_stays_bounded, with the number of records and the bytes of a value"]
+fn sort_in_a_process_of_its_own() {
+    let Ok(case) = std::env::var("SORT_CASE") else { return };
+    let (count, value_bytes) = case.split_once(' ').unwrap();
+    let (count, value) = (count.parse().unwrap(), vec![1; value_bytes.parse().unwrap()]);
     let directory = tempfile::tempdir().unwrap();
-    let options = Plan { memory_bytes, threads, ..options(&directory.path().join("o"), Duplicates::Error) };
-    let start = std::time::Instant::now();
+    let memory_bytes = 256 << 20;
+    let options = Plan { memory_bytes, threads: 2, ..options(&directory.path().join("o"), Duplicates::Error) };
     let mut sorter = Sorter::new(options).unwrap();
     for i in 0..count {
-        let key = i.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
-        sorter.push(&key, Some(value), i).unwrap();
+        sorter.push(&(i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes(), Some(&value), i as u64).unwrap();
     }
     let mut sorted = sorter.finish().unwrap();
-    let distributed = start.elapsed();
     let (mut seen, mut last) = (0, 0);
     let (mut runs, mut run) = (Batch::new(&mut sorted, None), Run::default());
     while runs.next(&mut run).unwrap() {
         assert!(run.positions[0] > last && run.positions.is_sorted());
-        (seen, last) = (seen + run.len() as u64, run.positions[run.len() - 1]);
+        (seen, last) = (seen + run.len(), run.positions[run.len() - 1]);
     }
     assert_eq!(seen, count);
-    let all = start.elapsed();
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
-    let each = |time: std::time::Duration| time.as_nanos() as f64 / count as f64;
-    println!(
-        "{count} records of {} bytes, memory {} MiB, {threads} threads: distribute {:.1} ns, sort {:.1} ns, \
-         {} MB of temporary files, {peak}",
-        8 + value.len(),
-        memory_bytes >> 20,
-        each(distributed),
-        each(all - distributed),
-        sorted.temporary_bytes() / 1_000_000,
-    );
     let peak_bytes = peak.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10;
     assert!(peak_bytes < memory_bytes + (24 << 20), "{peak_bytes} bytes of memory");
 }
 
 #[test]
-#[ignore = "slow: 50 million records; its memory is measured, so run it alone"]
-fn memory_stays_bounded_with_small_records() {
-    measure(50_000_000, 256 << 20, 2, &[1; 8]);
-}
-
-#[test]
-#[ignore = "slow: 2 GB of records; its memory is measured, so run it alone"]
-fn memory_stays_bounded_with_large_records() {
-    measure(2_000_000, 256 << 20, 2, &[1; 1092]);
+#[ignore = "slow: 50 million small records, 2 GB of large ones"]
+fn memory_stays_bounded() {
+    for case in ["50000000 8", "2000000 1092"] {
+        let mut sort = std::process::Command::new(std::env::current_exe().unwrap());
+        let name = "dictionary::build::sort::tests::sort_in_a_process_of_its_own";
+        let done = sort.args(["--exact", "--ignored", name]).env("SORT_CASE", case).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && said.contains("1 passed"), "{case}: {said}");
+    }
 }

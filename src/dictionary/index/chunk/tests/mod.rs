@@ -4,7 +4,6 @@ use super::locate::Facts;
 use super::solve::solve_within;
 use super::*;
 use std::ops::Range;
-use std::time::{Duration, Instant};
 
 /// SplitMix64: numbers as good as hashes, the same every time.
 fn positions(count: usize, seed: u64) -> Vec<u64> {
@@ -301,80 +300,12 @@ fn the_rest_is_cut_into_powers_of_two() {
     assert_eq!(cut(2).collect::<Vec<_>>(), [2]);
 }
 
-/// What every kind of index costs: bits a key, millions of keys built a second (and without wide instructions),
-/// nanoseconds of a lookup, alone and among many. `KEYS` says of how many keys.
 #[test]
-#[ignore = "slow: 100 million positions, each looked up; `figures -- --ignored --nocapture` shows what they cost"]
-fn figures() {
-    let count: usize = std::env::var("KEYS").ok().and_then(|n| n.parse().ok()).unwrap_or(100_000_000);
-    let positions = positions(count, 0);
-    let asked: Vec<u64> = (0..4_000_000).map(|i| positions[(mixed(i) % count as u64) as usize]).collect();
-    println!("{count} keys         bits  of seeds   M/s  portable  ns  among many  escapes  ties");
+#[ignore = "slow: an index of each kind over 100 million positions, each looked up"]
+fn each_of_a_hundred_million_positions_has_its_own_rank() {
+    let positions = positions(100_000_000, 0);
     for (chunk_keys, effort) in [(512, Effort::Fast), (512, Effort::Balanced), (1024, Effort::Small)] {
-        figures_of(&ChunkOptions { chunk_keys, effort }, &positions, &asked);
+        let (words, placed) = built(&ChunkOptions { chunk_keys, effort }, &positions);
+        check_all(&Chunks::open(&words).expect("as it was built"), &words, &placed);
     }
-}
-
-/// Time that this thread had a processor, so that others do not count; time by the wall where no one tells.
-struct Clock {
-    wall: Instant,
-    busy_ns: Option<u64>,
-}
-
-impl Clock {
-    fn now() -> Clock {
-        Clock { wall: Instant::now(), busy_ns: busy_ns() }
-    }
-
-    fn elapsed(&self) -> Duration {
-        let busy = busy_ns().zip(self.busy_ns).map(|(now, then)| Duration::from_nanos(now - then));
-        busy.unwrap_or_else(|| self.wall.elapsed())
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "what Linux says of a thread is no file of the library's")]
-fn busy_ns() -> Option<u64> {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    stat.split(' ').next()?.parse().ok()
-}
-
-fn figures_of(options: &ChunkOptions, positions: &[u64], asked: &[u64]) {
-    let (mut builder, mut order, mut placed) = (Builder::new(options), Vec::new(), Vec::with_capacity(positions.len()));
-    let chunks = chunks_of(options, positions);
-    let clock = Clock::now();
-    for chunk in &chunks {
-        builder.add(chunk, &solve(options, chunk, &mut order));
-        placed.extend(order.iter().map(|&record| chunk[record as usize]));
-    }
-    let words = builder.finish();
-    let build = positions.len() as f64 / clock.elapsed().as_secs_f64() / 1e6;
-    let some = &chunks[..chunks.len() / 32];
-    let clock = Clock::now();
-    for chunk in some {
-        solve_within(options, chunk, &mut order, 1 << 15, wide::search_portable);
-    }
-    let portable = some.concat().len() as f64 / clock.elapsed().as_secs_f64() / 1e6;
-    let chunks = Chunks::open(&words).expect("as it was built");
-    let ns_each = |clock: Clock| clock.elapsed().as_nanos() as f64 / asked.len() as f64;
-    let clock = Clock::now();
-    let sum = asked.iter().map(|&position| chunks.locate(&words, position).start).fold(0, u64::wrapping_add);
-    let one = ns_each(clock);
-    let (mut ranges, mut sum_of_many) = (Vec::new(), 0);
-    let clock = Clock::now();
-    for asked in asked.chunks(4096) {
-        chunks.locate_many(&words, asked, &mut ranges);
-        sum_of_many = ranges.iter().map(|range| range.start).fold(sum_of_many, u64::wrapping_add);
-    }
-    let many = ns_each(clock);
-    assert_eq!(sum, sum_of_many);
-    check_all(&chunks, &words, &placed);
-    let (facts, count) = (chunks.facts(), positions.len() as f64);
-    let (bits, seeds) = (facts.bits as f64 / count, facts.seed_bits as f64 / count);
-    println!(
-        "K={:4} {:8} {bits:9.4} {seeds:9.4} {build:5.1} {portable:9.1} {one:4.0} {many:10.0} {:8} {:5}",
-        options.chunk_keys,
-        format!("{:?}", options.effort),
-        facts.escapes,
-        facts.ties,
-    );
 }

@@ -8,7 +8,6 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::time::Instant;
 
 use super::code::Codes;
 use super::layout::HEADER_WORDS;
@@ -471,79 +470,4 @@ fn binomial_row(size: usize) -> Vec<f64> {
             .collect();
     }
     row
-}
-
-/// Least and median nanoseconds a lookup, one by one and in batches, of runs that take turns.
-fn nanoseconds(trie: &Trie, words: &[u64], positions: &[u64], asked: &[u32]) -> String {
-    let mut times = [Vec::new(), Vec::new()];
-    let mut ranges = Vec::new();
-    for asked in asked.chunks(20_000) {
-        let queries: Vec<u64> = asked.iter().map(|&rank| positions[rank as usize]).collect();
-        for (many, times) in [false, true].into_iter().zip(&mut times) {
-            ranges.clear();
-            let begin = Instant::now();
-            if many {
-                trie.locate_many(words, &queries, &mut ranges);
-            } else {
-                ranges.extend(queries.iter().map(|&position| trie.locate(words, position)));
-            }
-            times.push(begin.elapsed().as_nanos() / queries.len() as u128);
-            assert!(ranges.iter().zip(asked).all(|(range, &rank)| range.contains(&rank.into())));
-        }
-    }
-    times
-        .each_mut()
-        .map(|times| {
-            times.sort_unstable();
-            format!("{:4} {:6}", times[0], times[times.len() / 2])
-        })
-        .join(" | ")
-}
-
-#[test]
-#[ignore = "slow: builds and times indexes of 2^24 keys over the options"]
-fn trie_measured() {
-    let mut random = Random::from_seed(8);
-    let log = std::env::var("TRIE_LOG").ok().and_then(|log| log.parse().ok()).unwrap_or(24);
-    let positions = sorted(&mut random, 1 << log);
-    let asked: Vec<u32> = (0..500_000).map(|_| random.up_to((1 << log) - 1) as u32).collect();
-    println!(
-        "    g  hmax  skip  block | bits/key  tries  buckets | build M/s | ns: least, median | batch: least, median"
-    );
-    let row = |bucket_keys, huffman_max, skip_min, block_items| {
-        let options = TrieOptions { bucket_keys, huffman_max, skip_min, block_items };
-        let begin = Instant::now();
-        let words = built(&options, &positions);
-        let speed = positions.len() as f64 / begin.elapsed().as_micros() as f64;
-        let trie = opened(&words);
-        let per_key = |bits: u64| bits as f64 / positions.len() as f64;
-        println!(
-            "{bucket_keys:5} {huffman_max:5} {skip_min:5} {block_items:6} | {:8.3} {:6.3} {:8.3} | {speed:9.1} | {}",
-            per_key(trie.bits()),
-            per_key(trie.bits_of_tries()),
-            per_key(trie.bits_of_buckets()),
-            nanoseconds(&trie, &words, &positions, &asked),
-        );
-    };
-    if std::env::var("TRIE_FEW").is_ok() {
-        for (skip_min, block_items) in [(0, 1), (64, 1), (32, 1), (0, 16), (64, 16)] {
-            row(256, 64, skip_min, block_items);
-        }
-        return;
-    }
-    for bucket_keys in [32, 64, 128, 256, 512] {
-        row(bucket_keys, 64, 0, 1);
-        row(bucket_keys, 64, 64, 1);
-    }
-    for huffman_max in [8, 16, 32, 128] {
-        row(256, huffman_max, 0, 1);
-        row(256, huffman_max, 64, 1);
-    }
-    row(256, 64, 32, 1);
-    row(256, 64, 48, 1);
-    row(256, 64, 96, 1);
-    for block_items in [2, 4, 8, 16, 32, 64] {
-        row(256, 64, 0, block_items);
-        row(256, 64, 64, block_items);
-    }
 }
