@@ -8,6 +8,7 @@
 # make bench    the short form of every workload, by us and our peers, into results/: 7.5 minutes; BENCH='--workload pairs' is one
 # make bench-full  the long form: hours, 12 GB of memory, 11 GB of disk; BENCH='--form eighth --workload append' lies between
 # make c-library  builds the C library into target/c: lib/libsplitpoint.so and .a, include/splitpoint.h
+# make test-compat  the old interfaces (ndbm, dbm, hsearch, dbopen) beside the system's, and under Perl and Python
 # make help     this list
 #
 # `make test` is fmt, lint, unit, doc, examples and some seconds of fuzz, each of which can be made by itself. Needs Rust and a C
@@ -176,6 +177,13 @@ c-library: tools
 	@ln -sf libsplitpoint.so.$(C_VERSION) $(C_OUT)/lib/libsplitpoint.so.0
 	@ln -sf libsplitpoint.so.0 $(C_OUT)/lib/libsplitpoint.so
 
+# The old interfaces, beside the C library; and their tests.
+compat-libraries: c-library
+	@$(MAKE) -s -C crates/capi/compat OUT=$$(pwd)/$(C_OUT)
+
+test-compat: compat-libraries
+	@crates/capi/compat/tests/run $(C_OUT)
+
 doc: tools
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items --locked
 
@@ -189,4 +197,5 @@ tools:
 	    if (have[1] < need[1] || have[1] == need[1] && have[2] + 0 < need[2] + 0) { \
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
-.PHONY: help run test slow power faults disks fuzz sanitize bench bench-full peers fmt lint unit examples doc tools c-library
+.PHONY: help run test slow power faults disks fuzz sanitize bench bench-full peers fmt lint unit examples doc tools c-library \
+    compat-libraries test-compat
