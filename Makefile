@@ -8,6 +8,8 @@
 # make bench    the short form of every workload, by us and our peers, into results/: 7.5 minutes; BENCH='--workload pairs' is one
 # make bench-full  the long form: hours, 12 GB of memory, 11 GB of disk; BENCH='--form eighth --workload append' lies between
 # make budget   counts the instructions of put, get, append, remove and scan, and fails where one exceeds its budget
+# make c-library  builds the C library into target/c: lib/libsplitpoint.so and .a, include/splitpoint.h
+# make test-compat  the old interfaces (ndbm, dbm, hsearch, dbopen) beside the system's, and under Perl and Python
 # make help     this list
 #
 # `make test` is fmt, lint, unit, doc, examples and some seconds of fuzz, each of which can be made by itself. Needs Rust and a C
@@ -166,6 +168,27 @@ examples: tools
 	    $(CARGO) run --quiet --locked --example $$example || exit 1; \
 	done
 
+# The C library as it is installed, under target/c: include/, lib/. What is linked with it beside, as the old interfaces of
+# crates/capi/compat, finds it with -Itarget/c/include -Ltarget/c/lib -lsplitpoint.
+C_OUT = target/c
+C_VERSION = $$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+
+c-library: tools
+	$(CARGO) build --release --quiet --locked --package splitpoint-capi
+	@mkdir -p $(C_OUT)/include $(C_OUT)/lib
+	@cp crates/capi/include/splitpoint.h $(C_OUT)/include/
+	@cp target/release/libsplitpoint_c.a $(C_OUT)/lib/libsplitpoint.a
+	@cp target/release/libsplitpoint_c.so $(C_OUT)/lib/libsplitpoint.so.$(C_VERSION)
+	@ln -sf libsplitpoint.so.$(C_VERSION) $(C_OUT)/lib/libsplitpoint.so.0
+	@ln -sf libsplitpoint.so.0 $(C_OUT)/lib/libsplitpoint.so
+
+# The old interfaces, beside the C library; and their tests.
+compat-libraries: c-library
+	@$(MAKE) -s -C crates/capi/compat OUT=$$(pwd)/$(C_OUT)
+
+test-compat: compat-libraries
+	@crates/capi/compat/tests/run $(C_OUT)
+
 doc: tools
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items --locked
 
@@ -179,4 +202,5 @@ tools:
 	    if (have[1] < need[1] || have[1] == need[1] && have[2] + 0 < need[2] + 0) { \
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
-.PHONY: help run test slow power faults disks fuzz sanitize bench bench-full budget peers fmt lint unit examples doc tools
+.PHONY: help run test slow power faults disks fuzz sanitize bench bench-full budget peers fmt lint unit examples doc \
+    tools c-library compat-libraries test-compat

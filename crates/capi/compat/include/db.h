@@ -1,0 +1,75 @@
+/* dbopen over splitpoint: the interface of 4.4BSD and of Berkeley DB 1.85, for hash tables, in libsplitpoint_db185.so.
+ *
+ * It is the interface of "A New Hashing Package for UNIX". The structs are those of Berkeley DB's db_185.h, so a program
+ * that was compiled with that runs with this library too. Only DB_HASH is there.
+ *
+ * Compile with -I.../include/splitpoint, link with -lsplitpoint_db185. */
+#ifndef SPLITPOINT_DB_H
+#define SPLITPOINT_DB_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RET_ERROR -1  /* a call failed; errno says why */
+#define RET_SUCCESS 0
+#define RET_SPECIAL 1 /* the key is absent, or present already; there are no more pairs */
+
+/* Bytes and their number. */
+typedef struct {
+    void *data;
+    size_t size;
+} DBT;
+
+#define R_CURSOR 1      /* del: the pair that seq has returned last */
+#define R_FIRST 3       /* seq: the first pair */
+#define R_NEXT 7        /* seq: the next pair, at the start the first */
+#define R_NOOVERWRITE 8 /* put: 1 if the key is present, with nothing changed */
+
+typedef enum { DB_BTREE, DB_HASH, DB_RECNO } DBTYPE;
+
+/* A table that is open. One thread at a time may use it. The functions return RET_SUCCESS, RET_SPECIAL or RET_ERROR, and
+ * `flags` that are not named above are EINVAL.
+ *
+ * What get and seq return in a DBT belongs to the table and is valid until the next call of either. */
+typedef struct __db {
+    DBTYPE type;
+    /* Writes everything and frees the table. */
+    int (*close)(struct __db *db);
+    int (*del)(const struct __db *db, const DBT *key, unsigned int flags);
+    int (*get)(const struct __db *db, const DBT *key, DBT *value, unsigned int flags);
+    int (*put)(const struct __db *db, DBT *key, const DBT *value, unsigned int flags);
+    /* Walks the pairs. One that is there all the time is returned once, whatever is put and deleted in between. */
+    int (*seq)(const struct __db *db, DBT *key, DBT *value, unsigned int flags);
+    /* Makes changes safe from a power loss, and visible to readers. */
+    int (*sync)(const struct __db *db, unsigned int flags);
+    void *internal;
+    /* A descriptor of the file, for locks and fstat; -1 with ENOENT for a table in memory. */
+    int (*fd)(const struct __db *db);
+} DB;
+
+/* How a new table is made; a field of 0 is the default. */
+typedef struct {
+    uint32_t bsize;     /* bytes of a bucket's page: rounded up to a power of two from 512; above 65536 is EINVAL */
+    uint32_t ffactor;   /* pairs in a bucket at which the table grows */
+    uint32_t nelem;     /* pairs that will come */
+    uint32_t cachesize; /* bytes of pages in memory; for a table in memory, the rest goes to a temporary file */
+    uint32_t (*hash)(const void *key, size_t len); /* a hash function of the program's own, the same at every open */
+    int lorder;         /* 1234 or 4321; the file is the same on all machines */
+} HASHINFO;
+
+/* Opens the table in the file `name`, or one in memory if that is NULL. `flags` and `mode` are those of open(2); `info`
+ * may be NULL. NULL with errno set: what open(2) gives; EAGAIN if it is open for writing elsewhere; EINVAL for another
+ * type than DB_HASH, for an `info` out of range, and for a file that is no table or has another hash function; EIO if it
+ * is damaged. */
+DB *dbopen(const char *name, int flags, int mode, DBTYPE type, const void *info);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

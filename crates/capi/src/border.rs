@@ -1,0 +1,41 @@
+//! The border: what every exported function that can fail passes through.
+//!
+//! It stops panics, which must not reach C, turns errors into codes, and keeps their messages for the thread.
+
+use crate::status::{Failure, INTERNAL, Result, Status, remember};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs `f` for a call with `handle` (0: none yet).
+#[inline]
+pub(crate) fn border(handle: usize, f: impl FnOnce() -> Result<Status>) -> Status {
+    // What a panic may leave half done is inside the library, which expects panics of a user's hash function.
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(Ok(status)) => status,
+        Ok(Err(failure)) => failed(handle, failure),
+        Err(panic) => panicked(handle, panic.as_ref()),
+    }
+}
+
+#[cold]
+fn failed(handle: usize, failure: Failure) -> Status {
+    remember(handle, failure)
+}
+
+#[cold]
+fn panicked(handle: usize, panic: &(dyn Any + Send)) -> Status {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+    remember(handle, Failure::own(INTERNAL, format!("a bug in splitpoint, please report it: {text}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_a_code() {
+        assert_eq!(border(1, || panic!("as if of ours")), INTERNAL);
+        assert_eq!(border(1, || panic!("formatted {}", 1)), INTERNAL);
+    }
+}

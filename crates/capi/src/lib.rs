@@ -1,0 +1,27 @@
+//! The C library: `include/splitpoint.h` on top of the public Rust API, and nothing more.
+//!
+//! ```text
+//! spt_put(table, key, ...)      table.rs, scan.rs, batch.rs, upkeep.rs, dictionary.rs, building.rs
+//!   border(...)                 border.rs: stops panics, turns errors into codes, keeps their messages
+//!   table.shared()?             handles.rs: from a handle to the object, or SPT_INVALID_HANDLE
+//!   key.bytes(key_len)?         arguments.rs: from C's pointers to slices, or SPT_INVALID_ARGUMENT
+//!   Table::put                  the library
+//! ```
+//!
+//! The parameters of the exported functions have types that only a C caller can make (`Handle`, `In`, `Out`): having
+//! one is the caller's promise to keep the header's rules, so their methods are safe to call, and the unsafe code is in
+//! `arguments.rs`, `handles.rs` and `callbacks.rs`.
+//!
+//! What the functions promise stands in the header; here is only how.
+#![expect(unsafe_code, reason = "a C border")]
+
+mod arguments;
+mod border;
+mod callbacks;
+mod handles;
+mod memory;
+mod options;
+mod scan;
+mod status;
+mod table;
+mod version;

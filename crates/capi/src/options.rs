@@ -1,0 +1,149 @@
+//! `spt_options`: how a table is opened.
+//!
+//! The struct grows at its end, and zero always means what a library without the field did. So a struct shorter than
+//! ours is filled up with zeros, and a longer one, from a program that is newer than the library, is accepted if the
+//! rest is zeros.
+
+use crate::arguments::InText;
+use crate::callbacks::HashCallback;
+use crate::status::{Failure, Result};
+use splitpoint::{Durability, HashKind, TableOptions};
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+/// A struct of C that begins with its size, and that all zeros are legal values of.
+///
+/// # Safety
+/// `repr(C)`; the first field is `size: usize`; all bytes zero is a value; no padding.
+pub(crate) unsafe trait Sized: Copy {}
+
+/// `const spt_..._options *`, or NULL for the defaults.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct InOptions<'c, T>(*const T, PhantomData<&'c T>);
+
+impl<'c, T: Sized> InOptions<'c, T> {
+    /// The options, with zeros for NULL and for fields that the caller's header does not have.
+    pub(crate) fn get(self) -> Result<T> {
+        let mut options = MaybeUninit::<T>::zeroed();
+        if self.0.is_null() {
+            // SAFETY: all zeros is a value, by the trait.
+            return Ok(unsafe { options.assume_init() });
+        }
+        // SAFETY: the caller passed a struct that begins with its size.
+        let size = unsafe { self.0.cast::<usize>().read() };
+        let known = size_of::<T>();
+        // A page is more than any version will have; a size that was forgotten is often 0 or large.
+        if size < size_of::<usize>() || size > 4096 {
+            let what = format!("the options' size is {size}: set it, best by the macro ..._INIT");
+            return Err(Failure::invalid(what));
+        }
+        // SAFETY: the caller's struct has `size` bytes, and ours `known`.
+        unsafe { ptr::copy_nonoverlapping(self.0.cast::<u8>(), options.as_mut_ptr().cast(), size.min(known)) };
+        let beyond = (known..size).map(|at| {
+            // SAFETY: within the `size` bytes of the caller's struct.
+            unsafe { self.0.cast::<u8>().add(at).read() }
+        });
+        if beyond.into_iter().any(|byte| byte != 0) {
+            let what =
+                format!("options of {size} bytes, this version knows {known}: the program needs a newer library");
+            return Err(Failure::invalid(what));
+        }
+        // SAFETY: zeros, and bytes of a struct of this type.
+        Ok(unsafe { options.assume_init() })
+    }
+}
+
+/// `spt_options`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Options<'c> {
+    size: usize,
+    flags: u32,
+    durability: u32,
+    page_bytes: u32,
+    fill_factor: u32,
+    fill_percent: u32,
+    mode: u32,
+    expected_len: u64,
+    cache_bytes: u64,
+    log_bytes: u64,
+    hash: InText<'c>,
+    seed: *const u64,
+    user_hash: Option<HashCallback>,
+    user_context: *mut c_void,
+}
+
+// SAFETY: see the struct; NULL pointers and `None` are zeros.
+unsafe impl Sized for Options<'_> {}
+
+const READ_ONLY: u32 = 1;
+const NO_CREATE: u32 = 2;
+const CREATE_NEW: u32 = 4;
+const PUBLISH_COUNTERS: u32 = 8;
+
+impl Options<'_> {
+    /// The options of the Rust library.
+    pub(crate) fn build(&self) -> Result<TableOptions> {
+        let known = READ_ONLY | NO_CREATE | CREATE_NEW | PUBLISH_COUNTERS;
+        if self.flags & !known != 0 {
+            return Err(Failure::invalid(format!("flags {:#x} are unknown to this version", self.flags & !known)));
+        }
+        let is = |flag| self.flags & flag != 0;
+        let mut options = TableOptions::new()
+            .read_only(is(READ_ONLY))
+            .create(!is(NO_CREATE))
+            .create_new(is(CREATE_NEW))
+            .publish_counters(is(PUBLISH_COUNTERS))
+            .expected_len(self.expected_len)
+            .durability(match self.durability {
+                0 | 2 => Durability::Os,
+                1 => Durability::None,
+                3 => Durability::Sync,
+                other => return Err(Failure::invalid(format!("durability is {other}, expected SPT_DURABILITY_..."))),
+            });
+        if self.page_bytes != 0 {
+            options = options.page_bytes(self.page_bytes);
+        }
+        if self.fill_factor != 0 {
+            options = options.fill_factor(self.fill_factor);
+        }
+        if self.fill_percent != 0 {
+            options = options.fill_percent(self.fill_percent);
+        }
+        if self.cache_bytes != 0 {
+            options = options.cache_bytes(self.cache_bytes);
+        }
+        if self.log_bytes != 0 {
+            options = options.log_bytes(self.log_bytes);
+        }
+        // SAFETY: the caller passed NULL or a pointer to a number.
+        if let Some(&seed) = unsafe { self.seed.as_ref() } {
+            options = options.seed(seed);
+        }
+        let name = self.hash.get().map(|name| name.to_string_lossy());
+        match (self.user_hash, name) {
+            (Some(function), name) => {
+                let name = name.unwrap_or("user".into());
+                options = options.user_hash(&name, function.with(self.user_context));
+            }
+            (None, Some(name)) => options = options.hash(hash_named(&name)?),
+            (None, None) => {}
+        }
+        Ok(options)
+    }
+}
+
+/// The hash function of that name.
+pub(crate) fn hash_named(name: &str) -> Result<HashKind> {
+    HashKind::from_name(name).filter(|&kind| kind != HashKind::User).ok_or_else(|| {
+        let names: Vec<_> = HashKind::ALL.iter().map(|kind| kind.name()).collect();
+        Failure::invalid(format!(
+            "no hash function is named \"{}\": choose from {}",
+            name.escape_default(),
+            names.join(", ")
+        ))
+    })
+}
