@@ -58,8 +58,9 @@
  * (pthread_cancel) inside the library.
  *
  * Processes: One process has a file open for writing at a time, by one handle; others may read it as of its last
- * checkpoint. After fork, the handles belong to the parent: the child gets SPT_FORKED, and may close them, which
- * leaves the files alone, or open its own.
+ * checkpoint. After fork, tables in files belong to the parent: the child gets SPT_FORKED, and may close them, which
+ * leaves the files alone, and open them anew once the parent has closed them. Tables wholly in memory are copied like
+ * all memory; use one in the child only if no other thread was using it at the fork.
  *
  * Signals: No function may be called in a signal handler. Set a flag there, and close the table in the main program.
  * Opening a table for writing installs a handler for SIGBUS, which passes on what is not about its mappings.
@@ -161,7 +162,13 @@ typedef struct spt_bytes {
     size_t len;
 } spt_bytes;
 
-/* The handles. */
+/** spt_table, spt_cursor, spt_batch, spt_dictionary, spt_build, spt_dict_update - handles
+ *
+ * What they point to is not memory: a handle is a number that the library gives and checks. Two handles that are open
+ * at the same time differ, and a handle that was closed is not given again.
+ *
+ * See: splitpoint
+ */
 typedef struct spt_table spt_table;           /* a table: spt_open */
 typedef struct spt_cursor spt_cursor;         /* a walk over pairs: spt_scan, spt_dict_scan */
 typedef struct spt_batch spt_batch;           /* changes to be made together: spt_batch_begin */
