@@ -17,6 +17,7 @@
 pub mod call;
 mod client;
 mod config;
+mod dump;
 pub(crate) mod connection;
 mod info;
 pub(crate) mod introspect;
@@ -54,6 +55,7 @@ pub fn look_up(id: Id, turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outc
         Id::ExpireTime => lifetime::ttl(turn, call, UNIX_SECONDS),
         Id::PExpireTime => lifetime::ttl(turn, call, UNIX_MILLISECONDS),
         Id::Memory => introspect::memory(turn, call),
+        Id::Dump => dump::dump(turn, call),
         _ => Err(not_here(id)),
     }
 }
@@ -84,6 +86,7 @@ pub fn change(id: Id, alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Out
         Id::Copy => keys::copy(alone, call),
         Id::Rename => keys::rename(alone, call, false),
         Id::RenameNx => keys::rename(alone, call, true),
+        Id::Restore => dump::restore(alone, call),
         Id::Expire => lifetime::expire(alone, call, SECONDS, "expire"),
         Id::PExpire => lifetime::expire(alone, call, MILLISECONDS, "pexpire"),
         Id::ExpireAt => lifetime::expire(alone, call, UNIX_SECONDS, "expireat"),
@@ -108,7 +111,11 @@ fn not_here(id: Id) -> Refusal {
 /// The refusal of a command that no table has.
 pub fn unknown(args: &Args<'_>) -> Refusal {
     const SHOWN_MAX: usize = 128;
-    let cut = |bytes: &[u8], max: usize| String::from_utf8_lossy(&bytes[..bytes.len().min(max)]).into_owned();
+    // Up to a zero, as Redis shows them.
+    let cut = |bytes: &[u8], max: usize| {
+        let bytes = bytes.split(|&b| b == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(&bytes[..bytes.len().min(max)]).into_owned()
+    };
     let mut shown = String::new();
     for argument in args.from(1) {
         if shown.len() >= SHOWN_MAX {

@@ -85,18 +85,24 @@ struct SetOptions {
     get: bool,
     keep: bool,
     persist: bool,
-    /// When the key expires, in Unix milliseconds, as a client may say it.
-    expires_at_ms: Option<i64>,
+    lifetime: Option<NewLifetime>,
+}
+
+/// A lifetime among the options: which argument has its number, and what it counts.
+#[derive(Clone, Copy)]
+struct NewLifetime {
+    index: usize,
+    absolute: bool,
+    factor: i64,
 }
 
 /// Options from argument `first` on. `of_set` chooses those of SET, else those of GETEX.
-fn set_options(call: &Call<'_, '_>, first: usize, of_set: bool, now_ms: u64) -> Result<SetOptions, Refusal> {
+fn set_options(call: &Call<'_, '_>, first: usize, of_set: bool) -> Result<SetOptions, Refusal> {
     let args = call.args;
     let mut options = SetOptions::default();
-    let mut lifetime: Option<(usize, bool, i64)> = None;
     let mut index = first;
     while index < args.len() {
-        let has_lifetime = options.keep || options.persist || lifetime.is_some();
+        let has_lifetime = options.keep || options.persist || options.lifetime.is_some();
         if of_set && args.is(index, "nx") && !options.only_present {
             options.only_absent = true;
         } else if of_set && args.is(index, "xx") && !options.only_absent {
@@ -113,16 +119,20 @@ fn set_options(call: &Call<'_, '_>, first: usize, of_set: bool, now_ms: u64) -> 
             let (Some(&(_, absolute, factor)), false, true) = (unit, has_lifetime, index + 1 < args.len()) else {
                 return Err(SYNTAX.into());
             };
-            lifetime = Some((index + 1, absolute, factor));
+            options.lifetime = Some(NewLifetime { index: index + 1, absolute, factor });
             index += 1;
         }
         index += 1;
     }
-    if let Some((index, absolute, factor)) = lifetime {
-        let name = if of_set { "set" } else { "getex" };
-        options.expires_at_ms = Some(lifetime_of(args.at(index), absolute, factor, now_ms, name)?);
-    }
     Ok(options)
+}
+
+impl SetOptions {
+    /// When the key expires, in Unix milliseconds, if the options say.
+    fn expires_at_ms(&self, call: &Call<'_, '_>, now_ms: u64, name: &str) -> Result<Option<i64>, Refusal> {
+        let at = |new: NewLifetime| lifetime_of(call.args.at(new.index), new.absolute, new.factor, now_ms, name);
+        self.lifetime.map(at).transpose()
+    }
 }
 
 /// When a key expires: a positive number of units, from now or from 1970.
@@ -140,7 +150,8 @@ fn expiring(at_ms: i64) -> Lifetime {
 /// SET key value ...
 pub fn set(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let (key, value) = (call.args.at(1), call.args.at(2));
-    let options = set_options(call, 3, true, alone.now_ms())?;
+    let options = set_options(call, 3, true)?;
+    let expires_at_ms = options.expires_at_ms(call, alone.now_ms(), "set")?;
     let mut old = Vec::new();
     let present = if options.get {
         alone.get(call.database, key, &mut old)?
@@ -151,7 +162,7 @@ pub fn set(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     };
     let refused = options.only_absent && present || options.only_present && !present;
     if !refused {
-        let lifetime = match options.expires_at_ms {
+        let lifetime = match expires_at_ms {
             Some(at_ms) => expiring(at_ms),
             None if options.keep => Lifetime::Keep,
             None => Lifetime::Clear,
@@ -208,14 +219,14 @@ pub fn getdel(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
 /// GETEX key ...
 pub fn getex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let key = call.args.at(1);
-    let options = set_options(call, 2, false, alone.now_ms())?;
+    let options = set_options(call, 2, false)?;
     let mut value = Vec::new();
     if !alone.get(call.database, key, &mut value)? {
         reply::null(call.out, call.version);
         return Ok(());
     }
     let attributes = alone.attributes(call.database, key)?;
-    match options.expires_at_ms {
+    match options.expires_at_ms(call, alone.now_ms(), "getex")? {
         Some(at_ms) if at_ms as u64 <= alone.now_ms() => {
             alone.remove(call.database, key)?;
         }

@@ -156,6 +156,9 @@ commands! {
     Keys "keys" 2 [READONLY WAITS] (0 0 0) "generic" "1.0.0" "pattern" "All keys that match a pattern.";
     Scan "scan" -2 [READONLY] (0 0 0) "generic" "2.8.0" "cursor [MATCH pattern] [COUNT count] [TYPE type]"
         "Some keys, and where to go on.";
+    Dump "dump" 2 [READONLY] (1 1 1) "generic" "2.6.0" "key" "A value in the form that RESTORE takes.";
+    Restore "restore" -4 [WRITE DENYOOM] (1 1 1) "generic" "2.6.0"
+        "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]" "Stores what DUMP returned.";
     Object "object" -2 [READONLY] (2 2 1) "generic" "2.2.3" "ENCODING | REFCOUNT | IDLETIME | FREQ | HELP [key]"
         "How Redis would store a value.";
     Expire "expire" -3 [WRITE FAST] (1 1 1) "generic" "1.0.0" "key seconds [NX | XX | GT | LT]"

@@ -256,7 +256,7 @@ impl RespSession {
             }
             let args = args_of(request);
             let Some(spec) = request.spec else {
-                self.refuse(out, &command::unknown(&args));
+                self.refuse_command(out, &command::unknown(&args));
                 index += 1;
                 continue;
             };
@@ -365,10 +365,7 @@ impl RespSession {
     ) -> Step {
         let before = out.len();
         if let Err(refusal) = self.admit(spec, &args) {
-            if let Some(transaction) = &mut self.transaction {
-                transaction.refused = true;
-            }
-            self.refuse(out, &refusal);
+            self.refuse_command(out, &refusal);
         } else if self.is_queued(spec) {
             self.queue(spec, &args);
             out.extend_from_slice(b"+QUEUED\r\n");
@@ -426,6 +423,9 @@ impl RespSession {
         match spec.id {
             Id::Exec => return self.exec(alone, out),
             Id::Watch => {
+                if self.transaction.is_some() {
+                    return Err("ERR WATCH inside MULTI is not allowed".into());
+                }
                 for key in args.from(1) {
                     alone.watch(&mut self.watch, self.database, key)?;
                 }
@@ -542,6 +542,14 @@ impl RespSession {
         call_of(self, args, out)
     }
 
+    /// A request that cannot be executed at all; it also spoils the transaction that it belongs to.
+    fn refuse_command(&mut self, out: &mut Vec<u8>, refusal: &Refusal) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.refused = true;
+        }
+        self.refuse(out, refusal);
+    }
+
     fn refuse(&self, out: &mut Vec<u8>, refusal: &Refusal) {
         self.figures.errors.fetch_add(1, Relaxed);
         reply::error(out, &refusal.text());
@@ -603,10 +611,10 @@ fn class_of(id: Id) -> Class {
     use Id::*;
     match id {
         Get | MGet | StrLen | GetRange | SubStr | Exists | Type | Touch | Object | Ttl | PTtl | ExpireTime
-        | PExpireTime | Memory => Class::Lookup,
+        | PExpireTime | Memory | Dump => Class::Lookup,
         Scan | Keys | RandomKey | DbSize | HtStats => Class::Scan,
         Set | SetNx | SetEx | PSetEx | GetSet | GetEx | GetDel | MSet | MSetNx | Append | SetRange | Incr | Decr
-        | IncrBy | DecrBy | IncrByFloat | Del | Unlink | Copy | Rename | RenameNx | Expire | PExpire | ExpireAt
+        | IncrBy | DecrBy | IncrByFloat | Del | Unlink | Copy | Rename | RenameNx | Restore | Expire | PExpire | ExpireAt
         | PExpireAt | Persist | FlushDb | FlushAll | Exec | Watch | Unwatch => Class::Change,
         _ => Class::Connection,
     }
