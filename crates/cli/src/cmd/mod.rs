@@ -15,6 +15,7 @@ mod put;
 mod restore;
 mod salvage;
 mod scan;
+mod serve;
 mod stat;
 mod thaw;
 mod tour;
@@ -46,6 +47,7 @@ pub enum Command {
     Freeze(freeze::Freeze),
     Thaw(thaw::Thaw),
     Dict(dict::Dict),
+    Serve(serve::Serve),
     Lab(lab::Lab),
 }
 
@@ -68,6 +70,7 @@ impl Command {
             Self::Freeze(freeze) => freeze.run(),
             Self::Thaw(thaw) => thaw.run(),
             Self::Dict(dict) => dict.run(),
+            Self::Serve(serve) => serve.run(),
             Self::Lab(lab) => lab.run(),
         }
     }

@@ -1,0 +1,23 @@
+//! `serve`: a table for Redis and memcached clients.
+
+use crate::failure::{Failure, Result};
+use splitpoint_server::{Options, ServeError};
+
+/// Serve a table to Redis and memcached clients.
+///
+/// Without options: keys in memory, Redis clients on 127.0.0.1:6379. With --file the keys are those of a table, which
+/// the other commands read when the server has ended. docs/server.md has all options and commands.
+#[derive(clap::Args)]
+pub struct Serve {
+    #[command(flatten)]
+    options: Options,
+}
+
+impl Serve {
+    pub fn run(self) -> Result<()> {
+        splitpoint_server::run(self.options).map_err(|error| match error {
+            ServeError { usage: true, message, .. } => Failure::usage(message),
+            ServeError { kind, message, .. } => Failure::of_kind(kind.unwrap_or(splitpoint::ErrorKind::Io), message),
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! Published messages: who has subscribed to which channel or pattern.
+
+use crate::clients::Client;
+use crate::command::pattern::matches;
+use crate::resp::reply;
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+type Subscribers = HashMap<Vec<u8>, Vec<Arc<Client>>>;
+
+/// See the head of this file.
+#[derive(Default)]
+pub struct Channels(RwLock<Both>);
+
+#[derive(Default)]
+struct Both {
+    channels: Subscribers,
+    patterns: Subscribers,
+}
+
+impl Channels {
+    fn read(&self) -> RwLockReadGuard<'_, Both> {
+        self.0.read().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Both> {
+        self.0.write().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Adds a subscription.
+    pub fn subscribe(&self, client: &Arc<Client>, name: &[u8], pattern: bool) {
+        if client.note_subscription(name, pattern, true) {
+            let mut both = self.write();
+            let names = if pattern { &mut both.patterns } else { &mut both.channels };
+            names.entry(name.to_vec()).or_default().push(client.clone());
+        }
+    }
+
+    /// Ends a subscription.
+    pub fn unsubscribe(&self, client: &Arc<Client>, name: &[u8], pattern: bool) {
+        if client.note_subscription(name, pattern, false) {
+            let mut both = self.write();
+            let names = if pattern { &mut both.patterns } else { &mut both.channels };
+            if let Some(subscribers) = names.get_mut(name) {
+                subscribers.retain(|other| other.id != client.id);
+                if subscribers.is_empty() {
+                    names.remove(name);
+                }
+            }
+        }
+    }
+
+    /// Ends all subscriptions of a client.
+    pub fn unsubscribe_all(&self, client: &Arc<Client>) {
+        for pattern in [false, true] {
+            for name in client.subscribed(pattern) {
+                self.unsubscribe(client, &name, pattern);
+            }
+        }
+    }
+
+    /// Leaves a message for all who have subscribed. Returns how many they are.
+    pub fn publish(&self, channel: &[u8], message: &[u8], bytes_max: usize) -> u64 {
+        let both = self.read();
+        let mut receivers = 0;
+        for client in both.channels.get(channel).into_iter().flatten() {
+            receivers += 1;
+            client.push(bytes_max, |out| {
+                reply::push(out, 3, client.version());
+                [b"message", channel, message].into_iter().for_each(|part| reply::bulk(out, part));
+            });
+        }
+        for (pattern, clients) in both.patterns.iter().filter(|(pattern, _)| matches(pattern, channel)) {
+            for client in clients {
+                receivers += 1;
+                client.push(bytes_max, |out| {
+                    reply::push(out, 4, client.version());
+                    [b"pmessage", pattern.as_slice(), channel, message].into_iter().for_each(|p| reply::bulk(out, p));
+                });
+            }
+        }
+        receivers
+    }
+
+    /// Channels with subscribers, that match.
+    pub fn names(&self, pattern: Option<&[u8]>) -> Vec<Vec<u8>> {
+        let both = self.read();
+        both.channels.keys().filter(|name| pattern.is_none_or(|pattern| matches(pattern, name))).cloned().collect()
+    }
+
+    /// Subscribers of a channel.
+    pub fn subscribers(&self, channel: &[u8]) -> usize {
+        self.read().channels.get(channel).map_or(0, Vec::len)
+    }
+
+    /// Patterns with subscribers.
+    pub fn pattern_count(&self) -> usize {
+        self.read().patterns.len()
+    }
+}

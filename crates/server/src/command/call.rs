@@ -1,0 +1,200 @@
+//! A request, where its answer goes, and how it fails.
+
+use crate::keyspace::{Attributes, Exclusive, KeySpace, Shared, SpaceError};
+use crate::resp::Version;
+use crate::resp::parse::Span;
+use std::borrow::Cow;
+
+/// The arguments of a request, its name first.
+#[derive(Clone, Copy)]
+pub struct Args<'a> {
+    /// The bytes that the spans are of.
+    pub request: &'a [u8],
+    /// One for each argument.
+    pub spans: &'a [Span],
+}
+
+impl<'a> Args<'a> {
+    /// The number of arguments, the name included.
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there is not even a name.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// The argument at `index`, which the arity of the command ensures.
+    #[inline]
+    pub fn at(&self, index: usize) -> &'a [u8] {
+        self.spans[index].bytes(self.request)
+    }
+
+    /// The argument at `index`, if there is one.
+    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+        self.spans.get(index).map(|span| span.bytes(self.request))
+    }
+
+    /// The arguments from `index` on.
+    pub fn from(&self, index: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
+        let request = self.request;
+        self.spans[index.min(self.spans.len())..].iter().map(move |span| span.bytes(request))
+    }
+
+    /// Whether the argument at `index` is this word, in any case.
+    pub fn is(&self, index: usize, word: &str) -> bool {
+        self.get(index).is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
+    }
+}
+
+/// A command under way.
+pub struct Call<'c, 'a> {
+    /// Its arguments.
+    pub args: Args<'a>,
+    /// The database it works on.
+    pub database: usize,
+    /// How to answer.
+    pub version: Version,
+    /// Where to.
+    pub out: &'c mut Vec<u8>,
+    /// Bytes of a value at most.
+    pub value_bytes_max: usize,
+}
+
+/// Why a command was refused: the text of the error reply.
+#[derive(Debug)]
+pub enum Refusal {
+    /// This text, its code first.
+    Text(Cow<'static, str>),
+    /// What the key space says.
+    Space(SpaceError),
+}
+
+impl From<SpaceError> for Refusal {
+    fn from(error: SpaceError) -> Self {
+        Refusal::Space(error)
+    }
+}
+
+impl From<splitpoint::Error> for Refusal {
+    fn from(error: splitpoint::Error) -> Self {
+        Refusal::Space(SpaceError::Table(error))
+    }
+}
+
+impl From<&'static str> for Refusal {
+    fn from(text: &'static str) -> Self {
+        Refusal::Text(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Refusal {
+    fn from(text: String) -> Self {
+        Refusal::Text(Cow::Owned(text))
+    }
+}
+
+impl Refusal {
+    /// The text of the error reply.
+    pub fn text(&self) -> Cow<'static, str> {
+        match self {
+            Refusal::Text(text) => text.clone(),
+            Refusal::Space(SpaceError::MemoryLimit) => OUT_OF_MEMORY.into(),
+            Refusal::Space(SpaceError::Table(error)) => match error.kind() {
+                splitpoint::ErrorKind::ReadOnly => "READONLY You can't write against a read only replica.".into(),
+                // Clients know this code: writes fail for want of a working disk.
+                splitpoint::ErrorKind::DiskFull | splitpoint::ErrorKind::Io | splitpoint::ErrorKind::Poisoned => {
+                    format!("MISCONF {error}").into()
+                }
+                _ => format!("ERR {error}").into(),
+            },
+        }
+    }
+}
+
+/// The result of a command: an error becomes an error reply in place of what it wrote.
+pub type Outcome = Result<(), Refusal>;
+
+pub(crate) const SYNTAX: &str = "ERR syntax error";
+pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+pub(crate) const NOT_A_FLOAT: &str = "ERR value is not a valid float";
+pub(crate) const NO_SUCH_KEY: &str = "ERR no such key";
+pub(crate) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// A look at the key space, beside others or alone.
+pub enum Turn<'t, 'k> {
+    /// Beside others.
+    Shared(&'t Shared<'k>),
+    /// Alone.
+    Alone(&'t mut Exclusive<'k>),
+}
+
+impl Turn<'_, '_> {
+    /// The time that decides what has expired.
+    pub fn now_ms(&self) -> u64 {
+        match self {
+            Turn::Shared(shared) => shared.now_ms(),
+            Turn::Alone(alone) => alone.now_ms(),
+        }
+    }
+
+    /// The key space.
+    pub fn space(&self) -> &KeySpace {
+        match self {
+            Turn::Shared(shared) => shared.space(),
+            Turn::Alone(alone) => alone.space(),
+        }
+    }
+
+    /// Values of `keys`, in order.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::get`].
+    pub fn get_many(
+        &mut self,
+        database: usize,
+        keys: &[&[u8]],
+        take: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), SpaceError> {
+        match self {
+            Turn::Shared(shared) => shared.get_many(database, keys, take),
+            Turn::Alone(alone) => alone.get_many(database, keys, take),
+        }
+    }
+
+    /// Calls `take` with the value of `key`.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::get`].
+    pub fn with_value(
+        &mut self,
+        database: usize,
+        key: &[u8],
+        mut take: impl FnMut(Option<&[u8]>),
+    ) -> Result<(), SpaceError> {
+        self.get_many(database, &[key], |_, value| take(value))
+    }
+
+    /// Whether `key` is present.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::get`].
+    pub fn contains(&mut self, database: usize, key: &[u8]) -> Result<bool, SpaceError> {
+        let mut found = false;
+        self.with_value(database, key, |value| found = value.is_some())?;
+        Ok(found)
+    }
+
+    /// The attributes of `key`; the default for a key without any, and for an absent one.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::get`].
+    pub fn attributes(&mut self, database: usize, key: &[u8]) -> Result<Attributes, SpaceError> {
+        match self {
+            Turn::Shared(shared) => Ok(shared.attributes(database, key)?.unwrap_or_default()),
+            Turn::Alone(alone) => alone.attributes(database, key),
+        }
+    }
+}

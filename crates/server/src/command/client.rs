@@ -1,0 +1,220 @@
+//! CLIENT: who is connected.
+
+use super::call::{Args, Outcome, SYNTAX};
+use super::connection::client_name;
+use super::number::parse_integer;
+use super::table::COMMANDS;
+use crate::clients::Client;
+use crate::resp::session::{Replies, RespSession};
+use crate::resp::{Version, reply};
+use std::fmt::Write;
+use std::sync::atomic::Ordering::*;
+
+const HELP: [&str; 23] = [
+    "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "GETNAME",
+    "    Return the name of the current connection.",
+    "ID",
+    "    Return the ID of the current connection.",
+    "INFO",
+    "    Return information about the current client connection.",
+    "KILL <ip:port>",
+    "    Kill connection made from <ip:port>.",
+    "KILL <option> <value> [<option> <value> [...]]",
+    "    Kill connections by ADDR, LADDR, TYPE, ID, SKIPME or USER.",
+    "LIST [TYPE <type>] [ID <id> [...]]",
+    "    Return information about client connections.",
+    "NO-EVICT (ON|OFF), NO-TOUCH (ON|OFF)",
+    "    Accepted; without effect here.",
+    "REPLY (ON|OFF|SKIP)",
+    "    Control the replies sent to the current connection.",
+    "SETINFO <LIB-NAME|LIB-VER> <value>",
+    "    Assign information about the client's library.",
+    "SETNAME <name>",
+    "    Assign the name <name> to the current connection.",
+    "HELP",
+    "    Print this help.",
+];
+
+/// CLIENT subcommand ...
+pub(crate) fn client(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let subcommand = args.at(1).to_ascii_lowercase();
+    match (subcommand.as_slice(), args.len()) {
+        (b"id", 2) => reply::count(out, session.client.id),
+        (b"getname", 2) => {
+            let name = session.client.name();
+            reply::bulk_or_null(out, (!name.is_empty()).then_some(name.as_bytes()), session.version);
+        }
+        (b"setname", 3) => {
+            session.client.set_name(client_name(args.at(2))?);
+            reply::ok(out);
+        }
+        (b"setinfo", 4) => set_info(session, args, out)?,
+        (b"info", 2) => {
+            reply::text(out, &(line_of(&session.client, session.server.clock_s.load(Relaxed)) + "\n"), session.version)
+        }
+        (b"list", _) => list(session, args, out)?,
+        (b"kill", 3..) => kill(session, args, out)?,
+        (b"reply", 3) if args.is(2, "on") => {
+            session.replies = Replies::On;
+            reply::ok(out);
+        }
+        (b"reply", 3) if args.is(2, "off") => session.replies = Replies::Off,
+        (b"reply", 3) if args.is(2, "skip") => {
+            if session.replies == Replies::On {
+                session.replies = Replies::SkipNext;
+            }
+        }
+        (b"no-evict" | b"no-touch", 3) if args.is(2, "on") || args.is(2, "off") => reply::ok(out),
+        (b"reply" | b"no-evict" | b"no-touch", 3) => return Err(SYNTAX.into()),
+        (b"unpause", 2) => reply::ok(out),
+        (b"help", 2) => {
+            reply::array(out, HELP.len());
+            HELP.iter().for_each(|line| reply::simple(out, line));
+        }
+        _ => return Err(super::unknown_subcommand(&args, "CLIENT")),
+    }
+    Ok(())
+}
+
+fn set_info(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let option = args.at(2).to_ascii_lowercase();
+    let value = args.at(3);
+    let shown = String::from_utf8_lossy(args.at(2)).to_lowercase();
+    if !value.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        return Err(format!("ERR {shown} cannot contain spaces, newlines or special characters.").into());
+    }
+    let value = String::from_utf8_lossy(value).into_owned();
+    match option.as_slice() {
+        b"lib-name" => session.client.set_library(|library| library.0 = value),
+        b"lib-ver" => session.client.set_library(|library| library.1 = value),
+        _ => return Err(format!("ERR Unrecognized option '{}'", String::from_utf8_lossy(args.at(2))).into()),
+    }
+    reply::ok(out);
+    Ok(())
+}
+
+/// A client as one line of CLIENT LIST.
+fn line_of(client: &Client, now_s: u64) -> String {
+    let age = client.since.elapsed().as_secs();
+    let (channels, patterns) = client.subscription_counts();
+    let (library, library_version) = client.library();
+    let queued = client.queued.load(Relaxed);
+    let command = COMMANDS.get(usize::from(client.last_command.load(Relaxed))).map_or("NULL", |spec| spec.name);
+    let flags = match (channels + patterns > 0, queued > 0) {
+        (true, true) => "Px",
+        (true, false) => "P",
+        (false, true) => "x",
+        (false, false) => "N",
+    };
+    format!(
+        "id={} addr={} laddr={} fd=-1 name={} age={age} idle={} flags={flags} db={} sub={channels} psub={patterns} ssub=0 \
+        multi={} watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={} oll=0 omem={} tot-mem={} \
+        events=r cmd={command} user=default redir=-1 resp={} lib-name={library} lib-ver={library_version}",
+        client.id,
+        client.address,
+        client.local_address,
+        client.name(),
+        now_s.saturating_sub(client.active_s.load(Relaxed)),
+        client.database.load(Relaxed),
+        queued as i64 - 1,
+        client.watched.load(Relaxed),
+        client.input_bytes.load(Relaxed),
+        client.output_bytes.load(Relaxed),
+        client.output_bytes.load(Relaxed),
+        client.input_bytes.load(Relaxed) + client.output_bytes.load(Relaxed),
+        if client.version() == Version::Resp3 { 3 } else { 2 },
+    )
+}
+
+fn type_of(client: &Client) -> &'static str {
+    if client.subscriptions() > 0 { "pubsub" } else { "normal" }
+}
+
+fn known_type(name: &[u8]) -> Result<(), super::call::Refusal> {
+    let known = ["normal", "master", "replica", "slave", "pubsub"];
+    if known.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes())) {
+        return Ok(());
+    }
+    Err(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(name)).into())
+}
+
+fn list(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let (mut kind, mut ids) = (None, None);
+    if args.len() == 4 && args.is(2, "type") {
+        known_type(args.at(3))?;
+        kind = Some(args.at(3));
+    } else if args.len() > 3 && args.is(2, "id") {
+        let numbers: Option<Vec<i64>> = args.from(3).map(parse_integer).collect();
+        ids = Some(numbers.filter(|ids| ids.iter().all(|&id| id > 0)).ok_or("ERR Invalid client ID")?);
+    } else if args.len() != 2 {
+        return Err(SYNTAX.into());
+    }
+    let mut text = String::new();
+    for client in session.server.clients.all() {
+        let wanted = kind.is_none_or(|kind| kind.eq_ignore_ascii_case(type_of(&client).as_bytes()))
+            && ids.as_ref().is_none_or(|ids| ids.contains(&(client.id as i64)));
+        if wanted {
+            let _ = writeln!(text, "{}", line_of(&client, session.server.clock_s.load(Relaxed))); // a string takes all
+        }
+    }
+    reply::text(out, &text, session.version);
+    Ok(())
+}
+
+fn kill(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let clients = session.server.clients.all();
+    if args.len() == 3 {
+        let found =
+            clients.iter().find(|client| client.address.as_bytes() == args.at(2)).ok_or("ERR No such client")?;
+        end(session, found);
+        reply::ok(out);
+        return Ok(());
+    }
+    let mut skip_me = true;
+    let mut tests: Vec<Box<dyn Fn(&Client) -> bool + '_>> = Vec::new();
+    let mut index = 2;
+    while index < args.len() {
+        let Some(value) = args.get(index + 1) else { return Err(SYNTAX.into()) };
+        if args.is(index, "id") {
+            let id = parse_integer(value).filter(|&id| id > 0).ok_or("ERR client-id should be greater than 0")?;
+            tests.push(Box::new(move |client| client.id as i64 == id));
+        } else if args.is(index, "addr") {
+            tests.push(Box::new(move |client| client.address.as_bytes() == value));
+        } else if args.is(index, "laddr") {
+            tests.push(Box::new(move |client| client.local_address.as_bytes() == value));
+        } else if args.is(index, "type") {
+            known_type(value)?;
+            tests.push(Box::new(move |client| value.eq_ignore_ascii_case(type_of(client).as_bytes())));
+        } else if args.is(index, "user") {
+            if value != b"default" {
+                return Err(format!("ERR No such user '{}'", String::from_utf8_lossy(value)).into());
+            }
+        } else if args.is(index, "skipme") && value.eq_ignore_ascii_case(b"yes") {
+            skip_me = true;
+        } else if args.is(index, "skipme") && value.eq_ignore_ascii_case(b"no") {
+            skip_me = false;
+        } else {
+            return Err(SYNTAX.into());
+        }
+        index += 2;
+    }
+    let mut killed = 0;
+    for client in &clients {
+        if !(skip_me && client.id == session.client.id) && tests.iter().all(|test| test(client)) {
+            end(session, client);
+            killed += 1;
+        }
+    }
+    reply::integer(out, killed);
+    Ok(())
+}
+
+/// Ends a connection; this one after its reply.
+fn end(session: &mut RespSession, client: &Client) {
+    if client.id == session.client.id {
+        session.closing = true;
+    } else {
+        client.kill();
+    }
+}

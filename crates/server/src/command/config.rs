@@ -1,0 +1,156 @@
+//! CONFIG GET and SET, by Redis's names.
+
+use super::call::{Args, Outcome};
+use super::pattern::matches;
+use super::table::COMMANDS;
+use crate::keyspace::{DATABASE_COUNT, Eviction};
+use crate::resp::{Version, reply};
+use crate::server::Server;
+use std::sync::atomic::Ordering::*;
+
+/// The options, in the order of CONFIG GET; those after `-` are only read.
+const NAMES: &[&str] = &[
+    "maxmemory",
+    "maxmemory-policy",
+    "maxclients",
+    "timeout",
+    "requirepass",
+    "proto-max-bulk-len",
+    "client-query-buffer-limit",
+    "slowlog-log-slower-than",
+    "slowlog-max-len",
+    // Only read.
+    "databases",
+    "port",
+    "save",
+    "appendonly",
+    "appendfsync",
+    "dbfilename",
+];
+
+fn get(server: &Server, name: &str) -> String {
+    let settings = &server.settings;
+    match name {
+        "maxmemory" => server.space.memory_limit().0.to_string(),
+        "maxmemory-policy" => server.space.memory_limit().1.name().into(),
+        "maxclients" => settings.clients.load(Relaxed).to_string(),
+        "timeout" => settings.idle_s.load(Relaxed).to_string(),
+        "requirepass" => String::from_utf8_lossy(&settings.password().unwrap_or_default()).into_owned(),
+        "proto-max-bulk-len" => settings.bulk_bytes.load(Relaxed).to_string(),
+        "client-query-buffer-limit" => settings.request_bytes.load(Relaxed).to_string(),
+        "slowlog-log-slower-than" => match server.slow_log.threshold_us.load(Relaxed) {
+            u64::MAX => "-1".into(),
+            micros => micros.to_string(),
+        },
+        "slowlog-max-len" => server.slow_log.len_max.load(Relaxed).to_string(),
+        "databases" => DATABASE_COUNT.to_string(),
+        "port" => server.port.load(Relaxed).to_string(),
+        "appendonly" => if server.space.in_file() { "yes" } else { "no" }.into(),
+        "appendfsync" => if server.syncer.is_some() { "always" } else { "no" }.into(),
+        "dbfilename" => server.space.path().map_or(String::new(), |path| path.display().to_string()),
+        _ => String::new(),
+    }
+}
+
+/// Sets an option; what is wrong with the value, if it does not fit.
+fn set(server: &Server, name: &str, value: &[u8]) -> Result<(), &'static str> {
+    const REQUEST_BYTES_MAX: u64 = u32::MAX as u64 - (1 << 20);
+    const NUMBER: &str = "argument couldn't be parsed into an integer";
+    let settings = &server.settings;
+    let text = std::str::from_utf8(value).map_err(|_| NUMBER)?;
+    let number = || size(text).ok_or(NUMBER);
+    let within = |least: u64, most: u64| {
+        number().and_then(|n| if (least..=most).contains(&n) { Ok(n) } else { Err("argument is out of range") })
+    };
+    match name {
+        "maxmemory" => server.space.limit_memory(number()?, server.space.memory_limit().1),
+        "maxmemory-policy" => {
+            let policy = Eviction::ALL.into_iter().find(|policy| policy.name().eq_ignore_ascii_case(text));
+            let policy =
+                policy.ok_or("argument must be one of the following: noeviction, allkeys-lru, volatile-ttl")?;
+            server.space.limit_memory(server.space.memory_limit().0, policy);
+        }
+        "maxclients" => settings.clients.store(within(1, 1 << 20)? as usize, Relaxed),
+        "timeout" => settings.idle_s.store(within(0, 1 << 31)?, Relaxed),
+        "requirepass" => settings.set_password(value),
+        // As of format: values are shorter than 4 GiB.
+        "proto-max-bulk-len" => settings.bulk_bytes.store(within(1 << 20, REQUEST_BYTES_MAX / 2)? as usize, Relaxed),
+        "client-query-buffer-limit" => {
+            settings.request_bytes.store(within(1 << 20, REQUEST_BYTES_MAX)? as usize, Relaxed);
+        }
+        "slowlog-log-slower-than" if text == "-1" => server.slow_log.threshold_us.store(u64::MAX, Relaxed),
+        "slowlog-log-slower-than" => server.slow_log.threshold_us.store(number()?, Relaxed),
+        "slowlog-max-len" => server.slow_log.len_max.store(within(0, 1 << 20)? as usize, Relaxed),
+        _ => return Err("can't set immutable config"),
+    }
+    Ok(())
+}
+
+/// CONFIG subcommand ...
+pub(super) fn config(server: &Server, args: Args<'_>, out: &mut Vec<u8>, version: Version) -> Outcome {
+    let subcommand = args.at(1).to_ascii_lowercase();
+    match (subcommand.as_slice(), args.len()) {
+        (b"get", 3..) => {
+            let wanted = |name: &&&str| args.from(2).any(|p| matches(&p.to_ascii_lowercase(), name.as_bytes()));
+            let names: Vec<&&str> = NAMES.iter().filter(wanted).collect();
+            reply::map(out, names.len(), version);
+            for name in names {
+                reply::bulk(out, name.as_bytes());
+                reply::bulk(out, get(server, name).as_bytes());
+            }
+        }
+        (b"set", 4..) if args.len() % 2 == 0 => {
+            for (name, value) in args.from(2).step_by(2).zip(args.from(3).step_by(2)) {
+                let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+                if !NAMES.contains(&name.as_str()) {
+                    return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'").into());
+                }
+                set(server, &name, value).map_err(|what| {
+                    format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {what}")
+                })?;
+            }
+            reply::ok(out);
+        }
+        (b"resetstat", 2) => {
+            for figures in server.figures() {
+                COMMANDS.iter().for_each(|spec| figures.of(spec.id).reset());
+                [&figures.hits, &figures.misses, &figures.errors].iter().for_each(|counter| counter.store(0, Relaxed));
+            }
+            reply::ok(out);
+        }
+        (b"rewrite", 2) => return Err("ERR The server is running without a config file".into()),
+        (b"help", 2) => {
+            let lines = [
+                "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                "GET <pattern>",
+                "    Return parameters matching the glob-like <pattern> and their values.",
+                "SET <directive> <value>",
+                "    Set the configuration <directive> to <value>.",
+                "RESETSTAT",
+                "    Reset statistics reported by the INFO command.",
+                "HELP",
+                "    Print this help.",
+            ];
+            reply::array(out, lines.len());
+            lines.iter().for_each(|line| reply::simple(out, line));
+        }
+        _ => return Err(super::unknown_subcommand(&args, "CONFIG")),
+    }
+    Ok(())
+}
+
+/// Bytes, with Redis's units: k is 1000, kb is 1024.
+fn size(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let factor = match text[digits..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    text[..digits].parse::<u64>().ok()?.checked_mul(factor)
+}

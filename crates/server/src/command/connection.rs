@@ -1,0 +1,201 @@
+//! Commands about the connection, and those that need the server but no key.
+
+use super::call::{Args, Outcome, Refusal, SYNTAX};
+use super::strings::integer;
+use super::table::Id;
+use super::{introspect, pubsub};
+use crate::keyspace::{DATABASE_COUNT, Patience};
+use crate::resp::session::{Replies, RespSession, Transaction};
+use crate::resp::{Version, reply};
+use std::sync::atomic::Ordering::*;
+
+/// Executes a command. `None`: call again on a thread that may wait.
+pub(crate) fn execute(
+    session: &mut RespSession,
+    id: Id,
+    args: Args<'_>,
+    out: &mut Vec<u8>,
+    patience: Patience,
+) -> Option<Outcome> {
+    Some(match id {
+        Id::Ping => ping(session, args, out),
+        Id::Echo => {
+            reply::bulk(out, args.at(1));
+            Ok(())
+        }
+        Id::Select => select(session, args, out),
+        Id::Quit => {
+            session.closing = true;
+            reply::ok(out);
+            Ok(())
+        }
+        Id::Reset => reset(session, out),
+        Id::Auth => auth(session, args, out),
+        Id::Hello => hello(session, args, out),
+        Id::Client => super::client::client(session, args, out),
+        Id::Multi => multi(session, out),
+        Id::Discard => discard(session, out),
+        Id::Subscribe | Id::Unsubscribe | Id::PSubscribe | Id::PUnsubscribe | Id::Publish | Id::PubSub => {
+            pubsub::execute(session, id, args, out)
+        }
+        _ => return introspect::execute(session, id, args, out, patience),
+    })
+}
+
+fn ping(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    if args.len() > 2 {
+        return Err("ERR wrong number of arguments for 'ping' command".into());
+    }
+    if session.client.subscriptions() > 0 && session.version == Version::Resp2 {
+        reply::array(out, 2);
+        reply::bulk(out, b"pong");
+        reply::bulk(out, args.get(1).unwrap_or_default());
+        return Ok(());
+    }
+    match args.get(1) {
+        Some(message) => reply::bulk(out, message),
+        None => out.extend_from_slice(b"+PONG\r\n"),
+    }
+    Ok(())
+}
+
+fn select(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let number = integer(args.at(1))?;
+    let database = usize::try_from(number).ok().filter(|&number| number < DATABASE_COUNT);
+    session.database = database.ok_or("ERR DB index is out of range")?;
+    session.client.database.store(session.database as u8, Relaxed); // below 16
+    reply::ok(out);
+    Ok(())
+}
+
+fn reset(session: &mut RespSession, out: &mut Vec<u8>) -> Outcome {
+    session.transaction = None;
+    session.forget_watch();
+    session.server.channels.unsubscribe_all(&session.client);
+    session.database = 0;
+    session.client.database.store(0, Relaxed);
+    set_version(session, Version::Resp2);
+    session.client.set_name(String::new());
+    session.replies = Replies::On;
+    session.authenticated = !session.server.settings.needs_password();
+    reply::simple(out, "RESET");
+    Ok(())
+}
+
+fn set_version(session: &mut RespSession, version: Version) {
+    session.version = version;
+    session.client.resp3.store(version == Version::Resp3, Relaxed);
+}
+
+fn auth(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let (user, password) = match args.len() {
+        2 => (b"default".as_slice(), args.at(1)),
+        3 => (args.at(1), args.at(2)),
+        _ => return Err(SYNTAX.into()),
+    };
+    if args.len() == 2 && !session.server.settings.needs_password() {
+        return Err(
+            "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+            configuration is correct?"
+                .into(),
+        );
+    }
+    authenticate(session, user, password)?;
+    reply::ok(out);
+    Ok(())
+}
+
+/// There is one user, `default`, as in Redis without ACLs.
+fn authenticate(session: &mut RespSession, user: &[u8], password: &[u8]) -> Outcome {
+    let settings = &session.server.settings;
+    if user != b"default" || settings.needs_password() && !settings.is_password(password) {
+        return Err("WRONGPASS invalid username-password pair or user is disabled.".into());
+    }
+    session.authenticated = true;
+    Ok(())
+}
+
+fn hello(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let mut version = session.version;
+    let mut name = None;
+    if let Some(number) = args.get(1) {
+        version = match super::number::parse_integer(number) {
+            Some(2) => Version::Resp2,
+            Some(3) => Version::Resp3,
+            Some(_) => return Err("NOPROTO unsupported protocol version".into()),
+            None => return Err("ERR Protocol version is not an integer or out of range".into()),
+        };
+    }
+    let mut credentials = None;
+    let mut index = 2;
+    while index < args.len() {
+        let left = args.len() - index - 1;
+        if args.is(index, "auth") && left >= 2 {
+            credentials = Some((args.at(index + 1), args.at(index + 2)));
+            index += 3;
+        } else if args.is(index, "setname") && left >= 1 {
+            name = Some(client_name(args.at(index + 1))?);
+            index += 2;
+        } else {
+            let option = String::from_utf8_lossy(args.at(index));
+            return Err(format!("ERR Syntax error in HELLO option '{option}'").into());
+        }
+    }
+    if let Some((user, password)) = credentials {
+        authenticate(session, user, password)?;
+    }
+    if !session.authenticated {
+        return Err(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH \
+            <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the \
+            same time"
+                .into(),
+        );
+    }
+    if let Some(name) = name {
+        session.client.set_name(name);
+    }
+    set_version(session, version);
+    reply::map(out, 7, version);
+    let pair = |out: &mut Vec<u8>, key: &str, value: &str| {
+        reply::bulk(out, key.as_bytes());
+        reply::bulk(out, value.as_bytes());
+    };
+    pair(out, "server", "redis");
+    pair(out, "version", introspect::REDIS_VERSION);
+    reply::bulk(out, b"proto");
+    reply::integer(out, if version == Version::Resp3 { 3 } else { 2 });
+    reply::bulk(out, b"id");
+    reply::count(out, session.client.id);
+    pair(out, "mode", "standalone");
+    pair(out, "role", "master");
+    reply::bulk(out, b"modules");
+    reply::array(out, 0);
+    Ok(())
+}
+
+/// A name of printable characters without blanks.
+pub(crate) fn client_name(name: &[u8]) -> Result<String, Refusal> {
+    if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        return Ok(String::from_utf8_lossy(name).into_owned());
+    }
+    Err("ERR Client names cannot contain spaces, newlines or special characters.".into())
+}
+
+fn multi(session: &mut RespSession, out: &mut Vec<u8>) -> Outcome {
+    if session.transaction.is_some() {
+        return Err("ERR MULTI calls can not be nested".into());
+    }
+    session.transaction = Some(Transaction::default());
+    reply::ok(out);
+    Ok(())
+}
+
+fn discard(session: &mut RespSession, out: &mut Vec<u8>) -> Outcome {
+    if session.transaction.take().is_none() {
+        return Err("ERR DISCARD without MULTI".into());
+    }
+    session.forget_watch();
+    reply::ok(out);
+    Ok(())
+}

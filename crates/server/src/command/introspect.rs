@@ -1,0 +1,430 @@
+//! Commands about the server: COMMAND, CONFIG, SLOWLOG, LATENCY and others. INFO is in `info.rs`.
+
+use super::call::{Args, Call, Outcome, SYNTAX, Turn};
+use super::number::parse_integer;
+use super::pattern::matches;
+use super::table::{COMMANDS, Id, Names, Spec};
+use super::{config, info, keys};
+use crate::figures::BUCKETS;
+use crate::keyspace::{KeySpace, Patience};
+use crate::resp::session::RespSession;
+use crate::resp::{Version, reply};
+use crate::server::Server;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+use std::time::Duration;
+
+/// The version of Redis whose commands and texts these are; clients choose what to send by it.
+pub const REDIS_VERSION: &str = "7.0.15";
+
+/// Commands that look at the tables without the gate.
+pub(crate) fn scan(id: Id, space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
+    match id {
+        Id::Scan => keys::scan(space, call),
+        Id::Keys => keys::keys(space, call),
+        Id::RandomKey => keys::random_key(space, call),
+        Id::HtStats => super::stats::ht_stats(space, call),
+        _ => {
+            reply::count(call.out, space.len(call.database));
+            Ok(())
+        }
+    }
+}
+
+/// Executes a command of this file. `None`: call again on a thread that may wait.
+pub(crate) fn execute(
+    session: &mut RespSession,
+    id: Id,
+    args: Args<'_>,
+    out: &mut Vec<u8>,
+    patience: Patience,
+) -> Option<Outcome> {
+    let version = session.version;
+    Some(match id {
+        Id::Command => command(args, out, version),
+        Id::Info => {
+            let text = info::info(&session.server, args.from(1));
+            reply::text(out, &text, version);
+            Ok(())
+        }
+        Id::Config => config::config(&session.server, args, out, version),
+        Id::Time => {
+            let micros = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+            reply::array(out, 2);
+            reply::bulk(out, micros.as_secs().to_string().as_bytes());
+            reply::bulk(out, micros.subsec_micros().to_string().as_bytes());
+            Ok(())
+        }
+        Id::Debug => {
+            if patience == Patience::EventLoop {
+                return None;
+            }
+            debug(args, out)
+        }
+        Id::Save => save(&session.server, out),
+        Id::BgSave => begin_save(&session.server, args, out),
+        Id::LastSave => {
+            reply::count(out, session.server.saved_at_s.load(Relaxed));
+            Ok(())
+        }
+        Id::Shutdown => shutdown(session, args),
+        Id::SlowLog => slow_log(&session.server, args, out),
+        Id::Latency => latency(&session.server, args, out, version),
+        _ => Err(format!("ERR '{id:?}' cannot be executed here").into()),
+    })
+}
+
+/// COMMAND [subcommand ...]
+fn command(args: Args<'_>, out: &mut Vec<u8>, version: Version) -> Outcome {
+    let subcommand = args.get(1).unwrap_or_default().to_ascii_lowercase();
+    match (subcommand.as_slice(), args.len()) {
+        (_, 1) => {
+            reply::array(out, COMMANDS.len());
+            COMMANDS.iter().for_each(|spec| describe(spec, out, version));
+        }
+        (b"count", 2) => reply::count(out, COMMANDS.len() as u64),
+        (b"info", 2) => {
+            reply::array(out, COMMANDS.len());
+            COMMANDS.iter().for_each(|spec| describe(spec, out, version));
+        }
+        (b"info", _) => {
+            reply::array(out, args.len() - 2);
+            for name in args.from(2) {
+                match Names::get().find(name) {
+                    Some(spec) => describe(spec, out, version),
+                    None => reply::null_array(out, version),
+                }
+            }
+        }
+        (b"docs", _) => docs(args, out, version),
+        (b"list", 2) => list(COMMANDS.iter(), out),
+        (b"list", 5) if args.is(2, "filterby") => {
+            let value = args.at(4);
+            let filtered = COMMANDS.iter().filter(|spec| {
+                args.is(3, "pattern") && matches(&value.to_ascii_lowercase(), spec.name.as_bytes())
+                    || args.is(3, "aclcat") && value.eq_ignore_ascii_case(spec.group.as_bytes())
+            });
+            list(filtered, out);
+        }
+        (b"getkeys", 3..) => return get_keys(args, out),
+        (b"help", 2) => {
+            let lines = [
+                "COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                "(no subcommand)",
+                "    Return details about all commands.",
+                "COUNT",
+                "    Return the total number of commands in this server.",
+                "DOCS [<command-name> ...]",
+                "    Return documentation details about commands.",
+                "GETKEYS <full-command>",
+                "    Return the keys from a full command.",
+                "INFO [<command-name> ...]",
+                "    Return details about commands.",
+                "LIST [FILTERBY (PATTERN <pattern>|ACLCAT <group>)]",
+                "    Return names of commands.",
+                "HELP",
+                "    Print this help.",
+            ];
+            reply::array(out, lines.len());
+            lines.iter().for_each(|line| reply::simple(out, line));
+        }
+        _ => return Err(super::unknown_subcommand(&args, "COMMAND")),
+    }
+    Ok(())
+}
+
+fn list<'s>(specs: impl Iterator<Item = &'s Spec>, out: &mut Vec<u8>) {
+    let names: Vec<&str> = specs.map(|spec| spec.name).collect();
+    reply::array(out, names.len());
+    names.iter().for_each(|name| reply::bulk(out, name.as_bytes()));
+}
+
+/// A command as COMMAND INFO tells it.
+fn describe(spec: &Spec, out: &mut Vec<u8>, version: Version) {
+    reply::array(out, 10);
+    reply::bulk(out, spec.name.as_bytes());
+    reply::integer(out, spec.arity.into());
+    let flags: Vec<&str> = spec.flags.names().collect();
+    reply::set(out, flags.len(), version);
+    flags.iter().for_each(|flag| reply::simple(out, flag));
+    reply::integer(out, spec.keys.first.into());
+    reply::integer(out, spec.keys.last.into());
+    reply::integer(out, spec.keys.step.into());
+    reply::set(out, 1, version);
+    reply::simple(out, &format!("@{}", spec.group));
+    // Tips, key specifications, subcommands.
+    reply::array(out, 0);
+    reply::array(out, 0);
+    reply::array(out, 0);
+}
+
+fn docs(args: Args<'_>, out: &mut Vec<u8>, version: Version) {
+    let specs: Vec<&Spec> = match args.len() {
+        2 => COMMANDS.iter().collect(),
+        _ => args.from(2).filter_map(|name| Names::get().find(name)).collect(),
+    };
+    reply::map(out, specs.len(), version);
+    for spec in specs {
+        reply::bulk(out, spec.name.as_bytes());
+        let pairs = [("summary", spec.summary), ("since", spec.since), ("group", spec.group), ("syntax", spec.syntax)];
+        reply::map(out, pairs.len(), version);
+        for (key, value) in pairs {
+            reply::bulk(out, key.as_bytes());
+            reply::bulk(out, value.as_bytes());
+        }
+    }
+}
+
+fn get_keys(args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let spec = Names::get().find(args.at(2)).ok_or("ERR Invalid command specified")?;
+    let count = args.len() - 2;
+    if spec.keys.first == 0 {
+        return Err("ERR The command has no key arguments".into());
+    }
+    if !spec.accepts(count) {
+        return Err("ERR Invalid number of arguments specified for command".into());
+    }
+    let keys: Vec<usize> = spec.key_indices(count).collect();
+    reply::array(out, keys.len());
+    keys.iter().for_each(|&index| reply::bulk(out, args.at(index + 2)));
+    Ok(())
+}
+
+/// DEBUG SLEEP seconds: only this connection waits.
+fn debug(args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    const SECONDS_MAX: f64 = 60.0;
+    if args.len() == 3 && args.is(1, "sleep") {
+        let seconds = std::str::from_utf8(args.at(2)).ok().and_then(|text| text.parse::<f64>().ok());
+        let seconds = seconds.filter(|seconds| (0.0..=SECONDS_MAX).contains(seconds));
+        std::thread::sleep(Duration::from_secs_f64(seconds.ok_or("ERR value is not a number from 0 to 60")?));
+        reply::ok(out);
+        return Ok(());
+    }
+    if args.len() == 2 && args.is(1, "help") {
+        let lines = [
+            "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+            "SLEEP <seconds>",
+            "    Let this connection wait; others go on.",
+            "HELP",
+            "    Print this help.",
+        ];
+        reply::array(out, lines.len());
+        lines.iter().for_each(|line| reply::simple(out, line));
+        return Ok(());
+    }
+    Err(super::unknown_subcommand(&args, "DEBUG"))
+}
+
+const IN_MEMORY: &str =
+    "ERR nothing to save: the keys of this server are in memory only. Start it with --file to keep them";
+
+fn save(server: &Server, out: &mut Vec<u8>) -> Outcome {
+    if !server.space.in_file() {
+        return Err(IN_MEMORY.into());
+    }
+    if !server.save()? {
+        return Err("ERR Background save already in progress".into());
+    }
+    reply::ok(out);
+    Ok(())
+}
+
+fn begin_save(server: &Arc<Server>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    if args.len() > 2 || args.len() == 2 && !args.is(1, "schedule") {
+        return Err(SYNTAX.into());
+    }
+    if !server.space.in_file() {
+        return Err(IN_MEMORY.into());
+    }
+    if server.saving.load(Relaxed) {
+        return Err("ERR Background save already in progress".into());
+    }
+    let saver = server.clone();
+    let run = move || {
+        if let Err(error) = saver.save() {
+            tracing::error!(%error, "checkpoint failed");
+        }
+    };
+    std::thread::Builder::new().name("save".into()).spawn(run).map_err(|error| format!("ERR no thread: {error}"))?;
+    reply::simple(out, "Background saving started");
+    Ok(())
+}
+
+/// SHUTDOWN: no reply, unless it is refused.
+fn shutdown(session: &mut RespSession, args: Args<'_>) -> Outcome {
+    for index in 1..args.len() {
+        if args.is(index, "abort") {
+            return Err("ERR No shutdown in progress.".into());
+        }
+        if !["nosave", "save", "now", "force"].iter().any(|word| args.is(index, word)) {
+            return Err(SYNTAX.into());
+        }
+    }
+    session.closing = true;
+    session.server.shutdown.notify_one();
+    Ok(())
+}
+
+/// MEMORY subcommand ...
+pub(super) fn memory(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+    /// Slot, lengths, and a share of the page's free room.
+    const OVERHEAD_BYTES: usize = 24;
+    let args = call.args;
+    if args.is(1, "usage") && (args.len() == 3 || args.len() == 5 && args.is(3, "samples")) {
+        if args.len() == 5 {
+            parse_integer(args.at(4)).ok_or(super::call::NOT_AN_INTEGER)?;
+        }
+        let key = args.at(2);
+        let attributed = turn.attributes(call.database, key)? != Default::default();
+        let (out, version) = (&mut *call.out, call.version);
+        let side = if attributed { key.len() + 20 + OVERHEAD_BYTES } else { 0 };
+        turn.with_value(call.database, key, |value| match value {
+            Some(value) => reply::count(out, (key.len() + value.len() + OVERHEAD_BYTES + side) as u64),
+            None => reply::null(out, version),
+        })?;
+        return Ok(());
+    }
+    if args.is(1, "doctor") && args.len() == 2 {
+        reply::bulk(call.out, b"Sam, I detected no issues: INFO memory has the figures.");
+        return Ok(());
+    }
+    if args.is(1, "help") && args.len() == 2 {
+        return keys::help(
+            call,
+            &[
+                "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                "USAGE <key> [SAMPLES <count>]",
+                "    Return memory in bytes used by <key> and its value.",
+                "HELP",
+                "    Print this help.",
+            ],
+        );
+    }
+    Err(super::unknown_subcommand(&args, "MEMORY"))
+}
+
+/// SLOWLOG subcommand ...
+fn slow_log(server: &Server, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let subcommand = args.at(1).to_ascii_lowercase();
+    match (subcommand.as_slice(), args.len()) {
+        (b"get", 2 | 3) => {
+            let count = match args.get(2) {
+                None => 10,
+                Some(text) => match parse_integer(text).ok_or(super::call::NOT_AN_INTEGER)? {
+                    -1 => usize::MAX,
+                    n => usize::try_from(n).map_err(|_| "ERR count should be greater than or equal to -1")?,
+                },
+            };
+            let requests = server.slow_log.latest(count);
+            reply::array(out, requests.len());
+            for request in requests {
+                reply::array(out, 6);
+                reply::count(out, request.id);
+                reply::count(out, request.at_s);
+                reply::count(out, request.duration_us);
+                reply::array(out, request.args.len());
+                request.args.iter().for_each(|argument| reply::bulk(out, argument));
+                reply::bulk(out, request.address.as_bytes());
+                reply::bulk(out, request.client_name.as_bytes());
+            }
+        }
+        (b"len", 2) => reply::count(out, server.slow_log.len() as u64),
+        (b"reset", 2) => {
+            server.slow_log.clear();
+            reply::ok(out);
+        }
+        (b"help", 2) => {
+            let lines = [
+                "SLOWLOG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                "GET [<count>]",
+                "    Return top <count> entries from the slowlog (default: 10, -1 mean all).",
+                "LEN",
+                "    Return the length of the slowlog.",
+                "RESET",
+                "    Reset the slowlog.",
+                "HELP",
+                "    Print this help.",
+            ];
+            reply::array(out, lines.len());
+            lines.iter().for_each(|line| reply::simple(out, line));
+        }
+        _ => return Err(super::unknown_subcommand(&args, "SLOWLOG")),
+    }
+    Ok(())
+}
+
+/// LATENCY subcommand ...
+fn latency(server: &Server, args: Args<'_>, out: &mut Vec<u8>, version: Version) -> Outcome {
+    let subcommand = args.at(1).to_ascii_lowercase();
+    match (subcommand.as_slice(), args.len()) {
+        (b"histogram", _) => {
+            let specs: Vec<&Spec> = match args.len() {
+                2 => COMMANDS.iter().collect(),
+                _ => args.from(2).filter_map(|name| Names::get().find(name)).collect(),
+            };
+            histograms(server, &specs, out, version);
+        }
+        (b"latest", 2) => reply::array(out, 0),
+        (b"history", 3) => reply::array(out, 0),
+        (b"reset", _) => {
+            for figures in server.figures() {
+                COMMANDS.iter().for_each(|spec| figures.of(spec.id).reset());
+            }
+            reply::integer(out, 0);
+        }
+        (b"help", 2) => {
+            let lines = [
+                "LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                "HISTOGRAM [COMMAND ...]",
+                "    Return a cumulative distribution of commands latency in histogram format.",
+                "RESET",
+                "    Forget the histograms.",
+                "HELP",
+                "    Print this help.",
+            ];
+            reply::array(out, lines.len());
+            lines.iter().for_each(|line| reply::simple(out, line));
+        }
+        _ => return Err(super::unknown_subcommand(&args, "LATENCY")),
+    }
+    Ok(())
+}
+
+/// For each command that was called: its calls, and how many took at most so many microseconds.
+fn histograms(server: &Server, specs: &[&Spec], out: &mut Vec<u8>, version: Version) {
+    let figures = server.figures();
+    let called = |spec: &&&Spec| figures.iter().any(|f| f.of(spec.id).calls.load(Relaxed) > 0);
+    let specs: Vec<&&Spec> = specs.iter().filter(called).collect();
+    reply::map(out, specs.len(), version);
+    for spec in specs {
+        let bucket = |index: usize| figures.iter().map(|f| f.of(spec.id).bucket(index)).sum::<u64>();
+        // A microsecond is 2^10 ns here; what took less counts as one.
+        const FIRST: usize = 11;
+        let mut steps = Vec::new();
+        let mut sum: u64 = (0..FIRST).map(bucket).sum();
+        if sum > 0 {
+            steps.push((1u64, sum));
+        }
+        for index in FIRST..BUCKETS {
+            if bucket(index) > 0 {
+                sum += bucket(index);
+                steps.push((1 << (index - FIRST + 1), sum));
+            }
+        }
+        reply::bulk(out, spec.name.as_bytes());
+        reply::map(out, 2, version);
+        reply::bulk(out, b"calls");
+        reply::count(out, sum);
+        reply::bulk(out, b"histogram_usec");
+        reply::map(out, steps.len(), version);
+        for (micros, count) in steps {
+            reply::count(out, micros);
+            reply::count(out, count);
+        }
+    }
+}
+
+/// Seconds since the server started.
+pub(super) fn uptime(server: &Server) -> u64 {
+    server.started.elapsed().as_secs()
+}

@@ -1,0 +1,239 @@
+//! Commands on keys, whatever their values.
+
+use super::call::{Call, NO_SUCH_KEY, Outcome, SYNTAX, Turn};
+use super::number::parse_integer;
+use super::pattern::matches;
+use super::strings::{for_windows, integer};
+use crate::keyspace::{DATABASE_COUNT, Exclusive, KeySpace, Lifetime, SpaceError, now_ms};
+use crate::resp::reply;
+
+/// DEL key ..., UNLINK key ...
+pub fn del(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let mut removed = 0;
+    for key in call.args.from(1) {
+        removed += i64::from(alone.remove(call.database, key)?);
+    }
+    reply::integer(call.out, removed);
+    Ok(())
+}
+
+/// EXISTS key ..., TOUCH key ...
+pub fn exists(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+    let mut present = 0;
+    for_windows(call.args.from(1), |keys| {
+        turn.get_many(call.database, keys, |_, value| present += i64::from(value.is_some()))
+    })?;
+    reply::integer(call.out, present);
+    Ok(())
+}
+
+/// TYPE key
+pub fn type_of(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+    let present = turn.contains(call.database, call.args.at(1))?;
+    reply::simple(call.out, if present { "string" } else { "none" });
+    Ok(())
+}
+
+/// COPY source destination [DB database] [REPLACE]
+pub fn copy(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let (from, to) = (call.args.at(1), call.args.at(2));
+    let (mut database, mut replace) = (call.database, false);
+    let mut index = 3;
+    while index < call.args.len() {
+        if call.args.is(index, "replace") {
+            replace = true;
+        } else if call.args.is(index, "db") && index + 1 < call.args.len() {
+            index += 1;
+            let number = integer(call.args.at(index))?;
+            database = usize::try_from(number)
+                .ok()
+                .filter(|&number| number < DATABASE_COUNT)
+                .ok_or("ERR DB index is out of range")?;
+        } else {
+            return Err(SYNTAX.into());
+        }
+        index += 1;
+    }
+    if (call.database, from) == (database, to) {
+        return Err("ERR source and destination objects are the same".into());
+    }
+    let mut value = Vec::new();
+    let done = alone.get(call.database, from, &mut value)? && (replace || !alone.contains(database, to)?);
+    if done {
+        let attributes = alone.attributes(call.database, from)?;
+        alone.put(database, to, &value, Lifetime::Are(attributes))?;
+    }
+    reply::integer(call.out, done.into());
+    Ok(())
+}
+
+/// RENAME key newkey; with `only_absent` RENAMENX.
+pub fn rename(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_absent: bool) -> Outcome {
+    let (from, to) = (call.args.at(1), call.args.at(2));
+    let mut value = Vec::new();
+    if !alone.get(call.database, from, &mut value)? {
+        return Err(NO_SUCH_KEY.into());
+    }
+    let refused = only_absent && (from == to || alone.contains(call.database, to)?);
+    if !refused && from != to {
+        let attributes = alone.attributes(call.database, from)?;
+        alone.remove(call.database, from)?;
+        alone.put(call.database, to, &value, Lifetime::Are(attributes))?;
+    }
+    if only_absent {
+        reply::integer(call.out, (!refused).into())
+    } else {
+        reply::ok(call.out)
+    }
+    Ok(())
+}
+
+/// RANDOMKEY
+pub fn random_key(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
+    // From a random position to the end, then from the beginning.
+    let mut found: Option<Vec<u8>> = None;
+    for from in [space.random() >> 1, 0] {
+        let mut cursor = from;
+        loop {
+            cursor = space.scan(call.database, cursor, 1, now_ms(), |key, _| {
+                found.get_or_insert_with(|| key.to_vec());
+            })?;
+            if cursor == 0 || found.is_some() {
+                break;
+            }
+        }
+        if found.is_some() {
+            break;
+        }
+    }
+    reply::bulk_or_null(call.out, found.as_deref(), call.version);
+    Ok(())
+}
+
+/// KEYS pattern
+pub fn keys(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
+    const AT_ONCE: usize = 1000;
+    let pattern = call.args.at(1);
+    let (mut cursor, mut count) = (0, 0);
+    let mut found = Vec::new();
+    loop {
+        cursor = space.scan(call.database, cursor, AT_ONCE, now_ms(), |key, _| {
+            if matches(pattern, key) {
+                count += 1;
+                reply::bulk(&mut found, key);
+            }
+        })?;
+        if cursor == 0 {
+            break;
+        }
+    }
+    reply::array(call.out, count);
+    call.out.append(&mut found);
+    Ok(())
+}
+
+/// SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]
+pub fn scan(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
+    const COUNT: usize = 10;
+    /// More would let others wait.
+    const COUNT_MAX: usize = 10_000;
+    let args = call.args;
+    let text = args.at(1);
+    let cursor = std::str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok());
+    let cursor = cursor.ok_or("ERR invalid cursor")?;
+    let (mut pattern, mut count, mut strings) = (None, COUNT, true);
+    let mut index = 2;
+    while index < args.len() {
+        let Some(value) = args.get(index + 1) else { return Err(SYNTAX.into()) };
+        if args.is(index, "match") {
+            pattern = Some(value);
+        } else if args.is(index, "count") {
+            let number = integer(value)?;
+            count = usize::try_from(number).ok().filter(|&n| n > 0).ok_or(SYNTAX)?.min(COUNT_MAX);
+        } else if args.is(index, "type") {
+            strings = value.eq_ignore_ascii_case(b"string");
+        } else {
+            return Err(SYNTAX.into());
+        }
+        index += 2;
+    }
+    let (mut found, mut taken) = (Vec::new(), 0);
+    let next = space.scan(call.database, cursor, count.max(COUNT), now_ms(), |key, _| {
+        if strings && pattern.is_none_or(|pattern| matches(pattern, key)) {
+            taken += 1;
+            reply::bulk(&mut found, key);
+        }
+    })?;
+    reply::array(call.out, 2);
+    reply::bulk(call.out, itoa::Buffer::new().format(next).as_bytes());
+    reply::array(call.out, taken);
+    call.out.append(&mut found);
+    Ok(())
+}
+
+/// OBJECT subcommand [key]
+pub fn object(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+    let args = call.args;
+    if args.is(1, "help") {
+        let lines = [
+            "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+            "ENCODING <key>",
+            "    Return the kind of internal representation used in order to store the value",
+            "    associated with a <key>.",
+            "REFCOUNT <key>",
+            "    Return 1.",
+            "HELP",
+            "    Print this help.",
+        ];
+        return help(call, &lines);
+    }
+    let known = ["encoding", "refcount", "idletime", "freq"].iter().any(|word| args.is(1, word));
+    if !known || args.len() != 3 {
+        return Err(super::unknown_subcommand(&args, "OBJECT"));
+    }
+    if args.is(1, "freq") {
+        return Err(
+            "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
+            switching between policies at runtime LRU and LFU data will take some time to adjust."
+                .into(),
+        );
+    }
+    let encoding = args.is(1, "encoding");
+    let refcount = args.is(1, "refcount");
+    let (out, version) = (&mut *call.out, call.version);
+    turn.with_value(call.database, args.at(2), |value| match value {
+        None => reply::null(out, version),
+        Some(value) if encoding => reply::bulk(out, encoding_of(value).as_bytes()),
+        Some(_) => reply::integer(out, refcount.into()),
+    })?;
+    Ok(())
+}
+
+/// How Redis would store a value that SET stored.
+fn encoding_of(value: &[u8]) -> &'static str {
+    const EMBEDDED_MAX: usize = 44;
+    match value.len() {
+        1..=20 if parse_integer(value).is_some() => "int",
+        0..=EMBEDDED_MAX => "embstr",
+        _ => "raw",
+    }
+}
+
+/// The reply to HELP: lines.
+pub fn help(call: &mut Call<'_, '_>, lines: &[&str]) -> Outcome {
+    reply::array(call.out, lines.len());
+    lines.iter().for_each(|line| reply::simple(call.out, line));
+    Ok(())
+}
+
+/// FLUSHDB and FLUSHALL take ASYNC or SYNC, which are the same here.
+pub fn flush(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, all: bool) -> Outcome {
+    let known = call.args.len() == 1 || call.args.len() == 2 && (call.args.is(1, "async") || call.args.is(1, "sync"));
+    if !known {
+        return Err(SYNTAX.into());
+    }
+    let databases = if all { 0..DATABASE_COUNT } else { call.database..call.database + 1 };
+    databases.into_iter().try_for_each(|database| alone.flush(database)).map_err(SpaceError::from)?;
+    reply::ok(call.out);
+    Ok(())
+}

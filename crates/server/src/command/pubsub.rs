@@ -1,0 +1,92 @@
+//! Subscriptions and published messages.
+
+use super::call::{Args, Outcome};
+use super::table::Id;
+use crate::resp::reply;
+use crate::resp::session::RespSession;
+use std::sync::atomic::Ordering::*;
+
+/// Executes a command of this group.
+pub(crate) fn execute(session: &mut RespSession, id: Id, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    match id {
+        Id::Subscribe => subscribe(session, args, out, false),
+        Id::PSubscribe => subscribe(session, args, out, true),
+        Id::Unsubscribe => unsubscribe(session, args, out, false),
+        Id::PUnsubscribe => unsubscribe(session, args, out, true),
+        Id::Publish => {
+            let bytes_max = session.server.settings.output_bytes.load(Relaxed);
+            let receivers = session.server.channels.publish(args.at(1), args.at(2), bytes_max);
+            reply::count(out, receivers);
+        }
+        _ => return ask(session, args, out),
+    }
+    Ok(())
+}
+
+fn subscribe(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>, pattern: bool) {
+    for name in args.from(1) {
+        session.server.channels.subscribe(&session.client, name, pattern);
+        confirm(session, out, if pattern { "psubscribe" } else { "subscribe" }, Some(name));
+    }
+}
+
+fn unsubscribe(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>, pattern: bool) {
+    let kind = if pattern { "punsubscribe" } else { "unsubscribe" };
+    let names: Vec<Vec<u8>> = match args.len() {
+        1 => session.client.subscribed(pattern),
+        _ => args.from(1).map(<[u8]>::to_vec).collect(),
+    };
+    if names.is_empty() {
+        confirm(session, out, kind, None);
+    }
+    for name in names {
+        session.server.channels.unsubscribe(&session.client, &name, pattern);
+        confirm(session, out, kind, Some(&name));
+    }
+}
+
+fn confirm(session: &RespSession, out: &mut Vec<u8>, kind: &str, name: Option<&[u8]>) {
+    reply::push(out, 3, session.version);
+    reply::bulk(out, kind.as_bytes());
+    reply::bulk_or_null(out, name, session.version);
+    reply::count(out, session.client.subscriptions() as u64);
+}
+
+/// PUBSUB subcommand ...
+fn ask(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let channels = &session.server.channels;
+    let subcommand = args.at(1).to_ascii_lowercase();
+    match (subcommand.as_slice(), args.len()) {
+        (b"channels", 2 | 3) => {
+            let names = channels.names(args.get(2));
+            reply::array(out, names.len());
+            names.iter().for_each(|name| reply::bulk(out, name));
+        }
+        (b"numsub", _) => {
+            reply::map(out, args.len() - 2, session.version);
+            for name in args.from(2) {
+                reply::bulk(out, name);
+                reply::count(out, channels.subscribers(name) as u64);
+            }
+        }
+        (b"numpat", 2) => reply::count(out, channels.pattern_count() as u64),
+        (b"shardchannels", 2 | 3) | (b"shardnumsub", 2) => reply::array(out, 0),
+        (b"help", 2) => {
+            let lines = [
+                "PUBSUB <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                "CHANNELS [<pattern>]",
+                "    Return the currently active channels matching a <pattern> (default: '*').",
+                "NUMPAT",
+                "    Return number of subscriptions to patterns.",
+                "NUMSUB [<channel> ...]",
+                "    Return the number of subscribers for the specified channels.",
+                "HELP",
+                "    Print this help.",
+            ];
+            reply::array(out, lines.len());
+            lines.iter().for_each(|line| reply::simple(out, line));
+        }
+        _ => return Err(super::unknown_subcommand(&args, "PUBSUB")),
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! HT.STATS: how full the buckets of a table are, and what a lookup costs; from a sample, without blocking anyone.
+
+use super::call::{Call, NOT_AN_INTEGER, Outcome, SYNTAX};
+use super::number::parse_integer;
+use crate::keyspace::KeySpace;
+use crate::resp::reply;
+use splitpoint::{Table, linear};
+use std::collections::BTreeMap;
+
+/// HT.STATS [SAMPLE buckets]: a map of figures, and a histogram of keys a bucket.
+pub(super) fn ht_stats(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
+    const SAMPLE: i64 = 1000;
+    const SAMPLE_MAX: i64 = 100_000;
+    let sample = match call.args.len() {
+        1 => SAMPLE,
+        3 if call.args.is(1, "sample") => {
+            parse_integer(call.args.at(2)).filter(|&n| n > 0).ok_or(NOT_AN_INTEGER)?.min(SAMPLE_MAX)
+        }
+        _ => return Err(SYNTAX.into()),
+    };
+    let Some(table) = space.table(call.database) else {
+        reply::map(call.out, 0, call.version);
+        return Ok(());
+    };
+    let counters = table.counters();
+    let histogram = histogram(space, &table, sample as u64)?; // positive
+    let (out, version) = (&mut *call.out, call.version);
+    let whole = [
+        ("pairs", counters.pairs),
+        ("buckets", counters.buckets),
+        ("payload-bytes", counters.payload_bytes),
+        ("memory-bytes", counters.memory_bytes),
+        ("file-bytes", counters.file_bytes),
+        ("splits", counters.splits),
+        ("merges", counters.merges),
+        ("checkpoints", counters.checkpoints),
+        ("latch-waits", counters.latch_waits),
+    ];
+    let ratios = [
+        ("pages-per-hit", counters.pages_per_hit()),
+        ("pages-per-miss", counters.pages_per_miss()),
+        ("keys-per-hit", counters.keys_per_hit()),
+        ("keys-per-miss", counters.keys_per_miss()),
+        ("hit-share", counters.hit_share()),
+        ("overflow-share", counters.overflow_share()),
+    ];
+    reply::map(out, whole.len() + ratios.len() + 2, version);
+    reply::bulk(out, b"hash");
+    reply::bulk(out, table.hash_function().0.as_bytes());
+    for (name, number) in whole {
+        reply::bulk(out, name.as_bytes());
+        reply::count(out, number);
+    }
+    for (name, ratio) in ratios {
+        reply::bulk(out, name.as_bytes());
+        reply::bulk(out, format!("{ratio:.4}").as_bytes());
+    }
+    reply::bulk(out, b"sampled-histogram");
+    reply::map(out, histogram.len(), version);
+    for (keys, buckets) in histogram {
+        reply::count(out, keys);
+        reply::count(out, buckets);
+    }
+    Ok(())
+}
+
+/// Buckets by their number of keys, for some chosen at random; all, if they are that few.
+fn histogram(space: &KeySpace, table: &Table, sample: u64) -> splitpoint::Result<BTreeMap<u64, u64>> {
+    let buckets = table.counters().buckets.max(1);
+    let state = linear::State { max_bucket: (buckets - 1) as linear::Bucket };
+    let mut histogram = BTreeMap::new();
+    for index in 0..sample.min(buckets) {
+        let bucket = if buckets <= sample { index } else { space.random() % buckets };
+        let bucket = bucket as linear::Bucket; // below their number
+        // The bucket's number is the low part of the hashes in it.
+        let from = linear::Position::of(bucket.into()).0;
+        let mut scan = table.scan_prefix(from, state.level(bucket));
+        let mut keys = 0;
+        while scan.next_ref()?.is_some() {
+            keys += 1;
+        }
+        *histogram.entry(keys).or_insert(0) += 1;
+    }
+    Ok(histogram)
+}

@@ -1,0 +1,360 @@
+//! Commands on values.
+
+use super::call::{Call, NOT_A_FLOAT, NOT_AN_INTEGER, Outcome, Refusal, SYNTAX, TOO_LONG, Turn};
+use super::number::{Decimal, parse_integer};
+use crate::keyspace::{Attributes, Exclusive, Lifetime, SpaceError};
+use crate::resp::reply;
+
+/// Keys that are looked up together.
+const WINDOW: usize = 64;
+
+/// GET key
+pub fn get(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+    let (out, version) = (&mut *call.out, call.version);
+    turn.with_value(call.database, call.args.at(1), |value| reply::bulk_or_null(out, value, version))?;
+    Ok(())
+}
+
+/// MGET key ...
+pub fn mget(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+    let (out, version) = (&mut *call.out, call.version);
+    reply::array(out, call.args.len() - 1);
+    for_windows(call.args.from(1), |keys| {
+        turn.get_many(call.database, keys, |_, value| reply::bulk_or_null(out, value, version))
+    })?;
+    Ok(())
+}
+
+/// Calls `work` with some of the keys at a time.
+pub fn for_windows<'a>(
+    keys: impl Iterator<Item = &'a [u8]>,
+    mut work: impl FnMut(&[&'a [u8]]) -> Result<(), SpaceError>,
+) -> Result<(), SpaceError> {
+    let mut window: [&[u8]; WINDOW] = [&[]; WINDOW];
+    let mut count = 0;
+    for key in keys {
+        window[count] = key;
+        count += 1;
+        if count == WINDOW {
+            work(&window)?;
+            count = 0;
+        }
+    }
+    if count > 0 { work(&window[..count]) } else { Ok(()) }
+}
+
+/// STRLEN key
+pub fn strlen(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+    let out = &mut *call.out;
+    turn.with_value(call.database, call.args.at(1), |value| reply::count(out, value.map_or(0, |v| v.len() as u64)))?;
+    Ok(())
+}
+
+/// GETRANGE key start end
+pub fn getrange(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+    let start = integer(call.args.at(2))?;
+    let end = integer(call.args.at(3))?;
+    let out = &mut *call.out;
+    turn.with_value(call.database, call.args.at(1), |value| {
+        reply::bulk(out, range_of(value.unwrap_or_default(), start, end));
+    })?;
+    Ok(())
+}
+
+/// From `start` to `end`, inclusive; negative ones count from the end.
+fn range_of(value: &[u8], start: i64, end: i64) -> &[u8] {
+    if start < 0 && end < 0 && start > end {
+        return &[];
+    }
+    let len = value.len() as i64; // a value is shorter than 2^32
+    let from_end = |at: i64| if at < 0 { (len + at).max(0) } else { at };
+    let (start, end) = (from_end(start), from_end(end).min(len - 1));
+    if start > end { &[] } else { &value[start as usize..=end as usize] }
+}
+
+/// A whole number among the arguments.
+pub fn integer(argument: &[u8]) -> Result<i64, Refusal> {
+    parse_integer(argument).ok_or_else(|| NOT_AN_INTEGER.into())
+}
+
+/// What SET and GETEX may say after the value.
+#[derive(Default)]
+struct SetOptions {
+    only_absent: bool,
+    only_present: bool,
+    get: bool,
+    keep: bool,
+    persist: bool,
+    lifetime: Option<NewLifetime>,
+}
+
+/// A lifetime among the options: which argument has its number, and what it counts.
+#[derive(Clone, Copy)]
+struct NewLifetime {
+    index: usize,
+    absolute: bool,
+    factor: i64,
+}
+
+/// Options from argument `first` on. `of_set` chooses those of SET, else those of GETEX.
+fn set_options(call: &Call<'_, '_>, first: usize, of_set: bool) -> Result<SetOptions, Refusal> {
+    let args = call.args;
+    let mut options = SetOptions::default();
+    let mut index = first;
+    while index < args.len() {
+        let has_lifetime = options.keep || options.persist || options.lifetime.is_some();
+        if of_set && args.is(index, "nx") && !options.only_present {
+            options.only_absent = true;
+        } else if of_set && args.is(index, "xx") && !options.only_absent {
+            options.only_present = true;
+        } else if of_set && args.is(index, "get") {
+            options.get = true;
+        } else if of_set && args.is(index, "keepttl") && (!has_lifetime || options.keep) {
+            options.keep = true;
+        } else if !of_set && args.is(index, "persist") && (!has_lifetime || options.persist) {
+            options.persist = true;
+        } else {
+            let units = [("ex", false, 1000), ("px", false, 1), ("exat", true, 1000), ("pxat", true, 1)];
+            let unit = units.iter().find(|(word, ..)| args.is(index, word));
+            let (Some(&(_, absolute, factor)), false, true) = (unit, has_lifetime, index + 1 < args.len()) else {
+                return Err(SYNTAX.into());
+            };
+            options.lifetime = Some(NewLifetime { index: index + 1, absolute, factor });
+            index += 1;
+        }
+        index += 1;
+    }
+    Ok(options)
+}
+
+impl SetOptions {
+    /// When the key expires, in Unix milliseconds, if the options say.
+    fn expires_at_ms(&self, call: &Call<'_, '_>, now_ms: u64, name: &str) -> Result<Option<i64>, Refusal> {
+        let at = |new: NewLifetime| lifetime_of(call.args.at(new.index), new.absolute, new.factor, now_ms, name);
+        self.lifetime.map(at).transpose()
+    }
+}
+
+/// When a key expires: a positive number of units, from now or from 1970.
+fn lifetime_of(argument: &[u8], absolute: bool, factor: i64, now_ms: u64, name: &str) -> Result<i64, Refusal> {
+    let number = integer(argument)?;
+    let base = if absolute { 0 } else { now_ms as i64 }; // far below 2^63
+    let at = number.checked_mul(factor).and_then(|ms| ms.checked_add(base));
+    at.filter(|_| number > 0).ok_or_else(|| format!("ERR invalid expire time in '{name}' command").into())
+}
+
+fn expiring(at_ms: i64) -> Lifetime {
+    Lifetime::Are(Attributes::expiring(at_ms as u64)) // positive
+}
+
+/// SET key value ...
+pub fn set(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let (key, value) = (call.args.at(1), call.args.at(2));
+    let options = set_options(call, 3, true)?;
+    let expires_at_ms = options.expires_at_ms(call, alone.now_ms(), "set")?;
+    let mut old = Vec::new();
+    let present = if options.get {
+        alone.get(call.database, key, &mut old)?
+    } else if options.only_absent || options.only_present {
+        alone.contains(call.database, key)?
+    } else {
+        false
+    };
+    let refused = options.only_absent && present || options.only_present && !present;
+    if !refused {
+        let lifetime = match expires_at_ms {
+            Some(at_ms) => expiring(at_ms),
+            None if options.keep => Lifetime::Keep,
+            None => Lifetime::Clear,
+        };
+        alone.put(call.database, key, value, lifetime)?;
+    }
+    if options.get {
+        reply::bulk_or_null(call.out, present.then_some(&old), call.version);
+    } else if refused {
+        reply::null(call.out, call.version);
+    } else {
+        reply::ok(call.out);
+    }
+    Ok(())
+}
+
+/// SETNX key value
+pub fn setnx(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let absent = !alone.contains(call.database, call.args.at(1))?;
+    if absent {
+        alone.put(call.database, call.args.at(1), call.args.at(2), Lifetime::Clear)?;
+    }
+    reply::integer(call.out, absent.into());
+    Ok(())
+}
+
+/// SETEX key seconds value; with `factor` 1 PSETEX.
+pub fn setex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, factor: i64) -> Outcome {
+    let name = if factor == 1 { "psetex" } else { "setex" };
+    let at_ms = lifetime_of(call.args.at(2), false, factor, alone.now_ms(), name)?;
+    alone.put(call.database, call.args.at(1), call.args.at(3), expiring(at_ms))?;
+    reply::ok(call.out);
+    Ok(())
+}
+
+/// GETSET key value
+pub fn getset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let mut old = Vec::new();
+    let present = alone.get(call.database, call.args.at(1), &mut old)?;
+    alone.put(call.database, call.args.at(1), call.args.at(2), Lifetime::Clear)?;
+    reply::bulk_or_null(call.out, present.then_some(&old), call.version);
+    Ok(())
+}
+
+/// GETDEL key
+pub fn getdel(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let mut old = Vec::new();
+    let present = alone.get(call.database, call.args.at(1), &mut old)?;
+    alone.remove(call.database, call.args.at(1))?;
+    reply::bulk_or_null(call.out, present.then_some(&old), call.version);
+    Ok(())
+}
+
+/// GETEX key ...
+pub fn getex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let key = call.args.at(1);
+    let options = set_options(call, 2, false)?;
+    let mut value = Vec::new();
+    if !alone.get(call.database, key, &mut value)? {
+        reply::null(call.out, call.version);
+        return Ok(());
+    }
+    let attributes = alone.attributes(call.database, key)?;
+    match options.expires_at_ms(call, alone.now_ms(), "getex")? {
+        Some(at_ms) if at_ms as u64 <= alone.now_ms() => {
+            alone.remove(call.database, key)?;
+        }
+        Some(at_ms) => {
+            alone.set_attributes(call.database, key, Attributes { expires_at_ms: at_ms as u64, ..attributes })?;
+        }
+        None if options.persist => {
+            alone.set_attributes(call.database, key, Attributes { expires_at_ms: 0, ..attributes })?;
+        }
+        None => {}
+    }
+    reply::bulk(call.out, &value);
+    Ok(())
+}
+
+/// MSET key value ...; with `only_absent` MSETNX.
+pub fn mset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_absent: bool) -> Outcome {
+    if call.args.len() % 2 == 0 {
+        let name = if only_absent { "msetnx" } else { "mset" };
+        return Err(format!("ERR wrong number of arguments for '{name}' command").into());
+    }
+    let pairs = || call.args.from(1).step_by(2).zip(call.args.from(2).step_by(2));
+    if only_absent {
+        for (key, _) in pairs() {
+            if alone.contains(call.database, key)? {
+                reply::integer(call.out, 0);
+                return Ok(());
+            }
+        }
+    }
+    if alone.space().in_file() {
+        for (key, value) in pairs() {
+            alone.put(call.database, key, value, Lifetime::Clear)?;
+        }
+    } else {
+        let pairs: Vec<(&[u8], &[u8])> = pairs().collect();
+        alone.put_many(call.database, &pairs)?;
+    }
+    if only_absent {
+        reply::integer(call.out, 1)
+    } else {
+        reply::ok(call.out)
+    }
+    Ok(())
+}
+
+/// APPEND key value
+pub fn append(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let (key, tail) = (call.args.at(1), call.args.at(2));
+    let mut len = 0;
+    alone.get_many(call.database, &[key], |_, value| len = value.map_or(0, <[u8]>::len))?;
+    if len + tail.len() > call.value_bytes_max {
+        return Err(TOO_LONG.into());
+    }
+    let len = alone.append(call.database, key, tail)?;
+    reply::count(call.out, len as u64);
+    Ok(())
+}
+
+/// SETRANGE key offset value
+pub fn setrange(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let (key, part) = (call.args.at(1), call.args.at(3));
+    let offset = integer(call.args.at(2))?;
+    let offset = usize::try_from(offset).map_err(|_| Refusal::from("ERR offset is out of range"))?;
+    let mut value = Vec::new();
+    alone.get(call.database, key, &mut value)?;
+    if part.is_empty() {
+        reply::count(call.out, value.len() as u64);
+        return Ok(());
+    }
+    let end = offset.checked_add(part.len()).filter(|&end| end <= call.value_bytes_max).ok_or(TOO_LONG)?;
+    if value.len() < end {
+        value.resize(end, 0);
+    }
+    value[offset..end].copy_from_slice(part);
+    alone.put(call.database, key, &value, Lifetime::Keep)?;
+    reply::count(call.out, value.len() as u64);
+    Ok(())
+}
+
+/// INCR, DECR, INCRBY, DECRBY
+pub fn incr_by(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, increment: i64) -> Outcome {
+    let key = call.args.at(1);
+    let mut value = Vec::new();
+    let old = if alone.get(call.database, key, &mut value)? { integer(&value)? } else { 0 };
+    let new = old.checked_add(increment).ok_or("ERR increment or decrement would overflow")?;
+    alone.put(call.database, key, itoa::Buffer::new().format(new).as_bytes(), Lifetime::Keep)?;
+    reply::integer(call.out, new);
+    Ok(())
+}
+
+/// DECRBY key decrement
+pub fn decr_by(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let decrement = integer(call.args.at(2))?;
+    let increment = decrement.checked_neg().ok_or("ERR decrement would overflow")?;
+    incr_by(alone, call, increment)
+}
+
+/// INCRBYFLOAT key increment
+pub fn incr_by_float(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let key = call.args.at(1);
+    let mut value = Vec::new();
+    let old = match alone.get(call.database, key, &mut value)? {
+        true => Decimal::parse(&value).ok_or(NOT_A_FLOAT)?,
+        false => Decimal::Exact(0),
+    };
+    let increment = Decimal::parse(call.args.at(2)).ok_or(NOT_A_FLOAT)?;
+    let sum = old.plus(increment).ok_or("ERR increment would produce NaN or Infinity")?.text();
+    alone.put(call.database, key, sum.as_bytes(), Lifetime::Keep)?;
+    reply::bulk(call.out, sum.as_bytes());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::range_of;
+
+    #[test]
+    fn ranges_are_inclusive_and_count_from_both_ends() {
+        let part = |start, end| range_of(b"This is a string", start, end);
+        assert_eq!(part(0, 3), b"This");
+        assert_eq!(part(-3, -1), b"ing");
+        assert_eq!(part(0, -1), b"This is a string");
+        assert_eq!(part(10, 100), b"string");
+        assert_eq!(part(5, 2), b"");
+        assert_eq!(part(-100, 0), b"T");
+        assert_eq!(part(-1, -5), b"");
+        assert_eq!(range_of(b"", 0, -1), b"");
+        assert_eq!(range_of(b"abc", i64::MIN, i64::MAX), b"abc");
+    }
+}

@@ -1,0 +1,342 @@
+//! The one table of commands: names, arity, keys, documentation.
+//!
+//! It drives the lookup and the check of the number of arguments, COMMAND (COUNT, DOCS, INFO, LIST, GETKEYS), and the
+//! list in docs/server.md, which a test compares.
+
+/// Properties of a command, as COMMAND INFO tells them, and how it is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags(u32);
+
+macro_rules! flags {
+    ($($name:ident = $bit:literal $text:literal),* $(,)?) => {
+        impl Flags {
+            $(#[doc = concat!("`", $text, "`")] pub const $name: Flags = Flags(1 << $bit);)*
+            /// Names of those that COMMAND INFO tells.
+            pub fn names(self) -> impl Iterator<Item = &'static str> {
+                let all = [$((Flags::$name, $text)),*];
+                all.into_iter().filter(move |(flag, name)| self.has(*flag) && !name.is_empty()).map(|(_, name)| name)
+            }
+        }
+    };
+}
+
+flags! {
+    WRITE = 0 "write",
+    READONLY = 1 "readonly",
+    DENYOOM = 2 "denyoom",
+    ADMIN = 3 "admin",
+    PUBSUB = 4 "pubsub",
+    NOSCRIPT = 5 "noscript",
+    LOADING = 6 "loading",
+    STALE = 7 "stale",
+    FAST = 8 "fast",
+    NO_AUTH = 9 "no_auth",
+    NO_MULTI = 10 "no_multi",
+    // How this server executes it.
+    WAITS = 16 "",
+    SUBSCRIBED = 17 "",
+}
+
+impl Flags {
+    /// Whether all of `other` are set.
+    pub const fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    const fn with(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+
+/// Which arguments are keys: the first, the last (negative: from the end), and the step; all 0 for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// Index of the first key.
+    pub first: i32,
+    /// Index of the last one; negative: from the end.
+    pub last: i32,
+    /// Distance between keys.
+    pub step: i32,
+}
+
+/// A command.
+#[derive(Debug)]
+pub struct Spec {
+    /// Which it is.
+    pub id: Id,
+    /// Its name, in lower case.
+    pub name: &'static str,
+    /// Number of arguments, the name included; negative: at least so many.
+    pub arity: i32,
+    /// Its properties.
+    pub flags: Flags,
+    /// Its keys.
+    pub keys: Keys,
+    /// Its group in the documentation.
+    pub group: &'static str,
+    /// The version of Redis that had it first.
+    pub since: &'static str,
+    /// Its arguments.
+    pub syntax: &'static str,
+    /// What it does.
+    pub summary: &'static str,
+}
+
+macro_rules! commands {
+    ($($id:ident $name:literal $arity:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal)
+        $group:literal $since:literal $syntax:literal $summary:literal;)*) => {
+        /// Which command.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        #[expect(missing_docs, reason = "each has a summary in the table")]
+        pub enum Id { $($id),* }
+
+        /// All commands, in the order of their groups.
+        pub const COMMANDS: &[Spec] = &[$(Spec {
+            id: Id::$id,
+            name: $name,
+            arity: $arity,
+            flags: Flags(0)$(.with(Flags::$flag))*,
+            keys: Keys { first: $first, last: $last, step: $step },
+            group: $group,
+            since: $since,
+            syntax: $syntax,
+            summary: $summary,
+        }),*];
+    };
+}
+
+commands! {
+    Get "get" 2 [READONLY FAST] (1 1 1) "string" "1.0.0" "key" "The value of a key.";
+    Set "set" -3 [WRITE DENYOOM] (1 1 1) "string" "1.0.0"
+        "key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time | PXAT unix-time-ms | KEEPTTL]"
+        "Stores a value, on conditions, with a lifetime.";
+    SetNx "setnx" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key value" "Stores a value if the key is absent.";
+    SetEx "setex" 4 [WRITE DENYOOM] (1 1 1) "string" "2.0.0" "key seconds value"
+        "Stores a value with a lifetime in seconds.";
+    PSetEx "psetex" 4 [WRITE DENYOOM] (1 1 1) "string" "2.6.0" "key milliseconds value"
+        "Stores a value with a lifetime in milliseconds.";
+    GetSet "getset" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key value"
+        "Stores a value and returns the earlier one.";
+    GetEx "getex" -2 [WRITE FAST] (1 1 1) "string" "6.2.0"
+        "key [EX seconds | PX milliseconds | EXAT unix-time | PXAT unix-time-ms | PERSIST]"
+        "The value of a key, and changes its lifetime.";
+    GetDel "getdel" 2 [WRITE FAST] (1 1 1) "string" "6.2.0" "key" "The value of a key, and removes it.";
+    MGet "mget" -2 [READONLY FAST] (1 -1 1) "string" "1.0.0" "key [key ...]" "The values of several keys.";
+    MSet "mset" -3 [WRITE DENYOOM] (1 -1 2) "string" "1.0.1" "key value [key value ...]"
+        "Stores several values as one change.";
+    MSetNx "msetnx" -3 [WRITE DENYOOM] (1 -1 2) "string" "1.0.1" "key value [key value ...]"
+        "Stores several values as one change if all keys are absent.";
+    Append "append" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "2.0.0" "key value"
+        "Appends to a value; an absent key begins empty.";
+    StrLen "strlen" 2 [READONLY FAST] (1 1 1) "string" "2.2.0" "key" "The length of a value.";
+    GetRange "getrange" 4 [READONLY] (1 1 1) "string" "2.4.0" "key start end" "A part of a value.";
+    SubStr "substr" 4 [READONLY] (1 1 1) "string" "1.0.0" "key start end" "A part of a value: the old name of GETRANGE.";
+    SetRange "setrange" 4 [WRITE DENYOOM] (1 1 1) "string" "2.2.0" "key offset value"
+        "Overwrites a part of a value, after zeros where it is shorter.";
+    Incr "incr" 2 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key" "Adds one to a number.";
+    Decr "decr" 2 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key" "Subtracts one from a number.";
+    IncrBy "incrby" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key increment" "Adds to a number.";
+    DecrBy "decrby" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key decrement" "Subtracts from a number.";
+    IncrByFloat "incrbyfloat" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "2.6.0" "key increment"
+        "Adds to a decimal number.";
+
+    Del "del" -2 [WRITE] (1 -1 1) "generic" "1.0.0" "key [key ...]" "Removes keys.";
+    Unlink "unlink" -2 [WRITE FAST] (1 -1 1) "generic" "4.0.0" "key [key ...]" "Removes keys; the same as DEL here.";
+    Exists "exists" -2 [READONLY FAST] (1 -1 1) "generic" "1.0.0" "key [key ...]" "How many of the keys are present.";
+    Type "type" 2 [READONLY FAST] (1 1 1) "generic" "1.0.0" "key" "The type of a value: string, or none.";
+    Touch "touch" -2 [READONLY FAST] (1 -1 1) "generic" "3.2.1" "key [key ...]"
+        "How many of the keys are present; they count as used.";
+    Copy "copy" -3 [WRITE DENYOOM] (1 2 1) "generic" "6.2.0" "source destination [DB database] [REPLACE]"
+        "Copies a value and its lifetime to another key.";
+    Rename "rename" 3 [WRITE] (1 2 1) "generic" "1.0.0" "key newkey" "Gives a key another name.";
+    RenameNx "renamenx" 3 [WRITE FAST] (1 2 1) "generic" "1.0.0" "key newkey"
+        "Gives a key another name if no key has it.";
+    RandomKey "randomkey" 1 [READONLY] (0 0 0) "generic" "1.0.0" "" "A key at random.";
+    Keys "keys" 2 [READONLY WAITS] (0 0 0) "generic" "1.0.0" "pattern" "All keys that match a pattern.";
+    Scan "scan" -2 [READONLY] (0 0 0) "generic" "2.8.0" "cursor [MATCH pattern] [COUNT count] [TYPE type]"
+        "Some keys, and where to go on.";
+    Dump "dump" 2 [READONLY] (1 1 1) "generic" "2.6.0" "key" "A value in the form that RESTORE takes.";
+    Restore "restore" -4 [WRITE DENYOOM] (1 1 1) "generic" "2.6.0"
+        "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]" "Stores what DUMP returned.";
+    Object "object" -2 [READONLY] (2 2 1) "generic" "2.2.3" "ENCODING | REFCOUNT | IDLETIME | FREQ | HELP [key]"
+        "How Redis would store a value.";
+    Expire "expire" -3 [WRITE FAST] (1 1 1) "generic" "1.0.0" "key seconds [NX | XX | GT | LT]"
+        "Sets a lifetime in seconds.";
+    PExpire "pexpire" -3 [WRITE FAST] (1 1 1) "generic" "2.6.0" "key milliseconds [NX | XX | GT | LT]"
+        "Sets a lifetime in milliseconds.";
+    ExpireAt "expireat" -3 [WRITE FAST] (1 1 1) "generic" "1.2.0" "key unix-time [NX | XX | GT | LT]"
+        "Sets when a key expires, in seconds.";
+    PExpireAt "pexpireat" -3 [WRITE FAST] (1 1 1) "generic" "2.6.0" "key unix-time-ms [NX | XX | GT | LT]"
+        "Sets when a key expires, in milliseconds.";
+    Ttl "ttl" 2 [READONLY FAST] (1 1 1) "generic" "1.0.0" "key" "Seconds until a key expires.";
+    PTtl "pttl" 2 [READONLY FAST] (1 1 1) "generic" "2.6.0" "key" "Milliseconds until a key expires.";
+    ExpireTime "expiretime" 2 [READONLY FAST] (1 1 1) "generic" "7.0.0" "key" "When a key expires, in seconds.";
+    PExpireTime "pexpiretime" 2 [READONLY FAST] (1 1 1) "generic" "7.0.0" "key" "When a key expires, in milliseconds.";
+    Persist "persist" 2 [WRITE FAST] (1 1 1) "generic" "2.2.0" "key" "Removes a lifetime.";
+
+    Multi "multi" 1 [NOSCRIPT LOADING STALE FAST] (0 0 0) "transactions" "1.2.0" "" "Begins a transaction.";
+    Exec "exec" 1 [NOSCRIPT LOADING STALE] (0 0 0) "transactions" "1.2.0" "" "Executes a transaction as one change.";
+    Discard "discard" 1 [NOSCRIPT LOADING STALE FAST] (0 0 0) "transactions" "2.0.0" "" "Forgets a transaction.";
+    Watch "watch" -2 [NOSCRIPT LOADING STALE FAST] (1 -1 1) "transactions" "2.2.0" "key [key ...]"
+        "Makes the next transaction fail if one of the keys changes first.";
+    Unwatch "unwatch" 1 [NOSCRIPT LOADING STALE FAST] (0 0 0) "transactions" "2.2.0" "" "Forgets what is watched.";
+
+    Auth "auth" -2 [NOSCRIPT LOADING STALE FAST NO_AUTH] (0 0 0) "connection" "1.0.0" "[username] password"
+        "Authenticates the connection.";
+    Hello "hello" -1 [NOSCRIPT LOADING STALE FAST NO_AUTH] (0 0 0) "connection" "6.0.0"
+        "[protover [AUTH username password] [SETNAME clientname]]" "Chooses RESP2 or RESP3.";
+    Ping "ping" -1 [FAST SUBSCRIBED] (0 0 0) "connection" "1.0.0" "[message]" "Answers PONG, or the message.";
+    Echo "echo" 2 [FAST] (0 0 0) "connection" "1.0.0" "message" "Answers the message.";
+    Select "select" 2 [LOADING STALE FAST] (0 0 0) "connection" "1.0.0" "index" "Chooses a database.";
+    Quit "quit" -1 [NOSCRIPT LOADING STALE FAST NO_AUTH SUBSCRIBED] (0 0 0) "connection" "1.0.0" ""
+        "Closes the connection.";
+    Reset "reset" 1 [NOSCRIPT LOADING STALE FAST NO_AUTH SUBSCRIBED] (0 0 0) "connection" "6.2.0" ""
+        "Makes the connection as it was in the beginning.";
+    Client "client" -2 [NOSCRIPT LOADING STALE] (0 0 0) "connection" "2.4.0"
+        "ID | SETNAME | GETNAME | SETINFO | INFO | LIST | KILL | REPLY | NO-EVICT | NO-TOUCH | UNPAUSE | HELP [...]"
+        "Asks about connections, names and ends them.";
+
+    Subscribe "subscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBED] (0 0 0) "pubsub" "2.0.0"
+        "channel [channel ...]" "Receives what is published on channels.";
+    Unsubscribe "unsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBED] (0 0 0) "pubsub" "2.0.0"
+        "[channel ...]" "Ends subscriptions.";
+    PSubscribe "psubscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBED] (0 0 0) "pubsub" "2.0.0"
+        "pattern [pattern ...]" "Receives what is published on channels that match.";
+    PUnsubscribe "punsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBED] (0 0 0) "pubsub" "2.0.0"
+        "[pattern ...]" "Ends subscriptions to patterns.";
+    Publish "publish" 3 [PUBSUB LOADING STALE FAST] (0 0 0) "pubsub" "2.0.0" "channel message"
+        "Sends a message to those who subscribed.";
+    PubSub "pubsub" -2 [PUBSUB LOADING STALE] (0 0 0) "pubsub" "2.8.0" "CHANNELS | NUMSUB | NUMPAT | HELP [...]"
+        "Asks about subscriptions.";
+
+    Command "command" -1 [LOADING STALE] (0 0 0) "server" "2.8.13" "[COUNT | DOCS | INFO | LIST | GETKEYS | HELP ...]"
+        "Asks about commands.";
+    Info "info" -1 [LOADING STALE] (0 0 0) "server" "1.0.0" "[section ...]" "Figures about the server.";
+    Config "config" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "server" "2.0.0" "GET | SET | RESETSTAT | HELP [...]"
+        "Reads and changes options.";
+    DbSize "dbsize" 1 [READONLY FAST] (0 0 0) "server" "1.0.0" "" "The number of keys in the database.";
+    Time "time" 1 [LOADING STALE FAST] (0 0 0) "server" "2.6.0" "" "The server's clock.";
+    FlushDb "flushdb" -1 [WRITE] (0 0 0) "server" "1.0.0" "[ASYNC | SYNC]" "Removes all keys of the database.";
+    FlushAll "flushall" -1 [WRITE] (0 0 0) "server" "1.0.0" "[ASYNC | SYNC]" "Removes all keys of all databases.";
+    Debug "debug" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "server" "1.0.0" "SLEEP seconds | HELP"
+        "Lets this connection wait.";
+    Save "save" 1 [ADMIN NOSCRIPT NO_MULTI WAITS] (0 0 0) "server" "1.0.0" "" "Makes a checkpoint of the file and waits for it.";
+    BgSave "bgsave" -1 [ADMIN NOSCRIPT] (0 0 0) "server" "1.0.0" "[SCHEDULE]" "Begins a checkpoint of the file.";
+    LastSave "lastsave" 1 [LOADING STALE FAST] (0 0 0) "server" "1.0.0" "" "When the last checkpoint was complete.";
+    Shutdown "shutdown" -1 [ADMIN NOSCRIPT LOADING STALE NO_MULTI] (0 0 0) "server" "1.0.0"
+        "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]" "Ends the server.";
+    SlowLog "slowlog" -2 [ADMIN LOADING STALE] (0 0 0) "server" "2.2.12" "GET [count] | LEN | RESET | HELP"
+        "The slowest requests of late.";
+    Latency "latency" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "server" "2.8.13"
+        "HISTOGRAM [command ...] | RESET | LATEST | HELP" "How long commands took.";
+    Memory "memory" -2 [READONLY] (0 0 0) "server" "4.0.0" "USAGE key [SAMPLES count] | DOCTOR | HELP"
+        "The memory of a key.";
+    HtStats "ht.stats" -1 [READONLY WAITS] (0 0 0) "server" "splitpoint 0.1" "[SAMPLE buckets]"
+        "Bucket histogram and probes of the table, from a sample.";
+}
+
+impl Spec {
+    /// Whether a request of `count` arguments, the name included, has the right number.
+    #[inline]
+    pub fn accepts(&self, count: usize) -> bool {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let arity = i64::from(self.arity);
+        if arity >= 0 { count == arity } else { count >= -arity }
+    }
+
+    /// Indices of the keys in a request of `count` arguments.
+    pub fn key_indices(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
+        let Keys { first, last, step } = self.keys;
+        let last = if last < 0 { count as i64 + i64::from(last) } else { i64::from(last) };
+        let none = first == 0;
+        (i64::from(first)..=last).step_by(step.max(1) as usize).filter(move |_| !none).map(|index| index as usize)
+    }
+}
+
+/// A table from names, without regard to case, to commands: open addressing by a product of the name's bytes.
+pub struct Names {
+    places: [u8; PLACES],
+}
+
+const PLACES: usize = 512;
+const EMPTY: u8 = u8::MAX;
+
+impl Names {
+    /// The one table.
+    pub fn get() -> &'static Names {
+        static NAMES: std::sync::OnceLock<Names> = std::sync::OnceLock::new();
+        NAMES.get_or_init(|| {
+            let mut names = Names { places: [EMPTY; PLACES] };
+            for (index, spec) in COMMANDS.iter().enumerate() {
+                let mut place = place_of(spec.name.as_bytes());
+                while names.places[place] != EMPTY {
+                    place = (place + 1) % PLACES;
+                }
+                names.places[place] = u8::try_from(index).expect("fewer than 255 commands");
+            }
+            names
+        })
+    }
+
+    /// The command of this name.
+    #[inline]
+    pub fn find(&self, name: &[u8]) -> Option<&'static Spec> {
+        let mut place = place_of(name);
+        loop {
+            let index = self.places[place];
+            if index == EMPTY {
+                return None;
+            }
+            let spec = &COMMANDS[usize::from(index)];
+            if spec.name.as_bytes().eq_ignore_ascii_case(name) {
+                return Some(spec);
+            }
+            place = (place + 1) % PLACES;
+        }
+    }
+}
+
+#[inline]
+fn place_of(name: &[u8]) -> usize {
+    // Letters become lower case; other bytes may meet, which the comparison sorts out.
+    let mut sum = name.len() as u64;
+    for &byte in name.iter().take(16) {
+        sum = sum.wrapping_mul(31).wrapping_add(u64::from(byte | 0x20));
+    }
+    (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 55) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_by_its_name_in_any_case() {
+        for spec in COMMANDS {
+            assert_eq!(Names::get().find(spec.name.as_bytes()).unwrap().id, spec.id);
+            assert_eq!(Names::get().find(spec.name.to_uppercase().as_bytes()).unwrap().id, spec.id);
+        }
+        assert!(Names::get().find(b"lpush").is_none());
+        assert!(Names::get().find(b"").is_none());
+        assert!(Names::get().find(&[b'x'; 4000]).is_none());
+    }
+
+    #[test]
+    fn numbers_in_the_table_are_their_places() {
+        for (index, spec) in COMMANDS.iter().enumerate() {
+            assert_eq!(spec.id as usize, index);
+        }
+    }
+
+    #[test]
+    fn keys_are_where_redis_has_them() {
+        let keys =
+            |name: &str, count| Names::get().find(name.as_bytes()).unwrap().key_indices(count).collect::<Vec<_>>();
+        assert_eq!(keys("mset", 5), [1, 3]);
+        assert_eq!(keys("del", 4), [1, 2, 3]);
+        assert_eq!(keys("rename", 3), [1, 2]);
+        assert_eq!(keys("object", 3), [2]);
+        assert_eq!(keys("ping", 1), [0usize; 0]);
+    }
+}

@@ -1,0 +1,93 @@
+//! Counters and latencies, one set a thread of the event loop, added up when someone asks.
+
+use crate::command::table::{COMMANDS, Id};
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+/// Latencies are counted by powers of two of nanoseconds, up to 2^(BUCKETS - 1).
+pub const BUCKETS: usize = 40;
+
+/// The counters of one thread.
+pub struct Figures {
+    /// Keys that lookups found.
+    pub hits: AtomicU64,
+    /// Keys that lookups did not find.
+    pub misses: AtomicU64,
+    /// Error replies.
+    pub errors: AtomicU64,
+    /// Bytes received.
+    pub bytes_in: AtomicU64,
+    /// Bytes sent.
+    pub bytes_out: AtomicU64,
+    /// Reads of sockets that brought requests.
+    pub reads: AtomicU64,
+    commands: Vec<CommandFigures>,
+}
+
+/// The counters of one command.
+#[derive(Default)]
+pub struct CommandFigures {
+    /// Calls.
+    pub calls: AtomicU64,
+    /// Their time in all.
+    pub nanos: AtomicU64,
+    buckets: Buckets,
+}
+
+struct Buckets([AtomicU64; BUCKETS]);
+
+impl Default for Buckets {
+    fn default() -> Self {
+        Buckets([const { AtomicU64::new(0) }; BUCKETS])
+    }
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Figures {
+            hits: AtomicU64::default(),
+            misses: AtomicU64::default(),
+            errors: AtomicU64::default(),
+            bytes_in: AtomicU64::default(),
+            bytes_out: AtomicU64::default(),
+            reads: AtomicU64::default(),
+            commands: COMMANDS.iter().map(|_| CommandFigures::default()).collect(),
+        }
+    }
+}
+
+impl Figures {
+    /// Counts `calls` calls of a command that took `nanos` in all; each counts as an equal part of it.
+    #[inline]
+    pub fn note(&self, id: Id, calls: u64, nanos: u64) {
+        let figures = &self.commands[id as usize];
+        figures.calls.fetch_add(calls, Relaxed);
+        figures.nanos.fetch_add(nanos, Relaxed);
+        let each = nanos / calls.max(1);
+        let bucket = (u64::BITS - each.leading_zeros()) as usize;
+        figures.buckets.0[bucket.min(BUCKETS - 1)].fetch_add(calls, Relaxed);
+    }
+
+    /// The counters of a command.
+    pub fn of(&self, id: Id) -> &CommandFigures {
+        &self.commands[id as usize]
+    }
+
+    /// Calls of all commands.
+    pub fn calls(&self) -> u64 {
+        self.commands.iter().map(|figures| figures.calls.load(Relaxed)).sum()
+    }
+}
+
+impl CommandFigures {
+    /// Calls that took less than 2^`bucket` nanoseconds, and not less than half of that.
+    pub fn bucket(&self, bucket: usize) -> u64 {
+        self.buckets.0[bucket].load(Relaxed)
+    }
+
+    /// Forgets all.
+    pub fn reset(&self) {
+        self.calls.store(0, Relaxed);
+        self.nanos.store(0, Relaxed);
+        self.buckets.0.iter().for_each(|bucket| bucket.store(0, Relaxed));
+    }
+}

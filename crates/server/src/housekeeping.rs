@@ -1,0 +1,62 @@
+//! What happens now and then, on a thread of its own: the coarse clock, the sweep of expired keys, idle connections.
+
+use crate::keyspace::SweepCursor;
+use crate::server::Server;
+use std::sync::Weak;
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+
+const TICK: Duration = Duration::from_millis(100);
+/// Keys with lifetimes that the sweep looks at in one step, and how long it may go on in a tick if many had expired.
+const SWEPT_AT_ONCE: usize = 200;
+const SWEEP_TIME: Duration = Duration::from_millis(25);
+
+/// Starts the thread. It ends when the server is gone.
+///
+/// # Errors
+/// Those of starting a thread.
+pub fn start(server: Weak<Server>) -> std::io::Result<()> {
+    let run = move || {
+        let mut cursor = SweepCursor::default();
+        let mut ticks = 0u64;
+        loop {
+            std::thread::sleep(TICK);
+            let Some(server) = server.upgrade() else { return };
+            sweep(&server, &mut cursor);
+            ticks += 1;
+            if ticks % 10 == 0 {
+                each_second(&server);
+            }
+        }
+    };
+    std::thread::Builder::new().name("housekeeping".into()).spawn(run).map(drop)
+}
+
+fn sweep(server: &Server, cursor: &mut SweepCursor) {
+    let since = Instant::now();
+    while since.elapsed() < SWEEP_TIME {
+        match server.space.sweep(cursor, SWEPT_AT_ONCE) {
+            // Where a quarter had expired, there are probably more.
+            Ok(swept) if swept.removed * 4 > swept.looked_at => {}
+            Ok(_) => return,
+            Err(error) => {
+                tracing::warn!(%error, "sweep of expired keys");
+                return;
+            }
+        }
+    }
+}
+
+fn each_second(server: &Server) {
+    let now_s = server.started.elapsed().as_secs();
+    server.clock_s.store(now_s, Relaxed);
+    server.may_read_disk.store(server.space.may_read_disk(), Relaxed);
+    let Some(idle) = server.settings.idle() else { return };
+    for client in server.clients.all() {
+        let active_s = client.active_s.load(Relaxed);
+        if now_s.saturating_sub(active_s) > idle.as_secs() && client.subscriptions() == 0 {
+            tracing::debug!(client = client.id, "closed: idle");
+            client.kill();
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What a key has beside its value: when it expires, memcached's flags, memcached's CAS number.
+//!
+//! Most keys have none, and their values lie in the table as the client sent them. The attributes of the others lie in
+//! a second table in memory, the *side table*, by the same key; so a database without any is served without a look at
+//! it. A database in a file also stores them in the file, as marked pairs (`marks.rs`), in one batch with the value.
+
+/// See the head of this file. The default is that of a key without any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Unix time in milliseconds; 0: never.
+    pub expires_at_ms: u64,
+    /// memcached's flags.
+    pub flags: u32,
+    /// memcached's CAS number; 0: none was asked for since the value was set. Not kept in a file: a number given
+    /// before a restart must not match afterwards.
+    pub cas: u64,
+}
+
+impl Attributes {
+    /// Those of a key that only expires.
+    pub fn expiring(expires_at_ms: u64) -> Attributes {
+        Attributes { expires_at_ms, ..Attributes::default() }
+    }
+
+    /// Whether a key with these counts as absent.
+    pub fn expired(&self, now_ms: u64) -> bool {
+        self.expires_at_ms != 0 && self.expires_at_ms <= now_ms
+    }
+
+    /// The part that outlives the process.
+    pub(super) fn durable(&self) -> Attributes {
+        Attributes { cas: 0, ..*self }
+    }
+
+    /// Lifetime and flags as in a file (on disk), then the CAS number.
+    pub(super) fn encode(&self) -> [u8; ENCODED_BYTES] {
+        let mut bytes = [0; ENCODED_BYTES];
+        bytes[..8].copy_from_slice(&self.expires_at_ms.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.flags.to_le_bytes());
+        bytes[12..].copy_from_slice(&self.cas.to_le_bytes());
+        bytes
+    }
+
+    /// `None` for bytes that `encode` did not make.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Attributes> {
+        let expires_at_ms = u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?);
+        let flags = u32::from_le_bytes(bytes.get(8..12)?.try_into().ok()?);
+        let cas = u64::from_le_bytes(bytes.get(12..ENCODED_BYTES)?.try_into().ok()?);
+        (bytes.len() == ENCODED_BYTES).then_some(Attributes { expires_at_ms, flags, cas })
+    }
+}
+
+const ENCODED_BYTES: usize = 20;

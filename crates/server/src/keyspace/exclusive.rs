@@ -1,0 +1,537 @@
+//! Work on the key space by one thread alone.
+//!
+//! In memory every change is made at once. In a file the changes between [`Exclusive::begin`] and
+//! [`Exclusive::commit`] collect in a transaction, through which lookups see them, and become one batch of the table:
+//! a crash keeps all of them or none. So the value of a key and its attributes never part, and neither do the commands
+//! of an EXEC. (A transaction over several databases is one batch in each.)
+//!
+//! ```text
+//! set(k, v, lifetime)   begin -> stage value, stage attributes -> commit: one change is a put, more are a batch
+//!                       -> side table -> watchers
+//! ```
+
+use super::gate::ExclusiveEntry;
+use super::watched::Watch;
+use super::{Attributes, DATABASE_COUNT, Database, KeySpace, Place, Result, marks, now_ms};
+use splitpoint::{HashKind, Table, TableOptions};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+
+/// The key space to oneself. Made by [`KeySpace::close`]; hold it for a command, not for long.
+pub struct Exclusive<'k> {
+    space: &'k KeySpace,
+    _entry: ExclusiveEntry<'k>,
+    now_ms: u64,
+    /// In a file, between `begin` and `commit`.
+    transaction: Option<Transaction>,
+    room: Vec<u8>,
+}
+
+/// What becomes of a key's attributes when its value is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifetime {
+    /// As SET: the key has none any more.
+    Clear,
+    /// As APPEND: they stay.
+    Keep,
+    /// These.
+    Are(Attributes),
+}
+
+/// Changes that are not made yet; the last of each key counts.
+#[derive(Default)]
+struct Transaction {
+    values: HashMap<(usize, Vec<u8>), Option<Vec<u8>>>,
+    attributes: HashMap<(usize, Vec<u8>), Attributes>,
+}
+
+impl<'k> Exclusive<'k> {
+    pub(super) fn new(space: &'k KeySpace, entry: ExclusiveEntry<'k>) -> Self {
+        Exclusive { space, _entry: entry, now_ms: now_ms(), transaction: None, room: Vec::new() }
+    }
+
+    /// The time that decides what has expired, in Unix milliseconds.
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// The key space, for what needs no exclusion.
+    pub fn space(&self) -> &'k KeySpace {
+        self.space
+    }
+
+    /// From here on changes take effect together, at [`commit`](Self::commit). In memory they are made at once.
+    pub fn begin(&mut self) {
+        if self.space.in_file() && self.transaction.is_none() {
+            self.transaction = Some(Transaction::default());
+        }
+    }
+
+    /// Makes the changes since [`begin`](Self::begin).
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Batch::commit`]; then none of them is made.
+    pub fn commit(&mut self) -> Result<()> {
+        match self.transaction.take() {
+            None => Ok(()),
+            Some(transaction) => self.store(transaction),
+        }
+    }
+
+    /// Forgets the changes since [`begin`](Self::begin).
+    pub fn roll_back(&mut self) {
+        self.transaction = None;
+    }
+
+    /// Removes keys until the limit of memory is kept; an error if it says that none may be removed, or none is left.
+    ///
+    /// # Errors
+    /// [`SpaceError::MemoryLimit`](super::SpaceError::MemoryLimit).
+    pub fn make_room(&mut self) -> Result<()> {
+        if self.space.memory.is_pressed() { self.evict() } else { Ok(()) }
+    }
+
+    /// Copies the value of `key`. `false` if it is absent or has expired; then it is removed.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub fn get(&mut self, database: usize, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        self.expire(database, key)?;
+        self.space.memory.note_use(&[key], self.now_ms);
+        self.read(database, key, value)
+    }
+
+    /// Whether `key` is present and has not expired.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub fn contains(&mut self, database: usize, key: &[u8]) -> Result<bool> {
+        self.expire(database, key)?;
+        self.holds(database, key)
+    }
+
+    /// The attributes of `key`; the default for a key without any, and for an absent one.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub fn attributes(&mut self, database: usize, key: &[u8]) -> Result<Attributes> {
+        self.expire(database, key)?;
+        Ok(self.attributes_at(database, key)?.unwrap_or_default())
+    }
+
+    /// Values of `keys`, in their order. Expired ones are absent and stay for the sweep.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub fn get_many(
+        &mut self,
+        database: usize,
+        keys: &[&[u8]],
+        mut take: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        if self.transaction.is_none() {
+            return self.space.read_many(self.database(database), keys, self.now_ms, take);
+        }
+        let mut value = Vec::new();
+        for (index, key) in keys.iter().enumerate() {
+            let found = self.get(database, key, &mut value)?;
+            take(index, found.then_some(value.as_slice()));
+        }
+        Ok(())
+    }
+
+    /// Stores `value` under `key`.
+    ///
+    /// # Errors
+    /// Those of [`Table::put`].
+    pub fn put(&mut self, database: usize, key: &[u8], value: &[u8], lifetime: Lifetime) -> Result<()> {
+        let standing = match lifetime {
+            Lifetime::Keep => {
+                self.expire(database, key)?;
+                None
+            }
+            Lifetime::Clear => Some(Attributes::default()),
+            Lifetime::Are(attributes) => Some(attributes),
+        };
+        // A key that has none and gets none is the usual case.
+        let attributes = match standing {
+            Some(new) if new != self.attributes_at(database, key)?.unwrap_or_default() => Some(new),
+            _ => None,
+        };
+        self.changed(database, key);
+        self.together(|this| {
+            this.stage_value(database, key, Some(value))?;
+            attributes.map_or(Ok(()), |attributes| this.stage_attributes(database, key, attributes))
+        })
+    }
+
+    /// Stores the pairs, in order, each without attributes, as SET does.
+    ///
+    /// # Errors
+    /// Those of [`Table::put_many`].
+    pub fn put_many(&mut self, database: usize, pairs: &[(&[u8], &[u8])]) -> Result<()> {
+        let table = self.table(database)?;
+        let mut simple = self.transaction.is_none();
+        if simple && self.database(database).side_len.load(Relaxed) > 0 {
+            for (key, _) in pairs {
+                simple &= self.attributes_at(database, key)?.is_none();
+            }
+        }
+        if !simple || self.space.in_file() && pairs.iter().any(|(key, _)| marks::is_marked(key)) {
+            return pairs.iter().try_for_each(|(key, value)| self.put(database, key, value, Lifetime::Clear));
+        }
+        pairs.iter().for_each(|(key, _)| self.changed(database, key));
+        table.put_many(pairs)?;
+        self.space.memory.note_writes(self.space, pairs, self.now_ms);
+        Ok(())
+    }
+
+    /// Appends `tail` to the value of `key`, which is empty if the key is absent. Returns the new length; the key
+    /// keeps its attributes.
+    ///
+    /// # Errors
+    /// Those of [`Table::append`].
+    pub fn append(&mut self, database: usize, key: &[u8], tail: &[u8]) -> Result<usize> {
+        self.expire(database, key)?;
+        self.changed(database, key);
+        if self.transaction.is_some() {
+            let mut value = Vec::new();
+            self.read(database, key, &mut value)?;
+            value.extend_from_slice(tail);
+            self.stage_value(database, key, Some(&value))?;
+            return Ok(value.len());
+        }
+        let table = self.table(database)?;
+        let len = table.append(&self.stored(key), tail)?;
+        self.space.memory.note_writes(self.space, &[(key, tail)], self.now_ms);
+        Ok(len)
+    }
+
+    /// Removes `key`. Returns whether it was present and had not expired.
+    ///
+    /// # Errors
+    /// Those of [`Table::remove`].
+    pub fn remove(&mut self, database: usize, key: &[u8]) -> Result<bool> {
+        if self.expire(database, key)? || !self.holds(database, key)? {
+            return Ok(false);
+        }
+        self.changed(database, key);
+        self.remove_stored(database, key)?;
+        Ok(true)
+    }
+
+    /// Gives `key` these attributes, if it is present. Returns whether it is.
+    ///
+    /// # Errors
+    /// Those of [`Table::put`].
+    pub fn set_attributes(&mut self, database: usize, key: &[u8], attributes: Attributes) -> Result<bool> {
+        if !self.contains(database, key)? {
+            return Ok(false);
+        }
+        if self.attributes_at(database, key)?.unwrap_or_default() != attributes {
+            self.changed(database, key);
+            self.together(|this| this.stage_attributes(database, key, attributes))?;
+        }
+        Ok(true)
+    }
+
+    /// Gives `key` a CAS number if it is present and has none. Changes nothing that a client of WATCH could see.
+    ///
+    /// # Errors
+    /// Those of [`Table::put`].
+    pub fn cas_of(&mut self, database: usize, key: &[u8]) -> Result<Option<u64>> {
+        if !self.contains(database, key)? {
+            return Ok(None);
+        }
+        let mut attributes = self.attributes_at(database, key)?.unwrap_or_default();
+        if attributes.cas == 0 {
+            attributes.cas = self.space.new_cas();
+            self.together(|this| this.stage_attributes(database, key, attributes))?;
+        }
+        Ok(Some(attributes.cas))
+    }
+
+    /// Removes all keys of a database.
+    ///
+    /// In memory O(1): the table is exchanged, and a thread frees the old one. In a file O(buckets).
+    ///
+    /// # Errors
+    /// Those of [`Table::clear`].
+    pub fn flush(&mut self, database: usize) -> Result<()> {
+        self.commit()?;
+        let space = self.space;
+        space.watched.touch_all(database, |key| self.holds(database, key).unwrap_or(true));
+        let database = self.database(database);
+        space.events.changes.fetch_add(space.len_of(database), Relaxed);
+        if space.in_file() {
+            if let Some(table) = database.table.load().as_ref() {
+                table.clear()?;
+            }
+        } else {
+            free(database.table.swap(None));
+        }
+        free(database.side.swap(None));
+        database.side_len.store(0, Relaxed);
+        database.marked_len.store(0, Relaxed);
+        database.has_header.store(false, Relaxed);
+        space.memory.forget_limit();
+        Ok(())
+    }
+
+    /// Watches `key` for `watch`.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub fn watch(&mut self, watch: &mut Watch, database: usize, key: &[u8]) -> Result<()> {
+        let attributes = self.attributes_at(database, key)?.unwrap_or_default();
+        self.space.watched.add(watch, database, key, attributes.expired(self.now_ms));
+        Ok(())
+    }
+
+    /// Ends a watch. Returns whether one of its keys changed, or expired, since it began.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub fn unwatch(&mut self, watch: &mut Watch) -> Result<bool> {
+        let mut dirty = watch.dirty.load(Relaxed);
+        for (database, key, was_expired) in &watch.keys {
+            let attributes = self.attributes_at(*database, key)?.unwrap_or_default();
+            dirty |= !was_expired && attributes.expired(self.now_ms);
+        }
+        self.space.watched.remove(watch);
+        Ok(dirty)
+    }
+
+    /// Removes `key` if it has expired. Returns whether it had.
+    pub(super) fn expire(&mut self, database: usize, key: &[u8]) -> Result<bool> {
+        if !self.attributes_at(database, key)?.is_some_and(|a| a.expired(self.now_ms)) {
+            return Ok(false);
+        }
+        if self.holds(database, key)? {
+            self.space.events.expired.fetch_add(1, Relaxed);
+        }
+        // Watchers are not told: a key that expired unobserved is as it was, and `unwatch` looks at the clock.
+        self.remove_stored(database, key)?;
+        Ok(true)
+    }
+
+    pub(super) fn remove_stored(&mut self, database: usize, key: &[u8]) -> Result<()> {
+        let attributed = self.attributes_at(database, key)?.is_some();
+        self.together(|this| {
+            this.stage_value(database, key, None)?;
+            if attributed { this.stage_attributes(database, key, Attributes::default()) } else { Ok(()) }
+        })
+    }
+
+    /// The client changed `key`.
+    fn changed(&self, database: usize, key: &[u8]) {
+        self.space.events.changes.fetch_add(1, Relaxed);
+        self.space.watched.touch(database, key);
+    }
+
+    fn database(&self, database: usize) -> &'k Database {
+        &self.space.databases[database]
+    }
+
+    fn stored<'a>(&self, key: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
+        if self.space.in_file() { marks::of_value(key) } else { key.into() }
+    }
+
+    fn read(&self, database: usize, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        value.clear();
+        if let Some(staged) = self.staged(|transaction| transaction.values.get(&(database, key.to_vec()))) {
+            value.extend_from_slice(staged.as_deref().unwrap_or_default());
+            return Ok(staged.is_some());
+        }
+        match self.database(database).table.load().as_ref() {
+            Some(table) => Ok(table.get_into(&self.stored(key), value)?),
+            None => Ok(false),
+        }
+    }
+
+    fn holds(&self, database: usize, key: &[u8]) -> Result<bool> {
+        if let Some(staged) = self.staged(|transaction| transaction.values.get(&(database, key.to_vec()))) {
+            return Ok(staged.is_some());
+        }
+        match self.database(database).table.load().as_ref() {
+            Some(table) => Ok(table.contains(&self.stored(key))?),
+            None => Ok(false),
+        }
+    }
+
+    /// The attributes of `key`, expired or not.
+    pub(super) fn attributes_at(&mut self, database: usize, key: &[u8]) -> Result<Option<Attributes>> {
+        if let Some(&staged) = self.staged(|transaction| transaction.attributes.get(&(database, key.to_vec()))) {
+            return Ok(Some(staged).filter(|&attributes| attributes != Attributes::default()));
+        }
+        self.space.databases[database].attributes(key, &mut self.room)
+    }
+
+    #[inline]
+    fn staged<'a, T>(&'a self, find: impl FnOnce(&'a Transaction) -> Option<T>) -> Option<T> {
+        self.transaction.as_ref().and_then(find)
+    }
+
+    /// Makes several changes one, whether or not a transaction is under way.
+    fn together(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let begun = self.space.in_file() && self.transaction.is_none();
+        if begun {
+            self.begin();
+        }
+        match work(self) {
+            Ok(()) if begun => self.commit(),
+            Ok(()) => Ok(()),
+            Err(error) => {
+                if begun {
+                    self.roll_back();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn stage_value(&mut self, database: usize, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.values.insert((database, key.to_vec()), value.map(<[u8]>::to_vec));
+            return Ok(());
+        }
+        match value {
+            Some(value) => {
+                self.table(database)?.put(key, value)?;
+                self.space.memory.note_writes(self.space, &[(key, value)], self.now_ms);
+            }
+            None => {
+                if let Some(table) = self.database(database).table.load().as_ref() {
+                    table.remove(key)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn stage_attributes(&mut self, database: usize, key: &[u8], attributes: Attributes) -> Result<()> {
+        match &mut self.transaction {
+            Some(transaction) => {
+                transaction.attributes.insert((database, key.to_vec()), attributes);
+                Ok(())
+            }
+            None => self.database(database).set_side(key, attributes),
+        }
+    }
+
+    /// Makes a transaction's changes in the files, then in the side tables.
+    fn store(&self, transaction: Transaction) -> Result<()> {
+        for number in 0..DATABASE_COUNT {
+            let of_this = |place: &&(usize, Vec<u8>)| place.0 == number;
+            let values = transaction.values.iter().filter(|(place, _)| of_this(place));
+            let attributes = transaction.attributes.iter().filter(|(place, _)| of_this(place));
+            self.store_in(
+                number,
+                values.map(|((_, key), value)| (key.as_slice(), value.as_deref())),
+                attributes.map(|((_, key), attributes)| (key.as_slice(), *attributes)),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn store_in<'a>(
+        &self,
+        number: usize,
+        values: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+        attributes: impl Iterator<Item = (&'a [u8], Attributes)>,
+    ) -> Result<()> {
+        let mut values = values.peekable();
+        let mut attributes = attributes.peekable();
+        if values.peek().is_none() && attributes.peek().is_none() {
+            return Ok(());
+        }
+        let database = self.database(number);
+        let table = self.table(number)?;
+        let mut batch = table.batch();
+        for (key, value) in values {
+            match value {
+                Some(value) => batch.put(&marks::of_value(key), value)?,
+                None => batch.remove(&marks::of_value(key))?,
+            }
+        }
+        let attributes: Vec<_> = attributes.collect();
+        // Marked pairs more than before, and whether the header is one of them.
+        let (mut more, mut header) = (0i64, false);
+        for (key, new) in &attributes {
+            let old = database.attributes(key, &mut Vec::new())?.unwrap_or_default().durable();
+            let none = Attributes::default();
+            match (old != none, new.durable() != none) {
+                (_, true) => {
+                    batch.put(&marks::of_attributes(key), &new.durable().encode())?;
+                    more += i64::from(old == none);
+                    header = !database.has_header.load(Relaxed);
+                }
+                (true, false) => {
+                    batch.remove(&marks::of_attributes(key))?;
+                    more -= 1;
+                }
+                (false, false) => {}
+            }
+        }
+        if header {
+            batch.put(&marks::header(), marks::VERSION)?;
+            more += 1;
+        }
+        batch.commit()?;
+        if header {
+            database.has_header.store(true, Relaxed);
+        }
+        database.marked_len.fetch_add(more as u64, Relaxed); // wraps: `more` may be negative
+        for (key, attributes) in attributes {
+            database.set_side(key, attributes)?;
+        }
+        Ok(())
+    }
+
+    /// The table of a database, made if it has none yet.
+    fn table(&self, number: usize) -> Result<Arc<Table>> {
+        let database = self.database(number);
+        if let Some(table) = database.table.load_full() {
+            return Ok(table);
+        }
+        let table = Arc::new(match &self.space.place {
+            Place::Memory => self.space.new_table()?,
+            Place::File(options, path) => super::opening::open_file(options, path, number, true)?.expect("created"),
+        });
+        database.table.store(Some(table.clone()));
+        Ok(table)
+    }
+}
+
+impl Database {
+    /// Sets or, for the default, removes the attributes of `key` in the side table.
+    pub(super) fn set_side(&self, key: &[u8], attributes: Attributes) -> Result<()> {
+        if attributes == Attributes::default() {
+            if let Some(side) = self.side.load().as_ref() {
+                side.remove(key)?;
+                self.side_len.store(side.len(), Relaxed);
+            }
+            return Ok(());
+        }
+        let side = match self.side.load_full() {
+            Some(side) => side,
+            None => {
+                let side = Arc::new(TableOptions::new().hash(HashKind::Sip13).page_bytes(512).in_memory()?);
+                self.side.store(Some(side.clone()));
+                side
+            }
+        };
+        side.put(key, &attributes.encode())?;
+        self.side_len.store(side.len(), Relaxed);
+        Ok(())
+    }
+}
+
+/// Frees a table on a thread of its own: returning gigabytes to the system takes a while.
+fn free(table: Option<Arc<Table>>) {
+    if let Some(table) = table {
+        // Without a thread it is freed here: the closure is dropped.
+        let _ = std::thread::Builder::new().name("free".into()).spawn(move || drop(table));
+    }
+}

@@ -1,0 +1,474 @@
+//! The key space: sixteen databases of keys and values that all protocols share.
+//!
+//! ```text
+//! KeySpace ── Gate                who may be inside (gate.rs)
+//!          ├─ Database 0..16 ──── Table: the values, raw            memory, or one file a database
+//!          │                  └── side Table: attributes of the few keys that have any (attributes.rs)
+//!          ├─ Watched             keys that a transaction depends on (watched.rs)
+//!          └─ MemoryLimit         when to evict, and what (eviction.rs)
+//! ```
+//!
+//! A protocol enters once for the commands of one read: [`KeySpace::share`] for lookups and plain writes,
+//! [`KeySpace::close`] to be alone, for everything that reads before it writes or touches more than a value.
+//!
+//! ```text
+//! Shared      get_many, attributes; put_many, append_many: `false` where the database is not plain
+//! Exclusive   get, put, append, remove, set_attributes, flush...; begin and commit make several of them one
+//! ```
+//!
+//! A database is *plain* while no key of it has attributes, nothing is watched and memory suffices: then a write is one
+//! call of the table and needs no order with other threads. Plainness changes only behind the closed gate.
+//!
+//! An expired key counts as absent from the first moment; its bytes go when an exclusive command meets it or the sweep
+//! (`sweep.rs`) does.
+//!
+//! Not here: what commands mean (`command`), bytes of a protocol (`resp`), waiting for the disk (`executor`).
+
+mod attributes;
+mod eviction;
+mod exclusive;
+mod gate;
+mod marks;
+mod opening;
+mod sweep;
+mod watched;
+
+use arc_swap::ArcSwapOption;
+pub use attributes::Attributes;
+pub use eviction::Eviction;
+use eviction::MemoryLimit;
+pub use exclusive::{Exclusive, Lifetime};
+pub use gate::Patience;
+use gate::{Gate, SharedEntry};
+pub use opening::SpaceOptions;
+use splitpoint::{Error, Table};
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::time::{SystemTime, UNIX_EPOCH};
+pub use sweep::{SweepCursor, Swept};
+pub use watched::Watch;
+use watched::Watched;
+
+/// Databases that SELECT knows.
+pub const DATABASE_COUNT: usize = 16;
+
+/// Keys that are looked up together.
+const WINDOW: usize = 64;
+
+/// Why a command of the key space failed.
+#[derive(Debug)]
+pub enum SpaceError {
+    /// `max_memory` is reached and nothing may be evicted.
+    MemoryLimit,
+    /// The table refused.
+    Table(Error),
+}
+
+impl From<Error> for SpaceError {
+    fn from(error: Error) -> Self {
+        SpaceError::Table(error)
+    }
+}
+
+impl std::fmt::Display for SpaceError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SpaceError::MemoryLimit => f.write_str("max_memory is reached"),
+            SpaceError::Table(error) => error.fmt(f),
+        }
+    }
+}
+
+/// The result of what changes the key space.
+pub type Result<T> = std::result::Result<T, SpaceError>;
+
+/// See the head of this file.
+pub struct KeySpace {
+    databases: Vec<Database>,
+    gate: Gate,
+    place: Place,
+    watched: Watched,
+    memory: MemoryLimit,
+    next_cas: AtomicU64,
+    /// Whether an append has made a value longer than half the limit: from then on appends look before they write.
+    has_long_values: AtomicBool,
+    /// What happened, for INFO and metrics.
+    pub events: Events,
+}
+
+/// Counters of the key space since its start.
+#[derive(Default)]
+pub struct Events {
+    /// Keys removed because they had expired.
+    pub expired: AtomicU64,
+    /// Keys removed for want of memory.
+    pub evicted: AtomicU64,
+    /// Changes, and those of them that the last checkpoint has.
+    pub changes: AtomicU64,
+    /// `changes` when the last SAVE or BGSAVE began.
+    pub saved: AtomicU64,
+}
+
+enum Place {
+    Memory,
+    /// Database 0; the others add `-db1` and so on to its name.
+    File(Box<SpaceOptions>, PathBuf),
+}
+
+#[derive(Default)]
+struct Database {
+    /// Made when the first key is stored.
+    table: ArcSwapOption<Table>,
+    /// Attributes by key; made when the first key has any.
+    side: ArcSwapOption<Table>,
+    /// Pairs of `side`. Changes behind the closed gate only, as do the next two.
+    side_len: AtomicU64,
+    /// Marked pairs of the table that are no keys: attributes and the header.
+    marked_len: AtomicU64,
+    has_header: AtomicBool,
+}
+
+/// Lookups and plain writes, beside other threads. Made by [`KeySpace::share`]; hold it for a batch, not for long.
+pub struct Shared<'k> {
+    space: &'k KeySpace,
+    _entry: SharedEntry<'k>,
+    now_ms: u64,
+}
+
+impl KeySpace {
+    /// Enters beside other threads. `None` if a thread of the event loop would have to wait for long.
+    #[inline]
+    pub fn share(&self, patience: Patience) -> Option<Shared<'_>> {
+        Some(Shared { space: self, _entry: self.gate.share(patience)?, now_ms: now_ms() })
+    }
+
+    /// Enters alone. `None` if a thread of the event loop would have to wait for long.
+    pub fn close(&self, patience: Patience) -> Option<Exclusive<'_>> {
+        Some(Exclusive::new(self, self.gate.close(patience)?))
+    }
+
+    /// Keys of a database, those that have expired but are not swept yet included. Free.
+    pub fn len(&self, database: usize) -> u64 {
+        let database = &self.databases[database];
+        let pairs = database.table.load().as_ref().map_or(0, |table| table.len());
+        pairs.saturating_sub(database.marked_len.load(Relaxed))
+    }
+
+    /// Keys of a database that expire or have other attributes. Free.
+    pub fn attributed_len(&self, database: usize) -> u64 {
+        self.databases[database].side_len.load(Relaxed)
+    }
+
+    /// The table of a database, for figures about it; `None` while it never had a key.
+    pub fn table(&self, database: usize) -> Option<Arc<Table>> {
+        self.databases[database].table.load_full()
+    }
+
+    /// Bytes of memory that all tables take.
+    pub fn memory_bytes(&self) -> u64 {
+        self.tables().map(|table| table.counters().memory_bytes).sum()
+    }
+
+    /// Bytes of all keys and values.
+    pub fn payload_bytes(&self) -> u64 {
+        self.tables().map(|table| table.counters().payload_bytes).sum()
+    }
+
+    fn tables(&self) -> impl Iterator<Item = Arc<Table>> {
+        self.databases.iter().flat_map(|database| [database.table.load_full(), database.side.load_full()]).flatten()
+    }
+
+    /// Whether the values lie in a file.
+    pub fn in_file(&self) -> bool {
+        matches!(self.place, Place::File(..))
+    }
+
+    /// The file of database 0.
+    pub fn path(&self) -> Option<&std::path::Path> {
+        match &self.place {
+            Place::Memory => None,
+            Place::File(_, path) => Some(path),
+        }
+    }
+
+    /// Makes all earlier changes durable. Waits for the disk.
+    ///
+    /// # Errors
+    /// Those of [`Table::sync`].
+    pub fn sync(&self) -> splitpoint::Result<()> {
+        self.value_tables().try_for_each(|table| table.sync())
+    }
+
+    /// Writes all changes to the files, as SAVE does. Waits for the disk; other threads go on.
+    ///
+    /// # Errors
+    /// Those of [`Table::checkpoint`].
+    pub fn checkpoint(&self) -> splitpoint::Result<()> {
+        let changes = self.events.changes.load(Relaxed);
+        self.value_tables().try_for_each(|table| table.checkpoint())?;
+        self.events.saved.store(changes, Relaxed);
+        Ok(())
+    }
+
+    fn value_tables(&self) -> impl Iterator<Item = Arc<Table>> {
+        self.databases.iter().filter_map(|database| database.table.load_full())
+    }
+
+    /// Whether a lookup may have to read a file: then work belongs on an executor thread.
+    ///
+    /// O(databases); ask now and then, not for each command.
+    pub fn may_read_disk(&self) -> bool {
+        let is_partial = |table: Arc<Table>| {
+            let counters = table.counters();
+            counters.memory_bytes < counters.file_bytes
+        };
+        self.in_file() && self.value_tables().any(is_partial)
+    }
+
+    /// Forgets what a client watches.
+    pub fn forget_watch(&self, watch: &mut Watch) {
+        if !watch.is_empty() {
+            self.watched.remove(watch);
+        }
+    }
+
+    /// A CAS number that no key has had.
+    pub fn new_cas(&self) -> u64 {
+        self.next_cas.fetch_add(1, Relaxed)
+    }
+
+    /// A scan from `cursor` on: calls `take` with keys that have not expired, with their values, until it has taken
+    /// `count` or more and the position can be resumed. Returns the cursor of the next call, 0 at the end.
+    ///
+    /// A key that is present throughout a whole scan is given at least once, in one call or another. Cursors have 63
+    /// bits, since some clients keep them in signed numbers.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub fn scan(
+        &self,
+        database: usize,
+        cursor: u64,
+        count: usize,
+        now_ms: u64,
+        mut take: impl FnMut(&[u8], &[u8]),
+    ) -> Result<u64> {
+        let database = &self.databases[database];
+        let Some(table) = database.table.load_full() else { return Ok(0) };
+        let mut scan = table.scan_from(cursor << 1);
+        let mut taken = 0;
+        let mut attributes = Vec::new();
+        while let Some((stored, value)) = scan.next_ref()? {
+            if let Some(key) = self.key_of(stored) {
+                if !database.expired(key, now_ms, &mut attributes)? {
+                    take(key, value);
+                }
+            }
+            taken += 1;
+            if taken >= count && scan.at_boundary() {
+                break;
+            }
+        }
+        // 0 would begin again: no pair that was given lies before position 2.
+        Ok(scan.cursor().map_or(0, |cursor| (cursor >> 1).max(1)))
+    }
+
+    /// The client's key of a stored one; `None` for pairs that are no keys.
+    fn key_of<'a>(&self, stored: &'a [u8]) -> Option<&'a [u8]> {
+        if !self.in_file() {
+            return Some(stored);
+        }
+        match marks::parse(stored) {
+            marks::Stored::Key(key) => Some(key),
+            _ => None,
+        }
+    }
+
+    /// Whether plain writes may be made beside other threads.
+    #[inline]
+    fn is_plain(&self, database: &Database) -> bool {
+        database.side_len.load(Relaxed) == 0 && self.watched.is_empty() && !self.memory.is_pressed()
+    }
+
+    /// Values of `keys`, in their order, for a database of which `now_ms` decides what has expired.
+    #[inline]
+    fn read_many(
+        &self,
+        database: &Database,
+        keys: &[&[u8]],
+        now_ms: u64,
+        mut take: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let table = database.table.load();
+        let Some(table) = table.as_ref() else {
+            (0..keys.len()).for_each(|index| take(index, None));
+            return Ok(());
+        };
+        self.memory.note_use(keys, now_ms);
+        if self.in_file() && keys.iter().any(|key| marks::is_marked(key)) {
+            return keys.iter().enumerate().try_for_each(|(index, key)| {
+                let value = table.get(&marks::of_value(key))?;
+                let expired = database.expired(key, now_ms, &mut Vec::new())?;
+                take(index, value.as_deref().filter(|_| !expired));
+                Ok(())
+            });
+        }
+        if database.side_len.load(Relaxed) == 0 {
+            if let [key] = keys {
+                return with_scratch(|value| {
+                    let found = table.get_into(key, value)?;
+                    take(0, found.then_some(value));
+                    Ok(())
+                });
+            }
+            return Ok(table.get_many_with(keys, take)?);
+        }
+        // The attributes first: a value that is read later is at least as new as they are.
+        for (window, keys) in keys.chunks(WINDOW).enumerate() {
+            let mut expired = 0u64;
+            if let Some(side) = database.side.load().as_ref() {
+                side.get_many_with(keys, |index, attributes| {
+                    let is = attributes.and_then(Attributes::decode).is_some_and(|a| a.expired(now_ms));
+                    expired |= u64::from(is) << index;
+                })?;
+            }
+            table.get_many_with(keys, |index, value| {
+                take(window * WINDOW + index, value.filter(|_| expired >> index & 1 == 0));
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Database {
+    /// The attributes of `key`, expired or not.
+    fn attributes(&self, key: &[u8], room: &mut Vec<u8>) -> Result<Option<Attributes>> {
+        if self.side_len.load(Relaxed) == 0 {
+            return Ok(None);
+        }
+        match self.side.load().as_ref() {
+            Some(side) if side.get_into(key, room)? => Ok(Attributes::decode(room)),
+            _ => Ok(None),
+        }
+    }
+
+    fn expired(&self, key: &[u8], now_ms: u64, room: &mut Vec<u8>) -> Result<bool> {
+        Ok(self.attributes(key, room)?.is_some_and(|attributes| attributes.expired(now_ms)))
+    }
+}
+
+impl<'k> Shared<'k> {
+    /// The key space.
+    pub fn space(&self) -> &'k KeySpace {
+        self.space
+    }
+
+    /// The time that decides what has expired, in Unix milliseconds.
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// Calls `take` with the index of each key, in order, and its value. Overlaps the cache misses of many keys.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    #[inline]
+    pub fn get_many(&self, database: usize, keys: &[&[u8]], take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
+        self.space.read_many(&self.space.databases[database], keys, self.now_ms, take)
+    }
+
+    /// The attributes of `key`; `None` if it has none, has expired or is absent.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub fn attributes(&self, database: usize, key: &[u8]) -> Result<Option<Attributes>> {
+        let attributes = self.space.databases[database].attributes(key, &mut Vec::new())?;
+        Ok(attributes.filter(|attributes| !attributes.expired(self.now_ms)))
+    }
+
+    /// Stores the pairs, in order, if the database is plain; else returns `false`, and nothing has changed.
+    ///
+    /// # Errors
+    /// Those of [`Table::put_many`].
+    #[inline]
+    pub fn put_many(&self, database: usize, pairs: &[(&[u8], &[u8])]) -> Result<bool> {
+        let Some(table) = self.plain_table(database, pairs) else { return Ok(false) };
+        match table.as_ref() {
+            None => return Ok(false),
+            Some(table) => match pairs {
+                [(key, value)] => table.put(key, value)?,
+                _ => table.put_many(pairs)?,
+            },
+        }
+        self.count(pairs);
+        Ok(true)
+    }
+
+    /// Appends to values, in order, and pushes their new lengths to `lens`, if the database is plain and no value can
+    /// grow longer than `len_max`; else returns `false`, and nothing has changed.
+    ///
+    /// # Errors
+    /// Those of [`Table::append_many`].
+    pub fn append_many(
+        &self,
+        database: usize,
+        pairs: &[(&[u8], &[u8])],
+        len_max: usize,
+        lens: &mut Vec<usize>,
+    ) -> Result<bool> {
+        // Until a value is longer than half the limit, no tails of less than the other half can exceed it.
+        let tails: usize = pairs.iter().map(|(_, tail)| tail.len()).sum();
+        if tails > len_max / 2 || self.space.has_long_values.load(Relaxed) {
+            return Ok(false);
+        }
+        let Some(table) = self.plain_table(database, pairs) else { return Ok(false) };
+        let before = lens.len();
+        match table.as_ref() {
+            None => return Ok(false),
+            Some(table) => match pairs {
+                [(key, tail)] => lens.push(table.append(key, tail)?),
+                _ => lens.extend(table.append_many(pairs)?),
+            },
+        }
+        if lens[before..].iter().any(|&len| len > len_max / 2) {
+            self.space.has_long_values.store(true, Relaxed);
+        }
+        self.count(pairs);
+        Ok(true)
+    }
+
+    #[inline]
+    fn plain_table(&self, database: usize, pairs: &[(&[u8], &[u8])]) -> Option<arc_swap::Guard<Option<Arc<Table>>>> {
+        let database = &self.space.databases[database];
+        let plain = self.space.is_plain(database)
+            && !(self.space.in_file() && pairs.iter().any(|(key, _)| marks::is_marked(key)));
+        plain.then(|| database.table.load())
+    }
+
+    #[inline]
+    fn count(&self, pairs: &[(&[u8], &[u8])]) {
+        self.space.events.changes.fetch_add(pairs.len() as u64, Relaxed);
+        self.space.memory.note_writes(self.space, pairs, self.now_ms);
+    }
+}
+
+/// The clock of expiry: Unix time in milliseconds.
+pub fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Lends a buffer that keeps its room between calls of this thread.
+#[inline]
+fn with_scratch<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+    thread_local! { static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) } }
+    // Room for a large value is given back.
+    const KEPT_BYTES: usize = 1 << 16;
+    let mut buffer = SCRATCH.take();
+    let result = work(&mut buffer);
+    if buffer.capacity() <= KEPT_BYTES {
+        SCRATCH.set(buffer);
+    }
+    result
+}

@@ -1,0 +1,155 @@
+//! Opening the key space: tables in memory, or one file a database.
+//!
+//! ```text
+//! memory   nothing: a table is made when its database gets its first key
+//! file     open FILE, FILE-db1, ... where they exist -> where a header is: scan, and fill the side table
+//! ```
+
+use super::attributes::Attributes;
+use super::eviction::{Eviction, MemoryLimit};
+use super::{DATABASE_COUNT, Database, Gate, KeySpace, Place, Result, Watched, marks, now_ms};
+use splitpoint::{Durability, HashKind, Table, TableOptions};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+
+/// How to open a [`KeySpace`].
+#[derive(Clone, Debug, Default)]
+pub struct SpaceOptions {
+    /// The table file of database 0; without one all databases are in memory.
+    pub file: Option<PathBuf>,
+    /// Whether changes are logged, in a file. To answer only when they are on the disk, call
+    /// [`KeySpace::sync`] before the answer: one call then serves many connections.
+    pub logged: bool,
+    /// Bytes of a file's pages kept in memory; half of the machine's memory by default.
+    pub cache_bytes: Option<u64>,
+    /// Bytes of the log of a file.
+    pub log_bytes: Option<u64>,
+    /// Pairs to expect in database 0.
+    pub expected_len: u64,
+    /// The limit of memory, 0 for none.
+    pub max_memory_bytes: u64,
+    /// What to do at that limit.
+    pub eviction: Eviction,
+}
+
+impl KeySpace {
+    /// Opens the files, or begins with empty databases in memory.
+    ///
+    /// O(pairs) for a file with keys that expire; else O(log to replay).
+    ///
+    /// # Errors
+    /// Those of [`TableOptions::open`] and [`TableOptions::in_memory`].
+    pub fn open(options: SpaceOptions) -> Result<KeySpace> {
+        // Clients choose when to connect, so the clock alone could be guessed; a memory table's seed cannot.
+        let seed = TableOptions::new().in_memory()?.hash_function().1;
+        let (max_memory, eviction) = (options.max_memory_bytes, options.eviction);
+        let mut databases: Vec<Database> = (0..DATABASE_COUNT).map(|_| Database::default()).collect();
+        let place = match options.file.clone() {
+            None => {
+                let table = memory_table().expected_len(options.expected_len).in_memory()?;
+                databases[0].table.store(Some(Arc::new(table)));
+                Place::Memory
+            }
+            Some(path) => {
+                for (number, database) in databases.iter_mut().enumerate() {
+                    if let Some(table) = open_file(&options, &path, number, number == 0)? {
+                        database.load(Arc::new(table))?;
+                    }
+                }
+                Place::File(Box::new(options), path)
+            }
+        };
+        let space = KeySpace {
+            databases,
+            gate: Gate::new(),
+            place,
+            watched: Watched::default(),
+            memory: MemoryLimit::new(seed),
+            // No number of an earlier run: those counted up from an earlier time.
+            next_cas: AtomicU64::new(now_ms() << 20),
+            has_long_values: AtomicBool::new(true),
+            events: super::Events::default(),
+        };
+        // Values of a file may have any length.
+        space.has_long_values.store(space.in_file(), Relaxed);
+        space.limit_memory(max_memory, eviction);
+        Ok(space)
+    }
+
+    pub(super) fn new_table(&self) -> Result<Table> {
+        Ok(memory_table().in_memory()?)
+    }
+
+    pub(super) fn len_of(&self, database: &Database) -> u64 {
+        database.table.load().as_ref().map_or(0, |table| table.len()).saturating_sub(database.marked_len.load(Relaxed))
+    }
+}
+
+/// Keys come from strangers: a keyed hash function with a random seed.
+fn memory_table() -> TableOptions {
+    TableOptions::new().hash(HashKind::Sip13)
+}
+
+/// Opens the file of a database; `None` if it is absent and not to be made.
+pub(super) fn open_file(options: &SpaceOptions, path: &Path, number: usize, create: bool) -> Result<Option<Table>> {
+    let path = file_of(path, number);
+    let exists = path.exists();
+    if !exists && !create {
+        return Ok(None);
+    }
+    let mut table = TableOptions::new();
+    if !exists {
+        // An existing file keeps its own function.
+        table = table.hash(HashKind::Sip13);
+    }
+    if let Some(bytes) = options.cache_bytes {
+        table = table.cache_bytes(bytes);
+    }
+    if let Some(bytes) = options.log_bytes {
+        table = table.log_bytes(bytes);
+    }
+    let durability = if options.logged { Durability::Os } else { Durability::None };
+    Ok(Some(table.durability(durability).expected_len(options.expected_len).open(path)?))
+}
+
+/// `F` for database 0, `F-db1` for database 1.
+fn file_of(path: &Path, number: usize) -> PathBuf {
+    let mut name = OsString::from(path);
+    if number > 0 {
+        name.push(format!("-db{number}"));
+    }
+    PathBuf::from(name)
+}
+
+impl Database {
+    /// Takes over a table from a file.
+    fn load(&mut self, table: Arc<Table>) -> Result<()> {
+        if table.contains(&marks::header())? {
+            self.load_attributes(&table)?;
+        }
+        self.table.store(Some(table));
+        Ok(())
+    }
+
+    fn load_attributes(&mut self, table: &Table) -> Result<()> {
+        let mut marked = 0;
+        let mut scan = table.scan();
+        while let Some((stored, value)) = scan.next_ref()? {
+            match marks::parse(stored) {
+                marks::Stored::Key(_) => {}
+                marks::Stored::Other => marked += 1,
+                marks::Stored::Attributes(key) => {
+                    marked += 1;
+                    if let Some(attributes) = Attributes::decode(value) {
+                        self.set_side(key, attributes)?;
+                    }
+                }
+            }
+        }
+        self.marked_len.store(marked, Relaxed);
+        self.has_header.store(true, Relaxed);
+        Ok(())
+    }
+}

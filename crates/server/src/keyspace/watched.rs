@@ -1,0 +1,99 @@
+//! Keys that a transaction depends on (WATCH), and who is told when they change.
+//!
+//! Exact, by key: a transaction fails only if one of its own keys changed. While anything is watched no database is
+//! plain, so every write passes [`Watched::touch`] behind the closed gate.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+type Watchers = HashMap<(usize, Vec<u8>), Vec<Arc<AtomicBool>>>;
+
+#[derive(Default)]
+pub(super) struct Watched {
+    keys: Mutex<Watchers>,
+    /// Keys watched; changes behind the closed gate, or falls.
+    count: AtomicUsize,
+}
+
+/// What one client watches. Dropping it without [`Exclusive::unwatch`](super::Exclusive::unwatch) or
+/// [`KeySpace::forget_watch`](super::KeySpace::forget_watch) leaves its keys watched.
+#[derive(Default)]
+pub struct Watch {
+    /// Set when one of the keys changed.
+    pub(super) dirty: Arc<AtomicBool>,
+    /// The keys, and whether they had expired when the watch began.
+    pub(super) keys: Vec<(usize, Vec<u8>, bool)>,
+}
+
+impl Watch {
+    /// Whether nothing is watched.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The number of keys watched.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+}
+
+impl Watched {
+    fn lock(&self) -> MutexGuard<'_, Watchers> {
+        self.keys.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.count.load(Relaxed) == 0
+    }
+
+    pub(super) fn add(&self, watch: &mut Watch, database: usize, key: &[u8], expired: bool) {
+        if watch.keys.iter().any(|(d, k, _)| (*d, k.as_slice()) == (database, key)) {
+            return;
+        }
+        let mut keys = self.lock();
+        keys.entry((database, key.to_vec())).or_default().push(watch.dirty.clone());
+        watch.keys.push((database, key.to_vec(), expired));
+        self.count.store(keys.len(), Relaxed);
+    }
+
+    pub(super) fn remove(&self, watch: &mut Watch) {
+        let mut keys = self.lock();
+        for (database, key, _) in watch.keys.drain(..) {
+            let place = (database, key);
+            if let Some(watchers) = keys.get_mut(&place) {
+                watchers.retain(|dirty| !Arc::ptr_eq(dirty, &watch.dirty));
+                if watchers.is_empty() {
+                    keys.remove(&place);
+                }
+            }
+        }
+        self.count.store(keys.len(), Relaxed);
+        watch.dirty = Arc::default();
+    }
+
+    /// `key` has changed.
+    #[inline]
+    pub(super) fn touch(&self, database: usize, key: &[u8]) {
+        if !self.is_empty() {
+            self.touch_watched(database, key);
+        }
+    }
+
+    #[cold]
+    fn touch_watched(&self, database: usize, key: &[u8]) {
+        if let Some(watchers) = self.lock().get(&(database, key.to_vec())) {
+            watchers.iter().for_each(|dirty| dirty.store(true, Relaxed));
+        }
+    }
+
+    /// All keys of `database` for which `present` is true have changed.
+    pub(super) fn touch_all(&self, database: usize, mut present: impl FnMut(&[u8]) -> bool) {
+        for ((of, key), watchers) in self.lock().iter() {
+            if *of == database && present(key) {
+                watchers.iter().for_each(|dirty| dirty.store(true, Relaxed));
+            }
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The server: a table that Redis and memcached clients can use, without stalls.
+//!
+//! ```text
+//! run ── options, listeners, threads, signals
+//!  └─ connection ── session (a trait: one per protocol)     bytes in, bytes out
+//!      └─ resp::session ── resp::parse, command::*          requests of one read become batches
+//!          └─ keyspace ── splitpoint::Table                 values, lifetimes, transactions, eviction
+//! ```
+//!
+//! docs/architecture.md, "Server", follows one read through all of it. Operating it: docs/server.md.
+
+pub mod channels;
+pub mod clients;
+pub mod command;
+pub mod connection;
+pub mod figures;
+pub mod housekeeping;
+pub mod keyspace;
+pub mod options;
+pub mod resp;
+pub mod run;
+pub mod server;
+pub mod session;
+pub mod settings;
+pub mod slow_log;
+pub mod syncer;
+
+pub use options::{Options, ServeError};
+pub use run::run;

@@ -1,0 +1,206 @@
+//! Options: from flags, the environment, and a TOML file, in this order of precedence.
+
+use crate::keyspace::Eviction;
+use std::path::PathBuf;
+
+/// Options of `splitpoint serve`. Every one has a default; none is needed.
+#[derive(Clone, Debug, Default, clap::Args, serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Options {
+    /// Table file that keeps the keys; without it they live in memory [created if absent]
+    #[arg(long, env = "SPLITPOINT_FILE", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+
+    /// Address for Redis clients; `none` for none [default: 127.0.0.1:6379]
+    #[arg(long, env = "SPLITPOINT_RESP", value_name = "HOST:PORT")]
+    pub resp: Option<String>,
+
+    /// Unix socket for Redis clients
+    #[arg(long, env = "SPLITPOINT_UNIX", value_name = "PATH")]
+    pub unix: Option<PathBuf>,
+
+    /// What survives, with --file: `none` an orderly end only, `os` a kill, `sync` a power loss [default: os]
+    #[arg(long, env = "SPLITPOINT_DURABILITY", value_enum)]
+    pub durability: Option<DurabilityOption>,
+
+    /// Limit of memory for the tables, such as 4G [default: none]
+    #[arg(long, env = "SPLITPOINT_MAX_MEMORY", value_name = "SIZE")]
+    pub max_memory: Option<String>,
+
+    /// What to do at that limit [default: noeviction]
+    #[arg(long, env = "SPLITPOINT_EVICTION", value_enum)]
+    pub eviction: Option<EvictionOption>,
+
+    /// With --file: bytes of it kept in memory [default: half of the machine's memory]
+    #[arg(long, env = "SPLITPOINT_CACHE", value_name = "SIZE")]
+    pub cache: Option<String>,
+
+    /// Keys to expect: the table begins with room for them
+    #[arg(long, env = "SPLITPOINT_EXPECTED_KEYS", value_name = "N")]
+    pub expected_keys: Option<u64>,
+
+    /// Threads that serve connections [default: one for each processor]
+    #[arg(long, env = "SPLITPOINT_THREADS", value_name = "N")]
+    pub threads: Option<usize>,
+
+    /// File with the password that clients have to give with AUTH
+    #[arg(long, env = "SPLITPOINT_PASSWORD_FILE", value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+
+    /// Listen on addresses of other machines without a password
+    #[arg(long, env = "SPLITPOINT_UNPROTECTED")]
+    pub unprotected: bool,
+
+    /// Connections at a time [default: 10000]
+    #[arg(long, env = "SPLITPOINT_MAX_CLIENTS", value_name = "N")]
+    pub max_clients: Option<usize>,
+
+    /// Close connections that are silent for so many seconds; 0: never [default: 0]
+    #[arg(long, env = "SPLITPOINT_IDLE_TIMEOUT", value_name = "SECONDS")]
+    pub idle_timeout: Option<u64>,
+
+    /// Longest value and argument [default: 512M]
+    #[arg(long, env = "SPLITPOINT_MAX_VALUE", value_name = "SIZE")]
+    pub max_value: Option<String>,
+
+    /// Log as text or as JSON, one object a line [default: text]
+    #[arg(long, env = "SPLITPOINT_LOG_FORMAT", value_enum)]
+    pub log_format: Option<LogFormat>,
+
+    /// Least important messages to log: error, warn, info, debug or trace [default: info]
+    #[arg(long, env = "SPLITPOINT_LOG_LEVEL", value_name = "LEVEL")]
+    pub log_level: Option<String>,
+
+    /// TOML file with these options, by their long names
+    #[arg(long, env = "SPLITPOINT_CONFIG", value_name = "FILE")]
+    #[serde(skip)]
+    pub config: Option<PathBuf>,
+}
+
+/// Which failures an answered write survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DurabilityOption {
+    /// An orderly end.
+    None,
+    /// The end of the process, however it ends.
+    #[default]
+    Os,
+    /// A power loss.
+    Sync,
+}
+
+/// What to do at the limit of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EvictionOption {
+    /// Refuse writes.
+    #[default]
+    Noeviction,
+    /// Remove keys that were not used for long.
+    AllkeysLru,
+    /// Remove keys that expire soon.
+    VolatileTtl,
+}
+
+impl From<EvictionOption> for Eviction {
+    fn from(option: EvictionOption) -> Eviction {
+        match option {
+            EvictionOption::Noeviction => Eviction::None,
+            EvictionOption::AllkeysLru => Eviction::AllKeysLru,
+            EvictionOption::VolatileTtl => Eviction::VolatileTtl,
+        }
+    }
+}
+
+/// How messages are logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Why the server could not start or went down: a sentence for people.
+#[derive(Debug)]
+pub struct ServeError {
+    /// What happened, where, what to do.
+    pub message: String,
+    /// The library's kind, if it was the library.
+    pub kind: Option<splitpoint::ErrorKind>,
+    /// Whether the options were wrong.
+    pub usage: bool,
+}
+
+impl ServeError {
+    /// Options that make no sense.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        ServeError { message: message.into(), kind: None, usage: true }
+    }
+
+    /// An error of the system.
+    pub(crate) fn io(what: impl std::fmt::Display, error: &std::io::Error) -> Self {
+        ServeError { message: format!("{what}: {error}"), kind: Some(splitpoint::ErrorKind::Io), usage: false }
+    }
+}
+
+impl std::fmt::Display for ServeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+impl Options {
+    /// Fills in what flags and environment do not say from the file that `config` names.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or has other options.
+    pub fn with_file(self) -> Result<Options, ServeError> {
+        let Some(path) = &self.config else { return Ok(self) };
+        let text = std::fs::read_to_string(path).map_err(|error| ServeError::io(path.display(), &error))?;
+        let file: Options =
+            toml::from_str(&text).map_err(|error| ServeError::usage(format!("{}: {error}", path.display())))?;
+        Ok(Options {
+            file: self.file.or(file.file),
+            resp: self.resp.or(file.resp),
+            unix: self.unix.or(file.unix),
+            durability: self.durability.or(file.durability),
+            max_memory: self.max_memory.or(file.max_memory),
+            eviction: self.eviction.or(file.eviction),
+            cache: self.cache.or(file.cache),
+            expected_keys: self.expected_keys.or(file.expected_keys),
+            threads: self.threads.or(file.threads),
+            password_file: self.password_file.or(file.password_file),
+            unprotected: self.unprotected || file.unprotected,
+            max_clients: self.max_clients.or(file.max_clients),
+            idle_timeout: self.idle_timeout.or(file.idle_timeout),
+            max_value: self.max_value.or(file.max_value),
+            log_format: self.log_format.or(file.log_format),
+            log_level: self.log_level.or(file.log_level),
+            config: self.config,
+        })
+    }
+}
+
+/// A size: bytes, or with K, M, G, T.
+///
+/// # Errors
+/// What is expected instead.
+pub(crate) fn size(text: &str) -> Result<u64, ServeError> {
+    let wrong = || ServeError::usage(format!("{text:?} is not a size; write bytes, or a number with K, M, G or T"));
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let factor: u64 = match text[digits..].to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
+        "" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        "T" => 1 << 40,
+        _ => return Err(wrong()),
+    };
+    text[..digits].parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).ok_or_else(wrong)
+}

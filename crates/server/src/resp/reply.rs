@@ -1,0 +1,162 @@
+//! Replies of RESP2 and RESP3, appended to a buffer.
+
+use std::io::Write;
+
+/// Which version a client speaks (HELLO).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// What a client speaks that says nothing.
+    #[default]
+    Resp2,
+    /// Maps, nulls, booleans and pushes have types of their own.
+    Resp3,
+}
+
+/// `+text`
+#[inline]
+pub fn simple(out: &mut Vec<u8>, text: &str) {
+    out.push(b'+');
+    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `+OK`
+#[inline]
+pub fn ok(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"+OK\r\n");
+}
+
+/// `-text`, of which the first word is the code. Line ends become blanks, since one would end the reply.
+pub fn error(out: &mut Vec<u8>, text: &str) {
+    out.push(b'-');
+    out.extend(text.bytes().map(|b| if b == b'\r' || b == b'\n' { b' ' } else { b }));
+    out.extend_from_slice(b"\r\n");
+}
+
+#[inline]
+fn number(out: &mut Vec<u8>, kind: u8, number: impl itoa::Integer) {
+    let mut digits = itoa::Buffer::new();
+    out.push(kind);
+    out.extend_from_slice(digits.format(number).as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `:n`
+#[inline]
+pub fn integer(out: &mut Vec<u8>, n: i64) {
+    match n {
+        0 => out.extend_from_slice(b":0\r\n"),
+        1 => out.extend_from_slice(b":1\r\n"),
+        _ => number(out, b':', n),
+    }
+}
+
+/// `:n` of a length or count.
+#[inline]
+pub fn count(out: &mut Vec<u8>, n: u64) {
+    number(out, b':', n);
+}
+
+/// `$len` and the bytes.
+#[inline]
+pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
+    // One growth of the buffer for all three parts.
+    out.reserve(bytes.len() + 16);
+    if let 0..10 = bytes.len() {
+        out.extend_from_slice(&[b'$', b'0' + bytes.len() as u8, b'\r', b'\n']); // one digit
+    } else {
+        number(out, b'$', bytes.len());
+    }
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A null.
+#[inline]
+pub fn null(out: &mut Vec<u8>, version: Version) {
+    match version {
+        Version::Resp2 => out.extend_from_slice(b"$-1\r\n"),
+        Version::Resp3 => out.extend_from_slice(b"_\r\n"),
+    }
+}
+
+/// A null where an array was asked for.
+pub fn null_array(out: &mut Vec<u8>, version: Version) {
+    match version {
+        Version::Resp2 => out.extend_from_slice(b"*-1\r\n"),
+        Version::Resp3 => out.extend_from_slice(b"_\r\n"),
+    }
+}
+
+/// A value, or a null.
+#[inline]
+pub fn bulk_or_null(out: &mut Vec<u8>, bytes: Option<&[u8]>, version: Version) {
+    match bytes {
+        Some(bytes) => bulk(out, bytes),
+        None => null(out, version),
+    }
+}
+
+/// The head of an array of `len` replies.
+pub fn array(out: &mut Vec<u8>, len: usize) {
+    number(out, b'*', len);
+}
+
+/// The head of a map of `len` pairs: in RESP2 an array of twice as many.
+pub fn map(out: &mut Vec<u8>, len: usize, version: Version) {
+    match version {
+        Version::Resp2 => number(out, b'*', 2 * len),
+        Version::Resp3 => number(out, b'%', len),
+    }
+}
+
+/// The head of a set of `len` replies: in RESP2 an array.
+pub fn set(out: &mut Vec<u8>, len: usize, version: Version) {
+    match version {
+        Version::Resp2 => number(out, b'*', len),
+        Version::Resp3 => number(out, b'~', len),
+    }
+}
+
+/// The head of a push of `len` replies: in RESP2 an array.
+pub fn push(out: &mut Vec<u8>, len: usize, version: Version) {
+    match version {
+        Version::Resp2 => number(out, b'*', len),
+        Version::Resp3 => number(out, b'>', len),
+    }
+}
+
+/// Text that is shown as it is, as by INFO: in RESP3 it says so.
+pub fn text(out: &mut Vec<u8>, text: &str, version: Version) {
+    match version {
+        Version::Resp2 => bulk(out, text.as_bytes()),
+        Version::Resp3 => {
+            let _ = write!(out, "={}\r\ntxt:{text}\r\n", text.len() + 4); // a vector takes all
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn replies_have_the_types_of_their_version() {
+        use Version::*;
+        assert_eq!(of(|out| bulk(out, b"0123456789")), "$10\r\n0123456789\r\n");
+        assert_eq!(of(|out| bulk(out, b"")), "$0\r\n\r\n");
+        assert_eq!(of(|out| null(out, Resp2)), "$-1\r\n");
+        assert_eq!(of(|out| null(out, Resp3)), "_\r\n");
+        assert_eq!(of(|out| map(out, 2, Resp2)), "*4\r\n");
+        assert_eq!(of(|out| map(out, 2, Resp3)), "%2\r\n");
+        assert_eq!(of(|out| text(out, "a", Resp3)), "=5\r\ntxt:a\r\n");
+        assert_eq!(of(|out| error(out, "ERR a\r\nb")), "-ERR a  b\r\n");
+        assert_eq!(of(|out| integer(out, -12)), ":-12\r\n");
+    }
+}

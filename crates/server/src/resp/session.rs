@@ -1,0 +1,621 @@
+//! A client of the Redis protocol: requests of one read become batches.
+//!
+//! ```text
+//! input -> parse up to BATCH_MAX requests in place -> for each run of equal commands:
+//!     GET GET GET ...      one get_many        beside others
+//!     SET SET SET ...      one put_many        beside others while the database is plain, else alone
+//!     APPEND APPEND ...    one append_many     likewise
+//!     anything else        one command         lookups beside others, writes alone
+//! ```
+//!
+//! Commands of a connection take effect in their order, so a run ends where another command comes, and equal keys in a
+//! run need no care: `put_many` and `append_many` keep the order.
+//!
+//! Not here: what commands mean (`command`), sockets (`connection.rs`).
+
+use super::Version;
+use super::parse::{ParseLimits, Parsed, Parser, Span};
+use super::reply;
+use crate::clients::Client;
+use crate::command::call::{Args, Call, Outcome, Refusal, Turn};
+use crate::command::table::{Flags, Id, Names, Spec};
+use crate::command::{self, connection, introspect};
+use crate::figures::Figures;
+use crate::keyspace::{Exclusive, Patience, Shared, Watch};
+use crate::server::Server;
+use crate::session::{Flow, Session};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+use std::time::Instant;
+
+/// Requests parsed before they are executed.
+const BATCH_MAX: usize = 256;
+/// Commands executed by one call of the table.
+const RUN_MAX: usize = 64;
+/// Output after which the client has to read first.
+const OUTPUT_BYTES: usize = 256 << 10;
+
+/// See the head of this file.
+pub struct RespSession {
+    pub(crate) server: Arc<Server>,
+    pub(crate) client: Arc<Client>,
+    figures: Arc<Figures>,
+    parser: Parser,
+    args: Vec<Span>,
+    requests: Vec<Request>,
+    lens: Vec<usize>,
+    pub(crate) database: usize,
+    pub(crate) version: Version,
+    pub(crate) authenticated: bool,
+    pub(crate) replies: Replies,
+    pub(crate) transaction: Option<Transaction>,
+    pub(crate) watch: Watch,
+    pub(crate) closing: bool,
+    unsynced: bool,
+}
+
+/// Whether a client wants replies (CLIENT REPLY).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replies {
+    On,
+    Off,
+    /// None for the command after this one.
+    SkipNext,
+    Skip,
+}
+
+/// A request of a batch.
+#[derive(Clone, Copy)]
+struct Request {
+    /// Where it begins in the input; where its arguments begin in the list, and how many they are.
+    start: usize,
+    first: usize,
+    count: usize,
+    spec: Option<&'static Spec>,
+    /// Its arguments are words of a line.
+    words: bool,
+}
+
+/// Commands between MULTI and EXEC.
+#[derive(Default)]
+pub(crate) struct Transaction {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+    commands: Vec<(&'static Spec, usize)>,
+    /// A command was refused: EXEC will be.
+    refused: bool,
+}
+
+/// How parsing a batch ended.
+enum Ending {
+    /// All that came whole is parsed, up to here; the next request has at least so many bytes.
+    Read(usize, usize),
+    /// There may be more from here on.
+    More(usize),
+    /// From here on the input has no meaning.
+    Broken(usize, String),
+}
+
+/// Why a batch was not executed to its end: the first request that was not, and how to go on.
+type Stop = Option<(usize, Flow)>;
+
+impl Session for RespSession {
+    fn execute(&mut self, input: &[u8], out: &mut Vec<u8>, patience: Patience) -> (usize, Flow) {
+        let mut at = 0;
+        loop {
+            self.requests.clear();
+            let ending = self.parse_batch(input, at);
+            let requests = std::mem::take(&mut self.requests);
+            let spans = std::mem::take(&mut self.args);
+            let stop = self.execute_batch(input, &requests, &spans, out, patience);
+            (self.requests, self.args) = (requests, spans);
+            if let Some((index, flow)) = stop {
+                let start = self.requests.get(index).map_or(end_of(&ending), |request| request.start);
+                self.parser = Parser::default();
+                self.args.clear();
+                return (start, flow);
+            }
+            let done = self.requests.last().map_or(0, |last| last.first + last.count);
+            self.args.drain(..done);
+            match ending {
+                Ending::Read(end, need) => return (end, Flow::Read(need)),
+                Ending::More(end) => at = end,
+                Ending::Broken(end, what) => {
+                    reply::error(out, &format!("ERR Protocol error: {what}"));
+                    return (end, Flow::Close);
+                }
+            }
+        }
+    }
+
+    fn take_unsynced(&mut self) -> bool {
+        std::mem::take(&mut self.unsynced)
+    }
+
+    fn take_pushes(&mut self, out: &mut Vec<u8>) {
+        self.client.take_pushes(out);
+    }
+
+    fn close(&mut self) {
+        self.forget_watch();
+        self.server.channels.unsubscribe_all(&self.client);
+        self.server.clients.remove(self.client.id);
+    }
+}
+
+fn end_of(ending: &Ending) -> usize {
+    match *ending {
+        Ending::Read(end, _) | Ending::More(end) | Ending::Broken(end, _) => end,
+    }
+}
+
+impl RespSession {
+    /// A session for a client that has just connected.
+    pub fn new(server: Arc<Server>, client: Arc<Client>, figures: Arc<Figures>) -> RespSession {
+        let authenticated = !server.settings.needs_password();
+        RespSession {
+            server,
+            client,
+            figures,
+            parser: Parser::default(),
+            args: Vec::new(),
+            requests: Vec::new(),
+            lens: Vec::new(),
+            database: 0,
+            version: Version::Resp2,
+            authenticated,
+            replies: Replies::On,
+            transaction: None,
+            watch: Watch::default(),
+            closing: false,
+            unsynced: false,
+        }
+    }
+
+    fn parse_batch(&mut self, input: &[u8], from: usize) -> Ending {
+        let settings = &self.server.settings;
+        let limits = ParseLimits {
+            args: settings.args.load(Relaxed),
+            bulk_bytes: settings.bulk_bytes.load(Relaxed),
+            request_bytes: settings.request_bytes.load(Relaxed),
+            authenticated: self.authenticated,
+        };
+        let (mut at, mut first) = (from, 0);
+        while self.requests.len() < BATCH_MAX {
+            match self.parser.parse(&input[at..], &mut self.args, &limits) {
+                Parsed::Request(bytes) => {
+                    self.push_request(&input[at..], at, first, false);
+                    first = self.args.len();
+                    at += bytes;
+                }
+                Parsed::Words(bytes) => {
+                    // The parser has room for the words of one line.
+                    self.push_request(&[], at, first, true);
+                    return Ending::More(at + bytes);
+                }
+                Parsed::Nothing(bytes) => at += bytes,
+                Parsed::Incomplete(need) => return Ending::Read(at, need),
+                Parsed::Broken(what) => return Ending::Broken(at, what),
+            }
+        }
+        Ending::More(at)
+    }
+
+    #[inline]
+    fn push_request(&mut self, request: &[u8], start: usize, first: usize, words: bool) {
+        let request = if words { &self.parser.words } else { request };
+        let spec = Names::get().find(self.args[first].bytes(request));
+        self.requests.push(Request { start, first, count: self.args.len() - first, spec, words });
+    }
+
+    fn execute_batch(
+        &mut self,
+        input: &[u8],
+        requests: &[Request],
+        spans: &[Span],
+        out: &mut Vec<u8>,
+        patience: Patience,
+    ) -> Stop {
+        if requests.is_empty() {
+            return None;
+        }
+        let server = self.server.clone();
+        if patience == Patience::EventLoop && server.may_read_disk.load(Relaxed) {
+            return Some((0, Flow::Wait));
+        }
+        let words = std::mem::take(&mut self.parser.words);
+        let args_of = |request: &Request| Args {
+            request: if request.words { &words } else { &input[request.start..] },
+            spans: &spans[request.first..request.first + request.count],
+        };
+        let mut shared: Option<Shared<'_>> = None;
+        let mut clock = Instant::now();
+        let mut index = 0;
+        let stop = loop {
+            let Some(request) = requests.get(index) else { break None };
+            if out.len() > OUTPUT_BYTES {
+                break Some((index, Flow::Write));
+            }
+            let run = self.run_at(&requests[index..]);
+            if let Some((id, count)) = run {
+                if shared.is_none() {
+                    shared = server.space.share(patience);
+                }
+                let Some(entry) = &shared else { break Some((index, Flow::Wait)) };
+                let args = requests[index..index + count].iter().map(args_of);
+                let done = match id {
+                    Id::Get => self.get_run(entry, args, out),
+                    Id::Append => self.append_run(entry, args, out),
+                    _ => self.set_run(entry, args, out),
+                };
+                if done {
+                    index += count;
+                    clock = self.note(id, count, clock, || args_of(request));
+                    continue;
+                }
+            }
+            let args = args_of(request);
+            let Some(spec) = request.spec else {
+                self.refuse_command(out, &command::unknown(&args));
+                index += 1;
+                continue;
+            };
+            match self.execute_one(&server, spec, args, out, patience, &mut shared) {
+                Step::Done => index += 1,
+                Step::Wait => break Some((index, Flow::Wait)),
+                Step::Close => {
+                    break Some((index + 1, Flow::Close));
+                }
+            }
+            clock = self.note(spec.id, 1, clock, || args);
+        };
+        drop(shared);
+        self.parser.words = words;
+        stop
+    }
+
+    /// The run at the beginning of `requests`: its command, and how many of them one call of the table can do.
+    #[inline]
+    fn run_at(&self, requests: &[Request]) -> Option<(Id, usize)> {
+        let first = &requests[0];
+        let spec = first.spec?;
+        let count = match spec.id {
+            Id::Get => 2,
+            Id::Set | Id::Append => 3,
+            _ => return None,
+        };
+        if first.count != count || !self.authenticated || self.transaction.is_some() || self.replies != Replies::On {
+            return None;
+        }
+        if self.client.subscriptions() > 0 && self.version == Version::Resp2 {
+            return None;
+        }
+        let equal =
+            |request: &&Request| request.count == count && request.spec.is_some_and(|other| other.id == spec.id);
+        Some((spec.id, requests.iter().take(RUN_MAX).take_while(equal).count()))
+    }
+
+    fn get_run<'a>(&mut self, shared: &Shared<'_>, args: impl Iterator<Item = Args<'a>>, out: &mut Vec<u8>) -> bool {
+        let mut keys: [&[u8]; RUN_MAX] = [&[]; RUN_MAX];
+        let mut count = 0;
+        for (slot, args) in keys.iter_mut().zip(args) {
+            *slot = args.at(1);
+            count += 1;
+        }
+        let (before, version) = (out.len(), self.version);
+        let mut hits = 0;
+        let found = shared.get_many(self.database, &keys[..count], |_, value| {
+            hits += u64::from(value.is_some());
+            reply::bulk_or_null(out, value, version);
+        });
+        self.figures.hits.fetch_add(hits, Relaxed);
+        self.figures.misses.fetch_add(count as u64 - hits, Relaxed);
+        if found.is_err() {
+            // One by one, each with its own answer.
+            out.truncate(before);
+        }
+        found.is_ok()
+    }
+
+    fn set_run<'a>(&mut self, shared: &Shared<'_>, args: impl Iterator<Item = Args<'a>>, out: &mut Vec<u8>) -> bool {
+        let mut pairs: [(&[u8], &[u8]); RUN_MAX] = [(&[], &[]); RUN_MAX];
+        let count = pairs_of(args, &mut pairs);
+        match shared.put_many(self.database, &pairs[..count]) {
+            Ok(true) => {
+                self.unsynced = true;
+                (0..count).for_each(|_| reply::ok(out));
+                true
+            }
+            // Not plain; or the first pairs are stored, and storing them again changes nothing.
+            Ok(false) | Err(_) => false,
+        }
+    }
+
+    fn append_run<'a>(&mut self, shared: &Shared<'_>, args: impl Iterator<Item = Args<'a>>, out: &mut Vec<u8>) -> bool {
+        let mut pairs: [(&[u8], &[u8]); RUN_MAX] = [(&[], &[]); RUN_MAX];
+        let count = pairs_of(args, &mut pairs);
+        let len_max = self.server.settings.bulk_bytes.load(Relaxed);
+        self.lens.clear();
+        match shared.append_many(self.database, &pairs[..count], len_max, &mut self.lens) {
+            Ok(true) => {
+                self.unsynced = true;
+                self.lens.iter().for_each(|&len| reply::count(out, len as u64));
+                true
+            }
+            Ok(false) => false,
+            Err(error) => {
+                // An unknown number of them is appended, and appending twice would be wrong.
+                self.unsynced = true;
+                let text = Refusal::from(error).text();
+                (0..count).for_each(|_| reply::error(out, &text));
+                true
+            }
+        }
+    }
+
+    /// Executes one request, or queues it.
+    fn execute_one<'k>(
+        &mut self,
+        server: &'k Server,
+        spec: &'static Spec,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+        patience: Patience,
+        shared: &mut Option<Shared<'k>>,
+    ) -> Step {
+        let before = out.len();
+        if let Err(refusal) = self.admit(spec, &args) {
+            self.refuse_command(out, &refusal);
+        } else if self.is_queued(spec) {
+            self.queue(spec, &args);
+            out.extend_from_slice(b"+QUEUED\r\n");
+        } else {
+            if patience == Patience::EventLoop && spec.flags.has(Flags::WAITS) {
+                return Step::Wait;
+            }
+            let outcome = match class_of(spec.id) {
+                Class::Connection => {
+                    *shared = None;
+                    match connection::execute(self, spec.id, args, out, patience) {
+                        Some(outcome) => outcome,
+                        None => return Step::Wait,
+                    }
+                }
+                Class::Scan => {
+                    let mut call = self.call(args, out);
+                    introspect::scan(spec.id, &server.space, &mut call)
+                }
+                Class::Lookup => {
+                    if shared.is_none() {
+                        *shared = server.space.share(patience);
+                    }
+                    let Some(entry) = shared else { return Step::Wait };
+                    let mut call = self.call(args, out);
+                    command::look_up(spec.id, &mut Turn::Shared(entry), &mut call)
+                }
+                Class::Change => {
+                    *shared = None;
+                    let Some(mut alone) = server.space.close(patience) else { return Step::Wait };
+                    self.unsynced = true;
+                    self.change(&mut alone, spec, args, out)
+                }
+            };
+            if let Err(refusal) = outcome {
+                out.truncate(before);
+                self.refuse(out, &refusal);
+            }
+        }
+        match self.replies {
+            Replies::On => {}
+            Replies::Off | Replies::Skip => out.truncate(before),
+            Replies::SkipNext => {}
+        }
+        self.replies = match self.replies {
+            Replies::SkipNext => Replies::Skip,
+            Replies::Skip => Replies::On,
+            other => other,
+        };
+        if self.closing { Step::Close } else { Step::Done }
+    }
+
+    /// A command that changes the key space, or a whole transaction.
+    fn change(&mut self, alone: &mut Exclusive<'_>, spec: &'static Spec, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+        match spec.id {
+            Id::Exec => return self.exec(alone, out),
+            Id::Watch => {
+                if self.transaction.is_some() {
+                    return Err("ERR WATCH inside MULTI is not allowed".into());
+                }
+                for key in args.from(1) {
+                    alone.watch(&mut self.watch, self.database, key)?;
+                }
+                reply::ok(out);
+                return Ok(());
+            }
+            Id::Unwatch => {
+                alone.unwatch(&mut self.watch)?;
+                reply::ok(out);
+                return Ok(());
+            }
+            _ => {}
+        }
+        if spec.flags.has(Flags::DENYOOM) {
+            alone.make_room()?;
+        }
+        alone.begin();
+        let mut call = self.call(args, out);
+        match command::change(spec.id, alone, &mut call) {
+            Ok(()) => Ok(alone.commit()?),
+            Err(refusal) => {
+                alone.roll_back();
+                Err(refusal)
+            }
+        }
+    }
+
+    /// EXEC: the queued commands as one change.
+    fn exec(&mut self, alone: &mut Exclusive<'_>, out: &mut Vec<u8>) -> Outcome {
+        let Some(transaction) = self.transaction.take() else { return Err("ERR EXEC without MULTI".into()) };
+        let changed = alone.unwatch(&mut self.watch)?;
+        if transaction.refused {
+            return Err("EXECABORT Transaction discarded because of previous errors.".into());
+        }
+        if changed {
+            reply::null_array(out, self.version);
+            return Ok(());
+        }
+        if transaction.commands.iter().any(|(spec, _)| spec.flags.has(Flags::DENYOOM)) {
+            alone.make_room()?;
+        }
+        alone.begin();
+        reply::array(out, transaction.commands.len());
+        let mut spans = transaction.spans.as_slice();
+        for &(spec, count) in &transaction.commands {
+            let (these, rest) = spans.split_at(count);
+            spans = rest;
+            let args = Args { request: &transaction.bytes, spans: these };
+            let before = out.len();
+            let outcome = match class_of(spec.id) {
+                Class::Connection => connection::execute(self, spec.id, args, out, Patience::MayWait).unwrap_or(Ok(())),
+                Class::Scan => introspect::scan(spec.id, &self.server.space, &mut call_of(self, args, out)),
+                Class::Lookup => command::look_up(spec.id, &mut Turn::Alone(alone), &mut call_of(self, args, out)),
+                Class::Change => command::change(spec.id, alone, &mut call_of(self, args, out)),
+            };
+            if let Err(refusal) = outcome {
+                out.truncate(before);
+                self.refuse(out, &refusal);
+            }
+        }
+        // Where nothing was stored, one error stands for all replies.
+        Ok(alone.commit()?)
+    }
+
+    /// Whether the command is allowed now, with these arguments.
+    fn admit(&self, spec: &Spec, args: &Args<'_>) -> Outcome {
+        if !spec.accepts(args.len()) {
+            return Err(format!("ERR wrong number of arguments for '{}' command", spec.name).into());
+        }
+        if !self.authenticated && !spec.flags.has(Flags::NO_AUTH) {
+            return Err("NOAUTH Authentication required.".into());
+        }
+        if self.transaction.is_some() && spec.flags.has(Flags::NO_MULTI) {
+            return Err("ERR Command not allowed inside a transaction".into());
+        }
+        let subscribed = self.version == Version::Resp2 && self.client.subscriptions() > 0;
+        if subscribed && !spec.flags.has(Flags::SUBSCRIBED) {
+            return Err(format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+                spec.name
+            )
+            .into());
+        }
+        Ok(())
+    }
+
+    fn is_queued(&self, spec: &Spec) -> bool {
+        let now = [Id::Exec, Id::Discard, Id::Multi, Id::Watch, Id::Quit, Id::Reset];
+        self.transaction.is_some() && !now.contains(&spec.id)
+    }
+
+    fn queue(&mut self, spec: &'static Spec, args: &Args<'_>) {
+        let most = self.server.settings.request_bytes.load(Relaxed);
+        let Some(transaction) = &mut self.transaction else { return };
+        // As large as a request may be, or EXEC is refused.
+        let bytes: usize = args.from(0).map(<[u8]>::len).sum();
+        if transaction.bytes.len() + bytes > most || transaction.spans.len() + args.len() > most / 8 {
+            transaction.refused = true;
+            return;
+        }
+        for argument in args.from(0) {
+            let start = transaction.bytes.len();
+            transaction.bytes.extend_from_slice(argument);
+            transaction.spans.push(Span::of(start..transaction.bytes.len()));
+        }
+        transaction.commands.push((spec, args.len()));
+    }
+
+    pub(crate) fn forget_watch(&mut self) {
+        self.server.space.forget_watch(&mut self.watch);
+    }
+
+    fn call<'c, 'a>(&self, args: Args<'a>, out: &'c mut Vec<u8>) -> Call<'c, 'a> {
+        call_of(self, args, out)
+    }
+
+    /// A request that cannot be executed at all; it also spoils the transaction that it belongs to.
+    fn refuse_command(&mut self, out: &mut Vec<u8>, refusal: &Refusal) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.refused = true;
+        }
+        self.refuse(out, refusal);
+    }
+
+    fn refuse(&self, out: &mut Vec<u8>, refusal: &Refusal) {
+        self.figures.errors.fetch_add(1, Relaxed);
+        reply::error(out, &refusal.text());
+    }
+
+    /// Counts commands and their time. Returns the time now.
+    #[inline]
+    fn note<'a>(&self, id: Id, count: usize, since: Instant, args: impl FnOnce() -> Args<'a>) -> Instant {
+        let now = Instant::now();
+        let nanos = now.duration_since(since).as_nanos() as u64; // 584 years
+        self.figures.note(id, count as u64, nanos);
+        if nanos / 1000 >= self.server.slow_log.threshold_us.load(Relaxed) {
+            self.server.slow_log.add(&args(), nanos / 1000, &self.client);
+        }
+        now
+    }
+}
+
+fn call_of<'c, 'a>(session: &RespSession, args: Args<'a>, out: &'c mut Vec<u8>) -> Call<'c, 'a> {
+    Call {
+        args,
+        database: session.database,
+        version: session.version,
+        out,
+        value_bytes_max: session.server.settings.bulk_bytes.load(Relaxed),
+    }
+}
+
+fn pairs_of<'a>(args: impl Iterator<Item = Args<'a>>, pairs: &mut [(&'a [u8], &'a [u8]); RUN_MAX]) -> usize {
+    let mut count = 0;
+    for (slot, args) in pairs.iter_mut().zip(args) {
+        *slot = (args.at(1), args.at(2));
+        count += 1;
+    }
+    count
+}
+
+/// What executing one request came to.
+enum Step {
+    Done,
+    Wait,
+    Close,
+}
+
+/// What a command needs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// The session and the server.
+    Connection,
+    /// The tables, without the gate.
+    Scan,
+    /// The key space beside others.
+    Lookup,
+    /// The key space alone.
+    Change,
+}
+
+fn class_of(id: Id) -> Class {
+    use Id::*;
+    match id {
+        Get | MGet | StrLen | GetRange | SubStr | Exists | Type | Touch | Object | Ttl | PTtl | ExpireTime
+        | PExpireTime | Memory | Dump => Class::Lookup,
+        Scan | Keys | RandomKey | DbSize | HtStats => Class::Scan,
+        Set | SetNx | SetEx | PSetEx | GetSet | GetEx | GetDel | MSet | MSetNx | Append | SetRange | Incr | Decr
+        | IncrBy | DecrBy | IncrByFloat | Del | Unlink | Copy | Rename | RenameNx | Restore | Expire | PExpire | ExpireAt
+        | PExpireAt | Persist | FlushDb | FlushAll | Exec | Watch | Unwatch => Class::Change,
+        _ => Class::Connection,
+    }
+}

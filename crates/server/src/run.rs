@@ -1,0 +1,339 @@
+//! Starting, serving, ending.
+//!
+//! ```text
+//! options -> key space -> listeners -> threads of the event loop, each with a share of the connections
+//! SIGTERM, SIGINT, SHUTDOWN -> no new connections -> those there end -> close the file
+//! ```
+
+use crate::clients::Client;
+use crate::connection::serve;
+use crate::figures::Figures;
+use crate::housekeeping;
+use crate::keyspace::{KeySpace, SpaceError, SpaceOptions};
+use crate::options::{DurabilityOption, Options, ServeError, size};
+use crate::resp::session::RespSession;
+use crate::server::Server;
+use crate::settings::Settings;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+/// Connections that the system keeps until they are accepted.
+const BACKLOG: u32 = 511;
+/// How long connections have to end at a shutdown.
+const DRAIN: Duration = Duration::from_secs(5);
+/// Threads for work that may wait, for each thread of the event loop.
+const WAITING_THREADS: usize = 32;
+
+/// A connection that a thread of the event loop is to serve.
+enum Accepted {
+    Tcp(std::net::TcpStream, Arc<Client>),
+    Unix(std::os::unix::net::UnixStream, Arc<Client>),
+}
+
+/// Serves until a signal or SHUTDOWN ends it.
+///
+/// # Errors
+/// Options that make no sense, files and addresses that cannot be opened, a file that cannot be closed.
+pub fn run(options: Options) -> Result<(), ServeError> {
+    let options = options.with_file()?;
+    start_log(&options)?;
+    let space = Arc::new(open_space(&options)?);
+    let settings = settings(&options)?;
+    let needs_password = settings.needs_password();
+    let durability = options.durability.unwrap_or_default();
+    let server = Arc::new(Server::new(space.clone(), settings, durability == DurabilityOption::Sync));
+    housekeeping::start(Arc::downgrade(&server)).map_err(|error| ServeError::io("housekeeping", &error))?;
+    let runtime = runtime()?;
+    let served = runtime.block_on(async {
+        let (tcp, unix) = listen(&options, needs_password, &server)?;
+        let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let workers = start_workers(&server, threads.max(1))?;
+        accept(&server, tcp, unix, &workers).await
+    });
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    served?;
+    space.sync().map_err(of_library)?;
+    if space.in_file() {
+        space.checkpoint().map_err(of_library)?;
+    }
+    tracing::info!("ended");
+    Ok(())
+}
+
+fn of_library(error: splitpoint::Error) -> ServeError {
+    ServeError { kind: Some(error.kind()), message: error.to_string(), usage: false }
+}
+
+fn start_log(options: &Options) -> Result<(), ServeError> {
+    use crate::options::LogFormat;
+    let level = options.log_level.as_deref().unwrap_or("info");
+    let level: tracing::level_filters::LevelFilter = level.parse().map_err(|_| {
+        ServeError::usage(format!("log level {level:?}: expected error, warn, info, debug, trace or off"))
+    })?;
+    let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
+    // A program that runs a server may have a log of its own.
+    let _ = match options.log_format.unwrap_or_default() {
+        LogFormat::Text => builder.with_ansi(false).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+    Ok(())
+}
+
+fn open_space(options: &Options) -> Result<KeySpace, ServeError> {
+    let sized = |text: &Option<String>| text.as_deref().map(size).transpose();
+    let since = Instant::now();
+    let opening = SpaceOptions {
+        file: options.file.clone(),
+        logged: options.durability.unwrap_or_default() != DurabilityOption::None,
+        cache_bytes: sized(&options.cache)?,
+        log_bytes: None,
+        expected_len: options.expected_keys.unwrap_or(0),
+        max_memory_bytes: sized(&options.max_memory)?.unwrap_or(0),
+        eviction: options.eviction.unwrap_or_default().into(),
+    };
+    let space = KeySpace::open(opening).map_err(|error| match error {
+        SpaceError::Table(error) => of_library(error),
+        SpaceError::MemoryLimit => ServeError::usage(error.to_string()),
+    })?;
+    match space.path() {
+        Some(path) => tracing::info!(
+            file = %path.display(), keys = space.len(0), elapsed_ms = since.elapsed().as_millis() as u64, "opened"
+        ),
+        None => tracing::info!("keys are in memory only; --file keeps them"),
+    }
+    Ok(space)
+}
+
+fn settings(options: &Options) -> Result<Settings, ServeError> {
+    let settings = Settings::default();
+    if let Some(clients) = options.max_clients {
+        settings.clients.store(clients, Relaxed);
+    }
+    if let Some(seconds) = options.idle_timeout {
+        settings.idle_s.store(seconds, Relaxed);
+    }
+    if let Some(text) = &options.max_value {
+        let bytes = usize::try_from(size(text)?).unwrap_or(usize::MAX).min(1 << 31);
+        settings.bulk_bytes.store(bytes, Relaxed);
+    }
+    if let Some(path) = &options.password_file {
+        let text = std::fs::read(path).map_err(|error| ServeError::io(path.display(), &error))?;
+        let password = text.trim_ascii_end();
+        if password.is_empty() {
+            return Err(ServeError::usage(format!("{}: no password in it", path.display())));
+        }
+        settings.set_password(password);
+    }
+    Ok(settings)
+}
+
+fn runtime() -> Result<Runtime, ServeError> {
+    let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(WAITING_THREADS).build();
+    runtime.map_err(|error| ServeError::io("the event loop", &error))
+}
+
+fn listen(
+    options: &Options,
+    needs_password: bool,
+    server: &Server,
+) -> Result<(Vec<TcpListener>, Vec<UnixListener>), ServeError> {
+    let mut tcp = Vec::new();
+    let address = options.resp.as_deref().unwrap_or("127.0.0.1:6379");
+    if address != "none" {
+        let resolved: Vec<SocketAddr> =
+            address.to_socket_addrs().map_err(|error| ServeError::io(format!("--resp {address}"), &error))?.collect();
+        for address in resolved {
+            if !address.ip().is_loopback() && !needs_password && !options.unprotected {
+                return Err(ServeError::usage(format!(
+                    "--resp {address} can be reached from other machines, and no password is set. Give --password-file, \
+                    or --unprotected if the network keeps strangers out"
+                )));
+            }
+            let listener = listen_tcp(address).map_err(|error| ServeError::io(format!("--resp {address}"), &error))?;
+            let local = listener.local_addr().map_err(|error| ServeError::io(address, &error))?;
+            server.port.store(local.port().into(), Relaxed);
+            tracing::info!(address = %local, "listening for Redis clients");
+            tcp.push(listener);
+        }
+    }
+    let mut unix = Vec::new();
+    if let Some(path) = &options.unix {
+        // A socket that a killed server left behind refuses connections.
+        if std::os::unix::net::UnixStream::connect(path)
+            .is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
+        {
+            let _ = std::fs::remove_file(path); // then binding fails, and says why
+        }
+        unix.push(UnixListener::bind(path).map_err(|error| ServeError::io(path.display(), &error))?);
+        tracing::info!(path = %path.display(), "listening for Redis clients");
+    }
+    if tcp.is_empty() && unix.is_empty() {
+        return Err(ServeError::usage("nothing to listen on: --resp none, and no --unix"));
+    }
+    Ok((tcp, unix))
+}
+
+fn listen_tcp(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { tokio::net::TcpSocket::new_v4() } else { tokio::net::TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Starts the threads of the event loop; each serves what it is sent. With one thread, none is started: the acceptor's
+/// own serves.
+fn start_workers(server: &Arc<Server>, count: usize) -> Result<Vec<UnboundedSender<Accepted>>, ServeError> {
+    let mut workers = Vec::new();
+    for number in 0..count {
+        let (sender, mut receiver) = unbounded_channel::<Accepted>();
+        let (server, figures) = (server.clone(), server.add_figures());
+        let work = async move {
+            while let Some(accepted) = receiver.recv().await {
+                start_connection(accepted, &server, &figures);
+            }
+        };
+        if number == 0 {
+            tokio::spawn(work);
+        } else {
+            let runtime = runtime()?;
+            let thread = std::thread::Builder::new().name(format!("worker-{number}"));
+            thread.spawn(move || runtime.block_on(work)).map_err(|error| ServeError::io("a thread", &error))?;
+        }
+        workers.push(sender);
+    }
+    Ok(workers)
+}
+
+fn start_connection(accepted: Accepted, server: &Arc<Server>, figures: &Arc<Figures>) {
+    let (server, figures) = (server.clone(), figures.clone());
+    let session = |client: &Arc<Client>| RespSession::new(server.clone(), client.clone(), figures.clone());
+    match accepted {
+        Accepted::Tcp(stream, client) => {
+            if let Ok(stream) = TcpStream::from_std(stream) {
+                let session = session(&client);
+                tokio::spawn(serve(stream, session, server, client, figures));
+            } else {
+                server.clients.remove(client.id);
+            }
+        }
+        Accepted::Unix(stream, client) => {
+            if let Ok(stream) = UnixStream::from_std(stream) {
+                let session = session(&client);
+                tokio::spawn(serve(stream, session, server, client, figures));
+            } else {
+                server.clients.remove(client.id);
+            }
+        }
+    }
+}
+
+/// Accepts connections until the server is to end, then waits for those there.
+async fn accept(
+    server: &Arc<Server>,
+    tcp: Vec<TcpListener>,
+    unix: Vec<UnixListener>,
+    workers: &[UnboundedSender<Accepted>],
+) -> Result<(), ServeError> {
+    let failed = |error: std::io::Error| ServeError::io("signals", &error);
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut tasks = Vec::new();
+    for listener in tcp {
+        tasks.push(tokio::spawn(accept_tcp(listener, server.clone(), workers.to_vec())));
+    }
+    for listener in unix {
+        tasks.push(tokio::spawn(accept_unix(listener, server.clone(), workers.to_vec())));
+    }
+    tokio::select! {
+        _ = terminate.recv() => tracing::info!("ending: SIGTERM"),
+        _ = interrupt.recv() => tracing::info!("ending: SIGINT"),
+        () = server.shutdown.notified() => tracing::info!("ending: SHUTDOWN"),
+    }
+    tasks.iter().for_each(|task| task.abort());
+    drain(server).await;
+    Ok(())
+}
+
+/// Ends the connections: each finishes what it executes, and its replies are sent.
+async fn drain(server: &Server) {
+    let since = Instant::now();
+    server.clients.all().iter().for_each(|client| client.kill());
+    while !server.clients.is_empty() && since.elapsed() < DRAIN {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    if !server.clients.is_empty() {
+        tracing::warn!(connections = server.clients.len(), "ended while connections were busy");
+    }
+}
+
+const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
+
+async fn accept_tcp(listener: TcpListener, server: Arc<Server>, workers: Vec<UnboundedSender<Accepted>>) {
+    let local = listener.local_addr().map_or(String::new(), |address| address.to_string());
+    let mut next = 0;
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                let _ = stream.set_nodelay(true); // slower, no worse
+                match server.clients.add(
+                    address.to_string(),
+                    local.clone(),
+                    server.clock_s.load(Relaxed),
+                    server.settings.clients.load(Relaxed),
+                ) {
+                    Some(client) => {
+                        let Ok(stream) = stream.into_std() else {
+                            server.clients.remove(client.id);
+                            continue;
+                        };
+                        next = (next + 1) % workers.len();
+                        let _ = workers[next].send(Accepted::Tcp(stream, client)); // the thread ends with the server
+                    }
+                    None => {
+                        let _ = stream.try_write(FULL); // if it does not take that, it is closed anyway
+                    }
+                }
+            }
+            // No descriptors left, mostly: some will be free again.
+            Err(error) => {
+                tracing::warn!(%error, "accept");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn accept_unix(listener: UnixListener, server: Arc<Server>, workers: Vec<UnboundedSender<Accepted>>) {
+    let mut next = 0;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let most = server.settings.clients.load(Relaxed);
+                let client = server.clients.add("unix:0".into(), "unix:0".into(), server.clock_s.load(Relaxed), most);
+                match client {
+                    Some(client) => {
+                        let Ok(stream) = stream.into_std() else {
+                            server.clients.remove(client.id);
+                            continue;
+                        };
+                        next = (next + 1) % workers.len();
+                        let _ = workers[next].send(Accepted::Unix(stream, client));
+                    }
+                    None => {
+                        let _ = stream.try_write(FULL);
+                    }
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "accept");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What all connections share.
+
+use crate::channels::Channels;
+use crate::clients::Clients;
+use crate::figures::Figures;
+use crate::keyspace::{KeySpace, now_ms};
+use crate::settings::Settings;
+use crate::slow_log::SlowLog;
+use crate::syncer::Syncer;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// See the head of this file.
+pub struct Server {
+    /// The keys and values.
+    pub space: Arc<KeySpace>,
+    /// Limits and the password.
+    pub settings: Settings,
+    /// Who is connected.
+    pub clients: Clients,
+    /// Published messages.
+    pub channels: Channels,
+    /// Requests that took long.
+    pub slow_log: SlowLog,
+    /// Makes writes durable before they are answered (`--durability sync`).
+    pub syncer: Option<Syncer>,
+    /// Whether lookups may have to read a file, so that all work belongs on threads that may wait.
+    pub may_read_disk: AtomicBool,
+    /// Seconds since the start, a little late: reading it costs nothing.
+    pub clock_s: AtomicU64,
+    /// When the server started.
+    pub started: Instant,
+    /// Forty hexadecimal digits, by which clients know this run.
+    pub run_id: String,
+    /// The TCP port of RESP, for INFO.
+    pub port: AtomicU64,
+    /// Whether a checkpoint of BGSAVE is under way, and how the last one ended.
+    pub saving: AtomicBool,
+    /// See `saving`.
+    pub save_failed: AtomicBool,
+    /// When the last checkpoint was complete, Unix time in seconds.
+    pub saved_at_s: AtomicU64,
+    /// Ends the server.
+    pub shutdown: tokio::sync::Notify,
+    figures: Mutex<Vec<Arc<Figures>>>,
+}
+
+impl Server {
+    /// A server without sockets. `sync`: answer only when changes are on the disk.
+    pub fn new(space: Arc<KeySpace>, settings: Settings, sync: bool) -> Server {
+        let syncer = (sync && space.in_file()).then(|| Syncer::start(space.clone()));
+        let run_id = (0..3).map(|_| format!("{:016x}", space.random())).collect::<String>();
+        Server {
+            may_read_disk: AtomicBool::new(space.may_read_disk()),
+            space,
+            settings,
+            clients: Clients::default(),
+            channels: Channels::default(),
+            slow_log: SlowLog::default(),
+            syncer,
+            clock_s: AtomicU64::new(0),
+            started: Instant::now(),
+            run_id: run_id[..40].to_owned(),
+            port: AtomicU64::new(0),
+            saving: AtomicBool::new(false),
+            save_failed: AtomicBool::new(false),
+            saved_at_s: AtomicU64::new(now_ms() / 1000),
+            shutdown: tokio::sync::Notify::new(),
+            figures: Mutex::default(),
+        }
+    }
+
+    /// Counters for one more thread.
+    pub fn add_figures(&self) -> Arc<Figures> {
+        let figures = Arc::new(Figures::default());
+        self.figures.lock().unwrap_or_else(|e| e.into_inner()).push(figures.clone());
+        figures
+    }
+
+    /// The counters of all threads.
+    pub fn figures(&self) -> Vec<Arc<Figures>> {
+        self.figures.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// One counter, added up over all threads.
+    pub fn total(&self, part: impl Fn(&Figures) -> &AtomicU64) -> u64 {
+        self.figures().iter().map(|figures| part(figures).load(Relaxed)).sum()
+    }
+
+    /// Makes a checkpoint and waits for it. `false` if one is under way.
+    ///
+    /// # Errors
+    /// Those of [`KeySpace::checkpoint`].
+    pub fn save(&self) -> splitpoint::Result<bool> {
+        if self.saving.swap(true, Acquire) {
+            return Ok(false);
+        }
+        let saved = self.space.checkpoint();
+        self.save_failed.store(saved.is_err(), Relaxed);
+        if saved.is_ok() {
+            self.saved_at_s.store(now_ms() / 1000, Relaxed);
+        }
+        self.saving.store(false, Release);
+        saved.map(|()| true)
+    }
+}

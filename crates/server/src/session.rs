@@ -1,0 +1,51 @@
+//! What a protocol gives to the connection loop: a session for each connection.
+//!
+//! ```text
+//! connection.rs   bytes come -> Session::execute(input, output) -> the output is written -> bytes come
+//! ```
+//!
+//! A session parses what has come in place, executes it on the key space in batches, and appends the replies. It does
+//! no I/O and knows no runtime, so tests call it with slices. To write one for another protocol:
+//!
+//! * enter the key space once for the commands of a read (`KeySpace::share`), leave it before returning; where an entry
+//!   is refused (`None`), return [`Flow::Wait`] with what is consumed so far, and the loop calls again, on a thread
+//!   that may wait;
+//! * let runs of lookups, stores and appends be one call of `get_many`, `put_many`, `append_many`; where the last two
+//!   return `false`, go the exclusive way (`KeySpace::close`);
+//! * return [`Flow::Write`] when the output is long, so that a client that does not read cannot make it longer;
+//! * say in [`Session::take_unsynced`] whether something was written: under `--durability sync` the loop waits for the
+//!   disk before it sends the replies.
+
+use crate::keyspace::Patience;
+
+/// A client's side of a protocol.
+pub trait Session: Send + 'static {
+    /// Executes the requests at the beginning of `input` and appends their replies to `out`. Returns the bytes consumed,
+    /// and how to go on. The next call begins with what was not consumed.
+    fn execute(&mut self, input: &[u8], out: &mut Vec<u8>, patience: Patience) -> (usize, Flow);
+
+    /// Whether requests since the last call changed something, or told of a change, that has to be durable before the
+    /// replies are sent.
+    fn take_unsynced(&mut self) -> bool;
+
+    /// Appends what was sent to this client by others: published messages.
+    fn take_pushes(&mut self, out: &mut Vec<u8>) {
+        let _ = out;
+    }
+
+    /// The connection has ended.
+    fn close(&mut self);
+}
+
+/// How a connection goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Send the replies, wait for more input: with what was not consumed at least so many bytes make a request.
+    Read(usize),
+    /// Send the replies, then call again with the same input.
+    Write,
+    /// Call again on a thread that may wait.
+    Wait,
+    /// Send the replies, then close.
+    Close,
+}

@@ -1,0 +1,104 @@
+//! The slow log: requests that took long, of late.
+
+use crate::clients::Client;
+use crate::command::call::Args;
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+
+/// Arguments kept of a request, and bytes of each.
+const ARGS_MAX: usize = 32;
+const ARG_BYTES_MAX: usize = 128;
+
+/// See the head of this file.
+pub struct SlowLog {
+    /// Requests that took this long are kept; `u64::MAX`: none.
+    pub threshold_us: AtomicU64,
+    /// Requests kept.
+    pub len_max: AtomicUsize,
+    next_id: AtomicU64,
+    entries: Mutex<VecDeque<SlowRequest>>,
+}
+
+/// A request that took long.
+#[derive(Clone, Debug)]
+pub struct SlowRequest {
+    /// Counts up.
+    pub id: u64,
+    /// When it ended, Unix time.
+    pub at_s: u64,
+    /// How long it took.
+    pub duration_us: u64,
+    /// Its arguments, cut.
+    pub args: Vec<Vec<u8>>,
+    /// Whose it was.
+    pub address: String,
+    /// That client's name.
+    pub client_name: String,
+}
+
+impl Default for SlowLog {
+    fn default() -> Self {
+        SlowLog {
+            threshold_us: AtomicU64::new(10_000),
+            len_max: AtomicUsize::new(128),
+            next_id: AtomicU64::new(0),
+            entries: Mutex::default(),
+        }
+    }
+}
+
+impl SlowLog {
+    /// Keeps a request.
+    #[cold]
+    pub fn add(&self, args: &Args<'_>, duration_us: u64, client: &Client) {
+        let mut kept: Vec<Vec<u8>> = args.from(0).take(ARGS_MAX).map(cut).collect();
+        if args.len() > ARGS_MAX {
+            kept[ARGS_MAX - 1] = format!("... ({} more arguments)", args.len() - ARGS_MAX + 1).into_bytes();
+        }
+        let request = SlowRequest {
+            id: self.next_id.fetch_add(1, Relaxed),
+            at_s: crate::keyspace::now_ms() / 1000,
+            duration_us,
+            args: kept,
+            address: client.address.clone(),
+            client_name: client.name(),
+        };
+        let mut entries = self.lock();
+        entries.push_front(request);
+        entries.truncate(self.len_max.load(Relaxed));
+    }
+
+    /// The latest requests, the latest first.
+    pub fn latest(&self, count: usize) -> Vec<SlowRequest> {
+        self.lock().iter().take(count).cloned().collect()
+    }
+
+    /// Requests kept now.
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Whether none is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets all.
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<SlowRequest>> {
+        self.entries.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+fn cut(argument: &[u8]) -> Vec<u8> {
+    if argument.len() <= ARG_BYTES_MAX {
+        return argument.to_vec();
+    }
+    let mut kept = argument[..ARG_BYTES_MAX].to_vec();
+    kept.extend_from_slice(format!("... ({} more bytes)", argument.len() - ARG_BYTES_MAX).as_bytes());
+    kept
+}
