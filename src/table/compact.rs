@@ -8,6 +8,7 @@
 
 use super::Table;
 use crate::error::Result;
+use std::ops::ControlFlow;
 
 impl Table {
     /// Shrinks the table to what its pairs need, and the file to what the table needs.
@@ -17,6 +18,26 @@ impl Table {
     /// # Errors
     /// Those of [`remove`](Self::remove) and [`sync`](Self::sync).
     pub fn compact(&self) -> Result<()> {
+        self.compact_with(|_, _| ControlFlow::Continue(())).map(drop)
+    }
+
+    /// [`compact`](Self::compact), which calls `progress` after each bucket with the buckets done in this pass, and
+    /// their number. A break ends it, and the table stays as compact as it is by then. Returns `false` in that case.
+    ///
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// let mut buckets = 0;
+    /// table.compact_with(|_, all| {
+    ///     buckets = all;
+    ///     std::ops::ControlFlow::Continue(())
+    /// })?;
+    /// assert!(buckets > 0);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`compact`](Self::compact).
+    pub fn compact_with(&self, mut progress: impl FnMut(u64, u64) -> ControlFlow<()>) -> Result<bool> {
         {
             let _inside = self.enter()?;
             self.buckets.shrink()?;
@@ -26,15 +47,17 @@ impl Table {
         const PASSES_MAX: u32 = 8;
         for _ in 0..PASSES_MAX {
             let before = self.pager.frame_count();
-            self.compact_pass()?;
+            if self.compact_pass(&mut progress)?.is_break() {
+                return Ok(false);
+            }
             if self.pager.frame_count() >= before {
                 break;
             }
         }
-        self.checkpoint()
+        self.checkpoint().map(|()| true)
     }
 
-    fn compact_pass(&self) -> Result<()> {
+    fn compact_pass(&self, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<ControlFlow<()>> {
         let mut number = 0;
         while number <= self.buckets.view().max_bucket {
             {
@@ -43,6 +66,9 @@ impl Table {
             }
             number += 1;
             self.checkpoint_if_due();
+            if progress(number.into(), u64::from(self.buckets.view().max_bucket) + 1).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
         }
         for group in self.buckets.movable_groups() {
             let _alone = self.gate.close()?;
@@ -51,6 +77,6 @@ impl Table {
         // A checkpoint in flight must not see the end of the file move.
         let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
         let _alone = self.gate.close()?;
-        self.pager.trim()
+        self.pager.trim().map(ControlFlow::Continue)
     }
 }
