@@ -94,6 +94,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/bench/src/engines/foreign.rs",
     "crates/cli/src/cmd/lab/foreign.rs",
     "crates/lab/src/machine.rs",
+    "python/src/arrow.rs",
     "src/buckets/tags.rs",
     "src/dictionary/index/chunk/wide.rs",
     "src/io/forks.rs",
