@@ -1,5 +1,6 @@
 # make run      builds the program and takes the tour: real data in, out, timed and compared
 # make test     everything: format, lints, all tests, documentation, examples
+# make test-python  the Python package: wheel, tests and types, in virtual environments of its own; PYTHON=python3.12
 # make slow     tests that take minutes or gigabytes: a value of 1 GiB, long runs over damaged files; short runs of power and faults
 # make power    power losses on ext4, XFS and btrfs, on a disk that records each write: SECONDS=300, SEED, FS=xfs, REPLAY=folder
 # make faults   each system call of a small workload fails once: SECONDS=300, SEED, REPLAY=case
@@ -45,7 +46,7 @@ help:
 run: tools
 	$(CARGO) run --release --quiet --package splitpoint-cli -- tour
 
-test: fmt lint unit doc examples test-c
+test: fmt lint unit doc examples test-c test-python
 	@$(MAKE) fuzz SECONDS=5
 	@for part in fmt clippy; do \
 	    $(CARGO) $$part --version >/dev/null 2>&1 || echo "SKIPPED: cargo $$part, which is not installed"; \
@@ -54,6 +55,9 @@ test: fmt lint unit doc examples test-c
 	@command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || \
 	    command -v google-chrome >/dev/null 2>&1 || echo "SKIPPED: the lab's pages in a browser, for want of Chromium"
 	@echo 'make test: passed'
+
+test-python: tools
+	@CARGO="$(CARGO)" python/run-tests
 
 slow: tools
 	$(CARGO) test --workspace --locked --release -- --ignored
@@ -148,7 +152,8 @@ peers:
 # with CI set, their absence is a failure.
 fmt: tools
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then \
-	    echo 'cargo fmt --all --check'; $(CARGO) fmt --all --check && $(CARGO) fmt --manifest-path fuzz/Cargo.toml --check; \
+	    echo 'cargo fmt --all --check'; $(CARGO) fmt --all --check && $(CARGO) fmt --manifest-path fuzz/Cargo.toml --check && \
+	        $(CARGO) fmt --manifest-path python/Cargo.toml --check; \
 	else \
 	    echo 'SKIPPED: format, as this Rust has no rustfmt (rustup component add rustfmt)'; test -z "$$CI"; \
 	fi
@@ -255,4 +260,4 @@ tools:
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
 .PHONY: help run test slow power faults disks fuzz sanitize bench bench-full budget peers fmt lint unit examples doc \
-    tools c-library compat-libraries test-compat install uninstall test-c
+    tools c-library compat-libraries test-compat install uninstall test-c test-python

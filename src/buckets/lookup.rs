@@ -29,6 +29,16 @@ impl Buckets {
         self.get_latched(HashedKey::new(key, hash), value)
     }
 
+    /// [`get`](Self::get) without a latch; `None`, with `value` empty, where it needs the latch.
+    #[inline]
+    pub(crate) fn get_ready(&self, key: HashedKey<'_>, value: &mut Vec<u8>) -> Option<bool> {
+        match self.read_optimistically(key, Some(value)) {
+            Optimistic::Found => Some(true),
+            Optimistic::Absent => Some(false),
+            Optimistic::Retry => None,
+        }
+    }
+
     /// [`get`](Self::get) under the latch.
     #[inline(never)]
     pub(super) fn get_latched(&self, key: HashedKey<'_>, value: &mut Vec<u8>) -> Result<bool> {

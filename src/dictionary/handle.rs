@@ -88,7 +88,8 @@ impl DictionaryOptions {
 /// waiting for each other.
 ///
 /// It keeps the state that was there when it was opened: a build or an update that replaces it writes new files.
-/// [`reload`](Self::reload) opens the new ones.
+/// [`reload`](Self::reload) opens the new ones. A clone shares the open files.
+#[derive(Clone)]
 pub struct Dictionary {
     storage: Arc<dyn Storage>,
     path: PathBuf,

@@ -202,6 +202,26 @@ impl Table {
         self.buckets.get(self.buckets.key(key), value)
     }
 
+    /// [`get_into`](Self::get_into) if it needs neither the disk nor a latch; `None`, and an empty `value`, if it may.
+    /// For callers that hold a lock of their own while they look: most keys of a table in memory have an answer.
+    ///
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"alice", b"1")?;
+    /// let mut value = Vec::new();
+    /// let found = match table.get_ready(b"alice", &mut value) {
+    ///     Some(found) => found,
+    ///     None => table.get_into(b"alice", &mut value)?,
+    /// };
+    /// assert!(found && value == b"1");
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    #[inline]
+    pub fn get_ready(&self, key: &[u8], value: &mut Vec<u8>) -> Option<bool> {
+        value.clear();
+        self.buckets.get_ready(self.buckets.key(key), value)
+    }
+
     /// The value of `key`, borrowed from its page; a value in an extent is copied.
     ///
     /// While the [`ValueRef`] lives, writers of its bucket wait. A write of this thread that would have to wait

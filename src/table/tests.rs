@@ -559,3 +559,26 @@ fn parts_of_hash_order_are_apart_and_together_the_whole_table() {
         assert_eq!(keys, table.scan().map(|pair| pair.unwrap().0).collect::<Vec<_>>(), "{bits} bits");
     }
 }
+
+#[test]
+fn a_lookup_that_is_ready_has_the_answer_of_one_that_waits() {
+    let table = TableOptions::new().page_bytes(512).fill_factor(40).in_memory().unwrap();
+    for i in 0..5000u32 {
+        // Overflow pages, and now and then an extent.
+        table.put(&i.to_le_bytes(), &vec![i as u8; if i % 50 == 0 { 3000 } else { 20 }]).unwrap();
+    }
+    let (mut ready, mut waited) = (b"old".to_vec(), Vec::new());
+    let mut answers = 0;
+    for i in 0..10_000u32 {
+        let found = table.get_ready(&i.to_le_bytes(), &mut ready);
+        assert_eq!(table.get_into(&i.to_le_bytes(), &mut waited).unwrap(), i < 5000);
+        if let Some(found) = found {
+            assert_eq!((found, &ready), (i < 5000, &waited));
+            answers += 1;
+        } else {
+            assert!(ready.is_empty());
+        }
+    }
+    // Extents and samples need the latch.
+    assert!((5000..10_000).contains(&answers), "{answers} answers");
+}

@@ -3,6 +3,7 @@
 //! Power loss, torn writes and errors of the disk are tested with a simulated disk, `src/table/crash.rs`.
 
 use splitpoint::{Backup, Durability, ErrorKind, PublishedCounters, Table, TableOptions};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// A copy of the table and all beside it, as a crash at this moment would leave them.
@@ -287,6 +288,8 @@ type Call = fn(&Table, &Path) -> Option<InChild>;
 const METHODS: &[(&str, InChild, Call)] = &[
     ("Table::get", Refuses, |t, _| outcome(t.get(b"k"))),
     ("Table::get_into", Refuses, |t, _| outcome(t.get_into(b"k", &mut Vec::new()))),
+    // It says that it does not know, and `get_into` refuses.
+    ("Table::get_ready", Refuses, |t, _| t.get_ready(b"k", &mut Vec::new()).is_none().then_some(Refuses)),
     ("Table::get_ref", Refuses, |t, _| outcome(t.get_ref(b"k").map(drop))),
     ("Table::contains", Refuses, |t, _| outcome(t.contains(b"k"))),
     ("Table::put", Refuses, |t, _| outcome(t.put(b"k", b"child"))),
@@ -302,6 +305,7 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Table::sync", Refuses, |t, _| outcome(t.sync())),
     ("Table::checkpoint", Refuses, |t, _| outcome(t.checkpoint())),
     ("Table::compact", Refuses, |t, _| outcome(t.compact())),
+    ("Table::compact_with", Refuses, |t, _| outcome(t.compact_with(|_, _| ControlFlow::Continue(())))),
     ("Table::verify", Refuses, |t, _| outcome(t.verify())),
     ("Table::survey", Refuses, |t, _| outcome(t.survey())),
     ("Table::replace", Refuses, |t, _| outcome(t.replace(b"k", b"child"))),
@@ -513,4 +517,40 @@ fn a_table_in_memory_is_the_childs_own() {
     });
     assert_eq!(status, 0);
     assert_eq!(table.get(b"k").unwrap().unwrap(), b"v");
+}
+
+#[test]
+#[cfg(unix)]
+fn the_log_and_the_journal_have_the_permissions_of_the_table() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::atomic::{AtomicBool, Ordering::*};
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    std::fs::write(&path, "").unwrap(); // an empty file opens as an empty table
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let table = TableOptions::new().log_bytes(1 << 20).open(&path).unwrap();
+    let (done, journals) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Relaxed) {
+                for entry in std::fs::read_dir(directory.path()).unwrap() {
+                    // Gone again, or just made and still empty.
+                    let entry = entry.unwrap();
+                    let Some(metadata) = entry.metadata().ok().filter(|metadata| metadata.len() > 0) else { continue };
+                    let name = entry.file_name().into_string().unwrap();
+                    assert_eq!(metadata.permissions().mode() & 0o777, 0o600, "{name}");
+                    journals.fetch_or(name.ends_with("-ckpt"), Relaxed);
+                }
+            }
+        });
+        for i in 0..200_000u32 {
+            table.put(&key(i), &[1; 100]).unwrap();
+            if i % 64 == 0 && journals.load(Relaxed) && i > 50_000 {
+                break;
+            }
+        }
+        done.store(true, Relaxed);
+    });
+    assert!(journals.into_inner(), "no journal was seen");
+    assert!(path.with_file_name("t.spt-log0").exists());
 }

@@ -95,6 +95,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/capi/src/lib.rs",
     "crates/cli/src/cmd/lab/foreign.rs",
     "crates/lab/src/machine.rs",
+    "python/src/arrow.rs",
     "src/buckets/tags.rs",
     "src/dictionary/index/chunk/wide.rs",
     "src/io/forks.rs",

@@ -1,0 +1,215 @@
+"""Dictionaries: mappings far larger than memory, built once and changed in batches."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from typing import TYPE_CHECKING, Any, Optional, TypedDict, Union
+
+from splitpoint import _inputs
+from splitpoint._splitpoint import DictionaryCore, build_dictionary
+from splitpoint.figures import DictionaryStats
+from splitpoint.table import _options
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+
+class BuildOptions(TypedDict, total=False):
+    """Options of :meth:`Dictionary.build`."""
+
+    #: "page" (the default), "trie", "trie-sparse", "chunk" or "none".
+    index: str
+    #: Of the tries: keys of a virtual bucket, the largest trie in Huffman code, the smallest with a skip, keys a block.
+    bucket_keys: int
+    huffman_max: int
+    skip_min: int
+    block_items: int
+    #: Of "page": more cost memory and save reads.
+    bins_per_page: int
+    #: Of "chunk": "fast", "balanced" or "small".
+    effort: str
+    #: What most lookups read: 4096.
+    page_bytes: int
+    #: "none" or "lz4", in blocks of ``block_bytes``.
+    compression: str
+    block_bytes: int
+    #: The hash function and its seed: "xxh3" and 0.
+    hash: str
+    seed: int
+    #: Memory for sorting: 1 GiB.
+    memory_bytes: int
+    #: Threads that sort: one a processor.
+    threads: int
+    #: What a key that is given twice is: "error", "first", or "last", the value that is kept.
+    duplicates: str
+    #: Where the sort has its files: beside the dictionary.
+    temporary_directory: str
+    #: Makes a directory of so many files, divided by the slots of Redis Cluster.
+    shards: int
+
+
+_OPTIONS = tuple(BuildOptions.__annotations__)
+
+
+class _Values(ValuesView[bytes]):
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._mapping._values()  # type: ignore[attr-defined,no-any-return]
+
+
+class _Items(ItemsView[bytes, bytes]):
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        return self._mapping._pairs()  # type: ignore[attr-defined,no-any-return]
+
+
+class Dictionary(DictionaryCore, Mapping):  # type: ignore[type-arg]
+    """A dictionary: a ``Mapping[bytes, bytes]`` in a file, or in a directory of shards, that is never changed in place.
+
+    A lookup costs about one read of the disk, also of an absent key; its index takes about two bits of memory a key, or
+    less. Any number of threads and processes read it. An update writes a new file and renames it; open dictionaries keep
+    what they had until :meth:`reload`. With ``map_data`` it reads from a mapping of the file, which is several times as
+    fast for data in the system's cache; a disk that fails then ends the process.
+
+    >>> import splitpoint, tempfile, os
+    >>> directory = tempfile.TemporaryDirectory()
+    >>> path = os.path.join(directory.name, "users.spd")
+    >>> users = splitpoint.Dictionary.build({b"alice": b"admin", b"bob": b"guest"}, path)
+    >>> users[b"alice"], b"carol" in users, len(users)
+    (b'admin', False, 2)
+    >>> users.update([(b"carol", b"guest"), (b"bob", None)])
+    2
+    >>> sorted(users)
+    [b'alice', b'carol']
+    >>> users.close()
+    >>> directory.cleanup()
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, path: _inputs.Path, *, map_data: bool = False, map_index: bool = False) -> Self:
+        return super().__new__(cls, _inputs.path_of(path), map_data, map_index)
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return f"<splitpoint.Dictionary {self.path!r}, closed>"
+        return f"<splitpoint.Dictionary {self.path!r}, {len(self):,} pairs>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    __hash__ = None  # type: ignore[assignment]  # as of mappings with equality
+
+    @classmethod
+    def build(
+        cls,
+        source: Any,
+        path: _inputs.Path,
+        *,
+        key: Optional[str] = None,
+        value: Optional[str] = None,
+        progress: Union[_inputs.Progress, bool, None] = None,
+        **options: Unpack[BuildOptions],
+    ) -> Self:
+        """Builds a dictionary at ``path`` from the pairs of ``source``, in any order, and opens it.
+
+        ``source`` is a mapping, an iterable of pairs, a pandas, Polars or Arrow table, a stream of record batches
+        (anything with ``__arrow_c_stream__``), or the path of a Parquet file. ``key`` and ``value`` name the columns, by
+        default the first two. It may be far larger than memory; ``options`` are those of :class:`BuildOptions`.
+
+        ``progress`` is called as ``progress(phase, done, total)``, first with the phase ``"read"`` and a total of
+        ``None``, then with ``"write"``; ``True`` shows bars of tqdm if it is installed. What it raises, and Ctrl-C, end
+        the build. An earlier dictionary at ``path`` stays until the new one is complete.
+
+        >>> import splitpoint, tempfile, os
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     pairs = ((str(i), str(i * i)) for i in range(10_000))
+        ...     squares = splitpoint.Dictionary.build(pairs, os.path.join(directory, "squares.spd"), index="chunk")
+        ...     squares["111"], squares.stats().index
+        (b'12321', 'chunk')
+        """
+        path = _inputs.path_of(path)
+        with _inputs.reporting(progress) as report:
+            chosen = _options(options, _OPTIONS)
+            build_dictionary(_inputs.pairs_of(source, key, value), path, key, value, chosen, report)
+        return cls(path)
+
+    def update(
+        self,
+        changes: Any,
+        path: Optional[_inputs.Path] = None,
+        *,
+        key: Optional[str] = None,
+        value: Optional[str] = None,
+        progress: Union[_inputs.Progress, bool, None] = None,
+        **options: Unpack[BuildOptions],
+    ) -> int:
+        """Merges ``changes`` with the pairs in one pass over the file; returns the new number of pairs.
+
+        ``changes`` is what :meth:`build` takes; a value of ``None`` or null removes its key. Of several changes of one
+        key the last counts. The result replaces this dictionary, which is then reloaded, or goes to ``path`` and leaves
+        this one unchanged. Pages, compression and hash function stay; the index is made as ``options`` say, or as
+        before.
+
+        >>> import splitpoint, tempfile, os
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     users = splitpoint.Dictionary.build({"alice": "1", "bob": "2"}, os.path.join(directory, "users.spd"))
+        ...     users.update({"alice": None, "carol": "3"}), dict(users) == {b"bob": b"2", b"carol": b"3"}
+        (2, True)
+        """
+        new = _inputs.path_of(self.path if path is None else path)
+        chosen = _options(options, _OPTIONS)
+        with _inputs.reporting(progress) as report:
+            pairs = self._update(_inputs.pairs_of(changes, key, value), new, key, value, chosen, report)
+        if path is None:
+            self.reload()
+        return pairs
+
+    def get_many(self, keys: Any, default: Any = None) -> Any:
+        """The values of ``keys``, in their order: reads overlap.
+
+        An iterable of keys gives a list, with ``default`` for absent ones; an array gives
+        :class:`~splitpoint.Values`. See :meth:`Table.get_many <splitpoint.Table.get_many>`.
+
+        >>> import splitpoint, tempfile, os
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     users = splitpoint.Dictionary.build({"alice": "1", "bob": "2"}, os.path.join(directory, "users.spd"))
+        ...     users.get_many(["bob", "carol"], b"-")
+        [b'2', b'-']
+        """
+        return _inputs.get_many(self, keys, default)
+
+    def values(self) -> ValuesView[bytes]:
+        """The values, in hash order.
+
+        >>> import splitpoint, tempfile, os
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     list(splitpoint.Dictionary.build({"alice": "1"}, os.path.join(directory, "users.spd")).values())
+        [b'1']
+        """
+        return _Values(self)
+
+    def items(self) -> ItemsView[bytes, bytes]:
+        """The pairs, in hash order, as they were when the iteration began.
+
+        >>> import splitpoint, tempfile, os
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     list(splitpoint.Dictionary.build({"alice": "1"}, os.path.join(directory, "users.spd")).items())
+        [(b'alice', b'1')]
+        """
+        return _Items(self)
+
+    def stats(self) -> DictionaryStats:
+        """Its sizes; reads nothing.
+
+        >>> import splitpoint, tempfile, os
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     splitpoint.Dictionary.build({"alice": "1"}, os.path.join(directory, "users.spd")).stats().key_bytes
+        5
+        """
+        return DictionaryStats(**self._stat())

@@ -1,0 +1,62 @@
+//! Building and updating dictionaries from Python's sources.
+
+use crate::error::OrRaise;
+use crate::long::{Watch, run_long};
+use crate::options::BuildOptions;
+use crate::sources::{Nulls, Pair, feed};
+use pyo3::prelude::*;
+use splitpoint::{Dictionary, DictionaryBuilder};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// `builder`, watched: the work ends early when the watch says so.
+///
+/// The builder keeps its function for its own lifetime, so the watch is shared by a count.
+pub fn watched(builder: &DictionaryBuilder, watch: &Arc<Watch>) -> DictionaryBuilder {
+    let watch = Arc::clone(watch);
+    builder.clone().progress(move |progress| watch.report(progress.pairs, progress.pairs_total))
+}
+
+/// Builds a dictionary at `path`; gives the number of its pairs.
+#[pyfunction]
+#[pyo3(signature = (source, path, key_column, value_column, options, progress, /))]
+pub fn build_dictionary(
+    source: &Bound<'_, PyAny>,
+    path: PathBuf,
+    key_column: Option<&str>,
+    value_column: Option<&str>,
+    options: BuildOptions,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<u64> {
+    let py = source.py();
+    let watch = Arc::new(Watch::default());
+    let builder = watched(&options.builder()?, &watch);
+    let mut build = py.detach(|| builder.start(path)).or_raise(py)?;
+    feed(source, (key_column, value_column), Nulls::Refused, progress, |pairs: &[Pair<'_>]| {
+        pairs.iter().try_for_each(|(key, value)| build.push(key, value.unwrap_or_default())).map(|()| true)
+    })?;
+    run_long(py, "write", progress, &watch, || build.finish())
+}
+
+/// Merges changes with the dictionary at `old` into `new`; gives the number of its pairs. A value of `None` removes its
+/// key.
+pub fn update_dictionary(
+    changes: &Bound<'_, PyAny>,
+    (old, new): (&Path, &Path),
+    columns: (Option<&str>, Option<&str>),
+    builder: &DictionaryBuilder,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<u64> {
+    let py = changes.py();
+    let watch = Arc::new(Watch::default());
+    let builder = watched(builder, &watch);
+    let mut update = py.detach(|| Dictionary::update(old, new, &builder)).or_raise(py)?;
+    feed(changes, columns, Nulls::Remove, progress, |pairs: &[Pair<'_>]| {
+        let change = |(key, value): &Pair<'_>| match value {
+            Some(value) => update.put(key, value),
+            None => update.remove(key),
+        };
+        pairs.iter().try_for_each(change).map(|()| true)
+    })?;
+    run_long(py, "write", progress, &watch, || update.finish())
+}

@@ -1,0 +1,269 @@
+//! `Dictionary`: the calls of an open dictionary.
+//!
+//! A lookup may wait for the disk, so it gives up the interpreter lock.
+
+use crate::arrow::{export_dictionary, import_columns};
+use crate::build::update_dictionary;
+use crate::bytes::Bytes;
+use crate::error::{OrRaise, refuse_pickle};
+use crate::handle::{Handle, InUse};
+use crate::long::{Watch, run_long};
+use crate::many::{Lookup, get_columns, get_fixed, get_list};
+use crate::options::BuildOptions;
+use crate::report::{fault_list, stat_dict};
+use crate::scan::Give;
+use crate::walk::Walk;
+use parking_lot::Mutex;
+use pyo3::exceptions::PyKeyError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use splitpoint::{Dictionary, DictionaryOptions};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The part of `splitpoint.Dictionary` that is written in Rust.
+#[pyclass(subclass, frozen, module = "splitpoint._splitpoint", weakref)]
+pub struct DictionaryCore {
+    handle: Handle<Arc<Dictionary>>,
+    path: PathBuf,
+}
+
+impl DictionaryCore {
+    fn dictionary(&self, py: Python<'_>) -> PyResult<InUse<'_, Arc<Dictionary>>> {
+        self.handle.get(py)
+    }
+
+    fn find<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let dictionary = self.dictionary(py)?;
+        let dictionary: &Dictionary = &dictionary;
+        let value = py.detach(|| dictionary.get(key)).or_raise(py)?;
+        Ok(value.map(|value| PyBytes::new(py, &value)))
+    }
+
+    fn walk(&self, py: Python<'_>, give: Give) -> PyResult<DictionaryWalk> {
+        let dictionary = Arc::clone(&*self.dictionary(py)?);
+        Ok(DictionaryWalk { walk: Mutex::new(Walk::of(dictionary)), give })
+    }
+}
+
+fn lookup(dictionary: &Dictionary) -> impl Lookup {
+    |keys, found| {
+        dictionary.get_many(keys)?.iter().for_each(|value| found.push(value.as_deref()));
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl DictionaryCore {
+    #[new]
+    #[pyo3(signature = (path, map_data, map_index))]
+    fn new(py: Python<'_>, path: PathBuf, map_data: bool, map_index: bool) -> PyResult<Self> {
+        let options = DictionaryOptions::new().map_data(map_data).map_index(map_index);
+        let dictionary = py.detach(|| options.open(&path)).or_raise(py)?;
+        let handle = Handle::new(Arc::new(dictionary), path.display().to_string());
+        Ok(DictionaryCore { handle, path })
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes: Bytes<'_> = key.extract()?;
+        self.find(py, &bytes)?.ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))
+    }
+
+    fn __contains__(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<bool> {
+        let dictionary = self.dictionary(py)?;
+        let dictionary: &Dictionary = &dictionary;
+        py.detach(|| dictionary.contains(&key)).or_raise(py)
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.dictionary(py)?.len() as usize)
+    }
+
+    fn __iter__(&self, py: Python<'_>) -> PyResult<DictionaryWalk> {
+        self.walk(py, Give::Keys)
+    }
+
+    /// The value of `key`, or `default` if it is absent.
+    ///
+    /// >>> import splitpoint, tempfile, os
+    /// >>> directory = tempfile.TemporaryDirectory()
+    /// >>> users = splitpoint.Dictionary.build({"alice": "1"}, os.path.join(directory.name, "users.spd"))
+    /// >>> users.get(b"alice"), users.get(b"bob", b"-")
+    /// (b'1', b'-')
+    /// >>> directory.cleanup()
+    #[pyo3(signature = (key, default = None, /))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        key: Bytes<'_>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(self.find(py, &key)?.map(Bound::into_any).or(default))
+    }
+
+    #[pyo3(signature = (keys, default, /))]
+    fn _get_list<'py>(&self, keys: &Bound<'py, PyAny>, default: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        let dictionary = self.dictionary(keys.py())?;
+        get_list(keys, default, lookup(&dictionary))
+    }
+
+    /// For an Arrow array, or one in chunks.
+    #[pyo3(signature = (keys, /))]
+    fn _get_column<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = keys.py();
+        let keys = import_columns(keys)?;
+        get_columns(py, &keys, lookup(&*self.dictionary(py)?))?.into_python(py)
+    }
+
+    /// For keys of `width` bytes, one behind another.
+    #[pyo3(signature = (keys, width, padded, /))]
+    fn _get_fixed<'py>(&self, py: Python<'py>, keys: &[u8], width: usize, padded: bool) -> PyResult<Bound<'py, PyAny>> {
+        get_fixed(py, keys, width, padded, lookup(&*self.dictionary(py)?))?.into_python(py)
+    }
+
+    fn _values(&self, py: Python<'_>) -> PyResult<DictionaryWalk> {
+        self.walk(py, Give::Values)
+    }
+
+    fn _pairs(&self, py: Python<'_>) -> PyResult<DictionaryWalk> {
+        self.walk(py, Give::Pairs)
+    }
+
+    /// Merges changes into a dictionary at `path`; gives the number of its pairs.
+    #[pyo3(signature = (changes, path, key_column, value_column, options, progress, /))]
+    fn _update(
+        &self,
+        changes: &Bound<'_, PyAny>,
+        path: PathBuf,
+        key_column: Option<&str>,
+        value_column: Option<&str>,
+        options: BuildOptions,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<u64> {
+        let mut builder = options.builder()?;
+        if !options.has_index() {
+            builder = builder.index(self.dictionary(changes.py())?.index());
+        }
+        update_dictionary(changes, (&self.path, &path), (key_column, value_column), &builder, progress)
+    }
+
+    /// Closes its files, once iterators over it are done. A second call does nothing.
+    ///
+    /// >>> import splitpoint, tempfile, os
+    /// >>> directory = tempfile.TemporaryDirectory()
+    /// >>> users = splitpoint.Dictionary.build({"alice": "1"}, os.path.join(directory.name, "users.spd"))
+    /// >>> users.close()
+    /// >>> users.closed
+    /// True
+    /// >>> directory.cleanup()
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.handle
+            .close(py, |dictionary| {
+                drop(dictionary);
+                Ok::<(), splitpoint::Error>(())
+            })?
+            .or_raise(py)
+    }
+
+    /// Opens what is at its path now; returns whether that is something new. Iterators keep what they began with.
+    ///
+    /// >>> import splitpoint, tempfile, os
+    /// >>> directory = tempfile.TemporaryDirectory()
+    /// >>> users = splitpoint.Dictionary.build({"alice": "1"}, os.path.join(directory.name, "users.spd"))
+    /// >>> users.reload()
+    /// False
+    /// >>> directory.cleanup()
+    fn reload(&self, py: Python<'_>) -> PyResult<bool> {
+        drop(self.dictionary(py)?);
+        py.detach(|| {
+            let Some(mut new) = self.handle.wait().map(|old| Dictionary::clone(&old)) else { return Ok(false) };
+            let changed = new.reload()?;
+            if changed {
+                self.handle.replace(Arc::new(new));
+            }
+            Ok(changed)
+        })
+        .or_raise(py)
+    }
+
+    /// Reads everything and returns every fault in words; a whole dictionary has none.
+    ///
+    /// >>> import splitpoint, tempfile, os
+    /// >>> directory = tempfile.TemporaryDirectory()
+    /// >>> users = splitpoint.Dictionary.build({"alice": "1"}, os.path.join(directory.name, "users.spd"))
+    /// >>> users.verify()
+    /// []
+    /// >>> directory.cleanup()
+    fn verify(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let dictionary = self.dictionary(py)?;
+        let dictionary: &Dictionary = &dictionary;
+        run_long(py, "verify", None, &Watch::default(), || dictionary.verify()).map(fault_list)
+    }
+
+    fn _stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        stat_dict(py, &self.dictionary(py)?.stat().or_raise(py)?)
+    }
+
+    /// The path that it was opened at.
+    #[getter]
+    fn path(&self) -> &PathBuf {
+        &self.path
+    }
+
+    /// Whether it was closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.handle.is_closed()
+    }
+
+    /// How often its files were read by lookups and scans.
+    #[getter]
+    fn reads(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.dictionary(py)?.reads())
+    }
+
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let _ = requested_schema; // a wish, which the interface allows to ignore
+        export_dictionary(py, Arc::clone(&*self.dictionary(py)?))
+    }
+
+    fn __reduce_ex__(&self, _protocol: &Bound<'_, PyAny>) -> PyResult<Py<PyTuple>> {
+        Err(refuse_pickle("Dictionary"))
+    }
+}
+
+/// An iterator over a dictionary's keys, values or pairs, in hash order. It has the dictionary as it was when it began.
+#[pyclass(frozen, module = "splitpoint._splitpoint")]
+pub struct DictionaryWalk {
+    walk: Mutex<Walk>,
+    give: Give,
+}
+
+#[pymethods]
+impl DictionaryWalk {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let mut item = None;
+        let mut walk = match self.walk.try_lock() {
+            Some(walk) => walk,
+            None => py.detach(|| self.walk.lock()),
+        };
+        walk.next(|(key, value)| {
+            item = Some(match self.give {
+                Give::Keys => Ok(PyBytes::new(py, key).into_any()),
+                Give::Values => Ok(PyBytes::new(py, value).into_any()),
+                Give::Pairs => PyTuple::new(py, [PyBytes::new(py, key), PyBytes::new(py, value)]).map(Bound::into_any),
+            });
+        })
+        .or_raise(py)?;
+        item.transpose()
+    }
+}

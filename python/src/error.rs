@@ -1,0 +1,56 @@
+//! Errors of the library as Python exceptions.
+//!
+//! The classes are written in Python (`splitpoint/errors.py`), because each has two or three bases: `Error`, and the
+//! built-in that a caller expects (`OSError`, `KeyError`, `ValueError`).
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use std::error::Error as _;
+use std::fmt::Display;
+
+/// A result of the library or of Python.
+pub trait OrRaise<T> {
+    /// Turns an error into the exception for its kind.
+    fn or_raise(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T> OrRaise<T> for splitpoint::Result<T> {
+    fn or_raise(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|error| exception(py, &error))
+    }
+}
+
+/// The exception for an error of the library.
+pub fn exception(py: Python<'_>, error: &splitpoint::Error) -> PyErr {
+    let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
+    let errno = source.and_then(std::io::Error::raw_os_error);
+    of_kind(py, error.kind().code(), error.message(), error.hint(), errno)
+}
+
+/// The exception that a closed handle raises: kind 0 is the package's own.
+pub fn closed(py: Python<'_>, what: &str) -> PyErr {
+    of_kind(py, 0, &format!("{what} is closed"), Some("Open it again."), None)
+}
+
+fn of_kind(py: Python<'_>, kind: u8, message: &str, hint: Option<&str>, errno: Option<i32>) -> PyErr {
+    let make = || py.import("splitpoint.errors")?.getattr("of_kind")?.call1((kind, message, hint, errno));
+    make().map_or_else(|failed| failed, PyErr::from_value)
+}
+
+/// A `ValueError` for an argument that this package checks.
+pub fn invalid(message: impl Display) -> PyErr {
+    PyValueError::new_err(message.to_string())
+}
+
+/// A `TypeError` for an argument of a type that has no bytes.
+pub fn wrong_type(message: impl Display) -> PyErr {
+    PyTypeError::new_err(message.to_string())
+}
+
+/// What `pickle` and `copy` get from a handle.
+pub fn refuse_pickle(class: &str) -> PyErr {
+    wrong_type(format!(
+        "cannot pickle or copy a splitpoint.{class}: it belongs to this process. Pass its path, and open that in the \
+         other process"
+    ))
+}

@@ -1,0 +1,53 @@
+//! The Python package's native module, `splitpoint._splitpoint`.
+//!
+//! ```text
+//! table.rs  batch.rs  scan.rs        a table           dictionary.rs  build.rs  walk.rs   a dictionary
+//! many.rs  values.rs                 many keys         sources.rs  arrow.rs               where pairs come from
+//! handle.rs  long.rs  error.rs  bytes.rs  options.rs  report.rs                           what all of them need
+//! ```
+//!
+//! What users import is the pure-Python package beside it, `splitpoint/`, which adds what mappings have, documents
+//! every function, and defines the exceptions. Its stub is `splitpoint/_splitpoint.pyi`.
+
+mod arrow;
+mod batch;
+mod build;
+mod bytes;
+mod dictionary;
+mod error;
+mod handle;
+mod lab;
+mod long;
+mod many;
+mod options;
+mod report;
+mod scan;
+mod sources;
+mod table;
+mod values;
+mod walk;
+
+/// The native part of the package splitpoint.
+#[pyo3::pymodule]
+mod _splitpoint {
+    #[pymodule_export]
+    use crate::batch::BatchCore;
+    #[pymodule_export]
+    use crate::build::build_dictionary;
+    #[pymodule_export]
+    use crate::dictionary::{DictionaryCore, DictionaryWalk};
+    #[pymodule_export]
+    use crate::lab::{lab_hash, lab_schemes, lab_tune};
+    #[pymodule_export]
+    use crate::scan::TableScan;
+    #[pymodule_export]
+    use crate::table::TableCore;
+    #[pymodule_export]
+    use crate::values::ValuesCore;
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,100 @@
+//! Long operations: on a thread of their own, while the calling thread watches for Ctrl-C and reports progress.
+//!
+//! The working thread never needs the interpreter lock, so a callback may use the same table, and no thread of Python
+//! waits for the work.
+
+use crate::error::OrRaise;
+use pyo3::prelude::*;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// How long a Ctrl-C and a report of progress may wait.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What the two threads share.
+#[derive(Default)]
+pub struct Watch {
+    done: AtomicU64,
+    total: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Watch {
+    /// Notes how far the work has come; breaks once it is to end.
+    pub fn report(&self, done: u64, total: u64) -> ControlFlow<()> {
+        self.done.store(done, Relaxed);
+        self.total.store(total, Relaxed);
+        self.proceed()
+    }
+
+    /// Breaks once the work is to end.
+    pub fn proceed(&self) -> ControlFlow<()> {
+        if self.stop.load(Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// Does `work`, which reports to `watch`, and calls `progress` with its figures, if it is not `None`:
+/// `progress(phase, done, total)`.
+///
+/// # Errors
+/// Those of the work; `KeyboardInterrupt`, and what the callback raises, once the work has stopped.
+pub fn run_long<T: Send>(
+    py: Python<'_>,
+    phase: &str,
+    progress: Option<&Bound<'_, PyAny>>,
+    watch: &Watch,
+    work: impl FnOnce() -> splitpoint::Result<T> + Send,
+) -> PyResult<T> {
+    let value = run_watched(py, phase, progress, watch, work)?.or_raise(py)?;
+    look(py, phase, watch, progress)?;
+    Ok(value)
+}
+
+/// [`run_long`] for work with errors of another kind.
+///
+/// # Errors
+/// `KeyboardInterrupt`, and what the callback raises, once the work has stopped.
+pub fn run_watched<R: Send>(
+    py: Python<'_>,
+    phase: &str,
+    progress: Option<&Bound<'_, PyAny>>,
+    watch: &Watch,
+    work: impl FnOnce() -> R + Send,
+) -> PyResult<R> {
+    let progress = progress.map(|progress| progress.clone().unbind());
+    let (result, interrupted) = py.detach(|| {
+        std::thread::scope(|scope| {
+            let (ended, end) = channel::<()>();
+            let worker = scope.spawn(|| {
+                let _ended = ended; // dropped at the end, also by a panic
+                work()
+            });
+            let mut interrupted = None;
+            while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(LOOK_EVERY) {
+                if interrupted.is_none() {
+                    interrupted = Python::attach(|py| {
+                        let progress = progress.as_ref().map(|progress| progress.bind(py));
+                        look(py, phase, watch, progress).err()
+                    });
+                    watch.stop.store(interrupted.is_some(), Relaxed);
+                }
+            }
+            let result = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (result, interrupted)
+        })
+    });
+    interrupted.map_or(Ok(result), Err)
+}
+
+fn look(py: Python<'_>, phase: &str, watch: &Watch, progress: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    py.check_signals()?;
+    let (done, total) = (watch.done.load(Relaxed), watch.total.load(Relaxed));
+    if let Some(progress) = progress
+        && total > 0
+    {
+        progress.call1((phase, done, total))?;
+    }
+    Ok(())
+}

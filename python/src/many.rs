@@ -1,0 +1,150 @@
+//! Lookups of many keys at a time: from a list to a list, from an array to an array.
+//!
+//! Keys of a list are copied, some thousand at a time, to one buffer, looked up without the interpreter lock, and found
+//! values go to another; only then objects of Python are made. So no other thread can change or free what is in use.
+//! Keys of an array are looked up where they are.
+
+use crate::arrow::Column;
+use crate::bytes::Bytes;
+use crate::error::{OrRaise, invalid};
+use crate::values::Values;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+/// Keys looked up at once: enough that giving up the interpreter lock costs nothing, and values stay in the cache.
+const KEYS: usize = 2048;
+/// Bytes of keys looked up at once, unless one key has more.
+const BYTES: usize = 1 << 20;
+/// Keys of an array between two looks for Ctrl-C.
+const KEYS_BETWEEN_LOOKS: usize = 1 << 16;
+
+/// What was found for some keys: values one behind another.
+pub struct Found {
+    pub bytes: Vec<u8>,
+    /// Where each value begins, and where the last one ends.
+    pub offsets: Vec<i64>,
+    pub present: Vec<bool>,
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Found { bytes: Vec::new(), offsets: vec![0], present: Vec::new() }
+    }
+}
+
+impl Found {
+    #[inline]
+    pub fn push(&mut self, value: Option<&[u8]>) {
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        self.offsets.push(self.bytes.len() as i64); // memory has fewer bytes than i64 counts
+        self.present.push(value.is_some());
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.offsets.truncate(1);
+        self.present.clear();
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Option<&[u8]>> {
+        let value = |(offsets, present): (&[i64; 2], &bool)| {
+            present.then(|| &self.bytes[offsets[0] as usize..offsets[1] as usize])
+        };
+        self.offsets.array_windows().zip(&self.present).map(value)
+    }
+}
+
+/// Looks up `keys`, which are all of them or the next ones, and pushes what it finds.
+pub trait Lookup: Fn(&[&[u8]], &mut Found) -> splitpoint::Result<()> + Send + Sync {}
+impl<F: Fn(&[&[u8]], &mut Found) -> splitpoint::Result<()> + Send + Sync> Lookup for F {}
+
+/// The values of the keys that `keys` iterates over, as a list; `default` for those that are absent.
+pub fn get_list<'py>(
+    keys: &Bound<'py, PyAny>,
+    default: &Bound<'py, PyAny>,
+    lookup: impl Lookup,
+) -> PyResult<Bound<'py, PyList>> {
+    let py = keys.py();
+    let values = PyList::empty(py);
+    let mut keys = keys.try_iter()?;
+    let (mut bytes, mut ends, mut found) = (Vec::new(), Vec::new(), Found::default());
+    loop {
+        bytes.clear();
+        ends.clear();
+        while ends.len() < KEYS && bytes.len() < BYTES {
+            let Some(key) = keys.next().transpose()? else { break };
+            bytes.extend_from_slice(&key.extract::<Bytes<'_>>()?);
+            ends.push(bytes.len());
+        }
+        if ends.is_empty() {
+            return Ok(values);
+        }
+        found.clear();
+        py.detach(|| lookup(&slices(&bytes, &ends), &mut found)).or_raise(py)?;
+        for value in found.iter() {
+            match value {
+                Some(value) => values.append(PyBytes::new(py, value))?,
+                None => values.append(default)?,
+            }
+        }
+        py.check_signals()?;
+    }
+}
+
+fn slices<'b>(bytes: &'b [u8], ends: &[usize]) -> Vec<&'b [u8]> {
+    let mut start = 0;
+    let key = |&end: &usize| &bytes[std::mem::replace(&mut start, end)..end];
+    ends.iter().map(key).collect()
+}
+
+/// The values of the keys of Arrow arrays; null for those that are absent or null.
+pub fn get_columns(py: Python<'_>, keys: &[Column], lookup: impl Lookup) -> PyResult<Values> {
+    let mut found = Found::default();
+    for keys in keys {
+        get_array(py, keys.len(), |index| keys.value(index), &lookup, &mut found)?;
+    }
+    Ok(Values::new(found))
+}
+
+/// The values of the keys in `bytes`, `width` bytes each. Of `padded` ones zeros at the end are no part of the key.
+pub fn get_fixed(py: Python<'_>, bytes: &[u8], width: usize, padded: bool, lookup: impl Lookup) -> PyResult<Values> {
+    if width == 0 {
+        return Err(invalid("keys of 0 bytes: give an array of another dtype"));
+    }
+    let key = |index: usize| {
+        let key = &bytes[index * width..(index + 1) * width];
+        let len = if padded { key.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1) } else { width };
+        Some(&key[..len])
+    };
+    let mut found = Found::default();
+    get_array(py, bytes.len() / width, key, &lookup, &mut found)?;
+    Ok(Values::new(found))
+}
+
+fn get_array<'k>(
+    py: Python<'_>,
+    len: usize,
+    key: impl Fn(usize) -> Option<&'k [u8]> + Send + Sync,
+    lookup: &impl Lookup,
+    found: &mut Found,
+) -> PyResult<()> {
+    let mut some = Found::default();
+    for start in (0..len).step_by(KEYS_BETWEEN_LOOKS) {
+        let end = len.min(start + KEYS_BETWEEN_LOOKS);
+        py.detach(|| {
+            let keys: Vec<Option<&[u8]>> = (start..end).map(&key).collect();
+            let present: Vec<&[u8]> = keys.iter().flatten().copied().collect();
+            if present.len() == keys.len() {
+                return lookup(&present, found);
+            }
+            some.clear();
+            lookup(&present, &mut some)?;
+            let mut values = some.iter();
+            keys.iter().for_each(|key| found.push(key.and_then(|_| values.next().flatten())));
+            Ok(())
+        })
+        .or_raise(py)?;
+        py.check_signals()?;
+    }
+    Ok(())
+}

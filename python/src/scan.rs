@@ -1,0 +1,135 @@
+//! Iterators over a table, in hash order.
+//!
+//! They read a few hundred pairs at a time and hold nothing of the table in between, so it may be changed and closed
+//! while they live.
+
+use crate::error::OrRaise;
+use crate::table::TableCore;
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+use splitpoint::Table;
+
+/// Pairs read at once: more only of one hash.
+const PAIRS: usize = 256;
+/// Bytes of pairs read at once, unless one pair has more.
+const BYTES: usize = 1 << 20;
+
+/// What an iterator gives of each pair.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Give {
+    Keys,
+    Values,
+    Pairs,
+}
+
+/// Pairs that were read, one behind another, and where a scan after each goes on.
+#[derive(Default)]
+pub struct Pairs {
+    bytes: Vec<u8>,
+    /// The ends of a key and its value in `bytes`, and the cursor behind the pair.
+    ends: Vec<(usize, usize, Option<u64>)>,
+}
+
+impl Pairs {
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn pair(&self, index: usize) -> (&[u8], &[u8]) {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before].1);
+        let (key_end, end, _) = self.ends[index];
+        (&self.bytes[start..key_end], &self.bytes[key_end..end])
+    }
+
+    /// Reads the next pairs from `cursor` on.
+    pub fn read(&mut self, table: &Table, cursor: u64) -> splitpoint::Result<()> {
+        self.bytes.clear();
+        self.ends.clear();
+        let mut scan = table.scan_from(cursor);
+        while self.len() < PAIRS && self.bytes.len() < BYTES || !scan.at_boundary() {
+            let Some((key, value)) = scan.next_ref()? else { break };
+            self.bytes.extend_from_slice(key);
+            let key_end = self.bytes.len();
+            self.bytes.extend_from_slice(value);
+            self.ends.push((key_end, self.bytes.len(), None));
+            let cursor = scan.cursor();
+            self.ends.last_mut().expect("just pushed").2 = cursor;
+        }
+        Ok(())
+    }
+
+    /// Where a scan goes on after pair `index`.
+    pub fn cursor_after(&self, index: usize) -> Option<u64> {
+        self.ends[index].2
+    }
+}
+
+struct State {
+    pairs: Pairs,
+    given: usize,
+    /// Behind the pairs given so far; `None` at the end.
+    cursor: Option<u64>,
+}
+
+/// An iterator over a table's keys, values or pairs, in hash order.
+#[pyclass(frozen, module = "splitpoint._splitpoint")]
+pub struct TableScan {
+    table: Py<TableCore>,
+    give: Give,
+    state: Mutex<State>,
+}
+
+impl TableScan {
+    pub fn new(table: Py<TableCore>, cursor: u64, give: Give) -> Self {
+        TableScan { table, give, state: Mutex::new(State { pairs: Pairs::default(), given: 0, cursor: Some(cursor) }) }
+    }
+}
+
+#[pymethods]
+impl TableScan {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        // Another thread that has it may wait for the interpreter lock.
+        let mut state = match self.state.try_lock() {
+            Some(state) => state,
+            None => py.detach(|| self.state.lock()),
+        };
+        let State { pairs, given, cursor } = &mut *state;
+        if *given == pairs.len() {
+            let Some(from) = *cursor else { return Ok(None) };
+            let table = self.table.get().table(py)?;
+            let table: &Table = &table;
+            *given = 0;
+            if let Err(error) = py.detach(|| pairs.read(table, from)) {
+                *pairs = Pairs::default(); // the next call tries again
+                return Err(error).or_raise(py);
+            }
+            if pairs.len() == 0 {
+                *cursor = None;
+                return Ok(None);
+            }
+        }
+        let (key, value) = pairs.pair(*given);
+        let item = match self.give {
+            Give::Keys => PyBytes::new(py, key).into_any(),
+            Give::Values => PyBytes::new(py, value).into_any(),
+            Give::Pairs => PyTuple::new(py, [PyBytes::new(py, key), PyBytes::new(py, value)])?.into_any(),
+        };
+        *cursor = pairs.cursor_after(*given);
+        *given += 1;
+        Ok(Some(item))
+    }
+
+    /// Where a later scan goes on; `None` at the end.
+    #[getter]
+    fn cursor(&self, py: Python<'_>) -> Option<u64> {
+        match self.state.try_lock() {
+            Some(state) => state.cursor,
+            None => py.detach(|| self.state.lock().cursor),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Where pairs come from: an iterable of Python, or a stream of Arrow record batches.
+//!
+//! Either way they reach a sink in parts, without the interpreter lock, and between two parts Ctrl-C is looked for.
+
+use crate::arrow::{Column, column_number, has_stream, import_stream};
+use crate::bytes::Bytes;
+use crate::error::{OrRaise, invalid, wrong_type};
+use arrow_array::RecordBatchReader;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use std::time::{Duration, Instant};
+
+/// A key, and its value; `None` for a key to remove.
+pub type Pair<'p> = (&'p [u8], Option<&'p [u8]>);
+
+/// What a value that is `None` or null means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Nulls {
+    /// An error.
+    Refused,
+    /// The key is removed.
+    Remove,
+}
+
+/// Pairs handed over at once: with their references a part stays in the cache.
+const PAIRS: usize = 4096;
+/// Bytes handed over at once, unless one pair has more.
+const BYTES: usize = 1 << 20;
+/// How often progress is reported.
+const REPORT_EVERY: Duration = Duration::from_millis(50);
+
+/// Hands all pairs of `source` to `sink`; gives their number, or `None` if the sink ended it with `false`.
+///
+/// # Errors
+/// Those of the source and the sink; `TypeError` and `ValueError` for what is no pair of bytes; `KeyboardInterrupt`.
+pub fn feed(
+    source: &Bound<'_, PyAny>,
+    columns: (Option<&str>, Option<&str>),
+    nulls: Nulls,
+    progress: Option<&Bound<'_, PyAny>>,
+    sink: impl FnMut(&[Pair<'_>]) -> splitpoint::Result<bool> + Send,
+) -> PyResult<Option<u64>> {
+    let mut feed = Feed { py: source.py(), nulls, progress, sink, count: 0, reported: Instant::now() };
+    let all = if has_stream(source)? { feed.stream(source, columns)? } else { feed.iterable(source)? };
+    if let (true, Some(progress)) = (all, progress) {
+        progress.call1(("read", feed.count, source.py().None()))?;
+    }
+    Ok(all.then_some(feed.count))
+}
+
+struct Feed<'f, 'py, S> {
+    py: Python<'py>,
+    nulls: Nulls,
+    progress: Option<&'f Bound<'py, PyAny>>,
+    sink: S,
+    count: u64,
+    reported: Instant,
+}
+
+impl<S: FnMut(&[Pair<'_>]) -> splitpoint::Result<bool> + Send> Feed<'_, '_, S> {
+    fn stream(&mut self, source: &Bound<'_, PyAny>, (key, value): (Option<&str>, Option<&str>)) -> PyResult<bool> {
+        let py = self.py;
+        let mut reader = import_stream(source)?;
+        let schema = reader.schema();
+        let (key, value) = (column_number(&schema, key, 0)?, column_number(&schema, value, 1)?);
+        loop {
+            // The producer takes the interpreter lock if it needs it.
+            let Some(batch) = py.detach(|| reader.next()) else { return Ok(true) };
+            let batch = batch.map_err(|error| invalid(format!("the Arrow stream: {error}")))?;
+            let name = |number: usize| format!("the {:?}", schema.field(number).name());
+            let keys = Column::of(batch.column(key).clone(), &name(key))?;
+            let values = Column::of(batch.column(value).clone(), &name(value))?;
+            for start in (0..batch.num_rows()).step_by(PAIRS) {
+                let rows = start..batch.num_rows().min(start + PAIRS);
+                let (sink, nulls, before) = (&mut self.sink, self.nulls, self.count);
+                let count = rows.len() as u64;
+                let more = py.detach(|| -> Result<bool, Refused> {
+                    let mut pairs = Vec::with_capacity(rows.len());
+                    for (row, number) in rows.zip(before..) {
+                        let key = keys.value(row).ok_or(Refused::Null("key", number))?;
+                        let value = values.value(row);
+                        if value.is_none() && nulls == Nulls::Refused {
+                            return Err(Refused::Null("value", number));
+                        }
+                        pairs.push((key, value));
+                    }
+                    sink(&pairs).map_err(Refused::Sink)
+                });
+                if !more.map_err(|refused| refused.exception(py))? {
+                    return Ok(false);
+                }
+                self.look(count)?;
+            }
+        }
+    }
+
+    fn iterable(&mut self, source: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = self.py;
+        let mut items = source.try_iter()?;
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        loop {
+            bytes.clear();
+            ends.clear();
+            while ends.len() < PAIRS && bytes.len() < BYTES {
+                let Some(item) = items.next().transpose()? else { break };
+                let (key, value) = pair_of(&item)?;
+                bytes.extend_from_slice(&key.extract::<Bytes<'_>>()?);
+                let key_end = bytes.len();
+                let is_pair = !value.is_none();
+                if is_pair {
+                    bytes.extend_from_slice(&value.extract::<Bytes<'_>>()?);
+                } else if self.nulls == Nulls::Refused {
+                    let number = self.count + ends.len() as u64;
+                    return Err(Refused::Null("value", number).exception(py));
+                }
+                ends.push((key_end, bytes.len(), is_pair));
+            }
+            if ends.is_empty() {
+                return Ok(true);
+            }
+            let sink = &mut self.sink;
+            let more = py.detach(|| {
+                let mut start = 0;
+                let pair = |&(key_end, end, is_pair): &(usize, usize, bool)| {
+                    let key = &bytes[std::mem::replace(&mut start, end)..key_end];
+                    (key, is_pair.then(|| &bytes[key_end..end]))
+                };
+                let pairs: Vec<Pair<'_>> = ends.iter().map(pair).collect();
+                sink(&pairs)
+            });
+            if !more.or_raise(py)? {
+                return Ok(false);
+            }
+            self.look(ends.len() as u64)?;
+        }
+    }
+
+    /// Counts pairs, looks for Ctrl-C, and reports.
+    fn look(&mut self, pairs: u64) -> PyResult<()> {
+        self.count += pairs;
+        self.py.check_signals()?;
+        if let Some(progress) = self.progress
+            && self.reported.elapsed() >= REPORT_EVERY
+        {
+            self.reported = Instant::now();
+            progress.call1(("read", self.count, self.py.None()))?;
+        }
+        Ok(())
+    }
+}
+
+fn pair_of<'py>(item: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    if let Ok(pair) = item.cast::<PyTuple>()
+        && pair.len() == 2
+    {
+        return Ok((pair.get_item(0)?, pair.get_item(1)?));
+    }
+    if let Ok(pair) = item.cast::<PyList>()
+        && pair.len() == 2
+    {
+        return Ok((pair.get_item(0)?, pair.get_item(1)?));
+    }
+    Err(wrong_type("expected pairs of a key and a value: an iterable of tuples, a mapping, or an Arrow table"))
+}
+
+/// Why a part was refused.
+enum Refused {
+    /// The key or the value of a row.
+    Null(&'static str, u64),
+    Sink(splitpoint::Error),
+}
+
+impl Refused {
+    fn exception(self, py: Python<'_>) -> PyErr {
+        match self {
+            Refused::Null(what, number) => invalid(format!("pair {}: the {what} is null", number + 1)),
+            Refused::Sink(error) => crate::error::exception(py, &error),
+        }
+    }
+}

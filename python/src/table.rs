@@ -1,0 +1,596 @@
+//! `Table`: the calls of a table that touch its pages. What mappings have beside them is written in Python, in
+//! `splitpoint/table.py`.
+//!
+//! A single lookup that needs no disk and no other thread keeps the interpreter lock, since giving it up costs as much
+//! as the lookup. Everything else gives it up.
+
+use crate::arrow::{export_table, import_columns};
+use crate::batch::BatchCore;
+use crate::build::watched;
+use crate::bytes::Bytes;
+use crate::error::{OrRaise, closed, invalid, refuse_pickle};
+use crate::handle::{Handle, InUse};
+use crate::long::{Watch, run_long};
+use crate::many::{Lookup, get_columns, get_fixed, get_list};
+use crate::options::{BuildOptions, Options};
+use crate::report::{counters_dict, fault_list, survey_dict};
+use crate::scan::{Give, TableScan};
+use crate::sources::{self, Pair};
+use pyo3::exceptions::PyKeyError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use splitpoint::linear::Position;
+use splitpoint::{Backup, ErrorKind, HashKind, Table, TableOptions};
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The part of `splitpoint.Table` that is written in Rust.
+#[pyclass(subclass, frozen, module = "splitpoint._splitpoint", weakref)]
+pub struct TableCore {
+    handle: Arc<Handle<Table>>,
+    path: Option<PathBuf>,
+    readonly: bool,
+    hash: (HashKind, u64),
+}
+
+thread_local! {
+    /// The value of the last lookup: saves an allocation for each.
+    static VALUE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Larger buffers are not kept.
+const KEPT_BYTES: usize = 1 << 16;
+
+impl TableCore {
+    pub fn table(&self, py: Python<'_>) -> PyResult<InUse<'_, Table>> {
+        self.handle.get(py)
+    }
+
+    pub fn handle(&self) -> &Arc<Handle<Table>> {
+        &self.handle
+    }
+
+    /// Does `work` with the table and without the interpreter lock.
+    fn detached<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Table) -> splitpoint::Result<T> + Send,
+    ) -> PyResult<T> {
+        let table = self.table(py)?;
+        let table: &Table = &table;
+        py.detach(|| work(table)).or_raise(py)
+    }
+
+    /// The value of `key`; `None` if it is absent.
+    #[inline]
+    fn find<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let table = self.table(py)?;
+        let table: &Table = &table;
+        VALUE.with_borrow_mut(|value| {
+            let found = match table.get_ready(key, value) {
+                Some(found) => found,
+                None => py.detach(|| table.get_into(key, value)).or_raise(py)?,
+            };
+            let found = found.then(|| PyBytes::new(py, value));
+            if value.capacity() > KEPT_BYTES {
+                *value = Vec::new();
+            }
+            Ok(found)
+        })
+    }
+
+    /// The first pair of hash order from `from` on that `wanted` accepts.
+    fn first_from(
+        &self,
+        py: Python<'_>,
+        from: u64,
+        mut wanted: impl FnMut(&[u8]) -> bool + Send,
+    ) -> PyResult<Option<Py<PyBytes>>> {
+        let found = self.detached(py, |table| {
+            let mut scan = table.scan_from(from);
+            while let Some((key, _)) = scan.next_ref()? {
+                if wanted(key) {
+                    return Ok(Some(key.to_vec()));
+                }
+            }
+            Ok(None)
+        })?;
+        Ok(found.map(|key| PyBytes::new(py, &key).unbind()))
+    }
+}
+
+fn lookup(table: &Table) -> impl Lookup {
+    |keys, found| table.get_many_with(keys, |_, value| found.push(value))
+}
+
+/// Opens the table as `flag` says, like `dbm.open`.
+fn open(path: &Path, flag: &str, mode: u32, options: Options) -> PyResult<splitpoint::Result<Table>> {
+    let table = options.table_options()?;
+    Ok(match flag {
+        "r" => table.read_only(true).open(path),
+        "w" => table.create(false).open(path),
+        "c" => {
+            make_with_mode(path, mode);
+            table.open(path)
+        }
+        "n" => {
+            make_with_mode(path, mode);
+            empty(path, &table).and_then(|()| table.open(path))
+        }
+        _ => {
+            let hint = "'r' to read, 'w' to write, 'c' to create if absent, 'n' for an empty table";
+            return Err(invalid(format!("flag is {flag:?}, expected {hint}")));
+        }
+    })
+}
+
+/// Makes an empty file with the permissions `mode`, less the umask, if there is none. It opens as an empty table.
+fn make_with_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::OpenOptionsExt;
+    // An error, for example of a directory that does not exist, is reported by the open.
+    let _ = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
+}
+
+/// Replaces the table at `path` by an empty one, which is at once the old or the new for every process.
+fn empty(path: &Path, options: &TableOptions) -> splitpoint::Result<()> {
+    let metadata = path.metadata().ok();
+    if metadata.as_ref().is_some_and(|metadata| metadata.len() == 0) {
+        return Ok(());
+    }
+    // Whatever else is there is no table, and is refused.
+    if let Err(error) = TableOptions::new().read_only(true).open(path)
+        && error.kind() == ErrorKind::NotATable
+    {
+        return Err(error);
+    }
+    let nothing = options.clone().in_memory()?;
+    Backup::new().overwrite(true).save(&nothing, path)?;
+    if let Some(metadata) = metadata {
+        // Those of the file that it replaces; a failure leaves those of a new file.
+        let _ = std::fs::set_permissions(path, metadata.permissions());
+    }
+    Ok(())
+}
+
+#[pymethods]
+impl TableCore {
+    #[new]
+    #[pyo3(signature = (path, flag, mode, options))]
+    fn new(py: Python<'_>, path: Option<PathBuf>, flag: &str, mode: u32, options: Options) -> PyResult<Self> {
+        let table = match &path {
+            Some(path) => py.detach(|| open(path, flag, mode, options))?,
+            None => options.table_options()?.in_memory(),
+        }
+        .or_raise(py)?;
+        let (hash, seed) = table.hash_function();
+        let hash = (HashKind::from_name(hash).unwrap_or(HashKind::User), seed);
+        let name = path.as_ref().map_or_else(|| "(memory)".into(), |path| path.display().to_string());
+        let readonly = path.is_some() && flag == "r";
+        Ok(TableCore { handle: Arc::new(Handle::new(table, name)), path, readonly, hash })
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes: Bytes<'_> = key.extract()?;
+        self.find(py, &bytes)?.ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))
+    }
+
+    fn __setitem__(&self, py: Python<'_>, key: Bytes<'_>, value: Bytes<'_>) -> PyResult<()> {
+        self.detached(py, |table| table.put(&key, &value))
+    }
+
+    fn __delitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        let bytes: Bytes<'_> = key.extract()?;
+        match self.detached(py, |table| table.remove(&bytes))? {
+            true => Ok(()),
+            false => Err(PyKeyError::new_err(key.clone().unbind())),
+        }
+    }
+
+    fn __contains__(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<bool> {
+        Ok(self.find(py, &key)?.is_some())
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.table(py)?.len() as usize)
+    }
+
+    fn __iter__(slf: &Bound<'_, Self>) -> TableScan {
+        TableScan::new(slf.clone().unbind(), 0, Give::Keys)
+    }
+
+    /// The value of `key`, or `default` if it is absent.
+    ///
+    /// >>> import splitpoint
+    /// >>> table = splitpoint.memory()
+    /// >>> table.get(b"alice"), table.get(b"alice", b"-")
+    /// (None, b'-')
+    #[pyo3(signature = (key, default = None, /))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        key: Bytes<'_>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(self.find(py, &key)?.map(Bound::into_any).or(default))
+    }
+
+    /// Stores `value` if `key` is absent. Returns whether it stored it. Atomic.
+    ///
+    /// >>> import splitpoint
+    /// >>> table = splitpoint.memory()
+    /// >>> table.insert(b"alice", b"1"), table.insert(b"alice", b"2"), table[b"alice"]
+    /// (True, False, b'1')
+    #[pyo3(signature = (key, value, /))]
+    fn insert(&self, py: Python<'_>, key: Bytes<'_>, value: Bytes<'_>) -> PyResult<bool> {
+        self.detached(py, |table| table.insert(&key, &value))
+    }
+
+    /// Stores `value` and returns the earlier one, or `None`. Atomic.
+    ///
+    /// >>> import splitpoint
+    /// >>> table = splitpoint.memory()
+    /// >>> table.replace(b"alice", b"1"), table.replace(b"alice", b"2")
+    /// (None, b'1')
+    #[pyo3(signature = (key, value, /))]
+    fn replace<'py>(&self, py: Python<'py>, key: Bytes<'_>, value: Bytes<'_>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let old = self.detached(py, |table| table.replace(&key, &value))?;
+        Ok(old.map(|old| PyBytes::new(py, &old)))
+    }
+
+    /// Appends `tail` to the value of `key`, which is empty if the key is absent. Returns the new length.
+    ///
+    /// Costs the length of `tail`, however long the value is. Atomic.
+    ///
+    /// >>> import splitpoint
+    /// >>> table = splitpoint.memory()
+    /// >>> table.append(b"log", b"first "), table.append(b"log", b"second"), table[b"log"]
+    /// (6, 12, b'first second')
+    #[pyo3(signature = (key, tail, /))]
+    fn append(&self, py: Python<'_>, key: Bytes<'_>, tail: Bytes<'_>) -> PyResult<usize> {
+        self.detached(py, |table| table.append(&key, &tail))
+    }
+
+    /// Removes `key`. Returns whether it was present; `del table[key]` raises `KeyError` instead.
+    ///
+    /// >>> import splitpoint
+    /// >>> table = splitpoint.memory()
+    /// >>> table.remove(b"alice")
+    /// False
+    #[pyo3(signature = (key, /))]
+    fn remove(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<bool> {
+        self.detached(py, |table| table.remove(&key))
+    }
+
+    #[pyo3(signature = (key, /))]
+    fn _take<'py>(&self, py: Python<'py>, key: Bytes<'_>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let taken = self.detached(py, |table| {
+            loop {
+                let Some(value) = table.get(&key)? else { return Ok(None) };
+                if table.compare_and_set(&key, Some(&value), None)? {
+                    return Ok(Some(value));
+                }
+            }
+        })?;
+        Ok(taken.map(|value| PyBytes::new(py, &value)))
+    }
+
+    /// Stores `new` if the value is `expected`; `None` stands for an absent key. Returns whether it was. Atomic.
+    ///
+    /// >>> import splitpoint
+    /// >>> table = splitpoint.memory()
+    /// >>> table.compare_and_set(b"alice", None, b"1"), table.compare_and_set(b"alice", b"0", b"2")
+    /// (True, False)
+    /// >>> table.compare_and_set(b"alice", b"1", None), b"alice" in table
+    /// (True, False)
+    #[pyo3(signature = (key, expected, new, /))]
+    fn compare_and_set(
+        &self,
+        py: Python<'_>,
+        key: Bytes<'_>,
+        expected: Option<Bytes<'_>>,
+        new: Option<Bytes<'_>>,
+    ) -> PyResult<bool> {
+        self.detached(py, |table| table.compare_and_set(&key, expected.as_deref(), new.as_deref()))
+    }
+
+    /// Removes all pairs.
+    ///
+    /// >>> import splitpoint
+    /// >>> table = splitpoint.memory()
+    /// >>> table[b"alice"] = b"1"
+    /// >>> table.clear()
+    /// >>> len(table)
+    /// 0
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        self.detached(py, Table::clear)
+    }
+
+    #[pyo3(signature = (keys, default, /))]
+    fn _get_list<'py>(&self, keys: &Bound<'py, PyAny>, default: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        let table = self.table(keys.py())?;
+        get_list(keys, default, lookup(&table))
+    }
+
+    /// For an Arrow array, or one in chunks.
+    #[pyo3(signature = (keys, /))]
+    fn _get_column<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = keys.py();
+        let keys = import_columns(keys)?;
+        get_columns(py, &keys, lookup(&*self.table(py)?))?.into_python(py)
+    }
+
+    /// For keys of `width` bytes, one behind another.
+    #[pyo3(signature = (keys, width, padded, /))]
+    fn _get_fixed<'py>(&self, py: Python<'py>, keys: &[u8], width: usize, padded: bool) -> PyResult<Bound<'py, PyAny>> {
+        get_fixed(py, keys, width, padded, lookup(&*self.table(py)?))?.into_python(py)
+    }
+
+    /// Stores the pairs of an iterable, or of what exports an Arrow stream.
+    #[pyo3(signature = (pairs, key_column, value_column, progress, /))]
+    fn _put_pairs(
+        &self,
+        pairs: &Bound<'_, PyAny>,
+        key_column: Option<&str>,
+        value_column: Option<&str>,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<u64> {
+        let py = pairs.py();
+        let columns = (key_column, value_column);
+        sources::feed(pairs, columns, sources::Nulls::Refused, progress, |pairs: &[Pair<'_>]| {
+            // Taken for each part, so that an iterable may close the table and be told so.
+            let Some(table) = self.handle.wait() else { return Ok(false) };
+            let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|pair| (pair.0, pair.1.unwrap_or_default())).collect();
+            table.put_many(&pairs).map(|()| true)
+        })?
+        .ok_or_else(|| closed(py, self.handle.name()))
+    }
+
+    /// Appends the tail of each pair of an iterable or an Arrow table. Returns the new lengths.
+    ///
+    /// >>> import splitpoint
+    /// >>> table = splitpoint.memory()
+    /// >>> table.append_many([(b"a", b"1"), (b"b", b"2"), (b"a", b"34")])
+    /// [1, 1, 3]
+    #[pyo3(signature = (pairs, /))]
+    fn append_many(&self, pairs: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+        let py = pairs.py();
+        let mut lengths = Vec::new();
+        sources::feed(pairs, (None, None), sources::Nulls::Refused, None, |pairs: &[Pair<'_>]| {
+            let Some(table) = self.handle.wait() else { return Ok(false) };
+            let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|pair| (pair.0, pair.1.unwrap_or_default())).collect();
+            lengths.extend(table.append_many(&pairs)?);
+            Ok(true)
+        })?
+        .ok_or_else(|| closed(py, self.handle.name()))?;
+        Ok(lengths)
+    }
+
+    /// Begins a batch: changes that are made as one when its `with` block ends, and not at all if that raises.
+    ///
+    /// >>> import splitpoint
+    /// >>> table = splitpoint.memory()
+    /// >>> with table.batch() as batch:
+    /// ...     batch[b"alice"] = b"90"
+    /// ...     batch.append(b"log", b"alice came")
+    /// ...     b"alice" in table
+    /// False
+    /// >>> table[b"alice"]
+    /// b'90'
+    /// >>> try:
+    /// ...     with table.batch() as batch:
+    /// ...         del batch[b"alice"]
+    /// ...         raise OSError("the other side hung up")
+    /// ... except OSError:
+    /// ...     b"alice" in table
+    /// True
+    fn batch(slf: &Bound<'_, Self>) -> PyResult<BatchCore> {
+        drop(slf.get().table(slf.py())?);
+        Ok(BatchCore::new(slf.clone().unbind()))
+    }
+
+    /// Iterates over the pairs in hash order, from the `cursor` of an earlier scan on; 0 is the beginning.
+    ///
+    /// A key that stays is given exactly once, however the table changes; a cursor stays valid, also after
+    /// the table was closed and opened again.
+    ///
+    /// >>> import splitpoint
+    /// >>> table = splitpoint.memory()
+    /// >>> table.update((str(i), b"") for i in range(5))
+    /// >>> scan = table.scan()
+    /// >>> first = [next(scan)[0] for _ in range(2)]
+    /// >>> rest = [key for key, value in table.scan(scan.cursor)]
+    /// >>> sorted(first + rest)
+    /// [b'0', b'1', b'2', b'3', b'4']
+    #[pyo3(signature = (cursor = 0, /))]
+    fn scan(slf: &Bound<'_, Self>, cursor: u64) -> TableScan {
+        TableScan::new(slf.clone().unbind(), cursor, Give::Pairs)
+    }
+
+    fn _values(slf: &Bound<'_, Self>) -> TableScan {
+        TableScan::new(slf.clone().unbind(), 0, Give::Values)
+    }
+
+    /// The first key of hash order; `None` if the table is empty.
+    ///
+    /// >>> import splitpoint
+    /// >>> table = splitpoint.memory()
+    /// >>> table.firstkey()
+    fn firstkey(&self, py: Python<'_>) -> PyResult<Option<Py<PyBytes>>> {
+        self.first_from(py, 0, |_| true)
+    }
+
+    /// The key after `key` in hash order; `None` at the end. `key` may have been removed in the meantime.
+    ///
+    /// >>> import splitpoint
+    /// >>> table = splitpoint.memory()
+    /// >>> table.update({b"alice": b"1", b"bob": b"2"})
+    /// >>> keys, key = [], table.firstkey()
+    /// >>> while key is not None:
+    /// ...     keys.append(key)
+    /// ...     key = table.nextkey(key)
+    /// >>> sorted(keys)
+    /// [b'alice', b'bob']
+    #[pyo3(signature = (key, /))]
+    fn nextkey(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<Option<Py<PyBytes>>> {
+        let (kind, seed) = self.hash;
+        let position = Position::of(kind.hash(&key, seed)).0;
+        let key: &[u8] = &key;
+        let mut passed = !self.__contains__(py, Bytes::from(key))?;
+        self.first_from(py, position, |found| {
+            let wanted = passed;
+            passed |= found == key;
+            wanted
+        })
+    }
+
+    /// Makes all earlier writes durable: they survive a power loss once it returns.
+    ///
+    /// >>> import splitpoint
+    /// >>> table = splitpoint.memory()
+    /// >>> table.sync()
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        self.detached(py, Table::sync)
+    }
+
+    /// Writes all changes to the file, so that processes that open it for reading see them.
+    ///
+    /// >>> import splitpoint
+    /// >>> table = splitpoint.memory()
+    /// >>> table.checkpoint()
+    fn checkpoint(&self, py: Python<'_>) -> PyResult<()> {
+        self.detached(py, Table::checkpoint)
+    }
+
+    /// Makes all writes durable and closes the table; raises what failed. A second call does nothing.
+    ///
+    /// Waits for calls of other threads. Leaving a `with` block does the same.
+    ///
+    /// >>> import splitpoint
+    /// >>> table = splitpoint.memory()
+    /// >>> table.close()
+    /// >>> table.closed
+    /// True
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.handle.close(py, Table::close)?.or_raise(py)
+    }
+
+    #[pyo3(signature = (progress, /))]
+    fn _compact(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let table = self.table(py)?;
+        let table: &Table = &table;
+        let _busy = self.handle.busy();
+        let watch = Watch::default();
+        run_long(py, "compact", progress, &watch, || table.compact_with(|done, all| watch.report(done, all)).map(drop))
+    }
+
+    #[pyo3(signature = (path, overwrite, progress, /))]
+    fn _backup(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        overwrite: bool,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let table = self.table(py)?;
+        let table: &Table = &table;
+        let _busy = self.handle.busy();
+        let watch = Watch::default();
+        run_long(py, "backup", progress, &watch, || {
+            let mut backup = Backup::new().overwrite(overwrite).progress(|done, all| watch.report(done, all));
+            backup.save(table, &path).map(drop)
+        })
+    }
+
+    /// Reads everything and returns every fault in words; a whole table has none. Writers wait.
+    ///
+    /// >>> import splitpoint
+    /// >>> table = splitpoint.memory()
+    /// >>> table.verify()
+    /// []
+    fn verify(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let table = self.table(py)?;
+        let table: &Table = &table;
+        run_long(py, "verify", None, &Watch::default(), || table.verify()).map(fault_list)
+    }
+
+    fn _survey<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let table = self.table(py)?;
+        let table: &Table = &table;
+        let survey = run_long(py, "stats", None, &Watch::default(), || table.survey())?;
+        survey_dict(py, &survey)
+    }
+
+    fn _counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        counters_dict(py, &self.table(py)?.counters())
+    }
+
+    /// Writes the pairs to a dictionary at `path`; gives their number.
+    #[pyo3(signature = (path, options, progress, /))]
+    fn _freeze(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        options: BuildOptions,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<u64> {
+        let table = self.table(py)?;
+        let table: &Table = &table;
+        let watch = Arc::new(Watch::default());
+        let builder = watched(&options.builder()?, &watch);
+        let _busy = self.handle.busy();
+        run_long(py, "write", progress, &watch, || table.freeze(path, &builder))
+    }
+
+    /// The path that it was opened at; `None` in memory.
+    #[getter]
+    fn path(&self) -> Option<&PathBuf> {
+        self.path.as_ref()
+    }
+
+    /// Whether it was closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.handle.is_closed()
+    }
+
+    /// Whether it was opened with the flag `r`.
+    #[getter]
+    fn readonly(&self) -> bool {
+        self.readonly
+    }
+
+    /// The name of its hash function, and the seed.
+    #[getter]
+    fn hash_function(&self) -> (&'static str, u64) {
+        (self.hash.0.name(), self.hash.1)
+    }
+
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let _ = requested_schema; // a wish, which the interface allows to ignore
+        drop(self.table(py)?);
+        export_table(py, Arc::clone(&self.handle))
+    }
+
+    fn __reduce_ex__(&self, _protocol: &Bound<'_, PyAny>) -> PyResult<Py<PyTuple>> {
+        Err(refuse_pickle("Table"))
+    }
+}
+
+impl Drop for TableCore {
+    fn drop(&mut self) {
+        // Closing may write; a table that others still use (a batch, an Arrow stream) is closed by the last of them.
+        if self.handle.is_closed() {
+            return;
+        }
+        let handle = std::mem::replace(&mut self.handle, Arc::new(Handle::closed()));
+        if Python::try_attach(|py| py.detach(|| drop(handle))).is_none() {
+            // The interpreter is ending; the closure was dropped, and the table with it.
+        }
+    }
+}

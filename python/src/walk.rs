@@ -1,0 +1,30 @@
+//! A walk over a dictionary that owns the dictionary.
+
+use self_cell::self_cell;
+use splitpoint::{Dictionary, Pairs};
+use std::sync::Arc;
+
+self_cell!(
+    struct Cell {
+        owner: Arc<Dictionary>,
+        #[not_covariant]
+        dependent: Pairs,
+    }
+);
+
+/// All pairs of a dictionary, in hash order.
+pub struct Walk(Cell);
+
+impl Walk {
+    pub fn of(dictionary: Arc<Dictionary>) -> Self {
+        Walk(Cell::new(dictionary, |dictionary| dictionary.iter()))
+    }
+
+    /// Calls `take` with the next pair; `false` at the end.
+    pub fn next(&mut self, take: impl FnOnce((&[u8], &[u8]))) -> splitpoint::Result<bool> {
+        self.0.with_dependent_mut(|_, pairs| {
+            let pair = pairs.next_ref()?;
+            Ok(pair.map(take).is_some())
+        })
+    }
+}

@@ -1,0 +1,336 @@
+"""Dictionaries: from every source, to every kind of array, and changed in batches."""
+
+from __future__ import annotations
+
+import collections.abc
+import os
+import subprocess
+import sys
+
+import pytest
+import splitpoint
+from splitpoint import Dictionary
+
+PAIRS = {f"key {i}".encode(): f"value {i * i}".encode() for i in range(5000)}
+
+
+@pytest.fixture
+def spd(tmp_path):
+    return str(tmp_path / "words.spd")
+
+
+def test_it_is_a_mapping(spd):
+    words = Dictionary.build(PAIRS, spd)
+    assert isinstance(words, collections.abc.Mapping)
+    assert (len(words), dict(words) == PAIRS, words == PAIRS, words != PAIRS) == (5000, True, True, False)
+    assert (words["key 7"], words.get(b"none"), words.get(b"none", 5)) == (b"value 49", None, 5)
+    assert b"key 7" in words and "none" not in words
+    assert sorted(words.values()) == sorted(PAIRS.values()) and dict(words.items()) == PAIRS
+    assert set(words.keys()) == set(PAIRS) == set(words)
+    with pytest.raises(KeyError) as raised:
+        words[b"none"]
+    assert raised.value.args == (b"none",)
+    for wrong in (5, None):
+        with pytest.raises(TypeError):
+            words[wrong]
+    assert words.verify() == []
+    words.close()
+    words.close()
+    for use in (lambda: words[b"a"], lambda: list(words), lambda: len(words), words.stats, words.reload):
+        with pytest.raises(splitpoint.ClosedError):
+            use()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"index": "trie", "bucket_keys": 64, "huffman_max": 16},
+        {"index": "trie-sparse", "block_items": 8},
+        {"index": "chunk", "effort": "fast"},
+        {"index": "none", "page_bytes": 512},
+        {"compression": "lz4", "block_bytes": 4096},
+        {"shards": 4, "threads": 2},
+        {"hash": "siphash13", "seed": 5, "memory_bytes": 1 << 20},
+    ],
+)
+@pytest.mark.parametrize("opening", [{}, {"map_data": True, "map_index": True}])
+def test_options_of_a_build(spd, options, opening):
+    Dictionary.build(PAIRS.items(), spd, **options)
+    with Dictionary(spd, **opening) as words:
+        assert words == PAIRS
+        stats = words.stats()
+        for name in ("index", "page_bytes", "compression", "shards", "hash"):
+            assert getattr(stats, name) == options.get(name, getattr(stats, name))
+        keys = [*PAIRS, b"none"]
+        assert words.get_many(keys) == [*PAIRS.values(), None]
+        # An update keeps the index.
+        assert words.update({"key 1": None, "new": "1"}) == 5000
+        assert (words.stats().index, words.get("key 1"), words["new"]) == (stats.index, None, b"1")
+        assert words.verify() == []
+
+
+def test_options_that_are_wrong(spd):
+    for options, error in (
+        ({"index": "btree"}, ValueError),
+        ({"index": "page", "bucket_keys": 5}, ValueError),
+        ({"indexx": "page"}, TypeError),
+        ({"page_bytes": 5}, splitpoint.InvalidArgumentError),
+    ):
+        with pytest.raises(error):
+            Dictionary.build(PAIRS, spd, **options)
+    assert not os.path.exists(spd)
+
+
+def test_duplicates(spd, tmp_path):
+    twice = [("a", "1"), ("b", "2"), ("a", "3")]
+    with pytest.raises(splitpoint.DuplicateKeyError, match="a") as raised:
+        Dictionary.build(twice, spd)
+    assert isinstance(raised.value, KeyError) and os.listdir(tmp_path) == []
+    assert Dictionary.build(twice, spd, duplicates="first")["a"] == b"1"
+    assert Dictionary.build(twice, spd, duplicates="last")["a"] == b"3"
+
+
+def test_updates_in_place_and_elsewhere(spd, tmp_path):
+    words, other = Dictionary.build(PAIRS, spd), Dictionary(spd)
+    iterator = iter(other)
+    next(iterator)
+    assert words.update([(b"key 1", None), (b"key 2", b"other"), (b"key 2", b"last")], tmp_path / "new.spd") == 4999
+    assert words == PAIRS
+    assert Dictionary(tmp_path / "new.spd")["key 2"] == b"last"
+    assert words.update({"new": "1"}) == 5001 and words["new"] == b"1"
+    assert b"new" not in other
+    assert other.reload() and not other.reload() and b"new" in other
+    assert len(list(iterator)) == 4999
+    with pytest.raises(FileNotFoundError):
+        words.update({"a": "1"}, tmp_path / "no" / "new.spd")
+
+
+def test_what_a_source_raises_ends_a_build_and_leaves_nothing(spd, tmp_path):
+    def broken():
+        yield from PAIRS.items()
+        raise RuntimeError("the source broke")
+
+    def refuse(phase, done, total):
+        raise RuntimeError("no more")
+
+    for source, progress in ((broken(), None), (PAIRS, refuse)):
+        with pytest.raises(RuntimeError):
+            Dictionary.build(source, spd, progress=progress)
+        assert os.listdir(tmp_path) == []
+    for source in ([("a",)], [1], 5, [("a", None)], [(None, "a")]):
+        with pytest.raises((TypeError, ValueError)):
+            Dictionary.build(source, spd)
+        assert os.listdir(tmp_path) == []
+
+
+def test_progress(spd):
+    seen = []
+    Dictionary.build(PAIRS, spd, progress=lambda *report: seen.append(report))
+    assert ("read", 5000, None) in seen and seen[-1] == ("write", 5000, 5000)
+    pytest.importorskip("tqdm")
+    program = "import splitpoint, sys\nsplitpoint.Dictionary.build({'a': '1'}, sys.argv[1], progress=True)"
+    done = subprocess.run([sys.executable, "-c", program, spd], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "read" in done.stderr and "write" in done.stderr, done.stderr
+
+
+def test_a_frozen_table(spd, table):
+    table.update(PAIRS)
+    assert table.freeze(spd, index="chunk") == 5000
+    assert Dictionary(spd) == table
+
+
+# Arrays. Each test is skipped where its library is missing.
+
+
+def expected(keys):
+    return [PAIRS.get(key) for key in keys]
+
+
+@pytest.fixture(params=["table", "dictionary", "mapped", "shards"])
+def store(request, spd):
+    if request.param == "table":
+        table = splitpoint.memory()
+        table.update(PAIRS)
+        return table
+    Dictionary.build(PAIRS, spd, shards=3 if request.param == "shards" else 0)
+    return Dictionary(spd, map_data=request.param == "mapped")
+
+
+KEYS = [b"key 3", b"none", b"key 4999", b"", b"key 3"]
+
+
+def test_keys_from_numpy(store):
+    numpy = pytest.importorskip("numpy")
+    values = store.get_many(numpy.array(KEYS))
+    assert isinstance(values, splitpoint.Values)
+    assert (values.to_list(), len(values)) == (expected(KEYS), 5)
+    assert (values[0], values[-1], values[1], values[1:3]) == (b"value 9", b"value 9", None, [None, b"value 24990001"])
+    assert repr(values).startswith("splitpoint.Values([b'value 9', None, ")
+    with pytest.raises(IndexError):
+        values[5]
+    assert list(values.present) == [True, False, True, False, True]
+    assert list(values.to_numpy()) == [b"value 9", b"", b"value 24990001", b"", b"value 9"]
+    assert list(values.to_numpy(missing=b"?")[:2]) == [b"value 9", b"?"]
+    with pytest.raises(ValueError):
+        values.to_numpy("S3")
+    with pytest.raises(ValueError, match="has 7 bytes"):
+        values.to_numpy("V8")
+    assert store.get_many(numpy.array(["key 3", "nöne"])).to_list() == [b"value 9", None]
+    assert store.get_many(numpy.array([], dtype="S5")).to_list() == []
+    assert store.get_many(numpy.array(KEYS * 4)[::2][::2]).to_list() == expected((KEYS * 4)[::4])
+    for wrong in (numpy.array([KEYS]), numpy.array([b"a", None], dtype=object)):
+        with pytest.raises((TypeError, ValueError)):
+            store.get_many(wrong)
+
+
+def test_numbers_as_keys_and_values(spd):
+    numpy = pytest.importorskip("numpy")
+    keys = numpy.arange(100_000, dtype=numpy.uint64)
+    pairs = zip((key.tobytes() for key in keys), (value.tobytes() for value in (keys * 3).astype("<f8")))
+    with Dictionary.build(pairs, spd) as numbers:
+        values = numbers.get_many(keys[::-1])
+        assert (values.to_numpy("<f8") == keys[::-1] * 3).all()
+        values = numbers.get_many(numpy.array([5, 1 << 40, 7], dtype=">u8"))
+        assert list(values.to_numpy("<f8", missing=-1)) == [15, -1, 21]
+
+
+def test_keys_from_arrow_and_values_to_arrow(store):
+    pa = pytest.importorskip("pyarrow")
+    for kind in (pa.binary(), pa.large_binary(), pa.binary_view(), pa.string(), pa.large_string(), pa.string_view()):
+        keys = pa.array([*KEYS, None]).cast(pa.binary()).cast(kind) if kind != pa.binary() else pa.array([*KEYS, None])
+        values = store.get_many(keys)
+        assert values.to_list() == [*expected(KEYS), None]
+        assert pa.array(values).to_pylist() == [*expected(KEYS), None]
+        assert store.get_many(keys[2:4]).to_list() == expected(KEYS[2:4])
+        assert store.get_many(pa.chunked_array([keys, keys])).to_list() == [*expected(KEYS), None] * 2
+    assert store.get_many(pa.array([b"key 3", b"none "], pa.binary(5))).to_list() == [b"value 9", None]
+    coded = pa.array([*KEYS, None]).dictionary_encode()
+    assert store.get_many(coded).to_list() == [*expected(KEYS), None]
+    assert store.get_many(pa.nulls(3)).to_list() == [None] * 3
+    with pytest.raises(TypeError, match="cast the column to binary or string"):
+        store.get_many(pa.array([1, 2]))
+    table = pa.table(store)
+    assert table.schema.names == ["key", "value"]
+    assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist())) == PAIRS
+    table.validate(full=True)
+    pa.array(store.get_many(pa.array(KEYS))).validate(full=True)
+
+
+def test_keys_from_polars_and_pandas(store):
+    polars = pytest.importorskip("polars")
+    texts = ["key 3", "none", None, "key 9"]
+    wanted = [b"value 9", None, None, b"value 81"]
+    values = store.get_many(polars.Series(texts))
+    assert values.to_list() == wanted
+    assert polars.Series(values).to_list() == wanted
+    assert dict(polars.from_arrow(store).struct.unnest().rows()) == PAIRS
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    assert store.get_many(pandas.Series(texts, dtype="string[pyarrow]")).to_list() == wanted
+
+
+def test_a_closed_store_ends_its_streams(path):
+    pa = pytest.importorskip("pyarrow")
+    with splitpoint.open(path) as table:
+        table.update((str(i), bytes(1000)) for i in range(100_000))
+        reader = pa.RecordBatchReader.from_stream(table)
+        reader.read_next_batch()
+    with pytest.raises(pa.ArrowException, match="is closed"):
+        reader.read_all()
+
+
+@pytest.fixture
+def frame():
+    pa = pytest.importorskip("pyarrow")
+    return pa.table({"n": range(5000), "value": [*PAIRS.values()], "key": [*PAIRS.keys()]})
+
+
+def test_sources_of_arrow(spd, frame):
+    pa = pytest.importorskip("pyarrow")
+    sources = [
+        frame,
+        frame.combine_chunks().to_batches()[0],
+        frame.to_reader(max_chunksize=700),
+        pa.RecordBatchReader.from_batches(frame.schema, iter(frame.to_batches(max_chunksize=11))),
+    ]
+    for source in sources:
+        with Dictionary.build(source, spd, key="key", value="value") as words:
+            assert words == PAIRS
+    table = splitpoint.memory()
+    assert table.update_many(frame.select(["key", "value"])) == 5000 and table == PAIRS
+    for names, error in ((("no", "value"), ValueError), (("n", "value"), TypeError), ((None, None), TypeError)):
+        with pytest.raises(error):
+            Dictionary.build(frame, spd, key=names[0], value=names[1])
+    nulls = pa.table({"key": [b"a", b"key 1"], "value": [b"1", None]})
+    with pytest.raises(ValueError, match="pair 2: the value is null"):
+        Dictionary.build(nulls, spd)
+    with Dictionary(spd) as words:
+        assert words.update(nulls) == 5000 and "key 1" not in words
+        assert words.update(pa.table({"key": [b"a"], "value": pa.nulls(1)})) == 4999
+
+
+def test_a_stream_that_fails(spd, frame, tmp_path):
+    pa = pytest.importorskip("pyarrow")
+
+    def batches():
+        yield from frame.to_batches()
+        raise RuntimeError("the source broke")
+
+    with pytest.raises(ValueError, match="the source broke"):
+        Dictionary.build(pa.RecordBatchReader.from_batches(frame.schema, batches()), spd, key="key")
+    assert os.listdir(tmp_path) == []
+
+
+def test_sources_of_parquet(spd, frame, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "pairs.parquet"
+    parquet.write_table(frame, path, row_group_size=300)
+    for source in (path, str(path), parquet.ParquetFile(path)):
+        with Dictionary.build(source, spd, key="key", value="value") as words:
+            assert words == PAIRS
+    with pytest.raises(ValueError, match="no column 'k'"):
+        Dictionary.build(path, spd, key="k")
+    with pytest.raises(FileNotFoundError):
+        Dictionary.build(tmp_path / "none.parquet", spd)
+
+
+def test_sources_of_pandas(spd):
+    pandas = pytest.importorskip("pandas")
+    texts = {key.decode(): value.decode() for key, value in PAIRS.items()}
+    for frame in (
+        pandas.DataFrame({"key": list(texts), "value": list(texts.values())}),
+        pandas.DataFrame({"key": list(PAIRS), "value": list(PAIRS.values())}),
+        pandas.DataFrame({"value": list(texts.values()), "key": pandas.Categorical(list(texts))}, index=list(texts)),
+    ):
+        with Dictionary.build(frame, spd, key="key", value="value") as words:
+            assert words == PAIRS
+    with pytest.raises(ValueError, match="no column"):
+        Dictionary.build(frame, spd, key="nothing")
+
+
+def test_sources_of_polars(spd, tmp_path):
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"key": list(PAIRS), "value": list(PAIRS.values())})
+    texts = frame.select(polars.all().cast(polars.String))
+    frame.write_parquet(tmp_path / "pairs.parquet")
+    for source in (frame, texts, texts.lazy(), frame.with_columns(polars.col("key").cast(polars.String))):
+        with Dictionary.build(source, spd) as words:
+            assert words == PAIRS
+
+
+def test_pandas_without_pyarrow(spd):
+    pytest.importorskip("pandas")
+    program = """
+import sys
+sys.modules["pyarrow"] = None
+import pandas, splitpoint
+frame = pandas.DataFrame({"k": ["a", "b"], "v": ["1", "2"]})
+print(dict(splitpoint.Dictionary.build(frame, sys.argv[1])) == {b"a": b"1", b"b": b"2"})
+try:
+    splitpoint.Dictionary.build("x.parquet", sys.argv[1] + "2")
+except (ImportError, OSError) as error:
+    print(type(error).__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", program, spd], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split()[0] == "True", done.stderr

@@ -1,0 +1,160 @@
+"""Errors say what, where and what to do, by exceptions that callers already catch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import splitpoint
+from splitpoint.errors import _CLASSES, ErrorKind, of_kind
+
+
+def test_every_kind_has_a_class_of_its_own_that_is_built_in_too():
+    classes = {kind: type(of_kind(kind, "what")) for kind in ErrorKind}
+    assert len(set(classes.values())) == len(ErrorKind) == len(_CLASSES)
+    built_in = (KeyError, OSError, ValueError, MemoryError, RuntimeError)
+    for kind, cls in classes.items():
+        error = of_kind(kind, "users.spt: what happened", "Do this.")
+        assert issubclass(cls, splitpoint.Error) and issubclass(cls, built_in)
+        assert str(error) == "users.spt: what happened. Do this."
+        assert (error.kind, error.message, error.hint) == (kind, "users.spt: what happened", "Do this.")
+        assert getattr(splitpoint, cls.__name__) is cls
+        if isinstance(error, OSError):
+            assert isinstance(error.errno, int)
+
+
+def test_kinds_have_the_numbers_of_the_library():
+    source = os.path.join(os.path.dirname(__file__), "..", "..", "src", "error.rs")
+    with open(source, encoding="utf-8") as file:
+        lines = [line.strip().rstrip(",").split(" = ") for line in file if " = " in line and line.strip()[0].isupper()]
+    numbers = {"".join(name.lower().split("_")): int(number) for name, number in lines if number.isdigit()}
+    ours = {kind.name.lower().replace("_", ""): int(kind) for kind in ErrorKind if kind}
+    assert ours == numbers and len(ours) == 18
+
+
+def test_a_missing_file_and_directory(tmp_path):
+    for path, flag in ((tmp_path / "a.spt", "r"), (tmp_path / "a.spt", "w"), (tmp_path / "no" / "a.spt", "c")):
+        with pytest.raises(FileNotFoundError, match=r"a\.spt") as raised:
+            splitpoint.open(path, flag)
+        assert raised.value.kind is ErrorKind.IO
+    with pytest.raises(FileNotFoundError):
+        splitpoint.Dictionary(tmp_path / "a.spd")
+
+
+def test_no_permission(tmp_path):
+    path = tmp_path / "a.spt"
+    splitpoint.open(path).close()
+    program = "import os, sys, splitpoint\nos.setuid(65534)\nsplitpoint.open(sys.argv[1], sys.argv[2])"
+    if os.getuid() == 0:
+        pytest.skip("root may read everything, and another user may not find this Python")
+    os.chmod(path, 0)
+    with pytest.raises(PermissionError) as raised:
+        splitpoint.open(path)
+    assert isinstance(raised.value, splitpoint.IoError)
+    del program
+
+
+def test_files_that_are_no_tables(tmp_path):
+    path = tmp_path / "a.spt"
+    path.write_bytes(b"something else entirely" * 1000)
+    for open_ in (splitpoint.open, splitpoint.Dictionary):
+        with pytest.raises(splitpoint.NotATableError, match=r"a\.spt") as raised:
+            open_(path)
+        assert isinstance(raised.value, ValueError)
+    with pytest.raises(splitpoint.NotATableError):
+        splitpoint.open(tmp_path, "r")
+    assert path.read_bytes().startswith(b"something else")
+
+
+def test_damage_is_an_error_and_never_a_wrong_answer(tmp_path):
+    path = tmp_path / "a.spt"
+    with splitpoint.open(path, page_bytes=512) as table:
+        table.update((str(i), str(i) * 10) for i in range(2000))
+    whole = path.read_bytes()
+    seen = set()
+    for at in range(0, len(whole), len(whole) // 150):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+        try:
+            with splitpoint.open(path) as table:
+                faults = table.verify()
+                for i in range(0, 2000, 7):
+                    assert table.get(str(i)) in (None, (str(i) * 10).encode())
+                assert faults or dict(table) == {str(i).encode(): (str(i) * 10).encode() for i in range(2000)}
+        except splitpoint.Error as error:
+            seen.add(error.kind)
+        except KeyError:
+            pytest.fail("a damaged page answered that a key is absent")
+    assert ErrorKind.CORRUPT in seen
+
+
+def test_a_file_that_may_not_grow_is_a_full_disk(tmp_path):
+    program = """
+import errno, resource, splitpoint, sys
+table = splitpoint.open(sys.argv[1], log_bytes=1 << 20)
+table[b"first"] = b"1"
+resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 20, 4 << 20))
+stored = 0
+try:
+    while True:
+        table[str(stored)] = bytes(1000)
+        stored += 1
+except splitpoint.DiskFullError as error:
+    assert isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG), error.errno
+    assert error.kind is splitpoint.ErrorKind.DISK_FULL and error.hint
+assert 100 < stored < 10_000, stored
+assert table[b"first"] == b"1" and len(table) == stored + 1
+try:
+    splitpoint.Dictionary.build(((str(i), bytes(1000)) for i in range(10_000)), sys.argv[1] + ".spd")
+except splitpoint.DiskFullError:
+    pass
+else:
+    raise AssertionError("a build that needs 10 MB")
+print(stored)
+"""
+    path = str(tmp_path / "a.spt")
+    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    with splitpoint.open(path) as table:
+        assert len(table) == int(done.stdout) + 1 and table.verify() == []
+    assert os.listdir(tmp_path) == ["a.spt"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="mounting a small file system needs root")
+def test_a_full_file_system(tmp_path):
+    mounted = tmp_path / "small"
+    mounted.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(mounted)]
+    try:
+        if subprocess.run(mount, capture_output=True).returncode != 0:
+            pytest.skip("a file system cannot be mounted here")
+    except FileNotFoundError:
+        pytest.skip("mount is not installed")
+    try:
+        table = splitpoint.open(mounted / "a.spt", log_bytes=1 << 20)
+        stored = 0
+        # A checkpoint that finds no room poisons the handle; a write that finds none does not.
+        with pytest.raises((splitpoint.DiskFullError, splitpoint.PoisonedError), match="No space left"):
+            while True:
+                table[str(stored)] = bytes(1000)
+                stored += 1
+        assert stored > 100
+        with pytest.raises((splitpoint.DiskFullError, splitpoint.PoisonedError)):
+            table.backup(mounted / "copy.spt")
+        subprocess.run(["mount", "-o", "remount,size=64m", str(mounted)], check=True)
+        try:
+            table.close()
+        except splitpoint.PoisonedError as error:
+            assert error.hint
+        with splitpoint.open(mounted / "a.spt") as table:
+            assert len(table) >= stored and table.verify() == []
+            assert all(table[str(i)] == bytes(1000) for i in range(stored))
+            table[b"there is room"] = b"again"
+        assert os.listdir(mounted) == ["a.spt"]
+    finally:
+        subprocess.run(["umount", str(mounted)], check=True)
+
+
+def test_an_unknown_kind_of_a_later_library_is_still_an_error():
+    assert isinstance(of_kind(200, "something new"), splitpoint.IoError)

@@ -1,0 +1,298 @@
+"""Other processes, forks, pickles and Ctrl-C."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import splitpoint
+
+
+def in_child(work) -> str:
+    """What ``work`` returns, or the name of what it raises, in a forked child."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            said = work()
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(write, str(said).encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        said = pipe.read()
+    assert os.waitpid(child, 0)[1] == 0
+    return said
+
+
+def test_use_after_fork_refuses(path):
+    with splitpoint.open(path) as table:
+        table[b"a"] = b"1"
+        scan = table.scan()
+        for use in (
+            lambda: table[b"a"],
+            lambda: table.__setitem__(b"a", b"2"),
+            lambda: table.get_many([b"a"]),
+            lambda: next(scan),
+            table.sync,
+            table.close,
+            table.verify,
+            table.stats,
+            table.compact,
+            lambda: table.backup(path + "2"),
+        ):
+            said = in_child(use)
+            assert said.startswith("ForkedError") and "forked" in said, said
+        assert (table[b"a"], table.verify()) == (b"1", [])
+        table[b"b"] = b"2"
+    with splitpoint.open(path) as table:
+        assert dict(table) == {b"a": b"1", b"b": b"2"}
+
+
+def test_a_child_that_ends_leaves_the_table_to_its_parent(path):
+    program = """
+import os, splitpoint, sys
+table = splitpoint.open(sys.argv[1])
+table[b"a"] = b"1"
+if os.fork() == 0:
+    sys.exit(0)  # an ordinary exit, which frees all objects
+assert os.wait()[1] == 0
+table[b"b"] = b"2"
+table.close()
+"""
+    subprocess.run([sys.executable, "-c", program, path], check=True, timeout=60)
+    with splitpoint.open(path, "r") as table:
+        assert dict(table) == {b"a": b"1", b"b": b"2"}
+
+
+def test_tables_in_memory_and_dictionaries_are_copied_by_a_fork(tmp_path):
+    table = splitpoint.memory()
+    table[b"a"] = b"1"
+    words = splitpoint.Dictionary.build({"a": "1"}, tmp_path / "words.spd")
+    assert in_child(lambda: (table[b"a"], words[b"a"], list(words))) == "(b'1', b'1', [b'a'])"
+
+
+def test_a_second_writer_is_refused_and_readers_see_checkpoints(path):
+    with splitpoint.open(path) as table:
+        table[b"a"] = b"1"
+        with pytest.raises(splitpoint.LockedError) as raised:
+            splitpoint.open(path)
+        assert isinstance(raised.value, OSError) and raised.value.kind is splitpoint.ErrorKind.LOCKED
+        with splitpoint.open(path, "r") as reader:
+            assert len(reader) == 0
+            table.checkpoint()
+            with pytest.raises(splitpoint.StaleError):
+                for i in range(100):
+                    reader.get(str(i))
+        with splitpoint.open(path, "r") as reader:
+            assert dict(reader) == {b"a": b"1"}
+
+
+def test_a_killed_process_loses_nothing(path):
+    program = """
+import os, signal, splitpoint, sys
+table = splitpoint.open(sys.argv[1])
+for i in range(10_000):
+    table[str(i)] = b"v"
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", program, path], timeout=60).returncode == -signal.SIGKILL
+    with splitpoint.open(path) as table:
+        assert len(table) == 10_000 and table.verify() == []
+
+
+def test_an_exit_without_close_keeps_everything(path):
+    program = "import splitpoint, sys\nt = splitpoint.open(sys.argv[1])\nt.update({'a': '1'})"
+    subprocess.run([sys.executable, "-X", "dev", "-W", "error", "-c", program, path], check=True, timeout=60)
+    assert sorted(os.listdir(os.path.dirname(path))) == ["table.spt"]
+    with splitpoint.open(path, "r") as table:
+        assert dict(table) == {b"a": b"1"}
+
+
+def test_pickling_refuses(table, tmp_path):
+    words = splitpoint.Dictionary.build({"a": "1"}, tmp_path / "words.spd")
+    for handle in (table, words, table.batch()):
+        for take in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match="cannot pickle or copy a splitpoint"):
+                take(handle)
+
+
+def test_errors_can_be_pickled(path):
+    with pytest.raises(FileNotFoundError) as raised:
+        splitpoint.open(path, "w")
+    back = pickle.loads(pickle.dumps(raised.value))
+    assert (type(back), back.kind, str(back), back.errno) == (
+        type(raised.value),
+        splitpoint.ErrorKind.IO,
+        str(raised.value),
+        raised.value.errno,
+    )
+
+
+def seconds_to_interrupt(work, after=0.3) -> float:
+    """Sends this process a SIGINT during ``work``; gives how long it went on."""
+    sent = []
+
+    def send():
+        time.sleep(after)
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            work()
+            thread.join()
+            time.sleep(1)  # the work was too short
+        return time.perf_counter() - sent[0]
+    finally:
+        thread.join()
+
+
+def endless():
+    i = 0
+    while True:
+        yield b"%d" % i, b"value"
+        i += 1
+
+
+def test_ctrl_c_ends_a_build_while_it_reads(tmp_path):
+    path = tmp_path / "words.spd"
+    build = lambda: splitpoint.Dictionary.build(endless(), path, memory_bytes=1 << 20)
+    assert seconds_to_interrupt(build) < 2
+    assert os.listdir(tmp_path) == []
+
+
+def test_ctrl_c_ends_a_build_while_it_writes(tmp_path):
+    pairs = [(b"%d" % i, bytes(100)) for i in range(400_000)]
+    began = []
+
+    def build():
+        began.append(True)
+        splitpoint.Dictionary.build(pairs, tmp_path / "words.spd", index="chunk", effort="small", progress=stop)
+
+    def stop(phase, done, total):
+        if phase == "write":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    start = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        build()
+        time.sleep(1)
+    assert time.perf_counter() - start < 30
+    assert os.listdir(tmp_path) == []
+
+
+def test_ctrl_c_ends_a_backup(tmp_path):
+    table = splitpoint.memory()
+    table.update((str(i), bytes(1000)) for i in range(100_000))
+
+    def backups():
+        while True:
+            table.backup(tmp_path / "copy.spt", overwrite=True)
+
+    assert seconds_to_interrupt(backups) < 2
+    assert [name for name in os.listdir(tmp_path) if name != "copy.spt"] == []
+    table[b"still"] = b"usable"
+
+
+def test_ctrl_c_ends_a_compaction(path):
+    with splitpoint.open(path) as table:
+        table.update((str(i), bytes(100)) for i in range(100_000))
+
+        def compacts():
+            while True:
+                table.compact()
+
+        assert seconds_to_interrupt(compacts) < 2
+        assert table.verify() == [] and len(table) == 100_000
+
+
+def test_ctrl_c_ends_update_many_and_get_many(table):
+    assert seconds_to_interrupt(lambda: table.update_many(endless())) < 2
+    assert table.verify() == []
+    keys = [b"%d" % i for i in range(1000)] * 20_000
+    assert seconds_to_interrupt(lambda: table.get_many(keys)) < 2
+
+
+def resident_bytes() -> int:
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.timeout(120)
+def test_ten_thousand_opens_and_closes_leak_nothing(tmp_path):
+    path = str(tmp_path / "table.spt")
+    with splitpoint.open(path) as table:
+        table.update((str(i), b"v") for i in range(100))
+    words = str(tmp_path / "words.spd")
+    splitpoint.Dictionary.build({"a": "1"}, words).close()
+
+    def cycle(i):
+        with splitpoint.open(path, "r" if i % 10 else "w") as table:
+            assert table[b"1"] == b"v"
+            iterator = iter(table)
+            next(iterator)
+        with splitpoint.Dictionary(words) as dictionary:
+            assert dictionary.get_many([b"a"]) == [b"1"]
+        if i % 3 == 0:
+            splitpoint.Dictionary(words)  # closed by its end
+            splitpoint.memory(page_bytes=512)[b"a"] = b"1"
+
+    for i in range(1000):
+        cycle(i)
+    gc.collect()
+    files, memory, threads = len(os.listdir("/proc/self/fd")), resident_bytes(), threading.active_count()
+    for i in range(10_000):
+        cycle(i)
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == files
+    assert threading.active_count() == threads
+    # 10,000 leaks of one page of a file would be 40 MB.
+    assert resident_bytes() - memory < 8 << 20
+
+
+def test_exceptions_and_iterators_leak_nothing(table):
+    table.update((str(i), bytes(100)) for i in range(1000))
+    keys = [str(i) for i in range(2000)]
+
+    def cycle():
+        for key in ("x", 5):
+            with pytest.raises((KeyError, TypeError)):
+                table[key]
+        with pytest.raises(TypeError):
+            table.update_many([("a", "b"), ("c", 5)])
+        next(iter(table.items()))
+        table.get_many(keys, b"default")
+        list(table.values())
+
+    for _ in range(100):
+        cycle()
+    gc.collect()
+    before, memory = len(gc.get_objects()), resident_bytes()
+    for _ in range(1000):
+        cycle()
+    gc.collect()
+    assert len(gc.get_objects()) - before < 100
+    assert resident_bytes() - memory < 8 << 20
+
+
+def test_what_is_there_twice_is_counted_once():
+    value = bytes(1000)
+    table = splitpoint.memory()
+    before = sys.getrefcount(value)
+    table[b"a"] = value
+    table.update_many([(b"b", value)] * 100)
+    table.get_many([b"x"] * 100, value)
+    table.get(b"x", value)
+    assert sys.getrefcount(value) == before
