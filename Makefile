@@ -46,7 +46,7 @@ help:
 run: tools
 	$(CARGO) run --release --quiet --package splitpoint-cli -- tour
 
-test: fmt lint unit doc examples test-c test-python
+test: databases fmt lint unit doc examples test-c test-python
 	@$(MAKE) fuzz SECONDS=5
 	@for part in fmt clippy; do \
 	    $(CARGO) $$part --version >/dev/null 2>&1 || echo "SKIPPED: cargo $$part, which is not installed"; \
@@ -54,6 +54,9 @@ test: fmt lint unit doc examples test-c test-python
 	@command -v "$${CXX:-c++}" >/dev/null 2>&1 || echo 'SKIPPED: fuzzing, for want of a C++ compiler'
 	@command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || \
 	    command -v google-chrome >/dev/null 2>&1 || echo "SKIPPED: the lab's pages in a browser, for want of Chromium"
+	@for tool in gdbm_dump db5.3_dump cdb mdb_dump sqlite3 zstd; do \
+	    command -v "$$tool" >/dev/null 2>&1 || echo "SKIPPED: exchange with other databases, for want of $$tool"; \
+	done
 	@echo 'make test: passed'
 
 test-python: tools
@@ -83,6 +86,18 @@ disks:
 	@test "$$(id -u)" = 0 && command -v apt-get >/dev/null 2>&1 || exit 0; \
 	for maker in mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs; do \
 	    command -v "$${maker%%:*}" >/dev/null 2>&1 || missing="$$missing $${maker#*:}"; \
+	done; \
+	test -n "$$missing" || exit 0; \
+	echo "apt-get install$$missing"; \
+	{ apt-get update -q && apt-get install -y -q --no-install-recommends $$missing; } || \
+	    echo "These packages could not be installed:$$missing" >&2
+
+# The tools of other databases, whose dumps `splitpoint load` and `dump` exchange. A test whose tools are missing is skipped,
+# and that is said.
+databases:
+	@test "$$(id -u)" = 0 && command -v apt-get >/dev/null 2>&1 || exit 0; \
+	for tool in gdbm_dump:gdbmtool db5.3_dump:db5.3-util cdb:tinycdb mdb_dump:lmdb-utils sqlite3:sqlite3 zstd:zstd; do \
+	    command -v "$${tool%%:*}" >/dev/null 2>&1 || missing="$$missing $${tool#*:}"; \
 	done; \
 	test -n "$$missing" || exit 0; \
 	echo "apt-get install$$missing"; \
@@ -260,4 +275,4 @@ tools:
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
 .PHONY: help run test slow power faults disks fuzz sanitize bench bench-full budget peers fmt lint unit examples doc \
-    tools c-library compat-libraries test-compat install uninstall test-c test-python
+    tools c-library compat-libraries test-compat install uninstall test-c test-python databases

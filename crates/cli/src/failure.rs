@@ -68,6 +68,16 @@ impl Failure {
         kinds.iter().any(|kind| kind.exit_code() == self.status)
     }
 
+    /// Whether the reader of our output has gone.
+    pub fn is_end_of_output(&self) -> bool {
+        self.message.is_none() && self.status == 0
+    }
+
+    /// Puts the place of the cause before the message.
+    pub fn at(self, place: impl Display) -> Self {
+        Self { message: self.message.map(|message| format!("{place}: {message}")), ..self }
+    }
+
     /// Adds a sentence, given without its full stop.
     pub fn and(self, sentence: impl Display) -> Self {
         let message = self.message.map(|message| format!("{}. {sentence}.", message.trim_end_matches('.')));
@@ -95,7 +105,12 @@ impl From<splitpoint::Error> for Failure {
             }
             _ => error.to_string(),
         };
-        Self::with_status(message, error.kind().exit_code())
+        let status = match error.kind() {
+            // The argument is the user's: a value outside its range, in this program's words.
+            ErrorKind::InvalidArgument => EXIT_USAGE,
+            kind => kind.exit_code(),
+        };
+        Self::with_status(message, status)
     }
 }
 

@@ -3,16 +3,20 @@
 //! One buffer: `[returned | start .. end: read, not yet returned | free]`. A row that does not fit makes it grow by
 //! doubling what has actually been read, so a length that the input merely claims costs nothing. A row longer than
 //! [`ROW_BYTES_MAX`], or than the memory that can be allocated, is an answer of its own and never an abort. A signal
-//! wakes a waiting read.
+//! wakes a waiting read. Compressed input is decompressed, by its first bytes (`compressed.rs`).
 
+use crate::compressed::{self, Compression};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use splitpoint::ErrorKind;
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::rc::Rc;
 
 /// The default limit for a row. An input without line ends stops here instead of filling memory.
 pub const ROW_BYTES_MAX: u64 = 1 << 30;
@@ -38,8 +42,10 @@ pub struct Input<'i> {
     source: Box<dyn Read + 'i>,
     /// For messages: the file as the user gave it, or `stdin`.
     pub name: String,
-    /// Length of a regular file; `None` for pipes.
+    /// Length of a regular file; `None` for pipes and compressed files.
     pub file_bytes: Option<u64>,
+    /// How the file is compressed, and how many of its bytes were read.
+    compressed: Option<(Compression, Rc<Cell<u64>>)>,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -66,7 +72,18 @@ impl<'i> Input<'i> {
             )));
         }
         let file_bytes = metadata.is_file().then_some(metadata.len());
-        Ok(Self { file_bytes, ..Self::new(Box::new(Wakeable { file, interrupt }), name) })
+        let read = Rc::new(Cell::new(0));
+        let mut source = Wakeable { file, interrupt, read: Rc::clone(&read) };
+        let head = compressed::head(&mut source).map_err(|error| Failure::io(&name, &error))?;
+        let compression = Compression::of(&head);
+        let all = io::Read::chain(io::Cursor::new(head), source);
+        Ok(match compression {
+            None => Self { file_bytes, ..Self::new(Box::new(all), name) },
+            Some(compression) => {
+                let source = compression.reader(all).map_err(|error| Failure::io(&name, &error))?;
+                Self { compressed: Some((compression, read)), ..Self::new(source, name) }
+            }
+        })
     }
 
     pub fn new(source: Box<dyn Read + 'i>, name: String) -> Self {
@@ -75,6 +92,7 @@ impl<'i> Input<'i> {
             source,
             name,
             file_bytes: None,
+            compressed: None,
             buffer,
             start: 0,
             end: 0,
@@ -106,6 +124,28 @@ impl<'i> Input<'i> {
     /// Bytes returned so far.
     pub fn taken_bytes(&self) -> u64 {
         self.position + self.start as u64
+    }
+
+    /// Bytes of the file that [`taken_bytes`](Self::taken_bytes) came from: fewer if it is compressed.
+    pub fn taken_of_file(&self) -> u64 {
+        self.compressed.as_ref().map_or_else(|| self.taken_bytes(), |(_, read)| read.get())
+    }
+
+    pub fn compression(&self) -> Option<Compression> {
+        self.compressed.as_ref().map(|(compression, _)| *compression)
+    }
+
+    /// The mark that some programs put before UTF-8 text.
+    pub fn skip_byte_order_mark(&mut self) -> Result<()> {
+        const MARK: &[u8] = b"\xef\xbb\xbf";
+        if let Taken::Bytes(range) = self.peek()?
+            && self.bytes(range).starts_with(&MARK[..1])
+            && let Taken::Bytes(range) = self.peek_up_to(MARK.len())?
+            && self.bytes(range).starts_with(MARK)
+        {
+            self.consume(MARK.len());
+        }
+        Ok(())
     }
 
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
@@ -238,9 +278,23 @@ impl<'i> Input<'i> {
                 }
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(Fill::Interrupted),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Failure::io(&self.name, &error)),
+                Err(error) => return Err(self.failed(&error)),
             }
         }
+    }
+
+    /// A failed read: of the file, or of the compressed data in it.
+    fn failed(&self, error: &io::Error) -> Failure {
+        let Some((compression, _)) = self.compressed.as_ref().filter(|_| error.raw_os_error().is_none()) else {
+            return Failure::io(&self.name, error);
+        };
+        let what = match error.kind() {
+            io::ErrorKind::UnexpectedEof => "it ends too early".to_owned(),
+            _ => error.to_string(),
+        };
+        let (name, bytes) = (&self.name, self.position + self.end as u64);
+        let message = format!("{name}: damaged {compression} after {bytes} bytes of contents: {what}");
+        Failure::of_kind(ErrorKind::Corrupt, message)
     }
 }
 
@@ -257,6 +311,8 @@ enum Fill {
 struct Wakeable<'i> {
     file: File,
     interrupt: &'i Interrupt,
+    /// Bytes read so far.
+    read: Rc<Cell<u64>>,
 }
 
 impl Read for Wakeable<'_> {
@@ -269,7 +325,9 @@ impl Read for Wakeable<'_> {
         if waits[1].any() == Some(true) {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        self.file.read(buffer)
+        let count = self.file.read(buffer)?;
+        self.read.set(self.read.get() + count as u64);
+        Ok(count)
     }
 }
 

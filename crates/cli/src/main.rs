@@ -1,23 +1,24 @@
 //! The `splitpoint` program: tables and dictionaries from the command line.
 //!
-//! `cmd/` has one file per command: a struct of its arguments (clap makes `--help` from it) and a `run`. `format/`
-//! reads and writes pairs as TSV, JSON lines, raw or plain lines; `input.rs` bytes of a file or pipe with bounded
-//! rows; `known.rs` binary files that hold no rows; `source/` all inputs of a dictionary; `interrupt.rs` signals;
-//! `failure.rs` messages and exit status; `histogram.rs` bucket sizes as text; `number.rs` sizes and times for people.
+//! `cmd/` has one file per command: a struct of its arguments (clap makes `--help` from it) and a `run`. What goes in:
+//! `source/` inputs and what they are, `format/` the formats of pairs, one file each, `input.rs` bytes of a file or pipe
+//! with bounded rows, `compressed.rs` gzip and Zstandard. What is said: `output.rs`, `progress.rs`, `failure.rs` messages
+//! and exit status, `histogram.rs` bucket sizes as text, `number.rs` sizes and times for people. `interrupt.rs` signals.
 //!
 //! Standard output carries the answer and nothing else; progress, warnings and errors go to standard error. Exit
 //! status: 0 done, 1 the answer is no (key absent, faults found, row refused), 2 usage, 128 + n stopped by signal n,
 //! else from the library's `ErrorKind`. If the reader of our output closes it early, the program ends silently.
 
 mod cmd;
+mod compressed;
 mod failure;
 mod format;
 mod histogram;
 mod input;
 mod interrupt;
-mod known;
 mod number;
 mod output;
+mod progress;
 mod source;
 
 use clap::Parser;
@@ -27,7 +28,7 @@ const EXAMPLES: &str = "\
 Examples:
   splitpoint tour                           a demonstration on English words
   splitpoint load users.spt users.tsv       key TAB value, one pair a line
-  zcat log.jsonl.gz | splitpoint load log.spt - --format jsonl
+  splitpoint load log.spt log.jsonl.gz --key id   other fields become the value
   splitpoint get users.spt alice
   splitpoint dump users.spt | sort > users.tsv
   splitpoint stat users.spt                 size, fill, and a histogram of the buckets

@@ -2,7 +2,7 @@
 //!
 //! `tests/cli/*.txt` are transcripts, which test everything that a terminal can show: each runs in an empty directory,
 //! top to bottom. Tests that need more than a terminal (bytes, pipes, signals) are functions below. Dictionaries are
-//! in `tests/cli/dict.rs`, the lab's pages in a browser in `tests/cli/lab.rs`. This is the only test binary of the
+//! in `tests/cli/dict.rs`, the tools of others in `tests/cli/exchange.rs`, the lab's pages in a browser in `tests/cli/lab.rs`. This is the only test binary of the
 //! crate; new cases go into a transcript or here.
 //!
 //! A transcript has lines `$ command`, each followed by its output, both streams together, with `[exit N]` for a
@@ -19,6 +19,8 @@ use tempfile::TempDir;
 
 #[path = "cli/dict.rs"]
 mod dict;
+#[path = "cli/exchange.rs"]
+mod exchange;
 #[path = "cli/lab.rs"]
 mod lab;
 #[path = "cli/watch.rs"]
@@ -107,6 +109,11 @@ mod transcripts {
     #[test]
     fn dict_inputs() {
         play("dict-inputs.txt");
+    }
+
+    #[test]
+    fn formats() {
+        play("formats.txt");
     }
 
     #[test]
@@ -251,7 +258,7 @@ fn any_bytes_round_trip_in_every_format() {
     let pairs = awkward_pairs();
     fs::write(place.path().join("in.raw"), raw(&pairs)).unwrap();
     run_well(place.path(), &["load", "first.spt", "in.raw"]);
-    for format in ["tsv", "jsonl", "raw"] {
+    for format in ["tsv", "csv", "jsonl", "raw", "parquet", "gdbm", "gdbm-flat", "db", "db-hex", "cdbmake"] {
         let dumped = run_well(place.path(), &["dump", "first.spt", "--format", format]);
         let file = format!("dumped.{format}");
         let table = format!("{format}.spt");

@@ -7,7 +7,7 @@ use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, size};
 use crate::output::Output;
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::progress::Progress;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -49,15 +49,15 @@ pub fn with_bar(
     copy: impl FnOnce(&mut splitpoint::Backup<'_>) -> Result<bool>,
 ) -> Result<()> {
     let interrupt = Interrupt::watch()?;
-    let bar = bar();
+    let progress = Progress::of_bytes("copying", Some(1));
     let mut copying = splitpoint::Backup::new().overwrite(force).progress(|done, all| {
-        bar.set_length(all);
-        bar.set_position(done);
+        progress.set_total(all);
+        progress.at(done);
         if interrupt.caught().is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     let copied = copy(&mut copying);
     drop(copying);
-    bar.finish_and_clear();
+    progress.clear();
     if !copied? {
         interrupt.stop_if_caught(undone)?;
     }
@@ -70,17 +70,4 @@ pub fn report(path: &Path, what: &str) -> Result<()> {
     let pairs = open_to_read(path).map_or(String::new(), |table| count_of(table.len(), "pair") + " in ");
     let bytes = path.metadata().map_err(|error| Failure::io(path.display(), &error))?.len();
     Output::stdout().line(&format!("{}: {what}, {pairs}{}", path.display(), size(bytes)))
-}
-
-fn bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} to go");
-    ProgressBar::new(1).with_style(style.expect("the template is fixed and a test uses it"))
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn bar_template_is_one() {
-        super::bar();
-    }
 }

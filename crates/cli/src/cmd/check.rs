@@ -5,13 +5,12 @@ use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::number::{count_of, size};
 use crate::output::Output;
-use indicatif::ProgressBar;
+use crate::progress::Progress;
 use serde_json::json;
 use splitpoint::Fault;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Read a whole table and name every fault
 ///
@@ -43,10 +42,9 @@ impl Check {
 
 /// Runs `verify` beside a spinner.
 pub fn reading_every_page(verify: impl FnOnce() -> splitpoint::Result<Vec<Fault>>) -> Result<Vec<Fault>> {
-    let progress = ProgressBar::new_spinner().with_message("reading every page");
-    progress.enable_steady_tick(Duration::from_millis(100));
+    let progress = Progress::of_one_step("reading every page");
     let faults = verify();
-    progress.finish_and_clear();
+    progress.clear();
     Ok(faults?)
 }
 

@@ -1,8 +1,8 @@
 //! `del`: removes keys from a table.
 
-use super::{argument_bytes, key_absent, open_to_change};
-use crate::failure::{Failure, Result};
-use std::ffi::OsString;
+use super::keys::{Absent, KeyArgs};
+use super::open_to_change;
+use crate::failure::Result;
 use std::path::PathBuf;
 
 /// Delete keys and their values
@@ -12,9 +12,8 @@ use std::path::PathBuf;
 pub struct Del {
     /// The table
     file: PathBuf,
-    /// The keys, taken as bytes; put -- before keys that begin with -
-    #[arg(required = true, allow_negative_numbers = true)]
-    key: Vec<OsString>,
+    #[command(flatten)]
+    keys: KeyArgs,
     /// Read \t \n \r \\ \xHH in the keys
     #[arg(long, short)]
     escaped: bool,
@@ -22,16 +21,18 @@ pub struct Del {
 
 impl Del {
     pub fn run(self) -> Result<()> {
-        let keys: Vec<_> = self.key.iter().map(|key| argument_bytes(key, self.escaped)).collect::<Result<_>>()?;
+        let keys = self.keys.parse(self.escaped)?;
         let table = open_to_change(&self.file)?;
-        let mut absent = false;
-        for key in &keys {
+        let mut absent = Absent::default();
+        let all = keys.each(|key| {
             if !table.remove(key)? {
-                eprintln!("splitpoint: {}", key_absent(&self.file, key));
-                absent = true;
+                absent.add(&self.file, key);
             }
-        }
+            Ok(())
+        });
+        // Also after a signal: what is deleted stays deleted.
         table.close()?;
-        if absent { Err(Failure::no_already_printed()) } else { Ok(()) }
+        all?;
+        absent.result()
     }
 }

@@ -2,17 +2,14 @@
 
 use super::{open_to_read, salvage};
 use crate::failure::{Failure, Result};
-use crate::format::{Format, Pair, write_row};
+use crate::format::{About, Format, Pair, WriteFormat, Writer};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
 use crate::output::Output;
+use crate::progress::{Progress, STEPS_PER_TICK};
 use crate::source::PairStream;
-use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-
-/// Rows between two updates of the progress bar.
-const ROWS_PER_TICK: u64 = 1024;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,16 +32,8 @@ is, or may be, lost. It reads the file as of its last checkpoint.";
 pub struct Dump {
     /// The table
     file: PathBuf,
-    /// How a pair is written
-    #[arg(
-        long,
-        short,
-        value_enum,
-        default_value = "tsv",
-        hide_possible_values = true,
-        value_name = "tsv|jsonl|raw|lines"
-    )]
-    format: Format,
+    #[command(flatten)]
+    format: FormatArgs,
     /// Write what can still be read of a damaged file
     #[arg(long)]
     salvage: bool,
@@ -53,60 +42,94 @@ pub struct Dump {
     only_verified: bool,
 }
 
+/// How pairs are written, for tables and dictionaries.
+#[derive(clap::Args)]
+pub struct FormatArgs {
+    /// How a pair is written: tsv, csv, jsonl, raw, lines, parquet, sql, gdbm, gdbm-flat, db, db-hex, mdb or cdbmake
+    #[arg(long, short, value_enum, default_value = "tsv", hide_possible_values = true, value_name = "FORMAT")]
+    pub format: WriteFormat,
+}
+
 impl Dump {
     pub fn run(self) -> Result<()> {
         if self.salvage {
-            return salvage::run(&self.file, self.format, self.only_verified);
+            return salvage::run(&self.file, self.format.format.0, self.only_verified);
         }
         let interrupt = Interrupt::watch()?;
         let table = open_to_read(&self.file)?;
-        write_all(&self.file, table.scan(), table.len(), self.format, &interrupt)
+        write_all(&self.file, || table.scan(), table.len(), self.format.format.0, &interrupt)
     }
 }
 
-/// Writes `pairs`, of the table or dictionary `file`, to standard output.
-pub fn write_all(
+/// Writes the pairs of the table or dictionary `file` to standard output.
+pub fn write_all<P: PairStream>(
     file: &Path,
-    mut pairs: impl PairStream,
+    pairs: impl Fn() -> P,
     pairs_total: u64,
     format: Format,
     interrupt: &Interrupt,
 ) -> Result<()> {
-    let progress = progress(pairs_total);
+    refuse_terminal(format)?;
+    let failed = |what: String| Failure::no(format_args!("{}: {what}", file.display()));
+    let text = if format == Format::Parquet { are_text(pairs(), interrupt)? } else { (false, false) };
+    let file_bytes = file.metadata().map_or(0, |metadata| metadata.len());
+    let progress = Progress::of_output("writing", "pair", Some(pairs_total));
     let mut out = Output::stdout();
     let mut row = Vec::new();
     let mut rows: u64 = 0;
+    let mut writer = Writer::begin(format, &About { file, file_bytes, text }, &mut row).map_err(failed)?;
+    let mut pairs = pairs();
     while let Some((key, value)) = pairs.next_ref()? {
-        row.clear();
-        write_row(format, Pair { key, value }, &mut row)
-            .map_err(|what| Failure::no(format_args!("{}: {what}", file.display())))?;
+        writer.pair(Pair { key, value }, &mut row).map_err(failed)?;
         out.write(&row)?;
+        row.clear();
         rows += 1;
-        if rows.is_multiple_of(ROWS_PER_TICK) {
-            progress.set_position(rows);
+        if rows.is_multiple_of(STEPS_PER_TICK) {
+            progress.at(rows);
         }
         if let Some(signal) = interrupt.caught() {
             out.flush()?;
-            return Err(Failure::stopped(signal, format_args!("{} written, all complete", count_of(rows, "row"))));
+            return Err(Failure::stopped(signal, stopped(rows, format)));
         }
     }
-    progress.finish_and_clear();
-    out.flush()
+    let note = writer.end(&mut row).map_err(failed)?;
+    out.write(&row)?;
+    progress.clear();
+    out.flush()?;
+    if let Some(note) = note {
+        eprintln!("splitpoint: {}: {note}", file.display());
+    }
+    Ok(())
 }
 
-/// A progress bar if standard error is a terminal and the rows go elsewhere.
-fn progress(pairs: u64) -> ProgressBar {
-    if std::io::stdout().is_terminal() {
-        return ProgressBar::hidden();
+fn stopped(rows: u64, format: Format) -> String {
+    let rows = count_of(rows, "row");
+    match format {
+        Format::Tsv | Format::Csv | Format::Jsonl | Format::Raw | Format::Lines => {
+            format!("{rows} written, all complete")
+        }
+        _ => format!("{rows} written, without the end that {} has", format.name()),
     }
-    let style = ProgressStyle::with_template("{bar:30} {human_pos} of {human_len} rows, {per_sec}, {eta} to go");
-    ProgressBar::new(pairs).with_style(style.expect("the template is fixed and a test uses it"))
 }
 
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn progress_template_is_one() {
-        super::progress(1);
+/// Bytes that a terminal does not show.
+pub fn refuse_terminal(format: Format) -> Result<()> {
+    if matches!(format, Format::Parquet) && std::io::stdout().is_terminal() {
+        return Err(Failure::usage(
+            "Parquet is no text for a terminal; write it to a file, as in `... > FILE.parquet`",
+        ));
     }
+    Ok(())
+}
+
+/// Whether all keys and all values are UTF-8.
+fn are_text(mut pairs: impl PairStream, interrupt: &Interrupt) -> Result<(bool, bool)> {
+    let (mut keys, mut values) = (true, true);
+    while keys || values {
+        interrupt.stop_if_caught("nothing was written")?;
+        let Some((key, value)) = pairs.next_ref()? else { break };
+        keys = keys && std::str::from_utf8(key).is_ok();
+        values = values && std::str::from_utf8(value).is_ok();
+    }
+    Ok((keys, values))
 }

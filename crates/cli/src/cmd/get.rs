@@ -1,23 +1,30 @@
-//! `get`: prints one value.
+//! `get`: prints values, of a table or a dictionary.
 
-use super::{argument_bytes, key_absent, open_to_read};
-use crate::failure::{Failure, Result};
+use super::keys::{Absent, KeyArgs, Keys};
+use super::store::Store;
+use crate::failure::Result;
 use crate::format::{Pair, jsonl, tsv};
 use crate::output::Output;
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Print the value of a key
+const EXAMPLES: &str = "\
+Examples:
+  splitpoint get users.spt alice
+  splitpoint get users.spt alice bob --json
+  cut -f1 changes.tsv | splitpoint get users.spt - --escaped --json";
+
+/// Print the values of keys
 ///
-/// Prints the value followed by a newline; --raw leaves the newline out, so that the bytes come out exactly as they
-/// went in. An absent key prints nothing, is named on standard error, and makes the exit status 1.
+/// Prints values in the order of the keys, each followed by a newline; --raw leaves the newline out, so that the bytes
+/// come out exactly as they went in. An absent key prints nothing, is named on standard error, and makes the exit
+/// status 1.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Get {
-    /// The table
+    /// The table or dictionary
     file: PathBuf,
-    /// The key, taken as bytes
-    #[arg(allow_hyphen_values = true)]
-    key: OsString,
+    #[command(flatten)]
+    keys: KeyArgs,
     #[command(flatten)]
     shown: ShownArgs,
 }
@@ -38,15 +45,29 @@ pub struct ShownArgs {
 
 impl Get {
     pub fn run(self) -> Result<()> {
-        let key = argument_bytes(&self.key, self.shown.escaped)?;
-        let table = open_to_read(&self.file)?;
-        let value = table.get(&key)?.ok_or_else(|| Failure::no(key_absent(&self.file, &key)))?;
-        let mut out = Output::stdout();
-        let mut row = Vec::new();
-        self.shown.write(Pair { key: &key, value: &value }, &mut row);
-        out.write(&row)?;
-        out.flush()
+        let keys = self.keys.parse(self.shown.escaped)?;
+        print_values(&self.file, &Store::open(&self.file)?, &keys, &self.shown)
     }
+}
+
+/// Prints the values of `keys`; what was found before a failure is printed too.
+pub fn print_values(file: &Path, store: &Store, keys: &Keys, shown: &ShownArgs) -> Result<()> {
+    let mut out = Output::stdout();
+    let (mut value, mut row) = (Vec::new(), Vec::new());
+    let mut absent = Absent::default();
+    let all = keys.each(|key| {
+        if !store.get_into(key, &mut value)? {
+            absent.add(file, key);
+            return Ok(());
+        }
+        row.clear();
+        shown.write(Pair { key, value: &value }, &mut row);
+        out.write(&row)
+    });
+    let flushed = out.flush();
+    all?;
+    flushed?;
+    absent.result()
 }
 
 impl ShownArgs {

@@ -1,74 +1,55 @@
-//! `load`: stores pairs from a file or pipe in a table.
+//! `load`: stores the pairs of files, pipes, tables and dictionaries in a table.
 //!
-//! [`Load::run`] opens both ends; [`Loading::all_rows`] passes each row to [`Loading::store`]. However it ends (input
-//! done, bad row, signal), the table is synced and closed before anything is printed. Reading: `input.rs` and
-//! `format/`. The table limits the speed; the reader alone does several million rows/s.
+//! [`Load::run`] looks at all inputs, then [`Loading::store`] takes each pair. However it ends (input done, bad row,
+//! signal), the table is synced and closed before anything is printed. Reading: `source/` and `format/`. The table
+//! limits the speed; the readers alone do several million rows/s.
 
 use crate::failure::{Failure, Result};
-use crate::format::{BadRow, Format, Pair, Row, RowReader, tsv};
-use crate::input::{Input, ROW_BYTES_MAX};
-use crate::interrupt::{Interrupt, Signal};
+use crate::format::{Pair, tsv};
+use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, parse_size, parse_size_u32, rate, seconds, size};
 use crate::output::Output;
+use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, SourceArgs, accepted};
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use splitpoint::{Durability, HashKind, Table, TableOptions};
 use std::cell::OnceCell;
-use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// Bad rows named on standard error; more are only counted.
-const BAD_ROWS_NAMED_MAX: u64 = 20;
-/// Rows between two updates of the progress bar.
-const ROWS_PER_TICK: u64 = 1024;
 
 const EXAMPLES: &str = "\
 Examples:
   splitpoint load users.spt users.tsv
-  zcat a.jsonl.gz | splitpoint load a.spt - --format jsonl --on-error skip
+  splitpoint load users.spt 2024.csv.gz 2025.csv.gz --key id
+  splitpoint load log.spt log.jsonl --key id --value message --on-error skip
+  gdbm_dump users.gdbm - | splitpoint load users.spt
   splitpoint load words.spt words.txt --format lines --number
   splitpoint load big.spt big.raw --cache 2GiB --expected-len 100000000
 
-Formats (guessed from the name: .jsonl, .ndjson, .json; .raw, .bin; else tsv):
-  tsv    key TAB value, one pair per line. \\t \\n \\r \\\\ \\xHH are escapes. Later
-         tabs belong to the value; blank lines are skipped.
-  jsonl  {\"key\": \"...\", \"value\": \"...\"}, one pair per line; key_base64 and
-         value_base64 for bytes that are not UTF-8.
-  raw    u32 key length, u32 value length (little-endian), key, value.
-  lines  the line is the key; the value is empty, or with --number the line's
-         number.
-
 A missing table is created; the table is synced at the end. A signal (Ctrl-C)
 ends the load after the current row: loaded rows stay, and the place of the next
-row is printed. Compressed files and databases are refused before any row is
-stored.";
+row is printed. Other databases and archives are refused before any row is
+stored, with the command that writes their pairs.";
 
-/// Load pairs into a table from a file or a pipe
+fn after_help() -> String {
+    format!("{EXAMPLES}\n\n{FORMATS_HELP}")
+}
+
+/// Load pairs into a table from files, pipes, tables and dictionaries
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = after_help())]
 pub struct Load {
     /// The table; created if missing
     file: PathBuf,
     /// The pairs; - is standard input
     #[arg(default_value = "-")]
-    input: PathBuf,
-    /// The format of the pairs [default: by the name of INPUT, else tsv]
-    #[arg(long, short, value_enum, hide_possible_values = true, value_name = "tsv|jsonl|raw|lines")]
-    format: Option<Format>,
-    /// With --format lines: store the line's number as the value
-    #[arg(long)]
-    number: bool,
+    input: Vec<PathBuf>,
+    #[command(flatten)]
+    source: SourceArgs,
     /// What to do with a key that exists
     #[arg(long, value_enum, default_value_t = Duplicates::Last, hide_possible_values = true, value_name = "last|first|append|error")]
     duplicates: Duplicates,
-    /// At a row that is not a pair: stop, or name it, count it and continue
-    #[arg(long, value_enum, default_value_t = OnError::Stop, hide_possible_values = true, value_name = "stop|skip")]
-    on_error: OnError,
-    /// The longest row; a longer one is a bad row [default: 1GiB]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value_t = ROW_BYTES_MAX, hide_default_value = true)]
-    max_row: u64,
     /// When a row is durable: none, at the end of the load; os, at once unless the system fails; sync, at once
     #[arg(long, value_enum, default_value_t = DurabilityName::None, hide_possible_values = true, value_name = "none|os|sync")]
     durability: DurabilityName,
@@ -107,12 +88,6 @@ enum Duplicates {
     Error,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum OnError {
-    Stop,
-    Skip,
-}
-
 #[derive(Clone, Copy, ValueEnum)]
 enum DurabilityName {
     None,
@@ -140,41 +115,24 @@ pub fn parse_hash(name: &str) -> std::result::Result<HashKind, String> {
 impl Load {
     pub fn run(self) -> Result<()> {
         let interrupt = Interrupt::watch()?;
-        // Open the input first: a misspelt name must not leave an empty table behind.
-        let mut input = Input::open(&self.input, &interrupt)?;
-        input.limit_rows(self.max_row);
-        if self.input.as_os_str() == "-" && std::io::stdin().is_terminal() {
-            eprintln!("splitpoint: reading pairs from the terminal; end with Ctrl-D");
+        // Look at the inputs first: a misspelt name must not leave an empty table behind.
+        let mut inputs = Inputs::look(&self.input, &self.source, &interrupt)?;
+        self.refuse_own(&inputs.files)?;
+        let existed = self.file.exists();
+        let mut loading = Loading { load: &self, table: OnceCell::new(), stored: 0, start: Instant::now() };
+        let loaded = loading.all(&mut inputs, existed);
+        if let (Err(_), false, 0) = (&loaded, existed, loading.stored) {
+            // A first load that fails leaves no empty table behind.
+            if let Some(table) = loading.table.take() {
+                drop(table);
+                remove_table(&self.file);
+            }
         }
-        let format = self.format.unwrap_or_else(|| Format::of_path(&self.input));
-        if self.number && format != Format::Lines {
-            return Err(Failure::usage("--number needs --format lines"));
-        }
-        let mut reader = RowReader::new(input, format, self.number);
-        // Open an existing table before waiting for any input. Create a new one for its first row, so that an input
-        // without rows leaves no table behind; with --stats at once, so that it can be watched.
-        let table = OnceCell::new();
-        if self.stats || self.file.exists() {
-            self.table(&table)?;
-        }
-        reader.refuse_binary()?;
-        let mut loading = Loading {
-            load: &self,
-            table,
-            duplicates: self.duplicates,
-            on_error: self.on_error,
-            progress: progress(reader.input().file_bytes),
-            interrupt: &interrupt,
-            rows: 0,
-            skipped: 0,
-            start: Instant::now(),
-        };
-        let end = loading.all_rows(&mut reader).map_err(|failure| match loading.rows {
+        let end = loaded.map_err(|failure| match loading.stored {
             0 => failure,
             rows => failure.and(self.left_by_failure(rows)),
         })?;
-        loading.progress.finish_and_clear();
-        if matches!(end, End::Input) {
+        if matches!(end, End::Inputs) {
             self.table(&loading.table)?;
         }
         let table = loading.table.into_inner();
@@ -182,16 +140,26 @@ impl Load {
             table.checkpoint()?;
         }
         let report = Report {
-            rows: loading.rows,
-            skipped: loading.skipped,
-            input_bytes: reader.input().taken_bytes(),
             time: loading.start.elapsed(),
             table_pairs: table.as_ref().map_or(0, Table::len),
+            inputs: &inputs,
         };
         if let Some(table) = table {
             table.close()?;
         }
-        self.report(&report, end, &reader)
+        self.report(&report, end)
+    }
+
+    /// A table cannot be read and written at once.
+    fn refuse_own(&self, inputs: &[InputFile]) -> Result<()> {
+        let identity = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
+        let own = |input: &&InputFile| {
+            input.kind == Some(Kind::Table) && identity(&input.path).is_some_and(|it| identity(&self.file) == Some(it))
+        };
+        match inputs.iter().find(own) {
+            Some(input) => Err(Failure::usage(format_args!("{}: is the table to load into", input.path.display()))),
+            None => Ok(()),
+        }
     }
 
     /// The table, opened or created on the first call.
@@ -238,45 +206,50 @@ impl Load {
         }
     }
 
-    fn report(&self, report: &Report, end: End, reader: &RowReader<'_>) -> Result<()> {
+    fn report(&self, report: &Report<'_>, end: End) -> Result<()> {
         let file = self.file.display();
+        let read = report.inputs.read;
         let mut out = Output::stdout();
         if self.json {
             out.json(&self.report_json(report, &end))?;
-        } else if matches!(end, End::Input) {
+        } else if matches!(end, End::Inputs) {
             out.line(&format!("{file}: {}", report.sentence()))?;
         }
-        let rows = count_of(report.rows, "row");
+        let rows = count_of(read.rows, "row");
         match end {
-            End::Input => Ok(()),
+            End::Inputs => read.refuse_if_all_bad(),
             End::Bad(bad) => {
-                let advice = match (bad.goes_on, report.rows, self.format) {
-                    (false, ..) => "",
+                let advice = match (bad.goes_on, read.rows) {
+                    (false, _) => "",
                     // A wrong guess of the format shows in the first row.
-                    (true, 0, None) => {
-                        "; --format lines, jsonl or raw reads other rows, `splitpoint dict build` also csv and parquet"
+                    (true, 0) if self.source.is_auto() => {
+                        "; it was taken for FORMAT, --format lines, csv, jsonl or raw reads other rows"
                     }
-                    (true, ..) => "; --on-error skip continues",
+                    (true, _) => "; --on-error skip continues",
                 };
+                let advice = advice.replace("FORMAT", &report.inputs.describe());
                 Err(Failure::no(format_args!("{bad}. Stopped after {rows} in {file}{advice}")))
             }
             End::Signal(signal) => {
-                Err(Failure::stopped(signal, format_args!("{rows} in {file}; the next is {}", reader.next_place())))
+                let next = report.inputs.next_place();
+                Err(Failure::stopped(signal, format_args!("{rows} in {file}; the next is {next}")))
             }
         }
     }
 
-    fn report_json(&self, report: &Report, end: &End) -> serde_json::Value {
+    fn report_json(&self, report: &Report<'_>, end: &End) -> serde_json::Value {
+        let read = report.inputs.read;
         json!({
             "file": self.file.to_string_lossy(),
-            "rows": report.rows,
-            "rows_skipped": report.skipped,
-            "input_bytes": report.input_bytes,
+            "formats": report.inputs.formats(),
+            "rows": read.rows,
+            "rows_skipped": read.skipped,
+            "input_bytes": read.bytes,
             "seconds": report.time.as_secs_f64(),
-            "rows_per_s": rate(report.rows, report.time),
+            "rows_per_s": rate(read.rows, report.time),
             "table_pairs": report.table_pairs,
             "stopped_by": match end {
-                End::Input => None,
+                End::Inputs => None,
                 End::Bad(bad) => Some(bad.to_string()),
                 End::Signal(signal) => Some(signal.to_string()),
             },
@@ -284,30 +257,27 @@ impl Load {
     }
 }
 
-/// Why there are no more rows.
-enum End {
-    Input,
-    Bad(BadRow),
-    Signal(Signal),
-}
-
-struct Report {
-    rows: u64,
-    skipped: u64,
-    input_bytes: u64,
+struct Report<'r> {
+    inputs: &'r Inputs<'r>,
     time: Duration,
     table_pairs: u64,
 }
 
-impl Report {
+impl Report<'_> {
     fn sentence(&self) -> String {
-        let time = self.time.as_secs_f64();
-        let mut text = format!("{} ({}) in {}", count_of(self.rows, "row"), size(self.input_bytes), seconds(time));
-        text.push_str(&format!(", {} rows/s", grouped(rate(self.rows, self.time))));
-        if self.skipped > 0 {
-            text.push_str(&format!("; {} skipped", count_of(self.skipped, "bad row")));
+        let (read, time) = (self.inputs.read, self.time.as_secs_f64());
+        let mut text = format!(
+            "{} from {} ({}) in {}, {} rows/s",
+            count_of(read.rows, "row"),
+            self.inputs.describe(),
+            size(read.bytes),
+            seconds(time),
+            grouped(rate(read.rows, self.time))
+        );
+        if read.skipped > 0 {
+            text.push_str(&format!("; {} skipped", count_of(read.skipped, "bad row")));
         }
-        if self.table_pairs != self.rows {
+        if self.table_pairs != read.rows {
             text.push_str(&format!("; the table holds {}", count_of(self.table_pairs, "pair")));
         }
         text
@@ -317,95 +287,51 @@ impl Report {
 struct Loading<'l> {
     load: &'l Load,
     table: OnceCell<Table>,
-    duplicates: Duplicates,
-    on_error: OnError,
-    progress: ProgressBar,
-    interrupt: &'l Interrupt,
-    rows: u64,
-    skipped: u64,
+    /// Rows in the table.
+    stored: u64,
     start: Instant,
 }
 
 impl Loading<'_> {
-    fn all_rows(&mut self, reader: &mut RowReader<'_>) -> Result<End> {
-        loop {
-            if let Some(signal) = self.interrupt.caught() {
-                return Ok(End::Signal(signal));
-            }
-            let refused = match reader.next_row()? {
-                Row::Pair(pair, _) => {
-                    self.store(pair)?.map(|what| BadRow { place: reader.place(), what, goes_on: true })
-                }
-                Row::Bad(bad) => Some(bad),
-                // The flag is about to show the signal.
-                Row::Interrupted => continue,
-                Row::End => return Ok(End::Input),
-            };
-            match refused {
-                None => self.rows += 1,
-                Some(bad) if self.on_error == OnError::Stop || !bad.goes_on => return Ok(End::Bad(bad)),
-                Some(bad) => self.skip(&bad),
-            }
-            if (self.rows + self.skipped).is_multiple_of(ROWS_PER_TICK) {
-                self.tick(reader);
-            }
+    fn all(&mut self, inputs: &mut Inputs<'_>, existed: bool) -> Result<End> {
+        // Open an existing table before waiting for any input. Create a new one for its first row, so that an input
+        // without rows leaves no table behind; with --stats at once, so that it can be watched.
+        if self.load.stats || existed {
+            self.load.table(&self.table)?;
         }
+        inputs.feed(&mut |pair, _| {
+            let refused = self.store(pair)?;
+            self.stored += u64::from(refused.is_none());
+            Ok(refused)
+        })
     }
 
     /// `Some` reason if the pair may not be stored.
     fn store(&self, pair: Pair<'_>) -> Result<Option<String>> {
         let table = self.load.table(&self.table)?;
-        match self.duplicates {
-            Duplicates::Last => table.put(pair.key, pair.value)?,
-            Duplicates::Append => table.append(pair.key, pair.value).map(drop)?,
-            Duplicates::First => {
-                table.insert(pair.key, pair.value)?;
-            }
+        match self.load.duplicates {
+            Duplicates::Last => accepted(table.put(pair.key, pair.value)),
+            Duplicates::Append => accepted(table.append(pair.key, pair.value).map(drop)),
+            Duplicates::First => accepted(table.insert(pair.key, pair.value).map(drop)),
             Duplicates::Error => {
-                if !table.insert(pair.key, pair.value)? {
+                let mut absent = true;
+                let refused = accepted(table.insert(pair.key, pair.value).map(|inserted| absent = inserted))?;
+                Ok(refused.or_else(|| {
                     let key = tsv::quoted(pair.key);
-                    return Ok(Some(format!("duplicate key {key}; --duplicates last, first or append accepts it")));
-                }
+                    let what = format!("duplicate key {key}; --duplicates last, first or append accepts it");
+                    (!absent).then_some(what)
+                }))
             }
         }
-        Ok(None)
-    }
-
-    fn skip(&mut self, bad: &BadRow) {
-        self.skipped += 1;
-        self.progress.suspend(|| {
-            if self.skipped <= BAD_ROWS_NAMED_MAX {
-                eprintln!("splitpoint: {bad}");
-            } else if self.skipped == BAD_ROWS_NAMED_MAX + 1 {
-                eprintln!("splitpoint: further bad rows are only counted");
-            }
-        });
-    }
-
-    fn tick(&self, reader: &RowReader<'_>) {
-        self.progress.set_position(reader.input().taken_bytes());
-        self.progress.set_message(format!(
-            "{}, {} rows/s",
-            count_of(self.rows, "row"),
-            grouped(rate(self.rows, self.start.elapsed()))
-        ));
     }
 }
 
-/// A bar for a file, a spinner for a pipe of unknown length. Hidden where standard error is not a terminal.
-fn progress(input_bytes: Option<u64>) -> ProgressBar {
-    let (bar, template) = match input_bytes {
-        Some(bytes) => (ProgressBar::new(bytes), "{bar:30} {bytes} of {total_bytes}, {eta} to go, {msg}"),
-        None => (ProgressBar::new_spinner(), "{spinner} {bytes}, {msg}"),
-    };
-    bar.with_style(ProgressStyle::with_template(template).expect("the templates are fixed and a test uses them"))
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn progress_templates_are_some() {
-        super::progress(None);
-        super::progress(Some(1));
+/// Removes a table that this command made, with its logs.
+fn remove_table(path: &Path) {
+    for suffix in super::TABLE_SUFFIXES.into_iter().chain(["-stats"]) {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        // A file that is absent, or cannot be removed, is no failure of its own.
+        let _ = std::fs::remove_file(name);
     }
 }

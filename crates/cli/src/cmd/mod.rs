@@ -1,4 +1,5 @@
-//! The commands, one file each; and what they share: opening a table, keys as arguments.
+//! The commands, one file each; and what they share: opening a table, an argument as bytes. `keys.rs` many keys as
+//! arguments, `store.rs` tables and dictionaries alike.
 
 mod append;
 mod backup;
@@ -9,6 +10,7 @@ pub mod dict;
 mod dump;
 mod freeze;
 mod get;
+mod keys;
 mod lab;
 mod load;
 mod put;
@@ -17,6 +19,7 @@ mod salvage;
 mod scan;
 mod serve;
 mod stat;
+mod store;
 mod thaw;
 mod tour;
 mod watch;
@@ -27,6 +30,10 @@ use splitpoint::{ErrorKind, Table, TableOptions};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+/// Of the files of a table: its own, its logs and its journal (docs/format.md).
+pub const TABLE_SUFFIXES: [&str; 10] =
+    ["", "-log0", "-log1", "-log2", "-log3", "-log4", "-log5", "-log6", "-log7", "-ckpt"];
 
 /// In the order in which users meet them.
 #[derive(clap::Subcommand)]

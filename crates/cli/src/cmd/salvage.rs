@@ -3,12 +3,13 @@
 //! The library reads the file ([`splitpoint::salvage`]). This writes rows, names what is damaged, and reports at the
 //! end how many pairs were recovered, how many were not, and where to put them.
 
+use crate::cmd::dump::refuse_terminal;
 use crate::failure::{Failure, Result};
-use crate::format::{Format, Pair, write_row};
+use crate::format::{About, Format, Pair, Writer};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped};
 use crate::output::Output;
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::progress::Progress;
 use splitpoint::{SalvageReport, Salvaged};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -19,15 +20,19 @@ const FAULTS_NAMED_MAX: u64 = 1000;
 /// Writes the pairs of `file` that can be read; only those with intact checksums if `only_verified`.
 pub fn run(file: &Path, format: Format, only_verified: bool) -> Result<()> {
     let interrupt = Interrupt::watch()?;
+    refuse_terminal(format)?;
+    let about = About { file, file_bytes: file.metadata().map_or(0, |metadata| metadata.len()), text: (false, false) };
+    let mut row = Vec::new();
+    let writer = Writer::begin(format, &about, &mut row).map_err(Failure::no)?;
     let mut salvaging = Salvaging {
         file,
-        format,
+        writer,
         only_verified,
         out: Output::stdout(),
-        row: Vec::new(),
+        row,
         rows: 0,
         faults: 0,
-        progress: progress(),
+        progress: Progress::of_output("reading", "frame", Some(1)),
         failed: None,
     };
     let report = splitpoint::salvage(file, |found| {
@@ -37,12 +42,12 @@ pub fn run(file: &Path, format: Format, only_verified: bool) -> Result<()> {
         }
         if interrupt.caught().is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    salvaging.progress.finish_and_clear();
+    salvaging.progress.clear();
     if let Some(failure) = salvaging.failed.take() {
         return Err(failure);
     }
     let report = report?;
-    salvaging.out.flush()?;
+    salvaging.end()?;
     if let (true, Some(signal)) = (report.stopped, interrupt.caught()) {
         let rows = count_of(salvaging.rows, "row");
         return Err(Failure::stopped(
@@ -56,25 +61,33 @@ pub fn run(file: &Path, format: Format, only_verified: bool) -> Result<()> {
 
 struct Salvaging<'f> {
     file: &'f Path,
-    format: Format,
+    writer: Writer,
     only_verified: bool,
     out: Output,
     row: Vec<u8>,
     rows: u64,
     faults: u64,
-    progress: ProgressBar,
+    progress: Progress,
     failed: Option<Failure>,
 }
 
 impl Salvaging<'_> {
+    /// Writes the end that some formats have.
+    fn end(&mut self) -> Result<()> {
+        self.writer.end(&mut self.row).map_err(Failure::no)?;
+        self.out.write(&self.row)?;
+        self.out.flush()
+    }
+
     fn take(&mut self, found: Salvaged<'_>) -> Result<()> {
         match found {
             Salvaged::Pair { key, value, verified, .. } if verified || !self.only_verified => {
-                self.row.clear();
-                write_row(self.format, Pair { key, value }, &mut self.row)
+                self.writer
+                    .pair(Pair { key, value }, &mut self.row)
                     .map_err(|what| Failure::no(format_args!("{}: {what}", self.file.display())))?;
                 self.rows += 1;
                 self.out.write(&self.row)?;
+                self.row.clear();
             }
             Salvaged::Fault(fault) => {
                 self.faults += 1;
@@ -83,8 +96,8 @@ impl Salvaging<'_> {
                 }
             }
             Salvaged::Progress { done, all, .. } => {
-                self.progress.set_length(all);
-                self.progress.set_position(done);
+                self.progress.set_total(all);
+                self.progress.at(done);
             }
             _ => {}
         }
@@ -120,23 +133,5 @@ impl Salvaging<'_> {
         let advice =
             if report.is_whole() { "" } else { ". `splitpoint load NEW.spt -` makes a new table from this output" };
         eprintln!("{file}: {sum}{advice}.");
-    }
-}
-
-/// A progress bar if standard error is a terminal and the rows go elsewhere.
-fn progress() -> ProgressBar {
-    use std::io::IsTerminal;
-    if std::io::stdout().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:30} {percent} %, {eta} to go");
-    ProgressBar::new(1).with_style(style.expect("the template is fixed and a test uses it"))
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn progress_template_is_one() {
-        super::progress();
     }
 }

@@ -8,7 +8,7 @@ use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, parse_size_u32, rate, seconds};
 use crate::output::Output;
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::progress::Progress;
 use serde_json::json;
 use splitpoint::{Dictionary, HashKind, Table, TableOptions};
 use std::path::{Path, PathBuf};
@@ -130,7 +130,7 @@ fn closed(table: Table) -> Result<u64> {
 
 /// Puts all pairs. After a signal, `left` turns the number put so far into the message.
 fn fill(dictionary: &Dictionary, table: &Table, interrupt: &Interrupt, left: impl Fn(&str) -> String) -> Result<()> {
-    let bar = bar(dictionary.len());
+    let progress = Progress::of_items("writing", "pair", Some(dictionary.len()));
     let mut pairs = dictionary.iter();
     let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(BATCH);
     let mut count: u64 = 0;
@@ -142,14 +142,14 @@ fn fill(dictionary: &Dictionary, table: &Table, interrupt: &Interrupt, left: imp
             batch.push((key.to_vec(), value.to_vec()));
         }
         if batch.is_empty() {
-            bar.finish_and_clear();
+            progress.clear();
             return Ok(());
         }
         table.put_many(&batch)?;
         count += batch.len() as u64;
-        bar.set_position(count);
+        progress.at(count);
         if let Some(signal) = interrupt.caught() {
-            bar.finish_and_clear();
+            progress.clear();
             table.checkpoint()?;
             return Err(Failure::stopped(signal, left(&count_of(count, "pair"))));
         }
@@ -165,17 +165,4 @@ fn folder_beside(path: &Path) -> io::Result<TempDir> {
 
 fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-fn bar(pairs: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {human_pos} of {human_len} pairs, {per_sec}, {eta} to go");
-    ProgressBar::new(pairs).with_style(style.expect("the template is fixed and a test uses it"))
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn bar_template_is_one() {
-        super::bar(1);
-    }
 }

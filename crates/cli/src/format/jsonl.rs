@@ -1,32 +1,75 @@
-//! JSON lines: `{"key": "...", "value": "..."}`, one object per line.
+//! JSON lines: an object per line.
 //!
-//! JSON strings hold Unicode, while keys and values hold bytes. Bytes that are not UTF-8 are in base64 (standard
-//! alphabet, padded) under `key_base64` or `value_base64`. Other fields are refused, so that nothing is dropped
-//! silently.
+//! Our own are `{"key": "...", "value": "..."}`. JSON strings hold Unicode, while keys and values hold bytes: bytes
+//! that are not UTF-8 are in base64 (standard alphabet, padded) under `key_base64` or `value_base64`. Other fields are
+//! refused, so that nothing is dropped silently.
 //!
-//! Parsing goes straight from serde_json's tokens into two reused buffers; no tree of values is built.
+//! In other objects the user names the fields. A string is stored as its text, anything else as its JSON text,
+//! exactly as it stands in the line, so no number loses a digit. Without a field for the value, the value is the
+//! object without its key.
+//!
+//! Values are found in the line by serde_json's tokens and copied once; no tree of values is built.
 
-use super::{Pair, Scratch};
+use super::columns::Column;
+use super::{Pair, Scratch, tsv};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserializer as _;
 use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use std::fmt;
 
 /// Above this length, memory is reserved before a line is parsed: the parser itself would abort without it.
 const LONG_BYTES: usize = 1 << 20;
 
+/// The fields of the key and the value.
+pub enum Fields {
+    /// `key` and `value`, and nothing else.
+    Ours,
+    Named {
+        key: String,
+        /// `None`: all other fields, as an object.
+        value: Option<String>,
+    },
+}
+
+impl Fields {
+    /// A column's number is a field's name here.
+    pub fn chosen(key: Option<&Column>, value: Option<&Column>) -> Self {
+        let name = |column: &Column| match column {
+            Column::Number(number) => number.to_string(),
+            Column::Name(name) => name.clone(),
+        };
+        match (key, value) {
+            (None, None) => Self::Ours,
+            (key, value) => Self::Named { key: key.map_or("key".into(), name), value: value.map(name) },
+        }
+    }
+
+    /// `key id, value name`, for reports; `None` for our own fields.
+    pub fn describe(&self) -> Option<String> {
+        let value = |value: &Option<String>| match value {
+            Some(name) => name.escape_debug().to_string(),
+            None => "the other fields as JSON".to_owned(),
+        };
+        match self {
+            Self::Ours => None,
+            Self::Named { key, value: name } => Some(format!("key {}, value {}", key.escape_debug(), value(name))),
+        }
+    }
+}
+
 /// The pair in `line`, or what is wrong.
-pub fn parse<'r>(line: &[u8], scratch: &'r mut Scratch) -> Result<Pair<'r>, String> {
+pub fn parse<'r>(line: &[u8], fields: &Fields, scratch: &'r mut Scratch) -> Result<Pair<'r>, String> {
     // The parser decodes a string with escapes in a buffer that it grows by itself, then copies it into ours.
     let copies = line.len().saturating_mul(2);
     if line.len() > LONG_BYTES && Vec::<u8>::new().try_reserve_exact(copies.saturating_mul(2)).is_err() {
         return Err(format!("no memory for a row of {} bytes", line.len()));
     }
     let mut deserializer = serde_json::Deserializer::from_slice(line);
-    let parsed = deserializer.deserialize_map(PairVisitor(scratch)).and_then(|()| deserializer.end());
+    let parsed = deserializer.deserialize_map(PairVisitor { fields, scratch }).and_then(|()| deserializer.end());
     parsed.map_err(|error| message_without_line(&error))?;
-    Ok(Pair { key: &scratch.key, value: &scratch.value })
+    Ok(scratch.pair())
 }
 
 /// serde_json counts lines within its input, which is always one; the column is useful.
@@ -36,98 +79,140 @@ fn message_without_line(error: &serde_json::Error) -> String {
     if error.column() == 0 { what.to_owned() } else { format!("column {}: {what}", error.column()) }
 }
 
-struct PairVisitor<'s>(&'s mut Scratch);
+struct PairVisitor<'s> {
+    fields: &'s Fields,
+    scratch: &'s mut Scratch,
+}
 
 impl<'de> Visitor<'de> for PairVisitor<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object with \"key\" and \"value\"")
+        match self.fields {
+            Fields::Ours => f.write_str("an object with \"key\" and \"value\""),
+            Fields::Named { key, .. } => write!(f, "an object with {}", tsv::quoted(key.as_bytes())),
+        }
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<(), A::Error> {
+        let Self { fields, scratch } = self;
         let (mut has_key, mut has_value) = (false, false);
-        while let Some(field) = object.next_key_seed(FieldSeed)? {
-            let (has, bytes) =
-                if field.is_key { (&mut has_key, &mut self.0.key) } else { (&mut has_value, &mut self.0.value) };
-            if std::mem::replace(has, true) {
-                return Err(A::Error::custom(if field.is_key { "a second key" } else { "a second value" }));
+        scratch.value.clear();
+        let others = matches!(fields, Fields::Named { value: None, .. });
+        while let Some(role) = object.next_key_seed(RoleSeed(fields))? {
+            let raw: &RawValue = object.next_value()?;
+            match role {
+                Role::Key { base64 } => {
+                    if std::mem::replace(&mut has_key, true) {
+                        return Err(A::Error::custom("a second key"));
+                    }
+                    decode(raw.get(), base64, &mut scratch.key).map_err(A::Error::custom)?;
+                    if !raw.get().starts_with(['"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) {
+                        let what = tsv::quoted(raw.get().as_bytes());
+                        return Err(A::Error::custom(format_args!("the key is {what}; a key is a string or a number")));
+                    }
+                }
+                Role::Value { base64 } => {
+                    if std::mem::replace(&mut has_value, true) {
+                        return Err(A::Error::custom("a second value"));
+                    }
+                    decode(raw.get(), base64, &mut scratch.value).map_err(A::Error::custom)?;
+                }
+                Role::Other(name) if others => {
+                    scratch.value.push(if scratch.value.is_empty() { b'{' } else { b',' });
+                    write_string(&name, &mut scratch.value);
+                    scratch.value.push(b':');
+                    scratch.value.extend_from_slice(raw.get().as_bytes());
+                }
+                Role::Other(name) if matches!(fields, Fields::Ours) => {
+                    let name = tsv::quoted(name.as_bytes());
+                    return Err(A::Error::custom(format_args!(
+                        "unknown field {name}; the fields are key, value, key_base64, value_base64; --key and --value \
+                         choose others"
+                    )));
+                }
+                Role::Other(_) => {}
             }
-            object.next_value_seed(BytesSeed { bytes, base64: field.base64 })?;
         }
-        match (has_key, has_value) {
-            (true, true) => Ok(()),
-            (false, _) => Err(A::Error::custom("no \"key\"")),
-            (true, false) => Err(A::Error::custom("no \"value\"")),
+        let missing = |name: &str| Err(A::Error::custom(format_args!("no {}", tsv::quoted(name.as_bytes()))));
+        match fields {
+            Fields::Named { key, .. } if !has_key => missing(key),
+            Fields::Named { key, value: Some(value) } if key == value => {
+                scratch.value.clone_from(&scratch.key);
+                Ok(())
+            }
+            Fields::Named { value: Some(value), .. } if !has_value => missing(value),
+            Fields::Named { value: None, .. } => {
+                if scratch.value.is_empty() {
+                    scratch.value.push(b'{');
+                }
+                scratch.value.push(b'}');
+                Ok(())
+            }
+            Fields::Ours if !has_key => missing("key"),
+            Fields::Ours if !has_value => missing("value"),
+            Fields::Named { .. } | Fields::Ours => Ok(()),
         }
     }
 }
 
-struct Field {
-    is_key: bool,
-    base64: bool,
+/// Replaces `bytes` by what a JSON value stands for: the text of a string, else the value's own text.
+fn decode(raw: &str, base64: bool, bytes: &mut Vec<u8>) -> Result<(), String> {
+    bytes.clear();
+    let Some(text) = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"')) else {
+        if base64 {
+            return Err(format!("{} is not base64", tsv::quoted(raw.as_bytes())));
+        }
+        bytes.extend_from_slice(raw.as_bytes());
+        return Ok(());
+    };
+    let unescaped;
+    let text = if memchr::memchr(b'\\', text.as_bytes()).is_none() {
+        text
+    } else {
+        unescaped = serde_json::from_str::<String>(raw).map_err(|error| message_without_line(&error))?;
+        &unescaped
+    };
+    if base64 {
+        return STANDARD.decode_vec(text, bytes).map_err(|error| format!("not base64: {error}"));
+    }
+    bytes.extend_from_slice(text.as_bytes());
+    Ok(())
 }
 
-struct FieldSeed;
+enum Role {
+    Key { base64: bool },
+    Value { base64: bool },
+    Other(String),
+}
 
-impl<'de> DeserializeSeed<'de> for FieldSeed {
-    type Value = Field;
+struct RoleSeed<'f>(&'f Fields);
 
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Field, D::Error> {
+impl<'de> DeserializeSeed<'de> for RoleSeed<'_> {
+    type Value = Role;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Role, D::Error> {
         deserializer.deserialize_str(self)
     }
 }
 
-impl Visitor<'_> for FieldSeed {
-    type Value = Field;
+impl Visitor<'_> for RoleSeed<'_> {
+    type Value = Role;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a field's name")
     }
 
-    fn visit_str<E: Error>(self, name: &str) -> Result<Field, E> {
-        match name {
-            "key" => Ok(Field { is_key: true, base64: false }),
-            "key_base64" => Ok(Field { is_key: true, base64: true }),
-            "value" => Ok(Field { is_key: false, base64: false }),
-            "value_base64" => Ok(Field { is_key: false, base64: true }),
-            _ => {
-                let name = super::tsv::quoted(name.as_bytes());
-                Err(E::custom(format_args!(
-                    "unknown field {name}; the fields are key, value, key_base64, value_base64"
-                )))
-            }
-        }
-    }
-}
-
-struct BytesSeed<'s> {
-    bytes: &'s mut Vec<u8>,
-    base64: bool,
-}
-
-impl<'de> DeserializeSeed<'de> for BytesSeed<'_> {
-    type Value = ();
-
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for BytesSeed<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        self.bytes.clear();
-        if !self.base64 {
-            self.bytes.extend_from_slice(text.as_bytes());
-            return Ok(());
-        }
-        STANDARD.decode_vec(text, self.bytes).map_err(|error| E::custom(format_args!("not base64: {error}")))
+    fn visit_str<E: Error>(self, name: &str) -> Result<Role, E> {
+        Ok(match (self.0, name) {
+            (Fields::Ours, "key") => Role::Key { base64: false },
+            (Fields::Ours, "key_base64") => Role::Key { base64: true },
+            (Fields::Ours, "value") => Role::Value { base64: false },
+            (Fields::Ours, "value_base64") => Role::Value { base64: true },
+            (Fields::Named { key, .. }, name) if key == name => Role::Key { base64: false },
+            (Fields::Named { value: Some(value), .. }, name) if value == name => Role::Value { base64: false },
+            _ => Role::Other(name.to_owned()),
+        })
     }
 }
 
@@ -145,20 +230,25 @@ pub fn write_object(pair: Pair<'_>, row: &mut Vec<u8>) {
     row.push(b'}');
 }
 
-fn write_field(name: &str, bytes: &[u8], row: &mut Vec<u8>) {
-    row.push(b'"');
-    row.extend_from_slice(name.as_bytes());
+/// Appends `"name":"bytes"`, without a comma.
+pub fn write_field(name: &str, bytes: &[u8], row: &mut Vec<u8>) {
     match std::str::from_utf8(bytes) {
         Ok(text) => {
-            row.extend_from_slice(b"\":");
-            serde_json::to_writer(row, text).expect("a string is JSON and a Vec takes every write");
+            write_string(name, row);
+            row.push(b':');
+            write_string(text, row);
         }
         Err(_) => {
-            row.extend_from_slice(b"_base64\":\"");
+            write_string(&format!("{name}_base64"), row);
+            row.extend_from_slice(b":\"");
             row.extend_from_slice(STANDARD.encode(bytes).as_bytes());
             row.push(b'"');
         }
     }
+}
+
+fn write_string(text: &str, row: &mut Vec<u8>) {
+    serde_json::to_writer(row, text).expect("a string is JSON and a Vec takes every write");
 }
 
 #[cfg(test)]
@@ -175,7 +265,7 @@ mod tests {
     #[test]
     fn fields_come_in_any_order_and_with_escapes() {
         let mut scratch = Scratch::default();
-        let pair = parse(br#" {"value": "\u00e9\n", "key_base64": "/w=="} "#, &mut scratch).unwrap();
+        let pair = parse(br#" {"value": "\u00e9\n", "key_base64": "/w=="} "#, &Fields::Ours, &mut scratch).unwrap();
         assert_eq!(pair, Pair { key: b"\xff", value: "\u{e9}\n".as_bytes() });
     }
 
@@ -185,15 +275,49 @@ mod tests {
             (&b"{\"key\":\"a\"}"[..], "no \"value\""),
             (b"{\"value\":\"a\"}", "no \"key\""),
             (b"{\"key\":\"a\",\"key_base64\":\"YQ==\",\"value\":\"\"}", "a second key"),
-            (b"{\"key\":\"a\",\"value\":1}", "expected a string"),
+            (b"{\"key\":null,\"value\":1}", "the key is \"null\"; a key is a string or a number"),
+            (b"{\"key\":{},\"value\":1}", "a key is a string or a number"),
+            (b"{\"key\":\"a\",\"value_base64\":1}", "\"1\" is not base64"),
             (b"{\"key\":\"a\",\"value\":\"b\",\"ttl\":\"c\"}", "unknown field \"ttl\""),
             (b"{\"key_base64\":\"a\",\"value\":\"b\"}", "not base64"),
             (b"[1]", "an object with"),
             (b"{\"key\":\"a\",\"value\":\"b\"} x", "trailing characters"),
             (b"{\"key\":\"\xff\",\"value\":\"b\"}", "column"),
         ] {
-            let error = parse(line, &mut Scratch::default()).unwrap_err();
+            let error = parse(line, &Fields::Ours, &mut Scratch::default()).unwrap_err();
             assert!(error.contains(what), "{error}");
         }
+    }
+
+    #[test]
+    fn a_value_that_is_no_string_is_its_own_json_text() {
+        let mut scratch = Scratch::default();
+        for (value, stored) in [
+            ("1.50", "1.50"),
+            ("12345678901234567890123", "12345678901234567890123"),
+            ("null", "null"),
+            ("{\"a\": [1, \"\\u00e9\"]}", "{\"a\": [1, \"\\u00e9\"]}"),
+        ] {
+            let line = format!("{{\"key\":7,\"value\":{value}}}");
+            let pair = parse(line.as_bytes(), &Fields::Ours, &mut scratch).unwrap();
+            assert_eq!(pair, Pair { key: b"7", value: stored.as_bytes() });
+        }
+    }
+
+    #[test]
+    fn named_fields_leave_the_others_or_take_them_all() {
+        let line = br#"{"id": 17, "name": "Ada \"x\"", "ttl": null, "tags": ["a"]}"#;
+        let mut scratch = Scratch::default();
+        let mut value = |key: &str, value: Option<&str>| {
+            let value = value.map(|name| Column::Name(name.into()));
+            let fields = Fields::chosen(Some(&Column::Name(key.into())), value.as_ref());
+            parse(line, &fields, &mut scratch).map(|pair| String::from_utf8_lossy(pair.value).into_owned())
+        };
+        assert_eq!(value("id", Some("name")).unwrap(), "Ada \"x\"");
+        assert_eq!(value("id", Some("ttl")).unwrap(), "null");
+        assert_eq!(value("name", Some("name")).unwrap(), "Ada \"x\"");
+        assert_eq!(value("id", None).unwrap(), r#"{"name":"Ada \"x\"","ttl":null,"tags":["a"]}"#);
+        assert!(value("id", Some("age")).unwrap_err().contains("no \"age\""));
+        assert!(value("age", None).unwrap_err().contains("no \"age\""));
     }
 }

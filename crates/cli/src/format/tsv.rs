@@ -4,21 +4,170 @@
 //! unchanged, UTF-8 or not. Everything after the first tab is the value, so tables of several columns load with all of
 //! them. A carriage return before the newline is a Windows line end; one that belongs to a value is written `\r`.
 
-use super::{Pair, Scratch};
+use super::columns::{Columns, Picked, PickedValue};
+use super::text::{bad_line, has_zero_byte};
+use super::{Pair, Row, Scratch, Source};
+use crate::failure::Result as Outcome;
+use crate::input::{Input, Taken};
+use std::ops::Range;
 
 /// The pair in `line`, borrowed if nothing is escaped, or what is wrong.
 pub fn parse<'r>(line: &'r [u8], scratch: &'r mut Scratch) -> Result<Pair<'r>, String> {
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let Some(tab) = memchr::memchr(b'\t', line) else {
-        return Err(format!("no tab between key and value in {}", quoted(line)));
-    };
-    let (key, value) = (&line[..tab], &line[tab + 1..]);
+    let pair = parse_plain(line)?;
     if memchr::memchr(b'\\', line).is_none() {
-        return Ok(Pair { key, value });
+        return Ok(pair);
     }
-    unescape(key, &mut scratch.key)?;
-    unescape(value, &mut scratch.value)?;
-    Ok(Pair { key: &scratch.key, value: &scratch.value })
+    unescape(pair.key, &mut scratch.key)?;
+    unescape(pair.value, &mut scratch.value)?;
+    Ok(scratch.pair())
+}
+
+/// The pair in `line`, in which a backslash is a backslash.
+pub fn parse_plain(line: &[u8]) -> Result<Pair<'_>, String> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let tab = memchr::memchr(b'\t', line).ok_or_else(|| no_tab(line))?;
+    Ok(Pair { key: &line[..tab], value: &line[tab + 1..] })
+}
+
+/// TSV in which each tab ends a column.
+pub struct TsvColumns<'i> {
+    input: Input<'i>,
+    columns: Columns,
+    picked: Option<Picked>,
+    escapes: bool,
+    /// Number of the last line, from 1.
+    number: u64,
+    /// Where the fields of the last line are in the input.
+    fields: Vec<Range<usize>>,
+    scratch: Scratch,
+}
+
+impl<'i> TsvColumns<'i> {
+    pub fn new(input: Input<'i>, columns: Columns, escapes: bool) -> Self {
+        let picked = columns.picked_unseen();
+        Self { input, columns, picked, escapes, number: 0, fields: Vec::new(), scratch: Scratch::default() }
+    }
+
+    /// The next line that is not blank; `Err` is why there is none.
+    fn line(&mut self) -> Outcome<Result<Range<usize>, Row<'static>>> {
+        loop {
+            let taken = self.input.line()?;
+            if matches!(taken, Taken::Bytes(_) | Taken::TooLong) {
+                self.number += 1;
+            }
+            return Ok(Err(match taken {
+                Taken::Bytes(range) if matches!(self.input.bytes(range.clone()), b"" | b"\r") => continue,
+                Taken::Bytes(range) => return Ok(Ok(range)),
+                Taken::TooLong => bad_line(&self.input, self.number, self.input.limit_met()),
+                Taken::Interrupted => Row::Interrupted,
+                Taken::Short(_) | Taken::End => Row::End,
+            }));
+        }
+    }
+
+    /// Picks the columns by their names in the first line; `Some` is why there is none.
+    fn header(&mut self) -> Outcome<Option<Row<'static>>> {
+        let range = match self.line()? {
+            Ok(range) => range,
+            Err(row) => return Ok(Some(row)),
+        };
+        let line = self.input.bytes(range);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let names: Vec<_> = line.split(|byte| *byte == b'\t').collect();
+        self.picked = Some(self.columns.pick(&format!("{}:{}", self.input.name, self.number), &names)?);
+        Ok(None)
+    }
+}
+
+impl Source for TsvColumns<'_> {
+    fn next_row(&mut self) -> Outcome<Row<'_>> {
+        if self.picked.is_none() && self.columns.header {
+            if let Some(row) = self.header()? {
+                return Ok(row);
+            }
+        }
+        let range = match self.line()? {
+            Ok(range) => range,
+            Err(row) => return Ok(row),
+        };
+        let Self { input, columns, picked, escapes, number, fields, scratch } = self;
+        let line = input.bytes(range.clone());
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if memchr::memchr(0, line).is_some() {
+            return Ok(bad_line(input, *number, has_zero_byte(line)));
+        }
+        split(line, range.start, fields);
+        let bytes = |field: &Range<usize>| input.bytes(field.clone());
+        let picked = match picked {
+            Some(picked) => picked,
+            None => {
+                let first: Vec<_> = fields.iter().map(bytes).collect();
+                picked.insert(columns.pick(&format!("{}:{number}", input.name), &first)?)
+            }
+        };
+        let parsed = picked.check(fields.len()).and_then(|()| match (picked.value, *escapes) {
+            (PickedValue::Column(value), true) => {
+                unescape(bytes(&fields[picked.key]), &mut scratch.key)?;
+                unescape(bytes(&fields[value]), &mut scratch.value)
+            }
+            (PickedValue::Column(value), false) => {
+                copy(bytes(&fields[picked.key]), &mut scratch.key);
+                copy(bytes(&fields[value]), &mut scratch.value);
+                Ok(())
+            }
+            (PickedValue::Others, escapes) => {
+                let mut texts = Vec::with_capacity(fields.len());
+                for field in fields.iter() {
+                    let mut text = Vec::new();
+                    if escapes {
+                        unescape(bytes(field), &mut text)?
+                    } else {
+                        copy(bytes(field), &mut text)
+                    }
+                    texts.push(text);
+                }
+                picked.others(texts.iter(), &mut scratch.value);
+                copy(&texts[picked.key], &mut scratch.key);
+                Ok(())
+            }
+        });
+        match parsed {
+            Ok(()) => Ok(Row::Pair(scratch.pair(), *number)),
+            Err(what) => Ok(bad_line(input, *number, what)),
+        }
+    }
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn taken_bytes(&self) -> u64 {
+        self.input.taken_of_file()
+    }
+
+    fn columns(&self) -> Option<String> {
+        self.picked.as_ref().map(Picked::describe)
+    }
+}
+
+/// Replaces `fields` by the ranges of the fields of `line`, which begins at `start`.
+fn split(line: &[u8], start: usize, fields: &mut Vec<Range<usize>>) {
+    fields.clear();
+    let mut begin = 0;
+    for tab in memchr::memchr_iter(b'\t', line) {
+        fields.push(start + begin..start + tab);
+        begin = tab + 1;
+    }
+    fields.push(start + begin..start + line.len());
+}
+
+fn copy(from: &[u8], to: &mut Vec<u8>) {
+    to.clear();
+    to.extend_from_slice(from);
+}
+
+fn no_tab(line: &[u8]) -> String {
+    format!("no tab between key and value in {}", quoted(line))
 }
 
 /// Replaces `bytes` by `text` with its escapes undone.

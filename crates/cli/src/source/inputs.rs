@@ -1,31 +1,35 @@
 //! All inputs of one command: inspected before any work, then read one after another.
 
-use super::columns::TsvColumns;
 use super::places::{Origin, Places, Unit};
+use super::recognize::recognize;
 use super::stored::Stored;
-use super::{OnError, Source, SourceArgs, SourceFormat, csv};
+use super::{OnError, SourceArgs};
 use crate::cmd::dict::is_dictionary;
 use crate::cmd::{is_table, open_to_read};
 use crate::failure::{Failure, Result};
-use crate::format::{BadRow, Format, Pair, Row, RowReader};
+use crate::format::{BadRow, Format, Pair, Row, Source, reader};
 use crate::input::Input;
 use crate::interrupt::{Interrupt, Signal};
-use crate::known;
-use crate::number::{count_of, grouped, rate};
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::number::count_of;
+use crate::progress::{Progress, STEPS_PER_TICK};
 use splitpoint::{Dictionary, ErrorKind};
-use std::fs::File;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 /// Bad rows named on standard error; more are only counted.
 const BAD_ROWS_NAMED_MAX: u64 = 20;
-/// Rows between two updates of the progress bar.
-const ROWS_PER_TICK: u64 = 1024;
 
-/// Takes a pair and its place; [`ErrorKind::TooLong`] makes it a bad row.
-type Take<'t> = dyn FnMut(Pair<'_>, u64) -> splitpoint::Result<()> + 't;
+/// Takes a pair and its place; `Some` says why it may not be stored, which makes it a bad row.
+type Take<'t> = dyn FnMut(Pair<'_>, u64) -> Result<Option<String>> + 't;
+
+/// What a [`Take`] returns for the library's answer: a pair that is too long is a bad row.
+pub fn accepted(taken: splitpoint::Result<()>) -> Result<Option<String>> {
+    match taken {
+        Ok(()) => Ok(None),
+        Err(error) if error.kind() == ErrorKind::TooLong => Ok(Some(error.to_string())),
+        Err(error) => Err(error.into()),
+    }
+}
 
 /// All inputs of one command.
 pub struct Inputs<'i> {
@@ -36,8 +40,12 @@ pub struct Inputs<'i> {
     pub read: Read,
     /// Places of the finished inputs.
     places_before: u64,
-    bar: ProgressBar,
-    start: Instant,
+    /// The place after the last row.
+    places_next: u64,
+    /// What has been read, and the columns of the last input.
+    taken: Vec<Kind>,
+    columns: Option<String>,
+    progress: Progress,
 }
 
 /// Why there are no more rows.
@@ -55,95 +63,117 @@ pub struct Read {
     pub bytes: u64,
 }
 
+impl Read {
+    /// Work that skipped every row has done nothing.
+    pub fn refuse_if_all_bad(&self) -> Result<()> {
+        if self.rows == 0 && self.skipped > 0 { Err(Failure::no("every row was a bad row")) } else { Ok(()) }
+    }
+}
+
 /// What an input is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Table,
     Dictionary,
-    Rows(SourceFormat),
+    Rows(Format),
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Table => "table",
+            Self::Dictionary => "dictionary",
+            Self::Rows(format) => format.name(),
+        }
+    }
 }
 
 pub struct InputFile {
     pub path: PathBuf,
-    pub kind: Kind,
+    /// Of a pipe: unknown before it is read.
+    pub kind: Option<Kind>,
     /// Of a regular file; `None` for pipes.
     pub bytes: Option<u64>,
 }
 
 impl InputFile {
-    fn look(path: &Path, format: Option<SourceFormat>) -> Result<Self> {
-        let format = format.unwrap_or_else(|| SourceFormat::of_path(path));
-        let rows = |bytes| Self { path: path.to_owned(), kind: Kind::Rows(format), bytes };
+    fn look(path: &Path, args: &SourceArgs, interrupt: &Interrupt) -> Result<Self> {
+        let pipe = || Self { path: path.to_owned(), kind: None, bytes: None };
         if path.as_os_str() == "-" {
-            return Ok(rows(None));
+            return Ok(pipe());
         }
         let metadata = path.metadata().map_err(|error| Failure::io(path.display(), &error))?;
         if metadata.is_dir() && is_dictionary(path) {
             // A directory of shards. Its bytes are in many files, so the bar counts none.
-            return Ok(Self { kind: Kind::Dictionary, ..rows(None) });
+            return Ok(Self { kind: Some(Kind::Dictionary), ..pipe() });
         }
         if metadata.is_dir() {
-            return Err(Failure::usage(format_args!(
-                "{}: is a directory; give a file of pairs, or - for standard input",
-                path.display()
-            )));
+            return Err(is_directory(path));
         }
         if !metadata.is_file() {
-            return Ok(rows(None));
+            return Ok(pipe());
         }
         let kind = match () {
-            () if metadata.len() == 0 => Kind::Rows(format),
-            () if is_dictionary(path) => Kind::Dictionary,
-            () if is_table(path) => Kind::Table,
-            () => Kind::Rows(format),
+            () if metadata.len() > 0 && is_dictionary(path) => Kind::Dictionary,
+            () if metadata.len() > 0 && is_table(path) => Kind::Table,
+            // Now, not when it is read: a later input may be reached hours after the first.
+            () => Kind::Rows(recognize(&mut Input::open(path, interrupt)?, path, args.format.0)?),
         };
-        let found = Self { kind, ..rows(Some(metadata.len())) };
-        found.refuse_binary()?;
-        Ok(found)
+        let file = Self { kind: Some(kind), bytes: Some(metadata.len()), ..pipe() };
+        args.check(&file, kind)?;
+        Ok(file)
     }
 
-    /// Before any work: a later input may be reached hours after the first.
-    fn refuse_binary(&self) -> Result<()> {
-        let Kind::Rows(format) = self.kind else { return Ok(()) };
-        let Some(layout) = format.layout() else { return Ok(()) };
-        let file = File::open(&self.path).map_err(|error| Failure::io(self.path.display(), &error))?;
-        let mut head = Input::new(Box::new(file), self.path.display().to_string());
-        head.file_bytes = self.bytes;
-        known::refuse_binary(&mut head, layout)
+    fn name(&self) -> String {
+        if self.path.as_os_str() == "-" { "stdin".to_owned() } else { self.path.display().to_string() }
     }
 
-    fn origin(&self) -> Origin {
-        let name = if self.path.as_os_str() == "-" { "stdin".to_owned() } else { self.path.display().to_string() };
-        let unit = match self.kind {
+    fn origin(&self, kind: Kind) -> Origin {
+        let unit = match kind {
             Kind::Table | Kind::Dictionary => Unit::None,
-            Kind::Rows(SourceFormat::Raw) => Unit::Pair,
-            Kind::Rows(SourceFormat::Parquet) => Unit::Row,
+            Kind::Rows(Format::Raw | Format::GdbmFlat | Format::Cdb) => Unit::Pair,
+            Kind::Rows(Format::Parquet) => Unit::Row,
             Kind::Rows(_) => Unit::Line,
         };
-        Origin { name, unit }
+        Origin { name: self.name(), unit }
     }
+}
+
+/// Databases that are directories get the right command.
+fn is_directory(path: &Path) -> Failure {
+    let name = path.display();
+    if path.join("data.mdb").exists() {
+        return Failure::of_kind(
+            ErrorKind::NotATable,
+            format_args!("{name}: is an LMDB database; `mdb_dump {name} | splitpoint load TABLE -` copies its pairs"),
+        );
+    }
+    Failure::usage(format_args!("{name}: is a directory; give a file of pairs, or - for standard input"))
 }
 
 impl SourceArgs {
     /// # Errors
     /// An option that has no meaning for this input: refused rather than ignored.
-    fn check(&self, file: &InputFile) -> Result<()> {
-        let refuse = |what: &str| Err(Failure::usage(format_args!("{}: {what}", file.origin().name)));
-        let columns = matches!(file.kind, Kind::Rows(SourceFormat::Tsv | SourceFormat::Csv | SourceFormat::Parquet));
-        if self.columns_chosen() && !columns {
-            return refuse("--key and --value choose columns of csv, tsv or parquet");
+    fn check(&self, file: &InputFile, kind: Kind) -> Result<()> {
+        let refuse = |what: &str| Err(Failure::usage(format_args!("{}: {what}", file.name())));
+        let reading = self.reading();
+        let has_columns = matches!(kind, Kind::Rows(Format::Tsv | Format::Csv | Format::Jsonl | Format::Parquet));
+        if reading.columns_chosen() && !has_columns {
+            return refuse("--key and --value choose columns of csv, tsv, parquet or fields of jsonl");
         }
-        if self.no_header && file.kind != Kind::Rows(SourceFormat::Csv) {
+        if reading.no_header && kind != Kind::Rows(Format::Csv) {
             return refuse("--no-header is only for csv");
         }
-        let columns = self.columns(SourceFormat::Csv);
-        if self.no_header && (columns.key.is_name() || columns.value.is_name()) {
+        if reading.no_header && [&reading.key, &reading.value].into_iter().flatten().any(|column| column.is_name()) {
             return refuse("without a header, columns have only numbers");
         }
-        if self.number && file.kind != Kind::Rows(SourceFormat::Lines) {
+        if reading.no_escapes && kind != Kind::Rows(Format::Tsv) {
+            return refuse("--no-escapes is only for tsv");
+        }
+        if reading.number && kind != Kind::Rows(Format::Lines) {
             return refuse("--number needs --format lines");
         }
-        if file.kind == Kind::Rows(SourceFormat::Parquet) && file.bytes.is_none() {
+        if kind == Kind::Rows(Format::Parquet) && file.bytes.is_none() {
             return refuse("Parquet is read from its end, so it must be a file, not a pipe");
         }
         Ok(())
@@ -154,10 +184,7 @@ impl<'i> Inputs<'i> {
     /// # Errors
     /// A missing file, a directory, standard input twice, options that do not fit a format.
     pub fn look(paths: &[PathBuf], args: &'i SourceArgs, interrupt: &'i Interrupt) -> Result<Self> {
-        let files: Vec<_> = paths.iter().map(|path| InputFile::look(path, args.format)).collect::<Result<_>>()?;
-        for file in &files {
-            args.check(file)?;
-        }
+        let files: Vec<_> = paths.iter().map(|path| InputFile::look(path, args, interrupt)).collect::<Result<_>>()?;
         let stdins = paths.iter().filter(|path| path.as_os_str() == "-").count();
         if stdins > 1 {
             return Err(Failure::usage("standard input can be read only once; give - once"));
@@ -165,7 +192,7 @@ impl<'i> Inputs<'i> {
         if stdins == 1 && std::io::stdin().is_terminal() {
             eprintln!("splitpoint: reading pairs from the terminal; end with Ctrl-D");
         }
-        let bar = bar_of_bytes(files.iter().map(|file| file.bytes).sum());
+        let progress = Progress::of_bytes("reading", files.iter().map(|file| file.bytes).sum());
         Ok(Self {
             files,
             args,
@@ -173,8 +200,10 @@ impl<'i> Inputs<'i> {
             places: Places::default(),
             read: Read::default(),
             places_before: 0,
-            bar,
-            start: Instant::now(),
+            places_next: 1,
+            taken: Vec::new(),
+            columns: None,
+            progress,
         })
     }
 
@@ -184,69 +213,102 @@ impl<'i> Inputs<'i> {
     /// Errors of reading or of `take`. Bad rows and signals are not errors but an [`End`].
     pub fn feed(&mut self, take: &mut Take<'_>) -> Result<End> {
         for index in 0..self.files.len() {
-            self.places.begin(self.places_before, self.files[index].origin());
             let end = self.feed_file(index, take)?;
             if !matches!(end, End::Inputs) {
-                self.bar.finish_and_clear();
+                self.progress.clear();
                 return Ok(end);
             }
         }
-        self.bar.finish_and_clear();
+        self.progress.clear();
         Ok(End::Inputs)
     }
 
     /// Names places without reading, if there is one input: only reading finds out where a second one begins.
     pub fn name_unread(&mut self) -> bool {
-        if let [only] = &self.files[..] {
-            self.places.begin(0, only.origin());
+        match &self.files[..] {
+            [only @ InputFile { kind: Some(kind), .. }] => {
+                self.places.begin(0, only.origin(*kind));
+                true
+            }
+            _ => false,
         }
-        self.files.len() == 1
     }
 
     fn feed_file(&mut self, index: usize, take: &mut Take<'_>) -> Result<End> {
         let InputFile { path, kind, bytes } = &self.files[index];
-        let (path, bytes) = (path.clone(), bytes.unwrap_or(0));
-        match *kind {
-            Kind::Dictionary => {
+        let (path, bytes, kind) = (path.clone(), bytes.unwrap_or(0), *kind);
+        match kind {
+            Some(Kind::Dictionary) => {
+                self.begin(index, Kind::Dictionary);
                 let dictionary = Dictionary::open(&path)?;
                 let pairs = dictionary.len();
                 self.feed_rows(&mut Stored::new(dictionary.iter(), pairs, bytes), take)
             }
-            Kind::Table => {
+            Some(Kind::Table) => {
+                self.begin(index, Kind::Table);
                 let table = open_to_read(&path)?;
                 let pairs = table.len();
                 self.feed_rows(&mut Stored::new(table.scan(), pairs, bytes), take)
             }
-            Kind::Rows(SourceFormat::Parquet) => self.feed_parquet(&path, take),
-            Kind::Rows(format) => {
+            Some(Kind::Rows(Format::Parquet)) => {
+                self.begin(index, Kind::Rows(Format::Parquet));
+                self.feed_parquet(&path, take)
+            }
+            _ => {
                 let mut input = Input::open(&path, self.interrupt)?;
                 input.limit_rows(self.args.max_row);
-                if let (None, Some(layout)) = (input.file_bytes, format.layout()) {
-                    known::refuse_binary(&mut input, layout)?;
-                }
-                match format.of_rows() {
-                    Some(Format::Tsv) if self.args.columns_chosen() => {
-                        self.feed_rows(&mut TsvColumns::new(input, self.args.columns(format)), take)
-                    }
-                    Some(format) => self.feed_rows(&mut RowReader::new(input, format, self.args.number), take),
-                    None => self.feed_rows(&mut csv::Csv::new(input, self.args.columns(format)), take),
-                }
+                let format = match kind {
+                    Some(Kind::Rows(format)) => format,
+                    _ => recognize(&mut input, &path, self.args.format.0)?,
+                };
+                self.args.check(&self.files[index], Kind::Rows(format))?;
+                self.begin(index, Kind::Rows(format));
+                let mut rows = reader(format, input, &self.args.reading())?;
+                self.feed_rows(&mut *rows, take)
             }
+        }
+    }
+
+    fn begin(&mut self, index: usize, kind: Kind) {
+        self.places.begin(self.places_before, self.files[index].origin(kind));
+        if !self.taken.contains(&kind) {
+            self.taken.push(kind);
         }
     }
 
     #[cfg(feature = "parquet")]
     fn feed_parquet(&mut self, path: &Path, take: &mut Take<'_>) -> Result<End> {
-        let mut rows = super::parquet::Parquet::open(path, &self.args.columns(SourceFormat::Parquet))?;
+        let columns = self.args.reading().columns(Format::Parquet);
+        let mut rows = crate::format::parquet::Parquet::open(path, &columns)?;
         self.feed_rows(&mut rows, take)
     }
 
     #[cfg(not(feature = "parquet"))]
     fn feed_parquet(&mut self, path: &Path, _: &mut Take<'_>) -> Result<End> {
         Err(Failure::usage(format_args!(
-            "{}: this program was built without Parquet; rebuild it with `--features parquet`, or convert the file to csv or jsonl",
+            "{}: this program was built without Parquet; rebuild it with `--features parquet`, or convert the file to \
+             csv or jsonl",
             path.display()
         )))
+    }
+
+    /// `csv (key id, value name)`: what was read, for reports.
+    pub fn describe(&self) -> String {
+        let names: Vec<_> = self.taken.iter().map(|kind| kind.name()).collect();
+        match &self.columns {
+            Some(columns) if names.len() == 1 => format!("{} ({columns})", names[0]),
+            _ => names.join(" and "),
+        }
+    }
+
+    /// The names of the formats that were read.
+    pub fn formats(&self) -> Vec<&'static str> {
+        self.taken.iter().map(|kind| kind.name()).collect()
+    }
+
+    /// The place of the row that comes next.
+    pub fn next_place(&self) -> String {
+        self.places.name(self.places_next)
     }
 
     fn feed_rows(&mut self, rows: &mut dyn Source, take: &mut Take<'_>) -> Result<End> {
@@ -267,30 +329,29 @@ impl<'i> Inputs<'i> {
                 Err(bad) if self.args.on_error == OnError::Stop || !bad.goes_on => break End::Bad(bad),
                 Err(bad) => self.skip(&bad),
             }
-            if (self.read.rows + self.read.skipped).is_multiple_of(ROWS_PER_TICK) {
+            if (self.read.rows + self.read.skipped).is_multiple_of(STEPS_PER_TICK) {
                 self.tick(bytes_before + rows.taken_bytes());
             }
         };
         self.read.bytes = bytes_before + rows.taken_bytes();
+        self.places_next = self.places_before + rows.next_number();
         self.places_before += rows.number();
+        self.columns = rows.columns();
         Ok(end)
     }
 
     /// `Err` with the bad row if the pair may not be stored.
     fn take(&self, pair: Pair<'_>, place: u64, take: &mut Take<'_>) -> Result<std::result::Result<(), BadRow>> {
-        match take(pair, place) {
-            Ok(()) => Ok(Ok(())),
-            Err(error) if error.kind() == ErrorKind::TooLong => {
-                Ok(Err(BadRow { place: self.places.name(place), what: error.to_string(), goes_on: true }))
-            }
-            Err(error) => Err(error.into()),
-        }
+        Ok(match take(pair, place)? {
+            None => Ok(()),
+            Some(what) => Err(BadRow { place: self.places.name(place), what, goes_on: true }),
+        })
     }
 
     fn skip(&mut self, bad: &BadRow) {
         self.read.skipped += 1;
         let skipped = self.read.skipped;
-        self.bar.suspend(|| {
+        self.progress.suspend(|| {
             if skipped <= BAD_ROWS_NAMED_MAX {
                 eprintln!("splitpoint: {bad}");
             } else if skipped == BAD_ROWS_NAMED_MAX + 1 {
@@ -300,28 +361,6 @@ impl<'i> Inputs<'i> {
     }
 
     fn tick(&self, bytes: u64) {
-        self.bar.set_position(bytes);
-        let rows_per_s = grouped(rate(self.read.rows, self.start.elapsed()));
-        self.bar.set_message(format!("{}, {rows_per_s} rows/s", count_of(self.read.rows, "row")));
-    }
-}
-
-/// A bar for files, a spinner for pipes of unknown length. Hidden where standard error is not a terminal.
-fn bar_of_bytes(bytes: Option<u64>) -> ProgressBar {
-    let (bar, template) = match bytes {
-        Some(bytes) => (ProgressBar::new(bytes), "reading {bar:30} {bytes} of {total_bytes}, {eta} to go, {msg}"),
-        None => (ProgressBar::new_spinner(), "reading {spinner} {bytes}, {msg}"),
-    };
-    bar.with_style(ProgressStyle::with_template(template).expect("the templates are fixed and a test uses them"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bar_templates_are_some() {
-        bar_of_bytes(None);
-        bar_of_bytes(Some(1));
+        self.progress.at_with(bytes, &count_of(self.read.rows, "row"));
     }
 }

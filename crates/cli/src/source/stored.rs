@@ -1,8 +1,7 @@
 //! Pairs of a table or a dictionary, in their stored order.
 
-use super::Source;
 use crate::failure::Result;
-use crate::format::{Pair, Row};
+use crate::format::{Pair, Row, Source};
 use splitpoint::{Pairs, Scan};
 
 /// The common part of a table's scan and a dictionary's iterator.

@@ -417,6 +417,7 @@ mod of_parquet {
     use parquet::file::properties::WriterProperties;
     use parquet::file::writer::SerializedFileWriter;
     use parquet::schema::parser::parse_message_type;
+    use serde_json::Value;
     use std::sync::Arc;
 
     const GROUP_ROWS: i64 = 3000;
@@ -478,14 +479,15 @@ mod of_parquet {
             Compression::LZ4_RAW,
         ] {
             write_parquet(place.path(), "p.parquet", compression);
-            let build = run(place.path(), &["dict", "build", "p.parquet", "p.spd"]);
+            let named = ["dict", "build", "p.parquet", "p.spd", "--value", "name"];
+            let build = run(place.path(), &named);
             assert_eq!(build.status.code(), Some(1), "{}", said(&build));
             assert!(
                 said(&build).starts_with("splitpoint: p.parquet: row 1: column name is null. "),
                 "{}",
                 said(&build)
             );
-            let report = json(place.path(), &["dict", "build", "p.parquet", "p.spd", "--on-error", "skip", "--json"]);
+            let report = json(place.path(), &[&named[..], &["--on-error", "skip", "--json"]].concat());
             assert_eq!((report["pairs"].as_u64(), report["rows_skipped"].as_u64()), (Some(5400), Some(600)));
             assert_eq!(run_well(place.path(), &["dict", "get", "p.spd", "-4", "5994"]), b"name 1\nname 5999\n");
             run_well(place.path(), &["dict", "build", "p.parquet", "c.spd", "--key", "code", "--value", "id"]);
@@ -497,6 +499,25 @@ mod of_parquet {
             run_well(place.path(), &["dict", "build", "p.parquet", "a.spd", "--key", "1", "--value", "age"]);
             assert_eq!(run_well(place.path(), &["dict", "get", "a.spd", "7"]), b"4294967295\n");
         }
+    }
+
+    #[test]
+    fn columns_that_are_not_chosen_are_one_value_of_json() {
+        let place = directory();
+        write_parquet(place.path(), "p.parquet", Compression::SNAPPY);
+        run_well(place.path(), &["dict", "build", "p.parquet", "p.spd"]);
+        let values = run_well(place.path(), &["dict", "get", "p.spd", "-5", "-4"]);
+        let values: Vec<Value> =
+            values.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+        assert_eq!(values.len(), 2);
+        assert_eq!((values[0]["name"].is_null(), &values[1]["name"]), (true, &Value::from("name 1")));
+        assert_eq!((&values[0]["age"], &values[0]["weight"]), (&Value::from(4_294_967_295_u64), &Value::from(1.5)));
+        assert_eq!(values[0]["born"], "1970-01-02");
+        assert!(values[0]["code"].is_string() || values[0]["code_base64"].is_string(), "{}", values[0]);
+        // A table takes them too, also by its content alone.
+        fs::rename(place.path().join("p.parquet"), place.path().join("p")).unwrap();
+        let loaded = json(place.path(), &["load", "t.spt", "p", "--key", "code", "--value", "id", "--json"]);
+        assert_eq!((&loaded["rows"], &loaded["formats"][0]), (&Value::from(6000), &Value::from("parquet")));
     }
 
     #[test]
@@ -534,16 +555,12 @@ mod of_parquet {
             bytes[at] ^= 0xff;
             bytes.truncate(bytes.len() - tried % 3);
             write(place.path(), "bad.parquet", bytes);
-            let build = run(
-                place.path(),
-                &["dict", "build", "bad.parquet", "p.spd", "--on-error", "skip", "--duplicates", "last"],
-            );
-            assert!(
-                matches!(build.status.code(), Some(0 | 1 | 2 | 13)),
-                "byte {at}: {:?} {}",
-                build.status,
-                said(&build)
-            );
+            let build = ["dict", "build", "bad.parquet", "p.spd", "--on-error", "skip", "--duplicates", "last"];
+            for columns in [&[][..], &["--value", "name"]] {
+                let build = run(place.path(), &[&build[..], columns].concat());
+                let status = build.status.code();
+                assert!(matches!(status, Some(0 | 1 | 2 | 13)), "byte {at}: {status:?} {}", said(&build));
+            }
         }
     }
 }

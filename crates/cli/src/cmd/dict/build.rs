@@ -6,11 +6,11 @@
 
 use super::options::{HashArgs, INDEX_HELP, IndexArgs, ShapeArgs, WorkArgs};
 use super::{Report, bar_of_pairs, ended, watched};
-use crate::cmd::{open_to_read, require_directory_of};
+use crate::cmd::{TABLE_SUFFIXES, open_to_read, require_directory_of};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
-use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, Read, SourceArgs};
+use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, Read, SourceArgs, accepted};
 use clap::ValueEnum;
 use splitpoint::{DictionaryBuilder, HashKind};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -92,7 +92,7 @@ impl Build {
         let mut inputs = Inputs::look(&self.input, &self.source, &interrupt)?;
         let builder = self.builder(&inputs)?;
         let read = match &inputs.files[..] {
-            [InputFile { path, kind: Kind::Table, bytes }] if self.may_freeze() => {
+            [InputFile { path, kind: Some(Kind::Table), bytes }] if self.may_freeze() => {
                 let table = open_to_read(path)?;
                 let bar = bar_of_pairs();
                 let frozen = table.freeze(&self.out, &watched(builder, &interrupt, &bar));
@@ -104,7 +104,8 @@ impl Build {
                 inputs.read
             }
         };
-        Report { path: &self.out, read, start, json: self.json }.report()
+        Report { path: &self.out, read, start, json: self.json }.report()?;
+        read.refuse_if_all_bad()
     }
 
     /// Whether a table can be frozen: it keeps its hash function and goes to one file.
@@ -153,8 +154,8 @@ impl Build {
                 )));
             };
             (&file.path, metadata.len(), metadata.modified().ok()).hash(&mut identity);
-            if file.kind == Kind::Table {
-                LOGS.map(|suffix| file_beside(&file.path, suffix)).hash(&mut identity);
+            if file.kind == Some(Kind::Table) {
+                TABLE_SUFFIXES.map(|suffix| file_beside(&file.path, suffix)).hash(&mut identity);
             }
         }
         (self.source.identity(), self.duplicates).hash(&mut identity);
@@ -181,11 +182,14 @@ impl Build {
         let mut pairs = 0;
         let end = inputs.feed(&mut |pair, place| {
             // Pairs that an earlier build saved are read again and counted, not pushed.
-            if pairs >= resumed {
-                build.push_at(pair.key, pair.value, place)?;
-            }
             pairs += 1;
-            Ok(())
+            if pairs <= resumed {
+                return Ok(None);
+            }
+            let taken = accepted(build.push_at(pair.key, pair.value, place))?;
+            // A refused pair is a bad row, and not counted again.
+            pairs -= u64::from(taken.is_some());
+            Ok(taken)
         })?;
         let rows = count_of(inputs.read.rows, "row");
         match end {
@@ -229,9 +233,6 @@ impl Build {
         )
     }
 }
-
-/// Suffixes of a table's logs and journal (docs/format.md).
-const LOGS: [&str; 9] = ["-log0", "-log1", "-log2", "-log3", "-log4", "-log5", "-log6", "-log7", "-ckpt"];
 
 /// Length and modification time of a file beside a table, if it exists.
 fn file_beside(table: &Path, suffix: &str) -> Option<(u64, Option<SystemTime>)> {

@@ -1,9 +1,8 @@
 //! `dict dump`: writes all pairs to standard output; the inverse of `dict build`.
 
 use super::open;
-use crate::cmd::dump::write_all;
+use crate::cmd::dump::{FormatArgs, write_all};
 use crate::failure::Result;
-use crate::format::Format;
 use crate::interrupt::Interrupt;
 use std::path::PathBuf;
 
@@ -11,10 +10,10 @@ const EXAMPLES: &str = "\
 Examples:
   splitpoint dict dump users.spd > users.tsv
   splitpoint dict dump users.spd --format jsonl | jq .key
+  splitpoint dict dump users.spd --format parquet > users.parquet
 
-Pairs come in hash order; sort the output to compare two dictionaries. Any bytes
-make the round trip through `dict build` in tsv, jsonl and raw; lines gives the
-keys only.";
+Pairs come in hash order; sort the output to compare two dictionaries. The
+formats are those of `splitpoint dump`.";
 
 /// Write all pairs to standard output
 #[derive(clap::Args)]
@@ -22,22 +21,14 @@ keys only.";
 pub struct Dump {
     /// The dictionary
     dict: PathBuf,
-    /// How a pair is written
-    #[arg(
-        long,
-        short,
-        value_enum,
-        default_value = "tsv",
-        hide_possible_values = true,
-        value_name = "tsv|jsonl|raw|lines"
-    )]
-    format: Format,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 impl Dump {
     pub fn run(self) -> Result<()> {
         let interrupt = Interrupt::watch()?;
         let dictionary = open(&self.dict)?;
-        write_all(&self.dict, dictionary.iter(), dictionary.len(), self.format, &interrupt)
+        write_all(&self.dict, || dictionary.iter(), dictionary.len(), self.format.format.0, &interrupt)
     }
 }

@@ -14,8 +14,8 @@ use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, rate, seconds, size};
 use crate::output::Output;
+use crate::progress::Progress;
 use crate::source::Read;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use splitpoint::{Dictionary, DictionaryBuilder, DictionaryStat, ErrorKind};
 use std::path::Path;
@@ -85,29 +85,27 @@ pub fn open(path: &Path) -> Result<Dictionary> {
 }
 
 /// A builder that shows progress and stops when a signal comes.
-pub fn watched(builder: DictionaryBuilder, interrupt: &Interrupt, bar: &ProgressBar) -> DictionaryBuilder {
+pub fn watched(builder: DictionaryBuilder, interrupt: &Interrupt, bar: &Progress) -> DictionaryBuilder {
     let (stop, bar) = (interrupt.breaker(), bar.clone());
     builder.progress(move |progress| {
         if progress.pairs == 0 {
             // The bar was created before the input was read; that time is not part of writing.
-            bar.reset();
+            bar.restart();
         }
-        bar.set_length(progress.pairs_total);
-        bar.set_position(progress.pairs);
+        bar.set_total(progress.pairs_total);
+        bar.at(progress.pairs);
         stop()
     })
 }
 
 /// The bar for writing; reading has its own.
-pub fn bar_of_pairs() -> ProgressBar {
-    let style =
-        ProgressStyle::with_template("writing {bar:30} {human_pos} of {human_len} pairs, {per_sec}, {eta} to go");
-    ProgressBar::new(0).with_style(style.expect("the template is fixed and a test uses it"))
+pub fn bar_of_pairs() -> Progress {
+    Progress::of_items("writing", "pair", Some(0))
 }
 
 /// The library's result, with a signal reported as the cause if there was one.
-pub fn ended<T>(result: splitpoint::Result<T>, bar: &ProgressBar, interrupt: &Interrupt, left: &str) -> Result<T> {
-    bar.finish_and_clear();
+pub fn ended<T>(result: splitpoint::Result<T>, bar: &Progress, interrupt: &Interrupt, left: &str) -> Result<T> {
+    bar.clear();
     result.map_err(|error| match (error.kind(), interrupt.caught()) {
         (ErrorKind::Stopped, Some(signal)) => Failure::stopped(signal, left),
         _ => error.into(),
@@ -166,13 +164,5 @@ impl Report<'_> {
             "ranks_bytes": stat.ranks_bytes,
             "index_bits_per_key": stat.index_bits_per_key,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn bar_template_is_one() {
-        super::bar_of_pairs();
     }
 }

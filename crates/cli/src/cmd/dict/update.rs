@@ -8,7 +8,7 @@ use crate::format::tsv;
 use crate::input::{Input, Taken};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
-use crate::source::{End, FORMATS_HELP, Inputs, SourceArgs};
+use crate::source::{End, FORMATS_HELP, Inputs, SourceArgs, accepted};
 use splitpoint::{Dictionary, DictionaryBuilder};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -69,7 +69,7 @@ impl Update {
         if let Some(keys) = &self.delete {
             delete_keys(keys, &mut update, &interrupt, &unchanged)?;
         }
-        let end = inputs.feed(&mut |pair, _| update.put(pair.key, pair.value))?;
+        let end = inputs.feed(&mut |pair, _| accepted(update.put(pair.key, pair.value)))?;
         let rows = count_of(inputs.read.rows, "row");
         match end {
             End::Inputs => {}
@@ -82,7 +82,8 @@ impl Update {
             }
         }
         ended(update.finish(), &bar, &interrupt, &unchanged)?;
-        Report { path: new, read: inputs.read, start, json: self.json }.report()
+        Report { path: new, read: inputs.read, start, json: self.json }.report()?;
+        inputs.read.refuse_if_all_bad()
     }
 
     fn check(&self, batches: &[PathBuf]) -> Result<()> {

@@ -2,12 +2,12 @@
 //! times.
 
 use crate::failure::{Failure, Result};
-use crate::format::Pair;
+use crate::format::columns::{Column, parse_column};
+use crate::format::{Format, Pair};
 use crate::input::{Input, Taken};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
-use crate::source::columns::{Column, parse_column};
-use crate::source::{End, Inputs, SourceArgs, SourceFormat};
+use crate::source::{End, Inputs, SourceArgs};
 use splitpoint_lab::keys::Keys;
 use splitpoint_lab::machine::{self, EntryKind};
 use std::fs::File;
@@ -181,7 +181,7 @@ impl KeyReader<'_, '_> {
         let mut inputs = Inputs::look(&paths, &args, self.interrupt)?;
         let end = inputs.feed(&mut |Pair { key, .. }, _| {
             take(key);
-            Ok(())
+            Ok(None)
         })?;
         match end {
             End::Inputs => Ok(()),
@@ -264,14 +264,14 @@ fn format_of(path: &Path) -> KeyFormat {
     }
 }
 
-fn source_format(format: KeyFormat) -> SourceFormat {
+fn source_format(format: KeyFormat) -> Format {
     match format {
-        KeyFormat::Tsv => SourceFormat::Tsv,
-        KeyFormat::Csv => SourceFormat::Csv,
-        KeyFormat::Jsonl => SourceFormat::Jsonl,
-        KeyFormat::Raw => SourceFormat::Raw,
-        KeyFormat::Parquet => SourceFormat::Parquet,
-        KeyFormat::Lines | KeyFormat::U32le | KeyFormat::U64le => SourceFormat::Lines,
+        KeyFormat::Tsv => Format::Tsv,
+        KeyFormat::Csv => Format::Csv,
+        KeyFormat::Jsonl => Format::Jsonl,
+        KeyFormat::Raw => Format::Raw,
+        KeyFormat::Parquet => Format::Parquet,
+        KeyFormat::Lines | KeyFormat::U32le | KeyFormat::U64le => Format::Lines,
     }
 }
 

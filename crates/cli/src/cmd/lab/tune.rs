@@ -9,8 +9,8 @@ use crate::format::Pair;
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, parse_size, seconds, size};
 use crate::output::Output;
+use crate::progress::Progress;
 use crate::source::{End, FORMATS_HELP, Inputs, SourceArgs};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use splitpoint_lab::tune::{self, FILL_FACTORS, Measured, PAGE_BYTES, Report, Sample, Settings, Tried, equation_one};
 use std::path::PathBuf;
@@ -72,17 +72,13 @@ impl Tune {
         }
         let start = Instant::now();
         let directory = tempfile::tempdir().map_err(|error| Failure::io("a temporary folder", &error))?;
-        let bar = ProgressBar::new_spinner();
-        bar.set_style(
-            ProgressStyle::with_template("measuring {spinner} {elapsed}: {msg}").expect("a constant template"),
-        );
+        let progress = Progress::of_one_step("measuring");
         let mut proceed = |what: &str| {
-            bar.set_message(what.to_owned());
-            bar.tick();
+            progress.step(what);
             interrupt.caught().is_none()
         };
         let report = tune::tune(&sample, Duration::from_secs(self.time), directory.path(), &mut proceed);
-        bar.finish_and_clear();
+        progress.clear();
         let Some(report) = report? else {
             interrupt.stop_if_caught("nothing was written")?;
             return Err(Failure::no("cancelled; nothing was written"));
@@ -110,7 +106,7 @@ impl Tune {
         let mut inputs = Inputs::look(&self.samples, &self.source, interrupt)?;
         let end = inputs.feed(&mut |Pair { key, value }, _| {
             sample.push(key, value);
-            Ok(())
+            Ok(None)
         })?;
         match end {
             End::Inputs => Ok(sample),

@@ -3,10 +3,9 @@
 //! Fields are unquoted into one reused buffer. A record has the length limit of any other row, and at most
 //! [`COLUMNS_MAX`] columns. Source: RFC 4180; deviations are read like the `csv-core` crate does.
 
-use super::Source;
-use super::columns::{Columns, too_few};
+use super::columns::{Columns, Picked, PickedValue};
+use super::{BadRow, Pair, Row, Source};
 use crate::failure::Result;
-use crate::format::{BadRow, Pair, Row};
 use crate::input::{Input, Taken};
 use csv_core::{ReadRecordResult, Reader};
 
@@ -17,7 +16,9 @@ pub struct Csv<'i> {
     input: Input<'i>,
     reader: Reader,
     columns: Columns,
-    indexes: Option<(usize, usize)>,
+    picked: Option<Picked>,
+    /// The other columns as JSON.
+    others: Vec<u8>,
     /// The fields of a record, concatenated, and where each ends.
     fields: Vec<u8>,
     ends: Vec<usize>,
@@ -38,13 +39,14 @@ enum Record {
 
 impl<'i> Csv<'i> {
     pub fn new(input: Input<'i>, columns: Columns) -> Self {
-        let indexes = if columns.header { None } else { columns.numbers() };
+        let picked = columns.picked_unseen();
         let record_bytes_max = usize::try_from(input.row_bytes_max()).unwrap_or(usize::MAX);
         Self {
             input,
             reader: Reader::new(),
             columns,
-            indexes,
+            picked,
+            others: Vec::new(),
             fields: vec![0; 4096],
             ends: vec![0; 64],
             count: 0,
@@ -141,23 +143,102 @@ impl Source for Csv<'_> {
             Record::Interrupted => return Ok(Row::Interrupted),
             Record::End => return Ok(Row::End),
         }
-        let Some((key, value)) = self.indexes else {
-            let names: Vec<_> = (0..self.count).map(|index| self.field(index)).collect();
-            self.indexes = Some(self.columns.look_up(&self.place(), &names)?);
-            return self.next_row();
-        };
-        if key.max(value) >= self.count {
-            return Ok(self.bad(too_few(self.count, (key, value)), true));
+        if self.picked.is_none() {
+            let first: Vec<_> = (0..self.count).map(|index| self.field(index)).collect();
+            self.picked = Some(self.columns.pick(&self.place(), &first)?);
+            if self.columns.header {
+                return self.next_row();
+            }
         }
-        Ok(Row::Pair(Pair { key: self.field(key), value: self.field(value) }, self.number))
+        let picked = self.picked.as_ref().expect("it was made above");
+        if let Err(what) = picked.check(self.count) {
+            return Ok(self.bad(what, true));
+        }
+        let (key, number) = (picked.key, self.number);
+        match picked.value {
+            PickedValue::Column(value) => {
+                Ok(Row::Pair(Pair { key: self.field(key), value: self.field(value) }, number))
+            }
+            PickedValue::Others => {
+                let mut others = std::mem::take(&mut self.others);
+                picked.others((0..self.count).map(|index| self.field(index)), &mut others);
+                self.others = others;
+                Ok(Row::Pair(Pair { key: self.field(key), value: &self.others }, number))
+            }
+        }
     }
 
     fn number(&self) -> u64 {
         self.number
     }
 
+    /// A record may be several lines.
+    fn next_number(&self) -> u64 {
+        self.lines + 1
+    }
+
     fn taken_bytes(&self) -> u64 {
-        self.input.taken_bytes()
+        self.input.taken_of_file()
+    }
+
+    fn columns(&self) -> Option<String> {
+        self.picked.as_ref().map(Picked::describe)
+    }
+}
+
+/// The first record of a file: the names of its columns.
+pub const HEADER: &[u8] = b"key,value\n";
+
+pub fn write(pair: Pair<'_>, row: &mut Vec<u8>) {
+    write_field(pair.key, row);
+    row.push(b',');
+    write_field(pair.value, row);
+    row.push(b'\n');
+}
+
+fn write_field(field: &[u8], row: &mut Vec<u8>) {
+    let needs_quotes = |byte: &u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
+    if !field.iter().any(needs_quotes) {
+        return row.extend_from_slice(field);
+    }
+    row.push(b'"');
+    for part in field.split_inclusive(|byte| *byte == b'"') {
+        row.extend_from_slice(part);
+        if part.ends_with(b"\"") {
+            row.push(b'"');
+        }
+    }
+    row.push(b'"');
+}
+
+/// Whether `text` is CSV as far as it goes: records of one count of at least two fields. `ends` says that nothing
+/// comes after it; the last record of a longer text is not counted.
+pub fn is_csv(text: &[u8], ends: bool) -> Option<usize> {
+    let (mut reader, mut fields, mut field_ends) = (Reader::new(), vec![0; text.len() + 1], vec![0; 4096]);
+    let (mut rest, mut records, mut width) = (text, 0, 0);
+    loop {
+        let (result, read, _, count) = reader.read_record(rest, &mut fields, &mut field_ends);
+        rest = &rest[read..];
+        match result {
+            ReadRecordResult::Record => {}
+            ReadRecordResult::InputEmpty if ends => {
+                // The end of the input ends the last record.
+                let (result, _, _, more) = reader.read_record(&[], &mut fields, &mut field_ends[count..]);
+                let last = count + more;
+                let complete = matches!(result, ReadRecordResult::End) || last == width || records == 0;
+                records += usize::from(matches!(result, ReadRecordResult::Record));
+                width = if width == 0 { last } else { width };
+                return (complete && records > 0 && width > 1).then_some(records);
+            }
+            ReadRecordResult::InputEmpty | ReadRecordResult::End => {
+                return (records > 0 && width > 1).then_some(records);
+            }
+            ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => return None,
+        }
+        if records > 0 && count != width {
+            return None;
+        }
+        (records, width) = (records + 1, count);
     }
 }
 
@@ -169,7 +250,8 @@ mod tests {
     type OwnedRow = std::result::Result<(u64, Vec<u8>, Vec<u8>), String>;
 
     fn read(text: &[u8], key: Column, value: Column, header: bool) -> Vec<OwnedRow> {
-        let mut csv = Csv::new(Input::new(Box::new(text), "in".into()), Columns { key, value, header });
+        let columns = Columns { key, value: Some(value), header };
+        let mut csv = Csv::new(Input::new(Box::new(text), "in".into()), columns);
         let mut rows = Vec::new();
         loop {
             match csv.next_row().unwrap() {
@@ -206,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_record_takes_no_more_memory_than_its_limits() {
-        let columns = || Columns { key: Column::Number(1), value: Column::Number(2), header: false };
+        let columns = || Columns { key: Column::Number(1), value: Some(Column::Number(2)), header: false };
         let bad = |csv: &mut Csv<'_>| match csv.next_row().unwrap() {
             Row::Bad(bad) => bad.to_string(),
             _ => panic!("it was taken"),

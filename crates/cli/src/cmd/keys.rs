@@ -1,0 +1,99 @@
+//! Keys as arguments, or from standard input, one per line; and absent ones.
+
+use super::{argument_bytes, key_absent};
+use crate::failure::{Failure, Result};
+use crate::format::tsv;
+use crate::input::{Input, Taken};
+use crate::interrupt::Interrupt;
+use crate::number::count_of;
+use std::ffi::OsString;
+use std::path::Path;
+
+/// Absent keys named on standard error; more are only counted.
+const ABSENT_NAMED_MAX: u64 = 20;
+
+#[derive(clap::Args)]
+pub struct KeyArgs {
+    /// The keys, taken as bytes; put -- before keys that begin with -; a single - reads them from standard input, one
+    /// per line
+    #[arg(required = true, allow_negative_numbers = true)]
+    key: Vec<OsString>,
+}
+
+impl KeyArgs {
+    /// The keys, with their escapes undone if asked for; before anything is opened.
+    ///
+    /// # Errors
+    /// An unknown escape.
+    pub fn parse(&self, escaped: bool) -> Result<Keys> {
+        if self.key == ["-"] {
+            return Ok(Keys::Stdin { escaped });
+        }
+        self.key.iter().map(|key| argument_bytes(key, escaped)).collect::<Result<_>>().map(Keys::Given)
+    }
+}
+
+pub enum Keys {
+    Given(Vec<Vec<u8>>),
+    /// One per line.
+    Stdin {
+        escaped: bool,
+    },
+}
+
+impl Keys {
+    /// Calls `take` with each key.
+    pub fn each(&self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        match self {
+            Self::Given(keys) => keys.iter().try_for_each(|key| take(key)),
+            Self::Stdin { escaped } => each_of_stdin(*escaped, &mut take),
+        }
+    }
+}
+
+fn each_of_stdin(escaped: bool, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    let interrupt = Interrupt::watch()?;
+    let mut input = Input::open(Path::new("-"), &interrupt)?;
+    input.skip_byte_order_mark()?;
+    let mut unescaped = Vec::new();
+    let mut number: u64 = 0;
+    loop {
+        if let Some(signal) = interrupt.caught() {
+            return Err(Failure::stopped(signal, format_args!("after {}", count_of(number, "key"))));
+        }
+        let line = match input.line()? {
+            Taken::Bytes(range) => input.bytes(range),
+            Taken::Interrupted => continue,
+            Taken::TooLong => return Err(Failure::usage(format_args!("stdin:{}: too long for a key", number + 1))),
+            Taken::Short(_) | Taken::End => return Ok(()),
+        };
+        number += 1;
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if !escaped {
+            take(line)?;
+            continue;
+        }
+        tsv::unescape(line, &mut unescaped).map_err(|what| Failure::usage(format_args!("stdin:{number}: {what}")))?;
+        take(&unescaped)?;
+    }
+}
+
+/// Keys that are absent: the first are named.
+#[derive(Default)]
+pub struct Absent(u64);
+
+impl Absent {
+    pub fn add(&mut self, file: &Path, key: &[u8]) {
+        self.0 += 1;
+        if self.0 <= ABSENT_NAMED_MAX {
+            eprintln!("splitpoint: {}", key_absent(file, key));
+        } else if self.0 == ABSENT_NAMED_MAX + 1 {
+            eprintln!("splitpoint: further absent keys are not named");
+        }
+    }
+
+    /// The exit status: 1 if any key was absent.
+    pub fn result(self) -> Result<()> {
+        if self.0 == 0 { Ok(()) } else { Err(Failure::no_already_printed()) }
+    }
+}

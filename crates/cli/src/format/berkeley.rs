@@ -1,0 +1,283 @@
+//! The dumps of Berkeley DB and LMDB: `db_dump` and `mdb_dump` write them, `db_load` and `mdb_load` read them.
+//!
+//! ```text
+//! VERSION=3
+//! format=print            or bytevalue
+//! type=btree
+//! HEADER=END
+//!  alice                  a key, after one space
+//!  admin\0a               its value: \HH and \\ are escapes; with bytevalue, hex digits
+//! DATA=END
+//! ```
+//!
+//! `DATA=END` marks the end, so a dump that was cut is recognized. Both programs take `type=btree`. `mdb_load` also needs
+//! `mapsize`, which `db_load` does not know.
+//!
+//! `mdb_dump -p` of LMDB before 0.9.25 writes backslashes unescaped, so that `\41` may be an A or three characters. Its
+//! hexadecimal form is exact.
+
+use super::text::{bad_line, lost_at_line};
+use super::{Pair, Row, Scratch, Source, tsv};
+use crate::failure::Result;
+use crate::input::{Input, Taken};
+
+pub const SIGNATURE: &[u8] = b"VERSION=";
+/// LMDB as compiled by everyone.
+const LMDB_KEY_BYTES_MAX: usize = 511;
+/// Lines of a header; real ones have a few.
+const HEADER_LINES_MAX: u64 = 1000;
+
+pub struct Dump<'i> {
+    input: Input<'i>,
+    /// Number of the last line, from 1.
+    line: u64,
+    state: State,
+    hex: bool,
+    scratch: Scratch,
+}
+
+#[derive(PartialEq)]
+enum State {
+    Header,
+    Pairs,
+    /// After `DATA=END`.
+    End,
+}
+
+enum Line {
+    Is(std::ops::Range<usize>),
+    Interrupted,
+    Lost(String),
+}
+
+impl<'i> Dump<'i> {
+    pub fn new(input: Input<'i>) -> Self {
+        Self { input, line: 0, state: State::Header, hex: true, scratch: Scratch::default() }
+    }
+
+    fn line(&mut self) -> Result<Line> {
+        let taken = self.input.line()?;
+        self.line += u64::from(!matches!(taken, Taken::Interrupted));
+        Ok(match taken {
+            Taken::Bytes(mut range) => {
+                if self.input.bytes(range.clone()).ends_with(b"\r") {
+                    range.end -= 1;
+                }
+                Line::Is(range)
+            }
+            Taken::Interrupted => Line::Interrupted,
+            Taken::TooLong => Line::Lost(self.input.limit_met()),
+            Taken::Short(_) | Taken::End => {
+                Line::Lost("the dump ends here, without its line `DATA=END`: it is not whole".into())
+            }
+        })
+    }
+
+    /// `None` once the pairs begin.
+    fn header(&mut self) -> Result<Option<Line>> {
+        let mut format = false;
+        let mut keys = None;
+        while self.line < HEADER_LINES_MAX {
+            let range = match self.line()? {
+                Line::Is(range) => range,
+                other => return Ok(Some(other)),
+            };
+            let line = self.input.bytes(range);
+            let lost = |what: &str| Ok(Some(Line::Lost(format!("{what}, but this is {}", tsv::quoted(line)))));
+            match line {
+                _ if self.line == 1 && !line.starts_with(SIGNATURE) => return lost("`VERSION=3` was expected"),
+                b"VERSION=1" | b"VERSION=2" | b"VERSION=3" => {}
+                _ if line.starts_with(SIGNATURE) => return lost("VERSION=1, 2 or 3 was expected"),
+                b"format=print" => (format, self.hex) = (true, false),
+                b"format=bytevalue" => (format, self.hex) = (true, true),
+                _ if line.starts_with(b"format=") => return lost("format=print or format=bytevalue was expected"),
+                b"type=recno" | b"type=queue" => keys = keys.or(Some(false)),
+                b"keys=1" => keys = Some(true),
+                b"keys=0" => keys = Some(false),
+                b"HEADER=END" if !format => return lost("format=print or format=bytevalue was expected before"),
+                b"HEADER=END" if keys == Some(false) => {
+                    return lost("values without keys follow; `db_dump -k` writes the record numbers as keys");
+                }
+                b"HEADER=END" => {
+                    self.state = State::Pairs;
+                    return Ok(None);
+                }
+                _ if line.contains(&b'=') && !line.starts_with(b" ") => {}
+                _ => return lost("NAME=VALUE or HEADER=END was expected"),
+            }
+        }
+        Ok(Some(Line::Lost("HEADER=END was expected long before".into())))
+    }
+
+    /// Only one database: the pairs of a second would overwrite those of the first.
+    fn end(&mut self) -> Result<Row<'static>> {
+        loop {
+            let taken = self.input.line()?;
+            self.line += u64::from(!matches!(taken, Taken::Interrupted));
+            let line = match taken {
+                Taken::Bytes(range) => self.input.bytes(range),
+                Taken::Interrupted => return Ok(Row::Interrupted),
+                Taken::TooLong => b"a long line",
+                Taken::Short(_) | Taken::End => return Ok(Row::End),
+            };
+            if line.starts_with(SIGNATURE) {
+                let what = "a second database begins here; dump one at a time (`db_dump -s NAME`, `mdb_dump -s NAME`)";
+                return Ok(lost_at_line(&self.input, self.line, what.into()));
+            }
+            if !line.trim_ascii().is_empty() {
+                let what = format!("nothing was expected after DATA=END, but this is {}", tsv::quoted(line));
+                return Ok(lost_at_line(&self.input, self.line, what));
+            }
+        }
+    }
+
+    /// The two lines of a pair. `Ok` with what is wrong in them, if the next pair can be found.
+    fn pair(&mut self) -> Result<std::result::Result<std::result::Result<bool, (u64, String)>, Line>> {
+        let mut wrong = None;
+        for what in ["key", "value"] {
+            let range = match self.line()? {
+                Line::Is(range) => range,
+                other => return Ok(Err(other)),
+            };
+            let line = self.input.bytes(range);
+            if what == "key" && line == b"DATA=END" {
+                return Ok(Ok(Ok(false)));
+            }
+            let Some(text) = line.strip_prefix(b" ") else {
+                let end = if what == "key" { " or DATA=END" } else { "" };
+                let line = tsv::quoted(line);
+                return Ok(Err(Line::Lost(format!(
+                    "a {what}, which begins with a space,{end} was expected, but this is {line}"
+                ))));
+            };
+            let bytes = if what == "key" { &mut self.scratch.key } else { &mut self.scratch.value };
+            let decoded = if self.hex { from_hex(text, bytes) } else { unescape(text, bytes) };
+            if let (Err(what), None) = (decoded, &wrong) {
+                wrong = Some((self.line, what));
+            }
+        }
+        Ok(Ok(wrong.map_or(Ok(true), Err)))
+    }
+}
+
+impl Source for Dump<'_> {
+    fn next_row(&mut self) -> Result<Row<'_>> {
+        if self.state == State::Header {
+            match self.header()? {
+                None => {}
+                Some(Line::Lost(what)) => return Ok(lost_at_line(&self.input, self.line, what)),
+                Some(_) => return Ok(Row::Interrupted),
+            }
+        }
+        if self.state == State::End {
+            return self.end();
+        }
+        match self.pair()? {
+            Ok(Ok(true)) => Ok(Row::Pair(self.scratch.pair(), self.line)),
+            Ok(Ok(false)) => {
+                self.state = State::End;
+                self.end()
+            }
+            Ok(Err((line, what))) => Ok(bad_line(&self.input, line, what)),
+            Err(Line::Lost(what)) => Ok(lost_at_line(&self.input, self.line, what)),
+            Err(_) => Ok(Row::Interrupted),
+        }
+    }
+
+    fn number(&self) -> u64 {
+        self.line
+    }
+
+    fn taken_bytes(&self) -> u64 {
+        self.input.taken_of_file()
+    }
+}
+
+fn reserve(text: &[u8], bytes: &mut Vec<u8>) -> std::result::Result<(), String> {
+    bytes.clear();
+    bytes.try_reserve(text.len()).map_err(|_| format!("no memory for a row of {} bytes", text.len()))
+}
+
+fn from_hex(text: &[u8], bytes: &mut Vec<u8>) -> std::result::Result<(), String> {
+    reserve(text, bytes)?;
+    let (pairs, rest) = text.as_chunks::<2>();
+    for pair in pairs {
+        let byte = byte_of(*pair)
+            .ok_or_else(|| format!("two hexadecimal digits were expected, but this is {}", tsv::quoted(pair)))?;
+        bytes.push(byte);
+    }
+    if rest.is_empty() {
+        return Ok(());
+    }
+    Err(format!("an even number of hexadecimal digits was expected, but there are {}", text.len()))
+}
+
+fn unescape(text: &[u8], bytes: &mut Vec<u8>) -> std::result::Result<(), String> {
+    reserve(text, bytes)?;
+    let mut rest = text;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        bytes.extend_from_slice(&rest[..at]);
+        let escape = &rest[at + 1..];
+        let (byte, length) = match escape {
+            [b'\\', ..] => (Some(b'\\'), 1),
+            [high, low, ..] => (byte_of([*high, *low]), 2),
+            _ => (None, 0),
+        };
+        let Some(byte) = byte else {
+            let shown = tsv::quoted(&rest[at..(at + 3).min(rest.len())]);
+            return Err(format!(
+                "a backslash and two hexadecimal digits, or two backslashes, were expected, but this is {shown}; \
+                 old versions of `mdb_dump -p` write backslashes like this: dump without -p"
+            ));
+        };
+        bytes.push(byte);
+        rest = &escape[length..];
+    }
+    bytes.extend_from_slice(rest);
+    Ok(())
+}
+
+fn byte_of(digits: [u8; 2]) -> Option<u8> {
+    let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    Some(digit(digits[0])? << 4 | digit(digits[1])?)
+}
+
+/// `map_bytes` is the size of the new database, for LMDB.
+pub fn write_header(hex: bool, map_bytes: Option<u64>, row: &mut Vec<u8>) {
+    let format = if hex { "bytevalue" } else { "print" };
+    row.extend_from_slice(format!("VERSION=3\nformat={format}\ntype=btree\n").as_bytes());
+    if let Some(bytes) = map_bytes {
+        row.extend_from_slice(format!("mapsize={bytes}\n").as_bytes());
+    }
+    row.extend_from_slice(b"HEADER=END\n");
+}
+
+pub fn write(hex: bool, pair: Pair<'_>, row: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for bytes in [pair.key, pair.value] {
+        row.push(b' ');
+        for byte in bytes {
+            let digits = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+            match byte {
+                _ if hex => row.extend_from_slice(&digits),
+                b'\\' => row.extend_from_slice(b"\\\\"),
+                b' '..=b'~' => row.push(*byte),
+                _ => row.extend_from_slice(&[b'\\', digits[0], digits[1]]),
+            }
+        }
+        row.push(b'\n');
+    }
+}
+
+/// Whether LMDB takes the key.
+pub fn check_for_lmdb(pair: Pair<'_>) -> std::result::Result<(), String> {
+    if (1..=LMDB_KEY_BYTES_MAX).contains(&pair.key.len()) {
+        return Ok(());
+    }
+    let (key, bytes) = (tsv::quoted(pair.key), pair.key.len());
+    Err(format!("the key {key} has {bytes} bytes; keys of LMDB have 1 to {LMDB_KEY_BYTES_MAX}"))
+}
+
+pub fn write_end(row: &mut Vec<u8>) {
+    row.extend_from_slice(b"DATA=END\n");
+}

@@ -1,0 +1,379 @@
+//! The dumps of GDBM: `gdbm_dump` writes them, `gdbm_load` reads them.
+//!
+//! ```text
+//! gdbm       # GDBM dump file ...      gdbm-flat  !CR LF! GDBM FLAT FILE DUMP -- THIS IS NOT A TEXT FILE CR LF
+//!            #:version=1.1                        ! version CR LF
+//!            # End of header                      !CR LF
+//!            #:len=5                              length, key, length, value
+//!            YWxpY2U=                             ... to the end of the file
+//!            #:count=1
+//!            # End of data
+//! ```
+//!
+//! In the text form, keys and values take turns, in base64 of lines of 76; its end is marked, so a dump that was cut is
+//! recognized. The flat form has no end mark. Its lengths are a C `unsigned long` that holds `htonl(length)`: 4 bytes,
+//! big-endian, and on machines of 64 bits 4 zero bytes more. The first length tells which; in a dump of 32 bits whose
+//! first key begins with 4 zero bytes it would be wrong.
+//!
+//! `gdbm_load` 1.23 refuses records of length 0 in both forms, also those of its own `gdbm_dump`.
+
+use super::text::{lost_at_line, lost_at_pair};
+use super::{Pair, Row, Scratch, Source, tsv};
+use crate::failure::Result;
+use crate::input::{Input, Taken};
+use crate::number::count_of;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+pub const TEXT_SIGNATURE: &[u8] = b"# GDBM dump file";
+pub const FLAT_SIGNATURE: &[u8] = b"!\r\n! GDBM FLAT FILE DUMP";
+
+/// Characters of a line of base64, as gdbm_dump has them.
+const LINE_CHARS: usize = 76;
+/// Lines of a header; real ones have a few.
+const HEADER_LINES_MAX: u64 = 1000;
+
+/// The text form.
+pub struct Text<'i> {
+    input: Input<'i>,
+    /// Number of the last line, from 1.
+    line: u64,
+    pairs: u64,
+    in_header: bool,
+    scratch: Scratch,
+    base64: Vec<u8>,
+}
+
+/// The result of one step of reading: a wrong or missing line ends the whole.
+enum Stop {
+    Interrupted,
+    Lost(String),
+}
+
+impl<'i> Text<'i> {
+    pub fn new(input: Input<'i>) -> Self {
+        Self { input, line: 0, pairs: 0, in_header: true, scratch: Scratch::default(), base64: Vec::new() }
+    }
+
+    /// The next line without its line end.
+    fn line(&mut self) -> Result<std::result::Result<std::ops::Range<usize>, Stop>> {
+        let taken = self.input.line()?;
+        self.line += u64::from(!matches!(taken, Taken::Interrupted));
+        Ok(match taken {
+            Taken::Bytes(mut range) => {
+                if self.input.bytes(range.clone()).ends_with(b"\r") {
+                    range.end -= 1;
+                }
+                Ok(range)
+            }
+            Taken::Interrupted => Err(Stop::Interrupted),
+            Taken::TooLong => Err(Stop::Lost(self.input.limit_met())),
+            Taken::Short(_) | Taken::End => {
+                Err(Stop::Lost("the dump ends here, without its line `# End of data`: it is not whole".into()))
+            }
+        })
+    }
+
+    fn header(&mut self) -> Result<std::result::Result<(), Stop>> {
+        loop {
+            let range = match self.line()? {
+                Ok(range) => range,
+                Err(stop) => return Ok(Err(stop)),
+            };
+            let line = self.input.bytes(range);
+            let what = match line {
+                b"# End of header" => {
+                    self.in_header = false;
+                    return Ok(Ok(()));
+                }
+                _ if self.line == 1 && !line.starts_with(TEXT_SIGNATURE) => "`# GDBM dump file` was expected",
+                _ if !line.starts_with(b"#") => "a line of the header, which begins with #, was expected",
+                _ if line.starts_with(b"#:len=") => "`# End of header` was expected before the first record",
+                _ if self.line > HEADER_LINES_MAX => "`# End of header` was expected long before",
+                _ => continue,
+            };
+            return Ok(Err(Stop::Lost(format!("{what}, but this is {}", tsv::quoted(line)))));
+        }
+    }
+
+    /// A key or a value into `bytes`; `false` at the end of the data.
+    fn record(&mut self, what: &str, bytes: &mut Vec<u8>) -> Result<std::result::Result<bool, Stop>> {
+        let range = match self.line()? {
+            Ok(range) => range,
+            Err(stop) => return Ok(Err(stop)),
+        };
+        let line = self.input.bytes(range);
+        if what == "key" && line.starts_with(b"#:count=") {
+            let count = number_after(line, b"#:count=");
+            if count != Some(self.pairs) {
+                let pairs = count_of(self.pairs, "pair");
+                let said = tsv::quoted(line);
+                return Ok(Err(Stop::Lost(format!("the dump says {said}, but has {pairs}: it is not whole"))));
+            }
+            return Ok(match self.line()? {
+                Ok(range) if self.input.bytes(range.clone()) == b"# End of data" => Ok(false),
+                Ok(range) => {
+                    let line = tsv::quoted(self.input.bytes(range));
+                    Err(Stop::Lost(format!("`# End of data` was expected, but this is {line}")))
+                }
+                Err(stop) => Err(stop),
+            });
+        }
+        if what == "key" && line == b"# End of data" {
+            return Ok(Ok(false));
+        }
+        let Some(length) = number_after(line, b"#:len=") else {
+            let line = tsv::quoted(line);
+            return Ok(Err(Stop::Lost(format!(
+                "the length of a {what}, as in `#:len=5`, was expected, but this is {line}"
+            ))));
+        };
+        if length > self.input.row_bytes_max() {
+            let most = self.input.row_bytes_max();
+            return Ok(Err(Stop::Lost(format!(
+                "a {what} of {length} bytes is longer than {most} bytes; --max-row raises the limit"
+            ))));
+        }
+        self.base64(what, length, bytes)
+    }
+
+    /// The lines of base64 of one record of `length` bytes.
+    fn base64(&mut self, what: &str, length: u64, bytes: &mut Vec<u8>) -> Result<std::result::Result<bool, Stop>> {
+        bytes.clear();
+        self.base64.clear();
+        // At most a GiB or what --max-row says, and only as much as the input has.
+        while (self.base64.len() as u64) < length.div_ceil(3) * 4 {
+            let range = match self.line()? {
+                Ok(range) => range,
+                Err(stop) => return Ok(Err(stop)),
+            };
+            let line = self.input.bytes(range);
+            if line.is_empty() || line.starts_with(b"#") {
+                let line = tsv::quoted(line);
+                return Ok(Err(Stop::Lost(format!(
+                    "more base64 of a {what} of {length} bytes was expected, but this is {line}"
+                ))));
+            }
+            self.base64.extend_from_slice(line);
+        }
+        let decoded = STANDARD.decode_vec(&self.base64, bytes);
+        Ok(match decoded {
+            Ok(()) if bytes.len() as u64 == length => Ok(true),
+            Ok(()) => {
+                let there = bytes.len();
+                Err(Stop::Lost(format!("a {what} of {length} bytes was expected, but the base64 has {there}")))
+            }
+            Err(error) => Err(Stop::Lost(format!("base64 of a {what} was expected: {error}"))),
+        })
+    }
+}
+
+fn number_after(line: &[u8], name: &[u8]) -> Option<u64> {
+    std::str::from_utf8(line.strip_prefix(name)?).ok()?.parse().ok()
+}
+
+impl Source for Text<'_> {
+    fn next_row(&mut self) -> Result<Row<'_>> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut read = Ok(true);
+        if self.in_header {
+            read = self.header()?.map(|()| true);
+        }
+        if read.is_ok() {
+            read = self.record("key", &mut scratch.key)?;
+        }
+        if let Ok(true) = read {
+            read = self.record("value", &mut scratch.value)?;
+        }
+        self.scratch = scratch;
+        Ok(match read {
+            Ok(true) => {
+                self.pairs += 1;
+                Row::Pair(self.scratch.pair(), self.line)
+            }
+            Ok(false) => Row::End,
+            Err(Stop::Interrupted) => Row::Interrupted,
+            Err(Stop::Lost(what)) => lost_at_line(&self.input, self.line, what),
+        })
+    }
+
+    fn number(&self) -> u64 {
+        self.line
+    }
+
+    fn taken_bytes(&self) -> u64 {
+        self.input.taken_of_file()
+    }
+}
+
+/// The binary form.
+pub struct Flat<'i> {
+    input: Input<'i>,
+    pairs: u64,
+    in_header: bool,
+    /// 4 or 8, 0 before the first.
+    length_bytes: u64,
+    key: Vec<u8>,
+}
+
+impl<'i> Flat<'i> {
+    pub fn new(input: Input<'i>) -> Self {
+        Self { input, pairs: 0, in_header: true, length_bytes: 0, key: Vec::new() }
+    }
+
+    /// Lines that begin with `!`, the last of which has nothing else.
+    fn header(&mut self) -> Result<Option<Stop>> {
+        for number in 1..=HEADER_LINES_MAX {
+            let line = match self.input.line()? {
+                Taken::Bytes(range) => self.input.bytes(range),
+                Taken::Interrupted => return Ok(Some(Stop::Interrupted)),
+                _ => break,
+            };
+            match (number, line) {
+                (1, b"!\r") => {}
+                (2, _) if line.starts_with(b"! GDBM FLAT FILE DUMP") => {}
+                (3.., b"!\r") => {
+                    self.in_header = false;
+                    return Ok(None);
+                }
+                (3.., _) if line.starts_with(b"!") => {}
+                _ => break,
+            }
+        }
+        Ok(Some(Stop::Lost("the header of a GDBM flat file dump was expected".into())))
+    }
+
+    /// The length of a key or a value; `None` at the end of the input.
+    fn length(&mut self, what: &str) -> Result<std::result::Result<Option<u64>, Stop>> {
+        let at = self.input.taken_bytes();
+        if self.length_bytes == 0 {
+            self.length_bytes = match self.input.peek_up_to(8)? {
+                Taken::Bytes(range) if self.input.bytes(range.clone()).get(4..8) == Some(&[0; 4]) => 8,
+                Taken::Interrupted => return Ok(Err(Stop::Interrupted)),
+                _ => 4,
+            };
+        }
+        let length = match self.input.exactly(self.length_bytes)? {
+            Taken::Bytes(range) => {
+                let (length, rest) = self.input.bytes(range).split_at(4);
+                if rest.iter().any(|byte| *byte != 0) {
+                    let what = format!("the length of a {what} was expected at byte {at}: 4 bytes and 4 zero bytes");
+                    return Ok(Err(Stop::Lost(what)));
+                }
+                length.iter().fold(0, |length, byte| length << 8 | u64::from(*byte))
+            }
+            Taken::Interrupted => return Ok(Err(Stop::Interrupted)),
+            Taken::End if what == "key" => return Ok(Ok(None)),
+            _ => {
+                return Ok(Err(Stop::Lost(format!(
+                    "the length of a {what} was expected at byte {at}, where the dump ends"
+                ))));
+            }
+        };
+        Ok(Ok(Some(length)))
+    }
+
+    /// The bytes of a key or a value.
+    fn bytes(&mut self, what: &str, length: u64) -> Result<std::result::Result<std::ops::Range<usize>, Stop>> {
+        let at = self.input.taken_bytes();
+        let there = match self.input.exactly(length)? {
+            Taken::Bytes(range) => return Ok(Ok(range)),
+            Taken::Interrupted => return Ok(Err(Stop::Interrupted)),
+            Taken::TooLong => {
+                let limit = self.input.limit_met();
+                return Ok(Err(Stop::Lost(format!("a {what} of {length} bytes at byte {at}: {limit}"))));
+            }
+            Taken::Short(there) => there,
+            Taken::End => 0,
+        };
+        Ok(Err(Stop::Lost(format!("a {what} of {length} bytes was expected at byte {at}, but {there} bytes are left"))))
+    }
+
+    fn pair(&mut self) -> Result<std::result::Result<Option<std::ops::Range<usize>>, Stop>> {
+        if self.in_header
+            && let Some(stop) = self.header()?
+        {
+            return Ok(Err(stop));
+        }
+        let length = match self.length("key")? {
+            Ok(Some(length)) => length,
+            Ok(None) => return Ok(Ok(None)),
+            Err(stop) => return Ok(Err(stop)),
+        };
+        match self.bytes("key", length)? {
+            Ok(range) => {
+                self.key.clear();
+                self.key.extend_from_slice(self.input.bytes(range));
+            }
+            Err(stop) => return Ok(Err(stop)),
+        }
+        let length = match self.length("value")? {
+            Ok(length) => length.unwrap_or(0),
+            Err(stop) => return Ok(Err(stop)),
+        };
+        Ok(self.bytes("value", length)?.map(Some))
+    }
+}
+
+impl Source for Flat<'_> {
+    fn next_row(&mut self) -> Result<Row<'_>> {
+        Ok(match self.pair()? {
+            Ok(Some(value)) => {
+                self.pairs += 1;
+                Row::Pair(Pair { key: &self.key, value: self.input.bytes(value) }, self.pairs)
+            }
+            Ok(None) => Row::End,
+            Err(Stop::Interrupted) => Row::Interrupted,
+            Err(Stop::Lost(what)) => {
+                self.pairs += 1;
+                lost_at_pair(&self.input, self.pairs, what)
+            }
+        })
+    }
+
+    fn number(&self) -> u64 {
+        self.pairs
+    }
+
+    fn taken_bytes(&self) -> u64 {
+        self.input.taken_of_file()
+    }
+}
+
+/// `gdbm_load` takes the name of the new database from `#:file`.
+pub fn write_text_header(file: &str, row: &mut Vec<u8>) {
+    row.extend_from_slice(TEXT_SIGNATURE);
+    row.extend_from_slice(b" created by Splitpoint\n#:version=1.1\n");
+    row.extend_from_slice(format!("#:file={file}\n#:format=standard\n# End of header\n").as_bytes());
+}
+
+pub fn write_text(pair: Pair<'_>, row: &mut Vec<u8>) {
+    for bytes in [pair.key, pair.value] {
+        row.extend_from_slice(format!("#:len={}\n", bytes.len()).as_bytes());
+        for part in bytes.chunks(LINE_CHARS / 4 * 3) {
+            row.extend_from_slice(STANDARD.encode(part).as_bytes());
+            row.push(b'\n');
+        }
+    }
+}
+
+pub fn write_text_end(pairs: u64, row: &mut Vec<u8>) {
+    row.extend_from_slice(format!("#:count={pairs}\n# End of data\n").as_bytes());
+}
+
+pub fn write_flat_header(row: &mut Vec<u8>) {
+    row.extend_from_slice(FLAT_SIGNATURE);
+    row.extend_from_slice(b" -- THIS IS NOT A TEXT FILE\r\n! Splitpoint\r\n!\r\n");
+}
+
+pub fn write_flat(pair: Pair<'_>, row: &mut Vec<u8>) -> std::result::Result<(), String> {
+    for bytes in [pair.key, pair.value] {
+        // gdbm_load takes lengths for signed numbers.
+        let length = i32::try_from(bytes.len())
+            .map_err(|_| "a record of GDBM holds 2^31 - 1 bytes at most; use --format tsv".to_owned())?;
+        row.extend_from_slice(&length.to_be_bytes());
+        row.extend_from_slice(&[0; 4]);
+        row.extend_from_slice(bytes);
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! Writing pairs in any format, into a buffer.
+
+use super::{Format, Pair, berkeley, cdbmake, csv, gdbm, jsonl, raw, sql, text, tsv};
+use crate::number::count_of;
+use std::path::Path;
+
+type Result<T> = std::result::Result<T, String>;
+
+/// What a format's header says of the pairs.
+#[derive(Clone, Copy)]
+pub struct About<'a> {
+    /// The table or dictionary.
+    pub file: &'a Path,
+    pub file_bytes: u64,
+    /// Whether all keys, all values are UTF-8; only Parquet wants to know.
+    pub text: (bool, bool),
+}
+
+/// One file of pairs: [`begin`](Self::begin), [`pair`](Self::pair) for each, [`end`](Self::end). Each appends to the
+/// caller's buffer.
+///
+/// All errors are that the format cannot hold a pair.
+pub struct Writer {
+    format: Format,
+    pairs: u64,
+    /// Pairs with an empty key or value.
+    empty: u64,
+    #[cfg(feature = "parquet")]
+    parquet: Option<super::parquet::Writer>,
+}
+
+impl Writer {
+    pub fn begin(format: Format, about: &About<'_>, row: &mut Vec<u8>) -> Result<Self> {
+        match format {
+            Format::Csv => row.extend_from_slice(csv::HEADER),
+            Format::Sql => row.extend_from_slice(sql::HEADER),
+            Format::Gdbm => {
+                let stem = about.file.file_stem().unwrap_or_default().to_string_lossy();
+                gdbm::write_text_header(&format!("{}.gdbm", stem.replace(char::is_control, "_")), row);
+            }
+            Format::GdbmFlat => gdbm::write_flat_header(row),
+            Format::Db | Format::DbHex => berkeley::write_header(format == Format::DbHex, None, row),
+            Format::Mdb => berkeley::write_header(true, Some(lmdb_map_bytes(about.file_bytes)), row),
+            Format::Cdb => return Err("a cdb file is written from --format cdbmake by `cdb -c FILE.cdb -`".into()),
+            Format::Parquet if cfg!(not(feature = "parquet")) => {
+                return Err("this program was built without Parquet; use --format csv".into());
+            }
+            Format::Tsv | Format::Jsonl | Format::Raw | Format::Lines | Format::Parquet | Format::Cdbmake => {}
+        }
+        Ok(Self {
+            format,
+            pairs: 0,
+            empty: 0,
+            #[cfg(feature = "parquet")]
+            parquet: match format {
+                Format::Parquet => Some(super::parquet::Writer::new(about.text.0, about.text.1)?),
+                _ => None,
+            },
+        })
+    }
+
+    /// # Errors
+    /// Why the format cannot hold the pair.
+    pub fn pair(&mut self, pair: Pair<'_>, row: &mut Vec<u8>) -> Result<()> {
+        self.pairs += 1;
+        match self.format {
+            Format::Tsv => tsv::write(pair, row),
+            Format::Csv => csv::write(pair, row),
+            Format::Jsonl => jsonl::write(pair, row),
+            Format::Raw => return raw::write(pair, row),
+            Format::Lines => return text::write(pair, row),
+            Format::Sql => return sql::write(pair, row),
+            Format::Gdbm => {
+                self.empty += u64::from(pair.key.is_empty() || pair.value.is_empty());
+                gdbm::write_text(pair, row);
+            }
+            Format::GdbmFlat => {
+                self.empty += u64::from(pair.key.is_empty() || pair.value.is_empty());
+                return gdbm::write_flat(pair, row);
+            }
+            Format::Db => berkeley::write(false, pair, row),
+            Format::DbHex => berkeley::write(true, pair, row),
+            Format::Mdb => {
+                berkeley::check_for_lmdb(pair)?;
+                berkeley::write(true, pair, row);
+            }
+            Format::Cdbmake => return cdbmake::write(pair, row),
+            #[cfg(feature = "parquet")]
+            Format::Parquet => return self.parquet.as_mut().map_or(Ok(()), |parquet| parquet.pair(pair, row)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Returns what the user should know of the file.
+    pub fn end(&mut self, row: &mut Vec<u8>) -> Result<Option<String>> {
+        match self.format {
+            Format::Sql => row.extend_from_slice(sql::END),
+            Format::Gdbm => gdbm::write_text_end(self.pairs, row),
+            Format::Db | Format::DbHex | Format::Mdb => berkeley::write_end(row),
+            Format::Cdbmake => row.push(b'\n'),
+            #[cfg(feature = "parquet")]
+            Format::Parquet => {
+                if let Some(parquet) = self.parquet.take() {
+                    parquet.end(row)?;
+                }
+            }
+            _ => {}
+        }
+        let empty = count_of(self.empty, "pair");
+        let note = format!("{empty} with an empty key or value are in the dump, which gdbm_load 1.23 refuses");
+        Ok((self.empty > 0).then_some(note))
+    }
+}
+
+/// The address space of a new LMDB database: its pages are half empty after random puts, and a long value takes up to
+/// twice its length. The file is only as long as what is used.
+fn lmdb_map_bytes(file_bytes: u64) -> u64 {
+    (file_bytes.saturating_mul(8)).next_multiple_of(1 << 20) + (16 << 20)
+}

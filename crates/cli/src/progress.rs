@@ -1,0 +1,144 @@
+//! Progress of long work, as one line on standard error; nothing where that is not a terminal.
+//!
+//! The line is cut to the terminal's width, and it is gone when the work ends, however it ends.
+
+use crate::number::{count_of, grouped, per_second, seconds, size};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
+use std::io::IsTerminal;
+use std::time::Duration;
+
+/// Steps of a counter between two updates: callers with cheap steps need not count for themselves.
+pub const STEPS_PER_TICK: u64 = 1024;
+/// Before, a rate says nothing.
+const FIRST_RATE_S: f64 = 0.5;
+
+#[derive(Clone)]
+pub struct Progress {
+    bar: ProgressBar,
+    /// What is done: `reading`.
+    verb: &'static str,
+    unit: Unit,
+}
+
+#[derive(Clone, Copy)]
+enum Unit {
+    Bytes,
+    /// In the singular.
+    Items(&'static str),
+}
+
+impl Progress {
+    /// Of a file; `None` for an unknown length.
+    pub fn of_bytes(verb: &'static str, total: Option<u64>) -> Self {
+        Self::new(verb, Unit::Bytes, total)
+    }
+
+    /// Of pairs, rows or keys; `noun` is one of them.
+    pub fn of_items(verb: &'static str, noun: &'static str, total: Option<u64>) -> Self {
+        Self::new(verb, Unit::Items(noun), total)
+    }
+
+    /// For rows on standard output: hidden if that is a terminal, where they are progress enough.
+    pub fn of_output(verb: &'static str, noun: &'static str, total: Option<u64>) -> Self {
+        if std::io::stdout().is_terminal() {
+            return Self { bar: ProgressBar::hidden(), ..Self::of_items(verb, noun, total) };
+        }
+        Self::of_items(verb, noun, total)
+    }
+
+    /// One call that says nothing of its progress.
+    pub fn of_one_step(verb: &'static str) -> Self {
+        let progress = Self::new(verb, Unit::Items(""), None);
+        progress.bar.set_message(verb);
+        progress.bar.enable_steady_tick(Duration::from_millis(100));
+        progress
+    }
+
+    fn new(verb: &'static str, unit: Unit, total: Option<u64>) -> Self {
+        let (bar, template) = match total {
+            Some(total) => (ProgressBar::new(total), "{bar:20} {wide_msg}"),
+            None => (ProgressBar::new_spinner(), "{spinner} {wide_msg}"),
+        };
+        let style = ProgressStyle::with_template(template).expect("the templates are fixed and a test uses them");
+        let bar = bar.with_style(style).with_finish(ProgressFinish::AndClear);
+        Self { bar, verb, unit }
+    }
+
+    /// What is done now, of work made by [`of_one_step`](Self::of_one_step).
+    pub fn step(&self, what: &str) {
+        self.bar.set_message(format!("{}: {what}", self.verb));
+    }
+
+    pub fn set_total(&self, total: u64) {
+        self.bar.set_length(total);
+    }
+
+    pub fn at(&self, done: u64) {
+        self.at_with(done, "");
+    }
+
+    /// `more` comes last in the line.
+    pub fn at_with(&self, done: u64, more: &str) {
+        if self.bar.is_hidden() {
+            return;
+        }
+        self.bar.set_position(done);
+        self.bar.set_message(self.line(done, self.bar.length(), self.bar.elapsed().as_secs_f64(), more));
+    }
+
+    fn line(&self, done: u64, total: Option<u64>, elapsed_s: f64, more: &str) -> String {
+        let rate = per_second(done, elapsed_s);
+        let mut line = self.verb.to_owned();
+        line += &match (self.unit, total) {
+            (Unit::Bytes, Some(total)) => format!(" {} of {}", size(done), size(total)),
+            (Unit::Bytes, None) => format!(" {}", size(done)),
+            (Unit::Items(noun), Some(total)) => format!(" {} of {}", grouped(done), count_of(total, noun)),
+            (Unit::Items(noun), None) => format!(" {}", count_of(done, noun)),
+        };
+        if elapsed_s >= FIRST_RATE_S {
+            line += &match self.unit {
+                Unit::Bytes => format!(", {}/s", size(rate)),
+                Unit::Items(noun) => format!(", {} {noun}s/s", grouped(rate)),
+            };
+            if let Some(total) = total.filter(|_| rate > 0) {
+                line += &format!(", {} to go", seconds((total.saturating_sub(done) / rate) as f64));
+            }
+        }
+        if !more.is_empty() {
+            line += ", ";
+            line += more;
+        }
+        line
+    }
+
+    /// The work begins only now: the time before is not part of its rate.
+    pub fn restart(&self) {
+        self.bar.reset();
+    }
+
+    /// Prints with the line out of the way.
+    pub fn suspend(&self, print: impl FnOnce()) {
+        self.bar.suspend(print);
+    }
+
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_whole_numbers_and_what_remains() {
+        let bytes = Progress::of_bytes("reading", Some(3 << 20));
+        assert_eq!(
+            bytes.line(1 << 20, Some(3 << 20), 2.0, "17 rows"),
+            "reading 1.0 MiB of 3.0 MiB, 512.0 KiB/s, 4.0 s to go, 17 rows"
+        );
+        let items = Progress::of_items("writing", "pair", None);
+        assert_eq!(items.line(1_234_567, None, 0.7, ""), "writing 1,234,567 pairs, 1,763,667 pairs/s");
+        assert_eq!(items.line(1, Some(2), 0.1, ""), "writing 1 of 2 pairs");
+    }
+}

@@ -1,0 +1,205 @@
+//! The format of an input, by its first bytes and its name, before anything is written.
+//!
+//! ```text
+//! signature      Parquet, cdb, the dumps of GDBM, Berkeley DB, LMDB, cdb    decides
+//! known binary   tables, databases, archives                                refused, with the command to use
+//! zero bytes     raw if the name says so and the first lengths fit           else refused
+//! text           { ... }: jsonl.  The name: tsv, csv, jsonl.  Else each line has a tab: tsv; records of one width: csv
+//! ```
+//!
+//! With `--format` only the refusals remain. A format that nothing speaks for is TSV, whose first bad line says what
+//! was expected.
+
+use super::known;
+use crate::failure::{Failure, Result};
+use crate::format::{Format, Layout, berkeley, cdb, cdbmake, csv, gdbm, raw};
+use crate::input::{Input, Taken};
+use splitpoint::ErrorKind;
+use std::path::Path;
+
+/// Bytes of a file that are inspected. Of a pipe it is what the first read returns, and at most its first line more:
+/// waiting for all would hold back rows that have arrived.
+const HEAD_BYTES: usize = 64 << 10;
+/// Lines or records that decide between TSV and CSV.
+const ROWS_INSPECTED: usize = 100;
+
+/// The format of `input`, named `path`, if the user has chosen none.
+///
+/// # Errors
+/// [`ErrorKind::NotATable`], with what the file is and what to do; a failure to read it.
+pub fn recognize(input: &mut Input<'_>, path: &Path, chosen: Option<Format>) -> Result<Format> {
+    let file_bytes = input.file_bytes;
+    let Some((range, whole)) = head(input, chosen)? else {
+        return Ok(chosen.or_else(|| Format::of_path(path)).unwrap_or(Format::Tsv));
+    };
+    let head = Head { bytes: input.bytes(range), whole, file_bytes };
+    let format = match chosen {
+        Some(format) => head.check(format).map(|()| format),
+        None => head.format(Format::of_path(path)),
+    };
+    format.map_err(|what| Failure::of_kind(ErrorKind::NotATable, format_args!("{}: {what}", input.name)))
+}
+
+/// Where the first bytes are, and whether they are all; `None` if there are none, or a signal came.
+fn head(input: &mut Input<'_>, chosen: Option<Format>) -> Result<Option<(std::ops::Range<usize>, bool)>> {
+    let mut wanted = if input.file_bytes.is_some() || input.compression().is_some() { HEAD_BYTES } else { 1 };
+    loop {
+        let Taken::Bytes(range) = input.peek_up_to(wanted)? else { return Ok(None) };
+        let whole = range.len() < wanted;
+        if whole || chosen.is_some() || range.len() >= HEAD_BYTES || input.bytes(range.clone()).contains(&b'\n') {
+            return Ok(Some((range, whole)));
+        }
+        wanted = range.len() + 1;
+    }
+}
+
+struct Head<'h> {
+    bytes: &'h [u8],
+    /// Nothing comes after them.
+    whole: bool,
+    file_bytes: Option<u64>,
+}
+
+impl Head<'_> {
+    /// Refuses what the chosen format cannot be.
+    fn check(&self, format: Format) -> std::result::Result<(), String> {
+        match format.layout() {
+            Layout::Own => return Ok(()),
+            Layout::Raw if self.raw_header_fits() => return Ok(()),
+            Layout::Raw | Layout::Fields | Layout::Text => {}
+        }
+        self.refuse_known()?;
+        if format.layout() == Layout::Text { self.refuse_zero_byte() } else { Ok(()) }
+    }
+
+    fn format(&self, named: Option<Format>) -> std::result::Result<Format, String> {
+        if named == Some(Format::Raw) && self.raw_header_fits() {
+            return Ok(Format::Raw);
+        }
+        if self.file_bytes.is_some() && known::is_parquet(self.bytes) {
+            return Ok(Format::Parquet);
+        }
+        self.refuse_known()?;
+        // A comment of an ordinary text may begin like a signature; a record of a dump cannot be one.
+        let text = self.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(self.bytes);
+        match () {
+            () if text.starts_with(gdbm::TEXT_SIGNATURE) => return Ok(Format::Gdbm),
+            () if text.starts_with(gdbm::FLAT_SIGNATURE) => return Ok(Format::GdbmFlat),
+            () if is_berkeley(text) => return Ok(Format::Db),
+            () if cdbmake::is_cdbmake(text) => return Ok(Format::Cdbmake),
+            () if self.file_bytes.is_some_and(|bytes| cdb::is_cdb(self.bytes, bytes)) => return Ok(Format::Cdb),
+            () => {}
+        }
+        // Damaged: the format's own reader says where.
+        if let Some(named @ (Format::Cdb | Format::Parquet)) = named
+            && (self.refuse_zero_byte().is_err() || text.len() < 4)
+        {
+            return Ok(named);
+        }
+        if named == Some(Format::Csv) && csv::is_csv(&text[..complete(text, self.whole)], self.whole).is_some() {
+            // Its quoted fields may hold any byte.
+            return Ok(Format::Csv);
+        }
+        self.refuse_zero_byte()?;
+        self.format_of_text(text, named)
+    }
+
+    fn format_of_text(&self, text: &[u8], named: Option<Format>) -> std::result::Result<Format, String> {
+        let first = text.trim_ascii_start();
+        if first.starts_with(b"{") {
+            return Ok(Format::Jsonl);
+        }
+        if first.starts_with(b"[") && named == Some(Format::Jsonl) {
+            return Err(
+                "is one JSON array; `jq -c '.[]' FILE | splitpoint load TABLE -` writes a line for each row".into()
+            );
+        }
+        let sample = &text[..complete(text, self.whole)];
+        let mut lines = sample.split(|byte| *byte == b'\n').filter(|line| !matches!(*line, b"" | b"\r")).peekable();
+        let tabs = lines.peek().is_some() && lines.take(ROWS_INSPECTED).all(|line| line.contains(&b'\t'));
+        let records = csv::is_csv(sample, self.whole);
+        Ok(match named {
+            Some(Format::Csv) if records.is_none() && tabs => Format::Tsv,
+            Some(named @ (Format::Csv | Format::Tsv | Format::Jsonl)) => named,
+            _ if tabs => Format::Tsv,
+            _ if records >= Some(2) => Format::Csv,
+            _ => Format::Tsv,
+        })
+    }
+
+    /// Whether the first pair of raw input lies within the file; assumed for a pipe.
+    fn raw_header_fits(&self) -> bool {
+        let (Some(header), Some(file_bytes)) = (self.bytes.get(..8), self.file_bytes) else { return true };
+        8 + raw::Header::parse(header).pair_bytes() <= file_bytes
+    }
+
+    fn refuse_known(&self) -> std::result::Result<(), String> {
+        match known::kind_of(self.bytes) {
+            Some((what, advice)) => Err(format!("is {what} and has no rows to load; {advice}")),
+            None => Ok(()),
+        }
+    }
+
+    fn refuse_zero_byte(&self) -> std::result::Result<(), String> {
+        let Some(at) = memchr::memchr(0, self.bytes) else { return Ok(()) };
+        Err(format!(
+            "has a zero byte at offset {at}, so it is no text; give --format raw if it has length-prefixed pairs; in \
+             tsv a zero byte is written \\x00"
+        ))
+    }
+}
+
+/// A dump's first line is followed by its format: a key of TSV may be `VERSION=`.
+fn is_berkeley(text: &[u8]) -> bool {
+    let mut lines = text.split(|byte| *byte == b'\n');
+    lines.next().is_some_and(|line| line.starts_with(berkeley::SIGNATURE) && !line.contains(&b'\t'))
+        && lines.next().is_none_or(|line| line.is_empty() || line.contains(&b'=') && !line.contains(&b'\t'))
+}
+
+/// The length of the lines that are complete.
+fn complete(text: &[u8], whole: bool) -> usize {
+    if whole { text.len() } else { memchr::memrchr(b'\n', text).map_or(0, |at| at + 1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn format_of(name: &str, text: &[u8]) -> std::result::Result<Format, String> {
+        let mut input = Input::new(Box::new(text), "in".into());
+        input.file_bytes = Some(text.len() as u64);
+        recognize(&mut input, Path::new(name), None).map_err(|failure| format!("{failure:?}"))
+    }
+
+    #[test]
+    fn content_decides_before_the_name() {
+        for (name, text, format) in [
+            ("-", &b"a\t1\nb\t2,3\n"[..], Format::Tsv),
+            ("-", b"key,value\na,1\n", Format::Csv),
+            ("-", b"key,value\na,\"1\n2\"", Format::Csv),
+            ("a.csv", b"id,name\n", Format::Csv),
+            ("a.csv", b"id\tname\n1\tAda\n", Format::Tsv),
+            ("a.csv", b"id,name\tx\n1,Ada\ty\n", Format::Csv),
+            ("a.tsv", b"id,name\n1,Ada\n", Format::Tsv),
+            ("-", b"one\ntwo, three\n", Format::Tsv),
+            ("-", b" {\"key\":\"a\",\"value\":\"1\"}\n", Format::Jsonl),
+            ("a.tsv", b"{\"key\":\"a\",\"value\":\"1\"}\n", Format::Jsonl),
+            ("a.jsonl.gz", b"\n", Format::Jsonl),
+            ("-", b"\xef\xbb\xbf# GDBM dump file created by\n", Format::Gdbm),
+            ("-", b"!\r\n! GDBM FLAT FILE DUMP -- THIS\r\n", Format::GdbmFlat),
+            ("a.txt", b"VERSION=3\nformat=print\n", Format::Db),
+            ("-", b"VERSION=3\t1\nformat=print\t2\n", Format::Tsv),
+            ("-", b"+1,1:a->b\n\n", Format::Cdbmake),
+            ("-", b"+1,1:a\tb\n", Format::Tsv),
+            ("a.raw", b"\x01\0\0\0\x01\0\0\0ab", Format::Raw),
+            ("a.raw", b"key\tvalue\n", Format::Tsv),
+            ("a.csv", b"key,value\na,\0\n", Format::Csv),
+            ("-", b"", Format::Tsv),
+        ] {
+            assert_eq!(format_of(name, text), Ok(format), "{name}: {}", text.escape_ascii());
+        }
+        assert!(format_of("a.json", b"[{\"key\":1}]").unwrap_err().contains("jq -c"));
+        assert!(format_of("a.tsv", b"a\t\0\n").unwrap_err().contains("zero byte at offset 2"));
+        assert!(format_of("a.sqlite", b"SQLite format 3\0").unwrap_err().contains("sqlite3 -csv"));
+    }
+}

@@ -1,0 +1,245 @@
+//! Pairs to and from other databases, by their real tools: what we write they read, and what they write we read.
+//!
+//! Each test is skipped aloud where its tools are missing; `make test` installs them where it may.
+
+use super::{awkward_pairs, directory, pairs_of_raw, raw, run, run_well, splitpoint};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Whether all programs are installed; if not, says so.
+fn has(what: &str, programs: &[&str], package: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let missing = programs.iter().find(|program| !folders.iter().any(|folder| folder.join(program).is_file()));
+    if let Some(program) = missing {
+        eprintln!("SKIPPED: {what}, because {program} is not installed (package {package})");
+    }
+    missing.is_none()
+}
+
+/// Every byte, long values, awkward keys; without empty keys and values, which GDBM's and LMDB's tools refuse.
+fn pairs_without_empty() -> Pairs {
+    awkward_pairs().into_iter().filter(|(key, value)| !key.is_empty() && !value.is_empty()).collect()
+}
+
+/// A table of `pairs` as `t.spt`.
+fn table(place: &Path, pairs: &Pairs) {
+    fs::write(place.join("in.raw"), raw(pairs)).unwrap();
+    run_well(place, &["load", "t.spt", "in.raw"]);
+}
+
+/// The pairs of a table.
+fn pairs_of(place: &Path, table: &str) -> Pairs {
+    pairs_of_raw(&run_well(place, &["dump", table, "--format", "raw"]))
+}
+
+/// Runs a tool with `arguments`, with `input` as its standard input if that is a file's name.
+fn tool(place: &Path, arguments: &[&str], input: Option<&str>) -> Vec<u8> {
+    let mut command = Command::new(arguments[0]);
+    command.args(&arguments[1..]).current_dir(place);
+    command.stdin(input.map_or(Stdio::null(), |name| File::open(place.join(name)).unwrap().into()));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+/// Our dump in `format` as the file `out`.
+fn dump(place: &Path, format: &str, out: &str) {
+    fs::write(place.join(out), run_well(place, &["dump", "t.spt", "--format", format])).unwrap();
+}
+
+/// Loads `file`, whose format must be recognized as `format`, and compares.
+fn load_and_compare(place: &Path, file: &str, format: &str, expected: &Pairs) {
+    let table = format!("{file}.spt");
+    let said = String::from_utf8(run_well(place, &["load", &table, file])).unwrap();
+    assert!(said.contains(&format!(" from {format} ")), "{file}: {said}");
+    let found = pairs_of(place, &table);
+    assert!(found == *expected, "{file}: {} pairs, {} expected", found.len(), expected.len());
+}
+
+#[test]
+fn gdbm_loads_our_dumps_and_we_load_its() {
+    if !has("GDBM", &["gdbm_dump", "gdbm_load"], "gdbmtool") {
+        return;
+    }
+    let place = directory();
+    let place = place.path();
+    let pairs = pairs_without_empty();
+    table(place, &pairs);
+    for (format, theirs) in [("gdbm", "ascii"), ("gdbm-flat", "binary")] {
+        let database = format!("{format}.gdbm");
+        dump(place, format, "ours.dump");
+        tool(place, &["gdbm_load", "ours.dump", &database], None);
+        let again = format!("{format}.dump");
+        tool(place, &["gdbm_dump", "-H", theirs, &database, &again], None);
+        load_and_compare(place, &again, format, &pairs);
+    }
+}
+
+#[test]
+fn an_empty_value_of_a_gdbm_dump_is_read() {
+    if !has("GDBM", &["gdbm_dump", "gdbmtool"], "gdbmtool") {
+        return;
+    }
+    let place = directory();
+    fs::write(place.path().join("store"), "store key \"\"\nstore other 1\n").unwrap();
+    tool(place.path(), &["gdbmtool", "-n", "-f", "store", "e.gdbm"], None);
+    tool(place.path(), &["gdbm_dump", "e.gdbm", "e.dump"], None);
+    let pairs = vec![(b"key".to_vec(), vec![]), (b"other".to_vec(), b"1".to_vec())];
+    load_and_compare(place.path(), "e.dump", "gdbm", &pairs);
+}
+
+#[test]
+fn berkeley_db_loads_our_dumps_and_we_load_its() {
+    let find = |name: &'static str| ["db5.3_", "db_"].map(|prefix| format!("{prefix}{name}"));
+    let (load, dump_by) = (find("load"), find("dump"));
+    let (load, dump_by) =
+        if Path::new("/usr/bin").join(&load[0]).exists() { (&load[0], &dump_by[0]) } else { (&load[1], &dump_by[1]) };
+    if !has("Berkeley DB", &[load, dump_by], "db5.3-util") {
+        return;
+    }
+    let place = directory();
+    let place = place.path();
+    let pairs = awkward_pairs();
+    table(place, &pairs);
+    for (format, option) in [("db", "-p"), ("db-hex", "-k")] {
+        for kind in ["btree", "hash"] {
+            let database = format!("{format}-{kind}.db");
+            dump(place, format, "ours.dump");
+            tool(place, &[load, "-t", kind, "-f", "ours.dump", &database], None);
+            let again = format!("{format}-{kind}.dump");
+            tool(place, &[dump_by, option, "-f", &again, &database], None);
+            load_and_compare(place, &again, "db", &pairs);
+        }
+    }
+}
+
+#[test]
+fn lmdb_loads_our_dump_and_we_load_its() {
+    if !has("LMDB", &["mdb_load", "mdb_dump"], "lmdb-utils") {
+        return;
+    }
+    let place = directory();
+    let place = place.path();
+    let pairs = pairs_without_empty();
+    table(place, &pairs);
+    dump(place, "mdb", "ours.dump");
+    tool(place, &["mdb_load", "-n", "ours.mdb"], Some("ours.dump"));
+    fs::write(place.join("hex.dump"), tool(place, &["mdb_dump", "-n", "ours.mdb"], None)).unwrap();
+    load_and_compare(place, "hex.dump", "db", &pairs);
+    // LMDB 0.9.24 does not escape backslashes with -p, so its text is exact only without them.
+    let plain: Pairs =
+        pairs.iter().filter(|(key, value)| !key.contains(&b'\\') && !value.contains(&b'\\')).cloned().collect();
+    fs::remove_file(place.join("t.spt")).unwrap();
+    table(place, &plain);
+    dump(place, "mdb", "plain.dump");
+    tool(place, &["mdb_load", "-n", "plain.mdb"], Some("plain.dump"));
+    fs::write(place.join("print.dump"), tool(place, &["mdb_dump", "-p", "-n", "plain.mdb"], None)).unwrap();
+    load_and_compare(place, "print.dump", "db", &plain);
+}
+
+#[test]
+fn many_pairs_fit_in_the_map_that_an_lmdb_dump_asks_for() {
+    if !has("LMDB", &["mdb_load", "mdb_stat"], "lmdb-utils") {
+        return;
+    }
+    let place = directory();
+    let place = place.path();
+    // Values just above what fits in a page of LMDB beside another: it takes a page and more for each.
+    let value = vec![b'v'; 2100];
+    let pairs: Pairs = (0..5000_u32).map(|number| (number.to_string().into_bytes(), value.clone())).collect();
+    table(place, &pairs);
+    dump(place, "mdb", "ours.dump");
+    tool(place, &["mdb_load", "-n", "ours.mdb"], Some("ours.dump"));
+    let stat = String::from_utf8(tool(place, &["mdb_stat", "-n", "ours.mdb"], None)).unwrap();
+    assert!(stat.contains("Entries: 5000"), "{stat}");
+}
+
+#[test]
+fn cdb_is_made_of_our_text_and_we_load_its_text_and_its_files() {
+    if !has("cdb", &["cdb"], "tinycdb") {
+        return;
+    }
+    let place = directory();
+    let place = place.path();
+    let pairs = awkward_pairs();
+    table(place, &pairs);
+    dump(place, "cdbmake", "ours.text");
+    tool(place, &["cdb", "-c", "ours.cdb", "ours.text"], None);
+    fs::copy(place.join("ours.cdb"), place.join("file")).unwrap();
+    load_and_compare(place, "file", "cdb", &pairs);
+    fs::write(place.join("theirs.text"), tool(place, &["cdb", "-d", "ours.cdb"], None)).unwrap();
+    load_and_compare(place, "theirs.text", "cdbmake", &pairs);
+    // A file without pairs, and one that was cut.
+    fs::write(place.join("empty.text"), "\n").unwrap();
+    tool(place, &["cdb", "-c", "empty.cdb", "empty.text"], None);
+    load_and_compare(place, "empty.cdb", "cdb", &Vec::new());
+    let bytes = fs::read(place.join("file")).unwrap();
+    fs::write(place.join("cut.cdb"), &bytes[..bytes.len() - 100]).unwrap();
+    let output = run(place, &["load", "cut.spt", "cut.cdb"]);
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!place.join("cut.spt").exists());
+}
+
+#[test]
+fn sqlite_runs_our_sql_and_reads_our_csv_and_we_load_its_csv() {
+    if !has("SQLite", &["sqlite3"], "sqlite3") {
+        return;
+    }
+    let place = directory();
+    let place = place.path();
+    let pairs = awkward_pairs();
+    table(place, &pairs);
+    dump(place, "sql", "ours.sql");
+    tool(place, &["sqlite3", "ours.db"], Some("ours.sql"));
+    let query = "SELECT hex(CAST(key AS BLOB)), hex(CAST(value AS BLOB)) FROM pairs";
+    let rows = String::from_utf8(tool(place, &["sqlite3", "-tabs", "ours.db", query], None)).unwrap();
+    let bytes = |hex: &str| -> Vec<u8> {
+        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+    };
+    let mut found: Pairs =
+        rows.lines().filter_map(|row| row.split_once('\t')).map(|(key, value)| (bytes(key), bytes(value))).collect();
+    found.sort();
+    assert!(found == pairs, "{} pairs, {} expected", found.len(), pairs.len());
+    // CSV holds no zero byte in SQLite's hands.
+    let text: Pairs = pairs.into_iter().filter(|(key, value)| !key.contains(&0) && !value.contains(&0)).collect();
+    fs::remove_file(place.join("t.spt")).unwrap();
+    table(place, &text);
+    dump(place, "csv", "ours.csv");
+    tool(place, &["sqlite3", "-csv", "csv.db", ".import ours.csv pairs"], None);
+    let csv = tool(place, &["sqlite3", "-csv", "-header", "csv.db", "SELECT key, value FROM pairs"], None);
+    fs::write(place.join("theirs"), csv).unwrap();
+    load_and_compare(place, "theirs", "csv (key key, value value)", &text);
+}
+
+#[test]
+fn compressed_files_are_read_whatever_their_name() {
+    if !has("compression", &["gzip", "zstd"], "gzip and zstd") {
+        return;
+    }
+    let place = directory();
+    let place = place.path();
+    let pairs: Pairs = (0..50_000).map(|n| (format!("key{n}").into_bytes(), format!("{n}").into_bytes())).collect();
+    let mut sorted = pairs.clone();
+    sorted.sort();
+    table(place, &pairs);
+    dump(place, "jsonl", "rows");
+    fs::write(place.join("gzipped"), tool(place, &["gzip", "-c", "rows"], None)).unwrap();
+    fs::write(place.join("zstandard"), tool(place, &["zstd", "-c", "rows"], None)).unwrap();
+    load_and_compare(place, "gzipped", "jsonl", &sorted);
+    load_and_compare(place, "zstandard", "jsonl", &sorted);
+    // From a pipe, and cut.
+    let whole = fs::read(place.join("zstandard")).unwrap();
+    fs::write(place.join("cut"), &whole[..whole.len() - 10]).unwrap();
+    for (name, status) in [("zstandard", 0), ("cut", 13)] {
+        let mut load = splitpoint(place);
+        load.args(["load", "piped.spt", "-"]).stdin(File::open(place.join(name)).unwrap());
+        let output = load.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{said}");
+        assert!(status == 0 || said.contains("damaged Zstandard data"), "{said}");
+    }
+}
