@@ -291,7 +291,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (path, table) = table_with_stats(&directory);
         let first = PublishedCounters::read(&path).unwrap().unwrap();
-        assert_eq!((first.tick, first.process, first.is_open), (1, std::process::id(), true));
+        assert!(first.tick >= 1, "{first:?}");
+        assert_eq!((first.process, first.is_open), (std::process::id(), true));
         for i in 0..1000u32 {
             table.put(&i.to_le_bytes(), b"value").unwrap();
         }
