@@ -21,6 +21,7 @@ use super::tags::{FOURS_AT_ONCE, Matches, SLOTS_AT_ONCE};
 use super::{Buckets, HashedKey};
 use crate::linear;
 use crate::pager::pool::{FrameNo, FrameRef, OptimisticRead};
+use crate::pager::sink::Sink;
 
 /// The result of an optimistic read.
 pub(super) enum Optimistic {
@@ -55,7 +56,7 @@ pub(super) struct BucketSnapshot<'t> {
 impl Buckets {
     /// Looks up `key` without a latch; appends its value to `value`.
     #[inline]
-    pub(super) fn read_optimistically(&self, key: HashedKey<'_>, value: Option<&mut Vec<u8>>) -> Optimistic {
+    pub(super) fn read_optimistically(&self, key: HashedKey<'_>, value: Option<&mut impl Sink>) -> Optimistic {
         if activity::is_due() || key.bytes.len() > self.key_bytes_inline_max() || self.pager.is_forked() {
             return Optimistic::Retry;
         }
@@ -181,7 +182,7 @@ impl Buckets {
         (view, bucket): (View, linear::Bucket),
         primary: &PageSnapshot<'_>,
         overflow: Option<&PageSnapshot<'_>>,
-        mut value: Option<&mut Vec<u8>>,
+        mut value: Option<&mut impl Sink>,
     ) -> Optimistic {
         let before = value.as_ref().map_or(0, |value| value.len());
         let mut found = primary.find(key, value.as_deref_mut());
@@ -204,7 +205,7 @@ impl Buckets {
         next: u64,
         overflow: Option<&PageSnapshot<'_>>,
         key: HashedKey<'_>,
-        value: Option<&mut Vec<u8>>,
+        value: Option<&mut impl Sink>,
     ) -> Optimistic {
         let here;
         let overflow = match overflow {
@@ -238,7 +239,7 @@ impl PageSnapshot<'_> {
 
     /// Compares the records whose slots have the tag; appends the value of `key` to `value`.
     #[inline]
-    fn find(&self, key: HashedKey<'_>, mut value: Option<&mut Vec<u8>>) -> Optimistic {
+    fn find(&self, key: HashedKey<'_>, mut value: Option<&mut impl Sink>) -> Optimistic {
         for slot in self.matches {
             let found = self.record(self.offset(slot), key, value.as_deref_mut());
             if !matches!(found, Optimistic::Absent) {
@@ -250,7 +251,7 @@ impl PageSnapshot<'_> {
 
     /// Compares the key of the record at `offset` of the page, and appends its value to `value` if it is `key`.
     #[inline]
-    fn record(&self, offset: usize, key: HashedKey<'_>, value: Option<&mut Vec<u8>>) -> Optimistic {
+    fn record(&self, offset: usize, key: HashedKey<'_>, value: Option<&mut impl Sink>) -> Optimistic {
         if offset >= self.len {
             return Optimistic::Retry;
         }

@@ -24,6 +24,7 @@ mod health;
 mod names;
 pub(crate) mod pool;
 mod racing;
+pub(crate) mod sink;
 mod space;
 pub(crate) mod wal;
 pub(crate) mod words;

@@ -25,6 +25,7 @@
 use super::ahead::Ahead;
 use super::interleave::{self, step};
 use super::racing;
+use super::sink::Sink;
 use super::words::{Bytes, FrameBytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::planted::{Bug, planted};
@@ -865,16 +866,16 @@ impl OptimisticRead<'_> {
 
     /// Appends the bytes of `range` to `out`.
     #[inline]
-    pub(crate) fn copy_to(&self, range: Range<usize>, out: &mut Vec<u8>) {
+    pub(crate) fn copy_to(&self, range: Range<usize>, out: &mut impl Sink) {
         assert!(range.start <= range.end && range.end <= self.frame.bytes);
         step();
-        let (before, len) = (out.len(), range.end - range.start);
-        out.reserve(len);
-        // SAFETY: the range is within the frame (asserted), see `load8`; `out` has room for `len` more bytes, which
-        // this writes.
+        let len = range.end - range.start;
+        // SAFETY: the range is within the frame (asserted), see `load8`; `place` has `len` bytes, and all of them are
+        // written.
         unsafe {
-            racing::copy_out(self.frame.address.add(range.start), out.as_mut_ptr().add(before), len);
-            out.set_len(before + len);
+            out.append_with(len, |place| {
+                racing::copy_out(self.frame.address.add(range.start), place.as_mut_ptr().cast(), len);
+            });
         }
     }
 
