@@ -7,8 +7,12 @@
 # make sanitize the tests of threads and of unsafe code under ThreadSanitizer and AddressSanitizer, with a nightly Rust
 # make bench    the short form of every workload, by us and our peers, into results/: 7.5 minutes; BENCH='--workload pairs' is one
 # make bench-full  the long form: hours, 12 GB of memory, 11 GB of disk; BENCH='--form eighth --workload append' lies between
-# make c-library  builds the C library into target/c: lib/libsplitpoint.so and .a, include/splitpoint.h
+# make c-library  builds the C library into target/c: lib/libsplitpoint.so and .a, include/splitpoint.h, manual pages
+# make install  the program, the C library and its manual pages: PREFIX=/usr/local DESTDIR=; make uninstall removes them
+# make test-c   the tests of the C library
 # make test-compat  the old interfaces (ndbm, dbm, hsearch, dbopen) beside the system's, and under Perl and Python
+# make test-compat-upstream  the tests that gdbm, glibc, Perl and Python have of them, fetched by apt-get source, over ours
+# make bench-compat  words through ndbm and hsearch, beside gdbm, Berkeley DB and glibc
 # make help     this list
 #
 # `make test` is fmt, lint, unit, doc, examples and some seconds of fuzz, each of which can be made by itself. Needs Rust and a C
@@ -42,7 +46,7 @@ help:
 run: tools
 	$(CARGO) run --release --quiet --package splitpoint-cli -- tour
 
-test: fmt lint unit doc examples
+test: fmt lint unit doc examples test-c
 	@$(MAKE) fuzz SECONDS=5
 	@for part in fmt clippy; do \
 	    $(CARGO) $$part --version >/dev/null 2>&1 || echo "SKIPPED: cargo $$part, which is not installed"; \
@@ -163,26 +167,85 @@ examples: tools
 	    $(CARGO) run --quiet --locked --example $$example || exit 1; \
 	done
 
-# The C library as it is installed, under target/c: include/, lib/. What is linked with it beside, as the old interfaces of
-# crates/capi/compat, finds it with -Itarget/c/include -Ltarget/c/lib -lsplitpoint.
+# What `make install` copies, as it lies below PREFIX: bin/, include/, lib/, share/man/. Programs can be compiled with it as it
+# is, by PKG_CONFIG_PATH=target/c/lib/pkgconfig. Whoever adds to the installation adds a rule that writes here to STAGE.
 C_OUT = target/c
-C_VERSION = $$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+STAGE = c-library compat-libraries
+VERSION = $$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+# The date in the manual pages.
+MAN_DATE = 2026-11-22
 
+# In the static library only spt_* stay global, so that nothing in it meets another library of Rust in one program.
 c-library: tools
 	$(CARGO) build --release --quiet --locked --package splitpoint-capi
-	@mkdir -p $(C_OUT)/include $(C_OUT)/lib
+	@mkdir -p $(C_OUT)/include $(C_OUT)/lib/pkgconfig $(C_OUT)/lib/cmake/splitpoint $(C_OUT)/share/man/man3
 	@cp crates/capi/include/splitpoint.h $(C_OUT)/include/
-	@cp target/release/libsplitpoint_c.a $(C_OUT)/lib/libsplitpoint.a
-	@cp target/release/libsplitpoint_c.so $(C_OUT)/lib/libsplitpoint.so.$(C_VERSION)
-	@ln -sf libsplitpoint.so.$(C_VERSION) $(C_OUT)/lib/libsplitpoint.so.0
+	@cp target/release/libsplitpoint_c.so $(C_OUT)/lib/libsplitpoint.so.$(VERSION)
+	@ln -sf libsplitpoint.so.$(VERSION) $(C_OUT)/lib/libsplitpoint.so.0
 	@ln -sf libsplitpoint.so.0 $(C_OUT)/lib/libsplitpoint.so
+	@test $(C_OUT)/lib/libsplitpoint.a -nt target/release/libsplitpoint_c.a || { \
+	    ld -r -o $(C_OUT)/splitpoint.o --whole-archive target/release/libsplitpoint_c.a && \
+	    objcopy --wildcard --keep-global-symbol='spt_*' --remove-section=.llvmbc --remove-section=.llvmcmd --strip-debug \
+	        $(C_OUT)/splitpoint.o && \
+	    rm -f $(C_OUT)/lib/libsplitpoint.a && ar rcs $(C_OUT)/lib/libsplitpoint.a $(C_OUT)/splitpoint.o && \
+	    rm $(C_OUT)/splitpoint.o; }
+	@sed "s/@VERSION@/$(VERSION)/" crates/capi/splitpoint.pc.in >$(C_OUT)/lib/pkgconfig/splitpoint.pc
+	@cp crates/capi/cmake/splitpoint-config.cmake $(C_OUT)/lib/cmake/splitpoint/
+	@sed "s/@VERSION@/$(VERSION)/" crates/capi/cmake/splitpoint-config-version.cmake.in \
+	    >$(C_OUT)/lib/cmake/splitpoint/splitpoint-config-version.cmake
+	@rm -f $(C_OUT)/share/man/man3/spt_*.3
+	@awk -f crates/capi/man/pages.awk -v out=$(C_OUT)/share/man/man3 -v version="$(VERSION)" -v date=$(MAN_DATE) \
+	    crates/capi/include/splitpoint.h
 
-# The old interfaces, beside the C library; and their tests.
+# The names of the installed files are kept in share/splitpoint/installed, for `make uninstall`.
+DESTDIR =
+PREFIX = /usr/local
+INSTALLED = share/splitpoint/installed
+
+install: $(STAGE)
+	$(CARGO) build --release --quiet --locked --package splitpoint-cli
+	@mkdir -p $(C_OUT)/bin && cp target/release/splitpoint $(C_OUT)/bin/
+	@set -e; umask 022; to='$(DESTDIR)$(PREFIX)'; mkdir -p "$$to/share/splitpoint"; \
+	(cd $(C_OUT) && find . ! -type d ! -path './share/splitpoint/*' | sed 's,^\./,,' | sort) >"$$to/$(INSTALLED)"; \
+	while read -r file; do \
+	    mkdir -p "$$to/$${file%/*}"; rm -f "$$to/$$file"; cp -P "$(C_OUT)/$$file" "$$to/$$file"; \
+	    test -L "$$to/$$file" || case $$file in \
+	        bin/* | lib/*.so.*) chmod 755 "$$to/$$file";; \
+	        *) chmod 644 "$$to/$$file";; \
+	    esac; \
+	done <"$$to/$(INSTALLED)"; \
+	echo "Installed $$(wc -l <"$$to/$(INSTALLED)") files in $$to."; \
+	test -n '$(DESTDIR)' || test "$$(id -u)" != 0 || ! command -v ldconfig >/dev/null || ldconfig
+
+uninstall:
+	@set -e; from='$(DESTDIR)$(PREFIX)'; \
+	test -f "$$from/$(INSTALLED)" || { echo "Nothing is installed in $$from: $(INSTALLED) is missing." >&2; exit 1; }; \
+	while read -r file; do rm -f "$$from/$$file"; done <"$$from/$(INSTALLED)"; \
+	rm "$$from/$(INSTALLED)"; \
+	for directory in share/splitpoint include/splitpoint lib/splitpoint lib/cmake/splitpoint lib/cmake lib/pkgconfig share/man/man3; do \
+	    rmdir "$$from/$$directory" 2>/dev/null || :; \
+	done; \
+	echo "Removed splitpoint from $$from."
+
+# The tests of the C library: by gcc, AddressSanitizer and valgrind, installed and not. SECONDS is how long random calls go on.
+test-c: tools $(STAGE)
+	@SECONDS='$(SECONDS)' crates/capi/tests/run
+	@$(COMPAT)/tests/run $(C_OUT) target/c-compat
+
+# The old interfaces, beside the C library; their tests; and their speed.
+COMPAT = crates/capi/compat
+
 compat-libraries: c-library
-	@$(MAKE) -s -C crates/capi/compat OUT=$$(pwd)/$(C_OUT)
+	@$(MAKE) -s -C $(COMPAT) OUT="$$(pwd)/$(C_OUT)" BUILD="$$(pwd)/target/c-compat"
 
 test-compat: compat-libraries
-	@crates/capi/compat/tests/run $(C_OUT)
+	@$(COMPAT)/tests/run $(C_OUT) target/c-compat
+
+test-compat-upstream: compat-libraries
+	@$(COMPAT)/tests/upstream $(C_OUT) target/c-compat
+
+bench-compat: compat-libraries
+	@$(COMPAT)/bench/run $(C_OUT) target/c-compat
 
 doc: tools
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items --locked
@@ -197,5 +260,6 @@ tools:
 	    if (have[1] < need[1] || have[1] == need[1] && have[2] + 0 < need[2] + 0) { \
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
-.PHONY: help run test slow power faults disks fuzz sanitize bench bench-full peers fmt lint unit examples doc tools c-library \
-    compat-libraries test-compat
+.PHONY: help run test slow power faults disks fuzz sanitize bench bench-full peers fmt lint unit examples doc tools \
+    c-library install uninstall test-c \
+    compat-libraries test-compat test-compat-upstream bench-compat

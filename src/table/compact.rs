@@ -8,6 +8,7 @@
 
 use super::Table;
 use crate::error::Result;
+use std::ops::ControlFlow;
 
 impl Table {
     /// Shrinks the table to what its pairs need, and the file to what the table needs.
@@ -17,6 +18,16 @@ impl Table {
     /// # Errors
     /// Those of [`remove`](Self::remove) and [`sync`](Self::sync).
     pub fn compact(&self) -> Result<()> {
+        self.compact_with(|_, _| ControlFlow::Continue(())).map(drop)
+    }
+
+    /// [`compact`](Self::compact) that calls `progress` from time to time with the buckets done, and the buckets in
+    /// all, of the current pass; there are one to eight. A break ends it: the table has become as small as it got so
+    /// far. Returns whether it was completed.
+    ///
+    /// # Errors
+    /// Those of [`compact`](Self::compact).
+    pub fn compact_with(&self, mut progress: impl FnMut(u64, u64) -> ControlFlow<()>) -> Result<bool> {
         {
             let _inside = self.enter()?;
             self.buckets.shrink()?;
@@ -26,17 +37,27 @@ impl Table {
         const PASSES_MAX: u32 = 8;
         for _ in 0..PASSES_MAX {
             let before = self.pager.frame_count();
-            self.compact_pass()?;
+            if self.compact_pass(&mut progress)?.is_break() {
+                return self.checkpoint().map(|()| false);
+            }
             if self.pager.frame_count() >= before {
                 break;
             }
         }
-        self.checkpoint()
+        self.checkpoint().map(|()| true)
     }
 
-    fn compact_pass(&self) -> Result<()> {
-        let mut number = 0;
-        while number <= self.buckets.view().max_bucket {
+    fn compact_pass(&self, progress: &mut impl FnMut(u64, u64) -> ControlFlow<()>) -> Result<ControlFlow<()>> {
+        const BUCKETS_PER_REPORT: u32 = 256;
+        let mut number = 0u32;
+        loop {
+            let last = self.buckets.view().max_bucket;
+            if number > last {
+                break;
+            }
+            if number.is_multiple_of(BUCKETS_PER_REPORT) && progress(number.into(), u64::from(last) + 1).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
             {
                 let _inside = self.enter()?;
                 self.pager.prefer_low(|| self.buckets.compact_bucket(number))?;
@@ -51,6 +72,6 @@ impl Table {
         // A checkpoint in flight must not see the end of the file move.
         let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
         let _alone = self.gate.close()?;
-        self.pager.trim()
+        self.pager.trim().map(ControlFlow::Continue)
     }
 }

@@ -7,6 +7,7 @@ mod counters;
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::*;
@@ -312,6 +313,31 @@ fn a_table_that_loses_its_pairs_shrinks_and_its_file_with_it() {
     for i in 99_000..100_000u32 {
         assert_eq!(table.get(&i.to_le_bytes()).unwrap().as_deref(), Some(&[7; 40][..]));
     }
+}
+
+#[test]
+fn a_cancelled_compaction_leaves_the_table_whole_and_can_be_repeated() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let table = Table::open(&path).unwrap();
+    for i in 0..50_000u32 {
+        table.put(&i.to_le_bytes(), &[7; 40]).unwrap();
+    }
+    for i in (0..50_000u32).filter(|i| i % 3 != 0) {
+        assert!(table.remove(&i.to_le_bytes()).unwrap());
+    }
+    let mut calls = 0;
+    let completed = table.compact_with(|done, all| {
+        calls += 1;
+        assert!(done < all);
+        if calls == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert!(!completed.unwrap());
+    assert_eq!(calls, 3);
+    assert_eq!(table.verify().unwrap(), []);
+    assert!(table.compact_with(|_, _| ControlFlow::Continue(())).unwrap());
+    assert_eq!(table.verify().unwrap(), []);
+    assert_eq!(table.len(), 50_000 / 3 + 1);
 }
 
 #[test]

@@ -626,18 +626,38 @@ static bool same(struct span a, struct span b)
     return a.len == b.len && (a.len == 0 || !memcmp(a.bytes, b.bytes, a.len));
 }
 
+/* Puts the walk where `after` is or was in hash order, behind it. 0, or -1. */
+static int go_to(struct store *store, struct span after)
+{
+    struct span at;
+    uint64_t position;
+    int openings = 0, present, result = 0;
+    spt_status status;
+    prepare(store);
+    if (!store->table)
+        return store->read_only ? 0 : refused(EBADF);
+    do {
+        status = spt_position(store->table, after.bytes, after.len, &position);
+        if (status == SPT_OK)
+            status = spt_contains(store->table, after.bytes, after.len);
+    } while (again(store, status, &openings));
+    if (status != SPT_OK && status != SPT_NOT_FOUND)
+        return failed(status, store->table);
+    present = status == SPT_OK;
+    rewind_walk(store, position);
+    /* Keys with the same hash may come before it. */
+    while (present && result == 0) {
+        result = store_next(store, &at, NULL);
+        present = result == 0 && !same(at, after);
+    }
+    return result < 0 ? -1 : 0;
+}
+
 int store_after(struct store *store, struct span after, struct span *key, struct span *value)
 {
     struct span at;
-    if (store_current(store, &at) || !same(at, after)) {
-        rewind_walk(store, 0);
-        int result;
-        do
-            result = store_next(store, &at, NULL);
-        while (result == 0 && !same(at, after));
-        if (result)
-            return result;
-    }
+    if ((store_current(store, &at) || !same(at, after)) && go_to(store, after))
+        return -1;
     return store_next(store, key, value);
 }
 

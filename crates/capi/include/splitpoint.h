@@ -58,8 +58,9 @@
  * (pthread_cancel) inside the library.
  *
  * Processes: One process has a file open for writing at a time, by one handle; others may read it as of its last
- * checkpoint. After fork, the handles belong to the parent: the child gets SPT_FORKED, and may close them, which
- * leaves the files alone, or open its own.
+ * checkpoint. After fork, tables in files belong to the parent: the child gets SPT_FORKED, and may close them, which
+ * leaves the files alone, and open them anew once the parent has closed them. Tables wholly in memory are copied like
+ * all memory; use one in the child only if no other thread was using it at the fork.
  *
  * Signals: No function may be called in a signal handler. Set a flag there, and close the table in the main program.
  * Opening a table for writing installs a handler for SIGBUS, which passes on what is not about its mappings.
@@ -68,7 +69,8 @@
  * (libsplitpoint.so.0): functions and codes are only added. Structs that are passed grow at their end; their size field
  * says how much of them the program knows.
  *
- * See: spt_open, spt_options, spt_get, spt_put, spt_scan, spt_error_message
+ * See: spt_open, spt_options, spt_get, spt_put, spt_batch_begin, spt_scan, spt_backup, spt_check, spt_dict_open,
+ * spt_build_start, spt_error_message
  */
 #ifndef SPLITPOINT_H
 #define SPLITPOINT_H
@@ -99,7 +101,7 @@ typedef int spt_status;
 enum {
     SPT_OK = 0,                 /* success */
     SPT_IO = 1,                 /* an operating system error: see spt_error_errno */
-    SPT_DISK_FULL = 2,          /* no room on the disk, or the file may not be longer (ulimit -f); nothing has changed */
+    SPT_DISK_FULL = 2,          /* no room on the disk, or the file may not be longer (ulimit -f) */
     SPT_CORRUPT = 3,            /* a file contradicts itself: restore a backup, or see spt_salvage */
     SPT_NOT_A_TABLE = 4,        /* not a file of splitpoint */
     SPT_OTHER_VERSION = 5,      /* a file of splitpoint, in a version that this library does not read */
@@ -112,7 +114,7 @@ enum {
     SPT_WOULD_DEADLOCK = 12,    /* this thread holds a view that blocks its own write */
     SPT_OUT_OF_MEMORY = 13,     /* memory or address space could not be allocated */
     SPT_FORKED = 14,            /* the handle was opened in a parent process */
-    SPT_STALE = 15,             /* another process wrote a checkpoint since the file was opened for reading: open again */
+    SPT_STALE = 15,             /* another process wrote a checkpoint since the open for reading: open again */
     SPT_DUPLICATE = 16,         /* a duplicate key where keys must be unique */
     SPT_STOPPED = 17,           /* cancelled by the caller's own function */
     SPT_BUSY = 18,              /* the log is full and a backup keeps it from being emptied: try again */
@@ -160,9 +162,26 @@ typedef struct spt_bytes {
     size_t len;
 } spt_bytes;
 
-/* The handles. */
-typedef struct spt_table spt_table;
-typedef struct spt_cursor spt_cursor;
+/** spt_table, spt_cursor, spt_batch, spt_dictionary, spt_build, spt_dict_update - handles
+ *
+ * What they point to is not memory: a handle is a number that the library gives and checks. Two handles that are open
+ * at the same time differ, and a handle that was closed is not given again.
+ *
+ * See: splitpoint
+ */
+typedef struct spt_table spt_table;           /* a table: spt_open */
+typedef struct spt_cursor spt_cursor;         /* a walk over pairs: spt_scan, spt_dict_scan */
+typedef struct spt_batch spt_batch;           /* changes to be made together: spt_batch_begin */
+typedef struct spt_dictionary spt_dictionary; /* a dictionary, open for reading: spt_dict_open */
+typedef struct spt_build spt_build;           /* a dictionary in the making: spt_build_start */
+typedef struct spt_dict_update spt_dict_update; /* changes to a dictionary: spt_dict_update_start */
+
+/** spt_progress_fn - how far a long work has come
+ *
+ * Called from time to time with what is done of `all`. Returns 0 to go on; anything else cancels the work, which then
+ * returns SPT_STOPPED. `context` is the pointer that was passed with the function.
+ */
+typedef int (*spt_progress_fn)(void *context, uint64_t done, uint64_t all);
 
 /** spt_hash_fn - a hash function of your own
  *
@@ -314,6 +333,48 @@ spt_status spt_get(spt_table *table, const void *key, size_t key_len, void *buff
 spt_status spt_get_alloc(spt_table *table, const void *key, size_t key_len, void **value, size_t *value_len);
 spt_status spt_contains(spt_table *table, const void *key, size_t key_len);
 
+/** spt_get_view, spt_view_release - look at a value without a copy
+ *
+ * spt_get_view sets `view->data` and `view->len` to the value in its page; a value larger than a page is copied. The
+ * bytes are valid until spt_view_release.
+ *
+ * While a view is open, writers of its page wait: release it soon. A write of the thread that holds it returns
+ * SPT_WOULD_DEADLOCK if it would have to wait for itself.
+ *
+ * spt_view_release ends the view and sets it to zeros. NULL, and a view of zeros, are no error. The struct may be
+ * copied; only one of the copies can be released. A thread that ends releases its views, of which it may hold 65,536.
+ *
+ * Threads: Release a view in the thread that made it.
+ *
+ * Returns:
+ *   SPT_OK              the key is present; or the view is released
+ *   SPT_NOT_FOUND       the key is absent
+ *   SPT_WRONG_THREAD    the view is another thread's, and stays open
+ *   SPT_INVALID_HANDLE  the table is not open; or the view has been released
+ *   SPT_IO SPT_CORRUPT SPT_STALE  where the page has to be read from the file
+ */
+typedef struct spt_view {
+    const void *data;
+    size_t len;
+    uint64_t token; /* the library's */
+} spt_view;
+
+spt_status spt_get_view(spt_table *table, const void *key, size_t key_len, spt_view *view);
+spt_status spt_view_release(spt_view *view);
+
+/** spt_get_many - look many keys up
+ *
+ * Sets `values[i]` to the value of `keys[i]`, for `count` keys; `data` is NULL for a key that is absent. All values are
+ * in one allocation, `*memory`, which you free with spt_free. A zero byte follows each.
+ *
+ * Faster than a call for each key: the cache misses of many keys overlap. Each key is looked up by itself, so beside
+ * writers the values may be of different moments.
+ *
+ * Errors:
+ *   SPT_TOO_LONG SPT_IO SPT_CORRUPT SPT_STALE  the first that occurs; `*memory` is NULL
+ */
+spt_status spt_get_many(spt_table *table, const spt_bytes *keys, size_t count, spt_bytes *values, void **memory);
+
 /** spt_put, spt_insert, spt_append, spt_remove - change a pair
  *
  * spt_put stores the value, replacing an earlier one. spt_insert stores it only if the key is absent. spt_append
@@ -339,6 +400,122 @@ spt_status spt_insert(spt_table *table, const void *key, size_t key_len, const v
 spt_status spt_append(spt_table *table, const void *key, size_t key_len, const void *tail, size_t tail_len,
                       size_t *value_len);
 spt_status spt_remove(spt_table *table, const void *key, size_t key_len);
+
+/** spt_replace - store a value and get the earlier one
+ *
+ * Like spt_put, and `*old` is the earlier value, which you free with spt_free, or NULL if the key was absent. A zero
+ * byte follows it.
+ *
+ * Errors:
+ *   those of spt_put; SPT_OUT_OF_MEMORY if the new value is stored, but there is no memory for the old one
+ */
+spt_status spt_replace(spt_table *table, const void *key, size_t key_len, const void *value, size_t value_len,
+                       void **old, size_t *old_len);
+
+/** spt_compare_and_set - change a value if it is the expected one
+ *
+ * Stores `*new_value` if the value is `*expected`. NULL for `expected` means that the key is absent, and NULL for
+ * `new_value` removes it.
+ *
+ * Returns:
+ *   SPT_OK       it was, and has been changed
+ *   SPT_DIFFERS  it is another, or the key is present or absent against expectation
+ *   or an error of spt_put
+ */
+spt_status spt_compare_and_set(spt_table *table, const void *key, size_t key_len, const spt_bytes *expected,
+                               const spt_bytes *new_value);
+
+/** spt_update, spt_update_fn - change a value by a function
+ *
+ * Calls `function` with the value of the key, or NULL if it is absent, and does what it returns:
+ *
+ *   SPT_UPDATE_KEEP    leaves the value, or the key absent, as it is
+ *   SPT_UPDATE_STORE   stores `*new_value`, which the function has set. The bytes are read after it has returned, so
+ *                      they may not be its local variables
+ *   SPT_UPDATE_REMOVE  removes the key
+ *   SPT_UPDATE_STOP    ends the call with SPT_STOPPED; nothing has changed
+ *
+ * The function is called again if another thread has changed the value in the meantime. No latch is held while it
+ * runs, so it may use the table, but not close it.
+ *
+ * Returns:
+ *   SPT_OK         the key is present now
+ *   SPT_NOT_FOUND  the key is absent now
+ *   SPT_STOPPED    as the function asked
+ *   or an error of spt_put; SPT_INVALID_ARGUMENT also if the function returned another number
+ */
+typedef int (*spt_update_fn)(void *context, const spt_bytes *old_value, spt_bytes *new_value);
+
+#define SPT_UPDATE_KEEP 0
+#define SPT_UPDATE_STORE 1
+#define SPT_UPDATE_REMOVE 2
+#define SPT_UPDATE_STOP 3
+
+spt_status spt_update(spt_table *table, const void *key, size_t key_len, spt_update_fn function, void *context);
+
+/** spt_put_many, spt_append_many - change many pairs
+ *
+ * spt_put for each of `count` pairs, or spt_append; `value_lens`, unless it is NULL, is an array for their new lengths.
+ * Faster than a call for each: cache misses overlap, and with SPT_DURABILITY_SYNC all wait for the disk once.
+ *
+ * Not atomic: other threads see the pairs one by one, and after an error or a crash those up to some pair are stored.
+ * For all or nothing see spt_batch_begin.
+ *
+ * Errors:
+ *   those of spt_put, the first that occurs; the pairs before it are stored
+ */
+typedef struct spt_pair {
+    spt_bytes key;
+    spt_bytes value;
+} spt_pair;
+
+spt_status spt_put_many(spt_table *table, const spt_pair *pairs, size_t count);
+spt_status spt_append_many(spt_table *table, const spt_pair *pairs, size_t count, size_t *value_lens);
+
+/** spt_batch_begin, spt_batch_put, spt_batch_insert, spt_batch_append, spt_batch_remove, spt_batch_update,
+ * spt_batch_len, spt_batch_commit, spt_batch_discard - make several changes as one
+ *
+ * spt_batch_begin opens a batch. The functions that add changes copy keys and values, and change nothing.
+ * spt_batch_len counts the changes.
+ *
+ * spt_batch_commit makes the changes, in order, as one: for other threads, after an error, and after a crash. It ends
+ * the batch, whatever it returns but SPT_IN_USE. spt_batch_discard ends the batch without making the changes; NULL is
+ * no error.
+ *
+ * When the batch is committed, an insert leaves the value of a key that is present, a remove of an absent key does
+ * nothing, and an update calls its function, which sees the value that the changes before it leave. Like spt_update it
+ * may be called again; SPT_UPDATE_STOP stops the whole commit. A commit takes as long as its changes would one by one,
+ * and a copy of each value that is replaced. Threads that need one of its buckets wait.
+ *
+ * Example:
+ *     spt_batch *batch = NULL;
+ *     spt_status status = spt_batch_begin(table, &batch);
+ *
+ *     if (status == SPT_OK)
+ *         status = spt_batch_put(batch, "alice", 5, "90", 2);
+ *     if (status == SPT_OK)
+ *         status = spt_batch_put(batch, "bob", 3, "110", 3);
+ *     if (status == SPT_OK)
+ *         status = spt_batch_commit(batch);
+ *     else
+ *         spt_batch_discard(batch);
+ *
+ * Errors:
+ *   SPT_TOO_LONG  a key or a value, when it is added; a value that becomes too long by an append, at the commit
+ *   SPT_STOPPED   of the commit, as an update's function asked; nothing has changed
+ *   SPT_IN_USE    another thread is using the batch
+ *   or, of the commit, an error of spt_put; nothing has changed then
+ */
+spt_status spt_batch_begin(spt_table *table, spt_batch **batch);
+spt_status spt_batch_put(spt_batch *batch, const void *key, size_t key_len, const void *value, size_t value_len);
+spt_status spt_batch_insert(spt_batch *batch, const void *key, size_t key_len, const void *value, size_t value_len);
+spt_status spt_batch_append(spt_batch *batch, const void *key, size_t key_len, const void *tail, size_t tail_len);
+spt_status spt_batch_remove(spt_batch *batch, const void *key, size_t key_len);
+spt_status spt_batch_update(spt_batch *batch, const void *key, size_t key_len, spt_update_fn function,
+                            void *context);
+spt_status spt_batch_len(spt_batch *batch, uint64_t *len);
+spt_status spt_batch_commit(spt_batch *batch);
+spt_status spt_batch_discard(spt_batch *batch);
 
 /** spt_len, spt_clear - the number of pairs, and removing them all
  *
@@ -420,6 +597,499 @@ spt_status spt_scan_prefix(spt_table *table, uint64_t prefix, uint32_t bits, spt
 spt_status spt_cursor_next(spt_cursor *cursor, spt_bytes *key, spt_bytes *value);
 spt_status spt_cursor_position(spt_cursor *cursor, uint64_t *position, int *at_boundary);
 spt_status spt_cursor_close(spt_cursor *cursor);
+
+/** spt_compact - make a table and its file as small as the pairs allow
+ *
+ * Merges buckets that the load no longer needs, moves what is at the end of the file to free space before it, and cuts
+ * the file. Other threads go on; each waits for one bucket at most. Takes as long as reading and writing the file.
+ *
+ * `progress` may be NULL. It gets the buckets done and the buckets in all of the present pass; there are one to eight.
+ *
+ * Errors:
+ *   SPT_STOPPED  `progress` cancelled it; the table has become as small as it got
+ *   or an error of spt_remove or spt_sync
+ */
+spt_status spt_compact(spt_table *table, spt_progress_fn progress, void *context);
+
+/** spt_backup, spt_backup_file, spt_restore - copy a table that is in use, and put it back
+ *
+ * spt_backup copies an open table to the file at `path`, as it is at one moment between two writes. Writers go on,
+ * until they need a checkpoint (SPT_BUSY); those of a table in memory wait. spt_backup_file copies the table in the
+ * file `from`, which another process may have open, as of its last checkpoint. The copy is a table like any other. It
+ * has a temporary name until it is complete and on the disk.
+ *
+ * spt_restore replaces the table at `path` by the backup `from`: copies it, checks the whole copy, and only then gives
+ * it the name.
+ *
+ * `flags` is 0, or SPT_OVERWRITE if a file at `path` may be replaced. `options`, which may be NULL, is how the backup
+ * is opened, for a hash function of your own. `progress`, which may be NULL, gets the bytes copied and the bytes in
+ * all.
+ *
+ * Errors:
+ *   SPT_INVALID_ARGUMENT  a file exists at `path`, and SPT_OVERWRITE is not set
+ *   SPT_LOCKED            the file at `path` is open for writing
+ *   SPT_STOPPED           `progress` cancelled it; the copy is removed
+ *   SPT_CORRUPT           spt_restore: the backup has faults; nothing has changed
+ *   SPT_DISK_FULL SPT_IO  the copy is removed
+ *   or an error of spt_open or spt_sync
+ */
+#define SPT_OVERWRITE 1u
+spt_status spt_backup(spt_table *table, const char *path, uint32_t flags, spt_progress_fn progress, void *context);
+spt_status spt_backup_file(const char *from, const char *path, const spt_options *options, uint32_t flags,
+                           spt_progress_fn progress, void *context);
+spt_status spt_restore(const char *from, const char *path, const spt_options *options, uint32_t flags,
+                       spt_progress_fn progress, void *context);
+
+/** spt_check, spt_fault_fn - find every fault of a table
+ *
+ * Reads everything: checksums, pages that contradict themselves, pairs in a wrong bucket or present twice, space that
+ * is used twice or not at all, wrong totals. Writers wait.
+ *
+ * Calls `function`, unless it is NULL, with the place of each fault and what is wrong there, until it returns anything
+ * but 0. `*faults`, unless it is NULL, is the number of all. A check that finds none takes memory for 1/8000 of the
+ * file.
+ *
+ * Returns:
+ *   SPT_OK       no fault
+ *   SPT_CORRUPT  faults were found: restore a backup, or see spt_salvage
+ *   SPT_IO       the check could not go on
+ */
+typedef int (*spt_fault_fn)(void *context, const char *place, const char *what);
+spt_status spt_check(spt_table *table, spt_fault_fn function, void *context, uint64_t *faults);
+
+/** spt_counters, spt_read_counters - figures of a table in use
+ *
+ * spt_read_counters sets `*counters`; `size` is sizeof *counters. It walks nothing and waits for nothing. Lookups, and
+ * what is counted with them, are estimated from one in 512; the rest is exact.
+ */
+typedef struct spt_counters {
+    uint64_t pairs;            /* pairs stored now */
+    uint64_t payload_bytes;    /* bytes of their keys and values */
+    uint64_t buckets;          /* buckets now */
+    uint64_t file_bytes;       /* bytes of the file, or that it would have */
+    uint64_t memory_bytes;     /* bytes of memory that pages take now */
+    uint64_t hits;             /* lookups that found their key; estimated, as are the next six */
+    uint64_t hit_pages;        /* pages that these read */
+    uint64_t hit_keys;         /* keys that these compared */
+    uint64_t misses;           /* lookups that did not find their key */
+    uint64_t miss_pages;       /* pages that these read */
+    uint64_t miss_keys;        /* keys that these compared */
+    uint64_t overflow_lookups; /* lookups that read overflow pages */
+    uint64_t puts;             /* changes that stored something since the table was opened, as for all below */
+    uint64_t removals;         /* changes that removed a pair */
+    uint64_t splits;           /* buckets split */
+    uint64_t merges;           /* buckets merged */
+    uint64_t checkpoints;      /* checkpoints written */
+    uint64_t frames_read;      /* frames read from the file */
+    uint64_t frames_written;   /* frames written to it by checkpoints */
+    uint64_t evictions;        /* frames evicted from memory */
+    uint64_t latch_waits;      /* times that a thread waited for a latch */
+    uint64_t replayed;         /* changes that the open replayed from the log; 0 after a close */
+} spt_counters;
+
+spt_status spt_read_counters(spt_table *table, spt_counters *counters, size_t size);
+
+/** spt_publisher, spt_read_published - figures of a table that another process has open
+ *
+ * spt_read_published sets `*counters` and `*publisher` to what the process that has the table at `path` open with
+ * SPT_PUBLISH_COUNTERS last wrote. It does not open the table, and delays nobody. The sizes are sizeof *counters and
+ * sizeof *publisher. `replayed` of the counters is 0.
+ *
+ * Returns:
+ *   SPT_OK         there are figures
+ *   SPT_NOT_FOUND  there are none
+ *   SPT_CORRUPT SPT_OTHER_VERSION  the file `<path>-stats` is none of this version
+ *   SPT_IO         it could not be read
+ */
+typedef struct spt_publisher {
+    uint32_t process; /* its id */
+    uint32_t is_open; /* 1 if it still has the table open; 0 if it ended without closing it */
+    uint64_t tick;    /* how often it has written */
+    uint64_t open_ms; /* milliseconds from the open to the last time */
+} spt_publisher;
+
+spt_status spt_read_published(const char *path, spt_counters *counters, size_t counters_size,
+                              spt_publisher *publisher, size_t publisher_size);
+
+/** spt_survey, spt_survey_table - measure a table
+ *
+ * spt_survey_table walks all buckets and sets `*survey`; `size` is sizeof *survey. Other threads may go on; then the
+ * figures are not of one moment.
+ *
+ * `*histogram`, unless `histogram` is NULL, becomes an array of `*histogram_len` elements, which you free with
+ * spt_free: how many buckets have how many pairs, ascending by pairs.
+ *
+ * Errors:
+ *   SPT_IO SPT_CORRUPT SPT_STALE  a page could not be read
+ */
+typedef struct spt_survey {
+    uint64_t pairs;             /* pairs stored */
+    uint64_t buckets;           /* buckets, and so primary pages */
+    uint64_t page_bytes;        /* bytes of a primary page */
+    uint64_t frame_bytes;       /* bytes of a frame, the unit of I/O and checksum */
+    uint64_t file_bytes;        /* bytes of the file, or that it would have */
+    uint64_t payload_bytes;     /* bytes of all keys and values */
+    uint64_t bucket_bytes;      /* bytes of slots and records in primary and overflow pages */
+    uint64_t overflow_pages;    /* overflow pages */
+    uint64_t overflow_bytes;    /* bytes of overflow pages */
+    uint64_t overflow_pairs;    /* pairs in overflow pages */
+    uint64_t extents;           /* values or pairs too large for a page */
+    uint64_t extent_bytes;      /* bytes of these */
+    uint64_t free_bytes;        /* bytes of the file that are not in use */
+    double fill_percent;        /* slots and records in percent of the primary pages */
+    double fill_target_percent; /* at which the table grows, unless fill_factor is set */
+    uint64_t fill_factor;       /* pairs in a bucket at which it grows; 0 if it was not set */
+    uint64_t seed;              /* the seed of the hash function */
+    char hash[32];              /* the name of the hash function, cut to fit */
+    uint64_t largest_bucket;    /* pairs in the fullest bucket */
+    uint64_t empty_buckets;     /* buckets without a pair */
+    uint64_t memory_bytes;      /* bytes of memory that pages take now */
+    uint64_t splits;            /* splits since the table was opened */
+    uint64_t merges;            /* merges since the table was opened */
+} spt_survey;
+
+typedef struct spt_bucket_count {
+    uint64_t pairs;   /* buckets with this many pairs: */
+    uint64_t buckets; /* their number */
+} spt_bucket_count;
+
+spt_status spt_survey_table(spt_table *table, spt_survey *survey, size_t size, spt_bucket_count **histogram,
+                            size_t *histogram_len);
+
+/** spt_salvage, spt_salvage_fn, spt_found, spt_salvage_report - read what is left of a damaged table
+ *
+ * Calls `function` with every pair that can be read in the file at `path`, however damaged, with each fault that costs
+ * pairs, and from time to time with the progress. A function that returns anything but 0 stops it. The file is only
+ * read. Pairs come in no order, and no key comes twice. Changes since the last checkpoint that are still in the log are
+ * not salvaged: if the table can be opened for writing, that replays them.
+ *
+ * `options`, which may be NULL, is for a hash function of your own. `size` is sizeof *report.
+ *
+ * Errors:
+ *   SPT_NOT_A_TABLE    nothing in the file looks like part of a table
+ *   SPT_OTHER_VERSION  upgrade splitpoint
+ *   SPT_LOCKED         it is open for writing
+ *   SPT_STOPPED        the function stopped it; the report is of what was found until then
+ *   SPT_IO             it could not be opened
+ */
+#define SPT_FOUND_PAIR 1
+#define SPT_FOUND_FAULT 2
+#define SPT_FOUND_PROGRESS 3
+
+typedef struct spt_found {
+    int kind;          /* one of SPT_FOUND_...; ignore others */
+    int verified;      /* a pair: 1 if checksums prove every byte of it, and that it is current; else it is most likely
+                        * right */
+    spt_bytes key;     /* a pair: its key, valid until the function returns, as are the next three */
+    spt_bytes value;   /* a pair: its value */
+    const char *place; /* a fault: where */
+    const char *what;  /* a fault: what is wrong, and what is lost by it */
+    uint64_t done;     /* progress: steps done */
+    uint64_t all;      /* progress: steps in all */
+} spt_found;
+
+typedef struct spt_salvage_report {
+    uint64_t verified;     /* verified pairs */
+    uint64_t unverified;   /* others */
+    uint64_t counted;      /* pairs of the table according to its header, if is_counted */
+    uint64_t lost_buckets; /* buckets lost with their primary pages */
+    uint64_t losses;       /* places where pairs are or may be lost */
+    uint64_t conflicts;    /* keys that were found with several values, of which one was passed on */
+    uint32_t is_counted;   /* 1 if the header could be read */
+    uint32_t is_whole;     /* 1 if it is certain that every pair was passed on, and correctly */
+} spt_salvage_report;
+
+typedef int (*spt_salvage_fn)(void *context, const spt_found *found);
+spt_status spt_salvage(const char *path, const spt_options *options, spt_salvage_fn function, void *context,
+                       spt_salvage_report *report, size_t size);
+
+/** spt_hash, spt_hash_name, spt_position - hash functions
+ *
+ * spt_hash sets `*hash` to the hash of the key by the function of that name; NULL is the default, XXH3. A function that
+ * takes no seed ignores it. spt_hash_name returns the names: for 0, 1, and so on, until it returns NULL. They are xxh3,
+ * rapidhash, siphash13 (for keys that an attacker may choose), fnv1a, crc32c, murmur3, and the historical sdbm, djb2,
+ * phong, dynahash and knuth.
+ *
+ * spt_position sets `*position` to where the key is, or would be, in hash order: spt_scan from there returns it first,
+ * or after others with the same hash.
+ *
+ * Errors:
+ *   SPT_INVALID_ARGUMENT  no function has that name
+ */
+spt_status spt_hash(const char *name, uint64_t seed, const void *key, size_t key_len, uint64_t *hash);
+const char *spt_hash_name(size_t index);
+spt_status spt_position(spt_table *table, const void *key, size_t key_len, uint64_t *position);
+
+/** spt_dict_open, spt_dict_options, spt_dict_close, spt_dict_reload - open a dictionary
+ *
+ * A dictionary holds pairs that may be far more than memory, in one file or a directory of shards. It is read with one
+ * read for each lookup, by any number of threads and processes, and changed in batches: see spt_dict_update_start.
+ *
+ * spt_dict_open opens the one at `path`; `options` may be NULL. It keeps the state that was there, also when an update
+ * has replaced it. spt_dict_reload opens what is there now; `*changed`, unless it is NULL, is 1 if that is something
+ * new. After an error the dictionary is as before.
+ *
+ * spt_dict_close closes it. NULL is no error.
+ *
+ * Fields:
+ *   size          sizeof(spt_dict_options)
+ *   flags         of SPT_MAP_DATA and SPT_MAP_INDEX, joined by |
+ *   hash          with user_hash, its name in messages
+ *   user_hash     the hash function of a dictionary that was built with one of your own
+ *   user_context  passed to it
+ *
+ * Flags:
+ *   SPT_MAP_DATA   read data from a mapping of the file: several times as fast for what the system has in its cache. A
+ *                  failing disk, or a program that cuts the file, then ends the process by SIGBUS
+ *   SPT_MAP_INDEX  use the index from a mapping, which processes share; the same danger
+ *
+ * Errors:
+ *   SPT_NOT_A_TABLE SPT_OTHER_VERSION SPT_CORRUPT SPT_WRONG_HASH SPT_IO  of the file
+ *   SPT_IN_USE  of spt_dict_close and spt_dict_reload: cursors are open
+ */
+typedef struct spt_dict_options {
+    size_t size;
+    uint64_t flags;
+    const char *hash;
+    spt_hash_fn user_hash;
+    void *user_context;
+} spt_dict_options;
+
+#define SPT_DICT_OPTIONS_INIT { sizeof(spt_dict_options), 0, NULL, NULL, NULL }
+
+#define SPT_MAP_DATA 1u
+#define SPT_MAP_INDEX 2u
+
+spt_status spt_dict_open(const char *path, const spt_dict_options *options, spt_dictionary **dictionary);
+spt_status spt_dict_close(spt_dictionary *dictionary);
+spt_status spt_dict_reload(spt_dictionary *dictionary, int *changed);
+
+/** spt_dict_get, spt_dict_get_alloc, spt_dict_contains, spt_dict_get_many, spt_dict_len - look keys up in a dictionary
+ *
+ * They are to a dictionary what spt_get, spt_get_alloc, spt_contains, spt_get_many and spt_len are to a table, and
+ * return the same codes. A lookup costs one read of the file, or none if it is mapped. Many keys at a time are read by
+ * up to 16 threads if the first few had to wait for the disk.
+ */
+spt_status spt_dict_get(spt_dictionary *dictionary, const void *key, size_t key_len, void *buffer, size_t capacity,
+                        size_t *value_len);
+spt_status spt_dict_get_alloc(spt_dictionary *dictionary, const void *key, size_t key_len, void **value,
+                              size_t *value_len);
+spt_status spt_dict_contains(spt_dictionary *dictionary, const void *key, size_t key_len);
+spt_status spt_dict_get_many(spt_dictionary *dictionary, const spt_bytes *keys, size_t count, spt_bytes *values,
+                             void **memory);
+spt_status spt_dict_len(spt_dictionary *dictionary, uint64_t *len);
+
+/** spt_dict_scan, spt_thaw - walk a dictionary, and make a table of it
+ *
+ * spt_dict_scan opens a cursor on all pairs, in hash order, those of a directory shard by shard. spt_cursor_next and
+ * spt_cursor_close work as on a table; spt_cursor_position is SPT_INVALID_ARGUMENT. The walk ends after an error.
+ *
+ * spt_thaw puts all pairs into `table`, replacing values of equal keys; `*pairs`, unless it is NULL, is their number.
+ *
+ * Errors:
+ *   SPT_IO SPT_CORRUPT  of the dictionary; or, of spt_thaw, an error of spt_put_many
+ */
+spt_status spt_dict_scan(spt_dictionary *dictionary, spt_cursor **cursor);
+spt_status spt_thaw(spt_dictionary *dictionary, spt_table *table, uint64_t *pairs);
+
+/** spt_dict_sizes, spt_dict_stat, spt_dict_check - measure a dictionary, and find its faults
+ *
+ * spt_dict_stat sets `*sizes`, and reads nothing; `size` is sizeof *sizes. Of a directory they are those of all shards.
+ *
+ * spt_dict_check reads everything, as spt_check does: checksums, records out of order or there twice, wrong counts, and
+ * keys that the index does not lead to.
+ */
+typedef struct spt_dict_sizes {
+    uint64_t shards;           /* files */
+    uint64_t pairs;            /* pairs */
+    uint64_t file_bytes;       /* bytes of the files */
+    uint64_t data_bytes;       /* bytes of the data pages */
+    uint64_t key_bytes;        /* bytes of all keys */
+    uint64_t value_bytes;      /* bytes of all values */
+    uint64_t pages;            /* data pages */
+    uint64_t page_bytes;       /* bytes of a page */
+    uint64_t index_bytes;      /* bytes of the index */
+    uint64_t ranks_bytes;      /* bytes of the second index, from ranks to pages; 0 where there is none */
+    double index_bits_per_key; /* bits a key of both */
+    uint64_t key_len_min;      /* length of the shortest key */
+    uint64_t key_len_max;      /* length of the longest key */
+    uint64_t value_len_min;    /* length of the shortest value */
+    uint64_t value_len_max;    /* length of the longest value */
+    uint64_t reads;            /* reads of the files by lookups and scans since it was opened */
+    uint64_t seed;             /* the seed of the hash function */
+    uint32_t compression;      /* one of SPT_COMPRESSION_... */
+    uint32_t is_fixed_length;  /* 1 if all keys, and all values, have one length, which is then not stored */
+    char index[32];            /* the name of the index */
+    char order[32];            /* the order of records: "hash order" or "chunks" */
+    char hash[32];             /* the name of the hash function, cut to fit */
+} spt_dict_sizes;
+
+spt_status spt_dict_stat(spt_dictionary *dictionary, spt_dict_sizes *sizes, size_t size);
+spt_status spt_dict_check(spt_dictionary *dictionary, spt_fault_fn function, void *context, uint64_t *faults);
+
+/** spt_build_options - how a dictionary is built
+ *
+ * Every field may be 0, which is the default. See spt_options for the rules of such a struct.
+ *
+ * Fields:
+ *   size                 sizeof(spt_build_options)
+ *   flags                0, or SPT_RESUME
+ *   index                one of SPT_INDEX_...
+ *   bins_per_page        of SPT_INDEX_PAGE: twice as many cost one more bit a page, and fewer pages are read in vain
+ *   bucket_keys          of SPT_INDEX_TRIE: keys in a virtual bucket on average, a power of two; 256 by default
+ *   huffman_max          of SPT_INDEX_TRIE: the largest trie that is coded by Huffman's method; 64 by default
+ *   skip_min             of SPT_INDEX_TRIE: the smallest trie that stores where its right half begins; 0 for none
+ *   block_items          of SPT_INDEX_TRIE: above 1 the index gives blocks of this many keys, in fewer bits
+ *   effort               of SPT_INDEX_CHUNK: one of SPT_EFFORT_...; fewer bits against a longer build
+ *   page_bytes           bytes of a page, a power of two from 512 to 65536; 4096 by default
+ *   compression          one of SPT_COMPRESSION_...
+ *   block_bytes          bytes that are compressed together; 16 KiB by default
+ *   duplicates           one of SPT_DUPLICATES_...: what happens to a key that is given twice
+ *   threads              threads that sort; by default one a processor
+ *   shards               build a directory of this many files; by default one file
+ *   memory_bytes         memory for sorting; 1 GiB by default
+ *   seed                 the seed of the hash function; the same pairs and seed give the same file
+ *   resume_identity      with SPT_RESUME: a number of yours that identifies the source and the options
+ *   hash                 the name of a hash function; with user_hash, its name in messages
+ *   user_hash            your own hash function
+ *   user_context         passed to it
+ *   temporary_directory  of temporary files, which take as many bytes as the pairs; by default the dictionary's own
+ *   progress             gets the pairs written and the pairs in all; called by any thread, also by several at a time
+ *   progress_context     passed to it
+ *   place_name           names the `place` of spt_build_push_at in messages: writes it to `name` with a zero byte
+ *   place_context        passed to it
+ *
+ * Index:
+ *   SPT_INDEX_PAGE   which pages can have a key: about 6.2 bits a page, for records of any sizes; the default
+ *   SPT_INDEX_TRIE   the place of a key, in 2.5 bits a key
+ *   SPT_INDEX_CHUNK  the place of a key, in 1.5 to 1.9 bits a key; a longer build
+ *   SPT_INDEX_NONE   none; several reads a lookup
+ */
+typedef void (*spt_place_fn)(void *context, uint64_t place, char *name, size_t capacity);
+
+typedef struct spt_build_options {
+    size_t size;
+    uint32_t flags;
+    uint32_t index;
+    uint32_t bins_per_page;
+    uint32_t bucket_keys;
+    uint32_t huffman_max;
+    uint32_t skip_min;
+    uint32_t block_items;
+    uint32_t effort;
+    uint32_t page_bytes;
+    uint32_t compression;
+    uint32_t block_bytes;
+    uint32_t duplicates;
+    uint32_t threads;
+    uint32_t shards;
+    uint64_t memory_bytes;
+    uint64_t seed;
+    uint64_t resume_identity;
+    const char *hash;
+    spt_hash_fn user_hash;
+    void *user_context;
+    const char *temporary_directory;
+    spt_progress_fn progress;
+    void *progress_context;
+    spt_place_fn place_name;
+    void *place_context;
+} spt_build_options;
+
+#define SPT_BUILD_OPTIONS_INIT                                                                                        \
+    { sizeof(spt_build_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL,     \
+      NULL, NULL, NULL }
+
+#define SPT_RESUME 1u
+#define SPT_INDEX_PAGE 0u
+#define SPT_INDEX_TRIE 1u
+#define SPT_INDEX_CHUNK 2u
+#define SPT_INDEX_NONE 3u
+#define SPT_EFFORT_FAST 1u
+#define SPT_EFFORT_BALANCED 2u
+#define SPT_EFFORT_SMALL 3u
+#define SPT_COMPRESSION_NONE 0u
+#define SPT_COMPRESSION_LZ4 1u
+#define SPT_DUPLICATES_ERROR 0u
+#define SPT_DUPLICATES_FIRST 1u
+#define SPT_DUPLICATES_LAST 2u
+
+/** spt_dict_build, spt_next_fn, spt_freeze, spt_dict_reindex - build a dictionary in one call
+ *
+ * spt_dict_build calls `next` for one pair after another, in any order. It sets `*key` and `*value`, which are read
+ * before it is called again, and returns 0; or 1 if there are no more; anything else cancels the build. `*pairs`,
+ * unless it is NULL, is how many pairs the dictionary has. It replaces one at `path` when it is complete.
+ *
+ * spt_freeze writes all pairs of a table, in one scan and without a sort. The hash function is the table's. Writers may
+ * go on: a pair that is present throughout is in it.
+ *
+ * spt_dict_reindex writes the pairs of the dictionary `old` to `new`, which may be the same, with another index. Pages,
+ * compression, hash function and shards stay.
+ *
+ * Errors:
+ *   SPT_DUPLICATE         a key came twice, and the options do not say which value to keep
+ *   SPT_STOPPED           `next` or the progress function cancelled it
+ *   SPT_LOCKED            another process builds the same file
+ *   SPT_NOT_A_TABLE       at `path`, or with "-unfinished" behind it, is a file that no build made
+ *   SPT_TOO_LONG          a key or value of 4 GiB or more
+ *   SPT_INVALID_ARGUMENT  options out of range; for spt_freeze also shards, for spt_dict_reindex also SPT_RESUME
+ *   SPT_OUT_OF_MEMORY     the records of a chunk do not fit in memory
+ *   SPT_DISK_FULL SPT_IO  of the dictionary or of temporary files
+ *   After all of them, what was at `path` is still there.
+ */
+typedef int (*spt_next_fn)(void *context, spt_bytes *key, spt_bytes *value);
+
+spt_status spt_dict_build(const char *path, const spt_build_options *options, spt_next_fn next, void *context,
+                          uint64_t *pairs);
+spt_status spt_freeze(spt_table *table, const char *path, const spt_build_options *options, uint64_t *pairs);
+spt_status spt_dict_reindex(const char *old, const char *path, const spt_build_options *options, uint64_t *pairs);
+
+/** spt_build_start, spt_build_push, spt_build_push_at, spt_build_resumed, spt_build_save, spt_build_finish,
+ * spt_build_discard - build a dictionary pair by pair
+ *
+ * spt_build_push takes one more pair, in any order. spt_build_push_at also takes its place in the source, for messages,
+ * such as a line number; places never descend. spt_build_finish sorts, writes and publishes; `*pairs`, unless it is
+ * NULL, is how many pairs the dictionary has. It ends the handle, whatever it returns but SPT_IN_USE.
+ * spt_build_discard ends it and leaves nothing, but with SPT_RESUME what a later build goes on from. NULL is no error.
+ *
+ * With SPT_RESUME a build saves what it was given after each GiB, and by spt_build_save. A later build with the same
+ * identity goes on: spt_build_resumed sets, each unless it is NULL, `*pairs` to the number of pairs of the source that
+ * are saved and that you skip, `*all` to 1 if that is the whole source, and `*discarded` to the number of saved pairs
+ * that this build cannot use.
+ *
+ * Errors:
+ *   those of spt_dict_build; and SPT_IN_USE if another thread is using the build
+ */
+spt_status spt_build_start(const char *path, const spt_build_options *options, spt_build **build);
+spt_status spt_build_push(spt_build *build, const void *key, size_t key_len, const void *value, size_t value_len);
+spt_status spt_build_push_at(spt_build *build, const void *key, size_t key_len, const void *value, size_t value_len,
+                             uint64_t place);
+spt_status spt_build_resumed(spt_build *build, uint64_t *pairs, int *all, uint64_t *discarded);
+spt_status spt_build_save(spt_build *build);
+spt_status spt_build_finish(spt_build *build, uint64_t *pairs);
+spt_status spt_build_discard(spt_build *build);
+
+/** spt_dict_update_start, spt_dict_update_put, spt_dict_update_remove, spt_dict_update_finish,
+ * spt_dict_update_discard - change a dictionary in a batch
+ *
+ * spt_dict_update_start begins an update of the dictionary `old` to one at `path`, which may be the same. `options` say
+ * how the batch is sorted and which index is made; hash function, pages and compression stay those of the old one. Of
+ * several changes to one key the last counts; removing an absent key is no error.
+ *
+ * spt_dict_update_finish merges the changes with the old pairs in one pass, writes, and publishes. `*pairs`, unless it
+ * is NULL, is how many pairs the new dictionary has. Shards without changes keep their files. It ends the handle,
+ * whatever it returns but SPT_IN_USE. spt_dict_update_discard ends it, and nothing changes; NULL is no error.
+ *
+ * Errors:
+ *   those of spt_dict_open and spt_dict_build; and SPT_IN_USE if another thread is using the update
+ */
+spt_status spt_dict_update_start(const char *old, const char *path, const spt_build_options *options,
+                                 spt_dict_update **update);
+spt_status spt_dict_update_put(spt_dict_update *update, const void *key, size_t key_len, const void *value,
+                               size_t value_len);
+spt_status spt_dict_update_remove(spt_dict_update *update, const void *key, size_t key_len);
+spt_status spt_dict_update_finish(spt_dict_update *update, uint64_t *pairs);
+spt_status spt_dict_update_discard(spt_dict_update *update);
 
 #ifdef __cplusplus
 }

@@ -16,6 +16,30 @@ use std::slice;
 #[repr(transparent)]
 pub(crate) struct Text(pub *const c_char);
 
+/// `T *`, and how many bytes of a `T` the caller's header knows: a struct of results that grows at its end.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct OutStruct<'c, T>(*mut T, PhantomData<&'c mut T>);
+
+impl<T: Copy> OutStruct<'_, T> {
+    /// Writes the part of `value` that the caller knows, and zeros to what only the caller knows.
+    pub(crate) fn set(self, size: usize, value: &T) -> Result<()> {
+        // More than any version will have.
+        const SIZE_MAX: usize = 4096;
+        if self.0.is_null() || size < size_of::<u64>() || size > SIZE_MAX {
+            let null = self.0.is_null();
+            let what = if null { "the struct is NULL".into() } else { format!("{size} is not the size of the struct") };
+            return Err(Failure::invalid(what));
+        }
+        let known = size.min(size_of::<T>());
+        // SAFETY: the caller's struct has `size` bytes. Padding is copied as what it is, bytes nobody reads.
+        unsafe { std::ptr::write_bytes(self.0.cast::<u8>(), 0, size) };
+        // SAFETY: as above, and `known` is at most what either struct has.
+        unsafe { std::ptr::copy_nonoverlapping((value as *const T).cast::<u8>(), self.0.cast::<u8>(), known) };
+        Ok(())
+    }
+}
+
 /// `const void *`: bytes to read during the call; their length is another parameter.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
@@ -95,6 +119,17 @@ impl<T> Out<'_, T> {
         Ok(())
     }
 
+    /// Puts `value` there and returns what was there; `None` for NULL. The caller's promise is that a value is there.
+    pub(crate) fn replace(self, value: T) -> Option<T> {
+        // SAFETY: not NULL, so the caller passed a place with a `T`.
+        (!self.0.is_null()).then(|| unsafe { self.0.replace(value) })
+    }
+
+    /// Whether the caller wants the result: the pointer is not NULL.
+    pub(crate) fn is_wanted(self) -> bool {
+        !self.0.is_null()
+    }
+
     /// Writes `value`, unless the caller does not want it and passed NULL.
     #[inline]
     pub(crate) fn set_if_wanted(self, value: T) {
@@ -126,6 +161,61 @@ impl Buffer<'_> {
     }
 }
 
+/// `const T *`: elements to read during the call; their number is another parameter.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct InArray<'c, T>(*const T, PhantomData<&'c [T]>);
+
+impl<'c, T> InArray<'c, T> {
+    /// The `count` elements.
+    pub(crate) fn get(self, count: usize) -> Result<&'c [T]> {
+        check_count(count, size_of::<T>(), self.0.is_null())?;
+        if count == 0 {
+            return Ok(&[]);
+        }
+        // SAFETY: the caller passed `count` elements at a pointer that is not NULL.
+        Ok(unsafe { slice::from_raw_parts(self.0, count) })
+    }
+
+    /// The element, or `None` for NULL.
+    pub(crate) fn one(self) -> Option<&'c T> {
+        // SAFETY: the caller passed NULL or an element.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+/// `T *`: a place for each result; their number is another parameter.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct OutArray<'c, T>(*mut T, PhantomData<&'c mut [T]>);
+
+impl<T> OutArray<'_, T> {
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// An error unless there can be `count` places.
+    pub(crate) fn check(self, count: usize) -> Result<()> {
+        check_count(count, size_of::<T>(), self.0.is_null())
+    }
+
+    /// Writes `values` to the first places; the caller has passed at least as many, by `check`.
+    pub(crate) fn set(self, values: impl ExactSizeIterator<Item = T>) {
+        for (index, value) in values.enumerate() {
+            // SAFETY: the caller passed a place for each value; what is there is not read.
+            unsafe { self.0.add(index).write(value) };
+        }
+    }
+}
+
+fn check_count(count: usize, element_bytes: usize, is_null: bool) -> Result<()> {
+    match count.checked_mul(element_bytes) {
+        Some(bytes) if bytes <= isize::MAX as usize && (count == 0 || !is_null) => Ok(()),
+        Some(bytes) if bytes <= isize::MAX as usize => Err(Failure::invalid(format!("the array of {count} is NULL"))),
+        _ => Err(Failure::invalid(format!("an array of {count} elements, more than any memory has"))),
+    }
+}
+
 /// `spt_bytes`: bytes and their length.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -136,6 +226,16 @@ pub(crate) struct Bytes {
 
 impl Bytes {
     pub(crate) const NONE: Bytes = Bytes { data: std::ptr::null(), len: 0 };
+
+    /// A key that the caller passed.
+    pub(crate) fn key(&self) -> Result<&[u8]> {
+        In(self.data, PhantomData).key(self.len)
+    }
+
+    /// A value that the caller passed.
+    pub(crate) fn value(&self) -> Result<&[u8]> {
+        In(self.data, PhantomData).value(self.len)
+    }
 
     /// Bytes for C to read. Never NULL, so that an empty value is not an absent one.
     #[inline]

@@ -2,6 +2,7 @@
 //!
 //! It stops panics, which must not reach C, turns errors into codes, and keeps their messages for the thread.
 
+use crate::callbacks::Abandoned;
 use crate::status::{Failure, INTERNAL, Result, Status, remember};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +14,7 @@ pub(crate) fn border(handle: usize, f: impl FnOnce() -> Result<Status>) -> Statu
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(status)) => status,
         Ok(Err(failure)) => failed(handle, failure),
-        Err(panic) => panicked(handle, panic.as_ref()),
+        Err(panic) => panicked(handle, panic),
     }
 }
 
@@ -23,7 +24,11 @@ fn failed(handle: usize, failure: Failure) -> Status {
 }
 
 #[cold]
-fn panicked(handle: usize, panic: &(dyn Any + Send)) -> Status {
+fn panicked(handle: usize, panic: Box<dyn Any + Send>) -> Status {
+    let panic = match panic.downcast::<Abandoned>() {
+        Ok(abandoned) => return remember(handle, abandoned.0),
+        Err(panic) => panic,
+    };
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
     remember(handle, Failure::own(INTERNAL, format!("a bug in splitpoint, please report it: {text}")))

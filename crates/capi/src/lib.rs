@@ -1,7 +1,7 @@
 //! The C library: `include/splitpoint.h` on top of the public Rust API, and nothing more.
 //!
 //! ```text
-//! spt_put(table, key, ...)      table.rs, scan.rs, batch.rs, upkeep.rs, dictionary.rs, building.rs
+//! spt_put(table, key, ...)      table.rs, views.rs, many.rs, batch.rs, scan.rs, upkeep.rs, dictionary.rs, building.rs
 //!   border(...)                 border.rs: stops panics, turns errors into codes, keeps their messages
 //!   table.shared()?             handles.rs: from a handle to the object, or SPT_INVALID_HANDLE
 //!   key.bytes(key_len)?         arguments.rs: from C's pointers to slices, or SPT_INVALID_ARGUMENT
@@ -16,12 +16,19 @@
 #![expect(unsafe_code, reason = "a C border")]
 
 mod arguments;
+mod batch;
 mod border;
+mod building;
 mod callbacks;
+mod dictionary;
 mod handles;
+mod hashes;
+mod many;
 mod memory;
 mod options;
 mod scan;
 mod status;
 mod table;
+mod upkeep;
 mod version;
+mod views;

@@ -21,6 +21,14 @@ impl Allocation {
         Ok(copy)
     }
 
+    /// A copy of `elements`, which have no pointers to anything that is dropped.
+    pub(crate) fn array<T: Copy>(elements: &[T]) -> Result<Allocation> {
+        let copy = Allocation::new(size_of_val(elements))?;
+        // SAFETY: `copy` is new, has as many bytes as the elements, and is aligned for any type.
+        unsafe { ptr::copy_nonoverlapping(elements.as_ptr().cast(), copy.start, size_of_val(elements)) };
+        Ok(copy)
+    }
+
     /// `len` bytes of zeros, aligned for any type; at least one.
     pub(crate) fn new(len: usize) -> Result<Allocation> {
         let len = len.max(1);

@@ -7,6 +7,7 @@
 use crate::arguments::InText;
 use crate::callbacks::HashCallback;
 use crate::status::{Failure, Result};
+use splitpoint::hash::HashFunction;
 use splitpoint::{Durability, HashKind, TableOptions};
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -123,16 +124,23 @@ impl Options<'_> {
         if let Some(&seed) = unsafe { self.seed.as_ref() } {
             options = options.seed(seed);
         }
-        let name = self.hash.get().map(|name| name.to_string_lossy());
-        match (self.user_hash, name) {
-            (Some(function), name) => {
-                let name = name.unwrap_or("user".into());
-                options = options.user_hash(&name, function.with(self.user_context));
+        match (self.user_hash, self.hash.get()) {
+            (Some(function), _) => {
+                options = options.user_hash(&self.user_hash_name(), function.with(self.user_context));
             }
-            (None, Some(name)) => options = options.hash(hash_named(&name)?),
+            (None, Some(name)) => options = options.hash(hash_named(&name.to_string_lossy())?),
             (None, None) => {}
         }
         Ok(options)
+    }
+
+    fn user_hash_name(&self) -> String {
+        self.hash.get().map_or("user".into(), |name| name.to_string_lossy().into_owned())
+    }
+
+    /// The caller's own hash function, if it passed one.
+    pub(crate) fn hash_function(&self) -> Option<HashFunction> {
+        Some(HashFunction::user(&self.user_hash_name(), self.user_hash?.with(self.user_context)))
     }
 }
 

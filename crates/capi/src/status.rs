@@ -113,8 +113,8 @@ struct Remembered {
     errno: c_int,
 }
 
-/// Failures that a thread remembers. A message outlives the next ones, as a caller may pass it to `printf` together with
-/// a call that fails.
+/// Failures that a thread remembers. A message outlives the next ones: a caller may pass it to `printf` together with a
+/// call that fails.
 const REMEMBERED_MAX: usize = 64;
 
 thread_local! {

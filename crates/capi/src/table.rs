@@ -1,57 +1,95 @@
 //! Tables: open, close, lookups, changes of single pairs.
 
-use crate::arguments::{Buffer, In, InText, Out};
+use crate::arguments::{Buffer, Bytes, In, InArray, InText, Out};
 use crate::border::border;
+use crate::callbacks::UpdateCallback;
 use crate::handles::{Handle, Object};
 use crate::memory::{Allocation, NOTHING};
 use crate::options::{InOptions, Options};
-use crate::status::{EXISTS, NOT_FOUND, OK, Result, Status, TOO_SMALL};
-use splitpoint::{Table, TableOptions};
+use crate::status::{DIFFERS, EXISTS, NOT_FOUND, OK, Result, Status, TOO_SMALL};
+use splitpoint::hash::HashFunction;
+use splitpoint::{HashKind, Table, TableOptions};
 use std::cell::Cell;
 use std::ffi::c_void;
+use std::ops::Deref;
 
-impl Object for Table {
+/// `spt_table`.
+pub(crate) struct OpenTable {
+    table: Table,
+    hash: HashFunction,
+}
+
+impl Object for OpenTable {
     const KIND: usize = 0;
     const NAME: &'static str = "table";
+}
+
+impl Deref for OpenTable {
+    type Target = Table;
+
+    #[inline]
+    fn deref(&self) -> &Table {
+        &self.table
+    }
+}
+
+impl OpenTable {
+    /// `user_hash`: the caller's own function, if it passed one.
+    fn new(table: Table, user_hash: Option<HashFunction>) -> OpenTable {
+        let (name, seed) = table.hash_function();
+        let hash =
+            user_hash.unwrap_or_else(|| HashFunction::new(HashKind::from_name(name).unwrap_or(HashKind::User), seed));
+        OpenTable { table, hash }
+    }
+
+    /// The hash of `key` in this table.
+    pub(crate) fn hash_of(&self, key: &[u8]) -> u64 {
+        self.hash.hash(key)
+    }
 }
 
 /// Opens a handle by `open`, and gives it to the caller.
 fn open_table(
     options: InOptions<'_, Options<'_>>,
-    table: Out<'_, Handle<Table>>,
+    table: Out<'_, Handle<OpenTable>>,
     open: impl FnOnce(TableOptions) -> Result<Table>,
 ) -> Status {
     border(0, || {
         table.set("the place for the table", Handle::NULL)?;
-        let opened = open(options.get()?.build()?)?;
-        table.set("the place for the table", Handle::open(opened)?)?;
+        let options = options.get()?;
+        let opened = open(options.build()?)?;
+        table.set("the place for the table", Handle::open(OpenTable::new(opened, options.hash_function()))?)?;
         Ok(OK)
     })
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn spt_open(path: InText<'_>, options: InOptions<'_, Options<'_>>, table: Out<'_, Handle<Table>>) -> Status {
+extern "C" fn spt_open(
+    path: InText<'_>,
+    options: InOptions<'_, Options<'_>>,
+    table: Out<'_, Handle<OpenTable>>,
+) -> Status {
     open_table(options, table, |options| Ok(options.open(path.path()?)?))
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn spt_open_in_memory(options: InOptions<'_, Options<'_>>, table: Out<'_, Handle<Table>>) -> Status {
+extern "C" fn spt_open_in_memory(options: InOptions<'_, Options<'_>>, table: Out<'_, Handle<OpenTable>>) -> Status {
     open_table(options, table, |options| Ok(options.in_memory()?))
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn spt_close(table: Handle<Table>) -> Status {
+extern "C" fn spt_close(table: Handle<OpenTable>) -> Status {
     border(table.number(), || {
         if !table.is_null() {
-            table.close()?.close()?;
+            table.close()?.table.close()?;
         }
         Ok(OK)
     })
 }
 
 thread_local! {
-    /// Where a value is while it is copied to the caller's buffer. Taken out while in use: a hash function of the caller
-    /// may call the library.
+    /// Where a value is while it is copied to the caller's buffer. Taken out while in use: a hash function of the
+    /// caller may call the library.
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -72,7 +110,7 @@ pub(crate) fn with_scratch<T>(f: impl FnOnce(&mut Vec<u8>) -> T) -> T {
 
 #[unsafe(no_mangle)]
 extern "C" fn spt_get(
-    table: Handle<Table>,
+    table: Handle<OpenTable>,
     key: In<'_>,
     key_len: usize,
     buffer: Buffer<'_>,
@@ -95,7 +133,7 @@ extern "C" fn spt_get(
 
 #[unsafe(no_mangle)]
 extern "C" fn spt_get_alloc(
-    table: Handle<Table>,
+    table: Handle<OpenTable>,
     key: In<'_>,
     key_len: usize,
     value: Out<'_, *mut c_void>,
@@ -113,12 +151,18 @@ extern "C" fn spt_get_alloc(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn spt_contains(table: Handle<Table>, key: In<'_>, key_len: usize) -> Status {
+extern "C" fn spt_contains(table: Handle<OpenTable>, key: In<'_>, key_len: usize) -> Status {
     border(table.number(), || Ok(if table.shared()?.contains(key.key(key_len)?)? { OK } else { NOT_FOUND }))
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn spt_put(table: Handle<Table>, key: In<'_>, key_len: usize, value: In<'_>, value_len: usize) -> Status {
+extern "C" fn spt_put(
+    table: Handle<OpenTable>,
+    key: In<'_>,
+    key_len: usize,
+    value: In<'_>,
+    value_len: usize,
+) -> Status {
     border(table.number(), || {
         table.shared()?.put(key.key(key_len)?, value.value(value_len)?)?;
         Ok(OK)
@@ -126,7 +170,13 @@ extern "C" fn spt_put(table: Handle<Table>, key: In<'_>, key_len: usize, value: 
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn spt_insert(table: Handle<Table>, key: In<'_>, key_len: usize, value: In<'_>, value_len: usize) -> Status {
+extern "C" fn spt_insert(
+    table: Handle<OpenTable>,
+    key: In<'_>,
+    key_len: usize,
+    value: In<'_>,
+    value_len: usize,
+) -> Status {
     border(table.number(), || {
         let stored = table.shared()?.insert(key.key(key_len)?, value.value(value_len)?)?;
         Ok(if stored { OK } else { EXISTS })
@@ -135,7 +185,7 @@ extern "C" fn spt_insert(table: Handle<Table>, key: In<'_>, key_len: usize, valu
 
 #[unsafe(no_mangle)]
 extern "C" fn spt_append(
-    table: Handle<Table>,
+    table: Handle<OpenTable>,
     key: In<'_>,
     key_len: usize,
     tail: In<'_>,
@@ -150,12 +200,12 @@ extern "C" fn spt_append(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn spt_remove(table: Handle<Table>, key: In<'_>, key_len: usize) -> Status {
+extern "C" fn spt_remove(table: Handle<OpenTable>, key: In<'_>, key_len: usize) -> Status {
     border(table.number(), || Ok(if table.shared()?.remove(key.key(key_len)?)? { OK } else { NOT_FOUND }))
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn spt_clear(table: Handle<Table>) -> Status {
+extern "C" fn spt_clear(table: Handle<OpenTable>) -> Status {
     border(table.number(), || {
         table.shared()?.clear()?;
         Ok(OK)
@@ -163,7 +213,7 @@ extern "C" fn spt_clear(table: Handle<Table>) -> Status {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn spt_len(table: Handle<Table>, len: Out<'_, u64>) -> Status {
+extern "C" fn spt_len(table: Handle<OpenTable>, len: Out<'_, u64>) -> Status {
     border(table.number(), || {
         len.set("the place for the number", table.shared()?.len())?;
         Ok(OK)
@@ -171,17 +221,55 @@ extern "C" fn spt_len(table: Handle<Table>, len: Out<'_, u64>) -> Status {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn spt_sync(table: Handle<Table>) -> Status {
+extern "C" fn spt_replace(
+    table: Handle<OpenTable>,
+    key: In<'_>,
+    key_len: usize,
+    value: In<'_>,
+    value_len: usize,
+    old: Out<'_, *mut c_void>,
+    old_len: Out<'_, usize>,
+) -> Status {
     border(table.number(), || {
-        table.shared()?.sync()?;
+        old.set("the place for the old value", NOTHING)?;
+        old_len.set("the place for the old length", 0)?;
+        let Some(replaced) = table.shared()?.replace(key.key(key_len)?, value.value(value_len)?)? else {
+            return Ok(OK);
+        };
+        old_len.set("the place for the old length", replaced.len())?;
+        old.set("the place for the old value", Allocation::copy_of(&replaced)?.into_c())?;
         Ok(OK)
     })
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn spt_checkpoint(table: Handle<Table>) -> Status {
+extern "C" fn spt_compare_and_set(
+    table: Handle<OpenTable>,
+    key: In<'_>,
+    key_len: usize,
+    expected: InArray<'_, Bytes>,
+    new: InArray<'_, Bytes>,
+) -> Status {
     border(table.number(), || {
-        table.shared()?.checkpoint()?;
-        Ok(OK)
+        let expected = expected.one().map(Bytes::value).transpose()?;
+        let new = new.one().map(Bytes::value).transpose()?;
+        let set = table.shared()?.compare_and_set(key.key(key_len)?, expected, new)?;
+        Ok(if set { OK } else { DIFFERS })
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spt_update(
+    table: Handle<OpenTable>,
+    key: In<'_>,
+    key_len: usize,
+    function: Option<UpdateCallback>,
+    context: *mut c_void,
+) -> Status {
+    border(table.number(), || {
+        let function = UpdateCallback::required(function)?;
+        let (table, _pin) = table.pinned()?;
+        let present = table.update(key.key(key_len)?, function.with(context))?;
+        Ok(if present { OK } else { NOT_FOUND })
     })
 }

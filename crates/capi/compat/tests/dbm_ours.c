@@ -62,6 +62,10 @@ static void every_key_can_be_walked_from(void)
         key = nextkey(key);
     CHECK(is(nextkey(text(first)), second));
     CHECK(is(nextkey(text(first)), second));
+    /* Also from one that is gone. */
+    CHECK(delete(text(first)) == 0);
+    CHECK(is(firstkey(), second));
+    CHECK(is(nextkey(text(first)), second));
     CHECK(!nextkey(bytes("x", -1)).dptr);
     CHECK(dbmclose() == 0);
 }

@@ -33,6 +33,8 @@ static void two_files_with_the_mode_that_was_asked_for(void)
     REQUIRE((db = dbm_open("modes", O_RDWR | O_CREAT, 0620)));
     CHECK(permissions("modes.pag") == 0600 && permissions("modes.dir") == 0600);
     CHECK(dbm_store(db, text("secret"), text("value"), DBM_INSERT) == 0);
+    /* The log has the records too. */
+    CHECK(permissions("modes.pag-log0") == 0600);
     struct stat directory, pages, found;
     REQUIRE(!stat("modes.dir", &directory) && !stat("modes.pag", &pages));
     CHECK(!fstat(dbm_dirfno(db), &found) && found.st_ino == directory.st_ino);
@@ -50,7 +52,8 @@ static void two_files_with_the_mode_that_was_asked_for(void)
     CHECK(!chmod("moved.pag", 0400) && !unlink("moved.pag") && !unlink("moved.dir"));
 }
 
-/* The lock of a program on either descriptor is not ours: it would wait for itself. */
+/* Programs lock x.dir, or a part of either file. The table's own lock on x.pag, which is flock's, stays out of reach: it
+ * must not be given up by a program that unlocks what it has locked. */
 static void descriptors_can_be_locked(void)
 {
     DBM *db = dbm_open("locked", O_RDWR | O_CREAT, 0644);
@@ -59,6 +62,10 @@ static void descriptors_can_be_locked(void)
     CHECK(!flock(dbm_dirfno(db), LOCK_EX | LOCK_NB) && !flock(dbm_dirfno(db), LOCK_UN));
     CHECK(!fcntl(dbm_dirfno(db), F_SETLK, &whole));
     CHECK(!fcntl(dbm_pagfno(db), F_SETLK, &whole));
+    CHECK(flock(dbm_pagfno(db), LOCK_EX | LOCK_NB) == -1 && errno == EWOULDBLOCK);
+    CHECK(!flock(dbm_pagfno(db), LOCK_UN));
+    errno = 0;
+    CHECK(!dbm_open("locked", O_RDWR, 0) && errno == EAGAIN);
     dbm_close(db);
 }
 
