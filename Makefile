@@ -11,7 +11,7 @@
 # make install  the program, the C library and its manual pages: PREFIX=/usr/local DESTDIR=; make uninstall removes them
 # make test-c   the tests of the C library
 # make test-compat  the old interfaces (ndbm, dbm, hsearch, dbopen) beside the system's, and under Perl and Python
-# make test-compat-upstream  the tests that gdbm, glibc, Perl and Python have of them, fetched by apt-get source, over ours
+# make test-compat-upstream  tests of them by gdbm, glibc, Perl and Python, fetched with apt-get source, over ours
 # make bench-compat  words through ndbm and hsearch, beside gdbm, Berkeley DB and glibc
 # make help     this list
 #

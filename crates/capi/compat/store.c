@@ -22,10 +22,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How often a reader looks whether there is a newer checkpoint. Looking is a system call, and getting a pair is none. */
+/* A reader looks for a newer checkpoint at most this often: looking is a system call, and getting a pair is none. */
 #define LOOK_MS 10
 
-/* How long changes wait at most for a checkpoint, from which readers see them, as long as the writer makes calls. */
+/* Changes wait this long for a checkpoint, which readers see, if the writer makes further calls. */
 #define PUBLISH_MS 1000
 
 /* A reader opens its table again at most this many times for one call; it is out of date by then only if a writer makes
@@ -434,7 +434,7 @@ static bool again(struct store *store, spt_status status, int *openings)
 
 /* --- writers --- */
 
-/* Called after a writer's call: makes a checkpoint, from which readers see its changes, if they have waited for long. */
+/* Makes a checkpoint, which readers see, if a writer's changes have waited for long. */
 static void publish(struct store *store)
 {
     if (store->unpublished_ms && now_ms() - store->unpublished_ms >= PUBLISH_MS) {

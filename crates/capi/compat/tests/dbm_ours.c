@@ -44,6 +44,7 @@ static void every_key_can_be_walked_from(void)
     int walked = 0;
     make_empty("walk.pag");
     REQUIRE(dbminit("walk") == 0);
+    CHECK(exists("walk.dir"));
     for (int i = 0; i < 1000; i++)
         CHECK(store(bytes(name, sprintf(name, "%d", i)), text("x")) == 0);
     /* Deleting each key before the next one is asked for. */
