@@ -35,8 +35,8 @@ typedef struct {
 
 /* Opens or creates the database in the files `name`.dir and `name`.pag. `flags` are those of open(2); O_WRONLY is
  * O_RDWR. `mode` is the mode of new files, less the umask. Returns NULL with errno set: what open(2) gives; EAGAIN if
- * another handle or process has it open for writing; EINVAL if it is no database of splitpoint; EIO if it is damaged.
- * */
+ * another handle or process has it open for writing; EINVAL if it is no database of splitpoint; EIO if it is
+ * damaged. */
 DBM *dbm_open(const char *name, int flags, mode_t mode);
 
 /* Closes it and frees its memory, what its calls have returned too. NULL is ignored. */

@@ -121,8 +121,8 @@ static void many_pairs(void)
     printf("stored %d found %d deleted %d gone %d\n", stored, found, deleted, gone);
 }
 
-/* The usual way to walk: the key is used after the fetch. POSIX does not promise that, and Berkeley's ndbm breaks it.
- * */
+/* The usual way to walk: the key is used after the fetch. POSIX does not promise that, and Berkeley's ndbm breaks
+ * it. */
 #ifndef BERKELEY
 static void keys_outlive_a_fetch(void)
 {
