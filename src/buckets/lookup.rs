@@ -10,6 +10,7 @@ use super::page;
 use super::{Buckets, HashedKey};
 use crate::error::{Result, quote};
 use crate::pager::pool::{ReadGuard, ValueHeld};
+use crate::pager::sink::{Fixed, Sink};
 use std::ops::{Deref, Range};
 
 impl Buckets {
@@ -21,6 +22,29 @@ impl Buckets {
             Optimistic::Absent => Ok(false),
             Optimistic::Retry => self.get_latched(key, value),
         }
+    }
+
+    /// Copies the value of `key` to `buffer`, if it fits; returns its length. `None` where the key is absent.
+    #[inline]
+    pub(crate) fn get_to(&self, key: HashedKey<'_>, buffer: &mut [u8]) -> Result<Option<usize>> {
+        let mut value = Fixed::new(buffer);
+        match self.read_optimistically(key, Some(&mut value)) {
+            Optimistic::Found => Ok(Some(value.len())),
+            Optimistic::Absent => Ok(None),
+            Optimistic::Retry => self.get_to_latched(key, buffer),
+        }
+    }
+
+    #[inline(never)]
+    fn get_to_latched(&self, key: HashedKey<'_>, buffer: &mut [u8]) -> Result<Option<usize>> {
+        let mut value = Vec::new();
+        if !self.get_latched(key, &mut value)? {
+            return Ok(None);
+        }
+        if let Some(place) = buffer.get_mut(..value.len()) {
+            place.copy_from_slice(&value);
+        }
+        Ok(Some(value.len()))
     }
 
     /// [`get`](Self::get) under the latch.
@@ -42,7 +66,7 @@ impl Buckets {
 
     /// Whether `key` is present.
     pub(crate) fn contains(&self, key: HashedKey<'_>) -> Result<bool> {
-        match self.read_optimistically(key, None) {
+        match self.read_optimistically(key, None::<&mut Vec<u8>>) {
             Optimistic::Found => return Ok(true),
             Optimistic::Absent => return Ok(false),
             Optimistic::Retry => {}

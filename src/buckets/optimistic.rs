@@ -21,6 +21,7 @@ use super::tags::{Matches, SLOTS_AT_ONCE, WORDS_AT_ONCE};
 use super::{Buckets, HashedKey};
 use crate::linear;
 use crate::pager::pool::{FrameNo, OptimisticRead};
+use crate::pager::sink::Sink;
 
 /// The result of an optimistic read.
 pub(super) enum Optimistic {
@@ -59,7 +60,7 @@ pub(super) struct BucketSnapshot<'t> {
 impl Buckets {
     /// Looks up `key` without a latch; appends its value to `value`.
     #[inline]
-    pub(super) fn read_optimistically(&self, key: HashedKey<'_>, value: Option<&mut Vec<u8>>) -> Optimistic {
+    pub(super) fn read_optimistically(&self, key: HashedKey<'_>, value: Option<&mut impl Sink>) -> Optimistic {
         if activity::is_due() {
             return Optimistic::Retry;
         }
@@ -175,7 +176,7 @@ impl Buckets {
         &self,
         key: HashedKey<'_>,
         snapshot: &BucketSnapshot<'_>,
-        value: Option<&mut Vec<u8>>,
+        value: Option<&mut impl Sink>,
     ) -> Optimistic {
         let before = value.as_ref().map_or(0, |value| value.len());
         let mut value = value;
@@ -198,7 +199,7 @@ impl Buckets {
         &self,
         snapshot: &BucketSnapshot<'_>,
         key: HashedKey<'_>,
-        value: Option<&mut Vec<u8>>,
+        value: Option<&mut impl Sink>,
     ) -> Optimistic {
         let here;
         let overflow = match &snapshot.overflow {
@@ -236,7 +237,7 @@ impl PageSnapshot<'_> {
 
     /// Compares the records whose slots have the tag; appends the value of `key` to `value`.
     #[inline]
-    fn find(&self, key: HashedKey<'_>, mut value: Option<&mut Vec<u8>>) -> Optimistic {
+    fn find(&self, key: HashedKey<'_>, mut value: Option<&mut impl Sink>) -> Optimistic {
         for slot in self.matches {
             let offset = self.offset(slot);
             let found = if key.bytes.len() <= SHORT_BYTES - 8 - page::HEAD_BYTES_MAX {
@@ -253,7 +254,12 @@ impl PageSnapshot<'_> {
 
     /// Compares the key of the record at `offset` of the page, and appends its value to `value` if it is `key`.
     #[inline]
-    fn record<const HEAD: usize>(&self, offset: usize, key: HashedKey<'_>, value: Option<&mut Vec<u8>>) -> Optimistic {
+    fn record<const HEAD: usize>(
+        &self,
+        offset: usize,
+        key: HashedKey<'_>,
+        value: Option<&mut impl Sink>,
+    ) -> Optimistic {
         if offset >= self.len {
             return Optimistic::Retry;
         }

@@ -23,6 +23,7 @@ pub(crate) mod damaged_file;
 mod health;
 mod names;
 pub(crate) mod pool;
+pub(crate) mod sink;
 mod space;
 pub(crate) mod wal;
 pub(crate) mod words;

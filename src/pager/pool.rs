@@ -24,6 +24,7 @@
 
 use super::ahead::Ahead;
 use super::interleave::{self, step};
+use super::sink::Sink;
 use super::words::{Bytes, FrameBytes, word_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::planted::{Bug, planted};
@@ -796,16 +797,24 @@ impl OptimisticRead<'_> {
 
     /// Appends the bytes of `range` to `out`.
     #[inline(always)] // without it, a lookup takes 5 % longer
-    pub(crate) fn copy_to(&self, range: Range<usize>, out: &mut Vec<u8>) {
+    pub(crate) fn copy_to(&self, range: Range<usize>, out: &mut impl Sink) {
         let start = range.start / 8 * 8;
         let count = (range.end - start).div_ceil(8);
-        out.reserve(8 * count);
+        if !out.reserve(range.len()) {
+            return;
+        }
         let mut skip = range.start - start;
         let mut left = range.len();
         for word in self.words(start, count) {
-            let bytes = &word.to_le_bytes()[skip..];
-            let n = left.min(bytes.len());
-            out.extend_from_slice(&bytes[..n]);
+            let bytes = word.to_le_bytes();
+            if skip == 0 && left >= bytes.len() {
+                // Of a length that the compiler knows.
+                out.append(&bytes);
+                left -= bytes.len();
+                continue;
+            }
+            let n = left.min(bytes.len() - skip);
+            out.append(&bytes[skip..skip + n]);
             (skip, left) = (0, left - n);
         }
     }

@@ -202,6 +202,27 @@ impl Table {
         self.buckets.get(self.buckets.key(key), value)
     }
 
+    /// Copies the value of `key` to the start of `buffer`, and returns its length; `None` if the key is absent. If the
+    /// value is longer than the buffer, what the buffer holds then is unspecified.
+    ///
+    /// Allocates only for values in extents, for pairs behind more than one overflow page, and for one lookup in 512.
+    ///
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"alice", b"admin")?;
+    /// let mut buffer = [0; 8];
+    /// assert_eq!(table.get_to(b"alice", &mut buffer)?, Some(5));
+    /// assert_eq!(&buffer[..5], b"admin");
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    #[inline]
+    pub fn get_to(&self, key: &[u8], buffer: &mut [u8]) -> Result<Option<usize>> {
+        self.buckets.get_to(self.buckets.key(key), buffer)
+    }
+
     /// The value of `key`, borrowed from its page; a value in an extent is copied.
     ///
     /// While the [`ValueRef`] lives, writers of its bucket wait. A write of this thread that would have to wait

@@ -316,6 +316,28 @@ fn a_table_that_loses_its_pairs_shrinks_and_its_file_with_it() {
 }
 
 #[test]
+fn a_value_is_copied_to_a_buffer_that_it_fits_in() {
+    let table = TableOptions::new().page_bytes(512).fill_factor(2).in_memory().unwrap();
+    let value: Vec<u8> = (0..3000u32).map(|i| (i * 7 + i / 256) as u8).collect();
+    for len in 0..3000usize {
+        table.put(&(len as u32).to_le_bytes(), &value[len / 2..][..len / 2]).unwrap();
+    }
+    for round in 0..3 {
+        for len in 0..3000usize {
+            let (key, expected) = ((len as u32).to_le_bytes(), &value[len / 2..][..len / 2]);
+            let capacity = (expected.len() + round).saturating_sub(1);
+            let mut buffer = vec![0xEE; capacity + 9];
+            assert_eq!(table.get_to(&key, &mut buffer[..capacity]).unwrap(), Some(expected.len()));
+            if expected.len() <= capacity {
+                assert_eq!(&buffer[..expected.len()], expected);
+            }
+            assert_eq!(buffer[capacity..], [0xEE; 9]);
+        }
+    }
+    assert_eq!(table.get_to(b"absent", &mut [0; 8]).unwrap(), None);
+}
+
+#[test]
 fn a_cancelled_compaction_leaves_the_table_whole_and_can_be_repeated() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.spt");

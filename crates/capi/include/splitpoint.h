@@ -218,7 +218,8 @@ typedef uint64_t (*spt_hash_fn)(void *context, const void *key, size_t key_len);
  *   page_bytes     bytes of a bucket's primary page, a power of two from 512 to 65536; 1024 by default
  *   fill_factor    average pairs in a bucket at which the table grows; by default fill_percent counts instead
  *   fill_percent   bytes of the pairs in percent of the primary pages at which it grows, 10 to 400; 92 by default
- *   mode           reserved: 0
+ *   mode           permissions of a new file, such as 0600, less the umask; 0 for 0666. The log and the journal beside
+ *                  it are made with 0666 less the umask
  *   expected_len   pairs that will come: buckets for them are made at once, which saves the splits
  *   cache_bytes    bytes of pages kept in memory; by default half of the machine's memory, and for a table in memory
  *                  all. With it, a table in memory moves the rest to an unlinked temporary file
@@ -312,8 +313,9 @@ spt_status spt_close(spt_table *table);
 /** spt_get, spt_get_alloc, spt_contains - look a key up
  *
  * spt_get copies the value to `buffer`, which has `capacity` bytes, and its length to `*value_len`. If the value is
- * longer, the buffer is left alone, `*value_len` is the length that it needs, and the result is SPT_TOO_SMALL; so a
- * call with NULL and 0 asks for the length. Another thread may replace the value before the next try.
+ * longer, the result is SPT_TOO_SMALL, and `*value_len` is the length that it needs; so a call with NULL and 0 asks for
+ * the length. Another thread may replace the value before the next try. Unless the result is SPT_OK, what the buffer
+ * holds is unspecified.
  *
  * spt_get_alloc makes a copy that you free with spt_free. A zero byte follows it, which is not counted.
  *

@@ -112,7 +112,7 @@ impl<T> Out<'_, T> {
     #[inline]
     pub(crate) fn set(self, what: &str, value: T) -> Result<()> {
         if self.0.is_null() {
-            return Err(Failure::invalid(format!("{what} is NULL")));
+            return Err(null(what));
         }
         // SAFETY: not NULL, so the caller passed a place for a `T`; what is there is not read or dropped.
         unsafe { self.0.write(value) };
@@ -140,24 +140,34 @@ impl<T> Out<'_, T> {
     }
 }
 
+#[cold]
+fn null(what: &str) -> Failure {
+    Failure::invalid(format!("{what} is NULL"))
+}
+
 /// `void *`: a buffer for a value; its length is another parameter.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Buffer<'c>(*mut c_void, PhantomData<&'c mut [u8]>);
 
-impl Buffer<'_> {
+impl<'c> Buffer<'c> {
+    /// The buffer of `capacity` bytes; an empty one for NULL.
+    #[inline]
+    pub(crate) fn bytes(self, capacity: usize) -> Result<&'c mut [u8]> {
+        if self.0.is_null() {
+            return Ok(&mut []);
+        }
+        // SAFETY: the caller passed `capacity` bytes that it may write, of memory that only this call uses. That nobody
+        // has written them yet is not known to the compiler, for which memory of C has some value. No value is longer
+        // than the limit, so that a capacity beyond what memory has does no harm.
+        Ok(unsafe { slice::from_raw_parts_mut(self.0.cast(), capacity.min(VALUE_LEN_MAX)) })
+    }
+
     /// Copies `value` to the buffer of `capacity` bytes; `false` if it is too small.
     #[inline]
-    pub(crate) fn copy(self, capacity: usize, value: &[u8]) -> bool {
-        if value.len() > capacity || self.0.is_null() && !value.is_empty() {
-            return false;
-        }
-        if !value.is_empty() {
-            // SAFETY: the caller passed `capacity` writable bytes, which `value` does not exceed; `value` is memory of
-            // the library, which the caller has no pointer to.
-            unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), self.0.cast(), value.len()) };
-        }
-        true
+    pub(crate) fn copy(self, capacity: usize, value: &[u8]) -> Result<bool> {
+        let place = self.bytes(capacity)?.get_mut(..value.len());
+        Ok(place.map(|place| place.copy_from_slice(value)).is_some())
     }
 }
 
@@ -220,8 +230,8 @@ fn check_count(count: usize, element_bytes: usize, is_null: bool) -> Result<()> 
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Bytes {
-    data: *const c_void,
-    len: usize,
+    pub(crate) data: *const c_void,
+    pub(crate) len: usize,
 }
 
 impl Bytes {

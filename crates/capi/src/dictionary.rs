@@ -5,10 +5,10 @@ use crate::border::border;
 use crate::callbacks::{FaultCallback, HashCallback};
 use crate::handles::{Handle, Object};
 use crate::many::{Packed, keys_of};
-use crate::memory::{Allocation, NOTHING};
+use crate::memory::{Allocation, NOTHING, with_scratch};
 use crate::options::{InOptions, Sized};
 use crate::status::{Failure, IN_USE, NOT_FOUND, OK, Status, TOO_SMALL};
-use crate::table::{OpenTable, with_scratch};
+use crate::table::OpenTable;
 use crate::upkeep::{NAME_BYTES, name, report};
 use splitpoint::hash::HashFunction;
 use splitpoint::{Compression, Dictionary, DictionaryOptions};
@@ -48,11 +48,11 @@ impl OpenDictionary {
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct OpenOptions<'c> {
-    size: usize,
-    flags: u64,
-    hash: InText<'c>,
-    user_hash: Option<HashCallback>,
-    user_context: *mut c_void,
+    pub(crate) size: usize,
+    pub(crate) flags: u64,
+    pub(crate) hash: InText<'c>,
+    pub(crate) user_hash: Option<HashCallback>,
+    pub(crate) user_context: *mut c_void,
 }
 
 // SAFETY: see the struct; NULL pointers and `None` are zeros.
@@ -129,7 +129,7 @@ extern "C" fn spt_dict_get(
             value_len.set("the place for the length", if found { value.len() } else { 0 })?;
             Ok(match found {
                 false => NOT_FOUND,
-                true if buffer.copy(capacity, value) => OK,
+                true if buffer.copy(capacity, value)? => OK,
                 true => TOO_SMALL,
             })
         })
@@ -224,28 +224,28 @@ extern "C" fn spt_thaw(dictionary: Handle<OpenDictionary>, table: Handle<OpenTab
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Sizes {
-    shards: u64,
-    pairs: u64,
-    file_bytes: u64,
-    data_bytes: u64,
-    key_bytes: u64,
-    value_bytes: u64,
-    pages: u64,
-    page_bytes: u64,
-    index_bytes: u64,
-    ranks_bytes: u64,
-    index_bits_per_key: f64,
-    key_len_min: u64,
-    key_len_max: u64,
-    value_len_min: u64,
-    value_len_max: u64,
-    reads: u64,
-    seed: u64,
-    compression: u32,
-    is_fixed_length: u32,
-    index: [c_char; NAME_BYTES],
-    order: [c_char; NAME_BYTES],
-    hash: [c_char; NAME_BYTES],
+    pub(crate) shards: u64,
+    pub(crate) pairs: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) data_bytes: u64,
+    pub(crate) key_bytes: u64,
+    pub(crate) value_bytes: u64,
+    pub(crate) pages: u64,
+    pub(crate) page_bytes: u64,
+    pub(crate) index_bytes: u64,
+    pub(crate) ranks_bytes: u64,
+    pub(crate) index_bits_per_key: f64,
+    pub(crate) key_len_min: u64,
+    pub(crate) key_len_max: u64,
+    pub(crate) value_len_min: u64,
+    pub(crate) value_len_max: u64,
+    pub(crate) reads: u64,
+    pub(crate) seed: u64,
+    pub(crate) compression: u32,
+    pub(crate) is_fixed_length: u32,
+    pub(crate) index: [c_char; NAME_BYTES],
+    pub(crate) order: [c_char; NAME_BYTES],
+    pub(crate) hash: [c_char; NAME_BYTES],
 }
 
 #[unsafe(no_mangle)]

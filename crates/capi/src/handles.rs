@@ -167,7 +167,7 @@ impl<T: Object> Handle<T> {
     fn slot(self) -> Result<&'static Slot> {
         const { assert!(T::KIND < 1 << KIND_BITS) };
         match slot_of(self.0) {
-            Some(slot) if slot.token.load(SeqCst) == self.0 && self.0 & ((1 << INDEX_SHIFT) - 1) == Self::TAG => {
+            Some(slot) if slot.token.load(Acquire) == self.0 && self.0 & ((1 << INDEX_SHIFT) - 1) == Self::TAG => {
                 Ok(slot)
             }
             _ => Err(self.invalid()),

@@ -23,6 +23,8 @@ mod callbacks;
 mod dictionary;
 mod handles;
 mod hashes;
+#[cfg(test)]
+mod layout;
 mod many;
 mod memory;
 mod options;

@@ -13,8 +13,8 @@ use std::ffi::c_void;
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Pair {
-    key: Bytes,
-    value: Bytes,
+    pub(crate) key: Bytes,
+    pub(crate) value: Bytes,
 }
 
 /// The keys of the caller as slices.

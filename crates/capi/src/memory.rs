@@ -1,7 +1,8 @@
-//! Memory that C owns: from malloc, so that its tools know it, and freed by `spt_free`.
+//! Memory that C owns, from malloc, so that its tools know it, and freed by `spt_free`; and a buffer for each thread.
 
 use crate::status::{Failure, Result};
 use splitpoint::ErrorKind;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::ptr;
 
@@ -69,6 +70,55 @@ pub(crate) struct Owned(*mut c_void);
 extern "C" fn spt_free(memory: Owned) {
     // SAFETY: the caller passes NULL or what a function of the header has given it, all of which is from calloc.
     unsafe { libc::free(memory.0) };
+}
+
+/// A buffer of a thread, where a value is while it is copied to the caller's.
+struct Scratch {
+    /// A call is using it. A panic leaves it set; the thread's calls then allocate.
+    busy: Cell<bool>,
+    bytes: UnsafeCell<Vec<u8>>,
+}
+
+thread_local! {
+    static SCRATCH: Scratch = const { Scratch { busy: Cell::new(false), bytes: UnsafeCell::new(Vec::new()) } };
+}
+
+/// Larger values do not keep their memory.
+const SCRATCH_BYTES_MAX: usize = 1 << 16;
+
+/// Calls `f` with a buffer that keeps its memory for the thread's next call. Its content is that of an earlier call.
+#[inline]
+pub(crate) fn with_scratch<T>(f: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    // A destructor of the thread may call us when the buffer is gone.
+    let scratch = SCRATCH.try_with(ptr::from_ref).unwrap_or(ptr::null());
+    // SAFETY: it is this thread's, which is in this call and so not past its destructor.
+    let scratch = unsafe { scratch.as_ref() }.filter(|scratch| !scratch.busy.get());
+    let mut own;
+    let bytes = match scratch {
+        Some(scratch) => {
+            scratch.busy.set(true);
+            // SAFETY: only this thread has it, and no other call on the thread, such as one of a hash function of the
+            // caller that `f` calls: that finds `busy` set.
+            unsafe { &mut *scratch.bytes.get() }
+        }
+        None => {
+            own = Vec::new();
+            &mut own
+        }
+    };
+    let result = f(bytes);
+    if let Some(scratch) = scratch {
+        if bytes.capacity() > SCRATCH_BYTES_MAX {
+            shrink(bytes);
+        }
+        scratch.busy.set(false);
+    }
+    result
+}
+
+#[cold]
+fn shrink(bytes: &mut Vec<u8>) {
+    *bytes = Vec::new();
 }
 
 /// A pointer result where there is none.

@@ -10,8 +10,11 @@ use crate::status::{Failure, Result};
 use splitpoint::hash::HashFunction;
 use splitpoint::{Durability, HashKind, TableOptions};
 use std::ffi::c_void;
+use std::fs::OpenOptions;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::ptr;
 
 /// A struct of C that begins with its size, and that all zeros are legal values of.
@@ -61,20 +64,20 @@ impl<'c, T: Sized> InOptions<'c, T> {
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Options<'c> {
-    size: usize,
-    flags: u32,
-    durability: u32,
-    page_bytes: u32,
-    fill_factor: u32,
-    fill_percent: u32,
-    mode: u32,
-    expected_len: u64,
-    cache_bytes: u64,
-    log_bytes: u64,
-    hash: InText<'c>,
-    seed: *const u64,
-    user_hash: Option<HashCallback>,
-    user_context: *mut c_void,
+    pub(crate) size: usize,
+    pub(crate) flags: u32,
+    pub(crate) durability: u32,
+    pub(crate) page_bytes: u32,
+    pub(crate) fill_factor: u32,
+    pub(crate) fill_percent: u32,
+    pub(crate) mode: u32,
+    pub(crate) expected_len: u64,
+    pub(crate) cache_bytes: u64,
+    pub(crate) log_bytes: u64,
+    pub(crate) hash: InText<'c>,
+    pub(crate) seed: *const u64,
+    pub(crate) user_hash: Option<HashCallback>,
+    pub(crate) user_context: *mut c_void,
 }
 
 // SAFETY: see the struct; NULL pointers and `None` are zeros.
@@ -132,6 +135,19 @@ impl Options<'_> {
             (None, None) => {}
         }
         Ok(options)
+    }
+
+    /// Makes the file at `path` with the permissions of `mode`, if it is asked for and the file may be made: an empty
+    /// file becomes a table. Where that fails, the open after it says why. Returns whether it made the file.
+    pub(crate) fn make_file(&self, path: &Path) -> Result<bool> {
+        if self.mode & !0o777 != 0 {
+            return Err(Failure::invalid(format!("mode is {:#o}, expected permissions, 0 to 0777", self.mode)));
+        }
+        if self.mode == 0 || self.flags & (READ_ONLY | NO_CREATE) != 0 {
+            return Ok(false);
+        }
+        // Whatever the mode: the descriptor that makes a file may write it.
+        Ok(OpenOptions::new().write(true).create_new(true).mode(self.mode).open(path).is_ok())
     }
 
     fn user_hash_name(&self) -> String {

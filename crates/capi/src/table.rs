@@ -9,7 +9,6 @@ use crate::options::{InOptions, Options};
 use crate::status::{DIFFERS, EXISTS, NOT_FOUND, OK, Result, Status, TOO_SMALL};
 use splitpoint::hash::HashFunction;
 use splitpoint::{HashKind, Table, TableOptions};
-use std::cell::Cell;
 use std::ffi::c_void;
 use std::ops::Deref;
 
@@ -52,12 +51,12 @@ impl OpenTable {
 fn open_table(
     options: InOptions<'_, Options<'_>>,
     table: Out<'_, Handle<OpenTable>>,
-    open: impl FnOnce(TableOptions) -> Result<Table>,
+    open: impl FnOnce(&Options<'_>, TableOptions) -> Result<Table>,
 ) -> Status {
     border(0, || {
         table.set("the place for the table", Handle::NULL)?;
         let options = options.get()?;
-        let opened = open(options.build()?)?;
+        let opened = open(&options, options.build()?)?;
         table.set("the place for the table", Handle::open(OpenTable::new(opened, options.hash_function()))?)?;
         Ok(OK)
     })
@@ -69,12 +68,24 @@ extern "C" fn spt_open(
     options: InOptions<'_, Options<'_>>,
     table: Out<'_, Handle<OpenTable>>,
 ) -> Status {
-    open_table(options, table, |options| Ok(options.open(path.path()?)?))
+    open_table(options, table, |options, opening| {
+        let path = path.path()?;
+        if !options.make_file(path)? {
+            return Ok(opening.open(path)?);
+        }
+        opening.create_new(false).open(path).map_err(|error| {
+            // It is nobody's while it is empty.
+            if std::fs::metadata(path).is_ok_and(|file| file.len() == 0) {
+                let _ = std::fs::remove_file(path);
+            }
+            error.into()
+        })
+    })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn spt_open_in_memory(options: InOptions<'_, Options<'_>>, table: Out<'_, Handle<OpenTable>>) -> Status {
-    open_table(options, table, |options| Ok(options.in_memory()?))
+    open_table(options, table, |_, opening| Ok(opening.in_memory()?))
 }
 
 #[unsafe(no_mangle)]
@@ -87,27 +98,6 @@ extern "C" fn spt_close(table: Handle<OpenTable>) -> Status {
     })
 }
 
-thread_local! {
-    /// Where a value is while it is copied to the caller's buffer. Taken out while in use: a hash function of the
-    /// caller may call the library.
-    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
-/// Larger values do not keep their memory.
-const SCRATCH_BYTES_MAX: usize = 1 << 16;
-
-/// Calls `f` with an empty buffer that keeps its memory for the next call.
-#[inline]
-pub(crate) fn with_scratch<T>(f: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-    let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
-    let result = f(&mut scratch);
-    if scratch.capacity() <= SCRATCH_BYTES_MAX {
-        // A destructor of the thread may call us when the buffer is gone.
-        let _ = SCRATCH.try_with(|place| place.set(scratch));
-    }
-    result
-}
-
 #[unsafe(no_mangle)]
 extern "C" fn spt_get(
     table: Handle<OpenTable>,
@@ -118,15 +108,14 @@ extern "C" fn spt_get(
     value_len: Out<'_, usize>,
 ) -> Status {
     border(table.number(), || {
-        let (table, key) = (table.shared()?, key.key(key_len)?);
-        with_scratch(|value| {
-            let found = table.get_into(key, value)?;
-            value_len.set("the place for the length", value.len())?;
-            Ok(match found {
-                false => NOT_FOUND,
-                true if buffer.copy(capacity, value) => OK,
-                true => TOO_SMALL,
-            })
+        let (table, key, buffer) = (table.shared()?, key.key(key_len)?, buffer.bytes(capacity)?);
+        let capacity = buffer.len();
+        let found = table.get_to(key, buffer)?;
+        value_len.set("the place for the length", found.unwrap_or(0))?;
+        Ok(match found {
+            None => NOT_FOUND,
+            Some(len) if len <= capacity => OK,
+            Some(_) => TOO_SMALL,
         })
     })
 }

@@ -134,28 +134,28 @@ extern "C" fn spt_check(
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Counters {
-    pairs: u64,
-    payload_bytes: u64,
-    buckets: u64,
-    file_bytes: u64,
-    memory_bytes: u64,
-    hits: u64,
-    hit_pages: u64,
-    hit_keys: u64,
-    misses: u64,
-    miss_pages: u64,
-    miss_keys: u64,
-    overflow_lookups: u64,
-    puts: u64,
-    removals: u64,
-    splits: u64,
-    merges: u64,
-    checkpoints: u64,
-    frames_read: u64,
-    frames_written: u64,
-    evictions: u64,
-    latch_waits: u64,
-    replayed: u64,
+    pub(crate) pairs: u64,
+    pub(crate) payload_bytes: u64,
+    pub(crate) buckets: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) memory_bytes: u64,
+    pub(crate) hits: u64,
+    pub(crate) hit_pages: u64,
+    pub(crate) hit_keys: u64,
+    pub(crate) misses: u64,
+    pub(crate) miss_pages: u64,
+    pub(crate) miss_keys: u64,
+    pub(crate) overflow_lookups: u64,
+    pub(crate) puts: u64,
+    pub(crate) removals: u64,
+    pub(crate) splits: u64,
+    pub(crate) merges: u64,
+    pub(crate) checkpoints: u64,
+    pub(crate) frames_read: u64,
+    pub(crate) frames_written: u64,
+    pub(crate) evictions: u64,
+    pub(crate) latch_waits: u64,
+    pub(crate) replayed: u64,
 }
 
 impl Counters {
@@ -200,10 +200,10 @@ extern "C" fn spt_read_counters(table: Handle<OpenTable>, counters: OutStruct<'_
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct PublisherFacts {
-    process: u32,
-    is_open: u32,
-    tick: u64,
-    open_ms: u64,
+    pub(crate) process: u32,
+    pub(crate) is_open: u32,
+    pub(crate) tick: u64,
+    pub(crate) open_ms: u64,
 }
 
 #[unsafe(no_mangle)]
@@ -227,29 +227,29 @@ extern "C" fn spt_read_published(
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Survey {
-    pairs: u64,
-    buckets: u64,
-    page_bytes: u64,
-    frame_bytes: u64,
-    file_bytes: u64,
-    payload_bytes: u64,
-    bucket_bytes: u64,
-    overflow_pages: u64,
-    overflow_bytes: u64,
-    overflow_pairs: u64,
-    extents: u64,
-    extent_bytes: u64,
-    free_bytes: u64,
-    fill_percent: f64,
-    fill_target_percent: f64,
-    fill_factor: u64,
-    seed: u64,
-    hash: [c_char; NAME_BYTES],
-    largest_bucket: u64,
-    empty_buckets: u64,
-    memory_bytes: u64,
-    splits: u64,
-    merges: u64,
+    pub(crate) pairs: u64,
+    pub(crate) buckets: u64,
+    pub(crate) page_bytes: u64,
+    pub(crate) frame_bytes: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) payload_bytes: u64,
+    pub(crate) bucket_bytes: u64,
+    pub(crate) overflow_pages: u64,
+    pub(crate) overflow_bytes: u64,
+    pub(crate) overflow_pairs: u64,
+    pub(crate) extents: u64,
+    pub(crate) extent_bytes: u64,
+    pub(crate) free_bytes: u64,
+    pub(crate) fill_percent: f64,
+    pub(crate) fill_target_percent: f64,
+    pub(crate) fill_factor: u64,
+    pub(crate) seed: u64,
+    pub(crate) hash: [c_char; NAME_BYTES],
+    pub(crate) largest_bucket: u64,
+    pub(crate) empty_buckets: u64,
+    pub(crate) memory_bytes: u64,
+    pub(crate) splits: u64,
+    pub(crate) merges: u64,
 }
 
 pub(crate) const NAME_BYTES: usize = 32;
@@ -267,8 +267,8 @@ pub(crate) fn name(name: &str) -> [c_char; NAME_BYTES] {
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct BucketCount {
-    pairs: u64,
-    buckets: u64,
+    pub(crate) pairs: u64,
+    pub(crate) buckets: u64,
 }
 
 #[unsafe(no_mangle)]
@@ -323,14 +323,14 @@ extern "C" fn spt_survey_table(
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Report {
-    verified: u64,
-    unverified: u64,
-    counted: u64,
-    lost_buckets: u64,
-    losses: u64,
-    conflicts: u64,
-    is_counted: u32,
-    is_whole: u32,
+    pub(crate) verified: u64,
+    pub(crate) unverified: u64,
+    pub(crate) counted: u64,
+    pub(crate) lost_buckets: u64,
+    pub(crate) losses: u64,
+    pub(crate) conflicts: u64,
+    pub(crate) is_counted: u32,
+    pub(crate) is_whole: u32,
 }
 
 const FOUND_PAIR: i32 = 1;

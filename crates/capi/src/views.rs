@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct View {
-    data: *const c_void,
-    len: usize,
+    pub(crate) data: *const c_void,
+    pub(crate) len: usize,
     /// `thread << 40 | generation << 16 | slot`; 0: released, or none.
-    token: u64,
+    pub(crate) token: u64,
 }
 
 impl View {

@@ -83,6 +83,37 @@ static void open_and_close(void)
     CHECK(strstr(spt_error_message(NULL), "page_bytes is 1000") != NULL);
 }
 
+static void permissions(void)
+{
+    spt_table *table;
+    spt_options options = SPT_OPTIONS_INIT;
+    struct stat stat_of;
+
+    options.mode = 0640;
+    options.flags = SPT_NO_CREATE;
+    EXPECT(SPT_IO, spt_open(path_of("mode.spt"), &options, &table));
+    options.flags = SPT_CREATE_NEW;
+    umask(027);
+    OK(spt_open(path_of("mode.spt"), &options, &table));
+    OK(spt_close(table));
+    CHECK(stat(path_of("mode.spt"), &stat_of) == 0 && (stat_of.st_mode & 0777) == 0640);
+    EXPECT(SPT_IO, spt_open(path_of("mode.spt"), &options, &table));
+    options.flags = 0;
+    options.mode = 0606;
+    OK(spt_open(path_of("mode.spt"), &options, &table));
+    OK(spt_close(table));
+    CHECK(stat(path_of("mode.spt"), &stat_of) == 0 && (stat_of.st_mode & 0777) == 0640);
+    umask(022);
+    options.mode = 01000;
+    EXPECT(SPT_INVALID_ARGUMENT, spt_open(path_of("mode2.spt"), &options, &table));
+    options.mode = 0600;
+    options.page_bytes = 3;
+    EXPECT(SPT_INVALID_ARGUMENT, spt_open(path_of("mode2.spt"), &options, &table));
+    CHECK(access(path_of("mode2.spt"), F_OK) != 0);
+    options.page_bytes = 0;
+    EXPECT(SPT_IO, spt_open(path_of("no such directory/mode.spt"), &options, &table));
+}
+
 /* A struct of another version: shorter, longer, unset. */
 static void options_of_other_versions(void)
 {
@@ -136,7 +167,7 @@ static void lookups(spt_table *table)
     len = 0;
     memset(buffer, '#', sizeof buffer);
     EXPECT(SPT_TOO_SMALL, spt_get(table, B("alice"), buffer, 4, &len));
-    CHECK(len == 5 && buffer[0] == '#');
+    CHECK(len == 5 && buffer[4] == '#');
     EXPECT(SPT_TOO_SMALL, spt_get(table, B("alice"), NULL, 0, &len));
     EXPECT(SPT_TOO_SMALL, spt_get(table, B("alice"), NULL, 100, &len));
     OK(spt_get(table, B("empty"), NULL, 0, &len));
@@ -719,6 +750,7 @@ int main(void)
 
     versions_and_codes();
     open_and_close();
+    permissions();
     options_of_other_versions();
     OK(spt_open_in_memory(NULL, &table));
     all(table);
