@@ -13,6 +13,8 @@
 # make c-library  builds the C library into target/c: lib/libsplitpoint.so and .a, include/splitpoint.h, manual pages
 # make install  the program, the C library and its manual pages: PREFIX=/usr/local DESTDIR=; make uninstall removes them
 # make test-c   the tests of the C library
+# make test-compat-upstream  tests of them by gdbm, glibc, Perl and Python, fetched with apt-get source, over ours
+# make bench-compat  words through ndbm and hsearch, beside gdbm, Berkeley DB and glibc
 # make help     this list
 #
 # `make test` is fmt, lint, unit, doc, examples and some seconds of fuzz, each of which can be made by itself. Needs Rust and a C
@@ -193,7 +195,7 @@ examples: tools
 # What `make install` copies, as it lies below PREFIX: bin/, include/, lib/, share/man/. Programs can be compiled with it as it
 # is, by PKG_CONFIG_PATH=target/c/lib/pkgconfig. What adds to the installation has a rule that writes here to STAGE.
 C_OUT = target/c
-STAGE = c-library
+STAGE = c-library compat-libraries
 VERSION = $$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # The date in the manual pages.
 MAN_DATE = 2026-11-22
@@ -245,7 +247,7 @@ uninstall:
 	test -f "$$from/$(INSTALLED)" || { echo "Nothing is installed in $$from: $(INSTALLED) is missing." >&2; exit 1; }; \
 	while read -r file; do rm -f "$$from/$$file"; done <"$$from/$(INSTALLED)"; \
 	rm "$$from/$(INSTALLED)"; \
-	for directory in share/splitpoint include/splitpoint lib/cmake/splitpoint lib/cmake lib/pkgconfig share/man/man3; do \
+	for directory in share/splitpoint include/splitpoint lib/splitpoint lib/cmake/splitpoint lib/cmake lib/pkgconfig share/man/man3; do \
 	    rmdir "$$from/$$directory" 2>/dev/null || :; \
 	done; \
 	echo "Removed splitpoint from $$from."
@@ -253,13 +255,22 @@ uninstall:
 # The tests of the C library: by gcc, AddressSanitizer and valgrind, installed and not. SECONDS is how long random calls go on.
 test-c: tools $(STAGE)
 	@SECONDS='$(SECONDS)' crates/capi/tests/run
+	@$(COMPAT)/tests/run $(C_OUT) target/c-compat
 
-# The old interfaces, beside the C library; and their tests.
+# The old interfaces, beside the C library; their tests; and their speed.
+COMPAT = crates/capi/compat
+
 compat-libraries: c-library
-	@$(MAKE) -s -C crates/capi/compat OUT=$$(pwd)/$(C_OUT)
+	@$(MAKE) -s -C $(COMPAT) OUT="$$(pwd)/$(C_OUT)" BUILD="$$(pwd)/target/c-compat"
 
 test-compat: compat-libraries
-	@crates/capi/compat/tests/run $(C_OUT)
+	@$(COMPAT)/tests/run $(C_OUT) target/c-compat
+
+test-compat-upstream: compat-libraries
+	@$(COMPAT)/tests/upstream $(C_OUT) target/c-compat
+
+bench-compat: compat-libraries
+	@$(COMPAT)/bench/run $(C_OUT) target/c-compat
 
 doc: tools
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items --locked
@@ -275,4 +286,5 @@ tools:
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
 .PHONY: help run test slow power faults disks fuzz sanitize bench bench-full budget peers fmt lint unit examples doc \
-    tools c-library compat-libraries test-compat install uninstall test-c test-python databases
+    tools c-library compat-libraries test-compat install uninstall test-c test-python databases test-compat-upstream \
+    bench-compat

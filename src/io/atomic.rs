@@ -72,7 +72,7 @@ impl AtomicFile {
         suffix: &str,
     ) -> std::result::Result<Option<AtomicFile>, Failed> {
         let unfinished_path = with_suffix(path, suffix);
-        let opened = open_locked(storage.as_ref(), &unfinished_path);
+        let opened = open_locked(storage.as_ref(), &unfinished_path, None);
         let Some(file) = opened.map_err(failed(&unfinished_path, "create"))? else { return Ok(None) };
         let (storage, path, file) = (Arc::clone(storage), path.to_owned(), file.into());
         Ok(Some(AtomicFile {
@@ -165,7 +165,7 @@ impl Drop for AtomicFile {
 }
 
 /// The permissions of the file at `path`; `None` where there is no file.
-pub(crate) fn permissions_of(storage: &dyn Storage, path: &Path) -> Result<Option<u32>> {
+fn permissions_of(storage: &dyn Storage, path: &Path) -> Result<Option<u32>> {
     match storage.open(path, Mode::Read) {
         Ok(file) => file.permissions(),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),

@@ -21,8 +21,8 @@ static int invalid(void)
     return RET_ERROR;
 }
 
-/* The program's hash has 32 bits, and buckets are chosen by the low ones: a multiplication spreads them over 64, without
- * making two of them equal. */
+/* The program's hash has 32 bits, and buckets are chosen by the low ones. A multiplication spreads them over 64 and
+ * keeps different hashes different. */
 static uint64_t spread_hash(void *context, const void *key, size_t len)
 {
     struct internal *internal = context;

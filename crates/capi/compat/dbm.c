@@ -1,7 +1,7 @@
 /* dbm: ndbm with one database. Source: the Seventh Edition's dbm(3).
  *
- * dbminit cannot say whether the program will store anything. Most only fetch, and several at a time; so the database is
- * opened for reading, and for writing by the first store or delete. */
+ * dbminit has no argument for the mode, and most programs only fetch, several at a time. So it opens the database for
+ * reading, and the first store or delete opens it for writing. */
 #include "include/dbm.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ datum dbm_fetch(DBM *db, datum key);
 int dbm_store(DBM *db, datum key, datum content, int mode);
 int dbm_delete(DBM *db, datum key);
 datum dbm_firstkey(DBM *db);
-void splitpoint_dbm_write_later(DBM *db);
+void splitpoint_dbm_write_later(DBM *db, const char *name);
 datum splitpoint_dbm_after(DBM *db, datum key);
 int splitpoint_dbm_close(DBM *db);
 
@@ -42,7 +42,7 @@ int dbminit(const char *name)
     database = dbm_open(name, O_RDONLY, 0);
     if (!database)
         return -1;
-    splitpoint_dbm_write_later(database);
+    splitpoint_dbm_write_later(database, name);
     return 0;
 }
 

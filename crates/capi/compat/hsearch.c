@@ -64,8 +64,8 @@ static uint64_t hash_of(const char *key)
         memcpy(&last, key + len - 4, 4);
         hash = (hash ^ ((uint64_t)first << 32 | last)) * odd;
     } else if (len > 0) {
-        word = (unsigned char)key[0] | (uint64_t)(unsigned char)key[len / 2] << 8 | (uint64_t)(unsigned char)key[len - 1] << 16;
-        hash = (hash ^ word) * odd;
+        const unsigned char *bytes = (const unsigned char *)key;
+        hash = (hash ^ (bytes[0] | (uint64_t)bytes[len / 2] << 8 | (uint64_t)bytes[len - 1] << 16)) * odd;
     }
     hash ^= hash >> 32;
     hash *= odd;
@@ -197,7 +197,10 @@ static struct table *create(size_t buckets)
 
 static unsigned int in_an_int(size_t number) { return number > UINT_MAX ? UINT_MAX : (unsigned int)number; }
 
-static struct table *table_of(const struct hsearch_data *htab) { return htab ? (struct table *)(void *)htab->table : NULL; }
+static struct table *table_of(const struct hsearch_data *htab)
+{
+    return htab ? (struct table *)(void *)htab->table : NULL;
+}
 
 int hcreate_r(size_t nel, struct hsearch_data *htab)
 {

@@ -201,8 +201,16 @@ datum dbm_nextkey(DBM *db)
     return datum_of(db, result, key);
 }
 
-/* dbm opens all databases so. */
-void splitpoint_dbm_write_later(DBM *db) { store_write_later(db->store); }
+/* dbm opens all databases so: for reading, to be written if need be. x.dir is made where it is absent and can be. */
+void splitpoint_dbm_write_later(DBM *db, const char *name)
+{
+    int directory = open_directory(name, O_RDWR, NULL, store_descriptor(db->store));
+    if (directory >= 0) {
+        close(db->directory);
+        db->directory = directory;
+    }
+    store_write_later(db->store);
+}
 
 /* dbm's nextkey. */
 datum splitpoint_dbm_after(DBM *db, datum key)

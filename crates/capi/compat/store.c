@@ -22,10 +22,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How often a reader looks whether there is a newer checkpoint. Looking is a system call, and getting a pair is none. */
+/* A reader looks for a newer checkpoint at most this often: looking is a system call, and getting a pair is none. */
 #define LOOK_MS 10
 
-/* How long changes wait at most for a checkpoint, from which readers see them, as long as the writer makes calls. */
+/* Changes wait this long for a checkpoint, which readers see, if the writer makes further calls. */
 #define PUBLISH_MS 1000
 
 /* A reader opens its table again at most this many times for one call; it is out of date by then only if a writer makes
@@ -434,7 +434,7 @@ static bool again(struct store *store, spt_status status, int *openings)
 
 /* --- writers --- */
 
-/* Called after a writer's call: makes a checkpoint, from which readers see its changes, if they have waited for long. */
+/* Makes a checkpoint, which readers see, if a writer's changes have waited for long. */
 static void publish(struct store *store)
 {
     if (store->unpublished_ms && now_ms() - store->unpublished_ms >= PUBLISH_MS) {
@@ -626,18 +626,38 @@ static bool same(struct span a, struct span b)
     return a.len == b.len && (a.len == 0 || !memcmp(a.bytes, b.bytes, a.len));
 }
 
+/* Puts the walk where `after` is or was in hash order, behind it. 0, or -1. */
+static int go_to(struct store *store, struct span after)
+{
+    struct span at;
+    uint64_t position;
+    int openings = 0, present, result = 0;
+    spt_status status;
+    prepare(store);
+    if (!store->table)
+        return store->read_only ? 0 : refused(EBADF);
+    do {
+        status = spt_position(store->table, after.bytes, after.len, &position);
+        if (status == SPT_OK)
+            status = spt_contains(store->table, after.bytes, after.len);
+    } while (again(store, status, &openings));
+    if (status != SPT_OK && status != SPT_NOT_FOUND)
+        return failed(status, store->table);
+    present = status == SPT_OK;
+    rewind_walk(store, position);
+    /* Keys with the same hash may come before it. */
+    while (present && result == 0) {
+        result = store_next(store, &at, NULL);
+        present = result == 0 && !same(at, after);
+    }
+    return result < 0 ? -1 : 0;
+}
+
 int store_after(struct store *store, struct span after, struct span *key, struct span *value)
 {
     struct span at;
-    if (store_current(store, &at) || !same(at, after)) {
-        rewind_walk(store, 0);
-        int result;
-        do
-            result = store_next(store, &at, NULL);
-        while (result == 0 && !same(at, after));
-        if (result)
-            return result;
-    }
+    if ((store_current(store, &at) || !same(at, after)) && go_to(store, after))
+        return -1;
     return store_next(store, key, value);
 }
 

@@ -27,8 +27,8 @@ struct span {
 };
 
 /* Opens the table in the file at `path` as open(2) would open the file: O_RDONLY or not, O_CREAT, O_EXCL, O_TRUNC,
- * O_NOFOLLOW; O_WRONLY is O_RDWR. A new file has the permissions of `mode` less the umask's. NULL for `path`: a table in
- * memory. Of `shape`, the fields that shape a new table and its cache are used. NULL with errno set:
+ * O_NOFOLLOW; O_WRONLY is O_RDWR. A new file has the permissions of `mode` less the umask's. A `path` of NULL means a
+ * table in memory. `shape` has the options for a new table and for the cache. Returns NULL with errno set:
  *
  *   EAGAIN     another process or handle has it open for writing
  *   EINVAL     not a table, or one of another version or hash function; options out of range

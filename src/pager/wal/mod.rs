@@ -403,7 +403,7 @@ impl Log {
         let capacity = self.segment_bytes().max(RECORDS_START + bytes);
         for slot in tail.free_slots() {
             let shape = Shape { slot, capacity, start: tail.end, mapped: !self.waits() };
-            let begun = Segment::begin(self.storage.as_ref(), &self.table, header, shape)?;
+            let begun = Segment::begin(self.storage.as_ref(), &self.table, self.file.as_ref(), header, shape)?;
             let Some(segment) = begun.map(Arc::new) else { continue };
             tail.needed.push(NeededSegment { slot, number, capacity });
             tail.number = number;

@@ -15,8 +15,8 @@
 //! Format: docs/format.md, "Write-ahead log".
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::io::atomic::{permissions_of, with_suffix};
-use crate::io::{File, Mapped, Mode, Storage, open_locked, permit_like};
+use crate::io::atomic::with_suffix;
+use crate::io::{File, Mapped, Mode, Storage, open_locked};
 use crate::little_endian::{u32_at, u64_at};
 use crate::pager::NUMBER_MAX;
 use crate::planted::{Bug, planted};
@@ -185,17 +185,22 @@ pub(super) struct Shape {
 
 impl Segment {
     /// Begins a segment in the file of a slot that this table does not need. `None` where another table has it open or
-    /// has records in it: one that had this name before, and was renamed.
-    pub(super) fn begin(storage: &dyn Storage, table: &Path, header: Header, shape: Shape) -> Result<Option<Segment>> {
+    /// has records in it: one that had this name before, and was renamed. The file has the permissions of `like`, the
+    /// table's, since it will have the same pairs.
+    pub(super) fn begin(
+        storage: &dyn Storage,
+        table: &Path,
+        like: &dyn File,
+        header: Header,
+        shape: Shape,
+    ) -> Result<Option<Segment>> {
         let path = slot_path(table, shape.slot);
-        let opened = open_locked(storage, &path).map_err(|e| Error::io(&path, "create a segment of the log of", e))?;
+        let opened = open_locked(storage, &path, Some(like))
+            .map_err(|e| Error::io(&path, "create a segment of the log of", e))?;
         let Some(file) = opened else { return Ok(None) };
         if names_another(&path, file.as_ref(), header.table_id)? {
             return Ok(None);
         }
-        permissions_of(storage, table)
-            .and_then(|permissions| permit_like(file.as_ref(), permissions))
-            .map_err(|e| Error::io(&path, "set the permissions of", e))?;
         let segment = Self::new(file, path, header, shape)?;
         // A damaged copy is written first: so however often this is interrupted, one copy is valid or zeros.
         let spoilt = match Header::read_copy(&segment.path, segment.file.as_ref(), SECOND_HEADER) {

@@ -1,7 +1,7 @@
 /* dbopen over splitpoint: the interface of 4.4BSD and of Berkeley DB 1.85, for hash tables, in libsplitpoint_db185.so.
  *
- * It is the interface of "A New Hashing Package for UNIX". The structs are those of Berkeley DB's db_185.h, so a program
- * that was compiled with that runs with this library too. Only DB_HASH is there.
+ * It is the interface of "A New Hashing Package for UNIX". The structs are those of Berkeley DB's db_185.h, so programs
+ * that were compiled with that header run with this library too. Of the three types, only DB_HASH can be opened.
  *
  * Compile with -I.../include/splitpoint, link with -lsplitpoint_db185. */
 #ifndef SPLITPOINT_DB_H
@@ -32,8 +32,8 @@ typedef struct {
 
 typedef enum { DB_BTREE, DB_HASH, DB_RECNO } DBTYPE;
 
-/* A table that is open. One thread at a time may use it. The functions return RET_SUCCESS, RET_SPECIAL or RET_ERROR, and
- * `flags` that are not named above are EINVAL.
+/* A table that is open. One thread at a time may use it. The functions return RET_SUCCESS, RET_SPECIAL or RET_ERROR.
+ * Flags that are not named above are EINVAL.
  *
  * What get and seq return in a DBT belongs to the table and is valid until the next call of either. */
 typedef struct __db {
@@ -62,10 +62,44 @@ typedef struct {
     int lorder;         /* 1234 or 4321; the file is the same on all machines */
 } HASHINFO;
 
-/* Opens the table in the file `name`, or one in memory if that is NULL. `flags` and `mode` are those of open(2); `info`
- * may be NULL. NULL with errno set: what open(2) gives; EAGAIN if it is open for writing elsewhere; EINVAL for another
- * type than DB_HASH, for an `info` out of range, and for a file that is no table or has another hash function; EIO if it
- * is damaged. */
+/* For programs that are written for the other two types as well. dbopen refuses these: EINVAL. */
+#define R_IAFTER 4
+#define R_IBEFORE 5
+#define R_LAST 6
+#define R_PREV 9
+#define R_SETCURSOR 10
+#define R_RECNOSYNC 11
+#define R_DUP 0x01
+#define R_FIXEDLEN 0x01
+#define R_NOKEY 0x02
+#define R_SNAPSHOT 0x04
+typedef uint32_t recno_t;
+
+typedef struct {
+    uint32_t flags;
+    uint32_t cachesize;
+    uint32_t maxkeypage;
+    uint32_t minkeypage;
+    uint32_t psize;
+    int (*compare)(const DBT *a, const DBT *b);
+    size_t (*prefix)(const DBT *a, const DBT *b);
+    int lorder;
+} BTREEINFO;
+
+typedef struct {
+    uint32_t flags;
+    uint32_t cachesize;
+    uint32_t psize;
+    int lorder;
+    size_t reclen;
+    unsigned char bval;
+    char *bfname;
+} RECNOINFO;
+
+/* Opens the table in the file `name`, or one in memory if that is NULL. `flags` and `mode` are those of open(2);
+ * `info` may be NULL. Returns NULL with errno set: what open(2) gives; EAGAIN if another handle or process has it open
+ * for writing; EINVAL for another type than DB_HASH, an `info` out of range, and a file that is no table or has
+ * another hash function; EIO if the file is damaged. */
 DB *dbopen(const char *name, int flags, int mode, DBTYPE type, const void *info);
 
 #ifdef __cplusplus

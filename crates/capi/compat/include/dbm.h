@@ -14,9 +14,9 @@ typedef struct {
 } datum;
 #endif
 
-/* Opens the database in the files `name`.dir and `name`.pag, which must exist, and closes the one that was open. Empty
- * files are an empty database. The first store or delete opens it for writing, and fails where that fails. 0, or -1 with
- * errno set, as dbm_open sets it. */
+/* Opens the database in the files `name`.dir and `name`.pag, and closes the one that was open. The .pag file must
+ * exist; empty files are an empty database. The first store or delete opens it for writing, and fails where that
+ * fails. Returns 0, or -1 with errno set as by dbm_open. */
 int dbminit(const char *name);
 
 /* Closes the database. 0, or -1 if none is open or not everything could be written. */

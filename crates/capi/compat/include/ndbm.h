@@ -33,9 +33,10 @@ typedef struct {
 
 #define DBM_SUFFIX ".pag" /* of the file with the records */
 
-/* Opens or creates the database in the files `name`.dir and `name`.pag. `flags` are those of open(2), O_WRONLY being
- * O_RDWR; `mode` is the mode of new files, less the umask. NULL with errno set: what open(2) gives; EAGAIN if it is open
- * for writing elsewhere; EINVAL if it is no database of splitpoint; EIO if it is damaged. */
+/* Opens or creates the database in the files `name`.dir and `name`.pag. `flags` are those of open(2); O_WRONLY is
+ * O_RDWR. `mode` is the mode of new files, less the umask. Returns NULL with errno set: what open(2) gives; EAGAIN if
+ * another handle or process has it open for writing; EINVAL if it is no database of splitpoint; EIO if it is
+ * damaged. */
 DBM *dbm_open(const char *name, int flags, mode_t mode);
 
 /* Closes it and frees its memory, what its calls have returned too. NULL is ignored. */
@@ -51,9 +52,9 @@ int dbm_store(DBM *db, datum key, datum content, int mode);
 /* Removes a record. 0; -1 with errno set, ENOENT if there is none. */
 int dbm_delete(DBM *db, datum key);
 
-/* The first key of a walk over all, and the next one; dptr is NULL at the end. A key is valid until the next of these two
- * calls with this database. Each record that is there all the time is given once, also if others are stored or deleted
- * in between. */
+/* The first key of a walk over all, and the next one; dptr is NULL at the end. A key is valid until the next call of
+ * these two with this database. Each record that is there all the time is given exactly once, whatever is stored and
+ * deleted in the meantime. */
 datum dbm_firstkey(DBM *db);
 datum dbm_nextkey(DBM *db);
 

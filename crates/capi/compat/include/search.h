@@ -39,8 +39,8 @@ void hdestroy(void);
 ENTRY *hsearch(ENTRY item, ACTION action);
 #endif
 
-/* Tables of the program's own: all zeros before hcreate_r. Several may be in use at once. Any number of threads may FIND
- * in one as long as none ENTERs. */
+/* Tables of the program's own, of which several may be in use at once: all zeros before hcreate_r. Any number of
+ * threads may FIND in one table as long as none ENTERs. */
 #if !defined(SPLITPOINT_SEARCH_IS_THE_SYSTEMS) || !defined(__USE_GNU)
 struct hsearch_data {
     struct _ENTRY *table;

@@ -53,10 +53,12 @@ static void show_pairs(DB *db)
     static char *pairs[PAIRS + 10];
     DBT key = bytes(NULL, 0), value = bytes(NULL, 0);
     int count = 0, result;
-    for (unsigned int flag = R_FIRST; (result = db->seq(db, &key, &value, flag)) == 0 && count < PAIRS + 10; flag = R_NEXT) {
+    unsigned int flag = R_FIRST;
+    for (; (result = db->seq(db, &key, &value, flag)) == 0 && count < PAIRS + 10; flag = R_NEXT) {
         size_t len = key.size + value.size + 2;
         pairs[count] = malloc(len);
-        snprintf(pairs[count++], len, "%.*s=%.*s", (int)key.size, (char *)key.data, (int)value.size, (char *)value.data);
+        snprintf(pairs[count++], len, "%.*s=%.*s", (int)key.size, (char *)key.data, (int)value.size,
+                 (char *)value.data);
     }
     qsort(pairs, (size_t)count, sizeof *pairs, by_text);
     printf("%d pairs, then %d:", count, result);

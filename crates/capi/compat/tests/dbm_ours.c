@@ -44,6 +44,7 @@ static void every_key_can_be_walked_from(void)
     int walked = 0;
     make_empty("walk.pag");
     REQUIRE(dbminit("walk") == 0);
+    CHECK(exists("walk.dir"));
     for (int i = 0; i < 1000; i++)
         CHECK(store(bytes(name, sprintf(name, "%d", i)), text("x")) == 0);
     /* Deleting each key before the next one is asked for. */
@@ -62,6 +63,13 @@ static void every_key_can_be_walked_from(void)
         key = nextkey(key);
     CHECK(is(nextkey(text(first)), second));
     CHECK(is(nextkey(text(first)), second));
+    /* Also from one that is gone. */
+    char third[20] = "";
+    key = nextkey(text(second));
+    memcpy(third, key.dptr, (size_t)key.dsize);
+    CHECK(delete(text(second)) == 0 && is(firstkey(), first));
+    CHECK(is(nextkey(text(second)), third));
+    CHECK(is(nextkey(text(first)), third));
     CHECK(!nextkey(bytes("x", -1)).dptr);
     CHECK(dbmclose() == 0);
 }

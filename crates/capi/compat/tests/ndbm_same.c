@@ -1,6 +1,6 @@
 /* What every ndbm must do: compiled against the system's libraries and against ours, with the same output.
  *
- * The facts are those of POSIX's dbm_open page. The order of a walk is each library's own, so keys are printed sorted. */
+ * The facts are those of POSIX's dbm_open page. Each library has an order of its own, so keys are printed sorted. */
 #define _GNU_SOURCE /* the system's headers */
 #ifdef BERKELEY
 #define DB_DBM_HSEARCH 1
@@ -30,7 +30,10 @@ static void show(const char *what, datum found)
 }
 
 /* 0, 1 and "negative" are all that is promised. */
-static const char *status(int result) { return result < 0 ? "negative" : result == 0 ? "0" : result == 1 ? "1" : "other"; }
+static const char *status(int result)
+{
+    return result < 0 ? "negative" : result == 0 ? "0" : result == 1 ? "1" : "other";
+}
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
@@ -118,7 +121,8 @@ static void many_pairs(void)
     printf("stored %d found %d deleted %d gone %d\n", stored, found, deleted, gone);
 }
 
-/* The usual way to walk: the key is used after the fetch, which POSIX does not promise and Berkeley's ndbm does not keep. */
+/* The usual way to walk: the key is used after the fetch. POSIX does not promise that, and Berkeley's ndbm breaks
+ * it. */
 #ifndef BERKELEY
 static void keys_outlive_a_fetch(void)
 {
@@ -131,7 +135,8 @@ static void keys_outlive_a_fetch(void)
         int number = 0;
         sscanf(key.dptr, "key %d", &number);
         sprintf(expected, "value of %d", number * number);
-        right += value.dptr && (size_t)value.dsize == strlen(expected) && !memcmp(value.dptr, expected, strlen(expected));
+        size_t len = strlen(expected);
+        right += value.dptr && (size_t)value.dsize == len && !memcmp(value.dptr, expected, len);
     }
     printf("pairs of a walk: %d\n", right);
     dbm_close(db);
