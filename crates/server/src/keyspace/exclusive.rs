@@ -303,6 +303,23 @@ impl<'k> Exclusive<'k> {
         Ok(dirty)
     }
 
+    /// Keys whose presence the changes since [`begin`](Self::begin) change, and whether they are present with them.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub fn staged_keys(&self, database: usize) -> Result<Vec<(Vec<u8>, bool)>> {
+        let Some(transaction) = &self.transaction else { return Ok(Vec::new()) };
+        let table = self.database(database).table.load_full();
+        let mut keys = Vec::new();
+        for ((of, key), value) in &transaction.values {
+            let before = || table.as_ref().map_or(Ok(false), |table| table.contains(&self.stored(key)));
+            if *of == database && value.is_some() != before()? {
+                keys.push((key.clone(), value.is_some()));
+            }
+        }
+        Ok(keys)
+    }
+
     /// Removes `key` if it has expired. Returns whether it had.
     pub(super) fn expire(&mut self, database: usize, key: &[u8]) -> Result<bool> {
         if !self.attributes_at(database, key)?.is_some_and(|a| a.expired(self.now_ms)) {

@@ -383,7 +383,7 @@ impl RespSession {
                 }
                 Class::Scan => {
                     let mut call = self.call(args, out);
-                    introspect::scan(spec.id, &server.space, &mut call)
+                    introspect::scan(spec.id, &server.space, &mut call, &[])
                 }
                 Class::Lookup => {
                     if shared.is_none() {
@@ -477,7 +477,10 @@ impl RespSession {
             let before = out.len();
             let outcome = match class_of(spec.id) {
                 Class::Connection => connection::execute(self, spec.id, args, out, Patience::MayWait).unwrap_or(Ok(())),
-                Class::Scan => introspect::scan(spec.id, &self.server.space, &mut call_of(self, args, out)),
+                Class::Scan => {
+                    let staged = alone.staged_keys(self.database)?;
+                    introspect::scan(spec.id, &self.server.space, &mut call_of(self, args, out), &staged)
+                }
                 Class::Lookup => command::look_up(spec.id, &mut Turn::Alone(alone), &mut call_of(self, args, out)),
                 Class::Change => command::change(spec.id, alone, &mut call_of(self, args, out)),
             };
@@ -614,8 +617,8 @@ fn class_of(id: Id) -> Class {
         | PExpireTime | Memory | Dump => Class::Lookup,
         Scan | Keys | RandomKey | DbSize | HtStats => Class::Scan,
         Set | SetNx | SetEx | PSetEx | GetSet | GetEx | GetDel | MSet | MSetNx | Append | SetRange | Incr | Decr
-        | IncrBy | DecrBy | IncrByFloat | Del | Unlink | Copy | Rename | RenameNx | Restore | Expire | PExpire | ExpireAt
-        | PExpireAt | Persist | FlushDb | FlushAll | Exec | Watch | Unwatch => Class::Change,
+        | IncrBy | DecrBy | IncrByFloat | Del | Unlink | Copy | Rename | RenameNx | Restore | Expire | PExpire
+        | ExpireAt | PExpireAt | Persist | FlushDb | FlushAll | Exec | Watch | Unwatch => Class::Change,
         _ => Class::Connection,
     }
 }
