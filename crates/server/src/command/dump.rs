@@ -236,7 +236,8 @@ mod tests {
     #[test]
     fn what_is_dumped_is_restored() {
         let long = [b'x'; 70_000];
-        let values: [&[u8]; 9] = [b"", b"a", b"12", b"-300", b"70000", b"99999999999", &[b'y'; 64], &long[..16384], &long];
+        let values: [&[u8]; 9] =
+            [b"", b"a", b"12", b"-300", b"70000", b"99999999999", &[b'y'; 64], &long[..16384], &long];
         for value in values {
             assert_eq!(decode(&encode(value), 1 << 20).unwrap(), value);
         }

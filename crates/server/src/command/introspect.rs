@@ -17,15 +17,18 @@ use std::time::Duration;
 /// The version of Redis whose commands and texts these are; clients choose what to send by it.
 pub const REDIS_VERSION: &str = "7.0.15";
 
-/// Commands that look at the tables without the gate.
-pub(crate) fn scan(id: Id, space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
+/// Commands that look at the tables without the gate. `staged`: keys that the transaction under way has added or
+/// removed; SCAN and RANDOMKEY show what was before it.
+pub(crate) fn scan(id: Id, space: &KeySpace, call: &mut Call<'_, '_>, staged: &[(Vec<u8>, bool)]) -> Outcome {
     match id {
         Id::Scan => keys::scan(space, call),
-        Id::Keys => keys::keys(space, call),
+        Id::Keys => keys::keys(space, call, staged),
         Id::RandomKey => keys::random_key(space, call),
         Id::HtStats => super::stats::ht_stats(space, call),
         _ => {
-            reply::count(call.out, space.len(call.database));
+            let added = staged.iter().filter(|(_, present)| *present).count() as u64;
+            let removed = staged.len() as u64 - added;
+            reply::count(call.out, (space.len(call.database) + added).saturating_sub(removed));
             Ok(())
         }
     }

@@ -110,15 +110,15 @@ pub fn random_key(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
     Ok(())
 }
 
-/// KEYS pattern
-pub fn keys(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
+/// KEYS pattern. `staged`: keys that the transaction under way has added or removed.
+pub fn keys(space: &KeySpace, call: &mut Call<'_, '_>, staged: &[(Vec<u8>, bool)]) -> Outcome {
     const AT_ONCE: usize = 1000;
     let pattern = call.args.at(1);
     let (mut cursor, mut count) = (0, 0);
     let mut found = Vec::new();
     loop {
         cursor = space.scan(call.database, cursor, AT_ONCE, now_ms(), |key, _| {
-            if matches(pattern, key) {
+            if matches(pattern, key) && !staged.iter().any(|(other, present)| !present && other == key) {
                 count += 1;
                 reply::bulk(&mut found, key);
             }
@@ -126,6 +126,10 @@ pub fn keys(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
         if cursor == 0 {
             break;
         }
+    }
+    for (key, _) in staged.iter().filter(|(key, present)| *present && matches(pattern, key)) {
+        count += 1;
+        reply::bulk(&mut found, key);
     }
     reply::array(call.out, count);
     call.out.append(&mut found);

@@ -17,8 +17,8 @@
 pub mod call;
 mod client;
 mod config;
-mod dump;
 pub(crate) mod connection;
+mod dump;
 mod info;
 pub(crate) mod introspect;
 pub mod keys;

@@ -160,6 +160,7 @@ impl<'k> Exclusive<'k> {
             _ => None,
         };
         self.changed(database, key);
+        self.space.note_len(value.len());
         self.together(|this| {
             this.stage_value(database, key, Some(value))?;
             attributes.map_or(Ok(()), |attributes| this.stage_attributes(database, key, attributes))
@@ -183,6 +184,7 @@ impl<'k> Exclusive<'k> {
         }
         pairs.iter().for_each(|(key, _)| self.changed(database, key));
         table.put_many(pairs)?;
+        pairs.iter().for_each(|(_, value)| self.space.note_len(value.len()));
         self.space.memory.note_writes(self.space, pairs, self.now_ms);
         Ok(())
     }
@@ -204,6 +206,7 @@ impl<'k> Exclusive<'k> {
         }
         let table = self.table(database)?;
         let len = table.append(&self.stored(key), tail)?;
+        self.space.note_len(len);
         self.space.memory.note_writes(self.space, &[(key, tail)], self.now_ms);
         Ok(len)
     }
@@ -301,6 +304,23 @@ impl<'k> Exclusive<'k> {
         }
         self.space.watched.remove(watch);
         Ok(dirty)
+    }
+
+    /// Keys whose presence the changes since [`begin`](Self::begin) change, and whether they are present with them.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub fn staged_keys(&self, database: usize) -> Result<Vec<(Vec<u8>, bool)>> {
+        let Some(transaction) = &self.transaction else { return Ok(Vec::new()) };
+        let table = self.database(database).table.load_full();
+        let mut keys = Vec::new();
+        for ((of, key), value) in &transaction.values {
+            let before = || table.as_ref().map_or(Ok(false), |table| table.contains(&self.stored(key)));
+            if *of == database && value.is_some() != before()? {
+                keys.push((key.clone(), value.is_some()));
+            }
+        }
+        Ok(keys)
     }
 
     /// Removes `key` if it has expired. Returns whether it had.
