@@ -137,7 +137,7 @@ impl Drop for AtomicFile {
 }
 
 /// The permissions of the file at `path`; `None` where there is no file.
-pub(crate) fn permissions_of(storage: &dyn Storage, path: &Path) -> Result<Option<u32>> {
+fn permissions_of(storage: &dyn Storage, path: &Path) -> Result<Option<u32>> {
     match storage.open(path, Mode::Read) {
         Ok(file) => file.permissions(),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),

@@ -132,20 +132,6 @@ pub(crate) trait View: Send + Sync {
     fn expect_random(&self, from: usize, to: usize);
 }
 
-/// Gives `file`, which lies beside a table, the permissions of the table: whoever may not read one may not read the
-/// other. Before anything is written to it.
-///
-/// A file that another user made keeps its own: only its owner may change them.
-pub(crate) fn permit_like(file: &dyn File, permissions: Option<u32>) -> Result<()> {
-    match permissions {
-        Some(wanted) if file.permissions()? != Some(wanted) => match file.set_permissions(wanted) {
-            Err(e) if e.kind() == ErrorKind::PermissionDenied => Ok(()),
-            done => done,
-        },
-        _ => Ok(()),
-    }
-}
-
 /// Opens or creates the file at `path` and takes its lock; `None` where another handle holds it. `InvalidData` for a
 /// symbolic link, whose name is not that of the file it leads to.
 ///

@@ -24,7 +24,7 @@ use super::{FORMAT_VERSION, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Header, Pager, SUM
 use super::{header_sum, nonzero, sum_of_sums};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::atomic::with_suffix;
-use crate::io::{File, Mode, Storage, permit_like};
+use crate::io::{File, Mode, Storage};
 use crate::little_endian::{u32_at, u64_at};
 use crate::planted::{Bug, planted};
 use std::collections::{BTreeMap, HashMap};
@@ -124,8 +124,6 @@ impl Pager {
         let journal = self.storage.open(&path, Mode::New).map_err(fail("create a journal for"))?;
         // Another table may be opened by this name, should this one be renamed now.
         Self::take_lock(journal.as_ref(), &path)?;
-        let permissions = file.permissions().map_err(fail("ask for the permissions of"))?;
-        permit_like(journal.as_ref(), permissions).map_err(fail("set the permissions of a journal for"))?;
         // The name may by now belong to another table's journal.
         let remove_named = || if journal.is_at(&path)? { self.storage.remove(&path) } else { Ok(()) };
         let mut size = FileSize { frame_bytes: self.frame_bytes(), cut: frozen.cut, frame_count: frozen.frame_count };

@@ -15,8 +15,8 @@
 //! Format: docs/format.md, "Write-ahead log".
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::io::atomic::{permissions_of, with_suffix};
-use crate::io::{File, Mapped, Mode, Storage, open_locked, permit_like};
+use crate::io::atomic::with_suffix;
+use crate::io::{File, Mapped, Mode, Storage, open_locked};
 use crate::little_endian::{u32_at, u64_at};
 use crate::pager::NUMBER_MAX;
 use crate::planted::{Bug, planted};
@@ -193,9 +193,6 @@ impl Segment {
         if names_another(&path, file.as_ref(), header.table_id)? {
             return Ok(None);
         }
-        permissions_of(storage, table)
-            .and_then(|permissions| permit_like(file.as_ref(), permissions))
-            .map_err(|e| Error::io(&path, "set the permissions of", e))?;
         let segment = Self::new(file, path, header, shape)?;
         // A damaged copy is written first: so however often this is interrupted, one copy is valid or zeros.
         let spoilt = match Header::read_copy(&segment.path, segment.file.as_ref(), SECOND_HEADER) {
