@@ -69,7 +69,7 @@ impl AtomicFile {
         suffix: &str,
     ) -> std::result::Result<Option<AtomicFile>, Failed> {
         let unfinished_path = with_suffix(path, suffix);
-        let opened = open_locked(storage.as_ref(), &unfinished_path);
+        let opened = open_locked(storage.as_ref(), &unfinished_path, None);
         let Some(file) = opened.map_err(failed(&unfinished_path, "create"))? else { return Ok(None) };
         let (storage, path, file) = (Arc::clone(storage), path.to_owned(), file.into());
         Ok(Some(AtomicFile { storage, path, unfinished_path, file, state: State::Opened, forks: forks() }))

@@ -66,6 +66,10 @@ pub(crate) trait Storage: Send + Sync {
     }
     /// Makes the names in the directory of `path` durable.
     fn sync_names(&self, path: &Path) -> Result<()>;
+    /// Creates the file at `path`, for its owner alone.
+    fn create_private(&self, path: &Path) -> Result<Box<dyn File>> {
+        self.open(path, Mode::New)
+    }
 }
 
 /// An open file. Each call has a position of its own, so any number of threads can share a file.
@@ -137,10 +141,17 @@ pub(crate) trait View: Send + Sync {
 ///
 /// The file is the one that has the name, even if another process renames or removes files in the meantime. The caller
 /// owns the name while the file is open: only the holder of the lock renames or removes it.
-pub(crate) fn open_locked(storage: &dyn Storage, path: &Path) -> Result<Option<Box<dyn File>>> {
+///
+/// With `like`, the file has the permissions of that one.
+pub(crate) fn open_locked(
+    storage: &dyn Storage,
+    path: &Path,
+    like: Option<&dyn File>,
+) -> Result<Option<Box<dyn File>>> {
     const TRIES: usize = 100;
     for _ in 0..TRIES {
-        let file = match storage.open(path, Mode::New) {
+        let made = if like.is_some() { storage.create_private(path) } else { storage.open(path, Mode::New) };
+        let file = match made {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => match storage.open(path, Mode::Write) {
                 // Removed since it was found to exist.
                 Err(e) if e.kind() == ErrorKind::NotFound => continue,
@@ -154,10 +165,28 @@ pub(crate) fn open_locked(storage: &dyn Storage, path: &Path) -> Result<Option<B
         }
         // Otherwise it was locked too late: it had this name when it was opened.
         if file.is_at(path)? {
+            if let Some(like) = like {
+                take_permissions(file.as_ref(), like)?;
+            }
             return Ok(Some(file));
         }
     }
     Err(Error::new(ErrorKind::InvalidData, "a symbolic link, or a name that changes all the time"))
+}
+
+/// Creates the file at `path` with the permissions of `like`: it will have bytes of that file.
+pub(crate) fn create_beside(storage: &dyn Storage, path: &Path, like: &dyn File) -> Result<Box<dyn File>> {
+    let file = storage.create_private(path)?;
+    take_permissions(file.as_ref(), like)?;
+    Ok(file)
+}
+
+/// Gives `file`, to which nothing has been written yet, the permissions of `like`.
+fn take_permissions(file: &dyn File, like: &dyn File) -> Result<()> {
+    match (file.permissions()?, like.permissions()?) {
+        (Some(now), Some(wanted)) if now != wanted => file.set_permissions(wanted),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -165,11 +194,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_file_beside_another_has_its_permissions() {
+        let directory = tempfile::tempdir().unwrap();
+        let [table, journal, log, old] = ["t", "t-ckpt", "t-log0", "t-log1"].map(|name| directory.path().join(name));
+        let file = Disk.open(&table, Mode::New).unwrap();
+        let wider = Disk.open(&old, Mode::New).unwrap();
+        wider.set_permissions(0o666).unwrap();
+        for permissions in [0o600, 0o640, 0o666] {
+            file.set_permissions(permissions).unwrap();
+            let made = create_beside(&Disk, &journal, file.as_ref()).unwrap();
+            assert_eq!(made.permissions().unwrap().unwrap() & 0o777, permissions);
+            for path in [&log, &old] {
+                let opened = open_locked(&Disk, path, Some(file.as_ref())).unwrap().unwrap();
+                assert_eq!(opened.permissions().unwrap().unwrap() & 0o777, permissions);
+            }
+            Disk.remove(&journal).unwrap();
+            Disk.remove(&log).unwrap();
+        }
+        let private = Disk.create_private(&journal).unwrap();
+        assert_eq!(private.permissions().unwrap().unwrap() & 0o077, 0);
+    }
+
+    #[test]
     fn a_file_that_lost_its_name_before_it_was_locked_is_not_taken_for_the_one_that_has_it() {
         let directory = tempfile::tempdir().unwrap();
         let (path, elsewhere) = (directory.path().join("a"), directory.path().join("b"));
-        let first = open_locked(&Disk, &path).unwrap().unwrap();
-        assert!(open_locked(&Disk, &path).unwrap().is_none());
+        let first = open_locked(&Disk, &path, None).unwrap().unwrap();
+        assert!(open_locked(&Disk, &path, None).unwrap().is_none());
         // Opened before the rename, locked afterwards.
         let late = Disk.open(&path, Mode::Write).unwrap();
         Disk.rename(&path, &elsewhere).unwrap();
@@ -177,7 +228,7 @@ mod tests {
         assert!(late.lock().unwrap());
         assert!(!late.is_at(&path).unwrap());
         assert!(late.is_at(&elsewhere).unwrap());
-        let second = open_locked(&Disk, &path).unwrap().unwrap();
+        let second = open_locked(&Disk, &path, None).unwrap().unwrap();
         assert!(second.is_at(&path).unwrap());
         Disk.remove(&path).unwrap();
         assert!(!second.is_at(&path).unwrap());
@@ -189,7 +240,7 @@ mod tests {
         let (path, elsewhere) = (directory.path().join("a"), directory.path().join("b"));
         std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
         for _ in ["to nothing", "to a file"] {
-            let refused = open_locked(&Disk, &path).err().unwrap();
+            let refused = open_locked(&Disk, &path, None).err().unwrap();
             assert!(refused.to_string().contains("symbolic link"), "{refused}");
             drop(Disk.open(&elsewhere, Mode::New));
         }

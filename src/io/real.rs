@@ -38,19 +38,11 @@ impl Storage for Disk {
     }
 
     fn open(&self, path: &Path, mode: Mode) -> Result<Box<dyn File>> {
-        let mut options = fs::OpenOptions::new();
-        options.read(true).write(mode != Mode::Read).create_new(mode == Mode::New);
-        // No effect on a regular file; opening a pipe would wait.
-        options.custom_flags(libc::O_NONBLOCK);
-        let file = options.open(path)?;
-        let kind = file.metadata()?.file_type();
-        if kind.is_dir() {
-            return Err(ErrorKind::IsADirectory.into());
-        }
-        if !kind.is_file() {
-            return Err(Error::new(ErrorKind::InvalidData, "not a regular file"));
-        }
-        Ok(Box::new(RealFile::new(file)))
+        open(path, mode, 0o666)
+    }
+
+    fn create_private(&self, path: &Path) -> Result<Box<dyn File>> {
+        open(path, Mode::New, 0o600)
     }
 
     #[cfg(target_os = "linux")]
@@ -95,6 +87,22 @@ impl Storage for Disk {
     fn sync_names(&self, path: &Path) -> Result<()> {
         fs::File::open(directory_of(path))?.sync_all()
     }
+}
+
+fn open(path: &Path, mode: Mode, permissions_if_new: u32) -> Result<Box<dyn File>> {
+    let mut options = fs::OpenOptions::new();
+    options.read(true).write(mode != Mode::Read).create_new(mode == Mode::New).mode(permissions_if_new);
+    // No effect on a regular file; opening a pipe would wait.
+    options.custom_flags(libc::O_NONBLOCK);
+    let file = options.open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_dir() {
+        return Err(ErrorKind::IsADirectory.into());
+    }
+    if !kind.is_file() {
+        return Err(Error::new(ErrorKind::InvalidData, "not a regular file"));
+    }
+    Ok(Box::new(RealFile::new(file)))
 }
 
 fn directory_of(path: &Path) -> &Path {

@@ -24,7 +24,7 @@ use super::{FORMAT_VERSION, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Header, Pager, SUM
 use super::{header_sum, nonzero, sum_of_sums};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::atomic::with_suffix;
-use crate::io::{File, Mode, Storage};
+use crate::io::{File, Mode, Storage, create_beside};
 use crate::little_endian::{u32_at, u64_at};
 use crate::planted::{Bug, planted};
 use std::collections::{BTreeMap, HashMap};
@@ -121,7 +121,7 @@ impl Pager {
         let fail = |what: &'static str| move |e| Error::io(&self.path, what, e);
         self.refuse_if_moved()?;
         self.storage.remove(&path).map_err(fail("remove the old journal of"))?;
-        let journal = self.storage.open(&path, Mode::New).map_err(fail("create a journal for"))?;
+        let journal = create_beside(self.storage.as_ref(), &path, file).map_err(fail("create a journal for"))?;
         // Another table may be opened by this name, should this one be renamed now.
         Self::take_lock(journal.as_ref(), &path)?;
         // The name may by now belong to another table's journal.

@@ -214,7 +214,7 @@ fn take_file(storage: &dyn Storage, path: &Path) -> Result<Box<dyn File>> {
     // A watcher tests the lock by taking it for a moment.
     const TRIES: usize = 20;
     for _ in 0..TRIES {
-        let opened = open_locked(storage, path).map_err(|e| Error::io(path, "make", e))?;
+        let opened = open_locked(storage, path, None).map_err(|e| Error::io(path, "make", e))?;
         let Some(file) = opened else {
             std::thread::sleep(Duration::from_millis(1));
             continue;

@@ -376,7 +376,9 @@ impl Log {
         let mut begun = None;
         for slot in tail.free_slots() {
             let shape = Shape { slot, capacity, start: tail.end, mapped: !self.waits() };
-            if let Some(segment) = Segment::begin(self.storage.as_ref(), &self.table, header, shape)? {
+            if let Some(segment) =
+                Segment::begin(self.storage.as_ref(), &self.table, self.file.as_ref(), header, shape)?
+            {
                 begun = Some((slot, Arc::new(segment)));
                 break;
             }

@@ -185,10 +185,18 @@ pub(super) struct Shape {
 
 impl Segment {
     /// Begins a segment in the file of a slot that this table does not need. `None` where another table has it open or
-    /// has records in it: one that had this name before, and was renamed.
-    pub(super) fn begin(storage: &dyn Storage, table: &Path, header: Header, shape: Shape) -> Result<Option<Segment>> {
+    /// has records in it: one that had this name before, and was renamed. The file has the permissions of `like`, the
+    /// table's, since it will have the same pairs.
+    pub(super) fn begin(
+        storage: &dyn Storage,
+        table: &Path,
+        like: &dyn File,
+        header: Header,
+        shape: Shape,
+    ) -> Result<Option<Segment>> {
         let path = slot_path(table, shape.slot);
-        let opened = open_locked(storage, &path).map_err(|e| Error::io(&path, "create a segment of the log of", e))?;
+        let opened = open_locked(storage, &path, Some(like))
+            .map_err(|e| Error::io(&path, "create a segment of the log of", e))?;
         let Some(file) = opened else { return Ok(None) };
         if names_another(&path, file.as_ref(), header.table_id)? {
             return Ok(None);

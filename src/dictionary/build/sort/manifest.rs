@@ -53,7 +53,7 @@ impl Manifest {
     /// Opens or makes the manifest and takes the lock. What was saved under the same identity comes with it.
     pub(super) fn open(storage: &dyn Storage, prefix: &Path, id: u64) -> Result<(Manifest, Option<Snapshot>)> {
         let path = name(prefix, "");
-        let file = open_locked(storage, &path).map_err(|e| Error::io(&path, "open", e))?.ok_or_else(|| {
+        let file = open_locked(storage, &path, None).map_err(|e| Error::io(&path, "open", e))?.ok_or_else(|| {
             let name = path.display();
             Error::new(
                 ErrorKind::Locked,
