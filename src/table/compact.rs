@@ -21,19 +21,9 @@ impl Table {
         self.compact_with(|_, _| ControlFlow::Continue(())).map(drop)
     }
 
-    /// [`compact`](Self::compact), which calls `progress` after each bucket with the buckets done in this pass, and
-    /// their number. A break ends it, and the table stays as compact as it is by then. Returns `false` in that case.
-    ///
-    /// ```
-    /// let table = splitpoint::Table::in_memory()?;
-    /// let mut buckets = 0;
-    /// table.compact_with(|_, all| {
-    ///     buckets = all;
-    ///     std::ops::ControlFlow::Continue(())
-    /// })?;
-    /// assert!(buckets > 0);
-    /// # Ok::<(), splitpoint::Error>(())
-    /// ```
+    /// [`compact`](Self::compact) that calls `progress` from time to time with the buckets done, and the buckets in
+    /// all, of the current pass; there are one to eight. A break ends it: the table has become as small as it got so
+    /// far. Returns whether it was completed.
     ///
     /// # Errors
     /// Those of [`compact`](Self::compact).
@@ -48,7 +38,7 @@ impl Table {
         for _ in 0..PASSES_MAX {
             let before = self.pager.frame_count();
             if self.compact_pass(&mut progress)?.is_break() {
-                return Ok(false);
+                return self.checkpoint().map(|()| false);
             }
             if self.pager.frame_count() >= before {
                 break;
@@ -57,18 +47,23 @@ impl Table {
         self.checkpoint().map(|()| true)
     }
 
-    fn compact_pass(&self, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<ControlFlow<()>> {
-        let mut number = 0;
-        while number <= self.buckets.view().max_bucket {
+    fn compact_pass(&self, progress: &mut impl FnMut(u64, u64) -> ControlFlow<()>) -> Result<ControlFlow<()>> {
+        const BUCKETS_PER_REPORT: u32 = 256;
+        let mut number = 0u32;
+        loop {
+            let last = self.buckets.view().max_bucket;
+            if number > last {
+                break;
+            }
+            if number.is_multiple_of(BUCKETS_PER_REPORT) && progress(number.into(), u64::from(last) + 1).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
             {
                 let _inside = self.enter()?;
                 self.pager.prefer_low(|| self.buckets.compact_bucket(number))?;
             }
             number += 1;
             self.checkpoint_if_due();
-            if progress(number.into(), u64::from(self.buckets.view().max_bucket) + 1).is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
         }
         for group in self.buckets.movable_groups() {
             let _alone = self.gate.close()?;
