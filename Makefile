@@ -183,7 +183,8 @@ fmt: tools
 
 lint: tools
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
-	    echo 'cargo clippy'; $(CARGO) clippy --workspace --all-targets --locked -- -D warnings; \
+	    echo 'cargo clippy'; $(CARGO) clippy --workspace --all-targets --locked -- -D warnings && \
+	        $(CARGO) clippy --manifest-path python/Cargo.toml --target-dir target/python --locked -- -D warnings; \
 	else \
 	    echo 'SKIPPED: lints, as this Rust has no clippy (rustup component add clippy)'; test -z "$$CI"; \
 	fi

@@ -148,7 +148,8 @@ class Lmdb(Engine):
     def __init__(self, path: str) -> None:
         import lmdb
 
-        self.store = lmdb.open(path, map_size=8 << 30, writemap=True, sync=False, metasync=False, subdir=False, lock=False)
+        unsynced = {"writemap": True, "sync": False, "metasync": False, "lock": False}
+        self.store = lmdb.open(path, map_size=8 << 30, subdir=False, **unsynced)
 
     def put_all(self, keys: list[bytes]) -> None:
         with self.store.begin(write=True) as transaction:
@@ -203,7 +204,9 @@ def timed(results: Results, row: str, column: str, count: int, work: Callable[[]
     return answer
 
 
-def run_engine(engine: type[Engine], directory: str, keys: list[bytes], shuffled: list[bytes], results: Results) -> None:
+def run_engine(
+    engine: type[Engine], directory: str, keys: list[bytes], shuffled: list[bytes], results: Results
+) -> None:
     place = tempfile.mkdtemp(dir=directory)
     try:
         store = engine(os.path.join(place, "store"))
@@ -327,7 +330,8 @@ def main() -> None:
             print(f"left out: {engine.name}, which is not installed", file=sys.stderr)
     rust = rust_builder()
     keys = [b"%016d" % number(n) for n in range(given.pairs)]
-    shuffled = random.Random(1).sample(keys, len(keys))
+    # Objects of their own, made in this order: keys to look up come from a file or a connection.
+    shuffled = [bytes(bytearray(key)) for key in random.Random(1).sample(keys, len(keys))]
     results: Results = {}
     for round_ in range(given.rounds):
         for engine in engines:

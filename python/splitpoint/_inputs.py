@@ -122,7 +122,8 @@ class Bars:
         if phase != self._phase:
             self.close()
             self._phase = phase
-            self._bar = self._tqdm(desc=phase, total=total, unit_scale=True, unit="B" if phase == "backup" else " pairs")
+            unit = "B" if phase == "backup" else " pairs"
+            self._bar = self._tqdm(desc=phase, total=total, unit_scale=True, unit=unit)
         self._bar.total = total
         self._bar.update(done - self._bar.n)
 
@@ -133,7 +134,7 @@ class Bars:
 
 
 class reporting:
-    """A context with the callback for ``progress``: a callable; ``True`` for a bar of tqdm if it is installed; or not."""
+    """A context with the callback for ``progress``: a callable, or ``True`` for bars of tqdm, if it is installed."""
 
     def __init__(self, progress: Union[Progress, bool, None]) -> None:
         self._progress = progress

@@ -30,11 +30,11 @@ def _cell(value: Any) -> str:
 
 
 def _figure(inside: str, across: str, up: str) -> str:
+    middle = 'text-anchor="middle" fill="currentColor"'
     axes = (
         f'<path d="M{_MARGIN},0V{_HEIGHT - _MARGIN}H{_WIDTH}" fill="none" stroke="currentColor"/>'
-        f'<text x="{_WIDTH / 2}" y="{_HEIGHT - 6}" text-anchor="middle" fill="currentColor">{html.escape(across)}</text>'
-        f'<text x="12" y="{_HEIGHT / 2}" transform="rotate(-90 12 {_HEIGHT / 2})" text-anchor="middle" '
-        f'fill="currentColor">{html.escape(up)}</text>'
+        f'<text x="{_WIDTH / 2}" y="{_HEIGHT - 6}" {middle}>{html.escape(across)}</text>'
+        f'<text x="12" y="{_HEIGHT / 2}" transform="rotate(-90 12 {_HEIGHT / 2})" {middle}>{html.escape(up)}</text>'
     )
     return (
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" font-size="11" '
@@ -82,6 +82,7 @@ def lines(across: str, up: str, series: Sequence[tuple[str, Sequence[tuple[float
             f"{_MARGIN + x / right * (_WIDTH - _MARGIN - 110):.1f},{5 + (1 - y / top) * (_HEIGHT - _MARGIN - 5):.1f}"
             for x, y in line
         )
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{color}"><title>{html.escape(name)}</title></polyline>')
-        parts.append(f'<text x="{_WIDTH - 100}" y="{14 + 14 * number}" fill="{color}">{html.escape(name)}</text>')
+        name = html.escape(name)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{color}"><title>{name}</title></polyline>')
+        parts.append(f'<text x="{_WIDTH - 100}" y="{14 + 14 * number}" fill="{color}">{name}</text>')
     return _figure("".join(parts), across, up)

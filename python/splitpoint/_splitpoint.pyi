@@ -10,7 +10,19 @@ _Default = TypeVar("_Default")
 _Bytes = Union[bytes, str, bytearray, memoryview]
 _Report = Callable[[str, int, Optional[int]], object]
 
-__all__: list[str]
+__all__ = [
+    "Batch",
+    "DictionaryCore",
+    "DictionaryWalk",
+    "TableCore",
+    "TableScan",
+    "ValuesCore",
+    "__version__",
+    "build_dictionary",
+    "lab_hash",
+    "lab_schemes",
+    "lab_tune",
+]
 __version__: str
 
 class TableCore:

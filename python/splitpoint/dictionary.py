@@ -69,9 +69,9 @@ class Dictionary(DictionaryCore, Mapping):  # type: ignore[type-arg]
     """A dictionary: a ``Mapping[bytes, bytes]`` in a file, or in a directory of shards, that is never changed in place.
 
     A lookup costs about one read of the disk, also of an absent key; its index takes about two bits of memory a key, or
-    less. Any number of threads and processes read it. An update writes a new file and renames it; open dictionaries keep
-    what they had until :meth:`reload`. With ``map_data`` it reads from a mapping of the file, which is several times as
-    fast for data in the system's cache; a disk that fails then ends the process.
+    less. Any number of threads and processes read it. An update writes a new file and renames it; open dictionaries
+    keep what they had until :meth:`reload`. With ``map_data`` it reads from a mapping of the file, which is several
+    times as fast for data in the system's cache; a disk that fails then ends the process.
 
     >>> import splitpoint, tempfile, os
     >>> directory = tempfile.TemporaryDirectory()
@@ -119,8 +119,8 @@ class Dictionary(DictionaryCore, Mapping):  # type: ignore[type-arg]
         """Builds a dictionary at ``path`` from the pairs of ``source``, in any order, and opens it.
 
         ``source`` is a mapping, an iterable of pairs, a pandas, Polars or Arrow table, a stream of record batches
-        (anything with ``__arrow_c_stream__``), or the path of a Parquet file. ``key`` and ``value`` name the columns, by
-        default the first two. It may be far larger than memory; ``options`` are those of :class:`BuildOptions`.
+        (anything with ``__arrow_c_stream__``), or the path of a Parquet file. ``key`` and ``value`` name the columns,
+        by default the first two. It may be far larger than memory; ``options`` are those of :class:`BuildOptions`.
 
         ``progress`` is called as ``progress(phase, done, total)``, first with the phase ``"read"`` and a total of
         ``None``, then with ``"write"``; ``True`` shows bars of tqdm if it is installed. What it raises, and Ctrl-C, end

@@ -1,7 +1,7 @@
 """The exceptions of the package.
 
-Every one is an :class:`Error` and also the built-in that a caller expects: a full disk is an ``OSError``, a damaged file
-a ``ValueError``. ``kind`` is stable; the texts are for people and may change.
+Every one is an :class:`Error` and also the built-in that a caller expects: a full disk is an ``OSError``, a damaged
+file a ``ValueError``. ``kind`` is stable; the texts are for people and may change.
 
 >>> import splitpoint
 >>> try:

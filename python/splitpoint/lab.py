@@ -66,7 +66,7 @@ class Level:
 
 @dataclasses.dataclass(frozen=True)
 class Avalanche:
-    """How often flipping a bit of a key flips each bit of its hash: a bias of 0 is half of the time, 1 always or never."""
+    """How evenly a flipped bit of a key flips the bits of its hash. Bias 0: half of the time; 1: always or never."""
 
     output_bits: int
     mean_bias: float

@@ -70,8 +70,8 @@ class _Items(ItemsView[bytes, bytes]):
 class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
     """A table: a ``MutableMapping[bytes, bytes]``, made by :func:`splitpoint.open` and :func:`splitpoint.memory`.
 
-    Keys and values are ``bytes``; ``str`` is encoded as UTF-8. Any number of threads may use it at once. Iteration is in
-    *hash order*: it may go on while the table changes, and gives a key that stays exactly once. A table in a file
+    Keys and values are ``bytes``; ``str`` is encoded as UTF-8. Any number of threads may use it at once. Iteration is
+    in *hash order*: it may go on while the table changes, and gives a key that stays exactly once. A table in a file
     belongs to the process that opened it; a forked child has to open it again (:class:`~splitpoint.ForkedError`).
 
     >>> import splitpoint
@@ -341,8 +341,8 @@ def open(
     """Opens the table in the file at ``path``, as ``dbm.open`` does; recovers it after a crash.
 
     ``flag``: ``"r"`` reads an existing table, ``"w"`` reads and writes it, ``"c"`` creates it if it is absent, ``"n"``
-    replaces what is there by an empty table. ``mode`` has the permissions of a new file, less the umask. ``options`` are
-    those of :class:`TableOptions`.
+    replaces what is there by an empty table. ``mode`` has the permissions of a new file, less the umask. ``options``
+    are those of :class:`TableOptions`.
 
     One process writes; a second open for writing is a :class:`~splitpoint.LockedError`. Any number of processes read.
 

@@ -38,8 +38,8 @@ ITEMS = dict(public_items())
 
 @pytest.mark.parametrize("name", ITEMS)
 def test_examples_run(name):
-    doc = inspect.getdoc(ITEMS[name]) or ""
     item = getattr(ITEMS[name], "__func__", ITEMS[name])
+    doc = inspect.getdoc(item) or ""
     if callable(item) or inspect.isroutine(item) or isinstance(item, property) or inspect.isgetsetdescriptor(item):
         assert doc, f"{name} has no documentation"
     wants_example = inspect.isroutine(item) or (callable(item) and not inspect.isclass(item))
@@ -100,7 +100,7 @@ with splitpoint.open("users.spt", "c", durability="sync") as users:
     for key, text in users.scan():
         key.upper(), text.upper()
     number: int = users.append("log", "x")
-    shelf = shelve.Shelf(users)
+    shelf: shelve.Shelf[object] = shelve.Shelf(users)
 words = splitpoint.Dictionary.build({"a": "1"}, "words.spd", index="trie")
 first: bytes = words["a"]
 splitpoint.memory(page_byte=512)  # error: no such option
@@ -109,7 +109,7 @@ users["a"] = 5  # error: no bytes
     )
     done = run_mypy("mypy", "--config-file", CONFIGURATION, "-p", "splitpoint")
     assert done.returncode == 0, done.stdout + done.stderr
-    done = run_mypy("mypy", "--config-file", os.devnull, "--cache-dir", os.devnull, "--strict", str(program))
+    done = run_mypy("mypy", "--config-file=", "--cache-dir", os.devnull, "--strict", str(program))
     errors = [line for line in done.stdout.splitlines() if ": error:" in line]
     assert len(errors) == 2, done.stdout + done.stderr
     assert "page_byte" in errors[0] and "[assignment]" not in errors[0]

@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 # Few keys, so that they meet; long values, so that small pages overflow and some go to extents.
 KEYS = st.integers(0, 40).map(lambda n: str(n).encode() * (1 + n % 5))
-VALUES = st.builds(lambda byte, length: bytes([byte]) * length, st.integers(0, 255), st.sampled_from([0, 1, 20, 300, 5000]))
+LENGTHS = st.sampled_from([0, 1, 20, 300, 5000])
+VALUES = st.builds(lambda byte, length: bytes([byte]) * length, st.integers(0, 255), LENGTHS)
 
 
 class Model(RuleBasedStateMachine):

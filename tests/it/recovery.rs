@@ -518,39 +518,3 @@ fn a_table_in_memory_is_the_childs_own() {
     assert_eq!(status, 0);
     assert_eq!(table.get(b"k").unwrap().unwrap(), b"v");
 }
-
-#[test]
-#[cfg(unix)]
-fn the_log_and_the_journal_have_the_permissions_of_the_table() {
-    use std::os::unix::fs::PermissionsExt;
-    use std::sync::atomic::{AtomicBool, Ordering::*};
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("t.spt");
-    std::fs::write(&path, "").unwrap(); // an empty file opens as an empty table
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let table = TableOptions::new().log_bytes(1 << 20).open(&path).unwrap();
-    let (done, journals) = (AtomicBool::new(false), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Relaxed) {
-                for entry in std::fs::read_dir(directory.path()).unwrap() {
-                    // Gone again, or just made and still empty.
-                    let entry = entry.unwrap();
-                    let Some(metadata) = entry.metadata().ok().filter(|metadata| metadata.len() > 0) else { continue };
-                    let name = entry.file_name().into_string().unwrap();
-                    assert_eq!(metadata.permissions().mode() & 0o777, 0o600, "{name}");
-                    journals.fetch_or(name.ends_with("-ckpt"), Relaxed);
-                }
-            }
-        });
-        for i in 0..200_000u32 {
-            table.put(&key(i), &[1; 100]).unwrap();
-            if i % 64 == 0 && journals.load(Relaxed) && i > 50_000 {
-                break;
-            }
-        }
-        done.store(true, Relaxed);
-    });
-    assert!(journals.into_inner(), "no journal was seen");
-    assert!(path.with_file_name("t.spt-log0").exists());
-}
