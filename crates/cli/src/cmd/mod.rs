@@ -5,18 +5,25 @@ mod append;
 mod backup;
 mod check;
 mod compact;
+mod count;
 mod del;
 pub mod dict;
+mod diff;
 mod dump;
+mod exists;
 mod freeze;
 mod get;
 mod keys;
 mod lab;
 mod load;
+mod manual;
+mod merge;
 mod put;
+mod rename;
 mod restore;
 mod salvage;
 mod scan;
+mod shell;
 mod stat;
 mod store;
 mod thaw;
@@ -44,7 +51,13 @@ pub enum Command {
     Put(put::Put),
     Append(append::Append),
     Del(del::Del),
+    Exists(exists::Exists),
+    Rename(rename::Rename),
+    Count(count::Count),
     Scan(scan::Scan),
+    Shell(shell::Shell),
+    Diff(diff::Diff),
+    Merge(merge::Merge),
     Stat(stat::Stat),
     Check(check::Check),
     Compact(compact::Compact),
@@ -54,6 +67,8 @@ pub enum Command {
     Thaw(thaw::Thaw),
     Dict(dict::Dict),
     Lab(lab::Lab),
+    Completions(manual::Completions),
+    Man(manual::ManPages),
 }
 
 impl Command {
@@ -66,7 +81,13 @@ impl Command {
             Self::Put(put) => put.run(),
             Self::Append(append) => append.run(),
             Self::Del(del) => del.run(),
+            Self::Exists(exists) => exists.run(),
+            Self::Rename(rename) => rename.run(),
+            Self::Count(count) => count.run(),
             Self::Scan(scan) => scan.run(),
+            Self::Shell(shell) => shell.run(),
+            Self::Diff(diff) => diff.run(),
+            Self::Merge(merge) => merge.run(),
             Self::Stat(stat) => stat.run(),
             Self::Check(check) => check.run(),
             Self::Compact(compact) => compact.run(),
@@ -76,6 +97,8 @@ impl Command {
             Self::Thaw(thaw) => thaw.run(),
             Self::Dict(dict) => dict.run(),
             Self::Lab(lab) => lab.run(),
+            Self::Completions(completions) => completions.run(),
+            Self::Man(pages) => pages.run(),
         }
     }
 }

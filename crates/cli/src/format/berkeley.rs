@@ -10,8 +10,8 @@
 //! DATA=END
 //! ```
 //!
-//! `DATA=END` marks the end, so a dump that was cut is recognized. Both programs take `type=btree`. `mdb_load` also needs
-//! `mapsize`, which `db_load` does not know.
+//! `DATA=END` marks the end, so a dump that was cut is recognized. Both programs take `type=btree`. `mdb_load` also
+//! needs `mapsize`, which `db_load` does not know.
 //!
 //! `mdb_dump -p` of LMDB before 0.9.25 writes backslashes unescaped, so that `\41` may be an A or three characters. Its
 //! hexadecimal form is exact.

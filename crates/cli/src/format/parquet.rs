@@ -1,7 +1,7 @@
 //! Parquet: two columns of a file, or one column and all others as JSON.
 //!
-//! Two columns are read in batches, and one page per column is in memory, so memory is bounded by the page size that the
-//! file's writer chose (mostly 1 MiB). Bytes and strings are taken verbatim, integers as decimal text, as in every
+//! Two columns are read in batches, and one page per column is in memory, so memory is bounded by the page size that
+//! the file's writer chose (mostly 1 MiB). Bytes and strings are taken verbatim, integers as decimal text, as in every
 //! other format; a null is a bad row. Other types and lists are refused by the column's name, but as one of several
 //! columns that become JSON they may have any type.
 //!

@@ -58,7 +58,7 @@ pub struct Build {
     #[command(flatten)]
     work: WorkArgs,
     /// Make a directory of N files instead of one file; each is built, updated and checked separately
-    #[arg(long, value_name = "N", conflicts_with = "resume")]
+    #[arg(long, value_name = "N", conflicts_with = "resume", value_parser = clap::value_parser!(u32).range(1..))]
     shards: Option<u32>,
     /// Keep checkpoints of the sort if the build ends early, and continue from the last one if there is one
     #[arg(long)]
