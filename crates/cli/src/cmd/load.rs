@@ -77,7 +77,7 @@ pub struct Load {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Duplicates {
+pub enum Duplicates {
     /// The last value wins
     Last,
     /// The first value stays
@@ -113,6 +113,24 @@ pub fn parse_hash(name: &str) -> std::result::Result<HashKind, String> {
 }
 
 impl Load {
+    /// With the defaults.
+    pub fn of(file: PathBuf, input: Vec<PathBuf>, duplicates: Duplicates, json: bool) -> Self {
+        Self {
+            file,
+            input,
+            source: SourceArgs::auto(),
+            duplicates,
+            durability: DurabilityName::None,
+            page_size: None,
+            fill_factor: None,
+            expected_len: None,
+            cache: None,
+            hash: None,
+            stats: false,
+            json,
+        }
+    }
+
     pub fn run(self) -> Result<()> {
         let interrupt = Interrupt::watch()?;
         // Look at the inputs first: a misspelt name must not leave an empty table behind.

@@ -2,7 +2,6 @@
 
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_mangen::Man;
 use std::fs;
@@ -20,9 +19,9 @@ pub struct Completions {
 }
 
 impl Completions {
-    pub fn run(self) -> Result<()> {
+    pub fn run(self, mut program: clap::Command) -> Result<()> {
         let mut text = Vec::new();
-        clap_complete::generate(self.shell, &mut crate::Program::command(), "splitpoint", &mut text);
+        clap_complete::generate(self.shell, &mut program, "splitpoint", &mut text);
         let mut out = Output::stdout();
         out.write(&text)?;
         out.flush()
@@ -40,8 +39,8 @@ pub struct ManPages {
 }
 
 impl ManPages {
-    pub fn run(self) -> Result<()> {
-        let mut program = crate::Program::command().disable_help_subcommand(true);
+    pub fn run(self, program: clap::Command) -> Result<()> {
+        let mut program = program.disable_help_subcommand(true);
         program.build();
         let Some(directory) = self.out else {
             let mut out = Output::stdout();

@@ -2,10 +2,10 @@
 //!
 //! The work is that of `load` and `dict build`, which read tables and dictionaries like any other input.
 
+use super::load::{self, Load};
 use super::{dict, is_table};
 use crate::failure::{Failure, Result};
-use clap::{Parser, ValueEnum};
-use std::ffi::OsString;
+use clap::ValueEnum;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -40,6 +40,26 @@ enum Duplicates {
     Error,
 }
 
+impl From<Duplicates> for load::Duplicates {
+    fn from(duplicates: Duplicates) -> Self {
+        match duplicates {
+            Duplicates::Last => Self::Last,
+            Duplicates::First => Self::First,
+            Duplicates::Error => Self::Error,
+        }
+    }
+}
+
+impl From<Duplicates> for dict::Duplicates {
+    fn from(duplicates: Duplicates) -> Self {
+        match duplicates {
+            Duplicates::Last => Self::Last,
+            Duplicates::First => Self::First,
+            Duplicates::Error => Self::Error,
+        }
+    }
+}
+
 impl Merge {
     pub fn run(self) -> Result<()> {
         let out = self.out.display();
@@ -57,24 +77,10 @@ impl Merge {
                 )));
             }
         }
-        let duplicates = self.duplicates.to_possible_value().expect("no variant is skipped").get_name().to_owned();
-        let inputs = self.input.into_iter().map(PathBuf::into_os_string);
         let is_dictionary = self.out.extension().is_some_and(|extension| extension == "spd");
-        let mut words: Vec<OsString> = vec!["splitpoint".into()];
         if is_dictionary {
-            words.extend(["dict", "build"].map(OsString::from));
-        } else {
-            words.push("load".into());
+            return dict::Build::of(self.input, self.out, self.duplicates.into(), self.json).run();
         }
-        words.extend(["--duplicates".into(), duplicates.into()]);
-        words.extend(self.json.then(|| "--json".into()));
-        words.push("--".into());
-        if is_dictionary {
-            words.extend(inputs.chain([self.out.into_os_string()]));
-        } else {
-            words.extend([self.out.into_os_string()].into_iter().chain(inputs));
-        }
-        let program = crate::Program::try_parse_from(words).map_err(Failure::usage)?;
-        program.command.run()
+        Load::of(self.out, self.input, self.duplicates.into(), self.json).run()
     }
 }

@@ -72,7 +72,8 @@ pub enum Command {
 }
 
 impl Command {
-    pub fn run(self) -> Result<()> {
+    /// `program` is the declaration of all commands, for those that print it.
+    pub fn run(self, program: fn() -> clap::Command) -> Result<()> {
         match self {
             Self::Tour(tour) => tour.run(),
             Self::Load(load) => load.run(),
@@ -97,8 +98,8 @@ impl Command {
             Self::Thaw(thaw) => thaw.run(),
             Self::Dict(dict) => dict.run(),
             Self::Lab(lab) => lab.run(),
-            Self::Completions(completions) => completions.run(),
-            Self::Man(pages) => pages.run(),
+            Self::Completions(completions) => completions.run(program()),
+            Self::Man(pages) => pages.run(program()),
         }
     }
 }

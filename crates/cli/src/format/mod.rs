@@ -30,6 +30,7 @@ pub mod parquet;
 pub mod raw;
 mod read;
 mod sql;
+mod stop;
 pub mod text;
 pub mod tsv;
 mod write;

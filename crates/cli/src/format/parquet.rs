@@ -65,7 +65,7 @@ impl Parquet {
         let picked = columns.pick(&name, &names)?;
         let key = Column::new(&name, picked.key, &schema.column(picked.key))?;
         let value = match picked.value {
-            PickedValue::Column(index) => Value::Column(Column::new(&name, index, &schema.column(index))?),
+            PickedValue::Column(index) => Value::Column(Box::new(Column::new(&name, index, &schema.column(index))?)),
             PickedValue::Others => {
                 let file = File::open(path).map_err(|error| Failure::io(&name, &error))?;
                 let rows = guarded(&name, || Ok(SerializedFileReader::new(file)?.into_iter()))?;
@@ -149,7 +149,7 @@ impl Parquet {
 
 /// Where values come from.
 enum Value {
-    Column(Column),
+    Column(Box<Column>),
     /// All columns but the key's, as a JSON object, with its own reader of whole rows.
     Others {
         rows: RowIter<'static>,

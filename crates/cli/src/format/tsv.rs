@@ -81,10 +81,11 @@ impl<'i> TsvColumns<'i> {
 
 impl Source for TsvColumns<'_> {
     fn next_row(&mut self) -> Outcome<Row<'_>> {
-        if self.picked.is_none() && self.columns.header {
-            if let Some(row) = self.header()? {
-                return Ok(row);
-            }
+        if self.picked.is_none()
+            && self.columns.header
+            && let Some(row) = self.header()?
+        {
+            return Ok(row);
         }
         let range = match self.line()? {
             Ok(range) => range,
@@ -241,7 +242,7 @@ fn first_to_escape(bytes: &[u8]) -> Option<usize> {
     for (index, word) in words.iter().enumerate() {
         let word = u64::from_le_bytes(*word);
         let is_control = word.wrapping_sub(0x20 * EACH) & !word & HIGH;
-        if is_control | is_zero(word ^ 0x7f * EACH) | is_zero(word ^ u64::from(b'\\') * EACH) != 0 {
+        if is_control | is_zero(word ^ (0x7f * EACH)) | is_zero(word ^ (u64::from(b'\\') * EACH)) != 0 {
             let start = index * 8;
             let found = bytes[start..].iter().position(|byte| needs_escape(*byte));
             return found.map(|at| start + at);

@@ -69,7 +69,7 @@ pub struct Build {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
-enum Duplicates {
+pub enum Duplicates {
     Error,
     First,
     Last,
@@ -86,6 +86,23 @@ impl From<Duplicates> for splitpoint::Duplicates {
 }
 
 impl Build {
+    /// With the defaults.
+    pub fn of(input: Vec<PathBuf>, out: PathBuf, duplicates: Duplicates, json: bool) -> Self {
+        Self {
+            input,
+            out,
+            source: SourceArgs::auto(),
+            index: IndexArgs::default(),
+            shape: ShapeArgs::default(),
+            duplicates,
+            hash: HashArgs::default(),
+            work: WorkArgs::default(),
+            shards: None,
+            resume: false,
+            json,
+        }
+    }
+
     pub fn run(self) -> Result<()> {
         let interrupt = Interrupt::watch()?;
         let start = Instant::now();

@@ -97,7 +97,7 @@ impl<'s> Session<'s> {
             (false, false) => None,
             (_, true) => Some(Store::open(file)?),
             (true, false) if super::dict::is_dictionary(file) && !super::is_table(file) => Some(Store::open(file)?),
-            (true, false) => Some(Store::Table(open_or_create(file)?)),
+            (true, false) => Some(Store::Table(Box::new(open_or_create(file)?))),
         };
         Ok(Self { file, store, read_only, cursor: None, failed: false })
     }
@@ -208,7 +208,7 @@ impl<'s> Session<'s> {
             return Err(Failure::usage(format_args!("{file}: was opened with --read-only")));
         }
         if self.store.is_none() {
-            self.store = Some(Store::Table(open_or_create(self.file)?));
+            self.store = Some(Store::Table(Box::new(open_or_create(self.file)?)));
         }
         match &self.store {
             Some(Store::Table(table)) => Ok(table),
