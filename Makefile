@@ -49,7 +49,7 @@ help:
 run: tools
 	$(CARGO) run --release --quiet --package splitpoint-cli -- tour
 
-test: databases fmt lint unit doc examples test-c test-python
+test: databases fmt lint unit doc examples test-c test-python test-server
 	@$(MAKE) fuzz SECONDS=5
 	@for part in fmt clippy; do \
 	    $(CARGO) $$part --version >/dev/null 2>&1 || echo "SKIPPED: cargo $$part, which is not installed"; \

@@ -47,7 +47,13 @@ impl Failure {
 
     /// `place` is the name of a file or of a stream.
     pub fn io(place: impl Display, error: &io::Error) -> Self {
-        Self::with_status(format_args!("{place}: {error}"), ErrorKind::Io.exit_code())
+        let kind = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                ErrorKind::DiskFull
+            }
+            _ => ErrorKind::Io,
+        };
+        Self::with_status(format_args!("{place}: {error}"), kind.exit_code())
     }
 
     /// `done` says what is finished and how to continue.

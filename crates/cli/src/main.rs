@@ -21,7 +21,7 @@ mod output;
 mod progress;
 mod source;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -46,7 +46,7 @@ struct Program {
 }
 
 fn main() -> ExitCode {
-    match Program::parse().command.run() {
+    match Program::parse().command.run(Program::command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

@@ -2,15 +2,15 @@
 //!
 //! The line is cut to the terminal's width, and it is gone when the work ends, however it ends.
 
-use crate::number::{count_of, grouped, per_second, seconds, size};
+use crate::number::{count_of, grouped, rate, size};
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
 
 /// Steps of a counter between two updates: callers with cheap steps need not count for themselves.
 pub const STEPS_PER_TICK: u64 = 1024;
-/// Before, a rate says nothing.
-const FIRST_RATE_S: f64 = 0.5;
+/// Short work shows nothing: a line that is gone at once only disturbs, and a rate would say nothing.
+const FIRST_LINE: Duration = Duration::from_millis(500);
 
 #[derive(Clone)]
 pub struct Progress {
@@ -56,7 +56,7 @@ impl Progress {
 
     fn new(verb: &'static str, unit: Unit, total: Option<u64>) -> Self {
         let (bar, template) = match total {
-            Some(total) => (ProgressBar::new(total), "{bar:20} {wide_msg}"),
+            Some(total) => (ProgressBar::new(total), "{bar:12} {wide_msg}"),
             None => (ProgressBar::new_spinner(), "{spinner} {wide_msg}"),
         };
         let style = ProgressStyle::with_template(template).expect("the templates are fixed and a test uses them");
@@ -79,15 +79,15 @@ impl Progress {
 
     /// `more` comes last in the line.
     pub fn at_with(&self, done: u64, more: &str) {
-        if self.bar.is_hidden() {
+        if self.bar.is_hidden() || self.bar.elapsed() < FIRST_LINE {
             return;
         }
         self.bar.set_position(done);
-        self.bar.set_message(self.line(done, self.bar.length(), self.bar.elapsed().as_secs_f64(), more));
+        self.bar.set_message(self.line(done, self.bar.length(), self.bar.elapsed(), more));
     }
 
-    fn line(&self, done: u64, total: Option<u64>, elapsed_s: f64, more: &str) -> String {
-        let rate = per_second(done, elapsed_s);
+    fn line(&self, done: u64, total: Option<u64>, elapsed: Duration, more: &str) -> String {
+        let per_s = rate(done, elapsed);
         let mut line = self.verb.to_owned();
         line += &match (self.unit, total) {
             (Unit::Bytes, Some(total)) => format!(" {} of {}", size(done), size(total)),
@@ -95,14 +95,12 @@ impl Progress {
             (Unit::Items(noun), Some(total)) => format!(" {} of {}", grouped(done), count_of(total, noun)),
             (Unit::Items(noun), None) => format!(" {}", count_of(done, noun)),
         };
-        if elapsed_s >= FIRST_RATE_S {
-            line += &match self.unit {
-                Unit::Bytes => format!(", {}/s", size(rate)),
-                Unit::Items(noun) => format!(", {} {noun}s/s", grouped(rate)),
-            };
-            if let Some(total) = total.filter(|_| rate > 0) {
-                line += &format!(", {} to go", seconds((total.saturating_sub(done) / rate) as f64));
-            }
+        line += &match self.unit {
+            Unit::Bytes => format!(", {}/s", size(per_s)),
+            Unit::Items(noun) => format!(", {} {noun}s/s", grouped(per_s)),
+        };
+        if let Some(total) = total.filter(|_| per_s > 0) {
+            line += &format!(", {} to go", whole_seconds(total.saturating_sub(done) / per_s));
         }
         if !more.is_empty() {
             line += ", ";
@@ -126,19 +124,32 @@ impl Progress {
     }
 }
 
+/// `7 s`, `3 min 20 s`, `2 h 5 min`.
+fn whole_seconds(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_line_has_whole_numbers_and_what_remains() {
+        let line = |progress: &Progress, done, total, seconds: f64, more| {
+            progress.line(done, total, Duration::from_secs_f64(seconds), more)
+        };
         let bytes = Progress::of_bytes("reading", Some(3 << 20));
         assert_eq!(
-            bytes.line(1 << 20, Some(3 << 20), 2.0, "17 rows"),
-            "reading 1.0 MiB of 3.0 MiB, 512.0 KiB/s, 4.0 s to go, 17 rows"
+            line(&bytes, 1 << 20, Some(3 << 20), 2.0, "17 rows"),
+            "reading 1.0 MiB of 3.0 MiB, 512.0 KiB/s, 4 s to go, 17 rows"
         );
         let items = Progress::of_items("writing", "pair", None);
-        assert_eq!(items.line(1_234_567, None, 0.7, ""), "writing 1,234,567 pairs, 1,763,667 pairs/s");
-        assert_eq!(items.line(1, Some(2), 0.1, ""), "writing 1 of 2 pairs");
+        assert_eq!(line(&items, 1_234_567, None, 0.7, ""), "writing 1,234,567 pairs, 1,763,667 pairs/s");
+        assert_eq!(line(&items, 10, Some(2000), 1.0, ""), "writing 10 of 2,000 pairs, 10 pairs/s, 3 min 19 s to go");
+        assert_eq!(whole_seconds(7500), "2 h 5 min");
     }
 }

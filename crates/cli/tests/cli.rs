@@ -2,7 +2,8 @@
 //!
 //! `tests/cli/*.txt` are transcripts, which test everything that a terminal can show: each runs in an empty directory,
 //! top to bottom. Tests that need more than a terminal (bytes, pipes, signals) are functions below. Dictionaries are
-//! in `tests/cli/dict.rs`, the tools of others in `tests/cli/exchange.rs`, the lab's pages in a browser in `tests/cli/lab.rs`. This is the only test binary of the
+//! in `tests/cli/dict.rs`, the tools of others in `exchange.rs`, every command in `every.rs`, docs/reference.md in
+//! `reference.rs`, the lab's pages in a browser in `lab.rs`. This is the only test binary of the
 //! crate; new cases go into a transcript or here.
 //!
 //! A transcript has lines `$ command`, each followed by its output, both streams together, with `[exit N]` for a
@@ -19,10 +20,14 @@ use tempfile::TempDir;
 
 #[path = "cli/dict.rs"]
 mod dict;
+#[path = "cli/every.rs"]
+mod every;
 #[path = "cli/exchange.rs"]
 mod exchange;
 #[path = "cli/lab.rs"]
 mod lab;
+#[path = "cli/reference.rs"]
+mod reference;
 #[path = "cli/watch.rs"]
 mod watch;
 
@@ -109,6 +114,11 @@ mod transcripts {
     #[test]
     fn dict_inputs() {
         play("dict-inputs.txt");
+    }
+
+    #[test]
+    fn commands() {
+        play("commands.txt");
     }
 
     #[test]
@@ -472,7 +482,34 @@ mod signals {
         panic!("{arguments:?} is done before a signal comes");
     }
 
-    fn wait_until_it_watches(child: &Child, number: u32) {
+    /// A load that was killed with all its rows in the log.
+    #[test]
+    fn stat_and_check_agree_after_a_kill() {
+        let place = directory();
+        let mut load = splitpoint(place.path());
+        load.args(["load", "t.spt", "-", "--durability", "os"]).stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut load = Running(Some(load.spawn().unwrap()));
+        let mut rows = load.0.as_mut().unwrap().stdin.take().unwrap();
+        (0..20_000).for_each(|number| writeln!(rows, "key{number}\tvalue {number}").unwrap());
+        rows.flush().unwrap();
+        let log = place.path().join("t.spt-log0");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while log.metadata().map_or(0, |metadata| metadata.len()) < 400_000 {
+            assert!(Instant::now() < deadline, "the load takes no rows");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(load);
+        let stat = json(place.path(), &["stat", "t.spt", "--json"]);
+        let check = json(place.path(), &["check", "t.spt", "--json"]);
+        assert!(stat["pairs"].as_u64() > Some(5000), "{stat}");
+        assert_eq!(stat["pairs"], check["pairs"]);
+        let said = String::from_utf8(run_well(place.path(), &["check", "t.spt"])).unwrap();
+        let listed = String::from_utf8(run_well(place.path(), &["stat", "t.spt"])).unwrap();
+        let size = said.trim_end().rsplit(" in ").next().unwrap().to_owned();
+        assert!(listed.contains(&format!("({size})")), "{said}{listed}");
+    }
+
+    pub fn wait_until_it_watches(child: &Child, number: u32) {
         let deadline = Instant::now() + Duration::from_secs(20);
         let watches = || {
             let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();

@@ -392,13 +392,14 @@ impl Bench<'_> {
         Ok(true)
     }
 
-    /// Whether the file would be many times larger than the pairs, and too large to try.
+    /// Whether the file of all pairs would be many times larger than they, and too large to try. More time for
+    /// measuring does not change what is tried.
     fn is_too_large(&self, settings: Settings) -> bool {
         const BYTES_MAX: u64 = 32 << 20;
         const TIMES_MAX: f64 = 8.0;
         let Some(fill_factor) = settings.fill_factor else { return false };
-        let bytes = self.pairs as u64 / u64::from(fill_factor) * u64::from(settings.page_bytes);
-        bytes > BYTES_MAX && bytes as f64 > TIMES_MAX * self.pairs as f64 * self.sample.average_pair_bytes()
+        let bytes = self.sample.seen / u64::from(fill_factor) * u64::from(settings.page_bytes);
+        bytes > BYTES_MAX && bytes as f64 > TIMES_MAX * self.sample.seen_bytes as f64
     }
 
     fn measure(&self, settings: Settings) -> Result<Measured> {

@@ -35,7 +35,8 @@ impl Check {
             "Restore the file from a backup; `splitpoint dump {} --salvage` writes what can still be read.",
             self.file.display()
         );
-        let file_bytes = self.file.metadata().map_err(|error| Failure::io(self.file.display(), &error))?.len();
+        // As `stat` says it: after a crash the log is part of the table, and not yet of its file.
+        let file_bytes = table.counters().file_bytes;
         Checked { file: &self.file, file_bytes, pairs: table.len(), faults, advice, json: self.json }.report()
     }
 }

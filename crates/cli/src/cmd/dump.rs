@@ -3,13 +3,16 @@
 use super::{open_to_read, salvage};
 use crate::failure::{Failure, Result};
 use crate::format::{About, Format, Pair, WriteFormat, Writer};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Signal};
 use crate::number::count_of;
 use crate::output::Output;
 use crate::progress::{Progress, STEPS_PER_TICK};
 use crate::source::PairStream;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+
+/// Rows that are written together: as much as a pipe holds, so that they are not copied once more.
+const WRITE_BYTES: usize = 64 << 10;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -70,36 +73,78 @@ pub fn write_all<P: PairStream>(
     interrupt: &Interrupt,
 ) -> Result<()> {
     refuse_terminal(format)?;
-    let failed = |what: String| Failure::no(format_args!("{}: {what}", file.display()));
     let text = if format == Format::Parquet { are_text(pairs(), interrupt)? } else { (false, false) };
     let file_bytes = file.metadata().map_or(0, |metadata| metadata.len());
-    let progress = Progress::of_output("writing", "pair", Some(pairs_total));
-    let mut out = Output::stdout();
-    let mut row = Vec::new();
-    let mut rows: u64 = 0;
-    let mut writer = Writer::begin(format, &About { file, file_bytes, text }, &mut row).map_err(failed)?;
-    let mut pairs = pairs();
-    while let Some((key, value)) = pairs.next_ref()? {
-        writer.pair(Pair { key, value }, &mut row).map_err(failed)?;
-        out.write(&row)?;
-        row.clear();
-        rows += 1;
-        if rows.is_multiple_of(STEPS_PER_TICK) {
-            progress.at(rows);
-        }
-        if let Some(signal) = interrupt.caught() {
-            out.flush()?;
-            return Err(Failure::stopped(signal, stopped(rows, format)));
-        }
+    let mut dumping = Dumping {
+        file,
+        out: Output::stdout(),
+        row: Vec::new(),
+        rows: 0,
+        progress: Progress::of_output("writing", "pair", Some(pairs_total)),
+        interrupt,
+        stopped_by: None,
+    };
+    let about = About { file, file_bytes, text };
+    let mut writer = Writer::begin(format, &about, &mut dumping.row).map_err(|what| dumping.failed(what))?;
+    let all = dumping.all(&mut pairs(), &mut writer);
+    // Also after a failure: every pair before it.
+    dumping.write()?;
+    dumping.progress.clear();
+    dumping.out.flush()?;
+    let note = all?;
+    if let Some(signal) = dumping.stopped_by {
+        return Err(Failure::stopped(signal, stopped(dumping.rows, format)));
     }
-    let note = writer.end(&mut row).map_err(failed)?;
-    out.write(&row)?;
-    progress.clear();
-    out.flush()?;
     if let Some(note) = note {
         eprintln!("splitpoint: {}: {note}", file.display());
     }
     Ok(())
+}
+
+struct Dumping<'d> {
+    file: &'d Path,
+    out: Output,
+    /// Whole pairs that are not written yet.
+    row: Vec<u8>,
+    rows: u64,
+    progress: Progress,
+    interrupt: &'d Interrupt,
+    stopped_by: Option<Signal>,
+}
+
+impl Dumping<'_> {
+    /// Up to the end or a signal; returns what the user should know of the file.
+    fn all(&mut self, pairs: &mut impl PairStream, writer: &mut Writer) -> Result<Option<String>> {
+        while let Some((key, value)) = pairs.next_ref()? {
+            let whole = self.row.len();
+            if let Err(what) = writer.pair(Pair { key, value }, &mut self.row) {
+                self.row.truncate(whole);
+                return Err(self.failed(what));
+            }
+            if self.row.len() >= WRITE_BYTES {
+                self.write()?;
+            }
+            self.rows += 1;
+            if self.rows.is_multiple_of(STEPS_PER_TICK) {
+                self.progress.at(self.rows);
+            }
+            self.stopped_by = self.interrupt.caught();
+            if self.stopped_by.is_some() {
+                return Ok(None);
+            }
+        }
+        writer.end(&mut self.row).map_err(|what| self.failed(what))
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.out.write(&self.row)?;
+        self.row.clear();
+        Ok(())
+    }
+
+    fn failed(&self, what: String) -> Failure {
+        Failure::no(format_args!("{}: {what}", self.file.display()))
+    }
 }
 
 fn stopped(rows: u64, format: Format) -> String {

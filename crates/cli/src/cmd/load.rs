@@ -12,7 +12,7 @@ use crate::output::Output;
 use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, SourceArgs, accepted};
 use clap::ValueEnum;
 use serde_json::json;
-use splitpoint::{Durability, HashKind, Table, TableOptions};
+use splitpoint::{Durability, ErrorKind, HashKind, Table, TableOptions};
 use std::cell::OnceCell;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ pub struct Load {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Duplicates {
+pub enum Duplicates {
     /// The last value wins
     Last,
     /// The first value stays
@@ -113,6 +113,24 @@ pub fn parse_hash(name: &str) -> std::result::Result<HashKind, String> {
 }
 
 impl Load {
+    /// With the defaults.
+    pub fn of(file: PathBuf, input: Vec<PathBuf>, duplicates: Duplicates, json: bool) -> Self {
+        Self {
+            file,
+            input,
+            source: SourceArgs::auto(),
+            duplicates,
+            durability: DurabilityName::None,
+            page_size: None,
+            fill_factor: None,
+            expected_len: None,
+            cache: None,
+            hash: None,
+            stats: false,
+            json,
+        }
+    }
+
     pub fn run(self) -> Result<()> {
         let interrupt = Interrupt::watch()?;
         // Look at the inputs first: a misspelt name must not leave an empty table behind.
@@ -121,12 +139,14 @@ impl Load {
         let existed = self.file.exists();
         let mut loading = Loading { load: &self, table: OnceCell::new(), stored: 0, start: Instant::now() };
         let loaded = loading.all(&mut inputs, existed);
-        if let (Err(_), false, 0) = (&loaded, existed, loading.stored) {
+        if loaded.is_err()
+            && !existed
+            && loading.stored == 0
+            && let Some(table) = loading.table.take()
+        {
             // A first load that fails leaves no empty table behind.
-            if let Some(table) = loading.table.take() {
-                drop(table);
-                remove_table(&self.file);
-            }
+            drop(table);
+            remove_table(&self.file);
         }
         let end = loaded.map_err(|failure| match loading.stored {
             0 => failure,
@@ -168,7 +188,14 @@ impl Load {
             return Ok(table);
         }
         super::require_directory_of(&self.file)?;
-        let opened = super::opened(&self.file, self.options().open(&self.file))?;
+        let existed = self.file.exists();
+        let opened = self.options().open(&self.file).inspect_err(|error| {
+            // A creation that failed half-way.
+            if !existed && matches!(error.kind(), ErrorKind::DiskFull | ErrorKind::Io) {
+                remove_table(&self.file);
+            }
+        });
+        let opened = super::opened(&self.file, opened)?;
         Ok(table.get_or_init(|| opened))
     }
 

@@ -5,19 +5,26 @@ mod append;
 mod backup;
 mod check;
 mod compact;
+mod count;
 mod del;
 pub mod dict;
+mod diff;
 mod dump;
+mod exists;
 mod freeze;
 mod get;
 mod keys;
 mod lab;
 mod load;
+mod manual;
+mod merge;
 mod put;
+mod rename;
 mod restore;
 mod salvage;
 mod scan;
 mod serve;
+mod shell;
 mod stat;
 mod store;
 mod thaw;
@@ -45,7 +52,13 @@ pub enum Command {
     Put(put::Put),
     Append(append::Append),
     Del(del::Del),
+    Exists(exists::Exists),
+    Rename(rename::Rename),
+    Count(count::Count),
     Scan(scan::Scan),
+    Shell(shell::Shell),
+    Diff(diff::Diff),
+    Merge(merge::Merge),
     Stat(stat::Stat),
     Check(check::Check),
     Compact(compact::Compact),
@@ -56,10 +69,13 @@ pub enum Command {
     Dict(dict::Dict),
     Serve(serve::Serve),
     Lab(lab::Lab),
+    Completions(manual::Completions),
+    Man(manual::ManPages),
 }
 
 impl Command {
-    pub fn run(self) -> Result<()> {
+    /// `program` is the declaration of all commands, for those that print it.
+    pub fn run(self, program: fn() -> clap::Command) -> Result<()> {
         match self {
             Self::Tour(tour) => tour.run(),
             Self::Load(load) => load.run(),
@@ -68,7 +84,13 @@ impl Command {
             Self::Put(put) => put.run(),
             Self::Append(append) => append.run(),
             Self::Del(del) => del.run(),
+            Self::Exists(exists) => exists.run(),
+            Self::Rename(rename) => rename.run(),
+            Self::Count(count) => count.run(),
             Self::Scan(scan) => scan.run(),
+            Self::Shell(shell) => shell.run(),
+            Self::Diff(diff) => diff.run(),
+            Self::Merge(merge) => merge.run(),
             Self::Stat(stat) => stat.run(),
             Self::Check(check) => check.run(),
             Self::Compact(compact) => compact.run(),
@@ -79,6 +101,8 @@ impl Command {
             Self::Dict(dict) => dict.run(),
             Self::Serve(serve) => serve.run(),
             Self::Lab(lab) => lab.run(),
+            Self::Completions(completions) => completions.run(program()),
+            Self::Man(pages) => pages.run(program()),
         }
     }
 }

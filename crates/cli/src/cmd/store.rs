@@ -7,7 +7,7 @@ use splitpoint::{Dictionary, Table};
 use std::path::Path;
 
 pub enum Store {
-    Table(Table),
+    Table(Box<Table>),
     Dictionary(Box<Dictionary>),
 }
 
@@ -17,7 +17,7 @@ impl Store {
         if !is_table(path) && dict::is_dictionary(path) {
             return Ok(Self::Dictionary(Box::new(dict::open(path)?)));
         }
-        Ok(Self::Table(open_to_read(path)?))
+        Ok(Self::Table(Box::new(open_to_read(path)?)))
     }
 
     pub fn len(&self) -> u64 {

@@ -10,16 +10,18 @@
 //! DATA=END
 //! ```
 //!
-//! `DATA=END` marks the end, so a dump that was cut is recognized. Both programs take `type=btree`. `mdb_load` also needs
-//! `mapsize`, which `db_load` does not know.
+//! `DATA=END` marks the end, so a dump that was cut is recognized. Both programs take `type=btree`. `mdb_load` also
+//! needs `mapsize`, which `db_load` does not know.
 //!
 //! `mdb_dump -p` of LMDB before 0.9.25 writes backslashes unescaped, so that `\41` may be an A or three characters. Its
 //! hexadecimal form is exact.
 
+use super::stop::{self, Stop};
 use super::text::{bad_line, lost_at_line};
 use super::{Pair, Row, Scratch, Source, tsv};
 use crate::failure::Result;
 use crate::input::{Input, Taken};
+use std::ops::Range;
 
 pub const SIGNATURE: &[u8] = b"VERSION=";
 /// LMDB as compiled by everyone.
@@ -44,10 +46,14 @@ enum State {
     End,
 }
 
-enum Line {
-    Is(std::ops::Range<usize>),
-    Interrupted,
-    Lost(String),
+type Step<T> = std::result::Result<T, Stop>;
+
+/// The two lines of a pair.
+enum Lines {
+    Pair,
+    /// The line of what is wrong, and what it is. The next pair can be found.
+    Bad(u64, String),
+    End,
 }
 
 impl<'i> Dump<'i> {
@@ -55,35 +61,17 @@ impl<'i> Dump<'i> {
         Self { input, line: 0, state: State::Header, hex: true, scratch: Scratch::default() }
     }
 
-    fn line(&mut self) -> Result<Line> {
-        let taken = self.input.line()?;
-        self.line += u64::from(!matches!(taken, Taken::Interrupted));
-        Ok(match taken {
-            Taken::Bytes(mut range) => {
-                if self.input.bytes(range.clone()).ends_with(b"\r") {
-                    range.end -= 1;
-                }
-                Line::Is(range)
-            }
-            Taken::Interrupted => Line::Interrupted,
-            Taken::TooLong => Line::Lost(self.input.limit_met()),
-            Taken::Short(_) | Taken::End => {
-                Line::Lost("the dump ends here, without its line `DATA=END`: it is not whole".into())
-            }
-        })
+    fn line(&mut self) -> Step<Range<usize>> {
+        stop::line(&mut self.input, &mut self.line, "DATA=END")
     }
 
-    /// `None` once the pairs begin.
-    fn header(&mut self) -> Result<Option<Line>> {
+    fn header(&mut self) -> Step<()> {
         let mut format = false;
         let mut keys = None;
         while self.line < HEADER_LINES_MAX {
-            let range = match self.line()? {
-                Line::Is(range) => range,
-                other => return Ok(Some(other)),
-            };
+            let range = self.line()?;
             let line = self.input.bytes(range);
-            let lost = |what: &str| Ok(Some(Line::Lost(format!("{what}, but this is {}", tsv::quoted(line)))));
+            let lost = |what: &str| Stop::lost(format!("{what}, but this is {}", tsv::quoted(line)));
             match line {
                 _ if self.line == 1 && !line.starts_with(SIGNATURE) => return lost("`VERSION=3` was expected"),
                 b"VERSION=1" | b"VERSION=2" | b"VERSION=3" => {}
@@ -100,13 +88,13 @@ impl<'i> Dump<'i> {
                 }
                 b"HEADER=END" => {
                     self.state = State::Pairs;
-                    return Ok(None);
+                    return Ok(());
                 }
                 _ if line.contains(&b'=') && !line.starts_with(b" ") => {}
                 _ => return lost("NAME=VALUE or HEADER=END was expected"),
             }
         }
-        Ok(Some(Line::Lost("HEADER=END was expected long before".into())))
+        Stop::lost("HEADER=END was expected long before")
     }
 
     /// Only one database: the pairs of a second would overwrite those of the first.
@@ -131,24 +119,24 @@ impl<'i> Dump<'i> {
         }
     }
 
-    /// The two lines of a pair. `Ok` with what is wrong in them, if the next pair can be found.
-    fn pair(&mut self) -> Result<std::result::Result<std::result::Result<bool, (u64, String)>, Line>> {
+    fn pair(&mut self) -> Step<Lines> {
+        if self.state == State::Header {
+            self.header()?;
+        }
         let mut wrong = None;
         for what in ["key", "value"] {
-            let range = match self.line()? {
-                Line::Is(range) => range,
-                other => return Ok(Err(other)),
-            };
+            let range = self.line()?;
             let line = self.input.bytes(range);
             if what == "key" && line == b"DATA=END" {
-                return Ok(Ok(Ok(false)));
+                self.state = State::End;
+                return Ok(Lines::End);
             }
             let Some(text) = line.strip_prefix(b" ") else {
                 let end = if what == "key" { " or DATA=END" } else { "" };
                 let line = tsv::quoted(line);
-                return Ok(Err(Line::Lost(format!(
+                return Stop::lost(format!(
                     "a {what}, which begins with a space,{end} was expected, but this is {line}"
-                ))));
+                ));
             };
             let bytes = if what == "key" { &mut self.scratch.key } else { &mut self.scratch.value };
             let decoded = if self.hex { from_hex(text, bytes) } else { unescape(text, bytes) };
@@ -156,31 +144,20 @@ impl<'i> Dump<'i> {
                 wrong = Some((self.line, what));
             }
         }
-        Ok(Ok(wrong.map_or(Ok(true), Err)))
+        Ok(wrong.map_or(Lines::Pair, |(line, what)| Lines::Bad(line, what)))
     }
 }
 
 impl Source for Dump<'_> {
     fn next_row(&mut self) -> Result<Row<'_>> {
-        if self.state == State::Header {
-            match self.header()? {
-                None => {}
-                Some(Line::Lost(what)) => return Ok(lost_at_line(&self.input, self.line, what)),
-                Some(_) => return Ok(Row::Interrupted),
-            }
-        }
         if self.state == State::End {
             return self.end();
         }
-        match self.pair()? {
-            Ok(Ok(true)) => Ok(Row::Pair(self.scratch.pair(), self.line)),
-            Ok(Ok(false)) => {
-                self.state = State::End;
-                self.end()
-            }
-            Ok(Err((line, what))) => Ok(bad_line(&self.input, line, what)),
-            Err(Line::Lost(what)) => Ok(lost_at_line(&self.input, self.line, what)),
-            Err(_) => Ok(Row::Interrupted),
+        match self.pair() {
+            Ok(Lines::Pair) => Ok(Row::Pair(self.scratch.pair(), self.line)),
+            Ok(Lines::Bad(line, what)) => Ok(bad_line(&self.input, line, what)),
+            Ok(Lines::End) => self.end(),
+            Err(stop) => stop.row(|what| lost_at_line(&self.input, self.line, what)),
         }
     }
 

@@ -152,7 +152,9 @@ mod tests {
         cdb
     }
 
-    fn rows(bytes: &[u8]) -> Vec<std::result::Result<(Vec<u8>, Vec<u8>), String>> {
+    type OwnedRow = std::result::Result<(Vec<u8>, Vec<u8>), String>;
+
+    fn rows(bytes: &[u8]) -> Vec<OwnedRow> {
         let mut file = File::new(Input::new(Box::new(bytes), "in".into()));
         let mut rows = Vec::new();
         loop {

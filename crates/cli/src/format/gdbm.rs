@@ -17,6 +17,7 @@
 //!
 //! `gdbm_load` 1.23 refuses records of length 0 in both forms, also those of its own `gdbm_dump`.
 
+use super::stop::{self, Stop};
 use super::text::{lost_at_line, lost_at_pair};
 use super::{Pair, Row, Scratch, Source, tsv};
 use crate::failure::Result;
@@ -24,6 +25,7 @@ use crate::input::{Input, Taken};
 use crate::number::count_of;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use std::ops::Range;
 
 pub const TEXT_SIGNATURE: &[u8] = b"# GDBM dump file";
 pub const FLAT_SIGNATURE: &[u8] = b"!\r\n! GDBM FLAT FILE DUMP";
@@ -44,47 +46,27 @@ pub struct Text<'i> {
     base64: Vec<u8>,
 }
 
-/// The result of one step of reading: a wrong or missing line ends the whole.
-enum Stop {
-    Interrupted,
-    Lost(String),
-}
+type Step<T> = std::result::Result<T, Stop>;
+
+const END: &str = "# End of data";
 
 impl<'i> Text<'i> {
     pub fn new(input: Input<'i>) -> Self {
         Self { input, line: 0, pairs: 0, in_header: true, scratch: Scratch::default(), base64: Vec::new() }
     }
 
-    /// The next line without its line end.
-    fn line(&mut self) -> Result<std::result::Result<std::ops::Range<usize>, Stop>> {
-        let taken = self.input.line()?;
-        self.line += u64::from(!matches!(taken, Taken::Interrupted));
-        Ok(match taken {
-            Taken::Bytes(mut range) => {
-                if self.input.bytes(range.clone()).ends_with(b"\r") {
-                    range.end -= 1;
-                }
-                Ok(range)
-            }
-            Taken::Interrupted => Err(Stop::Interrupted),
-            Taken::TooLong => Err(Stop::Lost(self.input.limit_met())),
-            Taken::Short(_) | Taken::End => {
-                Err(Stop::Lost("the dump ends here, without its line `# End of data`: it is not whole".into()))
-            }
-        })
+    fn line(&mut self) -> Step<Range<usize>> {
+        stop::line(&mut self.input, &mut self.line, END)
     }
 
-    fn header(&mut self) -> Result<std::result::Result<(), Stop>> {
+    fn header(&mut self) -> Step<()> {
         loop {
-            let range = match self.line()? {
-                Ok(range) => range,
-                Err(stop) => return Ok(Err(stop)),
-            };
+            let range = self.line()?;
             let line = self.input.bytes(range);
             let what = match line {
                 b"# End of header" => {
                     self.in_header = false;
-                    return Ok(Ok(()));
+                    return Ok(());
                 }
                 _ if self.line == 1 && !line.starts_with(TEXT_SIGNATURE) => "`# GDBM dump file` was expected",
                 _ if !line.starts_with(b"#") => "a line of the header, which begins with #, was expected",
@@ -92,79 +74,77 @@ impl<'i> Text<'i> {
                 _ if self.line > HEADER_LINES_MAX => "`# End of header` was expected long before",
                 _ => continue,
             };
-            return Ok(Err(Stop::Lost(format!("{what}, but this is {}", tsv::quoted(line)))));
+            return Stop::lost(format!("{what}, but this is {}", tsv::quoted(line)));
         }
     }
 
     /// A key or a value into `bytes`; `false` at the end of the data.
-    fn record(&mut self, what: &str, bytes: &mut Vec<u8>) -> Result<std::result::Result<bool, Stop>> {
-        let range = match self.line()? {
-            Ok(range) => range,
-            Err(stop) => return Ok(Err(stop)),
-        };
+    fn record(&mut self, what: &str, bytes: &mut Vec<u8>) -> Step<bool> {
+        let range = self.line()?;
         let line = self.input.bytes(range);
         if what == "key" && line.starts_with(b"#:count=") {
-            let count = number_after(line, b"#:count=");
-            if count != Some(self.pairs) {
-                let pairs = count_of(self.pairs, "pair");
-                let said = tsv::quoted(line);
-                return Ok(Err(Stop::Lost(format!("the dump says {said}, but has {pairs}: it is not whole"))));
+            if number_after(line, b"#:count=") != Some(self.pairs) {
+                let (said, pairs) = (tsv::quoted(line), count_of(self.pairs, "pair"));
+                return Stop::lost(format!("the dump says {said}, but has {pairs}: it is not whole"));
             }
-            return Ok(match self.line()? {
-                Ok(range) if self.input.bytes(range.clone()) == b"# End of data" => Ok(false),
-                Ok(range) => {
-                    let line = tsv::quoted(self.input.bytes(range));
-                    Err(Stop::Lost(format!("`# End of data` was expected, but this is {line}")))
-                }
-                Err(stop) => Err(stop),
-            });
+            return self.end();
         }
-        if what == "key" && line == b"# End of data" {
-            return Ok(Ok(false));
+        if what == "key" && line == END.as_bytes() {
+            return Ok(false);
         }
         let Some(length) = number_after(line, b"#:len=") else {
             let line = tsv::quoted(line);
-            return Ok(Err(Stop::Lost(format!(
-                "the length of a {what}, as in `#:len=5`, was expected, but this is {line}"
-            ))));
+            return Stop::lost(format!("the length of a {what}, as in `#:len=5`, was expected, but this is {line}"));
         };
-        if length > self.input.row_bytes_max() {
-            let most = self.input.row_bytes_max();
-            return Ok(Err(Stop::Lost(format!(
+        let most = self.input.row_bytes_max();
+        if length > most {
+            return Stop::lost(format!(
                 "a {what} of {length} bytes is longer than {most} bytes; --max-row raises the limit"
-            ))));
+            ));
         }
         self.base64(what, length, bytes)
     }
 
+    fn end(&mut self) -> Step<bool> {
+        let range = self.line()?;
+        match self.input.bytes(range) {
+            line if line == END.as_bytes() => Ok(false),
+            line => Stop::lost(format!("`{END}` was expected, but this is {}", tsv::quoted(line))),
+        }
+    }
+
     /// The lines of base64 of one record of `length` bytes.
-    fn base64(&mut self, what: &str, length: u64, bytes: &mut Vec<u8>) -> Result<std::result::Result<bool, Stop>> {
+    fn base64(&mut self, what: &str, length: u64, bytes: &mut Vec<u8>) -> Step<bool> {
         bytes.clear();
         self.base64.clear();
         // At most a GiB or what --max-row says, and only as much as the input has.
         while (self.base64.len() as u64) < length.div_ceil(3) * 4 {
-            let range = match self.line()? {
-                Ok(range) => range,
-                Err(stop) => return Ok(Err(stop)),
-            };
+            let range = self.line()?;
             let line = self.input.bytes(range);
             if line.is_empty() || line.starts_with(b"#") {
                 let line = tsv::quoted(line);
-                return Ok(Err(Stop::Lost(format!(
+                return Stop::lost(format!(
                     "more base64 of a {what} of {length} bytes was expected, but this is {line}"
-                ))));
+                ));
             }
             self.base64.extend_from_slice(line);
         }
-        let decoded = STANDARD.decode_vec(&self.base64, bytes);
-        Ok(match decoded {
+        match STANDARD.decode_vec(&self.base64, bytes) {
             Ok(()) if bytes.len() as u64 == length => Ok(true),
             Ok(()) => {
                 let there = bytes.len();
-                Err(Stop::Lost(format!("a {what} of {length} bytes was expected, but the base64 has {there}")))
+                Stop::lost(format!("a {what} of {length} bytes was expected, but the base64 has {there}"))
             }
-            Err(error) => Err(Stop::Lost(format!("base64 of a {what} was expected: {error}"))),
-        })
+            Err(error) => Stop::lost(format!("base64 of a {what} was expected: {error}")),
+        }
+    }
+
+    /// A pair into `scratch`; `false` at the end of the data.
+    fn pair(&mut self, scratch: &mut Scratch) -> Step<bool> {
+        if self.in_header {
+            self.header()?;
+        }
+        Ok(self.record("key", &mut scratch.key)? && self.record("value", &mut scratch.value)?)
     }
 }
 
@@ -175,26 +155,16 @@ fn number_after(line: &[u8], name: &[u8]) -> Option<u64> {
 impl Source for Text<'_> {
     fn next_row(&mut self) -> Result<Row<'_>> {
         let mut scratch = std::mem::take(&mut self.scratch);
-        let mut read = Ok(true);
-        if self.in_header {
-            read = self.header()?.map(|()| true);
-        }
-        if read.is_ok() {
-            read = self.record("key", &mut scratch.key)?;
-        }
-        if let Ok(true) = read {
-            read = self.record("value", &mut scratch.value)?;
-        }
+        let read = self.pair(&mut scratch);
         self.scratch = scratch;
-        Ok(match read {
+        match read {
             Ok(true) => {
                 self.pairs += 1;
-                Row::Pair(self.scratch.pair(), self.line)
+                Ok(Row::Pair(self.scratch.pair(), self.line))
             }
-            Ok(false) => Row::End,
-            Err(Stop::Interrupted) => Row::Interrupted,
-            Err(Stop::Lost(what)) => lost_at_line(&self.input, self.line, what),
-        })
+            Ok(false) => Ok(Row::End),
+            Err(stop) => stop.row(|what| lost_at_line(&self.input, self.line, what)),
+        }
     }
 
     fn number(&self) -> u64 {
@@ -222,11 +192,11 @@ impl<'i> Flat<'i> {
     }
 
     /// Lines that begin with `!`, the last of which has nothing else.
-    fn header(&mut self) -> Result<Option<Stop>> {
+    fn header(&mut self) -> Step<()> {
         for number in 1..=HEADER_LINES_MAX {
             let line = match self.input.line()? {
                 Taken::Bytes(range) => self.input.bytes(range),
-                Taken::Interrupted => return Ok(Some(Stop::Interrupted)),
+                Taken::Interrupted => return Err(Stop::Interrupted),
                 _ => break,
             };
             match (number, line) {
@@ -234,101 +204,77 @@ impl<'i> Flat<'i> {
                 (2, _) if line.starts_with(b"! GDBM FLAT FILE DUMP") => {}
                 (3.., b"!\r") => {
                     self.in_header = false;
-                    return Ok(None);
+                    return Ok(());
                 }
                 (3.., _) if line.starts_with(b"!") => {}
                 _ => break,
             }
         }
-        Ok(Some(Stop::Lost("the header of a GDBM flat file dump was expected".into())))
+        Stop::lost("the header of a GDBM flat file dump was expected")
     }
 
-    /// The length of a key or a value; `None` at the end of the input.
-    fn length(&mut self, what: &str) -> Result<std::result::Result<Option<u64>, Stop>> {
+    /// The length of a key or a value; `None` at the end of the input, where a key may be missing.
+    fn length(&mut self, what: &str) -> Step<Option<u64>> {
         let at = self.input.taken_bytes();
         if self.length_bytes == 0 {
             self.length_bytes = match self.input.peek_up_to(8)? {
                 Taken::Bytes(range) if self.input.bytes(range.clone()).get(4..8) == Some(&[0; 4]) => 8,
-                Taken::Interrupted => return Ok(Err(Stop::Interrupted)),
+                Taken::Interrupted => return Err(Stop::Interrupted),
                 _ => 4,
             };
         }
-        let length = match self.input.exactly(self.length_bytes)? {
-            Taken::Bytes(range) => {
-                let (length, rest) = self.input.bytes(range).split_at(4);
-                if rest.iter().any(|byte| *byte != 0) {
-                    let what = format!("the length of a {what} was expected at byte {at}: 4 bytes and 4 zero bytes");
-                    return Ok(Err(Stop::Lost(what)));
-                }
-                length.iter().fold(0, |length, byte| length << 8 | u64::from(*byte))
-            }
-            Taken::Interrupted => return Ok(Err(Stop::Interrupted)),
-            Taken::End if what == "key" => return Ok(Ok(None)),
-            _ => {
-                return Ok(Err(Stop::Lost(format!(
-                    "the length of a {what} was expected at byte {at}, where the dump ends"
-                ))));
-            }
+        let (length, rest) = match self.input.exactly(self.length_bytes)? {
+            Taken::Bytes(range) => self.input.bytes(range).split_at(4),
+            Taken::Interrupted => return Err(Stop::Interrupted),
+            Taken::End if what == "key" => return Ok(None),
+            _ => return Stop::lost(format!("the length of a {what} was expected at byte {at}, where the dump ends")),
         };
-        Ok(Ok(Some(length)))
+        if rest.iter().any(|byte| *byte != 0) {
+            return Stop::lost(format!("the length of a {what} was expected at byte {at}: 4 bytes and 4 zero bytes"));
+        }
+        Ok(Some(length.iter().fold(0, |length, byte| length << 8 | u64::from(*byte))))
     }
 
     /// The bytes of a key or a value.
-    fn bytes(&mut self, what: &str, length: u64) -> Result<std::result::Result<std::ops::Range<usize>, Stop>> {
+    fn bytes(&mut self, what: &str, length: u64) -> Step<Range<usize>> {
         let at = self.input.taken_bytes();
         let there = match self.input.exactly(length)? {
-            Taken::Bytes(range) => return Ok(Ok(range)),
-            Taken::Interrupted => return Ok(Err(Stop::Interrupted)),
+            Taken::Bytes(range) => return Ok(range),
+            Taken::Interrupted => return Err(Stop::Interrupted),
             Taken::TooLong => {
                 let limit = self.input.limit_met();
-                return Ok(Err(Stop::Lost(format!("a {what} of {length} bytes at byte {at}: {limit}"))));
+                return Stop::lost(format!("a {what} of {length} bytes at byte {at}: {limit}"));
             }
             Taken::Short(there) => there,
             Taken::End => 0,
         };
-        Ok(Err(Stop::Lost(format!("a {what} of {length} bytes was expected at byte {at}, but {there} bytes are left"))))
+        Stop::lost(format!("a {what} of {length} bytes was expected at byte {at}, but {there} bytes are left"))
     }
 
-    fn pair(&mut self) -> Result<std::result::Result<Option<std::ops::Range<usize>>, Stop>> {
-        if self.in_header
-            && let Some(stop) = self.header()?
-        {
-            return Ok(Err(stop));
+    /// Copies the key, and returns where the value is; `None` at the end of the input.
+    fn pair(&mut self) -> Step<Option<Range<usize>>> {
+        if self.in_header {
+            self.header()?;
         }
-        let length = match self.length("key")? {
-            Ok(Some(length)) => length,
-            Ok(None) => return Ok(Ok(None)),
-            Err(stop) => return Ok(Err(stop)),
-        };
-        match self.bytes("key", length)? {
-            Ok(range) => {
-                self.key.clear();
-                self.key.extend_from_slice(self.input.bytes(range));
-            }
-            Err(stop) => return Ok(Err(stop)),
-        }
-        let length = match self.length("value")? {
-            Ok(length) => length.unwrap_or(0),
-            Err(stop) => return Ok(Err(stop)),
-        };
-        Ok(self.bytes("value", length)?.map(Some))
+        let Some(length) = self.length("key")? else { return Ok(None) };
+        let key = self.bytes("key", length)?;
+        self.key.clear();
+        self.key.extend_from_slice(self.input.bytes(key));
+        let length = self.length("value")?.unwrap_or(0);
+        self.bytes("value", length).map(Some)
     }
 }
 
 impl Source for Flat<'_> {
     fn next_row(&mut self) -> Result<Row<'_>> {
-        Ok(match self.pair()? {
+        match self.pair() {
             Ok(Some(value)) => {
                 self.pairs += 1;
-                Row::Pair(Pair { key: &self.key, value: self.input.bytes(value) }, self.pairs)
+                Ok(Row::Pair(Pair { key: &self.key, value: self.input.bytes(value) }, self.pairs))
             }
-            Ok(None) => Row::End,
-            Err(Stop::Interrupted) => Row::Interrupted,
-            Err(Stop::Lost(what)) => {
-                self.pairs += 1;
-                lost_at_pair(&self.input, self.pairs, what)
-            }
-        })
+            Ok(None) => Ok(Row::End),
+            Err(stop) => stop.row(|what| lost_at_pair(&self.input, self.pairs + 1, what)),
+        }
     }
 
     fn number(&self) -> u64 {

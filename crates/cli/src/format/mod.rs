@@ -6,7 +6,7 @@
 //! | `csv` | two columns, or one and the others as JSON; quoted as in RFC 4180 | any | in, out |
 //! | `jsonl` | an object per line; `key_base64`, `value_base64` for non-UTF-8 | any | in, out |
 //! | `raw` | u32 key length, u32 value length (both little-endian), key, value | any | in, out |
-//! | `lines` | a key per line, unescaped; the value is empty, or the line's number | keys without newline or zero byte | in, out |
+//! | `lines` | a key per line; the value is empty, or the line's number | no newline or zero byte | in, out |
 //! | `parquet` | two columns, or one and the others as JSON | any | in, out |
 //! | `gdbm`, `gdbm-flat` | the dumps of `gdbm_dump`, as base64 and binary | any | in, out |
 //! | `db`, `db-hex`, `mdb` | the dumps of `db_dump` and `mdb_dump` | any | in, out |
@@ -30,6 +30,7 @@ pub mod parquet;
 pub mod raw;
 mod read;
 mod sql;
+mod stop;
 pub mod text;
 pub mod tsv;
 mod write;

@@ -1,7 +1,7 @@
 //! Parquet: two columns of a file, or one column and all others as JSON.
 //!
-//! Two columns are read in batches, and one page per column is in memory, so memory is bounded by the page size that the
-//! file's writer chose (mostly 1 MiB). Bytes and strings are taken verbatim, integers as decimal text, as in every
+//! Two columns are read in batches, and one page per column is in memory, so memory is bounded by the page size that
+//! the file's writer chose (mostly 1 MiB). Bytes and strings are taken verbatim, integers as decimal text, as in every
 //! other format; a null is a bad row. Other types and lists are refused by the column's name, but as one of several
 //! columns that become JSON they may have any type.
 //!
@@ -65,7 +65,7 @@ impl Parquet {
         let picked = columns.pick(&name, &names)?;
         let key = Column::new(&name, picked.key, &schema.column(picked.key))?;
         let value = match picked.value {
-            PickedValue::Column(index) => Value::Column(Column::new(&name, index, &schema.column(index))?),
+            PickedValue::Column(index) => Value::Column(Box::new(Column::new(&name, index, &schema.column(index))?)),
             PickedValue::Others => {
                 let file = File::open(path).map_err(|error| Failure::io(&name, &error))?;
                 let rows = guarded(&name, || Ok(SerializedFileReader::new(file)?.into_iter()))?;
@@ -149,7 +149,7 @@ impl Parquet {
 
 /// Where values come from.
 enum Value {
-    Column(Column),
+    Column(Box<Column>),
     /// All columns but the key's, as a JSON object, with its own reader of whole rows.
     Others {
         rows: RowIter<'static>,

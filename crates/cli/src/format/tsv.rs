@@ -81,10 +81,11 @@ impl<'i> TsvColumns<'i> {
 
 impl Source for TsvColumns<'_> {
     fn next_row(&mut self) -> Outcome<Row<'_>> {
-        if self.picked.is_none() && self.columns.header {
-            if let Some(row) = self.header()? {
-                return Ok(row);
-            }
+        if self.picked.is_none()
+            && self.columns.header
+            && let Some(row) = self.header()?
+        {
+            return Ok(row);
         }
         let range = match self.line()? {
             Ok(range) => range,
@@ -223,12 +224,32 @@ pub fn write(pair: Pair<'_>, row: &mut Vec<u8>) {
 /// Appends `bytes` to `text`, escaped.
 pub fn escape(bytes: &[u8], text: &mut Vec<u8>) {
     let mut rest = bytes;
-    while let Some(at) = rest.iter().position(|byte| needs_escape(*byte)) {
+    while let Some(at) = first_to_escape(rest) {
         text.extend_from_slice(&rest[..at]);
         push_escaped(rest[at], text);
         rest = &rest[at + 1..];
     }
     text.extend_from_slice(rest);
+}
+
+/// Where the first byte is that needs an escape. Looks at eight bytes together: most texts have none.
+fn first_to_escape(bytes: &[u8]) -> Option<usize> {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x80 * EACH;
+    // The high bit of a byte of `is_zero(x)` is set if that byte is 0; above the lowest such byte it may be wrong.
+    let is_zero = |word: u64| word.wrapping_sub(EACH) & !word & HIGH;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let is_control = word.wrapping_sub(0x20 * EACH) & !word & HIGH;
+        if is_control | is_zero(word ^ (0x7f * EACH)) | is_zero(word ^ (u64::from(b'\\') * EACH)) != 0 {
+            let start = index * 8;
+            let found = bytes[start..].iter().position(|byte| needs_escape(*byte));
+            return found.map(|at| start + at);
+        }
+    }
+    let start = bytes.len() - rest.len();
+    rest.iter().position(|byte| needs_escape(*byte)).map(|at| start + at)
 }
 
 fn needs_escape(byte: u8) -> bool {
@@ -271,6 +292,20 @@ mod tests {
         let mut text = Vec::new();
         escape(b"a\tb\nc\rd\\e\x00\x7f\xff", &mut text);
         assert_eq!(text, b"a\\tb\\nc\\rd\\\\e\\x00\\x7f\xff");
+    }
+
+    #[test]
+    fn a_byte_to_escape_is_found_wherever_it_is() {
+        for byte in 0..=255_u8 {
+            for other in [b'a', b' ', b'~', 0x80, 0xff, b'[', b']'] {
+                for at in 0..20 {
+                    let mut bytes = [other; 20];
+                    bytes[at] = byte;
+                    assert_eq!(first_to_escape(&bytes), needs_escape(byte).then_some(at), "{byte} at {at}");
+                }
+            }
+        }
+        assert_eq!(first_to_escape(b""), None);
     }
 
     #[test]

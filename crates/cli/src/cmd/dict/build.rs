@@ -58,7 +58,7 @@ pub struct Build {
     #[command(flatten)]
     work: WorkArgs,
     /// Make a directory of N files instead of one file; each is built, updated and checked separately
-    #[arg(long, value_name = "N", conflicts_with = "resume")]
+    #[arg(long, value_name = "N", conflicts_with = "resume", value_parser = clap::value_parser!(u32).range(1..))]
     shards: Option<u32>,
     /// Keep checkpoints of the sort if the build ends early, and continue from the last one if there is one
     #[arg(long)]
@@ -69,7 +69,7 @@ pub struct Build {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
-enum Duplicates {
+pub enum Duplicates {
     Error,
     First,
     Last,
@@ -86,6 +86,23 @@ impl From<Duplicates> for splitpoint::Duplicates {
 }
 
 impl Build {
+    /// With the defaults.
+    pub fn of(input: Vec<PathBuf>, out: PathBuf, duplicates: Duplicates, json: bool) -> Self {
+        Self {
+            input,
+            out,
+            source: SourceArgs::auto(),
+            index: IndexArgs::default(),
+            shape: ShapeArgs::default(),
+            duplicates,
+            hash: HashArgs::default(),
+            work: WorkArgs::default(),
+            shards: None,
+            resume: false,
+            json,
+        }
+    }
+
     pub fn run(self) -> Result<()> {
         let interrupt = Interrupt::watch()?;
         let start = Instant::now();

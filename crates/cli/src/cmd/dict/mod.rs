@@ -9,6 +9,8 @@ mod reindex;
 mod stat;
 mod update;
 
+pub use build::{Build, Duplicates};
+
 use crate::cmd::is_table;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
@@ -42,7 +44,7 @@ pub struct Dict {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    Build(build::Build),
+    Build(Build),
     Get(get::Get),
     Update(update::Update),
     Reindex(reindex::Reindex),

@@ -33,7 +33,7 @@ enum EffortName {
 /// Default keys per block of a sparse index.
 const BLOCK_ITEMS: u32 = 16;
 
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub struct IndexArgs {
     /// The index
     #[arg(long, short, value_enum, hide_possible_values = true, value_name = "page|trie|trie-sparse|chunk|none")]
@@ -118,7 +118,7 @@ enum CompressName {
 }
 
 /// How records are laid out in the file.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub struct ShapeArgs {
     /// Bytes of a page, a power of two from 512 to 64K: what most lookups read [default: 4K]
     #[arg(long, value_name = "SIZE", value_parser = parse_size_u32)]
@@ -149,7 +149,7 @@ impl ShapeArgs {
 }
 
 /// Resources that the work may use.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub struct WorkArgs {
     /// Memory for sorting; the index comes on top [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
@@ -177,7 +177,7 @@ impl WorkArgs {
     }
 }
 
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub struct HashArgs {
     /// Hash function [default: xxh3; for a single table, the table's]
     #[arg(long, value_name = "NAME", value_parser = parse_hash)]

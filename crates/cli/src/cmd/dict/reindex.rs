@@ -23,7 +23,7 @@ fn after_help() -> String {
 
 /// Rewrite a dictionary with another index
 #[derive(clap::Args)]
-#[command(after_help = after_help())]
+#[command(after_help = after_help(), group = clap::ArgGroup::new("new index").args(["index"]).required(true))]
 pub struct Reindex {
     /// The dictionary
     old: PathBuf,

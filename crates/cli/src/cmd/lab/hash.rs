@@ -166,8 +166,6 @@ impl Hash {
         lines.push(format!("{}, {:.2} keys a bucket", count_of(first.buckets, "bucket"), first.load()));
         lines.push(String::new());
         lines.extend(overview(report));
-        lines.push(String::new());
-        lines.extend(wrapped(&report.advice.text));
         let shown = if self.histograms { report.functions.len() } else { HISTOGRAMS };
         for function in &report.functions[..shown.min(report.functions.len())] {
             lines.push(String::new());
@@ -186,6 +184,9 @@ impl Hash {
                 keys.join(", ")
             ));
         }
+        // Last: on a terminal the end is what stays in sight.
+        lines.push(String::new());
+        lines.extend(wrapped(&report.advice.text));
         lines
     }
 }

@@ -1,0 +1,35 @@
+//! `exists`: whether keys are present.
+
+use super::keys::{Absent, KeyArgs};
+use super::store::Store;
+use crate::failure::Result;
+use std::path::PathBuf;
+
+/// Say by the exit status whether keys are present
+///
+/// Prints nothing and exits with 0 if all are. An absent key is named on standard error, and makes the exit status 1.
+#[derive(clap::Args)]
+pub struct Exists {
+    /// The table or dictionary
+    file: PathBuf,
+    #[command(flatten)]
+    keys: KeyArgs,
+    /// Read \t \n \r \\ \xHH in the keys
+    #[arg(long, short)]
+    escaped: bool,
+}
+
+impl Exists {
+    pub fn run(self) -> Result<()> {
+        let keys = self.keys.parse(self.escaped)?;
+        let store = Store::open(&self.file)?;
+        let mut absent = Absent::default();
+        keys.each(|key| {
+            if !store.contains(key)? {
+                absent.add(&self.file, key);
+            }
+            Ok(())
+        })?;
+        absent.result()
+    }
+}

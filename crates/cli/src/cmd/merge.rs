@@ -1,0 +1,86 @@
+//! `merge`: tables and dictionaries together, as a new table or dictionary.
+//!
+//! The work is that of `load` and `dict build`, which read tables and dictionaries like any other input.
+
+use super::load::{self, Load};
+use super::{dict, is_table};
+use crate::failure::{Failure, Result};
+use clap::ValueEnum;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  splitpoint merge all.spt monday.spt tuesday.spt
+  splitpoint merge all.spd old.spd changes.spt --duplicates last
+
+OUT is a dictionary if its name ends with .spd, else a table. `splitpoint load`
+adds to an existing table, `splitpoint dict update` to an existing dictionary.";
+
+/// Put the pairs of tables and dictionaries together in a new file
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Merge {
+    /// The new table or dictionary
+    out: PathBuf,
+    /// Tables and dictionaries
+    #[arg(required = true)]
+    input: Vec<PathBuf>,
+    /// What to do with a key that occurs twice: the value of the last or first INPUT, or stop
+    #[arg(long, value_enum, default_value = "last", hide_possible_values = true, value_name = "last|first|error")]
+    duplicates: Duplicates,
+    /// Report as JSON, with the fields of `load` or `dict build`
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Duplicates {
+    Last,
+    First,
+    Error,
+}
+
+impl From<Duplicates> for load::Duplicates {
+    fn from(duplicates: Duplicates) -> Self {
+        match duplicates {
+            Duplicates::Last => Self::Last,
+            Duplicates::First => Self::First,
+            Duplicates::Error => Self::Error,
+        }
+    }
+}
+
+impl From<Duplicates> for dict::Duplicates {
+    fn from(duplicates: Duplicates) -> Self {
+        match duplicates {
+            Duplicates::Last => Self::Last,
+            Duplicates::First => Self::First,
+            Duplicates::Error => Self::Error,
+        }
+    }
+}
+
+impl Merge {
+    pub fn run(self) -> Result<()> {
+        let out = self.out.display();
+        if self.out.exists() {
+            return Err(Failure::usage(format_args!(
+                "{out}: exists; `splitpoint load` adds to a table, `splitpoint dict update` to a dictionary"
+            )));
+        }
+        for input in &self.input {
+            std::fs::metadata(input).map_err(|error| Failure::io(input.display(), &error))?;
+            if !is_table(input) && !dict::is_dictionary(input) {
+                let input = input.display();
+                return Err(Failure::usage(format_args!(
+                    "{input}: is neither a table nor a dictionary; `splitpoint load` reads other files"
+                )));
+            }
+        }
+        let is_dictionary = self.out.extension().is_some_and(|extension| extension == "spd");
+        if is_dictionary {
+            return dict::Build::of(self.input, self.out, self.duplicates.into(), self.json).run();
+        }
+        Load::of(self.out, self.input, self.duplicates.into(), self.json).run()
+    }
+}

@@ -1,0 +1,49 @@
+//! `rename`: moves a value to another key.
+
+use super::{argument_bytes, key_absent, open_to_change};
+use crate::failure::{Failure, Result};
+use crate::format::tsv;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Move a value to another key
+///
+/// Both changes happen together or not at all. An absent OLD, or a NEW that exists, makes the exit status 1 and changes
+/// nothing; --force replaces the value of NEW.
+#[derive(clap::Args)]
+pub struct Rename {
+    /// The table
+    file: PathBuf,
+    /// The key, taken as bytes
+    #[arg(allow_hyphen_values = true)]
+    old: OsString,
+    /// Its new name
+    #[arg(allow_hyphen_values = true)]
+    new: OsString,
+    /// Read \t \n \r \\ \xHH in the keys
+    #[arg(long, short)]
+    escaped: bool,
+    /// Replace the value of NEW if it exists
+    #[arg(long)]
+    force: bool,
+}
+
+impl Rename {
+    pub fn run(self) -> Result<()> {
+        let (old, new) = (argument_bytes(&self.old, self.escaped)?, argument_bytes(&self.new, self.escaped)?);
+        let table = open_to_change(&self.file)?;
+        let value = table.get(&old)?.ok_or_else(|| Failure::no(key_absent(&self.file, &old)))?;
+        if old == new {
+            return Ok(table.close()?);
+        }
+        if !self.force && table.contains(&new)? {
+            let (file, key) = (self.file.display(), tsv::quoted(&new));
+            return Err(Failure::no(format_args!("{file}: the key {key} exists; --force replaces its value")));
+        }
+        let mut both = table.batch();
+        both.put(&new, &value)?;
+        both.remove(&old)?;
+        both.commit()?;
+        Ok(table.close()?)
+    }
+}
