@@ -16,6 +16,7 @@ pub mod connection;
 pub mod figures;
 pub mod housekeeping;
 pub mod keyspace;
+pub mod memcached;
 pub mod options;
 pub mod resp;
 pub mod run;
