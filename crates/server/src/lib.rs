@@ -25,6 +25,9 @@ pub mod session;
 pub mod settings;
 pub mod slow_log;
 pub mod syncer;
+mod systemd;
+#[cfg(feature = "tls")]
+pub mod tls;
 
 pub use options::{Options, ServeError};
 pub use run::run;

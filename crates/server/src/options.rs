@@ -15,6 +15,18 @@ pub struct Options {
     #[arg(long, env = "SPLITPOINT_RESP", value_name = "HOST:PORT")]
     pub resp: Option<String>,
 
+    /// Address for Redis clients that use TLS; needs --tls-cert and --tls-key
+    #[arg(long, env = "SPLITPOINT_RESP_TLS", value_name = "HOST:PORT")]
+    pub resp_tls: Option<String>,
+
+    /// PEM file with the certificate and those that vouch for it; read again at SIGHUP
+    #[arg(long, env = "SPLITPOINT_TLS_CERT", value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// PEM file with the certificate's key
+    #[arg(long, env = "SPLITPOINT_TLS_KEY", value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+
     /// Unix socket for Redis clients
     #[arg(long, env = "SPLITPOINT_UNIX", value_name = "PATH")]
     pub unix: Option<PathBuf>,
@@ -58,6 +70,18 @@ pub struct Options {
     /// Close connections that are silent for so many seconds; 0: never [default: 0]
     #[arg(long, env = "SPLITPOINT_IDLE_TIMEOUT", value_name = "SECONDS")]
     pub idle_timeout: Option<u64>,
+
+    /// Close connections that take none of their replies for so many seconds [default: 60]
+    #[arg(long, env = "SPLITPOINT_STALL_TIMEOUT", value_name = "SECONDS")]
+    pub stall_timeout: Option<u64>,
+
+    /// Longest request, and what a transaction may queue [default: 1G]
+    #[arg(long, env = "SPLITPOINT_MAX_REQUEST", value_name = "SIZE")]
+    pub max_request: Option<String>,
+
+    /// Messages that may wait for a client that does not read them [default: 32M]
+    #[arg(long, env = "SPLITPOINT_MAX_UNREAD", value_name = "SIZE")]
+    pub max_unread: Option<String>,
 
     /// Longest value and argument [default: 512M]
     #[arg(long, env = "SPLITPOINT_MAX_VALUE", value_name = "SIZE")]
@@ -168,6 +192,9 @@ impl Options {
         Ok(Options {
             file: self.file.or(file.file),
             resp: self.resp.or(file.resp),
+            resp_tls: self.resp_tls.or(file.resp_tls),
+            tls_cert: self.tls_cert.or(file.tls_cert),
+            tls_key: self.tls_key.or(file.tls_key),
             unix: self.unix.or(file.unix),
             durability: self.durability.or(file.durability),
             max_memory: self.max_memory.or(file.max_memory),
@@ -179,6 +206,9 @@ impl Options {
             unprotected: self.unprotected || file.unprotected,
             max_clients: self.max_clients.or(file.max_clients),
             idle_timeout: self.idle_timeout.or(file.idle_timeout),
+            stall_timeout: self.stall_timeout.or(file.stall_timeout),
+            max_request: self.max_request.or(file.max_request),
+            max_unread: self.max_unread.or(file.max_unread),
             max_value: self.max_value.or(file.max_value),
             log_format: self.log_format.or(file.log_format),
             log_level: self.log_level.or(file.log_level),

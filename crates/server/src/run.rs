@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! options -> key space -> listeners -> threads of the event loop, each with a share of the connections
+//! SIGHUP -> limits, password and certificate from their files again
 //! SIGTERM, SIGINT, SHUTDOWN -> no new connections -> those there end -> close the file
 //! ```
 
@@ -14,9 +15,10 @@ use crate::options::{DurabilityOption, Options, ServeError, size};
 use crate::resp::session::RespSession;
 use crate::server::Server;
 use crate::settings::Settings;
+use crate::systemd;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::{Builder, Runtime};
@@ -30,9 +32,22 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// Threads for work that may wait, for each thread of the event loop.
 const WAITING_THREADS: usize = 32;
 
+#[cfg(feature = "tls")]
+type Tls = crate::tls::Tls;
+/// Without the feature there is no TLS.
+#[cfg(not(feature = "tls"))]
+enum Tls {}
+
+/// What makes connections of a listener secure; `None`: nothing.
+type Security = Option<Arc<Tls>>;
+
+/// How long a client may take to agree on TLS.
+#[cfg(feature = "tls")]
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
 /// A connection that a thread of the event loop is to serve.
 enum Accepted {
-    Tcp(std::net::TcpStream, Arc<Client>),
+    Tcp(std::net::TcpStream, Arc<Client>, Security),
     Unix(std::os::unix::net::UnixStream, Arc<Client>),
 }
 
@@ -41,20 +56,24 @@ enum Accepted {
 /// # Errors
 /// Options that make no sense, files and addresses that cannot be opened, a file that cannot be closed.
 pub fn run(options: Options) -> Result<(), ServeError> {
+    let flags = options.clone();
     let options = options.with_file()?;
     start_log(&options)?;
     let space = Arc::new(open_space(&options)?);
-    let settings = settings(&options)?;
+    let settings = Settings::default();
+    apply(&options, &settings)?;
+    let security = security(&options)?;
     let needs_password = settings.needs_password();
     let durability = options.durability.unwrap_or_default();
     let server = Arc::new(Server::new(space.clone(), settings, durability == DurabilityOption::Sync));
     housekeeping::start(Arc::downgrade(&server)).map_err(|error| ServeError::io("housekeeping", &error))?;
     let runtime = runtime()?;
     let served = runtime.block_on(async {
-        let (tcp, unix) = listen(&options, needs_password, &server)?;
+        let (tcp, unix) = listen(&options, needs_password, &server, &security)?;
         let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let workers = start_workers(&server, threads.max(1))?;
-        accept(&server, tcp, unix, &workers).await
+        let reload = || reload(&flags, &server, &security);
+        accept(&server, tcp, unix, &workers, reload).await
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
     served?;
@@ -110,17 +129,27 @@ fn open_space(options: &Options) -> Result<KeySpace, ServeError> {
     Ok(space)
 }
 
-fn settings(options: &Options) -> Result<Settings, ServeError> {
-    let settings = Settings::default();
+/// Sets the limits and the password that the options say; others stay.
+fn apply(options: &Options, settings: &Settings) -> Result<(), ServeError> {
+    /// Spans within a request have 32 bits.
+    const REQUEST_BYTES_MAX: u64 = u32::MAX as u64 - (1 << 20);
+    let bytes = |text: &Option<String>, place: &AtomicUsize, most: u64| -> Result<(), ServeError> {
+        if let Some(text) = text {
+            place.store(size(text)?.min(most) as usize, Relaxed); // below 2^32
+        }
+        Ok(())
+    };
+    bytes(&options.max_value, &settings.bulk_bytes, REQUEST_BYTES_MAX / 2)?;
+    bytes(&options.max_request, &settings.request_bytes, REQUEST_BYTES_MAX)?;
+    bytes(&options.max_unread, &settings.output_bytes, REQUEST_BYTES_MAX)?;
     if let Some(clients) = options.max_clients {
         settings.clients.store(clients, Relaxed);
     }
     if let Some(seconds) = options.idle_timeout {
         settings.idle_s.store(seconds, Relaxed);
     }
-    if let Some(text) = &options.max_value {
-        let bytes = usize::try_from(size(text)?).unwrap_or(usize::MAX).min(1 << 31);
-        settings.bulk_bytes.store(bytes, Relaxed);
+    if let Some(seconds) = options.stall_timeout {
+        settings.stalled_s.store(seconds.max(1), Relaxed);
     }
     if let Some(path) = &options.password_file {
         let text = std::fs::read(path).map_err(|error| ServeError::io(path.display(), &error))?;
@@ -130,7 +159,39 @@ fn settings(options: &Options) -> Result<Settings, ServeError> {
         }
         settings.set_password(password);
     }
-    Ok(settings)
+    Ok(())
+}
+
+#[cfg(feature = "tls")]
+fn security(options: &Options) -> Result<Security, ServeError> {
+    match (&options.tls_cert, &options.tls_key, &options.resp_tls) {
+        (Some(certificate), Some(key), _) => Ok(Some(Arc::new(Tls::load(certificate, key)?))),
+        (None, None, None) => Ok(None),
+        _ => Err(ServeError::usage("TLS needs all of --resp-tls, --tls-cert and --tls-key")),
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+fn security(options: &Options) -> Result<Security, ServeError> {
+    match options.resp_tls {
+        None => Ok(None),
+        Some(_) => Err(ServeError::usage("--resp-tls: this program was built without TLS")),
+    }
+}
+
+/// SIGHUP: limits, password and certificate as the files now have them. What is wrong is logged, and the rest stays.
+fn reload(flags: &Options, server: &Server, security: &Security) {
+    systemd::notify("RELOADING=1");
+    let reloaded = flags.clone().with_file().and_then(|options| apply(&options, &server.settings));
+    #[cfg(feature = "tls")]
+    let reloaded = reloaded.and_then(|()| security.as_ref().map_or(Ok(()), |tls| tls.reload()));
+    #[cfg(not(feature = "tls"))]
+    let _ = security;
+    match reloaded {
+        Ok(()) => tracing::info!("read limits and certificates again"),
+        Err(error) => tracing::error!(%error, "limits and certificates are as they were"),
+    }
+    systemd::notify("READY=1");
 }
 
 fn runtime() -> Result<Runtime, ServeError> {
@@ -138,31 +199,41 @@ fn runtime() -> Result<Runtime, ServeError> {
     runtime.map_err(|error| ServeError::io("the event loop", &error))
 }
 
+/// Where clients arrive.
+type Listeners = (Vec<(TcpListener, Security)>, Vec<UnixListener>);
+
 fn listen(
     options: &Options,
     needs_password: bool,
     server: &Server,
-) -> Result<(Vec<TcpListener>, Vec<UnixListener>), ServeError> {
-    let mut tcp = Vec::new();
-    let address = options.resp.as_deref().unwrap_or("127.0.0.1:6379");
-    if address != "none" {
+    security: &Security,
+) -> Result<Listeners, ServeError> {
+    let (mut tcp, mut unix) = inherited()?;
+    let default = if tcp.is_empty() && unix.is_empty() { "127.0.0.1:6379" } else { "none" };
+    let plain = (options.resp.as_deref().unwrap_or(default), "--resp", None);
+    let secure = (options.resp_tls.as_deref().unwrap_or("none"), "--resp-tls", security.clone());
+    for (address, option, security) in [plain, secure] {
+        if address == "none" {
+            continue;
+        }
         let resolved: Vec<SocketAddr> =
-            address.to_socket_addrs().map_err(|error| ServeError::io(format!("--resp {address}"), &error))?.collect();
+            address.to_socket_addrs().map_err(|error| ServeError::io(format!("{option} {address}"), &error))?.collect();
         for address in resolved {
             if !address.ip().is_loopback() && !needs_password && !options.unprotected {
                 return Err(ServeError::usage(format!(
-                    "--resp {address} can be reached from other machines, and no password is set. Give --password-file, \
+                    "{option} {address} can be reached from other machines, and no password is set. Give --password-file, \
                     or --unprotected if the network keeps strangers out"
                 )));
             }
-            let listener = listen_tcp(address).map_err(|error| ServeError::io(format!("--resp {address}"), &error))?;
+            let listener = listen_tcp(address).map_err(|error| ServeError::io(format!("{option} {address}"), &error))?;
             let local = listener.local_addr().map_err(|error| ServeError::io(address, &error))?;
-            server.port.store(local.port().into(), Relaxed);
-            tracing::info!(address = %local, "listening for Redis clients");
-            tcp.push(listener);
+            if security.is_none() {
+                server.port.store(local.port().into(), Relaxed);
+            }
+            tracing::info!(address = %local, tls = security.is_some(), "listening for Redis clients");
+            tcp.push((listener, security.clone()));
         }
     }
-    let mut unix = Vec::new();
     if let Some(path) = &options.unix {
         // A socket that a killed server left behind refuses connections.
         if std::os::unix::net::UnixStream::connect(path)
@@ -175,6 +246,26 @@ fn listen(
     }
     if tcp.is_empty() && unix.is_empty() {
         return Err(ServeError::usage("nothing to listen on: --resp none, and no --unix"));
+    }
+    Ok((tcp, unix))
+}
+
+/// Sockets that systemd opened for us.
+fn inherited() -> Result<Listeners, ServeError> {
+    let failed = |error: std::io::Error| ServeError::io("an inherited socket", &error);
+    let (mut tcp, mut unix) = (Vec::new(), Vec::new());
+    let mut inherited = listenfd::ListenFd::from_env();
+    for index in 0..inherited.len() {
+        if let Ok(Some(listener)) = inherited.take_tcp_listener(index) {
+            listener.set_nonblocking(true).map_err(failed)?;
+            tcp.push((TcpListener::from_std(listener).map_err(failed)?, None));
+        } else if let Some(listener) = inherited.take_unix_listener(index).map_err(failed)? {
+            listener.set_nonblocking(true).map_err(failed)?;
+            unix.push(UnixListener::from_std(listener).map_err(failed)?);
+        }
+    }
+    if inherited.len() > 0 {
+        tracing::info!(sockets = inherited.len(), "listening on inherited sockets");
     }
     Ok((tcp, unix))
 }
@@ -214,12 +305,28 @@ fn start_connection(accepted: Accepted, server: &Arc<Server>, figures: &Arc<Figu
     let (server, figures) = (server.clone(), figures.clone());
     let session = |client: &Arc<Client>| RespSession::new(server.clone(), client.clone(), figures.clone());
     match accepted {
-        Accepted::Tcp(stream, client) => {
-            if let Ok(stream) = TcpStream::from_std(stream) {
-                let session = session(&client);
-                tokio::spawn(serve(stream, session, server, client, figures));
-            } else {
-                server.clients.remove(client.id);
+        Accepted::Tcp(stream, client, security) => {
+            let Ok(stream) = TcpStream::from_std(stream) else { return server.clients.remove(client.id) };
+            let session = session(&client);
+            match security {
+                None => {
+                    tokio::spawn(serve(stream, session, server, client, figures));
+                }
+                #[cfg(feature = "tls")]
+                Some(tls) => {
+                    tokio::spawn(async move {
+                        match tokio::time::timeout(HANDSHAKE, tls.acceptor().accept(stream)).await {
+                            Ok(Ok(stream)) => serve(stream, session, server, client, figures).await,
+                            Ok(Err(error)) => {
+                                tracing::debug!(client = client.id, %error, "no TLS");
+                                server.clients.remove(client.id);
+                            }
+                            Err(_) => server.clients.remove(client.id),
+                        }
+                    });
+                }
+                #[cfg(not(feature = "tls"))]
+                Some(tls) => match *tls {},
             }
         }
         Accepted::Unix(stream, client) => {
@@ -236,25 +343,32 @@ fn start_connection(accepted: Accepted, server: &Arc<Server>, figures: &Arc<Figu
 /// Accepts connections until the server is to end, then waits for those there.
 async fn accept(
     server: &Arc<Server>,
-    tcp: Vec<TcpListener>,
+    tcp: Vec<(TcpListener, Security)>,
     unix: Vec<UnixListener>,
     workers: &[UnboundedSender<Accepted>],
+    reload: impl Fn(),
 ) -> Result<(), ServeError> {
     let failed = |error: std::io::Error| ServeError::io("signals", &error);
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
     let mut tasks = Vec::new();
-    for listener in tcp {
-        tasks.push(tokio::spawn(accept_tcp(listener, server.clone(), workers.to_vec())));
+    for (listener, security) in tcp {
+        tasks.push(tokio::spawn(accept_tcp(listener, security, server.clone(), workers.to_vec())));
     }
     for listener in unix {
         tasks.push(tokio::spawn(accept_unix(listener, server.clone(), workers.to_vec())));
     }
-    tokio::select! {
-        _ = terminate.recv() => tracing::info!("ending: SIGTERM"),
-        _ = interrupt.recv() => tracing::info!("ending: SIGINT"),
-        () = server.shutdown.notified() => tracing::info!("ending: SHUTDOWN"),
+    systemd::notify("READY=1");
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break tracing::info!("ending: SIGTERM"),
+            _ = interrupt.recv() => break tracing::info!("ending: SIGINT"),
+            () = server.shutdown.notified() => break tracing::info!("ending: SHUTDOWN"),
+            _ = hangup.recv() => reload(),
+        }
     }
+    systemd::notify("STOPPING=1");
     tasks.iter().for_each(|task| task.abort());
     drain(server).await;
     Ok(())
@@ -274,7 +388,12 @@ async fn drain(server: &Server) {
 
 const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
 
-async fn accept_tcp(listener: TcpListener, server: Arc<Server>, workers: Vec<UnboundedSender<Accepted>>) {
+async fn accept_tcp(
+    listener: TcpListener,
+    security: Security,
+    server: Arc<Server>,
+    workers: Vec<UnboundedSender<Accepted>>,
+) {
     let local = listener.local_addr().map_or(String::new(), |address| address.to_string());
     let mut next = 0;
     loop {
@@ -293,7 +412,8 @@ async fn accept_tcp(listener: TcpListener, server: Arc<Server>, workers: Vec<Unb
                             continue;
                         };
                         next = (next + 1) % workers.len();
-                        let _ = workers[next].send(Accepted::Tcp(stream, client)); // the thread ends with the server
+                        // The thread ends with the server.
+                        let _ = workers[next].send(Accepted::Tcp(stream, client, security.clone()));
                     }
                     None => {
                         let _ = stream.try_write(FULL); // if it does not take that, it is closed anyway

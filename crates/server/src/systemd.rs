@@ -1,0 +1,24 @@
+//! What systemd expects of a service: to be told when it is ready, and to take over sockets.
+//!
+//! Source: sd_notify(3), sd_listen_fds(3).
+
+use std::os::unix::net::UnixDatagram;
+
+/// Tells systemd a state, such as `READY=1`; does nothing under another supervisor.
+pub fn notify(state: &str) {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    if let Err(error) = send(&path, state) {
+        tracing::warn!(%error, state, "systemd could not be told");
+    }
+}
+
+fn send(path: &std::ffi::OsStr, state: &str) -> std::io::Result<()> {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::net::SocketAddr;
+    let address = match path.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        _ => SocketAddr::from_pathname(path)?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
+}

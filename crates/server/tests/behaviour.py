@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+"""What the server does beside answering: limits, slow and idle clients, AUTH, TLS, messages, eviction, signals."""
+
+import os
+import resource
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+
+import servers
+from resp import Connection, encode
+
+
+def expect(condition, what):
+    if not condition:
+        sys.exit(f"behaviour: {what}")
+
+
+def idle_connections():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2000
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 3 * wanted), hard), hard))
+    server = servers.splitpoint()
+    before = resident(server)
+    idle = [Connection(server.port) for _ in range(wanted)]
+    for connection in idle:
+        connection.send(("PING",))
+    for connection in idle:
+        expect(connection.reply() == "+PONG", "an idle connection is not served")
+    busy = Connection(server.port)
+    replies = busy.pipeline([("SET", f"k{n}", n) for n in range(1000)] + [("GET", f"k{n}") for n in range(1000)])
+    expect(replies[1000:] == [str(n).encode() for n in range(1000)], "replies beside idle connections")
+    each = (resident(server) - before) / wanted
+    expect(each < 16_384, f"an idle connection takes {each:.0f} bytes")
+    count = busy.call("INFO", "clients").split(b"connected_clients:")[1].split(b"\r")[0]
+    expect(int(count) == wanted + 1, f"{count} clients")
+    server.stop()
+    print(f"behaviour: {wanted} idle connections take {each / 1024:.1f} KiB each")
+
+
+def resident(server):
+    with open(f"/proc/{server.process.pid}/statm") as statm:
+        return int(statm.read().split()[1]) * 4096
+
+
+def slow_reader():
+    """A client that asks for much and reads nothing costs a bounded amount, and is cut off."""
+    server = servers.splitpoint("--stall-timeout", 2)
+    fast = Connection(server.port)
+    fast.call("SET", "large", b"x" * (1 << 20))
+    slow = Connection(server.port)
+    before = resident(server)
+    slow.send(*[("GET", "large")] * 500)
+    time.sleep(0.5)
+    grown = resident(server) - before
+    expect(grown < 64 << 20, f"a slow reader takes {grown} bytes")
+    expect(fast.call("PING") == "+PONG", "others wait for a slow reader")
+    time.sleep(3)
+    listed = fast.call("CLIENT", "LIST").count(b"\n")
+    expect(listed == 1, f"a client that does not read is still there: {listed}")
+    # Messages: the same, by their number of bytes.
+    server.stop()
+    server = servers.splitpoint("--max-unread", "1M")
+    fast = Connection(server.port)
+    subscriber = Connection(server.port)
+    subscriber.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    subscriber.call("SUBSCRIBE", "news")
+    for _ in range(200):
+        fast.call("PUBLISH", "news", b"m" * 100_000)
+    time.sleep(0.2)
+    expect(fast.call("PUBLISH", "news", "x") == 0, "a subscriber that does not read is still there")
+    server.stop()
+    print("behaviour: slow readers are bounded and cut off")
+
+
+def limits():
+    server = servers.splitpoint("--max-value", "2M", "--max-clients", 5, "--idle-timeout", 1)
+    connection = Connection(server.port)
+    connection.socket.sendall(b"*2\r\n$3\r\nGET\r\n$3000000\r\n")
+    expect(connection.reply() == "-ERR Protocol error: invalid bulk length", "a long argument")
+    connection = Connection(server.port)
+    expect(connection.call("SETRANGE", "k", 3 << 20, "x").startswith("-ERR string exceeds"), "a long value")
+    connection.call("SET", "k", b"x" * (2 << 20))
+    expect(connection.call("APPEND", "k", "x").startswith("-ERR string exceeds"), "a value that grows too long")
+    for garbage in [b"*1000000000\r\n", b"*-5000000000\r\n", b"*2\r\n$3\r\nGET\r\nx", b"\x16\x03\x01" + b"\n", b"*1\r\n$4\r\nPINGxx"]:
+        other = Connection(server.port)
+        other.socket.sendall(garbage)
+        expect(other.reply().startswith("-ERR"), f"{garbage} is accepted")
+    many = [Connection(server.port) for _ in range(8)]
+    refused = 0
+    for other in many:
+        try:
+            refused += other.call("PING") == "-ERR max number of clients reached"
+        except ConnectionError:
+            refused += 1
+    expect(refused >= 3, f"{refused} of 8 clients refused")
+    [other.close() for other in many]
+    time.sleep(3.5)
+    try:
+        expect(connection.call("PING") == "gone", "an idle connection stays")
+    except ConnectionError:
+        pass
+    server.stop()
+    print("behaviour: limits hold")
+
+
+def authentication(folder):
+    password = os.path.join(folder, "password")
+    with open(password, "w") as file:
+        file.write("secret\n")
+    server = servers.splitpoint("--password-file", password)
+    connection = Connection(server.port)
+    expect(connection.call("GET", "k") == "-NOAUTH Authentication required.", "no password was asked for")
+    expect(connection.call("AUTH", "wrong").startswith("-WRONGPASS"), "a wrong password")
+    expect(connection.call("HELLO", "3", "AUTH", "default", "secret")["map"][0][1] == b"redis", "HELLO AUTH")
+    expect(connection.call("GET", "k") is None, "after AUTH")
+    stranger = Connection(server.port)
+    stranger.socket.sendall(b"*1\r\n$20000\r\n")
+    expect("unauthenticated bulk length" in stranger.reply(), "a stranger's long argument")
+    with open(password, "w") as file:
+        file.write("other\n")
+    server.process.send_signal(signal.SIGHUP)
+    time.sleep(0.5)
+    expect(Connection(server.port).call("AUTH", "other") == "+OK", "SIGHUP did not read the password again")
+    server.stop()
+    public = subprocess.run([*servers.PROGRAM, "--resp", "0.0.0.0:0"], capture_output=True, timeout=20)
+    expect(public.returncode == 2 and b"no password is set" in public.stderr, f"a public address: {public}")
+    print("behaviour: passwords, and no public address without one")
+
+
+def encryption(folder):
+    if not shutil.which("openssl"):
+        print("SKIPPED: TLS, as there is no openssl to make a certificate (apt install openssl)")
+        return
+    certificate, key = os.path.join(folder, "cert.pem"), os.path.join(folder, "key.pem")
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    subprocess.run([*make, "-subj", "/CN=localhost", "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    port = servers.free_port()
+    server = servers.splitpoint("--resp-tls", f"127.0.0.1:{port}", "--tls-cert", certificate, "--tls-key", key)
+    context = ssl.create_default_context(cafile=certificate)
+    context.check_hostname = False
+    connection = Connection(port)
+    connection.socket = context.wrap_socket(connection.socket)
+    expect(connection.call("SET", "k", b"x" * 300_000) == "+OK", "a long value by TLS")
+    expect(connection.call("GET", "k") == b"x" * 300_000, "a long reply by TLS")
+    plain = Connection(port)
+    plain.send(("PING",))
+    try:
+        expect(plain.reply() != "+PONG", "plain text on the port of TLS")
+    except (ConnectionError, ValueError):
+        pass
+    server.stop()
+    print("behaviour: TLS")
+
+
+def messages():
+    server = servers.splitpoint("--threads", 2)
+    subscribers = [Connection(server.port) for _ in range(3)]
+    for number, subscriber in enumerate(subscribers):
+        if number == 2:
+            subscriber.call("HELLO", 3)
+        expect(subscriber.call("SUBSCRIBE", "news") == [b"subscribe", b"news", 1], "SUBSCRIBE")
+    expect(subscribers[0].call("PSUBSCRIBE", "n*") == [b"psubscribe", b"n*", 2], "PSUBSCRIBE")
+    expect(subscribers[1].call("GET", "k").startswith("-ERR Can't execute 'get'"), "GET while subscribed")
+    expect(subscribers[2].call("GET", "k") is None, "GET while subscribed, by RESP3")
+    publisher = Connection(server.port)
+    expect(publisher.call("PUBLISH", "news", "hello") == 4, "receivers")
+    for subscriber in subscribers:
+        expect(subscriber.reply() == [b"message", b"news", b"hello"], "a message")
+    expect(subscribers[0].reply() == [b"pmessage", b"n*", b"news", b"hello"], "a message by pattern")
+    expect(publisher.call("PUBSUB", "NUMSUB", "news") == [b"news", 3], "NUMSUB")
+    expect(subscribers[0].call("UNSUBSCRIBE") == [b"unsubscribe", b"news", 1], "UNSUBSCRIBE")
+    # CLIENT KILL, REPLY, and a name.
+    publisher.call("CLIENT", "SETNAME", "publisher")
+    expect(b"name=publisher" in publisher.call("CLIENT", "LIST"), "CLIENT LIST")
+    expect(publisher.call("CLIENT", "KILL", "TYPE", "pubsub") == 3, "CLIENT KILL")
+    publisher.send(("CLIENT", "REPLY", "OFF"), ("SET", "k", "v"), ("CLIENT", "REPLY", "ON"), ("GET", "k"))
+    expect([publisher.reply(), publisher.reply()] == ["+OK", b"v"], "CLIENT REPLY")
+    publisher.send(("CLIENT", "REPLY", "SKIP"), ("SET", "k", "w"), ("GET", "k"))
+    expect(publisher.reply() == b"w", "CLIENT REPLY SKIP")
+    server.stop()
+    print("behaviour: messages and clients")
+
+
+def lifetimes():
+    server = servers.splitpoint("--threads", 2)
+    connection = Connection(server.port)
+    connection.pipeline([("SET", f"k{n}", n, "PX", 300) for n in range(20_000)] + [("SET", "stays", 1)])
+    expect(connection.call("DBSIZE") == 20_001, "keys before they expire")
+    time.sleep(0.4)
+    expect(connection.call("GET", "k5") is None, "an expired key")
+    expect(connection.call("EXISTS", *[f"k{n}" for n in range(100)]) == 0, "expired keys")
+    deadline = time.monotonic() + 10
+    while connection.call("DBSIZE") > 1 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    expect(connection.call("DBSIZE") == 1, "the sweep left expired keys")
+    connection.call("SET", "watched", 1, "PX", 100)
+    connection.call("WATCH", "watched")
+    time.sleep(0.2)
+    replies = connection.pipeline([("MULTI",), ("PING",), ("EXEC",)])
+    expect(replies[2] is None, f"a watched key expired: {replies}")
+    server.stop()
+    print("behaviour: lifetimes")
+
+
+def eviction():
+    for policy in ["allkeys-lru", "volatile-ttl", "noeviction"]:
+        server = servers.splitpoint("--max-memory", "32M", "--eviction", policy)
+        connection = Connection(server.port)
+        value, refused = b"v" * 1000, 0
+        for start in range(0, 100_000, 500):
+            lifetime = ("EX", 1000) if policy == "volatile-ttl" else ()
+            replies = connection.pipeline([("SET", f"k{n}", value, *lifetime) for n in range(start, start + 500)])
+            refused += sum(reply != "+OK" for reply in replies)
+            if policy == "allkeys-lru":
+                connection.pipeline([("GET", "k1"), ("GET", "k2")])
+        info = dict(line.split(b":", 1) for line in connection.call("INFO").split(b"\r\n") if b":" in line)
+        used, evicted = int(info[b"used_memory"]), int(info[b"evicted_keys"])
+        expect(used < 48 << 20, f"{policy}: {used} bytes of memory")
+        if policy == "noeviction":
+            expect(refused > 50_000 and evicted == 0, f"{policy}: {refused} refused, {evicted} evicted")
+            expect(connection.call("SET", "another", value).startswith("-OOM"), policy)
+            expect(connection.call("GET", "k1") == value, policy)
+            connection.call("FLUSHALL")
+            expect(connection.call("SET", "another", value) == "+OK", "no room after FLUSHALL")
+        else:
+            expect(refused == 0 and evicted > 50_000, f"{policy}: {refused} refused, {evicted} evicted")
+        if policy == "allkeys-lru":
+            expect(connection.call("EXISTS", "k1", "k2") == 2, "keys in use were evicted")
+        server.stop()
+        print(f"behaviour: {policy}: {used >> 20} MiB of 32, {evicted} evicted, {refused} refused")
+
+
+def flood():
+    """Keys whose hashes would collide under a hash function with a known seed are no slower than others."""
+    server = servers.splitpoint()
+    connection = Connection(server.port)
+    seconds = []
+    # FNV-1a collides for these blocks however they are ordered; a keyed function does not care.
+    for keys in [[b"random%d" % n for n in range(20_000)], [(b"%064d" % n)[::-1] for n in range(20_000)]]:
+        start = time.monotonic()
+        for at in range(0, len(keys), 1000):
+            connection.pipeline([("SET", key, b"x") for key in keys[at : at + 1000]])
+        seconds.append(time.monotonic() - start)
+    stats = connection.call("HT.STATS")
+    stats = dict(zip(stats[::2], stats[1::2]))
+    expect(stats[b"hash"] == b"siphash13", f"keys are hashed by {stats[b'hash']}")
+    largest = max(stats[b"sampled-histogram"][::2])
+    expect(largest < 80, f"a bucket has {largest} keys")
+    server.stop()
+    print(f"behaviour: a keyed hash function; the fullest bucket of a sample has {largest} keys")
+
+
+def ends(folder):
+    path = os.path.join(folder, "end.spt")
+    server = servers.splitpoint("--file", path)
+    connection = Connection(server.port)
+    connection.pipeline([("SET", f"k{n}", n) for n in range(10_000)] + [("SELECT", 3), ("SET", "three", 3, "EX", 5000)])
+    expect(server.stop() == 0, "SIGTERM")
+    expect(not os.path.exists(path + "-log"), "a log is left behind")
+    server = servers.splitpoint("--file", path)
+    connection = Connection(server.port)
+    expect(connection.call("DBSIZE") == 10_000, "keys after an orderly end")
+    connection.call("SELECT", 3)
+    expect(connection.call("TTL", "three") > 4000 and connection.call("DBSIZE") == 1, "a lifetime after an orderly end")
+    expect(connection.call("SAVE") == "+OK" and connection.call("BGSAVE") == "+Background saving started", "SAVE")
+    connection.send(("SHUTDOWN", "NOSAVE"))
+    expect(server.process.wait(timeout=20) == 0, "SHUTDOWN")
+    print("behaviour: orderly ends")
+
+
+def systemd(folder):
+    path = os.path.join(folder, "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(path)
+        listener.settimeout(20)
+        os.environ["NOTIFY_SOCKET"] = path
+        server = servers.splitpoint()
+        del os.environ["NOTIFY_SOCKET"]
+        expect(listener.recv(100) == b"READY=1", "READY")
+        server.stop()
+        expect(listener.recv(100) == b"STOPPING=1", "STOPPING")
+    print("behaviour: systemd is told")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        limits()
+        authentication(folder)
+        encryption(folder)
+        messages()
+        lifetimes()
+        eviction()
+        flood()
+        slow_reader()
+        idle_connections()
+        ends(folder)
+        systemd(folder)
+    assert encode
+
+
+main()
