@@ -15,6 +15,7 @@ pub mod command;
 pub mod connection;
 pub mod figures;
 pub mod housekeeping;
+pub mod http;
 pub mod keyspace;
 pub mod memcached;
 pub mod options;

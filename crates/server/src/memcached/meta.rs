@@ -169,13 +169,13 @@ pub(super) fn get(
         expire_at(alone, &meta.key, facts.attributes)?;
     }
     if let Some((activity, now_s)) = activity.filter(|_| !meta.no_update) {
-        activity.note(&meta.key, now_s, found);
+        activity.note(&meta.key, now_s, true);
     }
     Ok(found)
 }
 
 /// ms
-pub(super) fn set(alone: &mut Exclusive<'_>, meta: &Meta<'_>, data: &[u8], out: &mut Vec<u8>) -> Result<()> {
+pub(super) fn set(alone: &mut Exclusive<'_>, meta: &Meta<'_>, data: &[u8], out: &mut Vec<u8>) -> Result<Stored> {
     let now_ms = alone.now_ms();
     let mode = match meta.mode.map(|mode| mode.to_ascii_uppercase()) {
         Some(b'E') => Mode::Add,
@@ -195,7 +195,7 @@ pub(super) fn set(alone: &mut Exclusive<'_>, meta: &Meta<'_>, data: &[u8], out: 
     };
     let stored = store(alone, &meta.key, data, storing)?;
     let code: &[u8] = match stored {
-        Stored::Yes if meta.quiet => return Ok(()),
+        Stored::Yes if meta.quiet => return Ok(stored),
         Stored::Yes => b"HD",
         Stored::No => b"NS",
         Stored::Exists => b"EX",
@@ -211,7 +211,7 @@ pub(super) fn set(alone: &mut Exclusive<'_>, meta: &Meta<'_>, data: &[u8], out: 
         }
     }
     out.extend_from_slice(b"\r\n");
-    Ok(())
+    Ok(stored)
 }
 
 /// md: removes a key, or marks its value as out of date.

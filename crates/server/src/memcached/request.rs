@@ -212,8 +212,8 @@ pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
 pub fn parse(line: &[u8]) -> Parsed<'_> {
     let line = line.split(|&b| b == 0).next().unwrap_or_default();
     let mut rest = words(line);
-    let name = rest.next().unwrap_or_default();
-    let rest = line.get(offset(line, name) + name.len()..).unwrap_or_default();
+    let name = rest.next().ok_or(Refused::with(UNKNOWN))?;
+    let rest = &line[offset(line, name) + name.len()..];
     match name {
         b"get" | b"bget" => get(rest, false, false),
         b"gets" => get(rest, true, false),
@@ -254,6 +254,7 @@ pub fn parse(line: &[u8]) -> Parsed<'_> {
 
 const TOO_MANY_WORDS: &str = "CLIENT_ERROR options flags too long";
 
+/// Where `word`, a part of `line`, begins.
 fn offset(line: &[u8], word: &[u8]) -> usize {
     word.as_ptr() as usize - line.as_ptr() as usize
 }

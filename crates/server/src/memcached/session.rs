@@ -437,7 +437,9 @@ impl MemcachedSession {
             self.check_length(alone, key, data)?;
         }
         let stored = classic::store(alone, key, data, storing)?;
-        self.note_use(key, false);
+        if stored == Stored::Yes {
+            self.note_use(key, false);
+        }
         Ok(stored)
     }
 
@@ -492,10 +494,13 @@ impl MemcachedSession {
             .make_room()
             .and_then(|()| if appends { self.check_length(alone, &meta.key, data) } else { Ok(()) })
             .and_then(|()| meta::set(alone, meta, data, out));
-        self.note_use(&meta.key, false);
-        if let Err(error) = done {
-            out.truncate(before);
-            self.refuse(out, &error);
+        match done {
+            Ok(Stored::Yes) => self.note_use(&meta.key, false),
+            Ok(_) => {}
+            Err(error) => {
+                out.truncate(before);
+                self.refuse(out, &error);
+            }
         }
         self.note(batch, if appends { Id::Append } else { Id::Set }, 1, &[line]);
         Ok(())
@@ -739,6 +744,7 @@ impl MemcachedSession {
             }
             &Request::Touch { key, exptime, quiet } => {
                 let touched = classic::touch(alone, key, exptime)?;
+                self.note_use(key, true);
                 answer(out, quiet, if touched { b"TOUCHED\r\n" } else { b"NOT_FOUND\r\n" });
                 Id::Expire
             }
