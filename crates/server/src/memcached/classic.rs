@@ -128,7 +128,8 @@ fn join(alone: &mut Exclusive<'_>, key: &[u8], data: &[u8], behind: bool) -> Res
 /// What became of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
-    Is(u64),
+    /// The number, and whether it became longer.
+    Is(u64, bool),
     NotFound,
     NoNumber,
     /// The key has another CAS number.
@@ -153,11 +154,12 @@ pub(super) fn count(alone: &mut Exclusive<'_>, key: &[u8], delta: u64, up: bool,
     let digits = digits.format(new).as_bytes();
     // A shorter number keeps the length of the old one, as in memcached.
     let len = value.len().max(digits.len());
+    let longer = len > value.len();
     value.clear();
     value.extend_from_slice(digits);
     value.resize(len, b' ');
     alone.put(DATABASE, key, &value, Lifetime::Keep)?;
-    Ok(Counted::Is(new))
+    Ok(Counted::Is(new, longer))
 }
 
 /// Changes when a key expires. Returns whether it is present.

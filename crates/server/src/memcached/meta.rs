@@ -111,6 +111,7 @@ pub(super) fn get(
         };
         alone.make_room()?;
         pending_vivify = Some(deadline(exptime, now_ms));
+        activity.iter().for_each(|(activity, now_s)| activity.note(&meta.key, *now_s, false));
     }
     if words(meta.words).any(|word| word[0] == b'c') && attributes.cas == 0 {
         attributes.cas = alone.space().new_cas();
@@ -243,27 +244,31 @@ pub(super) fn delete(alone: &mut Exclusive<'_>, meta: &Meta<'_>, out: &mut Vec<u
     Ok(())
 }
 
-/// ma. Returns what is to be said if the value is no number.
+/// ma. Returns whether the number was stored anew, and not changed in place; or what is to be said if it is no number.
 pub(super) fn arithmetic(
     alone: &mut Exclusive<'_>,
     meta: &Meta<'_>,
     out: &mut Vec<u8>,
-) -> Result<std::result::Result<(), &'static str>> {
+) -> Result<std::result::Result<bool, &'static str>> {
     let up = !matches!(meta.mode, Some(b'D' | b'd' | b'-'));
     let cas = meta.cas.unwrap_or_default();
     let now_ms = alone.now_ms();
     let mut made = None;
+    let mut anew = false;
     let value = match count(alone, &meta.key, meta.delta.unwrap_or(1), up, cas)? {
-        Counted::Is(value) => value,
+        Counted::Is(value, longer) => {
+            anew = longer;
+            value
+        }
         Counted::NoNumber => return Ok(Err("CLIENT_ERROR cannot increment or decrement non-numeric value")),
         Counted::Exists => {
             write_line(out, b"EX", meta);
-            return Ok(Ok(()));
+            return Ok(Ok(false));
         }
         Counted::NotFound => {
             let Some(exptime) = meta.vivify else {
                 write_line(out, b"NF", meta);
-                return Ok(Ok(()));
+                return Ok(Ok(false));
             };
             made = Some(deadline(exptime, now_ms));
             meta.initial
@@ -303,7 +308,7 @@ pub(super) fn arithmetic(
             out.truncate(start);
         }
     }
-    Ok(Ok(()))
+    Ok(Ok(anew || made.is_some()))
 }
 
 /// me: what is known of a key, for people.

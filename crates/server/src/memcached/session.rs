@@ -725,10 +725,14 @@ impl MemcachedSession {
             }
             Request::MetaCount(meta) => {
                 alone.make_room()?;
-                if let Err(text) = meta::arithmetic(alone, meta, out)? {
-                    self.figures.errors.fetch_add(1, Relaxed);
-                    out.extend_from_slice(text.as_bytes());
-                    out.extend_from_slice(b"\r\n");
+                match meta::arithmetic(alone, meta, out)? {
+                    Ok(true) => self.note_use(&meta.key, false),
+                    Ok(false) => {}
+                    Err(text) => {
+                        self.figures.errors.fetch_add(1, Relaxed);
+                        out.extend_from_slice(text.as_bytes());
+                        out.extend_from_slice(b"\r\n");
+                    }
                 }
                 Id::IncrBy
             }
@@ -751,10 +755,14 @@ impl MemcachedSession {
             &Request::Count { key, delta, up, quiet } => {
                 alone.make_room()?;
                 match classic::count(alone, key, delta, up, 0)? {
-                    Counted::Is(_) if quiet => {}
-                    Counted::Is(number) => {
-                        classic::write_number(out, b"", number);
-                        out.extend_from_slice(b"\r\n");
+                    Counted::Is(number, longer) => {
+                        if longer {
+                            self.note_use(key, false);
+                        }
+                        if !quiet {
+                            classic::write_number(out, b"", number);
+                            out.extend_from_slice(b"\r\n");
+                        }
                     }
                     Counted::NotFound | Counted::Exists => answer(out, quiet, b"NOT_FOUND\r\n"),
                     Counted::NoNumber => {
