@@ -3,6 +3,7 @@
 # make slow     tests that take minutes or gigabytes: a value of 1 GiB, long runs over damaged files; short runs of power and faults
 # make power    power losses on ext4, XFS and btrfs, on a disk that records each write: SECONDS=300, SEED, FS=xfs, REPLAY=folder
 # make faults   each system call of a small workload fails once: SECONDS=300, SEED, REPLAY=case
+# make test-server  the server with redis-cli, redis-benchmark, redis-py, hiredis; crashes; compared with redis; SECONDS=10
 # make fuzz     SECONDS=60 for each fuzz target, or TARGET=open alone; INPUT=file runs one input again
 # make sanitize the tests of threads and of unsafe code under ThreadSanitizer and AddressSanitizer, with a nightly Rust
 # make bench    the short form of every workload, by us and our peers, into results/: 7.5 minutes; BENCH='--workload pairs' is one
@@ -54,6 +55,11 @@ slow: tools
 	$(CARGO) test --workspace --locked --release -- --ignored
 	@$(MAKE) power SECONDS=60
 	@$(MAKE) faults SECONDS=60
+
+# Installs the clients where it may (crates/server/tests/run); what is missing is skipped, and that is said.
+test-server: tools
+	$(CARGO) build --locked --package splitpoint-cli
+	@seconds='$(SECONDS)'; SECONDS="$${seconds:-10}" crates/server/tests/run
 
 fuzz: tools
 	@if test -n "$(INPUT)"; then \
@@ -174,4 +180,4 @@ tools:
 	    if (have[1] < need[1] || have[1] == need[1] && have[2] + 0 < need[2] + 0) { \
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
-.PHONY: help run test slow power faults disks fuzz sanitize bench bench-full peers fmt lint unit examples doc tools
+.PHONY: help run test test-server slow power faults disks fuzz sanitize bench bench-full peers fmt lint unit examples doc tools

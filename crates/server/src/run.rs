@@ -162,7 +162,7 @@ fn apply(options: &Options, settings: &Settings) -> Result<(), ServeError> {
     const REQUEST_BYTES_MAX: u64 = u32::MAX as u64 - (1 << 20);
     let bytes = |text: &Option<String>, place: &AtomicUsize, most: u64| -> Result<(), ServeError> {
         if let Some(text) = text {
-            place.store(size(text)?.min(most) as usize, Relaxed); // below 2^32
+            place.store(size(text)?.clamp(1 << 20, most) as usize, Relaxed); // below 2^32
         }
         Ok(())
     };

@@ -1,21 +1,26 @@
 #!/usr/bin/env python3
 """The same random commands to Debian's redis and to this server: replies have to be equal, byte for byte.
 
-    differential.py [SECONDS] [SEED]
+    differential.py [--file] [SECONDS] [SEED]
 
 Two connections to each server, a few keys, values that are often numbers, pipelines of random length, transactions.
 Where the two differ by design, the command is not generated, or the reply is compared as docs/server.md says.
 """
 
+import atexit
+import os
 import random
+import shutil
 import sys
+import tempfile
 import time
 
 import servers
 from resp import Connection
 
-SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 10
-SEED = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 32)
+NUMBERS = [word for word in sys.argv[1:] if not word.startswith("--")]
+SECONDS = float(NUMBERS[0]) if NUMBERS else 10
+SEED = int(NUMBERS[1]) if len(NUMBERS) > 1 else random.randrange(1 << 32)
 KEYS = [b"a", b"b", b"c", b"key:1", b"key:2", b"", b"\x00sp\xffm", b"\r\n"]
 LONG = 10**6
 # What redis answered to DUMP.
@@ -162,11 +167,6 @@ def equal(words, mine, theirs):
     return False
 
 
-def run_transaction_aware(words, queued):
-    """EXEC's replies, each with the command that it answers."""
-    return queued
-
-
 def main():
     redis = servers.redis()
     if redis is None:
@@ -174,9 +174,9 @@ def main():
         return
     file_options = []
     if "--file" in sys.argv:
-        import tempfile
         folder = tempfile.mkdtemp()
-        file_options = ["--file", folder + "/t.spt"]
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        file_options = ["--file", os.path.join(folder, "t.spt")]
     mine = servers.splitpoint(*file_options)
     r = random.Random(SEED)
     pairs = [(Connection(mine.port), Connection(redis.port)) for _ in range(2)]

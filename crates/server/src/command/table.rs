@@ -322,6 +322,34 @@ mod tests {
         assert!(Names::get().find(&[b'x'; 4000]).is_none());
     }
 
+    /// `SPLITPOINT_UPDATE=1 cargo test -p splitpoint-server the_list_in` writes it.
+    #[test]
+    fn the_list_in_the_documentation_is_this_table() {
+        use std::fmt::Write;
+        let mut list = String::new();
+        let mut groups: Vec<&str> = COMMANDS.iter().map(|spec| spec.group).collect();
+        groups.dedup();
+        for group in groups {
+            let _ = writeln!(list, "\n### {group}\n\n| command | what it does | since Redis |\n|---|---|---|");
+            for spec in COMMANDS.iter().filter(|spec| spec.group == group) {
+                let words = format!("{} {}", spec.name.to_uppercase(), spec.syntax).replace('|', "\\|");
+                let since = if spec.since.starts_with("splitpoint") { "not in Redis" } else { spec.since };
+                let _ = writeln!(list, "| `{}` | {} | {since} |", words.trim_end(), spec.summary);
+            }
+        }
+        const BEGIN: &str = "<!-- commands: from crates/server/src/command/table.rs -->\n";
+        const END: &str = "\n<!-- end of commands -->";
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/server.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let begin = text.find(BEGIN).unwrap() + BEGIN.len();
+        let end = text.find(END).unwrap();
+        if std::env::var_os("SPLITPOINT_UPDATE").is_some() {
+            std::fs::write(path, [&text[..begin], &list, &text[end..]].concat()).unwrap();
+        } else {
+            assert_eq!(&text[begin..end], list, "docs/server.md is not of this table");
+        }
+    }
+
     #[test]
     fn numbers_in_the_table_are_their_places() {
         for (index, spec) in COMMANDS.iter().enumerate() {

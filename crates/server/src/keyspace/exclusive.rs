@@ -161,6 +161,7 @@ impl<'k> Exclusive<'k> {
             _ => None,
         };
         self.changed(database, key);
+        self.space.note_len(value.len());
         self.together(|this| {
             this.stage_value(database, key, Some(value))?;
             attributes.map_or(Ok(()), |attributes| this.stage_attributes(database, key, attributes))
@@ -184,6 +185,7 @@ impl<'k> Exclusive<'k> {
         }
         pairs.iter().for_each(|(key, _)| self.changed(database, key));
         table.put_many(pairs)?;
+        pairs.iter().for_each(|(_, value)| self.space.note_len(value.len()));
         self.space.memory.note_writes(self.space, pairs, self.now_ms);
         Ok(())
     }
@@ -207,6 +209,7 @@ impl<'k> Exclusive<'k> {
         self.forget_cas(database, key)?;
         let table = self.table(database)?;
         let len = table.append(&self.stored(key), tail)?;
+        self.space.note_len(len);
         self.space.memory.note_writes(self.space, &[(key, tail)], self.now_ms);
         Ok(len)
     }

@@ -57,6 +57,10 @@ pub const DATABASE_COUNT: usize = 16;
 /// Keys that are looked up together.
 const WINDOW: usize = 64;
 
+/// Half of the least limit that values can have. While none is longer, no tails of less than the other half can make
+/// one exceed its limit.
+const LONG_VALUE_BYTES: usize = 512 << 10;
+
 /// Why a command of the key space failed.
 #[derive(Debug)]
 pub enum SpaceError {
@@ -92,7 +96,7 @@ pub struct KeySpace {
     watched: Watched,
     memory: MemoryLimit,
     next_cas: AtomicU64,
-    /// Whether an append has made a value longer than half the limit: from then on appends look before they write.
+    /// Whether there was a value longer than [`LONG_VALUE_BYTES`]: from then on appends look before they write.
     has_long_values: AtomicBool,
     /// What happened, for INFO and metrics.
     pub events: Events,
@@ -286,6 +290,13 @@ impl KeySpace {
         }
     }
 
+    #[inline]
+    fn note_len(&self, len: usize) {
+        if len > LONG_VALUE_BYTES {
+            self.has_long_values.store(true, Relaxed);
+        }
+    }
+
     /// Whether plain writes may be made beside other threads.
     #[inline]
     fn is_plain(&self, database: &Database) -> bool {
@@ -402,12 +413,13 @@ impl<'k> Shared<'k> {
                 _ => table.put_many(pairs)?,
             },
         }
+        pairs.iter().for_each(|(_, value)| self.space.note_len(value.len()));
         self.count(pairs);
         Ok(true)
     }
 
     /// Appends to values, in order, and pushes their new lengths to `lens`, if the database is plain and no value can
-    /// grow longer than `len_max`; else returns `false`, and nothing has changed.
+    /// have become too long; else returns `false`, and nothing has changed.
     ///
     /// # Errors
     /// Those of [`Table::append_many`].
@@ -415,12 +427,10 @@ impl<'k> Shared<'k> {
         &self,
         database: usize,
         pairs: &[(&[u8], &[u8])],
-        len_max: usize,
         lens: &mut Vec<usize>,
     ) -> Result<bool> {
-        // Until a value is longer than half the limit, no tails of less than the other half can exceed it.
         let tails: usize = pairs.iter().map(|(_, tail)| tail.len()).sum();
-        if tails > len_max / 2 || self.space.has_long_values.load(Relaxed) {
+        if tails > LONG_VALUE_BYTES || self.space.has_long_values.load(Relaxed) {
             return Ok(false);
         }
         let Some(table) = self.plain_table(database, pairs) else { return Ok(false) };
@@ -432,9 +442,7 @@ impl<'k> Shared<'k> {
                 _ => lens.extend(table.append_many(pairs)?),
             },
         }
-        if lens[before..].iter().any(|&len| len > len_max / 2) {
-            self.space.has_long_values.store(true, Relaxed);
-        }
+        lens[before..].iter().for_each(|&len| self.space.note_len(len));
         self.count(pairs);
         Ok(true)
     }

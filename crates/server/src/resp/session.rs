@@ -44,6 +44,8 @@ pub struct RespSession {
     args: Vec<Span>,
     requests: Vec<Request>,
     lens: Vec<usize>,
+    /// GETs answered by one call of the table at most.
+    get_run_max: usize,
     pub(crate) database: usize,
     pub(crate) version: Version,
     pub(crate) authenticated: bool,
@@ -161,6 +163,7 @@ impl RespSession {
             args: Vec::new(),
             requests: Vec::new(),
             lens: Vec::new(),
+            get_run_max: RUN_MAX,
             database: 0,
             version: Version::Resp2,
             authenticated,
@@ -245,12 +248,12 @@ impl RespSession {
                 let args = requests[index..index + count].iter().map(args_of);
                 let done = match id {
                     Id::Get => self.get_run(entry, args, out),
-                    Id::Append => self.append_run(entry, args, out),
-                    _ => self.set_run(entry, args, out),
+                    Id::Append => self.append_run(entry, args, out).then_some(count),
+                    _ => self.set_run(entry, args, out).then_some(count),
                 };
-                if done {
-                    index += count;
-                    clock = self.note(id, count, clock, || args_of(request));
+                if let Some(done) = done {
+                    index += done;
+                    clock = self.note(id, done, clock, || args_of(request));
                     continue;
                 }
             }
@@ -292,10 +295,17 @@ impl RespSession {
         }
         let equal =
             |request: &&Request| request.count == count && request.spec.is_some_and(|other| other.id == spec.id);
-        Some((spec.id, requests.iter().take(RUN_MAX).take_while(equal).count()))
+        let most = if spec.id == Id::Get { self.get_run_max } else { RUN_MAX };
+        Some((spec.id, requests.iter().take(most).take_while(equal).count()))
     }
 
-    fn get_run<'a>(&mut self, shared: &Shared<'_>, args: impl Iterator<Item = Args<'a>>, out: &mut Vec<u8>) -> bool {
+    /// Answers GETs until the output is long. Returns how many; `None`: they are to be answered one by one.
+    fn get_run<'a>(
+        &mut self,
+        shared: &Shared<'_>,
+        args: impl Iterator<Item = Args<'a>>,
+        out: &mut Vec<u8>,
+    ) -> Option<usize> {
         let mut keys: [&[u8]; RUN_MAX] = [&[]; RUN_MAX];
         let mut count = 0;
         for (slot, args) in keys.iter_mut().zip(args) {
@@ -303,18 +313,24 @@ impl RespSession {
             count += 1;
         }
         let (before, version) = (out.len(), self.version);
-        let mut hits = 0;
+        let (mut hits, mut done) = (0, 0);
         let found = shared.get_many(self.database, &keys[..count], |_, value| {
-            hits += u64::from(value.is_some());
-            reply::bulk_or_null(out, value, version);
+            if out.len() <= OUTPUT_BYTES {
+                hits += u64::from(value.is_some());
+                reply::bulk_or_null(out, value, version);
+                done += 1;
+            }
         });
-        self.figures.hits.fetch_add(hits, Relaxed);
-        self.figures.misses.fetch_add(count as u64 - hits, Relaxed);
         if found.is_err() {
             // One by one, each with its own answer.
             out.truncate(before);
+            return None;
         }
-        found.is_ok()
+        // Large values: what is not answered was copied in vain, so the next run is shorter.
+        self.get_run_max = if done < count { done.max(1) } else { (2 * self.get_run_max).min(RUN_MAX) };
+        self.figures.hits.fetch_add(hits, Relaxed);
+        self.figures.misses.fetch_add(done as u64 - hits, Relaxed);
+        Some(done)
     }
 
     fn set_run<'a>(&mut self, shared: &Shared<'_>, args: impl Iterator<Item = Args<'a>>, out: &mut Vec<u8>) -> bool {
@@ -334,9 +350,8 @@ impl RespSession {
     fn append_run<'a>(&mut self, shared: &Shared<'_>, args: impl Iterator<Item = Args<'a>>, out: &mut Vec<u8>) -> bool {
         let mut pairs: [(&[u8], &[u8]); RUN_MAX] = [(&[], &[]); RUN_MAX];
         let count = pairs_of(args, &mut pairs);
-        let len_max = self.server.settings.bulk_bytes.load(Relaxed);
         self.lens.clear();
-        match shared.append_many(self.database, &pairs[..count], len_max, &mut self.lens) {
+        match shared.append_many(self.database, &pairs[..count], &mut self.lens) {
             Ok(true) => {
                 self.unsynced = true;
                 self.lens.iter().for_each(|&len| reply::count(out, len as u64));

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""redis-py, as applications use it: plain, pipelines, transactions, RESP2 and RESP3, messages."""
+
+import sys
+import threading
+
+import redis
+
+import servers
+
+
+def check(protocol):
+    server = servers.splitpoint()
+    r = redis.Redis(port=server.port, protocol=protocol, socket_timeout=20)
+    assert r.ping()
+    assert r.set("a", 1) and r.get("a") == b"1"
+    assert r.set("a", 2, nx=True) is None and r.set("a", 2, get=True) == b"1"
+    assert r.append("log", "one,") == 4 and r.append("log", "two") == 7 and r.getrange("log", 4, -1) == b"two"
+    assert r.incrby("n", 5) == 5 and r.decr("n") == 4 and r.incrbyfloat("f", 0.1) == 0.1
+    assert r.mset({"x": 1, "y": 2}) and r.mget("x", "y", "z") == [b"1", b"2", None]
+    assert r.expire("x", 100) and 90 < r.ttl("x") <= 100 and r.persist("x") and r.ttl("x") == -1
+    assert r.setex("t", 50, "v") and r.getex("t", persist=True) == b"v" and r.getdel("t") == b"v"
+    assert sorted(r.scan_iter("*", count=3)) == [b"a", b"f", b"log", b"n", b"x", b"y"]
+    assert r.dbsize() == 6 and r.type("a") == b"string" and r.exists("a", "x", "nope") == 2
+    with r.pipeline(transaction=False) as pipe:
+        for number in range(5000):
+            pipe.set(f"p{number}", number)
+        for number in range(5000):
+            pipe.get(f"p{number}")
+        assert pipe.execute()[5000:] == [str(n).encode() for n in range(5000)]
+    # Optimistic transactions of several threads lose no update.
+    def add():
+        mine = redis.Redis(port=server.port, protocol=protocol)
+        for _ in range(50):
+            mine.transaction(lambda pipe: (lambda n: (pipe.multi(), pipe.set("sum", n + 1)))(int(pipe.get("sum") or 0)), "sum")
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert r.get("sum") == b"200", r.get("sum")
+    assert r.client_setname("tester") and r.client_getname() in ("tester", b"tester") and r.client_id() > 0
+    assert any(client["name"] == "tester" for client in r.client_list())
+    assert r.info()["redis_version"] and r.config_get("maxmemory")["maxmemory"] == "0" and r.command_count() > 70
+    assert r.memory_usage("a") > 0 and r.object("encoding", "a") == b"int" and r.slowlog_len() >= 0 and r.time()[0] > 0
+    dump = r.dump("log")
+    assert r.restore("log2", 0, dump) and r.get("log2") == b"one,two" and r.rename("log2", "log3")
+    messages = r.pubsub()
+    messages.subscribe("news")
+    assert messages.get_message(timeout=5)["type"] == "subscribe"
+    assert r.publish("news", "hello") == 1 and messages.get_message(timeout=5)["data"] == b"hello"
+    try:
+        r.lpush("list", 1)
+        raise SystemExit("LPUSH was accepted")
+    except redis.ResponseError as error:
+        assert "unknown command" in str(error)
+    try:
+        r.set("s", "abc")
+        r.incr("s")
+        raise SystemExit("INCR of text was accepted")
+    except redis.ResponseError as error:
+        assert str(error) == "value is not an integer or out of range"
+    assert r.flushall() and r.dbsize() == 0
+    server.stop()
+
+
+for version in (2, 3):
+    check(version)
+print(f"python client: redis-py {redis.__version__}, RESP2 and RESP3")
+sys.exit(0)
