@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The same random commands to Debian's memcached and to this server: replies have to be equal, byte for byte.
 
-    memcached_differential.py [SECONDS] [SEED]
+    memcached_differential.py [--file] [SECONDS] [SEED]
 
 Two connections to each server, a few keys, pipelines of random length, values that are often numbers, lines with faults.
 CAS numbers are the servers' own: a command takes the one that its server gave last, and replies are compared by which
@@ -15,12 +15,14 @@ import re
 import shutil
 import socket
 import sys
+import tempfile
 import time
 
 import servers
 
-SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 10
-SEED = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 32)
+NUMBERS = [word for word in sys.argv[1:] if not word.startswith("--")]
+SECONDS = float(NUMBERS[0]) if NUMBERS else 10
+SEED = int(NUMBERS[1]) if len(NUMBERS) > 1 else random.randrange(1 << 32)
 STORED_KEYS = [b"a", b"b", b"c", b"key:1", b"key:2", b"\xff\x01", b"k" * 250]
 # A number of 20 digits that never loses one: whether memcached then changes it in place, and fills up with spaces,
 # depends on whether a thread still holds a reply with it.
@@ -272,7 +274,9 @@ def main():
     as_root = ["-u", "nobody"]
     theirs = servers.Server([program, "-l", "127.0.0.1", "-p", str(port), "-t", "2", *as_root], port, "memcached")
     ours_port = servers.free_port()
-    servers.splitpoint("--memcached", f"127.0.0.1:{ours_port}", "--max-value", "1M", *sys.argv[3:])
+    folder = tempfile.TemporaryDirectory()
+    file_options = ["--file", f"{folder.name}/t.spt"] if "--file" in sys.argv else []
+    servers.splitpoint("--memcached", f"127.0.0.1:{ours_port}", "--max-value", "1M", *file_options)
     sides = [Side(ours_port), Side(theirs.port)]
     r = random.Random(SEED)
     # From here on times of use are kept.
@@ -298,7 +302,7 @@ def main():
         count += len(commands)
     if count < 200:
         sys.exit(f"memcached_differential: only {count} commands")
-    print(f"memcached_differential: {count} commands in {rounds} pipelines, equal replies")
+    print(f"memcached_differential: {count} commands in {rounds} pipelines, equal replies{", in a file" if file_options else ""}")
 
 
 main()
