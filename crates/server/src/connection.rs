@@ -218,7 +218,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
             if let Some(syncer) = &self.server.syncer {
                 if let Err(error) = syncer.synced().await {
                     // The replies say more than is true.
-                    let text = format!("-MISCONF {}\r\n", error.replace(['\r', '\n'], " "));
+                    let text = session.failure(&error.replace(['\r', '\n'], " "));
                     let _ = self.stream.write_all(text.as_bytes()).await; // the connection ends anyway
                     return Err(io::Error::other(error));
                 }

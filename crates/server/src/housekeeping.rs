@@ -1,6 +1,7 @@
 //! What happens now and then, on a thread of its own: the coarse clock, the sweep of expired keys, idle connections.
 
 use crate::keyspace::SweepCursor;
+use crate::memcached::Memcached;
 use crate::server::Server;
 use std::sync::Weak;
 use std::sync::atomic::Ordering::*;
@@ -23,6 +24,7 @@ pub fn start(server: Weak<Server>) -> std::io::Result<()> {
             std::thread::sleep(TICK);
             let Some(server) = server.upgrade() else { return };
             sweep(&server, &mut cursor);
+            Memcached::flush_if_due(&server);
             ticks += 1;
             if ticks % 10 == 0 {
                 each_second(&server);

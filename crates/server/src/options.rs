@@ -27,6 +27,14 @@ pub struct Options {
     #[arg(long, env = "SPLITPOINT_TLS_KEY", value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
 
+    /// Address for memcached clients, such as 127.0.0.1:11211 [default: none]
+    #[arg(long, env = "SPLITPOINT_MEMCACHED", value_name = "HOST:PORT")]
+    pub memcached: Option<String>,
+
+    /// Address of the status page and of metrics, such as 127.0.0.1:8080 [default: none]
+    #[arg(long, env = "SPLITPOINT_HTTP", value_name = "HOST:PORT")]
+    pub http: Option<String>,
+
     /// Unix socket for Redis clients
     #[arg(long, env = "SPLITPOINT_UNIX", value_name = "PATH")]
     pub unix: Option<PathBuf>,
@@ -195,6 +203,8 @@ impl Options {
             resp_tls: self.resp_tls.or(file.resp_tls),
             tls_cert: self.tls_cert.or(file.tls_cert),
             tls_key: self.tls_key.or(file.tls_key),
+            memcached: self.memcached.or(file.memcached),
+            http: self.http.or(file.http),
             unix: self.unix.or(file.unix),
             durability: self.durability.or(file.durability),
             max_memory: self.max_memory.or(file.max_memory),

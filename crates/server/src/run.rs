@@ -10,7 +10,9 @@ use crate::clients::Client;
 use crate::connection::serve;
 use crate::figures::Figures;
 use crate::housekeeping;
+use crate::http;
 use crate::keyspace::{KeySpace, SpaceError, SpaceOptions};
+use crate::memcached::session::MemcachedSession;
 use crate::options::{DurabilityOption, Options, ServeError, size};
 use crate::resp::session::RespSession;
 use crate::server::Server;
@@ -38,6 +40,23 @@ type Tls = crate::tls::Tls;
 #[cfg(not(feature = "tls"))]
 enum Tls {}
 
+/// What clients of a listener speak.
+#[derive(Clone)]
+enum Protocol {
+    Resp(Security),
+    Memcached,
+}
+
+impl Protocol {
+    /// What one connection too many is told.
+    fn full(&self) -> &'static [u8] {
+        match self {
+            Protocol::Resp(_) => b"-ERR max number of clients reached\r\n",
+            Protocol::Memcached => b"ERROR Too many open connections\r\n",
+        }
+    }
+}
+
 /// What makes connections of a listener secure; `None`: nothing.
 type Security = Option<Arc<Tls>>;
 
@@ -47,7 +66,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// A connection that a thread of the event loop is to serve.
 enum Accepted {
-    Tcp(std::net::TcpStream, Arc<Client>, Security),
+    Tcp(std::net::TcpStream, Arc<Client>, Protocol),
     Unix(std::os::unix::net::UnixStream, Arc<Client>),
 }
 
@@ -71,6 +90,14 @@ pub fn run(options: Options) -> Result<(), ServeError> {
     let served = runtime.block_on(async {
         let (tcp, unix) = listen(&options, needs_password, &server, &security)?;
         let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        if let Some(address) = options.http.as_deref().filter(|&address| address != "none") {
+            let listeners = listen_at(address, "--http", &options, needs_password)?;
+            for listener in &listeners {
+                let local = listener.local_addr().map_err(|error| ServeError::io(address, &error))?;
+                tracing::info!(address = %local, "status page and metrics");
+            }
+            http::start(listeners, &server).map_err(|error| ServeError::io("the status page", &error))?;
+        }
         let workers = start_workers(&server, threads.max(1))?;
         let reload = || reload(&flags, &server, &security);
         accept(&server, tcp, unix, &workers, reload).await
@@ -200,7 +227,7 @@ fn runtime() -> Result<Runtime, ServeError> {
 }
 
 /// Where clients arrive.
-type Listeners = (Vec<(TcpListener, Security)>, Vec<UnixListener>);
+type Listeners = (Vec<(TcpListener, Protocol)>, Vec<UnixListener>);
 
 fn listen(
     options: &Options,
@@ -216,22 +243,20 @@ fn listen(
         if address == "none" {
             continue;
         }
-        let resolved: Vec<SocketAddr> =
-            address.to_socket_addrs().map_err(|error| ServeError::io(format!("{option} {address}"), &error))?.collect();
-        for address in resolved {
-            if !address.ip().is_loopback() && !needs_password && !options.unprotected {
-                return Err(ServeError::usage(format!(
-                    "{option} {address} can be reached from other machines, and no password is set. Give --password-file, \
-                    or --unprotected if the network keeps strangers out"
-                )));
-            }
-            let listener = listen_tcp(address).map_err(|error| ServeError::io(format!("{option} {address}"), &error))?;
+        for listener in listen_at(address, option, options, needs_password)? {
             let local = listener.local_addr().map_err(|error| ServeError::io(address, &error))?;
             if security.is_none() {
                 server.port.store(local.port().into(), Relaxed);
             }
             tracing::info!(address = %local, tls = security.is_some(), "listening for Redis clients");
-            tcp.push((listener, security.clone()));
+            tcp.push((listener, Protocol::Resp(security.clone())));
+        }
+    }
+    if let Some(address) = options.memcached.as_deref().filter(|&address| address != "none") {
+        for listener in listen_at(address, "--memcached", options, needs_password)? {
+            let local = listener.local_addr().map_err(|error| ServeError::io(address, &error))?;
+            tracing::info!(address = %local, "listening for memcached clients");
+            tcp.push((listener, Protocol::Memcached));
         }
     }
     if let Some(path) = &options.unix {
@@ -245,7 +270,7 @@ fn listen(
         tracing::info!(path = %path.display(), "listening for Redis clients");
     }
     if tcp.is_empty() && unix.is_empty() {
-        return Err(ServeError::usage("nothing to listen on: --resp none, and no --unix"));
+        return Err(ServeError::usage("nothing to listen on: --resp none, and neither --unix nor --memcached"));
     }
     Ok((tcp, unix))
 }
@@ -258,7 +283,7 @@ fn inherited() -> Result<Listeners, ServeError> {
     for index in 0..inherited.len() {
         if let Ok(Some(listener)) = inherited.take_tcp_listener(index) {
             listener.set_nonblocking(true).map_err(failed)?;
-            tcp.push((TcpListener::from_std(listener).map_err(failed)?, None));
+            tcp.push((TcpListener::from_std(listener).map_err(failed)?, Protocol::Resp(None)));
         } else if let Some(listener) = inherited.take_unix_listener(index).map_err(failed)? {
             listener.set_nonblocking(true).map_err(failed)?;
             unix.push(UnixListener::from_std(listener).map_err(failed)?);
@@ -268,6 +293,27 @@ fn inherited() -> Result<Listeners, ServeError> {
         tracing::info!(sockets = inherited.len(), "listening on inherited sockets");
     }
     Ok((tcp, unix))
+}
+
+/// Listens at all addresses of a name, unless strangers could reach one without a password.
+fn listen_at(
+    address: &str,
+    option: &str,
+    options: &Options,
+    needs_password: bool,
+) -> Result<Vec<TcpListener>, ServeError> {
+    let failed = |error: std::io::Error| ServeError::io(format!("{option} {address}"), &error);
+    let mut listeners = Vec::new();
+    for address in address.to_socket_addrs().map_err(failed)? {
+        if !address.ip().is_loopback() && !needs_password && !options.unprotected {
+            return Err(ServeError::usage(format!(
+                "{option} {address} can be reached from other machines, and no password is set. Give --password-file, \
+                or --unprotected if the network keeps strangers out"
+            )));
+        }
+        listeners.push(listen_tcp(address).map_err(failed)?);
+    }
+    Ok(listeners)
 }
 
 fn listen_tcp(address: SocketAddr) -> std::io::Result<TcpListener> {
@@ -305,15 +351,20 @@ fn start_connection(accepted: Accepted, server: &Arc<Server>, figures: &Arc<Figu
     let (server, figures) = (server.clone(), figures.clone());
     let session = |client: &Arc<Client>| RespSession::new(server.clone(), client.clone(), figures.clone());
     match accepted {
-        Accepted::Tcp(stream, client, security) => {
+        Accepted::Tcp(stream, client, protocol) => {
             let Ok(stream) = TcpStream::from_std(stream) else { return server.clients.remove(client.id) };
-            let session = session(&client);
-            match security {
-                None => {
+            match protocol {
+                Protocol::Memcached => {
+                    let session = MemcachedSession::new(server.clone(), client.clone(), figures.clone());
+                    tokio::spawn(serve(stream, session, server, client, figures));
+                }
+                Protocol::Resp(None) => {
+                    let session = session(&client);
                     tokio::spawn(serve(stream, session, server, client, figures));
                 }
                 #[cfg(feature = "tls")]
-                Some(tls) => {
+                Protocol::Resp(Some(tls)) => {
+                    let session = session(&client);
                     tokio::spawn(async move {
                         match tokio::time::timeout(HANDSHAKE, tls.acceptor().accept(stream)).await {
                             Ok(Ok(stream)) => serve(stream, session, server, client, figures).await,
@@ -326,7 +377,7 @@ fn start_connection(accepted: Accepted, server: &Arc<Server>, figures: &Arc<Figu
                     });
                 }
                 #[cfg(not(feature = "tls"))]
-                Some(tls) => match *tls {},
+                Protocol::Resp(Some(tls)) => match *tls {},
             }
         }
         Accepted::Unix(stream, client) => {
@@ -343,7 +394,7 @@ fn start_connection(accepted: Accepted, server: &Arc<Server>, figures: &Arc<Figu
 /// Accepts connections until the server is to end, then waits for those there.
 async fn accept(
     server: &Arc<Server>,
-    tcp: Vec<(TcpListener, Security)>,
+    tcp: Vec<(TcpListener, Protocol)>,
     unix: Vec<UnixListener>,
     workers: &[UnboundedSender<Accepted>],
     reload: impl Fn(),
@@ -353,8 +404,8 @@ async fn accept(
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
     let mut tasks = Vec::new();
-    for (listener, security) in tcp {
-        tasks.push(tokio::spawn(accept_tcp(listener, security, server.clone(), workers.to_vec())));
+    for (listener, protocol) in tcp {
+        tasks.push(tokio::spawn(accept_tcp(listener, protocol, server.clone(), workers.to_vec())));
     }
     for listener in unix {
         tasks.push(tokio::spawn(accept_unix(listener, server.clone(), workers.to_vec())));
@@ -386,11 +437,9 @@ async fn drain(server: &Server) {
     }
 }
 
-const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
-
 async fn accept_tcp(
     listener: TcpListener,
-    security: Security,
+    protocol: Protocol,
     server: Arc<Server>,
     workers: Vec<UnboundedSender<Accepted>>,
 ) {
@@ -413,10 +462,10 @@ async fn accept_tcp(
                         };
                         next = (next + 1) % workers.len();
                         // The thread ends with the server.
-                        let _ = workers[next].send(Accepted::Tcp(stream, client, security.clone()));
+                        let _ = workers[next].send(Accepted::Tcp(stream, client, protocol.clone()));
                     }
                     None => {
-                        let _ = stream.try_write(FULL); // if it does not take that, it is closed anyway
+                        let _ = stream.try_write(protocol.full()); // if it does not take that, it is closed anyway
                     }
                 }
             }
@@ -446,7 +495,7 @@ async fn accept_unix(listener: UnixListener, server: Arc<Server>, workers: Vec<U
                         let _ = workers[next].send(Accepted::Unix(stream, client));
                     }
                     None => {
-                        let _ = stream.try_write(FULL);
+                        let _ = stream.try_write(Protocol::Resp(None).full());
                     }
                 }
             }

@@ -4,6 +4,7 @@ use crate::channels::Channels;
 use crate::clients::Clients;
 use crate::figures::Figures;
 use crate::keyspace::{KeySpace, now_ms};
+use crate::memcached::Memcached;
 use crate::settings::Settings;
 use crate::slow_log::SlowLog;
 use crate::syncer::Syncer;
@@ -19,6 +20,8 @@ pub struct Server {
     pub settings: Settings,
     /// Who is connected.
     pub clients: Clients,
+    /// What memcached connections share.
+    pub memcached: Memcached,
     /// Published messages.
     pub channels: Channels,
     /// Requests that took long.
@@ -56,6 +59,7 @@ impl Server {
             space,
             settings,
             clients: Clients::default(),
+            memcached: Memcached::default(),
             channels: Channels::default(),
             slow_log: SlowLog::default(),
             syncer,

@@ -33,6 +33,11 @@ pub trait Session: Send + 'static {
         let _ = out;
     }
 
+    /// What to say when the replies cannot be sent, because the changes are not durable. The connection then ends.
+    fn failure(&self, what: &str) -> String {
+        format!("-MISCONF {what}\r\n")
+    }
+
     /// The connection has ended.
     fn close(&mut self);
 }

@@ -69,7 +69,8 @@ enum Command {
 }
 
 fn command() -> impl Strategy<Value = Command> {
-    let value = || prop_oneof![proptest::collection::vec(any::<u8>(), 0..20), Just(b"41".to_vec()), Just(vec![7; 3000])];
+    let value =
+        || prop_oneof![proptest::collection::vec(any::<u8>(), 0..20), Just(b"41".to_vec()), Just(vec![7; 3000])];
     prop_oneof![
         4 => (0..6u8).prop_map(Command::Get),
         3 => (0..6u8, value()).prop_map(|(k, v)| Command::Set(k, v)),

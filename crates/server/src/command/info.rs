@@ -136,7 +136,7 @@ fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
 }
 
 /// Resident memory of the process, where the system tells.
-fn resident_bytes() -> u64 {
+pub(crate) fn resident_bytes() -> u64 {
     const PAGE_BYTES: u64 = 4096;
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).map_or(0, |pages| pages * PAGE_BYTES)

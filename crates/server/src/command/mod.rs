@@ -19,14 +19,14 @@ mod client;
 mod config;
 pub(crate) mod connection;
 mod dump;
-mod info;
+pub(crate) mod info;
 pub(crate) mod introspect;
 pub mod keys;
 pub mod lifetime;
 pub mod number;
 pub mod pattern;
 mod pubsub;
-mod stats;
+pub(crate) mod stats;
 pub mod strings;
 pub mod table;
 

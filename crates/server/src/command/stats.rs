@@ -65,7 +65,7 @@ pub(super) fn ht_stats(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
 }
 
 /// Buckets by their number of keys, for some chosen at random; all, if they are that few.
-fn histogram(space: &KeySpace, table: &Table, sample: u64) -> splitpoint::Result<BTreeMap<u64, u64>> {
+pub(crate) fn histogram(space: &KeySpace, table: &Table, sample: u64) -> splitpoint::Result<BTreeMap<u64, u64>> {
     let buckets = table.counters().buckets.max(1);
     let state = linear::State { max_bucket: (buckets - 1) as linear::Bucket };
     let mut histogram = BTreeMap::new();

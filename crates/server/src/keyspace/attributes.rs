@@ -14,9 +14,16 @@ pub struct Attributes {
     /// memcached's CAS number; 0: none was asked for since the value was set. Not kept in a file: a number given
     /// before a restart must not match afterwards.
     pub cas: u64,
+    /// memcached's marks: [`STALE`](Self::STALE), [`CLAIMED`](Self::CLAIMED).
+    pub marks: u8,
 }
 
 impl Attributes {
+    /// The value is out of date, and a client is to replace it.
+    pub const STALE: u8 = 1; // on disk
+    /// A client was told that replacing it is its task.
+    pub const CLAIMED: u8 = 2; // on disk
+
     /// Those of a key that only expires.
     pub fn expiring(expires_at_ms: u64) -> Attributes {
         Attributes { expires_at_ms, ..Attributes::default() }
@@ -32,12 +39,13 @@ impl Attributes {
         Attributes { cas: 0, ..*self }
     }
 
-    /// Lifetime and flags as in a file (on disk), then the CAS number.
+    /// Lifetime, flags and marks as in a file (on disk), then the CAS number.
     pub(super) fn encode(&self) -> [u8; ENCODED_BYTES] {
         let mut bytes = [0; ENCODED_BYTES];
         bytes[..8].copy_from_slice(&self.expires_at_ms.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.flags.to_le_bytes());
-        bytes[12..].copy_from_slice(&self.cas.to_le_bytes());
+        bytes[12] = self.marks;
+        bytes[13..].copy_from_slice(&self.cas.to_le_bytes());
         bytes
     }
 
@@ -45,9 +53,10 @@ impl Attributes {
     pub(super) fn decode(bytes: &[u8]) -> Option<Attributes> {
         let expires_at_ms = u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?);
         let flags = u32::from_le_bytes(bytes.get(8..12)?.try_into().ok()?);
-        let cas = u64::from_le_bytes(bytes.get(12..ENCODED_BYTES)?.try_into().ok()?);
-        (bytes.len() == ENCODED_BYTES).then_some(Attributes { expires_at_ms, flags, cas })
+        let marks = *bytes.get(12)?;
+        let cas = u64::from_le_bytes(bytes.get(13..ENCODED_BYTES)?.try_into().ok()?);
+        (bytes.len() == ENCODED_BYTES).then_some(Attributes { expires_at_ms, flags, cas, marks })
     }
 }
 
-const ENCODED_BYTES: usize = 20;
+const ENCODED_BYTES: usize = 21;

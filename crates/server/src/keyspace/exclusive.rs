@@ -149,7 +149,8 @@ impl<'k> Exclusive<'k> {
         let standing = match lifetime {
             Lifetime::Keep => {
                 self.expire(database, key)?;
-                None
+                // Another value: a CAS number of the old one must not match.
+                self.attributes_at(database, key)?.map(|old| Attributes { cas: 0, ..old })
             }
             Lifetime::Clear => Some(Attributes::default()),
             Lifetime::Are(attributes) => Some(attributes),
@@ -201,9 +202,11 @@ impl<'k> Exclusive<'k> {
             let mut value = Vec::new();
             self.read(database, key, &mut value)?;
             value.extend_from_slice(tail);
+            self.forget_cas(database, key)?;
             self.stage_value(database, key, Some(&value))?;
             return Ok(value.len());
         }
+        self.forget_cas(database, key)?;
         let table = self.table(database)?;
         let len = table.append(&self.stored(key), tail)?;
         self.space.note_len(len);
@@ -342,6 +345,16 @@ impl<'k> Exclusive<'k> {
             this.stage_value(database, key, None)?;
             if attributed { this.stage_attributes(database, key, Attributes::default()) } else { Ok(()) }
         })
+    }
+
+    /// A CAS number of the old value must not match the new one.
+    fn forget_cas(&mut self, database: usize, key: &[u8]) -> Result<()> {
+        match self.attributes_at(database, key)? {
+            Some(old) if old.cas != 0 => {
+                self.together(|this| this.stage_attributes(database, key, Attributes { cas: 0, ..old }))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The client changed `key`.

@@ -4,7 +4,7 @@
 //! stored key        value                    for
 //! key               the client's value       a key that does not begin with the mark
 //! MARK 'k' key      the client's value       a key that does
-//! MARK 'm' key      attributes, 20 bytes     a key that expires or has flags
+//! MARK 'm' key      attributes, 21 bytes     a key that expires or has flags
 //! MARK 'h'          one byte, the version    the file has, or had, pairs of 'm': an open must look for them
 //! ```
 //!

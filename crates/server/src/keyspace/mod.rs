@@ -423,12 +423,7 @@ impl<'k> Shared<'k> {
     ///
     /// # Errors
     /// Those of [`Table::append_many`].
-    pub fn append_many(
-        &self,
-        database: usize,
-        pairs: &[(&[u8], &[u8])],
-        lens: &mut Vec<usize>,
-    ) -> Result<bool> {
+    pub fn append_many(&self, database: usize, pairs: &[(&[u8], &[u8])], lens: &mut Vec<usize>) -> Result<bool> {
         let tails: usize = pairs.iter().map(|(_, tail)| tail.len()).sum();
         if tails > LONG_VALUE_BYTES || self.space.has_long_values.load(Relaxed) {
             return Ok(false);

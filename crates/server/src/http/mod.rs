@@ -1,0 +1,250 @@
+//! The operator's view over HTTP: a status page, the figures behind it, metrics for Prometheus, and a health check.
+//!
+//! ```text
+//! /             one page, its styles and script inside: works without the internet
+//! /status.json  what the page polls: figures now, and a sample for each second of the last ten minutes
+//! /metrics      the text format of Prometheus (metrics.rs)
+//! /health       200 while the server serves
+//! ```
+//!
+//! One thread of its own serves all of it, so nothing here delays the clients of the protocols. Only GET and HEAD are
+//! answered, no request body is read, connections and headers are bounded. Where a password is set it is asked for
+//! (HTTP Basic, any user), except for /health. On a loopback address the host has to be named as one, so that a web
+//! page whose name leads here cannot read the figures.
+
+mod metrics;
+mod status;
+
+use crate::server::Server;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{self, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use status::Status;
+use std::convert::Infallible;
+use std::io;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+use tokio::sync::Semaphore;
+
+const PAGE: &str = include_str!("page.html");
+/// Connections at a time; others wait.
+const CONNECTIONS_MAX: usize = 64;
+/// Time for a request to come, and for a connection in all.
+const REQUEST_TIME: Duration = Duration::from_secs(10);
+const CONNECTION_TIME: Duration = Duration::from_secs(300);
+/// Bytes of a request's head.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+const HEADERS_MAX: usize = 64;
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+
+/// What all connections share.
+struct Site {
+    server: Weak<Server>,
+    status: Mutex<Status>,
+    /// Whether only this machine can connect.
+    local: bool,
+}
+
+/// Serves at these addresses, on a thread of its own, until the server is gone.
+///
+/// # Errors
+/// Those of starting a thread and its event loop.
+pub fn start(listeners: Vec<TcpListener>, server: &Arc<Server>) -> io::Result<()> {
+    let listeners = listeners.into_iter().map(TcpListener::into_std).collect::<io::Result<Vec<_>>>()?;
+    let local = listeners.iter().all(|listener| listener.local_addr().is_ok_and(|address| address.ip().is_loopback()));
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let site = Arc::new(Site { server: Arc::downgrade(server), status: Mutex::default(), local });
+    let run = move || {
+        runtime.block_on(async {
+            let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+            for listener in listeners {
+                match TcpListener::from_std(listener) {
+                    Ok(listener) => drop(tokio::spawn(accept(listener, site.clone(), places.clone()))),
+                    Err(error) => tracing::error!(%error, "HTTP"),
+                }
+            }
+            let mut seconds = tokio::time::interval(SAMPLE_EVERY);
+            loop {
+                seconds.tick().await;
+                let Some(server) = site.server.upgrade() else { return };
+                site.status().sample(&server);
+            }
+        });
+    };
+    std::thread::Builder::new().name("http".into()).spawn(run).map(drop)
+}
+
+async fn accept(listener: TcpListener, site: Arc<Site>, places: Arc<Semaphore>) {
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let site = site.clone();
+                tokio::spawn(async move {
+                    let answer = service_fn(|request: Request<Incoming>| {
+                        let answer = site.answer(&request);
+                        async { Ok::<_, Infallible>(answer) }
+                    });
+                    let mut builder = http1::Builder::new();
+                    builder.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIME);
+                    builder.max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
+                    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answer));
+                    tokio::select! {
+                        _ = connection.as_mut() => {} // how it ended is the client's business
+                        () = tokio::time::sleep(CONNECTION_TIME) => {
+                            connection.as_mut().graceful_shutdown();
+                            let _ = tokio::time::timeout(REQUEST_TIME, connection).await;
+                        }
+                    }
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "accept");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+type Answer = Response<Full<Bytes>>;
+
+impl Site {
+    fn status(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn answer<B>(&self, request: &Request<B>) -> Answer {
+        if ![Method::GET, Method::HEAD].contains(request.method()) {
+            let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+            refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+            // A body that comes is not read.
+            refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            return refused;
+        }
+        let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        if self.local && !names_loopback(host) {
+            return text(StatusCode::MISDIRECTED_REQUEST, "ask for this page by an address of this machine\n");
+        }
+        let Some(server) = self.server.upgrade() else {
+            return text(StatusCode::SERVICE_UNAVAILABLE, "the server is ending\n");
+        };
+        let path = request.uri().path();
+        if path == "/health" {
+            return text(StatusCode::OK, "ok\n");
+        }
+        if server.settings.needs_password() && !is_authorized(&server, request) {
+            let mut refused = text(StatusCode::UNAUTHORIZED, "a password is needed\n");
+            let scheme = HeaderValue::from_static("Basic realm=\"splitpoint\", charset=\"UTF-8\"");
+            refused.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+            return refused;
+        }
+        match path {
+            "/" => of_type("text/html; charset=utf-8", PAGE.into()),
+            "/metrics" => of_type("text/plain; version=0.0.4; charset=utf-8", metrics::text(&server)),
+            "/status.json" => {
+                let since = request.uri().query().and_then(|query| query.strip_prefix("since="));
+                let since_ms = since.and_then(|since| since.parse().ok()).unwrap_or(0);
+                of_type("application/json", self.status().json(&server, since_ms))
+            }
+            _ => text(StatusCode::NOT_FOUND, "there are /, /status.json, /metrics and /health\n"),
+        }
+    }
+}
+
+/// Whether a Host header names this machine by an address or as localhost.
+fn names_loopback(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+}
+
+fn is_authorized<B>(server: &Server, request: &Request<B>) -> bool {
+    let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let decoded = given.and_then(|given| given.strip_prefix("Basic ")).and_then(|given| STANDARD.decode(given).ok());
+    decoded.is_some_and(|decoded| {
+        let colon = decoded.iter().position(|&b| b == b':');
+        colon.is_some_and(|colon| server.settings.is_password(&decoded[colon + 1..]))
+    })
+}
+
+fn text(status: StatusCode, text: &'static str) -> Answer {
+    let mut answer = of_type("text/plain; charset=utf-8", text.into());
+    *answer.status_mut() = status;
+    answer
+}
+
+fn of_type(kind: &'static str, body: String) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from(body)));
+    let headers = [
+        (header::CONTENT_TYPE, kind),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'",
+        ),
+    ];
+    for (name, value) in headers {
+        answer.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::{KeySpace, SpaceOptions};
+    use crate::settings::Settings;
+
+    fn server(password: &str) -> Arc<Server> {
+        let settings = Settings::default();
+        settings.set_password(password.as_bytes());
+        Arc::new(Server::new(Arc::new(KeySpace::open(SpaceOptions::default()).unwrap()), settings, false))
+    }
+
+    fn ask(server: &Arc<Server>, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+        let site = Site { server: Arc::downgrade(server), status: Mutex::default(), local: true };
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        site.answer(&request.body(()).unwrap())
+    }
+
+    const HOST: (&str, &str) = ("host", "127.0.0.1:8080");
+
+    #[test]
+    fn only_reading_requests_for_this_host_are_answered() {
+        let server = server("");
+        assert_eq!(ask(&server, "GET", "/metrics", &[HOST]).status(), 200);
+        assert_eq!(ask(&server, "HEAD", "/", &[("host", "LOCALHOST")]).status(), 200);
+        assert_eq!(ask(&server, "GET", "/", &[("host", "[::1]:8080")]).status(), 200);
+        assert_eq!(ask(&server, "POST", "/", &[HOST]).status(), 405);
+        assert_eq!(ask(&server, "GET", "/", &[("host", "rebound.example:8080")]).status(), 421);
+        assert_eq!(ask(&server, "GET", "/etc/passwd", &[HOST]).status(), 404);
+    }
+
+    #[test]
+    fn a_password_is_asked_for_except_for_health() {
+        let server = server("se:cret");
+        let given = |text: &str| format!("Basic {}", STANDARD.encode(text));
+        assert_eq!(ask(&server, "GET", "/", &[HOST]).status(), 401);
+        assert_eq!(ask(&server, "GET", "/", &[HOST, ("authorization", &given("u:wrong"))]).status(), 401);
+        assert_eq!(ask(&server, "GET", "/", &[HOST, ("authorization", &given("u:se:cret"))]).status(), 200);
+        assert_eq!(ask(&server, "GET", "/health", &[HOST]).status(), 200);
+    }
+}

@@ -1,0 +1,61 @@
+//! The memcached protocol, text and meta commands, on database 0 of the key space that Redis clients see.
+//!
+//! ```text
+//! session   bytes of a read -> requests -> runs of lookups and plain stores are one call of the table each
+//!  ├─ request     a line of text -> what it asks for
+//!  ├─ number      numbers as C reads them, since memcached does
+//!  ├─ classic     get set incr touch ... on the key space
+//!  ├─ meta        mg ms md ma me
+//!  └─ stats       STAT lines
+//! activity  which keys were fetched, and when: only for clients that ask (mg h, l)
+//! ```
+//!
+//! The value of a key lies in the table as the client sent it. Flags, expiry and the marks of `md I` are attributes of
+//! the key space; a CAS number is given to a key when a client asks for it and lost when the value changes, so a key
+//! that nobody asks about costs nothing.
+//!
+//! Source: memcached's protocol.txt and the behavior of 1.6.18, which the tests compare byte for byte. What differs:
+//! docs/server.md, "memcached".
+
+mod activity;
+mod classic;
+mod meta;
+mod number;
+pub mod request;
+pub mod session;
+mod stats;
+
+use crate::keyspace::{Patience, now_ms};
+use crate::server::Server;
+use activity::Activity;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+/// The version whose behavior clients can expect.
+pub const MEMCACHED_VERSION: &str = "1.6.18";
+
+/// The database that memcached clients see.
+const DATABASE: usize = 0;
+
+/// What all memcached connections share.
+#[derive(Default)]
+pub struct Memcached {
+    /// When to remove all keys (`flush_all` with a delay), Unix time in milliseconds; 0: never.
+    flush_at_ms: AtomicU64,
+    /// Made when the first client asks for times of use.
+    activity: OnceLock<Activity>,
+}
+
+impl Memcached {
+    /// Removes all keys if a delayed `flush_all` is due. Waits for other threads.
+    pub fn flush_if_due(server: &Server) {
+        let at = server.memcached.flush_at_ms.load(Relaxed);
+        if at == 0 || at > now_ms() || server.memcached.flush_at_ms.compare_exchange(at, 0, Relaxed, Relaxed).is_err() {
+            return;
+        }
+        let flushed = server.space.close(Patience::MayWait).map(|mut alone| alone.flush(DATABASE));
+        if let Some(Err(error)) = flushed {
+            tracing::error!(%error, "delayed flush_all");
+        }
+    }
+}

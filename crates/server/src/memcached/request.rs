@@ -1,0 +1,559 @@
+//! A line of the memcached protocol: what it asks for. Parsed in place; nothing is copied but base64 keys.
+//!
+//! ```text
+//! set k 0 0 5\r\n      -> Store { key: k, flags: 0, exptime: 0, data_len: 5 }; the value follows the line
+//! mg k v t\r\n         -> MetaGet(Meta { key: k, words: "v t", value: true, .. })
+//! ```
+//!
+//! Words are separated by spaces alone, a line ends with LF or CR LF, and a zero byte ends it early, as in memcached.
+
+use super::number;
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+use std::borrow::Cow;
+
+/// Bytes of a key at most.
+pub const KEY_BYTES_MAX: usize = 250;
+/// Words of a meta command at most, its name included.
+const META_WORDS_MAX: usize = 19;
+/// Bytes of the word that carries an opaque, its letter included.
+const OPAQUE_BYTES_MAX: usize = 32;
+/// Bytes of a value that a line can announce.
+const DATA_BYTES_MAX: i32 = i32::MAX - 2;
+
+const BAD_LINE: &str = "CLIENT_ERROR bad command line format";
+const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
+const BAD_FLAG: &str = "CLIENT_ERROR invalid or duplicate flag";
+const UNKNOWN: &str = "ERROR";
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// get, gets, gat, gats: the values of keys.
+    Get(Get<'a>),
+    /// set, add, replace, append, prepend, cas.
+    Store(Store<'a>),
+    /// delete
+    Delete {
+        /// The key.
+        key: &'a [u8],
+        /// Without an answer.
+        quiet: bool,
+    },
+    /// incr, decr
+    Count {
+        /// The key.
+        key: &'a [u8],
+        /// By how much.
+        delta: u64,
+        /// Whether upwards.
+        up: bool,
+        /// Without an answer.
+        quiet: bool,
+    },
+    /// touch
+    Touch {
+        /// The key.
+        key: &'a [u8],
+        /// When it is to expire.
+        exptime: i32,
+        /// Without an answer.
+        quiet: bool,
+    },
+    /// flush_all
+    Flush {
+        /// Seconds until then.
+        delay_s: i32,
+        /// Without an answer.
+        quiet: bool,
+    },
+    /// verbosity
+    Verbosity {
+        /// Without an answer.
+        quiet: bool,
+    },
+    /// stats, and of what.
+    Stats(&'a [u8]),
+    /// version
+    Version,
+    /// quit
+    Quit,
+    /// mg
+    MetaGet(Meta<'a>),
+    /// ms, and the length of its value.
+    MetaSet(Meta<'a>, usize),
+    /// md
+    MetaDelete(Meta<'a>),
+    /// ma
+    MetaCount(Meta<'a>),
+    /// mn
+    MetaNoop,
+    /// me
+    MetaDebug(Cow<'a, [u8]>),
+}
+
+/// What get, gets, gat or gats asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Get<'a> {
+    /// The keys, between spaces; at least one, none too long.
+    pub keys: &'a [u8],
+    /// How many they are.
+    pub count: usize,
+    /// Whether CAS numbers are to be given.
+    pub with_cas: bool,
+    /// When the keys are to expire from now on (gat).
+    pub exptime: Option<i32>,
+}
+
+/// A value to be stored: its bytes follow the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Store<'a> {
+    /// On what condition, and how.
+    pub mode: Mode,
+    /// The key.
+    pub key: &'a [u8],
+    /// The client's flags.
+    pub flags: u32,
+    /// When it is to expire.
+    pub exptime: i32,
+    /// The CAS number that the key must have; 0 for none.
+    pub cas: u64,
+    /// Bytes of the value.
+    pub data_len: usize,
+    /// Without an answer.
+    pub quiet: bool,
+}
+
+/// How a value is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// In any case.
+    #[default]
+    Set,
+    /// If the key is absent.
+    Add,
+    /// If it is present.
+    Replace,
+    /// Behind the present value.
+    Append,
+    /// Before the present value.
+    Prepend,
+    /// If the key has this CAS number.
+    Cas,
+}
+
+/// A meta command: its key and its flags.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Meta<'a> {
+    /// The key, decoded.
+    pub key: Cow<'a, [u8]>,
+    /// The key as sent.
+    pub sent_key: &'a [u8],
+    /// The words behind the key (for ms: behind the length), between spaces.
+    pub words: &'a [u8],
+    /// b: the key is base64.
+    pub binary: bool,
+    /// v: the value is to be returned.
+    pub value: bool,
+    /// q: nominal answers are left out.
+    pub quiet: bool,
+    /// u: the request does not count as a use of the key.
+    pub no_update: bool,
+    /// I: an outdated value is welcome (ms), or the value is marked as outdated (md).
+    pub invalidate: bool,
+    /// h, l: when the key was used is asked for.
+    pub activity: bool,
+    /// N: a missing key is made, and expires then.
+    pub vivify: Option<i32>,
+    /// T
+    pub exptime: Option<i32>,
+    /// R: who asks when less time than this is left has to renew the value.
+    pub recache: Option<i32>,
+    /// F
+    pub flags: u32,
+    /// C; `None` without it.
+    pub cas: Option<u64>,
+    /// M
+    pub mode: Option<u8>,
+    /// D
+    pub delta: Option<u64>,
+    /// J
+    pub initial: u64,
+}
+
+/// A line that asks for nothing that can be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The answer; `None` to close the connection.
+    pub text: Option<&'static str>,
+    /// Bytes that follow the line and belong to it.
+    pub swallow: usize,
+}
+
+impl Refused {
+    fn with(text: &'static str) -> Refused {
+        Refused { text: Some(text), swallow: 0 }
+    }
+
+    fn quietly() -> Refused {
+        Refused { text: Some(""), swallow: 0 }
+    }
+}
+
+type Parsed<'a> = Result<Request<'a>, Refused>;
+
+/// The words of a line.
+pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+    line.split(|&b| b == b' ').filter(|word| !word.is_empty())
+}
+
+/// What a line asks for; the line without its end.
+pub fn parse(line: &[u8]) -> Parsed<'_> {
+    let line = line.split(|&b| b == 0).next().unwrap_or_default();
+    let mut rest = words(line);
+    let name = rest.next().ok_or(Refused::with(UNKNOWN))?;
+    let rest = &line[offset(line, name) + name.len()..];
+    match name {
+        b"get" | b"bget" => get(rest, false, false),
+        b"gets" => get(rest, true, false),
+        b"gat" => get(rest, false, true),
+        b"gats" => get(rest, true, true),
+        b"set" => store(rest, Mode::Set),
+        b"add" => store(rest, Mode::Add),
+        b"replace" => store(rest, Mode::Replace),
+        b"append" => store(rest, Mode::Append),
+        b"prepend" => store(rest, Mode::Prepend),
+        b"cas" => store(rest, Mode::Cas),
+        b"incr" => count(rest, true),
+        b"decr" => count(rest, false),
+        b"delete" => delete(rest),
+        b"touch" => touch(rest),
+        b"flush_all" => flush(rest),
+        b"verbosity" => verbosity(rest),
+        b"stats" => Ok(Request::Stats(words(rest).next().unwrap_or_default())),
+        b"version" => Ok(Request::Version),
+        b"quit" => Ok(Request::Quit),
+        b"mn" => Ok(Request::MetaNoop),
+        b"mg" => Ok(Request::MetaGet(meta(rest, false, "CLIENT_ERROR options flags are too long")?.0)),
+        b"ms" => meta_set(rest),
+        b"md" => meta(rest, false, TOO_MANY_WORDS).map(|(meta, _)| Request::MetaDelete(meta)).map_err(bad_flag),
+        b"ma" => meta(rest, false, TOO_MANY_WORDS).map_err(bad_flag).and_then(|(meta, _)| match meta.mode {
+            None | Some(b'I' | b'i' | b'+' | b'D' | b'd' | b'-') => Ok(Request::MetaCount(meta)),
+            Some(_) => Err(Refused::with("CLIENT_ERROR invalid mode for ma M token")),
+        }),
+        b"me" => meta_debug(rest),
+        b"shutdown" => Err(Refused::with("ERROR: shutdown not enabled")),
+        // A browser that was made to talk to this port is not answered.
+        _ if name.len() > 1 && words(line).last().is_some_and(|word| word.starts_with(b"HTTP/")) => {
+            Err(Refused { text: None, swallow: 0 })
+        }
+        _ => Err(Refused::with(UNKNOWN)),
+    }
+}
+
+const TOO_MANY_WORDS: &str = "CLIENT_ERROR options flags too long";
+
+/// Where `word`, a part of `line`, begins.
+fn offset(line: &[u8], word: &[u8]) -> usize {
+    word.as_ptr() as usize - line.as_ptr() as usize
+}
+
+fn get(rest: &[u8], with_cas: bool, touch: bool) -> Parsed<'_> {
+    let mut keys = words(rest);
+    let mut rest = rest;
+    let mut exptime = None;
+    let Some(first) = keys.clone().next() else { return Err(Refused::with(UNKNOWN)) };
+    if touch {
+        keys.next();
+        rest = &rest[offset(rest, first) + first.len()..];
+        exptime = Some(number::i32(first).ok_or(Refused::with("CLIENT_ERROR invalid exptime argument"))?);
+    }
+    let mut count = 0;
+    for key in keys {
+        if key.len() > KEY_BYTES_MAX {
+            return Err(Refused::with(BAD_LINE));
+        }
+        count += 1;
+    }
+    Ok(Request::Get(Get { keys: rest, count, with_cas, exptime }))
+}
+
+/// The words of a command that has between `min` and `max` of them, and whether the last is `noreply`.
+fn arguments<const N: usize>(rest: &[u8], min: usize) -> Result<([&[u8]; N], usize, bool), Refused> {
+    let mut found: [&[u8]; N] = [&[]; N];
+    let mut count = 0;
+    for word in words(rest) {
+        *found.get_mut(count).ok_or(Refused::with(UNKNOWN))? = word;
+        count += 1;
+    }
+    if count < min {
+        return Err(Refused::with(UNKNOWN));
+    }
+    Ok((found, count, count > 0 && found[count - 1] == b"noreply"))
+}
+
+/// A refusal that `noreply` silences.
+fn unless_quiet(quiet: bool, text: &'static str) -> Refused {
+    if quiet { Refused::quietly() } else { Refused::with(text) }
+}
+
+fn store(rest: &[u8], mode: Mode) -> Parsed<'_> {
+    let ([key, flags, exptime, data_len, fifth, _], count, quiet) = arguments::<6>(rest, 4)?;
+    let (min, max) = if mode == Mode::Cas { (5, 6) } else { (4, 5) };
+    if count < min || count > max {
+        return Err(Refused::with(UNKNOWN));
+    }
+    let bad = unless_quiet(quiet, BAD_LINE);
+    if key.len() > KEY_BYTES_MAX {
+        return Err(bad);
+    }
+    let flags = number::u32(flags).ok_or(bad)?;
+    let exptime = number::i32(exptime).ok_or(bad)?;
+    let data_len = number::i32(data_len).ok_or(bad)?;
+    let cas = if mode == Mode::Cas { number::u64(fifth).ok_or(bad)? } else { 0 };
+    if !(0..=DATA_BYTES_MAX).contains(&data_len) {
+        return Err(bad);
+    }
+    Ok(Request::Store(Store { mode, key, flags, exptime, cas, data_len: data_len as usize, quiet }))
+}
+
+fn count(rest: &[u8], up: bool) -> Parsed<'_> {
+    let ([key, delta, _], _, quiet) = arguments::<3>(rest, 2)?;
+    if key.len() > KEY_BYTES_MAX {
+        return Err(unless_quiet(quiet, BAD_LINE));
+    }
+    let refused = unless_quiet(quiet, "CLIENT_ERROR invalid numeric delta argument");
+    Ok(Request::Count { key, delta: number::u64(delta).ok_or(refused)?, up, quiet })
+}
+
+fn delete(rest: &[u8]) -> Parsed<'_> {
+    let ([key, second, _], count, last_is_noreply) = arguments::<3>(rest, 1)?;
+    // A time, which had a meaning once, has to be 0.
+    let quiet = count > 1 && last_is_noreply;
+    let valid = match count {
+        1 => true,
+        2 => second == b"0" || quiet,
+        _ => second == b"0" && quiet,
+    };
+    if !valid {
+        return Err(unless_quiet(quiet, "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]"));
+    }
+    if key.len() > KEY_BYTES_MAX {
+        return Err(unless_quiet(quiet, BAD_LINE));
+    }
+    Ok(Request::Delete { key, quiet })
+}
+
+fn touch(rest: &[u8]) -> Parsed<'_> {
+    let ([key, exptime, _], _, quiet) = arguments::<3>(rest, 2)?;
+    if key.len() > KEY_BYTES_MAX {
+        return Err(unless_quiet(quiet, BAD_LINE));
+    }
+    let refused = unless_quiet(quiet, "CLIENT_ERROR invalid exptime argument");
+    Ok(Request::Touch { key, exptime: number::i32(exptime).ok_or(refused)?, quiet })
+}
+
+fn flush(rest: &[u8]) -> Parsed<'_> {
+    let ([delay, _], count, quiet) = arguments::<2>(rest, 0)?;
+    let mut delay_s = 0;
+    if count != usize::from(quiet) {
+        let refused = unless_quiet(quiet, "CLIENT_ERROR invalid exptime argument");
+        delay_s = number::i32(delay).ok_or(refused)?;
+    }
+    Ok(Request::Flush { delay_s, quiet })
+}
+
+fn verbosity(rest: &[u8]) -> Parsed<'_> {
+    let ([level, _], _, quiet) = arguments::<2>(rest, 1)?;
+    number::u32(level).ok_or(unless_quiet(quiet, BAD_LINE))?;
+    Ok(Request::Verbosity { quiet })
+}
+
+fn meta_set(rest: &[u8]) -> Parsed<'_> {
+    let (meta, data_len) = meta(rest, true, TOO_MANY_WORDS)?;
+    let known = |mode: u8| b"EAPRSeaprs".contains(&mode);
+    if meta.mode.is_some_and(|mode| !known(mode)) {
+        return Err(Refused {
+            text: Some("CLIENT_ERROR invalid mode for ms M token"),
+            swallow: data_len.saturating_add(2),
+        });
+    }
+    Ok(Request::MetaSet(meta, data_len))
+}
+
+fn bad_flag(refused: Refused) -> Refused {
+    let is_flag = ![Some(UNKNOWN), Some(BAD_LINE), Some(TOO_MANY_WORDS), Some(LONG_OPAQUE)].contains(&refused.text);
+    if is_flag { Refused::with(BAD_FLAG) } else { refused }
+}
+
+const LONG_OPAQUE: &str = "CLIENT_ERROR opaque token too long";
+
+/// The key and flags of a meta command, and for ms the length of its value.
+fn meta<'a>(rest: &'a [u8], is_set: bool, too_many: &'static str) -> Result<(Meta<'a>, usize), Refused> {
+    let mut words = words(rest);
+    let key = words.next().ok_or(Refused::with(UNKNOWN))?;
+    if key.len() > KEY_BYTES_MAX {
+        return Err(Refused::with(BAD_LINE));
+    }
+    let mut last = key;
+    let mut data_len = 0;
+    if is_set {
+        last = words.next().ok_or(Refused::with(BAD_LINE))?;
+    }
+    if words.clone().count() + 2 + usize::from(is_set) > META_WORDS_MAX {
+        return Err(Refused::with(too_many));
+    }
+    if is_set {
+        let len = number::i32(last).filter(|len| (0..=DATA_BYTES_MAX).contains(len));
+        data_len = len.ok_or(Refused::with(BAD_LINE))? as usize; // not negative
+    }
+    let flags = &rest[offset(rest, last) + last.len()..];
+    let mut meta = Meta { key: Cow::Borrowed(key), sent_key: key, words: flags, ..Meta::default() };
+    match meta.read_flags(flags) {
+        Ok(()) => Ok((meta, data_len)),
+        // The value that follows is not the next command.
+        Err(text) => Err(Refused { text: Some(text), swallow: if is_set { data_len.saturating_add(2) } else { 0 } }),
+    }
+}
+
+impl Meta<'_> {
+    fn read_flags(&mut self, flags: &[u8]) -> Result<(), &'static str> {
+        let mut seen = [false; 127];
+        let mut wrong = None;
+        for word in words(flags) {
+            let (letter, argument) = (word[0], &word[1..]); // words are not empty
+            match seen.get_mut(usize::from(letter)) {
+                Some(seen) if !*seen => *seen = true,
+                _ => return Err("CLIENT_ERROR duplicate flag"),
+            }
+            // The last of several faults is reported.
+            let seconds = |wrong: &mut Option<&'static str>| {
+                let seconds = number::i32(argument);
+                *wrong = if seconds.is_none() { Some(BAD_TOKEN) } else { *wrong };
+                seconds
+            };
+            match letter {
+                b'b' => {
+                    self.binary = true;
+                    match decode(self.sent_key) {
+                        Some(key) => self.key = Cow::Owned(key),
+                        None => wrong = Some("CLIENT_ERROR error decoding key"),
+                    }
+                }
+                b'N' => self.vivify = seconds(&mut wrong),
+                b'T' => self.exptime = seconds(&mut wrong),
+                b'R' => self.recache = seconds(&mut wrong),
+                b'h' | b'l' => self.activity = true,
+                b'v' => self.value = true,
+                b'u' => self.no_update = true,
+                b'q' => self.quiet = true,
+                b'I' => self.invalidate = true,
+                b'F' => match number::u32(argument) {
+                    Some(flags) => self.flags = flags,
+                    None => wrong = wrong.or(Some(BAD_LINE)),
+                },
+                b'C' => match number::u64(argument) {
+                    Some(cas) => self.cas = Some(cas),
+                    None => wrong = Some(BAD_TOKEN),
+                },
+                b'M' => match argument {
+                    &[mode] => self.mode = Some(mode),
+                    _ => wrong = Some("CLIENT_ERROR incorrect length for M token"),
+                },
+                b'J' => match number::u64(argument) {
+                    Some(initial) => self.initial = initial,
+                    None => wrong = Some("CLIENT_ERROR invalid numeric initial value"),
+                },
+                b'D' => match number::u64(argument) {
+                    Some(delta) => self.delta = Some(delta),
+                    None => wrong = Some("CLIENT_ERROR invalid numeric delta value"),
+                },
+                b'O' if word.len() > OPAQUE_BYTES_MAX => wrong = wrong.or(Some(LONG_OPAQUE)),
+                b'O' | b'P' | b'L' | b'k' | b's' | b't' | b'c' | b'f' => {}
+                _ => return Err("CLIENT_ERROR invalid flag"),
+            }
+        }
+        wrong.map_or(Ok(()), Err)
+    }
+}
+
+fn meta_debug(rest: &[u8]) -> Parsed<'_> {
+    let mut words = words(rest);
+    let key = words.next().filter(|key| key.len() <= KEY_BYTES_MAX).ok_or(Refused::with(BAD_LINE))?;
+    if words.next() == Some(b"b") {
+        let key = decode(key).ok_or(Refused::with(BAD_LINE))?;
+        return Ok(Request::MetaDebug(Cow::Owned(key)));
+    }
+    Ok(Request::MetaDebug(Cow::Borrowed(key)))
+}
+
+fn decode(key: &[u8]) -> Option<Vec<u8>> {
+    const ENGINE: GeneralPurpose =
+        GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
+    ENGINE.decode(key).ok().filter(|key| !key.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn refused(line: &str) -> &'static str {
+        parse(line.as_bytes()).unwrap_err().text.unwrap()
+    }
+
+    #[test]
+    fn lines_ask_for_what_they_say() {
+        let stored = Store { mode: Mode::Cas, key: b"k", flags: 7, exptime: -1, cas: 9, data_len: 3, quiet: true };
+        assert_eq!(parse(b"cas k 7 -1 3 9 noreply"), Ok(Request::Store(stored)));
+        let two = Get { keys: b" a  b", count: 2, with_cas: true, exptime: Some(60) };
+        assert_eq!(parse(b"gats 60 a  b"), Ok(Request::Get(two)));
+        assert_eq!(parse(b"delete k 0 noreply"), Ok(Request::Delete { key: b"k", quiet: true }));
+        let Ok(Request::MetaGet(meta)) = parse(b"mg Zm9v b v N30 Oabc q") else { panic!() };
+        assert_eq!((&*meta.key, meta.binary, meta.value, meta.vivify), (b"foo".as_slice(), true, true, Some(30)));
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_named_as_memcached_names_it() {
+        assert_eq!(refused(""), "ERROR");
+        assert_eq!(refused("get"), "ERROR");
+        assert_eq!(refused("set k 0 0"), "ERROR");
+        assert_eq!(refused("set k x 0 1"), BAD_LINE);
+        assert_eq!(refused("set k 0 0 -1"), BAD_LINE);
+        assert_eq!(refused(&format!("get {}", "k".repeat(251))), BAD_LINE);
+        assert_eq!(refused("mg k v v"), "CLIENT_ERROR duplicate flag");
+        assert_eq!(refused("mg k !"), "CLIENT_ERROR invalid flag");
+        assert_eq!(refused("md k !"), BAD_FLAG);
+        assert_eq!(refused("incr k x"), "CLIENT_ERROR invalid numeric delta argument");
+        assert_eq!(parse(b"GET / HTTP/1.1").unwrap_err().text, None);
+        assert_eq!(parse(b"ms k 5 Mz").unwrap_err().swallow, 7);
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_gives_a_request_or_a_refusal(line in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = parse(&line);
+        }
+
+        #[test]
+        fn words_of_commands_in_any_order_give_a_request_or_a_refusal(
+            words in proptest::collection::vec(
+                prop::sample::select(vec![
+                    "get", "gat", "set", "cas", "ms", "mg", "ma", "md", "me", "k", "0", "-1", "99999999999999999999",
+                    "noreply", "b", "v", "T30", "N", "MA", "Mx", "OOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOO", "C1", "", "\t",
+                ]),
+                0..30,
+            )
+        ) {
+            let line = words.join(" ");
+            let keys_fit = match parse(line.as_bytes()) {
+                Ok(Request::Get(get)) => super::words(get.keys).count() == get.count,
+                Ok(Request::Store(store)) => !store.key.is_empty() && store.key.len() <= KEY_BYTES_MAX,
+                Ok(Request::MetaGet(meta) | Request::MetaSet(meta, _)) => !meta.key.is_empty(),
+                _ => true,
+            };
+            prop_assert!(keys_fit, "{}", line);
+        }
+    }
+}

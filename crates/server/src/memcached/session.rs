@@ -1,0 +1,968 @@
+//! A client of the memcached protocol: requests of one read become batches.
+//!
+//! ```text
+//! input -> a line, and its value -> request ->
+//!     get k, get a b, ...     up to RUN_MAX keys: one get_many        beside others
+//!     mg k v, mg l v t, ...   likewise
+//!     set k 0 0 n, ...        one put_many                            beside others while the database is plain
+//!     anything else           one command                             alone
+//! ```
+//!
+//! A run ends where another command comes, so the commands of a connection take effect in their order.
+
+use super::activity::Activity;
+use super::classic::{self, Counted, Stored, Storing};
+use super::meta::{self, Facts};
+use super::request::{self, Get, Meta, Mode, Request, Store, words};
+use super::{DATABASE, MEMCACHED_VERSION, stats};
+use crate::clients::Client;
+use crate::command::call::Args;
+use crate::command::table::Id;
+use crate::figures::Figures;
+use crate::keyspace::{Attributes, Exclusive, Patience, Result, Shared, SpaceError};
+use crate::resp::parse::Span;
+use crate::server::Server;
+use crate::session::{Flow, Session};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+use std::time::Instant;
+
+/// Lookups or stores of one call of the table.
+const RUN_MAX: usize = 64;
+/// Commands that one closing of the gate serves at most.
+const ALONE_MAX: usize = 64;
+/// Output after which the client has to read first.
+const OUTPUT_BYTES: usize = 256 << 10;
+/// Bytes of a line, and of one that asks for many keys.
+const LINE_BYTES_MAX: usize = 2048;
+const GET_LINE_BYTES_MAX: usize = 1 << 20;
+
+/// See the head of this file.
+pub struct MemcachedSession {
+    server: Arc<Server>,
+    client: Arc<Client>,
+    figures: Arc<Figures>,
+    authenticated: bool,
+    /// Bytes of a refused value that are still to come.
+    swallow: usize,
+    /// Bytes at the beginning of the input that have no end of a line.
+    scanned: usize,
+    unsynced: bool,
+}
+
+/// The key space as this batch has entered it.
+enum Entry<'k> {
+    Outside,
+    Shared(Shared<'k>),
+    /// And for how many commands yet.
+    Alone(Exclusive<'k>, usize),
+}
+
+/// Requests that one call of the table can do.
+struct Run<'a> {
+    kind: Kind,
+    /// Where its first request begins in the input.
+    start: usize,
+    len: usize,
+    keys: [&'a [u8]; RUN_MAX],
+    /// Stores: the values.
+    values: [&'a [u8]; RUN_MAX],
+    /// get: the request ends with this key. set: no answer.
+    marked: [bool; RUN_MAX],
+    metas: Vec<Meta<'a>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Get,
+    MetaGet,
+    Set,
+}
+
+/// A thread of the event loop would have to wait: go on with the request that begins here, elsewhere.
+struct MustWait(usize);
+
+impl Session for MemcachedSession {
+    fn execute(&mut self, input: &[u8], out: &mut Vec<u8>, patience: Patience) -> (usize, Flow) {
+        let server = self.server.clone();
+        if patience == Patience::EventLoop && server.may_read_disk.load(Relaxed) {
+            return (0, Flow::Wait);
+        }
+        let mut batch = Batch { server: &server, patience, entry: Entry::Outside, clock: Instant::now() };
+        match self.execute_all(&mut batch, input, out) {
+            Ok(ending) => ending,
+            Err(MustWait(at)) => {
+                self.scanned = 0;
+                (at, Flow::Wait)
+            }
+        }
+    }
+
+    fn take_unsynced(&mut self) -> bool {
+        std::mem::take(&mut self.unsynced)
+    }
+
+    fn failure(&self, what: &str) -> String {
+        format!("SERVER_ERROR {what}\r\n")
+    }
+
+    fn close(&mut self) {
+        self.server.clients.remove(self.client.id);
+    }
+}
+
+/// What the commands of one read share.
+struct Batch<'k> {
+    server: &'k Server,
+    patience: Patience,
+    entry: Entry<'k>,
+    clock: Instant,
+}
+
+impl<'k> Batch<'k> {
+    /// Enters beside others.
+    fn shared(&mut self) -> Option<&Shared<'k>> {
+        if !matches!(self.entry, Entry::Shared(_)) {
+            self.entry = Entry::Outside;
+            self.entry = Entry::Shared(self.server.space.share(self.patience)?);
+        }
+        match &self.entry {
+            Entry::Shared(shared) => Some(shared),
+            _ => None,
+        }
+    }
+
+    /// Enters alone, for one command.
+    fn alone(&mut self) -> Option<&mut Exclusive<'k>> {
+        if !matches!(self.entry, Entry::Alone(_, 1..)) {
+            self.entry = Entry::Outside;
+            self.entry = Entry::Alone(self.server.space.close(self.patience)?, ALONE_MAX);
+        }
+        match &mut self.entry {
+            Entry::Alone(alone, left) => {
+                *left -= 1;
+                Some(alone)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl MemcachedSession {
+    /// A session for a client that has just connected.
+    pub fn new(server: Arc<Server>, client: Arc<Client>, figures: Arc<Figures>) -> MemcachedSession {
+        let authenticated = !server.settings.needs_password();
+        MemcachedSession { server, client, figures, authenticated, swallow: 0, scanned: 0, unsynced: false }
+    }
+
+    fn execute_all(
+        &mut self,
+        batch: &mut Batch<'_>,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<(usize, Flow), MustWait> {
+        let mut run = Run::new();
+        let mut at = 0;
+        let (end, flow) = loop {
+            if self.swallow > 0 {
+                let count = self.swallow.min(input.len() - at);
+                at += count;
+                self.swallow -= count;
+            }
+            if out.len() > OUTPUT_BYTES {
+                break (at, Flow::Write);
+            }
+            let (line, after) = match self.line(&input[at..]) {
+                Line::Is(line, bytes) => (line, at + bytes),
+                Line::Incomplete(need) => break (at, Flow::Read(need)),
+                Line::TooLong => {
+                    self.flush(batch, &mut run, out)?;
+                    out.extend_from_slice(b"CLIENT_ERROR line too long\r\n");
+                    break (at, Flow::Close);
+                }
+            };
+            let (start, rest) = (at, &input[after..]);
+            at = after;
+            match request::parse(line) {
+                _ if !self.authenticated => match self.authenticate(line, rest, out) {
+                    Ok(bytes) => at += bytes,
+                    Err(Flow::Read(need)) => break (start, Flow::Read(after - start + need)),
+                    Err(flow) => break (at, flow),
+                },
+                Ok(Request::Get(get)) if !get.with_cas && get.exptime.is_none() => {
+                    self.add_get(batch, &mut run, start, &get, out)?;
+                }
+                Ok(Request::MetaGet(meta)) if meta::only_reads(&meta) => {
+                    self.make_place(batch, &mut run, Kind::MetaGet, start, out)?;
+                    run.metas.push(meta);
+                    run.len += 1;
+                }
+                Ok(Request::Store(store)) => {
+                    let Some(data) = self.data(rest, store.data_len) else {
+                        break (start, Flow::Read(after - start + store.data_len + 2));
+                    };
+                    match data {
+                        Data::Is(data) => {
+                            at += data.len() + 2;
+                            self.add_store(batch, &mut run, start, &store, data, out)?;
+                        }
+                        Data::Bad(bytes) => {
+                            at += bytes;
+                            self.flush(batch, &mut run, out)?;
+                            if !store.quiet {
+                                out.extend_from_slice(BAD_CHUNK);
+                            }
+                        }
+                        Data::TooLarge => {
+                            self.flush(batch, &mut run, out)?;
+                            // As in memcached no value remains where a newer one was refused.
+                            let key = (store.mode == Mode::Set).then_some(store.key);
+                            self.refuse_large(batch, start, key, store.data_len, store.quiet, out)?;
+                        }
+                    }
+                }
+                Ok(Request::MetaSet(meta, data_len)) => {
+                    let Some(data) = self.data(rest, data_len) else {
+                        break (start, Flow::Read(after - start + data_len + 2));
+                    };
+                    self.flush(batch, &mut run, out)?;
+                    match data {
+                        Data::Is(data) => {
+                            at += data.len() + 2;
+                            self.meta_set(batch, start, line, &meta, data, out)?;
+                        }
+                        Data::Bad(bytes) => {
+                            at += bytes;
+                            out.extend_from_slice(BAD_CHUNK);
+                        }
+                        Data::TooLarge => {
+                            self.refuse_large(batch, start, Some(&meta.key), data_len, false, out)?;
+                        }
+                    }
+                }
+                Ok(Request::Quit) => {
+                    self.flush(batch, &mut run, out)?;
+                    break (at, Flow::Close);
+                }
+                Ok(request) => {
+                    self.flush(batch, &mut run, out)?;
+                    self.execute_one(batch, start, line, &request, out)?;
+                }
+                Err(refused) => {
+                    self.flush(batch, &mut run, out)?;
+                    self.figures.errors.fetch_add(1, Relaxed);
+                    self.swallow = refused.swallow;
+                    match refused.text {
+                        None => break (at, Flow::Close),
+                        Some("") => {}
+                        Some(text) => {
+                            out.extend_from_slice(text.as_bytes());
+                            out.extend_from_slice(b"\r\n");
+                        }
+                    }
+                }
+            }
+        };
+        self.flush(batch, &mut run, out)?;
+        Ok((end, flow))
+    }
+}
+
+const BAD_CHUNK: &[u8] = b"CLIENT_ERROR bad data chunk\r\n";
+
+/// The beginning of the input.
+enum Line<'a> {
+    /// A line without its end, and its bytes with it.
+    Is(&'a [u8], usize),
+    /// So many bytes may have one.
+    Incomplete(usize),
+    TooLong,
+}
+
+/// What follows a line that announces a value.
+enum Data<'a> {
+    Is(&'a [u8]),
+    /// So many bytes, which do not end as they should.
+    Bad(usize),
+    TooLarge,
+}
+
+impl MemcachedSession {
+    fn line<'a>(&mut self, input: &'a [u8]) -> Line<'a> {
+        // What has been looked at is not looked at again, however small the pieces.
+        let from = std::mem::take(&mut self.scanned).min(input.len());
+        if let Some(end) = input[from..].iter().position(|&b| b == b'\n').map(|end| from + end) {
+            let line = &input[..end];
+            // A lone CR is a line, as in memcached.
+            let line = if end > 1 { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
+            return if end > GET_LINE_BYTES_MAX { Line::TooLong } else { Line::Is(line, end + 1) };
+        }
+        let words = input.trim_ascii_start();
+        let many_keys = [b"get ".as_slice(), b"gets ", b"gat ", b"gats "].iter().any(|name| words.starts_with(name));
+        if input.len() > if many_keys { GET_LINE_BYTES_MAX } else { LINE_BYTES_MAX } {
+            return Line::TooLong;
+        }
+        self.scanned = input.len();
+        Line::Incomplete(input.len() + 1)
+    }
+
+    /// The value behind a line; `None` if it has not come whole.
+    fn data<'a>(&self, rest: &'a [u8], len: usize) -> Option<Data<'a>> {
+        if len > self.server.settings.bulk_bytes.load(Relaxed) {
+            return Some(Data::TooLarge);
+        }
+        let whole = rest.get(..len + 2)?;
+        Some(whole.strip_suffix(b"\r\n").map_or(Data::Bad(len + 2), Data::Is))
+    }
+
+    /// Before a password was given a client can only give it: `set KEY 0 0 LENGTH`, and as value `USER PASSWORD`.
+    /// Returns the bytes of the value.
+    fn authenticate(&mut self, line: &[u8], rest: &[u8], out: &mut Vec<u8>) -> std::result::Result<usize, Flow> {
+        const TOKEN_BYTES_MAX: usize = 2048;
+        let Ok(Request::Store(Store { mode: Mode::Set, data_len: len @ ..=TOKEN_BYTES_MAX, .. })) =
+            request::parse(line)
+        else {
+            out.extend_from_slice(b"CLIENT_ERROR unauthenticated\r\n");
+            return Ok(0);
+        };
+        let Some(whole) = rest.get(..len + 2) else { return Err(Flow::Read(len + 2)) };
+        let answer: &[u8] = match whole.strip_suffix(b"\r\n").map(|token| token.splitn(2, |&b| b == b' ')) {
+            None => b"CLIENT_ERROR bad command line termination\r\n",
+            Some(mut token) => match (token.next(), token.next()) {
+                (Some(_), Some(password)) if self.server.settings.is_password(password) => {
+                    self.authenticated = true;
+                    b"STORED\r\n"
+                }
+                (Some(_), Some(_)) => b"CLIENT_ERROR authentication failure\r\n",
+                _ => b"CLIENT_ERROR bad authentication token format\r\n",
+            },
+        };
+        out.extend_from_slice(answer);
+        Ok(len + 2)
+    }
+
+    /// Ends the run if a request of this kind, which begins at `start`, does not fit into it.
+    fn make_place(
+        &mut self,
+        batch: &mut Batch<'_>,
+        run: &mut Run<'_>,
+        kind: Kind,
+        start: usize,
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<(), MustWait> {
+        if run.len > 0 && (run.kind != kind || run.len == RUN_MAX) {
+            self.flush(batch, run, out)?;
+        }
+        if run.len == 0 {
+            (run.kind, run.start) = (kind, start);
+        }
+        Ok(())
+    }
+
+    fn add_get<'a>(
+        &mut self,
+        batch: &mut Batch<'_>,
+        run: &mut Run<'a>,
+        start: usize,
+        get: &Get<'a>,
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<(), MustWait> {
+        if run.kind != Kind::Get || run.len + get.count > RUN_MAX {
+            self.flush(batch, run, out)?;
+        }
+        if run.len == 0 {
+            (run.kind, run.start) = (Kind::Get, start);
+        }
+        if get.count > RUN_MAX && batch.shared().is_none() {
+            // From here on no flush of this request has to wait.
+            return Err(MustWait(start));
+        }
+        for (index, key) in words(get.keys).enumerate() {
+            if run.len == RUN_MAX {
+                self.flush(batch, run, out)?;
+                (run.kind, run.start) = (Kind::Get, start);
+            }
+            run.keys[run.len] = key;
+            run.marked[run.len] = index + 1 == get.count;
+            run.len += 1;
+        }
+        if get.count == 0 {
+            out.extend_from_slice(b"END\r\n");
+        }
+        Ok(())
+    }
+
+    fn add_store<'a>(
+        &mut self,
+        batch: &mut Batch<'_>,
+        run: &mut Run<'a>,
+        start: usize,
+        store: &Store<'a>,
+        data: &'a [u8],
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<(), MustWait> {
+        if store.mode == Mode::Set && store.flags == 0 && store.exptime == 0 {
+            self.make_place(batch, run, Kind::Set, start, out)?;
+            (run.keys[run.len], run.values[run.len]) = (store.key, data);
+            run.marked[run.len] = store.quiet;
+            run.len += 1;
+            return Ok(());
+        }
+        self.flush(batch, run, out)?;
+        let alone = batch.alone().ok_or(MustWait(start))?;
+        self.unsynced = true;
+        let storing = Storing::of(store, alone.now_ms());
+        let stored = self.store(alone, store.key, data, storing);
+        if !store.quiet {
+            match stored {
+                Ok(Stored::Yes) => out.extend_from_slice(b"STORED\r\n"),
+                Ok(Stored::No) => out.extend_from_slice(b"NOT_STORED\r\n"),
+                Ok(Stored::Exists) => out.extend_from_slice(b"EXISTS\r\n"),
+                Ok(Stored::NotFound) => out.extend_from_slice(b"NOT_FOUND\r\n"),
+                Err(error) => self.refuse(out, &error),
+            }
+        }
+        let id = match store.mode {
+            Mode::Append | Mode::Prepend => Id::Append,
+            Mode::Add => Id::SetNx,
+            _ => Id::Set,
+        };
+        self.note(batch, id, 1, &[b"store", store.key]);
+        Ok(())
+    }
+
+    fn store(&self, alone: &mut Exclusive<'_>, key: &[u8], data: &[u8], storing: Storing) -> Result<Stored> {
+        alone.make_room()?;
+        if matches!(storing.mode, Mode::Append | Mode::Prepend) {
+            self.check_length(alone, key, data)?;
+        }
+        let stored = classic::store(alone, key, data, storing)?;
+        if stored == Stored::Yes {
+            self.note_use(key, false);
+        }
+        Ok(stored)
+    }
+
+    /// Refuses to make a value longer than a client could store.
+    fn check_length(&self, alone: &mut Exclusive<'_>, key: &[u8], data: &[u8]) -> Result<()> {
+        let mut len = 0;
+        alone.get_many(DATABASE, &[key], |_, value| len = value.map_or(0, <[u8]>::len))?;
+        if len + data.len() > self.server.settings.bulk_bytes.load(Relaxed) {
+            return Err(SpaceError::MemoryLimit);
+        }
+        Ok(())
+    }
+
+    fn refuse_large(
+        &mut self,
+        batch: &mut Batch<'_>,
+        start: usize,
+        key: Option<&[u8]>,
+        data_len: usize,
+        quiet: bool,
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<(), MustWait> {
+        if let Some(key) = key {
+            let alone = batch.alone().ok_or(MustWait(start))?;
+            self.unsynced = true;
+            if let Err(error) = alone.remove(DATABASE, key) {
+                tracing::warn!(%error, "removing the value of a refused set");
+            }
+        }
+        self.swallow = data_len.saturating_add(2);
+        self.figures.errors.fetch_add(1, Relaxed);
+        if !quiet {
+            out.extend_from_slice(b"SERVER_ERROR object too large for cache\r\n");
+        }
+        Ok(())
+    }
+
+    fn meta_set(
+        &mut self,
+        batch: &mut Batch<'_>,
+        start: usize,
+        line: &[u8],
+        meta: &Meta<'_>,
+        data: &[u8],
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<(), MustWait> {
+        let alone = batch.alone().ok_or(MustWait(start))?;
+        self.unsynced = true;
+        let before = out.len();
+        let appends = meta.mode.is_some_and(|mode| b"APap".contains(&mode));
+        let done = alone
+            .make_room()
+            .and_then(|()| if appends { self.check_length(alone, &meta.key, data) } else { Ok(()) })
+            .and_then(|()| meta::set(alone, meta, data, out));
+        match done {
+            Ok(Stored::Yes) => self.note_use(&meta.key, false),
+            Ok(_) => {}
+            Err(error) => {
+                out.truncate(before);
+                self.refuse(out, &error);
+            }
+        }
+        self.note(batch, if appends { Id::Append } else { Id::Set }, 1, &[line]);
+        Ok(())
+    }
+
+    /// Executes the requests of a run.
+    fn flush(
+        &mut self,
+        batch: &mut Batch<'_>,
+        run: &mut Run<'_>,
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<(), MustWait> {
+        if run.len == 0 {
+            return Ok(());
+        }
+        match run.kind {
+            Kind::Get => self.flush_gets(batch, run, out)?,
+            Kind::MetaGet => self.flush_meta_gets(batch, run, out)?,
+            Kind::Set => self.flush_sets(batch, run, out)?,
+        }
+        let first = run.metas.first().map_or(run.keys[0], |meta| meta.sent_key);
+        match run.kind {
+            Kind::Set => self.note(batch, Id::Set, run.len, &[b"set", first]),
+            _ => self.note(batch, Id::Get, run.len, &[b"get", first]),
+        }
+        run.len = 0;
+        run.metas.clear();
+        Ok(())
+    }
+
+    fn flush_gets(
+        &mut self,
+        batch: &mut Batch<'_>,
+        run: &Run<'_>,
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<(), MustWait> {
+        let shared = batch.shared().ok_or(MustWait(run.start))?;
+        let keys = &run.keys[..run.len];
+        let (before, mut hits) = (out.len(), 0);
+        let found = attributes_of(shared, keys.iter().copied()).and_then(|attributes| {
+            shared.get_many(DATABASE, keys, |index, value| {
+                if let Some(value) = value {
+                    hits += 1;
+                    classic::write_value(out, keys[index], attributes[index].flags, value, None);
+                }
+                if run.marked[index] {
+                    out.extend_from_slice(b"END\r\n");
+                }
+            })
+        });
+        if let Err(error) = found {
+            out.truncate(before);
+            let requests = run.marked[..run.len].iter().filter(|&&last| last).count();
+            (0..requests).for_each(|_| self.refuse(out, &error));
+        }
+        keys.iter().for_each(|key| self.note_use(key, true));
+        self.note_hits(hits, run.len as u64 - hits);
+        Ok(())
+    }
+
+    fn flush_meta_gets(
+        &mut self,
+        batch: &mut Batch<'_>,
+        run: &Run<'_>,
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<(), MustWait> {
+        let mut keys: [&[u8]; RUN_MAX] = [&[]; RUN_MAX];
+        keys.iter_mut().zip(&run.metas).for_each(|(key, meta)| *key = &meta.key);
+        let keys = &keys[..run.len];
+        let shared = batch.shared().ok_or(MustWait(run.start))?;
+        let now_ms = shared.now_ms();
+        let (before, mut hits) = (out.len(), 0);
+        let found = attributes_of(shared, keys.iter().copied()).and_then(|attributes| {
+            if attributes[..keys.len()].iter().any(meta::has_marks) {
+                return Ok(false);
+            }
+            shared.get_many(DATABASE, keys, |index, value| {
+                let meta = &run.metas[index];
+                let Some(value) = value else {
+                    meta::write_miss(out, meta);
+                    return;
+                };
+                hits += 1;
+                let attributes = attributes[index];
+                Facts { len: value.len(), attributes, activity: None, now_ms, meta }.write_hit(out);
+                out.extend_from_slice(b"\r\n");
+                if meta.value {
+                    out.extend_from_slice(value);
+                    out.extend_from_slice(b"\r\n");
+                }
+            })?;
+            Ok(true)
+        });
+        match found {
+            Ok(true) => {
+                self.note_hits(hits, run.len as u64 - hits);
+                let counted = run.metas.iter().filter(|meta| !meta.no_update);
+                counted.for_each(|meta| self.note_use(&meta.key, true));
+            }
+            // Somebody has to be told to renew a value.
+            Ok(false) => {
+                let alone = batch.alone().ok_or(MustWait(run.start))?;
+                for meta in &run.metas {
+                    self.meta_get(alone, meta, out);
+                }
+            }
+            Err(error) => {
+                out.truncate(before);
+                (0..run.len).for_each(|_| self.refuse(out, &error));
+            }
+        }
+        Ok(())
+    }
+
+    fn flush_sets(
+        &mut self,
+        batch: &mut Batch<'_>,
+        run: &Run<'_>,
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<(), MustWait> {
+        let mut pairs: [(&[u8], &[u8]); RUN_MAX] = [(&[], &[]); RUN_MAX];
+        for (pair, (&key, &value)) in pairs.iter_mut().zip(run.keys.iter().zip(&run.values)).take(run.len) {
+            *pair = (key, value);
+        }
+        let pairs = &pairs[..run.len];
+        let plain = match &batch.entry {
+            Entry::Alone(..) => false,
+            _ => {
+                let shared = batch.shared().ok_or(MustWait(run.start))?;
+                // After an error storing the first ones again changes nothing.
+                shared.put_many(DATABASE, pairs).unwrap_or(false)
+            }
+        };
+        let stored = if plain {
+            Ok(())
+        } else {
+            let alone = batch.alone().ok_or(MustWait(run.start))?;
+            alone.make_room().and_then(|()| alone.put_many(DATABASE, pairs))
+        };
+        self.unsynced = true;
+        for (index, (key, _)) in pairs.iter().enumerate() {
+            self.note_use(key, false);
+            match &stored {
+                _ if run.marked[index] => {}
+                Ok(()) => out.extend_from_slice(b"STORED\r\n"),
+                Err(error) => self.refuse(out, error),
+            }
+        }
+        Ok(())
+    }
+
+    fn meta_get(&self, alone: &mut Exclusive<'_>, meta: &Meta<'_>, out: &mut Vec<u8>) {
+        let before = out.len();
+        match meta::get(alone, meta, self.activity(meta.activity), out) {
+            Ok(found) => self.note_hits(found.into(), (!found).into()),
+            Err(error) => {
+                out.truncate(before);
+                self.refuse(out, &error);
+            }
+        }
+    }
+
+    /// Executes a request that changes the key space, or has nothing to do with it.
+    fn execute_one(
+        &mut self,
+        batch: &mut Batch<'_>,
+        start: usize,
+        line: &[u8],
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<(), MustWait> {
+        let id = match request {
+            Request::Stats(of) => {
+                stats::stats(&self.server, of, out);
+                Id::Info
+            }
+            Request::Version => {
+                out.extend_from_slice(format!("VERSION {MEMCACHED_VERSION}\r\n").as_bytes());
+                Id::Ping
+            }
+            Request::MetaNoop => {
+                out.extend_from_slice(b"MN\r\n");
+                Id::Ping
+            }
+            Request::Verbosity { quiet } => {
+                answer(out, *quiet, b"OK\r\n");
+                Id::Ping
+            }
+            _ => {
+                let alone = batch.alone().ok_or(MustWait(start))?;
+                let before = out.len();
+                match self.change(alone, request, out) {
+                    Ok(id) => id,
+                    Err(error) => {
+                        out.truncate(before);
+                        self.refuse(out, &error);
+                        Id::Set
+                    }
+                }
+            }
+        };
+        self.note(batch, id, 1, &[line]);
+        Ok(())
+    }
+
+    fn change(&mut self, alone: &mut Exclusive<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Result<Id> {
+        self.unsynced = true;
+        Ok(match request {
+            Request::Get(get) => {
+                let hits = classic::get(alone, get, out)?;
+                self.note_hits(hits, get.count as u64 - hits);
+                words(get.keys).for_each(|key| self.note_use(key, true));
+                if get.exptime.is_some() { Id::GetEx } else { Id::Get }
+            }
+            Request::MetaGet(meta) => {
+                self.meta_get(alone, meta, out);
+                Id::Get
+            }
+            Request::MetaDelete(meta) => {
+                meta::delete(alone, meta, out)?;
+                Id::Del
+            }
+            Request::MetaCount(meta) => {
+                alone.make_room()?;
+                match meta::arithmetic(alone, meta, out)? {
+                    Ok(true) => self.note_use(&meta.key, false),
+                    Ok(false) => {}
+                    Err(text) => {
+                        self.figures.errors.fetch_add(1, Relaxed);
+                        out.extend_from_slice(text.as_bytes());
+                        out.extend_from_slice(b"\r\n");
+                    }
+                }
+                Id::IncrBy
+            }
+            Request::MetaDebug(key) => {
+                let activity = self.activity(true);
+                meta::debug(alone, key, activity, out)?;
+                Id::Object
+            }
+            &Request::Delete { key, quiet } => {
+                let removed = alone.remove(DATABASE, key)?;
+                answer(out, quiet, if removed { b"DELETED\r\n" } else { b"NOT_FOUND\r\n" });
+                Id::Del
+            }
+            &Request::Touch { key, exptime, quiet } => {
+                let touched = classic::touch(alone, key, exptime)?;
+                self.note_use(key, true);
+                answer(out, quiet, if touched { b"TOUCHED\r\n" } else { b"NOT_FOUND\r\n" });
+                Id::Expire
+            }
+            &Request::Count { key, delta, up, quiet } => {
+                alone.make_room()?;
+                match classic::count(alone, key, delta, up, 0)? {
+                    Counted::Is(number, longer) => {
+                        if longer {
+                            self.note_use(key, false);
+                        }
+                        if !quiet {
+                            classic::write_number(out, b"", number);
+                            out.extend_from_slice(b"\r\n");
+                        }
+                    }
+                    Counted::NotFound | Counted::Exists => answer(out, quiet, b"NOT_FOUND\r\n"),
+                    Counted::NoNumber => {
+                        answer(out, quiet, b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n")
+                    }
+                }
+                if up { Id::IncrBy } else { Id::DecrBy }
+            }
+            &Request::Flush { delay_s, quiet } => {
+                let at_ms = classic::deadline(delay_s.max(0), alone.now_ms());
+                let delayed = at_ms > alone.now_ms();
+                self.server.memcached.flush_at_ms.store(if delayed { at_ms } else { 0 }, Relaxed);
+                if !delayed {
+                    alone.flush(DATABASE)?;
+                }
+                answer(out, quiet, b"OK\r\n");
+                Id::FlushDb
+            }
+            // Handled by the callers.
+            _ => Id::Ping,
+        })
+    }
+
+    /// The times of use, kept from now on if `wanted`; and the time.
+    fn activity(&self, wanted: bool) -> Option<(&Activity, u64)> {
+        let (cell, now_s) = (&self.server.memcached.activity, self.server.started.elapsed().as_secs());
+        let activity = match wanted {
+            true => Some(cell.get_or_init(|| Activity::new(self.server.space.random(), now_s))),
+            false => cell.get(),
+        };
+        activity.map(|activity| (activity, now_s))
+    }
+
+    #[inline]
+    fn note_use(&self, key: &[u8], fetched: bool) {
+        if let Some(activity) = self.server.memcached.activity.get() {
+            activity.note(key, self.server.clock_s.load(Relaxed), fetched);
+        }
+    }
+
+    fn note_hits(&self, hits: u64, misses: u64) {
+        self.figures.hits.fetch_add(hits, Relaxed);
+        self.figures.misses.fetch_add(misses, Relaxed);
+    }
+
+    #[cold]
+    fn refuse(&self, out: &mut Vec<u8>, error: &SpaceError) {
+        self.figures.errors.fetch_add(1, Relaxed);
+        match error {
+            SpaceError::MemoryLimit => out.extend_from_slice(b"SERVER_ERROR out of memory storing object\r\n"),
+            SpaceError::Table(error) => {
+                let text = error.to_string().replace(['\r', '\n'], " ");
+                out.extend_from_slice(format!("SERVER_ERROR {text}\r\n").as_bytes());
+            }
+        }
+    }
+
+    /// Counts commands and their time, by the Redis command that does the same.
+    #[inline]
+    fn note(&self, batch: &mut Batch<'_>, id: Id, count: usize, line: &[&[u8]]) {
+        let now = Instant::now();
+        let nanos = now.duration_since(batch.clock).as_nanos() as u64; // 584 years
+        batch.clock = now;
+        self.figures.note(id, count as u64, nanos);
+        if nanos / 1000 >= self.server.slow_log.threshold_us.load(Relaxed) {
+            self.note_slow(line, nanos / 1000);
+        }
+    }
+
+    #[cold]
+    fn note_slow(&self, line: &[&[u8]], duration_us: u64) {
+        let line = line.join(&b' ');
+        let mut spans = Vec::new();
+        for word in words(&line) {
+            let start = word.as_ptr() as usize - line.as_ptr() as usize;
+            spans.push(Span::of(start..start + word.len()));
+        }
+        self.server.slow_log.add(&Args { request: &line, spans: &spans }, duration_us, &self.client);
+    }
+}
+
+/// The attributes of at most `RUN_MAX` keys, each the default if the key has none.
+fn attributes_of<'a>(shared: &Shared<'_>, keys: impl Iterator<Item = &'a [u8]>) -> Result<[Attributes; RUN_MAX]> {
+    let mut all = [Attributes::default(); RUN_MAX];
+    if shared.space().attributed_len(DATABASE) > 0 {
+        for (attributes, key) in all.iter_mut().zip(keys) {
+            *attributes = shared.attributes(DATABASE, key)?.unwrap_or_default();
+        }
+    }
+    Ok(all)
+}
+
+fn answer(out: &mut Vec<u8>, quiet: bool, text: &[u8]) {
+    if !quiet {
+        out.extend_from_slice(text);
+    }
+}
+
+impl<'a> Run<'a> {
+    fn new() -> Run<'a> {
+        Run {
+            kind: Kind::Get,
+            start: 0,
+            len: 0,
+            keys: [&[]; RUN_MAX],
+            values: [&[]; RUN_MAX],
+            marked: [false; RUN_MAX],
+            metas: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::{KeySpace, SpaceOptions};
+    use crate::settings::Settings;
+    use proptest::prelude::*;
+
+    fn session() -> MemcachedSession {
+        let space = Arc::new(KeySpace::open(SpaceOptions::default()).unwrap());
+        let server = Arc::new(Server::new(space, Settings::default(), false));
+        let client = server.clients.add("a client".into(), "here".into(), 0, 10).unwrap();
+        let figures = server.add_figures();
+        MemcachedSession::new(server, client, figures)
+    }
+
+    /// The replies to `input`, which comes in pieces of `step` bytes.
+    fn replies(input: &[u8], step: usize) -> Vec<u8> {
+        let (mut session, mut out, mut kept) = (session(), Vec::new(), Vec::new());
+        let mut need = 1;
+        for piece in input.chunks(step) {
+            kept.extend_from_slice(piece);
+            while kept.len() >= need {
+                let (used, flow) = session.execute(&kept, &mut out, Patience::MayWait);
+                kept.drain(..used);
+                match flow {
+                    Flow::Read(more) => {
+                        assert!(more > kept.len(), "{more} bytes of {}", kept.len());
+                        need = more;
+                    }
+                    Flow::Write => need = 0,
+                    Flow::Close => return out,
+                    Flow::Wait => panic!("who may wait is not to be called again"),
+                }
+            }
+        }
+        out
+    }
+
+    fn piece() -> impl Strategy<Value = Vec<u8>> {
+        let key = prop::sample::select(vec!["a", "b", "c"]);
+        let value = prop::sample::select(vec!["", "1", "12345", "x\r\ny", "END\r\n"]);
+        let store = (prop::sample::select(vec!["set", "add", "append", "prepend", "replace"]), key.clone(), 0..3u32, value)
+            .prop_map(|(name, key, flags, value)| format!("{name} {key} {flags} 0 {}\r\n{value}\r\n", value.len()));
+        let line = (
+            prop::sample::select(vec![
+                "get", "mg", "delete", "incr", "decr", "touch", "md", "ma", "get a b", "ms", "flush_all", "version", "x",
+            ]),
+            key,
+            prop::sample::select(vec!["", " 1", " v", " v k s f", " I", " N100", " 5 T0\r\nhello", " 2\r\nlonger"]),
+        )
+            .prop_map(|(name, key, rest)| format!("{name} {key}{rest}\r\n"));
+        prop_oneof![
+            store.prop_map(String::into_bytes),
+            line.prop_map(String::into_bytes),
+            proptest::collection::vec(any::<u8>(), 0..20),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+        #[test]
+        fn requests_in_any_pieces_have_the_same_replies(
+            pieces in proptest::collection::vec(piece(), 1..40),
+            step in 1..50usize,
+        ) {
+            let input = pieces.concat();
+            prop_assert_eq!(replies(&input, step), replies(&input, input.len().max(1)));
+        }
+    }
+
+    #[test]
+    fn a_run_longer_than_one_batch_keeps_its_order() {
+        let sets: String = (0..200).map(|n| format!("set k{n} 0 0 3\r\n{n:03}\r\n")).collect();
+        let keys: String = (0..200).map(|n| format!(" k{n}")).collect();
+        let out = replies(format!("{sets}get{keys}\r\nget absent\r\n").as_bytes(), 1 << 20);
+        let values: String = (0..200).map(|n| format!("VALUE k{n} 0 3\r\n{n:03}\r\n")).collect();
+        let expected = "STORED\r\n".repeat(200) + &values + "END\r\nEND\r\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_value_that_is_announced_but_too_long_takes_no_room() {
+        let mut session = session();
+        let mut out = Vec::new();
+        let (used, flow) = session.execute(b"set k 0 0 2000000000\r\nxx", &mut out, Patience::MayWait);
+        assert_eq!((used, flow), (24, Flow::Read(1)));
+        assert_eq!(out, b"SERVER_ERROR object too large for cache\r\n");
+        let (used, flow) = session.execute(&[b'x'; 1000], &mut out, Patience::MayWait);
+        assert_eq!((used, flow), (1000, Flow::Read(1)));
+    }
+}
