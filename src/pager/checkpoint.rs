@@ -64,7 +64,7 @@ impl Pager {
     /// # Errors
     /// Those of beginning a segment, and [`ErrorKind::Io`] where a map frame has to be read; nothing has changed.
     pub(crate) fn freeze(&self, root: &[u8], log_bytes: u64) -> Result<Frozen> {
-        self.refuse_if_moved().inspect_err(|e| self.poison(&e.to_string()))?;
+        self.refuse_if_moved().inspect_err(|e| self.poison(e.message()))?;
         self.free_kept()?;
         let sequence = match &self.log {
             Some(log) => log.switch(log_bytes)?,
@@ -87,7 +87,7 @@ impl Pager {
     /// Writes the frozen state. After an error the file has the last checkpoint, or this one once the journal is
     /// installed, and the handle is poisoned.
     pub(crate) fn write_frozen(&self, frozen: Frozen) -> Result<()> {
-        self.write_checkpoint(frozen).inspect_err(|e| self.poison(&e.to_string()))
+        self.write_checkpoint(frozen).inspect_err(|e| self.poison(e.message()))
     }
 
     fn write_checkpoint(&self, mut frozen: Frozen) -> Result<()> {

@@ -275,7 +275,7 @@ impl<'t> Latched<'t> {
             }),
         });
         outcome.map_err(|e| {
-            let why = format!("a batch failed, and undoing it failed too: {e}");
+            let why = format!("a batch failed, and undoing it failed too: {}", e.message());
             self.table.pager.poison(&why);
             Error::new(ErrorKind::Poisoned, format!("{}: {why}", self.table.pager.path().display()))
                 .with_hint("Open the table again.")

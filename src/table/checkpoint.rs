@@ -32,7 +32,7 @@ impl Table {
         }
         self.pager.refuse_if_poisoned()?;
         match self.pager.log().filter(|log| log.is_on()) {
-            Some(log) => log.sync().inspect_err(|e| self.pager.poison(&e.to_string())),
+            Some(log) => log.sync().inspect_err(|e| self.pager.poison(e.message())),
             None if self.pager.is_clean() => Ok(()),
             None => {
                 // Another thread's checkpoint may be in flight: waiting for the lock waits for its end.

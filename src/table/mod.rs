@@ -430,7 +430,7 @@ impl Table {
             let (_alone, mut writer) = self.enter_alone_to(WalRecord::Clear)?;
             for number in (0..=self.buckets.view().max_bucket).rev() {
                 // A cleared bucket cannot be restored, and the log has no record of it yet.
-                let delta = self.buckets.clear_bucket(number).inspect_err(|e| self.pager.poison(&e.to_string()))?;
+                let delta = self.buckets.clear_bucket(number).inspect_err(|e| self.pager.poison(e.message()))?;
                 writer.inside.count(delta, self.buckets.load());
             }
             self.log(&mut writer, WalRecord::Clear)?

@@ -208,14 +208,14 @@ impl Table {
             None => log.append(room, change.kind(), &[rest]),
         };
         // The change is made and cannot be undone, but is lost in a crash.
-        appended.inspect_err(|e| self.pager.poison(&e.to_string()))
+        appended.inspect_err(|e| self.pager.poison(e.message()))
     }
 
     /// Waits until the log up to `lsn` is as durable as the options ask.
     #[inline]
     pub(super) fn wait_durable(&self, lsn: Lsn) -> Result<()> {
         match self.pager.log().filter(|log| log.waits() && lsn > 0 && !planted(Bug::DoneBeforeSynced)) {
-            Some(log) => log.sync_to(lsn).inspect_err(|e| self.pager.poison(&e.to_string())),
+            Some(log) => log.sync_to(lsn).inspect_err(|e| self.pager.poison(e.message())),
             None => Ok(()),
         }
     }

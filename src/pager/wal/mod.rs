@@ -614,7 +614,8 @@ impl Log {
                 break Ok(());
             }
             if let Some(what) = &durable.failed {
-                break Err(Error::new(ErrorKind::Poisoned, what.clone()));
+                break Err(Error::new(ErrorKind::Poisoned, what.clone())
+                    .with_hint("Open the table again to continue from its last durable state."));
             }
             if durable.leading {
                 durable = wait_on(&self.synced, &self.durable, durable);
@@ -631,7 +632,7 @@ impl Log {
             (durable.group, durable.took) = (group, start.elapsed());
             match synced {
                 Ok(synced) => durable.lsn = durable.lsn.max(synced),
-                Err(e) => durable.failed = Some(e.to_string()),
+                Err(e) => durable.failed = Some(e.message().to_owned()),
             }
             self.synced.notify_all();
         };

@@ -191,11 +191,8 @@ impl Sorter {
     #[cold]
     fn forked_error(&self) -> Error {
         let path = self.options.temporary.display();
-        let message = format!(
-            "{path}: the build was started before this process was forked from its parent, \
-             which goes on with it. Start another in the child."
-        );
-        Error::new(ErrorKind::Forked, message)
+        let message = "the build was started before this process was forked from its parent, which goes on with it";
+        Error::new(ErrorKind::Forked, format!("{path}: {message}")).with_hint("Start another in the child.")
     }
 
     /// Begins to give out what was taken.
