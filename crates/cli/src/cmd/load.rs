@@ -61,16 +61,34 @@ pub struct Load {
     #[arg(long)]
     number: bool,
     /// What to do with a key that exists
-    #[arg(long, value_enum, default_value_t = Duplicates::Last, hide_possible_values = true, value_name = "last|first|append|error")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = Duplicates::Last,
+        hide_possible_values = true,
+        value_name = "last|first|append|error"
+    )]
     duplicates: Duplicates,
     /// At a row that is not a pair: stop, or name it, count it and continue
     #[arg(long, value_enum, default_value_t = OnError::Stop, hide_possible_values = true, value_name = "stop|skip")]
     on_error: OnError,
     /// The longest row; a longer one is a bad row [default: 1GiB]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value_t = ROW_BYTES_MAX, hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = parse_size,
+        default_value_t = ROW_BYTES_MAX,
+        hide_default_value = true
+    )]
     max_row: u64,
     /// When a row is durable: none, at the end of the load; os, at once unless the system fails; sync, at once
-    #[arg(long, value_enum, default_value_t = DurabilityName::None, hide_possible_values = true, value_name = "none|os|sync")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = DurabilityName::None,
+        hide_possible_values = true,
+        value_name = "none|os|sync"
+    )]
     durability: DurabilityName,
     /// Bytes of a primary page, 512 to 64K (for a new table)
     #[arg(long, value_name = "SIZE", value_parser = parse_size_u32)]

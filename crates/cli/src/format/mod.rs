@@ -5,7 +5,7 @@
 //! | `tsv` | key TAB value, one per line; escapes `\t \n \r \\ \xHH` | any |
 //! | `jsonl` | `{"key": "...", "value": "..."}`, one per line; `key_base64`, `value_base64` for non-UTF-8 | any |
 //! | `raw` | u32 key length, u32 value length (both little-endian), key, value | any |
-//! | `lines` | a key per line, unescaped; the value is empty, or the line's number | keys without newline or zero byte |
+//! | `lines` | a key per line, unescaped; the value is empty, or the line's number | keys without newline, zero byte |
 //!
 //! Reading borrows from the input's buffer if the pair needs no unescaping, and unescapes into two reused buffers
 //! otherwise: no allocation per row.

@@ -244,7 +244,8 @@ impl<'i> Inputs<'i> {
     #[cfg(not(feature = "parquet"))]
     fn feed_parquet(&mut self, path: &Path, _: &mut Take<'_>) -> Result<End> {
         Err(Failure::usage(format_args!(
-            "{}: this program was built without Parquet; rebuild it with `--features parquet`, or convert the file to csv or jsonl",
+            "{}: this program was built without Parquet; rebuild it with `--features parquet`, or convert the file \
+             to csv or jsonl",
             path.display()
         )))
     }
