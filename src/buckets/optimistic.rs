@@ -111,7 +111,7 @@ impl Buckets {
         Some(PageSnapshot { read, frame, start, len, matches, next: if behind { page::next(&header) } else { 0 } })
     }
 
-    /// Reads the slots of the overflow page. `None`: there is none, or the case needs the latch.
+    /// Reads the slots of the overflow page. `None`: the bucket has no overflow page, or the case needs the latch.
     #[inline]
     fn snapshot_overflow(&self, primary: &PageSnapshot<'_>, key: HashedKey<'_>) -> Option<PageSnapshot<'_>> {
         let (frame, range) = self.overflow_of(primary)?;
@@ -138,7 +138,7 @@ impl Buckets {
         }
     }
 
-    /// Prefetches what `validate` will read: the first record with the tag, or, where there is none, the slots of the
+    /// Prefetches what `validate` will read: the first record with the tag, or, without such a record, the slots of the
     /// overflow page. `true` for the latter: call [`add_overflow`](Self::add_overflow) next.
     #[inline]
     pub(super) fn prefetch_next(&self, snapshot: &BucketSnapshot<'_>) -> bool {

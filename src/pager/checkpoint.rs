@@ -464,7 +464,7 @@ pub(super) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Re
         read_complete(journal.as_ref()).map_err(|e| Error::io(&journal_path, "read", e))?
     {
         check_belongs(&journal_path, file, size, &header)?;
-        // Whoever wrote it may have been killed before it was synced: what was read may be in the cache alone.
+        // Its writer may have been killed before it synced the file: the bytes may be in the cache alone.
         journal.sync().map_err(|e| Error::io(&journal_path, "sync", e))?;
         storage.sync_names(&journal_path).map_err(|e| Error::io(&journal_path, "sync the directory of", e))?;
         install_frames(journal.as_ref(), file, size, &index)

@@ -1,7 +1,7 @@
-//! Rules of the house that a compiler does not check: layout, imports, links, names.
+//! Rules of this repository that a compiler does not check: layout, imports, links, names.
 //!
 //! Each test reads the files that git knows or would add, and lists every breach with what to do. The rules themselves
-//! stand in CONTRIBUTING.md; what clippy can check is in Cargo.toml and clippy.toml instead.
+//! are in CONTRIBUTING.md; what clippy can check is in Cargo.toml and clippy.toml instead.
 //!
 //! Source: the idea is TigerBeetle's and rust-analyzer's `tidy`.
 

@@ -8,7 +8,7 @@
 //!   whole, has what a second reader finds, and the same when it is opened again.
 //! * `ops`: operations on a new table. The answers are those of a `BTreeMap`; the table is whole.
 //!
-//! A hang is for whoever runs a target to notice: the fuzzer by `-timeout`, `tests/it/seeds.rs` by its own clock.
+//! A target does not notice a hang. Its runner does: the fuzzer by `-timeout`, `tests/it/seeds.rs` by its own clock.
 //! The fuzzer also bounds memory (`fuzz/src/lib.rs`).
 //!
 //! Bytes are decoded by hand (`input.rs`): few lines, and what a seed means does not change with a dependency.

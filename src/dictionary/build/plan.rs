@@ -106,7 +106,7 @@ impl Plan {
         if need <= self.memory_bytes { Ok(()) } else { Err(too_little_memory(chunk_keys, need, self.memory_bytes)) }
     }
 
-    /// Refuses to resume, for work without a source that it could go on in.
+    /// Refuses to resume work that has no source to continue from.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`].

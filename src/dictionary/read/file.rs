@@ -361,7 +361,7 @@ impl DictionaryFile {
             };
             let position = self.cell_position(&mut stream, at)?;
             search.saw(position, query.position);
-            // Equal ones may have begun before, and may go on.
+            // Equal ones may lie before and after.
             if position < query.position {
                 range.start = range.start.max(at);
             } else if position > query.position {

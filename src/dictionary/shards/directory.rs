@@ -123,7 +123,7 @@ impl DirectoryWriter {
         self.remove(&left, kept);
     }
 
-    /// Removes files that are none of `kept`.
+    /// Removes the files that are not among `kept`.
     fn remove(&self, names: &[&str], kept: &[&str]) {
         for name in names.iter().filter(|name| !kept.contains(name)) {
             // A file that cannot be removed takes space and does no other harm.

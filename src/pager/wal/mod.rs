@@ -476,7 +476,7 @@ impl Log {
 
     /// Frees the segments before checkpoint `number`, which is complete.
     pub(super) fn release(&self, number: u64) -> Result<()> {
-        // Who syncs right now may be about to write the last of a segment that is to be free.
+        // A thread that is syncing may be about to write to a segment that this call frees.
         let mut durable = self.durable();
         while durable.leading && !planted(Bug::FreedUnderSync) {
             durable = wait_on(&self.synced, &self.durable, durable);

@@ -383,7 +383,7 @@ impl Drop for Sorted {
         self.stop();
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
         if let Some(manifest) = self.manifest.take().filter(|_| !self.saved) {
-            // There is nothing to go on with.
+            // The sort cannot continue.
             let _ = manifest.remove(self.storage.as_ref());
         }
     }

@@ -137,7 +137,7 @@ impl Sorter {
         self.resumed
     }
 
-    /// How many records an earlier sort had saved that this one does not go on from, and has removed.
+    /// How many records of an earlier sort this one could not use, and has removed.
     pub(crate) fn discarded_records(&self) -> u64 {
         self.discarded
     }
@@ -434,7 +434,7 @@ impl Sorter {
             let mut part = Distributed { bytes, records, ..Distributed::default() };
             if bytes > 0 {
                 let path = spill::part_name(&self.options.temporary, i);
-                let fail = |e| Error::io(&path, "go on with a temporary file", e);
+                let fail = |e| Error::io(&path, "reopen a temporary file", e);
                 let file: Arc<dyn File> = match self.options.storage.open(&path, Mode::Write) {
                     Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
                     other => other.map_err(fail)?.into(),

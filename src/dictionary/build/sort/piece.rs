@@ -176,7 +176,7 @@ fn sort_buckets(entries: &mut [Entry], ends: &[u32]) {
     }
 }
 
-/// Puts records of one position in the order of their keys, and lets one of each key stand.
+/// Puts records of one position in the order of their keys, and keeps one of each key.
 fn resolve_ties(entries: &mut Vec<Entry>, raw: &[u8], rules: &SortRules) -> Result<(), SortError> {
     let key = |e: &Entry| block::record(raw, e.at, rules.fixed).key;
     let (mut kept, mut start) = (0, 0);
