@@ -5,7 +5,7 @@
 //!
 //! Not here: which records stay in a bucket (`split.rs`), bytes in a page (`page.rs`).
 
-use super::Buckets;
+use super::linear_hash::Buckets;
 use super::overflow::OverflowPage;
 use super::page::{self, Damage, PAIR_IN_EXTENT, Record};
 use crate::error::Result;

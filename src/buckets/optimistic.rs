@@ -15,10 +15,11 @@
 
 use super::activity;
 use super::address::{BucketAddress, View};
+use super::bucket::HashedKey;
+use super::linear_hash::Buckets;
 use super::overflow::OverflowPage;
 use super::page::{self, INLINE};
 use super::tags::{Matches, SLOTS_AT_ONCE, WORDS_AT_ONCE};
-use super::{Buckets, HashedKey};
 use crate::linear;
 use crate::pager::pool::{FrameNo, OptimisticRead};
 

@@ -11,7 +11,7 @@
 //! (docs/architecture.md, "Overflow"). Not here: what a bucket does with them (`bucket.rs`), bytes in a page
 //! (`page.rs`).
 
-use super::Buckets;
+use super::linear_hash::Buckets;
 use super::page::{self, Record};
 use crate::error::Result;
 use crate::pager::FRAME_UNITS;
