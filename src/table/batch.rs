@@ -11,9 +11,9 @@
 //!
 //! Source: the write batch is LevelDB's. Not here: the record's bytes (`wal_record.rs`).
 
-use super::Table;
 use super::changes::Changes;
 use super::deferred::{self, Deferred, Edit, Expected};
+use super::handle::Table;
 use super::wal_record::WalRecord;
 use crate::buckets::{Bucket, Delta, HashedKey, PairLocation};
 use crate::error::{Error, ErrorKind, Result};

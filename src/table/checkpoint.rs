@@ -9,7 +9,8 @@
 //!
 //! Source: docs/architecture.md, "Checkpoint". Not here: writing it (`pager/checkpoint.rs`), the log (`pager/wal`).
 
-use super::{Durability, Table};
+use super::handle::Table;
+use super::options::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::pager::interleave::spawn;
 use crate::pager::{CheckpointGuard, Frozen, Pager};

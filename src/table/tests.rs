@@ -5,9 +5,11 @@ mod checkpoints;
 mod counters;
 
 use super::*;
+use crate::error::ErrorKind;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::*;
 
