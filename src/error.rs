@@ -84,7 +84,9 @@ struct Inner {
 impl Error {
     /// `message` says what happened and where, without a full stop at its end.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error(Box::new(Inner { kind, message: message.into(), hint: None, source: None }))
+        let message = message.into();
+        debug_assert!(!message.ends_with('.') || message.ends_with("..."), "advice is the hint: {message}");
+        Error(Box::new(Inner { kind, message, hint: None, source: None }))
     }
 
     pub(crate) fn corrupt(message: impl Into<String>) -> Self {

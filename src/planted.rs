@@ -52,7 +52,7 @@ pub(crate) enum Bug {
     /// A split frees the old overflow pages before all that can fail is over.
     SplitFreesFirst,
     // Of threads.
-    /// Under the latch nobody looks at `view` again.
+    /// `view` is not compared again under the latch.
     ViewNotComparedAgain,
     /// A merge keeps the version.
     MergeKeepsVersion,
@@ -68,12 +68,12 @@ pub(crate) enum Bug {
     GatePassedClosed,
     /// Compaction frees the memory of a frame that a reader holds.
     ForgetUnderReaders,
-    /// A batch does not look at `view` again once it has its latches.
+    /// A batch does not compare `view` again once it has its latches.
     BatchTrustsView,
-    /// Who closes the gate does not wait for the threads that share a slot.
+    /// Closing the gate does not wait for the threads that share a slot.
     SharedSlotPassed,
     // Of the log.
-    /// A write says that it is done before the log is synced.
+    /// A write returns before the log is synced.
     DoneBeforeSynced,
     /// Removals are not logged.
     RemovalUnlogged,
@@ -93,11 +93,11 @@ pub(crate) enum Bug {
     BatchInPart,
     /// A failed batch is not undone.
     BatchNotUndone,
-    /// A segment that is ended with nothing left to be written is not there for a sync.
+    /// A sync skips an ended segment with no pending bytes.
     EndedUnsynced,
     /// A segment is free while another thread is about to write the last of it.
     FreedUnderSync,
-    /// What a replay found is written again after its segment was freed.
+    /// A replayed segment is written again after it was freed.
     ReplayedKept,
     /// All records in pieces have one number.
     PiecesShareNumber,

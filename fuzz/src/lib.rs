@@ -2,7 +2,8 @@
 //!
 //! The targets are in `targets/`, which is a module of the root's tests too (`tests/it/seeds.rs`): there the committed
 //! inputs run on any Rust, without a fuzzer. So the modules that targets use are those of the tests, found at the same
-//! names: `crate::spd`, `crate::spt` and `crate::fields`. How to run and what to do with a finding: docs/testing.md, "Fuzzing".
+//! names: `crate::spd`, `crate::spt` and `crate::fields`. How to run and what to do with a finding: docs/testing.md,
+//! "Fuzzing".
 
 use cap::Cap;
 use std::alloc::System;

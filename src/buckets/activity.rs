@@ -5,60 +5,20 @@
 //! since sampling every 512th would catch only one of two keys that a program looks up in turn. So the figures of
 //! lookups are estimates: for n lookups they are off by about 13 / sqrt(n), 1.3 % at a million.
 //!
-//! Cost: docs/architecture.md, "Live counters". Not here: counters of writes (`table/gate.rs`), the walk over all
-//! buckets (`survey.rs`).
+//! Cost: docs/architecture.md, "Live counters". Not here: the sampled lookup (`sample.rs`), counters of writes
+//! (`table/gate.rs`), the walk over all buckets (`survey.rs`).
 
-use super::page::{self, PAIR_IN_EXTENT};
 use super::thread_slot::{SLOT_COUNT, slot_of_thread};
-use super::{Buckets, HashedKey};
-use crate::error::Result;
 use crate::linear;
 use crate::pager::interleave;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-impl Buckets {
-    /// Counts a lookup of `key` by repeating its reads. Errors are ignored: the lookup itself reports them.
-    #[cold]
-    pub(super) fn sample(&self, primary: &[u8], key: HashedKey<'_>) {
-        if let Ok((found, touched)) = self.touched(primary, key) {
-            self.activity.count(found, touched);
-        }
-    }
-
-    fn touched(&self, primary: &[u8], key: HashedKey<'_>) -> Result<(bool, Touched)> {
-        let mut touched = Touched::default();
-        if self.touch(primary, key, &mut touched)? {
-            return Ok((true, touched));
-        }
-        let bits = page::filter_bits(key.tag);
-        if page::next(primary) == 0 || page::filter(primary) & bits != bits {
-            return Ok((false, touched));
-        }
-        let visit = |_, bytes: &[u8]| Ok(self.touch(bytes, key, &mut touched)?.then_some(()));
-        let found = self.walk_chain(page::next(primary), visit)?.is_some();
-        Ok((found, touched))
-    }
-
-    /// Counts one page. A key in an extent is compared by its hash: a sample reads nothing but pages.
-    fn touch(&self, bytes: &[u8], key: HashedKey<'_>, touched: &mut Touched) -> Result<bool> {
-        touched.pages += 1;
-        let hash = key.hash.to_le_bytes();
-        let (form_is_extent, wanted) =
-            if key.bytes.len() <= self.key_bytes_inline_max() { (false, key.bytes) } else { (true, &hash[..]) };
-        let found = page::find_by(bytes, key.tag, |record| {
-            touched.keys += 1;
-            (record.form == PAIR_IN_EXTENT) == form_is_extent && record.key == wanted
-        });
-        Ok(found.map_err(|d| self.damaged(d))?.is_some())
-    }
-}
-
 /// The pages and keys that a lookup read.
 #[derive(Clone, Copy, Default)]
-struct Touched {
-    pages: u64,
-    keys: u64,
+pub(super) struct Touched {
+    pub pages: u64,
+    pub keys: u64,
 }
 
 /// The sums of one thread's samples. Two lines apart, since processors fetch lines in pairs.
@@ -140,7 +100,7 @@ impl Activity {
         }
     }
 
-    fn count(&self, found: bool, touched: Touched) {
+    pub(super) fn count(&self, found: bool, touched: Touched) {
         let slot = &self.samples[slot_of_thread()];
         let (lookups, pages, keys) = if found {
             (&slot.hits, &slot.hit_pages, &slot.hit_keys)

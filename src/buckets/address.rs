@@ -6,7 +6,9 @@
 //!
 //! Source: docs/architecture.md, "Page addressing".
 
-use super::{Bucket, Buckets, root};
+use super::bucket::Bucket;
+use super::linear_hash::Buckets;
+use super::root;
 use crate::error::{Error, ErrorKind, Result};
 use crate::linear;
 use crate::pager::FRAME_UNITS;

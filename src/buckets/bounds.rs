@@ -8,7 +8,8 @@
 //!
 //! Not here: bounds against the file's length (`overflow.rs`, `extent.rs`), a full check (`verify.rs`).
 
-use super::{Buckets, Totals};
+use super::linear_hash::Buckets;
+use super::sizes::Totals;
 use crate::error::Result;
 use crate::linear;
 use crate::pager::Pager;

@@ -16,9 +16,9 @@
 //! (docs/architecture.md, "Overflow"). Not here: bytes in a page (`page.rs`), which bucket (`linear.rs`), splitting
 //! (`split.rs`).
 
-use super::Buckets;
 use super::extent::{EXTENT_BYTES, Extent, grown_bytes};
-use super::layout::Gathered;
+use super::gathered::Gathered;
+use super::linear_hash::Buckets;
 use super::overflow::OverflowPage;
 use super::page::{self, Damage, INLINE, PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
 use crate::error::Result;

@@ -3,11 +3,12 @@
 //! Not here: the order of the steps, and what is kept out during each (`table/compact.rs`).
 
 use super::address::View;
+use super::bucket::Bucket;
 use super::extent::Extent;
-use super::layout::Workspace;
+use super::gathered::Workspace;
+use super::linear_hash::Buckets;
 use super::overflow::OverflowPage;
 use super::page::{self, INLINE, Record};
-use super::{Bucket, Buckets};
 use crate::error::Result;
 use crate::linear;
 use crate::pager::FRAME_UNITS;

@@ -8,7 +8,7 @@
 //! Source: replaces the paper's big pairs on chained overflow pages. Size classes as in Kim & Lomet were not needed:
 //! units of a 64th of a frame waste 1.3 % of a 2.5-kB value. Format: docs/format.md, "Extent".
 
-use super::Buckets;
+use super::linear_hash::Buckets;
 use super::page::{PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
 use crate::error::Result;
 use crate::little_endian::{u32_at, u64_at};

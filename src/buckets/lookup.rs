@@ -5,9 +5,10 @@
 //! Not here: the optimistic read (`optimistic.rs`), many keys at a time (`many.rs`).
 
 use super::activity;
+use super::bucket::HashedKey;
+use super::linear_hash::Buckets;
 use super::optimistic::Optimistic;
 use super::page;
-use super::{Buckets, HashedKey};
 use crate::error::{Result, quote};
 use crate::pager::pool::{ReadGuard, ValueHeld};
 use crate::pager::sink::{Fixed, Sink};

@@ -14,8 +14,9 @@
 //! Gain: docs/benchmarks.md, "Many keys at a time". Not here: the steps of one lookup (`optimistic.rs`).
 
 use super::activity;
+use super::bucket::HashedKey;
+use super::linear_hash::Buckets;
 use super::optimistic::{BucketSnapshot, Optimistic};
-use super::{Buckets, HashedKey};
 use crate::error::Result;
 
 /// Keys looked up together: enough to use every line buffer of a core, few enough for its first-level cache.

@@ -17,7 +17,9 @@ pub(crate) mod bounds;
 pub(crate) mod bucket;
 mod compact;
 pub(crate) mod extent;
+mod gathered;
 mod layout;
+mod linear_hash;
 mod load;
 mod lookup;
 mod many;
@@ -25,7 +27,9 @@ mod optimistic;
 mod overflow;
 pub(crate) mod page;
 pub(crate) mod root;
+mod sample;
 mod scan;
+mod sizes;
 mod split;
 mod survey;
 mod tags;
@@ -42,62 +46,16 @@ pub(crate) use activity::Activity;
 pub(crate) use activity::INTERVAL;
 use address::View;
 pub(crate) use bucket::{Bucket, Delta, HashedKey, PairLocation};
+pub(crate) use linear_hash::Buckets;
 pub(crate) use load::Load;
 pub use lookup::ValueRef;
 use root::Root;
 pub use scan::Scan;
+pub(crate) use sizes::{FILL_PERCENT, Fill, PAGE_BYTES, Totals};
+pub use sizes::{KEY_LEN_MAX, VALUE_LEN_MAX};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
 pub use survey::TableSurvey;
-
-/// Longest key in bytes.
-pub const KEY_LEN_MAX: usize = u32::MAX as usize;
-/// Longest value in bytes.
-pub const VALUE_LEN_MAX: usize = u32::MAX as usize;
-
-/// Bytes a page may have; a power of two.
-pub(crate) const PAGE_BYTES: std::ops::RangeInclusive<u32> = 512..=65536;
-/// The load at which a table grows, in percent of its primary pages.
-pub(crate) const FILL_PERCENT: std::ops::RangeInclusive<u32> = 10..=400;
-
-/// How full buckets get before the table grows.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fill {
-    /// Bytes of slots and records, in percent of the primary pages.
-    pub percent: u32,
-    /// Pairs a bucket; if set, it replaces the percentage (the paper's *ffactor*).
-    pub pairs: Option<u32>,
-}
-
-/// How many pairs there are, and what they take.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
-    pub pairs: u64,
-    /// Bytes of keys and values.
-    pub payload_bytes: u64,
-    /// Bytes of slots and records in pages.
-    pub bucket_bytes: u64,
-}
-
-/// The buckets of one table.
-pub(crate) struct Buckets {
-    pager: Arc<Pager>,
-    hash: HashFunction,
-    page_bytes: usize,
-    /// Bytes of a page that a lookup of one key prefetches.
-    prefetch_bytes: usize,
-    fill: Fill,
-    /// [`View`], packed.
-    view: AtomicU64,
-    /// Where each group of buckets starts, in bytes of the file.
-    groups: [AtomicU64; linear::GROUP_COUNT],
-    /// The table does not shrink below the size it was created with.
-    min_max_bucket: AtomicU32,
-    load: Load,
-    /// Held by the thread that splits, merges or moves a bucket.
-    structure: Mutex<layout::Workspace>,
-    activity: Arc<Activity>,
-}
 
 impl Buckets {
     /// The empty buckets 0 to `max_bucket` of a new table.
@@ -213,33 +171,6 @@ impl Buckets {
     #[inline]
     pub(crate) fn check_lengths(&self, key: &[u8], value_bytes: usize) -> Result<()> {
         if key.len() <= KEY_LEN_MAX && value_bytes <= VALUE_LEN_MAX { Ok(()) } else { Err(too_long(key, value_bytes)) }
-    }
-
-    /// The buckets' activity since the table was opened.
-    pub(crate) fn activity(&self) -> &Arc<Activity> {
-        &self.activity
-    }
-
-    pub(crate) fn load(&self) -> &Load {
-        &self.load
-    }
-
-    pub(crate) fn hash(&self) -> &HashFunction {
-        &self.hash
-    }
-
-    pub(crate) fn page_bytes(&self) -> usize {
-        self.page_bytes
-    }
-
-    pub(crate) fn fill(&self) -> Fill {
-        self.fill
-    }
-
-    /// An error about a page that contradicts itself.
-    #[cold]
-    fn damaged(&self, damage: page::Damage) -> Error {
-        self.pager.corrupt(damage.0)
     }
 }
 

@@ -15,10 +15,11 @@
 
 use super::activity;
 use super::address::{BucketAddress, View};
+use super::bucket::HashedKey;
+use super::linear_hash::Buckets;
 use super::overflow::OverflowPage;
 use super::page::{self, INLINE};
 use super::tags::{FOURS_AT_ONCE, Matches, SLOTS_AT_ONCE};
-use super::{Buckets, HashedKey};
 use crate::linear;
 use crate::pager::pool::{FrameNo, FrameRef, OptimisticRead};
 use crate::pager::sink::Sink;
@@ -106,7 +107,7 @@ impl Buckets {
         Some(PageSnapshot { read, start, len, matches, next: if behind { header.next } else { 0 } })
     }
 
-    /// Reads the slots of the overflow page. `None`: there is none, or the case needs the latch.
+    /// Reads the slots of the overflow page. `None`: the bucket has no overflow page, or the case needs the latch.
     #[inline]
     fn snapshot_overflow<'t>(&'t self, next: u64, key: HashedKey<'_>) -> Option<PageSnapshot<'t>> {
         let (frame, range) = self.overflow_of(next)?;
@@ -133,7 +134,7 @@ impl Buckets {
         }
     }
 
-    /// Prefetches what `validate` will read: the first record with the tag, or, where there is none, the slots of the
+    /// Prefetches what `validate` will read: the first record with the tag, or, without such a record, the slots of the
     /// overflow page. `true` for the latter: call [`add_overflow`](Self::add_overflow) next.
     #[inline]
     pub(super) fn prefetch_next(&self, snapshot: &BucketSnapshot<'_>) -> bool {

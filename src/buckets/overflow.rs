@@ -11,25 +11,12 @@
 //! (docs/architecture.md, "Overflow"). Not here: what a bucket does with them (`bucket.rs`), bytes in a page
 //! (`page.rs`).
 
-use super::Buckets;
+use super::linear_hash::Buckets;
+pub(crate) use super::page::OverflowPage;
 use super::page::{self, Record};
 use crate::error::Result;
 use crate::pager::FRAME_UNITS;
 use crate::pager::pool::{FrameNo, ReadGuard, WriteGuard};
-
-/// The place of an overflow page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OverflowPage {
-    pub unit: u64,
-    pub len: u32,
-}
-
-impl OverflowPage {
-    /// Its encoding in a page's `next`: 48 bits of unit, 16 of length; 0 for none.
-    pub(super) fn to_bits(self) -> u64 {
-        self.unit << 16 | u64::from(self.len)
-    }
-}
 
 impl Buckets {
     /// The overflow page that a page's `next` refers to, checked against the size of the file.

@@ -50,6 +50,20 @@ pub fn filter_bits(tag: u16) -> u64 {
     1 << (tag & 63) | 1 << ((tag >> 6) & 63)
 }
 
+/// The place of an overflow page, which [`next`] encodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OverflowPage {
+    pub unit: u64,
+    pub len: u32,
+}
+
+impl OverflowPage {
+    /// Its encoding in a page's `next`: 48 bits of unit, 16 of length; 0 for none.
+    pub(super) fn to_bits(self) -> u64 {
+        self.unit << 16 | u64::from(self.len)
+    }
+}
+
 /// A record of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {

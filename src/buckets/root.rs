@@ -2,7 +2,7 @@
 //!
 //! Opening and salvage parse it here, and checkpoints encode it here. Format: docs/format.md, "Root".
 
-use super::{FILL_PERCENT, Fill, PAGE_BYTES, Totals};
+use super::sizes::{FILL_PERCENT, Fill, PAGE_BYTES, Totals};
 use crate::linear;
 use crate::little_endian::{u16_at, u32_at, u64_at};
 use crate::pager::{FRAME_BYTES_MIN, ROOT_BYTES};

@@ -5,7 +5,7 @@
 //! bucket at a time, sorted, and returns the pairs from its position on: a key that is present throughout is returned
 //! exactly once, however the table changes in the meantime.
 
-use super::Buckets;
+use super::linear_hash::Buckets;
 use super::page::{self, INLINE, PAIR_IN_EXTENT};
 use crate::error::Result;
 use crate::linear::Position;

@@ -14,13 +14,16 @@
 //! Source: Seltzer & Yigit 1991, "The New Implementation". Not here: the arithmetic (`linear.rs`).
 
 use super::address::View;
-use super::layout::{Gathered, Workspace};
-use super::{Bucket, Buckets, Delta};
+use super::bucket::{Bucket, Delta};
+use super::gathered::{Gathered, Workspace};
+use super::linear_hash::Buckets;
+use super::page;
 use crate::error::Result;
 use crate::linear;
 use crate::pager::interleave::step;
 use crate::pager::words::Bytes;
 use crate::planted::{Bug, planted};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{MutexGuard, TryLockError};
 
 impl Buckets {
@@ -164,5 +167,45 @@ impl Buckets {
             go.pop();
         }
         Ok(())
+    }
+}
+
+/// When the table grows or shrinks.
+impl Buckets {
+    /// Bytes that a thread counts before it adds them to the load: a quarter of a page, or none where pairs count.
+    pub(crate) fn load_step_bytes(&self) -> i64 {
+        if self.fill.pairs.is_some() { 0 } else { self.page_bytes as i64 / 4 }
+    }
+
+    /// The load, and the load at which a table of `bucket_count` buckets grows, in the unit of the fill: pairs or
+    /// bytes.
+    #[inline]
+    pub(super) fn load_and_limit(&self, bucket_count: u64) -> (u64, u64) {
+        match self.fill.pairs {
+            Some(limit) => (self.load.pairs(), bucket_count.saturating_mul(u64::from(limit))),
+            None => {
+                let capacity = page::capacity(self.page_bytes) as u64;
+                let limit = bucket_count.saturating_mul(capacity) * u64::from(self.fill.percent) / 100;
+                (self.load.bytes(), limit)
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn wants_split(&self, long_chain: bool) -> bool {
+        let (load, limit) = self.load_and_limit(self.view().linear().bucket_count());
+        // Splits cannot divide a chain of equal hashes: the table grows for one to twice the size, no more.
+        load > limit || long_chain && load > limit / 2
+    }
+
+    /// Whether the load calls for a merge.
+    #[inline]
+    pub(super) fn wants_merge(&self) -> bool {
+        let view = self.view();
+        if view.max_bucket <= self.min_max_bucket.load(Relaxed) {
+            return false;
+        }
+        let (load, limit) = self.load_and_limit(u64::from(view.max_bucket));
+        load < limit / 2
     }
 }

@@ -1,7 +1,8 @@
 //! A survey of a table: sizes, load, overflow, distribution of pairs over buckets.
 
+use super::linear_hash::Buckets;
 use super::page::{self, INLINE};
-use super::{Buckets, Totals};
+use super::sizes::Totals;
 use crate::error::Result;
 use crate::linear;
 use std::collections::BTreeMap;

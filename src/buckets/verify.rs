@@ -1,7 +1,8 @@
 //! Checking a whole table: every checksum, every page, every reference, every key's place.
 
+use super::linear_hash::Buckets;
 use super::page::{self, INLINE, KIND_BUCKET, KIND_EMPTY, PAIR_IN_EXTENT};
-use super::{Buckets, Totals};
+use super::sizes::Totals;
 use crate::error::Result;
 use crate::fault::Fault;
 use crate::linear;

@@ -176,8 +176,8 @@ impl DictionaryBuilder {
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         if self.shards > 0 && self.plan.resume.is_some() {
-            let message = "a build of shards cannot be resumed: build one file, or leave out resume";
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            let error = Error::new(ErrorKind::InvalidArgument, "a build of shards cannot be resumed");
+            return Err(error.with_hint("Build one file, or leave out resume."));
         }
         self.plan.check(self.shards as usize)?;
         let target = match self.shards {
@@ -199,8 +199,8 @@ impl DictionaryBuilder {
     pub(crate) fn start_ordered(&self, path: &Path, pairs_total: u64) -> Result<OrderedBuild> {
         self.plan.check(1)?;
         if self.shards > 0 {
-            let message = "a table is frozen to one file: leave out shards, or build them from its pairs";
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            let error = Error::new(ErrorKind::InvalidArgument, "a table is frozen to one file");
+            return Err(error.with_hint("Leave out shards, or build them from its pairs."));
         }
         let progress = ProgressCounter::new(self.plan.on_progress.clone());
         progress.expect(pairs_total);

@@ -3,7 +3,7 @@
 //! Not here: a lookup in a file (`read/file.rs`), sizes (`stat.rs`), the check of everything (`verify.rs`).
 
 use super::build::parallel::in_parallel;
-use super::format::ends::BUILD_AGAIN;
+use super::format::ends::damaged;
 use super::index::Index;
 use super::read::file::{Access, DictionaryFile};
 use super::read::walk::Walk;
@@ -318,9 +318,9 @@ fn check_alike(files: &[Arc<DictionaryFile>]) -> Result<()> {
     match files.iter().find(|file| !file.header.is_like(&first.header)) {
         None => Ok(()),
         Some(other) => {
-            let (other, first) = (other.path.display(), first.path.display());
-            let what = "differ in hash function, page size or compression, so they are not of one dictionary";
-            Err(Error::corrupt(format!("{other}, {first}: {what}. {}.", BUILD_AGAIN)))
+            let first = first.path.display();
+            let what = "differs in hash function, page size or compression";
+            Err(damaged(&other.path, format_args!("{what} from {first}, so they are not of one dictionary")))
         }
     }
 }

@@ -118,7 +118,7 @@ impl Run {
         }
     }
 
-    /// The layout for these records alone; [`Layout::Varied`] where there are none.
+    /// The layout for these records alone; [`Layout::Varied`] for no records.
     pub fn layout(&self) -> Layout {
         if self.is_empty() {
             return Layout::Varied;

@@ -114,8 +114,8 @@ impl AtomicFile {
     /// Makes the content durable, writes `head`, if there is one, at offset 0, which is still empty, renames the file
     /// to its path, and makes the new name durable.
     ///
-    /// After an error the old file is in place, unless only the last step failed, which
-    /// [`is_published`](Self::is_published) tells.
+    /// After an error the old file is in place, unless only the last step failed: see
+    /// [`is_published`](Self::is_published).
     pub fn publish(&mut self, head: &[u8]) -> std::result::Result<(), Failed> {
         let own = &self.unfinished_path;
         self.file.sync().map_err(failed(own, "sync"))?;

@@ -105,7 +105,7 @@ const MAPPINGS_MAX: usize = 4096;
 
 static ENTRIES: [Entry; MAPPINGS_MAX] = [const { Entry::free() }; MAPPINGS_MAX];
 
-/// One mapping. `start` and `bytes` change only while `version` is odd. A handler that looks at an entry meanwhile
+/// One mapping. `start` and `bytes` change only while `version` is odd. A handler that reads an entry in between
 /// skips it: the mapping whose fault it handles is in use by the thread that it interrupted, so its entry does not
 /// change.
 struct Entry {
@@ -257,7 +257,7 @@ fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
         }
     } else if previous.sa_flags & libc::SA_SIGINFO != 0 {
         type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
-        // SAFETY: an action with this flag that is none of the two above is a function of this type.
+        // SAFETY: an action with this flag, and not one of the two above, is a function of this type.
         let handler: Handler = unsafe { transmute(handler) };
         handler(signal, info, context);
     } else {

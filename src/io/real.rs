@@ -116,7 +116,7 @@ struct RealFile {
     file: fs::File,
     /// The process that locked it, see `forks`.
     locked: AtomicU64,
-    /// So many bytes it may have by the limit of the process, as it was when that was asked for last.
+    /// The process's limit on its length in bytes, as of the last time it was read.
     allowed: AtomicU64,
 }
 

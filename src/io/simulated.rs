@@ -44,7 +44,7 @@ const PAGE_BYTES: u64 = 4096;
 /// How a process ends, and what that leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crash {
-    /// The process dies, the machine goes on: every write is kept, and unsynced writes stay unsynced.
+    /// The process dies and the machine does not: every write is kept, and unsynced writes stay unsynced.
     Kill,
     /// Power is lost; nothing unsynced was written.
     LoseUnsynced,

@@ -64,7 +64,7 @@ impl Pager {
     /// # Errors
     /// Those of beginning a segment, and [`ErrorKind::Io`] where a map frame has to be read; nothing has changed.
     pub(crate) fn freeze(&self, root: &[u8], log_bytes: u64) -> Result<Frozen> {
-        self.refuse_if_moved().inspect_err(|e| self.poison(&e.to_string()))?;
+        self.refuse_if_moved().inspect_err(|e| self.poison(e.message()))?;
         self.free_kept()?;
         let sequence = match &self.log {
             Some(log) => {
@@ -90,7 +90,7 @@ impl Pager {
     /// Writes the frozen state. After an error the file has the last checkpoint, or this one once the journal is
     /// installed, and the handle is poisoned.
     pub(crate) fn write_frozen(&self, frozen: Frozen) -> Result<()> {
-        self.write_checkpoint(frozen).inspect_err(|e| self.poison(&e.to_string()))
+        self.write_checkpoint(frozen).inspect_err(|e| self.poison(e.message()))
     }
 
     fn write_checkpoint(&self, mut frozen: Frozen) -> Result<()> {
@@ -467,7 +467,7 @@ pub(super) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Re
         read_complete(journal.as_ref()).map_err(|e| Error::io(&journal_path, "read", e))?
     {
         check_belongs(&journal_path, file, size, &header)?;
-        // Whoever wrote it may have been killed before it was synced: what was read may be in the cache alone.
+        // Its writer may have been killed before it synced the file: the bytes may be in the cache alone.
         journal.sync().map_err(|e| Error::io(&journal_path, "sync", e))?;
         storage.sync_names(&journal_path).map_err(|e| Error::io(&journal_path, "sync the directory of", e))?;
         install_frames(journal.as_ref(), file, size, &index)

@@ -24,7 +24,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Before a lock: where tasks take turns, lets others go on until `mutex` is free, because the holder may be a task
+/// Before a lock: where tasks take turns, lets others run until `mutex` is free, because the holder may be a task
 /// of this very thread.
 #[inline]
 pub(crate) fn until_free<T>(mutex: &Mutex<T>) {
@@ -73,7 +73,7 @@ mod on {
     use shuttle::sync::atomic::{AtomicBool, Ordering::SeqCst};
     use std::cell::Cell;
 
-    /// Tasks that are told apart.
+    /// Number of distinct tasks.
     pub(crate) const TASK_COUNT: usize = 64;
 
     thread_local! {

@@ -249,7 +249,7 @@ impl Pager {
             ErrorKind::Locked,
             format!("{}: another process or handle has it open for writing", path.display()),
         )
-        .with_hint("To go on, close that one, or open read-only."))
+        .with_hint("Close that one, or open read-only."))
     }
 
     fn start(
@@ -633,7 +633,7 @@ impl Pager {
         }
     }
 
-    /// Whether there are so many dirty frames that a checkpoint is due. `dirty_bytes_max` is the caller's limit; the
+    /// Whether enough frames are dirty for a checkpoint to be due. `dirty_bytes_max` is the caller's limit; the
     /// cache sets another.
     #[inline]
     pub(crate) fn wants_checkpoint(&self, dirty_bytes_max: u64) -> bool {

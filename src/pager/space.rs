@@ -330,7 +330,7 @@ impl Pager {
     fn make_room(&self, space: &mut Space, end: FrameNo) -> Result<()> {
         self.pool().reserve(u64::from(end) + 1)?;
         if end > space.reserved_frames {
-            // A step ahead, so that reservations are rare; a sixteenth, so that little is reserved in vain.
+            // A step ahead, so that reservations are rare; a sixteenth, so that little of it stays unused.
             const STEP_BYTES: (u64, u64) = (1 << 20, 64 << 20);
             let frame_bytes = self.frame_bytes() as u64;
             let step = (u64::from(end) * frame_bytes / 16).clamp(STEP_BYTES.0, STEP_BYTES.1) / frame_bytes;

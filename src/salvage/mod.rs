@@ -170,7 +170,7 @@ impl TableOptions {
     }
 }
 
-/// Whether to go on; the callback can stop.
+/// Whether to continue; the callback can stop.
 type Flow = ControlFlow<()>;
 
 /// The state of a salvage.

@@ -12,7 +12,8 @@
 //!
 //! Not here: copying a file that is being written (`pager/copy.rs`), checkpoints (`pager/checkpoint.rs`).
 
-use super::{Table, TableOptions};
+use super::handle::Table;
+use super::options::{Durability, TableOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashKind;
 use crate::io::atomic::{AtomicFile, with_suffix};
@@ -174,7 +175,7 @@ impl<'f> Backup<'f> {
                 hash: Some(table.hash().kind()),
                 user_hash: (table.hash().kind() == HashKind::User).then(|| table.hash().clone()),
                 seed: Some(table.hash().seed()),
-                durability: super::Durability::None,
+                durability: Durability::None,
                 storage: storage.clone(),
                 ..TableOptions::new()
             };

@@ -11,9 +11,9 @@
 //!
 //! Source: the write batch is LevelDB's. Not here: the record's bytes (`wal_record.rs`).
 
-use super::Table;
 use super::changes::Changes;
 use super::deferred::{self, Deferred, Edit, Expected};
+use super::handle::Table;
 use super::wal_record::WalRecord;
 use crate::buckets::{Bucket, Delta, HashedKey, PairLocation};
 use crate::error::{Error, ErrorKind, Result};
@@ -275,7 +275,7 @@ impl<'t> Latched<'t> {
             }),
         });
         outcome.map_err(|e| {
-            let why = format!("a batch failed, and undoing it failed too: {e}");
+            let why = format!("a batch failed, and undoing it failed too: {}", e.message());
             self.table.pager.poison(&why);
             Error::new(ErrorKind::Poisoned, format!("{}: {why}", self.table.pager.path().display()))
                 .with_hint("Open the table again.")

@@ -1,6 +1,6 @@
 //! The changes of a batch, as the log has them.
 
-use super::Table;
+use super::handle::Table;
 use super::wal_record::{WalRecord, decode_batch, encode_in_batch};
 use crate::error::Result;
 

@@ -9,7 +9,8 @@
 //!
 //! Source: docs/architecture.md, "Checkpoint". Not here: writing it (`pager/checkpoint.rs`), the log (`pager/wal`).
 
-use super::{Durability, Table};
+use super::handle::Table;
+use super::options::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::pager::interleave::spawn;
 use crate::pager::{CheckpointGuard, Frozen, Pager};
@@ -32,7 +33,7 @@ impl Table {
         }
         self.pager.refuse_if_poisoned()?;
         match self.pager.log().filter(|log| log.is_on()) {
-            Some(log) => log.sync().inspect_err(|e| self.pager.poison(&e.to_string())),
+            Some(log) => log.sync().inspect_err(|e| self.pager.poison(e.message())),
             None if self.pager.is_clean() => Ok(()),
             None => {
                 // Another thread's checkpoint may be in flight: waiting for the lock waits for its end.

@@ -6,7 +6,7 @@
 //!
 //! Not here: the steps themselves (`buckets/compact.rs`).
 
-use super::Table;
+use super::handle::Table;
 use crate::error::Result;
 use std::ops::ControlFlow;
 

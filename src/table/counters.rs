@@ -8,13 +8,12 @@
 //!
 //! Not here: the walk over all buckets (`buckets/survey.rs`), other processes (`publish.rs`).
 
-use super::Table;
 use super::gate::Counted;
 use crate::buckets::Activity;
 use crate::pager::Pager;
 use std::sync::atomic::Ordering::*;
 
-/// Activity of a table since it was opened, and its size now; made by [`Table::counters`].
+/// Activity of a table since it was opened, and its size now; made by [`Table::counters`](crate::Table::counters).
 ///
 /// Lookups, hits, misses, and their pages and keys are estimates from samples, multiples of 512; the rest is counted
 /// exactly.
@@ -160,26 +159,6 @@ words_of!(
 
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
-}
-
-impl Table {
-    /// The table's activity since it was opened, and its size now.
-    ///
-    /// O(1): it walks nothing and waits for nothing, so it suits a reading each second under full load.
-    /// [`survey`](Self::survey) walks the whole table instead. Other threads may go on, so the figures are not of one
-    /// moment. An open that replays a log counts the changes as puts and removals.
-    ///
-    /// ```
-    /// let table = splitpoint::Table::in_memory()?;
-    /// table.put(b"alice", b"1")?;
-    /// table.put(b"alice", b"2")?;
-    /// let counters = table.counters();
-    /// assert_eq!((counters.pairs, counters.puts), (1, 2));
-    /// # Ok::<(), splitpoint::Error>(())
-    /// ```
-    pub fn counters(&self) -> TableCounters {
-        TableCounters::now(self.buckets.activity(), self.gate.counted(), &self.pager)
-    }
 }
 
 impl TableCounters {

@@ -6,8 +6,8 @@
 //!
 //! Not here: latches, the log (`batch.rs`).
 
-use super::Table;
 use super::changes::Changes;
+use super::handle::Table;
 use super::wal_record::WalRecord;
 use crate::error::Result;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -273,7 +273,7 @@ fn a_closed_gate_beside_writers() -> bool {
     true
 }
 
-/// The same with more threads than have slots of their own.
+/// The gate with more threads than it has slots.
 fn a_closed_gate_beside_writers_that_share_a_slot() -> bool {
     crowd(true);
     let happened = a_closed_gate_beside_writers();

@@ -3,7 +3,7 @@
 //! The writes are made one after another, each by itself; they wait for the disk once, together. Lookups of many keys
 //! overlap more: `buckets/many.rs`.
 
-use super::Table;
+use super::handle::Table;
 use super::wal_record::WalRecord;
 use crate::buckets::HashedKey;
 use crate::error::Result;

@@ -1,18 +1,16 @@
 //! Options for creating and opening a table.
 
-use super::Table;
 use crate::buckets::{FILL_PERCENT, PAGE_BYTES};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
 use crate::io::{Disk, Storage};
 use crate::pager::wal::Safety;
-use std::path::Path;
 use std::sync::Arc;
 
 /// Which failures a completed write survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Writes reach the file with the next checkpoint, [`Table::sync`] or close: for bulk loads.
+    /// Writes reach the file with the next checkpoint, [`Table::sync`](crate::Table::sync) or close: for bulk loads.
     None,
     /// Survives the end of the process, however it ends.
     #[default]
@@ -34,7 +32,8 @@ impl Durability {
     }
 }
 
-/// Options for [`Table::open`] and [`Table::in_memory`]; start with [`TableOptions::new`].
+/// Options for [`Table::open`](crate::Table::open) and [`Table::in_memory`](crate::Table::in_memory); start with
+/// [`TableOptions::new`].
 ///
 /// The options that shape the file (`page_bytes`, `fill_factor`, `fill_percent`, `expected_len`, `hash`, `seed`) apply
 /// when it is created; an existing file keeps its own, and opening it with another *hash function* is an error.
@@ -207,38 +206,7 @@ impl TableOptions {
         self
     }
 
-    /// Opens or creates the table in the file at `path`. Recovers it after a crash.
-    ///
-    /// Symbolic links are followed. Do not rename or remove the file while it is open: its log and journal keep the
-    /// old name, and the handle refuses writes once it needs another file by that name.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Io`]; [`ErrorKind::Locked`] where another process or handle has it open for writing;
-    /// [`ErrorKind::NotATable`], [`ErrorKind::Version`], [`ErrorKind::Corrupt`] for the file's content;
-    /// [`ErrorKind::WrongHash`]; [`ErrorKind::InvalidArgument`] for options out of range, where `<path>-stats` exists
-    /// and is another file, and for writing a file that has several hard links or is mounted by itself: its log and
-    /// journal would not be found by its other name. Such a file can be read while it is not open for writing;
-    /// otherwise reading is [`ErrorKind::Locked`].
-    pub fn open(self, path: impl AsRef<Path>) -> Result<Table> {
-        self.check()?;
-        Table::open_with(self, path.as_ref())
-    }
-
-    /// Creates a table in memory.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for options out of range; [`ErrorKind::OutOfMemory`]; with
-    /// [`cache_bytes`](Self::cache_bytes) also [`ErrorKind::Io`] for the temporary file.
-    pub fn in_memory(self) -> Result<Table> {
-        self.check()?;
-        if self.publish_counters {
-            return Err(Error::new(ErrorKind::InvalidArgument, "publish_counters is for tables in files")
-                .with_hint("For a table in memory call Table::counters."));
-        }
-        Table::in_memory_with(self)
-    }
-
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         let invalid = |what: String| Err(Error::new(ErrorKind::InvalidArgument, what));
         if !PAGE_BYTES.contains(&self.page_bytes) || !self.page_bytes.is_power_of_two() {
             return invalid(format!("page_bytes is {}, expected a power of two from 512 to 65536", self.page_bytes));

@@ -11,7 +11,6 @@
 //!
 //! Format: docs/format.md, "Published counters". Not here: the counters (`counters.rs`).
 
-use super::Table;
 use super::counters::{COUNT, TableCounters};
 use super::gate::Counted;
 use crate::buckets::Activity;
@@ -51,7 +50,7 @@ fn path_of(table: &Path) -> PathBuf {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PublishedCounters {
-    /// Its counters, as [`Table::counters`] returned them.
+    /// Its counters, as [`Table::counters`](crate::Table::counters) returned them.
     pub counters: TableCounters,
     /// The process's id.
     pub process: u32,
@@ -174,18 +173,18 @@ struct Job {
     changed: Condvar,
 }
 
-impl Table {
-    /// Publishes the counters until the table is closed.
+impl Publisher {
+    /// Publishes the counters of a table until it is dropped.
     ///
     /// # Errors
     /// The file cannot be created, or exists and is not a file of counters.
-    pub(super) fn publish(&self) -> Result<()> {
-        let path = path_of(self.pager.path());
-        let file = take_file(self.pager.storage().as_ref(), &path)?;
+    pub(super) fn start(activity: Arc<Activity>, counted: Counted, pager: Arc<Pager>) -> Result<Publisher> {
+        let path = path_of(pager.path());
+        let file = take_file(pager.storage().as_ref(), &path)?;
         let job = Arc::new(Job {
-            activity: self.buckets.activity().clone(),
-            counted: self.gate.counted().clone(),
-            pager: self.pager.clone(),
+            activity,
+            counted,
+            pager,
             file,
             path,
             start: Instant::now(),
@@ -196,11 +195,7 @@ impl Table {
         let theirs = job.clone();
         let thread = std::thread::Builder::new().name("splitpoint-stats".into()).spawn(move || theirs.run());
         match thread {
-            Ok(thread) => {
-                let publisher = Publisher { job: Some((job, thread)), forks: forks() };
-                *self.publisher.lock().unwrap_or_else(|e| e.into_inner()) = Some(publisher);
-                Ok(())
-            }
+            Ok(thread) => Ok(Publisher { job: Some((job, thread)), forks: forks() }),
             Err(e) => {
                 job.remove();
                 Err(Error::io(&job.path, "start a thread to write", e))
@@ -278,7 +273,7 @@ mod tests {
     #![allow(clippy::disallowed_methods, reason = "tests look at the file from outside")]
 
     use super::*;
-    use crate::table::TableOptions;
+    use crate::table::{Table, TableOptions};
 
     fn table_with_stats(directory: &tempfile::TempDir) -> (PathBuf, Table) {
         let path = directory.path().join("t.spt");

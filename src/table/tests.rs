@@ -5,10 +5,12 @@ mod checkpoints;
 mod counters;
 
 use super::*;
+use crate::error::ErrorKind;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::*;
 

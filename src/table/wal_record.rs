@@ -16,10 +16,10 @@
 //! (`pager/wal`).
 //! (`pager/wal`).
 
-use super::Table;
 use super::gate::{ClosedGate, WriterGuard};
-use crate::error::{Error, Result};
-use crate::pager::wal::{Log, Lsn, Replay, Room, record_bytes};
+use super::handle::Table;
+use crate::error::Result;
+use crate::pager::wal::{Log, Lsn, Room, record_bytes};
 use crate::planted::{Bug, planted};
 use crate::varint::{get_varint, put_varint, varint_bytes};
 
@@ -28,7 +28,7 @@ const PUT: u8 = 1;
 const APPEND: u8 = 2;
 const REMOVE: u8 = 3;
 const CLEAR: u8 = 4;
-const BATCH: u8 = 5;
+pub(super) const BATCH: u8 = 5;
 
 /// Most bytes that a length takes.
 const VARINT_BYTES_MAX: usize = 5;
@@ -80,7 +80,7 @@ impl<'a> WalRecord<'a> {
         record_bytes(key.map_or(0, |key| varint_bytes(key.len() as u64) + key.len()) + rest.len())
     }
 
-    fn parse(kind: u8, body: &'a [u8]) -> Option<WalRecord<'a>> {
+    pub(super) fn parse(kind: u8, body: &'a [u8]) -> Option<WalRecord<'a>> {
         let keyed = || {
             let (len, head) = get_varint(body)?;
             body[head..].split_at_checked(len)
@@ -221,7 +221,7 @@ impl Table {
             None => log.append(room, change.kind(), &[rest]),
         };
         // The change is made and cannot be undone, but is lost in a crash.
-        appended.inspect_err(|e| self.pager.poison(&e.to_string()))
+        appended.inspect_err(|e| self.pager.poison(e.message()))
     }
 
     /// Waits until the log up to `lsn` is as durable as the options ask.
@@ -232,7 +232,7 @@ impl Table {
 
     fn sync_to(&self, lsn: Lsn) -> Result<()> {
         match self.pager.log().filter(|log| log.waits() && !planted(Bug::DoneBeforeSynced)) {
-            Some(log) => log.sync_to(lsn).inspect_err(|e| self.pager.poison(&e.to_string())),
+            Some(log) => log.sync_to(lsn).inspect_err(|e| self.pager.poison(e.message())),
             None => Ok(()),
         }
     }
@@ -242,67 +242,6 @@ impl Table {
     #[inline]
     pub(super) fn position_seen(&self) -> Lsn {
         self.log_in_use().filter(|log| log.waits()).map_or(0, Log::position)
-    }
-
-    /// Replays the log's changes since the last checkpoint.
-    pub(super) fn replay(&mut self) -> Result<()> {
-        let pager = self.pager.clone();
-        let Some(log) = pager.log() else { return Ok(()) };
-        self.replaying = true;
-        // If it fails, nothing may be written: the log has the only copy of the changes not yet replayed.
-        *self.closed.get_mut() = true;
-        self.replayed = log.replay(&mut Replayer(self))?;
-        *self.closed.get_mut() = false;
-        self.replaying = false;
-        Ok(())
-    }
-
-    /// The number of changes replayed from the log when the table was opened, because the process or machine had died
-    /// before a checkpoint.
-    pub fn replayed(&self) -> u64 {
-        self.replayed
-    }
-
-    /// Makes a change of the log again.
-    fn redo(&self, change: WalRecord<'_>) -> Result<()> {
-        match change {
-            WalRecord::Put { key, value } => self.put(key, value),
-            WalRecord::Append { key, tail } => {
-                if planted(Bug::AppendedTwice) {
-                    self.append(key, tail)?;
-                }
-                self.append(key, tail).map(drop)
-            }
-            WalRecord::Remove { key } => self.remove(key).map(|_| ()),
-            WalRecord::Clear => self.clear(),
-            WalRecord::Batch(bytes) => {
-                let changes = decode_batch(bytes).ok_or_else(|| self.bad_record(BATCH))?;
-                let count = changes.len() - usize::from(planted(Bug::BatchInPart) && !changes.is_empty());
-                changes.into_iter().take(count).try_for_each(|change| self.redo(change))
-            }
-        }
-    }
-
-    fn bad_record(&self, kind: u8) -> Error {
-        let path = self.pager.path().display();
-        Error::corrupt(format!("{path}: the log has a malformed record of kind {kind}, though its checksum matches"))
-            .with_hint("Open the table with the version that wrote it.")
-    }
-}
-
-/// Replays changes in order.
-struct Replayer<'t>(&'t Table);
-
-impl Replay for Replayer<'_> {
-    fn announce(&mut self, kind: u8, body: &[u8]) {
-        if let Some(key) = WalRecord::parse(kind, body).and_then(WalRecord::key) {
-            self.0.buckets.prefetch_bucket(self.0.buckets.key(key).hash);
-        }
-    }
-
-    fn apply(&mut self, kind: u8, body: &[u8]) -> Result<()> {
-        let change = WalRecord::parse(kind, body).ok_or_else(|| self.0.bad_record(kind))?;
-        self.0.redo(change)
     }
 }
 

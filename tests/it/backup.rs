@@ -18,14 +18,15 @@ fn key(thread: u64, n: u64) -> Vec<u8> {
     format!("thread {thread} pair {n}").into_bytes()
 }
 
-/// Some small, some in extents; the last byte tells that all of it is there.
+/// Some small, some in extents; the last byte shows that the value is whole.
 fn value(n: u64) -> Vec<u8> {
     let mut value = vec![n as u8; if n.is_multiple_of(50) { 3000 } else { 20 }];
     value.extend(n.to_le_bytes());
     value
 }
 
-/// Writes with `THREADS` threads, each pair of theirs in order, while `during` runs; it is told how many were written.
+/// Writes with `THREADS` threads, each pair of theirs in order, while `during` runs. `during` gets the number of pairs
+/// written so far.
 fn while_writing(table: &Table, during: impl FnOnce(&dyn Fn() -> u64)) {
     let stop = AtomicBool::new(false);
     let written: Vec<AtomicU64> = (0..THREADS).map(|_| AtomicU64::new(0)).collect();

@@ -9,7 +9,7 @@
 //! the same damage as long as the golden files do not change. A case runs against a time limit, and may neither take
 //! memory nor leave a file out of proportion.
 //!
-//! What such a case found once stands below, as a test by its own name.
+//! Each case that found a bug is a test of its own below.
 //!
 //! Not here: damaged logs (`corruption/log.rs`) and dictionaries (`corruption/dictionary.rs`), what a table says of
 //! damage in a sentence (`foreign.rs`), crashes (`src/table/tests.rs`).
@@ -33,7 +33,7 @@ use std::time::Duration;
 const CASES: u64 = 1500;
 /// A case that takes longer hangs. Most take a few milliseconds.
 const LIMIT: Duration = Duration::from_secs(20);
-/// Cases that may hang before it is no use to go on.
+/// Hanging cases after which the run ends.
 const HANGS_MAX: u32 = 3;
 /// Memory that a case may take more than any before. The golden files have at most 200 KB, the one of several zones 3
 /// MB.
@@ -364,7 +364,7 @@ fn exercise(seed: u64, original: &Original, path: &Path) {
             read_all(random, &table, &keys);
         }
         if random.one_in(6) {
-            // Two at once, who may want each other's pages. The one kind of case that need not go the same way again.
+            // Two threads, which may need the same pages: the only kind of case that is not deterministic.
             let mut other = Random(random.next());
             std::thread::scope(|scope| {
                 scope.spawn(|| change(&mut other, &table, &keys));
@@ -413,7 +413,7 @@ fn hook_panics() {
     });
 }
 
-/// Most memory this process ever had, where the system tells.
+/// Peak memory of this process, if the system reports it.
 fn memory_bytes_max() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -506,7 +506,7 @@ fn run_cases(kind: Kind, seeds: std::ops::Range<u64>) -> Vec<String> {
             }
         }
         if hangs == HANGS_MAX {
-            failures.push("too many hang to go on\n    ".into());
+            failures.push("too many cases hang\n    ".into());
             return failures;
         }
     }
@@ -528,14 +528,14 @@ fn seeds(kind: Kind) -> std::ops::Range<u64> {
 
 fn no_case_fails(kind: Kind) {
     let failures = run_cases(kind, seeds(kind));
-    // The same place may fail in many cases; each is told with its first.
+    // One place may fail in many cases: it is reported with the first.
     let mut places = std::collections::BTreeMap::<String, (usize, &str)>::new();
     for failure in &failures {
         let place = failure.split("\n    ").next().unwrap_or("").chars().filter(|c| !c.is_ascii_digit()).collect();
         places.entry(place).or_insert((0, failure)).0 += 1;
     }
-    let told: String = places.values().map(|(count, first)| format!("\n{count} x {first}")).collect();
-    assert!(failures.is_empty(), "{} cases fail{told}", failures.len());
+    let report: String = places.values().map(|(count, first)| format!("\n{count} x {first}")).collect();
+    assert!(failures.is_empty(), "{} cases fail{report}", failures.len());
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn pairs(kind: &str, count: usize) -> Pairs {
     sample_pairs::pairs(kind, count as u64, || random.next())
 }
 
-/// Keys of one length, the n bits of whose number stand for `bx` or `cW`: all have the same hash DJB2, as 33 * 98 +
+/// Keys of one length: each bit of the number becomes `bx` or `cW`: all have the same hash DJB2, as 33 * 98 +
 /// 120 is 33 * 99 + 87.
 fn colliding(n: u32, bits: u32) -> Vec<u8> {
     (0..bits).flat_map(|bit| if n >> bit & 1 == 0 { *b"bx" } else { *b"cW" }).collect()

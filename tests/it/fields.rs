@@ -1,7 +1,7 @@
-//! The fields of a table file: where each number stands that a hostile file would lie in.
+//! The fields of a table file: the location of each number that a hostile file could change.
 //!
-//! The second reader (`spt.rs`) walks a good file, and each field it meets is noted with what it means. Whoever makes
-//! damaged files begins here, since most bytes of a file are gaps where damage does nothing.
+//! The second reader (`spt.rs`) walks a good file and records each field with its meaning. Tests that damage files
+//! begin here, since most bytes of a file are gaps where damage does nothing.
 //!
 //! Not here: the hostile values (`corruption.rs`).
 

@@ -202,7 +202,7 @@ fn another_hash_function_is_told_by_name() {
 }
 
 // ---------------------------------------------------------------------------------------------
-// Journals that do not belong to what they stand beside
+// Journals that do not belong to the table beside them
 
 /// Opening `file` for writing beside `journal` is refused with `kind` and `words`, and neither changes.
 fn journal_refused(file: &[u8], journal: &[u8], kind: ErrorKind, words: &[&str]) {

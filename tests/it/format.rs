@@ -263,7 +263,7 @@ fn a_journal_can_be_installed_from_any_point_again() {
     let directory = tempfile::tempdir().unwrap();
     for frames in 0..=journal.frames.len() {
         for torn_bytes in [0, 512, 3000] {
-            // A crash after so many frames and a part of the next.
+            // A crash after `frames` frames and a part of the next.
             let mut torn = file.clone();
             for (n, (frame, content)) in journal.frames.iter().enumerate() {
                 let bytes = if n < frames { journal.frame_bytes } else { torn_bytes * usize::from(n == frames) };

@@ -72,7 +72,7 @@ pub const GOLDEN: &[Golden] = &[
 /// checksums are, in `fixtures/v1/zones.sum`.
 pub const ZONES: Golden = Golden { name: "zones", options: || seeded(9).expected_len(60_000), ops: mixed };
 
-/// The table in whose last frames the changes of the pending journal lie; `pending.spt-ckpt` stands beside it.
+/// The table in whose last frames the changes of the pending journal lie; `pending.spt-ckpt` is beside it.
 pub const PENDING: Golden = Golden { name: "pending", options: || seeded(10), ops: inline };
 
 /// A file that grows past this fails while the journal is installed, and so leaves it behind.

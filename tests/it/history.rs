@@ -55,7 +55,7 @@ fn apply(value: &Value, op: &Op) -> Option<Value> {
 }
 
 /// Looks for an order of all calls, `threads[t]` being those of one thread in their order, on a key that has no value
-/// at first. An error tells how far an order got at most.
+/// at first. An error names the longest order found.
 pub(crate) fn check(threads: &[Vec<Call>]) -> Result<(), String> {
     let total: usize = threads.iter().map(Vec::len).sum();
     let start = (vec![0; threads.len()], None);
@@ -68,7 +68,7 @@ pub(crate) fn check(threads: &[Vec<Call>]) -> Result<(), String> {
             return Ok(());
         }
         let next = || threads.iter().zip(&done).enumerate().filter_map(|(t, (calls, &i))| Some((t, calls.get(i)?)));
-        // Whoever was called after another returned must come after it.
+        // A call that began after another returned comes after it.
         let first_return = next().map(|(_, call)| call.returned).min().expect("some call is left");
         if count >= furthest.0 {
             furthest = (count, format!("value {value:?}; next {:?}", next().collect::<Vec<_>>()));
@@ -111,7 +111,7 @@ fn histories_that_no_order_explains_are_found_out() {
         ("an insert over a value", calls(&[(2, 3, Op::Insert(7, true))])),
         ("a remove that found nothing", calls(&[(2, 3, Op::Remove(false))])),
         ("an update of what was not there", calls(&[(2, 3, Op::Update(None, 7))])),
-        ("a value that nobody wrote", calls(&[(12, 13, Op::Get(Some(vec![9])))])),
+        ("a value that was never written", calls(&[(12, 13, Op::Get(Some(vec![9])))])),
         ("one that is there and is not", calls(&[(2, 3, Op::Contains(true)), (4, 5, Op::Contains(false))])),
     ];
     for (what, thread) in bad {

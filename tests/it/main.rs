@@ -5,7 +5,7 @@
 //! | `spt` | a second reader of the file format, written from docs/format.md |
 //! | `golden` | how each file of `fixtures/v1` came about, and what is in it |
 //! | `format` | golden files and docs/format.md against the library and the second reader |
-//! | `fields` | where the fields of a file are, for those who damage them |
+//! | `fields` | where the fields of a file are, for tests that damage them |
 //! | `log_format` | the write-ahead log in docs/format.md and in the crashed golden table, against both readers |
 //! | `corruption` | damaged files: a value or an error, never a panic, a hang or a flood |
 //! | `seeds` | inputs of the fuzz targets, and `targets`, what those do with them (fuzz/src/targets) |

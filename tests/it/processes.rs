@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Tells a process of ours what to do: the name of a task and its arguments.
+/// Gives a child process its task: a name and arguments.
 const TASK: &str = "SPLITPOINT_TASK";
 /// Where it does so.
 const PLACE: &str = "SPLITPOINT_PLACE";
@@ -52,7 +52,7 @@ fn task_arguments() -> [&'static str; 4] {
     ["--exact", "processes::a_process_of_its_own", "--ignored", "--nocapture"]
 }
 
-/// `command`, which runs this binary with [`task_arguments`], with the task told.
+/// `command`, which runs this binary with [`task_arguments`], with its task.
 fn with_task(command: &mut Command, task: &str, place: &Path, arguments: &[u64]) {
     let words: Vec<String> = arguments.iter().map(u64::to_string).collect();
     command.env(TASK, format!("{task} {}", words.join(" "))).env(PLACE, place);

@@ -378,7 +378,7 @@ fn the_fork_test_knows_every_public_method() {
                 of = head.split(['<', ' ']).next().unwrap();
             }
             let Some(rest) = line.strip_prefix("    pub fn ") else { continue };
-            // Arguments may stand on the next line.
+            // Arguments may be on the next line.
             let arguments = format!("{rest}{}", lines.peek().unwrap_or(&"").trim());
             let takes_self = ["(self", "(mut self", "(&self", "(&mut self"].iter().any(|s| arguments.contains(s));
             if takes_self && ["Table", "Scan", "Batch", "Backup"].contains(&of) {

@@ -186,7 +186,7 @@ fn case(seed: u64) {
     assert_eq!(report.counted, header.then_some(sound.pairs.len() as u64), "{about}");
     let whole = header && found.verified == sound.pairs;
     assert_eq!(report.is_whole(), whole, "{about}: {report:?} {:?}", found.faults);
-    assert!(whole || !found.faults.is_empty(), "{about}: nothing is told");
+    assert!(whole || !found.faults.is_empty(), "{about}: no fault is reported");
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn without_a_header_every_pair_comes_out() {
             file[from..to].iter_mut().for_each(|byte| *byte = !*byte);
             let (found, report) = salvaged_bytes(&file).unwrap();
             assert!(found.all() == sound.pairs, "{}, {from}: {report:?} {:?}", sound.name, found.faults);
-            // Without the hash function nobody can say that a page is not part of a value.
+            // Without the hash function, a page cannot be told from a part of a value.
             let known = from != 0 && from != 256;
             assert_eq!(found.verified.len(), if known { sound.pairs.len() } else { 0 }, "{}, {from}", sound.name);
             assert!(!report.is_whole() && report.counted.is_none());
@@ -330,7 +330,7 @@ fn former_pages_that_the_map_calls_free_are_not_given() {
     let (found, report) = salvaged_bytes(&file).unwrap();
     assert_eq!((found.verified.len(), report.conflicts), (2000, 0));
     assert!(found.verified.values().all(|value| value == b"new"));
-    // And with the map gone nobody can tell; but no key comes twice, and it is said.
+    // Without the map, parts of values look like pages; but no key comes twice, and a fault says so.
     file[4096..8192].fill(0xAA);
     let (found, report) = salvaged_bytes(&file).unwrap();
     assert_eq!(found.all().len(), 2000);
@@ -358,7 +358,7 @@ fn a_complete_journal_is_read_in_place_of_the_files_frames() {
     torn[20..4000].fill(0x77);
     fs::write(&path, &torn).unwrap();
     assert!(salvaged(&path).unwrap().0.verified == expected);
-    // A journal that is cut is none.
+    // A journal that is cut does not count.
     fs::copy(PENDING.file(), &path).unwrap();
     let bytes = fs::read(&journal).unwrap();
     fs::write(&journal, &bytes[..bytes.len() - 9]).unwrap();

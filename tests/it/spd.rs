@@ -6,7 +6,7 @@
 //! the page says *verify* checks.
 //!
 //! Names and numbers are those of docs/dictionary-format.md. In `spd/`: sequences, the indexes, the manifest, and where
-//! the fields are for those who damage them. Not here: hash functions
+//! the fields are for tests that damage them. Not here: hash functions
 //! (the library's), writing a file but for its checksums.
 
 #[path = "spd/chunk.rs"] // from this file, also where that is a module of another crate (fuzz/)
@@ -385,7 +385,7 @@ fn varint(bytes: &[u8], at: &mut usize) -> Result<usize> {
     Err("a length of more than 5 bytes".into())
 }
 
-/// Makes the checksums fit, wherever what they cover can be told: pages, sections, header, footer.
+/// Makes the checksums fit wherever their extent is known: pages, sections, header, footer.
 pub fn repair(file: &mut [u8]) {
     if file.len() < HEADER_BYTES + FOOTER_BYTES {
         return;

@@ -153,12 +153,12 @@ impl Geometry {
         std::iter::once(2).chain(groups.flat_map(|(k, &first)| (0..1 << k).map(move |i| first + 2 * i + 1))).collect()
     }
 
-    /// Where the checksum of `frame` stands in the file.
+    /// Offset of the checksum of `frame` in the file.
     pub fn sum_at(&self, frame: usize) -> usize {
         (self.map_frame(frame / ZONE_FRAMES) + 1) * self.frame_bytes + 4 * (frame % ZONE_FRAMES)
     }
 
-    /// Where the used bits of `frame` stand in the file.
+    /// Offset of the used bits of `frame` in the file.
     pub fn bits_at(&self, frame: usize) -> usize {
         self.map_frame(frame / ZONE_FRAMES) * self.frame_bytes + 8 * (frame % ZONE_FRAMES)
     }
@@ -392,7 +392,7 @@ impl<'f> Reader<'f> {
         Ok(((unit * unit_bytes) as usize, (len * unit_bytes) as usize))
     }
 
-    /// The pair a record stands for.
+    /// The pair of a record.
     pub fn pair(&self, record: &Record) -> Result<Pair> {
         if record.form == 0 {
             return Ok((record.key.clone(), record.value.clone()));

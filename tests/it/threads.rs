@@ -145,7 +145,7 @@ fn histories_are_linearizable(table: &Table, seed: u64, batches: usize) {
             }
         }
         drop(stop);
-        assert!(churner.join().unwrap() > 1, "the table was to grow and shrink meanwhile");
+        assert!(churner.join().unwrap() > 1, "the table did not grow and shrink in the meantime");
     });
     let stat = table.survey().unwrap();
     assert!(stat.splits > 20 && stat.merges > 20, "{} splits, {} merges", stat.splits, stat.merges);

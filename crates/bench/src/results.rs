@@ -84,7 +84,7 @@ impl Results {
         &mut self.figures[at]
     }
 
-    /// As the text of a file.
+    /// The results as the text of a file.
     pub fn to_csv(&self) -> String {
         let mut text = String::new();
         for (name, value) in &self.facts {

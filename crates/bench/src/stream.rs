@@ -7,8 +7,8 @@
 //!   occurs; the others choose any key.
 //! * *sizes*: positions are laid out value by value so that the final values have exactly the wanted sizes, then
 //!   shuffled.
-//! * *zipf*: a rank is drawn for each record. A rank with more records than fit a value ([`RECORDS_MAX`]) continues with
-//!   a fresh key, after equal parts of the stream.
+//! * *zipf*: a rank is drawn for each record. A rank with more records than fit a value ([`RECORDS_MAX`]) continues
+//!   with a fresh key, after equal parts of the stream.
 //!
 //! Source: rejection inversion, Hörmann & Derflinger 1996. Logarithms are our own ([`ln`], [`exp`]), because those of
 //! C libraries differ in the last bit, and then the answers would differ.

@@ -353,7 +353,7 @@ impl Workload {
         names.iter().map(|name| Workload::named(name)).collect()
     }
 
-    /// The named workloads, where `append` stands for `append-uniform` and the like; all if the list is empty.
+    /// The named workloads, where `append` selects `append-uniform` and its like; all if the list is empty.
     pub fn chosen(names: &[String]) -> Outcome<Vec<Workload>> {
         let mut all = Workload::all()?;
         let means = |name: &String, workload: &Workload| {

@@ -125,6 +125,9 @@ fn options_for(error: &splitpoint::Error) -> Option<&'static str> {
     let advises = |what| error.hint().is_some_and(|hint| hint.contains(what));
     match error.kind() {
         ErrorKind::Duplicate => Some("--duplicates last, or first"),
+        ErrorKind::Corrupt if advises("Check the dictionary") => Some("`splitpoint dict check FILE`"),
+        ErrorKind::Corrupt if advises("reindex") => Some("`splitpoint dict reindex FILE NEW`"),
+        ErrorKind::OutOfMemory if advises("index `page`") => Some("--memory SIZE, --index page"),
         ErrorKind::Corrupt if advises("salvage") => Some("`splitpoint check FILE`, `splitpoint dump FILE --salvage`"),
         ErrorKind::NotATable if advises("salvage") => Some("`splitpoint dump FILE --salvage`"),
         ErrorKind::InvalidArgument if advises("replace") => Some("--force"),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   pairs     buckets    share  expected
-//!      12       1,041    9.84%     9.91%  ██████████████████████████
+//!      12       1,041    9.84%     9.91%  █████████████████████
 //! ```
 //!
 //! A good hash function distributes keys over buckets as if at random. Under linear hashing even a random function

@@ -39,7 +39,13 @@ refused); 2 wrong usage; 128+n stopped by signal n; else the kind of error.";
 
 /// Key/value tables in one file, by linear hashing.
 #[derive(Parser)]
-#[command(name = "splitpoint", version, after_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    name = "splitpoint",
+    version,
+    after_help = EXAMPLES,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 struct Program {
     #[command(subcommand)]
     command: cmd::Command,

@@ -6,7 +6,8 @@ use std::time::Duration;
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || {
         format!(
-            "{text:?} is not a size; write bytes, or a number with K, M, G, T (powers of 1024) or kB, MB, GB, TB (of 1000)"
+            "{text:?} is not a size; write bytes, or a number with K, M, G, T (powers of 1024) or kB, MB, GB, TB (of \
+             1000)"
         )
     };
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();

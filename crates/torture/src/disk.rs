@@ -219,7 +219,7 @@ impl Fuse {
 
 impl Filesystem for Fuse {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> Result<()> {
-        // The most that the kernel gives; a refusal tells what it would take.
+        // The most that the kernel gives; the error of a refusal has the size it needs.
         let _ = config.set_max_write(1 << 20);
         Ok(())
     }

@@ -292,8 +292,8 @@ fn judge(scenario: &str, ran: &Ran, case: Option<&Case>) -> Result<(), String> {
     };
     let steps = steps(scenario);
     for (number, (step, answer)) in steps.iter().zip(&ran.answers).enumerate() {
-        let told = |why: String| format!("step {number}, {}, answered {answer:?}: {why}", brief(step));
-        known.take(step, answer).map_err(told)?;
+        let at_step = |why: String| format!("step {number}, {}, answered {answer:?}: {why}", brief(step));
+        known.take(step, answer).map_err(at_step)?;
     }
     if ran.answers.len() < steps.len() && !ran.is_killed {
         return Err(format!("{} of {} steps were answered", ran.answers.len(), steps.len()));
@@ -406,7 +406,7 @@ impl Known {
         let found = contents(&table).map_err(|why| format!("at last: {why}"))?;
         let legal = self.possible.iter().chain(&self.unsafe_yet).chain(&self.doubtful);
         if !legal.into_iter().any(|pairs| *pairs == found) {
-            return Err(format!("at last: {} pairs, which are none of the contents that may be", found.len()));
+            return Err(format!("at the end: {} pairs, a content that is not permitted", found.len()));
         }
         let Some(digests) = &self.backups else { return Ok(()) };
         let backup =

@@ -83,7 +83,7 @@ impl History {
     /// How many operations of each thread `pairs` shows, if that is legal.
     pub fn find(&self, pairs: &Pairs, bounds: &[Bounds]) -> Result<Vec<usize>, String> {
         if let Some(key) = pairs.keys().find(|key| self.owner(key).is_none() && *key != SHARED_KEY) {
-            return Err(format!("key \"{}\", which nobody put", key.escape_ascii()));
+            return Err(format!("key \"{}\", which was never put", key.escape_ascii()));
         }
         let shared = shared_numbers(pairs.get(SHARED_KEY).map_or(&[], Vec::as_slice), self.threads.len())?;
         let mut candidates = Vec::new();
@@ -254,7 +254,7 @@ mod tests {
         assert!(history.find(&torn, &bounds).unwrap_err().contains("no number of operations"));
         let mut foreign = pairs([13, 12]);
         foreign.insert(b"2-1".to_vec(), Vec::new());
-        assert!(history.find(&foreign, &bounds).unwrap_err().contains("nobody put"));
+        assert!(history.find(&foreign, &bounds).unwrap_err().contains("never put"));
     }
 
     #[test]

@@ -139,7 +139,7 @@ impl Look {
     }
 }
 
-/// A call of which nobody can say what came before or after it: all that did is demanded by what was found.
+/// A call without an order: what was found requires everything that it did.
 fn on_another_clock(call: &Span) -> Span {
     Span { begun_ns: 0, done_ns: u64::MAX, ..*call }
 }

@@ -58,7 +58,7 @@ mod linux {
     const USAGE: &str = "usage: splitpoint-torture power [SECONDS [SEED [ext4,xfs,btrfs]]] | again FOLDER\n       \
          splitpoint-torture faults [SECONDS [SEED [CASE]]]";
 
-    /// How long a run goes on if nothing is said.
+    /// Length of a run by default.
     const SECONDS: u64 = 300;
 
     pub fn run(arguments: &[&str]) -> Result<bool, String> {

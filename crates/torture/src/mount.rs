@@ -134,7 +134,7 @@ pub fn run_apart(arguments: &[&str]) -> Result<bool, String> {
 
 fn prepare() -> Result<(), String> {
     if !nix::unistd::geteuid().is_root() {
-        return Err("this is not root, who alone may mount file systems".into());
+        return Err("only root may mount file systems".into());
     }
     if std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
         return Err("there is no /dev/fuse (modprobe fuse)".into());

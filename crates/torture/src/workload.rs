@@ -24,7 +24,7 @@ pub fn options(durability: Durability) -> TableOptions {
     TableOptions::new().page_bytes(512).cache_bytes(1 << 20).log_bytes(1 << 17).durability(durability)
 }
 
-/// Tells when calls begin and return.
+/// Records when calls begin and return.
 pub struct Clock {
     start: Instant,
     counter: File,
@@ -143,7 +143,7 @@ impl Work {
         Ok(())
     }
 
-    /// What goes on beside the writers.
+    /// What runs beside the writers.
     fn keep_busy(&self, table: &Table, at_work: &AtomicUsize, clock: &Clock, history: &mut History) -> Result<()> {
         let mut rng = fastrand::Rng::with_seed(self.seed ^ 0xb0b);
         while at_work.load(Relaxed) > 0 {

@@ -39,7 +39,7 @@ const FILES: &[(&[u8], Option<&[u8]>)] = &[
     (golden!("pending.spt"), Some(golden!("pending.spt-ckpt"))),
 ];
 
-/// As a killed process left it, with its log. By itself, as inputs name the others by their place in the list.
+/// A table and its log, as a killed process left them. Apart from the others, which inputs name by their index.
 pub static CRASHED: LazyLock<Base> = LazyLock::new(|| Base::read(golden!("crashed.spt"), None));
 pub const CRASHED_LOG: &[&[u8]] = &[golden!("crashed.spt-log0"), golden!("crashed.spt-log1")];
 

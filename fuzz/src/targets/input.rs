@@ -18,7 +18,7 @@ impl<'a> Input<'a> {
         self.number(1) as u8 // one byte
     }
 
-    /// A number of so many bytes, 8 at most.
+    /// The next `bytes` bytes as a number; at most 8.
     pub fn number(&mut self, bytes: usize) -> u64 {
         let taken = self.take(bytes);
         let mut number = [0; 8];

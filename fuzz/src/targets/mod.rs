@@ -1,14 +1,15 @@
 //! What is fuzzed: each target takes any bytes, and panics where the library does something wrong.
 //!
-//! | target | its bytes are | what must hold |
-//! |---|---|---|
-//! | `dictionary` | a dictionary file, or damage to a good one, with checksums that fit if asked for | every call gives a value or an error; ways to look up agree |
-//! | `open` | a table file, or damage to a good one, with checksums that fit if asked for; what is done with it | every call gives a value or an error; the file stays in proportion |
-//! | `replay` | a log beside a good table: edits of a good one with right checksums, or its bytes | a table that opens has what a second reader finds, is whole, and the same when it is opened again |
-//! | `ops` | operations on a new table | the answers are those of a `BTreeMap`; the table is whole |
+//! * `dictionary`: a dictionary file, or damage to a good one, with checksums that fit if the input says so. Every call
+//!   gives a value or an error; the ways to look up agree.
+//! * `open`: a table file, or damage to a good one, and operations on it. Every call gives a value or an error; the
+//!   file stays in proportion.
+//! * `replay`: a log beside a good table: edits of a good one with right checksums, or any bytes. A table that opens is
+//!   whole, has what a second reader finds, and the same when it is opened again.
+//! * `ops`: operations on a new table. The answers are those of a `BTreeMap`; the table is whole.
 //!
-//! A hang is for whoever runs a target to notice: the fuzzer by `-timeout`, `tests/it/seeds.rs` by its own clock. So
-//! is memory, which the fuzzer bounds (`fuzz/src/lib.rs`).
+//! A target does not notice a hang. Its runner does: the fuzzer by `-timeout`, `tests/it/seeds.rs` by its own clock.
+//! The fuzzer also bounds memory (`fuzz/src/lib.rs`).
 //!
 //! Bytes are decoded by hand (`input.rs`): few lines, and what a seed means does not change with a dependency.
 

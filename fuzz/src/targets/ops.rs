@@ -41,7 +41,7 @@ struct Run {
     values_bytes: usize,
 }
 
-/// A scan that goes on between operations.
+/// A scan that continues between operations.
 #[derive(Default)]
 struct Scan {
     cursor: u64,
@@ -281,7 +281,7 @@ impl Run {
         assert_eq!(&buffer, expected.unwrap_or(&Vec::new()));
     }
 
-    /// Takes some pairs more from the scan that goes on; at its end looks whether it missed one, and begins another.
+    /// Takes a few more pairs from the scan. At its end, checks that it missed none, and begins another.
     fn scan_on(&mut self, count: u8) {
         if self.scan.cursor == 0 {
             self.scan = Scan { stayed: self.model.keys().cloned().collect(), ..Scan::default() };

@@ -7,7 +7,7 @@
 //!
 //! Replay is operations on top of a good checkpoint. So there is more to ask than of `open`: a table that opens has no
 //! fault, and has what the records ask for, up to the first that is not whole; killed and opened again, or closed and
-//! opened again, it has the same and what was written meanwhile.
+//! opened again, it has the same pairs and those written since.
 //!
 //! `table` is the crashed one, or one of the others, whose number the log then gets. Checksums fit whatever was edited;
 //! after that bytes may be changed without. Flags: the constants below. The second reader: `tests/it/spt/log.rs`.
@@ -240,7 +240,7 @@ fn edit_record(input: &mut Input<'_>, what: u8, kinds: &[u8], record: &mut Recor
             let len = input.byte() as usize;
             body.splice(at..at, input.take(len).iter().copied());
         }
-        // Lengths stand at the start.
+        // Lengths come first.
         13 => {
             let len = input.byte() as usize % 8;
             let new = input.take(len.min(body.len()));

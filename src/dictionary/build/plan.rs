@@ -78,19 +78,16 @@ impl Plan {
     pub fn check(&self, parts: usize) -> Result<()> {
         let invalid = |what: String| Err(Error::new(ErrorKind::InvalidArgument, what));
         if !self.page_bytes.is_power_of_two() || !(PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&self.page_bytes) {
-            let given = self.page_bytes;
-            return invalid(format!(
-                "page_bytes {given}: choose a power of two from {PAGE_BYTES_MIN} to {PAGE_BYTES_MAX}"
-            ));
+            let expected = format!("expected a power of two from {PAGE_BYTES_MIN} to {PAGE_BYTES_MAX}");
+            return invalid(format!("page_bytes is {}, {expected}", self.page_bytes));
         }
         if self.block_bytes == 0 || self.block_bytes > BLOCK_BYTES_MAX {
-            return invalid(format!("block_bytes {}: choose 1 to {BLOCK_BYTES_MAX}", self.block_bytes));
+            return invalid(format!("block_bytes is {}, expected 1 to {BLOCK_BYTES_MAX}", self.block_bytes));
         }
         let least = MEMORY_BYTES_MIN * parts.max(1) as u64;
         if self.memory_bytes < least {
-            let given = self.memory_bytes;
             let files = if parts > 1 { format!("{parts} shards need") } else { "a build needs".to_owned() };
-            return invalid(format!("memory_bytes {given}: {files} at least {least} bytes. Allow more memory."));
+            return invalid(format!("memory_bytes is {}, {files} at least {least}", self.memory_bytes));
         }
         self.index.check().or_else(invalid)
     }
@@ -109,7 +106,7 @@ impl Plan {
         if need <= self.memory_bytes { Ok(()) } else { Err(too_little_memory(chunk_keys, need, self.memory_bytes)) }
     }
 
-    /// Refuses to resume, for work without a source that it could go on in.
+    /// Refuses to resume work that has no source to continue from.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`].
@@ -117,8 +114,8 @@ impl Plan {
         if self.resume.is_none() {
             return Ok(());
         }
-        let message = "an update or reindexing cannot be resumed: begin it again, without resume";
-        Err(Error::new(ErrorKind::InvalidArgument, message))
+        let message = "an update or reindexing cannot be resumed";
+        Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("Begin it again, without resume."))
     }
 
     /// The share of the sort for the file at `path`, one of `parts` whose records are taken at the same time.
@@ -183,10 +180,10 @@ impl Plan {
 pub(crate) fn too_little_memory(chunk_keys: u64, need: u64, have: u64) -> Error {
     let message = format!(
         "memory_bytes {have}: the index `chunk` holds the {chunk_keys} records of a chunk in memory, \
-         here at least {need} bytes. \
-         Allow more memory, or choose the index `page`, which holds none."
+         here at least {need} bytes"
     );
     Error::new(ErrorKind::OutOfMemory, message)
+        .with_hint("Allow more memory, or choose the index `page`, which holds none.")
 }
 
 #[cfg(test)]

@@ -71,17 +71,13 @@ pub(crate) fn open_unfinished(storage: &Arc<dyn Storage>, path: &Path, suffix: &
         Ok(Some(file)) => Ok(file),
         Ok(None) => {
             let name = crate::io::atomic::with_suffix(path, suffix);
-            let message = format!(
-                "{}: another process is building it. Wait until it is done, or choose another name.",
-                name.display()
-            );
-            Err(Error::new(ErrorKind::Locked, message))
+            Err(Error::new(ErrorKind::Locked, format!("{}: another process is building it", name.display()))
+                .with_hint("Wait until it is done, or choose another name."))
         }
         Err(failed) if failed.error.kind() == std::io::ErrorKind::NotFound => {
             let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let step =
-                format!("make a file in {}, which does not exist. Create the directory first", directory.display());
-            Err(Error::io(path, &step, failed.error))
+            let step = format!("make a file in {}, which does not exist", directory.display());
+            Err(Error::io(path, &step, failed.error).with_hint("Create the directory first."))
         }
         Err(failed) => Err(failed.into()),
     }
@@ -97,10 +93,8 @@ fn refuse_to_replace_others(storage: &dyn Storage, path: &Path) -> Result<()> {
     match FileHeader::read(path, file.as_ref(), bytes) {
         Err(error) if error.kind() == ErrorKind::NotATable && bytes > 0 => {
             let name = path.display();
-            let message = format!(
-                "{name}: exists and is not a dictionary, so it is not replaced. Remove it, or choose another name."
-            );
-            Err(Error::new(ErrorKind::NotATable, message))
+            let message = format!("{name}: exists and is not a dictionary, so it is not replaced");
+            Err(Error::new(ErrorKind::NotATable, message).with_hint("Remove it, or choose another name."))
         }
         Err(error) if error.kind() == ErrorKind::Io => Err(error),
         // A damaged dictionary may be replaced: that is how it is repaired.
@@ -118,9 +112,8 @@ fn refuse_to_overwrite_others(unfinished: &AtomicFile) -> Result<()> {
         return Ok(());
     }
     let name = path.display();
-    let message =
-        format!("{name}: exists and is not an unfinished dictionary, so it is not replaced. Move or remove it.");
-    Err(Error::new(ErrorKind::NotATable, message))
+    let message = format!("{name}: exists and is not an unfinished dictionary, so it is not replaced");
+    Err(Error::new(ErrorKind::NotATable, message).with_hint("Move or remove it."))
 }
 
 /// Writes one dictionary file from runs in hash order.

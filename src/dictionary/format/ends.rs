@@ -18,6 +18,7 @@ use super::page::head_bytes;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
 use crate::io::File;
+use std::fmt::Display;
 use std::ops::Range;
 use std::path::Path;
 
@@ -79,7 +80,7 @@ impl FileHeader {
         // The footer refuses a file that is shorter than a page.
         let rest = HEADER_BYTES as u64..u64::from(header.page_bytes).min(file_bytes);
         if let Some(what) = not_zero(file, rest).map_err(failed)? {
-            return Err(Error::corrupt(format!("{}: header page: {what}. {BUILD_AGAIN}.", path.display())));
+            return Err(damaged(path, format_args!("header page: {what}")));
         }
         Ok(header)
     }
@@ -92,18 +93,17 @@ impl FileHeader {
             return Err(Error::new(ErrorKind::NotATable, format!("{name}: {what} of Splitpoint")));
         }
         let bytes: &[u8; HEADER_BYTES] =
-            bytes.try_into().map_err(|_| Error::corrupt(format!("{name}: the file ends within its header")))?;
+            bytes.try_into().map_err(|_| damaged(path, "the file ends within its header"))?;
         let mut get = Get { bytes, at: MAGIC.len() };
         let version = get.u32();
         if version != VERSION {
-            let message = format!(
-                "{name}: dictionary format version {version}, this library reads {VERSION}. \
-                 Upgrade the library, or build the dictionary again."
-            );
-            return Err(Error::new(ErrorKind::Version, message));
+            let message = format!("{name}: dictionary format version {version}, this library reads {VERSION}");
+            return Err(Error::new(ErrorKind::Version, message)
+                .with_hint("Upgrade the library, or build the dictionary again."));
         }
-        check_seal(bytes).map_err(|what| Error::corrupt(format!("{name}: header: {what}. {BUILD_AGAIN}")))?;
-        Self::fields(&mut get).map_err(|what| Error::corrupt(format!("{name}: header: {what}. {BUILD_AGAIN}")))
+        let wrong = |what: String| damaged(path, format_args!("header: {what}"));
+        check_seal(bytes).map_err(wrong)?;
+        Self::fields(&mut get).map_err(wrong)
     }
 
     fn fields(get: &mut Get<'_>) -> std::result::Result<FileHeader, String> {
@@ -156,17 +156,21 @@ impl FileHeader {
         if hash.check_value() == self.hash_check {
             return Ok(hash);
         }
-        let advice = if kind == HashKind::User {
-            "a user's own hash function. Open it with the same function"
+        let (function, hint) = if kind == HashKind::User {
+            ("a user's own hash function", "Open it with the same function.")
         } else {
-            "a hash function whose results differ here. Open it with the version that built it"
+            ("a hash function whose results differ here", "Open it with the version that built it.")
         };
-        Err(Error::new(ErrorKind::WrongHash, format!("{}: was built with {advice}", path.display())))
+        let message = format!("{}: was built with {function}", path.display());
+        Err(Error::new(ErrorKind::WrongHash, message).with_hint(hint))
     }
 }
 
-/// What to do about a damaged dictionary.
-pub(crate) const BUILD_AGAIN: &str = "Restore the file, or build it again from its source";
+/// The error of a damaged dictionary, or a damaged part of one, at `path`.
+pub(crate) fn damaged(path: &Path, what: impl Display) -> Error {
+    Error::corrupt(format!("{}: {what}", path.display()))
+        .with_hint("Restore the file, or build it again from its source.")
+}
 
 /// What a section is. The numbers are on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,7 +248,7 @@ impl Footer {
 
     /// The footer of a file of `file_bytes` bytes, whose header says `header`.
     pub fn parse(path: &Path, bytes: &[u8; FOOTER_BYTES], header: &FileHeader, file_bytes: u64) -> Result<Footer> {
-        let wrong = |what: String| Error::corrupt(format!("{}: footer: {what}. {BUILD_AGAIN}", path.display()));
+        let wrong = |what: String| damaged(path, format_args!("footer: {what}"));
         if !bytes.starts_with(END_MAGIC) {
             return Err(wrong("missing: the file was cut, or never finished".into()));
         }

@@ -55,10 +55,8 @@ pub(crate) fn stored_checksum(bytes: &[u8]) -> u32 {
 
 #[cold]
 pub(crate) fn damaged(path: &Path, page: u64, what: &str) -> Error {
-    let name = path.display();
-    Error::corrupt(format!(
-        "{name}: page {page}: {what}. Check the dictionary to see all faults, then restore it or build it again."
-    ))
+    Error::corrupt(format!("{}: page {page}: {what}", path.display()))
+        .with_hint("Check the dictionary to see all faults, then restore it or build it again.")
 }
 
 /// Start number `index` of a page that has starts.

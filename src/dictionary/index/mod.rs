@@ -41,7 +41,7 @@ use trie::{Trie, TrieOptions};
 pub enum Index {
     /// Which pages can hold a hash: about 6.2 bits a page, for records of any sizes.
     Page {
-        /// Twice as many cost one more bit a page, and fewer pages are read in vain.
+        /// Twice as many cost one more bit a page, and lookups read fewer pages without the key.
         bins_per_page: u32,
     },
     /// Entropy-coded tries: the rank of a key in 2.5 bits.

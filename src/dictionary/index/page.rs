@@ -39,7 +39,7 @@ const BATCH: usize = 16;
 /// How a page index is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageIndexOptions {
-    /// More bins: fewer pages read in vain, `log2` of it in bits a page.
+    /// More bins: fewer pages read without the key; each doubling costs one bit a page.
     pub(crate) bins_per_page: u32,
     /// Whether cells are blocks that each cover a range of positions, not single records.
     pub(crate) blocks: bool,

@@ -11,7 +11,7 @@ use super::pages::{Pages, Piece, Scratch, Stream};
 use super::search::{self, Interpolation, Query, RecordFormat, Search};
 use crate::dictionary::format::block::{self, BlockHead};
 use crate::dictionary::format::ends::{
-    BUILD_AGAIN, FOOTER_BYTES, FileHeader, Footer, HEADER_BYTES, Section, SectionKind, not_zero,
+    FOOTER_BYTES, FileHeader, Footer, HEADER_BYTES, Section, SectionKind, damaged, not_zero,
 };
 use crate::dictionary::format::layout::{Compression, Layout, Order};
 use crate::dictionary::format::record;
@@ -361,7 +361,7 @@ impl DictionaryFile {
             };
             let position = self.cell_position(&mut stream, at)?;
             search.saw(position, query.position);
-            // Equal ones may have begun before, and may go on.
+            // Equal ones may lie before and after.
             if position < query.position {
                 range.start = range.start.max(at);
             } else if position > query.position {
@@ -429,10 +429,7 @@ pub(crate) enum CellKind {
 }
 
 fn cut(path: &Path) -> Error {
-    Error::corrupt(format!(
-        "{}: too short to be a dictionary: it was cut, or never finished. {BUILD_AGAIN}.",
-        path.display()
-    ))
+    damaged(path, "too short to be a dictionary: it was cut, or never finished")
 }
 
 fn map(path: &Path, file: &dyn File, file_bytes: u64) -> Result<Option<Arc<dyn View>>> {
@@ -465,12 +462,7 @@ impl Sections<'_> {
                 LoadedIndex::open(section.kind, words, header.order, footer.pairs, footer.pages)
                     .map(|opened| index = opened)
             };
-            opened.map_err(|what| {
-                Error::corrupt(format!(
-                    "{}: {what}. Make the index again by a reindex, or restore the file.",
-                    self.path.display()
-                ))
-            })?;
+            opened.map_err(|what| self.damaged(what))?;
         }
         Ok((index, ranks))
     }
@@ -506,16 +498,18 @@ impl Sections<'_> {
         if section.checksum == computed {
             return Ok(());
         }
-        let (name, stored) = (self.path.display(), section.checksum);
-        Err(Error::corrupt(format!(
-            "{name}: index at byte {}: checksum {stored:08x} is stored, {computed:08x} computed. \
-             Make the index again by a reindex, or restore the file.",
-            section.offset
-        )))
+        let (at, stored) = (section.offset, section.checksum);
+        let what = format!("index at byte {at}: checksum {stored:08x} is stored, {computed:08x} computed");
+        Err(self.damaged(what))
+    }
+
+    fn damaged(&self, what: String) -> Error {
+        Error::corrupt(format!("{}: {what}", self.path.display()))
+            .with_hint("Make the index again by a reindex, or restore the file.")
     }
 
     fn too_large(&self) -> Error {
-        let name = self.path.display();
-        Error::new(ErrorKind::OutOfMemory, format!("{name}: no memory for the index; map it instead of loading it"))
+        Error::new(ErrorKind::OutOfMemory, format!("{}: no memory for the index", self.path.display()))
+            .with_hint("Map the index instead of loading it.")
     }
 }

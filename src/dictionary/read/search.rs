@@ -118,7 +118,7 @@ pub(crate) const LINES_AROUND: usize = 4;
 
 /// Interpolation search: which of many ascending positions, called by their numbers, to look at next.
 ///
-/// Hashes are spread evenly, so the distance to the position sought says how many numbers to go on. After some looks it
+/// Hashes are spread evenly, so the distance to the position sought says how many numbers to skip. After some steps it
 /// takes halves, so that no hash function makes it slow.
 pub(crate) struct Interpolation {
     /// Positions below number `low` are smaller than the one sought, those from `high` on are not.

@@ -4,8 +4,9 @@
 //! change; before it, what killed builds left is removed, as with the rename the lock goes and the next writer's files
 //! are in no manifest either.
 
-use super::manifest::{GENERATION_END, MANIFEST_NAME, Manifest, damaged_manifest, generation_of};
+use super::manifest::{GENERATION_END, MANIFEST_NAME, Manifest, generation_of};
 use crate::dictionary::build::writer::open_unfinished;
+use crate::dictionary::format::ends::damaged;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::Storage;
 use crate::io::atomic::AtomicFile;
@@ -40,9 +41,8 @@ struct NewDirectory {
 impl NewDirectory {
     fn make(storage: &Arc<dyn Storage>, path: &Path) -> Result<Self> {
         let is_new = storage.make_directory(path).map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => {
-                Error::io(path, "make the directory in one that does not exist. Create that first", e)
-            }
+            std::io::ErrorKind::NotFound => Error::io(path, "make the directory in one that does not exist", e)
+                .with_hint("Create that directory first."),
             _ => Error::io(path, "make the directory", e),
         })?;
         Ok(NewDirectory { storage: Arc::clone(storage), path: path.to_owned(), is_new })
@@ -87,7 +87,7 @@ impl DirectoryWriter {
             Err(error) => return Err(error),
         };
         match last + 1 {
-            GENERATION_END => Err(damaged_manifest(&Manifest::path(&self.directory.path), "no generation can follow")),
+            GENERATION_END => Err(damaged(&Manifest::path(&self.directory.path), "no generation can follow")),
             generation => Ok(Previous { manifest, generation, names }),
         }
     }
@@ -123,7 +123,7 @@ impl DirectoryWriter {
         self.remove(&left, kept);
     }
 
-    /// Removes files that are none of `kept`.
+    /// Removes the files that are not among `kept`.
     fn remove(&self, names: &[&str], kept: &[&str]) {
         for name in names.iter().filter(|name| !kept.contains(name)) {
             // A file that cannot be removed takes space and does no other harm.
@@ -145,11 +145,8 @@ fn refuse_other_directories(storage: &dyn Storage, directory: &Path) -> Result<(
         |name: &String| [MANIFEST_NAME, "manifest-unfinished"].contains(&&name[..]) || generation_of(name) == Some(1);
     let Some(other) = names.iter().find(|name| !ours(name)) else { return Ok(()) };
     let shown = directory.display();
-    let message = format!(
-        "{shown}: holds {other:?} and no manifest, so it is not a dictionary and is not made one. \
-         Empty it, or choose another name."
-    );
-    Err(Error::new(ErrorKind::NotATable, message))
+    let what = format!("holds {other:?} and no manifest, so it is not a dictionary and is not made one");
+    Err(Error::new(ErrorKind::NotATable, format!("{shown}: {what}")).with_hint("Empty it, or choose another name."))
 }
 
 fn names_in(storage: &dyn Storage, directory: &Path) -> Result<Vec<String>> {

@@ -3,7 +3,7 @@
 //! A text file that ends with a checksum. The norm is docs/dictionary-format.md, "Manifest".
 
 use super::slots::{SLOT_COUNT, slot};
-use crate::dictionary::format::ends::BUILD_AGAIN;
+use crate::dictionary::format::ends::damaged;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{Mode, Storage};
 use std::fmt::Write;
@@ -74,14 +74,14 @@ impl Manifest {
         };
         let bytes = file.len().map_err(failed)?;
         if bytes > MANIFEST_BYTES_MAX {
-            return Err(damaged_manifest(&path, &format!("{bytes} bytes, more than any manifest has")));
+            return Err(damaged(&path, format_args!("{bytes} bytes, more than any manifest has")));
         }
         let mut text = vec![0; bytes as usize];
         file.read_at(&mut text, 0).map_err(failed)?;
         if !text.starts_with(FIRST_WORDS.as_bytes()) && !FIRST_WORDS.as_bytes().starts_with(&text) {
             return Err(Error::new(ErrorKind::NotATable, format!("{}: not a manifest of Splitpoint", path.display())));
         }
-        Self::parse(&text).map(Some).map_err(|what| damaged_manifest(&path, &what))
+        Self::parse(&text).map(Some).map_err(|what| damaged(&path, what))
     }
 
     pub fn text(&self) -> String {
@@ -104,7 +104,7 @@ impl Manifest {
         match lines.next() {
             Some(FIRST_LINE) => {}
             Some(line) if line.starts_with(FIRST_WORDS) => {
-                return Err(format!("{line:?}: written by a later version; upgrade Splitpoint"));
+                return Err(format!("{line:?}: written by a later version of the library"));
             }
             _ => return Err("not a manifest of Splitpoint".into()),
         }
@@ -162,10 +162,6 @@ pub(crate) fn generation_of(name: &str) -> Option<u64> {
     let number = |digits: &str| digits.parse::<u64>().ok().filter(|number| number.to_string() == digits);
     let ours = number(shard)? < SLOT_COUNT.into() && (suffix.is_empty() || suffix.starts_with('-'));
     number(generation).filter(|generation| ours && *generation < GENERATION_END)
-}
-
-pub(crate) fn damaged_manifest(path: &Path, what: &str) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("{}: {what}. {BUILD_AGAIN}.", path.display()))
 }
 
 #[cfg(test)]

@@ -207,7 +207,7 @@ fn crash_at_every_call(in_every_way: bool) {
                     assert!(promised, "{context}: {found:?}");
                     of_each[found as usize] += 1;
                     crashes += 1;
-                    // An update of what is updated already is none.
+                    // Updating an updated dictionary changes nothing.
                     if crashes % 7 == 0 && (case.work != Work::Update || found == Survivor::Old) {
                         case.run(&disk).unwrap_or_else(|e| panic!("{context}, and again: {e}"));
                         assert_eq!(self::found(&case, &disk, &context), Survivor::New, "{context}, and again");

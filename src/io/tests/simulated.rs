@@ -26,7 +26,7 @@ fn content(disk: &Simulated, path: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What is found of each sector of `A` after so many crashes, and the lengths.
+/// What `crashes` crashes leave of each sector of `A`, and the lengths.
 fn found(disk: &Simulated, crash: Crash) -> (Vec<std::collections::BTreeSet<u8>>, Vec<usize>) {
     let mut sectors = vec![std::collections::BTreeSet::new(); 3];
     let mut lens = Vec::new();

@@ -502,7 +502,7 @@ impl Log {
 
     /// Frees the segments before checkpoint `number`, which is complete.
     pub(super) fn release(&self, number: u64) -> Result<()> {
-        // Who syncs right now may be about to write the last of a segment that is to be free.
+        // A thread that is syncing may be about to write to a segment that this call frees.
         let mut durable = self.durable();
         while durable.leading && !planted(Bug::FreedUnderSync) {
             durable = wait_on(&self.synced, &self.durable, durable);
@@ -640,7 +640,8 @@ impl Log {
                 break Ok(());
             }
             if let Some(what) = &durable.failed {
-                break Err(Error::new(ErrorKind::Poisoned, what.clone()));
+                break Err(Error::new(ErrorKind::Poisoned, what.clone())
+                    .with_hint("Open the table again to continue from its last durable state."));
             }
             if durable.leading {
                 durable = wait_on(&self.synced, &self.durable, durable);
@@ -657,7 +658,7 @@ impl Log {
             (durable.group, durable.took) = (group, start.elapsed());
             match synced {
                 Ok(synced) => durable.lsn = durable.lsn.max(synced),
-                Err(e) => durable.failed = Some(e.to_string()),
+                Err(e) => durable.failed = Some(e.message().to_owned()),
             }
             self.synced.notify_all();
         };

@@ -202,7 +202,7 @@ impl Case {
     }
 }
 
-/// A backup, without the copy: no checkpoint is made meanwhile, and what was logged can be synced all the same.
+/// A backup without the copy: it prevents checkpoints, and the log can still be synced.
 fn hold_backup(table: &Table) -> crate::Result<()> {
     let guard = table.pager.checkpoint_lock().acquire()?;
     table.checkpoint_with(&guard)?;

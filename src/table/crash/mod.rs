@@ -516,6 +516,27 @@ fn a_removal_whose_extent_cannot_be_freed_is_done() {
 }
 
 #[test]
+fn a_poisoned_handle_says_why_and_gives_its_own_advice_alone() {
+    let workload = Workload::new(1, 0);
+    let mut poisoned = 0;
+    for after in 0..20 {
+        let disk = Simulated::new(State::default());
+        let table = workload.open(&disk).unwrap();
+        table.put(b"key", b"value").unwrap();
+        disk.plan(Some(Plan { fault: Fault::NoSpace, at: disk.calls() + after, lasting: true }));
+        let Err(first) = table.checkpoint() else { continue };
+        assert_eq!(first.kind(), ErrorKind::DiskFull, "{first}");
+        disk.plan(None);
+        let Err(error) = table.put(b"key", b"value") else { continue };
+        poisoned += 1;
+        assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+        assert!(error.message().ends_with(first.message()), "{error}");
+        assert!(error.hint().unwrap().starts_with("Open the table again"), "{error}");
+    }
+    assert!(poisoned > 2, "{poisoned}");
+}
+
+#[test]
 fn a_backup_in_which_any_call_fails_leaves_nothing_beside_its_destination() {
     let table = Table::in_memory().unwrap();
     (0..100u8).for_each(|n| table.put(&[n], &[n; 500]).unwrap());

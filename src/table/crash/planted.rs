@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Seeds within which each bug must be found.
 const SEEDS: u64 = 2;
-/// The same where threads meet in an order that chance makes, and the runs of a seed are few.
+/// Seeds within which each bug must be found in concurrent runs, where a seed makes only few.
 const SEEDS_BESIDE: u64 = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -103,8 +103,8 @@ impl Workload {
         Workload { seed, options, durability, maps: seed % 2 == 1, backups: true, ops }
     }
 
-    /// One of several that are done beside each other, on keys of their own, of a table whose pages and segments go by
-    /// `seed`.
+    /// The operations of one of several concurrent writers, on keys of its own. `seed` chooses the page and segment
+    /// sizes of the table.
     pub(super) fn of_writer(seed: u64, writer: u8, len: usize) -> Workload {
         let mut workload = Workload::new(seed, 0);
         let mut random = Random::new(&[seed, 8]);
@@ -375,7 +375,7 @@ impl History {
         });
     }
 
-    /// How many commits were done, as far as anybody was told, before `call`.
+    /// How many commits were acknowledged before `call`, or found by an open.
     pub(super) fn done_before(&self, call: u64) -> usize {
         let done = |c: &Commit| c.found.is_some() || c.acknowledged.is_some_and(|at| at < call);
         self.commits.iter().rposition(done).map_or(0, |i| i + 1)

@@ -1,4 +1,4 @@
-//! Checkpoints that are blocked or fail: the log must go on, and `sync` must not return before they are done.
+//! Checkpoints that are blocked or fail: the log continues, and `sync` must not return before they are done.
 #![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
 
 use crate::error::ErrorKind;

@@ -359,7 +359,7 @@ fn a_damaged_manifest_is_an_error_and_a_hostile_one_no_way_out() {
         match Dictionary::open(&path) {
             Ok(dictionary) => {
                 opened += 1;
-                assert!(ours.is_ok(), "case {case}: opens, and is none: {:?}: {}", ours.err(), text.escape_ascii());
+                assert!(ours.is_ok(), "case {case}: opens, and should not: {:?}: {}", ours.err(), text.escape_ascii());
                 let _ = pairs.keys().try_for_each(|key| dictionary.get(key).map(drop));
                 let _ = (scan(&dictionary, None), dictionary.verify().map(|faults| faults.len()));
             }

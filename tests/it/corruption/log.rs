@@ -24,7 +24,7 @@ struct Original {
     /// Files of the log, by the number in their name.
     files: Vec<Vec<u8>>,
     segments: Vec<Segment>,
-    /// What the table has after so many records.
+    /// The content of the table after `count` records.
     states: Vec<Pairs>,
 }
 
@@ -285,7 +285,7 @@ fn put_files(path: &Path, table: &[u8], files: &[Vec<u8>]) {
 fn files_beside(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let entries = fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> =
-        // A journal may go meanwhile.
+        // The open may remove a journal.
         entries.filter(|p| p.is_file()).filter_map(|path| fs::read(&path).ok().map(|bytes| (path, bytes))).collect();
     files.sort();
     files
@@ -331,7 +331,7 @@ pub fn case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
         return Some(format!("{} records replayed, the second reader finds {}", table.replayed(), expected.len()));
     }
     if read.as_ref() != Some(&pairs) {
-        return Some("who opens for reading finds something else".into());
+        return Some("a reader finds something else".into());
     }
     if kind == Kind::LogRaw && original.states.get(expected.len()) != Some(&pairs) {
         return Some(format!("{} records that are not the first of the log", expected.len()));

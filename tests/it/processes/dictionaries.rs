@@ -126,7 +126,7 @@ fn kill_again_and_again(kind: Kind, kills: u32, seed: u64) -> Seen {
     let mut n = 1;
     make(kind, n, &path).unwrap();
     let run = |n| process("build_dictionary", place.path(), &kind.arguments(n));
-    // How long one takes that nobody disturbs.
+    // How long an undisturbed build takes.
     let begun = Instant::now();
     assert!(run(n + 1).status().unwrap().success());
     let mut whole = begun.elapsed();

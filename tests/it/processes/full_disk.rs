@@ -39,7 +39,7 @@ fn is_full(e: &splitpoint::Error) {
     assert!(e.kind() == ErrorKind::DiskFull || poisoned, "{:?}: {e}", e.kind());
 }
 
-/// Puts pairs until there is no more room; at most so many.
+/// Puts pairs until the disk is full; at most `most`.
 fn put_until_full(table: &Table, pairs: &mut Pairs, max: u32) {
     for n in 0..max {
         match table.put(&key(n), &value(n)) {
@@ -242,7 +242,7 @@ pub fn fill_under_a_limit(place: &Path, arguments: &[u64]) {
         Ok(table) => holds(&table, &pairs, "opened again under a limit"),
         Err(e) => is_full(&e),
     }
-    // For who looks at it without a limit.
+    // For a process without a limit.
     fs::write(place.join("result"), format!("{puts} {}", pairs.len())).unwrap();
 }
 

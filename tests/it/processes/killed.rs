@@ -1,12 +1,12 @@
 //! `kill -9` of a process at work, again and again on one file.
 //!
-//! Two threads make commits, each on keys of its own, and on one key that both append to; after each, a byte goes to a
-//! file: the commit was acknowledged. What a commit does follows from the seed, its thread and its number, so whoever
-//! knows the numbers knows what the table has to hold. The process is killed at a random moment, in the midst of the
-//! next one's recovery too. Then, of each thread, all acknowledged commits are there, of the one that was under way all
-//! or nothing (of `put_many` the first pairs), and nothing else.
+//! Two threads make commits, each on its own keys and on one key that both append to. After each commit a byte goes to
+//! a file: the commit was acknowledged. What a commit does follows from the seed, its thread and its number, so the
+//! numbers give the expected content. The process is killed at a random moment, also during the next one's recovery.
+//! Then the table has all acknowledged commits of each thread, all or nothing of the one under way (of `put_many` the
+//! first pairs), and nothing else.
 //!
-//! Checked is a copy of the files; the next process goes on with what the kill left.
+//! The check reads a copy of the files; the next process continues with what the kill left.
 
 use super::{Running, process};
 use crate::corruption::Random;
@@ -390,7 +390,7 @@ fn difference(expected: &State, found: &State) -> String {
     )
 }
 
-/// Kills so many processes; with `SPLITPOINT_SEED` from that seed, else from another each time.
+/// Kills `count` processes, from the seed `SPLITPOINT_SEED`, or from a new one each time.
 fn kill(kills: usize, place: tempfile::TempDir) -> Seen {
     // One at a time: a process is killed by the clock.
     static ALONE: Mutex<()> = Mutex::new(());

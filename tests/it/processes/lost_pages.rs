@@ -252,7 +252,7 @@ pub fn fill_copying_disk(place: &Path, arguments: &[u64]) {
     let _ = fs::remove_file(place.join("copy"));
     Command::new("sync").arg("-f").arg(place).status().unwrap();
     match put(&table, &mut pairs, 1) {
-        Ok(()) => eprintln!("the handle goes on"),
+        Ok(()) => eprintln!("the handle still writes"),
         Err(e) => assert_eq!(e.kind(), ErrorKind::Poisoned, "{e}"),
     }
     drop(table);
@@ -262,7 +262,7 @@ pub fn fill_copying_disk(place: &Path, arguments: &[u64]) {
     table.close().unwrap();
 }
 
-/// Runs a task on a new file system made by `mkfs` in a file of `mib` MiB; `None` where there is none to be had.
+/// Runs a task on a new file system made by `mkfs` in a file of `mib` MiB; `None` if it cannot be mounted.
 fn on_loop_device(mkfs: &str, mib: u32, task: &str, arguments: &[u64]) -> Option<ExitStatus> {
     let place = tempfile::tempdir().unwrap();
     let disk = place.path().join("disk");

@@ -1,6 +1,6 @@
 //! One table by several names: links, renames and removals while it is open, directories that move, mounts of a file.
 //!
-//! A table's log and journal are found by its name alone, so what matters is that whoever opens the file looks for
+//! A table's log and journal are found by its name alone, so it matters that a process that opens the file looks for
 //! them where its last writer put them, and that no other table takes them for its own. docs/architecture.md, "Names".
 
 use super::{Running, process};
@@ -142,7 +142,7 @@ fn other_users_of_a_name_follow_its_links_too() {
         ControlFlow::Continue(())
     })
     .unwrap();
-    assert_eq!(losses, 1, "the log is not told of");
+    assert_eq!(losses, 1, "the log is not reported");
     table.close().unwrap();
     // What a link leads to is replaced, and the link stays.
     assert!(Backup::new().overwrite(true).restore(path("copy.bak"), path("link.spt")).unwrap());
@@ -207,7 +207,7 @@ fn a_table_renamed_while_it_is_open_shares_nothing_with_one_made_under_its_old_n
         let place = tempfile::tempdir().unwrap();
         let path = |name: &str| place.path().join(name);
         let first = open_and(place.path(), |path| fs::rename(path, path.with_file_name("u.spt")).unwrap());
-        // What is in its log alone goes on going there.
+        // Its writes still go to its own log.
         first.put(b"after the rename", b"3").unwrap();
         let second = Table::open(path("t.spt")).unwrap();
         assert_eq!((second.len(), second.replayed()), (0, 0));
@@ -359,7 +359,7 @@ fn a_reader_of_a_renamed_table_is_stale() {
     let error = reader.get(&key(7)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Stale, "{error}");
     assert!(error.to_string().contains("renamed"), "{error}");
-    // One that has no name any more is written by nobody.
+    // No process can write to a file without a name.
     let reader = TableOptions::new().read_only(true).open(path("u.spt")).unwrap();
     fs::remove_file(path("u.spt")).unwrap();
     assert_eq!(reader.get(&key(7)).unwrap().unwrap(), b"v");

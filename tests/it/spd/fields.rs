@@ -1,4 +1,4 @@
-//! The fields of a dictionary: where each number stands that a hostile file would lie in.
+//! The fields of a dictionary: the location of each number that a hostile file could change.
 //!
 //! Most bytes of a file are keys, values and zeros, where damage does little. Not here: the hostile values.
 

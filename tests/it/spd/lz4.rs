@@ -4,7 +4,7 @@
 
 use super::Result;
 
-/// The `raw_bytes` bytes that `stored` stands for.
+/// Decompresses `stored` to `raw_bytes` bytes.
 pub fn unpack(stored: &[u8], raw_bytes: usize) -> Result<Vec<u8>> {
     let mut from = stored.iter().copied();
     let mut out = Vec::new();

@@ -4,7 +4,7 @@
 //! Segment::parse   one file: header, records, where they end
 //! changes          what the records of a segment ask for, pieces put together
 //! follow           which segments count, in which order, and what they ask for
-//! Builder          a segment made of any records, its checksums right: for damage that only meaning can tell
+//! Builder          a segment made of any records, its checksums right: for damage that only the meaning shows
 //! ```
 //!
 //! It reads whole files in memory, and shares no line with the library. Not here: damage (`corruption/log.rs`).
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 pub const MAGIC: &[u8; 8] = b"SPLITLOG";
 pub const SEGMENTS_MAX: usize = 8;
 pub const HEADER_BYTES: usize = 64;
-/// Where the header stands a second time.
+/// Offset of the second copy of the header.
 pub const SECOND_AT: usize = 512;
 pub const RECORDS_AT: usize = 4096;
 pub const RECORD_HEAD_BYTES: usize = 8;
@@ -63,13 +63,13 @@ impl Header {
         bytes
     }
 
-    /// `None` where nobody wrote one: the first of two, or the second where that is none.
+    /// The first of the two headers that is not empty; `None` if both are.
     pub fn parse(file: &[u8]) -> Result<Option<Header>> {
         if file.len() < RECORDS_AT {
             return Ok(None);
         }
         match Header::parse_one(&file[..HEADER_BYTES]) {
-            // Nobody relies on what stands behind a first that never was.
+            // Without a first header, the second does not count.
             Ok(None) => Ok(Header::parse_one(&file[SECOND_AT..SECOND_AT + HEADER_BYTES]).unwrap_or(None)),
             Err(e) if e != OTHER_VERSION => {
                 Header::parse_one(&file[SECOND_AT..SECOND_AT + HEADER_BYTES]).map_err(|_| e)
@@ -100,7 +100,7 @@ impl Header {
     }
 }
 
-/// A record as it stands in the file.
+/// The bytes of a record in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     pub kind: u8,

@@ -217,7 +217,8 @@ extern "C" fn each_pair(
     value: *const c_void,
     len: usize,
 ) -> c_int {
-    // SAFETY: `scan` gave it, as the address of a value that lives until the scan ends; nothing else uses it until then.
+    // SAFETY: `scan` gave it, as the address of a value that lives until the scan ends; nothing else uses it until
+    // then.
     let each = unsafe { &mut *each.cast::<Each<'_>>() };
     // SAFETY: peer.h: the key is there until this returns.
     let key = unsafe { slice(key, key_len) };

@@ -48,10 +48,22 @@ pub struct Load {
     #[command(flatten)]
     source: SourceArgs,
     /// What to do with a key that exists
-    #[arg(long, value_enum, default_value_t = Duplicates::Last, hide_possible_values = true, value_name = "last|first|append|error")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = Duplicates::Last,
+        hide_possible_values = true,
+        value_name = "last|first|append|error"
+    )]
     duplicates: Duplicates,
     /// When a row is durable: none, at the end of the load; os, at once unless the system fails; sync, at once
-    #[arg(long, value_enum, default_value_t = DurabilityName::None, hide_possible_values = true, value_name = "none|os|sync")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = DurabilityName::None,
+        hide_possible_values = true,
+        value_name = "none|os|sync"
+    )]
     durability: DurabilityName,
     /// Bytes of a primary page, 512 to 64K (for a new table)
     #[arg(long, value_name = "SIZE", value_parser = parse_size_u32)]

@@ -164,7 +164,8 @@ fn opened(path: &Path, table: splitpoint::Result<Table>) -> Result<Table> {
             return Failure::of_kind(
                 ErrorKind::NotATable,
                 format_args!(
-                    "{name}: is a dictionary, not a table; the `splitpoint dict` commands are for it, and `splitpoint thaw {name} FILE` turns it into a table"
+                    "{name}: is a dictionary, not a table; the `splitpoint dict` commands are for it, and \
+                     `splitpoint thaw {name} FILE` turns it into a table"
                 ),
             );
         }

@@ -17,7 +17,8 @@ use std::time::Duration;
 /// function.
 ///
 /// With --watch, prints a line each second until Ctrl-C. If a process publishes the table's counters (load --stats, or
-/// TableOptions::publish_counters), it shows rates per second; otherwise the table's contents whenever the file changes.
+/// TableOptions::publish_counters), it shows rates per second; otherwise the table's contents whenever the file
+/// changes.
 /// gets, hit% and the columns after them up to ovf% are estimates from one lookup in 512.
 #[derive(clap::Args)]
 pub struct Stat {
@@ -27,7 +28,13 @@ pub struct Stat {
     #[arg(long)]
     json: bool,
     /// Repeat every SECONDS; with --json one object per line
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = watch::parse_interval)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        default_missing_value = "1",
+        value_parser = watch::parse_interval
+    )]
     watch: Option<Duration>,
 }
 

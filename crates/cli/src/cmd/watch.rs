@@ -138,7 +138,8 @@ impl Watch<'_> {
                 self.say("the process that published its counters ended without closing the table");
             }
             self.say(
-                "no process publishes its counters (TableOptions::publish_counters, `splitpoint load --stats`); a line follows whenever the file changes, from a walk over the whole file",
+                "no process publishes its counters (TableOptions::publish_counters, `splitpoint load --stats`); a \
+                 line follows whenever the file changes, from a walk over the whole file",
             );
         }
         let metadata = self.file.metadata().map_err(|error| Failure::io(self.file.display(), &error))?;
@@ -176,7 +177,8 @@ impl Watch<'_> {
 }
 
 const PUBLISHED_HEADING: &str = "\
-       pairs      gets  hit%  pages/hit /miss  keys/hit  ovf%      puts   removals  splits    read written  evict  waits  ckpt    memory";
+       pairs      gets  hit%  pages/hit /miss  keys/hit  ovf%      puts   removals  splits    read written  evict  \
+       waits  ckpt    memory";
 
 fn published_line(since: &TableCounters, seconds: f64) -> String {
     let rate = |count: u64| short(count as f64 / seconds);

@@ -62,7 +62,13 @@ pub struct SourceArgs {
     #[arg(long, value_enum, default_value_t = OnError::Stop, hide_possible_values = true, value_name = "stop|skip")]
     on_error: OnError,
     /// The longest row; a longer one is a bad row [default: 1GiB]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value_t = ROW_BYTES_MAX, hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = parse_size,
+        default_value_t = ROW_BYTES_MAX,
+        hide_default_value = true
+    )]
     max_row: u64,
 }
 

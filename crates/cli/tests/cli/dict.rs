@@ -526,7 +526,8 @@ mod of_parquet {
         write_parquet(place.path(), "p.parquet", Compression::UNCOMPRESSED);
         let build = run(place.path(), &["dict", "build", "p.parquet", "p.spd", "--key", "age", "--value", "id"]);
         assert_eq!(build.status.code(), Some(26));
-        let expected = "splitpoint: p.parquet: row 2: duplicate key \"4294967295\" (first at p.parquet: row 1). Choose which value to keep (--duplicates last, or first).\n";
+        let expected = "splitpoint: p.parquet: row 2: duplicate key \"4294967295\" (first at p.parquet: row 1). \
+                        Choose which value to keep (--duplicates last, or first).\n";
         assert_eq!(said(&build), expected);
     }
 

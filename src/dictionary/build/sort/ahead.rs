@@ -260,8 +260,8 @@ impl Sorted {
     pub(crate) fn next_run(&mut self) -> Result<Option<Run>, SortError> {
         // It stays so if the user's hash function panics.
         if std::mem::replace(&mut self.failed, true) {
-            let message = "an earlier step of this sort failed; start the build again";
-            return Err(Error::new(ErrorKind::Poisoned, message).into());
+            let error = Error::new(ErrorKind::Poisoned, "an earlier step of this sort failed");
+            return Err(error.with_hint("Start the build again.").into());
         }
         let run = self.find_run().inspect_err(|_| self.stop())?;
         self.failed = false;
@@ -383,7 +383,7 @@ impl Drop for Sorted {
         self.stop();
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
         if let Some(manifest) = self.manifest.take().filter(|_| !self.saved) {
-            // There is nothing to go on with.
+            // The sort cannot continue.
             let _ = manifest.remove(self.storage.as_ref());
         }
     }

@@ -26,7 +26,7 @@ pub(crate) enum Lengths {
 /// What the records to be stored have in common, leaving out deletions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PutLengths {
-    /// There are none.
+    /// No record has come yet.
     None,
     /// All have this key length and this value length.
     One(u32, u32),

@@ -55,10 +55,8 @@ impl Manifest {
         let path = name(prefix, "");
         let file = open_locked(storage, &path, None).map_err(|e| Error::io(&path, "open", e))?.ok_or_else(|| {
             let name = path.display();
-            Error::new(
-                ErrorKind::Locked,
-                format!("{name}: another build of the same file is running. Wait until it is done."),
-            )
+            Error::new(ErrorKind::Locked, format!("{name}: another build of the same file is running"))
+                .with_hint("Wait until it is done.")
         })?;
         let mut manifest = Manifest { file, path, prefix: prefix.to_owned(), id, sequence: 0, of_another: 0 };
         let slots = manifest.read()?;
@@ -90,14 +88,8 @@ impl Manifest {
         if ours(&all) || ours(&second) || (blank(&all) && blank(&second)) {
             return Ok([all, second]);
         }
-        Err(Error::new(
-            ErrorKind::InvalidArgument,
-            format!(
-                "{}: has the name of a temporary file and was not made by a build. \
-                 Move it, or build in another directory.",
-                self.path.display()
-            ),
-        ))
+        let message = format!("{}: has the name of a temporary file and was not made by a build", self.path.display());
+        Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("Move it, or build in another directory."))
     }
 
     /// Writes a checkpoint. The files it speaks of are synced already.

@@ -281,7 +281,7 @@ impl Head {
         self.places.get(self.next - 1).copied().unwrap_or(0)
     }
 
-    /// Goes on to the next record; `false` at the end.
+    /// Moves to the next record; `false` at the end.
     fn advance(&mut self, rules: &SortRules) -> Result<bool> {
         if self.next == self.ats.len() {
             if self.rest.is_empty() {
@@ -354,7 +354,7 @@ fn give_back(heads: &mut BinaryHeap<Head>, mut head: Head, rules: &SortRules) ->
     Ok(())
 }
 
-/// The head with the next record, of those with the same key the one that is to stand.
+/// The head with the next record; of those with one key, the head whose record is kept.
 fn next_distinct(heads: &mut BinaryHeap<Head>, rules: &SortRules) -> Result<Option<Head>, SortError> {
     let Some(mut head) = heads.pop() else { return Ok(None) };
     while heads.peek().is_some_and(|next| next.r == head.r && next.key() == head.key()) {

@@ -137,7 +137,7 @@ impl Sorter {
         self.resumed
     }
 
-    /// How many records an earlier sort had saved that this one does not go on from, and has removed.
+    /// How many records of an earlier sort this one could not use, and has removed.
     pub(crate) fn discarded_records(&self) -> u64 {
         self.discarded
     }
@@ -191,11 +191,8 @@ impl Sorter {
     #[cold]
     fn forked_error(&self) -> Error {
         let path = self.options.temporary.display();
-        let message = format!(
-            "{path}: the build was started before this process was forked from its parent, \
-             which goes on with it. Start another in the child."
-        );
-        Error::new(ErrorKind::Forked, message)
+        let message = "the build was started before this process was forked from its parent, which goes on with it";
+        Error::new(ErrorKind::Forked, format!("{path}: {message}")).with_hint("Start another in the child.")
     }
 
     /// Begins to give out what was taken.
@@ -437,7 +434,7 @@ impl Sorter {
             let mut part = Distributed { bytes, records, ..Distributed::default() };
             if bytes > 0 {
                 let path = spill::part_name(&self.options.temporary, i);
-                let fail = |e| Error::io(&path, "go on with a temporary file", e);
+                let fail = |e| Error::io(&path, "reopen a temporary file", e);
                 let file: Arc<dyn File> = match self.options.storage.open(&path, Mode::Write) {
                     Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
                     other => other.map_err(fail)?.into(),

@@ -176,7 +176,7 @@ fn sort_buckets(entries: &mut [Entry], ends: &[u32]) {
     }
 }
 
-/// Puts records of one position in the order of their keys, and lets one of each key stand.
+/// Puts records of one position in the order of their keys, and keeps one of each key.
 fn resolve_ties(entries: &mut Vec<Entry>, raw: &[u8], rules: &SortRules) -> Result<(), SortError> {
     let key = |e: &Entry| block::record(raw, e.at, rules.fixed).key;
     let (mut kept, mut start) = (0, 0);
@@ -265,21 +265,13 @@ fn gather_fixed<const N: usize>(entries: &[Entry], raw: &[u8], out: &mut Vec<u8>
 /// Blocks with good checksums that hold no records.
 #[cold]
 pub(super) fn malformed(path: &Path) -> Error {
-    Error::corrupt(format!(
-        "{}: the temporary blocks have good checksums but do not hold the records that were written. \
-         Remove the temporary files and build again.",
-        path.display()
-    ))
+    let what = "the temporary blocks have good checksums but do not hold the records that were written";
+    Error::corrupt(format!("{}: {what}", path.display())).with_hint("Remove the temporary files and build again.")
 }
 
 #[cold]
 fn unsteady_hash(rules: &SortRules) -> Error {
-    Error::new(
-        ErrorKind::WrongHash,
-        format!(
-            "hash function \"{}\" gave a key two different hashes. It must depend on the key alone. \
-             If the function was changed, remove the temporary files and build again.",
-            rules.hash.name()
-        ),
-    )
+    let message = format!("hash function \"{}\" gave a key two different hashes", rules.hash.name());
+    Error::new(ErrorKind::WrongHash, message)
+        .with_hint("It must depend on the key alone. If it was changed, remove the temporary files and build again.")
 }

@@ -35,14 +35,12 @@ pub(super) fn make_named(storage: &dyn Storage, prefix: &Path, part: usize) -> R
 }
 
 fn cannot_make(path: &Path, e: std::io::Error) -> Error {
-    let what = match e.raw_os_error() {
-        Some(libc::EMFILE | libc::ENFILE) => {
-            "make a temporary file (too many are open: raise the limit of open files, \
-             allow less memory, or build fewer shards)"
-        }
-        _ => "make a temporary file",
-    };
-    Error::io(path, what, e)
+    let too_many = matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
+    let error = Error::io(path, "make a temporary file", e);
+    if too_many {
+        return error.with_hint("Raise the limit of open files, allow less memory, or build fewer shards.");
+    }
+    error
 }
 
 /// One block to be written.
@@ -132,10 +130,8 @@ impl Writer {
             return Ok(());
         }
         Err(queue.error.take().unwrap_or_else(|| {
-            Error::new(
-                ErrorKind::Poisoned,
-                "an earlier write of this sort to its temporary files failed; Start the build again.",
-            )
+            let message = "an earlier write of this sort to its temporary files failed";
+            Error::new(ErrorKind::Poisoned, message).with_hint("Start the build again.")
         }))
     }
 }
@@ -256,11 +252,10 @@ impl Extent {
 
     #[cold]
     fn damaged(&self, offset: u64, what: &str) -> Error {
-        Error::corrupt(format!(
-            "{}: temporary block at byte {offset}: {what}. Another program wrote there, or disk or memory fail. \
-             Remove the temporary files, if they have names, and build again.",
-            self.path.display()
-        ))
+        let path = self.path.display();
+        let why = "another program wrote there, or disk or memory fail";
+        Error::corrupt(format!("{path}: temporary block at byte {offset}: {what}: {why}"))
+            .with_hint("Remove the temporary files, if they have names, and build again.")
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The chunk is guessed between the starts of the position's bucket and the next, and its separator and the next
 //! chunk's say whether that was right; in one of some 20 cases it is searched for among the bucket's chunks. The way
-//! down is a step a level: read 32 bits, multiply, take the top bit. The root's and the next two levels' stand in one
+//! down is a step a level: read 32 bits, multiply, take the top bit. The root's and the next two levels' are in one
 //! word.
 //!
 //! Everything in a section may be wrong: its length is checked once, what is read from it is limited to what there is.

@@ -43,7 +43,7 @@ struct Keys {
     upper_records: [u16; SIZE_MAX / 2 + 1],
 }
 
-/// Finds the seeds of all nodes, or `None` after `tested_max` keys tested or where there are none.
+/// Finds the seeds of all nodes, or `None` if no seeds fit or `tested_max` keys were tested.
 #[inline(always)]
 pub(super) fn search(
     tests: impl Tests,
@@ -136,7 +136,7 @@ impl Visit {
         self.window | self.taken
     }
 
-    /// Takes the next candidate that splits `keys`; `false` where there is none.
+    /// Takes the next candidate that splits `keys`; `false` if no candidate does.
     #[inline(always)]
     fn advance(&mut self, tests: impl Tests, keys: &[u32], tested: &mut u64) -> bool {
         while self.splitting == 0 {

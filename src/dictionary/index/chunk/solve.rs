@@ -19,7 +19,7 @@ pub(crate) struct Solved {
 }
 
 /// Finds the seeds of a chunk of records with `positions`, ascending: as many as [`ChunkOptions::chunk_keys`], or as
-/// [`cut`] says. `order[i]` becomes the number of the record that shall stand at place i of the chunk.
+/// [`cut`] says. `order[i]` becomes the number of the record at place `i` of the chunk.
 pub(crate) fn solve(options: &ChunkOptions, positions: &[u64], order: &mut Vec<u32>) -> Solved {
     solve_within(options, positions, order, TESTED_PER_KEY_MAX, wide::search)
 }

@@ -70,7 +70,7 @@ pub(super) fn gamma_number(size: u64, left: u64) -> u64 {
     if left >= half { 2 * (left - half) + 1 } else { 2 * (half - left) }
 }
 
-/// The inverse of [`gamma_number`]; `None` for numbers that stand for nothing.
+/// The inverse of [`gamma_number`]; `None` for numbers without a meaning.
 #[inline]
 pub(super) fn gamma_left(size: u64, number: u64) -> Option<u64> {
     let half = size / 2;
@@ -99,7 +99,7 @@ fn lengths(weights: &[u64]) -> Vec<u32> {
     let count = weights.len();
     let mut symbols: Vec<usize> = (0..count).collect();
     symbols.sort_by_key(|&s| (weights[s], s));
-    // Joined ones are made in ascending weight: two queues stand for the heap. Joined one j has number count + j.
+    // Joined ones are made in ascending weight: two queues replace a heap. Joined one j has number count + j.
     let (mut sums, mut parents) = (Vec::<u64>::new(), vec![0; 2 * count - 1]);
     let (mut next_symbol, mut next_sum) = (0, 0);
     for joined in count..2 * count - 1 {

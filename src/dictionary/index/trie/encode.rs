@@ -16,7 +16,7 @@ use super::layout::{HEADER_WORDS, MAGIC, PAIRS_MAX, SUPERBLOCK_HEAD, TrieLayout,
 use super::skip::Classes;
 use super::tables::Tables;
 
-/// Positions that skip pointers are fitted to, and how often: pointers are part of the lengths that they tell.
+/// Positions that skip pointers are fitted to, and how often: pointers are part of the lengths that they hold.
 const SAMPLE: usize = 1 << 16;
 const FITS: usize = 3;
 

@@ -28,7 +28,7 @@ pub(super) const SMALL: u64 = 16;
 /// States of more than one trie have no more keys than this together, and no more parts than the next.
 const TUPLE_MAX: u64 = 9;
 const PARTS_MAX: usize = 4;
-/// Numbers of states fit in six bits; 0 is nothing to pass, 1 is none, 2..=SMALL are single tries.
+/// Numbers of states fit in six bits; 0: nothing to pass; 1: no state; 2..=SMALL: single tries.
 const STATES: usize = 64;
 /// Bits of a larger trie's code that its table looks at.
 const FIRST: u32 = 9;
@@ -49,7 +49,7 @@ impl Step {
         u32::from(self.0 & 15)
     }
 
-    /// The state to go on with; 0 to take it from the stack.
+    /// The next state; 0 to take it from the stack.
     #[inline(always)]
     pub(super) fn next(self) -> u8 {
         (self.0 >> 4 & 63) as u8
@@ -203,7 +203,7 @@ impl Tables {
         step
     }
 
-    /// The states that stand for these sizes: the one to go on with, the one behind it.
+    /// The states for these sizes: the next one, and the one after it.
     fn named(&self, sizes: &[u64]) -> Option<(u8, u8)> {
         // State 0 has no tries: nothing is left to pass.
         let state = |sizes: &[u64]| self.states.iter().position(|s| s == sizes).map(|at| at as u8);

@@ -51,7 +51,13 @@ pub struct Build {
     #[command(flatten)]
     shape: ShapeArgs,
     /// What to do with a key that occurs twice
-    #[arg(long, value_enum, default_value_t = Duplicates::Error, hide_possible_values = true, value_name = "error|first|last")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = Duplicates::Error,
+        hide_possible_values = true,
+        value_name = "error|first|last"
+    )]
     duplicates: Duplicates,
     #[command(flatten)]
     hash: HashArgs,
@@ -137,7 +143,8 @@ impl Build {
         if self.shards.is_none() && self.out.is_dir() {
             let out = self.out.display();
             return Err(Failure::usage(format_args!(
-                "{out}: is a directory; --shards N makes or replaces a dictionary in a directory; otherwise give OUT another name"
+                "{out}: is a directory; --shards N makes or replaces a dictionary in a directory; otherwise give OUT \
+                 another name"
             )));
         }
         require_directory_of(&self.out)?;
@@ -246,7 +253,8 @@ impl Build {
         }
         let out = self.out.display();
         format!(
-            "{out} is unchanged; the same command continues from the last checkpoint, if the pairs did not fit in memory"
+            "{out} is unchanged; the same command continues from the last checkpoint, if the pairs did not fit in \
+             memory"
         )
     }
 }

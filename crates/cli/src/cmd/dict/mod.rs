@@ -79,7 +79,10 @@ pub fn open(path: &Path) -> Result<Dictionary> {
             let name = path.display();
             return Failure::of_kind(
                 ErrorKind::NotATable,
-                format_args!("{name}: is a table, not a dictionary; `splitpoint freeze {name} DICT` turns it into one; the commands without `dict` are for tables"),
+                format_args!(
+                    "{name}: is a table, not a dictionary; `splitpoint freeze {name} DICT` turns it into one; \
+                     the commands without `dict` are for tables"
+                ),
             );
         }
         error.into()

@@ -408,7 +408,7 @@ fn level_json(level: &Level) -> Value {
             })
         })
         .collect();
-    let cost = |cost: splitpoint_lab::study::Cost| json!({"hit": cost.hit, "miss": cost.miss, "cache_lines_hit": cost.lines_hit});
+    let cost = |c: splitpoint_lab::study::Cost| json!({"hit": c.hit, "miss": c.miss, "cache_lines_hit": c.lines_hit});
     json!({
         "buckets": level.buckets,
         "objects": level.objects,

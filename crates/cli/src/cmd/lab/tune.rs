@@ -36,7 +36,12 @@ pub struct Tune {
     #[command(flatten)]
     source: SourceArgs,
     /// Approximate time to measure
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60,
+        value_parser = clap::value_parser!(u64).range(1..=86_400)
+    )]
     time: u64,
     /// Memory for pairs; above it a random sample is measured
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
@@ -360,7 +365,9 @@ fn as_json(summary: &Summary) -> serde_json::Value {
         "rounds": report.rounds,
         "seconds": summary.time.as_secs_f64(),
         "noise": report.noise,
-        "equation_1": PAGE_BYTES.map(|bytes| json!({"page_bytes": bytes, "fill_factor": equation_one(summary.average_pair_bytes, bytes)})),
+        "equation_1": PAGE_BYTES.map(|bytes| {
+            json!({"page_bytes": bytes, "fill_factor": equation_one(summary.average_pair_bytes, bytes)})
+        }),
         "sweep": report.sweep.iter().map(tried).collect::<Vec<_>>(),
         "expected_len": tried(&report.presized),
         "hash_functions": report.functions.iter().map(|f| json!({

@@ -37,7 +37,12 @@ pub struct Tour {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
     /// Pairs of the growing table at the end
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1_000_000,
+        value_parser = clap::value_parser!(u32).range(1..=100_000_000)
+    )]
     pairs: u32,
     /// Write the English word list to standard output instead
     #[arg(long, conflicts_with_all = ["json", "runs", "pairs"])]

@@ -82,7 +82,11 @@ impl Report {
         let stat = &on_disk.stat;
         let times = stat.file_bytes as f64 / stat.payload_bytes.max(1) as f64;
         self.line(&format!("   {}, {times:.2} times the words and numbers in it.", size(stat.file_bytes)))?;
-        self.fact("words", json!({"pairs": words.len(), "payload_bytes": stat.payload_bytes, "file_bytes": stat.file_bytes, "tests": tests_json(on_disk)}));
+        let (payload_bytes, file_bytes, tests) = (stat.payload_bytes, stat.file_bytes, tests_json(on_disk));
+        let words = json!({
+            "pairs": words.len(), "payload_bytes": payload_bytes, "file_bytes": file_bytes, "tests": tests,
+        });
+        self.fact("words", words);
         Ok(())
     }
 

@@ -60,11 +60,20 @@ pub struct Kernel {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=5), value_delimiter = ',')]
     histogram: Vec<u32>,
     /// Concurrent scripts [default: as in the paper: 16,32,48,64 in Table 1, 128 in the others, 64 in histograms]
-    #[arg(long, value_name = "N,N", value_parser = clap::value_parser!(u32).range(1..=SCRIPTS_MAX as i64), value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "N,N",
+        value_parser = clap::value_parser!(u32).range(1..=SCRIPTS_MAX as i64),
+        value_delimiter = ','
+    )]
     scripts: Vec<u32>,
     /// Memory of the simulated machine, in pages of 4 KiB [default: as in the paper: 32768 in Table 1 and
     /// histograms, 131072 in the others]
-    #[arg(long, value_name = "PAGES", value_parser = clap::value_parser!(u64).range(MEMORY_MIN as u64..=MEMORY_MAX as u64))]
+    #[arg(
+        long,
+        value_name = "PAGES",
+        value_parser = clap::value_parser!(u64).range(MEMORY_MIN as u64..=MEMORY_MAX as u64)
+    )]
     memory: Option<u64>,
     /// Runs of each kernel; the fastest and the slowest do not count
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u64).range(1..=RUNS_MAX))]

@@ -90,7 +90,8 @@ fn note(experiment: &Experiment) -> &'static str {
     match experiment.number {
         1 => {
             "paper, ours: percent of the reference, the paper's in scripts an hour. \
-             hit, miss: objects compared in a lookup.\nrbtree: one red-black tree for each inode; largest is that of a tree."
+             hit, miss: objects compared in a lookup.\n\
+             rbtree: one red-black tree for each inode; largest is that of a tree."
         }
         4 => "shrink: prunes more dentries when memory is short; the misses cost the other caches too.",
         _ => {

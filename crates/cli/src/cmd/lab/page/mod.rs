@@ -15,18 +15,25 @@ use std::path::Path;
 
 const STYLE: &str = "\
 :root { color-scheme: light dark; --text: #1a1a1a; --quiet: #666; --line: #ddd; --page: #fff; --box: #f6f6f4 }
-@media (prefers-color-scheme: dark) { :root { --text: #e6e6e6; --quiet: #9a9a9a; --line: #3a3a3a; --page: #16181b; --box: #1f2226 } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page); max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
+@media (prefers-color-scheme: dark) {
+  :root { --text: #e6e6e6; --quiet: #9a9a9a; --line: #3a3a3a; --page: #16181b; --box: #1f2226 }
+}
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page) }
+body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.6rem; margin-bottom: 0 } h2 { font-size: 1.2rem; margin-top: 2.5rem } .quiet { color: var(--quiet) }
-.advice { background: var(--box); border-left: 4px solid #2a78c4; padding: .8rem 1rem; margin: 1.2rem 0; white-space: pre-line }
+.advice { background: var(--box); border-left: 4px solid #2a78c4; padding: .8rem 1rem; margin: 1.2rem 0 }
+.advice { white-space: pre-line }
 .wide { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100% }
 th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap }
 th:first-child, td:first-child { text-align: left } th { font-weight: 600 } code { font-size: .9em }
-figure { margin: 1rem 0; background: #fff; border: 1px solid var(--line); border-radius: 4px } figure svg { width: 100%; height: auto; display: block }
-.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 19rem), 1fr)); gap: 1rem; margin: 1rem 0; align-items: start } .grid figure { margin: 0 }
+figure { margin: 1rem 0; background: #fff; border: 1px solid var(--line); border-radius: 4px }
+figure svg { width: 100%; height: auto; display: block }
+.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 19rem), 1fr)); gap: 1rem }
+.grid { margin: 1rem 0; align-items: start } .grid figure { margin: 0 }
 .grid.of-two { grid-template-columns: repeat(auto-fill, minmax(min(100%, 28rem), 1fr)) }
 .legend { background: #fff; color: #1a1a1a; border: 1px solid var(--line); border-radius: 4px; padding: .4rem .8rem }
-.legend span { display: inline-block; margin-right: 1.2rem } .legend b { display: inline-block; width: 1.6rem; height: .25rem; margin-right: .4rem; vertical-align: middle }
+.legend span { display: inline-block; margin-right: 1.2rem }
+.legend b { display: inline-block; width: 1.6rem; height: .25rem; margin-right: .4rem; vertical-align: middle }
 pre { overflow-x: auto; background: var(--box); padding: .8rem 1rem; margin: .4rem 0 }
 details { margin: .4rem 0 } summary { cursor: pointer }";
 
@@ -51,8 +58,10 @@ impl Page {
     pub fn new(title: &str, subtitle: &str) -> Self {
         let (title, subtitle) = (escaped(title), escaped(subtitle));
         let html = format!(
-            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\n\
-             <title>{title}</title>\n<style>\n{STYLE}\n</style></head>\n<body>\n<h1>{title}</h1>\n<p class=\"quiet\">{subtitle}</p>\n"
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+             <meta name=\"viewport\" content=\"width=device-width\">\n\
+             <title>{title}</title>\n<style>\n{STYLE}\n</style></head>\n\
+             <body>\n<h1>{title}</h1>\n<p class=\"quiet\">{subtitle}</p>\n"
         );
         Page { html }
     }

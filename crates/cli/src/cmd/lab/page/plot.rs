@@ -221,9 +221,11 @@ impl Matrix {
         let text = |size: f64| size * full as f64 / 256.0;
         let top = text(36.0).round() as usize;
         let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {full} {}\" role=\"img\" shape-rendering=\"crispEdges\">\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {full} {}\" role=\"img\" \
+             shape-rendering=\"crispEdges\">\
              <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\
-             <g font-family=\"sans-serif\" transform=\"scale({:.3})\"><text x=\"4\" y=\"14\" font-size=\"13\" font-weight=\"600\">{}</text>\
+             <g font-family=\"sans-serif\" transform=\"scale({:.3})\">\
+             <text x=\"4\" y=\"14\" font-size=\"13\" font-weight=\"600\">{}</text>\
              <text x=\"4\" y=\"29\" font-size=\"11\" fill=\"#666\">{}</text></g>\
              <path d=\"M0 {top}h{width}v{height}h-{width}z\" fill=\"none\" stroke=\"#ddd\" stroke-width=\"2\"/>",
             height + top,
@@ -293,8 +295,9 @@ impl HeatMap {
         let across = cell_width * self.columns.len();
         let (width, height) = (HEAT_LEFT + across + 12, HEAT_TOP + cell_height * self.rows.len() + 12);
         let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" font-family=\"sans-serif\" \
-             font-size=\"12\" text-anchor=\"middle\"><rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
+             font-family=\"sans-serif\" font-size=\"12\" text-anchor=\"middle\">\
+             <rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>"
         );
         let mut text = |x: usize, y: usize, attributes: &str, text: &str| {
             svg += &format!("<text x=\"{x}\" y=\"{y}\" {attributes}>{}</text>", super::escaped(text));

@@ -76,8 +76,8 @@ pub fn of(report: &Report) -> String {
     let mut page = Page::new("Access methods on your keys", &text::head(report));
     page.heading(
         "As keys are inserted",
-        "Models of the access methods in Seltzer & Yigit 1991 and of Splitpoint's table. They count and measure no times. \
-         Where lines coincide, the last one is visible.",
+        "Models of the access methods in Seltzer & Yigit 1991 and of Splitpoint's table. They count and measure no \
+         times. Where lines coincide, the last one is visible.",
     );
     let plots: Vec<_> = PLOTS.iter().map(|plot| plot.lines(&report.studies)).collect();
     page.grid_of_lines(&plots);

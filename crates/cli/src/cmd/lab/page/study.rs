@@ -30,9 +30,9 @@ pub fn of(what: &str, report: &Report) -> String {
     if report.functions.iter().any(|function| function.avalanche.is_some()) {
         page.heading(
             "Avalanche",
-            "Flipping one bit of a key (columns, first bit at the left) should flip each bit of the hash (rows, lowest bit \
-             at the bottom) half of the time: white. Blue never flips, red always flips. A table uses the bits at the \
-             bottom to select a bucket.",
+            "Flipping one bit of a key (columns, first bit at the left) should flip each bit of the hash (rows, \
+             lowest bit at the bottom) half of the time: white. Blue never flips, red always flips. A table uses the \
+             bits at the bottom to select a bucket.",
         );
         page.matrices(&matrices(report));
     }

@@ -23,8 +23,8 @@ pub fn of(summary: &Summary) -> String {
     page.heading(
         "Equation (1)",
         &format!(
-            "({:.1} + 4) x fill factor >= page size gives the smallest fill factor in pairs. The default fill factor, in \
-             bytes, satisfies it for any pairs.",
+            "({:.1} + 4) x fill factor >= page size gives the smallest fill factor in pairs. The default fill \
+             factor, in bytes, satisfies it for any pairs.",
             summary.average_pair_bytes
         ),
     );

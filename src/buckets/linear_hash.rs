@@ -1,0 +1,65 @@
+//! The state of one linear hash: how many buckets there are, where each group of them starts, how full they are.
+//!
+//! The files above add what is done with it: an address (`address.rs`), a lookup (`lookup.rs`), a change of a bucket
+//! (`bucket.rs`), a split or merge (`split.rs`).
+
+use super::activity::Activity;
+use super::gathered::Workspace;
+use super::load::Load;
+use super::page::Damage;
+use super::sizes::Fill;
+use crate::error::Error;
+use crate::hash::HashFunction;
+use crate::linear;
+use crate::pager::Pager;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex};
+
+/// The buckets of one table.
+pub(crate) struct Buckets {
+    pub(super) pager: Arc<Pager>,
+    pub(super) hash: HashFunction,
+    pub(super) page_bytes: usize,
+    /// Bytes of a page that a lookup of one key prefetches.
+    pub(super) prefetch_bytes: usize,
+    pub(super) fill: Fill,
+    /// [`View`](super::address::View), packed.
+    pub(super) view: AtomicU64,
+    /// Where each group of buckets starts, in bytes of the file.
+    pub(super) groups: [AtomicU64; linear::GROUP_COUNT],
+    /// The table does not shrink below the size it was created with.
+    pub(super) min_max_bucket: AtomicU32,
+    pub(super) load: Load,
+    /// Held by the thread that splits, merges or moves a bucket.
+    pub(super) structure: Mutex<Workspace>,
+    pub(super) activity: Arc<Activity>,
+}
+
+impl Buckets {
+    /// The buckets' activity since the table was opened.
+    pub(crate) fn activity(&self) -> &Arc<Activity> {
+        &self.activity
+    }
+
+    pub(crate) fn load(&self) -> &Load {
+        &self.load
+    }
+
+    pub(crate) fn hash(&self) -> &HashFunction {
+        &self.hash
+    }
+
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    pub(crate) fn fill(&self) -> Fill {
+        self.fill
+    }
+
+    /// An error about a page that contradicts itself.
+    #[cold]
+    pub(super) fn damaged(&self, damage: Damage) -> Error {
+        self.pager.corrupt(damage.0)
+    }
+}

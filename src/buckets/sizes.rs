@@ -1,0 +1,30 @@
+//! The sizes of a table: limits on keys, values and pages; how full buckets get; what all buckets hold.
+
+/// Longest key in bytes.
+pub const KEY_LEN_MAX: usize = u32::MAX as usize;
+/// Longest value in bytes.
+pub const VALUE_LEN_MAX: usize = u32::MAX as usize;
+
+/// Bytes a page may have; a power of two.
+pub(crate) const PAGE_BYTES: std::ops::RangeInclusive<u32> = 512..=65536;
+/// The load at which a table grows, in percent of its primary pages.
+pub(crate) const FILL_PERCENT: std::ops::RangeInclusive<u32> = 10..=400;
+
+/// How full buckets get before the table grows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fill {
+    /// Bytes of slots and records, in percent of the primary pages.
+    pub percent: u32,
+    /// Pairs a bucket; if set, it replaces the percentage (the paper's *ffactor*).
+    pub pairs: Option<u32>,
+}
+
+/// How many pairs there are, and what they take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub pairs: u64,
+    /// Bytes of keys and values.
+    pub payload_bytes: u64,
+    /// Bytes of slots and records in pages.
+    pub bucket_bytes: u64,
+}

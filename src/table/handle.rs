@@ -1,0 +1,93 @@
+//! The handle: what a table consists of, and how a write enters it.
+//!
+//! The other files add what is done with it: open and replay (`open.rs`), reads and writes (`mod.rs`, `many.rs`,
+//! `batch.rs`), checkpoints (`checkpoint.rs`).
+
+use super::gate::{Gate, WriterGuard};
+use super::options::Durability;
+use super::publish::Publisher;
+use crate::buckets::Buckets;
+use crate::error::{Error, ErrorKind, Result};
+use crate::hash::HashFunction;
+use crate::pager::Pager;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+/// A table of keys and values.
+///
+/// `Table` is `Sync`: share it by reference. All methods take `&self`. Dropping it closes it and discards errors;
+/// [`close`](Table::close) returns them.
+///
+/// ```
+/// use splitpoint::Table;
+/// let table = Table::in_memory()?;
+/// table.put(b"alice", b"1")?;
+/// table.append(b"alice", b"23")?;
+/// assert_eq!(table.get(b"alice")?.as_deref(), Some(&b"123"[..]));
+/// assert_eq!(table.get(b"bob")?, None);
+/// # Ok::<(), splitpoint::Error>(())
+/// ```
+pub struct Table {
+    pub(super) pager: Arc<Pager>,
+    pub(super) buckets: Buckets,
+    pub(super) gate: Gate,
+    pub(super) durability: Durability,
+    pub(super) publisher: Mutex<Option<Publisher>>,
+    pub(super) closed: AtomicBool,
+    /// During the replay at an open: nothing is logged.
+    pub(super) replaying: bool,
+    /// Changes replayed at the open.
+    pub(super) replayed: u64,
+    /// For tests, in which the order of I/O matters: the thread that begins a checkpoint also writes it.
+    pub(super) inline_checkpoints: bool,
+}
+
+impl Table {
+    /// Enters the gate.
+    #[inline]
+    pub(super) fn enter(&self) -> Result<WriterGuard<'_>> {
+        if self.pager.is_read_only() && !self.replaying {
+            return Err(self.read_only_error());
+        }
+        self.pager.refuse_if_forked()?;
+        let inside = self.gate.enter()?;
+        if self.pager.is_poisoned() {
+            self.pager.refuse_if_poisoned()?;
+        }
+        Ok(inside)
+    }
+
+    #[cold]
+    fn read_only_error(&self) -> Error {
+        Error::new(ErrorKind::ReadOnly, format!("{}: opened read-only", self.pager.path().display()))
+            .with_hint("Open it for writing to change it.")
+    }
+
+    /// The number of pairs. Free.
+    pub fn len(&self) -> u64 {
+        self.gate.totals().pairs
+    }
+
+    /// The hash function's name and seed.
+    pub fn hash_function(&self) -> (&str, u64) {
+        (self.buckets.hash().name(), self.buckets.hash().seed())
+    }
+
+    /// The hash function itself.
+    pub(crate) fn hash(&self) -> &HashFunction {
+        self.buckets.hash()
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        // A poisoned handle refuses to sync.
+        let _ = self.finish();
+    }
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Table({}, {} pairs)", self.pager.path().display(), self.len())
+    }
+}

@@ -1,0 +1,267 @@
+//! How a table is made or opened, and how an open replays the log.
+//!
+//! ```text
+//! open   Pager::open installs a complete journal -> root -> hash function -> buckets -> replay the log
+//! replay record -> put, append, remove, clear, or the changes of a batch
+//! ```
+//!
+//! Not here: the options (`options.rs`), the bytes of a record (`wal_record.rs`).
+
+use super::gate::Gate;
+use super::handle::Table;
+use super::options::TableOptions;
+use super::publish::Publisher;
+use super::wal_record::{BATCH, WalRecord, decode_batch};
+use crate::buckets::root::Root;
+use crate::buckets::{Buckets, Fill, Totals};
+use crate::error::{Error, ErrorKind, Result};
+use crate::hash::{HashFunction, HashKind};
+use crate::linear;
+use crate::pager::wal::Replay;
+use crate::pager::{Create, FRAME_BYTES_MIN, OpenOptions, Pager};
+use crate::planted::{Bug, planted};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+impl TableOptions {
+    /// Opens or creates the table in the file at `path`. Recovers it after a crash.
+    ///
+    /// Symbolic links are followed. Do not rename or remove the file while it is open: its log and journal keep the
+    /// old name, and the handle refuses writes once it needs another file by that name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`]; [`ErrorKind::Locked`] where another process or handle has it open for writing;
+    /// [`ErrorKind::NotATable`], [`ErrorKind::Version`], [`ErrorKind::Corrupt`] for the file's content;
+    /// [`ErrorKind::WrongHash`]; [`ErrorKind::InvalidArgument`] for options out of range, where `<path>-stats` exists
+    /// and is another file, and for writing a file that has several hard links or is mounted by itself: its log and
+    /// journal would not be found by its other name. Such a file can be read while it is not open for writing;
+    /// otherwise reading is [`ErrorKind::Locked`].
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Table> {
+        self.check()?;
+        Table::open_with(self, path.as_ref())
+    }
+
+    /// Creates a table in memory.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for options out of range; [`ErrorKind::OutOfMemory`]; with
+    /// [`cache_bytes`](Self::cache_bytes) also [`ErrorKind::Io`] for the temporary file.
+    pub fn in_memory(self) -> Result<Table> {
+        self.check()?;
+        if self.publish_counters {
+            return Err(Error::new(ErrorKind::InvalidArgument, "publish_counters is for tables in files")
+                .with_hint("For a table in memory call Table::counters."));
+        }
+        Table::in_memory_with(self)
+    }
+}
+
+impl Table {
+    /// Opens the table in the file at `path` with the default options; creates it if it is absent.
+    ///
+    /// # Errors
+    /// Those of [`TableOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Table> {
+        TableOptions::new().open(path)
+    }
+
+    /// Creates a table in memory with the default options.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`] if its address space cannot be reserved.
+    pub fn in_memory() -> Result<Table> {
+        TableOptions::new().in_memory()
+    }
+
+    fn in_memory_with(options: TableOptions) -> Result<Table> {
+        let frame_bytes = FRAME_BYTES_MIN.max(options.page_bytes as usize);
+        let pager = match options.cache_bytes {
+            None => Pager::in_memory(frame_bytes, options.storage.clone())?,
+            Some(bytes) => Pager::create_scratch(options.storage.clone(), frame_bytes, bytes)?,
+        };
+        Table::make(Arc::new(pager), &options)
+    }
+
+    pub(super) fn open_with(options: TableOptions, path: &Path) -> Result<Table> {
+        let frame_bytes = FRAME_BYTES_MIN.max(options.page_bytes as usize);
+        let cache_bytes = options.cache_bytes.unwrap_or_else(default_cache_bytes);
+        let create = if options.create_new {
+            Create::Always
+        } else if options.create && !options.read_only {
+            Create::IfAbsent
+        } else {
+            Create::Never
+        };
+        let opening = OpenOptions {
+            create,
+            frame_bytes_if_new: frame_bytes,
+            table_id_if_new: options.table_id,
+            cache_bytes,
+            read_only: options.read_only,
+            safety: options.durability.safety(),
+            log_bytes: options.log_bytes,
+        };
+        let (pager, root) = Pager::open(options.storage.clone(), path, opening)?;
+        let mut table = match root {
+            Some(root) => {
+                let mut table = Table::from_root(Arc::new(pager), &options, &root)?;
+                table.replay()?;
+                table
+            }
+            None => {
+                let table = Table::make(Arc::new(pager), &options)?;
+                table.checkpoint()?;
+                table
+            }
+        };
+        if options.publish_counters {
+            let (activity, counted) = (table.buckets.activity().clone(), table.gate.counted().clone());
+            table.publisher = Mutex::new(Some(Publisher::start(activity, counted, table.pager.clone())?));
+        }
+        Ok(table)
+    }
+
+    /// A new, empty table.
+    fn make(pager: Arc<Pager>, options: &TableOptions) -> Result<Table> {
+        let max_bucket = linear::State::presized(expected_buckets(options)).max_bucket;
+        let fill = Fill { percent: options.fill_percent, pairs: options.fill_factor };
+        let page_bytes = options.page_bytes as usize;
+        let buckets = Buckets::create(pager.clone(), options.hash_function(), page_bytes, fill, max_bucket)?;
+        Ok(Table::with(pager, buckets, Totals::default(), options))
+    }
+
+    /// The table that a file's root describes.
+    fn from_root(pager: Arc<Pager>, options: &TableOptions, root: &[u8]) -> Result<Table> {
+        let root = Root::parse(root, pager.frame_bytes()).map_err(|what| pager.corrupt(format!("header: {what}")))?;
+        let hash = choose_hash(&pager, options, &root)?;
+        let buckets = Buckets::from_root(pager.clone(), hash, &root)?;
+        Ok(Table::with(pager, buckets, root.totals, options))
+    }
+
+    fn with(pager: Arc<Pager>, buckets: Buckets, totals: Totals, options: &TableOptions) -> Table {
+        Table {
+            gate: Gate::new(totals, buckets.load_step_bytes()),
+            pager,
+            buckets,
+            durability: options.durability,
+            publisher: Mutex::default(),
+            closed: AtomicBool::new(false),
+            replaying: false,
+            replayed: 0,
+            inline_checkpoints: options.inline_checkpoints,
+        }
+    }
+
+    /// Replays the log's changes since the last checkpoint.
+    pub(super) fn replay(&mut self) -> Result<()> {
+        let pager = self.pager.clone();
+        let Some(log) = pager.log() else { return Ok(()) };
+        self.replaying = true;
+        // If it fails, nothing may be written: the log has the only copy of the changes not yet replayed.
+        *self.closed.get_mut() = true;
+        self.replayed = log.replay(&mut Replayer(self))?;
+        *self.closed.get_mut() = false;
+        self.replaying = false;
+        Ok(())
+    }
+
+    /// The number of changes replayed from the log when the table was opened, because the process or machine had died
+    /// before a checkpoint.
+    pub fn replayed(&self) -> u64 {
+        self.replayed
+    }
+
+    /// Makes a change of the log again.
+    fn redo(&self, change: WalRecord<'_>) -> Result<()> {
+        match change {
+            WalRecord::Put { key, value } => self.put(key, value),
+            WalRecord::Append { key, tail } => {
+                if planted(Bug::AppendedTwice) {
+                    self.append(key, tail)?;
+                }
+                self.append(key, tail).map(drop)
+            }
+            WalRecord::Remove { key } => self.remove(key).map(|_| ()),
+            WalRecord::Clear => self.clear(),
+            WalRecord::Batch(bytes) => {
+                let changes = decode_batch(bytes).ok_or_else(|| self.bad_record(BATCH))?;
+                let count = changes.len() - usize::from(planted(Bug::BatchInPart) && !changes.is_empty());
+                changes.into_iter().take(count).try_for_each(|change| self.redo(change))
+            }
+        }
+    }
+
+    fn bad_record(&self, kind: u8) -> Error {
+        let path = self.pager.path().display();
+        Error::corrupt(format!("{path}: the log has a malformed record of kind {kind}, though its checksum matches"))
+            .with_hint("Open the table with the version that wrote it.")
+    }
+}
+
+/// Replays changes in order.
+struct Replayer<'t>(&'t Table);
+
+impl Replay for Replayer<'_> {
+    fn announce(&mut self, kind: u8, body: &[u8]) {
+        if let Some(key) = WalRecord::parse(kind, body).and_then(WalRecord::key) {
+            self.0.buckets.prefetch_bucket(self.0.buckets.key(key).hash);
+        }
+    }
+
+    fn apply(&mut self, kind: u8, body: &[u8]) -> Result<()> {
+        let change = WalRecord::parse(kind, body).ok_or_else(|| self.0.bad_record(kind))?;
+        self.0.redo(change)
+    }
+}
+
+/// The function the file was made with; an error if the options name another.
+fn choose_hash(pager: &Pager, options: &TableOptions, root: &Root) -> Result<HashFunction> {
+    let path = pager.path().display();
+    let &Root { hash_id: id, seed, check_value, .. } = root;
+    let kind = HashKind::from_id(id).ok_or_else(|| {
+        Error::new(ErrorKind::Version, format!("{path}: hash function {id} is unknown to this version"))
+            .with_hint("Upgrade splitpoint.")
+    })?;
+    let wrong = |what: String| Error::new(ErrorKind::WrongHash, format!("{path}: {what}"));
+    if let Some(asked) = options.hash.filter(|&asked| asked != kind) {
+        return Err(wrong(format!("made with hash function {}, opened with {}", kind.name(), asked.name()))
+            .with_hint("To use the file's function, open it without one."));
+    }
+    if let Some(asked) = options.seed.filter(|&asked| asked != seed && kind.seeded()) {
+        return Err(wrong(format!("made with seed {seed}, opened with {asked}"))
+            .with_hint("To use the file's seed, open it without one."));
+    }
+    let hash = match (&options.user_hash, kind) {
+        (Some(hash), HashKind::User) => hash.clone(),
+        (None, HashKind::User) => {
+            return Err(wrong("made with a user's own hash function".into())
+                .with_hint("Pass that function to TableOptions::user_hash."));
+        }
+        _ => HashFunction::new(kind, seed),
+    };
+    if hash.check_value() != check_value {
+        return Err(wrong(format!("made with another hash function than {}: its check value differs", hash.name())));
+    }
+    Ok(hash)
+}
+
+/// Buckets for the expected pairs.
+fn expected_buckets(options: &TableOptions) -> u64 {
+    // Estimate for an average pair: a key and a value of 16 bytes, slot and lengths.
+    const PAIR_BYTES: u64 = 40;
+    match options.fill_factor {
+        Some(pairs) => options.expected_len.div_ceil(u64::from(pairs)),
+        None => {
+            let page = crate::buckets::page::capacity(options.page_bytes as usize) as u64
+                * u64::from(options.fill_percent)
+                / 100;
+            (options.expected_len * PAIR_BYTES).div_ceil(page)
+        }
+    }
+}
+
+/// Half of the machine's memory.
+fn default_cache_bytes() -> u64 {
+    crate::pager::machine_memory_bytes() / 2
+}
