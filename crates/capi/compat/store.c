@@ -201,6 +201,18 @@ static struct span span_of(const struct buffer *buffer)
     return (struct span){buffer->bytes, buffer->len};
 }
 
+/* Bytes for a value, before the zero. */
+static size_t room_of(const struct buffer *buffer)
+{
+    return buffer->capacity ? buffer->capacity - 1 : 0;
+}
+
+static bool lies_in(struct span span, const struct buffer *buffer)
+{
+    uintptr_t at = (uintptr_t)span.bytes, start = (uintptr_t)buffer->bytes;
+    return at >= start && at < start + buffer->capacity;
+}
+
 /* --- opening --- */
 
 static int64_t now_ms(void)
@@ -472,19 +484,20 @@ int store_get(struct store *store, struct span key, struct span *value)
     prepare(store);
     if (!store->table)
         return store->read_only ? 1 : refused(EBADF);
-    struct buffer *room = &store->value;
+    struct buffer *room = &store->value, with_key = {NULL, 0, 0};
+    if (lies_in(key, room)) {
+        /* The value that was returned last is the next key. */
+        with_key = *room;
+        *room = (struct buffer){NULL, 0, 0};
+    }
     do {
-        status = spt_get(store->table, key.bytes, key.len, room->bytes, room->capacity ? room->capacity - 1 : 0, &len);
-        while (status == SPT_TOO_SMALL) {
-            /* The key may be in the value that was returned last. */
-            struct buffer larger = {NULL, 0, 0};
-            if (make_room(&larger, len))
-                return -1;
-            status = spt_get(store->table, key.bytes, key.len, larger.bytes, larger.capacity - 1, &len);
-            free(room->bytes);
-            *room = larger;
-        }
+        do
+            status = spt_get(store->table, key.bytes, key.len, room->bytes, room_of(room), &len);
+        while (status == SPT_TOO_SMALL && make_room(room, len) == 0);
     } while (again(store, status, &openings));
+    free(with_key.bytes);
+    if (status == SPT_TOO_SMALL)
+        return refused(ENOMEM);
     if (status == SPT_NOT_FOUND)
         return 1;
     if (status != SPT_OK)

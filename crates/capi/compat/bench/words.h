@@ -24,10 +24,13 @@ static struct {
     } * pair;
 } words;
 
+/* The time, or with CLOCK=cpu the processor time of this process: on a busy machine only that can be compared, but it
+ * has no waits for the disk in it. */
 static inline double now_ms(void)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    const char *clock = getenv("CLOCK");
+    clock_gettime(clock && !strcmp(clock, "cpu") ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 

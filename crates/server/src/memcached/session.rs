@@ -916,11 +916,24 @@ mod tests {
     fn piece() -> impl Strategy<Value = Vec<u8>> {
         let key = prop::sample::select(vec!["a", "b", "c"]);
         let value = prop::sample::select(vec!["", "1", "12345", "x\r\ny", "END\r\n"]);
-        let store = (prop::sample::select(vec!["set", "add", "append", "prepend", "replace"]), key.clone(), 0..3u32, value)
-            .prop_map(|(name, key, flags, value)| format!("{name} {key} {flags} 0 {}\r\n{value}\r\n", value.len()));
+        let store =
+            (prop::sample::select(vec!["set", "add", "append", "prepend", "replace"]), key.clone(), 0..3u32, value)
+                .prop_map(|(name, key, flags, value)| format!("{name} {key} {flags} 0 {}\r\n{value}\r\n", value.len()));
         let line = (
             prop::sample::select(vec![
-                "get", "mg", "delete", "incr", "decr", "touch", "md", "ma", "get a b", "ms", "flush_all", "version", "x",
+                "get",
+                "mg",
+                "delete",
+                "incr",
+                "decr",
+                "touch",
+                "md",
+                "ma",
+                "get a b",
+                "ms",
+                "flush_all",
+                "version",
+                "x",
             ]),
             key,
             prop::sample::select(vec!["", " 1", " v", " v k s f", " I", " N100", " 5 T0\r\nhello", " 2\r\nlonger"]),
