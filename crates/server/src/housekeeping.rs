@@ -24,7 +24,7 @@ pub fn start(server: Weak<Server>) -> std::io::Result<()> {
             let Some(server) = server.upgrade() else { return };
             sweep(&server, &mut cursor);
             ticks += 1;
-            if ticks % 10 == 0 {
+            if ticks.is_multiple_of(10) {
                 each_second(&server);
             }
         }

@@ -221,11 +221,12 @@ fn listen(
         for address in resolved {
             if !address.ip().is_loopback() && !needs_password && !options.unprotected {
                 return Err(ServeError::usage(format!(
-                    "{option} {address} can be reached from other machines, and no password is set. Give --password-file, \
-                    or --unprotected if the network keeps strangers out"
+                    "{option} {address} can be reached from other machines, and no password is set. Give \
+                    --password-file, or --unprotected if the network keeps strangers out"
                 )));
             }
-            let listener = listen_tcp(address).map_err(|error| ServeError::io(format!("{option} {address}"), &error))?;
+            let listener =
+                listen_tcp(address).map_err(|error| ServeError::io(format!("{option} {address}"), &error))?;
             let local = listener.local_addr().map_err(|error| ServeError::io(address, &error))?;
             if security.is_none() {
                 server.port.store(local.port().into(), Relaxed);

@@ -265,10 +265,10 @@ impl KeySpace {
         let mut taken = 0;
         let mut attributes = Vec::new();
         while let Some((stored, value)) = scan.next_ref()? {
-            if let Some(key) = self.key_of(stored) {
-                if !database.expired(key, now_ms, &mut attributes)? {
-                    take(key, value);
-                }
+            if let Some(key) = self.key_of(stored)
+                && !database.expired(key, now_ms, &mut attributes)?
+            {
+                take(key, value);
             }
             taken += 1;
             if taken >= count && scan.at_boundary() {
@@ -423,12 +423,7 @@ impl<'k> Shared<'k> {
     ///
     /// # Errors
     /// Those of [`Table::append_many`].
-    pub fn append_many(
-        &self,
-        database: usize,
-        pairs: &[(&[u8], &[u8])],
-        lens: &mut Vec<usize>,
-    ) -> Result<bool> {
+    pub fn append_many(&self, database: usize, pairs: &[(&[u8], &[u8])], lens: &mut Vec<usize>) -> Result<bool> {
         let tails: usize = pairs.iter().map(|(_, tail)| tail.len()).sum();
         if tails > LONG_VALUE_BYTES || self.space.has_long_values.load(Relaxed) {
             return Ok(false);
