@@ -5,7 +5,7 @@
 //! refused, so that nothing is dropped silently.
 //!
 //! In other objects the user names the fields. A string is stored as its text, anything else as its JSON text,
-//! exactly as it stands in the line, so no number loses a digit. Without a field for the value, the value is the
+//! byte for byte as in the line, so no number loses a digit. Without a field for the value, the value is the
 //! object without its key.
 //!
 //! Values are found in the line by serde_json's tokens and copied once; no tree of values is built.
@@ -156,7 +156,7 @@ impl<'de> Visitor<'de> for PairVisitor<'_> {
     }
 }
 
-/// Replaces `bytes` by what a JSON value stands for: the text of a string, else the value's own text.
+/// Replaces `bytes` by the contents of a JSON string, or by the JSON text of any other value.
 fn decode(raw: &str, base64: bool, bytes: &mut Vec<u8>) -> Result<(), String> {
     bytes.clear();
     let Some(text) = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"')) else {

@@ -35,7 +35,7 @@ pub fn split(line: &str) -> Result<Vec<Vec<u8>>, String> {
     words.into_iter().map(|word| unescape(&word)).collect()
 }
 
-/// Besides the escapes of TSV, `\"`, `\'` and `\ ` stand for themselves.
+/// Besides the escapes of TSV, `\"`, `\'` and `\ ` are the character after the backslash.
 fn unescape(word: &[u8]) -> Result<Vec<u8>, String> {
     let mut escapes = Vec::with_capacity(word.len());
     let mut bytes = word.iter().peekable();
