@@ -24,10 +24,10 @@ NUMBERS = [word for word in sys.argv[1:] if not word.startswith("--")]
 SECONDS = float(NUMBERS[0]) if NUMBERS else 10
 SEED = int(NUMBERS[1]) if len(NUMBERS) > 1 else random.randrange(1 << 32)
 STORED_KEYS = [b"a", b"b", b"c", b"key:1", b"key:2", b"\xff\x01", b"k" * 250]
-# A number of 20 digits that never loses one: whether memcached then changes it in place, and fills up with spaces,
-# depends on whether a thread still holds a reply with it.
-BIG = b"big"
-KEYS = [*STORED_KEYS, BIG]
+# Numbers that never lose a digit: whether memcached then changes a number in place, and fills up with spaces, depends on
+# whether one of its threads still holds a reply with it. Below 2^63: above it memcached looks for a minus behind the value.
+BIG, SMALL = b"big", b"small"
+KEYS = [*STORED_KEYS, BIG, SMALL]
 BINARY = [b"\x00\x01", b"with space", b"\r\n", b"\x00sp\xffm"]
 LONG_KEY = b"k" * 251
 MARK = b"mn\r\n"
@@ -89,6 +89,14 @@ def store(r):
     return b"%s %s %s %s %d%s\r\n%s%s" % (name, k, f, e, length, noreply(r), data, end)
 
 
+def small(r):
+    data = str(r.choice([1, 9, 10, 99, 100, 12345])).encode() if r.randrange(8) else b"abc"
+    if r.randrange(3) == 0:
+        return b"ms %s %d%s\r\n%s\r\n" % (SMALL, len(data), words(r, [b"F7", b"T500", b"k", b"ME", b"q"], 4), data)
+    name, seconds = r.choice([b"set", b"add", b"replace"]), r.choice([b"0", b"500", b"-1"])
+    return b"%s %s %d %s %d%s\r\n%s\r\n" % (name, SMALL, r.choice([0, 3]), seconds, len(data), noreply(r), data)
+
+
 def cas(r):
     data, k = value(r), stored_key(r)
     number = r.choice([b"{cas:%d}" % KEYS.index(k)] * 3 + [b"0", NO_CAS])
@@ -144,7 +152,7 @@ def md(r):
 
 def ma(r):
     # Without T: memcached loses it where the number becomes longer.
-    k = r.choice([stored_key(r), BIG])
+    k = r.choice([SMALL, BIG])
     choices = [b"v", b"k", b"t", b"c", b"q", opaque(r), b"C{cas:%d}" % KEYS.index(k), b"D" + number(r), b"J" + number(r)]
     choices += [b"N0", b"N500", b"M" + r.choice([b"I", b"+", b"z", b""] + [b"D", b"-"] * (k == BIG))]
     if k == BIG:
@@ -164,9 +172,11 @@ FAULTS = [
 ]
 
 COMMANDS = [store] * 6 + [cas] * 3 + [get] * 5 + [mg] * 6 + [ms] * 5 + [md] * 2 + [ma] * 3 + [
-    lambda r: b"incr %s %s%s\r\n" % (key(r), number(r), noreply(r)),
+    lambda r: b"incr %s %s%s\r\n" % (r.choice([SMALL, SMALL, LONG_KEY]), number(r), noreply(r)),
     lambda r: b"%s %s %s%s\r\n" % (r.choice([b"incr", b"decr"]), BIG, number(r), noreply(r)),
-    lambda r: b"set %s 0 0 20%s\r\n15000000000000000000\r\n" % (BIG, noreply(r)),
+    small,
+    small,
+    lambda r: b"set %s 0 0 19%s\r\n5000000000000000000\r\n" % (BIG, noreply(r)),
     lambda r: b"touch %s %s%s\r\n" % (key(r), exptime(r), noreply(r)),
     lambda r: b"%s %s %s\r\n" % (r.choice([b"gat", b"gats"]), exptime(r), b" ".join(plain_key(r) for _ in range(r.choice([1, 2])))),
     lambda r: b"delete %s%s\r\n" % (key(r), noreply(r)),
@@ -302,7 +312,8 @@ def main():
         count += len(commands)
     if count < 200:
         sys.exit(f"memcached_differential: only {count} commands")
-    print(f"memcached_differential: {count} commands in {rounds} pipelines, equal replies{", in a file" if file_options else ""}")
+    place = "in a file" if file_options else "in memory"
+    print(f"memcached_differential: {count} commands in {rounds} pipelines, {place}, equal replies")
 
 
 main()
