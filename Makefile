@@ -233,12 +233,14 @@ c-library: tools
 DESTDIR =
 PREFIX = /usr/local
 INSTALLED = share/splitpoint/installed
+# How the program is built. The tests take `dev`, which they have anyway.
+PROFILE = release
 
 install: $(STAGE)
-	$(CARGO) build --release --quiet --locked --package splitpoint-cli
-	@mkdir -p $(C_OUT)/bin && cp target/release/splitpoint $(C_OUT)/bin/
+	$(CARGO) build --profile $(PROFILE) --quiet --locked --package splitpoint-cli
+	@mkdir -p $(C_OUT)/bin && cp target/$(PROFILE:dev=debug)/splitpoint $(C_OUT)/bin/
 	@set -e; umask 022; to='$(DESTDIR)$(PREFIX)'; mkdir -p "$$to/share/splitpoint"; \
-	(cd $(C_OUT) && find . ! -type d ! -path './share/splitpoint/*' | sed 's,^\./,,' | sort) >"$$to/$(INSTALLED)"; \
+	(cd $(C_OUT) && find bin include lib share ! -type d | sort) >"$$to/$(INSTALLED)"; \
 	while read -r file; do \
 	    mkdir -p "$$to/$${file%/*}"; rm -f "$$to/$$file"; cp -P "$(C_OUT)/$$file" "$$to/$$file"; \
 	    test -L "$$to/$$file" || case $$file in \

@@ -1,4 +1,5 @@
-//! Times lookups, as examples/lookups.c does through the C library: `lookups KEY_LEN VALUE_LEN LOOKUPS`. See tests/cost.
+//! Times lookups, as examples/lookups.c does through the C library: `lookups KEY_LEN VALUE_LEN LOOKUPS`.
+//! tests/cost compares the two.
 
 use splitpoint::{Result, Table, TableOptions};
 use std::time::Instant;

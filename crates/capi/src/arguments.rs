@@ -126,7 +126,7 @@ impl<T> Out<'_, T> {
     }
 
     /// Whether the caller wants the result: the pointer is not NULL.
-    pub(crate) fn is_wanted(self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         !self.0.is_null()
     }
 
@@ -200,7 +200,7 @@ impl<'c, T> InArray<'c, T> {
 pub(crate) struct OutArray<'c, T>(*mut T, PhantomData<&'c mut [T]>);
 
 impl<T> OutArray<'_, T> {
-    pub(crate) fn is_null(self) -> bool {
+    pub(crate) fn is_null(&self) -> bool {
         self.0.is_null()
     }
 

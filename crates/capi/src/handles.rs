@@ -57,14 +57,16 @@ struct Slot {
 }
 
 impl Slot {
-    const FREE: Slot = Slot {
-        token: AtomicUsize::new(0),
-        object: AtomicPtr::new(ptr::null_mut()),
-        users: AtomicU32::new(0),
-        busy: AtomicBool::new(false),
-        generation: AtomicUsize::new(0),
-        next_free: AtomicU32::new(0),
-    };
+    const fn free() -> Slot {
+        Slot {
+            token: AtomicUsize::new(0),
+            object: AtomicPtr::new(ptr::null_mut()),
+            users: AtomicU32::new(0),
+            busy: AtomicBool::new(false),
+            generation: AtomicUsize::new(0),
+            next_free: AtomicU32::new(0),
+        }
+    }
 }
 
 type Chunk = [Slot; CHUNK_SLOTS];
@@ -105,7 +107,7 @@ fn take_slot() -> Result<(usize, &'static Slot)> {
     }
     let chunk = &SLOTS[index / CHUNK_SLOTS];
     if chunk.load(Acquire).is_null() {
-        let new = Box::into_raw(Box::new([const { Slot::FREE }; CHUNK_SLOTS]));
+        let new = Box::into_raw(Box::new([const { Slot::free() }; CHUNK_SLOTS]));
         if chunk.compare_exchange(ptr::null_mut(), new, AcqRel, Acquire).is_err() {
             // SAFETY: from the Box above, and another thread's chunk was taken instead.
             drop(unsafe { Box::from_raw(new) });

@@ -20,7 +20,7 @@ pub(crate) struct Cursor {
 enum Walk {
     Table(Scan<'static>),
     /// With what the pairs are borrowed from.
-    Dictionary(Pairs<'static>, #[expect(dead_code, reason = "kept")] Arc<Dictionary>),
+    Dictionary(Box<Pairs<'static>>, #[expect(dead_code, reason = "kept")] Arc<Dictionary>),
 }
 
 impl Object for Cursor {
@@ -111,7 +111,7 @@ extern "C" fn spt_dict_scan(dictionary: Handle<OpenDictionary>, cursor: Out<'_, 
         // SAFETY: the cursor keeps this Arc, and drops the pairs before it. What an Arc points to does not move, and
         // `spt_dict_reload` changes it only where there is no other Arc.
         let borrowed = unsafe { &*Arc::as_ptr(&dictionary) };
-        let walk = Walk::Dictionary(borrowed.iter(), dictionary);
+        let walk = Walk::Dictionary(Box::new(borrowed.iter()), dictionary);
         cursor.set("the place for the cursor", Handle::open(Cursor { walk, _pin: pin })?)?;
         Ok(OK)
     })

@@ -76,7 +76,7 @@ impl Views {
             }
         };
         let slot = &mut self.slots[number];
-        slot.generation = slot.generation + 1 & GENERATION_MASK;
+        slot.generation = (slot.generation + 1) & GENERATION_MASK;
         slot.held = Some(held);
         Ok(self.thread << THREAD_SHIFT | slot.generation << SLOT_BITS | number as u64)
     }
