@@ -11,7 +11,7 @@ use crate::long::{Watch, run_long};
 use crate::many::{Lookup, get_columns, get_fixed, get_list};
 use crate::options::BuildOptions;
 use crate::report::{fault_list, stat_dict};
-use crate::scan::Give;
+use crate::scan::{Give, Pairs};
 use crate::walk::Walk;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyKeyError;
@@ -42,7 +42,8 @@ impl DictionaryCore {
 
     fn walk(&self, py: Python<'_>, give: Give) -> PyResult<DictionaryWalk> {
         let dictionary = Arc::clone(&*self.dictionary(py)?);
-        Ok(DictionaryWalk { walk: Mutex::new(Walk::of(dictionary)), give })
+        let state = WalkState { walk: Walk::of(dictionary), pairs: Pairs::default(), given: 0 };
+        Ok(DictionaryWalk { state: Mutex::new(state), give })
     }
 }
 
@@ -240,8 +241,14 @@ impl DictionaryCore {
 /// An iterator over a dictionary's keys, values or pairs, in hash order. It has the dictionary as it was when it began.
 #[pyclass(frozen, module = "splitpoint._splitpoint")]
 pub struct DictionaryWalk {
-    walk: Mutex<Walk>,
+    state: Mutex<WalkState>,
     give: Give,
+}
+
+struct WalkState {
+    walk: Walk,
+    pairs: Pairs,
+    given: usize,
 }
 
 #[pymethods]
@@ -251,19 +258,23 @@ impl DictionaryWalk {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let mut item = None;
-        let mut walk = match self.walk.try_lock() {
-            Some(walk) => walk,
-            None => py.detach(|| self.walk.lock()),
+        // Another thread that has it may wait for the interpreter lock.
+        let mut state = match self.state.try_lock() {
+            Some(state) => state,
+            None => py.detach(|| self.state.lock()),
         };
-        walk.next(|(key, value)| {
-            item = Some(match self.give {
-                Give::Keys => Ok(PyBytes::new(py, key).into_any()),
-                Give::Values => Ok(PyBytes::new(py, value).into_any()),
-                Give::Pairs => PyTuple::new(py, [PyBytes::new(py, key), PyBytes::new(py, value)]).map(Bound::into_any),
-            });
-        })
-        .or_raise(py)?;
-        item.transpose()
+        let WalkState { walk, pairs, given } = &mut *state;
+        if *given == pairs.len() {
+            *given = 0;
+            if let Err(error) = py.detach(|| pairs.read_walk(walk)) {
+                *pairs = Pairs::default();
+                return Err(error).or_raise(py);
+            }
+            if pairs.len() == 0 {
+                return Ok(None);
+            }
+        }
+        *given += 1;
+        self.give.item(py, pairs.pair(*given - 1)).map(Some)
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::error::OrRaise;
 use crate::table::TableCore;
+use crate::walk::Walk;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -21,6 +22,16 @@ pub enum Give {
     Keys,
     Values,
     Pairs,
+}
+
+impl Give {
+    pub fn item<'py>(self, py: Python<'py>, (key, value): (&[u8], &[u8])) -> PyResult<Bound<'py, PyAny>> {
+        Ok(match self {
+            Give::Keys => PyBytes::new(py, key).into_any(),
+            Give::Values => PyBytes::new(py, value).into_any(),
+            Give::Pairs => PyTuple::new(py, [PyBytes::new(py, key), PyBytes::new(py, value)])?.into_any(),
+        })
+    }
 }
 
 /// Pairs that were read, one behind another, and where a scan after each goes on.
@@ -47,16 +58,32 @@ impl Pairs {
         self.bytes.clear();
         self.ends.clear();
         let mut scan = table.scan_from(cursor);
-        while self.len() < PAIRS && self.bytes.len() < BYTES || !scan.at_boundary() {
-            let Some((key, value)) = scan.next_ref()? else { break };
-            self.bytes.extend_from_slice(key);
-            let key_end = self.bytes.len();
-            self.bytes.extend_from_slice(value);
-            self.ends.push((key_end, self.bytes.len(), None));
+        while !self.is_full() || !scan.at_boundary() {
+            let Some(pair) = scan.next_ref()? else { break };
+            self.push(pair);
             let cursor = scan.cursor();
             self.ends.last_mut().expect("just pushed").2 = cursor;
         }
         Ok(())
+    }
+
+    /// Reads the next pairs of a walk over a dictionary, which has no cursors.
+    pub fn read_walk(&mut self, walk: &mut Walk) -> splitpoint::Result<()> {
+        self.bytes.clear();
+        self.ends.clear();
+        while !self.is_full() && walk.next(|pair| self.push(pair))? {}
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        self.len() >= PAIRS || self.bytes.len() >= BYTES
+    }
+
+    fn push(&mut self, (key, value): (&[u8], &[u8])) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.ends.push((key_end, self.bytes.len(), None));
     }
 
     /// Where a scan goes on after pair `index`.
@@ -113,12 +140,7 @@ impl TableScan {
                 return Ok(None);
             }
         }
-        let (key, value) = pairs.pair(*given);
-        let item = match self.give {
-            Give::Keys => PyBytes::new(py, key).into_any(),
-            Give::Values => PyBytes::new(py, value).into_any(),
-            Give::Pairs => PyTuple::new(py, [PyBytes::new(py, key), PyBytes::new(py, value)])?.into_any(),
-        };
+        let item = self.give.item(py, pairs.pair(*given))?;
         *cursor = pairs.cursor_after(*given);
         *given += 1;
         Ok(Some(item))

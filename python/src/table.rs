@@ -67,17 +67,17 @@ impl TableCore {
     fn find<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let table = self.table(py)?;
         let table: &Table = &table;
-        VALUE.with_borrow_mut(|value| {
-            let found = match table.get_ready(key, value) {
-                Some(found) => found,
-                None => py.detach(|| table.get_into(key, value)).or_raise(py)?,
-            };
-            let found = found.then(|| PyBytes::new(py, value));
-            if value.capacity() > KEPT_BYTES {
-                *value = Vec::new();
-            }
-            Ok(found)
-        })
+        // Taken out, as making an exception may run code of Python that looks something up too.
+        let mut value = VALUE.take();
+        let found = match table.get_ready(key, &mut value) {
+            Some(found) => found,
+            None => py.detach(|| table.get_into(key, &mut value)).or_raise(py)?,
+        };
+        let found = found.then(|| PyBytes::new(py, &value));
+        if value.capacity() <= KEPT_BYTES {
+            VALUE.set(value);
+        }
+        Ok(found)
     }
 
     /// The first pair of hash order from `from` on that `wanted` accepts.
