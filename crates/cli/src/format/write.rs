@@ -13,6 +13,7 @@ pub struct About<'a> {
     pub file: &'a Path,
     pub file_bytes: u64,
     /// Whether all keys, all values are UTF-8; only Parquet wants to know.
+    #[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "nothing else reads it"))]
     pub text: (bool, bool),
 }
 
