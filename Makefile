@@ -26,7 +26,7 @@ FEATURES = peers,report
 # How long fuzz (each target), power and faults go on, if not as long as they do by themselves.
 SECONDS =
 # What is fuzzed.
-TARGET = dictionary open ops replay
+TARGET = dictionary open ops replay resp
 INPUT =
 # Where power and faults begin (the clock says, and they print it), on which file systems, and what is to be done once more.
 SEED =

@@ -214,15 +214,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
     /// Sends replies, and messages of others behind them.
     async fn send(&mut self, mut out: Vec<u8>) -> io::Result<()> {
         let session = self.session.as_mut().ok_or_else(session_lost)?;
-        if session.take_unsynced() {
-            if let Some(syncer) = &self.server.syncer {
-                if let Err(error) = syncer.synced().await {
-                    // The replies say more than is true.
-                    let text = session.failure(&error.replace(['\r', '\n'], " "));
-                    let _ = self.stream.write_all(text.as_bytes()).await; // the connection ends anyway
-                    return Err(io::Error::other(error));
-                }
-            }
+        if session.take_unsynced()
+            && let Some(syncer) = &self.server.syncer
+            && let Err(error) = syncer.synced().await
+        {
+            // The replies say more than is true.
+            let text = session.failure(&error.replace(['\r', '\n'], " "));
+            let _ = self.stream.write_all(text.as_bytes()).await; // the connection ends anyway
+            return Err(io::Error::other(error));
         }
         if let Some(session) = &mut self.session {
             session.take_pushes(&mut out);

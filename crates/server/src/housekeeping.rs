@@ -26,7 +26,7 @@ pub fn start(server: Weak<Server>) -> std::io::Result<()> {
             sweep(&server, &mut cursor);
             Memcached::flush_if_due(&server);
             ticks += 1;
-            if ticks % 10 == 0 {
+            if ticks.is_multiple_of(10) {
                 each_second(&server);
             }
         }

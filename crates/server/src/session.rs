@@ -20,8 +20,8 @@ use crate::keyspace::Patience;
 
 /// A client's side of a protocol.
 pub trait Session: Send + 'static {
-    /// Executes the requests at the beginning of `input` and appends their replies to `out`. Returns the bytes consumed,
-    /// and how to go on. The next call begins with what was not consumed.
+    /// Executes the requests at the beginning of `input` and appends their replies to `out`. Returns the bytes
+    /// consumed, and how to go on. The next call begins with what was not consumed.
     fn execute(&mut self, input: &[u8], out: &mut Vec<u8>, patience: Patience) -> (usize, Flow);
 
     /// Whether requests since the last call changed something, or told of a change, that has to be durable before the

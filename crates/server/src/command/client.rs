@@ -108,8 +108,8 @@ fn line_of(client: &Client, now_s: u64) -> String {
         (false, false) => "N",
     };
     format!(
-        "id={} addr={} laddr={} fd=-1 name={} age={age} idle={} flags={flags} db={} sub={channels} psub={patterns} ssub=0 \
-        multi={} watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={} oll=0 omem={} tot-mem={} \
+        "id={} addr={} laddr={} fd=-1 name={} age={age} idle={} flags={flags} db={} sub={channels} psub={patterns} \
+        ssub=0 multi={} watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={} oll=0 omem={} tot-mem={} \
         events=r cmd={command} user=default redir=-1 resp={} lib-name={library} lib-ver={library_version}",
         client.id,
         client.address,
@@ -162,6 +162,9 @@ fn list(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     Ok(())
 }
 
+/// Whether a client is one of those to end.
+type Test<'a> = Box<dyn Fn(&Client) -> bool + 'a>;
+
 fn kill(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let clients = session.server.clients.all();
     if args.len() == 3 {
@@ -172,7 +175,7 @@ fn kill(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome
         return Ok(());
     }
     let mut skip_me = true;
-    let mut tests: Vec<Box<dyn Fn(&Client) -> bool + '_>> = Vec::new();
+    let mut tests: Vec<Test<'_>> = Vec::new();
     let mut index = 2;
     while index < args.len() {
         let Some(value) = args.get(index + 1) else { return Err(SYNTAX.into()) };

@@ -99,7 +99,7 @@ pub(super) fn config(server: &Server, args: Args<'_>, out: &mut Vec<u8>, version
                 reply::bulk(out, get(server, name).as_bytes());
             }
         }
-        (b"set", 4..) if args.len() % 2 == 0 => {
+        (b"set", 4..) if args.len().is_multiple_of(2) => {
             for (name, value) in args.from(2).step_by(2).zip(args.from(3).step_by(2)) {
                 let name = String::from_utf8_lossy(name).to_ascii_lowercase();
                 if !NAMES.contains(&name.as_str()) {

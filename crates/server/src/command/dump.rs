@@ -190,10 +190,10 @@ fn decompress(mut input: &[u8], len: usize) -> Result<Vec<u8>, &'static str> {
                 count += usize::from(take(&mut input, 1)?[0]);
             }
             let back = usize::from(control & 0x1f) << 8 | usize::from(take(&mut input, 1)?[0]);
-            let mut from = value.len().checked_sub(back + 1).ok_or(BAD_FORMAT)?;
-            for _ in 0..count + 2 {
-                value.push(value[from]);
-                from += 1;
+            let from = value.len().checked_sub(back + 1).ok_or(BAD_FORMAT)?;
+            // One by one: a reference may reach into what it writes.
+            for index in from..from + count + 2 {
+                value.push(value[index]);
             }
         }
         if value.len() > len {

@@ -121,7 +121,8 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
                     line(
                         text,
                         format_args!(
-                            "cmdstat_{name}:calls={calls},usec={},usec_per_call={each:.2},rejected_calls=0,failed_calls=0",
+                            "cmdstat_{name}:calls={calls},usec={},usec_per_call={each:.2},rejected_calls=0,\
+                            failed_calls=0",
                             nanos / 1000
                         ),
                     );

@@ -4,7 +4,7 @@ use super::call::{Call, NO_SUCH_KEY, Outcome, SYNTAX, Turn};
 use super::number::parse_integer;
 use super::pattern::matches;
 use super::strings::{for_windows, integer};
-use crate::keyspace::{DATABASE_COUNT, Exclusive, KeySpace, Lifetime, SpaceError, now_ms};
+use crate::keyspace::{DATABASE_COUNT, Exclusive, KeySpace, Lifetime, now_ms};
 use crate::resp::reply;
 
 /// DEL key ..., UNLINK key ...
@@ -237,7 +237,7 @@ pub fn flush(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, all: bool) -> O
         return Err(SYNTAX.into());
     }
     let databases = if all { 0..DATABASE_COUNT } else { call.database..call.database + 1 };
-    databases.into_iter().try_for_each(|database| alone.flush(database)).map_err(SpaceError::from)?;
+    databases.into_iter().try_for_each(|database| alone.flush(database))?;
     reply::ok(call.out);
     Ok(())
 }

@@ -244,7 +244,7 @@ pub fn getex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
 
 /// MSET key value ...; with `only_absent` MSETNX.
 pub fn mset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_absent: bool) -> Outcome {
-    if call.args.len() % 2 == 0 {
+    if call.args.len().is_multiple_of(2) {
         let name = if only_absent { "msetnx" } else { "mset" };
         return Err(format!("ERR wrong number of arguments for '{name}' command").into());
     }

@@ -131,7 +131,8 @@ commands! {
         "Appends to a value; an absent key begins empty.";
     StrLen "strlen" 2 [READONLY FAST] (1 1 1) "string" "2.2.0" "key" "The length of a value.";
     GetRange "getrange" 4 [READONLY] (1 1 1) "string" "2.4.0" "key start end" "A part of a value.";
-    SubStr "substr" 4 [READONLY] (1 1 1) "string" "1.0.0" "key start end" "A part of a value: the old name of GETRANGE.";
+    SubStr "substr" 4 [READONLY] (1 1 1) "string" "1.0.0" "key start end"
+        "A part of a value: the old name of GETRANGE.";
     SetRange "setrange" 4 [WRITE DENYOOM] (1 1 1) "string" "2.2.0" "key offset value"
         "Overwrites a part of a value, after zeros where it is shorter.";
     Incr "incr" 2 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key" "Adds one to a number.";
@@ -221,7 +222,8 @@ commands! {
     FlushAll "flushall" -1 [WRITE] (0 0 0) "server" "1.0.0" "[ASYNC | SYNC]" "Removes all keys of all databases.";
     Debug "debug" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "server" "1.0.0" "SLEEP seconds | HELP"
         "Lets this connection wait.";
-    Save "save" 1 [ADMIN NOSCRIPT NO_MULTI WAITS] (0 0 0) "server" "1.0.0" "" "Makes a checkpoint of the file and waits for it.";
+    Save "save" 1 [ADMIN NOSCRIPT NO_MULTI WAITS] (0 0 0) "server" "1.0.0" ""
+        "Makes a checkpoint of the file and waits for it.";
     BgSave "bgsave" -1 [ADMIN NOSCRIPT] (0 0 0) "server" "1.0.0" "[SCHEDULE]" "Begins a checkpoint of the file.";
     LastSave "lastsave" 1 [LOADING STALE FAST] (0 0 0) "server" "1.0.0" "" "When the last checkpoint was complete.";
     Shutdown "shutdown" -1 [ADMIN NOSCRIPT LOADING STALE NO_MULTI] (0 0 0) "server" "1.0.0"

@@ -265,10 +265,10 @@ impl KeySpace {
         let mut taken = 0;
         let mut attributes = Vec::new();
         while let Some((stored, value)) = scan.next_ref()? {
-            if let Some(key) = self.key_of(stored) {
-                if !database.expired(key, now_ms, &mut attributes)? {
-                    take(key, value);
-                }
+            if let Some(key) = self.key_of(stored)
+                && !database.expired(key, now_ms, &mut attributes)?
+            {
+                take(key, value);
             }
             taken += 1;
             if taken >= count && scan.at_boundary() {

@@ -201,7 +201,7 @@ enum Number {
 fn number(input: &[u8], pos: usize) -> Number {
     // One digit is the usual case.
     match input.get(pos..pos + 3) {
-        Some(&[digit @ b'0'..=b'9', b'\r', b'\n']) => return Number::Is(i64::from(digit - b'0'), pos + 3),
+        Some(&[digit @ b'0'..=b'9', b'\r', b'\n']) => Number::Is(i64::from(digit - b'0'), pos + 3),
         _ => number_of_digits(input, pos),
     }
 }

@@ -522,7 +522,8 @@ impl RespSession {
         let subscribed = self.version == Version::Resp2 && self.client.subscriptions() > 0;
         if subscribed && !spec.flags.has(Flags::SUBSCRIBED) {
             return Err(format!(
-                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+                this context",
                 spec.name
             )
             .into());
