@@ -307,8 +307,8 @@ fn listen_at(
     for address in address.to_socket_addrs().map_err(failed)? {
         if !address.ip().is_loopback() && !needs_password && !options.unprotected {
             return Err(ServeError::usage(format!(
-                "{option} {address} can be reached from other machines, and no password is set. Give --password-file, \
-                or --unprotected if the network keeps strangers out"
+                "{option} {address} can be reached from other machines, and no password is set. Give \
+                --password-file, or --unprotected if the network keeps strangers out"
             )));
         }
         listeners.push(listen_tcp(address).map_err(failed)?);

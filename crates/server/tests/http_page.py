@@ -58,7 +58,8 @@ def metrics(port):
 def figures(server, port):
     before = metrics(port)
     redis = Connection(server.port)
-    redis.pipeline([("SET", f"key{n}", "x" * 20) for n in range(20000)] + [("GET", f"key{n}") for n in range(500, 21000)])
+    redis.pipeline([("SET", f"key{n}", "x" * 20) for n in range(20000)])
+    redis.pipeline([("GET", f"key{n}") for n in range(500, 21000)])
     redis.call("CLIENT", "SETNAME", "a-client")
     redis.call("CONFIG", "SET", "slowlog-log-slower-than", "0")
     redis.call("GET", HOSTILE.replace(" ", "_"))
@@ -118,7 +119,8 @@ def password():
         expect(get(port, "/metrics")[0] == 401, "no password")
         expect(get(port, "/metrics", headers={"Authorization": "Basic dTpzZWNyZXQ="})[0] == 200, "the password")
         server.stop()
-    answer = subprocess.run([*servers.PROGRAM, "--resp", "127.0.0.1:0", "--http", "0.0.0.0:0"], capture_output=True, text=True, timeout=20)
+    command = [*servers.PROGRAM, "--resp", "127.0.0.1:0", "--http", "0.0.0.0:0"]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=20)
     expect(answer.returncode != 0 and "password" in answer.stderr, "a public address without a password")
 
 
@@ -131,7 +133,8 @@ def drawn(port, program, folder, *options):
         command = [program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
         command += ["--disable-background-networking", "--disable-extensions", f"--user-data-dir={folder}/profile"]
         command += ["--window-size=1280,1500", *options, f"http://127.0.0.1:{port}/"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=said, timeout=120, env={**os.environ, "HOME": folder})
+        environment = {**os.environ, "HOME": folder}
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=said, timeout=120, env=environment)
     return done.stdout.decode("utf-8", "replace")
 
 
@@ -146,7 +149,8 @@ def in_a_browser(server, port, screenshot):
         redis = Connection(server.port)
         redis.call("CLIENT", "SETNAME", HOSTILE.replace(" ", "/"))
         while not stop.is_set():
-            redis.pipeline([("GET", f"key{n}") for n in range(500)] + [("SET", f"key{n}", "y" * 50) for n in range(100)])
+            redis.pipeline([("GET", f"key{n}") for n in range(500)])
+            redis.pipeline([("SET", f"key{n}", "y" * 50) for n in range(100)])
             time.sleep(0.02)
 
     thread = threading.Thread(target=load)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""memcached clients: pymemcache where it is installed, raw lines for what no client sends, libmemcached's conformance test.
+"""memcached clients: pymemcache where it is installed, raw lines, libmemcached's conformance test.
 
 Also what memcached 1.6.18 does not have (append that creates), and the key space shared with Redis clients.
 """
@@ -192,7 +192,8 @@ def conformance():
         print("SKIPPED: memcapable, which is not installed (apt install libmemcached-tools)")
         return
     server, port = start()
-    done = subprocess.run([program, "-a", "-h", "127.0.0.1", "-p", str(port)], capture_output=True, text=True, timeout=120)
+    command = [program, "-a", "-h", "127.0.0.1", "-p", str(port)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     text = done.stdout + done.stderr
     passed = text.count("[pass]")
     if done.returncode or "FAIL" in text or passed < 20:

@@ -221,11 +221,11 @@ pub(super) fn delete(alone: &mut Exclusive<'_>, meta: &Meta<'_>, out: &mut Vec<u
         write_line(out, b"NF", meta);
         return Ok(());
     }
-    if let Some(cas) = meta.cas {
-        if alone.cas_of(DATABASE, &meta.key)? != Some(cas) {
-            write_line(out, b"EX", meta);
-            return Ok(());
-        }
+    if let Some(cas) = meta.cas
+        && alone.cas_of(DATABASE, &meta.key)? != Some(cas)
+    {
+        write_line(out, b"EX", meta);
+        return Ok(());
     }
     if meta.invalidate {
         let mut attributes = alone.attributes(DATABASE, &meta.key)?;

@@ -24,6 +24,8 @@ mod number;
 pub mod request;
 pub mod session;
 mod stats;
+#[cfg(test)]
+mod tests;
 
 use crate::keyspace::{Patience, now_ms};
 use crate::server::Server;

@@ -541,7 +541,8 @@ mod tests {
             words in proptest::collection::vec(
                 prop::sample::select(vec![
                     "get", "gat", "set", "cas", "ms", "mg", "ma", "md", "me", "k", "0", "-1", "99999999999999999999",
-                    "noreply", "b", "v", "T30", "N", "MA", "Mx", "OOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOO", "C1", "", "\t",
+                    "noreply", "b", "v", "T30", "N", "MA", "Mx", "C1", "", "\t",
+                    "OOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOO",
                 ]),
                 0..30,
             )
