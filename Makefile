@@ -18,7 +18,7 @@
 # make bench-compat  words through ndbm and hsearch, beside gdbm, Berkeley DB and glibc
 # make help     this list
 #
-# `make test` is fmt, lint, unit, doc, examples and some seconds of fuzz, each of which can be made by itself. Needs Rust and a C
+# `make test` is fmt, lint, unit, doc, examples, test-c, test-python, test-server and some seconds of fuzz, each by itself too. Needs Rust and a C
 # compiler's linker, and a C++ compiler to fuzz; says what to install where one is missing. `make bench` installs the peers'
 # libraries with apt-get; FEATURES=report measures without them. `make power` takes root and FUSE, says so where they lack, and
 # as root installs what makes the file systems. Plain POSIX make and sh.
