@@ -181,8 +181,8 @@ pub(crate) fn create_beside(storage: &dyn Storage, path: &Path, like: &dyn File)
     Ok(file)
 }
 
-/// Gives `file`, to which nothing has been written yet, the permissions of `like`. A file of another user keeps its own:
-/// only its owner may change them.
+/// Gives `file`, to which nothing has been written yet, the permissions of `like`. A file of another user keeps its
+/// own: only its owner may change them.
 fn take_permissions(file: &dyn File, like: &dyn File) -> Result<()> {
     match (file.permissions()?, like.permissions()?) {
         (Some(now), Some(wanted)) if now != wanted => match file.set_permissions(wanted) {

@@ -328,7 +328,7 @@ impl Pager {
             let start = Self::start(pool, storage.clone(), path.clone(), Some(file.clone()), false, cache_frames);
             let mut pager = start?;
             pager.table_id = table_id_if_new.unwrap_or(pager.table_id);
-            pager.log = Some(Log::new(storage, path, file, pager.table_id, 0, safety, log_bytes, 0));
+            pager.log = Some(Log::new(storage, path, file, pager.table_id, 0, safety, log_bytes));
             return Ok((pager, None));
         }
         let (header, root) = Self::read_header(path, file.as_ref())?;
@@ -340,7 +340,9 @@ impl Pager {
         let log = replays.then(|| {
             let (storage, file) = (storage.clone(), file.clone());
             let table_bytes = u64::from(header.frame_count) * header.frame_bytes as u64;
-            Log::new(storage, path, file, header.table_id, header.sequence, safety, log_bytes, table_bytes)
+            let log = Log::new(storage, path, file, header.table_id, header.sequence, safety, log_bytes);
+            log.follow(table_bytes);
+            log
         });
         let pager = Pager {
             pool,

@@ -11,7 +11,7 @@
 //! relaxed atomic accesses of the aligned words that the bytes are in. Tests compare the two, and sanitizers run the
 //! twin (`--cfg splitpoint_portable`), as they do not see accesses in assembly.
 //!
-//! Measured: a lookup of a pair of 24 bytes takes a quarter fewer instructions (docs/benchmarks.md, "Instructions").
+//! Measured: a lookup of a pair of 24 bytes takes a quarter fewer instructions (docs/benchmarks.md, "What was tried").
 //! Not here: which bytes may be accessed when (`pool.rs`, `words.rs`).
 #![expect(unsafe_code, reason = "accesses that race, by instruction or as atomic words")]
 
@@ -154,47 +154,64 @@ mod x86_64 {
     use std::arch::x86_64::__m128i;
 
     macro_rules! load {
-        ($name:ident, $type:ty, $instruction:literal, $class:ident, $loaded:ty) => {
+        ($name:ident, $type:ty, $instruction:literal, $class:ident) => {
             #[doc = concat!("The ", stringify!($type), " at `from`, little-endian, at any alignment.")]
             ///
             /// # Safety
             /// `from` begins as many bytes of live memory, which other threads access as this file does.
             #[inline(always)]
             pub(in crate::pager) unsafe fn $name(from: *const u8) -> $type {
-                let loaded: $loaded;
+                let loaded: $type;
                 // SAFETY: one load of memory that is live, as the caller promises; it changes nothing else.
                 unsafe {
                     asm!($instruction, out($class) loaded, in(reg) from,
                          options(nostack, preserves_flags, readonly));
                 }
-                // SAFETY: both are plain bits of one size.
-                unsafe { std::mem::transmute::<$loaded, $type>(loaded) }
+                loaded
             }
         };
     }
-    load!(load1, u8, "mov {0}, byte ptr [{1}]", reg_byte, u8);
-    load!(load8, u64, "mov {0}, qword ptr [{1}]", reg, u64);
-    load!(load16, u128, "movdqu {0}, xmmword ptr [{1}]", xmm_reg, __m128i);
+    load!(load1, u8, "mov {0}, byte ptr [{1}]", reg_byte);
+    load!(load8, u64, "mov {0}, qword ptr [{1}]", reg);
+    load!(load_vector, __m128i, "movdqu {0}, xmmword ptr [{1}]", xmm_reg);
 
     macro_rules! store {
-        ($name:ident, $type:ty, $instruction:literal, $class:ident, $stored:ty) => {
+        ($name:ident, $type:ty, $instruction:literal, $class:ident) => {
             #[doc = concat!("Stores a ", stringify!($type), ", little-endian, at any alignment.")]
             ///
             /// # Safety
             /// `to` begins as many bytes of live memory, to which no other thread stores.
             #[inline(always)]
             pub(in crate::pager) unsafe fn $name(to: *mut u8, value: $type) {
-                // SAFETY: both are plain bits of one size.
-                let stored = unsafe { std::mem::transmute::<$type, $stored>(value) };
                 // SAFETY: one store to memory that is live and that only this thread changes, as the caller promises.
-                unsafe { asm!($instruction, in(reg) to, in($class) stored, options(nostack, preserves_flags)) }
+                unsafe { asm!($instruction, in(reg) to, in($class) value, options(nostack, preserves_flags)) }
             }
         };
     }
-    store!(store1, u8, "mov byte ptr [{0}], {1}", reg_byte, u8);
-    store!(store4, u32, "mov dword ptr [{0}], {1:e}", reg, u32);
-    store!(store8, u64, "mov qword ptr [{0}], {1}", reg, u64);
-    store!(store16, u128, "movdqu xmmword ptr [{0}], {1}", xmm_reg, __m128i);
+    store!(store1, u8, "mov byte ptr [{0}], {1}", reg_byte);
+    store!(store4, u32, "mov dword ptr [{0}], {1:e}", reg);
+    store!(store8, u64, "mov qword ptr [{0}], {1}", reg);
+    store!(store_vector, __m128i, "movdqu xmmword ptr [{0}], {1}", xmm_reg);
+
+    /// The sixteen bytes at `from`, little-endian, at any alignment.
+    ///
+    /// # Safety
+    /// `from` begins as many bytes of live memory, which other threads access as this file does.
+    #[inline(always)]
+    pub(in crate::pager) unsafe fn load16(from: *const u8) -> u128 {
+        // SAFETY: the caller's promise; both types are sixteen plain bytes.
+        unsafe { std::mem::transmute::<__m128i, u128>(load_vector(from)) }
+    }
+
+    /// Stores sixteen bytes, little-endian, at any alignment.
+    ///
+    /// # Safety
+    /// `to` begins as many bytes of live memory, to which no other thread stores.
+    #[inline(always)]
+    pub(in crate::pager) unsafe fn store16(to: *mut u8, value: u128) {
+        // SAFETY: the caller's promise; both types are sixteen plain bytes.
+        unsafe { store_vector(to, std::mem::transmute::<u128, __m128i>(value)) }
+    }
 }
 
 #[cfg(any(test, not(target_arch = "x86_64"), splitpoint_portable))]
@@ -300,6 +317,8 @@ mod tests {
 
     const LEN: usize = 192;
 
+    type Store = unsafe fn(*mut u8, u128);
+
     fn bytes_of(words: &mut [u64; LEN / 8]) -> *mut u8 {
         words.as_mut_ptr().cast()
     }
@@ -322,9 +341,11 @@ mod tests {
             // SAFETY: `at + 16` is at most the length of both arrays, here and below.
             prop_assert_eq!(unsafe { load8(h) }, u64::from_le_bytes(*start[at..].first_chunk().unwrap()));
             // SAFETY: as above.
-            prop_assert_eq!(unsafe { (load1(h), load8(h), load16(h)) },
-                            unsafe { (portable::load1(t), portable::load8(t), portable::load16(t)) });
-            let stores: [(unsafe fn(*mut u8, u128), unsafe fn(*mut u8, u128)); 4] = [
+            let loaded = unsafe { (load1(h), load8(h), load16(h)) };
+            // SAFETY: as above.
+            let expected = unsafe { (portable::load1(t), portable::load8(t), portable::load16(t)) };
+            prop_assert_eq!(loaded, expected);
+            let stores: [(Store, Store); 4] = [
                 // SAFETY: as above.
                 (|p, v| unsafe { store1(p, v as u8) }, |p, v| unsafe { portable::store1(p, v as u8) }),
                 // SAFETY: as above.

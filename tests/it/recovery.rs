@@ -289,6 +289,7 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Table::get", Refuses, |t, _| outcome(t.get(b"k"))),
     ("Table::get_into", Refuses, |t, _| outcome(t.get_into(b"k", &mut Vec::new()))),
     // It says that it does not know, and `get_into` refuses.
+    ("Table::get_to", Refuses, |t, _| outcome(t.get_to(b"k", &mut [0; 8]))),
     ("Table::get_ready", Refuses, |t, _| t.get_ready(b"k", &mut Vec::new()).is_none().then_some(Refuses)),
     ("Table::get_ref", Refuses, |t, _| outcome(t.get_ref(b"k").map(drop))),
     ("Table::contains", Refuses, |t, _| outcome(t.contains(b"k"))),

@@ -78,6 +78,8 @@ fn every_target_has_seeds_and_every_folder_of_seeds_a_target() {
     let mut folders: Vec<_> = folders.map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
     folders.sort();
     let mut targets: Vec<_> = TARGETS.iter().map(|(name, _)| name.to_string()).collect();
+    // The server's, which this package does not build; its inputs are replayed by the fuzzer alone.
+    targets.push("resp".to_owned());
     targets.sort();
     assert_eq!(folders, targets);
 }

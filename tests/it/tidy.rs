@@ -102,6 +102,8 @@ const UNSAFE_FILES: &[&str] = &[
     "src/io/view.rs",
     "src/pager/ahead.rs",
     "src/pager/pool.rs",
+    "src/pager/racing.rs",
+    "src/pager/sink.rs",
     "src/pager/words.rs",
     "tests/it/processes/lost_pages.rs",
     "tests/it/recovery.rs",

@@ -1,8 +1,8 @@
 //! Fuzzes the server's reading of RESP: `make fuzz TARGET=resp`.
 //!
 //! The bytes come in two pieces, to a session over an empty key space; and a request that the parser reads is compared
-//! with what the `redis-protocol` crate reads. Not a module of the root's tests, which do not build the server; the same
-//! comparison with random bytes is in crates/server/tests/session.rs.
+//! with what the `redis-protocol` crate reads. Not a module of the root's tests, which do not build the server; the
+//! same comparison with random bytes is in crates/server/tests/session.rs.
 #![no_main]
 
 use redis_protocol::resp2::{decode::decode, types::OwnedFrame};

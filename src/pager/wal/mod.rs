@@ -210,7 +210,6 @@ impl Log {
         sequence: u64,
         safety: Option<Safety>,
         log_bytes: Option<u64>,
-        table_bytes: u64,
     ) -> Log {
         // A smaller segment would hold hardly any record.
         const SEGMENT_BYTES_MIN: u64 = RECORDS_START + (1 << 16);
@@ -222,7 +221,7 @@ impl Log {
             table_id,
             safety,
             fixed_segment_bytes,
-            segment_bytes: AtomicU64::new(fixed_segment_bytes.unwrap_or(segment_bytes_for(table_bytes))),
+            segment_bytes: AtomicU64::new(fixed_segment_bytes.unwrap_or(segment_bytes_for(0))),
             reserved: AtomicU64::new(RECORDS_START),
             ready: AtomicU64::new(0),
             tail: Mutex::new(Tail {

@@ -34,7 +34,7 @@ fn options(durability: Durability, log_bytes: u64) -> TableOptions {
 
 /// A full disk; or a handle that met one earlier, and says so.
 fn is_full(e: &splitpoint::Error) {
-    let says = ["make room on the disk", "raise the limit on the length of a file"];
+    let says = ["No space left on device", "may make no file longer than"];
     let poisoned = e.kind() == ErrorKind::Poisoned && says.iter().any(|&words| e.to_string().contains(words));
     assert!(e.kind() == ErrorKind::DiskFull || poisoned, "{:?}: {e}", e.kind());
 }

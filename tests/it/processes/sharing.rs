@@ -29,7 +29,7 @@ fn refused_at_once(path: &Path) {
     let start = Instant::now();
     let error = Table::open(path).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
-    assert!(error.to_string().contains("close that one, or open read-only"), "{error}");
+    assert!(error.to_string().contains("Close that one, or open read-only"), "{error}");
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 

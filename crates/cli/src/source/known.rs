@@ -11,8 +11,12 @@ const GDBM: &str = "`gdbm_dump FILE - | splitpoint load TABLE -` copies its pair
 const BERKELEY: &str = "`db_dump -p FILE | splitpoint load TABLE -` copies its pairs";
 const LMDB: &str =
     "`mdb_dump DIRECTORY | splitpoint load TABLE -` copies its pairs (`mdb_dump -n FILE` if it is no directory)";
-const SQLITE: &str = "`sqlite3 -csv -header FILE 'SELECT key, value FROM ...' | splitpoint load TABLE - --format csv` copies \
-                      a query's rows";
+const RESUME: &str = "`splitpoint dict build --resume` with the same arguments continues it";
+const PARQUET: &str = "give it as a file, not through a pipe: Parquet is read from its end; and as --format parquet \
+                       or auto";
+const UTF16: &str = "convert it first, as in `iconv -f UTF-16 -t UTF-8 FILE | splitpoint load TABLE -`";
+const SQLITE: &str = "`sqlite3 -csv -header FILE 'SELECT key, value FROM ...' | splitpoint load TABLE - --format csv` \
+                      copies a query's rows";
 const REDIS: &str = "its values have types; export the strings as jsonl or tsv from a running server, and load those";
 
 /// A kind of binary file.
@@ -36,8 +40,8 @@ const KINDS: &[Kind] = &[
     kind("the write-ahead log of a Splitpoint table", 0, b"SPLITLOG", "dump the table that it belongs to"),
     kind("the checkpoint journal of a Splitpoint table", 0, b"SPLITJRN", "dump the table that it belongs to"),
     kind("the published counters of a Splitpoint table", 0, b"SPLITSTA", "`splitpoint stat TABLE --watch` shows them"),
-    kind("a temporary file of a dictionary build", 0, b"SPTsort1", "`splitpoint dict build --resume` with the same arguments continues it"),
-    kind("Parquet", 0, b"PAR1", "give it as a file, not through a pipe: Parquet is read from its end; and as --format parquet or auto"),
+    kind("a temporary file of a dictionary build", 0, b"SPTsort1", RESUME),
+    kind("Parquet", 0, b"PAR1", PARQUET),
     kind("an encrypted Parquet file", 0, b"PARE", EXPORT),
     kind("an Arrow file", 0, b"ARROW1", "write it as Parquet, and load that"),
     kind("an Avro file", 0, b"Obj\x01", EXPORT),
@@ -73,8 +77,8 @@ const KINDS: &[Kind] = &[
     kind("a redb database", 0, b"redb\x1a\x0a\xa9\x0d\x0a", EXPORT),
     kind("a Tkrzw hash database", 0, b"TkrzwHDB\n", EXPORT),
     kind("a program or shared object", 0, b"\x7fELF", "give a file of pairs"),
-    kind("UTF-16 text", 0, b"\xff\xfe", "convert it first, as in `iconv -f UTF-16 -t UTF-8 FILE | splitpoint load TABLE -`"),
-    kind("UTF-16 text", 0, b"\xfe\xff", "convert it first, as in `iconv -f UTF-16 -t UTF-8 FILE | splitpoint load TABLE -`"),
+    kind("UTF-16 text", 0, b"\xff\xfe", UTF16),
+    kind("UTF-16 text", 0, b"\xfe\xff", UTF16),
 ];
 
 /// What a file of a known kind is, and what to do with it.

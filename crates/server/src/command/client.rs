@@ -109,8 +109,8 @@ fn line_of(client: &Client, now_s: u64) -> String {
     };
     format!(
         "id={} addr={} laddr={} fd=-1 name={} age={age} idle={} flags={flags} db={} sub={channels} psub={patterns} \
-        ssub=0 multi={} watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={} oll=0 omem={} tot-mem={} \
-        events=r cmd={command} user=default redir=-1 resp={} lib-name={library} lib-ver={library_version}",
+        ssub=0 multi={} watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={} oll=0 omem={} \
+        tot-mem={} events=r cmd={command} user=default redir=-1 resp={} lib-name={library} lib-ver={library_version}",
         client.id,
         client.address,
         client.local_address,
