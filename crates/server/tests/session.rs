@@ -32,14 +32,8 @@ fn replies(session: &mut RespSession, input: &[u8], piece: usize) -> Vec<u8> {
             match flow {
                 Flow::Read(_) => break,
                 Flow::Close => return out,
-                Flow::Write | Flow::Wait => {
-                    let mut rest = Vec::new();
-                    std::mem::swap(&mut rest, &mut out);
-                    let mut more = replies(session, &std::mem::take(&mut kept), usize::MAX);
-                    rest.append(&mut more);
-                    out = rest;
-                    break;
-                }
+                Flow::Write | Flow::Wait if kept.is_empty() => break,
+                Flow::Write | Flow::Wait => {}
             }
         }
     }

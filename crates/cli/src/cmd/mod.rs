@@ -67,7 +67,7 @@ pub enum Command {
     Freeze(freeze::Freeze),
     Thaw(thaw::Thaw),
     Dict(dict::Dict),
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     Lab(lab::Lab),
     Completions(manual::Completions),
     Man(manual::ManPages),
