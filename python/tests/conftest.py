@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +19,12 @@ def path(tmp_path: pathlib.Path) -> str:
 def table(request: pytest.FixtureRequest, path: str) -> Iterator[splitpoint.Table]:
     with splitpoint.memory(page_bytes=512) if request.param == "memory" else splitpoint.open(path) as table:
         yield table
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interrupts() -> None:
+    """Ctrl-C as in a terminal: a shell starts what it runs in the background with SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
