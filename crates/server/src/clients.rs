@@ -33,7 +33,7 @@ pub struct Client {
     pub output_bytes: AtomicUsize,
     /// See `output_bytes`.
     pub input_bytes: AtomicUsize,
-    /// Set to end the connection; then call [`wake`](Self::wake).
+    /// Set to end the connection; then wake its task.
     killed: AtomicBool,
     /// The task of the connection.
     pub waker: AtomicWaker,

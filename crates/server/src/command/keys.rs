@@ -34,7 +34,7 @@ pub fn type_of(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     Ok(())
 }
 
-/// COPY source destination [DB database] [REPLACE]
+/// `COPY source destination [DB database] [REPLACE]`
 pub fn copy(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let (from, to) = (call.args.at(1), call.args.at(2));
     let (mut database, mut replace) = (call.database, false);
@@ -175,7 +175,7 @@ pub fn scan(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
     Ok(())
 }
 
-/// OBJECT subcommand [key]
+/// `OBJECT subcommand [key]`
 pub fn object(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     let args = call.args;
     if args.is(1, "help") {
