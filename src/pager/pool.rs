@@ -842,7 +842,9 @@ impl OptimisticRead<'_> {
     pub(crate) fn load_up_to_8(&self, at: usize, count: usize) -> u64 {
         let from = at.min(self.frame.bytes - 8);
         let unwanted = 64u32.saturating_sub(8 * count as u32);
-        (self.load8(from) >> (8 * (at - from))) & u64::MAX.checked_shr(unwanted).unwrap_or(0)
+        // Nothing is left of the word where `at` is the frame's end.
+        let word = self.load8(from).checked_shr(8 * (at - from) as u32).unwrap_or(0);
+        word & u64::MAX.checked_shr(unwanted).unwrap_or(0)
     }
 
     /// Whether the bytes from `at` on are `bytes`; not where they would run over the frame.
