@@ -188,7 +188,9 @@ impl Pages {
     /// Which pages have bytes `range` of the stream.
     pub fn of_stream(&self, range: Range<u64>) -> Range<u64> {
         let body = self.body_bytes();
-        range.start / body..range.end.div_ceil(body).min(self.count)
+        // In a damaged file a range may end before it begins: then it has no pages.
+        let end = range.end.div_ceil(body).min(self.count);
+        (range.start / body).min(end)..end
     }
 
     /// The stream's part in pages `range`, counted from 0, in one read. Takes as much memory as they have bytes.
