@@ -42,7 +42,7 @@ fn execute(input: &[u8]) {
     let client = server.clients.add("fuzz".into(), "fuzz".into(), 0, 10).expect("the only client");
     let mut session = RespSession::new(server.clone(), client, Arc::default());
     let (mut kept, mut out) = (Vec::new(), Vec::new());
-    for piece in input.chunks(input.len() / 2 + 1) {
+    'pieces: for piece in input.chunks(input.len() / 2 + 1) {
         kept.extend_from_slice(piece);
         loop {
             // What needs a thread that may wait is not executed: it may sleep.
@@ -55,10 +55,12 @@ fn execute(input: &[u8]) {
                     assert!(need > kept.len(), "asks for {need} bytes and has {}", kept.len());
                     break;
                 }
-                Flow::Wait | Flow::Close => {
+                Flow::Wait => {
                     kept.clear();
                     break;
                 }
+                // Nothing more is given to a session that has ended.
+                Flow::Close => break 'pieces,
             }
         }
     }

@@ -124,6 +124,8 @@ impl Session for RespSession {
                 Ending::More(end) => at = end,
                 Ending::Broken(end, what) => {
                     reply::error(out, &format!("ERR Protocol error: {what}"));
+                    self.parser = Parser::default();
+                    self.args.clear();
                     return (end, Flow::Close);
                 }
             }
