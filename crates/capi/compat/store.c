@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A reader looks for a newer checkpoint at most this often: looking is a system call, and getting a pair is none. */
+/* A reader looks for a newer checkpoint at most this often: looking is a system call, and getting a pair is not. */
 #define LOOK_MS 10
 
 /* Changes wait this long for a checkpoint, which readers see, if the writer makes further calls. */
@@ -226,7 +226,7 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* The number of the checkpoint in the file; 0 where there is none. */
+/* The number of the checkpoint in the file; 0 if the file has no checkpoint. */
 static uint64_t sequence_of(int descriptor)
 {
     unsigned char bytes[8];
@@ -299,7 +299,7 @@ static int open_file(struct store *store, const char *path, int flags, mode_t mo
     return open_table(store);
 }
 
-/* The durability that the environment asks for; 0 for the default; -1 for a word that is none. */
+/* The durability that the environment asks for; 0 for the default; -1 for an unknown word. */
 static int durability(void)
 {
     static const char *const WORDS[] = {"none", "os", "sync"};
@@ -571,7 +571,7 @@ int store_remove(struct store *store, struct span key)
     return 0;
 }
 
-/* Moves the cursor to the next pair, and opens one where there is none. */
+/* Moves the cursor to the next pair, and opens a cursor if none is open. */
 static spt_status step(struct store *store, spt_bytes *key, spt_bytes *value)
 {
     spt_status status = SPT_OK;

@@ -50,7 +50,7 @@
  * spt_free, if the result is a void pointer; otherwise to the handle, for as long as the function says.
  *
  * Threads: Any number of threads may use one table or one dictionary at the same time. One thread at a time may use any
- * other handle: a second call meanwhile gives SPT_IN_USE. Threads may hand handles on, but a view stays with the thread
+ * other handle: a second call beside it gives SPT_IN_USE. Threads may hand handles on, but a view stays with the thread
  * that made it. Only one rule is not checked: close a table or dictionary when no other thread is using it.
  *
  * Callbacks: A function that you pass may call the library, except as its own description says. It must return:
@@ -539,7 +539,7 @@ spt_status spt_clear(spt_table *table);
  * checkpoint.
  *
  * spt_checkpoint writes all changes to the table's own file, so that the next open has no log to replay, and processes
- * that open it for reading see them. Other threads go on meanwhile. Checkpoints are also made as the log fills, and by
+ * that open it for reading see them. Other threads are not held up. Checkpoints are also made as the log fills, and by
  * spt_close.
  *
  * For tables in memory and tables opened for reading both do nothing.
@@ -700,7 +700,7 @@ spt_status spt_read_counters(spt_table *table, spt_counters *counters, size_t si
  * Returns:
  *   SPT_OK         there are figures
  *   SPT_NOT_FOUND  there are none
- *   SPT_CORRUPT SPT_OTHER_VERSION  the file `<path>-stats` is none of this version
+ *   SPT_CORRUPT SPT_OTHER_VERSION  the file `<path>-stats` has another format or version
  *   SPT_IO         it could not be read
  */
 typedef struct spt_publisher {

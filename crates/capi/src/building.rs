@@ -131,7 +131,7 @@ impl BuildOptions<'_> {
 }
 
 fn unknown(option: &str, value: u32) -> Failure {
-    Failure::invalid(format!("{option} is {value}, which is none of those that this version knows"))
+    Failure::invalid(format!("{option} is {value}, which this version does not know"))
 }
 
 /// `spt_build`.

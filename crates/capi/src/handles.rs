@@ -14,7 +14,7 @@
 //!
 //! A table or dictionary is used by many threads at once, without a write to the slot. What depends on it (a cursor, a
 //! batch, a view, a call that runs the caller's code) is a [`Pin`], and close refuses while there is one. Objects that
-//! one thread uses at a time are [`Exclusive`]: a second use meanwhile is refused too. The one thing that is not
+//! one thread uses at a time are [`Exclusive`]: a second use beside it is refused too. The one thing that is not
 //! caught: a call with a table while another thread closes that table.
 //!
 //! All is atomics and no locks, so a child of `fork` finds it usable.

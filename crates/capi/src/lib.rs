@@ -12,7 +12,7 @@
 //! one is the caller's promise to keep the header's rules, so their methods are safe to call, and the unsafe code is in
 //! `arguments.rs`, `handles.rs` and `callbacks.rs`.
 //!
-//! What the functions promise stands in the header; here is only how.
+//! The header says what the functions promise; this crate says how.
 #![expect(unsafe_code, reason = "a C border")]
 
 mod arguments;

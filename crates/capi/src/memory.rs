@@ -121,5 +121,5 @@ fn shrink(bytes: &mut Vec<u8>) {
     *bytes = Vec::new();
 }
 
-/// A pointer result where there is none.
+/// The pointer result of a call that has no value.
 pub(crate) const NOTHING: *mut c_void = ptr::null_mut();

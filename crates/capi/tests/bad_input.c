@@ -31,7 +31,7 @@ static int never_found(void *context, const spt_found *found)
     return 0;
 }
 
-/* Every function that takes a handle, with `handle`, which is none. */
+/* Every function that takes a handle, with `handle`, which is not a handle. */
 static void wrong_handle(void *handle)
 {
     char buffer[8];

@@ -215,7 +215,7 @@ impl Clients {
         self.count.load(Relaxed)
     }
 
-    /// Whether there is none.
+    /// Whether no client is connected.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -37,7 +37,7 @@ thread_local! {
 
 /// What woke a connection.
 enum Event {
-    /// So many bytes, in the thread's buffer, which is lent.
+    /// The number of bytes in the thread's buffer, which is lent.
     Input(Vec<u8>, usize),
     /// More bytes are in `kept`.
     More,
@@ -207,7 +207,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
         let (session, kept, out, used, flow) = executed.await.map_err(|_| session_lost())?;
         (self.session, self.kept) = (Some(session), kept);
         self.drop_used(used);
-        // Whoever may wait is not to be called again.
+        // A thread that may wait has waited: it does not ask for another one.
         Ok((out, if flow == Flow::Wait { Flow::Write } else { flow }))
     }
 

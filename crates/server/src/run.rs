@@ -48,7 +48,7 @@ enum Protocol {
 }
 
 impl Protocol {
-    /// What one connection too many is told.
+    /// The reply to a connection beyond the limit.
     fn full(&self) -> &'static [u8] {
         match self {
             Protocol::Resp(_) => b"-ERR max number of clients reached\r\n",

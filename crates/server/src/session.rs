@@ -24,7 +24,7 @@ pub trait Session: Send + 'static {
     /// consumed, and how to go on. The next call begins with what was not consumed.
     fn execute(&mut self, input: &[u8], out: &mut Vec<u8>, patience: Patience) -> (usize, Flow);
 
-    /// Whether requests since the last call changed something, or told of a change, that has to be durable before the
+    /// Whether requests since the last call changed something, or reported a change, that has to be durable before the
     /// replies are sent.
     fn take_unsynced(&mut self) -> bool;
 
@@ -45,7 +45,7 @@ pub trait Session: Send + 'static {
 /// How a connection goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// Send the replies, wait for more input: with what was not consumed at least so many bytes make a request.
+    /// Send the replies, wait for more input: a request has at least this many bytes, those not consumed included.
     Read(usize),
     /// Send the replies, then call again with the same input.
     Write,

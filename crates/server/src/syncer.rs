@@ -19,7 +19,7 @@ impl Syncer {
     pub fn start(space: Arc<KeySpace>) -> Syncer {
         let (sender, receiver) = channel();
         let run = move || run(&space, &receiver);
-        // Without the thread every wait fails, and clients are told.
+        // Without the thread every wait fails, and clients get an error.
         if let Err(error) = std::thread::Builder::new().name("sync".into()).spawn(run) {
             tracing::error!(%error, "no thread for syncs");
         }

@@ -1,4 +1,4 @@
-//! What systemd expects of a service: to be told when it is ready, and to take over sockets.
+//! What systemd expects of a service: a message when it is ready, and use of the sockets it passes.
 //!
 //! Source: sd_notify(3), sd_listen_fds(3).
 
@@ -8,7 +8,7 @@ use std::os::unix::net::UnixDatagram;
 pub fn notify(state: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
     if let Err(error) = send(&path, state) {
-        tracing::warn!(%error, state, "systemd could not be told");
+        tracing::warn!(%error, state, "systemd was not notified");
     }
 }
 

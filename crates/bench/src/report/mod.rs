@@ -51,7 +51,8 @@ fn page_of(_: &[Workload], _: &Path, _: &str) -> Outcome {
     Ok(())
 }
 
-/// The text, with everything between two markers replaced by the table of that name and form; removed if there is none.
+/// The text, with everything between two markers replaced by the table of that name and form, or removed if no table
+/// has them.
 fn with_tables(text: &str, mut table: impl FnMut(&str, &str) -> Outcome<Option<String>>) -> Outcome<String> {
     const START: &str = "<!-- table: ";
     const END: &str = "<!-- end -->";

@@ -1,5 +1,5 @@
 /* The dictionary in memory, through hsearch_r: search.c FILE COUNT NEL ROUNDS prints one line a round, in ms: create,
- * read, both with the destruction. NEL is what hcreate_r is told; the keys of the lookups are copies. */
+ * read, both with the destruction. NEL is the argument of hcreate_r; the keys of the lookups are copies. */
 #define _GNU_SOURCE
 #include <search.h>
 

@@ -22,13 +22,13 @@ int dbminit(const char *name);
 /* Closes the database. 0, or -1 if none is open or not everything could be written. */
 int dbmclose(void);
 
-/* The value of `key`, valid until the next fetch; dptr is NULL if there is none. */
+/* The value of `key`, valid until the next fetch; dptr is NULL if the key is absent. */
 datum fetch(datum key);
 
 /* Stores a record, replacing what is there. 0, or -1 with errno set. */
 int store(datum key, datum content);
 
-/* Removes a record. 0, or -1 with errno set, ENOENT if there is none. */
+/* Removes a record. 0, or -1 with errno set, ENOENT if the key is absent. */
 int delete(datum key);
 
 /* The first key of a walk, and the one after `key`, which may have been deleted in the meantime; dptr is NULL at the

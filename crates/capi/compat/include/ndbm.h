@@ -42,14 +42,14 @@ DBM *dbm_open(const char *name, int flags, mode_t mode);
 /* Closes it and frees its memory, what its calls have returned too. NULL is ignored. */
 void dbm_close(DBM *db);
 
-/* The value of `key`, valid until the next dbm_fetch with this database. dptr is NULL if there is none, or after an
+/* The value of `key`, valid until the next dbm_fetch with this database. dptr is NULL if the key is absent or after an
  * error. */
 datum dbm_fetch(DBM *db, datum key);
 
 /* Stores a record. 0; 1 for DBM_INSERT if the key is present, with nothing changed; -1 with errno set. */
 int dbm_store(DBM *db, datum key, datum content, int mode);
 
-/* Removes a record. 0; -1 with errno set, ENOENT if there is none. */
+/* Removes a record. 0; -1 with errno set, ENOENT if the key is absent. */
 int dbm_delete(DBM *db, datum key);
 
 /* The first key of a walk over all, and the next one; dptr is NULL at the end. A key is valid until the next call of

@@ -393,7 +393,7 @@ fn latency(server: &Server, args: Args<'_>, out: &mut Vec<u8>, version: Version)
     Ok(())
 }
 
-/// For each command that was called: its calls, and how many took at most so many microseconds.
+/// For each command that was called: its calls, and how many of them took at most each number of microseconds.
 fn histograms(server: &Server, specs: &[&Spec], out: &mut Vec<u8>, version: Version) {
     let figures = server.figures();
     let called = |spec: &&&Spec| figures.iter().any(|f| f.of(spec.id).calls.load(Relaxed) > 0);

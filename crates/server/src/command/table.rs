@@ -66,7 +66,7 @@ pub struct Spec {
     pub id: Id,
     /// Its name, in lower case.
     pub name: &'static str,
-    /// Number of arguments, the name included; negative: at least so many.
+    /// Number of arguments, the name included; negative: the least number.
     pub arity: i32,
     /// Its properties.
     pub flags: Flags,

@@ -21,7 +21,7 @@ pub struct Attributes {
 impl Attributes {
     /// The value is out of date, and a client is to replace it.
     pub const STALE: u8 = 1; // on disk
-    /// A client was told that replacing it is its task.
+    /// One client was asked to replace the value.
     pub const CLAIMED: u8 = 2; // on disk
 
     /// Those of a key that only expires.

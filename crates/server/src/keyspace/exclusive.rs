@@ -334,7 +334,7 @@ impl<'k> Exclusive<'k> {
         if self.holds(database, key)? {
             self.space.events.expired.fetch_add(1, Relaxed);
         }
-        // Watchers are not told: a key that expired unobserved is as it was, and `unwatch` looks at the clock.
+        // Watchers are not notified: a key that expired unobserved is as it was, and `unwatch` looks at the clock.
         self.remove_stored(database, key)?;
         Ok(true)
     }

@@ -1,4 +1,4 @@
-//! Keys that a transaction depends on (WATCH), and who is told when they change.
+//! Keys that a transaction depends on (WATCH), and which transactions a change of one aborts.
 //!
 //! Exact, by key: a transaction fails only if one of its own keys changed. While anything is watched no database is
 //! plain, so every write passes [`Watched::touch`] behind the closed gate.

@@ -274,7 +274,7 @@ const BAD_CHUNK: &[u8] = b"CLIENT_ERROR bad data chunk\r\n";
 enum Line<'a> {
     /// A line without its end, and its bytes with it.
     Is(&'a [u8], usize),
-    /// So many bytes may have one.
+    /// The number of bytes that may have one.
     Incomplete(usize),
     TooLong,
 }
@@ -282,7 +282,7 @@ enum Line<'a> {
 /// What follows a line that announces a value.
 enum Data<'a> {
     Is(&'a [u8]),
-    /// So many bytes, which do not end as they should.
+    /// The number of bytes of a block that does not end with a line break.
     Bad(usize),
     TooLarge,
 }
@@ -600,7 +600,7 @@ impl MemcachedSession {
                 let counted = run.metas.iter().filter(|meta| !meta.no_update);
                 counted.for_each(|meta| self.note_use(&meta.key, true));
             }
-            // Somebody has to be told to renew a value.
+            // One client is asked to renew a value.
             Ok(false) => {
                 let alone = batch.alone().ok_or(MustWait(run.start))?;
                 for meta in &run.metas {

@@ -54,13 +54,13 @@ const BULK_BYTES_MAX_BEFORE_AUTH: usize = 16 << 10;
 /// The result of looking for one request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// A request of so many bytes; its arguments were pushed.
+    /// A request, with its length in bytes; its arguments were pushed.
     Request(usize),
     /// A line of words; its arguments are spans of [`Parser::words`].
     Words(usize),
-    /// So many bytes that ask for nothing: an empty line or array.
+    /// An empty line or array, with its length in bytes.
     Nothing(usize),
-    /// More bytes have to come: the request has at least so many in all.
+    /// An incomplete request, with the least length in bytes that it can have.
     Incomplete(usize),
     /// The client does not speak RESP: the rest of the input has no meaning.
     Broken(String),

@@ -90,7 +90,7 @@ pub(crate) struct Transaction {
 
 /// How parsing a batch ended.
 enum Ending {
-    /// All that came whole is parsed, up to here; the next request has at least so many bytes.
+    /// All that came whole is parsed, up to here; the second number is the least length of the next one.
     Read(usize, usize),
     /// There may be more from here on.
     More(usize),
@@ -533,7 +533,7 @@ impl RespSession {
                 self.refuse(out, &refusal);
             }
         }
-        // Where nothing was stored, one error stands for all replies.
+        // Where nothing was stored, every reply is the same error.
         Ok(alone.commit()?)
     }
 
