@@ -136,6 +136,10 @@ impl<'t> Batch<'t> {
             let resolved = deferred::resolve(table, &self.changes, &mut self.deferred)?;
             let changes = resolved.changes.as_ref().unwrap_or(&self.changes);
             if changes.len() == 0 {
+                if !self.deferred.is_empty() {
+                    // A handle that may not write refuses the batch whether or not its inserts found their keys.
+                    drop(table.enter()?);
+                }
                 break table.position_seen();
             }
             if let Some(lsn) = table.commit_changes(changes, &resolved.expected)? {

@@ -39,6 +39,10 @@ fn reads(path: &Path, later: Option<&[u8]>) {
     assert_eq!(table.get(b"later").unwrap().as_deref(), later);
     assert_eq!(table.verify().unwrap(), []);
     assert_eq!(table.put(b"later", b"3").unwrap_err().kind(), ErrorKind::ReadOnly);
+    // It inserts a key that exists, so it would change nothing.
+    let mut batch = table.batch();
+    batch.insert(b"checkpointed", b"2").unwrap();
+    assert_eq!(batch.commit().unwrap_err().kind(), ErrorKind::ReadOnly);
 }
 
 #[test]
