@@ -171,7 +171,7 @@ impl DictionaryBuilder {
     /// build made; [`ErrorKind::Io`].
     pub fn start(&self, path: impl AsRef<Path>) -> Result<Build> {
         let path = path.as_ref();
-        if self.shards > SLOT_COUNT {
+        if self.shards > SLOT_COUNT.into() {
             let message = format!("{} shards: a dictionary has at most {SLOT_COUNT}, one a slot", self.shards);
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }

@@ -43,5 +43,7 @@ pub use builder::{Build, DictionaryBuilder};
 pub use format::layout::Compression;
 pub use handle::{Dictionary, DictionaryOptions, Pairs};
 pub use index::{Effort, Index};
+pub use shards::info::ShardInfo;
+pub use shards::slots::{SLOT_COUNT, slot};
 pub use stat::DictionaryStat;
 pub use update::Update;
