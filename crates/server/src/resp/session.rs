@@ -19,7 +19,7 @@ use super::reply;
 use crate::clients::Client;
 use crate::command::call::{Args, Call, Outcome, Refusal, Turn};
 use crate::command::table::{Flags, Id, Names, Spec};
-use crate::command::{self, connection, introspect};
+use crate::command::{self, cluster, connection, introspect};
 use crate::figures::Figures;
 use crate::keyspace::{Exclusive, Patience, Shared, Watch};
 use crate::server::Server;
@@ -53,6 +53,8 @@ pub struct RespSession {
     pub(crate) transaction: Option<Transaction>,
     pub(crate) watch: Watch,
     pub(crate) closing: bool,
+    /// Whether the client came by TLS, and is told addresses for it.
+    pub(crate) is_tls: bool,
     unsynced: bool,
 }
 
@@ -86,6 +88,9 @@ pub(crate) struct Transaction {
     commands: Vec<(&'static Spec, usize)>,
     /// A command was refused: EXEC will be.
     refused: bool,
+    /// The slot of the keys so far, in a cluster, and whether they have several.
+    slot: Option<u16>,
+    is_across_slots: bool,
 }
 
 /// How parsing a batch ended.
@@ -173,8 +178,14 @@ impl RespSession {
             transaction: None,
             watch: Watch::default(),
             closing: false,
+            is_tls: false,
             unsynced: false,
         }
+    }
+
+    /// For a client that came by TLS.
+    pub fn over_tls(self) -> RespSession {
+        RespSession { is_tls: true, ..self }
     }
 
     fn parse_batch(&mut self, input: &[u8], from: usize) -> Ending {
@@ -323,6 +334,13 @@ impl RespSession {
         for (slot, args) in keys.iter_mut().zip(args) {
             *slot = args.at(1);
             count += 1;
+        }
+        if let Some(dictionary) = self.server.space.dictionary() {
+            // Those of other nodes get their redirections one by one.
+            count = dictionary.count_served(&keys[..count]);
+            if count == 0 {
+                return None;
+            }
         }
         let (before, version) = (out.len(), self.version);
         let (mut hits, mut done) = (0, 0);
@@ -504,6 +522,9 @@ impl RespSession {
         if transaction.refused {
             return Err("EXECABORT Transaction discarded because of previous errors.".into());
         }
+        if transaction.is_across_slots {
+            return Err(cluster::CROSS_SLOT.into());
+        }
         if changed {
             reply::null_array(out, self.version);
             return Ok(());
@@ -557,7 +578,10 @@ impl RespSession {
             )
             .into());
         }
-        Ok(())
+        match self.server.space.dictionary() {
+            Some(dictionary) => cluster::admit(self, dictionary, spec, args),
+            None => Ok(()),
+        }
     }
 
     fn is_queued(&self, spec: &Spec) -> bool {
@@ -567,6 +591,8 @@ impl RespSession {
 
     fn queue(&mut self, spec: &'static Spec, args: &Args<'_>) {
         let most = self.server.settings.request_bytes.load(Relaxed);
+        let has_topology = self.server.space.dictionary().is_some_and(|dictionary| dictionary.has_topology());
+        let slot = if has_topology { cluster::slot_of(spec, args).unwrap_or_default() } else { None };
         let Some(transaction) = &mut self.transaction else { return };
         // As large as a request may be, or EXEC is refused.
         let bytes: usize = args.from(0).map(<[u8]>::len).sum();
@@ -574,6 +600,8 @@ impl RespSession {
             transaction.refused = true;
             return;
         }
+        transaction.is_across_slots |= slot.is_some() && transaction.slot.is_some_and(|other| Some(other) != slot);
+        transaction.slot = transaction.slot.or(slot);
         for argument in args.from(0) {
             let start = transaction.bytes.len();
             transaction.bytes.extend_from_slice(argument);
