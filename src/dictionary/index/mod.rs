@@ -13,6 +13,7 @@
 
 pub(crate) mod chunk;
 pub(crate) mod elias_fano;
+pub(crate) mod filter;
 pub(crate) mod page;
 pub(crate) mod trie;
 
