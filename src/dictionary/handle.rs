@@ -6,6 +6,7 @@ use super::build::parallel::in_parallel;
 use super::format::ends::damaged;
 use super::index::Index;
 use super::read::file::{Access, DictionaryFile};
+use super::read::many;
 use super::read::walk::Walk;
 use super::run::Run;
 use super::shards::manifest::{Manifest, Shard};
@@ -240,6 +241,14 @@ impl Dictionary {
         self.files[0].index.kind()
     }
 
+    /// Bits of a fingerprint of its filter, 0 if it has none. A build with it ([`DictionaryBuilder::filter`]) makes a
+    /// filter like this one.
+    ///
+    /// [`DictionaryBuilder::filter`]: crate::DictionaryBuilder::filter
+    pub fn filter(&self) -> u32 {
+        self.files[0].filter().map_or(0, |(bits, ..)| bits.count())
+    }
+
     /// How often its files have been read by lookups and scans, without the reads of opening them.
     pub fn reads(&self) -> u64 {
         self.files.iter().map(|file| file.pages.reads()).sum()
@@ -287,13 +296,8 @@ impl Dictionary {
     }
 
     fn get_in_turn<K: AsRef<[u8]>>(&self, keys: &[K], values: &mut [Option<Vec<u8>>]) -> Result<()> {
-        if let [file] = &self.files[..] {
-            return file.get_many(keys, values);
-        }
-        for (key, value) in keys.iter().zip(values) {
-            *value = self.get(key.as_ref())?;
-        }
-        Ok(())
+        let file_of = |key: &[u8]| self.manifest.as_ref().map_or(0, |manifest| manifest.shard_of(key));
+        many::get_many(&self.files, file_of, keys, values)
     }
 
     /// Divides the keys among `readers` threads.

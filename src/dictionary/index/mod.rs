@@ -1,5 +1,7 @@
 //! The kinds of index: from a position to the few pages that a lookup reads.
 //!
+//! Beside the index a file may have a filter (`filter.rs`), which says of most absent keys that they are absent.
+//!
 //! Each kind is a section of 64-bit words behind the data. [`Index`] says how one is made; [`LoadedIndex`] is one that
 //! was opened, its words in memory or mapped. A kind gives pages, or ranks (the numbers of records). Ranks become pages
 //! by arithmetic where records have one size, else by a second section.
@@ -22,6 +24,7 @@ use crate::dictionary::format::layout::Order;
 use crate::io::View;
 pub use chunk::Effort;
 use chunk::{ChunkOptions, Chunks};
+use filter::Filter;
 use page::PageIndex;
 use std::ops::Range;
 use std::sync::Arc;
@@ -207,7 +210,7 @@ impl LoadedIndex {
                 let indexed = index.pairs();
                 (LoadedIndex::Chunk(Box::new(index), words), Order::Chunks, indexed)
             }
-            SectionKind::Ranks => return Err("ranks, where an index belongs".to_owned()),
+            SectionKind::Ranks | SectionKind::Filter => return Err("a section of another use".to_owned()),
         };
         if indexed != pairs {
             return Err(format!("an index of {indexed} pairs for {pairs}"));
@@ -334,4 +337,10 @@ impl LoadedIndex {
 pub(crate) fn open_pages(words: &Words, pages: u64) -> Result<PageIndex, String> {
     let index = PageIndex::open(words.get())?;
     if index.pages() == pages { Ok(index) } else { Err(format!("an index of {} pages for {pages}", index.pages())) }
+}
+
+/// A filter for no more keys than these pairs.
+pub(crate) fn open_filter(words: &Words, pairs: u64) -> Result<Filter, String> {
+    let filter = Filter::open(words.get())?;
+    if filter.keys() <= pairs { Ok(filter) } else { Err(format!("a filter of {} keys for {pairs}", filter.keys())) }
 }

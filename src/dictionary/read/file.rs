@@ -15,6 +15,7 @@ use crate::dictionary::format::ends::{
 };
 use crate::dictionary::format::layout::{Compression, Layout, Order};
 use crate::dictionary::format::record;
+use crate::dictionary::index::filter::{Filter, FilterBits};
 use crate::dictionary::index::page::PageIndex;
 use crate::dictionary::index::{self, Candidates, LoadedIndex, Words};
 use crate::error::{Error, ErrorKind, Result};
@@ -49,6 +50,7 @@ pub(crate) struct DictionaryFile {
     pub index: LoadedIndex,
     /// From ranks to pages, where records have no one size.
     ranks: Option<(PageIndex, Words)>,
+    filter: Option<(Filter, Words)>,
     file: Arc<dyn File>,
     pub format: RecordFormat,
 }
@@ -83,7 +85,7 @@ impl DictionaryFile {
         let footer = Footer::parse(path, &end, &header, file_bytes)?;
         let view = if access.map_data || access.map_index { map(path, file.as_ref(), file_bytes)? } else { None };
         let sections = Sections { path, file: file.as_ref(), view: view.clone().filter(|_| access.map_index) };
-        let (index, ranks) = sections.indexes(&header, &footer)?;
+        let Indexes { index, ranks, filter } = sections.indexes(&header, &footer)?;
         let view = view.filter(|_| access.map_data);
         let pages = Pages::new(path, Arc::clone(&file), view, &header, &footer)?;
         // The record that brings a block to its bytes may be the longest.
@@ -98,7 +100,7 @@ impl DictionaryFile {
                 + record::HEAD_BYTES_MAX as u64,
             gap: (u64::MAX / footer.pairs.max(1)).max(1),
         };
-        Ok(DictionaryFile { path: path.to_owned(), header, footer, hash, pages, index, ranks, file, format })
+        Ok(DictionaryFile { path: path.to_owned(), header, footer, hash, pages, index, ranks, filter, file, format })
     }
 
     /// Whether `path` still names this file.
@@ -117,6 +119,9 @@ impl DictionaryFile {
             return Ok(None);
         }
         let position = self.position(key);
+        if !self.may_have(position) {
+            return Ok(None);
+        }
         let candidates = self.index.candidates(position);
         let first_position = self.first_position_of(&candidates);
         self.find_among(candidates, Query { key, position, hash: &self.hash, first_position }, give)
@@ -134,7 +139,13 @@ impl DictionaryFile {
         linear::Position::of(self.hash.hash(key)).0
     }
 
-    /// [`find`](Self::find) where the index has been asked.
+    /// Whether the filter lets a lookup of `position` go on; always without one.
+    #[inline]
+    pub fn may_have(&self, position: u64) -> bool {
+        self.filter.as_ref().is_none_or(|(filter, words)| filter.may_have(words.get(), position))
+    }
+
+    /// [`find`](Self::find) where the filter and the index have been asked.
     pub fn find_among<T>(
         &self,
         candidates: Candidates,
@@ -407,6 +418,21 @@ impl DictionaryFile {
         checked.filter_map(Result::transpose).collect()
     }
 
+    /// Begins to bring what [`may_have`](Self::may_have) will look at into the processor's cache.
+    #[inline]
+    pub fn touch_filter(&self, position: u64) {
+        let Some((filter, words)) = &self.filter else { return };
+        let words = words.get();
+        let mut sum = 0;
+        filter.places(position, |place| sum |= words.get(place).copied().unwrap_or_default());
+        std::hint::black_box(sum);
+    }
+
+    /// Bits of the filter's fingerprints, its bytes, and its keys, if it has one.
+    pub fn filter(&self) -> Option<(FilterBits, u64, u64)> {
+        self.filter.as_ref().map(|(filter, words)| (filter.bits(), words.bytes(), filter.keys()))
+    }
+
     pub fn ranks_bytes(&self) -> u64 {
         self.ranks.as_ref().map_or(0, |(_, words)| words.bytes())
     }
@@ -448,23 +474,31 @@ struct Sections<'s> {
     view: Option<Arc<dyn View>>,
 }
 
-type Ranks = Option<(PageIndex, Words)>;
+/// What the sections are.
+struct Indexes {
+    index: LoadedIndex,
+    ranks: Option<(PageIndex, Words)>,
+    filter: Option<(Filter, Words)>,
+}
 
 impl Sections<'_> {
-    fn indexes(&self, header: &FileHeader, footer: &Footer) -> Result<(LoadedIndex, Ranks)> {
-        let mut index = LoadedIndex::None;
-        let mut ranks = None;
+    fn indexes(&self, header: &FileHeader, footer: &Footer) -> Result<Indexes> {
+        let mut indexes = Indexes { index: LoadedIndex::None, ranks: None, filter: None };
         for section in &footer.sections {
             let words = self.words(section)?;
-            let opened = if section.kind == SectionKind::Ranks {
-                index::open_pages(&words, footer.pages).map(|opened| ranks = Some((opened, words)))
-            } else {
-                LoadedIndex::open(section.kind, words, header.order, footer.pairs, footer.pages)
-                    .map(|opened| index = opened)
+            let opened = match section.kind {
+                SectionKind::Ranks => {
+                    index::open_pages(&words, footer.pages).map(|opened| indexes.ranks = Some((opened, words)))
+                }
+                SectionKind::Filter => {
+                    index::open_filter(&words, footer.pairs).map(|opened| indexes.filter = Some((opened, words)))
+                }
+                kind => LoadedIndex::open(kind, words, header.order, footer.pairs, footer.pages)
+                    .map(|opened| indexes.index = opened),
             };
             opened.map_err(|what| self.damaged(what))?;
         }
-        Ok((index, ranks))
+        Ok(indexes)
     }
 
     fn words(&self, section: &Section) -> Result<Words> {
