@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// # Examples
 /// ```no_run
 /// use splitpoint::DictionaryOptions;
-/// let words = DictionaryOptions::new().map_data(true).open("words.spd")?;
+/// let words = DictionaryOptions::new().map_data(false).open("words.spd")?;
 /// # Ok::<(), splitpoint::Error>(())
 /// ```
 #[derive(Clone, Default)]
@@ -31,18 +31,22 @@ pub struct DictionaryOptions {
 }
 
 impl DictionaryOptions {
-    /// The defaults: the index is loaded into memory, data is read by `pread`.
+    /// The defaults: the index is loaded into memory, data is mapped where that is faster
+    /// ([`map_data`](Self::map_data)).
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads data from a mapping of the file instead of by `pread`: several times as fast for data in the system's
-    /// cache.
+    /// `true`: reads data from a mapping of the file, on Linux. `false`: reads data by `pread`. By default it is mapped
+    /// if it is on a disk of this machine (no network file system, no FUSE) and no larger than half of its memory.
     ///
-    /// A failing disk, or another program that cuts the file, then ends the process by a signal (SIGBUS) instead of an
-    /// error. A page's checksum is compared only the first time.
+    /// From a mapping, a lookup of data in the system's cache is several times as fast. The checksum of a page is
+    /// compared when the page is first read; by `pread`, each time. In both cases a failing disk, or another program
+    /// that cuts the file, is an error: a handler for SIGBUS, installed with the first mapping, contains the fault, and
+    /// the file is read by `pread` from then on. (It cannot where the program replaces it later, or in a thread that
+    /// blocks SIGBUS.)
     pub fn map_data(mut self, map: bool) -> Self {
-        self.access.map_data = map;
+        self.access.map_data = Some(map);
         self
     }
 
@@ -183,7 +187,7 @@ impl Dictionary {
         }
     }
 
-    /// The value of `key`. Costs one read of the file, none if it is mapped.
+    /// The value of `key`. Costs one read of the file; none if its page is mapped and has been read before.
     ///
     /// # Errors
     /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`].
@@ -266,6 +270,8 @@ const READERS_MAX: usize = 16;
 const KEYS_PER_READER: usize = 4;
 /// Keys that are looked up first, to see whether they wait for the disk.
 const PROBES: usize = 8;
+/// With fewer keys all are probes.
+const PROBED_MIN: usize = PROBES + KEYS_PER_READER;
 /// A lookup that takes longer, on average, waited for the disk: from the system's cache it takes one or two
 /// microseconds.
 const DISK_WAIT_MIN: Duration = Duration::from_micros(12);
@@ -274,18 +280,14 @@ impl Dictionary {
     /// The value of each of `keys`, in their order, faster than by [`get`](Self::get) where lookups wait for memory or
     /// the disk.
     ///
-    /// By `pread`, up to 16 threads read at once if the first few keys had to wait for the disk. From a mapping
-    /// ([`map_data`]) of one file the cache misses of 32 keys overlap; pages that are not in memory yet are read one by
-    /// one. In shards that are mapped each key is looked up by itself.
-    ///
-    /// [`map_data`]: crate::DictionaryOptions::map_data
+    /// Of data in memory, the cache misses of 32 keys overlap, in one file or several. If the first few keys had to wait
+    /// for the disk, up to 16 threads read at once.
     ///
     /// # Errors
-    /// The error of [`get`](Self::get) for the first key that has one.
+    /// The error of [`get`](Self::get) for one of the keys.
     pub fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
         let mut values = vec![None; keys.len()];
-        let viewed = self.files.iter().all(|file| file.pages.is_viewed());
-        let probes = if viewed { keys.len() } else { keys.len().min(PROBES) };
+        let probes = if keys.len() < PROBED_MIN { keys.len() } else { PROBES };
         let start = Instant::now();
         self.get_in_turn(&keys[..probes], &mut values[..probes])?;
         let waited = start.elapsed() >= DISK_WAIT_MIN * probes as u32;

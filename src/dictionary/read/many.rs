@@ -81,12 +81,7 @@ impl Batch {
     }
 
     /// Collects the keys that may be there.
-    fn ask_filters<K: AsRef<[u8]>>(
-        &mut self,
-        files: &[Arc<DictionaryFile>],
-        numbers: &[(usize, usize)],
-        keys: &[K],
-    ) {
+    fn ask_filters<K: AsRef<[u8]>>(&mut self, files: &[Arc<DictionaryFile>], numbers: &[(usize, usize)], keys: &[K]) {
         self.asked.clear();
         for &(file, number) in numbers {
             let key = keys[number].as_ref();
