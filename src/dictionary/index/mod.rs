@@ -55,7 +55,8 @@ pub enum Index {
         /// The largest trie that is coded by Huffman's method, in keys; larger ones use Elias' gamma code. The paper's
         /// *hmax*.
         huffman_max: u32,
-        /// The smallest trie, in keys, that stores where its right half begins; 0 for none, as in the paper.
+        /// The smallest trie, in keys, that stores where its right half begins: 0 for none, as in the paper, or 32 and
+        /// more.
         skip_min: u32,
         /// 1: the index gives the rank of a key. Above 1: the block of this many keys, in fewer bits (the paper's
         /// *sparse index*).
@@ -78,12 +79,13 @@ impl Index {
         Index::Page { bins_per_page: page::BINS_PER_PAGE }
     }
 
-    /// The tries of the paper's evaluation: 256 keys a bucket, Huffman up to 64.
+    /// Tries of 256 keys a bucket, Huffman codes up to 64, as in the paper's evaluation, and skip pointers from 64 keys
+    /// on: 2.64 bits a key. Without pointers (`skip_min: 0`, the paper's) it is 2.51, and lookups take twice as long.
     pub fn trie() -> Index {
-        Index::Trie { bucket_keys: 256, huffman_max: 64, skip_min: 0, block_items: 1 }
+        Index::Trie { bucket_keys: 256, huffman_max: 64, skip_min: 64, block_items: 1 }
     }
 
-    /// The paper's sparse index for blocks of `block_items` keys.
+    /// The paper's sparse index for blocks of `block_items` keys, without skip pointers.
     pub fn trie_sparse(block_items: u32) -> Index {
         Index::Trie { bucket_keys: 256, huffman_max: 64, skip_min: 0, block_items }
     }

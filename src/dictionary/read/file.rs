@@ -294,8 +294,9 @@ impl DictionaryFile {
         for start in std::iter::once(first).chain(starts) {
             match self.position_at(stream, start, within.end)? {
                 Some(position) if position < query.position => from = start,
-                Some(position) if position == query.position => {}
-                _ => return Ok((from, start)),
+                Some(position) if position > query.position => return Ok((from, start)),
+                // Equal ones may lie before and after. A key that is cut off is the page's last.
+                _ => {}
             }
         }
         Ok((from, within.end))
@@ -323,12 +324,12 @@ impl DictionaryFile {
         stream.bytes(value_at..end).map(Some)
     }
 
-    /// About which position the first record of the one candidate page has, where it pays to know: what was read by
+    /// About which position the first record of the candidate pages has, where it pays to know: what was read by
     /// `pread` is in the processor's cache, but in a mapping a good guess saves copies and cache misses.
     #[inline]
     pub fn first_position_of(&self, candidates: &Candidates) -> Option<u64> {
         let Candidates::Pages(pages) = candidates else { return None };
-        if !self.pages.is_mapped() || self.record_bytes().is_none() || pages.start + 1 != pages.end {
+        if !self.pages.is_mapped() || self.record_bytes().is_none() || pages.is_empty() {
             return None;
         }
         self.index.position_near(pages.start)

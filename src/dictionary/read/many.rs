@@ -71,6 +71,11 @@ impl Batch {
         for (asked, candidates) in self.asked.iter().zip(&self.candidates) {
             files[asked.file].touch(candidates, asked.first_position, asked.position);
         }
+        for (asked, candidates) in self.asked.iter().zip(&self.candidates) {
+            if let Candidates::Pages(pages) = candidates {
+                files[asked.file].pages.touch_starts(pages.start);
+            }
+        }
         for (asked, candidates) in self.asked.iter().zip(self.candidates.drain(..)) {
             let &Asked { number, file, position, first_position } = asked;
             let file = &files[file];

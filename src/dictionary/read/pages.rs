@@ -174,7 +174,7 @@ impl Pages {
     #[inline]
     pub fn touch(&self, page: u64, offset: usize, lines: usize) {
         const LINE_BYTES: usize = 64;
-        let Some(window) = &self.window else { return };
+        let Some(window) = self.window.as_ref().filter(|_| page < self.count) else { return };
         let at = (page as usize + 1) * self.page_bytes + self.head + offset;
         let first = at.saturating_sub(lines * LINE_BYTES);
         (0..2 * lines + 1).for_each(|line| window.prefetch(first + line * LINE_BYTES));
