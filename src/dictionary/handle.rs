@@ -313,7 +313,7 @@ impl Dictionary {
 }
 
 /// Refuses shards that are not of one dictionary: the first says how all are read.
-fn check_alike(files: &[Arc<DictionaryFile>]) -> Result<()> {
+pub(super) fn check_alike(files: &[Arc<DictionaryFile>]) -> Result<()> {
     let first = &files[0];
     match files.iter().find(|file| !file.header.is_like(&first.header)) {
         None => Ok(()),
