@@ -171,7 +171,14 @@ impl DictionaryBuilder {
     /// build made; [`ErrorKind::Io`].
     pub fn start(&self, path: impl AsRef<Path>) -> Result<Build> {
         let path = path.as_ref();
+<<<<<<< HEAD
         self.shard_count()?;
+=======
+        if self.shards > SLOT_COUNT.into() {
+            let message = format!("{} shards: a dictionary has at most {SLOT_COUNT}, one a slot", self.shards);
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+>>>>>>> w-cluster
         if self.shards > 0 && self.plan.resume.is_some() {
             let error = Error::new(ErrorKind::InvalidArgument, "a build of shards cannot be resumed");
             return Err(error.with_hint("Build one file, or leave out resume."));
