@@ -44,11 +44,8 @@ pub use builder::{Build, DictionaryBuilder};
 pub use format::layout::Compression;
 pub use handle::{Dictionary, DictionaryOptions, Pairs};
 pub use index::{Effort, Index};
-<<<<<<< HEAD
 pub use shard_job::{ShardBase, ShardFile, ShardJob, ShardWriter};
-=======
 pub use shards::info::ShardInfo;
 pub use shards::slots::{SLOT_COUNT, slot};
->>>>>>> w-cluster
 pub use stat::DictionaryStat;
 pub use update::Update;
