@@ -171,14 +171,7 @@ impl DictionaryBuilder {
     /// build made; [`ErrorKind::Io`].
     pub fn start(&self, path: impl AsRef<Path>) -> Result<Build> {
         let path = path.as_ref();
-<<<<<<< HEAD
         self.shard_count()?;
-=======
-        if self.shards > SLOT_COUNT.into() {
-            let message = format!("{} shards: a dictionary has at most {SLOT_COUNT}, one a slot", self.shards);
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
-        }
->>>>>>> w-cluster
         if self.shards > 0 && self.plan.resume.is_some() {
             let error = Error::new(ErrorKind::InvalidArgument, "a build of shards cannot be resumed");
             return Err(error.with_hint("Build one file, or leave out resume."));
@@ -194,7 +187,7 @@ impl DictionaryBuilder {
 
     /// How many shards it builds, 0 for one file.
     pub(super) fn shard_count(&self) -> Result<u32> {
-        if self.shards <= SLOT_COUNT {
+        if self.shards <= SLOT_COUNT.into() {
             return Ok(self.shards);
         }
         let message = format!("{} shards: a dictionary has at most {SLOT_COUNT}, one a slot", self.shards);
