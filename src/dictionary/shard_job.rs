@@ -140,6 +140,14 @@ impl ShardJob {
         Ok(ShardJob { directory, plan, base, manifest, old })
     }
 
+    /// Makes indexes like those of the old files, whatever the builder says; nothing for a new dictionary.
+    pub fn keep_index(mut self) -> ShardJob {
+        if let Some(old) = &self.old {
+            self.plan.index = old.index.kind();
+        }
+        self
+    }
+
     /// What the directory is expected to hold.
     pub fn base(&self) -> ShardBase {
         self.base
@@ -271,8 +279,10 @@ impl ShardJob {
         progress: &ProgressCounter,
     ) -> Result<u64> {
         let old = self.old.is_some().then(|| open_old(&plan, &self.directory, &self.manifest.shards[shard]));
+        let old = old.transpose()?;
+        old.iter().try_for_each(|old| plan.check_memory_for(old))?;
         let output = begin_shard(&plan.storage, path, &Manifest::path(&self.directory))?;
-        let footer = write_merged(plan, output, old.transpose()?.as_ref(), &mut sorted, progress)?;
+        let footer = write_merged(plan, output, old.as_ref(), &mut sorted, progress)?;
         // A dictionary that has its name is no failure.
         let _ = sorted.done();
         Ok(footer.pairs)
