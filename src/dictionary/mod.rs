@@ -9,7 +9,7 @@
 //! The files in which each takes from the ones below only:
 //!
 //! ```text
-//! update.rs, stat.rs, verify.rs, scan.rs       builder.rs, handle.rs       what users hold
+//! update.rs, shard_job.rs, stat.rs, verify.rs, scan.rs     builder.rs, handle.rs     what users hold
 //! shards/    several files as one dictionary
 //! build/     one file from pairs      read/    one file, open
 //! index/     where the record of a hash is
@@ -31,6 +31,7 @@ mod index;
 mod read;
 mod run;
 mod scan;
+mod shard_job;
 mod shards;
 mod stat;
 #[cfg(test)]
@@ -44,6 +45,7 @@ pub use builder::{Build, DictionaryBuilder};
 pub use format::layout::Compression;
 pub use handle::{Dictionary, DictionaryOptions, Pairs};
 pub use index::{Effort, Index};
+pub use shard_job::{ShardBase, ShardFile, ShardJob, ShardWriter};
 pub use shards::info::ShardInfo;
 pub use shards::slots::{SLOT_COUNT, slot};
 pub use stat::DictionaryStat;

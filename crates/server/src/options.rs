@@ -15,10 +15,6 @@ pub struct Options {
     #[arg(long, env = "SPLITPOINT_DICT", value_name = "PATH")]
     pub dict: Option<PathBuf>,
 
-    /// With --dict: read data from a mapping of the files; faster, but a failing disk ends the server
-    #[arg(long, env = "SPLITPOINT_DICT_MAP")]
-    pub dict_map: bool,
-
     /// With --dict: TOML file that says which node of a cluster has which slots; read again at SIGHUP
     #[arg(long, env = "SPLITPOINT_CLUSTER_TOPOLOGY", value_name = "FILE")]
     pub cluster_topology: Option<PathBuf>,
@@ -47,9 +43,17 @@ pub struct Options {
     #[arg(long, env = "SPLITPOINT_MEMCACHED", value_name = "HOST:PORT")]
     pub memcached: Option<String>,
 
+    /// Address for memcached clients that use TLS; needs --tls-cert and --tls-key
+    #[arg(long, env = "SPLITPOINT_MEMCACHED_TLS", value_name = "HOST:PORT")]
+    pub memcached_tls: Option<String>,
+
     /// Address of the status page and of metrics, such as 127.0.0.1:8080 [default: none]
     #[arg(long, env = "SPLITPOINT_HTTP", value_name = "HOST:PORT")]
     pub http: Option<String>,
+
+    /// Address of the status page and of metrics by HTTPS; needs --tls-cert and --tls-key
+    #[arg(long, env = "SPLITPOINT_HTTP_TLS", value_name = "HOST:PORT")]
+    pub http_tls: Option<String>,
 
     /// Unix socket for Redis clients
     #[arg(long, env = "SPLITPOINT_UNIX", value_name = "PATH")]
@@ -216,7 +220,6 @@ impl Options {
         Ok(Options {
             file: self.file.or(file.file),
             dict: self.dict.or(file.dict),
-            dict_map: self.dict_map || file.dict_map,
             cluster_topology: self.cluster_topology.or(file.cluster_topology),
             announce: self.announce.or(file.announce),
             resp: self.resp.or(file.resp),
@@ -224,7 +227,9 @@ impl Options {
             tls_cert: self.tls_cert.or(file.tls_cert),
             tls_key: self.tls_key.or(file.tls_key),
             memcached: self.memcached.or(file.memcached),
+            memcached_tls: self.memcached_tls.or(file.memcached_tls),
             http: self.http.or(file.http),
+            http_tls: self.http_tls.or(file.http_tls),
             unix: self.unix.or(file.unix),
             durability: self.durability.or(file.durability),
             max_memory: self.max_memory.or(file.max_memory),
@@ -253,11 +258,8 @@ impl Options {
     pub fn check(&self) -> Result<(), ServeError> {
         let refuse = |option: &str, why: &str| Err(ServeError::usage(format!("{option}: {why}")));
         if self.dict.is_none() {
-            let needs_dict = [
-                ("--dict-map", self.dict_map),
-                ("--cluster-topology", self.cluster_topology.is_some()),
-                ("--announce", self.announce.is_some()),
-            ];
+            let needs_dict =
+                [("--cluster-topology", self.cluster_topology.is_some()), ("--announce", self.announce.is_some())];
             return match needs_dict.iter().find(|(_, is_given)| *is_given) {
                 Some((option, _)) => refuse(option, "needs --dict; a table is not served by several nodes"),
                 None => Ok(()),

@@ -275,7 +275,7 @@ def generations():
     # One file in the place of a directory is exchanged in the same way.
     file = place("file.spd")
     cluster.run("dict", "build", "--format", "lines", cluster.WORDS, file)
-    server = serve(servers.free_port(), "--dict", file, "--dict-map")
+    server = serve(servers.free_port(), "--dict", file)
     assert ask(server.port, "GET", "hello") == b"" and ask(server.port, "DBSIZE") == len(WORDS)
     cluster.run("dict", "update", file, batch, file)
     eventually("the new file", lambda: ask(server.port, "GET", "hello") == b"5")

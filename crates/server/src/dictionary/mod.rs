@@ -41,8 +41,6 @@ const JUDGED_BATCHES: u64 = 20;
 pub struct Source {
     /// A directory of shards, or a file.
     pub path: PathBuf,
-    /// Read data from a mapping.
-    pub map: bool,
     /// The topology file.
     pub topology: Option<PathBuf>,
     /// Addresses, one of which is this node's in the topology.
@@ -100,7 +98,7 @@ impl Served {
         let chosen = topology.clone();
         let choose =
             move |shard: &ShardInfo| chosen.load().serves_shard(shard.number, shard.first_slot, shard.last_slot);
-        let options = DictionaryOptions::new().map_data(source.map).only_shards(choose);
+        let options = DictionaryOptions::new().only_shards(choose);
         let dictionary = options.open(&source.path).map_err(OpenError::Dictionary)?;
         let generation = Generation::new(dictionary, &topology.load()).map_err(|error| match error {
             Failure::Slots(what) => OpenError::Topology(what),
@@ -143,14 +141,25 @@ impl Served {
         self.failure.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
-    /// How many of `keys`, from the first on, are served here.
+    /// How many of `keys`, from the first on, belong to requests that are served here. `firsts` has, where the keys of
+    /// a request begin, their number.
     #[inline]
-    pub fn count_served(&self, keys: &[&[u8]]) -> usize {
-        let now = self.now();
-        if now.slots.serves_all() {
+    pub fn count_served(&self, keys: &[&[u8]], firsts: &[u8]) -> usize {
+        if !self.has_topology() {
             return keys.len();
         }
-        keys.iter().take_while(|key| now.slots.serves(key)).count()
+        let now = self.now();
+        let mut served = 0;
+        while served < keys.len() {
+            let request = &keys[served..served + usize::from(firsts[served])];
+            let slot = splitpoint::slot(request[0]);
+            let is_here = matches!(now.slots.place(slot), Place::Here);
+            if !is_here || request[1..].iter().any(|key| splitpoint::slot(key) != slot) {
+                break;
+            }
+            served += request.len();
+        }
+        served
     }
 
     /// Calls `take` with the index of each key, in order, and its value.
