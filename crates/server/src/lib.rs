@@ -30,6 +30,7 @@ pub mod slow_log;
 pub mod syncer;
 mod systemd;
 pub mod tls;
+pub mod watcher;
 
 pub use options::{Options, ServeError};
 pub use run::run;

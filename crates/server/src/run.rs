@@ -1,7 +1,7 @@
 //! Starting, serving, ending.
 //!
 //! ```text
-//! options -> key space (tables, or a dictionary) -> listeners -> threads of the event loop, each with a share of the connections
+//! options -> key space: tables or a dictionary -> listeners -> threads of the event loop, each with some connections
 //! SIGHUP -> limits, password and certificate from their files again
 //! SIGTERM, SIGINT, SHUTDOWN -> no new connections -> those there end -> close the file
 //! ```
@@ -10,7 +10,7 @@ use crate::clients::Client;
 use crate::connection::serve;
 use crate::dictionary::slots::text_of;
 use crate::dictionary::topology::Address;
-use crate::dictionary::{self, OpenError, Served, Source};
+use crate::dictionary::{OpenError, Served, Source};
 use crate::figures::Figures;
 use crate::housekeeping;
 use crate::http;
@@ -23,6 +23,7 @@ use crate::session::Session;
 use crate::settings::Settings;
 use crate::systemd;
 use crate::tls::{Security, Tls};
+use crate::watcher;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
@@ -88,7 +89,7 @@ pub fn run(options: Options) -> Result<(), ServeError> {
     let server = Arc::new(Server::new(space.clone(), settings, durability == DurabilityOption::Sync));
     housekeeping::start(Arc::downgrade(&server)).map_err(|error| ServeError::io("housekeeping", &error))?;
     if space.dictionary().is_some() {
-        dictionary::watch(Arc::downgrade(&server)).map_err(|error| ServeError::io("a thread", &error))?;
+        watcher::start(Arc::downgrade(&server)).map_err(|error| ServeError::io("a thread", &error))?;
     }
     let runtime = runtime()?;
     let served = runtime.block_on(async {

@@ -117,6 +117,11 @@ def three_servers():
     assert clients[0].call("MGET", here[0], here[1]) == CROSS
     assert clients[0].call("MGET", "{x}1", "{x}2", "{x}1") in ([None] * 3, f"-MOVED 16287 127.0.0.1:{ports[2]}")
     assert clients[0].call("MSET", here[0], 1, here[1], 1) == CROSS
+    one, both = [LINE[here[0]]], ["MGET", here[0], here[1]]
+    pipeline = [["MGET", here[0]], ["MGET", here[0], here[0]], both, ["MGET", here[0]], both, ["EXISTS", here[0]]]
+    assert clients[0].pipeline(pipeline) == [one, one * 2, CROSS, one, CROSS, 1]
+    assert clients[0].pipeline([["EXISTS", here[0]], ["EXISTS", *here[:2]], ["STRLEN", here[0]], ["APPEND", here[0], 1]]) == [
+        1, CROSS, len(one[0]), READ_ONLY]
     multi = [["MULTI"], ["GET", here[0]], ["GET", here[1]], ["EXEC"]]
     assert clients[0].pipeline(multi) == ["+OK", "+QUEUED", "+QUEUED", CROSS]
     there = next(word for word in some if owner(word) == 2)

@@ -4,37 +4,30 @@
 //! Served ── Generation    the open dictionary, and which node has which slot (slots.rs), exchanged together
 //!        └─ Source        where they come from: a path, a topology file (topology.rs)
 //!
-//! watcher thread, each second and at SIGHUP:
-//!     reload a copy, read the topology -> close the gate of the key space -> exchange -> free the old one
-//!     an error is logged, and what is open stays
 //! ```
 //!
 //! The key space asks it where database 0 has no table, so a server of a table pays nothing for it. Everything that
 //! reads within one entry of the gate reads one generation.
 //!
-//! Not here: CLUSTER and redirections (`command/cluster.rs`).
+//! Not here: when to look for a new generation (`watcher.rs`); CLUSTER and redirections (`command/cluster.rs`).
 
 pub mod slots;
 pub mod topology;
 
-use crate::keyspace::{KeySpace, Patience, SpaceError};
-use crate::server::Server;
 use arc_swap::{ArcSwap, Guard};
 use slots::{Place, SlotMap};
 use splitpoint::{Dictionary, DictionaryOptions, SLOT_COUNT, ShardInfo};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Arc, Condvar, Mutex, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 use topology::{Address, Topology};
 
-/// How often the watcher looks for a new generation.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A batch that takes longer than the first and, for each key, the second waited for the disk.
-const SLOW_BATCH: Duration = Duration::from_micros(50);
-const SLOW_KEY: Duration = Duration::from_micros(12);
-/// Batches in a second that are enough to judge by.
+/// Batches between two looks that are enough to judge by, and how many of them may wait for the disk for each that does.
 const JUDGED_BATCHES: u64 = 20;
+const BATCHES_A_READ: u64 = 100;
+/// Bytes that the system reads for a page that is not in memory.
+const READ_BYTES: u64 = 4096;
 
 /// What to serve.
 #[derive(Clone, Debug, Default)]
@@ -55,10 +48,10 @@ pub struct Served {
     /// What the dictionary's choice of shards looks at.
     topology: Arc<ArcSwap<Topology>>,
     current: ArcSwap<Generation>,
-    /// Whether lookups may wait for the disk, and what of late says so.
+    /// Whether lookups may wait for the disk; by the batches since the last look, and the bytes from disks before it.
     may_wait: AtomicBool,
     batches: AtomicU64,
-    slow_batches: AtomicU64,
+    bytes_before: AtomicU64,
     /// Wakes the watcher before its second is over; `true`: read the topology again too.
     call: Mutex<bool>,
     called: Condvar,
@@ -112,7 +105,7 @@ impl Served {
             // Until lookups have shown that they do not.
             may_wait: AtomicBool::new(true),
             batches: AtomicU64::new(0),
-            slow_batches: AtomicU64::new(0),
+            bytes_before: AtomicU64::new(bytes_from_disks().unwrap_or(0)),
             call: Mutex::new(false),
             called: Condvar::new(),
             reloads: AtomicU64::new(0),
@@ -162,42 +155,40 @@ impl Served {
         served
     }
 
-    /// Calls `take` with the index of each key, in order, and its value.
+    /// Copies the value of `key`; `false` if it is absent.
     ///
     /// # Errors
-    /// [`SpaceError::Elsewhere`] for a key of another node; those of [`Dictionary::get_many`].
-    pub fn get_many(&self, keys: &[&[u8]], take: impl FnMut(usize, Option<&[u8]>)) -> Result<(), SpaceError> {
-        let since = Instant::now();
-        self.look_up(keys, take)?;
-        self.batches.fetch_add(1, Relaxed);
-        if since.elapsed() > SLOW_BATCH + SLOW_KEY * keys.len() as u32 {
-            self.slow_batches.fetch_add(1, Relaxed);
-        }
-        Ok(())
+    /// [`LookupError::Elsewhere`] for a key of another node; those of [`Dictionary::get_into`].
+    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, LookupError> {
+        self.look_up(&[key], |dictionary| Ok(dictionary.get_into(key, value)?))
     }
 
-    fn look_up(&self, keys: &[&[u8]], mut take: impl FnMut(usize, Option<&[u8]>)) -> Result<(), SpaceError> {
+    /// The values of `keys`, in order.
+    ///
+    /// # Errors
+    /// Those of [`get_into`](Self::get_into).
+    pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, LookupError> {
+        self.look_up(keys, |dictionary| Ok(dictionary.get_many(keys)?))
+    }
+
+    fn look_up<T>(
+        &self,
+        keys: &[&[u8]],
+        look_up: impl FnOnce(&Dictionary) -> Result<T, LookupError>,
+    ) -> Result<T, LookupError> {
         let now = self.now();
         if let Some(key) = keys.iter().find(|key| !now.slots.serves(key)) {
-            return Err(SpaceError::Elsewhere(splitpoint::slot(key)));
+            return Err(LookupError::Elsewhere(splitpoint::slot(key)));
         }
-        if let [key] = keys {
-            return crate::keyspace::with_scratch(|value| {
-                let found = now.dictionary.get_into(key, value)?;
-                take(0, found.then_some(value));
-                Ok(())
-            });
-        }
-        let values = now.dictionary.get_many(keys)?;
-        values.iter().enumerate().for_each(|(index, value)| take(index, value.as_deref()));
-        Ok(())
+        self.batches.fetch_add(1, Relaxed);
+        look_up(&now.dictionary)
     }
 
     /// A scan from `cursor` on, over the keys that this node serves: [`Dictionary::scan`].
     ///
     /// # Errors
     /// Those of [`Dictionary::scan`].
-    pub fn scan(&self, cursor: u64, count: usize, mut take: impl FnMut(&[u8], &[u8])) -> Result<u64, SpaceError> {
+    pub fn scan(&self, cursor: u64, count: usize, mut take: impl FnMut(&[u8], &[u8])) -> splitpoint::Result<u64> {
         let now = self.current.load_full();
         let filtered = now.slots.cuts_a_shard();
         let take = |key: &[u8], value: &[u8]| {
@@ -205,7 +196,7 @@ impl Served {
                 take(key, value);
             }
         };
-        Ok(now.dictionary.scan(cursor, count, take)?)
+        now.dictionary.scan(cursor, count, take)
     }
 
     /// A cursor of [`scan`](Self::scan) at a place chosen by a random number.
@@ -218,11 +209,14 @@ impl Served {
         u64::from(slot) << POSITION_BITS | random & ((1 << POSITION_BITS) - 1)
     }
 
-    /// Whether a lookup may wait for the disk, judged by those since the last call.
+    /// Whether a lookup may wait for the disk, judged by what the process had disks read since the last call.
     pub fn may_wait(&self) -> bool {
-        let (batches, slow) = (self.batches.swap(0, Relaxed), self.slow_batches.swap(0, Relaxed));
+        // Where the system does not tell, it may.
+        let Some(bytes) = bytes_from_disks() else { return true };
+        let batches = self.batches.swap(0, Relaxed);
+        let reads = bytes.saturating_sub(self.bytes_before.swap(bytes, Relaxed)) / READ_BYTES;
         if batches >= JUDGED_BATCHES {
-            self.may_wait.store(slow * 100 > batches, Relaxed);
+            self.may_wait.store(reads * BATCHES_A_READ > batches, Relaxed);
         }
         self.may_wait.load(Relaxed)
     }
@@ -233,40 +227,33 @@ impl Served {
         self.called.notify_one();
     }
 
-    /// Waits for a call, but not long; whether one came.
-    fn wait(&self) -> bool {
+    /// Waits for a call, but not longer; whether one came.
+    pub fn wait(&self, longest: Duration) -> bool {
         let call = self.call.lock().unwrap_or_else(|e| e.into_inner());
         let (mut call, _) =
-            self.called.wait_timeout_while(call, LOOK_EVERY, |called| !*called).unwrap_or_else(|e| e.into_inner());
+            self.called.wait_timeout_while(call, longest, |called| !*called).unwrap_or_else(|e| e.into_inner());
         std::mem::take(&mut *call)
     }
 
-    /// Takes over a new generation if there is one; gives whether there was.
+    /// Opens what is new, beside what is served; `None` where nothing is. `read_topology`: that file too.
     ///
     /// # Errors
-    /// Why it cannot be taken over; what is served stays.
-    pub fn refresh(&self, space: &KeySpace, read_topology: bool) -> Result<bool, String> {
+    /// Why it cannot be served.
+    pub fn next(&self, read_topology: bool) -> Result<Option<Generation>, String> {
         let before = self.topology.load_full();
         if read_topology {
             self.topology.store(Arc::new(self.source.read_topology()?));
         }
-        let next = self.next();
-        if next.is_err() {
-            self.topology.store(before);
-        }
-        let Some(next) = next? else { return Ok(false) };
-        next.warn();
-        // Alone: a transaction that reads two keys reads them in one generation.
-        let alone = space.close(Patience::MayWait);
-        let old = self.current.swap(Arc::new(next));
-        space.touch_watched();
-        drop(alone);
-        self.reloads.fetch_add(1, Relaxed);
-        drop(old);
-        Ok(true)
+        self.reload().inspect_err(|_| self.topology.store(before))
     }
 
-    fn next(&self) -> Result<Option<Generation>, String> {
+    /// Serves `next`, and gives what was served before. The caller has the key space to itself.
+    pub fn exchange(&self, next: Generation) -> Arc<Generation> {
+        self.reloads.fetch_add(1, Relaxed);
+        self.current.swap(Arc::new(next))
+    }
+
+    fn reload(&self) -> Result<Option<Generation>, String> {
         let mut dictionary = self.now().dictionary.clone();
         let topology = self.topology.load();
         let changed = dictionary.reload().map_err(|error| error.to_string())?;
@@ -279,20 +266,9 @@ impl Served {
         })
     }
 
-    /// One look of the watcher: whether there is a new generation, or `None` after an error.
-    fn look(&self, space: &KeySpace, read_topology: bool) -> Option<bool> {
-        let result = self.refresh(space, read_topology);
-        let mut failure = self.failure.lock().unwrap_or_else(|e| e.into_inner());
-        match (&result, &*failure) {
-            // Once, not each second.
-            (Err(error), before) if before.as_ref() != Some(error) => {
-                tracing::error!(%error, "what is new cannot be served; the earlier generation stays");
-            }
-            (Ok(false), Some(_)) => tracing::info!("what cannot be served is gone; the earlier generation stays"),
-            _ => {}
-        }
-        *failure = result.as_ref().err().cloned();
-        result.ok()
+    /// Notes why the last look failed, or that it did not. Gives what was noted before.
+    pub fn note_failure(&self, failure: Option<String>) -> Option<String> {
+        std::mem::replace(&mut *self.failure.lock().unwrap_or_else(|e| e.into_inner()), failure)
     }
 }
 
@@ -302,6 +278,27 @@ impl Source {
             Some(path) => Topology::read(path, &self.listening),
             None => Ok(Topology::single(self.announced.clone())),
         }
+    }
+}
+
+/// Bytes that this process had disks read so far, by reads or by page faults.
+fn bytes_from_disks() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/io").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("read_bytes: "))?.parse().ok()
+}
+
+/// Why a key was not looked up.
+#[derive(Debug)]
+pub enum LookupError {
+    /// Another node serves its slot, or none.
+    Elsewhere(u16),
+    /// The dictionary could not be read.
+    Dictionary(splitpoint::Error),
+}
+
+impl From<splitpoint::Error> for LookupError {
+    fn from(error: splitpoint::Error) -> Self {
+        LookupError::Dictionary(error)
     }
 }
 
@@ -331,7 +328,8 @@ impl Generation {
         Ok(Generation { dictionary, slots, facts })
     }
 
-    fn warn(&self) {
+    /// Logs what is unusual about it.
+    pub fn warn(&self) {
         if self.slots.cuts_a_shard() {
             tracing::warn!("a shard has slots of this node and of others: DBSIZE is an estimate, SCAN skips keys");
         }
@@ -341,28 +339,4 @@ impl Generation {
     pub fn number(&self) -> u64 {
         self.dictionary.generation().unwrap_or(0)
     }
-}
-
-/// Starts the thread that looks for new generations. It ends when the server is gone.
-///
-/// # Errors
-/// Those of starting a thread.
-pub fn watch(server: Weak<Server>) -> std::io::Result<()> {
-    let run = move || {
-        let mut read_topology = false;
-        loop {
-            let Some(served) = server.upgrade().and_then(|server| server.space.dictionary().cloned()) else { return };
-            read_topology |= served.wait();
-            let Some(server) = server.upgrade() else { return };
-            let new = served.look(&server.space, read_topology);
-            // A topology that could not be used is read again until it can.
-            read_topology &= new.is_none();
-            if new == Some(true) {
-                server.saved_at_s.store(crate::keyspace::now_ms() / 1000, Relaxed);
-                let now = served.now();
-                tracing::info!(generation = now.number(), keys = now.slots.keys(), "serving a new generation");
-            }
-        }
-    };
-    std::thread::Builder::new().name("dictionary".into()).spawn(run).map(drop)
 }

@@ -16,8 +16,8 @@
 //! replica-of = "second"
 //! ```
 //!
-//! `partial = true` at its beginning allows slots that no node has. Which slots are whose in the end, gaps and overlaps:
-//! `slots.rs`.
+//! `partial = true` at its beginning allows slots that no node has. Not here: gaps and overlaps, and which node has
+//! which slots in the end (`slots.rs`).
 
 use serde::Deserialize;
 use splitpoint::{HashKind, SLOT_COUNT};

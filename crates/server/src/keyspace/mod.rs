@@ -34,7 +34,7 @@ mod opening;
 mod sweep;
 mod watched;
 
-use crate::dictionary::Served;
+use crate::dictionary::{LookupError, Served};
 use arc_swap::ArcSwapOption;
 pub use attributes::Attributes;
 pub use eviction::Eviction;
@@ -75,6 +75,15 @@ pub enum SpaceError {
 impl From<Error> for SpaceError {
     fn from(error: Error) -> Self {
         SpaceError::Table(error)
+    }
+}
+
+impl From<LookupError> for SpaceError {
+    fn from(error: LookupError) -> Self {
+        match error {
+            LookupError::Elsewhere(slot) => SpaceError::Elsewhere(slot),
+            LookupError::Dictionary(error) => SpaceError::Table(error),
+        }
     }
 }
 
@@ -298,7 +307,7 @@ impl KeySpace {
         mut take: impl FnMut(&[u8], &[u8]),
     ) -> Result<u64> {
         if let Some(dictionary) = self.dictionary_of(database) {
-            return dictionary.scan(cursor, count, take);
+            return Ok(dictionary.scan(cursor, count, take)?);
         }
         let database = &self.databases[database];
         let Some(table) = database.table.load_full() else { return Ok(0) };
@@ -349,7 +358,7 @@ impl KeySpace {
         let table = database.table.load();
         let Some(table) = table.as_ref() else {
             if let Some(dictionary) = self.dictionary.as_ref().filter(|_| std::ptr::eq(database, &self.databases[0])) {
-                return dictionary.get_many(keys, take);
+                return read_dictionary(dictionary, keys, take);
             }
             (0..keys.len()).for_each(|index| take(index, None));
             return Ok(());
@@ -388,6 +397,18 @@ impl KeySpace {
         }
         Ok(())
     }
+}
+
+fn read_dictionary(dictionary: &Served, keys: &[&[u8]], mut take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
+    if let [key] = keys {
+        return with_scratch(|value| {
+            let found = dictionary.get_into(key, value)?;
+            take(0, found.then_some(value));
+            Ok(())
+        });
+    }
+    dictionary.get_many(keys)?.iter().enumerate().for_each(|(index, value)| take(index, value.as_deref()));
+    Ok(())
 }
 
 impl Database {
@@ -525,7 +546,7 @@ pub fn now_ms() -> u64 {
 
 /// Lends a buffer that keeps its room between calls of this thread.
 #[inline]
-pub(crate) fn with_scratch<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+fn with_scratch<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     thread_local! { static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) } }
     // Room for a large value is given back.
     const KEPT_BYTES: usize = 1 << 16;
