@@ -104,7 +104,7 @@ def a_new_generation():
             counts[number] += 1
         r.close()
 
-    readers = [threading.Thread(target=read, args=(number,)) for number in range(2)]
+    readers = [threading.Thread(target=read, args=(number,), daemon=True) for number in range(2)]
     [reader.start() for reader in readers]
     with open(place("all.tsv"), "wb") as batch:
         batch.writelines(word + b"\tnew\n" for word in WORDS[::3])

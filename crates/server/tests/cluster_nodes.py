@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import cluster
 import resp
@@ -232,7 +233,7 @@ def generations():
             counts[number] += 1
         client.close()
 
-    readers = [threading.Thread(target=read, args=(number,)) for number in range(4)]
+    readers = [threading.Thread(target=read, args=(number,), daemon=True) for number in range(4)]
     [reader.start() for reader in readers]
     for generation in range(1, 6):
         batch = place("batch.tsv")
@@ -264,6 +265,7 @@ def generations():
         file.write(whole.replace(b"generation 8", b"generation 9"))
     os.rename(manifest + ".new", manifest)
     eventually("the error is logged", lambda: "the earlier generation stays" in server.output())
+    time.sleep(2.5)  # more than one look of the server
     info = ask(server.port, "INFO", "dictionary").decode()
     assert "dictionary_last_reload_status:err" in info and "checksum" in info, info
     assert ask(server.port, "GET", "hello") == b"5" and ask(server.port, "GET", "zoo") == LINE[b"zoo"]
