@@ -58,8 +58,9 @@ fn lookup(dictionary: &Dictionary) -> impl Lookup {
 impl DictionaryCore {
     #[new]
     #[pyo3(signature = (path, map_data, map_index))]
-    fn new(py: Python<'_>, path: PathBuf, map_data: bool, map_index: bool) -> PyResult<Self> {
-        let options = DictionaryOptions::new().map_data(map_data).map_index(map_index);
+    fn new(py: Python<'_>, path: PathBuf, map_data: Option<bool>, map_index: bool) -> PyResult<Self> {
+        let options = DictionaryOptions::new().map_index(map_index);
+        let options = map_data.map_or(options.clone(), |map| options.map_data(map));
         let dictionary = py.detach(|| options.open(&path)).or_raise(py)?;
         let handle = Handle::new(Arc::new(dictionary), path.display().to_string());
         Ok(DictionaryCore { handle, path })
@@ -145,6 +146,9 @@ impl DictionaryCore {
         if !options.has_index() {
             builder = builder.index(self.dictionary(changes.py())?.index());
         }
+        if !options.has_filter() {
+            builder = builder.filter(self.dictionary(changes.py())?.filter());
+        }
         update_dictionary(changes, (&self.path, &path), (key_column, value_column), &builder, progress)
     }
 
@@ -199,6 +203,11 @@ impl DictionaryCore {
         let dictionary = self.dictionary(py)?;
         let dictionary: &Dictionary = &dictionary;
         run_long(py, "verify", None, &Watch::default(), || dictionary.verify()).map(fault_list)
+    }
+
+    fn _shards(&self, py: Python<'_>) -> PyResult<Vec<(usize, PathBuf, u16, u16, u64)>> {
+        let shards = self.dictionary(py)?.shards().into_iter();
+        Ok(shards.map(|shard| (shard.number, shard.path, shard.first_slot, shard.last_slot, shard.pairs)).collect())
     }
 
     fn _stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

@@ -6,9 +6,12 @@ use super::build::parallel::in_parallel;
 use super::format::ends::damaged;
 use super::index::Index;
 use super::read::file::{Access, DictionaryFile};
+use super::read::many;
 use super::read::walk::Walk;
 use super::run::Run;
+use super::shards::info::ShardInfo;
 use super::shards::manifest::{Manifest, Shard};
+use super::shards::slots::SLOT_COUNT;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashFunction;
 use crate::io::{Disk, Storage};
@@ -21,7 +24,7 @@ use std::time::{Duration, Instant};
 /// # Examples
 /// ```no_run
 /// use splitpoint::DictionaryOptions;
-/// let words = DictionaryOptions::new().map_data(true).open("words.spd")?;
+/// let words = DictionaryOptions::new().map_data(false).open("words.spd")?;
 /// # Ok::<(), splitpoint::Error>(())
 /// ```
 #[derive(Clone, Default)]
@@ -30,18 +33,22 @@ pub struct DictionaryOptions {
 }
 
 impl DictionaryOptions {
-    /// The defaults: the index is loaded into memory, data is read by `pread`.
+    /// The defaults: the index is loaded into memory, data is mapped where that is faster
+    /// ([`map_data`](Self::map_data)).
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads data from a mapping of the file instead of by `pread`: several times as fast for data in the system's
-    /// cache.
+    /// `true`: reads data from a mapping of the file, on Linux. `false`: reads data by `pread`. By default it is mapped
+    /// if it is on a disk of this machine (no network file system, no FUSE) and no larger than half of its memory.
     ///
-    /// A failing disk, or another program that cuts the file, then ends the process by a signal (SIGBUS) instead of an
-    /// error. A page's checksum is compared only the first time.
+    /// From a mapping, a lookup of data in the system's cache is several times as fast. The checksum of a page is
+    /// compared when the page is first read; by `pread`, each time. In both cases a failing disk, or another program
+    /// that cuts the file, is an error: a handler for SIGBUS, installed with the first mapping, contains the fault, and
+    /// the file is read by `pread` from then on. (It cannot where the program replaces it later, or in a thread that
+    /// blocks SIGBUS.)
     pub fn map_data(mut self, map: bool) -> Self {
-        self.access.map_data = map;
+        self.access.map_data = Some(map);
         self
     }
 
@@ -182,7 +189,7 @@ impl Dictionary {
         }
     }
 
-    /// The value of `key`. Costs one read of the file, none if it is mapped.
+    /// The value of `key`. Costs one read of the file; none if its page is mapped and has been read before.
     ///
     /// # Errors
     /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`].
@@ -230,6 +237,35 @@ impl Dictionary {
         self.files.len()
     }
 
+    /// Its files in the order of their slots: one with all slots, or those of a directory. Reads nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// use splitpoint::{Dictionary, DictionaryBuilder, slot};
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("users.spd");
+    /// DictionaryBuilder::new().shards(2).build(&path, [(b"alice", b"admin"), (b"carol", b"guest")])?;
+    /// let shards = Dictionary::open(&path)?.shards();
+    /// assert_eq!((shards[0].first_slot, shards[0].last_slot), (0, 8191));
+    /// assert_eq!(shards.iter().map(|shard| shard.pairs).sum::<u64>(), 2);
+    /// let alice = shards.iter().find(|shard| shard.last_slot >= slot(b"alice")).expect("all slots are there");
+    /// assert_eq!(Dictionary::open(&alice.path)?.get(b"alice")?.as_deref(), Some(&b"admin"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shards(&self) -> Vec<ShardInfo> {
+        let Some(manifest) = &self.manifest else {
+            let (path, pairs) = (self.path.clone(), self.files[0].footer.pairs);
+            return vec![ShardInfo { number: 0, path, first_slot: 0, last_slot: SLOT_COUNT - 1, pairs }];
+        };
+        manifest.infos(&self.path)
+    }
+
+    /// The number of times a directory of shards was built or updated; `None` for one file, which does not record it.
+    pub fn generation(&self) -> Option<u64> {
+        self.manifest.as_ref().map(|manifest| manifest.generation)
+    }
+
     /// The function that its keys were hashed with.
     pub fn hash(&self) -> &HashFunction {
         &self.files[0].hash
@@ -238,6 +274,14 @@ impl Dictionary {
     /// Its index, as far as the file records it. A build with it makes an index like this one.
     pub fn index(&self) -> Index {
         self.files[0].index.kind()
+    }
+
+    /// Bits of a fingerprint of its filter, 0 if it has none. A build with it ([`DictionaryBuilder::filter`]) makes a
+    /// filter like this one.
+    ///
+    /// [`DictionaryBuilder::filter`]: crate::DictionaryBuilder::filter
+    pub fn filter(&self) -> u32 {
+        self.files[0].filter().map_or(0, |(bits, ..)| bits.count())
     }
 
     /// How often its files have been read by lookups and scans, without the reads of opening them.
@@ -257,6 +301,8 @@ const READERS_MAX: usize = 16;
 const KEYS_PER_READER: usize = 4;
 /// Keys that are looked up first, to see whether they wait for the disk.
 const PROBES: usize = 8;
+/// With fewer keys all are probes.
+const PROBED_MIN: usize = PROBES + KEYS_PER_READER;
 /// A lookup that takes longer, on average, waited for the disk: from the system's cache it takes one or two
 /// microseconds.
 const DISK_WAIT_MIN: Duration = Duration::from_micros(12);
@@ -265,18 +311,14 @@ impl Dictionary {
     /// The value of each of `keys`, in their order, faster than by [`get`](Self::get) where lookups wait for memory or
     /// the disk.
     ///
-    /// By `pread`, up to 16 threads read at once if the first few keys had to wait for the disk. From a mapping
-    /// ([`map_data`]) of one file the cache misses of 32 keys overlap; pages that are not in memory yet are read one by
-    /// one. In shards that are mapped each key is looked up by itself.
-    ///
-    /// [`map_data`]: crate::DictionaryOptions::map_data
+    /// Of data in memory, the cache misses of 32 keys overlap, in one file or several. If the first few keys had to wait
+    /// for the disk, up to 16 threads read at once.
     ///
     /// # Errors
-    /// The error of [`get`](Self::get) for the first key that has one.
+    /// The error of [`get`](Self::get) for one of the keys.
     pub fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
         let mut values = vec![None; keys.len()];
-        let viewed = self.files.iter().all(|file| file.pages.is_viewed());
-        let probes = if viewed { keys.len() } else { keys.len().min(PROBES) };
+        let probes = if keys.len() < PROBED_MIN { keys.len() } else { PROBES };
         let start = Instant::now();
         self.get_in_turn(&keys[..probes], &mut values[..probes])?;
         let waited = start.elapsed() >= DISK_WAIT_MIN * probes as u32;
@@ -287,13 +329,8 @@ impl Dictionary {
     }
 
     fn get_in_turn<K: AsRef<[u8]>>(&self, keys: &[K], values: &mut [Option<Vec<u8>>]) -> Result<()> {
-        if let [file] = &self.files[..] {
-            return file.get_many(keys, values);
-        }
-        for (key, value) in keys.iter().zip(values) {
-            *value = self.get(key.as_ref())?;
-        }
-        Ok(())
+        let file_of = |key: &[u8]| self.manifest.as_ref().map_or(0, |manifest| manifest.shard_of(key));
+        many::get_many(&self.files, file_of, keys, values)
     }
 
     /// Divides the keys among `readers` threads.
@@ -313,7 +350,7 @@ impl Dictionary {
 }
 
 /// Refuses shards that are not of one dictionary: the first says how all are read.
-fn check_alike(files: &[Arc<DictionaryFile>]) -> Result<()> {
+pub(super) fn check_alike(files: &[Arc<DictionaryFile>]) -> Result<()> {
     let first = &files[0];
     match files.iter().find(|file| !file.header.is_like(&first.header)) {
         None => Ok(()),

@@ -17,7 +17,7 @@ impl Dictionary {
     /// Begins an update: pairs and deletions are pushed to it, and [`Update::finish`] writes old and new pairs to a new
     /// file.
     ///
-    /// `builder` says how the batch is sorted and which index is made. Hash function, pages and compression stay those
+    /// `builder` says how the batch is sorted and which index and filter are made. Hash function, pages and compression stay those
     /// of the old file. Of several changes to one key the last counts.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ impl Update {
 }
 
 impl DictionaryBuilder {
-    /// Writes the pairs of the dictionary at `old` to `new` with the index that this builder asks for. Pages,
+    /// Writes the pairs of the dictionary at `old` to `new` with the index and filter that this builder asks for. Pages,
     /// compression, hash function and shards stay those of the old one. One pass, no sort.
     ///
     /// # Errors

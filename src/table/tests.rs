@@ -541,7 +541,7 @@ fn limited_appends_and_removals_of_many_are_those_one_by_one() {
     let table = TableOptions::new().page_bytes(512).in_memory().unwrap();
     let mut model: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
     let key = |i: u32| format!("key {}", i * i % 300).into_bytes();
-    let limit = |i: usize| if i % 7 == 0 { 100 } else { 2000 };
+    let limit = |i: usize| if i.is_multiple_of(7) { 100 } else { 2000 };
     for round in 0..20u32 {
         // Keys that repeat within a call; a value that is exactly as long as its limit is allowed.
         let pairs: Vec<_> = (0..97).map(|i| (key(round * 97 + i), vec![b'x'; (i * 37 % 500) as usize])).collect();

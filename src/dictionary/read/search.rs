@@ -4,7 +4,7 @@
 //! the starts that the pages name and a walk over the records from there. Records in another order are walked over.
 //! Keys are compared in full, so only the key that was asked for is found.
 
-use super::pages::{Piece, touch_around};
+use super::pages::Piece;
 use crate::dictionary::format::block::{self, BlockHead};
 use crate::dictionary::format::layout::{Compression, Layout};
 use crate::dictionary::format::record;
@@ -47,6 +47,16 @@ impl RecordFormat {
     pub fn expected_number(&self, first_position: u64, position: u64) -> u64 {
         position.saturating_sub(first_position) / self.gap
     }
+
+    /// The numbers around the [expected one](Self::expected_number) of `count` records that nearly always have the
+    /// position among them.
+    #[inline]
+    pub fn expected_near(&self, first_position: u64, position: u64, record_bytes: u64, count: u64) -> Range<u64> {
+        const LINE_BYTES: u64 = 64;
+        let guess = self.expected_number(first_position, position).min(count);
+        let around = (LINES_AROUND as u64 * LINE_BYTES / record_bytes).max(RECORDS_AROUND);
+        guess.saturating_sub(around)..guess.saturating_add(around + 1).min(count)
+    }
 }
 
 /// The value of the key in `piece`; `None` if no record that lies wholly in it has the key. `raw` is room for a block.
@@ -72,10 +82,7 @@ pub(crate) fn find<'p>(
             };
             Ok(find_fixed(format, bytes, key_len as usize, record_bytes, query))
         }
-        (Compression::None, Layout::Varied) => Ok(match find_varied(format, piece, query) {
-            Search::Value(value) => Some(value),
-            Search::Cut(_) | Search::Behind | Search::Absent => None,
-        }),
+        (Compression::None, Layout::Varied) => Ok(find_varied(format, piece, query)),
         (Compression::Lz4, _) => find_in_blocks(format, piece, query, raw),
     }
 }
@@ -94,11 +101,8 @@ fn find_fixed<'p>(
     let record = |index: usize| &bytes[index * record_bytes..(index + 1) * record_bytes];
     let range = if format.ordered && count > WALK_MAX {
         let position = |index: usize| query.position_of(&record(index)[..key_len]);
-        let mut guess = count / 2;
-        if let Some(first) = query.first_position {
-            guess = (format.expected_number(first, query.position) as usize).min(count - 1);
-            touch_around(bytes, guess * record_bytes, LINES_AROUND);
-        }
+        let expected = query.first_position.map(|first| format.expected_number(first, query.position) as usize);
+        let guess = expected.map_or(count / 2, |expected| expected.min(count - 1));
         equal_range(count, guess, format.gap, query.position, position)
     } else {
         0..count
@@ -106,15 +110,43 @@ fn find_fixed<'p>(
     range.map(record).find(|record| &record[..key_len] == query.key).map(|record| &record[key_len..])
 }
 
+/// What a look at some of the records came to.
+pub(crate) enum Nearby<'p> {
+    /// The value, or that there is none.
+    Here(Option<&'p [u8]>),
+    /// The record may be among others.
+    Elsewhere,
+}
+
+/// [`find`] among some records of one size, `bytes`; `more` says whether there are others before and behind them.
+#[inline]
+pub(crate) fn find_near<'p>(format: RecordFormat, bytes: &'p [u8], more: (bool, bool), query: Query<'_>) -> Nearby<'p> {
+    let Layout::Fixed { key_len, value_len } = format.layout else { return Nearby::Elsewhere };
+    let (key_len, record_bytes) = (key_len as usize, key_len as usize + value_len as usize);
+    let found = find_fixed(format, bytes, key_len, record_bytes, query);
+    let position_at = |at: usize| bytes.get(at..at + key_len).map(|key| query.position_of(key));
+    let begins_before = || position_at(0).is_some_and(|position| position < query.position);
+    let ends_behind = || {
+        let last = bytes.len().checked_sub(record_bytes);
+        last.and_then(position_at).is_some_and(|position| position > query.position)
+    };
+    if found.is_some() || ((!more.0 || begins_before()) && (!more.1 || ends_behind())) {
+        return Nearby::Here(found);
+    }
+    Nearby::Elsewhere
+}
+
 /// Where a piece has so few starts, comparing the keys of its records one by one is faster than hashing some of them
 /// first.
-const FEW_STARTS: usize = 5;
+pub(crate) const FEW_STARTS: usize = 5;
 
 /// Up to this many records are compared one by one.
 const WALK_MAX: usize = 8;
 
 /// Nearly all first guesses are within this many cache lines (16-byte records, 255 a page).
 pub(crate) const LINES_AROUND: usize = 4;
+/// And within this many records, where they are larger.
+const RECORDS_AROUND: u64 = 4;
 
 /// Interpolation search: which of many ascending positions, called by their numbers, to look at next.
 ///
@@ -216,33 +248,15 @@ fn around(middle: usize, within: Range<usize>, sought: u64, position: impl Fn(us
     from..to
 }
 
-/// What a search among records of varying size came to.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Search<'p> {
-    Value(&'p [u8]),
-    /// The record that begins at this byte of the piece goes on behind the piece, and may have the key.
-    Cut(usize),
-    /// No record that begins in the piece has the key; one that begins behind it may.
-    Behind,
-    /// No record in the piece or behind it has the key.
-    Absent,
-}
-
-/// [`find`] among records of varying size, with the reason why there is no value.
-pub(crate) fn find_varied<'p>(format: RecordFormat, piece: Piece<'p>, query: Query<'_>) -> Search<'p> {
-    let Some(first) = piece.starts.first().copied() else { return Search::Behind };
-    // All at once, as each by itself may be a cache miss.
-    for start in piece.starts {
-        touch_around(piece.bytes, *start, 0);
-    }
-    if !format.ordered || piece.starts.len() <= FEW_STARTS {
-        return walk(format.layout, piece.bytes, first, piece.bytes.len(), query.key);
-    }
-    let (from, to) = between_starts(format.layout, &piece, query);
-    match walk(format.layout, piece.bytes, from, to, query.key) {
-        Search::Behind if to < piece.bytes.len() => Search::Absent,
-        found => found,
-    }
+/// [`find`] among records of varying size.
+fn find_varied<'p>(format: RecordFormat, piece: Piece<'p>, query: Query<'_>) -> Option<&'p [u8]> {
+    let first = *piece.starts.first()?;
+    let (from, to) = if !format.ordered || piece.starts.len() <= FEW_STARTS {
+        (first, piece.bytes.len())
+    } else {
+        between_starts(format.layout, &piece, query)
+    };
+    walk(format.layout, piece.bytes, from, to, query.key)
 }
 
 /// From which start on, and up to which, records can have the position.
@@ -259,22 +273,17 @@ fn between_starts(layout: Layout, piece: &Piece<'_>, query: Query<'_>) -> (usize
     (from, larger.next().copied().unwrap_or(piece.bytes.len()))
 }
 
-/// The key's value among the records that begin in `from..to`.
-fn walk<'p>(layout: Layout, bytes: &'p [u8], from: usize, to: usize, key: &[u8]) -> Search<'p> {
+/// The key's value among the records that begin in `from..to` and lie wholly in `bytes`.
+fn walk<'p>(layout: Layout, bytes: &'p [u8], from: usize, to: usize, key: &[u8]) -> Option<&'p [u8]> {
     let mut at = from;
     while at < to {
-        let Some(record) = record::parse(layout, &bytes[at..]) else {
-            return match record::key(layout, &bytes[at..]) {
-                Some(other) if other != key => Search::Behind,
-                _ => Search::Cut(at),
-            };
-        };
+        let record = record::parse(layout, &bytes[at..])?;
         if record.key == key {
-            return Search::Value(record.value);
+            return Some(record.value);
         }
         at += record.bytes;
     }
-    Search::Behind
+    None
 }
 
 fn find_in_blocks<'p>(
@@ -323,9 +332,6 @@ fn find_in_block<'p>(format: RecordFormat, bytes: &'p [u8], query: Query<'_>) ->
             let query = Query { first_position: None, ..query };
             find_fixed(format, bytes, key_len as usize, record_bytes, query)
         }
-        Layout::Varied => match walk(format.layout, bytes, 0, bytes.len(), query.key) {
-            Search::Value(value) => Some(value),
-            Search::Cut(_) | Search::Behind | Search::Absent => None,
-        },
+        Layout::Varied => walk(format.layout, bytes, 0, bytes.len(), query.key),
     }
 }
