@@ -47,6 +47,8 @@ pub struct MemcachedSession {
     swallow: usize,
     /// Bytes at the beginning of the input that have no end of a line.
     scanned: usize,
+    /// Keys of the first request of the input, a get, that are answered already.
+    answered: usize,
     unsynced: bool,
 }
 
@@ -69,6 +71,8 @@ struct Run<'a> {
     values: [&'a [u8]; RUN_MAX],
     /// get: the request ends with this key. set: no answer.
     marked: [bool; RUN_MAX],
+    /// get, mg: where the request of each key begins in the input, and the number of the key in it.
+    places: [(usize, usize); RUN_MAX],
     metas: Vec<Meta<'a>>,
 }
 
@@ -80,8 +84,15 @@ enum Kind {
     Set,
 }
 
-/// A thread of the event loop would have to wait: go on with the request that begins here, elsewhere.
-struct MustWait(usize);
+/// Why requests are not executed to the end of the input: go on with the request that begins here, as the flow says.
+struct Pause(usize, Flow);
+
+impl Pause {
+    /// A thread of the event loop would have to wait.
+    fn to_wait(at: usize) -> Pause {
+        Pause(at, Flow::Wait)
+    }
+}
 
 impl Session for MemcachedSession {
     fn execute(&mut self, input: &[u8], out: &mut Vec<u8>, patience: Patience) -> (usize, Flow) {
@@ -92,9 +103,9 @@ impl Session for MemcachedSession {
         let mut batch = Batch { server: &server, patience, entry: Entry::Outside, clock: Instant::now() };
         match self.execute_all(&mut batch, input, out) {
             Ok(ending) => ending,
-            Err(MustWait(at)) => {
+            Err(Pause(at, flow)) => {
                 self.scanned = 0;
-                (at, Flow::Wait)
+                (at, flow)
             }
         }
     }
@@ -133,18 +144,12 @@ impl<'k> Batch<'k> {
         }
     }
 
-    /// Makes sure that the next commands, of this number, enter alone without waiting.
-    fn alone_for(&mut self, count: usize) -> Option<()> {
-        if !matches!(self.entry, Entry::Alone(_, left) if left >= count) {
-            self.entry = Entry::Outside;
-            self.entry = Entry::Alone(self.server.space.close(self.patience)?, count.max(ALONE_MAX));
-        }
-        Some(())
-    }
-
     /// Enters alone, for one command.
     fn alone(&mut self) -> Option<&mut Exclusive<'k>> {
-        self.alone_for(1)?;
+        if !matches!(self.entry, Entry::Alone(_, 1..)) {
+            self.entry = Entry::Outside;
+            self.entry = Entry::Alone(self.server.space.close(self.patience)?, ALONE_MAX);
+        }
         match &mut self.entry {
             Entry::Alone(alone, left) => {
                 *left -= 1;
@@ -159,7 +164,16 @@ impl MemcachedSession {
     /// A session for a client that has just connected.
     pub fn new(server: Arc<Server>, client: Arc<Client>, figures: Arc<Figures>) -> MemcachedSession {
         let authenticated = !server.settings.needs_password();
-        MemcachedSession { server, client, figures, authenticated, swallow: 0, scanned: 0, unsynced: false }
+        MemcachedSession {
+            server,
+            client,
+            figures,
+            authenticated,
+            swallow: 0,
+            scanned: 0,
+            answered: 0,
+            unsynced: false,
+        }
     }
 
     fn execute_all(
@@ -167,7 +181,7 @@ impl MemcachedSession {
         batch: &mut Batch<'_>,
         input: &[u8],
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(usize, Flow), MustWait> {
+    ) -> std::result::Result<(usize, Flow), Pause> {
         let mut run = Run::new();
         let mut at = 0;
         let (end, flow) = loop {
@@ -203,6 +217,7 @@ impl MemcachedSession {
                 Ok(Request::MetaGet(meta)) if meta::mostly_reads(&meta) => {
                     self.make_place(batch, &mut run, Kind::MetaGet, start, out)?;
                     run.metas.push(meta);
+                    run.places[run.len] = (start, 0);
                     run.len += 1;
                 }
                 Ok(Request::Store(store)) => {
@@ -357,12 +372,13 @@ impl MemcachedSession {
         kind: Kind,
         start: usize,
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
+    ) -> std::result::Result<(), Pause> {
         if run.len > 0 && (run.kind != kind || run.len == RUN_MAX) {
             self.flush(batch, run, out)?;
         }
         if run.len == 0 {
             (run.kind, run.start) = (kind, start);
+            run.places[0] = (start, 0);
         }
         Ok(())
     }
@@ -375,31 +391,22 @@ impl MemcachedSession {
         start: usize,
         get: &Get<'a>,
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
+    ) -> std::result::Result<(), Pause> {
         if run.kind != kind || run.len + get.count > RUN_MAX {
             self.flush(batch, run, out)?;
         }
         if run.len == 0 {
             (run.kind, run.start) = (kind, start);
         }
-        if get.count > RUN_MAX {
-            // From here on no flush of this request has to wait.
-            let entered = if kind == Kind::Gets {
-                batch.alone_for(get.count.div_ceil(RUN_MAX)).is_some()
-            } else {
-                batch.shared().is_some()
-            };
-            if !entered {
-                return Err(MustWait(start));
-            }
-        }
-        for (index, key) in words(get.keys).enumerate() {
+        let answered = std::mem::take(&mut self.answered);
+        for (index, key) in words(get.keys).enumerate().skip(answered) {
             if run.len == RUN_MAX {
                 self.flush(batch, run, out)?;
                 (run.kind, run.start) = (kind, start);
             }
             run.keys[run.len] = key;
             run.marked[run.len] = index + 1 == get.count;
+            run.places[run.len] = (start, index);
             run.len += 1;
         }
         if get.count == 0 {
@@ -416,7 +423,7 @@ impl MemcachedSession {
         store: &Store<'a>,
         data: &'a [u8],
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
+    ) -> std::result::Result<(), Pause> {
         if store.mode == Mode::Set && store.flags == 0 && store.exptime == 0 {
             self.make_place(batch, run, Kind::Set, start, out)?;
             (run.keys[run.len], run.values[run.len]) = (store.key, data);
@@ -425,7 +432,7 @@ impl MemcachedSession {
             return Ok(());
         }
         self.flush(batch, run, out)?;
-        let alone = batch.alone().ok_or(MustWait(start))?;
+        let alone = batch.alone().ok_or(Pause::to_wait(start))?;
         self.unsynced = true;
         let storing = Storing::of(store, alone.now_ms());
         let stored = self.store(alone, store.key, data, storing);
@@ -477,9 +484,9 @@ impl MemcachedSession {
         data_len: usize,
         quiet: bool,
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
+    ) -> std::result::Result<(), Pause> {
         if let Some(key) = key {
-            let alone = batch.alone().ok_or(MustWait(start))?;
+            let alone = batch.alone().ok_or(Pause::to_wait(start))?;
             self.unsynced = true;
             if let Err(error) = alone.remove(DATABASE, key) {
                 tracing::warn!(%error, "removing the value of a refused set");
@@ -501,8 +508,8 @@ impl MemcachedSession {
         meta: &Meta<'_>,
         data: &[u8],
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
-        let alone = batch.alone().ok_or(MustWait(start))?;
+    ) -> std::result::Result<(), Pause> {
+        let alone = batch.alone().ok_or(Pause::to_wait(start))?;
         self.unsynced = true;
         let before = out.len();
         let appends = meta.mode.is_some_and(|mode| b"APap".contains(&mode));
@@ -523,25 +530,28 @@ impl MemcachedSession {
     }
 
     /// Executes the requests of a run.
-    fn flush(
-        &mut self,
-        batch: &mut Batch<'_>,
-        run: &mut Run<'_>,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
+    fn flush(&mut self, batch: &mut Batch<'_>, run: &mut Run<'_>, out: &mut Vec<u8>) -> std::result::Result<(), Pause> {
         if run.len == 0 {
             return Ok(());
         }
-        match run.kind {
-            Kind::Get => self.flush_gets(batch, run, out)?,
-            Kind::Gets => self.flush_gets_with_cas(batch, run, out)?,
-            Kind::MetaGet => self.flush_meta_gets(batch, run, out)?,
-            Kind::Set => self.flush_sets(batch, run, out)?,
-        }
+        let done = match run.kind {
+            Kind::Get => self.flush_gets(batch, run, out),
+            Kind::Gets => self.flush_gets_with_cas(batch, run, out),
+            Kind::MetaGet => self.flush_meta_gets(batch, run, out),
+            Kind::Set => self.flush_sets(batch, run, out),
+        };
+        // Keys of a long request that earlier runs have answered are not answered again.
+        let done = done.inspect_err(|_| self.answered = run.places[0].1)?;
         let first = run.metas.first().map_or(run.keys[0], |meta| meta.sent_key);
         match run.kind {
-            Kind::Set => self.note(batch, Id::Set, run.len, &[b"set", first]),
-            _ => self.note(batch, Id::Get, run.len, &[b"get", first]),
+            Kind::Set => self.note(batch, Id::Set, done, &[b"set", first]),
+            _ => self.note(batch, Id::Get, done, &[b"get", first]),
+        }
+        // The output is long: the client has to read before the rest is looked up.
+        if done < run.len {
+            let (start, answered) = run.places[done];
+            self.answered = answered;
+            return Err(Pause(start, Flow::Write));
         }
         run.len = 0;
         run.metas.clear();
@@ -553,29 +563,15 @@ impl MemcachedSession {
         batch: &mut Batch<'_>,
         run: &Run<'_>,
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
-        let shared = batch.shared().ok_or(MustWait(run.start))?;
+    ) -> std::result::Result<usize, Pause> {
         let keys = &run.keys[..run.len];
-        let (before, mut hits) = (out.len(), 0);
+        let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
+        let (before, mut answers) = (out.len(), Answers::new(run));
         let found = attributes_of(shared, keys.iter().copied()).and_then(|attributes| {
-            shared.get_many(DATABASE, keys, |index, value| {
-                if let Some(value) = value {
-                    hits += 1;
-                    classic::write_value(out, keys[index], attributes[index].flags, value, None);
-                }
-                if run.marked[index] {
-                    out.extend_from_slice(b"END\r\n");
-                }
-            })
+            shared.get_many(DATABASE, keys, |index, value| answers.write(out, index, value, &attributes[index]))
         });
-        if let Err(error) = found {
-            out.truncate(before);
-            let requests = run.marked[..run.len].iter().filter(|&&last| last).count();
-            (0..requests).for_each(|_| self.refuse(out, &error));
-        }
-        keys.iter().for_each(|key| self.note_use(key, true));
-        self.note_hits(hits, run.len as u64 - hits);
-        Ok(())
+        let (hits, done) = (answers.hits, answers.done);
+        Ok(self.end_gets(run, found, hits, done, before, out))
     }
 
     /// gets: beside others if all keys that are there have CAS numbers, else alone.
@@ -584,45 +580,54 @@ impl MemcachedSession {
         batch: &mut Batch<'_>,
         run: &Run<'_>,
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
+    ) -> std::result::Result<usize, Pause> {
         let keys = &run.keys[..run.len];
-        let (before, mut hits) = (out.len(), 0);
-        let mut numbered = false;
+        let (before, mut answers) = (out.len(), Answers::new(run));
         if !matches!(batch.entry, Entry::Alone(..)) && batch.server.space.attributed_len(DATABASE) > 0 {
-            let shared = batch.shared().ok_or(MustWait(run.start))?;
-            numbered = attributes_of(shared, keys.iter().copied())
-                .and_then(|attributes| {
-                    let mut numbered = true;
-                    shared.get_many(DATABASE, keys, |index, value| {
-                        let cas = attributes[index].cas;
-                        numbered &= value.is_none() || cas != 0;
-                        hits += u64::from(value.is_some());
-                        write_entry(out, run, index, value, attributes[index].flags, cas);
-                    })?;
-                    Ok(numbered)
-                })
-                .unwrap_or(false);
-        }
-        if !numbered {
-            out.truncate(before);
-            hits = 0;
-            let alone = batch.alone().ok_or(MustWait(run.start))?;
-            let answered = numbers_of(alone, keys).and_then(|attributes| {
-                alone.get_many(DATABASE, keys, |index, value| {
-                    let Attributes { flags, cas, .. } = attributes[index];
-                    hits += u64::from(value.is_some());
-                    write_entry(out, run, index, value, flags, cas);
+            let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
+            let mut numbered = true;
+            let found = attributes_of(shared, keys.iter().copied()).and_then(|attributes| {
+                shared.get_many(DATABASE, keys, |index, value| {
+                    numbered &= value.is_none() || attributes[index].cas != 0;
+                    if numbered {
+                        answers.write(out, index, value, &attributes[index]);
+                    }
                 })
             });
-            if let Err(error) = answered {
-                out.truncate(before);
-                let requests = run.marked[..run.len].iter().filter(|&&last| last).count();
-                (0..requests).for_each(|_| self.refuse(out, &error));
+            if found.is_ok() && numbered {
+                let (hits, done) = (answers.hits, answers.done);
+                return Ok(self.end_gets(run, found, hits, done, before, out));
             }
         }
-        keys.iter().for_each(|key| self.note_use(key, true));
-        self.note_hits(hits, run.len as u64 - hits);
-        Ok(())
+        out.truncate(before);
+        let mut answers = Answers::new(run);
+        let alone = batch.alone().ok_or(Pause::to_wait(run.start))?;
+        let found = numbers_of(alone, keys).and_then(|attributes| {
+            alone.get_many(DATABASE, keys, |index, value| answers.write(out, index, value, &attributes[index]))
+        });
+        let (hits, done) = (answers.hits, answers.done);
+        Ok(self.end_gets(run, found, hits, done, before, out))
+    }
+
+    /// Counts what gets found. Returns how many keys are answered; all, after an error that answers their requests.
+    fn end_gets(
+        &self,
+        run: &Run<'_>,
+        found: Result<()>,
+        hits: u64,
+        done: usize,
+        before: usize,
+        out: &mut Vec<u8>,
+    ) -> usize {
+        if let Err(error) = found {
+            out.truncate(before);
+            let requests = run.marked[..run.len].iter().filter(|&&last| last).count();
+            (0..requests).for_each(|_| self.refuse(out, &error));
+            return run.len;
+        }
+        run.keys[..done].iter().for_each(|key| self.note_use(key, true));
+        self.note_hits(hits, done as u64 - hits);
+        done
     }
 
     fn flush_meta_gets(
@@ -630,21 +635,25 @@ impl MemcachedSession {
         batch: &mut Batch<'_>,
         run: &Run<'_>,
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
+    ) -> std::result::Result<usize, Pause> {
         let mut keys: [&[u8]; RUN_MAX] = [&[]; RUN_MAX];
         keys.iter_mut().zip(&run.metas).for_each(|(key, meta)| *key = &meta.key);
         let keys = &keys[..run.len];
-        let shared = batch.shared().ok_or(MustWait(run.start))?;
+        let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
         let now_ms = shared.now_ms();
-        let (before, mut hits) = (out.len(), 0);
+        let (before, mut hits, mut done) = (out.len(), 0, 0);
         let found = attributes_of(shared, keys.iter().copied()).and_then(|attributes| {
             let mut only_reads = true;
             shared.get_many(DATABASE, keys, |index, value| {
+                if index > done || out.len() > OUTPUT_BYTES {
+                    return;
+                }
                 let meta = &run.metas[index];
                 only_reads &= meta::only_reads(meta, &attributes[index], value.is_some(), now_ms);
                 if !only_reads {
                     return;
                 }
+                done = index + 1;
                 let Some(value) = value else {
                     meta::write_miss(out, meta);
                     return;
@@ -662,24 +671,28 @@ impl MemcachedSession {
         });
         match found {
             Ok(true) => {
-                self.note_hits(hits, run.len as u64 - hits);
-                let counted = run.metas.iter().filter(|meta| !meta.no_update);
+                self.note_hits(hits, done as u64 - hits);
+                let counted = run.metas[..done].iter().filter(|meta| !meta.no_update);
                 counted.for_each(|meta| self.note_use(&meta.key, true));
             }
             // One of them changes something: a CAS number is given, a key is made, a client has to renew a value.
             Ok(false) => {
                 out.truncate(before);
-                let alone = batch.alone().ok_or(MustWait(run.start))?;
-                for meta in &run.metas {
-                    self.meta_get(alone, meta, out);
+                let alone = batch.alone().ok_or(Pause::to_wait(run.start))?;
+                done = 0;
+                while done < run.len && out.len() <= OUTPUT_BYTES {
+                    self.meta_get(alone, &run.metas[done], out);
+                    done += 1;
                 }
+                self.unsynced = true;
             }
             Err(error) => {
                 out.truncate(before);
                 (0..run.len).for_each(|_| self.refuse(out, &error));
+                done = run.len;
             }
         }
-        Ok(())
+        Ok(done)
     }
 
     fn flush_sets(
@@ -687,7 +700,7 @@ impl MemcachedSession {
         batch: &mut Batch<'_>,
         run: &Run<'_>,
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
+    ) -> std::result::Result<usize, Pause> {
         let mut pairs: [(&[u8], &[u8]); RUN_MAX] = [(&[], &[]); RUN_MAX];
         for (pair, (&key, &value)) in pairs.iter_mut().zip(run.keys.iter().zip(&run.values)).take(run.len) {
             *pair = (key, value);
@@ -696,15 +709,15 @@ impl MemcachedSession {
         let plain = match &batch.entry {
             Entry::Alone(..) => false,
             _ => {
-                let shared = batch.shared().ok_or(MustWait(run.start))?;
+                let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
                 // After an error storing the first ones again changes nothing.
                 shared.put_many(DATABASE, pairs).unwrap_or(false)
             }
         };
         self.unsynced = true;
-        let mut stored = [const { Ok(()) }; RUN_MAX];
+        let mut stored: [Result<()>; RUN_MAX] = [const { Ok(()) }; RUN_MAX];
         if !plain {
-            let alone = batch.alone().ok_or(MustWait(run.start))?;
+            let alone = batch.alone().ok_or(Pause::to_wait(run.start))?;
             if alone.make_room().and_then(|()| alone.put_many(DATABASE, pairs)).is_err() {
                 // One by one, each with its own answer: storing a pair again changes nothing.
                 for (stored, pair) in stored.iter_mut().zip(pairs) {
@@ -720,7 +733,7 @@ impl MemcachedSession {
                 Err(error) => self.refuse(out, error),
             }
         }
-        Ok(())
+        Ok(run.len)
     }
 
     fn meta_get(&self, alone: &mut Exclusive<'_>, meta: &Meta<'_>, out: &mut Vec<u8>) {
@@ -742,7 +755,7 @@ impl MemcachedSession {
         line: &[u8],
         request: &Request<'_>,
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
+    ) -> std::result::Result<(), Pause> {
         let id = match request {
             Request::Stats(of) => {
                 stats::stats(&self.server, of, out);
@@ -761,7 +774,7 @@ impl MemcachedSession {
                 Id::Ping
             }
             _ => {
-                let alone = batch.alone().ok_or(MustWait(start))?;
+                let alone = batch.alone().ok_or(Pause::to_wait(start))?;
                 let before = out.len();
                 match self.change(alone, request, out) {
                     Ok(id) => id,
@@ -938,13 +951,33 @@ fn numbers_of(alone: &mut Exclusive<'_>, keys: &[&[u8]]) -> Result<[Attributes; 
     Ok(all)
 }
 
-/// The answer of gets for one key of a run, and the end of the request behind its last.
-fn write_entry(out: &mut Vec<u8>, run: &Run<'_>, index: usize, value: Option<&[u8]>, flags: u32, cas: u64) {
-    if let Some(value) = value {
-        classic::write_value(out, run.keys[index], flags, value, Some(cas));
+/// The answers to the gets of a run, up to the first for which the output is too long.
+struct Answers<'r, 'a> {
+    run: &'r Run<'a>,
+    hits: u64,
+    /// Keys answered.
+    done: usize,
+}
+
+impl<'r, 'a> Answers<'r, 'a> {
+    fn new(run: &'r Run<'a>) -> Answers<'r, 'a> {
+        Answers { run, hits: 0, done: 0 }
     }
-    if run.marked[index] {
-        out.extend_from_slice(b"END\r\n");
+
+    #[inline]
+    fn write(&mut self, out: &mut Vec<u8>, index: usize, value: Option<&[u8]>, attributes: &Attributes) {
+        if index > self.done || out.len() > OUTPUT_BYTES {
+            return;
+        }
+        if let Some(value) = value {
+            self.hits += 1;
+            let cas = (self.run.kind == Kind::Gets).then_some(attributes.cas);
+            classic::write_value(out, self.run.keys[index], attributes.flags, value, cas);
+        }
+        if self.run.marked[index] {
+            out.extend_from_slice(b"END\r\n");
+        }
+        self.done = index + 1;
     }
 }
 
@@ -963,6 +996,7 @@ impl<'a> Run<'a> {
             keys: [&[]; RUN_MAX],
             values: [&[]; RUN_MAX],
             marked: [false; RUN_MAX],
+            places: [(0, 0); RUN_MAX],
             metas: Vec::new(),
         }
     }
