@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Optional, TypedDict, Union
 
 from splitpoint import _inputs
 from splitpoint._splitpoint import DictionaryCore, build_dictionary
-from splitpoint.figures import DictionaryStats
+from splitpoint.figures import DictionaryStats, ShardInfo
 from splitpoint.table import _options
 
 if TYPE_CHECKING:
@@ -206,6 +206,19 @@ class Dictionary(DictionaryCore, Mapping):  # type: ignore[type-arg]
         [(b'alice', b'1')]
         """
         return _Items(self)
+
+    def shards(self) -> list[ShardInfo]:
+        """Its files, in the order of their slots: one with all slots, or those of a directory. Reads nothing.
+
+        Each is a dictionary by itself. :func:`splitpoint.slot` says which slot a key has.
+
+        >>> import splitpoint, tempfile, os
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     users = splitpoint.Dictionary.build({"foo": "1"}, os.path.join(directory, "users.spd"), shards=2)
+        ...     [(shard.first_slot, shard.last_slot, shard.pairs) for shard in users.shards()], splitpoint.slot("foo")
+        ([(0, 8191, 0), (8192, 16383, 1)], 12182)
+        """
+        return [ShardInfo(*shard) for shard in self._shards()]
 
     def stats(self) -> DictionaryStats:
         """Its sizes; reads nothing.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Any, Optional
 
 
@@ -103,3 +104,14 @@ class DictionaryStats:
     order: str
     hash: str
     hash_seed: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardInfo:
+    """A file of a dictionary, and the slots whose keys it has: :meth:`Dictionary.shards <splitpoint.Dictionary.shards>`."""
+
+    number: int
+    path: os.PathLike[str]
+    first_slot: int
+    last_slot: int
+    pairs: int

@@ -205,6 +205,11 @@ impl DictionaryCore {
         run_long(py, "verify", None, &Watch::default(), || dictionary.verify()).map(fault_list)
     }
 
+    fn _shards(&self, py: Python<'_>) -> PyResult<Vec<(usize, PathBuf, u16, u16, u64)>> {
+        let shards = self.dictionary(py)?.shards().into_iter();
+        Ok(shards.map(|shard| (shard.number, shard.path, shard.first_slot, shard.last_slot, shard.pairs)).collect())
+    }
+
     fn _stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         stat_dict(py, &self.dictionary(py)?.stat().or_raise(py)?)
     }

@@ -181,10 +181,7 @@ impl DictionaryBuilder {
     /// build made; [`ErrorKind::Io`].
     pub fn start(&self, path: impl AsRef<Path>) -> Result<Build> {
         let path = path.as_ref();
-        if self.shards > SLOT_COUNT {
-            let message = format!("{} shards: a dictionary has at most {SLOT_COUNT}, one a slot", self.shards);
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
-        }
+        self.shard_count()?;
         if self.shards > 0 && self.plan.resume.is_some() {
             let error = Error::new(ErrorKind::InvalidArgument, "a build of shards cannot be resumed");
             return Err(error.with_hint("Build one file, or leave out resume."));
@@ -196,6 +193,15 @@ impl DictionaryBuilder {
         };
         let sorters = target.sorters(&self.plan)?;
         Ok(Build { plan: self.plan.clone(), target, sorters, count: 0 })
+    }
+
+    /// How many shards it builds, 0 for one file.
+    pub(super) fn shard_count(&self) -> Result<u32> {
+        if self.shards <= SLOT_COUNT.into() {
+            return Ok(self.shards);
+        }
+        let message = format!("{} shards: a dictionary has at most {SLOT_COUNT}, one a slot", self.shards);
+        Err(Error::new(ErrorKind::InvalidArgument, message))
     }
 
     /// The disk that it is built on: a test's.

@@ -9,7 +9,9 @@ use super::read::file::{Access, DictionaryFile};
 use super::read::many;
 use super::read::walk::Walk;
 use super::run::Run;
+use super::shards::info::ShardInfo;
 use super::shards::manifest::{Manifest, Shard};
+use super::shards::slots::SLOT_COUNT;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashFunction;
 use crate::io::{Disk, Storage};
@@ -235,6 +237,35 @@ impl Dictionary {
         self.files.len()
     }
 
+    /// Its files in the order of their slots: one with all slots, or those of a directory. Reads nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// use splitpoint::{Dictionary, DictionaryBuilder, slot};
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("users.spd");
+    /// DictionaryBuilder::new().shards(2).build(&path, [(b"alice", b"admin"), (b"carol", b"guest")])?;
+    /// let shards = Dictionary::open(&path)?.shards();
+    /// assert_eq!((shards[0].first_slot, shards[0].last_slot), (0, 8191));
+    /// assert_eq!(shards.iter().map(|shard| shard.pairs).sum::<u64>(), 2);
+    /// let alice = shards.iter().find(|shard| shard.last_slot >= slot(b"alice")).expect("all slots are there");
+    /// assert_eq!(Dictionary::open(&alice.path)?.get(b"alice")?.as_deref(), Some(&b"admin"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shards(&self) -> Vec<ShardInfo> {
+        let Some(manifest) = &self.manifest else {
+            let (path, pairs) = (self.path.clone(), self.files[0].footer.pairs);
+            return vec![ShardInfo { number: 0, path, first_slot: 0, last_slot: SLOT_COUNT - 1, pairs }];
+        };
+        manifest.infos(&self.path)
+    }
+
+    /// The number of times a directory of shards was built or updated; `None` for one file, which does not record it.
+    pub fn generation(&self) -> Option<u64> {
+        self.manifest.as_ref().map(|manifest| manifest.generation)
+    }
+
     /// The function that its keys were hashed with.
     pub fn hash(&self) -> &HashFunction {
         &self.files[0].hash
@@ -319,7 +350,7 @@ impl Dictionary {
 }
 
 /// Refuses shards that are not of one dictionary: the first says how all are read.
-fn check_alike(files: &[Arc<DictionaryFile>]) -> Result<()> {
+pub(super) fn check_alike(files: &[Arc<DictionaryFile>]) -> Result<()> {
     let first = &files[0];
     match files.iter().find(|file| !file.header.is_like(&first.header)) {
         None => Ok(()),

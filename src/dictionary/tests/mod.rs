@@ -5,4 +5,5 @@ mod limits;
 mod model;
 mod ownership;
 mod sample_pairs;
+mod shard_jobs;
 mod verify;

@@ -60,6 +60,8 @@ pub struct Call<'c, 'a> {
     pub out: &'c mut Vec<u8>,
     /// Bytes of a value at most.
     pub value_bytes_max: usize,
+    /// Bytes of a reply of many values at most.
+    pub reply_bytes_max: usize,
 }
 
 /// Why a command was refused: the text of the error reply.
@@ -121,6 +123,7 @@ pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of r
 pub(crate) const NOT_A_FLOAT: &str = "ERR value is not a valid float";
 pub(crate) const NO_SUCH_KEY: &str = "ERR no such key";
 pub(crate) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+pub(crate) const REPLY_TOO_LONG: &str = "ERR the reply would be longer than a request may be; ask for fewer values";
 pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 /// A look at the key space, beside others or alone.

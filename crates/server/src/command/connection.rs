@@ -9,6 +9,9 @@ use crate::resp::session::{Replies, RespSession, Transaction};
 use crate::resp::{Version, reply};
 use std::sync::atomic::Ordering::*;
 
+/// Bytes of the name of a client or of its library.
+pub(crate) const NAME_BYTES_MAX: usize = 1024;
+
 /// Executes a command. `None`: call again on a thread that may wait.
 pub(crate) fn execute(
     session: &mut RespSession,
@@ -174,8 +177,11 @@ fn hello(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcom
     Ok(())
 }
 
-/// A name of printable characters without blanks.
+/// A name of printable characters without blanks. Others keep copies of it, so it has to be short.
 pub(crate) fn client_name(name: &[u8]) -> Result<String, Refusal> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(format!("ERR Client names cannot be longer than {NAME_BYTES_MAX} bytes.").into());
+    }
     if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return Ok(String::from_utf8_lossy(name).into_owned());
     }

@@ -6,6 +6,7 @@ use super::pattern::matches;
 use super::strings::{for_windows, integer};
 use crate::keyspace::{DATABASE_COUNT, Exclusive, KeySpace, Lifetime, now_ms};
 use crate::resp::reply;
+use std::collections::HashSet;
 
 /// DEL key ..., UNLINK key ...
 pub fn del(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
@@ -116,9 +117,11 @@ pub fn keys(space: &KeySpace, call: &mut Call<'_, '_>, staged: &[(Vec<u8>, bool)
     let pattern = call.args.at(1);
     let (mut cursor, mut count) = (0, 0);
     let mut found = Vec::new();
+    let gone = staged.iter().filter(|(_, present)| !present).map(|(key, _)| key.as_slice());
+    let gone: HashSet<&[u8]> = gone.collect();
     loop {
         cursor = space.scan(call.database, cursor, AT_ONCE, now_ms(), |key, _| {
-            if matches(pattern, key) && !staged.iter().any(|(other, present)| !present && other == key) {
+            if matches(pattern, key) && !gone.contains(key) {
                 count += 1;
                 reply::bulk(&mut found, key);
             }

@@ -127,8 +127,8 @@ commands! {
         "Stores several values as one change.";
     MSetNx "msetnx" -3 [WRITE DENYOOM] (1 -1 2) "string" "1.0.1" "key value [key value ...]"
         "Stores several values as one change if all keys are absent.";
-    Append "append" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "2.0.0" "key value"
-        "Appends to a value; an absent key begins empty.";
+    Append "append" -3 [WRITE DENYOOM FAST] (1 1 1) "string" "2.0.0" "key value [MAXLEN bytes]"
+        "Appends to a value, unless it would be longer; an absent key begins empty.";
     StrLen "strlen" 2 [READONLY FAST] (1 1 1) "string" "2.2.0" "key" "The length of a value.";
     GetRange "getrange" 4 [READONLY] (1 1 1) "string" "2.4.0" "key start end" "A part of a value.";
     SubStr "substr" 4 [READONLY] (1 1 1) "string" "1.0.0" "key start end"
@@ -220,7 +220,7 @@ commands! {
     Time "time" 1 [LOADING STALE FAST] (0 0 0) "server" "2.6.0" "" "The server's clock.";
     FlushDb "flushdb" -1 [WRITE] (0 0 0) "server" "1.0.0" "[ASYNC | SYNC]" "Removes all keys of the database.";
     FlushAll "flushall" -1 [WRITE] (0 0 0) "server" "1.0.0" "[ASYNC | SYNC]" "Removes all keys of all databases.";
-    Debug "debug" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "server" "1.0.0" "SLEEP seconds | HELP"
+    Debug "debug" -2 [ADMIN NOSCRIPT LOADING STALE NO_MULTI] (0 0 0) "server" "1.0.0" "SLEEP seconds | HELP"
         "Lets this connection wait.";
     Save "save" 1 [ADMIN NOSCRIPT NO_MULTI WAITS] (0 0 0) "server" "1.0.0" ""
         "Makes a checkpoint of the file and waits for it.";
@@ -243,6 +243,9 @@ impl Spec {
     #[inline]
     pub fn accepts(&self, count: usize) -> bool {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
+        if self.id == Id::Append {
+            return matches!(count, 3 | 5);
+        }
         let arity = i64::from(self.arity);
         if arity >= 0 { count == arity } else { count >= -arity }
     }

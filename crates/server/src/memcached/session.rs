@@ -3,7 +3,7 @@
 //! ```text
 //! input -> a line, and its value -> request ->
 //!     get k, get a b, ...     up to RUN_MAX keys: one get_many        beside others
-//!     mg k v, mg l v t, ...   likewise
+//!     gets k, mg k v c, ...   likewise, unless one of them changes an attribute: a first CAS number, N of an absent key
 //!     set k 0 0 n, ...        one put_many                            beside others while the database is plain
 //!     anything else           one command                             alone
 //! ```
@@ -75,6 +75,7 @@ struct Run<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Get,
+    Gets,
     MetaGet,
     Set,
 }
@@ -132,12 +133,18 @@ impl<'k> Batch<'k> {
         }
     }
 
+    /// Makes sure that the next commands, of this number, enter alone without waiting.
+    fn alone_for(&mut self, count: usize) -> Option<()> {
+        if !matches!(self.entry, Entry::Alone(_, left) if left >= count) {
+            self.entry = Entry::Outside;
+            self.entry = Entry::Alone(self.server.space.close(self.patience)?, count.max(ALONE_MAX));
+        }
+        Some(())
+    }
+
     /// Enters alone, for one command.
     fn alone(&mut self) -> Option<&mut Exclusive<'k>> {
-        if !matches!(self.entry, Entry::Alone(_, 1..)) {
-            self.entry = Entry::Outside;
-            self.entry = Entry::Alone(self.server.space.close(self.patience)?, ALONE_MAX);
-        }
+        self.alone_for(1)?;
         match &mut self.entry {
             Entry::Alone(alone, left) => {
                 *left -= 1;
@@ -189,10 +196,11 @@ impl MemcachedSession {
                     Err(Flow::Read(need)) => break (start, Flow::Read(after - start + need)),
                     Err(flow) => break (at, flow),
                 },
-                Ok(Request::Get(get)) if !get.with_cas && get.exptime.is_none() => {
-                    self.add_get(batch, &mut run, start, &get, out)?;
+                Ok(Request::Get(get)) if get.exptime.is_none() => {
+                    let kind = if get.with_cas { Kind::Gets } else { Kind::Get };
+                    self.add_get(batch, &mut run, kind, start, &get, out)?;
                 }
-                Ok(Request::MetaGet(meta)) if meta::only_reads(&meta) => {
+                Ok(Request::MetaGet(meta)) if meta::mostly_reads(&meta) => {
                     self.make_place(batch, &mut run, Kind::MetaGet, start, out)?;
                     run.metas.push(meta);
                     run.len += 1;
@@ -363,24 +371,32 @@ impl MemcachedSession {
         &mut self,
         batch: &mut Batch<'_>,
         run: &mut Run<'a>,
+        kind: Kind,
         start: usize,
         get: &Get<'a>,
         out: &mut Vec<u8>,
     ) -> std::result::Result<(), MustWait> {
-        if run.kind != Kind::Get || run.len + get.count > RUN_MAX {
+        if run.kind != kind || run.len + get.count > RUN_MAX {
             self.flush(batch, run, out)?;
         }
         if run.len == 0 {
-            (run.kind, run.start) = (Kind::Get, start);
+            (run.kind, run.start) = (kind, start);
         }
-        if get.count > RUN_MAX && batch.shared().is_none() {
+        if get.count > RUN_MAX {
             // From here on no flush of this request has to wait.
-            return Err(MustWait(start));
+            let entered = if kind == Kind::Gets {
+                batch.alone_for(get.count.div_ceil(RUN_MAX)).is_some()
+            } else {
+                batch.shared().is_some()
+            };
+            if !entered {
+                return Err(MustWait(start));
+            }
         }
         for (index, key) in words(get.keys).enumerate() {
             if run.len == RUN_MAX {
                 self.flush(batch, run, out)?;
-                (run.kind, run.start) = (Kind::Get, start);
+                (run.kind, run.start) = (kind, start);
             }
             run.keys[run.len] = key;
             run.marked[run.len] = index + 1 == get.count;
@@ -518,6 +534,7 @@ impl MemcachedSession {
         }
         match run.kind {
             Kind::Get => self.flush_gets(batch, run, out)?,
+            Kind::Gets => self.flush_gets_with_cas(batch, run, out)?,
             Kind::MetaGet => self.flush_meta_gets(batch, run, out)?,
             Kind::Set => self.flush_sets(batch, run, out)?,
         }
@@ -561,6 +578,53 @@ impl MemcachedSession {
         Ok(())
     }
 
+    /// gets: beside others if all keys that are there have CAS numbers, else alone.
+    fn flush_gets_with_cas(
+        &mut self,
+        batch: &mut Batch<'_>,
+        run: &Run<'_>,
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<(), MustWait> {
+        let keys = &run.keys[..run.len];
+        let (before, mut hits) = (out.len(), 0);
+        let mut numbered = false;
+        if !matches!(batch.entry, Entry::Alone(..)) && batch.server.space.attributed_len(DATABASE) > 0 {
+            let shared = batch.shared().ok_or(MustWait(run.start))?;
+            numbered = attributes_of(shared, keys.iter().copied())
+                .and_then(|attributes| {
+                    let mut numbered = true;
+                    shared.get_many(DATABASE, keys, |index, value| {
+                        let cas = attributes[index].cas;
+                        numbered &= value.is_none() || cas != 0;
+                        hits += u64::from(value.is_some());
+                        write_entry(out, run, index, value, attributes[index].flags, cas);
+                    })?;
+                    Ok(numbered)
+                })
+                .unwrap_or(false);
+        }
+        if !numbered {
+            out.truncate(before);
+            hits = 0;
+            let alone = batch.alone().ok_or(MustWait(run.start))?;
+            let answered = numbers_of(alone, keys).and_then(|attributes| {
+                alone.get_many(DATABASE, keys, |index, value| {
+                    let Attributes { flags, cas, .. } = attributes[index];
+                    hits += u64::from(value.is_some());
+                    write_entry(out, run, index, value, flags, cas);
+                })
+            });
+            if let Err(error) = answered {
+                out.truncate(before);
+                let requests = run.marked[..run.len].iter().filter(|&&last| last).count();
+                (0..requests).for_each(|_| self.refuse(out, &error));
+            }
+        }
+        keys.iter().for_each(|key| self.note_use(key, true));
+        self.note_hits(hits, run.len as u64 - hits);
+        Ok(())
+    }
+
     fn flush_meta_gets(
         &mut self,
         batch: &mut Batch<'_>,
@@ -574,11 +638,13 @@ impl MemcachedSession {
         let now_ms = shared.now_ms();
         let (before, mut hits) = (out.len(), 0);
         let found = attributes_of(shared, keys.iter().copied()).and_then(|attributes| {
-            if attributes[..keys.len()].iter().any(meta::has_marks) {
-                return Ok(false);
-            }
+            let mut only_reads = true;
             shared.get_many(DATABASE, keys, |index, value| {
                 let meta = &run.metas[index];
+                only_reads &= meta::only_reads(meta, &attributes[index], value.is_some(), now_ms);
+                if !only_reads {
+                    return;
+                }
                 let Some(value) = value else {
                     meta::write_miss(out, meta);
                     return;
@@ -592,7 +658,7 @@ impl MemcachedSession {
                     out.extend_from_slice(b"\r\n");
                 }
             })?;
-            Ok(true)
+            Ok(only_reads)
         });
         match found {
             Ok(true) => {
@@ -600,8 +666,9 @@ impl MemcachedSession {
                 let counted = run.metas.iter().filter(|meta| !meta.no_update);
                 counted.for_each(|meta| self.note_use(&meta.key, true));
             }
-            // One client is asked to renew a value.
+            // One of them changes something: a CAS number is given, a key is made, a client has to renew a value.
             Ok(false) => {
+                out.truncate(before);
                 let alone = batch.alone().ok_or(MustWait(run.start))?;
                 for meta in &run.metas {
                     self.meta_get(alone, meta, out);
@@ -634,16 +701,20 @@ impl MemcachedSession {
                 shared.put_many(DATABASE, pairs).unwrap_or(false)
             }
         };
-        let stored = if plain {
-            Ok(())
-        } else {
-            let alone = batch.alone().ok_or(MustWait(run.start))?;
-            alone.make_room().and_then(|()| alone.put_many(DATABASE, pairs))
-        };
         self.unsynced = true;
+        let mut stored = [const { Ok(()) }; RUN_MAX];
+        if !plain {
+            let alone = batch.alone().ok_or(MustWait(run.start))?;
+            if alone.make_room().and_then(|()| alone.put_many(DATABASE, pairs)).is_err() {
+                // One by one, each with its own answer: storing a pair again changes nothing.
+                for (stored, pair) in stored.iter_mut().zip(pairs) {
+                    *stored = alone.make_room().and_then(|()| alone.put_many(DATABASE, &[*pair]));
+                }
+            }
+        }
         for (index, (key, _)) in pairs.iter().enumerate() {
             self.note_use(key, false);
-            match &stored {
+            match &stored[index] {
                 _ if run.marked[index] => {}
                 Ok(()) => out.extend_from_slice(b"STORED\r\n"),
                 Err(error) => self.refuse(out, error),
@@ -853,6 +924,28 @@ fn attributes_of<'a>(shared: &Shared<'_>, keys: impl Iterator<Item = &'a [u8]>) 
         }
     }
     Ok(all)
+}
+
+/// The attributes of keys; those that are there have CAS numbers, given now if they had none.
+fn numbers_of(alone: &mut Exclusive<'_>, keys: &[&[u8]]) -> Result<[Attributes; RUN_MAX]> {
+    let mut all = [Attributes::default(); RUN_MAX];
+    // Their pages are in the cache afterwards.
+    alone.get_many(DATABASE, keys, |_, _| {})?;
+    for (attributes, key) in all.iter_mut().zip(keys) {
+        alone.cas_of(DATABASE, key)?;
+        *attributes = alone.attributes(DATABASE, key)?;
+    }
+    Ok(all)
+}
+
+/// The answer of gets for one key of a run, and the end of the request behind its last.
+fn write_entry(out: &mut Vec<u8>, run: &Run<'_>, index: usize, value: Option<&[u8]>, flags: u32, cas: u64) {
+    if let Some(value) = value {
+        classic::write_value(out, run.keys[index], flags, value, Some(cas));
+    }
+    if run.marked[index] {
+        out.extend_from_slice(b"END\r\n");
+    }
 }
 
 fn answer(out: &mut Vec<u8>, quiet: bool, text: &[u8]) {

@@ -23,8 +23,10 @@ fn replies(input: &[u8], step: usize) -> Vec<u8> {
     for piece in input.chunks(step) {
         kept.extend_from_slice(piece);
         while kept.len() >= need {
-            let (used, flow) = session.execute(&kept, &mut out, Patience::MayWait);
+            let mut written = Vec::new();
+            let (used, flow) = session.execute(&kept, &mut written, Patience::MayWait);
             kept.drain(..used);
+            out.append(&mut written);
             match flow {
                 Flow::Read(more) => {
                     assert!(more > kept.len(), "{more} bytes of {}", kept.len());
