@@ -377,8 +377,8 @@ impl Dictionary {
     /// The value of each of `keys`, in their order, faster than by [`get`](Self::get) where lookups wait for memory or
     /// the disk.
     ///
-    /// Of data in memory, the cache misses of 32 keys overlap, in one file or several. If the first few keys had to wait
-    /// for the disk, up to 16 threads read at once.
+    /// Of data in memory, the cache misses of 32 keys overlap, in one file or several. If the first few keys had to
+    /// wait for the disk, up to 16 threads read at once.
     ///
     /// # Errors
     /// The error of [`get`](Self::get) for one of the keys.
