@@ -293,8 +293,9 @@ pub fn tune(
     Ok(Some(Report { pairs, rounds, sweep, presized: presized.clone(), functions, caches, noise, advice }))
 }
 
-/// The number of pairs to measure with instead of `pairs` of `all`, after a round took `round` and `left` remains; `None`
-/// if it would not be twice as many. The time of a trial table is a poor guess on a busy machine; that of a round is not.
+/// The number of pairs to measure with instead of `pairs` of `all`, after a round took `round` and `left` remains;
+/// `None` if it would not be twice as many. The time of a trial table is a poor guess on a busy machine; that of a
+/// round is not.
 fn more_pairs(pairs: usize, all: usize, round: Duration, left: Duration) -> Option<usize> {
     // Larger tables are slower for each pair, so grow in steps and leave a reserve.
     const STEP_MAX: f64 = 8.0;

@@ -1,9 +1,9 @@
 //! The paper's Tables 1 to 6 and Histograms 1 to 5: the kernels and loads they compare, and their figures. Tables 7 to
 //! 10 have what the paper names for later: the swap cache, processes, users, memory areas.
 //!
-//! Each table ends with kernels that are not in the paper: a table-driven function and the untransformed key (section 5),
-//! `hash_64` with the multipliers since and before Linux 4.7, and today's functions. The captions of the paper's Tables
-//! 4 and 5 are swapped; ours match the contents.
+//! Each table ends with kernels that are not in the paper: a table-driven function and the untransformed key (section
+//! 5), `hash_64` with the multipliers since and before Linux 4.7, and today's functions. The captions of the paper's
+//! Tables 4 and 5 are swapped; ours match the contents.
 //!
 //! Source: Lever 2000, sections 3 to 6.
 
@@ -14,8 +14,8 @@ use super::words::WordFunction;
 
 /// Memory in pages of the paper's machine with two processors: 128 MiB.
 pub const SMALL_MEMORY: usize = 32_768;
-/// Memory in pages of our machine with four processors: 1 GiB. The paper's has 512 MiB, which hold its load easily; ours
-/// takes more, and on a machine that reclaims memory Table 4 would measure pruning instead of functions.
+/// Memory in pages of our machine with four processors: 1 GiB. The paper's has 512 MiB, which hold its load easily;
+/// ours takes more, and on a machine that reclaims memory Table 4 would measure pruning instead of functions.
 pub const LARGE_MEMORY: usize = 262_144;
 
 /// Where the operations of a table come from.

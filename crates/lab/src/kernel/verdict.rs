@@ -1,8 +1,9 @@
-//! Verdicts: whether the kernels of a table have the paper's order here, and whether the paper's own figures order them.
+//! Verdicts: whether the kernels of a table have the paper's order here, and whether the paper's own figures order
+//! them.
 //!
 //! Most kernels of the paper's tables differ by less than their runs do. A pair of kernels is *separated* if the means
-//! differ by more than two standard errors of the difference. Only the order of separated pairs can be reproduced.
-//! The rank correlation (Spearman) is over all kernels, so it is accompanied by the one that a repetition of the paper's
+//! differ by more than two standard errors of the difference. Only the order of separated pairs can be reproduced. The
+//! rank correlation (Spearman) is over all kernels, so it is accompanied by the one that a repetition of the paper's
 //! own runs would have with the printed figures: from means with twice the variance of a mean, drawn with a fixed seed.
 //!
 //! Source: Lever 2000, Tables 1 to 6; Spearman 1904.

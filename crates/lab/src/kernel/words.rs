@@ -1,5 +1,5 @@
-//! Hash functions of one 32-bit word, for every cache: the alternatives of the paper's section 5, with constants that the
-//! user chooses.
+//! Hash functions of one 32-bit word, for every cache: the alternatives of the paper's section 5, with constants that
+//! the user chooses.
 //!
 //! Tabulation has one table of 256 random words for each byte of the key; the hash is the xor of four entries. The
 //! tables come from splitmix64, so they are the same in every run.
@@ -73,8 +73,8 @@ impl WordFunction {
         }
     }
 
-    /// A hash whose low bits select the bucket, for a table of any size: bits of a product without a shift are reversed,
-    /// so that its top bits come first.
+    /// A hash whose low bits select the bucket, for a table of any size: bits of a product without a shift are
+    /// reversed, so that its top bits come first.
     pub fn low_bits(self, key: u32) -> u32 {
         match self {
             Self::Multiply { shift: None, .. } => self.hash(key).reverse_bits(),

@@ -1,4 +1,5 @@
-//! The paper's alternatives and the kernel's functions on the user's keys: what an integer costs to hash, or not to hash.
+//! The paper's alternatives and the kernel's functions on the user's keys: what an integer costs to hash, or not to
+//! hash.
 //!
 //! A key is read as an integer: the exclusive or of its 8-byte little-endian words, and for functions of 32 bits of the
 //! two halves. An integer below 2^32 is itself. The bucket is chosen by the low bits of a hash. The top bits of a

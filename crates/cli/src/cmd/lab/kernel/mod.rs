@@ -1,6 +1,7 @@
 //! `lab kernel`: repeats the paper on Linux's hash tables, on the user's own tree or trace.
 //!
-//! Here: arguments, the source of the trace, and the order of work. Not here: the report as text and JSON (`report.rs`).
+//! Here: arguments, the source of the trace, and the order of work. Not here: the report as text and JSON
+//! (`report.rs`).
 //! Source: Lever, "Linux Kernel Hash Table Behavior" (CITI 2000).
 
 mod report;
@@ -46,9 +47,9 @@ docs/kernel-traces.md describes the format of traces.";
 ///
 /// Replays a synthetic development load over the files of DIR, without reading them, on the tables of the page, buffer,
 /// dentry and inode caches. Compares the hash functions of 2.2.5, those proposed in "Linux Kernel Hash Table Behavior"
-/// (Lever 2000), today's and your own. Prints Tables 1 to 6 and Histograms 1 to 5 of the paper, with its figures next to
-/// ours and a verdict, and tables for what the paper names for later: 7 the swap cache, 8 processes, 9 users, 10 memory
-/// areas.
+/// (Lever 2000), today's and your own. Prints Tables 1 to 6 and Histograms 1 to 5 of the paper, with its figures next
+/// to ours and a verdict, and tables for what the paper names for later: 7 the swap cache, 8 processes, 9 users, 10
+/// memory areas.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Kernel {

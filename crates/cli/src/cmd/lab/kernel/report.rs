@@ -1,5 +1,5 @@
-//! The report of `lab kernel` as text and as JSON: the answer, then each table with the paper's figures beside ours and a
-//! verdict, then the histograms.
+//! The report of `lab kernel` as text and as JSON: the answer, then each table with the paper's figures beside ours and
+//! a verdict, then the histograms.
 
 use super::super::hash::wrapped;
 use super::{Column, HistogramReport, Report, TableReport};
@@ -261,9 +261,9 @@ pub fn verdict(experiment: &Experiment, column: &Column) -> String {
     };
     let order = if verdict.same_order() { "the paper's order" } else { "not the paper's order" };
     let mut text = format!(
-        "Verdict: {order}. Of {} pairs of kernels the paper's figures separate {} by more than chance: {} are in the same \
-         order here, {} in the opposite one, {} undecided. Rank correlation {:.2}; a repetition of the paper's own runs \
-         would have {:.2}.",
+        "Verdict: {order}. Of {} pairs of kernels the paper's figures separate {} by more than chance: {} are in the \
+         same order here, {} in the opposite one, {} undecided. Rank correlation {:.2}; a repetition of the paper's \
+         own runs would have {:.2}.",
         verdict.pairs,
         verdict.separated,
         verdict.agreeing,

@@ -1,5 +1,5 @@
-//! The report for a terminal of 80 columns: the answer; one line for each scheme, or for each point of a single scheme; then the
-//! problems.
+//! The report for a terminal of 80 columns: the answer; one line for each scheme, or for each point of a single scheme;
+//! then the problems.
 
 use super::super::hash::wrapped;
 use super::Report;
@@ -55,8 +55,8 @@ pub fn answer(report: &Report) -> Vec<String> {
             names => format!(" Not all keys fit in {}.", names.join(", ")),
         };
         Some(format!(
-            "{name}: fewest {unit} in a successful lookup: {successful} ({}); in an unsuccessful one: {unsuccessful} ({}); \
-             fullest: {fullest} ({:.0} %).{refused}",
+            "{name}: fewest {unit} in a successful lookup: {successful} ({}); in an unsuccessful one: \
+             {unsuccessful} ({}); fullest: {fullest} ({:.0} %).{refused}",
             touched(hit),
             touched(miss),
             -full
