@@ -42,6 +42,7 @@ pub mod linear;
 mod little_endian;
 mod pager;
 mod planted;
+mod racing;
 #[cfg(test)]
 mod random;
 mod salvage;

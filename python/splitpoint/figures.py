@@ -95,6 +95,8 @@ class DictionaryStats:
     index_bytes: int
     ranks_bytes: int
     index_bits_per_key: float
+    filter_bits: int
+    filter_bytes: int
     fixed_lengths: Optional[tuple[int, int]]
     key_len: tuple[int, int]
     value_len: tuple[int, int]

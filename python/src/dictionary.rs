@@ -58,8 +58,9 @@ fn lookup(dictionary: &Dictionary) -> impl Lookup {
 impl DictionaryCore {
     #[new]
     #[pyo3(signature = (path, map_data, map_index))]
-    fn new(py: Python<'_>, path: PathBuf, map_data: bool, map_index: bool) -> PyResult<Self> {
-        let options = DictionaryOptions::new().map_data(map_data).map_index(map_index);
+    fn new(py: Python<'_>, path: PathBuf, map_data: Option<bool>, map_index: bool) -> PyResult<Self> {
+        let options = DictionaryOptions::new().map_index(map_index);
+        let options = map_data.map_or(options.clone(), |map| options.map_data(map));
         let dictionary = py.detach(|| options.open(&path)).or_raise(py)?;
         let handle = Handle::new(Arc::new(dictionary), path.display().to_string());
         Ok(DictionaryCore { handle, path })
@@ -144,6 +145,9 @@ impl DictionaryCore {
         let mut builder = options.builder()?;
         if !options.has_index() {
             builder = builder.index(self.dictionary(changes.py())?.index());
+        }
+        if !options.has_filter() {
+            builder = builder.filter(self.dictionary(changes.py())?.filter());
         }
         update_dictionary(changes, (&self.path, &path), (key_column, value_column), &builder, progress)
     }

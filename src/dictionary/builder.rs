@@ -59,6 +59,16 @@ impl DictionaryBuilder {
         self
     }
 
+    /// A filter of so many bits a fingerprint, 8 or 16, in front of the index; by default, and for 0, none. With it a
+    /// lookup of an absent key reads no page but for one key in 256 (8 bits) or in 65,536 (16 bits).
+    ///
+    /// It takes 9.5 or 19 bits a key of the file, and of memory while the dictionary is open, and 3.3 MiB a thread
+    /// while it is built.
+    pub fn filter(mut self, bits: u32) -> Self {
+        self.plan.filter_bits = bits;
+        self
+    }
+
     /// Bytes of a page, which is what most lookups read: a power of two from 512 to 65,536, by default 4096.
     pub fn page_bytes(mut self, bytes: u32) -> Self {
         self.plan.page_bytes = bytes;

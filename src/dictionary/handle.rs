@@ -6,6 +6,7 @@ use super::build::parallel::in_parallel;
 use super::format::ends::damaged;
 use super::index::Index;
 use super::read::file::{Access, DictionaryFile};
+use super::read::many;
 use super::read::walk::Walk;
 use super::run::Run;
 use super::shards::info::ShardInfo;
@@ -23,7 +24,7 @@ use std::time::{Duration, Instant};
 /// # Examples
 /// ```no_run
 /// use splitpoint::DictionaryOptions;
-/// let words = DictionaryOptions::new().map_data(true).open("words.spd")?;
+/// let words = DictionaryOptions::new().map_data(false).open("words.spd")?;
 /// # Ok::<(), splitpoint::Error>(())
 /// ```
 #[derive(Clone, Default)]
@@ -36,18 +37,22 @@ pub struct DictionaryOptions {
 type ShardChoice = Arc<dyn Fn(&ShardInfo) -> bool + Send + Sync>;
 
 impl DictionaryOptions {
-    /// The defaults: the index is loaded into memory, data is read by `pread`.
+    /// The defaults: the index is loaded into memory, data is mapped where that is faster
+    /// ([`map_data`](Self::map_data)).
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads data from a mapping of the file instead of by `pread`: several times as fast for data in the system's
-    /// cache.
+    /// `true`: reads data from a mapping of the file, on Linux. `false`: reads data by `pread`. By default it is mapped
+    /// if it is on a disk of this machine (no network file system, no FUSE) and no larger than half of its memory.
     ///
-    /// A failing disk, or another program that cuts the file, then ends the process by a signal (SIGBUS) instead of an
-    /// error. A page's checksum is compared only the first time.
+    /// From a mapping, a lookup of data in the system's cache is several times as fast. The checksum of a page is
+    /// compared when the page is first read; by `pread`, each time. In both cases a failing disk, or another program
+    /// that cuts the file, is an error: a handler for SIGBUS, installed with the first mapping, contains the fault, and
+    /// the file is read by `pread` from then on. (It cannot where the program replaces it later, or in a thread that
+    /// blocks SIGBUS.)
     pub fn map_data(mut self, map: bool) -> Self {
-        self.access.map_data = map;
+        self.access.map_data = Some(map);
         self
     }
 
@@ -249,7 +254,7 @@ impl Dictionary {
         before.map_or(0, |shard| shard.last_slot + 1)
     }
 
-    /// The value of `key`. Costs one read of the file, none if it is mapped.
+    /// The value of `key`. Costs one read of the file; none if its page is mapped and has been read before.
     ///
     /// # Errors
     /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`]; [`ErrorKind::InvalidArgument`] if the key's shard is not open
@@ -337,6 +342,14 @@ impl Dictionary {
         self.files[0].index.kind()
     }
 
+    /// Bits of a fingerprint of its filter, 0 if it has none. A build with it ([`DictionaryBuilder::filter`]) makes a
+    /// filter like this one.
+    ///
+    /// [`DictionaryBuilder::filter`]: crate::DictionaryBuilder::filter
+    pub fn filter(&self) -> u32 {
+        self.files[0].filter().map_or(0, |(bits, ..)| bits.count())
+    }
+
     /// How often its files have been read by lookups and scans, without the reads of opening them.
     pub fn reads(&self) -> u64 {
         self.files.iter().map(|file| file.pages.reads()).sum()
@@ -354,6 +367,8 @@ const READERS_MAX: usize = 16;
 const KEYS_PER_READER: usize = 4;
 /// Keys that are looked up first, to see whether they wait for the disk.
 const PROBES: usize = 8;
+/// With fewer keys all are probes.
+const PROBED_MIN: usize = PROBES + KEYS_PER_READER;
 /// A lookup that takes longer, on average, waited for the disk: from the system's cache it takes one or two
 /// microseconds.
 const DISK_WAIT_MIN: Duration = Duration::from_micros(12);
@@ -362,18 +377,14 @@ impl Dictionary {
     /// The value of each of `keys`, in their order, faster than by [`get`](Self::get) where lookups wait for memory or
     /// the disk.
     ///
-    /// By `pread`, up to 16 threads read at once if the first few keys had to wait for the disk. From a mapping
-    /// ([`map_data`]) the cache misses of 32 keys of a shard overlap; pages that are not in memory yet are read one by
-    /// one.
-    ///
-    /// [`map_data`]: crate::DictionaryOptions::map_data
+    /// Of data in memory, the cache misses of 32 keys overlap, in one file or several. If the first few keys had to
+    /// wait for the disk, up to 16 threads read at once.
     ///
     /// # Errors
     /// The error of [`get`](Self::get) for one of the keys.
     pub fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
         let mut values = vec![None; keys.len()];
-        let viewed = self.files.iter().all(|file| file.pages.is_viewed());
-        let probes = if viewed { keys.len() } else { keys.len().min(PROBES) };
+        let probes = if keys.len() < PROBED_MIN { keys.len() } else { PROBES };
         let start = Instant::now();
         self.get_in_turn(&keys[..probes], &mut values[..probes])?;
         let waited = start.elapsed() >= DISK_WAIT_MIN * probes as u32;
@@ -384,20 +395,7 @@ impl Dictionary {
     }
 
     fn get_in_turn<K: AsRef<[u8]>>(&self, keys: &[K], values: &mut [Option<Vec<u8>>]) -> Result<()> {
-        if self.manifest.as_ref().is_none_or(|manifest| manifest.shards.len() == 1) {
-            return self.files[0].get_many(keys, values);
-        }
-        // Those of a shard together.
-        let places = keys.iter().enumerate().map(|(at, key)| Ok((self.file_index(key.as_ref())?, at)));
-        let mut places: Vec<(usize, usize)> = places.collect::<Result<_>>()?;
-        places.sort_unstable();
-        for places in places.chunk_by(|one, next| one.0 == next.0) {
-            let keys: Vec<&[u8]> = places.iter().map(|(_, at)| keys[*at].as_ref()).collect();
-            let mut found = vec![None; places.len()];
-            self.files[places[0].0].get_many(&keys, &mut found)?;
-            places.iter().zip(found).for_each(|((_, at), found)| values[*at] = found);
-        }
-        Ok(())
+        many::get_many(&self.files, |key| self.file_index(key), keys, values)
     }
 
     /// Divides the keys among `readers` threads.
