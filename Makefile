@@ -1,6 +1,7 @@
 # make run      builds the program and takes the tour: real data in, out, timed and compared
 # make test     everything: format, lints, all tests, documentation, examples
 # make test-python  the Python package: wheel, tests and types, in virtual environments of its own; PYTHON=python3.12
+# make test-spark   the Spark data source on a cluster of two worker processes; needs Java 17, installs PySpark (450 MB)
 # make slow     tests that take minutes or gigabytes: a value of 1 GiB, long runs over damaged files; short runs of power and faults
 # make power    power losses on ext4, XFS and btrfs, on a disk that records each write: SECONDS=300, SEED, FS=xfs, REPLAY=folder
 # make faults   each system call of a small workload fails once: SECONDS=300, SEED, REPLAY=case
@@ -19,10 +20,10 @@
 # make bench-compat  words through ndbm and hsearch, beside gdbm, Berkeley DB and glibc
 # make help     this list
 #
-# `make test` is fmt, lint, unit, doc, examples, test-c, test-python, test-server and some seconds of fuzz, each by itself too. Needs Rust and a C
-# compiler's linker, and a C++ compiler to fuzz; says what to install where one is missing. `make bench` installs the peers'
-# libraries with apt-get; FEATURES=report measures without them. `make power` takes root and FUSE, says so where they lack, and
-# as root installs what makes the file systems. Plain POSIX make and sh.
+# `make test` is fmt, lint, unit, doc, examples, test-c, test-python, test-spark, test-server and some seconds of fuzz, each by
+# itself too. Needs Rust and a C compiler's linker, and a C++ compiler to fuzz; says what to install where one is missing. `make
+# bench` installs the peers' libraries with apt-get; FEATURES=report measures without them. `make power` takes root and FUSE,
+# says so where they lack, and as root installs what makes the file systems. Plain POSIX make and sh.
 
 .POSIX:
 
@@ -50,7 +51,7 @@ help:
 run: tools
 	$(CARGO) run --release --quiet --package splitpoint-cli -- tour
 
-test: databases fmt lint unit doc examples test-c test-python test-server
+test: databases fmt lint unit doc examples test-c test-python test-spark test-server
 	@$(MAKE) fuzz SECONDS=5
 	@for part in fmt clippy; do \
 	    $(CARGO) $$part --version >/dev/null 2>&1 || echo "SKIPPED: cargo $$part, which is not installed"; \
@@ -65,6 +66,9 @@ test: databases fmt lint unit doc examples test-c test-python test-server
 
 test-python: tools
 	@CARGO="$(CARGO)" python/run-tests
+
+test-spark: tools
+	@CARGO="$(CARGO)" python/run-spark-tests
 
 slow: tools
 	$(CARGO) test --workspace --locked --release -- --ignored
@@ -310,5 +314,5 @@ tools:
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
 .PHONY: help run test slow power faults disks fuzz sanitize bench bench-full budget peers fmt lint unit examples doc \
-    tools c-library compat-libraries test-compat install uninstall test-c test-python databases test-compat-upstream \
-    bench-compat test-server static
+    tools c-library compat-libraries test-compat install uninstall test-c test-python test-spark databases \
+    test-compat-upstream bench-compat test-server static

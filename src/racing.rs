@@ -2,10 +2,10 @@
 //!
 //! A frame is changed by the holder of its exclusive latch while optimistic readers load from it; they discard what
 //! they loaded if the frame's version changed (`pager/pool.rs`). Pages of a mapped file can become zeros
-//! (`io/window.rs`). Ordinary accesses that race are undefined behaviour in Rust, and its atomics take whole aligned words
-//! only: a record of 26 bytes at an odd offset is then a dozen shifts and merges. The processor has no such limit, so on
-//! x86-64 each access is one instruction of inline assembly, which the compiler neither splits, repeats nor assumes
-//! anything about.
+//! (`io/window.rs`). Ordinary accesses that race are undefined behaviour in Rust, and its atomics take whole aligned
+//! words only: a record of 26 bytes at an odd offset is then a dozen shifts and merges. The processor has no such
+//! limit, so on x86-64 each access is one instruction of inline assembly, which the compiler neither splits, repeats
+//! nor assumes anything about.
 //!
 //! What such a load returns is what relaxed atomic loads of its single bytes could return, and a store is what relaxed
 //! atomic stores of its bytes could do. That is all that callers rely on. Other processors take the **portable twin**:
@@ -24,13 +24,21 @@ pub(crate) use x86_64::*;
 /// Copies `len` bytes out of shared memory.
 ///
 /// # Safety
-/// `from` begins `len` bytes of a frame, or of a mapping that begins at a multiple of 8; `to` begins `len` bytes that only this thread accesses.
+/// `from` begins `len` bytes of a frame, or of a mapping that begins at a multiple of 8; `to` begins `len` bytes that
+/// only this thread accesses.
 #[inline]
 pub(crate) unsafe fn copy_out(from: *const u8, to: *mut u8, len: usize) {
     if len >= 16 {
         let mut at = 0;
+        while at + 64 <= len {
+            for part in 0..4 {
+                // SAFETY: `at + 64 <= len`, and both are `len` bytes long, as the caller promises.
+                unsafe { to.add(at + 16 * part).cast::<u128>().write_unaligned(load16(from.add(at + 16 * part))) };
+            }
+            at += 64;
+        }
         while at + 16 <= len {
-            // SAFETY: `at + 16 <= len`, and both are `len` bytes long, as the caller promises.
+            // SAFETY: `at + 16 <= len`, as above.
             unsafe { to.add(at).cast::<u128>().write_unaligned(load16(from.add(at))) };
             at += 16;
         }
@@ -236,8 +244,8 @@ mod portable {
     #[inline]
     unsafe fn word<'a>(at: *const u8) -> (&'a AtomicU64, u32) {
         let skip = at.addr() % 8;
-        // SAFETY: frames and mappings begin at multiples of 8 and have whole words, so the word is in the frame of the byte; it is
-        // aligned, and all accesses that race with it are atomic.
+        // SAFETY: frames and mappings begin at multiples of 8 and have whole words, so the word is in the frame of the
+        // byte; it is aligned, and all accesses that race with it are atomic.
         (unsafe { AtomicU64::from_ptr(at.sub(skip).cast_mut().cast()) }, 8 * skip as u32)
     }
 

@@ -40,7 +40,7 @@ impl Dictionary {
             let mut check = Check { file, faults: Vec::new(), more: 0 };
             check.pages()?;
             if check.faults.is_empty() {
-                check.records(self.manifest.as_ref().map(|manifest| (manifest, shard)))?;
+                check.records(self.manifest.as_ref().map(|manifest| (manifest, self.numbers[shard])))?;
             }
             for what in file.padding_faults()? {
                 check.fault("padding", what);

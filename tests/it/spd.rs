@@ -159,7 +159,8 @@ impl Footer {
             let (offset, length) = (u64_at(bytes, at + 8), u64_at(bytes, at + 16));
             must(fits(u128::from(offset) + u128::from(length)), || format!("section {n} is not in the file"))?;
             let (offset, length) = (offset as usize, length as usize);
-            let legal = offset >= end && offset % SECTION_ALIGN == 0 && length % 8 == 0 && matches!(kind, 1..=3 | 5 | 6);
+            let legal =
+                offset >= end && offset % SECTION_ALIGN == 0 && length % 8 == 0 && matches!(kind, 1..=3 | 5 | 6);
             must(legal, || format!("section {n}: kind {kind}, at {offset}, {length} bytes"))?;
             must(crc32c(0, &file[offset..offset + length]) == checksum, || format!("section {n}: checksum"))?;
             must(file[end..offset].iter().all(|&b| b == 0), || format!("section {n}: no zeros before it"))?;

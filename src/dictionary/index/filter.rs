@@ -191,7 +191,7 @@ fn fill(bits: FilterBits, shape: Shape, positions: &[u64]) -> Option<Vec<u64>> {
 }
 
 /// Slot `slot`, with zeros above its bits where they are eight.
-#[inline]
+#[inline(always)]
 fn get(bits: FilterBits, words: &[u64], slot: usize) -> u16 {
     match bits {
         FilterBits::Eight => words.get(slot / 8).map_or(0, |word| (word >> (8 * (slot % 8))) as u8).into(),
@@ -289,27 +289,35 @@ impl Filter {
     #[inline]
     pub fn may_have(&self, words: &[u64], position: u64) -> bool {
         let Some(segment) = self.segment_of(position) else { return false };
-        let OpenSegment { shape, at, .. } = *segment;
-        if shape.blocks == 0 {
+        if segment.shape.blocks == 0 {
             return true;
         }
-        let hash = mix(position, shape.seed);
-        let slots = words.get(at..).unwrap_or_default();
-        let [a, b, c] = shape.slots_of(hash).map(|slot| get(self.bits, slots, slot));
-        let sum = fingerprint(hash) ^ a ^ b ^ c;
+        let hash = mix(position, segment.shape.seed);
+        let slots = segment.shape.slots_of(hash).map(|slot| segment.at * self.slots_per_word() + slot);
+        // Each arm by itself, as it is the whole cost of a lookup.
         match self.bits {
-            FilterBits::Eight => sum as u8 == 0,
-            FilterBits::Sixteen => sum == 0,
+            FilterBits::Eight => {
+                let [a, b, c] = slots.map(|slot| get(FilterBits::Eight, words, slot));
+                (fingerprint(hash) ^ a ^ b ^ c) as u8 == 0
+            }
+            FilterBits::Sixteen => {
+                let [a, b, c] = slots.map(|slot| get(FilterBits::Sixteen, words, slot));
+                fingerprint(hash) ^ a ^ b ^ c == 0
+            }
         }
+    }
+
+    #[inline]
+    fn slots_per_word(&self) -> usize {
+        64 / self.bits.count() as usize
     }
 
     /// Calls `touch` with the places in the words that [`may_have`](Self::may_have) will look at.
     #[inline]
     pub fn places(&self, position: u64, mut touch: impl FnMut(usize)) {
         let Some(segment) = self.segment_of(position).filter(|segment| segment.shape.blocks > 0) else { return };
-        let slots_per_word = 64 / self.bits.count() as usize;
         let slots = segment.shape.slots_of(mix(position, segment.shape.seed));
-        slots.into_iter().for_each(|slot| touch(segment.at + slot / slots_per_word));
+        slots.into_iter().for_each(|slot| touch(segment.at + slot / self.slots_per_word()));
     }
 
     /// The segment whose positions are around `position`. Positions are spread evenly, so it is near its share.
