@@ -12,9 +12,10 @@
 # make budget   counts the instructions of put, get, append, remove and scan, and fails where one exceeds its budget
 # make test-compat  the old interfaces (ndbm, dbm, hsearch, dbopen) beside the system's, and under Perl and Python
 # make c-library  builds the C library into target/c: lib/libsplitpoint.so and .a, include/splitpoint.h, manual pages
-# make install  the program, the C library and its manual pages: PREFIX=/usr/local DESTDIR=; make uninstall removes them
+# make install  the program with shell completions, the C library, manual pages of both: PREFIX=/usr/local DESTDIR=; make uninstall removes them
 # make test-c   the tests of the C library
 # make test-compat-upstream  tests of them by gdbm, glibc, Perl and Python, fetched with apt-get source, over ours
+# make uplot    fetches the plotting library of the lab's pages anew from npm: UPLOT=VERSION
 # make bench-compat  words through ndbm and hsearch, beside gdbm, Berkeley DB and glibc
 # make help     this list
 #
@@ -239,6 +240,12 @@ PROFILE = release
 install: $(STAGE)
 	$(CARGO) build --profile $(PROFILE) --quiet --locked --package splitpoint-cli
 	@mkdir -p $(C_OUT)/bin && cp target/$(PROFILE:dev=debug)/splitpoint $(C_OUT)/bin/
+	@set -e; program='$(C_OUT)/bin/splitpoint'; share='$(C_OUT)/share'; \
+	mkdir -p "$$share/bash-completion/completions" "$$share/zsh/site-functions" "$$share/fish/vendor_completions.d"; \
+	"$$program" completions bash >"$$share/bash-completion/completions/splitpoint"; \
+	"$$program" completions zsh >"$$share/zsh/site-functions/_splitpoint"; \
+	"$$program" completions fish >"$$share/fish/vendor_completions.d/splitpoint.fish"; \
+	rm -f "$$share"/man/man1/splitpoint*.1; "$$program" man --out "$$share/man/man1"
 	@set -e; umask 022; to='$(DESTDIR)$(PREFIX)'; mkdir -p "$$to/share/splitpoint"; \
 	(cd $(C_OUT) && find bin include lib share ! -type d | sort) >"$$to/$(INSTALLED)"; \
 	while read -r file; do \
@@ -256,7 +263,9 @@ uninstall:
 	test -f "$$from/$(INSTALLED)" || { echo "Nothing is installed in $$from: $(INSTALLED) is missing." >&2; exit 1; }; \
 	while read -r file; do rm -f "$$from/$$file"; done <"$$from/$(INSTALLED)"; \
 	rm "$$from/$(INSTALLED)"; \
-	for directory in share/splitpoint include/splitpoint lib/splitpoint lib/cmake/splitpoint lib/cmake lib/pkgconfig share/man/man3; do \
+	for directory in share/splitpoint include/splitpoint lib/splitpoint lib/cmake/splitpoint lib/cmake lib/pkgconfig share/man/man3 \
+	    share/man/man1 share/bash-completion/completions share/bash-completion share/zsh/site-functions share/zsh \
+	    share/fish/vendor_completions.d share/fish; do \
 	    rmdir "$$from/$$directory" 2>/dev/null || :; \
 	done; \
 	echo "Removed splitpoint from $$from."
@@ -281,6 +290,11 @@ test-compat-upstream: compat-libraries
 bench-compat: compat-libraries
 	@$(COMPAT)/bench/run $(C_OUT) target/c-compat
 
+# The library is in the repository, with its checksums; this is how it came there. UPLOT is another version.
+UPLOT =
+uplot:
+	@crates/cli/src/cmd/lab/page/assets/fetch $(UPLOT)
+
 doc: tools
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items --locked
 
@@ -296,4 +310,4 @@ tools:
 
 .PHONY: help run test slow power faults disks fuzz sanitize bench bench-full budget peers fmt lint unit examples doc \
     tools c-library compat-libraries test-compat install uninstall test-c test-python databases test-compat-upstream \
-    bench-compat test-server
+    bench-compat test-server uplot

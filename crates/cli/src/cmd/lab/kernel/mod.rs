@@ -1,10 +1,12 @@
 //! `lab kernel`: repeats the paper on Linux's hash tables, on the user's own tree or trace.
 //!
-//! Here: arguments, the source of the trace, and the order of work. Not here: the report (`report.rs`).
+//! Here: arguments, the source of the trace, and the order of work. Not here: the report (`report.rs`) and the page
+//! (`../page/kernel.rs`).
 //! Source: Lever, "Linux Kernel Hash Table Behavior" (CITI 2000).
 
-mod report;
+pub mod report;
 
+use super::page;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped};
@@ -14,7 +16,7 @@ use splitpoint_lab::kernel::caches::{Limits, MEMORY_MAX, MEMORY_MIN, Pruning, St
 use splitpoint_lab::kernel::figures::{self, Experiment, Histogram};
 use splitpoint_lab::kernel::load::{SCRIPTS_MAX, Tree, TreeError};
 use splitpoint_lab::kernel::strace;
-use splitpoint_lab::kernel::study::{Measured, measure, shape};
+use splitpoint_lab::kernel::study::{Measured, Shape, measure, shape};
 use splitpoint_lab::kernel::trace::{self, Trace};
 use splitpoint_lab::kernel::{Proceed, Stopped};
 use std::collections::HashMap;
@@ -33,6 +35,7 @@ Examples:
   splitpoint lab kernel                       everything, on /usr/include
   splitpoint lab kernel ~/src --table 3       one table, on your own tree
   splitpoint lab kernel ~/src --histogram 1 --histogram 3
+  splitpoint lab kernel --html kernel.html    also as a page of plots and tables
   splitpoint lab kernel --write-trace t.txt --scripts 4
   splitpoint lab kernel --trace t.txt --memory 4096
   strace -f -y -e trace=%file,%desc -o make.txt make
@@ -93,6 +96,41 @@ pub struct Kernel {
     /// Report as JSON
     #[arg(long)]
     json: bool,
+    /// Also write the report as one HTML file
+    #[arg(long, value_name = "FILE", conflicts_with = "write_trace")]
+    html: Option<PathBuf>,
+}
+
+/// The results.
+#[derive(Default)]
+pub struct Report {
+    /// The source of the load, in words.
+    pub about: Vec<String>,
+    pub tables: Vec<TableReport>,
+    pub histograms: Vec<HistogramReport>,
+}
+
+pub struct TableReport {
+    pub experiment: Experiment,
+    /// One for each number of scripts.
+    pub columns: Vec<Column>,
+}
+
+/// The results of an experiment under one load.
+pub struct Column {
+    /// 0 for a recorded trace.
+    pub scripts: usize,
+    /// The index of the load in the paper.
+    pub paper: Option<usize>,
+    /// The figures of each kernel.
+    pub measured: Vec<Measured>,
+}
+
+pub struct HistogramReport {
+    pub histogram: Histogram,
+    /// 0 for a recorded trace.
+    pub scripts: usize,
+    pub shape: Shape,
 }
 
 /// A recorded trace, or a tree for synthetic loads.
@@ -154,6 +192,7 @@ impl Study<'_> {
             about.iter().try_for_each(|line| out.line(line))?;
         }
         let mut tables = Vec::new();
+        let mut results = Report { about: about.clone(), ..Report::default() };
         for experiment in self.args.experiments() {
             let columns = self.columns(&experiment)?;
             if self.args.json {
@@ -161,8 +200,9 @@ impl Study<'_> {
             } else {
                 report::table(&experiment, &columns).iter().try_for_each(|line| out.line(line))?;
             }
+            results.tables.push(TableReport { experiment, columns });
         }
-        let histograms = self.histograms(&mut out)?;
+        let histograms = self.histograms(&mut out, &mut results)?;
         if self.args.json {
             let mut report = Map::new();
             report.insert("about".to_owned(), json!(about));
@@ -171,6 +211,13 @@ impl Study<'_> {
             report.insert("tables".to_owned(), tables.into());
             report.insert("histograms".to_owned(), histograms.into());
             out.json(&report.into())?;
+        }
+        // Last, so that the report is not lost if the page cannot be written.
+        if let Some(path) = &self.args.html {
+            page::write(path, &page::kernel::of(&results))?;
+            if !self.args.json {
+                out.line(&format!("\nPlots: {}", path.display()))?;
+            }
         }
         Ok(())
     }
@@ -229,13 +276,13 @@ impl Study<'_> {
     }
 
     /// Runs an experiment with each number of scripts.
-    fn columns(&self, experiment: &Experiment) -> Result<Vec<report::Column>> {
+    fn columns(&self, experiment: &Experiment) -> Result<Vec<Column>> {
         let limits = Limits::of_memory(self.args.memory(experiment.memory));
         let mut columns = Vec::new();
         for scripts in self.args.scripts(experiment.scripts) {
             let paper = experiment.scripts.iter().position(|known| *known == scripts || scripts == 0);
             let measured = self.with_trace(scripts, |trace| self.measured(experiment, trace, limits))?;
-            columns.push(report::Column { scripts, paper, measured });
+            columns.push(Column { scripts, paper, measured });
         }
         Ok(columns)
     }
@@ -256,7 +303,7 @@ impl Study<'_> {
         measure(&experiment.kernels, &|pruning| &streams[&pruning], runs, self.proceed)
     }
 
-    fn histograms(&self, out: &mut Output) -> Result<Vec<Value>> {
+    fn histograms(&self, out: &mut Output, results: &mut Report) -> Result<Vec<Value>> {
         let wanted = self.args.histograms();
         let mut reports = Vec::new();
         if wanted.is_empty() {
@@ -273,6 +320,7 @@ impl Study<'_> {
                 } else {
                     report::histogram(histogram, scripts, &shape).iter().try_for_each(|line| out.line(line))?;
                 }
+                results.histograms.push(HistogramReport { histogram: histogram.clone(), scripts, shape });
             }
         }
         Ok(reports)

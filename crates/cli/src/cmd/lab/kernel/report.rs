@@ -1,5 +1,6 @@
 //! Tables and histograms of `lab kernel`, as text and as JSON, with the paper's figures next to ours.
 
+use super::Column;
 use crate::number::grouped;
 use serde_json::{Value, json};
 use splitpoint_lab::kernel::figures::{Experiment, Histogram, PaperHistogram};
@@ -8,35 +9,25 @@ use splitpoint_lab::kernel::study::{Kernel, Measured, Shape};
 /// The bucket sizes with a row of their own in a histogram; larger buckets share the last row.
 const SIZES: usize = 16;
 
-/// The results of an experiment under one load.
-pub struct Column {
-    /// 0 for a recorded trace.
-    pub scripts: usize,
-    /// The index of the load in the paper.
-    pub paper: Option<usize>,
-    /// The figures of each kernel.
-    pub measured: Vec<Measured>,
-}
-
 /// A percentage of the reference; `None` if that is 0.
-fn relative(of: f64, reference: f64) -> Option<f64> {
+pub fn relative(of: f64, reference: f64) -> Option<f64> {
     (reference > 0.0).then(|| 100.0 * of / reference)
 }
 
-fn percent(relative: Option<f64>) -> String {
+pub fn percent(relative: Option<f64>) -> String {
     relative.map_or("-".to_owned(), |percent| format!("{percent:.1}"))
 }
 
-fn paper_relative(experiment: &Experiment, kernel: &Kernel, column: Option<usize>) -> Option<f64> {
+pub fn paper_relative(experiment: &Experiment, kernel: &Kernel, column: Option<usize>) -> Option<f64> {
     let column = column?;
     relative(kernel.paper.get(column)?.0, experiment.kernels[0].paper.get(column)?.0)
 }
 
-fn load_of(scripts: usize) -> String {
+pub fn load_of(scripts: usize) -> String {
     if scripts == 0 { "trace".to_owned() } else { format!("{scripts} scripts") }
 }
 
-fn buckets_of(kernel: &Kernel) -> String {
+pub fn buckets_of(kernel: &Kernel) -> String {
     match kernel.variants[..] {
         [variant] => variant.buckets().map_or("trees".to_owned(), |buckets| buckets.to_string()),
         _ => "four".to_owned(),
@@ -44,7 +35,7 @@ fn buckets_of(kernel: &Kernel) -> String {
 }
 
 /// Objects compared for each lookup; a dash for none.
-fn per(compared: u64, lookups: u64) -> String {
+pub fn per(compared: u64, lookups: u64) -> String {
     if lookups == 0 || compared == 0 { "-".to_owned() } else { format!("{:.2}", compared as f64 / lookups as f64) }
 }
 
