@@ -1,7 +1,8 @@
-//! Headless Chromium through its DevTools protocol, over a pipe: pages are opened, measured, pointed at and photographed.
+//! Headless Chromium through its DevTools protocol, over a pipe: it opens pages, measures them, points at them, and
+//! takes pictures.
 //!
-//! With `--remote-debugging-pipe` the browser reads commands from descriptor 3 and writes answers and events to 4, each a
-//! JSON text that ends with a zero byte. A shell makes our pipes these descriptors.
+//! With `--remote-debugging-pipe` the browser reads commands from descriptor 3 and writes answers and events to 4, each
+//! a JSON text that ends with a zero byte. A shell makes our pipes these descriptors.
 //!
 //! Source: the DevTools protocol's documentation, domains Page, Runtime, Input, Network, Log and Emulation.
 

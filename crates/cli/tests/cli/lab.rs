@@ -1,6 +1,6 @@
-//! The HTML pages of the lab in headless Chromium, if it is installed: at the width of a desktop and of a phone, in light
-//! and in dark mode, and without scripts. Pictures of a view with faults are kept in the directory for temporary files of
-//! the tests; with `SPLITPOINT_PICTURES=DIR` those of all views are kept there.
+//! The HTML pages of the lab in headless Chromium, if it is installed: at the width of a desktop and of a phone, in
+//! light and in dark mode, and without scripts. Pictures of views with faults are kept in the tests' directory for
+//! temporary files; with `SPLITPOINT_PICTURES=DIR`, pictures of all views are kept there.
 
 use super::browser::{self, Browser, View};
 use super::{directory, run_well};
@@ -146,7 +146,8 @@ const MEASURE: &str = r#"(() => {
   const root = document.documentElement;
   const visible = element => element.getClientRects().length > 0 && getComputedStyle(element).visibility === "visible";
   const channels = color => (color.match(/[\d.]+/g) ?? []).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map(c => c / 255).map(c => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
+  const light = ([r, g, b]) => [r, g, b].map(c => c / 255)
+    .map(c => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
     .reduce((sum, c, i) => sum + c * [.2126, .7152, .0722][i], 0);
   const behind = element => {
     for (let above = element; above; above = above.parentElement) {
@@ -191,7 +192,8 @@ const MEASURE: &str = r#"(() => {
     canvases: [...document.querySelectorAll("[data-plot] canvas")].filter(inked).length,
     svgs: [...document.querySelectorAll("[data-plot] svg")].filter(visible).length,
     hacked: typeof hacked !== "undefined", 
-    text: [...document.body.children].filter(part => part.localName !== "script").map(part => part.textContent).join(" "),
+    text: [...document.body.children].filter(part => part.localName !== "script")
+      .map(part => part.textContent).join(" "),
   };
 })()"#;
 

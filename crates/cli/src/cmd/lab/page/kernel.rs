@@ -23,7 +23,8 @@ pub fn of(report: &Report) -> String {
              tables alone here. Hit and miss are the objects that a lookup compares.",
         );
         page.constant(
-            "<p class=\"scale\"><span><i class=\"dot ours\"></i> ours</span> <span><i class=\"dot paper\"></i> paper</span> \
+            "<p class=\"scale\"><span><i class=\"dot ours\"></i> ours</span> \
+             <span><i class=\"dot paper\"></i> paper</span> \
              <span>on a logarithmic scale; the line is the reference, 100 %</span></p>\n",
         );
     }
@@ -38,8 +39,8 @@ pub fn of(report: &Report) -> String {
     if !report.histograms.is_empty() {
         page.heading(
             "Histograms",
-            "The share of the objects that lie in buckets of each size: a table whose line is far to the right has long \
-             chains.",
+            "The share of the objects that lie in buckets of each size: a table whose line is far to the right has \
+             long chains.",
         );
         let plots: Vec<_> = report.histograms.iter().map(histogram).collect();
         page.grid_of_lines(&plots);

@@ -39,7 +39,8 @@ impl Matrix {
              <text x=\"4\" y=\"14\" font-size=\"13\" font-weight=\"600\">{}</text>\
              <text x=\"4\" y=\"29\" font-size=\"11\" fill=\"#666\">{}</text></g>\
              <g transform=\"translate(0 {top})\">\
-             <path d=\"M0 0h{width}v{height}h-{width}z\" fill=\"none\" stroke=\"#ddd\" stroke-width=\"2\"/>{}</g></svg>",
+             <path d=\"M0 0h{width}v{height}h-{width}z\" fill=\"none\" stroke=\"#ddd\" stroke-width=\"2\"/>\
+             {}</g></svg>",
             height + top,
             text(1.0),
             escaped(&self.title),

@@ -3,8 +3,8 @@
 //! A page begins with the answer and then shows why. `study.rs`, `schemes.rs`, `tune.rs` and `kernel.rs` are the pages
 //! of the four commands. `plot.rs`, `matrix.rs` and `table.rs` are what they show.
 //!
-//! uPlot draws the plots; it, its licence, our script and our style sheet are in `assets/` and built into every page, so
-//! that a page needs no network. Its policy forbids the network, and allows only these scripts and styles, by their
+//! uPlot draws the plots. It, its licence, our script and our style sheet are in `assets/` and built into every page,
+//! so that a page needs no network. Its policy forbids the network, and allows only these scripts and styles, by their
 //! hashes: text of a key that were taken for markup could still not run. Without scripts the plots are SVG, and nothing
 //! else is missing; below each plot are its values as a table.
 
@@ -218,7 +218,9 @@ impl Page {
         rows.into_iter().for_each(|row| table.row(table::Kind::Plain, row.iter().map(table::Cell::from)));
         self.add(&format!(
             "<figure class=\"card\"><figcaption><b>{title}</b><span>{unit}</span></figcaption>\n{legend}\
-             <div class=\"plot\" data-plot=\"{number}\" tabindex=\"0\" role=\"img\" aria-label=\"Plot: {title}, by {}. Its values are in the table below.\"><noscript>{svg}</noscript></div>\n\
+             <div class=\"plot\" data-plot=\"{number}\" tabindex=\"0\" role=\"img\" \
+             aria-label=\"Plot: {title}, by {}. Its values are in the table below.\">\
+             <noscript>{svg}</noscript></div>\n\
              <details><summary>Values as a table</summary>{}</details></figure>\n",
             escaped(lines.x.title),
             table.html()

@@ -168,7 +168,8 @@ impl Lines {
         let drawable = |x: f64, y: f64| self.is_drawable(&(x, y)).then_some(y);
         let lines = self.lines.iter().map(|line| {
             let values: Vec<_> = xs.iter().map(|x| line.at(*x).and_then(|y| drawable(*x, y))).collect();
-            json!({"name": line.name, "color": line.class(), "dash": line.color.is_none(), "off": line.is_off, "values": values})
+            let (color, dash) = (line.class(), line.color.is_none());
+            json!({"name": line.name, "color": color, "dash": dash, "off": line.is_off, "values": values})
         });
         let band = self.band.as_ref().map(|band| {
             let at = |x: f64| band.points.iter().find(|point| point.0 == x);
@@ -280,8 +281,8 @@ impl Lines {
     }
 }
 
-/// The range of an axis, in its scale: from the minimum, or 0, to a little above the maximum. A logarithmic axis includes
-/// at least two powers of two, because only those have labels, or `span` to each side of `about`.
+/// The range of an axis, in its scale: from the minimum, or 0, to a little above the maximum. A logarithmic axis
+/// includes at least two powers of two, because only those have labels, or `span` to each side of `about`.
 fn range(values: impl Iterator<Item = f64> + Clone, axis: &Axis) -> std::ops::Range<f64> {
     let least = values.clone().fold(f64::INFINITY, f64::min);
     let most = values.fold(f64::NEG_INFINITY, f64::max);

@@ -24,9 +24,10 @@ pub fn of(what: &str, report: &Report) -> String {
     page.table(&overview(report));
     page.heading(
         "Unsuccessful lookups against uniform random",
-        &(equals(report) + "What a function costs compared with placing each key uniformly at random (Poisson): 1× costs the same, above \
-         it the function crowds keys. From the table advised to smaller ones. Absent keys are like yours. In the grey \
-         area chance explains the difference."),
+        &(equals(report)
+            + "What a function costs compared with placing each key uniformly at random (Poisson): 1× costs the same, \
+               above it the function crowds keys. From the table advised to smaller ones. Absent keys are like yours. \
+               In the grey area chance explains the difference."),
     );
     page.lines(&by_load(report));
     page.heading(
