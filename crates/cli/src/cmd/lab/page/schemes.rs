@@ -4,7 +4,7 @@ use super::plot::{Axis, Line, Lines};
 use super::table::{Cell, Kind, Mark, Table};
 use super::{Page, Tile};
 use crate::cmd::lab::schemes::{Report, text};
-use crate::number::{grouped, size};
+use crate::number::grouped;
 use splitpoint_lab::schemes::{Point, SchemeKind, Study};
 
 /// The schemes in a plot.
@@ -105,45 +105,26 @@ fn best(studies: &[Study], on_disk: bool) -> Option<(&Study, &Point)> {
 }
 
 fn answer(page: &mut Page, report: &Report) {
-    let studies = &report.studies;
-    let costs = |point: &Point| {
-        let [hit, miss, ..] = text::cells(point);
-        (hit, miss)
-    };
-    let mut tiles = Vec::new();
-    let mut lines = Vec::new();
-    let mut verdict = Vec::new();
-    for (on_disk, name, unit) in [(true, "on disk", "pages"), (false, "in memory", "entries")] {
-        let Some((study, point)) = best(studies, on_disk) else { continue };
-        let (hit, miss) = costs(point);
+    let (mut tiles, mut verdict) = (Vec::new(), Vec::new());
+    for (on_disk, name) in [(true, "on disk"), (false, "in memory")] {
+        let Some((study, point)) = best(&report.studies, on_disk) else { continue };
+        let [hit, miss, memory, ..] = text::cells(point);
         verdict.push(format!("{name} {}", study.kind.name()));
         let tile = if on_disk { "Fewest pages, on disk" } else { "Fewest entries, in memory" };
-        let note = format!("{hit} a hit, {miss} a miss");
+        let note = format!("{hit} a hit, {miss} a miss; {memory} of memory for addressing");
         tiles.push(Tile { name: tile, value: study.kind.name().to_owned(), note });
-        let memory = size(point.figures.addressing_bytes);
-        let mut line = format!(
-            "{}, {name}: {hit} {unit} a hit and {miss} a miss, with {memory} of memory for addressing.",
-            study.kind.name()
-        );
-        let ours = studies.iter().find(|study| study.kind.name() == "splitpoint" && study.kind.on_disk() == on_disk);
-        if let Some((ours, last)) = ours.and_then(|ours| Some((ours, ours.last()?)))
-            && ours.kind != study.kind
-        {
-            let (hit, miss) = costs(last);
-            let memory = size(last.figures.addressing_bytes);
-            line += &format!(" Splitpoint's table: {hit} and {miss}, with {memory}.");
-        }
-        lines.push(line);
     }
-    let failed: Vec<_> = studies.iter().filter(|study| !is_complete(study)).map(|study| study.kind.name()).collect();
-    if !failed.is_empty() {
-        lines.push(format!("Did not take all keys: {}. The problems are below the table.", failed.join(", ")));
+    let ours = report.studies.iter().find(|study| study.kind == SchemeKind::Splitpoint);
+    if let Some(point) = ours.and_then(Study::last) {
+        let [hit, miss, memory, ..] = text::cells(point);
+        let note = format!("{hit} a hit, {miss} a miss; {memory} of memory for addressing");
+        tiles.push(Tile { name: "Splitpoint's table", value: "splitpoint".to_owned(), note });
     }
     let verdict = match verdict.len() {
         0 => "No scheme took all keys".to_owned(),
         _ => format!("The cheapest lookups: {}", verdict.join(", ")),
     };
-    page.answer(&verdict, &tiles, &lines);
+    page.answer(&verdict, &tiles, &text::answer(report));
 }
 
 /// One row for each scheme, or for each point of a single scheme.
