@@ -4,8 +4,9 @@
 //! (`report.rs`).
 //! Source: Lever, "Linux Kernel Hash Table Behavior" (CITI 2000).
 
-mod report;
+pub mod report;
 
+use super::page;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped};
@@ -34,6 +35,7 @@ Examples:
   splitpoint lab kernel ~/src --table 3       one table, on your own tree
   splitpoint lab kernel ~/src --histogram 1 --histogram 3
   splitpoint lab kernel --table 3 --function multiply:0x9e3779b1:11 --bits 13,14
+  splitpoint lab kernel --html kernel.html    also as a page of plots and tables
   splitpoint lab kernel --write-trace t.txt --scripts 4
   splitpoint lab kernel --trace t.txt --memory 4096
   strace -f -y -e trace=%file,%desc -o make.txt make
@@ -114,6 +116,9 @@ pub struct Kernel {
     /// Report as JSON
     #[arg(long)]
     json: bool,
+    /// Also write the report as one HTML file
+    #[arg(long, value_name = "FILE", conflicts_with = "write_trace")]
+    html: Option<PathBuf>,
 }
 
 fn parse_function(text: &str) -> std::result::Result<(String, WordFunction), String> {
@@ -175,9 +180,14 @@ impl Kernel {
         let Some(report) = result? else { return Ok(()) };
         let mut out = Output::stdout();
         if self.json {
-            return out.json(&report::as_json(&report));
+            out.json(&report::as_json(&report))?;
+        } else {
+            report::lines(&report).iter().try_for_each(|line| out.line(line))?;
         }
-        report::lines(&report).iter().try_for_each(|line| out.line(line))
+        // Last, so that the report is not lost if the page cannot be written.
+        let Some(path) = &self.html else { return Ok(()) };
+        page::write(path, &page::kernel::of(&report))?;
+        if self.json { Ok(()) } else { out.line(&format!("\nPlots: {}", path.display())) }
     }
 
     fn experiments(&self) -> Vec<Experiment> {

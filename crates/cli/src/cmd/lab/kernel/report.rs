@@ -17,7 +17,7 @@ pub fn relative(of: f64, reference: f64) -> Option<f64> {
     (reference > 0.0).then(|| 100.0 * of / reference)
 }
 
-fn percent(relative: Option<f64>) -> String {
+pub fn percent(relative: Option<f64>) -> String {
     match relative {
         None => "-".to_owned(),
         Some(percent) if percent >= 9999.95 => grouped(percent.round() as u64),
@@ -146,7 +146,7 @@ fn table(table: &TableReport) -> Vec<String> {
         lines.extend(rates(experiment, column));
         lines.push(String::new());
         lines.extend(counts(experiment, column));
-        lines.extend(charges(experiment, column));
+        lines.extend(charges(experiment, column).iter().flat_map(|line| wrapped(line)));
         lines.extend(wrapped(&verdict(experiment, column)));
     }
     lines
@@ -230,9 +230,9 @@ pub fn hash_ns(measured: &Measured) -> Option<f64> {
 }
 
 /// What pruning costs in other caches.
-fn charges(experiment: &Experiment, column: &Column) -> Vec<String> {
+pub fn charges(experiment: &Experiment, column: &Column) -> Vec<String> {
     let kernels = experiment.kernels.iter().zip(&column.measured).filter(|(_, measured)| !measured.charges.is_empty());
-    kernels.flat_map(|(kernel, measured)| wrapped(&charges_of(kernel, measured))).collect()
+    kernels.map(|(kernel, measured)| charges_of(kernel, measured)).collect()
 }
 
 fn charges_of(kernel: &Kernel, measured: &Measured) -> String {
