@@ -1,8 +1,8 @@
 //! The check of a whole dictionary, which names every fault.
 //!
 //! First it compares all pages with their checksums, and those with the footer's. If the pages are whole, it checks all
-//! records: their order, number and lengths, that no key is there twice, and that the index and the starts of the pages
-//! lead to each of them. At last it checks that the padding between the parts of the file is zeros.
+//! records: their order, number and lengths, that no key is there twice, and that the filter, the index and the starts of
+//! the pages lead to each of them. At last it checks that the padding between the parts of the file is zeros.
 
 use super::format::layout::Order;
 use super::format::page::{self, CHECKSUM_BYTES, START_COUNT, StartsWriter};
@@ -12,7 +12,8 @@ use super::read::walk::Walk;
 use super::run::Run;
 use super::shards::manifest::Manifest;
 use crate::error::{ErrorKind, Result, quote};
-use crate::fault::Fault;
+use crate::fault::{Fault, Proceed, go_on};
+use std::ops::ControlFlow;
 
 /// Faults that are described; further ones are only counted.
 const FAULTS_MAX: usize = 1000;
@@ -21,13 +22,14 @@ const READ_BYTES: u64 = 1 << 20;
 
 struct Check<'d> {
     file: &'d DictionaryFile,
+    proceed: Proceed<'d>,
     faults: Vec<Fault>,
     more: u64,
 }
 
 impl Dictionary {
     /// Reads everything and names every fault: wrong checksums, records out of order or there twice, wrong counts, keys
-    /// that the index does not lead to, padding that is not zero.
+    /// that the index does not lead to or the filter excludes, padding that is not zero.
     ///
     /// Costs two passes over the data, the second of which reads each page twice. With the index `chunk` the records of
     /// a chunk are in memory.
@@ -35,12 +37,20 @@ impl Dictionary {
     /// # Errors
     /// [`ErrorKind::Io`], where the check cannot go on. Faults are in the result.
     pub fn verify(&self) -> Result<Vec<Fault>> {
+        self.verify_while(|| ControlFlow::Continue(()))
+    }
+
+    /// [`verify`](Self::verify), which `proceed` may break: it is asked at about every MiB.
+    ///
+    /// # Errors
+    /// Those of [`verify`](Self::verify); [`ErrorKind::Stopped`].
+    pub fn verify_while(&self, proceed: impl Fn() -> ControlFlow<()>) -> Result<Vec<Fault>> {
         let mut faults = Vec::new();
         for (shard, file) in self.files.iter().enumerate() {
-            let mut check = Check { file, faults: Vec::new(), more: 0 };
+            let mut check = Check { file, proceed: &proceed, faults: Vec::new(), more: 0 };
             check.pages()?;
             if check.faults.is_empty() {
-                check.records(self.manifest.as_ref().map(|manifest| (manifest, shard)))?;
+                check.records(self.manifest.as_ref().map(|manifest| (manifest, self.numbers[shard])))?;
             }
             for what in file.padding_faults()? {
                 check.fault("padding", what);
@@ -74,6 +84,7 @@ impl Check<'_> {
         let mut sum = 0;
         let count = self.file.pages.count();
         for from in (0..count).step_by(at_once as usize) {
+            go_on(self.proceed)?;
             let to = count.min(from + at_once);
             self.file.pages.raw(from..to, &mut bytes)?;
             for (page, bytes) in (from + 1..=to).zip(bytes.chunks_exact(page_bytes as usize)) {
@@ -101,6 +112,7 @@ impl Check<'_> {
         let mut walk = Walk::as_they_lie(self.file);
         let mut heads = self.file.pages.has_starts().then(|| Heads::new(self.file));
         loop {
+            go_on(self.proceed)?;
             let first = walk.rank();
             match walk.next(&mut run) {
                 Ok(true) => {}
@@ -123,6 +135,10 @@ impl Check<'_> {
                         format!("its key {} is another shard's", quote(run.key(index))),
                     );
                 }
+                if !self.file.may_have(run.positions[index]) {
+                    let key = quote(run.key(index));
+                    self.fault(format!("record {rank}"), format!("the filter excludes its key {key}"));
+                }
                 if !self.file.leads_to(run.positions[index], rank, cell) {
                     let key = quote(run.key(index));
                     self.fault(format!("record {rank}"), format!("the index does not lead to its key {key}"));
@@ -132,9 +148,15 @@ impl Check<'_> {
                 run.sort();
             }
             self.order(&run, &mut last);
+            counted.positions(&run.positions);
         }
         if let Some(mut heads) = heads {
             heads.finish(&mut |page| self.page_fault(page))?;
+        }
+        if let Some((.., keys)) = self.file.filter()
+            && keys != counted.positions
+        {
+            self.fault("filter", format!("it is for {keys} hashes, the records have {}", counted.positions));
         }
         let footer = &self.file.footer;
         if (counted.key_bytes, counted.value_bytes) != (footer.key_bytes, footer.value_bytes)
@@ -232,9 +254,19 @@ struct Counted {
     key_len: (u32, u32),
     value_len: (u32, u32),
     some: bool,
+    /// Distinct positions.
+    positions: u64,
+    last_position: Option<u64>,
 }
 
 impl Counted {
+    /// The next positions, ascending.
+    fn positions(&mut self, positions: &[u64]) {
+        for &position in positions {
+            self.positions += u64::from(self.last_position.replace(position) != Some(position));
+        }
+    }
+
     fn add(&mut self, key_len: u32, value_len: u32) {
         if !std::mem::replace(&mut self.some, true) {
             (self.key_len, self.value_len) = ((key_len, key_len), (value_len, value_len));

@@ -23,13 +23,13 @@ pub(crate) mod damaged_file;
 mod health;
 mod names;
 pub(crate) mod pool;
-mod racing;
 pub(crate) mod sink;
 mod space;
 pub(crate) mod wal;
 pub(crate) mod words;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::fault::{Proceed, go_on};
 use crate::io::atomic::make_unnamed;
 use crate::io::{File, Mode, Storage, forked_since, forks};
 use crate::little_endian::{u32_at, u64_at};
@@ -735,10 +735,11 @@ impl Pager {
     }
 
     /// Reads every frame of the file and reports those whose checksum does not match.
-    pub(crate) fn verify_sums(&self, mut fault: impl FnMut(FrameNo, String)) -> Result<()> {
+    pub(crate) fn verify_sums(&self, proceed: Proceed<'_>, mut fault: impl FnMut(FrameNo, String)) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let mut bytes = vec![0; self.frame_bytes()];
         for frame in 0..self.file_frames.load(Acquire) {
+            go_on(proceed)?;
             let read = file.read_at(&mut bytes, u64::from(frame) * self.frame_bytes() as u64);
             let read = read.map_err(|e| Error::io(&self.path, &format!("read frame {frame}"), e));
             if let Err(e) = read.and_then(|()| self.check_sum(frame, &bytes)) {

@@ -203,6 +203,29 @@ proptest! {
 }
 
 #[test]
+fn walks_end_where_their_caller_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let table = Table::open(directory.path().join("a.spt")).unwrap();
+    (0..5000u32).for_each(|key| table.put(&key.to_le_bytes(), b"value").unwrap());
+    table.checkpoint().unwrap();
+    let count = AtomicUsize::new(0);
+    let within = |limit: usize| {
+        count.store(0, Relaxed);
+        let count = &count;
+        move || if count.fetch_add(1, Relaxed) < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    assert!(table.verify_while(within(usize::MAX)).unwrap().is_empty());
+    let asked = count.load(Relaxed);
+    for limit in [0, asked / 2, asked - 1] {
+        assert_eq!(table.verify_while(within(limit)).unwrap_err().kind(), ErrorKind::Stopped);
+        assert_eq!(count.load(Relaxed), limit + 1);
+    }
+    assert_eq!(table.survey_while(within(usize::MAX)).unwrap().pairs, 5000);
+    assert_eq!(table.survey_while(within(3)).unwrap_err().kind(), ErrorKind::Stopped);
+    table.put(b"and on", b"it goes").unwrap();
+}
+
+#[test]
 fn a_hundred_thousand_keys_of_one_hash_are_kept() {
     let table = TableOptions::new().user_hash("constant", |_| 42).in_memory().unwrap();
     const COUNT: u32 = 100_000;
@@ -534,6 +557,40 @@ fn writes_of_many_are_the_writes_one_by_one() {
     assert!(content(&one) == content(&many));
     assert_eq!((one.len(), many.verify().unwrap()), (many.len(), vec![]));
     many.put_many(&[] as &[(&str, &str)]).unwrap();
+}
+
+#[test]
+fn limited_appends_and_removals_of_many_are_those_one_by_one() {
+    let table = TableOptions::new().page_bytes(512).in_memory().unwrap();
+    let mut model: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+    let key = |i: u32| format!("key {}", i * i % 300).into_bytes();
+    let limit = |i: usize| if i.is_multiple_of(7) { 100 } else { 2000 };
+    for round in 0..20u32 {
+        // Keys that repeat within a call; a value that is exactly as long as its limit is allowed.
+        let pairs: Vec<_> = (0..97).map(|i| (key(round * 97 + i), vec![b'x'; (i * 37 % 500) as usize])).collect();
+        let expected: Vec<Option<usize>> = (0..97)
+            .map(|i| {
+                let (before, (key, tail)) = (model.get(&pairs[i].0).copied(), &pairs[i]);
+                let len = before.unwrap_or(0) + tail.len();
+                (len <= limit(i)).then(|| *model.entry(key.clone()).insert_entry(len).get())
+            })
+            .collect();
+        let mut got = Vec::new();
+        table
+            .append_many_within(&pairs, limit, |index, len| {
+                assert_eq!(index, got.len());
+                got.push(len);
+            })
+            .unwrap();
+        assert_eq!(got, expected, "round {round}");
+        let keys: Vec<_> = (0..31).map(|i| key(round * 31 + 7 * i)).collect();
+        let removed: Vec<bool> = keys.iter().map(|key| model.remove(key).is_some()).collect();
+        let mut got = Vec::new();
+        table.remove_many_with(&keys, |_, was_present| got.push(was_present)).unwrap();
+        assert_eq!(got, removed);
+    }
+    let content: BTreeMap<Vec<u8>, usize> = table.scan().map(|p| p.unwrap()).map(|(k, v)| (k, v.len())).collect();
+    assert_eq!((content, table.verify().unwrap()), (model, vec![]));
 }
 
 #[test]

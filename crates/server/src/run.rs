@@ -1,13 +1,16 @@
 //! Starting, serving, ending.
 //!
 //! ```text
-//! options -> key space -> listeners -> threads of the event loop, each with a share of the connections
+//! options -> key space: tables or a dictionary -> listeners -> threads of the event loop, each with some connections
 //! SIGHUP -> limits, password and certificate from their files again
 //! SIGTERM, SIGINT, SHUTDOWN -> no new connections -> those there end -> close the file
 //! ```
 
 use crate::clients::Client;
 use crate::connection::serve;
+use crate::dictionary::slots::text_of;
+use crate::dictionary::topology::Address;
+use crate::dictionary::{OpenError, Served, Source};
 use crate::figures::Figures;
 use crate::housekeeping;
 use crate::http;
@@ -16,9 +19,13 @@ use crate::memcached::session::MemcachedSession;
 use crate::options::{DurabilityOption, Options, ServeError, size};
 use crate::resp::session::RespSession;
 use crate::server::Server;
+use crate::session::Session;
 use crate::settings::Settings;
 use crate::systemd;
+use crate::tls::{Security, Tls};
+use crate::watcher;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
@@ -31,38 +38,29 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 const BACKLOG: u32 = 511;
 /// How long connections have to end at a shutdown.
 const DRAIN: Duration = Duration::from_secs(5);
+/// Where Redis clients are expected.
+const RESP_DEFAULT: &str = "127.0.0.1:6379";
 /// Threads for work that may wait, for each thread of the event loop.
 const WAITING_THREADS: usize = 32;
-
-#[cfg(feature = "tls")]
-type Tls = crate::tls::Tls;
-/// Without the feature there is no TLS.
-#[cfg(not(feature = "tls"))]
-enum Tls {}
 
 /// What clients of a listener speak.
 #[derive(Clone)]
 enum Protocol {
     Resp(Security),
-    Memcached,
+    Memcached(Security),
 }
 
 impl Protocol {
     /// The reply to a connection beyond the limit.
     fn full(&self) -> &'static [u8] {
         match self {
-            Protocol::Resp(_) => b"-ERR max number of clients reached\r\n",
-            Protocol::Memcached => b"ERROR Too many open connections\r\n",
+            // To one that expects TLS it says nothing.
+            Protocol::Resp(Some(_)) | Protocol::Memcached(Some(_)) => b"",
+            Protocol::Resp(None) => b"-ERR max number of clients reached\r\n",
+            Protocol::Memcached(None) => b"ERROR Too many open connections\r\n",
         }
     }
 }
-
-/// What makes connections of a listener secure; `None`: nothing.
-type Security = Option<Arc<Tls>>;
-
-/// How long a client may take to agree on TLS.
-#[cfg(feature = "tls")]
-const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// A connection that a thread of the event loop is to serve.
 enum Accepted {
@@ -77,8 +75,12 @@ enum Accepted {
 pub fn run(options: Options) -> Result<(), ServeError> {
     let flags = options.clone();
     let options = options.with_file()?;
+    options.check()?;
     start_log(&options)?;
-    let space = Arc::new(open_space(&options)?);
+    let space = Arc::new(match &options.dict {
+        Some(path) => open_dictionary(path, &options)?,
+        None => open_space(&options)?,
+    });
     let settings = Settings::default();
     apply(&options, &settings)?;
     let security = security(&options)?;
@@ -86,17 +88,16 @@ pub fn run(options: Options) -> Result<(), ServeError> {
     let durability = options.durability.unwrap_or_default();
     let server = Arc::new(Server::new(space.clone(), settings, durability == DurabilityOption::Sync));
     housekeeping::start(Arc::downgrade(&server)).map_err(|error| ServeError::io("housekeeping", &error))?;
+    if space.dictionary().is_some() {
+        watcher::start(Arc::downgrade(&server)).map_err(|error| ServeError::io("a thread", &error))?;
+    }
     let runtime = runtime()?;
     let served = runtime.block_on(async {
         let (tcp, unix) = listen(&options, needs_password, &server, &security)?;
         let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        if let Some(address) = options.http.as_deref().filter(|&address| address != "none") {
-            let listeners = listen_at(address, "--http", &options, needs_password)?;
-            for listener in &listeners {
-                let local = listener.local_addr().map_err(|error| ServeError::io(address, &error))?;
-                tracing::info!(address = %local, "status page and metrics");
-            }
-            http::start(listeners, &server).map_err(|error| ServeError::io("the status page", &error))?;
+        let pages = listen_for_pages(&options, needs_password, &security)?;
+        if !pages.is_empty() {
+            http::start(pages, &server).map_err(|error| ServeError::io("the status page", &error))?;
         }
         let workers = start_workers(&server, threads.max(1))?;
         let reload = || reload(&flags, &server, &security);
@@ -131,6 +132,51 @@ fn start_log(options: &Options) -> Result<(), ServeError> {
     Ok(())
 }
 
+fn open_dictionary(path: &Path, options: &Options) -> Result<KeySpace, ServeError> {
+    let since = Instant::now();
+    let given = |address: &Option<String>| address.clone().filter(|address| address != "none");
+    let mut listening: Vec<String> = match given(&options.announce) {
+        Some(announced) => vec![announced],
+        None => [given(&options.resp), given(&options.resp_tls)].into_iter().flatten().collect(),
+    };
+    if listening.is_empty() {
+        listening.push(RESP_DEFAULT.to_owned());
+    }
+    let announced = options.announce.as_deref().map(Address::parse).transpose();
+    let source = Source {
+        path: path.to_owned(),
+        topology: options.cluster_topology.clone(),
+        listening,
+        announced: announced.map_err(|what| ServeError::usage(format!("--announce: {what}")))?,
+    };
+    let served = Served::open(source).map_err(|error| match error {
+        OpenError::Topology(what) => ServeError::usage(what),
+        OpenError::Dictionary(error) => of_library(error),
+    })?;
+    let now = served.now();
+    let topology = now.slots.topology();
+    let (node, slots) = (&topology.nodes[topology.own].name, now.slots.ranges(topology.served()));
+    tracing::info!(
+        dictionary = %path.display(),
+        generation = now.number(),
+        keys = now.slots.keys(),
+        shards = now.dictionary.shard_count(),
+        %node,
+        slots = text_of(slots),
+        elapsed_ms = since.elapsed().as_millis() as u64,
+        "opened"
+    );
+    drop(now);
+    KeySpace::over(Arc::new(served)).map_err(of_space)
+}
+
+fn of_space(error: SpaceError) -> ServeError {
+    match error {
+        SpaceError::Table(error) => of_library(error),
+        error => ServeError::usage(error.to_string()),
+    }
+}
+
 fn open_space(options: &Options) -> Result<KeySpace, ServeError> {
     let sized = |text: &Option<String>| text.as_deref().map(size).transpose();
     let since = Instant::now();
@@ -143,10 +189,7 @@ fn open_space(options: &Options) -> Result<KeySpace, ServeError> {
         max_memory_bytes: sized(&options.max_memory)?.unwrap_or(0),
         eviction: options.eviction.unwrap_or_default().into(),
     };
-    let space = KeySpace::open(opening).map_err(|error| match error {
-        SpaceError::Table(error) => of_library(error),
-        SpaceError::MemoryLimit => ServeError::usage(error.to_string()),
-    })?;
+    let space = KeySpace::open(opening).map_err(of_space)?;
     match space.path() {
         Some(path) => tracing::info!(
             file = %path.display(), keys = space.len(0), elapsed_ms = since.elapsed().as_millis() as u64, "opened"
@@ -189,31 +232,28 @@ fn apply(options: &Options, settings: &Settings) -> Result<(), ServeError> {
     Ok(())
 }
 
-#[cfg(feature = "tls")]
 fn security(options: &Options) -> Result<Security, ServeError> {
-    match (&options.tls_cert, &options.tls_key, &options.resp_tls) {
+    let listeners = [&options.resp_tls, &options.memcached_tls, &options.http_tls];
+    let wanted = listeners.iter().any(|address| address.is_some());
+    match (&options.tls_cert, &options.tls_key, wanted) {
         (Some(certificate), Some(key), _) => Ok(Some(Arc::new(Tls::load(certificate, key)?))),
-        (None, None, None) => Ok(None),
-        _ => Err(ServeError::usage("TLS needs all of --resp-tls, --tls-cert and --tls-key")),
+        (None, None, false) => Ok(None),
+        _ => Err(ServeError::usage(
+            "TLS needs --tls-cert, --tls-key, and at least one of --resp-tls, --memcached-tls and --http-tls",
+        )),
     }
 }
 
-#[cfg(not(feature = "tls"))]
-fn security(options: &Options) -> Result<Security, ServeError> {
-    match options.resp_tls {
-        None => Ok(None),
-        Some(_) => Err(ServeError::usage("--resp-tls: this program was built without TLS")),
-    }
-}
-
-/// SIGHUP: limits, password and certificate as the files now have them. What is wrong is logged, and the rest stays.
+/// SIGHUP: limits, password, certificate and topology as the files now have them. What is wrong is logged, and the rest
+/// stays.
 fn reload(flags: &Options, server: &Server, security: &Security) {
     systemd::notify("RELOADING=1");
+    if let Some(dictionary) = server.space.dictionary() {
+        // On its own thread, which logs what comes of it.
+        dictionary.reload_soon();
+    }
     let reloaded = flags.clone().with_file().and_then(|options| apply(&options, &server.settings));
-    #[cfg(feature = "tls")]
     let reloaded = reloaded.and_then(|()| security.as_ref().map_or(Ok(()), |tls| tls.reload()));
-    #[cfg(not(feature = "tls"))]
-    let _ = security;
     match reloaded {
         Ok(()) => tracing::info!("read limits and certificates again"),
         Err(error) => tracing::error!(%error, "limits and certificates are as they were"),
@@ -235,16 +275,13 @@ fn listen(
     server: &Server,
     security: &Security,
 ) -> Result<Listeners, ServeError> {
-    let (mut tcp, mut unix) = inherited()?;
-    let default = if tcp.is_empty() && unix.is_empty() { "127.0.0.1:6379" } else { "none" };
-    let plain = (options.resp.as_deref().unwrap_or(default), "--resp", None);
-    let secure = (options.resp_tls.as_deref().unwrap_or("none"), "--resp-tls", security.clone());
+    let (mut tcp, mut unix) = inherited(options, needs_password, server)?;
+    let default = if tcp.is_empty() && unix.is_empty() { RESP_DEFAULT } else { "none" };
+    let plain = (Some(options.resp.as_deref().unwrap_or(default)), "--resp", None);
+    let secure = (options.resp_tls.as_deref(), "--resp-tls", security.clone());
     for (address, option, security) in [plain, secure] {
-        if address == "none" {
-            continue;
-        }
         for listener in listen_at(address, option, options, needs_password)? {
-            let local = listener.local_addr().map_err(|error| ServeError::io(address, &error))?;
+            let local = listener.local_addr().map_err(|error| ServeError::io(option, &error))?;
             if security.is_none() {
                 server.port.store(local.port().into(), Relaxed);
             }
@@ -252,11 +289,13 @@ fn listen(
             tcp.push((listener, Protocol::Resp(security.clone())));
         }
     }
-    if let Some(address) = options.memcached.as_deref().filter(|&address| address != "none") {
-        for listener in listen_at(address, "--memcached", options, needs_password)? {
-            let local = listener.local_addr().map_err(|error| ServeError::io(address, &error))?;
-            tracing::info!(address = %local, "listening for memcached clients");
-            tcp.push((listener, Protocol::Memcached));
+    let plain = (options.memcached.as_deref(), "--memcached", None);
+    let secure = (options.memcached_tls.as_deref(), "--memcached-tls", security.clone());
+    for (address, option, security) in [plain, secure] {
+        for listener in listen_at(address, option, options, needs_password)? {
+            let local = listener.local_addr().map_err(|error| ServeError::io(option, &error))?;
+            tracing::info!(address = %local, tls = security.is_some(), "listening for memcached clients");
+            tcp.push((listener, Protocol::Memcached(security.clone())));
         }
     }
     if let Some(path) = &options.unix {
@@ -270,20 +309,49 @@ fn listen(
         tracing::info!(path = %path.display(), "listening for Redis clients");
     }
     if tcp.is_empty() && unix.is_empty() {
-        return Err(ServeError::usage("nothing to listen on: --resp none, and neither --unix nor --memcached"));
+        return Err(ServeError::usage(
+            "nothing to listen on: --resp none, and none of --resp-tls, --unix, --memcached and --memcached-tls",
+        ));
     }
     Ok((tcp, unix))
 }
 
-/// Sockets that systemd opened for us.
-fn inherited() -> Result<Listeners, ServeError> {
+/// Where the status page is served.
+fn listen_for_pages(
+    options: &Options,
+    needs_password: bool,
+    security: &Security,
+) -> Result<Vec<(TcpListener, Security)>, ServeError> {
+    let mut pages = Vec::new();
+    let plain = (options.http.as_deref(), "--http", None);
+    let secure = (options.http_tls.as_deref(), "--http-tls", security.clone());
+    for (address, option, security) in [plain, secure] {
+        for listener in listen_at(address, option, options, needs_password)? {
+            let local = listener.local_addr().map_err(|error| ServeError::io(option, &error))?;
+            tracing::info!(address = %local, tls = security.is_some(), "status page and metrics");
+            pages.push((listener, security.clone()));
+        }
+    }
+    Ok(pages)
+}
+
+/// Sockets that systemd opened for us: for Redis clients, or for memcached clients if they have that name.
+fn inherited(options: &Options, needs_password: bool, server: &Server) -> Result<Listeners, ServeError> {
     let failed = |error: std::io::Error| ServeError::io("an inherited socket", &error);
     let (mut tcp, mut unix) = (Vec::new(), Vec::new());
+    let names = systemd::socket_names();
     let mut inherited = listenfd::ListenFd::from_env();
     for index in 0..inherited.len() {
         if let Ok(Some(listener)) = inherited.take_tcp_listener(index) {
             listener.set_nonblocking(true).map_err(failed)?;
-            tcp.push((TcpListener::from_std(listener).map_err(failed)?, Protocol::Resp(None)));
+            let local = listener.local_addr().map_err(failed)?;
+            refuse_strangers(local, "inherited socket", options, needs_password)?;
+            let is_memcached = names.get(index).is_some_and(|name| name == "memcached");
+            let protocol = if is_memcached { Protocol::Memcached(None) } else { Protocol::Resp(None) };
+            if !is_memcached {
+                server.port.store(local.port().into(), Relaxed);
+            }
+            tcp.push((TcpListener::from_std(listener).map_err(failed)?, protocol));
         } else if let Some(listener) = inherited.take_unix_listener(index).map_err(failed)? {
             listener.set_nonblocking(true).map_err(failed)?;
             unix.push(UnixListener::from_std(listener).map_err(failed)?);
@@ -295,25 +363,38 @@ fn inherited() -> Result<Listeners, ServeError> {
     Ok((tcp, unix))
 }
 
-/// Listens at all addresses of a name, unless strangers could reach one without a password.
+/// Listens at all addresses of a name, unless strangers could reach one without a password; at none where there is no
+/// name, or it is `none`.
 fn listen_at(
-    address: &str,
+    address: Option<&str>,
     option: &str,
     options: &Options,
     needs_password: bool,
 ) -> Result<Vec<TcpListener>, ServeError> {
+    let Some(address) = address.filter(|&address| address != "none") else { return Ok(Vec::new()) };
     let failed = |error: std::io::Error| ServeError::io(format!("{option} {address}"), &error);
     let mut listeners = Vec::new();
     for address in address.to_socket_addrs().map_err(failed)? {
-        if !address.ip().is_loopback() && !needs_password && !options.unprotected {
-            return Err(ServeError::usage(format!(
-                "{option} {address} can be reached from other machines, and no password is set. Give \
-                --password-file, or --unprotected if the network keeps strangers out"
-            )));
-        }
+        refuse_strangers(address, option, options, needs_password)?;
         listeners.push(listen_tcp(address).map_err(failed)?);
     }
     Ok(listeners)
+}
+
+/// Fails if other machines can reach an address and need no password.
+fn refuse_strangers(
+    address: SocketAddr,
+    option: &str,
+    options: &Options,
+    needs_password: bool,
+) -> Result<(), ServeError> {
+    if address.ip().is_loopback() || needs_password || options.unprotected {
+        return Ok(());
+    }
+    Err(ServeError::usage(format!(
+        "{option} {address} can be reached from other machines, and no password is set. Give --password-file, or \
+        --unprotected if the network keeps strangers out"
+    )))
 }
 
 fn listen_tcp(address: SocketAddr) -> std::io::Result<TcpListener> {
@@ -354,30 +435,15 @@ fn start_connection(accepted: Accepted, server: &Arc<Server>, figures: &Arc<Figu
         Accepted::Tcp(stream, client, protocol) => {
             let Ok(stream) = TcpStream::from_std(stream) else { return server.clients.remove(client.id) };
             match protocol {
-                Protocol::Memcached => {
+                Protocol::Memcached(security) => {
                     let session = MemcachedSession::new(server.clone(), client.clone(), figures.clone());
-                    tokio::spawn(serve(stream, session, server, client, figures));
+                    start_session(stream, security, session, server, client, figures);
                 }
-                Protocol::Resp(None) => {
+                Protocol::Resp(security) => {
                     let session = session(&client);
-                    tokio::spawn(serve(stream, session, server, client, figures));
+                    let session = if security.is_some() { session.over_tls() } else { session };
+                    start_session(stream, security, session, server, client, figures);
                 }
-                #[cfg(feature = "tls")]
-                Protocol::Resp(Some(tls)) => {
-                    let session = session(&client);
-                    tokio::spawn(async move {
-                        match tokio::time::timeout(HANDSHAKE, tls.acceptor().accept(stream)).await {
-                            Ok(Ok(stream)) => serve(stream, session, server, client, figures).await,
-                            Ok(Err(error)) => {
-                                tracing::debug!(client = client.id, %error, "no TLS");
-                                server.clients.remove(client.id);
-                            }
-                            Err(_) => server.clients.remove(client.id),
-                        }
-                    });
-                }
-                #[cfg(not(feature = "tls"))]
-                Protocol::Resp(Some(tls)) => match *tls {},
             }
         }
         Accepted::Unix(stream, client) => {
@@ -389,6 +455,27 @@ fn start_connection(accepted: Accepted, server: &Arc<Server>, figures: &Arc<Figu
             }
         }
     }
+}
+
+/// Two kinds of tasks, so that a plain connection takes no room for the state of TLS.
+fn start_session(
+    stream: TcpStream,
+    security: Security,
+    session: impl Session,
+    server: Arc<Server>,
+    client: Arc<Client>,
+    figures: Arc<Figures>,
+) {
+    let Some(tls) = security else {
+        tokio::spawn(serve(stream, session, server, client, figures));
+        return;
+    };
+    tokio::spawn(async move {
+        match tls.handshake(stream).await {
+            Some(stream) => serve(stream, session, server, client, figures).await,
+            None => server.clients.remove(client.id),
+        }
+    });
 }
 
 /// Accepts connections until the server is to end, then waits for those there.
@@ -443,15 +530,20 @@ async fn accept_tcp(
     server: Arc<Server>,
     workers: Vec<UnboundedSender<Accepted>>,
 ) {
-    let local = listener.local_addr().map_or(String::new(), |address| address.to_string());
+    let own = listener.local_addr().ok();
+    let local = own.map_or(String::new(), |address| address.to_string());
+    let takes_any = own.is_some_and(|address| address.ip().is_unspecified());
     let mut next = 0;
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
                 let _ = stream.set_nodelay(true); // slower, no worse
+                // Which of this machine's addresses the client has reached.
+                let reached =
+                    if takes_any { stream.local_addr().ok().map(|address| address.to_string()) } else { None };
                 match server.clients.add(
                     address.to_string(),
-                    local.clone(),
+                    reached.unwrap_or_else(|| local.clone()),
                     server.clock_s.load(Relaxed),
                     server.settings.clients.load(Relaxed),
                 ) {

@@ -161,7 +161,6 @@ impl<'k> Exclusive<'k> {
             _ => None,
         };
         self.changed(database, key);
-        self.space.note_len(value.len());
         self.together(|this| {
             this.stage_value(database, key, Some(value))?;
             attributes.map_or(Ok(()), |attributes| this.stage_attributes(database, key, attributes))
@@ -185,7 +184,6 @@ impl<'k> Exclusive<'k> {
         }
         pairs.iter().for_each(|(key, _)| self.changed(database, key));
         table.put_many(pairs)?;
-        pairs.iter().for_each(|(_, value)| self.space.note_len(value.len()));
         self.space.memory.note_writes(self.space, pairs, self.now_ms);
         Ok(())
     }
@@ -209,7 +207,6 @@ impl<'k> Exclusive<'k> {
         self.forget_cas(database, key)?;
         let table = self.table(database)?;
         let len = table.append(&self.stored(key), tail)?;
-        self.space.note_len(len);
         self.space.memory.note_writes(self.space, &[(key, tail)], self.now_ms);
         Ok(len)
     }
@@ -266,6 +263,7 @@ impl<'k> Exclusive<'k> {
     /// Those of [`Table::clear`].
     pub fn flush(&mut self, database: usize) -> Result<()> {
         self.commit()?;
+        self.space.refuse_dictionary()?;
         let space = self.space;
         space.watched.touch_all(database, |key| self.holds(database, key).unwrap_or(true));
         let database = self.database(database);
@@ -301,7 +299,7 @@ impl<'k> Exclusive<'k> {
     /// Those of [`Table::get`].
     pub fn unwatch(&mut self, watch: &mut Watch) -> Result<bool> {
         let mut dirty = watch.dirty.load(Relaxed);
-        for (database, key, was_expired) in &watch.keys {
+        for ((database, key), was_expired) in &watch.keys {
             let attributes = self.attributes_at(*database, key)?.unwrap_or_default();
             dirty |= !was_expired && attributes.expired(self.now_ms);
         }
@@ -379,8 +377,17 @@ impl<'k> Exclusive<'k> {
         }
         match self.database(database).table.load().as_ref() {
             Some(table) => Ok(table.get_into(&self.stored(key), value)?),
-            None => Ok(false),
+            None => self.read_dictionary(database, key, value),
         }
+    }
+
+    fn read_dictionary(&self, database: usize, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        let mut is_found = false;
+        self.space.read_many(self.database(database), &[key], self.now_ms, |_, found| {
+            is_found = found.is_some();
+            value.extend_from_slice(found.unwrap_or_default());
+        })?;
+        Ok(is_found)
     }
 
     fn holds(&self, database: usize, key: &[u8]) -> Result<bool> {
@@ -389,7 +396,7 @@ impl<'k> Exclusive<'k> {
         }
         match self.database(database).table.load().as_ref() {
             Some(table) => Ok(table.contains(&self.stored(key))?),
-            None => Ok(false),
+            None => self.read_dictionary(database, key, &mut Vec::new()),
         }
     }
 
@@ -425,6 +432,7 @@ impl<'k> Exclusive<'k> {
     }
 
     fn stage_value(&mut self, database: usize, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.space.refuse_dictionary()?;
         if let Some(transaction) = &mut self.transaction {
             transaction.values.insert((database, key.to_vec()), value.map(<[u8]>::to_vec));
             return Ok(());
@@ -444,6 +452,7 @@ impl<'k> Exclusive<'k> {
     }
 
     fn stage_attributes(&mut self, database: usize, key: &[u8], attributes: Attributes) -> Result<()> {
+        self.space.refuse_dictionary()?;
         match &mut self.transaction {
             Some(transaction) => {
                 transaction.attributes.insert((database, key.to_vec()), attributes);
@@ -524,6 +533,7 @@ impl<'k> Exclusive<'k> {
 
     /// The table of a database, made if it has none yet.
     fn table(&self, number: usize) -> Result<Arc<Table>> {
+        self.space.refuse_dictionary()?;
         let database = self.database(number);
         if let Some(table) = database.table.load_full() {
             return Ok(table);

@@ -4,6 +4,7 @@
 //! KeySpace ── Gate                who may be inside (gate.rs)
 //!          ├─ Database 0..16 ──── Table: the values, raw            memory, or one file a database
 //!          │                  └── side Table: attributes of the few keys that have any (attributes.rs)
+//!          ├─ Served              or, in place of a table in database 0, a dictionary (crate::dictionary)
 //!          ├─ Watched             keys that a transaction depends on (watched.rs)
 //!          └─ MemoryLimit         when to evict, and what (eviction.rs)
 //! ```
@@ -12,7 +13,7 @@
 //! [`KeySpace::close`] to be alone, for everything that reads before it writes or touches more than a value.
 //!
 //! ```text
-//! Shared      get_many, attributes; put_many, append_many: `false` where the database is not plain
+//! Shared      get_many, attributes; put_many, append_many, remove_many: refused where the database is not plain
 //! Exclusive   get, put, append, remove, set_attributes, flush...; begin and commit make several of them one
 //! ```
 //!
@@ -33,6 +34,7 @@ mod opening;
 mod sweep;
 mod watched;
 
+use crate::dictionary::{LookupError, Served};
 use arc_swap::ArcSwapOption;
 pub use attributes::Attributes;
 pub use eviction::Eviction;
@@ -57,15 +59,15 @@ pub const DATABASE_COUNT: usize = 16;
 /// Keys that are looked up together.
 const WINDOW: usize = 64;
 
-/// Half of the least limit that values can have. While none is longer, no tails of less than the other half can make
-/// one exceed its limit.
-const LONG_VALUE_BYTES: usize = 512 << 10;
-
 /// Why a command of the key space failed.
 #[derive(Debug)]
 pub enum SpaceError {
     /// `max_memory` is reached and nothing may be evicted.
     MemoryLimit,
+    /// A change of a dictionary.
+    ReadOnly,
+    /// A key of this slot, which another node of the cluster serves, or none.
+    Elsewhere(u16),
     /// The table refused.
     Table(Error),
 }
@@ -76,10 +78,21 @@ impl From<Error> for SpaceError {
     }
 }
 
+impl From<LookupError> for SpaceError {
+    fn from(error: LookupError) -> Self {
+        match error {
+            LookupError::Elsewhere(slot) => SpaceError::Elsewhere(slot),
+            LookupError::Dictionary(error) => SpaceError::Table(error),
+        }
+    }
+}
+
 impl std::fmt::Display for SpaceError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             SpaceError::MemoryLimit => f.write_str("max_memory is reached"),
+            SpaceError::ReadOnly => f.write_str("a dictionary is served, which is read-only"),
+            SpaceError::Elsewhere(slot) => write!(f, "slot {slot} is not served by this node"),
             SpaceError::Table(error) => error.fmt(f),
         }
     }
@@ -93,11 +106,11 @@ pub struct KeySpace {
     databases: Vec<Database>,
     gate: Gate,
     place: Place,
+    /// What database 0 has, in place of a table.
+    dictionary: Option<Arc<Served>>,
     watched: Watched,
     memory: MemoryLimit,
     next_cas: AtomicU64,
-    /// Whether there was a value longer than [`LONG_VALUE_BYTES`]: from then on appends look before they write.
-    has_long_values: AtomicBool,
     /// What happened, for INFO and metrics.
     pub events: Events,
 }
@@ -155,6 +168,9 @@ impl KeySpace {
 
     /// Keys of a database, those that have expired but are not swept yet included. Free.
     pub fn len(&self, database: usize) -> u64 {
+        if let Some(dictionary) = self.dictionary_of(database) {
+            return dictionary.now().slots.keys();
+        }
         let database = &self.databases[database];
         let pairs = database.table.load().as_ref().map_or(0, |table| table.len());
         pairs.saturating_sub(database.marked_len.load(Relaxed))
@@ -170,14 +186,31 @@ impl KeySpace {
         self.databases[database].table.load_full()
     }
 
-    /// Bytes of memory that all tables take.
+    /// The dictionary that is served, if it is one.
+    #[inline]
+    pub fn dictionary(&self) -> Option<&Arc<Served>> {
+        self.dictionary.as_ref()
+    }
+
+    /// An error where a dictionary is served.
+    pub(super) fn refuse_dictionary(&self) -> Result<()> {
+        if self.dictionary.is_some() { Err(SpaceError::ReadOnly) } else { Ok(()) }
+    }
+
+    fn dictionary_of(&self, database: usize) -> Option<&Arc<Served>> {
+        self.dictionary.as_ref().filter(|_| database == 0)
+    }
+
+    /// Bytes of memory that all tables take, or the indexes of a dictionary.
     pub fn memory_bytes(&self) -> u64 {
-        self.tables().map(|table| table.counters().memory_bytes).sum()
+        let indexes = self.dictionary.as_ref().map_or(0, |dictionary| dictionary.now().facts.index_bytes);
+        indexes + self.tables().map(|table| table.counters().memory_bytes).sum::<u64>()
     }
 
     /// Bytes of all keys and values.
     pub fn payload_bytes(&self) -> u64 {
-        self.tables().map(|table| table.counters().payload_bytes).sum()
+        let stored = self.dictionary.as_ref().map_or(0, |dictionary| dictionary.now().facts.payload_bytes);
+        stored + self.tables().map(|table| table.counters().payload_bytes).sum::<u64>()
     }
 
     fn tables(&self) -> impl Iterator<Item = Arc<Table>> {
@@ -189,10 +222,10 @@ impl KeySpace {
         matches!(self.place, Place::File(..))
     }
 
-    /// The file of database 0.
+    /// The file of database 0, or the dictionary's.
     pub fn path(&self) -> Option<&std::path::Path> {
         match &self.place {
-            Place::Memory => None,
+            Place::Memory => self.dictionary.as_ref().map(|dictionary| dictionary.path()),
             Place::File(_, path) => Some(path),
         }
     }
@@ -224,11 +257,19 @@ impl KeySpace {
     ///
     /// O(databases); ask now and then, not for each command.
     pub fn may_read_disk(&self) -> bool {
+        if let Some(dictionary) = &self.dictionary {
+            return dictionary.may_wait();
+        }
         let is_partial = |table: Arc<Table>| {
             let counters = table.counters();
             counters.memory_bytes < counters.file_bytes
         };
         self.in_file() && self.value_tables().any(is_partial)
+    }
+
+    /// All that is watched has changed.
+    pub(crate) fn touch_watched(&self) {
+        self.watched.touch_all(0, |_| true);
     }
 
     /// Forgets what a client watches.
@@ -241,6 +282,12 @@ impl KeySpace {
     /// A CAS number that no key has had.
     pub fn new_cas(&self) -> u64 {
         self.next_cas.fetch_add(1, Relaxed)
+    }
+
+    /// Where a scan begins that is to meet a key at random.
+    pub fn random_cursor(&self, database: usize) -> u64 {
+        let random = self.random();
+        self.dictionary_of(database).map_or(random >> 1, |dictionary| dictionary.cursor_at(random))
     }
 
     /// A scan from `cursor` on: calls `take` with keys that have not expired, with their values, until it has taken
@@ -259,6 +306,9 @@ impl KeySpace {
         now_ms: u64,
         mut take: impl FnMut(&[u8], &[u8]),
     ) -> Result<u64> {
+        if let Some(dictionary) = self.dictionary_of(database) {
+            return Ok(dictionary.scan(cursor, count, take)?);
+        }
         let database = &self.databases[database];
         let Some(table) = database.table.load_full() else { return Ok(0) };
         let mut scan = table.scan_from(cursor << 1);
@@ -290,13 +340,6 @@ impl KeySpace {
         }
     }
 
-    #[inline]
-    fn note_len(&self, len: usize) {
-        if len > LONG_VALUE_BYTES {
-            self.has_long_values.store(true, Relaxed);
-        }
-    }
-
     /// Whether plain writes may be made beside other threads.
     #[inline]
     fn is_plain(&self, database: &Database) -> bool {
@@ -314,6 +357,9 @@ impl KeySpace {
     ) -> Result<()> {
         let table = database.table.load();
         let Some(table) = table.as_ref() else {
+            if let Some(dictionary) = self.dictionary.as_ref().filter(|_| std::ptr::eq(database, &self.databases[0])) {
+                return read_dictionary(dictionary, keys, take);
+            }
             (0..keys.len()).for_each(|index| take(index, None));
             return Ok(());
         };
@@ -351,6 +397,18 @@ impl KeySpace {
         }
         Ok(())
     }
+}
+
+fn read_dictionary(dictionary: &Served, keys: &[&[u8]], mut take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
+    if let [key] = keys {
+        return with_scratch(|value| {
+            let found = dictionary.get_into(key, value)?;
+            take(0, found.then_some(value));
+            Ok(())
+        });
+    }
+    dictionary.get_many(keys)?.iter().enumerate().for_each(|(index, value)| take(index, value.as_deref()));
+    Ok(())
 }
 
 impl Database {
@@ -413,40 +471,64 @@ impl<'k> Shared<'k> {
                 _ => table.put_many(pairs)?,
             },
         }
-        pairs.iter().for_each(|(_, value)| self.space.note_len(value.len()));
         self.count(pairs);
         Ok(true)
     }
 
-    /// Appends to values, in order, and pushes their new lengths to `lens`, if the database is plain and no value can
-    /// have become too long; else returns `false`, and nothing has changed.
+    /// Appends to values, in order, each up to `len_max` of its index, if the database is plain; else returns `false`,
+    /// and nothing has changed. Calls `take` with each new length, `None` where it would exceed the limit.
     ///
     /// # Errors
-    /// Those of [`Table::append_many`].
-    pub fn append_many(&self, database: usize, pairs: &[(&[u8], &[u8])], lens: &mut Vec<usize>) -> Result<bool> {
-        let tails: usize = pairs.iter().map(|(_, tail)| tail.len()).sum();
-        if tails > LONG_VALUE_BYTES || self.space.has_long_values.load(Relaxed) {
-            return Ok(false);
-        }
+    /// Those of [`Table::append`], the first that occurs; `take` was called for the pairs before it.
+    pub fn append_many(
+        &self,
+        database: usize,
+        pairs: &[(&[u8], &[u8])],
+        len_max: impl Fn(usize) -> usize,
+        mut take: impl FnMut(usize, Option<usize>),
+    ) -> Result<bool> {
         let Some(table) = self.plain_table(database, pairs) else { return Ok(false) };
-        let before = lens.len();
-        match table.as_ref() {
-            None => return Ok(false),
-            Some(table) => match pairs {
-                [(key, tail)] => lens.push(table.append(key, tail)?),
-                _ => lens.extend(table.append_many(pairs)?),
-            },
-        }
-        lens[before..].iter().for_each(|&len| self.space.note_len(len));
-        self.count(pairs);
-        Ok(true)
+        let Some(table) = table.as_ref() else { return Ok(false) };
+        let mut changes = 0;
+        let appended = table.append_many_within(pairs, len_max, |index, len| {
+            changes += u64::from(len.is_some());
+            take(index, len);
+        });
+        self.space.events.changes.fetch_add(changes, Relaxed);
+        self.space.memory.note_writes(self.space, pairs, self.now_ms);
+        Ok(appended.map(|()| true)?)
+    }
+
+    /// Removes keys, in order, if the database is plain; else returns `false`, and nothing has changed. Calls `take`
+    /// with the index of each, and whether it was present.
+    ///
+    /// # Errors
+    /// Those of [`Table::remove`], the first that occurs; `take` was called for the keys before it, which are removed.
+    pub fn remove_many(&self, database: usize, keys: &[&[u8]], mut take: impl FnMut(usize, bool)) -> Result<bool> {
+        let Some(table) = self.plain_table_of(database, keys.iter().copied()) else { return Ok(false) };
+        let Some(table) = table.as_ref() else { return Ok(false) };
+        let mut changes = 0;
+        let removed = table.remove_many_with(keys, |index, was_present| {
+            changes += u64::from(was_present);
+            take(index, was_present);
+        });
+        self.space.events.changes.fetch_add(changes, Relaxed);
+        Ok(removed.map(|()| true)?)
     }
 
     #[inline]
     fn plain_table(&self, database: usize, pairs: &[(&[u8], &[u8])]) -> Option<arc_swap::Guard<Option<Arc<Table>>>> {
+        self.plain_table_of(database, pairs.iter().map(|(key, _)| *key))
+    }
+
+    #[inline]
+    fn plain_table_of<'a>(
+        &self,
+        database: usize,
+        mut keys: impl Iterator<Item = &'a [u8]>,
+    ) -> Option<arc_swap::Guard<Option<Arc<Table>>>> {
         let database = &self.space.databases[database];
-        let plain = self.space.is_plain(database)
-            && !(self.space.in_file() && pairs.iter().any(|(key, _)| marks::is_marked(key)));
+        let plain = self.space.is_plain(database) && !(self.space.in_file() && keys.any(marks::is_marked));
         plain.then(|| database.table.load())
     }
 
