@@ -30,7 +30,11 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Default)]
 pub struct DictionaryOptions {
     access: Access,
+    only: Option<ShardChoice>,
 }
+
+/// Whether a shard is to be opened.
+type ShardChoice = Arc<dyn Fn(&ShardInfo) -> bool + Send + Sync>;
 
 impl DictionaryOptions {
     /// The defaults: the index is loaded into memory, data is mapped where that is faster
@@ -68,12 +72,21 @@ impl DictionaryOptions {
         self
     }
 
+    /// Of a directory of shards opens only those for which `choose` is true: a server of a cluster has some of them.
+    /// The files of the others need not be there. A lookup of a key that one of them would have is an error; `len`,
+    /// `iter`, `scan`, `stat` and `verify` are about the open files. A reload asks `choose` again.
+    ///
+    /// A dictionary of one file is opened in any case.
+    pub fn only_shards(mut self, choose: impl Fn(&ShardInfo) -> bool + Send + Sync + 'static) -> Self {
+        self.only = Some(Arc::new(choose));
+        self
+    }
+
     /// Opens the dictionary at `path`.
     ///
     /// # Errors
-    /// [`ErrorKind::NotATable`], [`ErrorKind::Version`],
-    /// [`ErrorKind::Corrupt`], [`ErrorKind::WrongHash`],
-    /// [`ErrorKind::Io`].
+    /// [`ErrorKind::InvalidArgument`] if [`only_shards`](Self::only_shards) chooses none; [`ErrorKind::NotATable`],
+    /// [`ErrorKind::Version`], [`ErrorKind::Corrupt`], [`ErrorKind::WrongHash`], [`ErrorKind::Io`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Dictionary> {
         self.open_on(Arc::new(Disk), path.as_ref())
     }
@@ -83,7 +96,9 @@ impl DictionaryOptions {
             storage,
             path: path.to_owned(),
             access: self.access.clone(),
+            only: self.only.clone(),
             files: Vec::new(),
+            numbers: Vec::new(),
             manifest: None,
         };
         dictionary.reload()?;
@@ -101,8 +116,11 @@ pub struct Dictionary {
     storage: Arc<dyn Storage>,
     path: PathBuf,
     access: Access,
-    /// One, or one a shard.
+    only: Option<ShardChoice>,
+    /// One, or one a shard that is open.
     pub(super) files: Vec<Arc<DictionaryFile>>,
+    /// Which shard each of them is, ascending.
+    pub(super) numbers: Vec<usize>,
     /// Of a directory.
     pub(super) manifest: Option<Manifest>,
 }
@@ -135,7 +153,7 @@ impl Dictionary {
             Ok(file) => {
                 let same = self.manifest.is_none() && self.files.first().is_some_and(|old| old.is_same(&file));
                 if !same {
-                    (self.files, self.manifest) = (vec![Arc::new(file)], None);
+                    (self.files, self.numbers, self.manifest) = (vec![Arc::new(file)], vec![0], None);
                 }
                 Ok(!same)
             }
@@ -147,13 +165,16 @@ impl Dictionary {
     fn reload_shards(&mut self) -> Result<bool> {
         for tries_left in (0..OPEN_TRIES).rev() {
             let manifest = Manifest::read(self.storage.as_ref(), &self.path)?.ok_or_else(|| no_manifest(&self.path))?;
-            let files: Result<Vec<_>> = manifest.shards.iter().map(|shard| self.open_shard(shard)).collect();
+            let numbers = self.chosen(&manifest)?;
+            let files: Result<Vec<_>> =
+                numbers.iter().map(|number| self.open_shard(&manifest.shards[*number])).collect();
             match files {
                 Ok(files) => {
                     check_alike(&files)?;
                     let unchanged = self.manifest.as_ref() == Some(&manifest)
+                        && self.numbers == numbers
                         && files.iter().zip(&self.files).all(|(file, old)| Arc::ptr_eq(file, old));
-                    (self.files, self.manifest) = (files, Some(manifest));
+                    (self.files, self.numbers, self.manifest) = (files, numbers, Some(manifest));
                     return Ok(!unchanged);
                 }
                 Err(error) if tries_left > 0 && is_missing(&error) => {}
@@ -163,12 +184,24 @@ impl Dictionary {
         unreachable!("the last try returns")
     }
 
+    /// The numbers of the shards to open.
+    fn chosen(&self, manifest: &Manifest) -> Result<Vec<usize>> {
+        let Some(only) = &self.only else { return Ok((0..manifest.shards.len()).collect()) };
+        let infos = manifest.infos(&self.path);
+        let chosen: Vec<usize> = infos.iter().filter(|info| only(info)).map(|info| info.number).collect();
+        if chosen.is_empty() {
+            let message = format!("{}: none of its {} shards is to be opened", self.path.display(), infos.len());
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        Ok(chosen)
+    }
+
     /// Opens a shard's file, or takes it from the open ones. An equal name is not enough: another directory may be
     /// there now.
     fn open_shard(&self, shard: &Shard) -> Result<Arc<DictionaryFile>> {
         let path = self.path.join(&shard.name);
-        let mut old = self.manifest.iter().flat_map(|old| old.shards.iter().zip(&self.files));
-        let old = old.find(|(old, _)| old.name == shard.name).map(|(_, file)| file);
+        let is_named = |number: usize| self.manifest.as_ref().is_some_and(|old| old.shards[number].name == shard.name);
+        let old = self.numbers.iter().position(|number| is_named(*number)).map(|index| &self.files[index]);
         let file = match old {
             Some(old) if old.is_at(&path)? => Arc::clone(old),
             _ => Arc::new(DictionaryFile::open(self.storage.as_ref(), &path, &self.access)?),
@@ -182,19 +215,51 @@ impl Dictionary {
     }
 
     /// The file that can have `key`.
-    fn file_of(&self, key: &[u8]) -> &DictionaryFile {
-        match &self.manifest {
-            None => &self.files[0],
-            Some(manifest) => &self.files[manifest.shard_of(key)],
+    #[inline]
+    fn file_of(&self, key: &[u8]) -> Result<&DictionaryFile> {
+        Ok(&self.files[self.file_index(key)?])
+    }
+
+    #[inline]
+    fn file_index(&self, key: &[u8]) -> Result<usize> {
+        let Some(manifest) = &self.manifest else { return Ok(0) };
+        let number = manifest.shard_of(key);
+        if self.files.len() == manifest.shards.len() {
+            return Ok(number);
         }
+        self.numbers.binary_search(&number).map_err(|_| self.not_open(&manifest.shards[number]))
+    }
+
+    #[cold]
+    fn not_open(&self, shard: &Shard) -> Error {
+        let path = self.path.join(&shard.name);
+        Error::new(ErrorKind::InvalidArgument, format!("{}: a key of this shard, which is not open", path.display()))
+    }
+
+    /// The file that has `slot`, else the first one of later slots; whether it has it.
+    pub(super) fn file_from(&self, slot: u16) -> (usize, bool) {
+        let Some(manifest) = &self.manifest else { return (0, true) };
+        let number = manifest.shard_of_slot(slot);
+        match self.numbers.binary_search(&number) {
+            Ok(index) => (index, true),
+            Err(index) => (index, false),
+        }
+    }
+
+    /// The first slot of an open file.
+    pub(super) fn first_slot(&self, index: usize) -> u16 {
+        let before = self.numbers[index].checked_sub(1);
+        let before = before.and_then(|number| self.manifest.as_ref()?.shards.get(number));
+        before.map_or(0, |shard| shard.last_slot + 1)
     }
 
     /// The value of `key`. Costs one read of the file; none if its page is mapped and has been read before.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`].
+    /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`]; [`ErrorKind::InvalidArgument`] if the key's shard is not open
+    /// ([`DictionaryOptions::only_shards`]).
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.file_of(key).find(key, <[u8]>::to_vec)
+        self.file_of(key)?.find(key, <[u8]>::to_vec)
     }
 
     /// Replaces what is in `value` by the value of `key`; `false`, with `value` unchanged, if the key is absent.
@@ -202,7 +267,7 @@ impl Dictionary {
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        let found = self.file_of(key).find(key, |found| {
+        let found = self.file_of(key)?.find(key, |found| {
             value.clear();
             value.extend_from_slice(found);
         });
@@ -214,7 +279,7 @@ impl Dictionary {
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        Ok(self.file_of(key).find(key, |_| ())?.is_some())
+        Ok(self.file_of(key)?.find(key, |_| ())?.is_some())
     }
 
     /// The number of pairs; free.
@@ -232,12 +297,12 @@ impl Dictionary {
         &self.path
     }
 
-    /// The number of its files: 1, or one a shard.
+    /// The number of its open files: 1, or one a shard.
     pub fn shard_count(&self) -> usize {
         self.files.len()
     }
 
-    /// Its files in the order of their slots: one with all slots, or those of a directory. Reads nothing.
+    /// Its files in the order of their slots, open or not: one with all slots, or those of a directory. Reads nothing.
     ///
     /// # Examples
     /// ```
@@ -329,8 +394,7 @@ impl Dictionary {
     }
 
     fn get_in_turn<K: AsRef<[u8]>>(&self, keys: &[K], values: &mut [Option<Vec<u8>>]) -> Result<()> {
-        let file_of = |key: &[u8]| self.manifest.as_ref().map_or(0, |manifest| manifest.shard_of(key));
-        many::get_many(&self.files, file_of, keys, values)
+        many::get_many(&self.files, |key| self.file_index(key), keys, values)
     }
 
     /// Divides the keys among `readers` threads.

@@ -363,7 +363,7 @@ impl DictionaryFile {
         if self.format.compression == Compression::None { self.header.layout.record_bytes() } else { None }
     }
 
-    fn pages_of_ranks(&self, ranks: Range<u64>) -> Range<u64> {
+    pub fn pages_of_ranks(&self, ranks: Range<u64>) -> Range<u64> {
         let ranks = ranks.start.min(self.footer.pairs)..ranks.end.min(self.footer.pairs);
         if ranks.start >= ranks.end {
             return 0..0;
@@ -450,8 +450,8 @@ impl DictionaryFile {
     }
 
     /// Without an index: the part of the stream that can hold what is sought, by interpolation between the pages' first
-    /// positions.
-    fn narrow(&self, query: Query<'_>) -> Result<Range<u64>> {
+    /// positions. It begins with a cell.
+    pub fn narrow(&self, query: Query<'_>) -> Result<Range<u64>> {
         let mut range = 0..self.pages.stream_bytes();
         let count = self.pages.count();
         if !self.format.ordered || count == 0 {

@@ -29,7 +29,7 @@ struct Asked {
 /// before any page is searched, so that cache misses overlap, also those in different files.
 pub(crate) fn get_many<K: AsRef<[u8]>>(
     files: &[Arc<DictionaryFile>],
-    file_of: impl Fn(&[u8]) -> usize,
+    file_of: impl Fn(&[u8]) -> Result<usize>,
     keys: &[K],
     values: &mut [Option<Vec<u8>>],
 ) -> Result<()> {
@@ -38,7 +38,9 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
     for from in (0..keys.len()).step_by(SORTED) {
         let numbers = from..keys.len().min(from + SORTED);
         order.clear();
-        order.extend(numbers.map(|number| (file_of(keys[number].as_ref()), number)));
+        for number in numbers {
+            order.push((file_of(keys[number].as_ref())?, number));
+        }
         if files.len() > 1 {
             order.sort_unstable();
         }

@@ -6,4 +6,5 @@ mod model;
 mod ownership;
 mod sample_pairs;
 mod shard_jobs;
+mod shards;
 mod verify;

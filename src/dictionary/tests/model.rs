@@ -52,7 +52,22 @@ pub(super) fn check(dictionary: &Dictionary, model: &Model, context: &str) {
     assert!(all == *model, "{context}: {} pairs given, {} are there", all.len(), model.len());
     let positions: Vec<u64> = dictionary.iter().map(|pair| dictionary.files[0].position(&pair.unwrap().0)).collect();
     assert!(positions.is_sorted(), "{context}: not in hash order");
+    assert_eq!(scanned(dictionary, 50), positions, "{context}: a scan in steps");
     assert_eq!(dictionary.verify().unwrap(), [], "{context}");
+}
+
+/// Positions of all pairs, as a scan in steps of `count` gives them.
+fn scanned(dictionary: &Dictionary, count: usize) -> Vec<u64> {
+    let (mut cursor, mut positions) = (0, Vec::new());
+    loop {
+        let before = positions.len();
+        let take = |key: &[u8], _: &[u8]| positions.push(dictionary.files[0].position(key));
+        cursor = dictionary.scan(cursor, count, take).unwrap();
+        if cursor == 0 {
+            return positions;
+        }
+        assert!(positions.len() >= before + count, "a step without pairs");
+    }
 }
 
 pub(super) fn in_directory(test: impl FnOnce(PathBuf)) {
@@ -155,6 +170,7 @@ fn a_mapping_reads_each_page_once_at_most() {
 }
 
 #[test]
+#[expect(clippy::disallowed_types, reason = "the file is cut behind the dictionary's back")]
 #[cfg(target_os = "linux")]
 fn a_mapped_file_that_is_cut_while_it_is_open_gives_errors_and_no_signal() {
     for index in [Index::page(), Index::chunk()] {

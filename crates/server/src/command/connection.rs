@@ -1,10 +1,10 @@
 //! Commands about the connection, and those that need the server but no key.
 
 use super::call::{Args, Outcome, Refusal, SYNTAX};
-use super::strings::integer;
+use super::strings::database;
 use super::table::Id;
 use super::{introspect, pubsub};
-use crate::keyspace::{DATABASE_COUNT, Patience};
+use crate::keyspace::Patience;
 use crate::resp::session::{Replies, RespSession, Transaction};
 use crate::resp::{Version, reply};
 use std::sync::atomic::Ordering::*;
@@ -41,6 +41,7 @@ pub(crate) fn execute(
         Id::Subscribe | Id::Unsubscribe | Id::PSubscribe | Id::PUnsubscribe | Id::Publish | Id::PubSub => {
             pubsub::execute(session, id, args, out)
         }
+        Id::Cluster | Id::ReadOnly | Id::ReadWrite | Id::Asking => super::cluster::execute(session, id, args, out),
         _ => return introspect::execute(session, id, args, out, patience),
     })
 }
@@ -63,9 +64,11 @@ fn ping(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
 }
 
 fn select(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
-    let number = integer(args.at(1))?;
-    let database = usize::try_from(number).ok().filter(|&number| number < DATABASE_COUNT);
-    session.database = database.ok_or("ERR DB index is out of range")?;
+    let database = database(args.at(1))?;
+    if database > 0 && session.server.space.dictionary().is_some() {
+        return Err("ERR SELECT is not allowed in cluster mode".into());
+    }
+    session.database = database;
     session.client.database.store(session.database as u8, Relaxed); // below 16
     reply::ok(out);
     Ok(())
@@ -140,8 +143,7 @@ fn hello(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcom
             name = Some(client_name(args.at(index + 1))?);
             index += 2;
         } else {
-            let option = String::from_utf8_lossy(args.at(index));
-            return Err(format!("ERR Syntax error in HELLO option '{option}'").into());
+            return Err(Refusal::about("ERR Syntax error in HELLO option '", args.at(index), "'"));
         }
     }
     if let Some((user, password)) = credentials {
@@ -170,8 +172,10 @@ fn hello(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcom
     reply::integer(out, if version == Version::Resp3 { 3 } else { 2 });
     reply::bulk(out, b"id");
     reply::count(out, session.client.id);
-    pair(out, "mode", "standalone");
-    pair(out, "role", "master");
+    let clustered = session.server.space.dictionary();
+    pair(out, "mode", if clustered.is_some() { "cluster" } else { "standalone" });
+    let is_replica = clustered.is_some_and(|dictionary| dictionary.now().slots.topology().is_replica());
+    pair(out, "role", if is_replica { "replica" } else { "master" });
     reply::bulk(out, b"modules");
     reply::array(out, 0);
     Ok(())

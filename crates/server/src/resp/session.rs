@@ -19,8 +19,8 @@ use super::parse::{ParseLimits, Parsed, Parser, Span};
 use super::reply;
 use crate::clients::Client;
 use crate::command::call::{self, Args, Call, Outcome, Refusal, Turn};
-use crate::command::table::{Flags, Id, Names, Spec};
-use crate::command::{self, connection, introspect, strings};
+use crate::command::table::{self, Flags, Id, Names, Spec};
+use crate::command::{self, cluster, connection, introspect, strings};
 use crate::figures::Figures;
 use crate::keyspace::{self, Exclusive, Patience, Shared, Watch};
 use crate::server::Server;
@@ -53,6 +53,8 @@ pub struct RespSession {
     pub(crate) transaction: Option<Transaction>,
     pub(crate) watch: Watch,
     pub(crate) closing: bool,
+    /// Whether the client came by TLS, and is told addresses for it.
+    pub(crate) is_tls: bool,
     unsynced: bool,
 }
 
@@ -99,6 +101,9 @@ pub(crate) struct Transaction {
     commands: Vec<(&'static Spec, usize)>,
     /// A command was refused: EXEC will be.
     refused: bool,
+    /// The slot of the keys so far, in a cluster, and whether they have several.
+    slot: Option<u16>,
+    is_across_slots: bool,
 }
 
 /// How parsing a batch ended.
@@ -136,7 +141,7 @@ impl Session for RespSession {
                 Ending::Read(end, need) => return (end, Flow::Read(need)),
                 Ending::More(end) => at = end,
                 Ending::Broken(end, what) => {
-                    reply::error(out, &format!("ERR Protocol error: {what}"));
+                    reply::error(out, format!("ERR Protocol error: {what}"));
                     self.parser = Parser::default();
                     self.args.clear();
                     return (end, Flow::Close);
@@ -185,8 +190,14 @@ impl RespSession {
             transaction: None,
             watch: Watch::default(),
             closing: false,
+            is_tls: false,
             unsynced: false,
         }
+    }
+
+    /// For a client that came by TLS.
+    pub fn over_tls(self) -> RespSession {
+        RespSession { is_tls: true, ..self }
     }
 
     fn parse_batch(&mut self, input: &[u8], from: usize) -> Ending {
@@ -315,7 +326,11 @@ impl RespSession {
         if self.client.subscriptions() > 0 && self.version == Version::Resp2 {
             return None;
         }
-        let most = if class_of(id) == Class::Lookup { self.lookup_run_max } else { RUN_MAX };
+        let is_lookup = class_of(id) == Class::Lookup;
+        if !is_lookup && self.server.space.dictionary().is_some() {
+            return None;
+        }
+        let most = if is_lookup { self.lookup_run_max } else { RUN_MAX };
         let mut keys = 0;
         let fits = |request: &&Request| {
             keys += request.run_keys().unwrap_or(most + 1);
@@ -344,6 +359,14 @@ impl RespSession {
                 key_count += 1;
             }
             count += 1;
+        }
+        if let Some(dictionary) = self.server.space.dictionary() {
+            // Those for other nodes get their redirections one by one.
+            key_count = dictionary.count_served(&keys[..key_count], &firsts);
+            if key_count == 0 {
+                return None;
+            }
+            count = firsts[..key_count].iter().filter(|&&keys| keys > 0).count();
         }
         let (before, version) = (out.len(), self.version);
         let (mut hits, mut looked, mut done, mut stopped) = (0, 0, 0, false);
@@ -445,7 +468,7 @@ impl RespSession {
                 match len {
                     Some(len) => reply::count(out, len as u64),
                     None => {
-                        reply::error(out, &strings::too_long(limits[index], value_bytes_max).text());
+                        reply::error(out, strings::too_long(limits[index], value_bytes_max).text());
                         refused += 1;
                     }
                 }
@@ -511,7 +534,14 @@ impl RespSession {
         shared: &mut Option<Shared<'k>>,
     ) -> Step {
         let before = out.len();
-        if let Err(refusal) = self.admit(spec, &args) {
+        if let Err(mut refusal) = self.admit(spec, &args) {
+            if spec.id == Id::Exec {
+                self.transaction = None;
+                self.forget_watch();
+                let text = refusal.text();
+                let text = text.strip_prefix(b"ERR ").unwrap_or(&text);
+                refusal = Refusal::about("EXECABORT Transaction discarded because of: ", text, "");
+            }
             self.refuse_command(out, &refusal);
         } else if self.is_queued(spec) {
             self.queue(spec, &args);
@@ -617,6 +647,9 @@ impl RespSession {
         if transaction.refused {
             return Err("EXECABORT Transaction discarded because of previous errors.".into());
         }
+        if transaction.is_across_slots {
+            return Err(cluster::CROSS_SLOT.into());
+        }
         if changed {
             reply::null_array(out, self.version);
             return Ok(());
@@ -655,8 +688,14 @@ impl RespSession {
 
     /// Whether the command is allowed now, with these arguments.
     fn admit(&self, spec: &Spec, args: &Args<'_>) -> Outcome {
-        if !spec.accepts(args.len()) {
-            return Err(format!("ERR wrong number of arguments for '{}' command", spec.name).into());
+        let subcommand = spec.subcommand(args)?;
+        let name = || match subcommand {
+            Some((subcommand, _)) => format!("{}|{subcommand}", spec.name),
+            None => spec.name.to_owned(),
+        };
+        let arity_fits = subcommand.is_none_or(|(_, arity)| table::fits(arity, args.len()));
+        if !spec.accepts(args.len()) || !arity_fits {
+            return Err(format!("ERR wrong number of arguments for '{}' command", name()).into());
         }
         if !self.authenticated && !spec.flags.has(Flags::NO_AUTH) {
             return Err("NOAUTH Authentication required.".into());
@@ -669,11 +708,14 @@ impl RespSession {
             return Err(format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
                 this context",
-                spec.name
+                name()
             )
             .into());
         }
-        Ok(())
+        match self.server.space.dictionary() {
+            Some(dictionary) => cluster::admit(self, dictionary, spec, args),
+            None => Ok(()),
+        }
     }
 
     fn is_queued(&self, spec: &Spec) -> bool {
@@ -683,6 +725,8 @@ impl RespSession {
 
     fn queue(&mut self, spec: &'static Spec, args: &Args<'_>) {
         let most = self.server.settings.request_bytes.load(Relaxed);
+        let has_topology = self.server.space.dictionary().is_some_and(|dictionary| dictionary.has_topology());
+        let slot = if has_topology { cluster::slot_of(spec, args).unwrap_or_default() } else { None };
         let Some(transaction) = &mut self.transaction else { return };
         // As large as a request may be, or EXEC is refused.
         let bytes: usize = args.from(0).map(<[u8]>::len).sum();
@@ -690,6 +734,8 @@ impl RespSession {
             transaction.refused = true;
             return;
         }
+        transaction.is_across_slots |= slot.is_some() && transaction.slot.is_some_and(|other| Some(other) != slot);
+        transaction.slot = transaction.slot.or(slot);
         for argument in args.from(0) {
             let start = transaction.bytes.len();
             transaction.bytes.extend_from_slice(argument);
@@ -716,7 +762,7 @@ impl RespSession {
 
     fn refuse(&self, out: &mut Vec<u8>, refusal: &Refusal) {
         self.figures.errors.fetch_add(1, Relaxed);
-        reply::error(out, &refusal.text());
+        reply::error(out, refusal.text());
     }
 
     /// Counts commands and their time. Returns the time now.
