@@ -34,6 +34,10 @@ driver does the work.
 :class:`splitpoint.BuildOptions`, among them ``index``, ``compression``, ``hash``, ``seed``, ``duplicates`` and
 ``memory_bytes``, which here is for each task (256 MiB).
 
+**A read** has a task for each shard, and several for one of more than ``pairs_per_task`` pairs (4 million). With the
+setting ``spark.sql.python.filterPushdown.enabled``, filters such as ``key = X'61'`` become lookups. A schema with fewer
+columns, or with strings for bytes, is passed by ``.schema("key STRING, value STRING")``.
+
 **Modes.** ``overwrite`` replaces a dictionary, or makes one. ``append`` changes one: a row puts its value, and one with a
 null value removes its key; without a dictionary it makes one. A key that comes twice in one DataFrame is an error, as
 rows of a DataFrame have no order; ``duplicates`` chooses ``"first"`` or ``"last"``, in the order in which tasks get
@@ -71,6 +75,8 @@ if TYPE_CHECKING:
 SHARDS = 16
 #: Memory for sorting of each task.
 MEMORY_BYTES = 256 << 20
+#: Pairs that a task reads, about: larger shards are read by several tasks.
+PAIRS_PER_TASK = 4_000_000
 #: The metadata of the column that :func:`prepare` adds: how many shards there are.
 _PREPARED = "splitpoint.shards"
 _TEXTS = {"index", "effort", "compression", "hash", "duplicates", "temporary_directory"}
@@ -155,8 +161,7 @@ def prepare(
     ``key`` and ``value`` name the columns of ``df``: by default those called so, or else the first one and all others.
     Several columns become one value, a JSON object of them.
 
-    Rows need no order: the writer sorts them, faster than Spark would. What a task reads goes straight into the sort,
-    which spills to disk beyond ``memory_bytes``.
+    Rows need no order: the writer sorts them in any case, in ``memory_bytes``, beyond which it spills to disk.
 
     .. code-block:: python
 
@@ -241,7 +246,8 @@ class DataSource(datasource.DataSource):
         return "key BINARY, value BINARY"
 
     def reader(self, schema: StructType) -> _Reader:
-        return _Reader(self._path(), schema)
+        pairs = _number("pairs_per_task", self.options.get("pairs_per_task", PAIRS_PER_TASK))
+        return _Reader(self._path(), schema, max(pairs, 1))
 
     def writer(self, schema: StructType, overwrite: bool) -> _Writer:
         return _Writer(self._path(), self.options, schema, overwrite)
@@ -271,7 +277,7 @@ def _job(path: str, options: dict[str, Any], generation: Optional[int], replace:
 class _Written(datasource.WriterCommitMessage):
     """What a task has written: files of shards, or its rows as they were."""
 
-    files: list[tuple[int, str, int]]
+    files: list[tuple[int, os.PathLike[str], int]]
     rows: Optional[str] = None
 
 
@@ -420,15 +426,27 @@ def _saved(paths: list[str]) -> pyarrow.RecordBatchReader:
 
 @dataclasses.dataclass
 class _Shard(datasource.InputPartition):
-    """What a task reads: a file, all of it or the pairs of some keys."""
+    """What a task reads of a file: one of some equal parts, or the pairs of some keys."""
 
     path: str
     keys: Optional[list[bytes]] = None
+    part: int = 0
+    parts: int = 1
+
+
+class _Part:
+    """A part of a file, as Arrow takes it."""
+
+    def __init__(self, dictionary: Dictionary, shard: _Shard) -> None:
+        self._dictionary, self._shard = dictionary, shard
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._dictionary._part(self._shard.part, self._shard.parts)
 
 
 class _Reader(datasource.DataSourceReader):
-    def __init__(self, path: str, schema: StructType) -> None:
-        self._path = path
+    def __init__(self, path: str, schema: StructType, pairs: int) -> None:
+        self._path, self._pairs = path, pairs
         self._keys: Optional[set[bytes]] = None
         self._fields = [(field.name, field.dataType) for field in schema.fields]
         for name, kind in self._fields:
@@ -454,7 +472,8 @@ class _Reader(datasource.DataSourceReader):
             shards = [shard for shard in dictionary.shards() if shard.pairs]
         nothing = [_Shard("", [])]  # Spark wants one
         if self._keys is None:
-            return [_Shard(os.fspath(shard.path)) for shard in shards] or nothing
+            files = [(os.fspath(shard.path), -(-shard.pairs // self._pairs)) for shard in shards]
+            return [_Shard(path, None, part, count) for path, count in files for part in range(count)] or nothing
         from splitpoint import slot
 
         def wanted(first: int, last: int) -> list[bytes]:
@@ -473,12 +492,14 @@ class _Reader(datasource.DataSourceReader):
             raise RuntimeError(f"{partition.path}: was replaced by an update while it was read. Read it again") from gone
         with dictionary:
             if partition.keys is None:
-                for batch in pyarrow.RecordBatchReader.from_stream(dictionary):
+                whole = partition.parts == 1
+                source = dictionary if whole else _Part(dictionary, partition)
+                for batch in pyarrow.RecordBatchReader.from_stream(source):
                     yield self._columns(batch.column(0), batch.column(1))
                 return
-            found = [(key, dictionary.get(key)) for key in partition.keys]
-        keys, values = zip(*[(key, value) for key, value in found if value is not None] or [((), ())])
-        yield self._columns(pyarrow.array(keys, pyarrow.binary()), pyarrow.array(values, pyarrow.binary()))
+            found = {key: dictionary[key] for key in partition.keys if key in dictionary}
+        keys, values = (pyarrow.array(list(column), pyarrow.binary()) for column in (found, found.values()))
+        yield self._columns(keys, values)
 
     def _columns(self, keys: pyarrow.Array, values: pyarrow.Array) -> pyarrow.RecordBatch:
         columns = {"key": keys, "value": values}

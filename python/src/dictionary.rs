@@ -2,10 +2,10 @@
 //!
 //! A lookup may wait for the disk, so it gives up the interpreter lock.
 
-use crate::arrow::{export_dictionary, import_columns};
+use crate::arrow::{export_dictionary, export_part, import_columns};
 use crate::build::update_dictionary;
 use crate::bytes::Bytes;
-use crate::error::{OrRaise, refuse_pickle};
+use crate::error::{OrRaise, invalid, refuse_pickle};
 use crate::handle::{Handle, InUse};
 use crate::long::{Watch, run_long};
 use crate::many::{Lookup, get_columns, get_fixed, get_list};
@@ -202,7 +202,18 @@ impl DictionaryCore {
     fn verify(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let dictionary = self.dictionary(py)?;
         let dictionary: &Dictionary = &dictionary;
-        run_long(py, "verify", None, &Watch::default(), || dictionary.verify()).map(fault_list)
+        let watch = Watch::default();
+        run_long(py, "verify", None, &watch, || dictionary.verify_while(|| watch.proceed())).map(fault_list)
+    }
+
+    /// The pairs of one of `parts` equal parts of hash order, of a dictionary in one file.
+    #[pyo3(signature = (part, parts, /))]
+    fn _part<'py>(&self, py: Python<'py>, part: u64, parts: u64) -> PyResult<Bound<'py, PyAny>> {
+        let dictionary = Arc::clone(&*self.dictionary(py)?);
+        if part >= parts || dictionary.shard_count() != 1 {
+            return Err(invalid(format!("part {part} of {parts}, of {} files", dictionary.shard_count())));
+        }
+        export_part(py, dictionary, part, parts)
     }
 
     fn _shards(&self, py: Python<'_>) -> PyResult<Vec<(usize, PathBuf, u16, u16, u64)>> {

@@ -145,7 +145,7 @@ fn empty(path: &Path, options: &TableOptions) -> splitpoint::Result<()> {
         return Err(error);
     }
     let nothing = options.clone().in_memory()?;
-    Backup::new().overwrite(true).save(&nothing, path)?;
+    Backup::new().overwrite(true).options(options.clone()).save(&nothing, path)?;
     if let Some(metadata) = metadata {
         // Those of the file that it replaces; a failure leaves those of a new file.
         let _ = std::fs::set_permissions(path, metadata.permissions());
@@ -511,13 +511,15 @@ impl TableCore {
     fn verify(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let table = self.table(py)?;
         let table: &Table = &table;
-        run_long(py, "verify", None, &Watch::default(), || table.verify()).map(fault_list)
+        let watch = Watch::default();
+        run_long(py, "verify", None, &watch, || table.verify_while(|| watch.proceed())).map(fault_list)
     }
 
     fn _survey<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let table = self.table(py)?;
         let table: &Table = &table;
-        let survey = run_long(py, "stats", None, &Watch::default(), || table.survey())?;
+        let watch = Watch::default();
+        let survey = run_long(py, "stats", None, &watch, || table.survey_while(|| watch.proceed()))?;
         survey_dict(py, &survey)
     }
 

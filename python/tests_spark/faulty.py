@@ -12,6 +12,9 @@ from typing import Any
 import pyarrow
 from splitpoint import spark as splitpoint_spark
 
+#: Longer than the rest of any test.
+SLEEP_SECONDS = 300
+
 
 def first_time(marker: str) -> bool:
     """Whether no process was here before."""
@@ -56,10 +59,10 @@ class _Faulty(splitpoint_spark._Writer):
         if self.fault == "small files":
             resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
         if self.fault == "slow before" and first_time(self.marker):
-            time.sleep(30)
+            time.sleep(SLEEP_SECONDS)
         written = super().write(iterator)
         if self.fault == "killed" and first_time(self.marker):
             os.kill(os.getpid(), signal.SIGKILL)
         if self.fault == "slow after" and first_time(self.marker):
-            time.sleep(30)
+            time.sleep(SLEEP_SECONDS)
         return written

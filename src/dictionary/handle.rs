@@ -376,8 +376,8 @@ impl Dictionary {
     /// The value of each of `keys`, in their order, faster than by [`get`](Self::get) where lookups wait for memory or
     /// the disk.
     ///
-    /// Of data in memory, the cache misses of 32 keys overlap, in one file or several. If the first few keys had to wait
-    /// for the disk, up to 16 threads read at once.
+    /// Of data in memory, the cache misses of 32 keys overlap, in one file or several. If the first few keys had to
+    /// wait for the disk, up to 16 threads read at once.
     ///
     /// # Errors
     /// The error of [`get`](Self::get) for one of the keys.
@@ -394,16 +394,7 @@ impl Dictionary {
     }
 
     fn get_in_turn<K: AsRef<[u8]>>(&self, keys: &[K], values: &mut [Option<Vec<u8>>]) -> Result<()> {
-        let is_whole = |manifest: &Manifest| manifest.shards.len() == self.files.len();
-        if self.manifest.as_ref().is_none_or(is_whole) {
-            let file_of = |key: &[u8]| self.manifest.as_ref().map_or(0, |manifest| manifest.shard_of(key));
-            return many::get_many(&self.files, file_of, keys, values);
-        }
-        for key in keys {
-            self.file_index(key.as_ref())?;
-        }
-        let file_of = |key: &[u8]| self.file_index(key).unwrap_or_default();
-        many::get_many(&self.files, file_of, keys, values)
+        many::get_many(&self.files, |key| self.file_index(key), keys, values)
     }
 
     /// Divides the keys among `readers` threads.

@@ -9,7 +9,7 @@
 //! The files in which each takes from the ones below only:
 //!
 //! ```text
-//! update.rs, shard_job.rs, stat.rs, verify.rs, scan.rs     builder.rs, handle.rs     what users hold
+//! update.rs, shard_job.rs, scan.rs, stat.rs, verify.rs     builder.rs, handle.rs     what users hold
 //! shards/    several files as one dictionary
 //! build/     one file from pairs      read/    one file, open
 //! index/     where the record of a hash is

@@ -167,6 +167,11 @@ def encryption(folder):
             plain.sendall(b"PING\r\nversion\r\nGET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             answer = received(plain)
             expect(not any(word in answer for word in (b"PONG", b"VERSION", b"HTTP")), f"plain text by TLS: {answer}")
+    strangers = [socket.create_connection(("127.0.0.1", number), timeout=20) for number in (port, memcached, http) * 20]
+    for number, stream in enumerate(strangers):
+        stream.sendall((b"\x16\x03\x01\x7f\xff\x01", os.urandom(500), b"\x15\x03\x03\x00\x02\x02\x28")[number // 3 % 3])
+    expect(connection.call("STRLEN", "k") == 300_000, "a connection beside bad handshakes")
+    [stream.close() for stream in strangers]
     # A new certificate counts for new connections; one that cannot be read changes nothing.
     before = ssl.get_server_certificate(("127.0.0.1", memcached))
     subprocess.run([*make, "-subj", "/CN=localhost", "-keyout", key, "-out", certificate], check=True, capture_output=True)
@@ -327,6 +332,107 @@ def ends(folder):
     print("behaviour: orderly ends")
 
 
+def attacks():
+    """What a client might try: others are served, and what one client costs is bounded."""
+    memcached, http = servers.free_port(), servers.free_port()
+    options = ["--memcached", f"127.0.0.1:{memcached}", "--http", f"127.0.0.1:{http}"]
+    server = servers.splitpoint(*options, "--max-request", "16M", "--max-value", "2M", "--stall-timeout", 5)
+    victim, attacker = Connection(server.port), Connection(server.port)
+    before = resident(server)
+
+    # Replies that are not wanted, of commands that do not exist; what follows has its own replies.
+    attacker.send(("CLIENT", "REPLY", "OFF"), ("NOSUCH",), ("GET",), ("CLIENT", "REPLY", "ON"))
+    expect(attacker.reply() == "+OK", "a reply after CLIENT REPLY OFF")
+    attacker.send(("CLIENT", "REPLY", "SKIP"), ("NOSUCH",), ("PING",))
+    expect(attacker.reply() == "+PONG", "a reply after CLIENT REPLY SKIP")
+
+    # Nothing that waits or ends the server within a transaction.
+    for words in (("DEBUG", "SLEEP", 60), ("SHUTDOWN",), ("SAVE",), ("MULTI",)):
+        replies = attacker.pipeline([("MULTI",), words, ("DISCARD",)])
+        expect(replies[1].startswith("-ERR") and replies[2] == "+OK", f"{words} in a transaction: {replies}")
+    expect(victim.call("PING") == "+PONG", "others wait")
+
+    # Values asked for again and again.
+    attacker.call("SET", "large", b"x" * (1 << 20))
+    expect(attacker.call("MGET", *["large"] * 5000).startswith("-ERR the reply"), "MGET of 5 GB")
+    replies = attacker.pipeline([("MULTI",)] + [("GET", "large")] * 3000 + [("SET", "made", 1), ("EXEC",)])
+    expect(len(replies[-1]) == 3001 and replies[-1][2999].startswith("-ERR the reply"), "EXEC with 3 GB of replies")
+    expect(victim.call("GET", "made") == b"1", "a transaction with long replies")
+    with socket.create_connection(("127.0.0.1", memcached), timeout=20) as stream:
+        stream.sendall(b"get" + b" large" * 20_000 + b"\r\n")
+        time.sleep(1)
+        expect(victim.call("PING") == "+PONG", "others wait for a long get")
+    grown = resident(server) - before
+    expect(grown < 300 << 20, f"long replies take {grown} bytes")
+
+    # Names that others would copy; many keys and channels; numbers with huge exponents.
+    expect(attacker.call("CLIENT", "SETNAME", b"n" * 100_000).startswith("-ERR"), "a long name")
+    expect(attacker.call("CLIENT", "SETINFO", "LIB-NAME", b"n" * 100_000).startswith("-ERR"), "a long name")
+    since = time.monotonic()
+    for start in range(0, 60_000, 20_000):
+        attacker.call("WATCH", *[f"k{n}" for n in range(start, start + 20_000)])
+    attacker.call("UNWATCH")
+    expect(time.monotonic() - since < 20, "WATCH of many keys takes time for each pair of them")
+    for start in range(0, 300):
+        if attacker.call("WATCH", *[b"%d" % n + b"x" * 1000 for n in range(start * 100, start * 100 + 100)]) != "+OK":
+            break
+    expect(start < 290, "WATCH without a limit")
+    attacker.call("UNWATCH")
+    for exponent in ("1e2147483647", "1e-2147483648", "0e2147483647", "1e999999999999"):
+        reply = attacker.call("INCRBYFLOAT", "float", exponent)
+        expect(isinstance(reply, (str, bytes)), f"{exponent}: {reply}")
+    subscriber = Connection(server.port)
+    names = [b"%d" % n + b"x" * 900_000 for n in range(18)]
+    refused = [name for name in names if isinstance(subscriber.call("SUBSCRIBE", name), str)]
+    expect(refused, "SUBSCRIBE without a limit")
+
+    # Requests that never end, and bytes that are none.
+    slow = [socket.create_connection(("127.0.0.1", port), timeout=20) for port in (server.port, memcached, http) * 20]
+    for part in (b"*3\r\n$3\r\nSE", b"T\r\n$1", b"\r"):
+        for stream in slow:
+            try:
+                stream.sendall(part)
+            except ConnectionError:
+                pass  # HTTP has refused it
+        expect(victim.call("PING") == "+PONG", "others wait for requests that do not end")
+    for garbage in (b"\x16\x03\x01" + os.urandom(3000), os.urandom(100_000), b"*1\r\n$2147483647\r\n", b"\0" * 200_000):
+        for port in (server.port, memcached, http):
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as stream:
+                try:
+                    stream.sendall(garbage)
+                    stream.recv(1000)
+                except OSError:
+                    pass
+    [stream.close() for stream in slow]
+
+    # HTTP: one request is one answer, whatever its headers say of a body.
+    smuggled = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    heads = {
+        b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n" % len(smuggled): b"0\r\n\r\n" + smuggled,
+        b"Content-Length: 0\r\nContent-Length: %d\r\n" % len(smuggled): smuggled,
+        b"Content-Length: %d\r\n" % len(smuggled): smuggled,
+        b"X: " + b"x" * 100_000 + b"\r\n": b"",
+        b"X: x\r\n" * 1000: b"",
+    }
+    for head, body in heads.items():
+        with socket.create_connection(("127.0.0.1", http), timeout=20) as stream:
+            try:
+                stream.sendall(b"POST /health HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n" + body)
+            except ConnectionError:
+                pass
+            answer = received(stream)
+            expect(answer.count(b"HTTP/1.1") <= 1 and b"splitpoint_" not in answer, f"{head[:60]}: {answer[:200]}")
+    deadline, listed = time.monotonic() + 20, 0
+    while time.monotonic() < deadline:
+        listed = victim.call("CLIENT", "LIST").count(b"\n")
+        if listed <= 3:
+            break
+        time.sleep(0.2)
+    expect(listed <= 3, f"{listed} connections are left")
+    expect(server.stop() == 0, "the end after attacks")
+    print(f"behaviour: attacks, with {grown >> 20} MiB more at the peak")
+
+
 def full_disk(folder):
     """Where the disk is full in the middle of a pipeline, each command is answered with its own result."""
     path = os.path.join(folder, "full.spt")
@@ -391,6 +497,7 @@ os.execvp(sys.argv[3], sys.argv[3:])
 def main():
     with tempfile.TemporaryDirectory() as folder:
         limits()
+        attacks()
         authentication(folder)
         encryption(folder)
         messages()

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """The same random commands to Debian's redis and to this server: replies have to be equal, byte for byte.
 
-    differential.py [--file] [SECONDS] [SEED]
+    differential.py [--file] [--survey] [SECONDS] [SEED]
+
+--survey goes on after a difference, and shows each kind of them once.
 
 Two connections to each server, RESP2 and RESP3, a few keys, values that are often numbers, pipelines of random length,
 transactions, subscriptions; and commands with any arguments in any number.
@@ -11,6 +13,7 @@ Where the two differ by design, the command is not generated, or the reply is co
 import atexit
 import os
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -88,8 +91,10 @@ def anything(r):
         for _ in range(r.choice([0, 1, 1, 2, 2, 2, 3, 3, 4, 5, 6]))
     ]
     # This server's own; and a random one of the keys.
-    if name == "APPEND" and len(arguments) == 4 or name == "RANDOMKEY" and not arguments:
-        arguments = arguments[:1]
+    if name == "APPEND" and len(arguments) == 4:
+        arguments.pop()
+    if name == "RANDOMKEY" and not arguments:
+        arguments.append(b"x")
     # Short times to live would end at two times.
     if any(isinstance(word, str) and word.upper() in ("EX", "PX", "EXAT", "PXAT") for word in arguments):
         arguments = [b"100000000" if word in (b"1", b"5", b"100") else word for word in arguments]
@@ -228,7 +233,7 @@ def main():
     mine = servers.splitpoint(*file_options)
     r = random.Random(SEED)
     pairs = [(Connection(mine.port), Connection(redis.port)) for _ in range(2)]
-    queues = [None, None]
+    queues, kinds = [None, None], set()
     history, count, expiries = [], 0, 0
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
@@ -252,10 +257,20 @@ def main():
                         connection.pipeline([["DISCARD"], ["UNWATCH"], ["FLUSHALL"]])
                 queues = [None, None]
                 break
-            if got == expected == "+QUEUED":
+            if got == expected == "+QUEUED" and queues[which] is not None:
                 queues[which].append(words)
             elif name == "MULTI" and got == "+OK":
                 queues[which] = []
+            if not ok and "--survey" in sys.argv:
+                kind = (name, len(words), re.sub(r"[0-9]+", "#", f"{got!r:.40} {expected!r:.40}"))
+                if kind not in kinds:
+                    print(f"  {words!r:.200}\n    splitpoint {got!r:.150}\n    redis      {expected!r:.150}", flush=True)
+                kinds.add(kind)
+                for pair in pairs:
+                    for connection in pair:
+                        connection.pipeline([["RESET"], ["FLUSHALL"]])
+                queues = [None, None]
+                break
             if not ok:
                 if name == "EXEC" and isinstance(got, list) and isinstance(expected, list) and queues[which] is not None:
                     history += [("transaction", *entry) for entry in zip(queues[which], got, expected) if not equal(*entry)]

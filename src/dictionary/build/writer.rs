@@ -1,7 +1,7 @@
 //! Runs in hash order become a file: data pages, index, footer; and then it gets its name.
 //!
 //! ```text
-//! runs -> (reorder, for chunks) -> data pages -> index sections -> filter -> footer -> sync -> header -> sync -> rename
+//! runs -> (reorder, for chunks) -> data pages -> index sections, filter -> footer -> sync -> header -> sync -> rename
 //! ```
 //!
 //! Whether all records have one size is known only at the end: keys given twice go, deletions come. The file is begun

@@ -25,7 +25,7 @@ use crate::io::View;
 pub use chunk::Effort;
 use chunk::{ChunkOptions, Chunks};
 use filter::Filter;
-use page::PageIndex;
+use page::{Located, PageIndex};
 use std::ops::Range;
 use std::sync::Arc;
 use trie::{Trie, TrieOptions};
@@ -80,14 +80,14 @@ impl Index {
     }
 
     /// Tries of 256 keys a bucket, Huffman codes up to 64, as in the paper's evaluation, and skip pointers from 64 keys
-    /// on: 2.64 bits a key. Without pointers (`skip_min: 0`, the paper's) it is 2.51, and lookups take twice as long.
+    /// on: 2.64 bits a key. Without pointers (`skip_min: 0`, the paper's) it is 2.51, and lookups are slower.
     pub fn trie() -> Index {
         Index::Trie { bucket_keys: 256, huffman_max: 64, skip_min: 64, block_items: 1 }
     }
 
-    /// The paper's sparse index for blocks of `block_items` keys, without skip pointers.
+    /// The paper's sparse index for blocks of `block_items` keys, with skip pointers.
     pub fn trie_sparse(block_items: u32) -> Index {
-        Index::Trie { bucket_keys: 256, huffman_max: 64, skip_min: 0, block_items }
+        Index::Trie { bucket_keys: 256, huffman_max: 64, skip_min: 64, block_items }
     }
 
     /// Chunks of 512 keys, 1.69 bits a key.
@@ -180,7 +180,7 @@ impl Words {
 /// Where the record of a position can be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Candidates {
-    Pages(Range<u64>),
+    Pages(Located),
     Ranks(Range<u64>),
     /// No index says it: search.
     Anywhere,
@@ -223,18 +223,10 @@ impl LoadedIndex {
     #[inline]
     pub fn candidates(&self, position: u64) -> Candidates {
         match self {
-            LoadedIndex::Page(index, words) => Candidates::Pages(index.pages_of(words.get(), position)),
+            LoadedIndex::Page(index, words) => Candidates::Pages(index.locate(words.get(), position)),
             LoadedIndex::Trie(index, words) => Candidates::Ranks(index.locate(words.get(), position)),
             LoadedIndex::Chunk(index, words) => Candidates::Ranks(index.locate(words.get(), position)),
             LoadedIndex::None => Candidates::Anywhere,
-        }
-    }
-
-    /// About which position the first record of page `page` has, if the index knows it.
-    pub fn position_near(&self, page: u64) -> Option<u64> {
-        match self {
-            LoadedIndex::Page(index, words) => Some(index.position_near(words.get(), page)),
-            _ => None,
         }
     }
 
@@ -243,8 +235,9 @@ impl LoadedIndex {
         let mut found = Vec::with_capacity(positions.len());
         match self {
             LoadedIndex::Page(index, words) => {
-                index.locate_many(words.get(), positions, &mut found);
-                candidates.extend(found.into_iter().map(Candidates::Pages));
+                let mut located = Vec::with_capacity(positions.len());
+                index.locate_many(words.get(), positions, &mut located);
+                candidates.extend(located.into_iter().map(Candidates::Pages));
                 return;
             }
             LoadedIndex::Trie(index, words) => index.locate_many(words.get(), positions, &mut found),

@@ -8,7 +8,7 @@
 //! Not here: the search within what was read (`search.rs`), many files as one (`shards.rs`).
 
 use super::pages::{Pages, Piece, Scratch, Starts, Stream};
-use super::search::{self, Interpolation, Nearby, Query, RecordFormat};
+use super::search::{self, Interpolation, Looked, Nearby, Query, RecordFormat};
 use crate::dictionary::format::block::{self, BlockHead};
 use crate::dictionary::format::ends::{
     FOOTER_BYTES, FileHeader, Footer, HEADER_BYTES, Section, SectionKind, damaged, not_zero,
@@ -29,6 +29,9 @@ use std::sync::Arc;
 
 /// A lookup that would read more pages than this goes through them piece by piece instead.
 const PAGES_AT_ONCE_MAX: u64 = 64;
+
+/// Looks around where a record is expected before all of its page is searched; one is nearly always enough.
+const GUESSES_MAX: usize = 4;
 
 /// Bytes behind those it needs that a lookup among records of varying size copies from a mapping.
 const AHEAD_BYTES: u64 = 112;
@@ -130,8 +133,7 @@ impl DictionaryFile {
             return Ok(None);
         }
         let candidates = self.index.candidates(position);
-        let first_position = self.first_position_of(&candidates);
-        self.find_among(candidates, Query { key, position, hash: &self.hash, first_position }, give)
+        self.find_among(candidates, Query { key, position, hash: &self.hash, first_position: None }, give)
     }
 
     /// Whether all keys have other lengths. Then nothing needs to be read.
@@ -159,13 +161,15 @@ impl DictionaryFile {
         query: Query<'_>,
         give: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
-        let records = match (&candidates, self.record_bytes()) {
+        let (mut records, mut query) = (None, query);
+        match (&candidates, self.record_bytes()) {
             (Candidates::Ranks(ranks), Some(bytes)) => {
                 let end = ranks.end.min(self.footer.pairs);
-                Some(ranks.start.min(end) * bytes..end * bytes)
+                records = Some(ranks.start.min(end) * bytes..end * bytes);
             }
-            _ => None,
-        };
+            (Candidates::Pages(located), Some(_)) => query.first_position = Some(located.first_position),
+            _ => {}
+        }
         let pages = match self.pages_of(candidates) {
             Some(pages) => pages,
             None => self.pages.of_stream(self.narrow(query)?),
@@ -174,8 +178,8 @@ impl DictionaryFile {
             return Ok(self.find_in_stream(&self.stream_of(&pages), query)?.map(|value| give(&value)));
         }
         let format = self.format;
-        let ready = format.compression == Compression::None && self.pages.are_ready(&pages);
         SCRATCH.with_borrow_mut(|scratch| {
+            let ready = format.compression == Compression::None && self.pages.get_ready(&pages, scratch)?;
             if ready && format.layout == Layout::Varied {
                 return self.find_by_starts(pages, query, scratch, give);
             }
@@ -205,28 +209,34 @@ impl DictionaryFile {
         query: Query<'_>,
         scratch: &'s mut Scratch,
     ) -> Nearby<'s> {
-        let Some(record_bytes) = self.record_bytes() else { return Nearby::Elsewhere };
-        let (first, count, near) = match (named, query.first_position) {
-            (Some(named), _) => {
-                let count = (named.end - named.start) / record_bytes;
-                (named.start, count, 0..count)
-            }
-            (None, Some(first_position)) => {
-                let page = self.stream_of(pages);
-                let first = page.start.next_multiple_of(record_bytes);
-                let count = page.end.saturating_sub(first) / record_bytes;
-                (first, count, self.format.expected_near(first_position, query.position, record_bytes, count))
-            }
-            (None, None) => return Nearby::Elsewhere,
+        if let Some(named) = named {
+            let Some(bytes) = self.pages.copied(named.clone(), scratch) else { return Nearby::Elsewhere };
+            return Nearby::Here(search::find_named(self.format, bytes, query));
+        }
+        let Some((first_position, record_bytes)) = query.first_position.zip(self.record_bytes()) else {
+            return Nearby::Elsewhere;
         };
-        let bytes = first + near.start * record_bytes..first + near.end * record_bytes;
-        let Some(bytes) = self.pages.copied(bytes, scratch) else { return Nearby::Elsewhere };
-        let query = Query { first_position: None, ..query };
-        search::find_near(self.format, bytes, (near.start > 0, near.end < count), query)
+        let stream = self.stream_of(pages);
+        let first = stream.start.next_multiple_of(record_bytes);
+        let count = stream.end.saturating_sub(first) / record_bytes;
+        let mut guess = self.format.expected_number(first_position, query.position);
+        for _ in 0..GUESSES_MAX {
+            let near = search::around(guess, record_bytes, count);
+            let bytes = first + near.start * record_bytes..first + near.end * record_bytes;
+            let Some(bytes) = self.pages.copied(bytes, scratch) else { return Nearby::Elsewhere };
+            match search::look(self.format, bytes, (near.start > 0, near.end < count), query) {
+                Looked::Value(value) => return Nearby::Here(Some(self.pages.last_copied(value, scratch))),
+                Looked::Absent => return Nearby::Here(None),
+                Looked::Before(records) => guess = near.start.saturating_sub(1 + records),
+                Looked::Behind(records) => guess = near.end.saturating_add(records),
+                Looked::Unknown => break,
+            }
+        }
+        Nearby::Elsewhere
     }
 
-    /// Among records of varying size in pages that are ready: copies only the starts of pages, the lengths and keys that
-    /// it compares, and the value.
+    /// Among records of varying size in pages that are ready: copies only the starts of pages, the lengths and keys
+    /// that it compares, and the value.
     fn find_by_starts<T>(
         &self,
         pages: Range<u64>,
@@ -276,8 +286,8 @@ impl DictionaryFile {
         Ok(None)
     }
 
-    /// From which start of a page on, and up to which, records can have the position; `within` is the page's part of the
-    /// stream.
+    /// From which start of a page on, and up to which, records can have the position; `within` is the page's part of
+    /// the stream.
     fn between_starts(
         &self,
         stream: &mut Stream<'_>,
@@ -324,21 +334,10 @@ impl DictionaryFile {
         stream.bytes(value_at..end).map(Some)
     }
 
-    /// About which position the first record of the candidate pages has, where it pays to know: what was read by
-    /// `pread` is in the processor's cache, but in a mapping a good guess saves copies and cache misses.
-    #[inline]
-    pub fn first_position_of(&self, candidates: &Candidates) -> Option<u64> {
-        let Candidates::Pages(pages) = candidates else { return None };
-        if !self.pages.is_mapped() || self.record_bytes().is_none() || pages.is_empty() {
-            return None;
-        }
-        self.index.position_near(pages.start)
-    }
-
     /// Which pages to read; `None` if the index does not know.
     fn pages_of(&self, candidates: Candidates) -> Option<Range<u64>> {
         let pages = match candidates {
-            Candidates::Pages(pages) => pages,
+            Candidates::Pages(located) => located.pages,
             Candidates::Ranks(ranks) => self.pages_of_ranks(ranks),
             Candidates::Anywhere => return None,
         };

@@ -21,7 +21,6 @@ struct Asked {
     number: usize,
     file: usize,
     position: u64,
-    first_position: Option<u64>,
 }
 
 /// Sets each of `values` to the value of its key, which is in the file that `file_of` says, if it is there.
@@ -30,7 +29,7 @@ struct Asked {
 /// before any page is searched, so that cache misses overlap, also those in different files.
 pub(crate) fn get_many<K: AsRef<[u8]>>(
     files: &[Arc<DictionaryFile>],
-    file_of: impl Fn(&[u8]) -> usize,
+    file_of: impl Fn(&[u8]) -> Result<usize>,
     keys: &[K],
     values: &mut [Option<Vec<u8>>],
 ) -> Result<()> {
@@ -39,7 +38,9 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
     for from in (0..keys.len()).step_by(SORTED) {
         let numbers = from..keys.len().min(from + SORTED);
         order.clear();
-        order.extend(numbers.map(|number| (file_of(keys[number].as_ref()), number)));
+        for number in numbers {
+            order.push((file_of(keys[number].as_ref())?, number));
+        }
         if files.len() > 1 {
             order.sort_unstable();
         }
@@ -69,17 +70,17 @@ impl Batch {
         self.ask_filters(files, numbers, keys);
         self.ask_indexes(files);
         for (asked, candidates) in self.asked.iter().zip(&self.candidates) {
-            files[asked.file].touch(candidates, asked.first_position, asked.position);
+            files[asked.file].touch(candidates, asked.position);
         }
         for (asked, candidates) in self.asked.iter().zip(&self.candidates) {
-            if let Candidates::Pages(pages) = candidates {
-                files[asked.file].pages.touch_starts(pages.start);
+            if let Candidates::Pages(located) = candidates {
+                files[asked.file].pages.touch_starts(located.pages.start);
             }
         }
         for (asked, candidates) in self.asked.iter().zip(self.candidates.drain(..)) {
-            let &Asked { number, file, position, first_position } = asked;
+            let &Asked { number, file, position } = asked;
             let file = &files[file];
-            let query = Query { key: keys[number].as_ref(), position, hash: &file.hash, first_position };
+            let query = Query { key: keys[number].as_ref(), position, hash: &file.hash, first_position: None };
             values[number] = file.find_among(candidates, query, <[u8]>::to_vec)?;
         }
         Ok(())
@@ -95,7 +96,7 @@ impl Batch {
             }
             let position = files[file].position(key);
             files[file].touch_filter(position);
-            self.asked.push(Asked { number, file, position, first_position: None });
+            self.asked.push(Asked { number, file, position });
         }
         self.asked.retain(|asked| files[asked.file].may_have(asked.position));
     }
@@ -103,15 +104,10 @@ impl Batch {
     /// Asks each file's index for its keys at once.
     fn ask_indexes(&mut self, files: &[Arc<DictionaryFile>]) {
         self.candidates.clear();
-        for of_file in self.asked.chunk_by_mut(|one, other| one.file == other.file) {
-            let file = &files[of_file[0].file];
+        for of_file in self.asked.chunk_by(|one, other| one.file == other.file) {
             self.positions.clear();
             self.positions.extend(of_file.iter().map(|asked| asked.position));
-            let before = self.candidates.len();
-            file.index.candidates_of(&self.positions, &mut self.candidates);
-            for (asked, candidates) in of_file.iter_mut().zip(&self.candidates[before..]) {
-                asked.first_position = file.first_position_of(candidates);
-            }
+            files[of_file[0].file].index.candidates_of(&self.positions, &mut self.candidates);
         }
     }
 }
@@ -119,14 +115,15 @@ impl Batch {
 impl DictionaryFile {
     /// Begins to bring what a lookup among `candidates` will look at into the processor's cache. Does nothing where
     /// pages are not mapped.
-    fn touch(&self, candidates: &Candidates, first_position: Option<u64>, position: u64) {
+    fn touch(&self, candidates: &Candidates, position: u64) {
         let body = self.pages.body_bytes();
         match candidates {
-            Candidates::Pages(pages) => {
-                let number = first_position.map(|first| self.format.expected_number(first, position));
-                let guess = number.zip(self.record_bytes()).map(|(number, bytes)| number.saturating_mul(bytes));
-                let (offset, lines) = guess.map_or((0, 0), |guess| (guess.min(body - 1), search::LINES_AROUND));
-                self.pages.touch(pages.start, offset as usize, lines);
+            Candidates::Pages(located) => {
+                let (offset, lines) = self.record_bytes().map_or((0, 0), |bytes| {
+                    let number = self.format.expected_number(located.first_position, position);
+                    (number.saturating_mul(bytes).min(body - 1), search::LINES_AROUND)
+                });
+                self.pages.touch(located.pages.start, offset as usize, lines);
             }
             Candidates::Ranks(ranks) => {
                 if let Some(bytes) = self.record_bytes() {

@@ -1,8 +1,8 @@
 //! Pages of data in: by `pread` or through a window, checked, and joined into a piece of the stream.
 //!
-//! By `pread` each page is compared with its checksum whenever it is read. With a window (`io/window.rs`) the first read
-//! of a page is by `pread` too, and a bit remembers that its checksum was compared (one bit a page of memory); from then
-//! on only the bytes that a lookup needs are copied. Where the window fails, pages are read by `pread` again.
+//! By `pread` each page is compared with its checksum whenever it is read. With a window (`io/window.rs`) the first
+//! read of a page is by `pread` too, and a bit remembers that its checksum was compared (one bit a page of memory);
+//! from then on only the bytes that a lookup needs are copied. Where the window fails, pages are read by `pread` again.
 //!
 //! [`Pages::piece`] gives some pages at once, for a lookup; [`Stream`] any part of the stream in order, for walks over
 //! all of it.
@@ -158,6 +158,24 @@ impl Pages {
             && pages.clone().all(|page| self.is_checked(page))
     }
 
+    /// Makes `pages` ready, where they are mapped and few, in one read if they are not; gives whether they are.
+    #[inline]
+    pub fn get_ready(&self, pages: &Range<u64>, scratch: &mut Scratch) -> Result<bool> {
+        if !self.is_mapped() || pages.end - pages.start > WINDOW_PAGES_MAX {
+            return Ok(false);
+        }
+        if !self.are_ready(pages) {
+            self.read_ready(pages, scratch)?;
+        }
+        Ok(true)
+    }
+
+    #[cold]
+    fn read_ready(&self, pages: &Range<u64>, scratch: &mut Scratch) -> Result<()> {
+        scratch.pages.resize((pages.end - pages.start) as usize * self.page_bytes, 0);
+        self.read_pages(pages, &mut scratch.pages)
+    }
+
     #[inline]
     fn is_checked(&self, page: u64) -> bool {
         self.checked.get((page / 64) as usize).is_some_and(|word| word.load(Relaxed) & 1 << (page % 64) != 0)
@@ -169,8 +187,8 @@ impl Pages {
         }
     }
 
-    /// Begins to bring byte `offset` of the body of page `page`, and `lines` cache lines to either side of its own, into
-    /// the processor's cache. Does nothing where pages are not mapped.
+    /// Begins to bring byte `offset` of the body of page `page`, and `lines` cache lines to either side of its own,
+    /// into the processor's cache. Does nothing where pages are not mapped.
     #[inline]
     pub fn touch(&self, page: u64, offset: usize, lines: usize) {
         const LINE_BYTES: usize = 64;
@@ -272,8 +290,8 @@ impl Pages {
         Ok(())
     }
 
-    /// Copies bytes `range` of the stream through the window to behind as many bytes of `scratch.pages` as a page's head
-    /// has; `false` where pages have to be read.
+    /// Copies bytes `range` of the stream through the window to behind as many bytes of `scratch.pages` as a page's
+    /// head has; `false` where pages have to be read.
     #[inline]
     fn copy_stream(&self, range: &Range<u64>, scratch: &mut Scratch) -> bool {
         let Some(window) = self.window.as_ref().filter(|_| self.are_ready(&self.of_stream(range.clone()))) else {
@@ -312,6 +330,11 @@ impl Pages {
         let offset = (range.start + 1) * self.page_bytes as u64;
         let read = self.file.read_at(bytes, offset);
         read.map_err(|e| Error::io(&self.path, &format!("read page {}", range.start + 1), e))
+    }
+
+    /// Part of what [`copied`](Self::copied) gave last.
+    pub fn last_copied<'s>(&self, part: Range<usize>, scratch: &'s Scratch) -> &'s [u8] {
+        &scratch.pages[self.head + part.start..self.head + part.end]
     }
 
     /// Adds where cells begin in the page that is number `index` of a piece.

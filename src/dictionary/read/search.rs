@@ -47,16 +47,6 @@ impl RecordFormat {
     pub fn expected_number(&self, first_position: u64, position: u64) -> u64 {
         position.saturating_sub(first_position) / self.gap
     }
-
-    /// The numbers around the [expected one](Self::expected_number) of `count` records that nearly always have the
-    /// position among them.
-    #[inline]
-    pub fn expected_near(&self, first_position: u64, position: u64, record_bytes: u64, count: u64) -> Range<u64> {
-        const LINE_BYTES: u64 = 64;
-        let guess = self.expected_number(first_position, position).min(count);
-        let around = (LINES_AROUND as u64 * LINE_BYTES / record_bytes).max(RECORDS_AROUND);
-        guess.saturating_sub(around)..guess.saturating_add(around + 1).min(count)
-    }
 }
 
 /// The value of the key in `piece`; `None` if no record that lies wholly in it has the key. `raw` is room for a block.
@@ -110,30 +100,77 @@ fn find_fixed<'p>(
     range.map(record).find(|record| &record[..key_len] == query.key).map(|record| &record[key_len..])
 }
 
-/// What a look at some of the records came to.
+/// What a search among the records nearby came to.
 pub(crate) enum Nearby<'p> {
     /// The value, or that there is none.
     Here(Option<&'p [u8]>),
-    /// The record may be among others.
+    /// The pages have to be searched.
     Elsewhere,
 }
 
-/// [`find`] among some records of one size, `bytes`; `more` says whether there are others before and behind them.
+/// What a look at some of the records came to.
+pub(crate) enum Looked {
+    /// Where in their bytes the value is.
+    Value(Range<usize>),
+    /// No record has the key, here or elsewhere.
+    Absent,
+    /// Its record would be about so many before these.
+    Before(u64),
+    /// Its record would be about so many behind these.
+    Behind(u64),
+    /// Records with the position may be on both sides of an edge.
+    Unknown,
+}
+
+/// The numbers around `guess` of `count` records that nearly always have what is expected there.
 #[inline]
-pub(crate) fn find_near<'p>(format: RecordFormat, bytes: &'p [u8], more: (bool, bool), query: Query<'_>) -> Nearby<'p> {
-    let Layout::Fixed { key_len, value_len } = format.layout else { return Nearby::Elsewhere };
+pub(crate) fn around(guess: u64, record_bytes: u64, count: u64) -> Range<u64> {
+    const LINE_BYTES: u64 = 64;
+    let around = (LINES_AROUND as u64 * LINE_BYTES / record_bytes).max(RECORDS_AROUND);
+    let guess = guess.min(count);
+    guess.saturating_sub(around)..(guess + around + 1).min(count)
+}
+
+/// [`find`] among records of one size, `bytes`, all that can have the key.
+#[inline]
+pub(crate) fn find_named<'p>(format: RecordFormat, bytes: &'p [u8], query: Query<'_>) -> Option<&'p [u8]> {
+    let Layout::Fixed { key_len, value_len } = format.layout else { return None };
+    find_fixed(format, bytes, key_len as usize, key_len as usize + value_len as usize, query)
+}
+
+/// Looks at some records of one size, `bytes`, in hash order; `more` says whether there are others before and behind.
+#[inline]
+pub(crate) fn look(format: RecordFormat, bytes: &[u8], more: (bool, bool), query: Query<'_>) -> Looked {
+    let Layout::Fixed { key_len, value_len } = format.layout else { return Looked::Unknown };
     let (key_len, record_bytes) = (key_len as usize, key_len as usize + value_len as usize);
-    let found = find_fixed(format, bytes, key_len, record_bytes, query);
-    let position_at = |at: usize| bytes.get(at..at + key_len).map(|key| query.position_of(key));
-    let begins_before = || position_at(0).is_some_and(|position| position < query.position);
-    let ends_behind = || {
-        let last = bytes.len().checked_sub(record_bytes);
-        last.and_then(position_at).is_some_and(|position| position > query.position)
-    };
-    if found.is_some() || ((!more.0 || begins_before()) && (!more.1 || ends_behind())) {
-        return Nearby::Here(found);
+    let query = Query { first_position: None, ..query };
+    if let Some(value) = find_fixed(format, bytes, key_len, record_bytes, query) {
+        let from = value.as_ptr() as usize - bytes.as_ptr() as usize;
+        return Looked::Value(from..from + value.len());
     }
-    Nearby::Elsewhere
+    let position_at = |at: Option<usize>| {
+        let key = bytes.get(at?..)?.get(..key_len)?;
+        Some(query.position_of(key))
+    };
+    if more.0 {
+        match position_at(Some(0)) {
+            Some(position) if position < query.position => {}
+            Some(position) if position > query.position => {
+                return Looked::Before((position - query.position) / format.gap);
+            }
+            _ => return Looked::Unknown,
+        }
+    }
+    if more.1 {
+        match position_at(bytes.len().checked_sub(record_bytes)) {
+            Some(position) if position > query.position => {}
+            Some(position) if position < query.position => {
+                return Looked::Behind((query.position - position) / format.gap);
+            }
+            _ => return Looked::Unknown,
+        }
+    }
+    Looked::Absent
 }
 
 /// Where a piece has so few starts, comparing the keys of its records one by one is faster than hashing some of them
@@ -230,14 +267,14 @@ fn equal_range(count: usize, guess: usize, gap: u64, sought: u64, position: impl
         let at = search.next() as usize;
         let seen = position(at);
         if seen == sought {
-            return around(at, 0..count, sought, position);
+            return equal_around(at, 0..count, sought, position);
         }
         search.saw(seen, sought);
     }
 }
 
 /// All that are equal around `middle`, which is.
-fn around(middle: usize, within: Range<usize>, sought: u64, position: impl Fn(usize) -> u64) -> Range<usize> {
+fn equal_around(middle: usize, within: Range<usize>, sought: u64, position: impl Fn(usize) -> u64) -> Range<usize> {
     let (mut from, mut to) = (middle, middle + 1);
     while from > within.start && position(from - 1) == sought {
         from -= 1;

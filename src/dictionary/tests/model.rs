@@ -170,6 +170,7 @@ fn a_mapping_reads_each_page_once_at_most() {
 }
 
 #[test]
+#[expect(clippy::disallowed_types, reason = "the file is cut behind the dictionary's back")]
 #[cfg(target_os = "linux")]
 fn a_mapped_file_that_is_cut_while_it_is_open_gives_errors_and_no_signal() {
     for index in [Index::page(), Index::chunk()] {

@@ -59,8 +59,8 @@ impl Filter {
         let hash = x ^ x >> 33;
         let block = segment.block;
         let first = ((u128::from(hash) * u128::from(segment.blocks * block)) >> 64) as u64;
-        let second = (first + block) ^ (hash >> 18) % block;
-        let third = (first + 2 * block) ^ hash % block;
+        let second = (first + block) ^ ((hash >> 18) % block);
+        let third = (first + 2 * block) ^ (hash % block);
         let mask = (1 << self.bits) - 1;
         let slot = |n: u64| {
             let bit = n as usize * self.bits;

@@ -67,8 +67,8 @@ pub struct Call<'c, 'a> {
 /// Why a command was refused: the text of the error reply.
 #[derive(Debug)]
 pub enum Refusal {
-    /// This text, its code first.
-    Text(Cow<'static, str>),
+    /// This text, its code first. It may repeat bytes of the request that are no UTF-8.
+    Text(Cow<'static, [u8]>),
     /// What the key space says.
     Space(SpaceError),
 }
@@ -87,32 +87,39 @@ impl From<splitpoint::Error> for Refusal {
 
 impl From<&'static str> for Refusal {
     fn from(text: &'static str) -> Self {
-        Refusal::Text(Cow::Borrowed(text))
+        Refusal::Text(Cow::Borrowed(text.as_bytes()))
     }
 }
 
 impl From<String> for Refusal {
     fn from(text: String) -> Self {
-        Refusal::Text(Cow::Owned(text))
+        Refusal::Text(Cow::Owned(text.into_bytes()))
     }
 }
 
 impl Refusal {
+    /// A text that repeats a part of the request, up to its first zero as Redis does.
+    pub fn about(before: &str, part: &[u8], after: &str) -> Refusal {
+        let part = part.split(|&b| b == 0).next().unwrap_or_default();
+        Refusal::Text([before.as_bytes(), part, after.as_bytes()].concat().into())
+    }
+
     /// The text of the error reply.
-    pub fn text(&self) -> Cow<'static, str> {
+    pub fn text(&self) -> Cow<'static, [u8]> {
+        let owned = |text: String| Cow::Owned(text.into_bytes());
         match self {
             Refusal::Text(text) => text.clone(),
-            Refusal::Space(SpaceError::MemoryLimit) => OUT_OF_MEMORY.into(),
-            Refusal::Space(SpaceError::ReadOnly) => READ_ONLY.into(),
+            Refusal::Space(SpaceError::MemoryLimit) => OUT_OF_MEMORY.as_bytes().into(),
+            Refusal::Space(SpaceError::ReadOnly) => READ_ONLY.as_bytes().into(),
             // Clients know this code too: the topology has just changed.
-            Refusal::Space(SpaceError::Elsewhere(_)) => "TRYAGAIN The slots of this node have changed".into(),
+            Refusal::Space(SpaceError::Elsewhere(_)) => b"TRYAGAIN The slots of this node have changed".into(),
             Refusal::Space(SpaceError::Table(error)) => match error.kind() {
-                splitpoint::ErrorKind::ReadOnly => READ_ONLY.into(),
+                splitpoint::ErrorKind::ReadOnly => READ_ONLY.as_bytes().into(),
                 // Clients know this code: writes fail for want of a working disk.
                 splitpoint::ErrorKind::DiskFull | splitpoint::ErrorKind::Io | splitpoint::ErrorKind::Poisoned => {
-                    format!("MISCONF {error}").into()
+                    owned(format!("MISCONF {error}"))
                 }
-                _ => format!("ERR {error}").into(),
+                _ => owned(format!("ERR {error}")),
             },
         }
     }

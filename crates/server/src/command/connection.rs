@@ -1,10 +1,10 @@
 //! Commands about the connection, and those that need the server but no key.
 
 use super::call::{Args, Outcome, Refusal, SYNTAX};
-use super::strings::integer;
+use super::strings::database;
 use super::table::Id;
 use super::{introspect, pubsub};
-use crate::keyspace::{DATABASE_COUNT, Patience};
+use crate::keyspace::Patience;
 use crate::resp::session::{Replies, RespSession, Transaction};
 use crate::resp::{Version, reply};
 use std::sync::atomic::Ordering::*;
@@ -64,9 +64,7 @@ fn ping(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
 }
 
 fn select(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
-    let number = integer(args.at(1))?;
-    let database = usize::try_from(number).ok().filter(|&number| number < DATABASE_COUNT);
-    let database = database.ok_or("ERR DB index is out of range")?;
+    let database = database(args.at(1))?;
     if database > 0 && session.server.space.dictionary().is_some() {
         return Err("ERR SELECT is not allowed in cluster mode".into());
     }
@@ -145,8 +143,7 @@ fn hello(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcom
             name = Some(client_name(args.at(index + 1))?);
             index += 2;
         } else {
-            let option = String::from_utf8_lossy(args.at(index));
-            return Err(format!("ERR Syntax error in HELLO option '{option}'").into());
+            return Err(Refusal::about("ERR Syntax error in HELLO option '", args.at(index), "'"));
         }
     }
     if let Some((user, password)) = credentials {

@@ -45,11 +45,7 @@ pub fn copy(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
             replace = true;
         } else if call.args.is(index, "db") && index + 1 < call.args.len() {
             index += 1;
-            let number = integer(call.args.at(index))?;
-            database = usize::try_from(number)
-                .ok()
-                .filter(|&number| number < DATABASE_COUNT)
-                .ok_or("ERR DB index is out of range")?;
+            database = super::strings::database(call.args.at(index))?;
         } else {
             return Err(SYNTAX.into());
         }
@@ -198,7 +194,7 @@ pub fn object(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     if !known || args.len() != 3 {
         return Err(super::unknown_subcommand(&args, "OBJECT"));
     }
-    if args.is(1, "freq") {
+    if args.is(1, "freq") && turn.contains(call.database, args.at(2))? {
         return Err(
             "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
             switching between policies at runtime LRU and LFU data will take some time to adjust."

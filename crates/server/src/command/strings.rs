@@ -2,7 +2,7 @@
 
 use super::call::{Args, Call, NOT_A_FLOAT, NOT_AN_INTEGER, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, TOO_LONG, Turn};
 use super::number::{Decimal, parse_integer};
-use crate::keyspace::{Attributes, Exclusive, Lifetime, SpaceError};
+use crate::keyspace::{Attributes, DATABASE_COUNT, Exclusive, Lifetime, SpaceError};
 use crate::resp::reply;
 
 /// Keys that are looked up together.
@@ -85,6 +85,14 @@ fn range_of(value: &[u8], start: i64, end: i64) -> &[u8] {
 /// A whole number among the arguments.
 pub fn integer(argument: &[u8]) -> Result<i64, Refusal> {
     parse_integer(argument).ok_or_else(|| NOT_AN_INTEGER.into())
+}
+
+/// The number of a database among the arguments.
+pub fn database(argument: &[u8]) -> Result<usize, Refusal> {
+    const RANGE: &str = "ERR value is out of range, value must between -2147483648 and 2147483647";
+    let number = i32::try_from(integer(argument)?).map_err(|_| RANGE)?;
+    let database = usize::try_from(number).ok().filter(|&number| number < DATABASE_COUNT);
+    database.ok_or_else(|| "ERR DB index is out of range".into())
 }
 
 /// What SET and GETEX may say after the value.

@@ -479,7 +479,7 @@ impl<'k> Shared<'k> {
     /// and nothing has changed. Calls `take` with each new length, `None` where it would exceed the limit.
     ///
     /// # Errors
-    /// Those of [`Table::append`], the first that occurs; `take` was called for the pairs before it, which are appended.
+    /// Those of [`Table::append`], the first that occurs; `take` was called for the pairs before it.
     pub fn append_many(
         &self,
         database: usize,

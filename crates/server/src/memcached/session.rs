@@ -3,26 +3,29 @@
 //! ```text
 //! input -> a line, and its value -> request ->
 //!     get k, get a b, ...     up to RUN_MAX keys: one get_many        beside others
-//!     gets k, mg k v c, ...   likewise, unless one of them changes an attribute: a first CAS number, N of an absent key
+//!     gets k, mg k v c, ...   likewise, unless one changes an attribute
 //!     set k 0 0 n, ...        one put_many                            beside others while the database is plain
 //!     anything else           one command                             alone
 //! ```
 //!
 //! A run ends where another command comes, so the commands of a connection take effect in their order.
 
+mod runs;
+
 use super::activity::Activity;
 use super::classic::{self, Counted, Stored, Storing};
-use super::meta::{self, Facts};
-use super::request::{self, Get, Meta, Mode, Request, Store, words};
+use super::meta;
+use super::request::{self, Meta, Mode, Request, Store, words};
 use super::{DATABASE, MEMCACHED_VERSION, stats};
 use crate::clients::Client;
 use crate::command::call::Args;
 use crate::command::table::Id;
 use crate::figures::Figures;
-use crate::keyspace::{Attributes, Exclusive, Patience, Result, Shared, SpaceError};
+use crate::keyspace::{Exclusive, Patience, Result, Shared, SpaceError};
 use crate::resp::parse::Span;
 use crate::server::Server;
 use crate::session::{Flow, Session};
+use runs::{Kind, Run};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::time::Instant;
@@ -47,6 +50,8 @@ pub struct MemcachedSession {
     swallow: usize,
     /// Bytes at the beginning of the input that have no end of a line.
     scanned: usize,
+    /// Keys of the first request of the input, a get, that are answered already.
+    answered: usize,
     unsynced: bool,
 }
 
@@ -58,30 +63,15 @@ enum Entry<'k> {
     Alone(Exclusive<'k>, usize),
 }
 
-/// Requests that one call of the table can do.
-struct Run<'a> {
-    kind: Kind,
-    /// Where its first request begins in the input.
-    start: usize,
-    len: usize,
-    keys: [&'a [u8]; RUN_MAX],
-    /// Stores: the values.
-    values: [&'a [u8]; RUN_MAX],
-    /// get: the request ends with this key. set: no answer.
-    marked: [bool; RUN_MAX],
-    metas: Vec<Meta<'a>>,
-}
+/// Why requests are not executed to the end of the input: go on with the request that begins here, as the flow says.
+struct Pause(usize, Flow);
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Get,
-    Gets,
-    MetaGet,
-    Set,
+impl Pause {
+    /// A thread of the event loop would have to wait.
+    fn to_wait(at: usize) -> Pause {
+        Pause(at, Flow::Wait)
+    }
 }
-
-/// A thread of the event loop would have to wait: go on with the request that begins here, elsewhere.
-struct MustWait(usize);
 
 impl Session for MemcachedSession {
     fn execute(&mut self, input: &[u8], out: &mut Vec<u8>, patience: Patience) -> (usize, Flow) {
@@ -92,9 +82,9 @@ impl Session for MemcachedSession {
         let mut batch = Batch { server: &server, patience, entry: Entry::Outside, clock: Instant::now() };
         match self.execute_all(&mut batch, input, out) {
             Ok(ending) => ending,
-            Err(MustWait(at)) => {
+            Err(Pause(at, flow)) => {
                 self.scanned = 0;
-                (at, Flow::Wait)
+                (at, flow)
             }
         }
     }
@@ -133,18 +123,12 @@ impl<'k> Batch<'k> {
         }
     }
 
-    /// Makes sure that the next commands, of this number, enter alone without waiting.
-    fn alone_for(&mut self, count: usize) -> Option<()> {
-        if !matches!(self.entry, Entry::Alone(_, left) if left >= count) {
-            self.entry = Entry::Outside;
-            self.entry = Entry::Alone(self.server.space.close(self.patience)?, count.max(ALONE_MAX));
-        }
-        Some(())
-    }
-
     /// Enters alone, for one command.
     fn alone(&mut self) -> Option<&mut Exclusive<'k>> {
-        self.alone_for(1)?;
+        if !matches!(self.entry, Entry::Alone(_, 1..)) {
+            self.entry = Entry::Outside;
+            self.entry = Entry::Alone(self.server.space.close(self.patience)?, ALONE_MAX);
+        }
         match &mut self.entry {
             Entry::Alone(alone, left) => {
                 *left -= 1;
@@ -159,7 +143,16 @@ impl MemcachedSession {
     /// A session for a client that has just connected.
     pub fn new(server: Arc<Server>, client: Arc<Client>, figures: Arc<Figures>) -> MemcachedSession {
         let authenticated = !server.settings.needs_password();
-        MemcachedSession { server, client, figures, authenticated, swallow: 0, scanned: 0, unsynced: false }
+        MemcachedSession {
+            server,
+            client,
+            figures,
+            authenticated,
+            swallow: 0,
+            scanned: 0,
+            answered: 0,
+            unsynced: false,
+        }
     }
 
     fn execute_all(
@@ -167,7 +160,7 @@ impl MemcachedSession {
         batch: &mut Batch<'_>,
         input: &[u8],
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(usize, Flow), MustWait> {
+    ) -> std::result::Result<(usize, Flow), Pause> {
         let mut run = Run::new();
         let mut at = 0;
         let (end, flow) = loop {
@@ -203,6 +196,7 @@ impl MemcachedSession {
                 Ok(Request::MetaGet(meta)) if meta::mostly_reads(&meta) => {
                     self.make_place(batch, &mut run, Kind::MetaGet, start, out)?;
                     run.metas.push(meta);
+                    run.places[run.len] = (start, 0);
                     run.len += 1;
                 }
                 Ok(Request::Store(store)) => {
@@ -349,65 +343,6 @@ impl MemcachedSession {
         Ok(len + 2)
     }
 
-    /// Ends the run if a request of this kind, which begins at `start`, does not fit into it.
-    fn make_place(
-        &mut self,
-        batch: &mut Batch<'_>,
-        run: &mut Run<'_>,
-        kind: Kind,
-        start: usize,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
-        if run.len > 0 && (run.kind != kind || run.len == RUN_MAX) {
-            self.flush(batch, run, out)?;
-        }
-        if run.len == 0 {
-            (run.kind, run.start) = (kind, start);
-        }
-        Ok(())
-    }
-
-    fn add_get<'a>(
-        &mut self,
-        batch: &mut Batch<'_>,
-        run: &mut Run<'a>,
-        kind: Kind,
-        start: usize,
-        get: &Get<'a>,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
-        if run.kind != kind || run.len + get.count > RUN_MAX {
-            self.flush(batch, run, out)?;
-        }
-        if run.len == 0 {
-            (run.kind, run.start) = (kind, start);
-        }
-        if get.count > RUN_MAX {
-            // From here on no flush of this request has to wait.
-            let entered = if kind == Kind::Gets {
-                batch.alone_for(get.count.div_ceil(RUN_MAX)).is_some()
-            } else {
-                batch.shared().is_some()
-            };
-            if !entered {
-                return Err(MustWait(start));
-            }
-        }
-        for (index, key) in words(get.keys).enumerate() {
-            if run.len == RUN_MAX {
-                self.flush(batch, run, out)?;
-                (run.kind, run.start) = (kind, start);
-            }
-            run.keys[run.len] = key;
-            run.marked[run.len] = index + 1 == get.count;
-            run.len += 1;
-        }
-        if get.count == 0 {
-            out.extend_from_slice(b"END\r\n");
-        }
-        Ok(())
-    }
-
     fn add_store<'a>(
         &mut self,
         batch: &mut Batch<'_>,
@@ -416,7 +351,7 @@ impl MemcachedSession {
         store: &Store<'a>,
         data: &'a [u8],
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
+    ) -> std::result::Result<(), Pause> {
         if store.mode == Mode::Set && store.flags == 0 && store.exptime == 0 {
             self.make_place(batch, run, Kind::Set, start, out)?;
             (run.keys[run.len], run.values[run.len]) = (store.key, data);
@@ -425,7 +360,7 @@ impl MemcachedSession {
             return Ok(());
         }
         self.flush(batch, run, out)?;
-        let alone = batch.alone().ok_or(MustWait(start))?;
+        let alone = batch.alone().ok_or(Pause::to_wait(start))?;
         self.unsynced = true;
         let storing = Storing::of(store, alone.now_ms());
         let stored = self.store(alone, store.key, data, storing);
@@ -477,9 +412,9 @@ impl MemcachedSession {
         data_len: usize,
         quiet: bool,
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
+    ) -> std::result::Result<(), Pause> {
         if let Some(key) = key {
-            let alone = batch.alone().ok_or(MustWait(start))?;
+            let alone = batch.alone().ok_or(Pause::to_wait(start))?;
             self.unsynced = true;
             if let Err(error) = alone.remove(DATABASE, key) {
                 tracing::warn!(%error, "removing the value of a refused set");
@@ -501,8 +436,8 @@ impl MemcachedSession {
         meta: &Meta<'_>,
         data: &[u8],
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
-        let alone = batch.alone().ok_or(MustWait(start))?;
+    ) -> std::result::Result<(), Pause> {
+        let alone = batch.alone().ok_or(Pause::to_wait(start))?;
         self.unsynced = true;
         let before = out.len();
         let appends = meta.mode.is_some_and(|mode| b"APap".contains(&mode));
@@ -519,207 +454,6 @@ impl MemcachedSession {
             }
         }
         self.note(batch, if appends { Id::Append } else { Id::Set }, 1, &[line]);
-        Ok(())
-    }
-
-    /// Executes the requests of a run.
-    fn flush(
-        &mut self,
-        batch: &mut Batch<'_>,
-        run: &mut Run<'_>,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
-        if run.len == 0 {
-            return Ok(());
-        }
-        match run.kind {
-            Kind::Get => self.flush_gets(batch, run, out)?,
-            Kind::Gets => self.flush_gets_with_cas(batch, run, out)?,
-            Kind::MetaGet => self.flush_meta_gets(batch, run, out)?,
-            Kind::Set => self.flush_sets(batch, run, out)?,
-        }
-        let first = run.metas.first().map_or(run.keys[0], |meta| meta.sent_key);
-        match run.kind {
-            Kind::Set => self.note(batch, Id::Set, run.len, &[b"set", first]),
-            _ => self.note(batch, Id::Get, run.len, &[b"get", first]),
-        }
-        run.len = 0;
-        run.metas.clear();
-        Ok(())
-    }
-
-    fn flush_gets(
-        &mut self,
-        batch: &mut Batch<'_>,
-        run: &Run<'_>,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
-        let shared = batch.shared().ok_or(MustWait(run.start))?;
-        let keys = &run.keys[..run.len];
-        let (before, mut hits) = (out.len(), 0);
-        let found = attributes_of(shared, keys.iter().copied()).and_then(|attributes| {
-            shared.get_many(DATABASE, keys, |index, value| {
-                if let Some(value) = value {
-                    hits += 1;
-                    classic::write_value(out, keys[index], attributes[index].flags, value, None);
-                }
-                if run.marked[index] {
-                    out.extend_from_slice(b"END\r\n");
-                }
-            })
-        });
-        if let Err(error) = found {
-            out.truncate(before);
-            let requests = run.marked[..run.len].iter().filter(|&&last| last).count();
-            (0..requests).for_each(|_| self.refuse(out, &error));
-        }
-        keys.iter().for_each(|key| self.note_use(key, true));
-        self.note_hits(hits, run.len as u64 - hits);
-        Ok(())
-    }
-
-    /// gets: beside others if all keys that are there have CAS numbers, else alone.
-    fn flush_gets_with_cas(
-        &mut self,
-        batch: &mut Batch<'_>,
-        run: &Run<'_>,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
-        let keys = &run.keys[..run.len];
-        let (before, mut hits) = (out.len(), 0);
-        let mut numbered = false;
-        if !matches!(batch.entry, Entry::Alone(..)) && batch.server.space.attributed_len(DATABASE) > 0 {
-            let shared = batch.shared().ok_or(MustWait(run.start))?;
-            numbered = attributes_of(shared, keys.iter().copied())
-                .and_then(|attributes| {
-                    let mut numbered = true;
-                    shared.get_many(DATABASE, keys, |index, value| {
-                        let cas = attributes[index].cas;
-                        numbered &= value.is_none() || cas != 0;
-                        hits += u64::from(value.is_some());
-                        write_entry(out, run, index, value, attributes[index].flags, cas);
-                    })?;
-                    Ok(numbered)
-                })
-                .unwrap_or(false);
-        }
-        if !numbered {
-            out.truncate(before);
-            hits = 0;
-            let alone = batch.alone().ok_or(MustWait(run.start))?;
-            let answered = numbers_of(alone, keys).and_then(|attributes| {
-                alone.get_many(DATABASE, keys, |index, value| {
-                    let Attributes { flags, cas, .. } = attributes[index];
-                    hits += u64::from(value.is_some());
-                    write_entry(out, run, index, value, flags, cas);
-                })
-            });
-            if let Err(error) = answered {
-                out.truncate(before);
-                let requests = run.marked[..run.len].iter().filter(|&&last| last).count();
-                (0..requests).for_each(|_| self.refuse(out, &error));
-            }
-        }
-        keys.iter().for_each(|key| self.note_use(key, true));
-        self.note_hits(hits, run.len as u64 - hits);
-        Ok(())
-    }
-
-    fn flush_meta_gets(
-        &mut self,
-        batch: &mut Batch<'_>,
-        run: &Run<'_>,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
-        let mut keys: [&[u8]; RUN_MAX] = [&[]; RUN_MAX];
-        keys.iter_mut().zip(&run.metas).for_each(|(key, meta)| *key = &meta.key);
-        let keys = &keys[..run.len];
-        let shared = batch.shared().ok_or(MustWait(run.start))?;
-        let now_ms = shared.now_ms();
-        let (before, mut hits) = (out.len(), 0);
-        let found = attributes_of(shared, keys.iter().copied()).and_then(|attributes| {
-            let mut only_reads = true;
-            shared.get_many(DATABASE, keys, |index, value| {
-                let meta = &run.metas[index];
-                only_reads &= meta::only_reads(meta, &attributes[index], value.is_some(), now_ms);
-                if !only_reads {
-                    return;
-                }
-                let Some(value) = value else {
-                    meta::write_miss(out, meta);
-                    return;
-                };
-                hits += 1;
-                let attributes = attributes[index];
-                Facts { len: value.len(), attributes, activity: None, now_ms, meta }.write_hit(out);
-                out.extend_from_slice(b"\r\n");
-                if meta.value {
-                    out.extend_from_slice(value);
-                    out.extend_from_slice(b"\r\n");
-                }
-            })?;
-            Ok(only_reads)
-        });
-        match found {
-            Ok(true) => {
-                self.note_hits(hits, run.len as u64 - hits);
-                let counted = run.metas.iter().filter(|meta| !meta.no_update);
-                counted.for_each(|meta| self.note_use(&meta.key, true));
-            }
-            // One of them changes something: a CAS number is given, a key is made, a client has to renew a value.
-            Ok(false) => {
-                out.truncate(before);
-                let alone = batch.alone().ok_or(MustWait(run.start))?;
-                for meta in &run.metas {
-                    self.meta_get(alone, meta, out);
-                }
-            }
-            Err(error) => {
-                out.truncate(before);
-                (0..run.len).for_each(|_| self.refuse(out, &error));
-            }
-        }
-        Ok(())
-    }
-
-    fn flush_sets(
-        &mut self,
-        batch: &mut Batch<'_>,
-        run: &Run<'_>,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
-        let mut pairs: [(&[u8], &[u8]); RUN_MAX] = [(&[], &[]); RUN_MAX];
-        for (pair, (&key, &value)) in pairs.iter_mut().zip(run.keys.iter().zip(&run.values)).take(run.len) {
-            *pair = (key, value);
-        }
-        let pairs = &pairs[..run.len];
-        let plain = match &batch.entry {
-            Entry::Alone(..) => false,
-            _ => {
-                let shared = batch.shared().ok_or(MustWait(run.start))?;
-                // After an error storing the first ones again changes nothing.
-                shared.put_many(DATABASE, pairs).unwrap_or(false)
-            }
-        };
-        self.unsynced = true;
-        let mut stored = [const { Ok(()) }; RUN_MAX];
-        if !plain {
-            let alone = batch.alone().ok_or(MustWait(run.start))?;
-            if alone.make_room().and_then(|()| alone.put_many(DATABASE, pairs)).is_err() {
-                // One by one, each with its own answer: storing a pair again changes nothing.
-                for (stored, pair) in stored.iter_mut().zip(pairs) {
-                    *stored = alone.make_room().and_then(|()| alone.put_many(DATABASE, &[*pair]));
-                }
-            }
-        }
-        for (index, (key, _)) in pairs.iter().enumerate() {
-            self.note_use(key, false);
-            match &stored[index] {
-                _ if run.marked[index] => {}
-                Ok(()) => out.extend_from_slice(b"STORED\r\n"),
-                Err(error) => self.refuse(out, error),
-            }
-        }
         Ok(())
     }
 
@@ -742,7 +476,7 @@ impl MemcachedSession {
         line: &[u8],
         request: &Request<'_>,
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
+    ) -> std::result::Result<(), Pause> {
         let id = match request {
             Request::Stats(of) => {
                 stats::stats(&self.server, of, out);
@@ -761,7 +495,7 @@ impl MemcachedSession {
                 Id::Ping
             }
             _ => {
-                let alone = batch.alone().ok_or(MustWait(start))?;
+                let alone = batch.alone().ok_or(Pause::to_wait(start))?;
                 let before = out.len();
                 match self.change(alone, request, out) {
                     Ok(id) => id,
@@ -915,55 +649,8 @@ impl MemcachedSession {
     }
 }
 
-/// The attributes of at most `RUN_MAX` keys, each the default if the key has none.
-fn attributes_of<'a>(shared: &Shared<'_>, keys: impl Iterator<Item = &'a [u8]>) -> Result<[Attributes; RUN_MAX]> {
-    let mut all = [Attributes::default(); RUN_MAX];
-    if shared.space().attributed_len(DATABASE) > 0 {
-        for (attributes, key) in all.iter_mut().zip(keys) {
-            *attributes = shared.attributes(DATABASE, key)?.unwrap_or_default();
-        }
-    }
-    Ok(all)
-}
-
-/// The attributes of keys; those that are there have CAS numbers, given now if they had none.
-fn numbers_of(alone: &mut Exclusive<'_>, keys: &[&[u8]]) -> Result<[Attributes; RUN_MAX]> {
-    let mut all = [Attributes::default(); RUN_MAX];
-    // Their pages are in the cache afterwards.
-    alone.get_many(DATABASE, keys, |_, _| {})?;
-    for (attributes, key) in all.iter_mut().zip(keys) {
-        alone.cas_of(DATABASE, key)?;
-        *attributes = alone.attributes(DATABASE, key)?;
-    }
-    Ok(all)
-}
-
-/// The answer of gets for one key of a run, and the end of the request behind its last.
-fn write_entry(out: &mut Vec<u8>, run: &Run<'_>, index: usize, value: Option<&[u8]>, flags: u32, cas: u64) {
-    if let Some(value) = value {
-        classic::write_value(out, run.keys[index], flags, value, Some(cas));
-    }
-    if run.marked[index] {
-        out.extend_from_slice(b"END\r\n");
-    }
-}
-
 fn answer(out: &mut Vec<u8>, quiet: bool, text: &[u8]) {
     if !quiet {
         out.extend_from_slice(text);
-    }
-}
-
-impl<'a> Run<'a> {
-    fn new() -> Run<'a> {
-        Run {
-            kind: Kind::Get,
-            start: 0,
-            len: 0,
-            keys: [&[]; RUN_MAX],
-            values: [&[]; RUN_MAX],
-            marked: [false; RUN_MAX],
-            metas: Vec::new(),
-        }
     }
 }

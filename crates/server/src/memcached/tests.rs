@@ -96,6 +96,29 @@ fn a_run_longer_than_one_batch_keeps_its_order() {
 }
 
 #[test]
+fn a_get_of_much_waits_until_the_client_has_read() {
+    for name in ["get", "gets"] {
+        let (mut session, mut out) = (session(), Vec::new());
+        let value = "x".repeat(100_000);
+        let mut input = format!("set k 0 0 {}\r\n{value}\r\n{name}", value.len()) + &" k".repeat(150) + "\r\nmn\r\n";
+        let (mut all, mut calls) = (Vec::new(), 0);
+        loop {
+            let (used, flow) = session.execute(input.as_bytes(), &mut out, Patience::MayWait);
+            assert!(out.len() < 1 << 20, "{} bytes at once", out.len());
+            all.append(&mut out);
+            input.drain(..used);
+            calls += 1;
+            if flow != Flow::Write {
+                break;
+            }
+        }
+        let all = String::from_utf8(all).unwrap();
+        assert_eq!(all.matches("VALUE k 0 100000").count(), 150);
+        assert!(all.ends_with("END\r\nMN\r\n") && all.matches("END").count() == 1 && calls > 30, "{calls} calls");
+    }
+}
+
+#[test]
 fn a_value_that_is_announced_but_too_long_takes_no_room() {
     let mut session = session();
     let mut out = Vec::new();

@@ -19,7 +19,7 @@ use super::parse::{ParseLimits, Parsed, Parser, Span};
 use super::reply;
 use crate::clients::Client;
 use crate::command::call::{self, Args, Call, Outcome, Refusal, Turn};
-use crate::command::table::{Flags, Id, Names, Spec};
+use crate::command::table::{self, Flags, Id, Names, Spec};
 use crate::command::{self, cluster, connection, introspect, strings};
 use crate::figures::Figures;
 use crate::keyspace::{self, Exclusive, Patience, Shared, Watch};
@@ -141,7 +141,7 @@ impl Session for RespSession {
                 Ending::Read(end, need) => return (end, Flow::Read(need)),
                 Ending::More(end) => at = end,
                 Ending::Broken(end, what) => {
-                    reply::error(out, &format!("ERR Protocol error: {what}"));
+                    reply::error(out, format!("ERR Protocol error: {what}"));
                     self.parser = Parser::default();
                     self.args.clear();
                     return (end, Flow::Close);
@@ -468,7 +468,7 @@ impl RespSession {
                 match len {
                     Some(len) => reply::count(out, len as u64),
                     None => {
-                        reply::error(out, &strings::too_long(limits[index], value_bytes_max).text());
+                        reply::error(out, strings::too_long(limits[index], value_bytes_max).text());
                         refused += 1;
                     }
                 }
@@ -534,7 +534,14 @@ impl RespSession {
         shared: &mut Option<Shared<'k>>,
     ) -> Step {
         let before = out.len();
-        if let Err(refusal) = self.admit(spec, &args) {
+        if let Err(mut refusal) = self.admit(spec, &args) {
+            if spec.id == Id::Exec {
+                self.transaction = None;
+                self.forget_watch();
+                let text = refusal.text();
+                let text = text.strip_prefix(b"ERR ").unwrap_or(&text);
+                refusal = Refusal::about("EXECABORT Transaction discarded because of: ", text, "");
+            }
             self.refuse_command(out, &refusal);
         } else if self.is_queued(spec) {
             self.queue(spec, &args);
@@ -681,8 +688,14 @@ impl RespSession {
 
     /// Whether the command is allowed now, with these arguments.
     fn admit(&self, spec: &Spec, args: &Args<'_>) -> Outcome {
-        if !spec.accepts(args.len()) {
-            return Err(format!("ERR wrong number of arguments for '{}' command", spec.name).into());
+        let subcommand = spec.subcommand(args)?;
+        let name = || match subcommand {
+            Some((subcommand, _)) => format!("{}|{subcommand}", spec.name),
+            None => spec.name.to_owned(),
+        };
+        let arity_fits = subcommand.is_none_or(|(_, arity)| table::fits(arity, args.len()));
+        if !spec.accepts(args.len()) || !arity_fits {
+            return Err(format!("ERR wrong number of arguments for '{}' command", name()).into());
         }
         if !self.authenticated && !spec.flags.has(Flags::NO_AUTH) {
             return Err("NOAUTH Authentication required.".into());
@@ -695,7 +708,7 @@ impl RespSession {
             return Err(format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
                 this context",
-                spec.name
+                name()
             )
             .into());
         }
@@ -749,7 +762,7 @@ impl RespSession {
 
     fn refuse(&self, out: &mut Vec<u8>, refusal: &Refusal) {
         self.figures.errors.fetch_add(1, Relaxed);
-        reply::error(out, &refusal.text());
+        reply::error(out, refusal.text());
     }
 
     /// Counts commands and their time. Returns the time now.

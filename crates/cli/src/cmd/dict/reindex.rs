@@ -23,9 +23,13 @@ fn after_help() -> String {
     )
 }
 
+fn what_is_new() -> clap::ArgGroup {
+    clap::ArgGroup::new("new index").args(["index", "filter"]).required(true).multiple(true)
+}
+
 /// Rewrite a dictionary with another index or filter
 #[derive(clap::Args)]
-#[command(after_help = after_help(), group = clap::ArgGroup::new("new index").args(["index", "filter"]).required(true).multiple(true))]
+#[command(after_help = after_help(), group = what_is_new())]
 pub struct Reindex {
     /// The dictionary
     old: PathBuf,
