@@ -13,7 +13,8 @@
 # make budget   counts the instructions of put, get, append, remove and scan, and fails where one exceeds its budget
 # make test-compat  the old interfaces (ndbm, dbm, hsearch, dbopen) beside the system's, and under Perl and Python
 # make c-library  builds the C library into target/c: lib/libsplitpoint.so and .a, include/splitpoint.h, manual pages
-# make install  the program with completions, the C library, manual pages of both, systemd units: PREFIX=/usr/local DESTDIR=; make uninstall removes them
+# make install  the program with shell completions, the C library, manual pages of both, systemd units: PREFIX=/usr/local DESTDIR=;
+#               make uninstall removes them
 # make static   the program as one static file, without libc of the system: target/x86_64-unknown-linux-musl/release/splitpoint
 # make test-c   the tests of the C library
 # make test-compat-upstream  tests of them by gdbm, glibc, Perl and Python, fetched with apt-get source, over ours
@@ -282,8 +283,8 @@ uninstall:
 	while read -r file; do rm -f "$$from/$$file"; done <"$$from/$(INSTALLED)"; \
 	rm "$$from/$(INSTALLED)"; \
 	for directory in share/splitpoint include/splitpoint lib/splitpoint lib/cmake/splitpoint lib/cmake lib/pkgconfig lib/systemd/system \
-	    lib/systemd share/man/man3 share/man/man1 share/bash-completion/completions share/bash-completion \
-	    share/zsh/site-functions share/zsh share/fish/vendor_completions.d share/fish; do \
+	    lib/systemd share/man/man3 share/man/man1 share/bash-completion/completions share/bash-completion share/zsh/site-functions \
+	    share/zsh share/fish/vendor_completions.d share/fish; do \
 	    rmdir "$$from/$$directory" 2>/dev/null || :; \
 	done; \
 	echo "Removed splitpoint from $$from."

@@ -432,7 +432,13 @@ impl Pager {
     /// Latches a frame for reading.
     #[inline]
     pub(crate) fn read(&self, frame: FrameNo) -> Result<ReadGuard<'_>> {
-        self.pool.read(frame, self)
+        self.pool.read(frame, self.pool.frame(frame), self)
+    }
+
+    /// [`read`](Self::read) of a frame whose place is known.
+    #[inline]
+    pub(crate) fn read_at<'a>(&'a self, frame: FrameNo, place: FrameRef<'a>) -> Result<ReadGuard<'a>> {
+        self.pool.read(frame, place, self)
     }
 
     /// Latches a frame for changing.
@@ -442,7 +448,7 @@ impl Pager {
     }
 
     /// [`write`](Self::write) of a frame whose place is known.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write_at<'a>(&'a self, frame: FrameNo, place: FrameRef<'a>) -> Result<WriteGuard<'a>> {
         self.pool.write(frame, place, self)
     }

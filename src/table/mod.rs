@@ -301,7 +301,7 @@ impl Table {
         let load_changed = writer.inside.count(delta, self.buckets.load());
         writer.inside.count_changes(1, usize::from(matches!(record, WalRecord::Remove { .. })));
         // The pair is stored. If the table cannot grow or shrink now, the next write tries again.
-        if load_changed || delta.long_chain || delta.pairs < 0 {
+        if load_changed || delta.long_chain {
             let _ = self.buckets.adjust(delta);
         }
         drop(writer);
