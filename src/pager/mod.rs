@@ -25,6 +25,7 @@ mod names;
 pub(crate) mod pool;
 pub(crate) mod sink;
 mod space;
+mod values_held;
 pub(crate) mod wal;
 pub(crate) mod words;
 
