@@ -376,15 +376,17 @@ impl Bench<'_> {
             return Ok(None);
         }
         self.measure(Settings::DEFAULT)?;
-        // Grow the table until its time can be measured: the shortest of several, as other load only adds to it.
+        // Grow the table until its time can be measured: the median of several, as other load disturbs some.
         const ENOUGH: Duration = Duration::from_millis(20);
         let took = loop {
-            let mut took = Duration::MAX;
-            for _ in 0..TRIALS {
+            let mut trials = [Duration::ZERO; TRIALS];
+            for trial in &mut trials {
                 let start = Instant::now();
                 self.measure(Settings::DEFAULT)?;
-                took = took.min(start.elapsed());
+                *trial = start.elapsed();
             }
+            trials.sort_unstable();
+            let took = trials[TRIALS / 2];
             if took > ENOUGH || self.pairs == self.sample.len() {
                 break took;
             }

@@ -41,7 +41,7 @@ pub fn answer(report: &Report) -> Vec<String> {
         let whole = || all.iter().filter(|(study, point)| point.refused == 0 && study.given_up.is_none());
         let least = |figure: &dyn Fn(&Point) -> f64| {
             let best = whole().min_by(|a, b| figure(a.1).total_cmp(&figure(b.1)))?;
-            let equal = whole().filter(|(_, point)| figure(point) <= figure(best.1) * 1.005);
+            let equal = whole().filter(|(_, point)| figure(point) - figure(best.1) <= figure(best.1).abs() * 0.005);
             let names: Vec<_> = equal.map(|(study, _)| study.kind.name()).collect();
             Some((names.join(", "), figure(best.1)))
         };
