@@ -618,7 +618,7 @@ impl MemcachedSession {
         self.figures.errors.fetch_add(1, Relaxed);
         match error {
             SpaceError::MemoryLimit => out.extend_from_slice(b"SERVER_ERROR out of memory storing object\r\n"),
-            SpaceError::Table(error) => {
+            error => {
                 let text = error.to_string().replace(['\r', '\n'], " ");
                 out.extend_from_slice(format!("SERVER_ERROR {text}\r\n").as_bytes());
             }
