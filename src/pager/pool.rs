@@ -142,6 +142,8 @@ pub(crate) struct Pool {
     dirty: [Mutex<Vec<FrameNo>>; 2],
     /// Length of the current list.
     dirty_count: AtomicU64,
+    /// Frames of the checkpoint that is being written.
+    frozen_count: AtomicU64,
     /// Contents of frozen frames, saved by writers that changed them before the checkpoint copied them.
     preserved: Mutex<Vec<(FrameNo, Box<[u8]>)>>,
     pub(crate) resident: AtomicU64,
@@ -164,6 +166,7 @@ impl Pool {
             epoch: AtomicU32::new(0),
             dirty: [Mutex::default(), Mutex::default()],
             dirty_count: AtomicU64::new(0),
+            frozen_count: AtomicU64::new(0),
             preserved: Mutex::default(),
             resident: AtomicU64::new(0),
             latch_waits: AtomicU64::new(0),
@@ -477,6 +480,7 @@ impl Pool {
         debug_assert!(self.preserved.lock().expect("no panic while held").is_empty());
         let frozen = std::mem::take(&mut *self.dirty[parity].lock().expect("no panic while held"));
         self.dirty_count.store(0, Release);
+        self.frozen_count.store(frozen.len() as u64, Relaxed);
         self.epoch.fetch_add(1, Release);
         frozen
     }
@@ -530,6 +534,17 @@ impl Pool {
     /// Notes that the file has this frame: it may be evicted unless it has changed since.
     pub(crate) fn in_file(&self, frame: FrameNo) {
         self.clear(frame, JOURNALLED);
+    }
+
+    /// Notes that the file has all frozen frames.
+    pub(crate) fn all_in_file(&self) {
+        self.frozen_count.store(0, Relaxed);
+    }
+
+    /// Whether all but a sixteenth of the resident frames are dirty or frozen, so that they cannot be evicted.
+    pub(crate) fn is_mostly_dirty(&self) -> bool {
+        let resident = self.resident.load(Relaxed);
+        self.dirty_count.load(Relaxed) + self.frozen_count.load(Relaxed) > resident - resident / 16
     }
 
     /// Frees the memory of one clean frame that was not used since the last call. Never waits.
