@@ -335,18 +335,19 @@ impl Pool {
         let now = look(state);
         let free = now & (READERS | WRITER | RESIDENT) == RESIDENT;
         if !free || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err() {
-            return self.write_slow(frame, source);
+            self.write_slow(frame, source)?;
         }
         let latch = WriteGuard { state, address, bytes };
         self.mark_dirty(frame, state);
         Ok(latch)
     }
 
+    /// Latches `frame` for changing, loading it first where it is not resident. The caller makes the guard: a result
+    /// with a guard in it would pass through memory on the fast path too.
     #[cold]
-    fn write_slow<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<WriteGuard<'a>> {
-        let latch = self.write_latch(frame, source)?;
-        self.mark_dirty(frame, latch.state);
-        Ok(latch)
+    fn write_slow(&self, frame: FrameNo, source: &impl FrameSource) -> Result<()> {
+        std::mem::forget(self.write_latch(frame, source)?);
+        Ok(())
     }
 
     /// [`write`](Self::write), but `None` where another thread holds the latch.
@@ -834,7 +835,7 @@ impl OptimisticRead<'_> {
         word & u64::MAX.checked_shr(64u32.saturating_sub(8 * count as u32)).unwrap_or(0)
     }
 
-    #[cold]
+    #[inline(always)]
     fn load_at_end(&self, at: usize) -> u64 {
         let from = self.frame.bytes - 8;
         // Nothing is left of the word where `at` is the frame's end.
@@ -848,7 +849,7 @@ impl OptimisticRead<'_> {
         if at + len > self.frame.bytes {
             return false;
         }
-        let Some(last) = bytes.last_chunk::<8>() else {
+        let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) else {
             let wanted = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
             return self.load_up_to_8(at, len) == wanted;
         };
@@ -856,14 +857,20 @@ impl OptimisticRead<'_> {
         // SAFETY: within the frame (compared above), see `load8`; here and below.
         let start = unsafe { self.frame.address.add(at) };
         // SAFETY: as above; `len >= 8`.
-        let mut differ = unsafe { racing::load8(start.add(len - 8)) } ^ u64::from_le_bytes(*last);
-        if len > 8 {
-            for (index, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
-                // SAFETY: as above; the word is one of `len` bytes.
-                differ |= unsafe { racing::load8(start.add(8 * index)) } ^ u64::from_le_bytes(*word);
-            }
+        if unsafe { racing::load8(start.add(len - 8)) } != u64::from_le_bytes(*last) {
+            return false;
         }
-        differ == 0
+        // SAFETY: as above.
+        len == 8
+            || unsafe { racing::load8(start) } == u64::from_le_bytes(*first) && (len <= 16 || self.has_long(at, bytes))
+    }
+
+    /// [`has_bytes`](Self::has_bytes) for more than sixteen, the last eight of which are equal. Inlined, as are all
+    /// that take `&self`: a call would keep the read in memory.
+    #[inline(always)]
+    fn has_long(&self, at: usize, bytes: &[u8]) -> bool {
+        let words = bytes.as_chunks::<8>().0.iter().enumerate();
+        words.fold(0, |differ, (index, word)| differ | (self.load8(at + 8 * index) ^ u64::from_le_bytes(*word))) == 0
     }
 
     /// Appends the bytes of `range` to `out`.
