@@ -136,8 +136,8 @@ impl Buckets {
         self.lay_out(gathered, shrunk.level(number), merged)?;
 
         target.part(target_start..target_start + self.page_bytes).store(0, &merged.primary);
-        // Its header suffices: a split writes the whole page.
-        source.as_mut().unwrap_or(&mut target).part(range).fill(0..page::HEADER_BYTES, 0);
+        // Also for salvage, which knows the frames of buckets by pages that are whole or all zeros.
+        source.as_mut().unwrap_or(&mut target).part(range).fill(0..self.page_bytes, 0);
         // A new version: a reader of the removed bucket notices, even if a bucket of that number comes back.
         let next = u32::from(!planted(Bug::MergeKeepsVersion));
         self.set_view(View { max_bucket: shrunk.max_bucket, version: view.version.wrapping_add(next) });
