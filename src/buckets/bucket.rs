@@ -247,6 +247,27 @@ impl Bucket<'_> {
         Ok(delta)
     }
 
+    /// Makes `extent`, which is new and has the value, that of `key`.
+    pub(crate) fn set_extent(
+        &mut self,
+        key: HashedKey<'_>,
+        location: Option<PairLocation>,
+        extent: &Extent,
+    ) -> Result<Delta> {
+        let value_bytes = i64::from(extent.value_bytes);
+        let Some(location) = location else {
+            let added = self.add_extent(key, extent)?;
+            return Ok(Delta { pairs: 1, payload: key.bytes.len() as i64 + value_bytes, ..added });
+        };
+        let (old, old_value_bytes) = self.value_at(location)?;
+        let form = if extent.key_bytes > 0 { PAIR_IN_EXTENT } else { VALUE_IN_EXTENT };
+        let replaced = self.replace(key, location, form, &extent.to_bytes())?;
+        if let Some(old) = old {
+            self.buckets.free_extent(&old);
+        }
+        Ok(Delta { payload: value_bytes - old_value_bytes as i64, ..replaced })
+    }
+
     /// Appends `tail` to the value at `location`. Also returns the new length of the value.
     pub(crate) fn append(&mut self, key: HashedKey<'_>, location: PairLocation, tail: &[u8]) -> Result<(Delta, usize)> {
         let payload = tail.len() as i64;
@@ -410,17 +431,22 @@ impl Bucket<'_> {
             return self.add(key.tag, Record { form: INLINE, key: key.bytes, value });
         }
         let extent = self.new_extent(key, [value, b""], 0)?;
+        let added = self.add_extent(key, &extent);
+        if added.is_err() {
+            self.buckets.free_extent(&extent);
+        }
+        added
+    }
+
+    /// Adds a pair whose key is absent and whose value is in `extent`.
+    fn add_extent(&mut self, key: HashedKey<'_>, extent: &Extent) -> Result<Delta> {
         let reference = extent.to_bytes();
         let hash = key.hash.to_le_bytes();
         let record = match extent.key_bytes {
             0 => Record { form: VALUE_IN_EXTENT, key: key.bytes, value: &reference },
             _ => Record { form: PAIR_IN_EXTENT, key: &hash, value: &reference },
         };
-        let added = self.add(key.tag, record);
-        if added.is_err() {
-            self.buckets.free_extent(&extent);
-        }
-        added
+        self.add(key.tag, record)
     }
 
     /// Makes the record at `location` refer to a new extent; frees the extent after an error.

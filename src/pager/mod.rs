@@ -26,6 +26,7 @@ pub(crate) mod pool;
 mod racing;
 pub(crate) mod sink;
 mod space;
+mod through;
 pub(crate) mod wal;
 pub(crate) mod words;
 
@@ -47,6 +48,8 @@ use space::{MAP_GROUP_COUNT, Space};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
+pub(crate) use through::StoredValue;
+use through::Through;
 use wal::{Log, Safety};
 use words::Bytes;
 
@@ -133,6 +136,7 @@ pub(crate) struct Pager {
     frozen_sequence: AtomicU64,
     /// `Some` for a file that is open for writing.
     log: Option<Log>,
+    through: Through,
     checkpoint_lock: Arc<CheckpointLock>,
     health: Health,
     /// Identifies this process, see `io::forks`.
@@ -276,6 +280,7 @@ impl Pager {
             sequence: AtomicU64::new(0),
             frozen_sequence: AtomicU64::new(0),
             log: None,
+            through: Through::default(),
             checkpoint_lock: Arc::default(),
             health: Health::default(),
             forks: forks(),
@@ -360,6 +365,7 @@ impl Pager {
             sequence: AtomicU64::new(header.sequence),
             frozen_sequence: AtomicU64::new(header.sequence),
             log,
+            through: Through::default(),
             checkpoint_lock: Arc::default(),
             health: Health::default(),
             forks: forks(),

@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! bit  0..15  readers          16 writer    17 resident    18, 19 dirty in the even, odd epoch
-//!     20      in the journal   21 used since the clock hand passed       32..63 version: goes up with each change
+//!     20      in the journal   21 used since the clock hand passed       22, 23 written through in the even, odd epoch
+//!     32..63 version: goes up with each change
 //! ```
 //!
 //! A frame's bytes are read under a shared latch and changed under the exclusive one. Or they are read
@@ -44,6 +45,9 @@ const RESIDENT: u64 = 1 << 17;
 const DIRTY: [u64; 2] = [1 << 18, 1 << 19];
 const JOURNALLED: u64 = 1 << 20;
 const USED: u64 = 1 << 21;
+/// The log may refer to bytes of this frame in the file. Without a dirty bit of the same epoch, the file has all of
+/// the frame.
+const THROUGH: [u64; 2] = [1 << 22, 1 << 23];
 const VERSION: u64 = 1 << 32;
 /// The bits that must not change during an optimistic read.
 const PEEKED: u64 = !(VERSION - 1) | WRITER | RESIDENT;
@@ -121,6 +125,16 @@ pub(crate) trait FrameSource {
     fn load(&self, frame: FrameNo) -> Result<Option<Vec<u8>>>;
     /// Called when a frame became resident or dirty: may evict others.
     fn made_resident(&self);
+}
+
+/// A frozen frame that a checkpoint copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FrozenFrame {
+    Copied,
+    /// Copied, and the file has the same bytes.
+    InFile,
+    /// A writer saved the content before it changed the frame.
+    Saved,
 }
 
 /// Frames, their latches and states.
@@ -441,15 +455,65 @@ impl Pool {
 
     #[cold]
     fn mark_dirty_slow(&self, frame: FrameNo, state: &AtomicU64, parity: usize, now: u64) {
-        if now & DIRTY[1 - parity] != 0 {
+        let frozen = DIRTY[1 - parity] | THROUGH[1 - parity];
+        if now & frozen != 0 {
             // SAFETY: the caller holds the exclusive latch, so the bytes do not change under this view.
             let bytes = unsafe { std::slice::from_raw_parts(self.address(frame), self.frame_bytes()) };
             self.preserved.lock().expect("no panic while held").push((frame, bytes.into()));
-            state.fetch_and(!DIRTY[1 - parity], Relaxed);
+            state.fetch_and(!frozen, Relaxed);
         }
         state.fetch_or(DIRTY[parity], Relaxed);
+        if now & THROUGH[parity] == 0 {
+            self.list_for_checkpoint(frame, parity);
+        }
+    }
+
+    fn list_for_checkpoint(&self, frame: FrameNo, parity: usize) {
         self.dirty[parity].lock().expect("no panic while held").push(frame);
         self.dirty_count.fetch_add(1, Relaxed);
+    }
+
+    /// Latches a frame for bytes that the file has already; all bytes of the frame if `whole`. The frame is new since
+    /// the last checkpoint, and where nothing was written through the file has zeros.
+    pub(crate) fn write_through(&self, frame: FrameNo, whole: bool) -> Result<WriteGuard<'_>> {
+        let latch = self.latch_exclusive(frame)?;
+        let parity = self.epoch.load(Acquire) as usize & 1;
+        let now = latch.state.fetch_or(RESIDENT | THROUGH[parity], Relaxed);
+        if now & RESIDENT == 0 {
+            self.resident.fetch_add(1, Relaxed);
+        }
+        let frozen = DIRTY[1 - parity] | THROUGH[1 - parity];
+        // Memory that was never resident is zero, as is the file.
+        let equals_file = whole || now & RESIDENT == 0 || now & THROUGH[parity] != 0;
+        if !equals_file || now & frozen != 0 {
+            self.mark_dirty(frame, latch.state);
+        }
+        if now & (DIRTY[parity] | THROUGH[parity]) == 0 {
+            self.list_for_checkpoint(frame, parity);
+        }
+        Ok(latch)
+    }
+
+    /// Whether the log may refer to bytes of this frame in the file, since the last checkpoint began.
+    pub(crate) fn is_written_through(&self, frame: FrameNo) -> bool {
+        self.state(frame).load(Relaxed) & THROUGH[self.epoch.load(Relaxed) as usize & 1] != 0
+    }
+
+    /// Notes that the file may differ from this frame, which is new since the last checkpoint. Waits for no reader, so
+    /// it cannot fail.
+    pub(crate) fn differs_from_file(&self, frame: FrameNo) {
+        let (state, parity) = (self.state(frame), self.epoch.load(Acquire) as usize & 1);
+        loop {
+            let now = look(state);
+            if now & WRITER != 0 {
+                yield_now();
+            } else if state.compare_exchange_weak(now, now | DIRTY[parity], Release, Relaxed).is_ok() {
+                if now & (DIRTY[parity] | THROUGH[parity]) == 0 {
+                    self.list_for_checkpoint(frame, parity);
+                }
+                return;
+            }
+        }
     }
 
     /// Frames dirtied in the current epoch.
@@ -471,10 +535,11 @@ impl Pool {
     }
 
     /// Copies a frozen frame's content, as it was when frozen, into `bytes`, and lets writers change it. The frame
-    /// stays in memory until [`in_file`](Self::in_file) is called. `false`: a writer saved the content first.
-    pub(crate) fn copy_frozen(&self, frame: FrameNo, bytes: &mut [u8]) -> bool {
+    /// stays in memory until [`in_file`](Self::in_file) is called.
+    pub(crate) fn copy_frozen(&self, frame: FrameNo, bytes: &mut [u8]) -> FrozenFrame {
         let state = self.state(frame);
-        let old = DIRTY[1 - (self.epoch.load(Relaxed) as usize & 1)];
+        let parity = 1 - (self.epoch.load(Relaxed) as usize & 1);
+        let old = DIRTY[parity] | THROUGH[parity];
         let latch = loop {
             // A reader's latch is no obstacle: only a holder of the exclusive latch clears the bit.
             let now = look(state);
@@ -483,20 +548,26 @@ impl Pool {
             }
             yield_now();
         };
-        let frozen = state.load(Relaxed) & old != 0;
-        if frozen {
+        let frozen = state.load(Relaxed) & old;
+        if frozen != 0 {
             bytes.copy_from_slice(&latch);
         }
         // The shared latch keeps writers out, so the state may be changed.
         state.fetch_or(JOURNALLED, Relaxed);
         state.fetch_and(!old, Relaxed);
-        frozen
+        match frozen {
+            0 => FrozenFrame::Saved,
+            through if through == THROUGH[parity] || through & THROUGH[parity] != 0 && planted(Bug::ThroughTrusted) => {
+                FrozenFrame::InFile
+            },
+            _ => FrozenFrame::Copied,
+        }
     }
 
     /// Unfreezes a frame that the checkpoint does not write, because it lies beyond the new end of the file.
     pub(crate) fn thaw(&self, frame: FrameNo) {
-        let old = DIRTY[1 - (self.epoch.load(Relaxed) as usize & 1)];
-        self.clear(frame, old);
+        let parity = 1 - (self.epoch.load(Relaxed) as usize & 1);
+        self.clear(frame, DIRTY[parity] | THROUGH[parity]);
     }
 
     /// Clears bits of a state while no thread holds the exclusive latch.
@@ -525,7 +596,8 @@ impl Pool {
     pub(crate) fn evict(&self, frame: FrameNo) -> bool {
         let state = self.state(frame);
         let now = look(state);
-        if now & RESIDENT == 0 || now & (READERS | WRITER | DIRTY[0] | DIRTY[1] | JOURNALLED) != 0 {
+        const KEPT: u64 = DIRTY[0] | DIRTY[1] | THROUGH[0] | THROUGH[1] | JOURNALLED;
+        if now & RESIDENT == 0 || now & (READERS | WRITER | KEPT) != 0 {
             return false;
         }
         if now & USED != 0 {

@@ -33,7 +33,12 @@ impl Table {
         }
         self.pager.refuse_if_poisoned()?;
         match self.pager.log().filter(|log| log.is_on()) {
-            Some(log) => log.sync().inspect_err(|e| self.pager.poison(e.message())),
+            // The values that replayed records refer to may be in the cache alone.
+            Some(_) if self.pager.has_replayed_references() => self.checkpoint(),
+            Some(log) => {
+                self.pager.sync_through()?;
+                log.sync().inspect_err(|e| self.pager.poison(e.message()))
+            }
             None if self.pager.is_clean() => Ok(()),
             None => {
                 // Another thread's checkpoint may be in flight: waiting for the lock waits for its end.
