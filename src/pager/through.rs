@@ -19,9 +19,9 @@
 //!
 //! Source: docs/architecture.md, "Log". Not here: the record (`table/wal_record.rs`), which values (`table/stored.rs`).
 
-use super::pool::FrameNo;
-use super::words::Bytes;
+use super::pool::{FrameNo, FrameSource};
 use super::wal::Safety;
+use super::words::Bytes;
 use super::{FRAME_UNITS, Pager, checkpoint};
 use crate::error::{Error, Result};
 use crate::planted::{Bug, planted};
@@ -87,7 +87,7 @@ impl Pager {
         let Some(file) = self.file.as_ref().filter(|_| self.may_write_through()) else { return Ok(()) };
         let end = self.checkpoint_frames.load(Acquire);
         let bytes = file.len().map_err(|e| Error::io(&self.path, "ask the length of", e))?;
-        if end > 0 && bytes == u64::from(end) * self.frame_bytes() as u64 {
+        if end > 0 && bytes == u64::from(end) * self.frame_bytes() as u64 || planted(Bug::ThroughAfterReplay) {
             self.through.from.store(end, Release);
         }
         Ok(())
@@ -147,6 +147,8 @@ impl Pager {
                 let here = part.len().min(self.frame_bytes() - start);
                 let mut latched = self.pool.write_through(frame, here == self.frame_bytes())?;
                 latched.whole().store(start, &part[..here]);
+                drop(latched);
+                self.made_resident();
                 part = &part[here..];
                 at += here as u64;
             }
