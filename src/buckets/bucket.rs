@@ -166,6 +166,18 @@ impl Buckets {
     fn record_bytes_inline_max(&self) -> usize {
         self.page_bytes / 4
     }
+
+    /// Longest pair that is stored inline.
+    #[inline]
+    fn pair_bytes_inline_max(&self) -> usize {
+        const LENGTHS_BYTES: usize = 4;
+        self.record_bytes_inline_max() - LENGTHS_BYTES
+    }
+
+    /// Whether the pair fits in a record, key and value.
+    pub(super) fn fits_inline(&self, key: &[u8], value_bytes: usize) -> bool {
+        key.len() <= self.key_bytes_inline_max() && key.len() + value_bytes <= self.pair_bytes_inline_max()
+    }
 }
 
 impl Bucket<'_> {
@@ -196,18 +208,6 @@ impl Bucket<'_> {
         }
     }
 
-    /// Whether the pair fits in a record, key and value.
-    fn fits_inline(&self, key: &[u8], value_bytes: usize) -> bool {
-        key.len() <= self.buckets.key_bytes_inline_max() && key.len() + value_bytes <= self.pair_bytes_inline_max()
-    }
-
-    /// Longest pair that is stored inline.
-    #[inline]
-    fn pair_bytes_inline_max(&self) -> usize {
-        const LENGTHS_BYTES: usize = 4;
-        self.buckets.record_bytes_inline_max() - LENGTHS_BYTES
-    }
-
     /// Stores `value` under `key`, at `location` if the key is present.
     pub(crate) fn set(&mut self, key: HashedKey<'_>, location: Option<PairLocation>, value: &[u8]) -> Result<Delta> {
         let Some(location) = location else {
@@ -219,7 +219,7 @@ impl Bucket<'_> {
         let (mut old_extent, old_value_bytes) = self.value_at(location)?;
         let payload = value.len() as i64 - old_value_bytes as i64;
         let big_key = key.bytes.len() > self.buckets.key_bytes_inline_max();
-        if self.fits_inline(key.bytes, value.len()) {
+        if self.buckets.fits_inline(key.bytes, value.len()) {
             let mut delta = self.replace(key, location, INLINE, value)?;
             if let Some(extent) = old_extent {
                 self.buckets.free_extent(&extent);
@@ -271,7 +271,7 @@ impl Bucket<'_> {
     /// Appends `tail` to the value at `location`. Also returns the new length of the value.
     pub(crate) fn append(&mut self, key: HashedKey<'_>, location: PairLocation, tail: &[u8]) -> Result<(Delta, usize)> {
         let payload = tail.len() as i64;
-        let pair_bytes_max = self.pair_bytes_inline_max();
+        let pair_bytes_max = self.buckets.pair_bytes_inline_max();
         let mut new_len = 0;
         let grown = |bytes: &mut FrameBytes<'_>| {
             let grown = page::append_value(bytes, location.slot, tail, pair_bytes_max)?;
@@ -310,7 +310,7 @@ impl Bucket<'_> {
         old_value_bytes: usize,
         tail: &[u8],
     ) -> Result<Delta> {
-        let fits = self.fits_inline(key.bytes, old_value_bytes + tail.len());
+        let fits = self.buckets.fits_inline(key.bytes, old_value_bytes + tail.len());
         let key_bytes = key.bytes.len();
         let mut pair = Vec::with_capacity(key_bytes + old_value_bytes + tail.len());
         pair.extend_from_slice(key.bytes);
@@ -427,7 +427,7 @@ impl Bucket<'_> {
 
     /// Adds a pair whose key is absent.
     fn insert_new(&mut self, key: HashedKey<'_>, value: &[u8]) -> Result<Delta> {
-        if self.fits_inline(key.bytes, value.len()) {
+        if self.buckets.fits_inline(key.bytes, value.len()) {
             return self.add(key.tag, Record { form: INLINE, key: key.bytes, value });
         }
         let extent = self.new_extent(key, [value, b""], 0)?;

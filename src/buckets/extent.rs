@@ -116,8 +116,11 @@ impl Buckets {
     }
 
     /// Writes `value` through to a new extent of the file, with the key if its record does not keep it. `None` where
-    /// that may not be done now.
+    /// that may not be done now, and for a pair that its page keeps.
     pub(crate) fn write_through(&self, key: &[u8], value: &[u8]) -> Result<Option<(Extent, StoredValue)>> {
+        if self.fits_inline(key, value.len()) {
+            return Ok(None);
+        }
         let key = if key.len() > self.key_bytes_inline_max() { key } else { b"" };
         let content_bytes = (key.len() + value.len()) as u64;
         let capacity = self.units_for(content_bytes);

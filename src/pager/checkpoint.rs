@@ -146,7 +146,8 @@ impl Pager {
                     .map_err(fail("set the length of"))?;
             }
             // Writers may be writing through beyond the end of this checkpoint, now and when it is installed.
-            size.cut = if self.writes_through() && !planted(Bug::ThroughCutOff) { CUT_NOTHING } else { size.frame_count };
+            size.cut =
+                if self.writes_through() && !planted(Bug::ThroughCutOff) { CUT_NOTHING } else { size.frame_count };
         }
         // The cache may show a complete journal that the disk does not have, so no open may find it, now or after a
         // power loss.

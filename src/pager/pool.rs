@@ -559,7 +559,7 @@ impl Pool {
             0 => FrozenFrame::Saved,
             through if through == THROUGH[parity] || through & THROUGH[parity] != 0 && planted(Bug::ThroughTrusted) => {
                 FrozenFrame::InFile
-            },
+            }
             _ => FrozenFrame::Copied,
         }
     }

@@ -94,12 +94,14 @@ impl Workload {
         let large =
             [Op::Put(0, 20_000), Op::Put(1, 20_000), Op::Reopen, Op::Put(1, 50_000), Op::Put(2, 9000), Op::Sync];
         let cut = [Op::Remove(0), Op::Remove(1), Op::Compact, Op::Batch(0, 20_000), Op::Put(3, 6000), Op::Sync];
+        // A value that the log refers to is stored over, and the checkpoint after that writes its frames.
+        let over = [Op::Put(4, 9000), Op::Batch(4, 42_000), Op::Reopen];
         // Two such records fill a segment. They replace the earlier value in place, so few frames are dirty: none may
         // be written.
         let segments = (0..4).flat_map(|i| [Op::Put(10, 44_000), Op::Put(11 + i, 30)]);
         let backup = [Op::BackupBegins].into_iter().chain(segments).chain([Op::Sync, Op::BackupEnds, Op::Reopen]);
         let start = random.below(len + 1);
-        ops.splice(start..start, large.into_iter().chain(cut).chain(backup));
+        ops.splice(start..start, large.into_iter().chain(cut).chain(over).chain(backup));
         Workload { seed, options, durability, maps: seed % 2 == 1, backups: true, ops }
     }
 

@@ -312,10 +312,9 @@ pub fn case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
     let before = files_beside(&path);
 
     let read = TableOptions::new().read_only(true).open(&path).ok().map(|table| scanned(&table));
-    let expected = log::follow(&files, &original.table)
-        .and_then(|segments| {
-            segments.iter().map(|segment| log::changes(&segment.records, &original.table)).collect::<Result<Vec<_>, _>>()
-        });
+    let expected = log::follow(&files, &original.table).and_then(|segments| {
+        segments.iter().map(|segment| log::changes(&segment.records, &original.table)).collect::<Result<Vec<_>, _>>()
+    });
     let durability = *random.pick(&[Durability::Os, Durability::Os, Durability::Sync, Durability::None]);
     let options = || TableOptions::new().create(false).log_bytes(1 << 18).durability(durability);
     let (table, expected) = match (options().open(&path), expected) {
