@@ -1,6 +1,7 @@
 # make run      builds the program and takes the tour: real data in, out, timed and compared
 # make test     everything: format, lints, all tests, documentation, examples
 # make test-python  the Python package: wheel, tests and types, in virtual environments of its own; PYTHON=python3.12
+# make test-spark   the Spark data source on a cluster of two worker processes; needs Java 17, installs PySpark (450 MB)
 # make slow     tests that take minutes or gigabytes: a value of 1 GiB, long runs over damaged files; short runs of power and faults
 # make power    power losses on ext4, XFS and btrfs, on a disk that records each write: SECONDS=300, SEED, FS=xfs, REPLAY=folder
 # make faults   each system call of a small workload fails once: SECONDS=300, SEED, REPLAY=case
@@ -12,16 +13,17 @@
 # make budget   counts the instructions of put, get, append, remove and scan, and fails where one exceeds its budget
 # make test-compat  the old interfaces (ndbm, dbm, hsearch, dbopen) beside the system's, and under Perl and Python
 # make c-library  builds the C library into target/c: lib/libsplitpoint.so and .a, include/splitpoint.h, manual pages
-# make install  the program, the C library and its manual pages: PREFIX=/usr/local DESTDIR=; make uninstall removes them
+# make install  the program, the C library, its manual pages, systemd units: PREFIX=/usr/local DESTDIR=; make uninstall removes them
+# make static   the program as one static file, without libc of the system: target/x86_64-unknown-linux-musl/release/splitpoint
 # make test-c   the tests of the C library
 # make test-compat-upstream  tests of them by gdbm, glibc, Perl and Python, fetched with apt-get source, over ours
 # make bench-compat  words through ndbm and hsearch, beside gdbm, Berkeley DB and glibc
 # make help     this list
 #
-# `make test` is fmt, lint, unit, doc, examples, test-c, test-python, test-server and some seconds of fuzz, each by itself too. Needs Rust and a C
-# compiler's linker, and a C++ compiler to fuzz; says what to install where one is missing. `make bench` installs the peers'
-# libraries with apt-get; FEATURES=report measures without them. `make power` takes root and FUSE, says so where they lack, and
-# as root installs what makes the file systems. Plain POSIX make and sh.
+# `make test` is fmt, lint, unit, doc, examples, test-c, test-python, test-spark, test-server and some seconds of fuzz, each by
+# itself too. Needs Rust and a C compiler's linker, and a C++ compiler to fuzz; says what to install where one is missing. `make
+# bench` installs the peers' libraries with apt-get; FEATURES=report measures without them. `make power` takes root and FUSE,
+# says so where they lack, and as root installs what makes the file systems. Plain POSIX make and sh.
 
 .POSIX:
 
@@ -34,7 +36,7 @@ FEATURES = peers,report
 # How long fuzz (each target), power and faults go on, if not as long as they do by themselves.
 SECONDS =
 # What is fuzzed.
-TARGET = dictionary open ops replay resp
+TARGET = dictionary memcached open ops replay resp
 INPUT =
 # Where power and faults begin (the clock says, and they print it), on which file systems, and what is to be done once more.
 SEED =
@@ -49,7 +51,7 @@ help:
 run: tools
 	$(CARGO) run --release --quiet --package splitpoint-cli -- tour
 
-test: databases fmt lint unit doc examples test-c test-python test-server
+test: databases fmt lint unit doc examples test-c test-python test-spark test-server
 	@$(MAKE) fuzz SECONDS=5
 	@for part in fmt clippy; do \
 	    $(CARGO) $$part --version >/dev/null 2>&1 || echo "SKIPPED: cargo $$part, which is not installed"; \
@@ -64,6 +66,9 @@ test: databases fmt lint unit doc examples test-c test-python test-server
 
 test-python: tools
 	@CARGO="$(CARGO)" python/run-tests
+
+test-spark: tools
+	@CARGO="$(CARGO)" python/run-spark-tests
 
 slow: tools
 	$(CARGO) test --workspace --locked --release -- --ignored
@@ -233,12 +238,15 @@ c-library: tools
 DESTDIR =
 PREFIX = /usr/local
 INSTALLED = share/splitpoint/installed
+UNITS = lib/systemd/system
 # How the program is built. The tests take `dev`, which they have anyway.
 PROFILE = release
 
 install: $(STAGE)
 	$(CARGO) build --profile $(PROFILE) --quiet --locked --package splitpoint-cli
-	@mkdir -p $(C_OUT)/bin && cp target/$(PROFILE:dev=debug)/splitpoint $(C_OUT)/bin/
+	@mkdir -p $(C_OUT)/bin $(C_OUT)/$(UNITS) && cp target/$(PROFILE:dev=debug)/splitpoint $(C_OUT)/bin/
+	@cp crates/server/systemd/splitpoint.socket $(C_OUT)/$(UNITS)/
+	@sed 's|@PREFIX@|$(PREFIX)|' crates/server/systemd/splitpoint.service >$(C_OUT)/$(UNITS)/splitpoint.service
 	@set -e; umask 022; to='$(DESTDIR)$(PREFIX)'; mkdir -p "$$to/share/splitpoint"; \
 	(cd $(C_OUT) && find bin include lib share ! -type d | sort) >"$$to/$(INSTALLED)"; \
 	while read -r file; do \
@@ -251,12 +259,23 @@ install: $(STAGE)
 	echo "Installed $$(wc -l <"$$to/$(INSTALLED)") files in $$to."; \
 	test -n '$(DESTDIR)' || test "$$(id -u)" != 0 || ! command -v ldconfig >/dev/null || ldconfig
 
+# One file that runs on any Linux of this processor. ring, of TLS, has C code, for which cc has to be that of musl.
+MUSL = $$(uname -m)-unknown-linux-musl
+static: tools
+	@rustup target add "$(MUSL)" 2>/dev/null || rustc --print target-libdir --target "$(MUSL)" >/dev/null 2>&1 || { \
+	    echo "Rust has no target $(MUSL). Install it: rustup target add $(MUSL)"; exit 1; } >&2
+	@command -v musl-gcc >/dev/null 2>&1 || { echo 'musl-gcc is missing. Install it: apt install musl-tools'; exit 1; } >&2
+	$(CARGO) build --release --locked --package splitpoint-cli --target "$(MUSL)"
+	@if ldd target/$(MUSL)/release/splitpoint >/dev/null 2>&1; then echo 'The program is not static.' >&2; exit 1; fi
+	@ls -l target/$(MUSL)/release/splitpoint
+
 uninstall:
 	@set -e; from='$(DESTDIR)$(PREFIX)'; \
 	test -f "$$from/$(INSTALLED)" || { echo "Nothing is installed in $$from: $(INSTALLED) is missing." >&2; exit 1; }; \
 	while read -r file; do rm -f "$$from/$$file"; done <"$$from/$(INSTALLED)"; \
 	rm "$$from/$(INSTALLED)"; \
-	for directory in share/splitpoint include/splitpoint lib/splitpoint lib/cmake/splitpoint lib/cmake lib/pkgconfig share/man/man3; do \
+	for directory in share/splitpoint include/splitpoint lib/splitpoint lib/cmake/splitpoint lib/cmake lib/pkgconfig lib/systemd/system \
+	    lib/systemd share/man/man3; do \
 	    rmdir "$$from/$$directory" 2>/dev/null || :; \
 	done; \
 	echo "Removed splitpoint from $$from."
@@ -295,5 +314,5 @@ tools:
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
 .PHONY: help run test slow power faults disks fuzz sanitize bench bench-full budget peers fmt lint unit examples doc \
-    tools c-library compat-libraries test-compat install uninstall test-c test-python databases test-compat-upstream \
-    bench-compat test-server
+    tools c-library compat-libraries test-compat install uninstall test-c test-python test-spark databases \
+    test-compat-upstream bench-compat test-server static

@@ -42,6 +42,7 @@ pub mod linear;
 mod little_endian;
 mod pager;
 mod planted;
+mod racing;
 #[cfg(test)]
 mod random;
 mod salvage;
@@ -51,7 +52,7 @@ mod varint;
 pub use buckets::{KEY_LEN_MAX, Scan, TableSurvey, VALUE_LEN_MAX, ValueRef};
 pub use dictionary::{
     Build, Compression, Dictionary, DictionaryBuilder, DictionaryOptions, DictionaryStat, Duplicates, Effort, Index,
-    Pairs, Progress, Update,
+    Pairs, Progress, SLOT_COUNT, ShardBase, ShardFile, ShardInfo, ShardJob, ShardWriter, Update, slot,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use fault::Fault;

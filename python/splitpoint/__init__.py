@@ -10,11 +10,12 @@ b'admin'
 :func:`open`, :func:`memory`         a :class:`Table`: ``MutableMapping[bytes, bytes]``, under ``shelve`` too
 :class:`Dictionary`                  far more pairs than memory: built once, changed in batches
 :mod:`splitpoint.lab`                how hash functions and tables behave on your own keys
+:mod:`splitpoint.spark`              dictionaries from and for Spark
 :mod:`splitpoint.errors`             the exceptions
 ===================================  ==================================================================================
 """
 
-from splitpoint._splitpoint import __version__
+from splitpoint._splitpoint import __version__, slot
 from splitpoint.dictionary import BuildOptions, Dictionary
 from splitpoint.errors import (
     BusyError,
@@ -43,7 +44,7 @@ from splitpoint.errors import (
     WrongHashError,
     error,
 )
-from splitpoint.figures import DictionaryStats, TableCounters, TableStats
+from splitpoint.figures import DictionaryStats, ShardInfo, TableCounters, TableStats
 from splitpoint.table import Batch, Table, TableOptions, memory, open
 from splitpoint.values import Values
 
@@ -71,6 +72,7 @@ __all__ = [
     "PermissionsError",
     "PoisonedError",
     "ReadOnlyError",
+    "ShardInfo",
     "StaleError",
     "StoppedError",
     "Table",
@@ -85,4 +87,5 @@ __all__ = [
     "error",
     "memory",
     "open",
+    "slot",
 ]

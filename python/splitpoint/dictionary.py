@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Optional, TypedDict, Union
 
 from splitpoint import _inputs
 from splitpoint._splitpoint import DictionaryCore, build_dictionary
-from splitpoint.figures import DictionaryStats
+from splitpoint.figures import DictionaryStats, ShardInfo
 from splitpoint.table import _options
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ class BuildOptions(TypedDict, total=False):
     bins_per_page: int
     #: Of "chunk": "fast", "balanced" or "small".
     effort: str
+    #: Bits of a filter, 8 or 16, with which lookups of absent keys read nothing: 0, none.
+    filter: int
     #: What most lookups read: 4096.
     page_bytes: int
     #: "none" or "lz4", in blocks of ``block_bytes``.
@@ -70,8 +72,9 @@ class Dictionary(DictionaryCore, Mapping):  # type: ignore[type-arg]
 
     A lookup costs about one read of the disk, also of an absent key; its index takes about two bits of memory a key, or
     less. Any number of threads and processes read it. An update writes a new file and renames it; open dictionaries
-    keep what they had until :meth:`reload`. With ``map_data`` it reads from a mapping of the file, which is several
-    times as fast for data in the system's cache; a disk that fails then ends the process.
+    keep what they had until :meth:`reload`. ``map_data`` says whether it reads from a mapping of the file, which is
+    several times as fast for data in the system's cache; by default it does where the file is on a disk of this machine
+    and no larger than half of its memory. Without a mapping the checksum of a page is compared each time.
 
     >>> import splitpoint, tempfile, os
     >>> directory = tempfile.TemporaryDirectory()
@@ -89,7 +92,7 @@ class Dictionary(DictionaryCore, Mapping):  # type: ignore[type-arg]
 
     __slots__ = ()
 
-    def __new__(cls, path: _inputs.Path, *, map_data: bool = False, map_index: bool = False) -> Self:
+    def __new__(cls, path: _inputs.Path, *, map_data: Optional[bool] = None, map_index: bool = False) -> Self:
         return super().__new__(cls, _inputs.path_of(path), map_data, map_index)
 
     def __repr__(self) -> str:
@@ -203,6 +206,19 @@ class Dictionary(DictionaryCore, Mapping):  # type: ignore[type-arg]
         [(b'alice', b'1')]
         """
         return _Items(self)
+
+    def shards(self) -> list[ShardInfo]:
+        """Its files, in the order of their slots: one with all slots, or those of a directory. Reads nothing.
+
+        Each is a dictionary by itself. :func:`splitpoint.slot` says which slot a key has.
+
+        >>> import splitpoint, tempfile, os
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     users = splitpoint.Dictionary.build({"foo": "1"}, os.path.join(directory, "users.spd"), shards=2)
+        ...     [(shard.first_slot, shard.last_slot, shard.pairs) for shard in users.shards()], splitpoint.slot("foo")
+        ([(0, 8191, 0), (8192, 16383, 1)], 12182)
+        """
+        return [ShardInfo(*shard) for shard in self._shards()]
 
     def stats(self) -> DictionaryStats:
         """Its sizes; reads nothing.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Any, Optional
 
 
@@ -94,6 +95,8 @@ class DictionaryStats:
     index_bytes: int
     ranks_bytes: int
     index_bits_per_key: float
+    filter_bits: int
+    filter_bytes: int
     fixed_lengths: Optional[tuple[int, int]]
     key_len: tuple[int, int]
     value_len: tuple[int, int]
@@ -101,3 +104,14 @@ class DictionaryStats:
     order: str
     hash: str
     hash_seed: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardInfo:
+    """A file of a dictionary, and the slots whose keys it has: :meth:`Dictionary.shards <splitpoint.Dictionary.shards>`."""
+
+    number: int
+    path: os.PathLike[str]
+    first_slot: int
+    last_slot: int
+    pairs: int

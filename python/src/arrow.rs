@@ -21,6 +21,7 @@ use arrow_array::{
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
+use splitpoint::linear::Position;
 use splitpoint::{Dictionary, Table};
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -294,6 +295,30 @@ pub fn export_dictionary(py: Python<'_>, dictionary: Arc<Dictionary>) -> PyResul
                 }
             }
             Ok(true)
+        })),
+    )
+}
+
+/// One of `parts` equal parts of hash order, of a dictionary in one file: its pairs as a stream that reads them as they
+/// are asked for.
+pub fn export_part(py: Python<'_>, dictionary: Arc<Dictionary>, part: u64, parts: u64) -> PyResult<Bound<'_, PyAny>> {
+    /// Cursors of a scan of one file are this many first bits of a position.
+    const CURSOR_BITS: u32 = 49;
+    let bound = |part: u64| ((u128::from(part) << CURSOR_BITS) / u128::from(parts)) as u64; // at most 2^49
+    let (end, mut cursor) = (bound(part + 1), bound(part));
+    let hash = dictionary.hash().clone();
+    let is_mine = move |key: &[u8]| Position::of(hash.hash(key)).0 >> (u64::BITS - CURSOR_BITS) < end;
+    export_stream(
+        py,
+        Batches::new(Box::new(move |columns| {
+            let take = |key: &[u8], value: &[u8]| {
+                if is_mine(key) {
+                    columns.push((key, value));
+                }
+            };
+            // Behind the last pair the cursor is 0 again.
+            cursor = dictionary.scan(cursor, BATCH_PAIRS, take).map_err(arrow_error)?;
+            Ok(cursor != 0 && cursor < end)
         })),
     )
 }

@@ -2,10 +2,10 @@
 //!
 //! A lookup may wait for the disk, so it gives up the interpreter lock.
 
-use crate::arrow::{export_dictionary, import_columns};
+use crate::arrow::{export_dictionary, export_part, import_columns};
 use crate::build::update_dictionary;
 use crate::bytes::Bytes;
-use crate::error::{OrRaise, refuse_pickle};
+use crate::error::{OrRaise, invalid, refuse_pickle};
 use crate::handle::{Handle, InUse};
 use crate::long::{Watch, run_long};
 use crate::many::{Lookup, get_columns, get_fixed, get_list};
@@ -58,8 +58,9 @@ fn lookup(dictionary: &Dictionary) -> impl Lookup {
 impl DictionaryCore {
     #[new]
     #[pyo3(signature = (path, map_data, map_index))]
-    fn new(py: Python<'_>, path: PathBuf, map_data: bool, map_index: bool) -> PyResult<Self> {
-        let options = DictionaryOptions::new().map_data(map_data).map_index(map_index);
+    fn new(py: Python<'_>, path: PathBuf, map_data: Option<bool>, map_index: bool) -> PyResult<Self> {
+        let options = DictionaryOptions::new().map_index(map_index);
+        let options = map_data.map_or(options.clone(), |map| options.map_data(map));
         let dictionary = py.detach(|| options.open(&path)).or_raise(py)?;
         let handle = Handle::new(Arc::new(dictionary), path.display().to_string());
         Ok(DictionaryCore { handle, path })
@@ -145,6 +146,9 @@ impl DictionaryCore {
         if !options.has_index() {
             builder = builder.index(self.dictionary(changes.py())?.index());
         }
+        if !options.has_filter() {
+            builder = builder.filter(self.dictionary(changes.py())?.filter());
+        }
         update_dictionary(changes, (&self.path, &path), (key_column, value_column), &builder, progress)
     }
 
@@ -199,6 +203,21 @@ impl DictionaryCore {
         let dictionary = self.dictionary(py)?;
         let dictionary: &Dictionary = &dictionary;
         run_long(py, "verify", None, &Watch::default(), || dictionary.verify()).map(fault_list)
+    }
+
+    /// The pairs of one of `parts` equal parts of hash order, of a dictionary in one file.
+    #[pyo3(signature = (part, parts, /))]
+    fn _part<'py>(&self, py: Python<'py>, part: u64, parts: u64) -> PyResult<Bound<'py, PyAny>> {
+        let dictionary = Arc::clone(&*self.dictionary(py)?);
+        if part >= parts || dictionary.shard_count() != 1 {
+            return Err(invalid(format!("part {part} of {parts}, of {} files", dictionary.shard_count())));
+        }
+        export_part(py, dictionary, part, parts)
+    }
+
+    fn _shards(&self, py: Python<'_>) -> PyResult<Vec<(usize, PathBuf, u16, u16, u64)>> {
+        let shards = self.dictionary(py)?.shards().into_iter();
+        Ok(shards.map(|shard| (shard.number, shard.path, shard.first_slot, shard.last_slot, shard.pairs)).collect())
     }
 
     fn _stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

@@ -3,6 +3,7 @@
 //! ```text
 //! table.rs  batch.rs  scan.rs        a table           dictionary.rs  build.rs  walk.rs   a dictionary
 //! many.rs  values.rs                 many keys         sources.rs  arrow.rs               where pairs come from
+//! shards.rs                          what several processes write together
 //! handle.rs  long.rs  error.rs  bytes.rs  options.rs  report.rs                           what all of them need
 //! ```
 //!
@@ -22,6 +23,7 @@ mod many;
 mod options;
 mod report;
 mod scan;
+mod shards;
 mod sources;
 mod table;
 mod values;
@@ -40,6 +42,8 @@ mod _splitpoint {
     use crate::lab::{lab_hash, lab_schemes, lab_tune};
     #[pymodule_export]
     use crate::scan::TableScan;
+    #[pymodule_export]
+    use crate::shards::{NumbersCore, ShardJobCore, position_column, shard_generation, slot, slot_column};
     #[pymodule_export]
     use crate::table::TableCore;
     #[pymodule_export]

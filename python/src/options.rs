@@ -84,6 +84,7 @@ pub struct BuildOptions {
     duplicates: Option<String>,
     temporary_directory: Option<std::path::PathBuf>,
     shards: Option<u32>,
+    filter: Option<u32>,
 }
 
 impl BuildOptions {
@@ -106,7 +107,13 @@ impl BuildOptions {
         let builder = with(builder, self.threads, DictionaryBuilder::threads);
         let builder = with(builder, duplicates.transpose()?, DictionaryBuilder::duplicates);
         let builder = with(builder, self.temporary_directory.clone(), DictionaryBuilder::temporary_directory);
+        let builder = with(builder, self.filter, DictionaryBuilder::filter);
         Ok(with(builder, self.shards, DictionaryBuilder::shards))
+    }
+
+    /// Whether a filter was chosen, or none.
+    pub fn has_filter(&self) -> bool {
+        self.filter.is_some()
     }
 
     /// Whether an index was chosen.

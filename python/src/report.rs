@@ -35,7 +35,8 @@ pub fn counters_dict<'py>(py: Python<'py>, counters: &TableCounters) -> PyResult
 pub fn stat_dict<'py>(py: Python<'py>, stat: &DictionaryStat) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     set_fields!(dict, stat; shards, pairs, file_bytes, data_bytes, key_bytes, value_bytes, pages, page_bytes, index,
-        index_bytes, ranks_bytes, index_bits_per_key, fixed_lengths, key_len, value_len, order, hash, hash_seed);
+        index_bytes, ranks_bytes, index_bits_per_key, filter_bits, filter_bytes, fixed_lengths, key_len, value_len,
+        order, hash, hash_seed);
     let details = PyDict::new(py);
     for (name, value) in &stat.index_details {
         details.set_item(name, value)?;

@@ -145,7 +145,7 @@ fn empty(path: &Path, options: &TableOptions) -> splitpoint::Result<()> {
         return Err(error);
     }
     let nothing = options.clone().in_memory()?;
-    Backup::new().overwrite(true).save(&nothing, path)?;
+    Backup::new().overwrite(true).options(options.clone()).save(&nothing, path)?;
     if let Some(metadata) = metadata {
         // Those of the file that it replaces; a failure leaves those of a new file.
         let _ = std::fs::set_permissions(path, metadata.permissions());

@@ -48,7 +48,7 @@ def test_it_is_a_mapping(spd):
         {"index": "trie", "bucket_keys": 64, "huffman_max": 16},
         {"index": "trie-sparse", "block_items": 8},
         {"index": "chunk", "effort": "fast"},
-        {"index": "none", "page_bytes": 512},
+        {"index": "none", "page_bytes": 512, "filter": 8},
         {"compression": "lz4", "block_bytes": 4096},
         {"shards": 4, "threads": 2},
         {"hash": "siphash13", "seed": 5, "memory_bytes": 1 << 20},
@@ -64,9 +64,11 @@ def test_options_of_a_build(spd, options, opening):
             assert getattr(stats, name) == options.get(name, getattr(stats, name))
         keys = [*PAIRS, b"none"]
         assert words.get_many(keys) == [*PAIRS.values(), None]
-        # An update keeps the index.
+        # An update keeps the index and the filter.
+        assert stats.filter_bits == options.get("filter", 0)
         assert words.update({"key 1": None, "new": "1"}) == 5000
         assert (words.stats().index, words.get("key 1"), words["new"]) == (stats.index, None, b"1")
+        assert words.stats().filter_bits == stats.filter_bits
         assert words.verify() == []
 
 

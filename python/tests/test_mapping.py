@@ -11,6 +11,13 @@ import pytest
 import splitpoint
 
 
+def test_an_emptied_table_is_made_for_the_expected_pairs(path):
+    for flag in "cn":
+        with splitpoint.open(path, flag, expected_len=100_000) as table:
+            assert table.stats().buckets > 1000, flag
+            table["alice"] = "1"
+
+
 def test_it_is_a_mutable_mapping(table):
     assert isinstance(table, collections.abc.MutableMapping)
     table["a"] = "1"

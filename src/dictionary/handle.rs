@@ -6,9 +6,12 @@ use super::build::parallel::in_parallel;
 use super::format::ends::damaged;
 use super::index::Index;
 use super::read::file::{Access, DictionaryFile};
+use super::read::many;
 use super::read::walk::Walk;
 use super::run::Run;
+use super::shards::info::ShardInfo;
 use super::shards::manifest::{Manifest, Shard};
+use super::shards::slots::SLOT_COUNT;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashFunction;
 use crate::io::{Disk, Storage};
@@ -21,27 +24,35 @@ use std::time::{Duration, Instant};
 /// # Examples
 /// ```no_run
 /// use splitpoint::DictionaryOptions;
-/// let words = DictionaryOptions::new().map_data(true).open("words.spd")?;
+/// let words = DictionaryOptions::new().map_data(false).open("words.spd")?;
 /// # Ok::<(), splitpoint::Error>(())
 /// ```
 #[derive(Clone, Default)]
 pub struct DictionaryOptions {
     access: Access,
+    only: Option<ShardChoice>,
 }
 
+/// Whether a shard is to be opened.
+type ShardChoice = Arc<dyn Fn(&ShardInfo) -> bool + Send + Sync>;
+
 impl DictionaryOptions {
-    /// The defaults: the index is loaded into memory, data is read by `pread`.
+    /// The defaults: the index is loaded into memory, data is mapped where that is faster
+    /// ([`map_data`](Self::map_data)).
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads data from a mapping of the file instead of by `pread`: several times as fast for data in the system's
-    /// cache.
+    /// `true`: reads data from a mapping of the file, on Linux. `false`: reads data by `pread`. By default it is mapped
+    /// if it is on a disk of this machine (no network file system, no FUSE) and no larger than half of its memory.
     ///
-    /// A failing disk, or another program that cuts the file, then ends the process by a signal (SIGBUS) instead of an
-    /// error. A page's checksum is compared only the first time.
+    /// From a mapping, a lookup of data in the system's cache is several times as fast. The checksum of a page is
+    /// compared when the page is first read; by `pread`, each time. In both cases a failing disk, or another program
+    /// that cuts the file, is an error: a handler for SIGBUS, installed with the first mapping, contains the fault, and
+    /// the file is read by `pread` from then on. (It cannot where the program replaces it later, or in a thread that
+    /// blocks SIGBUS.)
     pub fn map_data(mut self, map: bool) -> Self {
-        self.access.map_data = map;
+        self.access.map_data = Some(map);
         self
     }
 
@@ -61,10 +72,20 @@ impl DictionaryOptions {
         self
     }
 
+    /// Of a directory of shards opens only those for which `choose` is true: a server of a cluster has some of them.
+    /// The files of the others need not be there. A lookup of a key that one of them would have is an error; `len`,
+    /// `iter`, `scan`, `stat` and `verify` are about the open files. A reload asks `choose` again.
+    ///
+    /// A dictionary of one file is opened in any case.
+    pub fn only_shards(mut self, choose: impl Fn(&ShardInfo) -> bool + Send + Sync + 'static) -> Self {
+        self.only = Some(Arc::new(choose));
+        self
+    }
+
     /// Opens the dictionary at `path`.
     ///
     /// # Errors
-    /// [`ErrorKind::NotATable`], [`ErrorKind::Version`],
+    /// [`ErrorKind::InvalidArgument`] if [`only_shards`](Self::only_shards) chooses none; [`ErrorKind::NotATable`], [`ErrorKind::Version`],
     /// [`ErrorKind::Corrupt`], [`ErrorKind::WrongHash`],
     /// [`ErrorKind::Io`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Dictionary> {
@@ -76,7 +97,9 @@ impl DictionaryOptions {
             storage,
             path: path.to_owned(),
             access: self.access.clone(),
+            only: self.only.clone(),
             files: Vec::new(),
+            numbers: Vec::new(),
             manifest: None,
         };
         dictionary.reload()?;
@@ -94,8 +117,11 @@ pub struct Dictionary {
     storage: Arc<dyn Storage>,
     path: PathBuf,
     access: Access,
-    /// One, or one a shard.
+    only: Option<ShardChoice>,
+    /// One, or one a shard that is open.
     pub(super) files: Vec<Arc<DictionaryFile>>,
+    /// Which shard each of them is, ascending.
+    pub(super) numbers: Vec<usize>,
     /// Of a directory.
     pub(super) manifest: Option<Manifest>,
 }
@@ -128,7 +154,7 @@ impl Dictionary {
             Ok(file) => {
                 let same = self.manifest.is_none() && self.files.first().is_some_and(|old| old.is_same(&file));
                 if !same {
-                    (self.files, self.manifest) = (vec![Arc::new(file)], None);
+                    (self.files, self.numbers, self.manifest) = (vec![Arc::new(file)], vec![0], None);
                 }
                 Ok(!same)
             }
@@ -140,13 +166,16 @@ impl Dictionary {
     fn reload_shards(&mut self) -> Result<bool> {
         for tries_left in (0..OPEN_TRIES).rev() {
             let manifest = Manifest::read(self.storage.as_ref(), &self.path)?.ok_or_else(|| no_manifest(&self.path))?;
-            let files: Result<Vec<_>> = manifest.shards.iter().map(|shard| self.open_shard(shard)).collect();
+            let numbers = self.chosen(&manifest)?;
+            let files: Result<Vec<_>> =
+                numbers.iter().map(|number| self.open_shard(&manifest.shards[*number])).collect();
             match files {
                 Ok(files) => {
                     check_alike(&files)?;
                     let unchanged = self.manifest.as_ref() == Some(&manifest)
+                        && self.numbers == numbers
                         && files.iter().zip(&self.files).all(|(file, old)| Arc::ptr_eq(file, old));
-                    (self.files, self.manifest) = (files, Some(manifest));
+                    (self.files, self.numbers, self.manifest) = (files, numbers, Some(manifest));
                     return Ok(!unchanged);
                 }
                 Err(error) if tries_left > 0 && is_missing(&error) => {}
@@ -156,12 +185,24 @@ impl Dictionary {
         unreachable!("the last try returns")
     }
 
+    /// The numbers of the shards to open.
+    fn chosen(&self, manifest: &Manifest) -> Result<Vec<usize>> {
+        let Some(only) = &self.only else { return Ok((0..manifest.shards.len()).collect()) };
+        let infos = manifest.infos(&self.path);
+        let chosen: Vec<usize> = infos.iter().filter(|info| only(info)).map(|info| info.number).collect();
+        if chosen.is_empty() {
+            let message = format!("{}: none of its {} shards is to be opened", self.path.display(), infos.len());
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        Ok(chosen)
+    }
+
     /// Opens a shard's file, or takes it from the open ones. An equal name is not enough: another directory may be
     /// there now.
     fn open_shard(&self, shard: &Shard) -> Result<Arc<DictionaryFile>> {
         let path = self.path.join(&shard.name);
-        let mut old = self.manifest.iter().flat_map(|old| old.shards.iter().zip(&self.files));
-        let old = old.find(|(old, _)| old.name == shard.name).map(|(_, file)| file);
+        let is_named = |number: usize| self.manifest.as_ref().is_some_and(|old| old.shards[number].name == shard.name);
+        let old = self.numbers.iter().position(|number| is_named(*number)).map(|index| &self.files[index]);
         let file = match old {
             Some(old) if old.is_at(&path)? => Arc::clone(old),
             _ => Arc::new(DictionaryFile::open(self.storage.as_ref(), &path, &self.access)?),
@@ -175,19 +216,51 @@ impl Dictionary {
     }
 
     /// The file that can have `key`.
-    fn file_of(&self, key: &[u8]) -> &DictionaryFile {
-        match &self.manifest {
-            None => &self.files[0],
-            Some(manifest) => &self.files[manifest.shard_of(key)],
+    #[inline]
+    fn file_of(&self, key: &[u8]) -> Result<&DictionaryFile> {
+        Ok(&self.files[self.file_index(key)?])
+    }
+
+    #[inline]
+    fn file_index(&self, key: &[u8]) -> Result<usize> {
+        let Some(manifest) = &self.manifest else { return Ok(0) };
+        let number = manifest.shard_of(key);
+        if self.files.len() == manifest.shards.len() {
+            return Ok(number);
+        }
+        self.numbers.binary_search(&number).map_err(|_| self.not_open(&manifest.shards[number]))
+    }
+
+    #[cold]
+    fn not_open(&self, shard: &Shard) -> Error {
+        let path = self.path.join(&shard.name);
+        Error::new(ErrorKind::InvalidArgument, format!("{}: a key of this shard, which is not open", path.display()))
+    }
+
+    /// The file that has `slot`, else the first one of later slots; whether it has it.
+    pub(super) fn file_from(&self, slot: u16) -> (usize, bool) {
+        let Some(manifest) = &self.manifest else { return (0, true) };
+        let number = manifest.shard_of_slot(slot);
+        match self.numbers.binary_search(&number) {
+            Ok(index) => (index, true),
+            Err(index) => (index, false),
         }
     }
 
-    /// The value of `key`. Costs one read of the file, none if it is mapped.
+    /// The first slot of an open file.
+    pub(super) fn first_slot(&self, index: usize) -> u16 {
+        let before = self.numbers[index].checked_sub(1);
+        let before = before.and_then(|number| self.manifest.as_ref()?.shards.get(number));
+        before.map_or(0, |shard| shard.last_slot + 1)
+    }
+
+    /// The value of `key`. Costs one read of the file; none if its page is mapped and has been read before.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`].
+    /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`]; [`ErrorKind::InvalidArgument`] if the key's shard is not open
+    /// ([`DictionaryOptions::only_shards`]).
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.file_of(key).find(key, <[u8]>::to_vec)
+        self.file_of(key)?.find(key, <[u8]>::to_vec)
     }
 
     /// Replaces what is in `value` by the value of `key`; `false`, with `value` unchanged, if the key is absent.
@@ -195,7 +268,7 @@ impl Dictionary {
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        let found = self.file_of(key).find(key, |found| {
+        let found = self.file_of(key)?.find(key, |found| {
             value.clear();
             value.extend_from_slice(found);
         });
@@ -207,7 +280,7 @@ impl Dictionary {
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        Ok(self.file_of(key).find(key, |_| ())?.is_some())
+        Ok(self.file_of(key)?.find(key, |_| ())?.is_some())
     }
 
     /// The number of pairs; free.
@@ -225,9 +298,38 @@ impl Dictionary {
         &self.path
     }
 
-    /// The number of its files: 1, or one a shard.
+    /// The number of its open files: 1, or one a shard.
     pub fn shard_count(&self) -> usize {
         self.files.len()
+    }
+
+    /// Its files in the order of their slots, open or not: one with all slots, or those of a directory. Reads nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// use splitpoint::{Dictionary, DictionaryBuilder, slot};
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("users.spd");
+    /// DictionaryBuilder::new().shards(2).build(&path, [(b"alice", b"admin"), (b"carol", b"guest")])?;
+    /// let shards = Dictionary::open(&path)?.shards();
+    /// assert_eq!((shards[0].first_slot, shards[0].last_slot), (0, 8191));
+    /// assert_eq!(shards.iter().map(|shard| shard.pairs).sum::<u64>(), 2);
+    /// let alice = shards.iter().find(|shard| shard.last_slot >= slot(b"alice")).expect("all slots are there");
+    /// assert_eq!(Dictionary::open(&alice.path)?.get(b"alice")?.as_deref(), Some(&b"admin"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shards(&self) -> Vec<ShardInfo> {
+        let Some(manifest) = &self.manifest else {
+            let (path, pairs) = (self.path.clone(), self.files[0].footer.pairs);
+            return vec![ShardInfo { number: 0, path, first_slot: 0, last_slot: SLOT_COUNT - 1, pairs }];
+        };
+        manifest.infos(&self.path)
+    }
+
+    /// The number of times a directory of shards was built or updated; `None` for one file, which does not record it.
+    pub fn generation(&self) -> Option<u64> {
+        self.manifest.as_ref().map(|manifest| manifest.generation)
     }
 
     /// The function that its keys were hashed with.
@@ -238,6 +340,14 @@ impl Dictionary {
     /// Its index, as far as the file records it. A build with it makes an index like this one.
     pub fn index(&self) -> Index {
         self.files[0].index.kind()
+    }
+
+    /// Bits of a fingerprint of its filter, 0 if it has none. A build with it ([`DictionaryBuilder::filter`]) makes a
+    /// filter like this one.
+    ///
+    /// [`DictionaryBuilder::filter`]: crate::DictionaryBuilder::filter
+    pub fn filter(&self) -> u32 {
+        self.files[0].filter().map_or(0, |(bits, ..)| bits.count())
     }
 
     /// How often its files have been read by lookups and scans, without the reads of opening them.
@@ -257,6 +367,8 @@ const READERS_MAX: usize = 16;
 const KEYS_PER_READER: usize = 4;
 /// Keys that are looked up first, to see whether they wait for the disk.
 const PROBES: usize = 8;
+/// With fewer keys all are probes.
+const PROBED_MIN: usize = PROBES + KEYS_PER_READER;
 /// A lookup that takes longer, on average, waited for the disk: from the system's cache it takes one or two
 /// microseconds.
 const DISK_WAIT_MIN: Duration = Duration::from_micros(12);
@@ -265,18 +377,14 @@ impl Dictionary {
     /// The value of each of `keys`, in their order, faster than by [`get`](Self::get) where lookups wait for memory or
     /// the disk.
     ///
-    /// By `pread`, up to 16 threads read at once if the first few keys had to wait for the disk. From a mapping
-    /// ([`map_data`]) of one file the cache misses of 32 keys overlap; pages that are not in memory yet are read one by
-    /// one. In shards that are mapped each key is looked up by itself.
-    ///
-    /// [`map_data`]: crate::DictionaryOptions::map_data
+    /// Of data in memory, the cache misses of 32 keys overlap, in one file or several. If the first few keys had to
+    /// wait for the disk, up to 16 threads read at once.
     ///
     /// # Errors
-    /// The error of [`get`](Self::get) for the first key that has one.
+    /// The error of [`get`](Self::get) for one of the keys.
     pub fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
         let mut values = vec![None; keys.len()];
-        let viewed = self.files.iter().all(|file| file.pages.is_viewed());
-        let probes = if viewed { keys.len() } else { keys.len().min(PROBES) };
+        let probes = if keys.len() < PROBED_MIN { keys.len() } else { PROBES };
         let start = Instant::now();
         self.get_in_turn(&keys[..probes], &mut values[..probes])?;
         let waited = start.elapsed() >= DISK_WAIT_MIN * probes as u32;
@@ -287,13 +395,7 @@ impl Dictionary {
     }
 
     fn get_in_turn<K: AsRef<[u8]>>(&self, keys: &[K], values: &mut [Option<Vec<u8>>]) -> Result<()> {
-        if let [file] = &self.files[..] {
-            return file.get_many(keys, values);
-        }
-        for (key, value) in keys.iter().zip(values) {
-            *value = self.get(key.as_ref())?;
-        }
-        Ok(())
+        many::get_many(&self.files, |key| self.file_index(key), keys, values)
     }
 
     /// Divides the keys among `readers` threads.
@@ -313,7 +415,7 @@ impl Dictionary {
 }
 
 /// Refuses shards that are not of one dictionary: the first says how all are read.
-fn check_alike(files: &[Arc<DictionaryFile>]) -> Result<()> {
+pub(super) fn check_alike(files: &[Arc<DictionaryFile>]) -> Result<()> {
     let first = &files[0];
     match files.iter().find(|file| !file.header.is_like(&first.header)) {
         None => Ok(()),

@@ -9,7 +9,7 @@
 //! The files in which each takes from the ones below only:
 //!
 //! ```text
-//! update.rs, stat.rs, verify.rs       builder.rs, handle.rs       what users hold
+//! update.rs, shard_job.rs, scan.rs, stat.rs, verify.rs     builder.rs, handle.rs     what users hold
 //! shards/    several files as one dictionary
 //! build/     one file from pairs      read/    one file, open
 //! index/     where the record of a hash is
@@ -30,6 +30,8 @@ mod handle;
 mod index;
 mod read;
 mod run;
+mod scan;
+mod shard_job;
 mod shards;
 mod stat;
 #[cfg(test)]
@@ -43,5 +45,8 @@ pub use builder::{Build, DictionaryBuilder};
 pub use format::layout::Compression;
 pub use handle::{Dictionary, DictionaryOptions, Pairs};
 pub use index::{Effort, Index};
+pub use shard_job::{ShardBase, ShardFile, ShardJob, ShardWriter};
+pub use shards::info::ShardInfo;
+pub use shards::slots::{SLOT_COUNT, slot};
 pub use stat::DictionaryStat;
 pub use update::Update;

@@ -33,7 +33,11 @@ pub struct DictionaryStat {
     pub index_bytes: u64,
     /// Bytes of the second index, from ranks to pages; 0 where records have one size or the index gives pages.
     pub ranks_bytes: u64,
-    /// Bits a key of both indexes.
+    /// Bits of a fingerprint of the filter; 0 without one.
+    pub filter_bits: u32,
+    /// Bytes of the filter.
+    pub filter_bytes: u64,
+    /// Bits a key of both indexes, without the filter.
     pub index_bits_per_key: f64,
     /// The length of all keys and that of all values, if all records have the same: they are then stored without
     /// lengths.
@@ -82,6 +86,8 @@ fn file_stat(file: &DictionaryFile) -> Result<DictionaryStat> {
         index_details: file.index.details(),
         index_bytes: file.index.bytes(),
         ranks_bytes: file.ranks_bytes(),
+        filter_bits: file.filter().map_or(0, |(bits, ..)| bits.count()),
+        filter_bytes: file.filter().map_or(0, |(_, bytes, _)| bytes),
         index_bits_per_key: 0.0,
         fixed_lengths: match header.layout {
             Layout::Varied => None,
@@ -128,6 +134,9 @@ impl DictionaryStat {
         self.pages += other.pages;
         self.index_bytes += other.index_bytes;
         self.ranks_bytes += other.ranks_bytes;
+        // An update may have left some shards without one.
+        self.filter_bits = self.filter_bits.max(other.filter_bits);
+        self.filter_bytes += other.filter_bytes;
         // Those that are options are alike in all shards, the rest are counts.
         const OPTIONS: [&str; 6] =
             ["bucket_keys", "huffman_max", "skip_min", "block_items", "bits_per_page", "superblock_buckets"];

@@ -17,8 +17,8 @@ impl Dictionary {
     /// Begins an update: pairs and deletions are pushed to it, and [`Update::finish`] writes old and new pairs to a new
     /// file.
     ///
-    /// `builder` says how the batch is sorted and which index is made. Hash function, pages and compression stay those
-    /// of the old file. Of several changes to one key the last counts.
+    /// `builder` says how the batch is sorted and which index and filter are made. Hash function, pages and compression
+    /// stay those of the old file. Of several changes to one key the last counts.
     ///
     /// # Errors
     /// Those of [`DictionaryBuilder::start`] and [`Dictionary::open`];
@@ -113,8 +113,8 @@ impl Update {
 }
 
 impl DictionaryBuilder {
-    /// Writes the pairs of the dictionary at `old` to `new` with the index that this builder asks for. Pages,
-    /// compression, hash function and shards stay those of the old one. One pass, no sort.
+    /// Writes the pairs of the dictionary at `old` to `new` with the index and filter that this builder asks for.
+    /// Pages, compression, hash function and shards stay those of the old one. One pass, no sort.
     ///
     /// # Errors
     /// Those of [`Dictionary::open`] and [`Build::finish`](crate::Build::finish);

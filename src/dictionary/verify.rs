@@ -1,8 +1,8 @@
 //! The check of a whole dictionary, which names every fault.
 //!
 //! First it compares all pages with their checksums, and those with the footer's. If the pages are whole, it checks all
-//! records: their order, number and lengths, that no key is there twice, and that the index and the starts of the pages
-//! lead to each of them. At last it checks that the padding between the parts of the file is zeros.
+//! records: their order, number and lengths, that no key is there twice, and that the filter, the index and the starts of
+//! the pages lead to each of them. At last it checks that the padding between the parts of the file is zeros.
 
 use super::format::layout::Order;
 use super::format::page::{self, CHECKSUM_BYTES, START_COUNT, StartsWriter};
@@ -27,7 +27,7 @@ struct Check<'d> {
 
 impl Dictionary {
     /// Reads everything and names every fault: wrong checksums, records out of order or there twice, wrong counts, keys
-    /// that the index does not lead to, padding that is not zero.
+    /// that the index does not lead to or the filter excludes, padding that is not zero.
     ///
     /// Costs two passes over the data, the second of which reads each page twice. With the index `chunk` the records of
     /// a chunk are in memory.
@@ -40,7 +40,7 @@ impl Dictionary {
             let mut check = Check { file, faults: Vec::new(), more: 0 };
             check.pages()?;
             if check.faults.is_empty() {
-                check.records(self.manifest.as_ref().map(|manifest| (manifest, shard)))?;
+                check.records(self.manifest.as_ref().map(|manifest| (manifest, self.numbers[shard])))?;
             }
             for what in file.padding_faults()? {
                 check.fault("padding", what);
@@ -123,6 +123,10 @@ impl Check<'_> {
                         format!("its key {} is another shard's", quote(run.key(index))),
                     );
                 }
+                if !self.file.may_have(run.positions[index]) {
+                    let key = quote(run.key(index));
+                    self.fault(format!("record {rank}"), format!("the filter excludes its key {key}"));
+                }
                 if !self.file.leads_to(run.positions[index], rank, cell) {
                     let key = quote(run.key(index));
                     self.fault(format!("record {rank}"), format!("the index does not lead to its key {key}"));
@@ -132,9 +136,15 @@ impl Check<'_> {
                 run.sort();
             }
             self.order(&run, &mut last);
+            counted.positions(&run.positions);
         }
         if let Some(mut heads) = heads {
             heads.finish(&mut |page| self.page_fault(page))?;
+        }
+        if let Some((.., keys)) = self.file.filter()
+            && keys != counted.positions
+        {
+            self.fault("filter", format!("it is for {keys} hashes, the records have {}", counted.positions));
         }
         let footer = &self.file.footer;
         if (counted.key_bytes, counted.value_bytes) != (footer.key_bytes, footer.value_bytes)
@@ -232,9 +242,19 @@ struct Counted {
     key_len: (u32, u32),
     value_len: (u32, u32),
     some: bool,
+    /// Distinct positions.
+    positions: u64,
+    last_position: Option<u64>,
 }
 
 impl Counted {
+    /// The next positions, ascending.
+    fn positions(&mut self, positions: &[u64]) {
+        for &position in positions {
+            self.positions += u64::from(self.last_position.replace(position) != Some(position));
+        }
+    }
+
     fn add(&mut self, key_len: u32, value_len: u32) {
         if !std::mem::replace(&mut self.some, true) {
             (self.key_len, self.value_len) = ((key_len, key_len), (value_len, value_len));

@@ -10,8 +10,9 @@
 //! fixed table of atomics. It cannot help where the program replaced it later, or in a thread that blocks SIGBUS: there
 //! the kernel ends the process, as without it (docs/architecture.md, "Log").
 //!
-//! Only the log's mapping is guarded so far. Reading through one works the same: read, then ask `failed`, and take
-//! nothing of what was read if so. A `&[u8]` over a guarded mapping would be unsound, as its bytes can become zeros.
+//! The log stores through such a mapping (`mapped.rs`), dictionaries are read through one (`window.rs`): copy, then ask
+//! `failed`, and take nothing of what was copied if so. A `&[u8]` over a guarded mapping would be unsound, as its bytes
+//! can become zeros.
 #![expect(unsafe_code, reason = "mmap, sigaction")]
 #![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
 
@@ -22,7 +23,7 @@ use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::*, compiler_fence};
 
-/// A mapping of the start of a file for reading and writing, undone when dropped.
+/// A mapping of the start of a file, undone when dropped.
 pub(super) struct Guarded {
     pub(super) start: *mut u8,
     pub(super) bytes: usize,
@@ -38,20 +39,23 @@ impl Guarded {
     /// Maps the first `bytes` bytes of `file`, which may be shorter. `None` where the system refuses, or too many are
     /// mapped.
     pub(super) fn map(file: &fs::File, bytes: usize) -> Option<Guarded> {
+        Self::with_access(file, bytes, libc::PROT_READ | libc::PROT_WRITE)
+    }
+
+    /// As [`map`](Self::map), without stores. Pages are read in random order, so none is read ahead.
+    pub(super) fn map_for_reading(file: &fs::File, bytes: usize) -> Option<Guarded> {
+        let map = Self::with_access(file, bytes, libc::PROT_READ)?;
+        // SAFETY: the range is that of the mapping, and the advice changes no content.
+        unsafe { libc::madvise(map.start.cast(), bytes, libc::MADV_RANDOM) };
+        Some(map)
+    }
+
+    fn with_access(file: &fs::File, bytes: usize, access: libc::c_int) -> Option<Guarded> {
         if !install() {
             return None;
         }
         // SAFETY: a fresh mapping at an address the kernel picks touches nothing that exists.
-        let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
+        let start = unsafe { libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
         if start == libc::MAP_FAILED {
             return None;
         }
@@ -100,7 +104,8 @@ pub(super) fn page_bytes() -> usize {
 // ---------------------------------------------------------------------------------------------
 // The table of mappings
 
-/// Mappings at a time; a log beyond writes with calls instead. A table has two, up to eight while a backup is made.
+/// Mappings at a time; a file beyond is written or read with calls instead. A table has two, up to eight while a backup
+/// is made; a dictionary has one a shard.
 const MAPPINGS_MAX: usize = 4096;
 
 static ENTRIES: [Entry; MAPPINGS_MAX] = [const { Entry::free() }; MAPPINGS_MAX];

@@ -15,6 +15,8 @@ mod real;
 #[cfg(test)]
 pub(crate) mod simulated;
 mod view;
+#[cfg(target_os = "linux")]
+mod window;
 
 use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
@@ -112,6 +114,15 @@ pub(crate) trait File: Send + Sync {
     /// shorter, but has 4096 bytes. `None` where there are no mappings; then [`write_at`](Self::write_at) does the
     /// same, slower.
     fn map(&self, bytes: u64) -> Result<Option<Box<dyn Mapped>>>;
+    /// Maps all bytes for reading, of a file that is never changed, so that failing reads are no signals. `None` where
+    /// there are no such mappings.
+    fn window(&self) -> Result<Option<Box<dyn Window>>> {
+        Ok(None)
+    }
+    /// Whether reading through a [`window`](Self::window) is faster than by [`read_at`](Self::read_at), and as safe.
+    fn window_pays(&self) -> Result<bool> {
+        Ok(false)
+    }
     /// Maps all bytes for reading, of a file that is never changed. `None` where there are no mappings.
     fn view(&self) -> Result<Option<Box<dyn View>>> {
         Ok(None)
@@ -128,12 +139,19 @@ pub(crate) trait Mapped: Send + Sync {
     fn store(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 }
 
+/// A file, mapped for reading, from which bytes are copied.
+pub(crate) trait Window: Send + Sync {
+    /// Copies the bytes from `from` on. `false`: the file did not have them when it was mapped, or they, or some that were
+    /// copied before, could not be read; `to` may then have anything.
+    fn copy(&self, from: usize, to: &mut [u8]) -> bool;
+    /// Begins to bring byte `at` into the processor's cache, if it is in memory.
+    fn prefetch(&self, at: usize);
+}
+
 /// A file, mapped for reading.
 pub(crate) trait View: Send + Sync {
     /// The bytes of the file when it was mapped.
     fn bytes(&self) -> &[u8];
-    /// Bytes `from..to` will be read in random order, so reading ahead is useless.
-    fn expect_random(&self, from: usize, to: usize);
 }
 
 /// Opens or creates the file at `path` and takes its lock; `None` where another handle holds it. `InvalidData` for a

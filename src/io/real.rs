@@ -6,7 +6,7 @@
 )]
 
 use super::forks::forks;
-use super::{File, Mapped, Mode, Storage, View};
+use super::{File, Mapped, Mode, Storage, View, Window};
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::AsRawFd;
@@ -230,6 +230,16 @@ impl File for RealFile {
     #[cfg(target_os = "linux")]
     fn map(&self, bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
         super::mapped::map(&self.file, bytes)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn window(&self) -> Result<Option<Box<dyn Window>>> {
+        super::window::window(&self.file)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn window_pays(&self) -> Result<bool> {
+        super::window::window_pays(&self.file)
     }
 
     fn view(&self) -> Result<Option<Box<dyn View>>> {

@@ -1,7 +1,8 @@
 //! Files mapped for reading.
 //!
-//! For files that are written once and never changed in place, such as dictionaries. If another process cuts such a
-//! file, or the disk fails, a read of the mapping is a signal and not an error: to get errors, read with
+//! For files that are written once and never changed in place, such as dictionaries, and parts of them that are borrowed
+//! as slices, such as an index. If another process cuts such a file, or the disk fails, a read of the mapping is a signal
+//! and not an error: to get errors, copy from a window (`window.rs`), or read with
 //! [`File::read_at`](super::File::read_at).
 #![expect(unsafe_code, reason = "mmap")]
 #![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
@@ -43,16 +44,6 @@ impl View for FileView {
         // (top of this file), so they do not change.
         unsafe { slice::from_raw_parts(self.start, self.bytes) }
     }
-
-    fn expect_random(&self, from: usize, to: usize) {
-        const PAGE_BYTES: usize = 4096;
-        let from = from.next_multiple_of(PAGE_BYTES);
-        let to = to.min(self.bytes);
-        if from < to {
-            // SAFETY: the range lies in the mapping, and the advice changes no content.
-            unsafe { libc::madvise(self.start.add(from).cast_mut().cast(), to - from, libc::MADV_RANDOM) };
-        }
-    }
 }
 
 impl Drop for FileView {
@@ -73,7 +64,6 @@ mod tests {
         assert!(view(&file).unwrap().is_none());
         file.write_all_at(&[7; 10_000], 0).unwrap();
         let view = view(&file).unwrap().unwrap();
-        view.expect_random(100, 20_000);
         assert_eq!(view.bytes(), [7; 10_000]);
     }
 }

@@ -23,7 +23,6 @@ pub(crate) mod damaged_file;
 mod health;
 mod names;
 pub(crate) mod pool;
-mod racing;
 pub(crate) mod sink;
 mod space;
 mod through;

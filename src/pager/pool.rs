@@ -25,11 +25,11 @@
 
 use super::ahead::Ahead;
 use super::interleave::{self, step};
-use super::racing;
 use super::sink::Sink;
 use super::words::{Bytes, FrameBytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::planted::{Bug, planted};
+use crate::racing;
 use std::cell::Cell;
 use std::ops::{Deref, Range};
 use std::ptr;
@@ -648,17 +648,6 @@ pub(crate) fn machine_memory_bytes() -> u64 {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-#[inline]
-fn prefetch(address: *const u8) {
-    // SAFETY: a prefetch may be given any address; it is a hint.
-    unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast()) };
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-#[inline]
-fn prefetch(_address: *const u8) {}
-
 /// An error if this thread holds a value guard that the thread it is about to wait for may be waiting for.
 pub(crate) fn refuse_to_wait_with_values() -> Result<()> {
     if values_held(|held| held.get()) == 0 {
@@ -832,12 +821,12 @@ impl<'a> FrameRef<'a> {
     pub(crate) fn prefetch(self, offset: usize, bytes: usize) {
         const LINE_BYTES: usize = 64;
         const STEP_BYTES: usize = 4 * LINE_BYTES;
-        prefetch(ptr::from_ref(self.state).cast());
+        racing::prefetch(ptr::from_ref(self.state).cast());
         let mut address = self.address.cast_const().wrapping_add(offset);
         let mut left = bytes;
         loop {
             for line in 0..STEP_BYTES / LINE_BYTES {
-                prefetch(address.wrapping_add(line * LINE_BYTES));
+                racing::prefetch(address.wrapping_add(line * LINE_BYTES));
             }
             if left <= STEP_BYTES {
                 return;

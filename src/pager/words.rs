@@ -8,7 +8,7 @@
 #![expect(unsafe_code, reason = "frames are changed while others read them")]
 
 use super::interleave::step;
-use super::racing;
+use crate::racing;
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 

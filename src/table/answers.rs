@@ -181,7 +181,7 @@ fn a_write_that_changes_nothing_syncs_nothing_where_nothing_waits() {
 
 #[test]
 fn a_write_of_many_that_fails_gives_its_error_once_the_pairs_before_are_on_the_disk() {
-    for append in [false, true] {
+    for write in 0..3 {
         let disk = Simulated::new(State::default());
         let table = open(Arc::new(disk.clone()));
         table.put(b"there", b"1").unwrap();
@@ -189,8 +189,14 @@ fn a_write_of_many_that_fails_gives_its_error_once_the_pairs_before_are_on_the_d
         // longer.
         disk.plan(Some(Plan { fault: Fault::NoSpace, at: disk.calls() + 1, lasting: false }));
         let pairs = [("a", vec![1]), ("large", vec![7; 3 << 20]), ("b", vec![2])];
-        let written = if append { table.append_many(&pairs).map(drop) } else { table.put_many(&pairs) };
+        let mut appended = Vec::new();
+        let written = match write {
+            0 => table.put_many(&pairs),
+            1 => table.append_many(&pairs).map(drop),
+            _ => table.append_many_within(&pairs, |_| usize::MAX, |index, len| appended.push((index, len))),
+        };
         let error = written.unwrap_err();
+        assert!(write < 2 || appended == [(0, Some(1))], "{appended:?}");
         assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}");
         assert_eq!(left_of(&disk, b"a"), Some(vec![1]));
         assert_eq!((left_of(&disk, b"large"), left_of(&disk, b"b")), (None, None));

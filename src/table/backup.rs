@@ -69,7 +69,7 @@ impl<'f> Backup<'f> {
     }
 
     /// Options for opening the backup when [`restore`](Self::restore) checks it: with a user's hash function, for
-    /// example.
+    /// example. [`expected_len`](TableOptions::expected_len) also sizes the copy of a table in memory.
     pub fn options(mut self, options: TableOptions) -> Self {
         self.options = options;
         self
@@ -164,7 +164,7 @@ impl<'f> Backup<'f> {
 
     /// Saves the pairs of a table in memory to a table with the same options.
     fn save_pairs(&mut self, table: &Table, path: &Path) -> Result<bool> {
-        let storage = self.options.storage.clone();
+        let (storage, expected_len) = (self.options.storage.clone(), self.options.expected_len);
         self.replace(None, path, |progress, new| {
             // A scan without the gate closed is not of one moment.
             let _alone = table.gate.close()?;
@@ -175,6 +175,7 @@ impl<'f> Backup<'f> {
                 hash: Some(table.hash().kind()),
                 user_hash: (table.hash().kind() == HashKind::User).then(|| table.hash().clone()),
                 seed: Some(table.hash().seed()),
+                expected_len,
                 durability: Durability::None,
                 storage: storage.clone(),
                 ..TableOptions::new()

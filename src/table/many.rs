@@ -96,42 +96,105 @@ impl Table {
         Ok(lens)
     }
 
+    /// [`append_many`](Self::append_many) with a limit for each value: calls `take` with the index of each pair, in
+    /// order, and the new length of its value. `None`: that would exceed `len_max(index)`, and nothing was appended.
+    /// No latch is held during the calls.
+    ///
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// let mut lens = Vec::new();
+    /// table.append_many_within(&[("alice", "12"), ("alice", "34"), ("alice", "5")], |_| 3, |_, len| lens.push(len))?;
+    /// assert_eq!(lens, [Some(2), None, Some(3)]);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`append`](Self::append), the first that occurs; `take` was called for the pairs before it, which are
+    /// appended.
+    pub fn append_many_within(
+        &self,
+        pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
+        len_max: impl Fn(usize) -> usize,
+        mut take: impl FnMut(usize, Option<usize>),
+    ) -> Result<()> {
+        let mut index = 0;
+        self.write_many(pairs, |key, tail| {
+            let mut len = 0;
+            let record = WalRecord::Append { key: key.bytes, tail };
+            let (appended, lsn) = self.change_unsynced(key, record, |bucket, location| {
+                let before = location.map_or(Ok(0), |at| bucket.value_at(at).map(|(_, len)| len))?;
+                if before + tail.len() > len_max(index) {
+                    return Ok(None);
+                }
+                bucket.append_or_set(key, location, tail, &mut len).map(Some)
+            })?;
+            take(index, appended.then_some(len));
+            index += 1;
+            Ok(lsn)
+        })
+    }
+
+    /// [`remove`](Self::remove) for each key, in their order: calls `take` with the index of each and whether it was
+    /// present. Faster than one by one, for the reasons of [`put_many`](Self::put_many).
+    ///
+    /// # Errors
+    /// Those of [`remove`](Self::remove), the first that occurs; `take` was called for the keys before it, which are
+    /// removed.
+    pub fn remove_many_with(&self, keys: &[impl AsRef<[u8]>], mut take: impl FnMut(usize, bool)) -> Result<()> {
+        let mut last = 0;
+        let remove = |index: usize, key: HashedKey<'_>| {
+            let record = WalRecord::Remove { key: key.bytes };
+            let (was_present, lsn) = self.change_unsynced(key, record, |bucket, location| match location {
+                None => Ok(None),
+                Some(location) => bucket.remove(key, location).map(Some),
+            })?;
+            take(index, was_present);
+            Ok(lsn)
+        };
+        let removed = self.write_unsynced(keys.len(), |index| keys[index].as_ref(), remove, &mut last);
+        self.wait_durable(last)?;
+        removed
+    }
+
     fn write_many(
         &self,
         pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
-        write: impl FnMut(HashedKey<'_>, &[u8]) -> Result<Lsn>,
+        mut write: impl FnMut(HashedKey<'_>, &[u8]) -> Result<Lsn>,
     ) -> Result<()> {
         let mut last = 0;
-        let written = self.write_unsynced(pairs, write, &mut last);
+        let write = |index: usize, key: HashedKey<'_>| {
+            let value = pairs[index].1.as_ref();
+            self.buckets.check_lengths(key.bytes, value.len())?;
+            write(key, value)
+        };
+        let written = self.write_unsynced(pairs.len(), |index| pairs[index].0.as_ref(), write, &mut last);
         // After an error too: the pairs before it must be as durable as the caller may assume.
         self.wait_durable(last)?;
         written
     }
 
-    /// Writes the pairs up to the first error. `last` becomes the log position of the last one written.
-    fn write_unsynced(
+    /// Writes for each key, up to the first error. `last` becomes the log position of the last write.
+    fn write_unsynced<'k>(
         &self,
-        pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
-        mut write: impl FnMut(HashedKey<'_>, &[u8]) -> Result<Lsn>,
+        count: usize,
+        key_at: impl Fn(usize) -> &'k [u8],
+        mut write: impl FnMut(usize, HashedKey<'k>) -> Result<Lsn>,
         last: &mut Lsn,
     ) -> Result<()> {
         // Far enough ahead for memory to respond, near enough for the line to be still in the cache.
         const PAGE_AHEAD: usize = 16;
         const PLACE_AHEAD: usize = 8;
         let mut hashes = [0; PAGE_AHEAD];
-        for index in 0..pairs.len() + PAGE_AHEAD {
+        for index in 0..count + PAGE_AHEAD {
             let slot = index % PAGE_AHEAD;
             if let Some(index) = index.checked_sub(PAGE_AHEAD) {
-                let (key, value) = (pairs[index].0.as_ref(), pairs[index].1.as_ref());
-                self.buckets.check_lengths(key, value.len())?;
-                let key = HashedKey::new(key, hashes[slot]);
-                *last = write(key, value)?;
+                *last = write(index, HashedKey::new(key_at(index), hashes[slot]))?;
             }
-            if let Some(pair) = pairs.get(index) {
-                hashes[slot] = self.buckets.key(pair.0.as_ref()).hash;
+            if index < count {
+                hashes[slot] = self.buckets.key(key_at(index)).hash;
                 self.buckets.prefetch_bucket(hashes[slot]);
             }
-            if (PLACE_AHEAD..pairs.len() + PLACE_AHEAD).contains(&index) {
+            if (PLACE_AHEAD..count + PLACE_AHEAD).contains(&index) {
                 self.buckets.prefetch_overflow(hashes[(index - PLACE_AHEAD) % PAGE_AHEAD]);
             }
         }

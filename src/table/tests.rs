@@ -537,6 +537,40 @@ fn writes_of_many_are_the_writes_one_by_one() {
 }
 
 #[test]
+fn limited_appends_and_removals_of_many_are_those_one_by_one() {
+    let table = TableOptions::new().page_bytes(512).in_memory().unwrap();
+    let mut model: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+    let key = |i: u32| format!("key {}", i * i % 300).into_bytes();
+    let limit = |i: usize| if i.is_multiple_of(7) { 100 } else { 2000 };
+    for round in 0..20u32 {
+        // Keys that repeat within a call; a value that is exactly as long as its limit is allowed.
+        let pairs: Vec<_> = (0..97).map(|i| (key(round * 97 + i), vec![b'x'; (i * 37 % 500) as usize])).collect();
+        let expected: Vec<Option<usize>> = (0..97)
+            .map(|i| {
+                let (before, (key, tail)) = (model.get(&pairs[i].0).copied(), &pairs[i]);
+                let len = before.unwrap_or(0) + tail.len();
+                (len <= limit(i)).then(|| *model.entry(key.clone()).insert_entry(len).get())
+            })
+            .collect();
+        let mut got = Vec::new();
+        table
+            .append_many_within(&pairs, limit, |index, len| {
+                assert_eq!(index, got.len());
+                got.push(len);
+            })
+            .unwrap();
+        assert_eq!(got, expected, "round {round}");
+        let keys: Vec<_> = (0..31).map(|i| key(round * 31 + 7 * i)).collect();
+        let removed: Vec<bool> = keys.iter().map(|key| model.remove(key).is_some()).collect();
+        let mut got = Vec::new();
+        table.remove_many_with(&keys, |_, was_present| got.push(was_present)).unwrap();
+        assert_eq!(got, removed);
+    }
+    let content: BTreeMap<Vec<u8>, usize> = table.scan().map(|p| p.unwrap()).map(|(k, v)| (k, v.len())).collect();
+    assert_eq!((content, table.verify().unwrap()), (model, vec![]));
+}
+
+#[test]
 fn a_table_and_its_errors_go_to_other_threads() {
     fn shared<T: Send + Sync>() {}
     shared::<Table>();

@@ -11,6 +11,7 @@
 //! | `seeds` | inputs of the fuzz targets, and `targets`, what those do with them (fuzz/src/targets) |
 //! | `foreign` | files that are no table: what the error says |
 //! | `recovery` | what a crash of the process leaves, opened again |
+//! | `positions` | places in hash order and slots of keys, which other languages compute alike |
 //! | `processes` | processes killed at work, full disks, several processes on one table |
 //! | `backup` | backups of tables in use, and restoring them |
 //! | `salvage` | what comes out of damaged files, and that it is right |
@@ -34,6 +35,7 @@ mod format;
 mod golden;
 mod history;
 mod log_format;
+mod positions;
 mod processes;
 mod recovery;
 mod salvage;

@@ -13,6 +13,8 @@
 pub mod chunk;
 #[path = "spd/fields.rs"]
 pub mod fields;
+#[path = "spd/filter.rs"]
+mod filter;
 #[path = "spd/indexes.rs"]
 pub mod indexes;
 #[path = "spd/lz4.rs"]
@@ -25,6 +27,7 @@ pub mod sequence;
 pub mod trie;
 
 use crate::spt::{crc32c, u16_at, u32_at, u64_at};
+use filter::Filter;
 use indexes::Index;
 use splitpoint::HashKind;
 use std::ops::Range;
@@ -156,7 +159,8 @@ impl Footer {
             let (offset, length) = (u64_at(bytes, at + 8), u64_at(bytes, at + 16));
             must(fits(u128::from(offset) + u128::from(length)), || format!("section {n} is not in the file"))?;
             let (offset, length) = (offset as usize, length as usize);
-            let legal = offset >= end && offset % SECTION_ALIGN == 0 && length % 8 == 0 && matches!(kind, 1..=3 | 5);
+            let legal =
+                offset >= end && offset % SECTION_ALIGN == 0 && length % 8 == 0 && matches!(kind, 1..=3 | 5 | 6);
             must(legal, || format!("section {n}: kind {kind}, at {offset}, {length} bytes"))?;
             must(crc32c(0, &file[offset..offset + length]) == checksum, || format!("section {n}: checksum"))?;
             must(file[end..offset].iter().all(|&b| b == 0), || format!("section {n}: no zeros before it"))?;
@@ -190,6 +194,7 @@ pub struct Reader {
     /// By rank.
     pub records: Vec<Record>,
     pub index: Index,
+    pub filter: Option<Filter>,
 }
 
 impl Reader {
@@ -198,11 +203,13 @@ impl Reader {
         let footer = Footer::parse(file, &header)?;
         must(file[HEADER_BYTES..header.page_bytes].iter().all(|&b| b == 0), || "no zeros behind the header".into())?;
         let stream = stream(file, &header, &footer)?;
-        let mut reader = Reader { header, footer, cells: Vec::new(), records: Vec::new(), index: Index::None };
+        let (cells, records) = (Vec::new(), Vec::new());
+        let mut reader = Reader { header, footer, cells, records, index: Index::None, filter: None };
         reader.walk(&stream)?;
         reader.starts(file)?;
         reader.lengths(&file[file.len() - FOOTER_BYTES..])?;
         reader.index = Index::parse(file, &reader)?;
+        reader.filter = reader.parse_filter(file)?;
         Ok(reader)
     }
 
@@ -305,9 +312,23 @@ impl Reader {
         must(fixed == self.header.fixed.is_some(), || "fixed or varied".into())
     }
 
-    /// The value of a key, looked up by the index.
+    fn parse_filter(&self, file: &[u8]) -> Result<Option<Filter>> {
+        let mut filters = self.footer.sections.iter().filter(|section| section.kind == 6);
+        let Some(section) = filters.next() else { return Ok(None) };
+        must(filters.next().is_none(), || "two filters".into())?;
+        let words: Vec<u64> = (0..section.bytes / 8).map(|n| u64_at(file, section.offset + 8 * n)).collect();
+        let mut positions: Vec<u64> = self.records.iter().map(|record| record.position).collect();
+        positions.sort_unstable();
+        positions.dedup();
+        Filter::parse(&words, &positions).map(Some)
+    }
+
+    /// The value of a key, looked up by filter and index.
     pub fn find(&self, key: &[u8]) -> Result<Option<&[u8]>> {
         let position = self.header.position(key);
+        if self.filter.as_ref().is_some_and(|filter| !filter.passes(position)) {
+            return Ok(None);
+        }
         let pages = match self.index.place(position)? {
             indexes::Place::Pages(pages) => pages,
             indexes::Place::Ranks(ranks) => {

@@ -44,6 +44,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/fault.rs", &[]),
     ("src/freeze.rs", &["dictionary", "hash", "table", "error"]),
     ("src/planted.rs", &[]),
+    ("src/racing.rs", &[]),
     ("src/random.rs", &[]),
     ("src/linear.rs", &[]),
     ("src/little_endian.rs", &[]),
@@ -51,8 +52,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/hash/", &[]),
     // A test's disk: a thread can be interrupted at each of its calls, and its locks can be planted with bugs.
     ("src/io/simulated.rs", &["pager", "planted", "random"]),
-    ("src/io/", &[]),
-    ("src/pager/", &["io", "little_endian", "error", "planted"]),
+    ("src/io/", &["racing"]),
+    ("src/pager/", &["io", "little_endian", "error", "planted", "racing"]),
     (
         "src/buckets/",
         &["pager", "io", "hash", "linear", "little_endian", "error", "fault", "planted", "random", "varint"],
@@ -100,11 +101,12 @@ const UNSAFE_FILES: &[&str] = &[
     "src/io/mapped.rs",
     "src/io/real.rs",
     "src/io/view.rs",
+    "src/io/window.rs",
     "src/pager/ahead.rs",
     "src/pager/pool.rs",
-    "src/pager/racing.rs",
     "src/pager/sink.rs",
     "src/pager/words.rs",
+    "src/racing.rs",
     "tests/it/processes/lost_pages.rs",
     "tests/it/recovery.rs",
 ];

@@ -835,15 +835,19 @@ spt_status spt_position(spt_table *table, const void *key, size_t key_len, uint6
  *
  * Fields:
  *   size          sizeof(spt_dict_options)
- *   flags         of SPT_MAP_DATA and SPT_MAP_INDEX, joined by |
+ *   flags         of SPT_MAP_DATA or SPT_READ_DATA, and SPT_MAP_INDEX, joined by |
  *   hash          with user_hash, its name in messages
  *   user_hash     the hash function of a dictionary that was built with one of your own
  *   user_context  passed to it
  *
  * Flags:
- *   SPT_MAP_DATA   read data from a mapping of the file: several times as fast for what the system has in its cache. A
- *                  failing disk, or a program that cuts the file, then ends the process by SIGBUS
- *   SPT_MAP_INDEX  use the index from a mapping, which processes share; the same danger
+ *   SPT_MAP_DATA   read data from a mapping of the file: several times as fast for what the system has in its cache.
+ *                  The checksum of a page is compared the first time. On Linux; the default where the file is on a disk
+ *                  of this machine and no larger than half of its memory. It installs a handler for SIGBUS, which makes
+ *                  a failing disk, or a program that cuts the file, an error
+ *   SPT_READ_DATA  read data by calls, and compare the checksum of a page each time
+ *   SPT_MAP_INDEX  use the index from a mapping, which processes share. A failing disk, or a program that cuts the file,
+ *                  then ends the process by SIGBUS
  *
  * Errors:
  *   SPT_NOT_A_TABLE SPT_OTHER_VERSION SPT_CORRUPT SPT_WRONG_HASH SPT_IO  of the file
@@ -861,6 +865,7 @@ typedef struct spt_dict_options {
 
 #define SPT_MAP_DATA 1u
 #define SPT_MAP_INDEX 2u
+#define SPT_READ_DATA 4u
 
 spt_status spt_dict_open(const char *path, const spt_dict_options *options, spt_dictionary **dictionary);
 spt_status spt_dict_close(spt_dictionary *dictionary);
@@ -924,6 +929,8 @@ typedef struct spt_dict_sizes {
     char index[32];            /* the name of the index */
     char order[32];            /* the order of records: "hash order" or "chunks" */
     char hash[32];             /* the name of the hash function, cut to fit */
+    uint64_t filter_bits;      /* bits of a fingerprint of the filter; 0 without one */
+    uint64_t filter_bytes;     /* bytes of the filter */
 } spt_dict_sizes;
 
 spt_status spt_dict_stat(spt_dictionary *dictionary, spt_dict_sizes *sizes, size_t size);
@@ -940,7 +947,8 @@ spt_status spt_dict_check(spt_dictionary *dictionary, spt_fault_fn function, voi
  *   bins_per_page        of SPT_INDEX_PAGE: twice as many cost one more bit a page, and fewer pages are read in vain
  *   bucket_keys          of SPT_INDEX_TRIE: keys in a virtual bucket on average, a power of two; 256 by default
  *   huffman_max          of SPT_INDEX_TRIE: the largest trie that is coded by Huffman's method; 64 by default
- *   skip_min             of SPT_INDEX_TRIE: the smallest trie that stores where its right half begins; 0 for none
+ *   skip_min             of SPT_INDEX_TRIE: the smallest trie that stores where its right half begins; 64 by default,
+ *                        with block_items above 1 none by default; SPT_NO_SKIP for none
  *   block_items          of SPT_INDEX_TRIE: above 1 the index gives blocks of this many keys, in fewer bits
  *   effort               of SPT_INDEX_CHUNK: one of SPT_EFFORT_...; fewer bits against a longer build
  *   page_bytes           bytes of a page, a power of two from 512 to 65536; 4096 by default
@@ -960,10 +968,12 @@ spt_status spt_dict_check(spt_dictionary *dictionary, spt_fault_fn function, voi
  *   progress_context     passed to it
  *   place_name           names the `place` of spt_build_push_at in messages: writes it to `name` with a zero byte
  *   place_context        passed to it
+ *   filter_bits          8 or 16: a filter of 9.5 or 19 bits a key, with which lookups of absent keys read no data but
+ *                        for one key in 256 or 65,536; none by default
  *
  * Index:
  *   SPT_INDEX_PAGE   which pages can have a key: about 6.2 bits a page, for records of any sizes; the default
- *   SPT_INDEX_TRIE   the place of a key, in 2.5 bits a key
+ *   SPT_INDEX_TRIE   the place of a key, in 2.6 bits a key
  *   SPT_INDEX_CHUNK  the place of a key, in 1.5 to 1.9 bits a key; a longer build
  *   SPT_INDEX_NONE   none; several reads a lookup
  */
@@ -996,13 +1006,15 @@ typedef struct spt_build_options {
     void *progress_context;
     spt_place_fn place_name;
     void *place_context;
+    uint64_t filter_bits;
 } spt_build_options;
 
 #define SPT_BUILD_OPTIONS_INIT                                                                                        \
     { sizeof(spt_build_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL,     \
-      NULL, NULL, NULL }
+      NULL, NULL, NULL, 0 }
 
 #define SPT_RESUME 1u
+#define SPT_NO_SKIP 0xffffffffu
 #define SPT_INDEX_PAGE 0u
 #define SPT_INDEX_TRIE 1u
 #define SPT_INDEX_CHUNK 2u

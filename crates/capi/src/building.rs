@@ -41,12 +41,15 @@ pub(crate) struct BuildOptions<'c> {
     pub(crate) progress_context: *mut c_void,
     pub(crate) place_name: Option<PlaceCallback>,
     pub(crate) place_context: *mut c_void,
+    pub(crate) filter_bits: u64,
 }
 
 // SAFETY: see the struct; NULL pointers and `None` are zeros.
 unsafe impl Sized for BuildOptions<'_> {}
 
 const RESUME: u32 = 1;
+/// The `skip_min` of tries without skip pointers.
+const NO_SKIP: u32 = u32::MAX;
 
 /// `value`, unless it is the 0 that stands for the default.
 fn or(value: u32, default: u32) -> u32 {
@@ -62,6 +65,7 @@ impl BuildOptions<'_> {
             .index(self.index()?)
             .threads(self.threads as usize)
             .shards(self.shards)
+            .filter(u32::try_from(self.filter_bits).unwrap_or(u32::MAX))
             .compression(match self.compression {
                 0 => Compression::None,
                 1 => Compression::Lz4,
@@ -110,10 +114,13 @@ impl BuildOptions<'_> {
             (0, Index::Page { bins_per_page }, _) => {
                 Index::Page { bins_per_page: or(self.bins_per_page, bins_per_page) }
             }
-            (1, _, Index::Trie { bucket_keys, huffman_max, block_items, .. }) => Index::Trie {
+            (1, _, Index::Trie { bucket_keys, huffman_max, block_items, skip_min }) => Index::Trie {
                 bucket_keys: or(self.bucket_keys, bucket_keys),
                 huffman_max: or(self.huffman_max, huffman_max),
-                skip_min: self.skip_min,
+                skip_min: match (self.skip_min, self.block_items) {
+                    (NO_SKIP, _) | (0, 2..) => 0,
+                    (given, _) => or(given, skip_min),
+                },
                 block_items: or(self.block_items, block_items),
             },
             (2, ..) => Index::Chunk {

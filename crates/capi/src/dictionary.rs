@@ -60,6 +60,7 @@ unsafe impl Sized for OpenOptions<'_> {}
 
 const MAP_DATA: u64 = 1;
 const MAP_INDEX: u64 = 2;
+const READ_DATA: u64 = 4;
 
 /// The caller's own hash function, with its name.
 pub(crate) fn user_hash(name: InText<'_>, function: HashCallback, context: *mut c_void) -> HashFunction {
@@ -76,11 +77,16 @@ extern "C" fn spt_dict_open(
     border(0, || {
         dictionary.set("the place for the dictionary", Handle::NULL)?;
         let options = options.get()?;
-        if options.flags & !(MAP_DATA | MAP_INDEX) != 0 {
+        if options.flags & !(MAP_DATA | MAP_INDEX | READ_DATA) != 0 {
             return Err(Failure::invalid(format!("flags {:#x} have some unknown to this version", options.flags)));
         }
         let is = |flag| options.flags & flag != 0;
-        let mut opening = DictionaryOptions::new().map_data(is(MAP_DATA)).map_index(is(MAP_INDEX));
+        let mut opening = DictionaryOptions::new().map_index(is(MAP_INDEX));
+        opening = match (is(MAP_DATA), is(READ_DATA)) {
+            (false, false) => opening,
+            (map, read) if map != read => opening.map_data(map),
+            _ => return Err(Failure::invalid("flags SPT_MAP_DATA and SPT_READ_DATA exclude each other".to_owned())),
+        };
         if let Some(function) = options.user_hash {
             opening = opening.hash(user_hash(options.hash, function, options.user_context));
         }
@@ -246,6 +252,8 @@ pub(crate) struct Sizes {
     pub(crate) index: [c_char; NAME_BYTES],
     pub(crate) order: [c_char; NAME_BYTES],
     pub(crate) hash: [c_char; NAME_BYTES],
+    pub(crate) filter_bits: u64,
+    pub(crate) filter_bytes: u64,
 }
 
 #[unsafe(no_mangle)]
@@ -276,6 +284,8 @@ extern "C" fn spt_dict_stat(dictionary: Handle<OpenDictionary>, sizes: OutStruct
             index: name(stat.index),
             order: name(stat.order),
             hash: name(&stat.hash),
+            filter_bits: stat.filter_bits.into(),
+            filter_bytes: stat.filter_bytes,
         };
         sizes.set(size, &figures)?;
         Ok(OK)

@@ -90,7 +90,8 @@ fn structs_are_those_of_the_header() {
             progress,
             progress_context,
             place_name,
-            place_context
+            place_context,
+            filter_bits
         ]
     );
     same!(
@@ -178,7 +179,9 @@ fn structs_are_those_of_the_header() {
             is_fixed_length,
             index,
             order,
-            hash
+            hash,
+            filter_bits,
+            filter_bytes
         ]
     );
     let path = std::env::temp_dir().join(format!("splitpoint-layout-{}.c", std::process::id()));

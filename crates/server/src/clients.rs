@@ -48,6 +48,8 @@ struct Inner {
     library: (String, String),
     channels: HashSet<Vec<u8>>,
     patterns: HashSet<Vec<u8>>,
+    /// Of both.
+    subscribed_bytes: usize,
     pushes: Vec<u8>,
 }
 
@@ -88,11 +90,21 @@ impl Client {
         (inner.channels.len(), inner.patterns.len())
     }
 
+    /// Bytes of the names of channels and patterns.
+    pub fn subscribed_bytes(&self) -> usize {
+        self.lock().subscribed_bytes
+    }
+
     /// Adds to or removes from its channels, or its patterns. Returns whether that changed anything.
     pub fn note_subscription(&self, name: &[u8], pattern: bool, add: bool) -> bool {
         let mut inner = self.lock();
         let names = if pattern { &mut inner.patterns } else { &mut inner.channels };
         let changed = if add { names.insert(name.to_vec()) } else { names.remove(name) };
+        match changed {
+            true if add => inner.subscribed_bytes += name.len(),
+            true => inner.subscribed_bytes -= name.len(),
+            false => {}
+        }
         self.subscriptions.store(inner.channels.len() + inner.patterns.len(), Relaxed);
         changed
     }

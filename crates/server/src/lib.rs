@@ -27,7 +27,6 @@ pub mod settings;
 pub mod slow_log;
 pub mod syncer;
 mod systemd;
-#[cfg(feature = "tls")]
 pub mod tls;
 
 pub use options::{Options, ServeError};

@@ -31,9 +31,17 @@ pub struct Options {
     #[arg(long, env = "SPLITPOINT_MEMCACHED", value_name = "HOST:PORT")]
     pub memcached: Option<String>,
 
+    /// Address for memcached clients that use TLS; needs --tls-cert and --tls-key
+    #[arg(long, env = "SPLITPOINT_MEMCACHED_TLS", value_name = "HOST:PORT")]
+    pub memcached_tls: Option<String>,
+
     /// Address of the status page and of metrics, such as 127.0.0.1:8080 [default: none]
     #[arg(long, env = "SPLITPOINT_HTTP", value_name = "HOST:PORT")]
     pub http: Option<String>,
+
+    /// Address of the status page and of metrics by HTTPS; needs --tls-cert and --tls-key
+    #[arg(long, env = "SPLITPOINT_HTTP_TLS", value_name = "HOST:PORT")]
+    pub http_tls: Option<String>,
 
     /// Unix socket for Redis clients
     #[arg(long, env = "SPLITPOINT_UNIX", value_name = "PATH")]
@@ -204,7 +212,9 @@ impl Options {
             tls_cert: self.tls_cert.or(file.tls_cert),
             tls_key: self.tls_key.or(file.tls_key),
             memcached: self.memcached.or(file.memcached),
+            memcached_tls: self.memcached_tls.or(file.memcached_tls),
             http: self.http.or(file.http),
+            http_tls: self.http_tls.or(file.http_tls),
             unix: self.unix.or(file.unix),
             durability: self.durability.or(file.durability),
             max_memory: self.max_memory.or(file.max_memory),

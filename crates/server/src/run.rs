@@ -16,8 +16,10 @@ use crate::memcached::session::MemcachedSession;
 use crate::options::{DurabilityOption, Options, ServeError, size};
 use crate::resp::session::RespSession;
 use crate::server::Server;
+use crate::session::Session;
 use crate::settings::Settings;
 use crate::systemd;
+use crate::tls::{Security, Tls};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
@@ -34,35 +36,24 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// Threads for work that may wait, for each thread of the event loop.
 const WAITING_THREADS: usize = 32;
 
-#[cfg(feature = "tls")]
-type Tls = crate::tls::Tls;
-/// Without the feature there is no TLS.
-#[cfg(not(feature = "tls"))]
-enum Tls {}
-
 /// What clients of a listener speak.
 #[derive(Clone)]
 enum Protocol {
     Resp(Security),
-    Memcached,
+    Memcached(Security),
 }
 
 impl Protocol {
     /// The reply to a connection beyond the limit.
     fn full(&self) -> &'static [u8] {
         match self {
-            Protocol::Resp(_) => b"-ERR max number of clients reached\r\n",
-            Protocol::Memcached => b"ERROR Too many open connections\r\n",
+            // To one that expects TLS it says nothing.
+            Protocol::Resp(Some(_)) | Protocol::Memcached(Some(_)) => b"",
+            Protocol::Resp(None) => b"-ERR max number of clients reached\r\n",
+            Protocol::Memcached(None) => b"ERROR Too many open connections\r\n",
         }
     }
 }
-
-/// What makes connections of a listener secure; `None`: nothing.
-type Security = Option<Arc<Tls>>;
-
-/// How long a client may take to agree on TLS.
-#[cfg(feature = "tls")]
-const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// A connection that a thread of the event loop is to serve.
 enum Accepted {
@@ -90,13 +81,9 @@ pub fn run(options: Options) -> Result<(), ServeError> {
     let served = runtime.block_on(async {
         let (tcp, unix) = listen(&options, needs_password, &server, &security)?;
         let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        if let Some(address) = options.http.as_deref().filter(|&address| address != "none") {
-            let listeners = listen_at(address, "--http", &options, needs_password)?;
-            for listener in &listeners {
-                let local = listener.local_addr().map_err(|error| ServeError::io(address, &error))?;
-                tracing::info!(address = %local, "status page and metrics");
-            }
-            http::start(listeners, &server).map_err(|error| ServeError::io("the status page", &error))?;
+        let pages = listen_for_pages(&options, needs_password, &security)?;
+        if !pages.is_empty() {
+            http::start(pages, &server).map_err(|error| ServeError::io("the status page", &error))?;
         }
         let workers = start_workers(&server, threads.max(1))?;
         let reload = || reload(&flags, &server, &security);
@@ -189,20 +176,15 @@ fn apply(options: &Options, settings: &Settings) -> Result<(), ServeError> {
     Ok(())
 }
 
-#[cfg(feature = "tls")]
 fn security(options: &Options) -> Result<Security, ServeError> {
-    match (&options.tls_cert, &options.tls_key, &options.resp_tls) {
+    let listeners = [&options.resp_tls, &options.memcached_tls, &options.http_tls];
+    let wanted = listeners.iter().any(|address| address.is_some());
+    match (&options.tls_cert, &options.tls_key, wanted) {
         (Some(certificate), Some(key), _) => Ok(Some(Arc::new(Tls::load(certificate, key)?))),
-        (None, None, None) => Ok(None),
-        _ => Err(ServeError::usage("TLS needs all of --resp-tls, --tls-cert and --tls-key")),
-    }
-}
-
-#[cfg(not(feature = "tls"))]
-fn security(options: &Options) -> Result<Security, ServeError> {
-    match options.resp_tls {
-        None => Ok(None),
-        Some(_) => Err(ServeError::usage("--resp-tls: this program was built without TLS")),
+        (None, None, false) => Ok(None),
+        _ => Err(ServeError::usage(
+            "TLS needs --tls-cert, --tls-key, and at least one of --resp-tls, --memcached-tls and --http-tls",
+        )),
     }
 }
 
@@ -210,10 +192,7 @@ fn security(options: &Options) -> Result<Security, ServeError> {
 fn reload(flags: &Options, server: &Server, security: &Security) {
     systemd::notify("RELOADING=1");
     let reloaded = flags.clone().with_file().and_then(|options| apply(&options, &server.settings));
-    #[cfg(feature = "tls")]
     let reloaded = reloaded.and_then(|()| security.as_ref().map_or(Ok(()), |tls| tls.reload()));
-    #[cfg(not(feature = "tls"))]
-    let _ = security;
     match reloaded {
         Ok(()) => tracing::info!("read limits and certificates again"),
         Err(error) => tracing::error!(%error, "limits and certificates are as they were"),
@@ -235,16 +214,13 @@ fn listen(
     server: &Server,
     security: &Security,
 ) -> Result<Listeners, ServeError> {
-    let (mut tcp, mut unix) = inherited()?;
+    let (mut tcp, mut unix) = inherited(options, needs_password, server)?;
     let default = if tcp.is_empty() && unix.is_empty() { "127.0.0.1:6379" } else { "none" };
-    let plain = (options.resp.as_deref().unwrap_or(default), "--resp", None);
-    let secure = (options.resp_tls.as_deref().unwrap_or("none"), "--resp-tls", security.clone());
+    let plain = (Some(options.resp.as_deref().unwrap_or(default)), "--resp", None);
+    let secure = (options.resp_tls.as_deref(), "--resp-tls", security.clone());
     for (address, option, security) in [plain, secure] {
-        if address == "none" {
-            continue;
-        }
         for listener in listen_at(address, option, options, needs_password)? {
-            let local = listener.local_addr().map_err(|error| ServeError::io(address, &error))?;
+            let local = listener.local_addr().map_err(|error| ServeError::io(option, &error))?;
             if security.is_none() {
                 server.port.store(local.port().into(), Relaxed);
             }
@@ -252,11 +228,13 @@ fn listen(
             tcp.push((listener, Protocol::Resp(security.clone())));
         }
     }
-    if let Some(address) = options.memcached.as_deref().filter(|&address| address != "none") {
-        for listener in listen_at(address, "--memcached", options, needs_password)? {
-            let local = listener.local_addr().map_err(|error| ServeError::io(address, &error))?;
-            tracing::info!(address = %local, "listening for memcached clients");
-            tcp.push((listener, Protocol::Memcached));
+    let plain = (options.memcached.as_deref(), "--memcached", None);
+    let secure = (options.memcached_tls.as_deref(), "--memcached-tls", security.clone());
+    for (address, option, security) in [plain, secure] {
+        for listener in listen_at(address, option, options, needs_password)? {
+            let local = listener.local_addr().map_err(|error| ServeError::io(option, &error))?;
+            tracing::info!(address = %local, tls = security.is_some(), "listening for memcached clients");
+            tcp.push((listener, Protocol::Memcached(security.clone())));
         }
     }
     if let Some(path) = &options.unix {
@@ -270,20 +248,49 @@ fn listen(
         tracing::info!(path = %path.display(), "listening for Redis clients");
     }
     if tcp.is_empty() && unix.is_empty() {
-        return Err(ServeError::usage("nothing to listen on: --resp none, and neither --unix nor --memcached"));
+        return Err(ServeError::usage(
+            "nothing to listen on: --resp none, and none of --resp-tls, --unix, --memcached and --memcached-tls",
+        ));
     }
     Ok((tcp, unix))
 }
 
-/// Sockets that systemd opened for us.
-fn inherited() -> Result<Listeners, ServeError> {
+/// Where the status page is served.
+fn listen_for_pages(
+    options: &Options,
+    needs_password: bool,
+    security: &Security,
+) -> Result<Vec<(TcpListener, Security)>, ServeError> {
+    let mut pages = Vec::new();
+    let plain = (options.http.as_deref(), "--http", None);
+    let secure = (options.http_tls.as_deref(), "--http-tls", security.clone());
+    for (address, option, security) in [plain, secure] {
+        for listener in listen_at(address, option, options, needs_password)? {
+            let local = listener.local_addr().map_err(|error| ServeError::io(option, &error))?;
+            tracing::info!(address = %local, tls = security.is_some(), "status page and metrics");
+            pages.push((listener, security.clone()));
+        }
+    }
+    Ok(pages)
+}
+
+/// Sockets that systemd opened for us: for Redis clients, or for memcached clients if they have that name.
+fn inherited(options: &Options, needs_password: bool, server: &Server) -> Result<Listeners, ServeError> {
     let failed = |error: std::io::Error| ServeError::io("an inherited socket", &error);
     let (mut tcp, mut unix) = (Vec::new(), Vec::new());
+    let names = systemd::socket_names();
     let mut inherited = listenfd::ListenFd::from_env();
     for index in 0..inherited.len() {
         if let Ok(Some(listener)) = inherited.take_tcp_listener(index) {
             listener.set_nonblocking(true).map_err(failed)?;
-            tcp.push((TcpListener::from_std(listener).map_err(failed)?, Protocol::Resp(None)));
+            let local = listener.local_addr().map_err(failed)?;
+            refuse_strangers(local, "inherited socket", options, needs_password)?;
+            let is_memcached = names.get(index).is_some_and(|name| name == "memcached");
+            let protocol = if is_memcached { Protocol::Memcached(None) } else { Protocol::Resp(None) };
+            if !is_memcached {
+                server.port.store(local.port().into(), Relaxed);
+            }
+            tcp.push((TcpListener::from_std(listener).map_err(failed)?, protocol));
         } else if let Some(listener) = inherited.take_unix_listener(index).map_err(failed)? {
             listener.set_nonblocking(true).map_err(failed)?;
             unix.push(UnixListener::from_std(listener).map_err(failed)?);
@@ -295,25 +302,38 @@ fn inherited() -> Result<Listeners, ServeError> {
     Ok((tcp, unix))
 }
 
-/// Listens at all addresses of a name, unless strangers could reach one without a password.
+/// Listens at all addresses of a name, unless strangers could reach one without a password; at none where there is no
+/// name, or it is `none`.
 fn listen_at(
-    address: &str,
+    address: Option<&str>,
     option: &str,
     options: &Options,
     needs_password: bool,
 ) -> Result<Vec<TcpListener>, ServeError> {
+    let Some(address) = address.filter(|&address| address != "none") else { return Ok(Vec::new()) };
     let failed = |error: std::io::Error| ServeError::io(format!("{option} {address}"), &error);
     let mut listeners = Vec::new();
     for address in address.to_socket_addrs().map_err(failed)? {
-        if !address.ip().is_loopback() && !needs_password && !options.unprotected {
-            return Err(ServeError::usage(format!(
-                "{option} {address} can be reached from other machines, and no password is set. Give \
-                --password-file, or --unprotected if the network keeps strangers out"
-            )));
-        }
+        refuse_strangers(address, option, options, needs_password)?;
         listeners.push(listen_tcp(address).map_err(failed)?);
     }
     Ok(listeners)
+}
+
+/// Fails if other machines can reach an address and need no password.
+fn refuse_strangers(
+    address: SocketAddr,
+    option: &str,
+    options: &Options,
+    needs_password: bool,
+) -> Result<(), ServeError> {
+    if address.ip().is_loopback() || needs_password || options.unprotected {
+        return Ok(());
+    }
+    Err(ServeError::usage(format!(
+        "{option} {address} can be reached from other machines, and no password is set. Give --password-file, or \
+        --unprotected if the network keeps strangers out"
+    )))
 }
 
 fn listen_tcp(address: SocketAddr) -> std::io::Result<TcpListener> {
@@ -354,30 +374,14 @@ fn start_connection(accepted: Accepted, server: &Arc<Server>, figures: &Arc<Figu
         Accepted::Tcp(stream, client, protocol) => {
             let Ok(stream) = TcpStream::from_std(stream) else { return server.clients.remove(client.id) };
             match protocol {
-                Protocol::Memcached => {
+                Protocol::Memcached(security) => {
                     let session = MemcachedSession::new(server.clone(), client.clone(), figures.clone());
-                    tokio::spawn(serve(stream, session, server, client, figures));
+                    start_session(stream, security, session, server, client, figures);
                 }
-                Protocol::Resp(None) => {
+                Protocol::Resp(security) => {
                     let session = session(&client);
-                    tokio::spawn(serve(stream, session, server, client, figures));
+                    start_session(stream, security, session, server, client, figures);
                 }
-                #[cfg(feature = "tls")]
-                Protocol::Resp(Some(tls)) => {
-                    let session = session(&client);
-                    tokio::spawn(async move {
-                        match tokio::time::timeout(HANDSHAKE, tls.acceptor().accept(stream)).await {
-                            Ok(Ok(stream)) => serve(stream, session, server, client, figures).await,
-                            Ok(Err(error)) => {
-                                tracing::debug!(client = client.id, %error, "no TLS");
-                                server.clients.remove(client.id);
-                            }
-                            Err(_) => server.clients.remove(client.id),
-                        }
-                    });
-                }
-                #[cfg(not(feature = "tls"))]
-                Protocol::Resp(Some(tls)) => match *tls {},
             }
         }
         Accepted::Unix(stream, client) => {
@@ -389,6 +393,27 @@ fn start_connection(accepted: Accepted, server: &Arc<Server>, figures: &Arc<Figu
             }
         }
     }
+}
+
+/// Two kinds of tasks, so that a plain connection takes no room for the state of TLS.
+fn start_session(
+    stream: TcpStream,
+    security: Security,
+    session: impl Session,
+    server: Arc<Server>,
+    client: Arc<Client>,
+    figures: Arc<Figures>,
+) {
+    let Some(tls) = security else {
+        tokio::spawn(serve(stream, session, server, client, figures));
+        return;
+    };
+    tokio::spawn(async move {
+        match tls.handshake(stream).await {
+            Some(stream) => serve(stream, session, server, client, figures).await,
+            None => server.clients.remove(client.id),
+        }
+    });
 }
 
 /// Accepts connections until the server is to end, then waits for those there.

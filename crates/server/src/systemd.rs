@@ -12,6 +12,12 @@ pub fn notify(state: &str) {
     }
 }
 
+/// Names of the sockets that systemd passes (`FileDescriptorName=`), in their order.
+pub fn socket_names() -> Vec<String> {
+    let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+    names.split(':').map(str::to_owned).collect()
+}
+
 fn send(path: &std::ffi::OsStr, state: &str) -> std::io::Result<()> {
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::ffi::OsStrExt;

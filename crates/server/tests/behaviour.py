@@ -140,22 +140,63 @@ def encryption(folder):
     certificate, key = os.path.join(folder, "cert.pem"), os.path.join(folder, "key.pem")
     make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
     subprocess.run([*make, "-subj", "/CN=localhost", "-keyout", key, "-out", certificate], check=True, capture_output=True)
-    port = servers.free_port()
-    server = servers.splitpoint("--resp-tls", f"127.0.0.1:{port}", "--tls-cert", certificate, "--tls-key", key)
+    port, memcached, http = servers.free_port(), servers.free_port(), servers.free_port()
+    options = []
+    for name, number in (("--resp-tls", port), ("--memcached-tls", memcached), ("--http-tls", http)):
+        options += [name, f"127.0.0.1:{number}"]
+    server = servers.splitpoint(*options, "--tls-cert", certificate, "--tls-key", key)
     context = ssl.create_default_context(cafile=certificate)
     context.check_hostname = False
+
+    def secure(port):
+        return context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=20))
+
     connection = Connection(port)
     connection.socket = context.wrap_socket(connection.socket)
     expect(connection.call("SET", "k", b"x" * 300_000) == "+OK", "a long value by TLS")
     expect(connection.call("GET", "k") == b"x" * 300_000, "a long reply by TLS")
-    plain = Connection(port)
-    plain.send(("PING",))
-    try:
-        expect(plain.reply() != "+PONG", "plain text on the port of TLS")
-    except (ConnectionError, ValueError):
-        pass
+    with secure(memcached) as stream:
+        stream.sendall(b"set m 0 0 3\r\nabc\r\nget m\r\nquit\r\n")
+        expect(received(stream) == b"STORED\r\nVALUE m 0 3\r\nabc\r\nEND\r\n", "memcached by TLS")
+    with secure(http) as stream:
+        stream.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        answer = received(stream)
+        expect(answer.startswith(b"HTTP/1.1 200") and b"splitpoint_" in answer, f"metrics by TLS: {answer[:200]}")
+    for number in (port, memcached, http):
+        with socket.create_connection(("127.0.0.1", number), timeout=20) as plain:
+            plain.sendall(b"PING\r\nversion\r\nGET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            answer = received(plain)
+            expect(not any(word in answer for word in (b"PONG", b"VERSION", b"HTTP")), f"plain text by TLS: {answer}")
+    strangers = [socket.create_connection(("127.0.0.1", number), timeout=20) for number in (port, memcached, http) * 20]
+    for number, stream in enumerate(strangers):
+        stream.sendall((b"\x16\x03\x01\x7f\xff\x01", os.urandom(500), b"\x15\x03\x03\x00\x02\x02\x28")[number // 3 % 3])
+    expect(connection.call("STRLEN", "k") == 300_000, "a connection beside bad handshakes")
+    [stream.close() for stream in strangers]
+    # A new certificate counts for new connections; one that cannot be read changes nothing.
+    before = ssl.get_server_certificate(("127.0.0.1", memcached))
+    subprocess.run([*make, "-subj", "/CN=localhost", "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    server.process.send_signal(signal.SIGHUP)
+    deadline = time.monotonic() + 10
+    while ssl.get_server_certificate(("127.0.0.1", memcached)) == before and time.monotonic() < deadline:
+        time.sleep(0.1)
+    renewed = [ssl.get_server_certificate(("127.0.0.1", number)) for number in (port, memcached, http)]
+    expect(before not in renewed and len(set(renewed)) == 1, "a listener keeps the old certificate")
+    expect(connection.call("STRLEN", "k") == 300_000, "a connection by the old certificate")
     server.stop()
     print("behaviour: TLS")
+
+
+def received(stream):
+    """All that comes until the server closes."""
+    data = b""
+    while True:
+        try:
+            more = stream.recv(1 << 16)
+        except (ConnectionError, ssl.SSLError):
+            return data
+        if not more:
+            return data
+        data += more
 
 
 def messages():
@@ -236,26 +277,41 @@ def eviction():
         print(f"behaviour: {policy}: {used >> 20} MiB of 32, {evicted} evicted, {refused} refused")
 
 
-def flood():
+def colliding(count):
+    """Keys of one hash by djb2, which has no key: 33 * 'E' + 'z' is 33 * 'F' + 'Y'."""
+    bits = range(count.bit_length() - 1)
+    return [b"".join(b"FY" if n >> bit & 1 else b"Ez" for bit in bits) for n in range(count)]
+
+
+def fullest_bucket(server, keys):
+    connection = Connection(server.port)
+    for at in range(0, len(keys), 1000):
+        connection.pipeline([("SET", key, b"x") for key in keys[at : at + 1000]])
+    stats = connection.call("HT.STATS", "SAMPLE", 100_000)
+    stats = dict(zip(stats[::2], stats[1::2]))
+    return stats[b"hash"], max(stats[b"sampled-histogram"][::2]), connection.call("SCAN", 0, "COUNT", 100)[1]
+
+
+def flood(folder):
     """Clients cannot choose keys that collide: the hash function is keyed, with another key at each start."""
-    orders, largest = [], 0
+    keys, orders = colliding(4096), []
     for _ in range(2):
         server = servers.splitpoint()
-        connection = Connection(server.port)
-        # Long and regular: under a weak function such keys share buckets.
-        keys = [b"%s%06d" % (b"x" * 200, 4096 * n) for n in range(20_000)]
-        for at in range(0, len(keys), 1000):
-            connection.pipeline([("SET", key, b"x") for key in keys[at : at + 1000]])
-        stats = connection.call("HT.STATS")
-        stats = dict(zip(stats[::2], stats[1::2]))
-        expect(stats[b"hash"] == b"siphash13", f"keys are hashed by {stats[b'hash']}")
-        largest = max(largest, *stats[b"sampled-histogram"][::2])
-        orders.append(connection.call("SCAN", 0, "COUNT", 100)[1])
+        name, fullest, order = fullest_bucket(server, keys)
+        expect(name == b"siphash13", f"keys are hashed by {name}")
+        expect(fullest < len(keys) // 8, f"a bucket has {fullest} keys")
+        orders.append(order)
         server.stop()
     expect(orders[0] != orders[1], "two servers have the keys in the same order: the seed is not random")
-    # Colliding keys would all share one.
-    expect(largest < 200, f"a bucket has {largest} keys")
-    print(f"behaviour: a keyed hash function; the fullest bucket of a sample has {largest} keys")
+    # The control: a file with the function that the keys were chosen for. All of them share a bucket.
+    path = os.path.join(folder, "flooded.spt")
+    program = [part for part in servers.PROGRAM if part != "serve"]
+    subprocess.run([*program, "load", "--hash", "djb2", path], input=b"first\t1\n", check=True, capture_output=True)
+    server = servers.splitpoint("--file", path)
+    name, flooded, _ = fullest_bucket(server, keys)
+    expect((name, flooded >= len(keys)) == (b"djb2", True), f"the control: {flooded} keys in a bucket, by {name}")
+    server.stop()
+    print(f"behaviour: of {len(keys)} colliding keys the fullest bucket has {fullest}; without a keyed function {flooded}")
 
 
 def ends(folder):
@@ -276,6 +332,129 @@ def ends(folder):
     print("behaviour: orderly ends")
 
 
+def attacks():
+    """What a client might try: others are served, and what one client costs is bounded."""
+    memcached, http = servers.free_port(), servers.free_port()
+    options = ["--memcached", f"127.0.0.1:{memcached}", "--http", f"127.0.0.1:{http}"]
+    server = servers.splitpoint(*options, "--max-request", "16M", "--max-value", "2M", "--stall-timeout", 5)
+    victim, attacker = Connection(server.port), Connection(server.port)
+    before = resident(server)
+
+    # Replies that are not wanted, of commands that do not exist; what follows has its own replies.
+    attacker.send(("CLIENT", "REPLY", "OFF"), ("NOSUCH",), ("GET",), ("CLIENT", "REPLY", "ON"))
+    expect(attacker.reply() == "+OK", "a reply after CLIENT REPLY OFF")
+    attacker.send(("CLIENT", "REPLY", "SKIP"), ("NOSUCH",), ("PING",))
+    expect(attacker.reply() == "+PONG", "a reply after CLIENT REPLY SKIP")
+
+    # Nothing that waits or ends the server within a transaction.
+    for words in (("DEBUG", "SLEEP", 60), ("SHUTDOWN",), ("SAVE",), ("MULTI",)):
+        replies = attacker.pipeline([("MULTI",), words, ("DISCARD",)])
+        expect(replies[1].startswith("-ERR") and replies[2] == "+OK", f"{words} in a transaction: {replies}")
+    expect(victim.call("PING") == "+PONG", "others wait")
+
+    # Values asked for again and again.
+    attacker.call("SET", "large", b"x" * (1 << 20))
+    expect(attacker.call("MGET", *["large"] * 5000).startswith("-ERR the reply"), "MGET of 5 GB")
+    replies = attacker.pipeline([("MULTI",)] + [("GET", "large")] * 3000 + [("SET", "made", 1), ("EXEC",)])
+    expect(len(replies[-1]) == 3001 and replies[-1][2999].startswith("-ERR the reply"), "EXEC with 3 GB of replies")
+    expect(victim.call("GET", "made") == b"1", "a transaction with long replies")
+    with socket.create_connection(("127.0.0.1", memcached), timeout=20) as stream:
+        stream.sendall(b"get" + b" large" * 20_000 + b"\r\n")
+        time.sleep(1)
+        expect(victim.call("PING") == "+PONG", "others wait for a long get")
+    grown = resident(server) - before
+    expect(grown < 300 << 20, f"long replies take {grown} bytes")
+
+    # Names that others would copy; many keys and channels; numbers with huge exponents.
+    expect(attacker.call("CLIENT", "SETNAME", b"n" * 100_000).startswith("-ERR"), "a long name")
+    expect(attacker.call("CLIENT", "SETINFO", "LIB-NAME", b"n" * 100_000).startswith("-ERR"), "a long name")
+    since = time.monotonic()
+    for start in range(0, 60_000, 20_000):
+        attacker.call("WATCH", *[f"k{n}" for n in range(start, start + 20_000)])
+    attacker.call("UNWATCH")
+    expect(time.monotonic() - since < 20, "WATCH of many keys takes time for each pair of them")
+    for start in range(0, 300):
+        if attacker.call("WATCH", *[b"%d" % n + b"x" * 1000 for n in range(start * 100, start * 100 + 100)]) != "+OK":
+            break
+    expect(start < 290, "WATCH without a limit")
+    attacker.call("UNWATCH")
+    for exponent in ("1e2147483647", "1e-2147483648", "0e2147483647", "1e999999999999"):
+        reply = attacker.call("INCRBYFLOAT", "float", exponent)
+        expect(isinstance(reply, (str, bytes)), f"{exponent}: {reply}")
+    subscriber = Connection(server.port)
+    names = [b"%d" % n + b"x" * 900_000 for n in range(18)]
+    refused = [name for name in names if isinstance(subscriber.call("SUBSCRIBE", name), str)]
+    expect(refused, "SUBSCRIBE without a limit")
+
+    # Requests that never end, and bytes that are none.
+    slow = [socket.create_connection(("127.0.0.1", port), timeout=20) for port in (server.port, memcached, http) * 20]
+    for part in (b"*3\r\n$3\r\nSE", b"T\r\n$1", b"\r"):
+        for stream in slow:
+            try:
+                stream.sendall(part)
+            except ConnectionError:
+                pass  # HTTP has refused it
+        expect(victim.call("PING") == "+PONG", "others wait for requests that do not end")
+    for garbage in (b"\x16\x03\x01" + os.urandom(3000), os.urandom(100_000), b"*1\r\n$2147483647\r\n", b"\0" * 200_000):
+        for port in (server.port, memcached, http):
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as stream:
+                try:
+                    stream.sendall(garbage)
+                    stream.recv(1000)
+                except OSError:
+                    pass
+    [stream.close() for stream in slow]
+
+    # HTTP: one request is one answer, whatever its headers say of a body.
+    smuggled = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    heads = {
+        b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n" % len(smuggled): b"0\r\n\r\n" + smuggled,
+        b"Content-Length: 0\r\nContent-Length: %d\r\n" % len(smuggled): smuggled,
+        b"Content-Length: %d\r\n" % len(smuggled): smuggled,
+        b"X: " + b"x" * 100_000 + b"\r\n": b"",
+        b"X: x\r\n" * 1000: b"",
+    }
+    for head, body in heads.items():
+        with socket.create_connection(("127.0.0.1", http), timeout=20) as stream:
+            try:
+                stream.sendall(b"POST /health HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n" + body)
+            except ConnectionError:
+                pass
+            answer = received(stream)
+            expect(answer.count(b"HTTP/1.1") <= 1 and b"splitpoint_" not in answer, f"{head[:60]}: {answer[:200]}")
+    deadline, listed = time.monotonic() + 20, 0
+    while time.monotonic() < deadline:
+        listed = victim.call("CLIENT", "LIST").count(b"\n")
+        if listed <= 3:
+            break
+        time.sleep(0.2)
+    expect(listed <= 3, f"{listed} connections are left")
+    expect(server.stop() == 0, "the end after attacks")
+    print(f"behaviour: attacks, with {grown >> 20} MiB more at the peak")
+
+
+def full_disk(folder):
+    """Where the disk is full in the middle of a pipeline, each command is answered with its own result."""
+    path = os.path.join(folder, "full.spt")
+    server = servers.splitpoint("--file", path, limit_file_bytes=4 << 20)
+    connection = Connection(server.port)
+    connection.call("SET", "first", "")
+    made, refused = {}, 0
+    for _ in range(40):
+        keys = [b"k%d" % (n % 50) for n in range(150)]
+        for key, reply in zip(keys, connection.pipeline([("APPEND", key, b"x" * 1000) for key in keys])):
+            if isinstance(reply, int):
+                made[key] = reply
+            else:
+                expect(reply.startswith("-MISCONF"), f"a full disk: {reply}")
+                refused += 1
+    expect(made and refused, f"{len(made)} keys, {refused} appends refused")
+    for key, length in made.items():
+        expect(connection.call("STRLEN", key) == length, f"{key}: an append is made and was refused, or the reverse")
+    server.kill()
+    print(f"behaviour: a full disk, {refused} appends refused, each by itself")
+
+
 def systemd(folder):
     path = os.path.join(folder, "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
@@ -287,21 +466,48 @@ def systemd(folder):
         expect(listener.recv(100) == b"READY=1", "READY")
         server.stop()
         expect(listener.recv(100) == b"STOPPING=1", "STOPPING")
-    print("behaviour: systemd is told")
+    # Sockets that systemd opened: the first for Redis clients, the second, by its name, for memcached clients.
+    pass_sockets = """
+import os, socket, sys
+sockets = [socket.create_server(("127.0.0.1", int(port))) for port in sys.argv[1:3]]
+for number, each in enumerate(sockets):
+    os.dup2(each.detach(), 10 + number)
+for number in range(2):
+    os.dup2(10 + number, 3 + number)
+    os.close(10 + number)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="2", LISTEN_FDNAMES="splitpoint.socket:memcached")
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
+    ports = [servers.free_port(), servers.free_port()]
+    command = [sys.executable, "-c", pass_sockets, *map(str, ports), *servers.PROGRAM]
+    server = servers.Server(command, ports[0], "splitpoint with inherited sockets")
+    connection = Connection(ports[0])
+    expect(connection.call("SET", "k", "v") == "+OK", "an inherited socket for Redis clients")
+    expect(b"tcp_port:%d" % ports[0] in connection.call("INFO", "server"), "the port of an inherited socket")
+    with socket.create_connection(("127.0.0.1", ports[1]), timeout=20) as memcached:
+        memcached.sendall(b"get k\r\n")
+        expect(memcached.recv(100) == b"VALUE k 0 1\r\nv\r\nEND\r\n", "an inherited socket for memcached clients")
+    expect(server.stop() == 0, "the end of a server with inherited sockets")
+    public = [part.replace('"127.0.0.1"', '"0.0.0.0"') for part in command]
+    refused = subprocess.run(public, capture_output=True, timeout=20)
+    expect(refused.returncode == 2 and b"no password is set" in refused.stderr, f"a public inherited socket: {refused}")
+    print("behaviour: systemd is notified, and its sockets are served")
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
         limits()
+        attacks()
         authentication(folder)
         encryption(folder)
         messages()
         lifetimes()
         eviction()
-        flood()
+        flood(folder)
         slow_reader()
         idle_connections()
         ends(folder)
+        full_disk(folder)
         systemd(folder)
 
 

@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
 """The same random commands to Debian's redis and to this server: replies have to be equal, byte for byte.
 
-    differential.py [--file] [SECONDS] [SEED]
+    differential.py [--file] [--survey] [SECONDS] [SEED]
 
-Two connections to each server, a few keys, values that are often numbers, pipelines of random length, transactions.
+--survey goes on after a difference, and shows each kind of them once.
+
+Two connections to each server, RESP2 and RESP3, a few keys, values that are often numbers, pipelines of random length,
+transactions, subscriptions; and commands with any arguments in any number.
 Where the two differ by design, the command is not generated, or the reply is compared as docs/server.md says.
 """
 
 import atexit
 import os
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -68,6 +72,33 @@ def set_command(r):
     for option in r.sample([("NX",), ("xx",), ("GET",), lifetime(r), ("WHAT",)], r.choice([0, 0, 0, 1, 1, 2, 3])):
         words += option
     return words
+
+
+# Commands that may have any arguments. Not INCRBYFLOAT (see above), DUMP and RESTORE, and those whose replies are the
+# server's own. Names of no command are among them.
+ANY = """GET SET SETNX SETEX PSETEX GETSET GETEX GETDEL MGET MSET MSETNX APPEND STRLEN GETRANGE SUBSTR SETRANGE INCR DECR
+INCRBY DECRBY DEL UNLINK EXISTS TYPE TOUCH COPY RENAME RENAMENX EXPIRE PEXPIRE EXPIREAT PEXPIREAT TTL PTTL EXPIRETIME
+PEXPIRETIME PERSIST PING ECHO SELECT MULTI EXEC DISCARD WATCH UNWATCH DBSIZE RANDOMKEY KEYS PUBLISH NOSUCH GE SETT""".split()
+OPTIONS = """NX XX GT LT GET EX PX EXAT PXAT KEEPTTL PERSIST REPLACE DB ASYNC SYNC MATCH COUNT TYPE string MAXLEN nx ex
+get replace""".split()
+
+
+def anything(r):
+    """A command with arguments that may mean nothing."""
+    name = r.choice(ANY)
+    arguments = [
+        r.choice([lambda: key(r), lambda: key(r), lambda: value(r), lambda: number(r), lambda: r.choice(OPTIONS)])()
+        for _ in range(r.choice([0, 1, 1, 2, 2, 2, 3, 3, 4, 5, 6]))
+    ]
+    # This server's own; and a random one of the keys.
+    if name == "APPEND" and len(arguments) == 4 or name == "RANDOMKEY" and not arguments:
+        arguments = arguments[:1]
+    # Short times to live would end at two times.
+    if any(isinstance(word, str) and word.upper() in ("EX", "PX", "EXAT", "PXAT") for word in arguments):
+        arguments = [b"100000000" if word in (b"1", b"5", b"100") else word for word in arguments]
+    if name in ("SETEX", "PSETEX", "EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT") and len(arguments) > 1:
+        arguments[1] = r.choice([b"x", b"-1", b"0", b"", b"100000000" if "AT" not in name else b"9999999999999"])
+    return [name, *arguments]
 
 
 def random_case(r, word):
@@ -138,7 +169,21 @@ def command(r):
         lambda: ["SCAN", "0", "WHAT"],
         lambda: ["COMMAND", "GETKEYS", "MSET", "a", "b", "c", "d"],
         lambda: ["OBJECT", "ENCODING", "no such key"],
-        lambda: ["HELLO", r.choice(["2", "4", "x"])] if r.random() < 0.0 else ["PING"],
+        lambda: ["HELLO", *r.choice([("2",), ("3",), ("3",), ("4",), ("x",), (), ("3", "AUTH", "a"), ("2", "SETNAME", "you")])],
+        lambda: ["RESET"] if r.random() < 0.3 else ["PING"],
+        lambda: [r.choice(["SUBSCRIBE", "PSUBSCRIBE"]), "unused"] if r.random() < 0.2 else ["UNSUBSCRIBE", "unused"],
+        lambda: ["PUNSUBSCRIBE", "unused"],
+        lambda: ["SET", b"encoded", value(r)],
+        lambda: ["OBJECT", r.choice(["ENCODING", "encoding", "FREQ"]), r.choice([b"encoded", b"absent"])],
+        lambda: ["OBJECT", r.choice(["ENCODING", "NOSUCH", "REFCOUNT"]), *r.choice([(), (b"encoded", b"x")])],
+        lambda: ["SETRANGE", k(r), r.choice([b"0", b"7", b"63", b"2000"]), value(r)],
+        lambda: ["COMMAND", "GETKEYS", *anything(r)],
+        lambda: anything(r),
+        lambda: anything(r),
+        lambda: anything(r),
+        lambda: anything(r),
+        # A transaction sees the keys of a file as they were before it.
+        lambda: ["PING"] if "--file" in sys.argv else ["SCAN", "0", "COUNT", "1000", *r.choice([(), ("TYPE", r.choice(["string", "STRING", "list", "hash", "nonsense"])), ("MATCH", r.choice(["*", "key*", "[ab]"]))])],
     ]
     words = r.choice(plain)()
     words[0] = random_case(r, words[0])
@@ -149,6 +194,12 @@ def comparable(words, reply):
     name = words[0].upper()
     if name == "KEYS" and isinstance(reply, list):
         return sorted(reply)
+    if name == "SCAN" and isinstance(reply, list) and len(reply) == 2:
+        return [reply[0], sorted(reply[1])]
+    if name == "HELLO" and isinstance(reply, (list, dict)):
+        # Without the number of the connection.
+        words = reply if isinstance(reply, list) else [part for pair in reply["map"] for part in pair]
+        return [isinstance(reply, list), *(part for index, part in enumerate(words) if index != 7)]
     return reply
 
 
@@ -180,7 +231,7 @@ def main():
     mine = servers.splitpoint(*file_options)
     r = random.Random(SEED)
     pairs = [(Connection(mine.port), Connection(redis.port)) for _ in range(2)]
-    queues = [None, None]
+    queues, kinds = [None, None], set()
     history, count, expiries = [], 0, 0
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
@@ -204,10 +255,20 @@ def main():
                         connection.pipeline([["DISCARD"], ["UNWATCH"], ["FLUSHALL"]])
                 queues = [None, None]
                 break
-            if got == expected == "+QUEUED":
+            if got == expected == "+QUEUED" and queues[which] is not None:
                 queues[which].append(words)
             elif name == "MULTI" and got == "+OK":
                 queues[which] = []
+            if not ok and "--survey" in sys.argv:
+                kind = (name, len(words), re.sub(r"[0-9]+", "#", f"{got!r:.40} {expected!r:.40}"))
+                if kind not in kinds:
+                    print(f"  {words!r:.200}\n    splitpoint {got!r:.150}\n    redis      {expected!r:.150}", flush=True)
+                kinds.add(kind)
+                for pair in pairs:
+                    for connection in pair:
+                        connection.pipeline([["RESET"], ["FLUSHALL"]])
+                queues = [None, None]
+                break
             if not ok:
                 if name == "EXEC" and isinstance(got, list) and isinstance(expected, list) and queues[which] is not None:
                     history += [("transaction", *entry) for entry in zip(queues[which], got, expected) if not equal(*entry)]
@@ -215,7 +276,7 @@ def main():
                 for entry in history[-12:]:
                     print("  connection {}: {:.300}\n    splitpoint {:.300}\n    redis      {:.300}".format(entry[0], *map(repr, entry[1:])))
                 sys.exit(1)
-            if name in ("EXEC", "DISCARD"):
+            if name in ("EXEC", "DISCARD") or got == "+RESET":
                 queues[which] = None
         if count % 50 == 0:
             history = history[-200:]

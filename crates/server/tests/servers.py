@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -21,10 +22,16 @@ def free_port():
 
 
 class Server:
-    def __init__(self, command, port, name):
+    def __init__(self, command, port, name, limit_file_bytes=None):
         self.port, self.name, self.command = port, name, command
         self.log = tempfile.TemporaryFile()
-        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit_file_bytes, limit_file_bytes))
+
+        # Python ignores the signal that a write beyond the limit sends; so does the server then.
+        limited = {"preexec_fn": limit, "restore_signals": False} if limit_file_bytes else {}
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, **limited)
         started.append(self)
         self.wait()
 
@@ -59,9 +66,10 @@ class Server:
         return self.log.read().decode("utf-8", "replace")
 
 
-def splitpoint(*options):
+def splitpoint(*options, limit_file_bytes=None):
     port = free_port()
-    return Server([*PROGRAM, "--resp", f"127.0.0.1:{port}", *map(str, options)], port, "splitpoint")
+    command = [*PROGRAM, "--resp", f"127.0.0.1:{port}", *map(str, options)]
+    return Server(command, port, "splitpoint", limit_file_bytes)
 
 
 def redis(*options):

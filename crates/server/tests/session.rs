@@ -27,8 +27,11 @@ fn replies(session: &mut RespSession, input: &[u8], piece: usize) -> Vec<u8> {
     for piece in input.chunks(piece.max(1)) {
         kept.extend_from_slice(piece);
         loop {
-            let (used, flow) = session.execute(&kept, &mut out, Patience::MayWait);
+            // As of a client that reads.
+            let mut written = Vec::new();
+            let (used, flow) = session.execute(&kept, &mut written, Patience::MayWait);
             kept.drain(..used);
+            out.append(&mut written);
             match flow {
                 Flow::Read(_) => break,
                 Flow::Close => return out,
@@ -56,33 +59,49 @@ enum Command {
     Set(u8, Vec<u8>),
     SetLong(u8, Vec<u8>),
     Append(u8, Vec<u8>),
+    AppendWithin(u8, Vec<u8>, usize),
     Incr(u8),
-    Del(u8),
-    Exists(u8, u8),
+    Del(&'static str, Vec<u8>),
+    Count(&'static str, Vec<u8>),
+    MGet(Vec<u8>),
+    StrLen(u8),
     Rename(u8, u8),
 }
 
 fn command() -> impl Strategy<Value = Command> {
     let value =
         || prop_oneof![proptest::collection::vec(any::<u8>(), 0..20), Just(b"41".to_vec()), Just(vec![7; 3000])];
+    // Also more than one call of the table takes.
+    let keys = || prop_oneof![6 => proptest::collection::vec(0..6u8, 1..5), 1 => proptest::collection::vec(0..6u8, 70)];
     prop_oneof![
         4 => (0..6u8).prop_map(Command::Get),
         3 => (0..6u8, value()).prop_map(|(k, v)| Command::Set(k, v)),
         1 => (0..6u8, value()).prop_map(|(k, v)| Command::SetLong(k, v)),
         3 => (0..6u8, value()).prop_map(|(k, v)| Command::Append(k, v)),
+        3 => (0..6u8, value(), 0..40usize).prop_map(|(k, v, n)| Command::AppendWithin(k, v, n)),
         1 => (0..6u8).prop_map(Command::Incr),
-        1 => (0..6u8).prop_map(Command::Del),
-        1 => (0..6u8, 0..6u8).prop_map(|(a, b)| Command::Exists(a, b)),
+        2 => (0..6u8).prop_map(|k| Command::Del("DEL", vec![k])),
+        1 => (prop::sample::select(vec!["del", "UNLINK"]), keys()).prop_map(|(name, keys)| Command::Del(name, keys)),
+        2 => (prop::sample::select(vec!["EXISTS", "touch"]), keys()).prop_map(|(name, keys)| Command::Count(name, keys)),
+        2 => keys().prop_map(Command::MGet),
+        1 => (0..6u8).prop_map(Command::StrLen),
         1 => (0..6u8, 0..6u8).prop_map(|(a, b)| Command::Rename(a, b)),
     ]
 }
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// One of the keys looks like a marked pair of a file.
+fn key(k: u8) -> Vec<u8> {
+    if k == 5 { b"\0sp\xffmx".to_vec() } else { vec![b'k', k] }
+}
+
 /// The request, and the reply that a map would give.
 fn expected(model: &mut Model, command: &Command) -> (Vec<u8>, Vec<u8>) {
-    // One of the keys looks like a marked pair of a file.
-    let key = |k: u8| if k == 5 { b"\0sp\xffmx".to_vec() } else { vec![b'k', k] };
+    let with_keys = |name: &str, keys: &[u8]| {
+        let keys: Vec<Vec<u8>> = keys.iter().map(|k| key(*k)).collect();
+        request(&[&[name.as_bytes()][..], &keys.iter().map(Vec::as_slice).collect::<Vec<_>>()].concat())
+    };
     let bulk = |value: &[u8]| [format!("${}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat();
     match command {
         Command::Get(k) => {
@@ -114,13 +133,32 @@ fn expected(model: &mut Model, command: &Command) -> (Vec<u8>, Vec<u8>) {
             };
             (request(&[b"INCR", &key(*k)]), reply.into_bytes())
         }
-        Command::Del(k) => {
-            let removed = model.remove(&key(*k)).is_some();
-            (request(&[b"DEL", &key(*k)]), format!(":{}\r\n", u8::from(removed)).into_bytes())
+        Command::AppendWithin(k, tail, limit) => {
+            let len = model.get(&key(*k)).map_or(0, Vec::len) + tail.len();
+            let reply = if len > *limit {
+                format!("-MAXLEN the value would be longer than {limit} bytes; nothing was appended\r\n")
+            } else {
+                model.entry(key(*k)).or_default().extend_from_slice(tail);
+                format!(":{len}\r\n")
+            };
+            (request(&[b"APPEND", &key(*k), tail, b"maxlen", limit.to_string().as_bytes()]), reply.into_bytes())
         }
-        Command::Exists(a, b) => {
-            let count = [a, b].iter().filter(|k| model.contains_key(&key(***k))).count();
-            (request(&[b"EXISTS", &key(*a), &key(*b)]), format!(":{count}\r\n").into_bytes())
+        Command::Del(name, keys) => {
+            let count = keys.iter().filter(|k| model.remove(&key(**k)).is_some()).count();
+            (with_keys(name, keys), format!(":{count}\r\n").into_bytes())
+        }
+        Command::Count(name, keys) => {
+            let count = keys.iter().filter(|k| model.contains_key(&key(**k))).count();
+            (with_keys(name, keys), format!(":{count}\r\n").into_bytes())
+        }
+        Command::MGet(keys) => {
+            let value = |k: &u8| model.get(&key(*k)).map_or(b"$-1\r\n".to_vec(), |value| bulk(value));
+            let values: Vec<u8> = keys.iter().flat_map(value).collect();
+            (with_keys("MGET", keys), [format!("*{}\r\n", keys.len()).into_bytes(), values].concat())
+        }
+        Command::StrLen(k) => {
+            let len = model.get(&key(*k)).map_or(0, Vec::len);
+            (with_keys("STRLEN", &[*k]), format!(":{len}\r\n").into_bytes())
         }
         Command::Rename(a, b) => {
             let reply = match model.remove(&key(*a)) {
@@ -193,6 +231,77 @@ proptest! {
         }
         compare_with_oracle(&input)?;
     }
+}
+
+/// Keys that all have one hash by XXH3 with seed 0. It multiplies two words of each half of a key, after an exclusive or
+/// with words of a secret that its source states; where the first word is that of the secret, the product is 0, whatever
+/// the second word is.
+fn colliding_keys(count: u64) -> Vec<Vec<u8>> {
+    const SECRETS: [u64; 2] = [0xbe4b_a423_396c_feb8, 0xdb97_9083_e96d_d4de];
+    let words = |n: u64| [SECRETS[0], n.wrapping_mul(0x9e37_79b9_7f4a_7c15), SECRETS[1], n];
+    (0..count).map(|n| words(n).iter().flat_map(|word| word.to_le_bytes()).collect()).collect()
+}
+
+/// Stores the keys by a session, and returns the number of keys in the fullest bucket, and the keys that a lookup of an
+/// absent key of the same kind compares with, in all.
+fn flood(options: SpaceOptions, keys: &[Vec<u8>]) -> (u64, usize) {
+    let mut this = session(options);
+    let sets: Vec<u8> = keys.iter().flat_map(|key| request(&[b"SET", key, b""])).collect();
+    assert_eq!(replies(&mut this, &sets, 1 << 16).len(), 5 * keys.len());
+    let stats = replies(&mut this, &request(&[b"HT.STATS", b"SAMPLE", b"100000"]), 1 << 16);
+    let stats = String::from_utf8(stats).unwrap();
+    let (_, histogram) = stats.split_once("sampled-histogram\r\n").unwrap();
+    let numbers: Vec<u64> = histogram.lines().skip(1).map(|line| line[1..].parse().unwrap()).collect();
+    let fullest = numbers.chunks(2).map(|pair| pair[0]).max().unwrap();
+    (fullest, numbers.chunks(2).map(|pair| (pair[0] * pair[1]) as usize).sum())
+}
+
+/// Keys chosen to collide by a function whose seed is known do not, as the server's key is random; the control shows
+/// that they would.
+#[test]
+fn keys_that_were_chosen_to_collide_do_not() {
+    let keys = colliding_keys(2000);
+    let (fullest, counted) = flood(SpaceOptions::default(), &keys);
+    assert_eq!(counted, keys.len());
+    // A page has room for some dozens.
+    assert!(fullest < 400, "a bucket with {fullest} keys");
+    // The control: a file with the seed that the keys were chosen for.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("t.spt");
+    splitpoint::TableOptions::new().hash(splitpoint::HashKind::Xxh3).seed(0).open(&file).unwrap().close().unwrap();
+    let (fullest, _) = flood(SpaceOptions { file: Some(file), logged: true, ..SpaceOptions::default() }, &keys);
+    assert_eq!(fullest, keys.len() as u64, "the keys do not collide by the function they were chosen for");
+}
+
+/// Options of APPEND that are none end a run, and are refused by themselves.
+#[test]
+fn appends_with_wrong_options_are_refused_alone() {
+    let mut this = session(SpaceOptions::default());
+    let mut ask = |words: &[&[&[u8]]]| {
+        let input: Vec<u8> = words.iter().flat_map(|words| request(words)).collect();
+        String::from_utf8(replies(&mut this, &input, usize::MAX)).unwrap()
+    };
+    let wrong = ask(&[
+        &[b"APPEND", b"k", b"12", b"MAXLEN", b"2"],
+        &[b"APPEND", b"k", b"3", b"WHAT", b"9"],
+        &[b"APPEND", b"k", b"3", b"MAXLEN", b"-1"],
+        &[b"APPEND", b"k", b"3", b"MAXLEN", b"2"],
+        &[b"APPEND", b"k", b"3", b"MAXLEN"],
+        &[b"APPEND", b"k", b"3", b"MAXLEN", b"9223372036854775807"],
+        &[b"STRLEN", b"k"],
+    ]);
+    assert_eq!(
+        wrong.lines().collect::<Vec<_>>(),
+        [
+            ":2",
+            "-ERR syntax error",
+            "-ERR value is not an integer or out of range",
+            "-MAXLEN the value would be longer than 2 bytes; nothing was appended",
+            "-ERR wrong number of arguments for 'append' command",
+            ":3",
+            ":3",
+        ]
+    );
 }
 
 /// A request that we read whole is, to the oracle, the same array; one that it reads whole we read too, or refuse.

@@ -36,6 +36,7 @@ pub(crate) fn write_merged(
     let layout = expected_layout(old, sorted);
     progress.expect(sorted.records() + old.map_or(0, |old| old.footer.pairs));
     let mut merge = Merge {
+        as_is: old.is_none() && !sorted.removals(),
         old: old.map(|old| WalkAhead::new(Arc::clone(old))).transpose()?,
         old_run: Cursor::default(),
         batch: Batch::new(sorted, plan.place_names.clone()),
@@ -135,6 +136,8 @@ impl Cursor {
 /// Old records and those of a batch. Of two records with one key the batch's is kept; keys that the batch deletes are
 /// left out.
 struct Merge<'s> {
+    /// There are no old records, and no deletions: the batch is what is written.
+    as_is: bool,
     old: Option<WalkAhead>,
     old_run: Cursor,
     batch: Batch<'s>,
@@ -147,7 +150,7 @@ const RUN_RECORDS: usize = 1 << 16;
 impl Merge<'_> {
     /// Replaces what is in `run` by the next records; `false` at the end.
     fn next(&mut self, run: &mut Run) -> Result<bool> {
-        if self.old.is_none() {
+        if self.as_is {
             return self.batch.next(run);
         }
         run.clear();

@@ -4,13 +4,14 @@
 //! plan.rs     what every step is given: options, limits, and this file's share of memory and threads
 //! sort/       pairs in any order -> runs in hash order
 //! merge.rs    those and the records of an older file -> runs
-//! writer.rs   runs -> (reorder.rs) -> data.rs -> pages.rs; then the index, the footer, the name
+//! writer.rs   runs -> (reorder.rs) -> data.rs -> pages.rs, and filter.rs; then the index, the footer, the name
 //! ```
 //!
 //! Each takes from those below it in this list; [`Plan`](plan::Plan) is all that is handed down.
 //! Not here: several files as one dictionary (`shards/`).
 
 pub(crate) mod data;
+pub(crate) mod filter;
 pub(crate) mod merge;
 pub(crate) mod numbers;
 pub(crate) mod pages;

@@ -4,6 +4,7 @@ use super::progress::OnProgress;
 use super::sort::duplicates::Duplicates;
 use crate::dictionary::format::layout::{BLOCK_BYTES_MAX, Compression, PAGE_BYTES_MAX, PAGE_BYTES_MIN};
 use crate::dictionary::index::Index;
+use crate::dictionary::index::filter::{FilterBits, SEGMENT_BUILD_BYTES};
 use crate::dictionary::read::file::DictionaryFile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
@@ -30,6 +31,8 @@ pub(crate) struct Plan {
     pub block_bytes: u32,
     pub hash: HashFunction,
     pub index: Index,
+    /// Bits of the filter's fingerprints; 0 for no filter.
+    pub filter_bits: u32,
     /// What all buffers together may take; one record may be larger.
     pub memory_bytes: u64,
     /// 0: as many as there are processors.
@@ -57,6 +60,7 @@ impl Default for Plan {
             block_bytes: 16 << 10,
             hash: HashFunction::new(HashKind::DEFAULT, 0),
             index: Index::default(),
+            filter_bits: 0,
             memory_bytes: 1 << 30,
             threads: 0,
             open_files: OPEN_FILES_MAX,
@@ -89,7 +93,19 @@ impl Plan {
             let files = if parts > 1 { format!("{parts} shards need") } else { "a build needs".to_owned() };
             return invalid(format!("memory_bytes is {}, {files} at least {least}", self.memory_bytes));
         }
+        if self.filter_bits != 0 && self.filter().is_none() {
+            return invalid(format!("filter is {} bits, expected 8 or 16, or 0 for none", self.filter_bits));
+        }
+        let least = SEGMENT_BUILD_BYTES * self.files_at_once(parts.max(1)) as u64;
+        if self.filter().is_some() && self.memory_bytes < least {
+            return invalid(format!("memory_bytes is {}, a filter needs at least {least}", self.memory_bytes));
+        }
         self.index.check().or_else(invalid)
+    }
+
+    /// The filter that is made, if one is.
+    pub fn filter(&self) -> Option<FilterBits> {
+        FilterBits::new(self.filter_bits)
     }
 
     /// Refuses an index that cannot be made for the records of `old` in the memory allowed, before any of them is read.

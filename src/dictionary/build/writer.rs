@@ -1,7 +1,7 @@
 //! Runs in hash order become a file: data pages, index, footer; and then it gets its name.
 //!
 //! ```text
-//! runs -> (reorder, for chunks) -> data pages -> index sections -> footer -> sync -> header -> sync -> rename
+//! runs -> (reorder, for chunks) -> data pages -> index sections, filter -> footer -> sync -> header -> sync -> rename
 //! ```
 //!
 //! Whether all records have one size is known only at the end: keys given twice go, deletions come. The file is begun
@@ -11,6 +11,7 @@
 //! Not here: where runs come from (`merge.rs`), locks and the rename (`io/atomic.rs`).
 
 use super::data::{DataWriter, IndexNumbers};
+use super::filter::FilterWriter;
 use super::numbers::NumberList;
 use super::plan::Plan;
 use super::reorder::Reorderer;
@@ -184,6 +185,7 @@ struct Attempt {
     header: FileHeader,
     data: DataWriter,
     reorderer: Option<Reorderer>,
+    filter: Option<FilterWriter>,
 }
 
 /// A file with all but its header.
@@ -199,10 +201,14 @@ impl Attempt {
         let numbers = numbers_of(plan, layout);
         let data = DataWriter::new(Arc::clone(output.file()), output.unfinished_path(), &header, numbers)?;
         let reorderer = matches!(plan.index, Index::Chunk { .. }).then(|| Reorderer::new(plan));
-        Ok(Attempt { output, header, data, reorderer })
+        let filter = plan.filter().map(|bits| FilterWriter::new(plan, bits));
+        Ok(Attempt { output, header, data, reorderer, filter })
     }
 
     fn push(&mut self, run: &Run) -> Result<()> {
+        if let Some(filter) = &mut self.filter {
+            filter.push(&run.positions)?;
+        }
         if let Some(reorderer) = &mut self.reorderer {
             return reorderer.push(run, &mut self.data);
         }
@@ -235,6 +241,11 @@ impl Attempt {
             at = offset + bytes.len() as u64;
             let checksum = crc32c::crc32c(bytes);
             footer.sections.push(Section { kind, checksum, offset, bytes: bytes.len() as u64 });
+        }
+        if let Some(filter) = self.filter.take() {
+            let section = filter.finish(self.output.file().as_ref(), path, at.next_multiple_of(SECTION_ALIGN))?;
+            at = section.offset + section.bytes;
+            footer.sections.push(section);
         }
         self.output.file().write_at(&footer.bytes(), at).map_err(|e| Error::io(path, "write", e))?;
         Ok(Written { output: self.output, header: self.header, footer })

@@ -4,7 +4,7 @@
 //! ```text
 //! page 0          header, HEADER_BYTES of it
 //! pages 1 .. P    data: cells one behind another (page.rs)
-//! sections        indexes, each starting at a multiple of SECTION_ALIGN
+//! sections        indexes and a filter, each starting at a multiple of SECTION_ALIGN
 //! footer          the last FOOTER_BYTES of the file
 //! ```
 //!
@@ -184,12 +184,14 @@ pub(crate) enum SectionKind {
     Chunk = 3, // on disk
     /// Which pages can hold a rank.
     Ranks = 5, // on disk
+    /// Which positions there are.
+    Filter = 6, // on disk
 }
 
 impl SectionKind {
     fn from_id(id: u32) -> Option<Self> {
-        use SectionKind::{Chunk, Pages, Ranks, Trie};
-        [Pages, Trie, Chunk, Ranks].into_iter().find(|kind| *kind as u32 == id)
+        use SectionKind::{Chunk, Filter, Pages, Ranks, Trie};
+        [Pages, Trie, Chunk, Ranks, Filter].into_iter().find(|kind| *kind as u32 == id)
     }
 }
 
@@ -325,10 +327,11 @@ impl Footer {
     }
 
     fn check_indexes(&self) -> std::result::Result<(), String> {
-        let (ranks, indexes): (Vec<&Section>, Vec<&Section>) =
-            self.sections.iter().partition(|section| section.kind == SectionKind::Ranks);
-        if ranks.len() > 1 || indexes.len() > 1 {
-            return Err(format!("{} indexes, and {} of ranks: one of each at most", indexes.len(), ranks.len()));
+        let count = |kind| self.sections.iter().filter(|section| section.kind == kind).count();
+        let (ranks, filters) = (count(SectionKind::Ranks), count(SectionKind::Filter));
+        let indexes = self.sections.len() - ranks - filters;
+        if ranks.max(filters).max(indexes) > 1 {
+            return Err(format!("{indexes} indexes, {ranks} of ranks, {filters} filters: one of each at most"));
         }
         Ok(())
     }

@@ -62,6 +62,8 @@ struct Hints {
 pub(crate) struct Below {
     pub(crate) less: u64,
     pub(crate) less_or_equal: u64,
+    /// How many have a smaller high part; all, if the number is above them all.
+    pub(crate) first: u64,
 }
 
 /// What is sought in the high bits.
@@ -145,6 +147,32 @@ impl EliasFano {
         })
     }
 
+    /// The greatest value below `value`, of which [`EliasFano::below`] found `below`; 0 if there is none.
+    #[inline]
+    pub(crate) fn value_before(&self, words: &[u64], value: u64, below: Below) -> u64 {
+        let Some(index) = below.less.checked_sub(1) else { return 0 };
+        let high = value >> self.low_bits;
+        // Where the values of high part `high` begin, if they are not behind the end: ones and zeros before it.
+        let start = below.first + high;
+        let high = if value > self.greatest {
+            return self.get(words, index);
+        } else if below.less > below.first {
+            high
+        } else {
+            // The last one before: nearly always among the 64 bits before.
+            let before = if start >= 64 {
+                self.bits_from(words, start - 64)
+            } else {
+                self.bits_from(words, 0).checked_shl(64 - start as u32).unwrap_or(0)
+            };
+            if before == 0 {
+                return self.get(words, index);
+            }
+            (start - 1 - u64::from(before.leading_zeros())).saturating_sub(index)
+        };
+        ((high << self.low_bits) | self.low(words, index)).min(self.greatest)
+    }
+
     /// Whether these are the words that [`EliasFano::build`] makes. Reads everything once, and needs as much memory
     /// again.
     pub(crate) fn check(&self, words: &[u64]) -> Result<(), String> {
@@ -226,7 +254,7 @@ impl EliasFano {
     #[inline]
     fn end_before(&self, value: u64) -> Result<Option<u64>, Below> {
         if value > self.greatest || self.len == 0 {
-            return Err(Below { less: self.len, less_or_equal: self.len });
+            return Err(Below { less: self.len, less_or_equal: self.len, first: self.len });
         }
         Ok((value >> self.low_bits).checked_sub(1))
     }
@@ -241,7 +269,7 @@ impl EliasFano {
         let wanted = value & ((1 << self.low_bits) - 1);
         let less = self.first_low(words, first, end, |low| low >= wanted);
         let less_or_equal = self.first_low(words, less, end, |low| low > wanted);
-        Below { less, less_or_equal }
+        Below { less, less_or_equal, first }
     }
 
     /// How many ones follow one another from bit `start`, where the values of high part `high` begin.

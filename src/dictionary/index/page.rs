@@ -52,7 +52,16 @@ pub(crate) struct PageIndexOptions {
 pub(crate) struct PageIndex {
     bins: EliasFano,
     scale: Scale,
+    /// 2^95 / scale: back from bins to positions without a division.
+    unscale: u128,
     blocks: bool,
+}
+
+/// What the index says of a position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Located {
+    pub(crate) pages: Range<u64>,
+    pub(crate) first_position: u64,
 }
 
 /// From a position to its bin: the high half of their product. 0 means no change, where positions are few.
@@ -90,7 +99,8 @@ impl PageIndex {
         if flags & !BLOCKS != 0 {
             return Err(format!("a page index with flags {flags:#x}, of which {BLOCKS:#x} are known"));
         }
-        Ok(PageIndex { bins: EliasFano::open(bins)?, scale: Scale(scale), blocks: flags & BLOCKS != 0 })
+        let unscale = (1 << 95) / u128::from(scale.max(1));
+        Ok(PageIndex { bins: EliasFano::open(bins)?, scale: Scale(scale), unscale, blocks: flags & BLOCKS != 0 })
     }
 
     /// How many pages the index is over.
@@ -110,25 +120,36 @@ impl PageIndex {
         u32::try_from(bins).ok().filter(|bins| *bins > 0).unwrap_or(BINS_PER_PAGE)
     }
 
-    /// About which position the first cell of `page` begins at: right to a bin.
-    pub(crate) fn position_near(&self, words: &[u64], page: u64) -> u64 {
-        let bin = self.bins.get(&words[HEADER_WORDS..], page);
-        // The middle of the bin.
-        match self.scale {
-            Scale(0) => bin,
-            Scale(scale) => (((2 * u128::from(bin) + 1) << 63) / u128::from(scale)).try_into().unwrap_or(u64::MAX),
-        }
+    /// [`PageIndex::pages_of`], and about which position the first cell of these pages begins at: right to a bin.
+    #[inline]
+    pub(crate) fn locate(&self, words: &[u64], position: u64) -> Located {
+        let below = self.bins.below(&words[HEADER_WORDS..], self.scale.bin(position));
+        self.located(words, position, below)
     }
 
-    /// [`PageIndex::pages_of`] for many positions, in their order, appended to `found`: faster than one by one.
-    pub(crate) fn locate_many(&self, words: &[u64], positions: &[u64], found: &mut Vec<Range<u64>>) {
+    #[inline]
+    fn located(&self, words: &[u64], position: u64, below: Below) -> Located {
+        let bin = self.bins.value_before(&words[HEADER_WORDS..], self.scale.bin(position), below);
+        // The middle of the bin.
+        let first_position = match self.scale {
+            Scale(0) => bin,
+            Scale(_) => {
+                let middle = (2 * u128::from(bin) + 1).saturating_mul(self.unscale) >> 32;
+                middle.try_into().unwrap_or(u64::MAX)
+            }
+        };
+        Located { pages: self.pages_between(words, below), first_position }
+    }
+
+    /// [`PageIndex::locate`] for many positions, in their order, appended to `found`: faster than one by one.
+    pub(crate) fn locate_many(&self, words: &[u64], positions: &[u64], found: &mut Vec<Located>) {
         let bins = &words[HEADER_WORDS..];
         let (batches, rest) = positions.as_chunks::<BATCH>();
         for batch in batches {
             let below = self.bins.below_many(bins, &batch.map(|position| self.scale.bin(position)));
-            found.extend(below.map(|below| self.pages_between(words, below)));
+            found.extend(batch.iter().zip(below).map(|(&position, below)| self.located(words, position, below)));
         }
-        found.extend(rest.iter().map(|&position| self.pages_of(words, position)));
+        found.extend(rest.iter().map(|&position| self.locate(words, position)));
     }
 
     /// Whether these are the words that [`PageIndex::build`] makes. Reads everything once, and needs as much memory

@@ -7,14 +7,15 @@
 //! Nothing here changes after the open, so any number of threads use one without waiting for each other.
 //! Not here: the search within what was read (`search.rs`), many files as one (`shards.rs`).
 
-use super::pages::{Pages, Piece, Scratch, Stream};
-use super::search::{self, Interpolation, Query, RecordFormat, Search};
+use super::pages::{Pages, Piece, Scratch, Starts, Stream};
+use super::search::{self, Interpolation, Looked, Nearby, Query, RecordFormat};
 use crate::dictionary::format::block::{self, BlockHead};
 use crate::dictionary::format::ends::{
     FOOTER_BYTES, FileHeader, Footer, HEADER_BYTES, Section, SectionKind, damaged, not_zero,
 };
 use crate::dictionary::format::layout::{Compression, Layout, Order};
 use crate::dictionary::format::record;
+use crate::dictionary::index::filter::{Filter, FilterBits};
 use crate::dictionary::index::page::PageIndex;
 use crate::dictionary::index::{self, Candidates, LoadedIndex, Words};
 use crate::error::{Error, ErrorKind, Result};
@@ -29,11 +30,17 @@ use std::sync::Arc;
 /// A lookup that would read more pages than this goes through them piece by piece instead.
 const PAGES_AT_ONCE_MAX: u64 = 64;
 
+/// Looks around where a record is expected before all of its page is searched; one is nearly always enough.
+const GUESSES_MAX: usize = 4;
+
+/// Bytes behind those it needs that a lookup among records of varying size copies from a mapping.
+const AHEAD_BYTES: u64 = 112;
+
 /// How a dictionary is read.
 #[derive(Clone, Default)]
 pub(crate) struct Access {
-    /// Data from a mapping instead of by `pread`.
-    pub map_data: bool,
+    /// Data through a window instead of by `pread`; where that pays, if it is not said.
+    pub map_data: Option<bool>,
     /// The index from a mapping instead of loaded.
     pub map_index: bool,
     /// The function of a dictionary that was built with the user's own.
@@ -49,6 +56,7 @@ pub(crate) struct DictionaryFile {
     pub index: LoadedIndex,
     /// From ranks to pages, where records have no one size.
     ranks: Option<(PageIndex, Words)>,
+    filter: Option<(Filter, Words)>,
     file: Arc<dyn File>,
     pub format: RecordFormat,
 }
@@ -81,11 +89,15 @@ impl DictionaryFile {
         let footer_at = footer_at.ok_or_else(|| cut(path))?;
         file.read_at(&mut end, footer_at).map_err(failed("read the footer"))?;
         let footer = Footer::parse(path, &end, &header, file_bytes)?;
-        let view = if access.map_data || access.map_index { map(path, file.as_ref(), file_bytes)? } else { None };
-        let sections = Sections { path, file: file.as_ref(), view: view.clone().filter(|_| access.map_index) };
-        let (index, ranks) = sections.indexes(&header, &footer)?;
-        let view = view.filter(|_| access.map_data);
-        let pages = Pages::new(path, Arc::clone(&file), view, &header, &footer)?;
+        let view = if access.map_index { map(path, file.as_ref(), file_bytes)? } else { None };
+        let sections = Sections { path, file: file.as_ref(), view };
+        let Indexes { index, ranks, filter } = sections.indexes(&header, &footer)?;
+        let mapped = match access.map_data {
+            Some(map) => map,
+            None => file.window_pays().map_err(failed("look what file system it is on"))?,
+        };
+        let window = if mapped { file.window().map_err(failed("map"))? } else { None };
+        let pages = Pages::new(path, Arc::clone(&file), window, &header, &footer);
         // The record that brings a block to its bytes may be the longest.
         let (longest_key, longest_value) = (u64::from(footer.key_len.1), u64::from(footer.value_len.1));
         let format = RecordFormat {
@@ -98,7 +110,7 @@ impl DictionaryFile {
                 + record::HEAD_BYTES_MAX as u64,
             gap: (u64::MAX / footer.pairs.max(1)).max(1),
         };
-        Ok(DictionaryFile { path: path.to_owned(), header, footer, hash, pages, index, ranks, file, format })
+        Ok(DictionaryFile { path: path.to_owned(), header, footer, hash, pages, index, ranks, filter, file, format })
     }
 
     /// Whether `path` still names this file.
@@ -117,9 +129,11 @@ impl DictionaryFile {
             return Ok(None);
         }
         let position = self.position(key);
+        if !self.may_have(position) {
+            return Ok(None);
+        }
         let candidates = self.index.candidates(position);
-        let first_position = self.first_position_of(&candidates);
-        self.find_among(candidates, Query { key, position, hash: &self.hash, first_position }, give)
+        self.find_among(candidates, Query { key, position, hash: &self.hash, first_position: None }, give)
     }
 
     /// Whether all keys have other lengths. Then nothing needs to be read.
@@ -134,20 +148,28 @@ impl DictionaryFile {
         linear::Position::of(self.hash.hash(key)).0
     }
 
-    /// [`find`](Self::find) where the index has been asked.
+    /// Whether the filter lets a lookup of `position` go on; always without one.
+    #[inline]
+    pub fn may_have(&self, position: u64) -> bool {
+        self.filter.as_ref().is_none_or(|(filter, words)| filter.may_have(words.get(), position))
+    }
+
+    /// [`find`](Self::find) where the filter and the index have been asked.
     pub fn find_among<T>(
         &self,
         candidates: Candidates,
         query: Query<'_>,
         give: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
-        let records = match (&candidates, self.record_bytes()) {
+        let (mut records, mut query) = (None, query);
+        match (&candidates, self.record_bytes()) {
             (Candidates::Ranks(ranks), Some(bytes)) => {
                 let end = ranks.end.min(self.footer.pairs);
-                Some(ranks.start.min(end) * bytes..end * bytes)
+                records = Some(ranks.start.min(end) * bytes..end * bytes);
             }
-            _ => None,
-        };
+            (Candidates::Pages(located), Some(_)) => query.first_position = Some(located.first_position),
+            _ => {}
+        }
         let pages = match self.pages_of(candidates) {
             Some(pages) => pages,
             None => self.pages.of_stream(self.narrow(query)?),
@@ -156,10 +178,14 @@ impl DictionaryFile {
             return Ok(self.find_in_stream(&self.stream_of(&pages), query)?.map(|value| give(&value)));
         }
         let format = self.format;
-        if self.pages.is_viewed() && format.layout == Layout::Varied && format.compression == Compression::None {
-            return self.find_viewed(pages, query, give);
-        }
         SCRATCH.with_borrow_mut(|scratch| {
+            let ready = format.compression == Compression::None && self.pages.get_ready(&pages, scratch)?;
+            if ready && format.layout == Layout::Varied {
+                return self.find_by_starts(pages, query, scratch, give);
+            }
+            if ready && let Nearby::Here(found) = self.find_nearby(&pages, records.as_ref(), query, scratch) {
+                return Ok(found.map(give));
+            }
             // Taken out, so that the piece can borrow the rest.
             let mut raw = std::mem::take(&mut scratch.raw);
             let mut piece = self.pages.piece(pages.clone(), scratch)?;
@@ -173,31 +199,125 @@ impl DictionaryFile {
         })
     }
 
-    /// The value of what is sought among records of varying size in a mapping: page by page, so that nothing is copied
-    /// but a record that lies across pages.
-    fn find_viewed<T>(&self, pages: Range<u64>, query: Query<'_>, give: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        let end = self.stream_of(&pages).end;
-        SCRATCH.with_borrow_mut(|scratch| {
-            for page in pages {
-                let piece = self.pages.piece(page..page + 1, scratch)?;
-                let at = match search::find_varied(self.format, piece, query) {
-                    Search::Value(value) => return Ok(Some(give(value))),
-                    Search::Cut(at) => piece.offset + at as u64,
-                    Search::Behind => continue,
-                    Search::Absent => return Ok(None),
-                };
-                let mut stream = Stream::with_scratch(&self.pages, 0, std::mem::take(scratch));
-                let value = self.value_at(&mut stream, at..end, query.key);
-                if !matches!(value, Ok(None)) {
-                    let given = value.map(|value| value.map(give));
-                    *scratch = stream.into_scratch();
-                    scratch.shrink();
-                    return given;
-                }
-                *scratch = stream.into_scratch();
+    /// Among records of one size in pages that are ready: looks only at those that an index named, or, where it named a
+    /// page, at those around the place where what is sought is expected.
+    #[inline]
+    fn find_nearby<'s>(
+        &self,
+        pages: &Range<u64>,
+        named: Option<&Range<u64>>,
+        query: Query<'_>,
+        scratch: &'s mut Scratch,
+    ) -> Nearby<'s> {
+        if let Some(named) = named {
+            let Some(bytes) = self.pages.copied(named.clone(), scratch) else { return Nearby::Elsewhere };
+            return Nearby::Here(search::find_named(self.format, bytes, query));
+        }
+        let Some((first_position, record_bytes)) = query.first_position.zip(self.record_bytes()) else {
+            return Nearby::Elsewhere;
+        };
+        let stream = self.stream_of(pages);
+        let first = stream.start.next_multiple_of(record_bytes);
+        let count = stream.end.saturating_sub(first) / record_bytes;
+        let mut guess = self.format.expected_number(first_position, query.position);
+        for _ in 0..GUESSES_MAX {
+            let near = search::around(guess, record_bytes, count);
+            let bytes = first + near.start * record_bytes..first + near.end * record_bytes;
+            let Some(bytes) = self.pages.copied(bytes, scratch) else { return Nearby::Elsewhere };
+            match search::look(self.format, bytes, (near.start > 0, near.end < count), query) {
+                Looked::Value(value) => return Nearby::Here(Some(self.pages.last_copied(value, scratch))),
+                Looked::Absent => return Nearby::Here(None),
+                Looked::Before(records) => guess = near.start.saturating_sub(1 + records),
+                Looked::Behind(records) => guess = near.end.saturating_add(records),
+                Looked::Unknown => break,
             }
-            Ok(None)
-        })
+        }
+        Nearby::Elsewhere
+    }
+
+    /// Among records of varying size in pages that are ready: copies only the starts of pages, the lengths and keys
+    /// that it compares, and the value.
+    fn find_by_starts<T>(
+        &self,
+        pages: Range<u64>,
+        query: Query<'_>,
+        scratch: &mut Scratch,
+        give: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        let mut stream = Stream::with_scratch(&self.pages, AHEAD_BYTES, std::mem::take(scratch));
+        let given = self.value_by_starts(&mut stream, pages, query).and_then(|value| match value {
+            Some(value) => stream.bytes(value).map(|value| Some(give(value))),
+            None => Ok(None),
+        });
+        *scratch = stream.into_scratch();
+        scratch.shrink();
+        given
+    }
+
+    /// Where in the stream the value of what is sought is, if its record lies wholly in `pages`.
+    fn value_by_starts(
+        &self,
+        stream: &mut Stream<'_>,
+        pages: Range<u64>,
+        query: Query<'_>,
+    ) -> Result<Option<Range<u64>>> {
+        let end = self.stream_of(&pages).end;
+        for page in pages {
+            let within = self.stream_of(&(page..page + 1));
+            let starts = self.pages.starts_of(page)?;
+            for start in starts.iter() {
+                self.pages.touch(page, start as usize, 0);
+            }
+            let (mut at, to) = self.between_starts(stream, &starts, within.clone(), query)?;
+            while at < to {
+                let bytes = stream.some(at, record::HEAD_BYTES_MAX as u64)?;
+                let Some((head, key_len, value_len)) = record::lengths(self.header.layout, bytes) else { break };
+                let key = at + head as u64..at + (head + key_len) as u64;
+                let next = key.end + value_len as u64;
+                if key_len == query.key.len() && next <= end && stream.bytes(key.clone())? == query.key {
+                    return Ok(Some(key.end..next));
+                }
+                at = next;
+            }
+            if to < within.end {
+                return Ok(None);
+            }
+        }
+        Ok(None)
+    }
+
+    /// From which start of a page on, and up to which, records can have the position; `within` is the page's part of
+    /// the stream.
+    fn between_starts(
+        &self,
+        stream: &mut Stream<'_>,
+        starts: &Starts,
+        within: Range<u64>,
+        query: Query<'_>,
+    ) -> Result<(u64, u64)> {
+        let mut starts = starts.iter().map(|start| within.start + start).filter(|start| *start < within.end);
+        let Some(first) = starts.next() else { return Ok((within.end, within.end)) };
+        if !self.format.ordered || starts.size_hint().1.is_none_or(|more| more < search::FEW_STARTS) {
+            return Ok((first, within.end));
+        }
+        let mut from = first;
+        for start in std::iter::once(first).chain(starts) {
+            match self.position_at(stream, start, within.end)? {
+                Some(position) if position < query.position => from = start,
+                Some(position) if position > query.position => return Ok((from, start)),
+                // Equal ones may lie before and after. A key that is cut off is the page's last.
+                _ => {}
+            }
+        }
+        Ok((from, within.end))
+    }
+
+    /// The position of the record at `at`, if its key ends within `end` bytes of the stream.
+    fn position_at(&self, stream: &mut Stream<'_>, at: u64, end: u64) -> Result<Option<u64>> {
+        let bytes = stream.some(at, record::HEAD_BYTES_MAX as u64)?;
+        let Some((head, key_len, _)) = record::lengths(self.header.layout, bytes) else { return Ok(None) };
+        let key = at + head as u64..at + (head + key_len) as u64;
+        if key.end > end { Ok(None) } else { stream.bytes(key).map(|key| Some(self.position(key))) }
     }
 
     /// The value of the record that begins at the start of `range` of the stream, if it has `key` and lies wholly
@@ -214,22 +334,10 @@ impl DictionaryFile {
         stream.bytes(value_at..end).map(Some)
     }
 
-    /// About which position the first record of the one candidate page has, where it pays to know: what was read by
-    /// `pread` is in the processor's cache, but in a mapping each look may be a cache miss, and a good guess saves
-    /// some.
-    #[inline]
-    pub fn first_position_of(&self, candidates: &Candidates) -> Option<u64> {
-        let Candidates::Pages(pages) = candidates else { return None };
-        if !self.pages.is_viewed() || self.record_bytes().is_none() || pages.start + 1 != pages.end {
-            return None;
-        }
-        self.index.position_near(pages.start)
-    }
-
     /// Which pages to read; `None` if the index does not know.
     fn pages_of(&self, candidates: Candidates) -> Option<Range<u64>> {
         let pages = match candidates {
-            Candidates::Pages(pages) => pages,
+            Candidates::Pages(located) => located.pages,
             Candidates::Ranks(ranks) => self.pages_of_ranks(ranks),
             Candidates::Anywhere => return None,
         };
@@ -255,7 +363,7 @@ impl DictionaryFile {
         if self.format.compression == Compression::None { self.header.layout.record_bytes() } else { None }
     }
 
-    fn pages_of_ranks(&self, ranks: Range<u64>) -> Range<u64> {
+    pub fn pages_of_ranks(&self, ranks: Range<u64>) -> Range<u64> {
         let ranks = ranks.start.min(self.footer.pairs)..ranks.end.min(self.footer.pairs);
         if ranks.start >= ranks.end {
             return 0..0;
@@ -342,8 +450,8 @@ impl DictionaryFile {
     }
 
     /// Without an index: the part of the stream that can hold what is sought, by interpolation between the pages' first
-    /// positions.
-    fn narrow(&self, query: Query<'_>) -> Result<Range<u64>> {
+    /// positions. It begins with a cell.
+    pub fn narrow(&self, query: Query<'_>) -> Result<Range<u64>> {
         let mut range = 0..self.pages.stream_bytes();
         let count = self.pages.count();
         if !self.format.ordered || count == 0 {
@@ -407,6 +515,21 @@ impl DictionaryFile {
         checked.filter_map(Result::transpose).collect()
     }
 
+    /// Begins to bring what [`may_have`](Self::may_have) will look at into the processor's cache.
+    #[inline]
+    pub fn touch_filter(&self, position: u64) {
+        let Some((filter, words)) = &self.filter else { return };
+        let words = words.get();
+        let mut sum = 0;
+        filter.places(position, |place| sum |= words.get(place).copied().unwrap_or_default());
+        std::hint::black_box(sum);
+    }
+
+    /// Bits of the filter's fingerprints, its bytes, and its keys, if it has one.
+    pub fn filter(&self) -> Option<(FilterBits, u64, u64)> {
+        self.filter.as_ref().map(|(filter, words)| (filter.bits(), words.bytes(), filter.keys()))
+    }
+
     pub fn ranks_bytes(&self) -> u64 {
         self.ranks.as_ref().map_or(0, |(_, words)| words.bytes())
     }
@@ -448,23 +571,31 @@ struct Sections<'s> {
     view: Option<Arc<dyn View>>,
 }
 
-type Ranks = Option<(PageIndex, Words)>;
+/// What the sections are.
+struct Indexes {
+    index: LoadedIndex,
+    ranks: Option<(PageIndex, Words)>,
+    filter: Option<(Filter, Words)>,
+}
 
 impl Sections<'_> {
-    fn indexes(&self, header: &FileHeader, footer: &Footer) -> Result<(LoadedIndex, Ranks)> {
-        let mut index = LoadedIndex::None;
-        let mut ranks = None;
+    fn indexes(&self, header: &FileHeader, footer: &Footer) -> Result<Indexes> {
+        let mut indexes = Indexes { index: LoadedIndex::None, ranks: None, filter: None };
         for section in &footer.sections {
             let words = self.words(section)?;
-            let opened = if section.kind == SectionKind::Ranks {
-                index::open_pages(&words, footer.pages).map(|opened| ranks = Some((opened, words)))
-            } else {
-                LoadedIndex::open(section.kind, words, header.order, footer.pairs, footer.pages)
-                    .map(|opened| index = opened)
+            let opened = match section.kind {
+                SectionKind::Ranks => {
+                    index::open_pages(&words, footer.pages).map(|opened| indexes.ranks = Some((opened, words)))
+                }
+                SectionKind::Filter => {
+                    index::open_filter(&words, footer.pairs).map(|opened| indexes.filter = Some((opened, words)))
+                }
+                kind => LoadedIndex::open(kind, words, header.order, footer.pairs, footer.pages)
+                    .map(|opened| indexes.index = opened),
             };
             opened.map_err(|what| self.damaged(what))?;
         }
-        Ok((index, ranks))
+        Ok(indexes)
     }
 
     fn words(&self, section: &Section) -> Result<Words> {

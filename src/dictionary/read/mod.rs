@@ -5,6 +5,7 @@
 //! search.rs   a key within a piece
 //! file.rs     header, footer and index of a file; a lookup
 //! many.rs     many lookups at once        walk.rs   all records, in hash order
+//! resume.rs   records from a position on
 //! ```
 //!
 //! Each takes from those above it in this list. Nothing changes after the open, so any number of threads use one file
@@ -13,5 +14,6 @@
 pub(crate) mod file;
 pub(crate) mod many;
 pub(crate) mod pages;
+pub(crate) mod resume;
 pub(crate) mod search;
 pub(crate) mod walk;

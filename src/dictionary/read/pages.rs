@@ -1,7 +1,8 @@
-//! Pages of data in: by `pread` or from a mapping, checked, and joined into a piece of the stream.
+//! Pages of data in: by `pread` or through a window, checked, and joined into a piece of the stream.
 //!
-//! By `pread` each page is compared with its checksum whenever it is read. In a mapping, where nothing is copied, a
-//! page is compared the first time, and a bit remembers it (one bit a page of memory).
+//! By `pread` each page is compared with its checksum whenever it is read. With a window (`io/window.rs`) the first
+//! read of a page is by `pread` too, and a bit remembers that its checksum was compared (one bit a page of memory);
+//! from then on only the bytes that a lookup needs are copied. Where the window fails, pages are read by `pread` again.
 //!
 //! [`Pages::piece`] gives some pages at once, for a lookup; [`Stream`] any part of the stream in order, for walks over
 //! all of it.
@@ -9,7 +10,7 @@
 use crate::dictionary::format::ends::{FileHeader, Footer};
 use crate::dictionary::format::page;
 use crate::error::{Error, Result};
-use crate::io::{File, View};
+use crate::io::{File, Window};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,22 +19,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 /// Bytes that a walk reads at a time.
 const WALK_BYTES: u64 = 1 << 20;
 
-/// Reads a byte at `at` and of `lines` cache lines to either side, all at once, as a search will look at some of them
-/// one by one.
-#[inline]
-pub(crate) fn touch_around(bytes: &[u8], at: usize, lines: usize) {
-    const LINE_BYTES: usize = 64;
-    let first = at.saturating_sub(lines * LINE_BYTES);
-    let sum = (0..2 * lines + 1).map(|line| bytes.get(first + line * LINE_BYTES).copied().unwrap_or_default());
-    std::hint::black_box(sum.fold(0, u8::wrapping_add));
-}
+/// Pages that are copied out of a window at once; more are read by one call.
+const WINDOW_PAGES_MAX: u64 = 8;
 
 /// The data pages of one file.
 pub(crate) struct Pages {
     path: PathBuf,
     file: Arc<dyn File>,
-    view: Option<Arc<dyn View>>,
-    /// With a view: which pages have been compared with their checksums.
+    window: Option<Box<dyn Window>>,
+    /// With a window: which pages have been read and compared with their checksums. Others are not read through it.
     checked: Vec<AtomicU64>,
     page_bytes: usize,
     head: usize,
@@ -108,22 +102,20 @@ impl Pages {
     pub fn new(
         path: &Path,
         file: Arc<dyn File>,
-        view: Option<Arc<dyn View>>,
+        window: Option<Box<dyn Window>>,
         header: &FileHeader,
         footer: &Footer,
-    ) -> Result<Self> {
+    ) -> Self {
         let mut checked = Vec::new();
-        if let Some(view) = &view {
-            let words = usize::try_from(footer.pages.div_ceil(64)).expect("a view has all pages");
+        if window.is_some() {
+            let words = usize::try_from(footer.pages.div_ceil(64)).expect("a window has all pages");
             checked.resize_with(words, AtomicU64::default);
-            let page_bytes = header.page_bytes as usize;
-            view.expect_random(page_bytes, (footer.pages as usize + 1) * page_bytes);
         }
         let head = page::head_bytes(header.layout, header.compression);
-        Ok(Pages {
+        Pages {
             path: path.to_owned(),
             file,
-            view,
+            window,
             checked,
             page_bytes: header.page_bytes as usize,
             head,
@@ -131,7 +123,7 @@ impl Pages {
             count: footer.pages,
             stream_bytes: footer.stream_bytes,
             reads: Counter::default(),
-        })
+        }
     }
 
     /// Whether pages say where cells begin.
@@ -153,34 +145,85 @@ impl Pages {
         self.stream_bytes
     }
 
-    /// Whether pages are read from a mapping.
-    pub fn is_viewed(&self) -> bool {
-        self.view.is_some()
+    /// Whether pages are mapped.
+    pub fn is_mapped(&self) -> bool {
+        self.window.is_some()
     }
 
-    /// Reads a byte of page `page`, counted from 0, and of `lines` cache lines to either side, so that the processor
-    /// fetches them. Does nothing without a mapping.
+    /// Whether `pages` can be read through the window: they are few, and their checksums have been compared.
+    #[inline]
+    pub fn are_ready(&self, pages: &Range<u64>) -> bool {
+        self.is_mapped()
+            && pages.end - pages.start <= WINDOW_PAGES_MAX
+            && pages.clone().all(|page| self.is_checked(page))
+    }
+
+    /// Makes `pages` ready, where they are mapped and few, in one read if they are not; gives whether they are.
+    #[inline]
+    pub fn get_ready(&self, pages: &Range<u64>, scratch: &mut Scratch) -> Result<bool> {
+        if !self.is_mapped() || pages.end - pages.start > WINDOW_PAGES_MAX {
+            return Ok(false);
+        }
+        if !self.are_ready(pages) {
+            self.read_ready(pages, scratch)?;
+        }
+        Ok(true)
+    }
+
+    #[cold]
+    fn read_ready(&self, pages: &Range<u64>, scratch: &mut Scratch) -> Result<()> {
+        scratch.pages.resize((pages.end - pages.start) as usize * self.page_bytes, 0);
+        self.read_pages(pages, &mut scratch.pages)
+    }
+
+    #[inline]
+    fn is_checked(&self, page: u64) -> bool {
+        self.checked.get((page / 64) as usize).is_some_and(|word| word.load(Relaxed) & 1 << (page % 64) != 0)
+    }
+
+    fn set_checked(&self, page: u64) {
+        if let Some(word) = self.checked.get((page / 64) as usize) {
+            word.fetch_or(1 << (page % 64), Relaxed);
+        }
+    }
+
+    /// Begins to bring byte `offset` of the body of page `page`, and `lines` cache lines to either side of its own,
+    /// into the processor's cache. Does nothing where pages are not mapped.
     #[inline]
     pub fn touch(&self, page: u64, offset: usize, lines: usize) {
-        if let Some(view) = &self.view {
-            let at = (page as usize + 1) * self.page_bytes + self.head + offset;
-            touch_around(view.bytes(), at, lines);
-        }
+        const LINE_BYTES: usize = 64;
+        let Some(window) = self.window.as_ref().filter(|_| page < self.count) else { return };
+        let at = (page as usize + 1) * self.page_bytes + self.head + offset;
+        let first = at.saturating_sub(lines * LINE_BYTES);
+        (0..2 * lines + 1).for_each(|line| window.prefetch(first + line * LINE_BYTES));
     }
 
-    /// Reads a byte at each start that page `page` names, so that the processor fetches them. Does nothing without a
-    /// mapping.
+    /// [`touch`](Self::touch) for each start that page `page` names, if it is ready.
     #[inline]
     pub fn touch_starts(&self, page: u64) {
-        let Some(view) = self.view.as_ref().filter(|_| self.has_starts) else { return };
-        let at = (page as usize + 1) * self.page_bytes;
-        let Some(bytes) = view.bytes().get(at..at + self.page_bytes) else { return };
-        for start in (0..page::START_COUNT).map_while(|number| page::start(bytes, number)) {
-            touch_around(bytes, self.head + start, 0);
+        if let Some(starts) = self.starts(page) {
+            starts.iter().for_each(|start| self.touch(page, start as usize, 0));
         }
     }
 
-    /// How often the file was read so far; in a view never.
+    /// Where in the body of page `page` cells begin, through the window; `None` where the page has to be read.
+    #[inline]
+    pub fn starts(&self, page: u64) -> Option<Starts> {
+        let window = self.window.as_ref().filter(|_| self.has_starts && self.is_checked(page))?;
+        let mut head = [0; page::CHECKSUM_BYTES + 2 * page::START_COUNT];
+        let copied = window.copy((page as usize + 1) * self.page_bytes, &mut head);
+        copied.then(|| Starts::of(&head, self.page_bytes - self.head))
+    }
+
+    /// [`starts`](Self::starts), read where it has to be.
+    pub fn starts_of(&self, page: u64) -> Result<Starts> {
+        match self.starts(page) {
+            Some(starts) => Ok(starts),
+            None => self.read_head(page).map(|head| Starts::of(&head, self.page_bytes - self.head)),
+        }
+    }
+
+    /// How often the file was read by a call so far.
     pub fn reads(&self) -> u64 {
         self.reads.sum()
     }
@@ -195,19 +238,8 @@ impl Pages {
 
     /// The stream's part in pages `range`, counted from 0, in one read. Takes as much memory as they have bytes.
     pub fn piece<'s>(&'s self, range: Range<u64>, scratch: &'s mut Scratch) -> Result<Piece<'s>> {
-        let bytes = match &self.view {
-            Some(view) if range.end - range.start == 1 => {
-                scratch.starts.clear();
-                let bytes = self.viewed(view.as_ref(), &range)?;
-                self.check_once(range.start, bytes)?;
-                self.gather_starts(bytes, 0, &mut scratch.starts);
-                &bytes[self.head..]
-            }
-            _ => {
-                self.join(&range, scratch)?;
-                scratch.pages.get(self.head..).unwrap_or_default()
-            }
-        };
+        self.join(&range, scratch)?;
+        let bytes = scratch.pages.get(self.head..).unwrap_or_default();
         let offset = range.start * self.body_bytes();
         // The last page has zeros behind the stream.
         let end = (range.end * self.body_bytes()).min(self.stream_bytes).max(offset);
@@ -224,33 +256,14 @@ impl Pages {
     fn join(&self, range: &Range<u64>, scratch: &mut Scratch) -> Result<()> {
         debug_assert!(range.start <= range.end && range.end <= self.count);
         scratch.starts.clear();
-        let Some(view) = &self.view else { return self.read_pages(range, scratch) };
-        scratch.pages.clear();
-        scratch.pages.resize(self.head, 0);
-        let all = self.viewed(view.as_ref(), range)?;
-        for (page, bytes) in range.clone().zip(all.chunks_exact(self.page_bytes)) {
-            self.check_once(page, bytes)?;
-            self.gather_starts(bytes, (page - range.start) as usize, &mut scratch.starts);
-            scratch.pages.extend_from_slice(&bytes[self.head..]);
-        }
-        Ok(())
-    }
-
-    fn viewed<'v>(&self, view: &'v dyn View, range: &Range<u64>) -> Result<&'v [u8]> {
-        let at = |page: u64| (page as usize + 1) * self.page_bytes;
-        view.bytes().get(at(range.start)..at(range.end)).ok_or_else(|| self.cut())
-    }
-
-    fn read_pages(&self, range: &Range<u64>, scratch: &mut Scratch) -> Result<()> {
         let count = (range.end - range.start) as usize;
         scratch.pages.resize(count * self.page_bytes, 0);
-        self.reads.add_one();
-        let offset = (range.start + 1) * self.page_bytes as u64;
-        let read = self.file.read_at(&mut scratch.pages, offset);
-        read.map_err(|e| Error::io(&self.path, &format!("read page {}", range.start + 1), e))?;
-        for (page, bytes) in range.clone().zip(scratch.pages.chunks_exact(self.page_bytes)) {
-            page::check(&self.path, page + 1, bytes)?;
-            self.gather_starts(bytes, (page - range.start) as usize, &mut scratch.starts);
+        let ready = self.are_ready(range) && self.copy_pages(range, &mut scratch.pages);
+        if !ready {
+            self.read_pages(range, &mut scratch.pages)?;
+        }
+        for (index, bytes) in scratch.pages.chunks_exact(self.page_bytes).enumerate() {
+            self.gather_starts(bytes, index, &mut scratch.starts);
         }
         let body = self.page_bytes - self.head;
         for index in 1..count {
@@ -258,6 +271,57 @@ impl Pages {
             scratch.pages.copy_within(from..from + body, self.head + index * body);
         }
         Ok(())
+    }
+
+    fn copy_pages(&self, range: &Range<u64>, bytes: &mut [u8]) -> bool {
+        let at = (range.start as usize + 1) * self.page_bytes;
+        self.window.as_ref().is_some_and(|window| window.copy(at, bytes))
+    }
+
+    fn read_pages(&self, range: &Range<u64>, bytes: &mut [u8]) -> Result<()> {
+        self.reads.add_one();
+        let offset = (range.start + 1) * self.page_bytes as u64;
+        let read = self.file.read_at(bytes, offset);
+        read.map_err(|e| Error::io(&self.path, &format!("read page {}", range.start + 1), e))?;
+        for (page, bytes) in range.clone().zip(bytes.chunks_exact(self.page_bytes)) {
+            page::check(&self.path, page + 1, bytes)?;
+            self.set_checked(page);
+        }
+        Ok(())
+    }
+
+    /// Copies bytes `range` of the stream through the window to behind as many bytes of `scratch.pages` as a page's
+    /// head has; `false` where pages have to be read.
+    #[inline]
+    fn copy_stream(&self, range: &Range<u64>, scratch: &mut Scratch) -> bool {
+        let Some(window) = self.window.as_ref().filter(|_| self.are_ready(&self.of_stream(range.clone()))) else {
+            return false;
+        };
+        let body = self.body_bytes();
+        let end = self.head + (range.end - range.start) as usize;
+        if scratch.pages.len() < end {
+            scratch.pages.resize(end, 0);
+        }
+        let (mut page, mut within) = (range.start / body, (range.start % body) as usize);
+        let mut rest = &mut scratch.pages[self.head..end];
+        loop {
+            let here = rest.len().min(body as usize - within);
+            let (now, later) = rest.split_at_mut(here);
+            if !window.copy((page as usize + 1) * self.page_bytes + self.head + within, now) {
+                return false;
+            }
+            if later.is_empty() {
+                return true;
+            }
+            (page, within, rest) = (page + 1, 0, later);
+        }
+    }
+
+    /// Bytes `range` of the stream, within its length, through the window; `None` where pages have to be read.
+    #[inline]
+    pub fn copied<'s>(&self, range: Range<u64>, scratch: &'s mut Scratch) -> Option<&'s [u8]> {
+        let copied = self.copy_stream(&range, scratch);
+        copied.then(|| &scratch.pages[self.head..self.head + (range.end - range.start) as usize])
     }
 
     /// Pages `range` as they are, unchecked, in place of what is in `bytes`.
@@ -268,13 +332,9 @@ impl Pages {
         read.map_err(|e| Error::io(&self.path, &format!("read page {}", range.start + 1), e))
     }
 
-    fn check_once(&self, page: u64, bytes: &[u8]) -> Result<()> {
-        let (word, bit) = (&self.checked[(page / 64) as usize], 1 << (page % 64));
-        if word.load(Relaxed) & bit == 0 {
-            page::check(&self.path, page + 1, bytes)?;
-            word.fetch_or(bit, Relaxed);
-        }
-        Ok(())
+    /// Part of what [`copied`](Self::copied) gave last.
+    pub fn last_copied<'s>(&self, part: Range<usize>, scratch: &'s Scratch) -> &'s [u8] {
+        &scratch.pages[self.head + part.start..self.head + part.end]
     }
 
     /// Adds where cells begin in the page that is number `index` of a piece.
@@ -309,29 +369,46 @@ impl Pages {
     }
 
     fn pages_back(&self, page: u64) -> Result<u64> {
+        self.read_head(page).map(|head| page::pages_back(&head))
+    }
+
+    /// Checksum and starts of page `page`.
+    fn read_head(&self, page: u64) -> Result<[u8; page::CHECKSUM_BYTES + 2 * page::START_COUNT]> {
         let mut head = [0; page::CHECKSUM_BYTES + 2 * page::START_COUNT];
-        match &self.view {
-            Some(view) => {
-                let bytes = self.viewed(view.as_ref(), &(page..page + 1))?;
-                head.copy_from_slice(&bytes[..page::CHECKSUM_BYTES + 2 * page::START_COUNT]);
-            }
-            None => {
-                self.reads.add_one();
-                let offset = (page + 1) * self.page_bytes as u64;
-                let read = self.file.read_at(&mut head, offset);
-                read.map_err(|e| Error::io(&self.path, &format!("read page {}", page + 1), e))?;
-            }
-        }
-        Ok(page::pages_back(&head))
+        self.reads.add_one();
+        let offset = (page + 1) * self.page_bytes as u64;
+        let read = self.file.read_at(&mut head, offset);
+        read.map_err(|e| Error::io(&self.path, &format!("read page {}", page + 1), e)).map(|()| head)
     }
 
     pub fn damaged(&self, page: u64, what: &str) -> Error {
         page::damaged(&self.path, page + 1, what)
     }
+}
 
-    #[cold]
-    fn cut(&self) -> Error {
-        Error::corrupt(format!("{}: the file became shorter while it was open", self.path.display()))
+/// Where in a page's body cells begin.
+pub(crate) struct Starts {
+    starts: [u16; page::START_COUNT],
+    count: usize,
+}
+
+impl Starts {
+    fn of(head: &[u8], body: usize) -> Starts {
+        let mut starts = Starts { starts: [0; page::START_COUNT], count: 0 };
+        for number in 0..page::START_COUNT {
+            let Some(start) = page::start(head, number).filter(|start| *start < body) else { break };
+            if starts.iter().last().is_none_or(|last| last < start as u64) {
+                // Below the bytes of a page, which are 65,536 at most.
+                starts.starts[starts.count] = start as u16;
+                starts.count += 1;
+            }
+        }
+        starts
+    }
+
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        self.starts[..self.count].iter().map(|start| u64::from(*start))
     }
 }
 
@@ -395,6 +472,10 @@ impl<'p> Stream<'p> {
         let ahead = range.end.saturating_add(self.ahead_bytes).min(pages.stream_bytes);
         let needed = pages.of_stream(range.start..ahead);
         self.window = 0..0;
+        if pages.copy_stream(&(range.start..ahead), &mut self.scratch) {
+            self.window = range.start..ahead;
+            return Ok(());
+        }
         pages.join(&needed, &mut self.scratch)?;
         self.window = needed.start * pages.body_bytes()..(needed.end * pages.body_bytes()).min(pages.stream_bytes);
         Ok(())

@@ -4,7 +4,7 @@
 //! the starts that the pages name and a walk over the records from there. Records in another order are walked over.
 //! Keys are compared in full, so only the key that was asked for is found.
 
-use super::pages::{Piece, touch_around};
+use super::pages::Piece;
 use crate::dictionary::format::block::{self, BlockHead};
 use crate::dictionary::format::layout::{Compression, Layout};
 use crate::dictionary::format::record;
@@ -72,10 +72,7 @@ pub(crate) fn find<'p>(
             };
             Ok(find_fixed(format, bytes, key_len as usize, record_bytes, query))
         }
-        (Compression::None, Layout::Varied) => Ok(match find_varied(format, piece, query) {
-            Search::Value(value) => Some(value),
-            Search::Cut(_) | Search::Behind | Search::Absent => None,
-        }),
+        (Compression::None, Layout::Varied) => Ok(find_varied(format, piece, query)),
         (Compression::Lz4, _) => find_in_blocks(format, piece, query, raw),
     }
 }
@@ -94,11 +91,8 @@ fn find_fixed<'p>(
     let record = |index: usize| &bytes[index * record_bytes..(index + 1) * record_bytes];
     let range = if format.ordered && count > WALK_MAX {
         let position = |index: usize| query.position_of(&record(index)[..key_len]);
-        let mut guess = count / 2;
-        if let Some(first) = query.first_position {
-            guess = (format.expected_number(first, query.position) as usize).min(count - 1);
-            touch_around(bytes, guess * record_bytes, LINES_AROUND);
-        }
+        let expected = query.first_position.map(|first| format.expected_number(first, query.position) as usize);
+        let guess = expected.map_or(count / 2, |expected| expected.min(count - 1));
         equal_range(count, guess, format.gap, query.position, position)
     } else {
         0..count
@@ -106,15 +100,90 @@ fn find_fixed<'p>(
     range.map(record).find(|record| &record[..key_len] == query.key).map(|record| &record[key_len..])
 }
 
+/// What a search among the records nearby came to.
+pub(crate) enum Nearby<'p> {
+    /// The value, or that there is none.
+    Here(Option<&'p [u8]>),
+    /// The pages have to be searched.
+    Elsewhere,
+}
+
+/// What a look at some of the records came to.
+pub(crate) enum Looked {
+    /// Where in their bytes the value is.
+    Value(Range<usize>),
+    /// No record has the key, here or elsewhere.
+    Absent,
+    /// Its record would be about so many before these.
+    Before(u64),
+    /// Its record would be about so many behind these.
+    Behind(u64),
+    /// Records with the position may be on both sides of an edge.
+    Unknown,
+}
+
+/// The numbers around `guess` of `count` records that nearly always have what is expected there.
+#[inline]
+pub(crate) fn around(guess: u64, record_bytes: u64, count: u64) -> Range<u64> {
+    const LINE_BYTES: u64 = 64;
+    let around = (LINES_AROUND as u64 * LINE_BYTES / record_bytes).max(RECORDS_AROUND);
+    let guess = guess.min(count);
+    guess.saturating_sub(around)..(guess + around + 1).min(count)
+}
+
+/// [`find`] among records of one size, `bytes`, all that can have the key.
+#[inline]
+pub(crate) fn find_named<'p>(format: RecordFormat, bytes: &'p [u8], query: Query<'_>) -> Option<&'p [u8]> {
+    let Layout::Fixed { key_len, value_len } = format.layout else { return None };
+    find_fixed(format, bytes, key_len as usize, key_len as usize + value_len as usize, query)
+}
+
+/// Looks at some records of one size, `bytes`, in hash order; `more` says whether there are others before and behind.
+#[inline]
+pub(crate) fn look(format: RecordFormat, bytes: &[u8], more: (bool, bool), query: Query<'_>) -> Looked {
+    let Layout::Fixed { key_len, value_len } = format.layout else { return Looked::Unknown };
+    let (key_len, record_bytes) = (key_len as usize, key_len as usize + value_len as usize);
+    let query = Query { first_position: None, ..query };
+    if let Some(value) = find_fixed(format, bytes, key_len, record_bytes, query) {
+        let from = value.as_ptr() as usize - bytes.as_ptr() as usize;
+        return Looked::Value(from..from + value.len());
+    }
+    let position_at = |at: Option<usize>| {
+        let key = bytes.get(at?..)?.get(..key_len)?;
+        Some(query.position_of(key))
+    };
+    if more.0 {
+        match position_at(Some(0)) {
+            Some(position) if position < query.position => {}
+            Some(position) if position > query.position => {
+                return Looked::Before((position - query.position) / format.gap);
+            }
+            _ => return Looked::Unknown,
+        }
+    }
+    if more.1 {
+        match position_at(bytes.len().checked_sub(record_bytes)) {
+            Some(position) if position > query.position => {}
+            Some(position) if position < query.position => {
+                return Looked::Behind((query.position - position) / format.gap);
+            }
+            _ => return Looked::Unknown,
+        }
+    }
+    Looked::Absent
+}
+
 /// Where a piece has so few starts, comparing the keys of its records one by one is faster than hashing some of them
 /// first.
-const FEW_STARTS: usize = 5;
+pub(crate) const FEW_STARTS: usize = 5;
 
 /// Up to this many records are compared one by one.
 const WALK_MAX: usize = 8;
 
 /// Nearly all first guesses are within this many cache lines (16-byte records, 255 a page).
 pub(crate) const LINES_AROUND: usize = 4;
+/// And within this many records, where they are larger.
+const RECORDS_AROUND: u64 = 4;
 
 /// Interpolation search: which of many ascending positions, called by their numbers, to look at next.
 ///
@@ -198,14 +267,14 @@ fn equal_range(count: usize, guess: usize, gap: u64, sought: u64, position: impl
         let at = search.next() as usize;
         let seen = position(at);
         if seen == sought {
-            return around(at, 0..count, sought, position);
+            return equal_around(at, 0..count, sought, position);
         }
         search.saw(seen, sought);
     }
 }
 
 /// All that are equal around `middle`, which is.
-fn around(middle: usize, within: Range<usize>, sought: u64, position: impl Fn(usize) -> u64) -> Range<usize> {
+fn equal_around(middle: usize, within: Range<usize>, sought: u64, position: impl Fn(usize) -> u64) -> Range<usize> {
     let (mut from, mut to) = (middle, middle + 1);
     while from > within.start && position(from - 1) == sought {
         from -= 1;
@@ -216,33 +285,15 @@ fn around(middle: usize, within: Range<usize>, sought: u64, position: impl Fn(us
     from..to
 }
 
-/// What a search among records of varying size came to.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Search<'p> {
-    Value(&'p [u8]),
-    /// The record that begins at this byte of the piece goes on behind the piece, and may have the key.
-    Cut(usize),
-    /// No record that begins in the piece has the key; one that begins behind it may.
-    Behind,
-    /// No record in the piece or behind it has the key.
-    Absent,
-}
-
-/// [`find`] among records of varying size, with the reason why there is no value.
-pub(crate) fn find_varied<'p>(format: RecordFormat, piece: Piece<'p>, query: Query<'_>) -> Search<'p> {
-    let Some(first) = piece.starts.first().copied() else { return Search::Behind };
-    // All at once, as each by itself may be a cache miss.
-    for start in piece.starts {
-        touch_around(piece.bytes, *start, 0);
-    }
-    if !format.ordered || piece.starts.len() <= FEW_STARTS {
-        return walk(format.layout, piece.bytes, first, piece.bytes.len(), query.key);
-    }
-    let (from, to) = between_starts(format.layout, &piece, query);
-    match walk(format.layout, piece.bytes, from, to, query.key) {
-        Search::Behind if to < piece.bytes.len() => Search::Absent,
-        found => found,
-    }
+/// [`find`] among records of varying size.
+fn find_varied<'p>(format: RecordFormat, piece: Piece<'p>, query: Query<'_>) -> Option<&'p [u8]> {
+    let first = *piece.starts.first()?;
+    let (from, to) = if !format.ordered || piece.starts.len() <= FEW_STARTS {
+        (first, piece.bytes.len())
+    } else {
+        between_starts(format.layout, &piece, query)
+    };
+    walk(format.layout, piece.bytes, from, to, query.key)
 }
 
 /// From which start on, and up to which, records can have the position.
@@ -259,22 +310,17 @@ fn between_starts(layout: Layout, piece: &Piece<'_>, query: Query<'_>) -> (usize
     (from, larger.next().copied().unwrap_or(piece.bytes.len()))
 }
 
-/// The key's value among the records that begin in `from..to`.
-fn walk<'p>(layout: Layout, bytes: &'p [u8], from: usize, to: usize, key: &[u8]) -> Search<'p> {
+/// The key's value among the records that begin in `from..to` and lie wholly in `bytes`.
+fn walk<'p>(layout: Layout, bytes: &'p [u8], from: usize, to: usize, key: &[u8]) -> Option<&'p [u8]> {
     let mut at = from;
     while at < to {
-        let Some(record) = record::parse(layout, &bytes[at..]) else {
-            return match record::key(layout, &bytes[at..]) {
-                Some(other) if other != key => Search::Behind,
-                _ => Search::Cut(at),
-            };
-        };
+        let record = record::parse(layout, &bytes[at..])?;
         if record.key == key {
-            return Search::Value(record.value);
+            return Some(record.value);
         }
         at += record.bytes;
     }
-    Search::Behind
+    None
 }
 
 fn find_in_blocks<'p>(
@@ -323,9 +369,6 @@ fn find_in_block<'p>(format: RecordFormat, bytes: &'p [u8], query: Query<'_>) ->
             let query = Query { first_position: None, ..query };
             find_fixed(format, bytes, key_len as usize, record_bytes, query)
         }
-        Layout::Varied => match walk(format.layout, bytes, 0, bytes.len(), query.key) {
-            Search::Value(value) => Some(value),
-            Search::Cut(_) | Search::Behind | Search::Absent => None,
-        },
+        Layout::Varied => walk(format.layout, bytes, 0, bytes.len(), query.key),
     }
 }

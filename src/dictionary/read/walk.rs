@@ -33,6 +33,10 @@ pub(crate) struct Walk<'d> {
     raw: Vec<u8>,
     /// Only for a check: records in the order in which they lie, and where in the stream the cell of each is.
     cells: Option<Vec<Range<u64>>>,
+    /// Bytes given at once.
+    run_bytes: u64,
+    /// Whether it began at the first record, so that the number of records can be checked at the end.
+    is_whole: bool,
 }
 
 impl<'d> Walk<'d> {
@@ -48,7 +52,16 @@ impl<'d> Walk<'d> {
             given: 0,
             raw: Vec::new(),
             cells: None,
+            run_bytes: RUN_BYTES as u64,
+            is_whole: true,
         }
+    }
+
+    /// Records from the cell at `at` of the stream on, about `run_bytes` at a time. `rank`: of its first record, where
+    /// they lie in chunks.
+    pub fn part(file: &'d DictionaryFile, at: u64, rank: u64, run_bytes: u64) -> Self {
+        let stream = Stream::new(&file.pages, run_bytes);
+        Walk { stream, at, rank, run_bytes, is_whole: false, ..Self::new(file) }
     }
 
     /// Records in the order in which they lie, with their [`cells`](Self::cells).
@@ -78,7 +91,7 @@ impl<'d> Walk<'d> {
         }
         let group = self.group()?;
         match group {
-            None => self.fill(run, RUN_BYTES as u64, u64::MAX)?,
+            None => self.fill(run, self.run_bytes, u64::MAX)?,
             Some(ranks) => {
                 self.fill(run, u64::MAX, ranks.end - ranks.start)?;
                 if self.cells.is_none() {
@@ -98,6 +111,16 @@ impl<'d> Walk<'d> {
         Ok(true)
     }
 
+    /// Replaces what is in `run` by the next records in the order in which they lie; `false` at the end.
+    ///
+    /// # Errors
+    /// Those of [`next`](Self::next), except that any order is right.
+    pub fn next_as_they_lie(&mut self, run: &mut Run) -> Result<bool> {
+        run.clear();
+        self.fill(run, self.run_bytes, u64::MAX)?;
+        Ok(!run.is_empty())
+    }
+
     /// The ranks that have to be read and sorted together; `None` where any do.
     fn group(&self) -> Result<Option<Range<u64>>> {
         if self.file.header.order == Order::Hash || self.rank >= self.file.footer.pairs {
@@ -110,7 +133,8 @@ impl<'d> Walk<'d> {
     }
 
     fn check_end(&self) -> Result<()> {
-        if self.rank == self.file.footer.pairs && self.at == self.file.pages.stream_bytes() {
+        let is_all = self.rank == self.file.footer.pairs || !self.is_whole;
+        if is_all && self.at == self.file.pages.stream_bytes() {
             return Ok(());
         }
         Err(self.wrong(&format!("{} records, where the footer says {}", self.rank, self.file.footer.pairs)))

@@ -23,6 +23,13 @@ pub(crate) struct Previous {
     names: Vec<String>,
 }
 
+impl Previous {
+    /// Whether there is nothing of a dictionary, not even a damaged one.
+    pub fn is_empty(&self) -> bool {
+        self.manifest.is_none() && self.names.is_empty()
+    }
+}
+
 /// Replaces the manifest of a directory; holds off other writers while it lives.
 pub(crate) struct DirectoryWriter {
     storage: Arc<dyn Storage>,

@@ -2,6 +2,7 @@
 //!
 //! A text file that ends with a checksum. The norm is docs/dictionary-format.md, "Manifest".
 
+use super::info::ShardInfo;
 use super::slots::{SLOT_COUNT, slot};
 use crate::dictionary::format::ends::damaged;
 use crate::error::{Error, ErrorKind, Result};
@@ -60,7 +61,26 @@ impl Manifest {
 
     /// Which shard has a key.
     pub fn shard_of(&self, key: &[u8]) -> usize {
-        shard_of(self.shards.iter().map(|shard| shard.last_slot), slot(key))
+        self.shard_of_slot(slot(key))
+    }
+
+    pub fn shard_of_slot(&self, slot: u16) -> usize {
+        self.shards.partition_point(|shard| shard.last_slot < slot)
+    }
+
+    /// The first and the last slot of each shard.
+    pub fn slot_ranges(&self) -> impl Iterator<Item = (u16, u16)> {
+        let firsts = std::iter::once(0).chain(self.shards.iter().map(|shard| shard.last_slot + 1));
+        firsts.zip(self.shards.iter().map(|shard| shard.last_slot))
+    }
+
+    /// The shards as users see them, with their files in `directory`.
+    pub fn infos(&self, directory: &Path) -> Vec<ShardInfo> {
+        let info = |(number, (shard, (first_slot, last_slot))): (usize, (&Shard, (u16, u16)))| {
+            let path = directory.join(&shard.name);
+            ShardInfo { number, path, first_slot, last_slot, pairs: shard.pairs }
+        };
+        self.shards.iter().zip(self.slot_ranges()).enumerate().map(info).collect()
     }
 
     /// The manifest of the directory; `None` if it has no manifest.
@@ -122,7 +142,7 @@ impl Manifest {
             next_slot = u32::from(shard.last_slot) + 1;
             shards.push(shard);
         }
-        if next_slot != SLOT_COUNT {
+        if next_slot != SLOT_COUNT.into() {
             return Err(format!("shards up to slot {next_slot}, there are {SLOT_COUNT}"));
         }
         Ok(Manifest { generation, shards })
@@ -139,15 +159,11 @@ fn parse_shard(line: &str, first_slot: u32) -> Option<Shard> {
     let last_slot: u16 = word()?.parse().ok()?;
     let pairs = word()?.parse().ok()?;
     let name = word()?.to_owned();
-    let in_range = first_slot <= u32::from(last_slot) && u32::from(last_slot) < SLOT_COUNT;
+    let in_range = first_slot <= u32::from(last_slot) && last_slot < SLOT_COUNT;
     // A name, and not a way out of the directory.
     let plain =
         name.ends_with(".spd") && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
     (in_range && plain && word().is_none()).then_some(Shard { last_slot, name, pairs })
-}
-
-pub(crate) fn shard_of(last_slots: impl Iterator<Item = u16>, slot: u16) -> usize {
-    last_slots.take_while(|last| *last < slot).count()
 }
 
 pub(crate) fn file_name(shard: usize, generation: u64) -> String {

@@ -7,9 +7,10 @@
 //! ```
 //!
 //! `slots.rs` (which slot a key has) < `manifest.rs` < `directory.rs` (replaces a manifest) < `target.rs` (what a build
-//! or update writes: one file, or shards side by side).
+//! or update writes: one file, or shards side by side). `info.rs`: what users see of a shard.
 
 pub(crate) mod directory;
+pub(crate) mod info;
 pub(crate) mod manifest;
 pub(crate) mod slots;
 pub(crate) mod target;

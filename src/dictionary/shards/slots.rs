@@ -5,12 +5,20 @@
 //!
 //! Source: the Redis Cluster specification, "Key distribution model".
 
-/// Slots of all shards together.
-pub(crate) const SLOT_COUNT: u32 = 1 << 14;
+/// The number of slots of Redis Cluster, by which the keys of a dictionary are divided among its shards.
+pub const SLOT_COUNT: u16 = 1 << 14;
 
-/// The slot of a key.
-pub(crate) fn slot(key: &[u8]) -> u16 {
-    crc16(hash_tag(key)) % SLOT_COUNT as u16
+/// The slot of a key, below [`SLOT_COUNT`]: which shard of a dictionary has it, and which node of a cluster.
+///
+/// Keys with the same part between `{` and `}` have the same slot.
+///
+/// # Examples
+/// ```
+/// assert_eq!(splitpoint::slot(b"foo"), 12182);
+/// assert_eq!(splitpoint::slot(b"{user1000}.following"), splitpoint::slot(b"{user1000}.followers"));
+/// ```
+pub fn slot(key: &[u8]) -> u16 {
+    crc16(hash_tag(key)) % SLOT_COUNT
 }
 
 /// What of the key is hashed.

@@ -5,4 +5,6 @@ mod limits;
 mod model;
 mod ownership;
 mod sample_pairs;
+mod shard_jobs;
+mod shards;
 mod verify;

@@ -52,7 +52,22 @@ pub(super) fn check(dictionary: &Dictionary, model: &Model, context: &str) {
     assert!(all == *model, "{context}: {} pairs given, {} are there", all.len(), model.len());
     let positions: Vec<u64> = dictionary.iter().map(|pair| dictionary.files[0].position(&pair.unwrap().0)).collect();
     assert!(positions.is_sorted(), "{context}: not in hash order");
+    assert_eq!(scanned(dictionary, 50), positions, "{context}: a scan in steps");
     assert_eq!(dictionary.verify().unwrap(), [], "{context}");
+}
+
+/// Positions of all pairs, as a scan in steps of `count` gives them.
+fn scanned(dictionary: &Dictionary, count: usize) -> Vec<u64> {
+    let (mut cursor, mut positions) = (0, Vec::new());
+    loop {
+        let before = positions.len();
+        let take = |key: &[u8], _: &[u8]| positions.push(dictionary.files[0].position(key));
+        cursor = dictionary.scan(cursor, count, take).unwrap();
+        if cursor == 0 {
+            return positions;
+        }
+        assert!(positions.len() >= before + count, "a step without pairs");
+    }
 }
 
 pub(super) fn in_directory(test: impl FnOnce(PathBuf)) {
@@ -72,11 +87,18 @@ fn a_dictionary_is_what_a_btreemap_is() {
                     let model = pairs(kind, count, 7);
                     in_directory(|path| {
                         let builder = builder(index).compression(compression).block_bytes(1000);
+                        // All three at each of the larger counts, over the kinds and compressions.
+                        let filter = [0, 8, 16][(count as usize + kind.len()) % 3];
+                        let builder = builder.filter(filter);
                         builder.build(&path, &model).unwrap_or_else(|e| panic!("{context}: {e}"));
-                        check(&Dictionary::open(&path).unwrap(), &model, &context);
-                        let mapped = DictionaryOptions::new().map_data(true).map_index(true).open(&path).unwrap();
-                        check(&mapped, &model, &format!("{context}, mapped"));
-                        assert_eq!(mapped.reads(), 0);
+                        for map in [false, true] {
+                            let options = DictionaryOptions::new().map_data(map).map_index(map);
+                            let dictionary = options.open(&path).unwrap();
+                            assert_eq!(dictionary.filter(), filter, "{context}");
+                            // The second time the pages of a mapping are ready.
+                            check(&dictionary, &model, &format!("{context}, mapped {map}"));
+                            check(&dictionary, &model, &format!("{context}, mapped {map}, again"));
+                        }
                     });
                 }
             }
@@ -115,7 +137,7 @@ fn a_lookup_is_one_read_for_keys_there_and_not() {
             let model = pairs(kind, 3000, 11);
             in_directory(|path| {
                 builder(index).build(&path, &model).unwrap();
-                let dictionary = Dictionary::open(&path).unwrap();
+                let dictionary = DictionaryOptions::new().map_data(false).open(&path).unwrap();
                 let absent = (0..3000u64).map(|n| (n + (1 << 50)).to_le_bytes().to_vec());
                 let keys: Vec<Vec<u8>> = model.keys().cloned().chain(absent).collect();
                 for key in &keys {
@@ -128,6 +150,84 @@ fn a_lookup_is_one_read_for_keys_there_and_not() {
 }
 
 #[test]
+fn a_mapping_reads_each_page_once_at_most() {
+    for index in [Index::page(), Index::trie(), Index::chunk()] {
+        for kind in ["fixed", "words"] {
+            let model = pairs(kind, 3000, 11);
+            in_directory(|path| {
+                builder(index).build(&path, &model).unwrap();
+                let dictionary = DictionaryOptions::new().map_data(true).open(&path).unwrap();
+                let get_all = || {
+                    model.keys().for_each(|key| drop(dictionary.get(key).unwrap()));
+                    dictionary.reads()
+                };
+                let first = get_all();
+                assert!(first <= 2 * dictionary.stat().unwrap().pages, "{index:?} {kind}: {first} reads");
+                assert_eq!(get_all(), first, "{index:?} {kind}");
+            });
+        }
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_types, reason = "the file is cut behind the dictionary's back")]
+#[cfg(target_os = "linux")]
+fn a_mapped_file_that_is_cut_while_it_is_open_gives_errors_and_no_signal() {
+    for index in [Index::page(), Index::chunk()] {
+        for kind in ["fixed", "words", "fixed, long"] {
+            let model = pairs(kind, 3000, 11);
+            in_directory(|path| {
+                builder(index).build(&path, &model).unwrap();
+                let dictionary = DictionaryOptions::new().map_data(true).open(&path).unwrap();
+                model.keys().for_each(|key| drop(dictionary.get(key).unwrap()));
+                let length = std::fs::metadata(&path).unwrap().len();
+                std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(length / 2).unwrap();
+                let (mut found, mut failed) = (0, 0);
+                for _ in 0..2 {
+                    for (key, value) in &model {
+                        match dictionary.get(key) {
+                            Ok(given) => {
+                                assert_eq!(given.as_ref(), Some(value), "{index:?} {kind}");
+                                found += 1;
+                            }
+                            Err(error) => {
+                                assert_eq!(error.kind(), ErrorKind::Io, "{index:?} {kind}: {error}");
+                                failed += 1;
+                            }
+                        }
+                    }
+                }
+                assert!(found > 0 && failed > 0, "{index:?} {kind}: {found} found, {failed} errors");
+                let keys: Vec<_> = model.keys().collect();
+                assert_eq!(dictionary.get_many(&keys).unwrap_err().kind(), ErrorKind::Io);
+            });
+        }
+    }
+}
+
+#[test]
+fn a_filter_spares_absent_keys_the_read() {
+    for (bits, reads_max) in [(8, 300), (16, 10)] {
+        let model = pairs("fixed", 3000, 11);
+        in_directory(|path| {
+            builder(Index::page()).filter(bits).build(&path, &model).unwrap();
+            let dictionary = DictionaryOptions::new().map_data(false).open(&path).unwrap();
+            let absent: Vec<_> = (0..40_000u64).map(|n| (n + (1 << 50)).to_le_bytes()).collect();
+            absent.iter().for_each(|key| assert_eq!(dictionary.get(key).unwrap(), None));
+            assert!(dictionary.reads() < reads_max, "{bits} bits: {} reads", dictionary.reads());
+            assert!(dictionary.get_many(&absent).unwrap().iter().all(Option::is_none));
+            assert!(dictionary.reads() < 2 * reads_max, "{bits} bits: {} reads", dictionary.reads());
+        });
+    }
+    for bits in [1, 7, 32] {
+        let error = builder(Index::page()).filter(bits).start("never.spd").err().expect("a filter of such bits");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    }
+    let little = builder(Index::page()).filter(8).memory_bytes(1 << 20).start("never.spd").err();
+    assert!(little.expect("too little memory").to_string().contains("a filter needs at least"));
+}
+
+#[test]
 fn updates_in_batches_are_what_building_from_scratch_is() {
     for index in indexes() {
         for kind in KINDS {
@@ -135,7 +235,7 @@ fn updates_in_batches_are_what_building_from_scratch_is() {
                 let context = format!("{index:?}, {kind}, {compression:?}");
                 let all = pairs(kind, 2000, 5);
                 in_directory(|path| {
-                    let builder = builder(index).compression(compression).block_bytes(1000);
+                    let builder = builder(index).compression(compression).block_bytes(1000).filter(8);
                     let mut model = Model::new();
                     builder.build(&path, &model).unwrap();
                     let mut random = Random::from_seed(17);
@@ -276,15 +376,17 @@ fn a_directory_that_is_no_dictionary_is_refused() {
 #[test]
 fn many_keys_are_what_each_is() {
     for index in indexes() {
-        for map in [false, true] {
+        for (map, kind, filter) in [(false, "sizes", 0), (true, "sizes", 8), (true, "fixed", 0), (true, "words", 0)] {
             in_directory(|path| {
-                let model = pairs("sizes", 2000, 31);
-                builder(index).build(&path, &model).unwrap();
+                let model = pairs(kind, 2000, 31);
+                builder(index).filter(filter).build(&path, &model).unwrap();
                 let dictionary = DictionaryOptions::new().map_data(map).open(&path).unwrap();
                 let absent = (0..1000).map(|n| format!("absent {n}").into_bytes());
                 let keys: Vec<Vec<u8>> = model.keys().cloned().chain(absent).rev().collect();
                 let expected: Vec<_> = keys.iter().map(|key| model.get(key).cloned()).collect();
-                assert!(dictionary.get_many(&keys).unwrap() == expected, "{index:?}, mapped {map}");
+                for _ in 0..2 {
+                    assert!(dictionary.get_many(&keys).unwrap() == expected, "{index:?}, {kind}, mapped {map}");
+                }
                 let mut by_readers = vec![None; keys.len()];
                 dictionary.get_by_readers(&keys, &mut by_readers, 5).unwrap();
                 assert!(by_readers == expected, "{index:?}, by five readers");

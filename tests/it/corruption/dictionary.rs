@@ -4,8 +4,8 @@
 //! absent, or an error; and `verify` names it. **Repaired**: fields of header, footer, sections, pages, blocks and
 //! records get hostile values, and all checksums fit again; then any value or error will do, in time and in memory.
 //!
-//! Each file is used through reads and through a mapping. Not here: files that are cut while they are mapped, which is
-//! a signal.
+//! Each file is used through reads and through a mapping. Not here: files that are cut while they are mapped
+//! (`src/dictionary/tests/model.rs`).
 
 use super::{Kind, Random, directory, no_case_fails};
 use crate::dictionaries::Pairs;

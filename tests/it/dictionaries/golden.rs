@@ -32,6 +32,8 @@ pub const GOLDEN: &[Golden] = &[
         builder: || with(Index::chunk()).compression(Compression::Lz4),
         pairs: || fixed(2300),
     },
+    Golden { name: "filter-8.spd", builder: || with(Index::page()).filter(8), pairs: varied },
+    Golden { name: "filter-16.spd", builder: || with(Index::chunk()).filter(16), pairs: || fixed(2300) },
     Golden { name: "none.spd", builder: || with(Index::None), pairs: varied },
 ];
 

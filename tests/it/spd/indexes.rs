@@ -33,7 +33,8 @@ impl Index {
             let bytes = &file[section.offset..section.offset + section.bytes];
             Some((0..section.bytes / 8).map(|n| u64_at(bytes, 8 * n)).collect::<Vec<u64>>())
         };
-        let mut kinds: Vec<u32> = footer.sections.iter().map(|section| section.kind).collect();
+        let kinds = footer.sections.iter().map(|section| section.kind);
+        let mut kinds: Vec<u32> = kinds.filter(|kind| *kind != 6).collect();
         kinds.sort_unstable();
         let ranks_wanted = !reader.records_of_one_size();
         let (kind, order) = match &kinds[..] {

@@ -43,6 +43,7 @@ impl Freeze {
         let interrupt = Interrupt::watch()?;
         let start = Instant::now();
         let builder = DictionaryBuilder::new().index(self.index.index()?.unwrap_or_default());
+        let builder = builder.filter(self.index.filter.unwrap_or(0));
         let builder = self.shape.shape(builder)?;
         let table = open_to_read(&self.file)?;
         require_directory_of(&self.dict)?;

@@ -60,13 +60,15 @@ pub struct Call<'c, 'a> {
     pub out: &'c mut Vec<u8>,
     /// Bytes of a value at most.
     pub value_bytes_max: usize,
+    /// Bytes of a reply of many values at most.
+    pub reply_bytes_max: usize,
 }
 
 /// Why a command was refused: the text of the error reply.
 #[derive(Debug)]
 pub enum Refusal {
-    /// This text, its code first.
-    Text(Cow<'static, str>),
+    /// This text, its code first. It may repeat bytes of the request that are no UTF-8.
+    Text(Cow<'static, [u8]>),
     /// What the key space says.
     Space(SpaceError),
 }
@@ -85,29 +87,36 @@ impl From<splitpoint::Error> for Refusal {
 
 impl From<&'static str> for Refusal {
     fn from(text: &'static str) -> Self {
-        Refusal::Text(Cow::Borrowed(text))
+        Refusal::Text(Cow::Borrowed(text.as_bytes()))
     }
 }
 
 impl From<String> for Refusal {
     fn from(text: String) -> Self {
-        Refusal::Text(Cow::Owned(text))
+        Refusal::Text(Cow::Owned(text.into_bytes()))
     }
 }
 
 impl Refusal {
+    /// A text that repeats a part of the request, up to its first zero as Redis does.
+    pub fn about(before: &str, part: &[u8], after: &str) -> Refusal {
+        let part = part.split(|&b| b == 0).next().unwrap_or_default();
+        Refusal::Text([before.as_bytes(), part, after.as_bytes()].concat().into())
+    }
+
     /// The text of the error reply.
-    pub fn text(&self) -> Cow<'static, str> {
+    pub fn text(&self) -> Cow<'static, [u8]> {
+        let owned = |text: String| Cow::Owned(text.into_bytes());
         match self {
             Refusal::Text(text) => text.clone(),
-            Refusal::Space(SpaceError::MemoryLimit) => OUT_OF_MEMORY.into(),
+            Refusal::Space(SpaceError::MemoryLimit) => OUT_OF_MEMORY.as_bytes().into(),
             Refusal::Space(SpaceError::Table(error)) => match error.kind() {
-                splitpoint::ErrorKind::ReadOnly => "READONLY You can't write against a read only replica.".into(),
+                splitpoint::ErrorKind::ReadOnly => b"READONLY You can't write against a read only replica.".into(),
                 // Clients know this code: writes fail for want of a working disk.
                 splitpoint::ErrorKind::DiskFull | splitpoint::ErrorKind::Io | splitpoint::ErrorKind::Poisoned => {
-                    format!("MISCONF {error}").into()
+                    owned(format!("MISCONF {error}"))
                 }
-                _ => format!("ERR {error}").into(),
+                _ => owned(format!("ERR {error}")),
             },
         }
     }
@@ -121,6 +130,7 @@ pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of r
 pub(crate) const NOT_A_FLOAT: &str = "ERR value is not a valid float";
 pub(crate) const NO_SUCH_KEY: &str = "ERR no such key";
 pub(crate) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+pub(crate) const REPLY_TOO_LONG: &str = "ERR the reply would be longer than a request may be; ask for fewer values";
 pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 /// A look at the key space, beside others or alone.

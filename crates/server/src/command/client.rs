@@ -1,7 +1,7 @@
 //! CLIENT: who is connected.
 
 use super::call::{Args, Outcome, SYNTAX};
-use super::connection::client_name;
+use super::connection::{NAME_BYTES_MAX, client_name};
 use super::number::parse_integer;
 use super::table::COMMANDS;
 use crate::clients::Client;
@@ -81,6 +81,9 @@ fn set_info(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome
     let option = args.at(2).to_ascii_lowercase();
     let value = args.at(3);
     let shown = String::from_utf8_lossy(args.at(2)).to_lowercase();
+    if value.len() > NAME_BYTES_MAX {
+        return Err(format!("ERR {shown} cannot be longer than {NAME_BYTES_MAX} bytes.").into());
+    }
     if !value.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return Err(format!("ERR {shown} cannot contain spaces, newlines or special characters.").into());
     }

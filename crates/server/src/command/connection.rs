@@ -1,13 +1,16 @@
 //! Commands about the connection, and those that need the server but no key.
 
 use super::call::{Args, Outcome, Refusal, SYNTAX};
-use super::strings::integer;
+use super::strings::database;
 use super::table::Id;
 use super::{introspect, pubsub};
-use crate::keyspace::{DATABASE_COUNT, Patience};
+use crate::keyspace::Patience;
 use crate::resp::session::{Replies, RespSession, Transaction};
 use crate::resp::{Version, reply};
 use std::sync::atomic::Ordering::*;
+
+/// Bytes of the name of a client or of its library.
+pub(crate) const NAME_BYTES_MAX: usize = 1024;
 
 /// Executes a command. `None`: call again on a thread that may wait.
 pub(crate) fn execute(
@@ -60,9 +63,7 @@ fn ping(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
 }
 
 fn select(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
-    let number = integer(args.at(1))?;
-    let database = usize::try_from(number).ok().filter(|&number| number < DATABASE_COUNT);
-    session.database = database.ok_or("ERR DB index is out of range")?;
+    session.database = database(args.at(1))?;
     session.client.database.store(session.database as u8, Relaxed); // below 16
     reply::ok(out);
     Ok(())
@@ -137,8 +138,7 @@ fn hello(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcom
             name = Some(client_name(args.at(index + 1))?);
             index += 2;
         } else {
-            let option = String::from_utf8_lossy(args.at(index));
-            return Err(format!("ERR Syntax error in HELLO option '{option}'").into());
+            return Err(Refusal::about("ERR Syntax error in HELLO option '", args.at(index), "'"));
         }
     }
     if let Some((user, password)) = credentials {
@@ -174,8 +174,11 @@ fn hello(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcom
     Ok(())
 }
 
-/// A name of printable characters without blanks.
+/// A name of printable characters without blanks. Others keep copies of it, so it has to be short.
 pub(crate) fn client_name(name: &[u8]) -> Result<String, Refusal> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(format!("ERR Client names cannot be longer than {NAME_BYTES_MAX} bytes.").into());
+    }
     if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return Ok(String::from_utf8_lossy(name).into_owned());
     }

@@ -6,6 +6,7 @@ use super::pattern::matches;
 use super::strings::{for_windows, integer};
 use crate::keyspace::{DATABASE_COUNT, Exclusive, KeySpace, Lifetime, now_ms};
 use crate::resp::reply;
+use std::collections::HashSet;
 
 /// DEL key ..., UNLINK key ...
 pub fn del(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
@@ -44,11 +45,7 @@ pub fn copy(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
             replace = true;
         } else if call.args.is(index, "db") && index + 1 < call.args.len() {
             index += 1;
-            let number = integer(call.args.at(index))?;
-            database = usize::try_from(number)
-                .ok()
-                .filter(|&number| number < DATABASE_COUNT)
-                .ok_or("ERR DB index is out of range")?;
+            database = super::strings::database(call.args.at(index))?;
         } else {
             return Err(SYNTAX.into());
         }
@@ -116,9 +113,11 @@ pub fn keys(space: &KeySpace, call: &mut Call<'_, '_>, staged: &[(Vec<u8>, bool)
     let pattern = call.args.at(1);
     let (mut cursor, mut count) = (0, 0);
     let mut found = Vec::new();
+    let gone = staged.iter().filter(|(_, present)| !present).map(|(key, _)| key.as_slice());
+    let gone: HashSet<&[u8]> = gone.collect();
     loop {
         cursor = space.scan(call.database, cursor, AT_ONCE, now_ms(), |key, _| {
-            if matches(pattern, key) && !staged.iter().any(|(other, present)| !present && other == key) {
+            if matches(pattern, key) && !gone.contains(key) {
                 count += 1;
                 reply::bulk(&mut found, key);
             }
@@ -195,7 +194,7 @@ pub fn object(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     if !known || args.len() != 3 {
         return Err(super::unknown_subcommand(&args, "OBJECT"));
     }
-    if args.is(1, "freq") {
+    if args.is(1, "freq") && turn.contains(call.database, args.at(2))? {
         return Err(
             "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
             switching between policies at runtime LRU and LFU data will take some time to adjust."

@@ -60,7 +60,7 @@ fn conditions(call: &Call<'_, '_>) -> Result<Conditions, Refusal> {
             b"xx" => conditions.some = true,
             b"gt" => conditions.later = true,
             b"lt" => conditions.earlier = true,
-            _ => return Err(format!("ERR Unsupported option {}", String::from_utf8_lossy(argument)).into()),
+            _ => return Err(Refusal::about("ERR Unsupported option ", argument, "")),
         }
     }
     let Conditions { none, some, later, earlier } = conditions;

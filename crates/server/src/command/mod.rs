@@ -112,22 +112,26 @@ fn not_here(id: Id) -> Refusal {
 pub fn unknown(args: &Args<'_>) -> Refusal {
     const SHOWN_MAX: usize = 128;
     // Up to a zero, as Redis shows them.
-    let cut = |bytes: &[u8], max: usize| {
+    let cut = |bytes: &'_ [u8], max: usize| {
         let bytes = bytes.split(|&b| b == 0).next().unwrap_or_default();
-        String::from_utf8_lossy(&bytes[..bytes.len().min(max)]).into_owned()
+        bytes[..bytes.len().min(max)].to_vec()
     };
-    let mut shown = String::new();
+    let mut shown = Vec::new();
     for argument in args.from(1) {
         if shown.len() >= SHOWN_MAX {
             break;
         }
-        shown += &format!("'{}' ", cut(argument, SHOWN_MAX - shown.len()));
+        let argument = cut(argument, SHOWN_MAX - shown.len());
+        shown.extend([b"'".as_slice(), &argument, b"' "].concat());
     }
-    format!("ERR unknown command '{}', with args beginning with: {shown}", cut(args.at(0), SHOWN_MAX)).into()
+    let name = cut(args.at(0), SHOWN_MAX);
+    let parts = [b"ERR unknown command '".as_slice(), &name, b"', with args beginning with: ", &shown];
+    Refusal::Text(parts.concat().into())
 }
 
 /// The refusal of a subcommand that is unknown or has the wrong number of arguments.
 pub(crate) fn unknown_subcommand(args: &Args<'_>, command: &str) -> Refusal {
-    let name: String = String::from_utf8_lossy(args.get(1).unwrap_or_default()).chars().take(128).collect();
-    format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP.").into()
+    let name = args.get(1).unwrap_or_default();
+    let before = "ERR unknown subcommand or wrong number of arguments for '";
+    Refusal::about(before, &name[..name.len().min(128)], &format!("'. Try {command} HELP."))
 }

@@ -104,7 +104,8 @@ fn exact_units(text: &[u8]) -> Option<i128> {
         }
         units = units.checked_mul(10)?.checked_add(i128::from(byte - b'0'))?;
     }
-    let shift = i32::try_from(PLACES).ok()? + exponent.checked_sub(i32::try_from(fraction.len()).ok()?)?;
+    let places = i32::try_from(PLACES).ok()?;
+    let shift = exponent.checked_sub(i32::try_from(fraction.len()).ok()?)?.checked_add(places)?;
     if units != 0 {
         let factor = 10i128.checked_pow(shift.unsigned_abs())?;
         if shift >= 0 {
@@ -149,6 +150,9 @@ mod tests {
         assert!(Decimal::parse(b" 1").is_none());
         assert!(Decimal::parse(b"1 ").is_none());
         assert!(Decimal::parse(b".").is_none());
+        for huge in ["1e2147483647", "0e2147483647", "1.5e-2147483648"] {
+            assert!(Decimal::parse(huge.as_bytes()).is_some(), "{huge}");
+        }
         assert!(Decimal::parse(b"inf").unwrap().plus(Decimal::Exact(0)).is_none());
     }
 }

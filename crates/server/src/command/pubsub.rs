@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering::*;
 /// Executes a command of this group.
 pub(crate) fn execute(session: &mut RespSession, id: Id, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     match id {
-        Id::Subscribe => subscribe(session, args, out, false),
-        Id::PSubscribe => subscribe(session, args, out, true),
+        Id::Subscribe => return subscribe(session, args, out, false),
+        Id::PSubscribe => return subscribe(session, args, out, true),
         Id::Unsubscribe => unsubscribe(session, args, out, false),
         Id::PUnsubscribe => unsubscribe(session, args, out, true),
         Id::Publish => {
@@ -23,11 +23,19 @@ pub(crate) fn execute(session: &mut RespSession, id: Id, args: Args<'_>, out: &m
     Ok(())
 }
 
-fn subscribe(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>, pattern: bool) {
+fn subscribe(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>, pattern: bool) -> Outcome {
+    // As many as a request may have arguments, of as many bytes.
+    let settings = &session.server.settings;
+    let (count, bytes) = (settings.args.load(Relaxed), settings.request_bytes.load(Relaxed));
+    let more: usize = args.from(1).map(<[u8]>::len).sum();
+    if session.client.subscriptions() + args.len() > count || session.client.subscribed_bytes() + more > bytes {
+        return Err("ERR too many subscriptions".into());
+    }
     for name in args.from(1) {
         session.server.channels.subscribe(&session.client, name, pattern);
         confirm(session, out, if pattern { "psubscribe" } else { "subscribe" }, Some(name));
     }
+    Ok(())
 }
 
 fn unsubscribe(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>, pattern: bool) {

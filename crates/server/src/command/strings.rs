@@ -1,8 +1,8 @@
 //! Commands on values.
 
-use super::call::{Call, NOT_A_FLOAT, NOT_AN_INTEGER, Outcome, Refusal, SYNTAX, TOO_LONG, Turn};
+use super::call::{Args, Call, NOT_A_FLOAT, NOT_AN_INTEGER, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, TOO_LONG, Turn};
 use super::number::{Decimal, parse_integer};
-use crate::keyspace::{Attributes, Exclusive, Lifetime, SpaceError};
+use crate::keyspace::{Attributes, DATABASE_COUNT, Exclusive, Lifetime, SpaceError};
 use crate::resp::reply;
 
 /// Keys that are looked up together.
@@ -18,11 +18,21 @@ pub fn get(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
 /// MGET key ...
 pub fn mget(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     let (out, version) = (&mut *call.out, call.version);
+    let most = out.len() + call.reply_bytes_max;
     reply::array(out, call.args.len() - 1);
+    let mut too_long = false;
     for_windows(call.args.from(1), |keys| {
-        turn.get_many(call.database, keys, |_, value| reply::bulk_or_null(out, value, version))
+        if too_long {
+            return Ok(());
+        }
+        turn.get_many(call.database, keys, |_, value| {
+            too_long |= out.len() > most;
+            if !too_long {
+                reply::bulk_or_null(out, value, version);
+            }
+        })
     })?;
-    Ok(())
+    if too_long { Err(REPLY_TOO_LONG.into()) } else { Ok(()) }
 }
 
 /// Calls `work` with some of the keys at a time.
@@ -75,6 +85,14 @@ fn range_of(value: &[u8], start: i64, end: i64) -> &[u8] {
 /// A whole number among the arguments.
 pub fn integer(argument: &[u8]) -> Result<i64, Refusal> {
     parse_integer(argument).ok_or_else(|| NOT_AN_INTEGER.into())
+}
+
+/// The number of a database among the arguments.
+pub fn database(argument: &[u8]) -> Result<usize, Refusal> {
+    const RANGE: &str = "ERR value is out of range, value must between -2147483648 and 2147483647";
+    let number = i32::try_from(integer(argument)?).map_err(|_| RANGE)?;
+    let database = usize::try_from(number).ok().filter(|&number| number < DATABASE_COUNT);
+    database.ok_or_else(|| "ERR DB index is out of range".into())
 }
 
 /// What SET and GETEX may say after the value.
@@ -273,17 +291,38 @@ pub fn mset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_absent: boo
     Ok(())
 }
 
-/// APPEND key value
+/// `APPEND key value [MAXLEN bytes]`
 pub fn append(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let (key, tail) = (call.args.at(1), call.args.at(2));
+    let len_max = append_limit(&call.args, call.value_bytes_max)?;
     let mut len = 0;
     alone.get_many(call.database, &[key], |_, value| len = value.map_or(0, <[u8]>::len))?;
-    if len + tail.len() > call.value_bytes_max {
-        return Err(TOO_LONG.into());
+    if len + tail.len() > len_max {
+        return Err(too_long(len_max, call.value_bytes_max));
     }
     let len = alone.append(call.database, key, tail)?;
     reply::count(call.out, len as u64);
     Ok(())
+}
+
+/// How long an APPEND may make its value: as MAXLEN says, and never longer than all values may be.
+pub(crate) fn append_limit(args: &Args<'_>, value_bytes_max: usize) -> Result<usize, Refusal> {
+    if args.len() == 3 {
+        return Ok(value_bytes_max);
+    }
+    if !args.is(3, "maxlen") {
+        return Err(SYNTAX.into());
+    }
+    let len_max = usize::try_from(integer(args.at(4))?).map_err(|_| NOT_AN_INTEGER)?;
+    Ok(len_max.min(value_bytes_max))
+}
+
+/// The refusal of an append beyond the limit that [`append_limit`] gave.
+pub(crate) fn too_long(len_max: usize, value_bytes_max: usize) -> Refusal {
+    if len_max == value_bytes_max {
+        return TOO_LONG.into();
+    }
+    format!("MAXLEN the value would be longer than {len_max} bytes; nothing was appended").into()
 }
 
 /// SETRANGE key offset value

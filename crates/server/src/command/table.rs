@@ -3,6 +3,8 @@
 //! It drives the lookup and the check of the number of arguments, COMMAND (COUNT, DOCS, INFO, LIST, GETKEYS), and the
 //! list in docs/server.md, which a test compares.
 
+use super::call::{Args, Refusal};
+
 /// Properties of a command, as COMMAND INFO tells them, and how it is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags(u32);
@@ -127,8 +129,8 @@ commands! {
         "Stores several values as one change.";
     MSetNx "msetnx" -3 [WRITE DENYOOM] (1 -1 2) "string" "1.0.1" "key value [key value ...]"
         "Stores several values as one change if all keys are absent.";
-    Append "append" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "2.0.0" "key value"
-        "Appends to a value; an absent key begins empty.";
+    Append "append" -3 [WRITE DENYOOM FAST] (1 1 1) "string" "2.0.0" "key value [MAXLEN bytes]"
+        "Appends to a value, unless it would be longer; an absent key begins empty.";
     StrLen "strlen" 2 [READONLY FAST] (1 1 1) "string" "2.2.0" "key" "The length of a value.";
     GetRange "getrange" 4 [READONLY] (1 1 1) "string" "2.4.0" "key start end" "A part of a value.";
     SubStr "substr" 4 [READONLY] (1 1 1) "string" "1.0.0" "key start end"
@@ -220,7 +222,7 @@ commands! {
     Time "time" 1 [LOADING STALE FAST] (0 0 0) "server" "2.6.0" "" "The server's clock.";
     FlushDb "flushdb" -1 [WRITE] (0 0 0) "server" "1.0.0" "[ASYNC | SYNC]" "Removes all keys of the database.";
     FlushAll "flushall" -1 [WRITE] (0 0 0) "server" "1.0.0" "[ASYNC | SYNC]" "Removes all keys of all databases.";
-    Debug "debug" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "server" "1.0.0" "SLEEP seconds | HELP"
+    Debug "debug" -2 [ADMIN NOSCRIPT LOADING STALE NO_MULTI] (0 0 0) "server" "1.0.0" "SLEEP seconds | HELP"
         "Lets this connection wait.";
     Save "save" 1 [ADMIN NOSCRIPT NO_MULTI WAITS] (0 0 0) "server" "1.0.0" ""
         "Makes a checkpoint of the file and waits for it.";
@@ -238,13 +240,70 @@ commands! {
         "Bucket histogram and probes of the table, from a sample.";
 }
 
+/// Subcommands, and the number of arguments of each as in [`Spec::arity`].
+type Subcommands = &'static [(&'static str, i32)];
+
+const SUBCOMMANDS: [(Id, Subcommands); 8] = [
+    (
+        Id::Client,
+        &[
+            ("getname", 2),
+            ("help", 2),
+            ("id", 2),
+            ("info", 2),
+            ("kill", -3),
+            ("list", -2),
+            ("no-evict", 3),
+            ("no-touch", 3),
+            ("reply", 3),
+            ("setinfo", 4),
+            ("setname", 3),
+            ("unpause", 2),
+        ],
+    ),
+    (Id::Command, &[("count", 2), ("docs", -2), ("getkeys", -4), ("help", 2), ("info", -2), ("list", -2)]),
+    (Id::Config, &[("get", -3), ("help", 2), ("resetstat", 2), ("rewrite", 2), ("set", -4)]),
+    (Id::Latency, &[("help", 2), ("histogram", -2), ("history", 3), ("latest", 2), ("reset", -2)]),
+    (Id::Memory, &[("doctor", 2), ("help", 2), ("usage", -3)]),
+    (Id::Object, &[("encoding", 3), ("freq", 3), ("help", 2), ("idletime", 3), ("refcount", 3)]),
+    (
+        Id::PubSub,
+        &[("channels", -2), ("help", 2), ("numpat", 2), ("numsub", -2), ("shardchannels", -2), ("shardnumsub", -2)],
+    ),
+    (Id::SlowLog, &[("get", -2), ("help", 2), ("len", 2), ("reset", 2)]),
+];
+
+/// Whether a request of `count` arguments, the names included, has the number that `arity` says.
+#[inline]
+pub fn fits(arity: i32, count: usize) -> bool {
+    let (count, arity) = (i64::try_from(count).unwrap_or(i64::MAX), i64::from(arity));
+    if arity >= 0 { count == arity } else { count >= -arity }
+}
+
 impl Spec {
     /// Whether a request of `count` arguments, the name included, has the right number.
     #[inline]
     pub fn accepts(&self, count: usize) -> bool {
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
-        let arity = i64::from(self.arity);
-        if arity >= 0 { count == arity } else { count >= -arity }
+        if self.id == Id::Append {
+            return matches!(count, 3 | 5);
+        }
+        fits(self.arity, count)
+    }
+
+    /// The subcommand that a request names, and its number of arguments; `None` for a command that has none, and a
+    /// request without one.
+    ///
+    /// # Errors
+    /// That the command has no such subcommand.
+    #[inline]
+    pub fn subcommand(&self, args: &Args<'_>) -> Result<Option<(&'static str, i32)>, Refusal> {
+        let Some(&(_, known)) = SUBCOMMANDS.iter().find(|(id, _)| *id == self.id) else { return Ok(None) };
+        let Some(given) = args.get(1) else { return Ok(None) };
+        let found = known.iter().find(|(name, _)| given.eq_ignore_ascii_case(name.as_bytes()));
+        let container = args.at(0).to_ascii_uppercase();
+        let hint = format!("'. Try {} HELP.", String::from_utf8_lossy(&container));
+        let unknown = || Refusal::about("ERR unknown subcommand '", &given[..given.len().min(128)], &hint);
+        found.copied().map(Some).ok_or_else(unknown)
     }
 
     /// Indices of the keys in a request of `count` arguments.

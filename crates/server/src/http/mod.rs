@@ -16,6 +16,7 @@ mod metrics;
 mod status;
 
 use crate::server::Server;
+use crate::tls::Security;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http_body_util::Full;
@@ -32,6 +33,7 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
@@ -59,17 +61,19 @@ struct Site {
 ///
 /// # Errors
 /// Those of starting a thread and its event loop.
-pub fn start(listeners: Vec<TcpListener>, server: &Arc<Server>) -> io::Result<()> {
-    let listeners = listeners.into_iter().map(TcpListener::into_std).collect::<io::Result<Vec<_>>>()?;
-    let local = listeners.iter().all(|listener| listener.local_addr().is_ok_and(|address| address.ip().is_loopback()));
+pub fn start(listeners: Vec<(TcpListener, Security)>, server: &Arc<Server>) -> io::Result<()> {
+    let to_std = |(listener, security): (TcpListener, Security)| Ok((listener.into_std()?, security));
+    let listeners = listeners.into_iter().map(to_std).collect::<io::Result<Vec<_>>>()?;
+    let is_local = |listener: &std::net::TcpListener| listener.local_addr().is_ok_and(|a| a.ip().is_loopback());
+    let local = listeners.iter().all(|(listener, _)| is_local(listener));
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let site = Arc::new(Site { server: Arc::downgrade(server), status: Mutex::default(), local });
     let run = move || {
         runtime.block_on(async {
             let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-            for listener in listeners {
+            for (listener, security) in listeners {
                 match TcpListener::from_std(listener) {
-                    Ok(listener) => drop(tokio::spawn(accept(listener, site.clone(), places.clone()))),
+                    Ok(listener) => drop(tokio::spawn(accept(listener, security, site.clone(), places.clone()))),
                     Err(error) => tracing::error!(%error, "HTTP"),
                 }
             }
@@ -84,26 +88,19 @@ pub fn start(listeners: Vec<TcpListener>, server: &Arc<Server>) -> io::Result<()
     std::thread::Builder::new().name("http".into()).spawn(run).map(drop)
 }
 
-async fn accept(listener: TcpListener, site: Arc<Site>, places: Arc<Semaphore>) {
+async fn accept(listener: TcpListener, security: Security, site: Arc<Site>, places: Arc<Semaphore>) {
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let site = site.clone();
+                let (site, security) = (site.clone(), security.clone());
                 tokio::spawn(async move {
-                    let answer = service_fn(|request: Request<Incoming>| {
-                        let answer = site.answer(&request);
-                        async { Ok::<_, Infallible>(answer) }
-                    });
-                    let mut builder = http1::Builder::new();
-                    builder.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIME);
-                    builder.max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
-                    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answer));
-                    tokio::select! {
-                        _ = connection.as_mut() => {} // how it ended is the client's business
-                        () = tokio::time::sleep(CONNECTION_TIME) => {
-                            connection.as_mut().graceful_shutdown();
-                            let _ = tokio::time::timeout(REQUEST_TIME, connection).await;
+                    match security {
+                        None => serve(stream, site).await,
+                        Some(tls) => {
+                            if let Some(stream) = tls.handshake(stream).await {
+                                serve(stream, site).await;
+                            }
                         }
                     }
                     drop(place);
@@ -113,6 +110,24 @@ async fn accept(listener: TcpListener, site: Arc<Site>, places: Arc<Semaphore>) 
                 tracing::warn!(%error, "accept");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
+        }
+    }
+}
+
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, site: Arc<Site>) {
+    let answer = service_fn(|request: Request<Incoming>| {
+        let answer = site.answer(&request);
+        async { Ok::<_, Infallible>(answer) }
+    });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIME);
+    builder.max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answer));
+    tokio::select! {
+        _ = connection.as_mut() => {} // how it ended is the client's business
+        () = tokio::time::sleep(CONNECTION_TIME) => {
+            connection.as_mut().graceful_shutdown();
+            let _ = tokio::time::timeout(REQUEST_TIME, connection).await;
         }
     }
 }

@@ -161,7 +161,6 @@ impl<'k> Exclusive<'k> {
             _ => None,
         };
         self.changed(database, key);
-        self.space.note_len(value.len());
         self.together(|this| {
             this.stage_value(database, key, Some(value))?;
             attributes.map_or(Ok(()), |attributes| this.stage_attributes(database, key, attributes))
@@ -185,7 +184,6 @@ impl<'k> Exclusive<'k> {
         }
         pairs.iter().for_each(|(key, _)| self.changed(database, key));
         table.put_many(pairs)?;
-        pairs.iter().for_each(|(_, value)| self.space.note_len(value.len()));
         self.space.memory.note_writes(self.space, pairs, self.now_ms);
         Ok(())
     }
@@ -209,7 +207,6 @@ impl<'k> Exclusive<'k> {
         self.forget_cas(database, key)?;
         let table = self.table(database)?;
         let len = table.append(&self.stored(key), tail)?;
-        self.space.note_len(len);
         self.space.memory.note_writes(self.space, &[(key, tail)], self.now_ms);
         Ok(len)
     }
@@ -301,7 +298,7 @@ impl<'k> Exclusive<'k> {
     /// Those of [`Table::get`].
     pub fn unwatch(&mut self, watch: &mut Watch) -> Result<bool> {
         let mut dirty = watch.dirty.load(Relaxed);
-        for (database, key, was_expired) in &watch.keys {
+        for ((database, key), was_expired) in &watch.keys {
             let attributes = self.attributes_at(*database, key)?.unwrap_or_default();
             dirty |= !was_expired && attributes.expired(self.now_ms);
         }

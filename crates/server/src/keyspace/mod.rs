@@ -12,7 +12,7 @@
 //! [`KeySpace::close`] to be alone, for everything that reads before it writes or touches more than a value.
 //!
 //! ```text
-//! Shared      get_many, attributes; put_many, append_many: `false` where the database is not plain
+//! Shared      get_many, attributes; put_many, append_many, remove_many: refused where the database is not plain
 //! Exclusive   get, put, append, remove, set_attributes, flush...; begin and commit make several of them one
 //! ```
 //!
@@ -57,10 +57,6 @@ pub const DATABASE_COUNT: usize = 16;
 /// Keys that are looked up together.
 const WINDOW: usize = 64;
 
-/// Half of the least limit that values can have. While none is longer, no tails of less than the other half can make
-/// one exceed its limit.
-const LONG_VALUE_BYTES: usize = 512 << 10;
-
 /// Why a command of the key space failed.
 #[derive(Debug)]
 pub enum SpaceError {
@@ -96,8 +92,6 @@ pub struct KeySpace {
     watched: Watched,
     memory: MemoryLimit,
     next_cas: AtomicU64,
-    /// Whether there was a value longer than [`LONG_VALUE_BYTES`]: from then on appends look before they write.
-    has_long_values: AtomicBool,
     /// What happened, for INFO and metrics.
     pub events: Events,
 }
@@ -290,13 +284,6 @@ impl KeySpace {
         }
     }
 
-    #[inline]
-    fn note_len(&self, len: usize) {
-        if len > LONG_VALUE_BYTES {
-            self.has_long_values.store(true, Relaxed);
-        }
-    }
-
     /// Whether plain writes may be made beside other threads.
     #[inline]
     fn is_plain(&self, database: &Database) -> bool {
@@ -413,40 +400,64 @@ impl<'k> Shared<'k> {
                 _ => table.put_many(pairs)?,
             },
         }
-        pairs.iter().for_each(|(_, value)| self.space.note_len(value.len()));
         self.count(pairs);
         Ok(true)
     }
 
-    /// Appends to values, in order, and pushes their new lengths to `lens`, if the database is plain and no value can
-    /// have become too long; else returns `false`, and nothing has changed.
+    /// Appends to values, in order, each up to `len_max` of its index, if the database is plain; else returns `false`,
+    /// and nothing has changed. Calls `take` with each new length, `None` where it would exceed the limit.
     ///
     /// # Errors
-    /// Those of [`Table::append_many`].
-    pub fn append_many(&self, database: usize, pairs: &[(&[u8], &[u8])], lens: &mut Vec<usize>) -> Result<bool> {
-        let tails: usize = pairs.iter().map(|(_, tail)| tail.len()).sum();
-        if tails > LONG_VALUE_BYTES || self.space.has_long_values.load(Relaxed) {
-            return Ok(false);
-        }
+    /// Those of [`Table::append`], the first that occurs; `take` was called for the pairs before it, which are appended.
+    pub fn append_many(
+        &self,
+        database: usize,
+        pairs: &[(&[u8], &[u8])],
+        len_max: impl Fn(usize) -> usize,
+        mut take: impl FnMut(usize, Option<usize>),
+    ) -> Result<bool> {
         let Some(table) = self.plain_table(database, pairs) else { return Ok(false) };
-        let before = lens.len();
-        match table.as_ref() {
-            None => return Ok(false),
-            Some(table) => match pairs {
-                [(key, tail)] => lens.push(table.append(key, tail)?),
-                _ => lens.extend(table.append_many(pairs)?),
-            },
-        }
-        lens[before..].iter().for_each(|&len| self.space.note_len(len));
-        self.count(pairs);
-        Ok(true)
+        let Some(table) = table.as_ref() else { return Ok(false) };
+        let mut changes = 0;
+        let appended = table.append_many_within(pairs, len_max, |index, len| {
+            changes += u64::from(len.is_some());
+            take(index, len);
+        });
+        self.space.events.changes.fetch_add(changes, Relaxed);
+        self.space.memory.note_writes(self.space, pairs, self.now_ms);
+        Ok(appended.map(|()| true)?)
+    }
+
+    /// Removes keys, in order, if the database is plain; else returns `false`, and nothing has changed. Calls `take`
+    /// with the index of each, and whether it was present.
+    ///
+    /// # Errors
+    /// Those of [`Table::remove`], the first that occurs; `take` was called for the keys before it, which are removed.
+    pub fn remove_many(&self, database: usize, keys: &[&[u8]], mut take: impl FnMut(usize, bool)) -> Result<bool> {
+        let Some(table) = self.plain_table_of(database, keys.iter().copied()) else { return Ok(false) };
+        let Some(table) = table.as_ref() else { return Ok(false) };
+        let mut changes = 0;
+        let removed = table.remove_many_with(keys, |index, was_present| {
+            changes += u64::from(was_present);
+            take(index, was_present);
+        });
+        self.space.events.changes.fetch_add(changes, Relaxed);
+        Ok(removed.map(|()| true)?)
     }
 
     #[inline]
     fn plain_table(&self, database: usize, pairs: &[(&[u8], &[u8])]) -> Option<arc_swap::Guard<Option<Arc<Table>>>> {
+        self.plain_table_of(database, pairs.iter().map(|(key, _)| *key))
+    }
+
+    #[inline]
+    fn plain_table_of<'a>(
+        &self,
+        database: usize,
+        mut keys: impl Iterator<Item = &'a [u8]>,
+    ) -> Option<arc_swap::Guard<Option<Arc<Table>>>> {
         let database = &self.space.databases[database];
-        let plain = self.space.is_plain(database)
-            && !(self.space.in_file() && pairs.iter().any(|(key, _)| marks::is_marked(key)));
+        let plain = self.space.is_plain(database) && !(self.space.in_file() && keys.any(marks::is_marked));
         plain.then(|| database.table.load())
     }
 

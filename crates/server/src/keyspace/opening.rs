@@ -12,7 +12,7 @@ use splitpoint::{Durability, HashKind, Table, TableOptions};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// How to open a [`KeySpace`].
 #[derive(Clone, Debug, Default)]
@@ -69,11 +69,8 @@ impl KeySpace {
             memory: MemoryLimit::new(seed),
             // No number of an earlier run: those counted up from an earlier time.
             next_cas: AtomicU64::new(now_ms() << 20),
-            has_long_values: AtomicBool::new(true),
             events: super::Events::default(),
         };
-        // Values of a file may have any length.
-        space.has_long_values.store(space.in_file(), Relaxed);
         space.limit_memory(max_memory, eviction);
         Ok(space)
     }

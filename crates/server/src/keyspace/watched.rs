@@ -23,7 +23,8 @@ pub struct Watch {
     /// Set when one of the keys changed.
     pub(super) dirty: Arc<AtomicBool>,
     /// The keys, and whether they had expired when the watch began.
-    pub(super) keys: Vec<(usize, Vec<u8>, bool)>,
+    pub(super) keys: HashMap<(usize, Vec<u8>), bool>,
+    bytes: usize,
 }
 
 impl Watch {
@@ -35,6 +36,12 @@ impl Watch {
     /// The number of keys watched.
     pub fn len(&self) -> usize {
         self.keys.len()
+    }
+
+    /// Bytes of memory that the keys take, about.
+    pub fn bytes(&self) -> usize {
+        const OVERHEAD_BYTES: usize = 200;
+        self.bytes + OVERHEAD_BYTES * self.keys.len()
     }
 }
 
@@ -49,19 +56,21 @@ impl Watched {
     }
 
     pub(super) fn add(&self, watch: &mut Watch, database: usize, key: &[u8], expired: bool) {
-        if watch.keys.iter().any(|(d, k, _)| (*d, k.as_slice()) == (database, key)) {
+        let place = (database, key.to_vec());
+        if watch.keys.contains_key(&place) {
             return;
         }
         let mut keys = self.lock();
-        keys.entry((database, key.to_vec())).or_default().push(watch.dirty.clone());
-        watch.keys.push((database, key.to_vec(), expired));
+        keys.entry(place.clone()).or_default().push(watch.dirty.clone());
+        watch.keys.insert(place, expired);
+        watch.bytes += key.len();
         self.count.store(keys.len(), Relaxed);
     }
 
     pub(super) fn remove(&self, watch: &mut Watch) {
         let mut keys = self.lock();
-        for (database, key, _) in watch.keys.drain(..) {
-            let place = (database, key);
+        watch.bytes = 0;
+        for (place, _) in watch.keys.drain() {
             if let Some(watchers) = keys.get_mut(&place) {
                 watchers.retain(|dirty| !Arc::ptr_eq(dirty, &watch.dirty));
                 if watchers.is_empty() {

@@ -182,7 +182,7 @@ pub(super) fn expire_at(alone: &mut Exclusive<'_>, key: &[u8], attributes: Attri
     Ok(())
 }
 
-/// gets, gat, gats: values with CAS numbers, or new expiry times. Returns how many of the keys were there.
+/// gat, gats: values, with CAS numbers or not, and new expiry times. Returns how many of the keys were there.
 pub(super) fn get(alone: &mut Exclusive<'_>, get: &Get<'_>, out: &mut Vec<u8>) -> Result<u64> {
     let mut value = Vec::new();
     let mut hits = 0;

@@ -79,15 +79,25 @@ pub(super) fn write_miss(out: &mut Vec<u8>, meta: &Meta<'_>) {
     }
 }
 
-/// Whether mg can be answered beside other threads, as far as the request goes.
-pub(super) fn only_reads(meta: &Meta<'_>) -> bool {
-    let asks_for_cas = || words(meta.words).any(|word| word[0] == b'c');
-    meta.vivify.is_none() && meta.exptime.is_none() && meta.recache.is_none() && !meta.activity && !asks_for_cas()
+/// Whether mg may be answered beside other threads, as far as the request goes.
+pub(super) fn mostly_reads(meta: &Meta<'_>) -> bool {
+    meta.exptime.is_none() && !meta.activity
 }
 
-/// Whether the answer for this key has to say who renews the value.
-pub(super) fn has_marks(attributes: &Attributes) -> bool {
-    attributes.marks != 0
+/// Whether the answer for this key, which is `present` or not, changes nothing.
+pub(super) fn only_reads(meta: &Meta<'_>, attributes: &Attributes, present: bool, now_ms: u64) -> bool {
+    if !present {
+        return meta.vivify.is_none();
+    }
+    let gives_cas = attributes.cas == 0 && words(meta.words).any(|word| word[0] == b'c');
+    let claims = meta.recache.is_some_and(|recache| needs_recache(recache, attributes, now_ms));
+    attributes.marks == 0 && !gives_cas && !claims
+}
+
+/// Whether less time is left than R says.
+fn needs_recache(recache: i32, attributes: &Attributes, now_ms: u64) -> bool {
+    let limit = deadline(recache, now_ms).saturating_sub(now_ms).div_ceil(1000);
+    seconds_left(attributes, now_ms).is_some_and(|left| left < limit)
 }
 
 /// mg. Returns whether the key was there.
@@ -138,11 +148,9 @@ pub(super) fn get(
                 }
             }
             b'R' => {
-                let recache = deadline(meta.recache.unwrap_or_default(), now_ms);
-                let limit = recache.saturating_sub(now_ms).div_ceil(1000);
-                let left = seconds_left(&facts.attributes, now_ms);
                 let unclaimed = before.marks & Attributes::CLAIMED == 0 && pending_vivify.is_none();
-                won |= unclaimed && left.is_some_and(|left| left < limit);
+                let needs = needs_recache(meta.recache.unwrap_or_default(), &facts.attributes, now_ms);
+                won |= unclaimed && needs;
             }
             _ => facts.write(out, word),
         }

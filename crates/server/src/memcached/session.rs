@@ -3,7 +3,7 @@
 //! ```text
 //! input -> a line, and its value -> request ->
 //!     get k, get a b, ...     up to RUN_MAX keys: one get_many        beside others
-//!     mg k v, mg l v t, ...   likewise
+//!     gets k, mg k v c, ...   likewise, unless one of them changes an attribute: a first CAS number, N of an absent key
 //!     set k 0 0 n, ...        one put_many                            beside others while the database is plain
 //!     anything else           one command                             alone
 //! ```
@@ -47,6 +47,8 @@ pub struct MemcachedSession {
     swallow: usize,
     /// Bytes at the beginning of the input that have no end of a line.
     scanned: usize,
+    /// Keys of the first request of the input, a get, that are answered already.
+    answered: usize,
     unsynced: bool,
 }
 
@@ -69,18 +71,28 @@ struct Run<'a> {
     values: [&'a [u8]; RUN_MAX],
     /// get: the request ends with this key. set: no answer.
     marked: [bool; RUN_MAX],
+    /// get, mg: where the request of each key begins in the input, and the number of the key in it.
+    places: [(usize, usize); RUN_MAX],
     metas: Vec<Meta<'a>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Get,
+    Gets,
     MetaGet,
     Set,
 }
 
-/// A thread of the event loop would have to wait: go on with the request that begins here, elsewhere.
-struct MustWait(usize);
+/// Why requests are not executed to the end of the input: go on with the request that begins here, as the flow says.
+struct Pause(usize, Flow);
+
+impl Pause {
+    /// A thread of the event loop would have to wait.
+    fn to_wait(at: usize) -> Pause {
+        Pause(at, Flow::Wait)
+    }
+}
 
 impl Session for MemcachedSession {
     fn execute(&mut self, input: &[u8], out: &mut Vec<u8>, patience: Patience) -> (usize, Flow) {
@@ -91,9 +103,9 @@ impl Session for MemcachedSession {
         let mut batch = Batch { server: &server, patience, entry: Entry::Outside, clock: Instant::now() };
         match self.execute_all(&mut batch, input, out) {
             Ok(ending) => ending,
-            Err(MustWait(at)) => {
+            Err(Pause(at, flow)) => {
                 self.scanned = 0;
-                (at, Flow::Wait)
+                (at, flow)
             }
         }
     }
@@ -152,7 +164,16 @@ impl MemcachedSession {
     /// A session for a client that has just connected.
     pub fn new(server: Arc<Server>, client: Arc<Client>, figures: Arc<Figures>) -> MemcachedSession {
         let authenticated = !server.settings.needs_password();
-        MemcachedSession { server, client, figures, authenticated, swallow: 0, scanned: 0, unsynced: false }
+        MemcachedSession {
+            server,
+            client,
+            figures,
+            authenticated,
+            swallow: 0,
+            scanned: 0,
+            answered: 0,
+            unsynced: false,
+        }
     }
 
     fn execute_all(
@@ -160,7 +181,7 @@ impl MemcachedSession {
         batch: &mut Batch<'_>,
         input: &[u8],
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(usize, Flow), MustWait> {
+    ) -> std::result::Result<(usize, Flow), Pause> {
         let mut run = Run::new();
         let mut at = 0;
         let (end, flow) = loop {
@@ -189,12 +210,14 @@ impl MemcachedSession {
                     Err(Flow::Read(need)) => break (start, Flow::Read(after - start + need)),
                     Err(flow) => break (at, flow),
                 },
-                Ok(Request::Get(get)) if !get.with_cas && get.exptime.is_none() => {
-                    self.add_get(batch, &mut run, start, &get, out)?;
+                Ok(Request::Get(get)) if get.exptime.is_none() => {
+                    let kind = if get.with_cas { Kind::Gets } else { Kind::Get };
+                    self.add_get(batch, &mut run, kind, start, &get, out)?;
                 }
-                Ok(Request::MetaGet(meta)) if meta::only_reads(&meta) => {
+                Ok(Request::MetaGet(meta)) if meta::mostly_reads(&meta) => {
                     self.make_place(batch, &mut run, Kind::MetaGet, start, out)?;
                     run.metas.push(meta);
+                    run.places[run.len] = (start, 0);
                     run.len += 1;
                 }
                 Ok(Request::Store(store)) => {
@@ -349,12 +372,13 @@ impl MemcachedSession {
         kind: Kind,
         start: usize,
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
+    ) -> std::result::Result<(), Pause> {
         if run.len > 0 && (run.kind != kind || run.len == RUN_MAX) {
             self.flush(batch, run, out)?;
         }
         if run.len == 0 {
             (run.kind, run.start) = (kind, start);
+            run.places[0] = (start, 0);
         }
         Ok(())
     }
@@ -363,27 +387,26 @@ impl MemcachedSession {
         &mut self,
         batch: &mut Batch<'_>,
         run: &mut Run<'a>,
+        kind: Kind,
         start: usize,
         get: &Get<'a>,
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
-        if run.kind != Kind::Get || run.len + get.count > RUN_MAX {
+    ) -> std::result::Result<(), Pause> {
+        if run.kind != kind || run.len + get.count > RUN_MAX {
             self.flush(batch, run, out)?;
         }
         if run.len == 0 {
-            (run.kind, run.start) = (Kind::Get, start);
+            (run.kind, run.start) = (kind, start);
         }
-        if get.count > RUN_MAX && batch.shared().is_none() {
-            // From here on no flush of this request has to wait.
-            return Err(MustWait(start));
-        }
-        for (index, key) in words(get.keys).enumerate() {
+        let answered = std::mem::take(&mut self.answered);
+        for (index, key) in words(get.keys).enumerate().skip(answered) {
             if run.len == RUN_MAX {
                 self.flush(batch, run, out)?;
-                (run.kind, run.start) = (Kind::Get, start);
+                (run.kind, run.start) = (kind, start);
             }
             run.keys[run.len] = key;
             run.marked[run.len] = index + 1 == get.count;
+            run.places[run.len] = (start, index);
             run.len += 1;
         }
         if get.count == 0 {
@@ -400,7 +423,7 @@ impl MemcachedSession {
         store: &Store<'a>,
         data: &'a [u8],
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
+    ) -> std::result::Result<(), Pause> {
         if store.mode == Mode::Set && store.flags == 0 && store.exptime == 0 {
             self.make_place(batch, run, Kind::Set, start, out)?;
             (run.keys[run.len], run.values[run.len]) = (store.key, data);
@@ -409,7 +432,7 @@ impl MemcachedSession {
             return Ok(());
         }
         self.flush(batch, run, out)?;
-        let alone = batch.alone().ok_or(MustWait(start))?;
+        let alone = batch.alone().ok_or(Pause::to_wait(start))?;
         self.unsynced = true;
         let storing = Storing::of(store, alone.now_ms());
         let stored = self.store(alone, store.key, data, storing);
@@ -461,9 +484,9 @@ impl MemcachedSession {
         data_len: usize,
         quiet: bool,
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
+    ) -> std::result::Result<(), Pause> {
         if let Some(key) = key {
-            let alone = batch.alone().ok_or(MustWait(start))?;
+            let alone = batch.alone().ok_or(Pause::to_wait(start))?;
             self.unsynced = true;
             if let Err(error) = alone.remove(DATABASE, key) {
                 tracing::warn!(%error, "removing the value of a refused set");
@@ -485,8 +508,8 @@ impl MemcachedSession {
         meta: &Meta<'_>,
         data: &[u8],
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
-        let alone = batch.alone().ok_or(MustWait(start))?;
+    ) -> std::result::Result<(), Pause> {
+        let alone = batch.alone().ok_or(Pause::to_wait(start))?;
         self.unsynced = true;
         let before = out.len();
         let appends = meta.mode.is_some_and(|mode| b"APap".contains(&mode));
@@ -507,24 +530,28 @@ impl MemcachedSession {
     }
 
     /// Executes the requests of a run.
-    fn flush(
-        &mut self,
-        batch: &mut Batch<'_>,
-        run: &mut Run<'_>,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
+    fn flush(&mut self, batch: &mut Batch<'_>, run: &mut Run<'_>, out: &mut Vec<u8>) -> std::result::Result<(), Pause> {
         if run.len == 0 {
             return Ok(());
         }
-        match run.kind {
-            Kind::Get => self.flush_gets(batch, run, out)?,
-            Kind::MetaGet => self.flush_meta_gets(batch, run, out)?,
-            Kind::Set => self.flush_sets(batch, run, out)?,
-        }
+        let done = match run.kind {
+            Kind::Get => self.flush_gets(batch, run, out),
+            Kind::Gets => self.flush_gets_with_cas(batch, run, out),
+            Kind::MetaGet => self.flush_meta_gets(batch, run, out),
+            Kind::Set => self.flush_sets(batch, run, out),
+        };
+        // Keys of a long request that earlier runs have answered are not answered again.
+        let done = done.inspect_err(|_| self.answered = run.places[0].1)?;
         let first = run.metas.first().map_or(run.keys[0], |meta| meta.sent_key);
         match run.kind {
-            Kind::Set => self.note(batch, Id::Set, run.len, &[b"set", first]),
-            _ => self.note(batch, Id::Get, run.len, &[b"get", first]),
+            Kind::Set => self.note(batch, Id::Set, done, &[b"set", first]),
+            _ => self.note(batch, Id::Get, done, &[b"get", first]),
+        }
+        // The output is long: the client has to read before the rest is looked up.
+        if done < run.len {
+            let (start, answered) = run.places[done];
+            self.answered = answered;
+            return Err(Pause(start, Flow::Write));
         }
         run.len = 0;
         run.metas.clear();
@@ -536,29 +563,71 @@ impl MemcachedSession {
         batch: &mut Batch<'_>,
         run: &Run<'_>,
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
-        let shared = batch.shared().ok_or(MustWait(run.start))?;
+    ) -> std::result::Result<usize, Pause> {
         let keys = &run.keys[..run.len];
-        let (before, mut hits) = (out.len(), 0);
+        let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
+        let (before, mut answers) = (out.len(), Answers::new(run));
         let found = attributes_of(shared, keys.iter().copied()).and_then(|attributes| {
-            shared.get_many(DATABASE, keys, |index, value| {
-                if let Some(value) = value {
-                    hits += 1;
-                    classic::write_value(out, keys[index], attributes[index].flags, value, None);
-                }
-                if run.marked[index] {
-                    out.extend_from_slice(b"END\r\n");
-                }
-            })
+            shared.get_many(DATABASE, keys, |index, value| answers.write(out, index, value, &attributes[index]))
         });
+        let (hits, done) = (answers.hits, answers.done);
+        Ok(self.end_gets(run, found, hits, done, before, out))
+    }
+
+    /// gets: beside others if all keys that are there have CAS numbers, else alone.
+    fn flush_gets_with_cas(
+        &mut self,
+        batch: &mut Batch<'_>,
+        run: &Run<'_>,
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<usize, Pause> {
+        let keys = &run.keys[..run.len];
+        let (before, mut answers) = (out.len(), Answers::new(run));
+        if !matches!(batch.entry, Entry::Alone(..)) && batch.server.space.attributed_len(DATABASE) > 0 {
+            let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
+            let mut numbered = true;
+            let found = attributes_of(shared, keys.iter().copied()).and_then(|attributes| {
+                shared.get_many(DATABASE, keys, |index, value| {
+                    numbered &= value.is_none() || attributes[index].cas != 0;
+                    if numbered {
+                        answers.write(out, index, value, &attributes[index]);
+                    }
+                })
+            });
+            if found.is_ok() && numbered {
+                let (hits, done) = (answers.hits, answers.done);
+                return Ok(self.end_gets(run, found, hits, done, before, out));
+            }
+        }
+        out.truncate(before);
+        let mut answers = Answers::new(run);
+        let alone = batch.alone().ok_or(Pause::to_wait(run.start))?;
+        let found = numbers_of(alone, keys).and_then(|attributes| {
+            alone.get_many(DATABASE, keys, |index, value| answers.write(out, index, value, &attributes[index]))
+        });
+        let (hits, done) = (answers.hits, answers.done);
+        Ok(self.end_gets(run, found, hits, done, before, out))
+    }
+
+    /// Counts what gets found. Returns how many keys are answered; all, after an error that answers their requests.
+    fn end_gets(
+        &self,
+        run: &Run<'_>,
+        found: Result<()>,
+        hits: u64,
+        done: usize,
+        before: usize,
+        out: &mut Vec<u8>,
+    ) -> usize {
         if let Err(error) = found {
             out.truncate(before);
             let requests = run.marked[..run.len].iter().filter(|&&last| last).count();
             (0..requests).for_each(|_| self.refuse(out, &error));
+            return run.len;
         }
-        keys.iter().for_each(|key| self.note_use(key, true));
-        self.note_hits(hits, run.len as u64 - hits);
-        Ok(())
+        run.keys[..done].iter().for_each(|key| self.note_use(key, true));
+        self.note_hits(hits, done as u64 - hits);
+        done
     }
 
     fn flush_meta_gets(
@@ -566,19 +635,25 @@ impl MemcachedSession {
         batch: &mut Batch<'_>,
         run: &Run<'_>,
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
+    ) -> std::result::Result<usize, Pause> {
         let mut keys: [&[u8]; RUN_MAX] = [&[]; RUN_MAX];
         keys.iter_mut().zip(&run.metas).for_each(|(key, meta)| *key = &meta.key);
         let keys = &keys[..run.len];
-        let shared = batch.shared().ok_or(MustWait(run.start))?;
+        let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
         let now_ms = shared.now_ms();
-        let (before, mut hits) = (out.len(), 0);
+        let (before, mut hits, mut done) = (out.len(), 0, 0);
         let found = attributes_of(shared, keys.iter().copied()).and_then(|attributes| {
-            if attributes[..keys.len()].iter().any(meta::has_marks) {
-                return Ok(false);
-            }
+            let mut only_reads = true;
             shared.get_many(DATABASE, keys, |index, value| {
+                if index > done || out.len() > OUTPUT_BYTES {
+                    return;
+                }
                 let meta = &run.metas[index];
+                only_reads &= meta::only_reads(meta, &attributes[index], value.is_some(), now_ms);
+                if !only_reads {
+                    return;
+                }
+                done = index + 1;
                 let Some(value) = value else {
                     meta::write_miss(out, meta);
                     return;
@@ -592,27 +667,32 @@ impl MemcachedSession {
                     out.extend_from_slice(b"\r\n");
                 }
             })?;
-            Ok(true)
+            Ok(only_reads)
         });
         match found {
             Ok(true) => {
-                self.note_hits(hits, run.len as u64 - hits);
-                let counted = run.metas.iter().filter(|meta| !meta.no_update);
+                self.note_hits(hits, done as u64 - hits);
+                let counted = run.metas[..done].iter().filter(|meta| !meta.no_update);
                 counted.for_each(|meta| self.note_use(&meta.key, true));
             }
-            // One client is asked to renew a value.
+            // One of them changes something: a CAS number is given, a key is made, a client has to renew a value.
             Ok(false) => {
-                let alone = batch.alone().ok_or(MustWait(run.start))?;
-                for meta in &run.metas {
-                    self.meta_get(alone, meta, out);
+                out.truncate(before);
+                let alone = batch.alone().ok_or(Pause::to_wait(run.start))?;
+                done = 0;
+                while done < run.len && out.len() <= OUTPUT_BYTES {
+                    self.meta_get(alone, &run.metas[done], out);
+                    done += 1;
                 }
+                self.unsynced = true;
             }
             Err(error) => {
                 out.truncate(before);
                 (0..run.len).for_each(|_| self.refuse(out, &error));
+                done = run.len;
             }
         }
-        Ok(())
+        Ok(done)
     }
 
     fn flush_sets(
@@ -620,7 +700,7 @@ impl MemcachedSession {
         batch: &mut Batch<'_>,
         run: &Run<'_>,
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
+    ) -> std::result::Result<usize, Pause> {
         let mut pairs: [(&[u8], &[u8]); RUN_MAX] = [(&[], &[]); RUN_MAX];
         for (pair, (&key, &value)) in pairs.iter_mut().zip(run.keys.iter().zip(&run.values)).take(run.len) {
             *pair = (key, value);
@@ -629,27 +709,31 @@ impl MemcachedSession {
         let plain = match &batch.entry {
             Entry::Alone(..) => false,
             _ => {
-                let shared = batch.shared().ok_or(MustWait(run.start))?;
+                let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
                 // After an error storing the first ones again changes nothing.
                 shared.put_many(DATABASE, pairs).unwrap_or(false)
             }
         };
-        let stored = if plain {
-            Ok(())
-        } else {
-            let alone = batch.alone().ok_or(MustWait(run.start))?;
-            alone.make_room().and_then(|()| alone.put_many(DATABASE, pairs))
-        };
         self.unsynced = true;
+        let mut stored: [Result<()>; RUN_MAX] = [const { Ok(()) }; RUN_MAX];
+        if !plain {
+            let alone = batch.alone().ok_or(Pause::to_wait(run.start))?;
+            if alone.make_room().and_then(|()| alone.put_many(DATABASE, pairs)).is_err() {
+                // One by one, each with its own answer: storing a pair again changes nothing.
+                for (stored, pair) in stored.iter_mut().zip(pairs) {
+                    *stored = alone.make_room().and_then(|()| alone.put_many(DATABASE, &[*pair]));
+                }
+            }
+        }
         for (index, (key, _)) in pairs.iter().enumerate() {
             self.note_use(key, false);
-            match &stored {
+            match &stored[index] {
                 _ if run.marked[index] => {}
                 Ok(()) => out.extend_from_slice(b"STORED\r\n"),
                 Err(error) => self.refuse(out, error),
             }
         }
-        Ok(())
+        Ok(run.len)
     }
 
     fn meta_get(&self, alone: &mut Exclusive<'_>, meta: &Meta<'_>, out: &mut Vec<u8>) {
@@ -671,7 +755,7 @@ impl MemcachedSession {
         line: &[u8],
         request: &Request<'_>,
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), MustWait> {
+    ) -> std::result::Result<(), Pause> {
         let id = match request {
             Request::Stats(of) => {
                 stats::stats(&self.server, of, out);
@@ -690,7 +774,7 @@ impl MemcachedSession {
                 Id::Ping
             }
             _ => {
-                let alone = batch.alone().ok_or(MustWait(start))?;
+                let alone = batch.alone().ok_or(Pause::to_wait(start))?;
                 let before = out.len();
                 match self.change(alone, request, out) {
                     Ok(id) => id,
@@ -855,6 +939,48 @@ fn attributes_of<'a>(shared: &Shared<'_>, keys: impl Iterator<Item = &'a [u8]>) 
     Ok(all)
 }
 
+/// The attributes of keys; those that are there have CAS numbers, given now if they had none.
+fn numbers_of(alone: &mut Exclusive<'_>, keys: &[&[u8]]) -> Result<[Attributes; RUN_MAX]> {
+    let mut all = [Attributes::default(); RUN_MAX];
+    // Their pages are in the cache afterwards.
+    alone.get_many(DATABASE, keys, |_, _| {})?;
+    for (attributes, key) in all.iter_mut().zip(keys) {
+        alone.cas_of(DATABASE, key)?;
+        *attributes = alone.attributes(DATABASE, key)?;
+    }
+    Ok(all)
+}
+
+/// The answers to the gets of a run, up to the first for which the output is too long.
+struct Answers<'r, 'a> {
+    run: &'r Run<'a>,
+    hits: u64,
+    /// Keys answered.
+    done: usize,
+}
+
+impl<'r, 'a> Answers<'r, 'a> {
+    fn new(run: &'r Run<'a>) -> Answers<'r, 'a> {
+        Answers { run, hits: 0, done: 0 }
+    }
+
+    #[inline]
+    fn write(&mut self, out: &mut Vec<u8>, index: usize, value: Option<&[u8]>, attributes: &Attributes) {
+        if index > self.done || out.len() > OUTPUT_BYTES {
+            return;
+        }
+        if let Some(value) = value {
+            self.hits += 1;
+            let cas = (self.run.kind == Kind::Gets).then_some(attributes.cas);
+            classic::write_value(out, self.run.keys[index], attributes.flags, value, cas);
+        }
+        if self.run.marked[index] {
+            out.extend_from_slice(b"END\r\n");
+        }
+        self.done = index + 1;
+    }
+}
+
 fn answer(out: &mut Vec<u8>, quiet: bool, text: &[u8]) {
     if !quiet {
         out.extend_from_slice(text);
@@ -870,6 +996,7 @@ impl<'a> Run<'a> {
             keys: [&[]; RUN_MAX],
             values: [&[]; RUN_MAX],
             marked: [false; RUN_MAX],
+            places: [(0, 0); RUN_MAX],
             metas: Vec::new(),
         }
     }

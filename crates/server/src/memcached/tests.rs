@@ -23,8 +23,10 @@ fn replies(input: &[u8], step: usize) -> Vec<u8> {
     for piece in input.chunks(step) {
         kept.extend_from_slice(piece);
         while kept.len() >= need {
-            let (used, flow) = session.execute(&kept, &mut out, Patience::MayWait);
+            let mut written = Vec::new();
+            let (used, flow) = session.execute(&kept, &mut written, Patience::MayWait);
             kept.drain(..used);
+            out.append(&mut written);
             match flow {
                 Flow::Read(more) => {
                     assert!(more > kept.len(), "{more} bytes of {}", kept.len());
@@ -91,6 +93,29 @@ fn a_run_longer_than_one_batch_keeps_its_order() {
     let values: String = (0..200).map(|n| format!("VALUE k{n} 0 3\r\n{n:03}\r\n")).collect();
     let expected = "STORED\r\n".repeat(200) + &values + "END\r\nEND\r\n";
     assert_eq!(String::from_utf8(out).unwrap(), expected);
+}
+
+#[test]
+fn a_get_of_much_waits_until_the_client_has_read() {
+    for name in ["get", "gets"] {
+        let (mut session, mut out) = (session(), Vec::new());
+        let value = "x".repeat(100_000);
+        let mut input = format!("set k 0 0 {}\r\n{value}\r\n{name}", value.len()) + &" k".repeat(150) + "\r\nmn\r\n";
+        let (mut all, mut calls) = (Vec::new(), 0);
+        loop {
+            let (used, flow) = session.execute(input.as_bytes(), &mut out, Patience::MayWait);
+            assert!(out.len() < 1 << 20, "{} bytes at once", out.len());
+            all.append(&mut out);
+            input.drain(..used);
+            calls += 1;
+            if flow != Flow::Write {
+                break;
+            }
+        }
+        let all = String::from_utf8(all).unwrap();
+        assert_eq!(all.matches("VALUE k 0 100000").count(), 150);
+        assert!(all.ends_with("END\r\nMN\r\n") && all.matches("END").count() == 1 && calls > 30, "{calls} calls");
+    }
 }
 
 #[test]

@@ -26,10 +26,13 @@ pub fn ok(out: &mut Vec<u8>) {
     out.extend_from_slice(b"+OK\r\n");
 }
 
-/// `-text`, of which the first word is the code. Line ends become blanks, since one would end the reply.
-pub fn error(out: &mut Vec<u8>, text: &str) {
+/// `-text`, of which the first word is the code. Line ends become blanks, since one would end the reply; those at the
+/// end are left out, as Redis does.
+pub fn error(out: &mut Vec<u8>, text: impl AsRef<[u8]>) {
+    let text = text.as_ref();
+    let len = text.iter().rposition(|b| !b"\r\n".contains(b)).map_or(0, |last| last + 1);
     out.push(b'-');
-    out.extend(text.bytes().map(|b| if b == b'\r' || b == b'\n' { b' ' } else { b }));
+    out.extend(text[..len].iter().map(|&b| if b == b'\r' || b == b'\n' { b' ' } else { b }));
     out.extend_from_slice(b"\r\n");
 }
 
@@ -156,7 +159,7 @@ mod tests {
         assert_eq!(of(|out| map(out, 2, Resp2)), "*4\r\n");
         assert_eq!(of(|out| map(out, 2, Resp3)), "%2\r\n");
         assert_eq!(of(|out| text(out, "a", Resp3)), "=5\r\ntxt:a\r\n");
-        assert_eq!(of(|out| error(out, "ERR a\r\nb")), "-ERR a  b\r\n");
+        assert_eq!(of(|out| error(out, "ERR a\r\nb\n\r")), "-ERR a  b\r\n");
         assert_eq!(of(|out| integer(out, -12)), ":-12\r\n");
     }
 }

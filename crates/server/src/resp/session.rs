@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! input -> parse up to BATCH_MAX requests in place -> for each run of equal commands:
-//!     GET GET GET ...      one get_many        beside others
+//!     GET GET GET ...      one get_many        beside others; likewise MGET, EXISTS, TOUCH, STRLEN
 //!     SET SET SET ...      one put_many        beside others while the database is plain, else alone
 //!     APPEND APPEND ...    one append_many     likewise
+//!     DEL DEL ...          one remove_many     likewise, of one key each
 //!     anything else        one command         lookups beside others, writes alone
 //! ```
 //!
@@ -17,11 +18,11 @@ use super::Version;
 use super::parse::{ParseLimits, Parsed, Parser, Span};
 use super::reply;
 use crate::clients::Client;
-use crate::command::call::{Args, Call, Outcome, Refusal, Turn};
-use crate::command::table::{Flags, Id, Names, Spec};
-use crate::command::{self, connection, introspect};
+use crate::command::call::{self, Args, Call, Outcome, Refusal, Turn};
+use crate::command::table::{self, Flags, Id, Names, Spec};
+use crate::command::{self, connection, introspect, strings};
 use crate::figures::Figures;
-use crate::keyspace::{Exclusive, Patience, Shared, Watch};
+use crate::keyspace::{self, Exclusive, Patience, Shared, Watch};
 use crate::server::Server;
 use crate::session::{Flow, Session};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ use std::time::Instant;
 
 /// Requests parsed before they are executed.
 const BATCH_MAX: usize = 256;
-/// Commands executed by one call of the table.
+/// Keys of one call of the table at most.
 const RUN_MAX: usize = 64;
 /// Output after which the client has to read first.
 const OUTPUT_BYTES: usize = 256 << 10;
@@ -43,9 +44,8 @@ pub struct RespSession {
     parser: Parser,
     args: Vec<Span>,
     requests: Vec<Request>,
-    lens: Vec<usize>,
-    /// GETs answered by one call of the table at most.
-    get_run_max: usize,
+    /// Keys looked up by one call of the table at most.
+    lookup_run_max: usize,
     pub(crate) database: usize,
     pub(crate) version: Version,
     pub(crate) authenticated: bool,
@@ -76,6 +76,19 @@ struct Request {
     spec: Option<&'static Spec>,
     /// Its arguments are words of a line.
     words: bool,
+}
+
+impl Request {
+    /// How many keys it has if one call of the table can do it together with others; else `None`.
+    #[inline]
+    fn run_keys(&self) -> Option<usize> {
+        match (self.spec?.id, self.count) {
+            // Several keys of a DEL have to be removed as one change.
+            (Id::Get | Id::StrLen | Id::Del | Id::Unlink, 2) | (Id::Set, 3) | (Id::Append, 3 | 5) => Some(1),
+            (Id::MGet | Id::Exists | Id::Touch, count @ 2..) => Some(count - 1),
+            _ => None,
+        }
+    }
 }
 
 /// Commands between MULTI and EXEC.
@@ -123,7 +136,7 @@ impl Session for RespSession {
                 Ending::Read(end, need) => return (end, Flow::Read(need)),
                 Ending::More(end) => at = end,
                 Ending::Broken(end, what) => {
-                    reply::error(out, &format!("ERR Protocol error: {what}"));
+                    reply::error(out, format!("ERR Protocol error: {what}"));
                     self.parser = Parser::default();
                     self.args.clear();
                     return (end, Flow::Close);
@@ -164,8 +177,7 @@ impl RespSession {
             parser: Parser::default(),
             args: Vec::new(),
             requests: Vec::new(),
-            lens: Vec::new(),
-            get_run_max: RUN_MAX,
+            lookup_run_max: RUN_MAX,
             database: 0,
             version: Version::Resp2,
             authenticated,
@@ -249,9 +261,10 @@ impl RespSession {
                 let Some(entry) = &shared else { break Some((index, Flow::Wait)) };
                 let args = requests[index..index + count].iter().map(args_of);
                 let done = match id {
-                    Id::Get => self.get_run(entry, args, out),
-                    Id::Append => self.append_run(entry, args, out).then_some(count),
-                    _ => self.set_run(entry, args, out).then_some(count),
+                    Id::Append => self.append_run(entry, args, out),
+                    Id::Set => self.set_run(entry, args, out).then_some(count),
+                    Id::Del | Id::Unlink => self.remove_run(entry, args, out),
+                    _ => self.lookup_run(entry, id, args, out),
                 };
                 // A database with lifetimes takes stores alone, but still as a batch.
                 let done = match done {
@@ -271,7 +284,9 @@ impl RespSession {
             }
             let args = args_of(request);
             let Some(spec) = request.spec else {
+                let before = out.len();
                 self.refuse_command(out, &command::unknown(&args));
+                self.settle_reply(before, out);
                 index += 1;
                 continue;
             };
@@ -292,45 +307,73 @@ impl RespSession {
     /// The run at the beginning of `requests`: its command, and how many of them one call of the table can do.
     #[inline]
     fn run_at(&self, requests: &[Request]) -> Option<(Id, usize)> {
-        let first = &requests[0];
-        let spec = first.spec?;
-        let count = match spec.id {
-            Id::Get => 2,
-            Id::Set | Id::Append => 3,
-            _ => return None,
-        };
-        if first.count != count || !self.authenticated || self.transaction.is_some() || self.replies != Replies::On {
+        let id = requests[0].spec?.id;
+        requests[0].run_keys()?;
+        if !self.authenticated || self.transaction.is_some() || self.replies != Replies::On {
             return None;
         }
         if self.client.subscriptions() > 0 && self.version == Version::Resp2 {
             return None;
         }
-        let equal =
-            |request: &&Request| request.count == count && request.spec.is_some_and(|other| other.id == spec.id);
-        let most = if spec.id == Id::Get { self.get_run_max } else { RUN_MAX };
-        Some((spec.id, requests.iter().take(most).take_while(equal).count()))
+        let most = if class_of(id) == Class::Lookup { self.lookup_run_max } else { RUN_MAX };
+        let mut keys = 0;
+        let fits = |request: &&Request| {
+            keys += request.run_keys().unwrap_or(most + 1);
+            request.spec.is_some_and(|spec| spec.id == id) && keys <= most
+        };
+        let count = requests.iter().take_while(fits).count();
+        (count > 0).then_some((id, count))
     }
 
-    /// Answers GETs until the output is long. Returns how many; `None`: they are to be answered one by one.
-    fn get_run<'a>(
+    /// Answers lookups until the output is long. Returns how many; `None`: they are to be answered one by one.
+    fn lookup_run<'a>(
         &mut self,
         shared: &Shared<'_>,
+        id: Id,
         args: impl Iterator<Item = Args<'a>>,
         out: &mut Vec<u8>,
     ) -> Option<usize> {
         let mut keys: [&[u8]; RUN_MAX] = [&[]; RUN_MAX];
-        let mut count = 0;
-        for (slot, args) in keys.iter_mut().zip(args) {
-            *slot = args.at(1);
+        // Where a request begins: its number of keys.
+        let mut firsts = [0u8; RUN_MAX];
+        let (mut key_count, mut count) = (0, 0);
+        for args in args {
+            firsts[key_count] = (args.len() - 1) as u8; // at most RUN_MAX
+            for key in args.from(1) {
+                keys[key_count] = key;
+                key_count += 1;
+            }
             count += 1;
         }
         let (before, version) = (out.len(), self.version);
-        let (mut hits, mut done) = (0, 0);
-        let found = shared.get_many(self.database, &keys[..count], |_, value| {
-            if out.len() <= OUTPUT_BYTES {
-                hits += u64::from(value.is_some());
-                reply::bulk_or_null(out, value, version);
-                done += 1;
+        let (mut hits, mut looked, mut done, mut stopped) = (0, 0, 0, false);
+        // Keys of the request that are to come, and those that were present.
+        let (mut left, mut present) = (0, 0);
+        let found = shared.get_many(self.database, &keys[..key_count], |index, value| {
+            if firsts[index] > 0 {
+                stopped |= out.len() > OUTPUT_BYTES;
+                (left, present) = (firsts[index], 0);
+                if !stopped {
+                    done += 1;
+                    if id == Id::MGet {
+                        reply::array(out, usize::from(left));
+                    }
+                }
+            }
+            if stopped {
+                return;
+            }
+            looked += 1;
+            hits += u64::from(value.is_some());
+            match id {
+                Id::Get | Id::MGet => reply::bulk_or_null(out, value, version),
+                Id::StrLen => reply::count(out, value.map_or(0, <[u8]>::len) as u64),
+                _ => {
+                    (left, present) = (left - 1, present + u64::from(value.is_some()));
+                    if left == 0 {
+                        reply::count(out, present);
+                    }
+                }
             }
         });
         if found.is_err() {
@@ -339,9 +382,9 @@ impl RespSession {
             return None;
         }
         // Large values: what is not answered was copied in vain, so the next run is shorter.
-        self.get_run_max = if done < count { done.max(1) } else { (2 * self.get_run_max).min(RUN_MAX) };
+        self.lookup_run_max = if done < count { looked.max(1) } else { (2 * self.lookup_run_max).min(RUN_MAX) };
         self.figures.hits.fetch_add(hits, Relaxed);
-        self.figures.misses.fetch_add(done as u64 - hits, Relaxed);
+        self.figures.misses.fetch_add(looked as u64 - hits, Relaxed);
         Some(done)
     }
 
@@ -376,25 +419,85 @@ impl RespSession {
         stored.is_ok()
     }
 
-    fn append_run<'a>(&mut self, shared: &Shared<'_>, args: impl Iterator<Item = Args<'a>>, out: &mut Vec<u8>) -> bool {
+    /// Answers APPENDs up to one with an option that is none. Returns how many; `None`: they are to be answered one by
+    /// one.
+    fn append_run<'a>(
+        &mut self,
+        shared: &Shared<'_>,
+        args: impl Iterator<Item = Args<'a>>,
+        out: &mut Vec<u8>,
+    ) -> Option<usize> {
+        let value_bytes_max = self.server.settings.bulk_bytes.load(Relaxed);
         let mut pairs: [(&[u8], &[u8]); RUN_MAX] = [(&[], &[]); RUN_MAX];
-        let count = pairs_of(args, &mut pairs);
-        self.lens.clear();
-        match shared.append_many(self.database, &pairs[..count], &mut self.lens) {
-            Ok(true) => {
-                self.unsynced = true;
-                self.lens.iter().for_each(|&len| reply::count(out, len as u64));
-                true
-            }
-            Ok(false) => false,
-            Err(error) => {
-                // An unknown number of them is appended, and appending twice would be wrong.
-                self.unsynced = true;
-                let text = Refusal::from(error).text();
-                (0..count).for_each(|_| reply::error(out, &text));
-                true
-            }
+        let mut limits = [value_bytes_max; RUN_MAX];
+        let mut count = 0;
+        for args in args {
+            let Ok(limit) = strings::append_limit(&args, value_bytes_max) else { break };
+            (pairs[count], limits[count]) = ((args.at(1), args.at(2)), limit);
+            count += 1;
         }
+        let (before, mut done, mut refused) = (out.len(), 0, 0);
+        let appended = shared.append_many(
+            self.database,
+            &pairs[..count],
+            |index| limits[index],
+            |index, len| {
+                match len {
+                    Some(len) => reply::count(out, len as u64),
+                    None => {
+                        reply::error(out, strings::too_long(limits[index], value_bytes_max).text());
+                        refused += 1;
+                    }
+                }
+                done = index + 1;
+            },
+        );
+        self.figures.errors.fetch_add(refused, Relaxed);
+        self.end_run(appended, done, count, before, out)
+    }
+
+    /// DEL of one key each. Returns how many are answered; `None`: they are to be answered one by one.
+    fn remove_run<'a>(
+        &mut self,
+        shared: &Shared<'_>,
+        args: impl Iterator<Item = Args<'a>>,
+        out: &mut Vec<u8>,
+    ) -> Option<usize> {
+        let mut keys: [&[u8]; RUN_MAX] = [&[]; RUN_MAX];
+        let mut count = 0;
+        for (slot, args) in keys.iter_mut().zip(args) {
+            *slot = args.at(1);
+            count += 1;
+        }
+        let (before, mut done) = (out.len(), 0);
+        let removed = shared.remove_many(self.database, &keys[..count], |index, was_present| {
+            reply::integer(out, was_present.into());
+            done = index + 1;
+        });
+        self.end_run(removed, done, count, before, out)
+    }
+
+    /// The end of a run of `count` writes, of which `done` are made, with replies from `before` on: the one that failed
+    /// is answered with the error, those behind it are another run.
+    fn end_run(
+        &mut self,
+        result: keyspace::Result<bool>,
+        done: usize,
+        count: usize,
+        before: usize,
+        out: &mut Vec<u8>,
+    ) -> Option<usize> {
+        self.unsynced |= !matches!(result, Ok(false));
+        let Err(error) = result else { return (done > 0).then_some(done) };
+        let refusal = Refusal::from(error);
+        if done < count {
+            self.refuse(out, &refusal);
+            return Some(done + 1);
+        }
+        // All are made, and not as durable as their replies say.
+        out.truncate(before);
+        (0..count).for_each(|_| self.refuse(out, &refusal));
+        Some(count)
     }
 
     /// Executes one request, or queues it.
@@ -408,7 +511,14 @@ impl RespSession {
         shared: &mut Option<Shared<'k>>,
     ) -> Step {
         let before = out.len();
-        if let Err(refusal) = self.admit(spec, &args) {
+        if let Err(mut refusal) = self.admit(spec, &args) {
+            if spec.id == Id::Exec {
+                self.transaction = None;
+                self.forget_watch();
+                let text = refusal.text();
+                let text = text.strip_prefix(b"ERR ").unwrap_or(&text);
+                refusal = Refusal::about("EXECABORT Transaction discarded because of: ", text, "");
+            }
             self.refuse_command(out, &refusal);
         } else if self.is_queued(spec) {
             self.queue(spec, &args);
@@ -449,6 +559,13 @@ impl RespSession {
                 self.refuse(out, &refusal);
             }
         }
+        self.settle_reply(before, out);
+        if self.closing { Step::Close } else { Step::Done }
+    }
+
+    /// Takes back the reply that begins at `before` if the client does not want it.
+    #[inline]
+    fn settle_reply(&mut self, before: usize, out: &mut Vec<u8>) {
         match self.replies {
             Replies::On => {}
             Replies::Off | Replies::Skip => out.truncate(before),
@@ -459,7 +576,6 @@ impl RespSession {
             Replies::Skip => Replies::On,
             other => other,
         };
-        if self.closing { Step::Close } else { Step::Done }
     }
 
     /// A command that changes the key space, or a whole transaction.
@@ -470,7 +586,11 @@ impl RespSession {
                 if self.transaction.is_some() {
                     return Err("ERR WATCH inside MULTI is not allowed".into());
                 }
+                let most = self.server.settings.request_bytes.load(Relaxed);
                 for key in args.from(1) {
+                    if self.watch.bytes() + key.len() > most {
+                        return Err("ERR too many watched keys".into());
+                    }
                     alone.watch(&mut self.watch, self.database, key)?;
                 }
                 reply::ok(out);
@@ -512,6 +632,7 @@ impl RespSession {
             alone.make_room()?;
         }
         alone.begin();
+        let (start, reply_bytes_max) = (out.len(), self.server.settings.request_bytes.load(Relaxed));
         reply::array(out, transaction.commands.len());
         let mut spans = transaction.spans.as_slice();
         for &(spec, count) in &transaction.commands {
@@ -528,7 +649,9 @@ impl RespSession {
                 Class::Lookup => command::look_up(spec.id, &mut Turn::Alone(alone), &mut call_of(self, args, out)),
                 Class::Change => command::change(spec.id, alone, &mut call_of(self, args, out)),
             };
-            if let Err(refusal) = outcome {
+            // Values that are asked for again and again would take any amount of memory.
+            let too_long = out.len() - start > reply_bytes_max;
+            if let Err(refusal) = if too_long { Err(call::REPLY_TOO_LONG.into()) } else { outcome } {
                 out.truncate(before);
                 self.refuse(out, &refusal);
             }
@@ -539,8 +662,14 @@ impl RespSession {
 
     /// Whether the command is allowed now, with these arguments.
     fn admit(&self, spec: &Spec, args: &Args<'_>) -> Outcome {
-        if !spec.accepts(args.len()) {
-            return Err(format!("ERR wrong number of arguments for '{}' command", spec.name).into());
+        let subcommand = spec.subcommand(args)?;
+        let name = || match subcommand {
+            Some((subcommand, _)) => format!("{}|{subcommand}", spec.name),
+            None => spec.name.to_owned(),
+        };
+        let arity_fits = subcommand.is_none_or(|(_, arity)| table::fits(arity, args.len()));
+        if !spec.accepts(args.len()) || !arity_fits {
+            return Err(format!("ERR wrong number of arguments for '{}' command", name()).into());
         }
         if !self.authenticated && !spec.flags.has(Flags::NO_AUTH) {
             return Err("NOAUTH Authentication required.".into());
@@ -553,7 +682,7 @@ impl RespSession {
             return Err(format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
                 this context",
-                spec.name
+                name()
             )
             .into());
         }
@@ -600,7 +729,7 @@ impl RespSession {
 
     fn refuse(&self, out: &mut Vec<u8>, refusal: &Refusal) {
         self.figures.errors.fetch_add(1, Relaxed);
-        reply::error(out, &refusal.text());
+        reply::error(out, refusal.text());
     }
 
     /// Counts commands and their time. Returns the time now.
@@ -626,6 +755,7 @@ fn call_of<'c, 'a>(session: &RespSession, args: Args<'a>, out: &'c mut Vec<u8>) 
         version: session.version,
         out,
         value_bytes_max: session.server.settings.bulk_bytes.load(Relaxed),
+        reply_bytes_max: session.server.settings.request_bytes.load(Relaxed),
     }
 }
 

@@ -161,6 +161,7 @@ pub(crate) struct Sorted {
     given: u64,
     failed: bool,
     records: u64,
+    removals: bool,
     put_lengths: Lengths,
     temporary_bytes: u64,
     manifest: Option<Manifest>,
@@ -176,6 +177,7 @@ pub(super) struct Start {
     pub budget: u64,
     pub threads: usize,
     pub records: u64,
+    pub removals: bool,
     pub put_lengths: Lengths,
     pub temporary_bytes: u64,
     pub manifest: Option<Manifest>,
@@ -184,7 +186,7 @@ pub(super) struct Start {
 
 impl Sorted {
     pub(super) fn start(storage: Arc<dyn Storage>, start: Start) -> Result<Self> {
-        let Start { prefix, rules, parts, budget, threads, records, put_lengths, .. } = start;
+        let Start { prefix, rules, parts, budget, threads, records, removals, put_lengths, .. } = start;
         let Start { temporary_bytes, manifest, saved, .. } = start;
         let state = Mutex::default();
         let window = 2 * threads + 1;
@@ -199,6 +201,7 @@ impl Sorted {
             given: 0,
             failed: false,
             records,
+            removals,
             put_lengths,
             temporary_bytes,
             manifest,
@@ -220,6 +223,11 @@ impl Sorted {
     /// How many records were given, before equal keys were resolved.
     pub(crate) fn records(&self) -> u64 {
         self.records
+    }
+
+    /// Whether there are deletions among the records.
+    pub(crate) fn removals(&self) -> bool {
+        self.removals
     }
 
     /// Key and value length that all records have which are no deletions.

@@ -59,6 +59,8 @@ pub(crate) struct Sorter {
     blocks: Vec<Block>,
     parts: Vec<Distributed>,
     lengths: Lengths,
+    /// Whether there are deletions.
+    removals: bool,
     /// What the records that are not deletions have in common.
     put_lengths: Lengths,
     /// The lengths of blocks whose records have the same.
@@ -110,6 +112,7 @@ impl Sorter {
             blocks: Vec::new(),
             parts: Vec::new(),
             lengths: Lengths::None,
+            removals: false,
             put_lengths: Lengths::None,
             fixed: None,
             records: 0,
@@ -226,6 +229,7 @@ impl Sorter {
             threads: self.options.threads,
             records: self.records,
             // What an earlier run saved are pairs: only builds are resumed, and they delete nothing.
+            removals: self.removals,
             put_lengths: if self.resumed > 0 { self.lengths } else { self.put_lengths },
             temporary_bytes: spilled,
             manifest: self.manifest.take(),
@@ -267,6 +271,7 @@ impl Sorter {
         let key_len = u32::try_from(key.len()).or_else(|_| too_long("key", key))?;
         let value_len = value.map_or(Ok(0), |v| u32::try_from(v.len()).or_else(|_| too_long("value", v)))?;
         let fixed = Fixed { key_len, value_len };
+        self.removals |= value.is_none();
         if value.is_some() {
             self.put_lengths = match self.put_lengths {
                 Lengths::None => Lengths::Fixed(fixed),

@@ -16,15 +16,19 @@ fn agrees(values: &[u64], greatest: u64, asked: &[u64]) {
     for (i, &value) in values.iter().enumerate() {
         assert_eq!(sequence.get(&words, i as u64), value, "value {i} of {}", values.len());
     }
-    let expected = |x: u64| Below {
-        less: values.partition_point(|&v| v < x) as u64,
-        less_or_equal: values.partition_point(|&v| v <= x) as u64,
+    let expected = |x: u64| {
+        let less = values.partition_point(|&v| v < x);
+        let before = less.checked_sub(1).map_or(0, |last| values[last]);
+        (less as u64, values.partition_point(|&v| v <= x) as u64, before)
     };
+    let found = |x: u64, below: Below| (below.less, below.less_or_equal, sequence.value_before(&words, x, below));
     for &x in asked {
-        assert_eq!(sequence.below(&words, x), expected(x), "{x} among {} up to {greatest}", values.len());
+        let below = sequence.below(&words, x);
+        assert_eq!(found(x, below), expected(x), "{x} among {} up to {greatest}", values.len());
     }
     for four in asked.as_chunks::<4>().0 {
-        assert_eq!(sequence.below_many(&words, four), four.map(expected));
+        let below = sequence.below_many(&words, four);
+        assert_eq!(std::array::from_fn(|i| found(four[i], below[i])), four.map(expected));
     }
 }
 
@@ -122,5 +126,5 @@ fn a_header_that_promises_more_than_there_is_allocates_nothing() {
     }
     // None at all, whatever the universe.
     let empty = EliasFano::open(&[0, u64::MAX]).expect("an empty sequence");
-    assert_eq!(empty.below(&[0, u64::MAX], 7), Below { less: 0, less_or_equal: 0 });
+    assert_eq!(empty.below(&[0, u64::MAX], 7), Below { less: 0, less_or_equal: 0, first: 0 });
 }

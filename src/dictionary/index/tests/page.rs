@@ -59,6 +59,8 @@ fn every_unit_is_inside(options: PageIndexOptions, cells: &[Cell], asked: &[u64]
     index.locate_many(&words, asked, &mut many);
     assert_eq!(many.len(), asked.len());
     for (&position, found) in asked.iter().zip(&many) {
+        assert_eq!(index.locate(&words, position), *found);
+        let found = &found.pages;
         assert_eq!(index.pages_of(&words, position), *found);
         assert_eq!(*found, by_reading_it_all(options, &firsts, position), "{position:#x}, {options:?}");
         for cell in cells.iter().filter(|u| u.first <= position && position <= u.last) {
@@ -133,11 +135,11 @@ fn ranks_fewer_than_bins_are_kept_exactly() {
 
 #[test]
 fn a_page_of_the_last_bin_there_can_be_is_near_a_position() {
-    let bins = EliasFano::build([u64::MAX - 1, u64::MAX].into_iter().map(Ok), 2, u64::MAX).expect("ascending");
+    let bins = EliasFano::build([u64::MAX - 3, u64::MAX].into_iter().map(Ok), 2, u64::MAX).expect("ascending");
     let words = [&[u64::MAX, 0][..], &bins].concat();
     let index = PageIndex::open(&words).expect("words of its form");
-    assert!(index.position_near(&words, 0) > u64::MAX - 4);
-    assert_eq!(index.position_near(&words, 1), u64::MAX);
+    assert!(index.locate(&words, u64::MAX).first_position > u64::MAX - 8);
+    assert_eq!(index.locate(&words, 0).first_position, 0);
 }
 
 #[test]
@@ -173,7 +175,7 @@ fn any_words_are_refused_or_answered_within_the_pages() {
         let asked: Vec<u64> = (0..40).map(|_| random.next()).collect();
         let mut found = Vec::new();
         index.locate_many(&words, &asked, &mut found);
-        for pages in found {
+        for Located { pages, .. } in found {
             assert!(pages.start <= pages.end && pages.end <= index.pages(), "{pages:?} of {}", index.pages());
         }
     }

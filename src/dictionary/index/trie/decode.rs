@@ -26,6 +26,7 @@ pub(crate) struct Trie {
     layout: TrieLayout,
     classes: Classes,
     tables: Arc<Tables>,
+    blocks: Blocks,
 }
 
 impl Trie {
@@ -50,7 +51,8 @@ impl Trie {
             TrieLayout { pairs: header[1], bucket_bits, superblock_bits, trie_bits: header[5], wide_count: header[6] };
         check_layout(&layout, words.len() as u64, header[7])?;
         let classes = Classes::read(&header[8..], skip_min != 0)?;
-        let trie = Trie { options, layout, classes, tables: Tables::of(huffman_max) };
+        let blocks = Blocks::of(block_items);
+        let trie = Trie { options, layout, classes, tables: Tables::of(huffman_max), blocks };
         let last = trie.bucket(words, (1 << bucket_bits) - 1);
         if last.is_none_or(|b| b.rank + b.count != layout.pairs || b.end != layout.trie_bits) {
             return Err("trie index: the last bucket does not end with the pairs and the tries".to_owned());
@@ -114,6 +116,29 @@ impl Trie {
     #[cfg(test)]
     pub fn bits(&self) -> u64 {
         64 * (self.layout.words().expect("checked by open"))
+    }
+}
+
+/// Where in its block a rank is, without a division: Lemire, Kaser & Kurz 2019, Faster Remainder by Direct Computation.
+#[derive(Clone, Copy)]
+struct Blocks {
+    items: u64,
+    /// 2^64 / items, rounded up.
+    reciprocal: u64,
+}
+
+impl Blocks {
+    fn of(items: u32) -> Blocks {
+        Blocks { items: items.into(), reciprocal: (u64::MAX / u64::from(items)).wrapping_add(1) }
+    }
+
+    /// `rank % items`.
+    #[inline]
+    fn within(self, rank: u64) -> u64 {
+        if rank > u32::MAX.into() {
+            return rank % self.items;
+        }
+        ((u128::from(self.reciprocal.wrapping_mul(rank)) * u128::from(self.items)) >> 64) as u64
     }
 }
 
@@ -346,8 +371,8 @@ impl Trie {
     }
 
     fn descend_sparse(&self, reader: &mut Reader<'_>, place: &mut Subtrie) -> Option<()> {
-        let block = u64::from(self.options.block_items);
-        while place.rank % block + place.count > block && place.depth < 64 {
+        let mut within = self.blocks.within(place.rank);
+        while within + place.count > self.blocks.items && place.depth < 64 {
             let left = self.tables.root(reader, place.count)?;
             if left == 0 {
                 place.deeper();
@@ -357,8 +382,9 @@ impl Trie {
             if place.goes_right() {
                 match skip {
                     Some(bits) => reader.jump(bits)?,
-                    None => self.pass_sparse(reader, left, place.rank % block, NESTED_MAX)?,
+                    None => self.pass_sparse(reader, left, within, NESTED_MAX)?,
                 }
+                within = self.blocks.within(within + left);
             }
             place.choose(left);
         }
@@ -367,8 +393,7 @@ impl Trie {
 
     /// Passes a trie whose first rank is the `within`-th of a block.
     fn pass_sparse(&self, reader: &mut Reader<'_>, mut size: u64, mut within: u64, nested: u32) -> Option<()> {
-        let block = u64::from(self.options.block_items);
-        while within + size > block {
+        while within + size > self.blocks.items {
             let left = self.tables.root(reader, size)?;
             if left == 0 {
                 continue;
@@ -378,7 +403,7 @@ impl Trie {
                 None => self.pass_sparse(reader, left, within, nested.checked_sub(1)?)?,
             }
             size -= left;
-            within = (within + left) % block;
+            within = self.blocks.within(within + left);
         }
         Some(())
     }

@@ -30,8 +30,11 @@ fn a_manifest_names_files_of_its_directory_only() {
 #[test]
 fn each_slot_has_one_shard() {
     let manifest = Manifest::divided(7, 1);
-    let last = |slot| shard_of(manifest.shards.iter().map(|shard| shard.last_slot), slot);
     let mut counts = [0; 7];
-    (0..SLOT_COUNT as u16).for_each(|slot| counts[last(slot)] += 1);
+    (0..SLOT_COUNT).for_each(|slot| counts[manifest.shard_of_slot(slot)] += 1);
     assert!(counts.iter().all(|count| (2340..2342).contains(count)), "{counts:?}");
+    for (shard, (first, last)) in manifest.slot_ranges().enumerate() {
+        assert_eq!((manifest.shard_of_slot(first), manifest.shard_of_slot(last)), (shard, shard));
+        assert_eq!(usize::from(last - first + 1), counts[shard]);
+    }
 }

@@ -21,7 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   splitpoint dict build users.tsv users.spd
   splitpoint dict build 2024.csv 2025.csv all.spd --key id --value name --duplicates last
-  splitpoint dict build hashes.raw hashes.spd --index chunk --memory 8GiB
+  splitpoint dict build hashes.raw hashes.spd --index chunk --filter 8
   zcat a.jsonl.gz | splitpoint dict build - a.spd --format jsonl --on-error skip
   splitpoint dict build huge.tsv huge.spd --resume
 
@@ -153,6 +153,7 @@ impl Build {
         if let Some(index) = self.index.index()? {
             builder = builder.index(index);
         }
+        builder = builder.filter(self.index.filter.unwrap_or(0));
         builder = self.work.bound(self.shape.shape(builder)?);
         if let Some(count) = self.shards {
             builder = builder.shards(count);

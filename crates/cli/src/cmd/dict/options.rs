@@ -10,9 +10,11 @@ use std::path::PathBuf;
 /// Part of the help of every command that makes an index.
 pub const INDEX_HELP: &str = "\
 Indexes: page, the default, for records of any size, one read per lookup; chunk,
-1.5 to 1.9 bits per key, reorders the records; trie, 2.5 bits, keeps hash order,
+1.5 to 1.9 bits per key, reorders the records; trie, 2.6 bits, keeps hash order,
 trie-sparse takes fewer; none searches the pages. chunk and trie return ranks:
-records of varying size need a second, small index from ranks to pages.";
+records of varying size need a second, small index from ranks to pages.
+--filter 8 adds 9.5 bits per key, and 99.6 % of lookups of absent keys read no
+data; --filter 16 adds 19 bits, and it is 99.998 %.";
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum IndexName {
@@ -44,8 +46,8 @@ pub struct IndexArgs {
     /// Largest trie that is Huffman-coded, in keys; larger ones use Elias gamma (trie, trie-sparse) [default: 64]
     #[arg(long, value_name = "N")]
     hmax: Option<u32>,
-    /// Smallest trie, in keys, that stores where its right half begins: faster, larger (trie, trie-sparse) [default:
-    /// 0, none]
+    /// Smallest trie, in keys, that stores where its right half begins: faster, larger; 0 for none (trie, trie-sparse)
+    /// [default: 64 for trie, 0 for trie-sparse]
     #[arg(long, value_name = "N")]
     skip: Option<u32>,
     /// Keys per block (trie-sparse) [default: 16]
@@ -54,6 +56,18 @@ pub struct IndexArgs {
     /// Bits per key against build time (chunk) [default: balanced]
     #[arg(long, value_enum, hide_possible_values = true, value_name = "fast|balanced|small")]
     effort: Option<EffortName>,
+    /// A filter beside the index, of 8 or 16 bits, so that lookups of absent keys read nothing; 0 for none
+    #[arg(long, value_name = "8|16|0", value_parser = parse_filter)]
+    pub filter: Option<u32>,
+}
+
+fn parse_filter(text: &str) -> std::result::Result<u32, String> {
+    match text {
+        "0" => Ok(0),
+        "8" => Ok(8),
+        "16" => Ok(16),
+        _ => Err("expected 8, 16, or 0 for none".to_owned()),
+    }
 }
 
 impl IndexArgs {
@@ -63,21 +77,19 @@ impl IndexArgs {
     /// An option that belongs to another kind of index than the chosen one.
     pub fn index(&self) -> Result<Option<Index>> {
         self.check()?;
-        let trie = |block_items| {
-            let Index::Trie { bucket_keys, huffman_max, skip_min, .. } = Index::trie() else {
+        let trie = |mut index| {
+            let Index::Trie { bucket_keys, huffman_max, skip_min, .. } = &mut index else {
                 unreachable!("a trie is one")
             };
-            Index::Trie {
-                bucket_keys: self.g.unwrap_or(bucket_keys),
-                huffman_max: self.hmax.unwrap_or(huffman_max),
-                skip_min: self.skip.unwrap_or(skip_min),
-                block_items,
-            }
+            *bucket_keys = self.g.unwrap_or(*bucket_keys);
+            *huffman_max = self.hmax.unwrap_or(*huffman_max);
+            *skip_min = self.skip.unwrap_or(*skip_min);
+            index
         };
         Ok(self.index.map(|name| match name {
             IndexName::Page => Index::page(),
-            IndexName::Trie => trie(1),
-            IndexName::TrieSparse => trie(self.block_items.unwrap_or(BLOCK_ITEMS)),
+            IndexName::Trie => trie(Index::trie()),
+            IndexName::TrieSparse => trie(Index::trie_sparse(self.block_items.unwrap_or(BLOCK_ITEMS))),
             IndexName::Chunk => Index::Chunk {
                 effort: match self.effort {
                     Some(EffortName::Fast) => Effort::Fast,

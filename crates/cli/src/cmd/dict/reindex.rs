@@ -1,9 +1,9 @@
-//! `dict reindex`: rewrites a dictionary with another index.
+//! `dict reindex`: rewrites a dictionary with another index or filter.
 
 use super::options::{INDEX_HELP, IndexArgs, WorkArgs};
 use super::{Report, bar_of_pairs, ended, open, watched};
 use crate::cmd::require_directory_of;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::interrupt::Interrupt;
 use crate::source::Read;
 use splitpoint::DictionaryBuilder;
@@ -13,17 +13,23 @@ use std::time::Instant;
 const EXAMPLES: &str = "\
 Examples:
   splitpoint dict reindex users.spd users-small.spd --index chunk --effort small
-  splitpoint dict reindex users.spd users.spd --index page";
+  splitpoint dict reindex users.spd users.spd --index page
+  splitpoint dict reindex users.spd users.spd --filter 8";
 
 fn after_help() -> String {
     format!(
-        "{EXAMPLES}\n\nOne pass over OLD without a sort. Pages, compression and hash function stay.\n\n{INDEX_HELP}"
+        "{EXAMPLES}\n\nOne pass over OLD without a sort. Pages, compression and hash function stay.\n\
+         So does the index without --index, and the filter without --filter.\n\n{INDEX_HELP}"
     )
 }
 
-/// Rewrite a dictionary with another index
+fn what_is_new() -> clap::ArgGroup {
+    clap::ArgGroup::new("new index").args(["index", "filter"]).required(true).multiple(true)
+}
+
+/// Rewrite a dictionary with another index or filter
 #[derive(clap::Args)]
-#[command(after_help = after_help(), group = clap::ArgGroup::new("new index").args(["index"]).required(true))]
+#[command(after_help = after_help(), group = what_is_new())]
 pub struct Reindex {
     /// The dictionary
     old: PathBuf,
@@ -42,13 +48,13 @@ impl Reindex {
     pub fn run(self) -> Result<()> {
         let interrupt = Interrupt::watch()?;
         let start = Instant::now();
-        let Some(index) = self.index.index()? else {
-            return Err(Failure::usage("choose the new index with --index"));
-        };
-        let old = open(&self.old)?.stat()?;
+        let old = open(&self.old)?;
+        let index = self.index.index()?.unwrap_or_else(|| old.index());
+        let filter = self.index.filter.unwrap_or_else(|| old.filter());
+        let old = old.stat()?;
         require_directory_of(&self.new)?;
         let bar = bar_of_pairs();
-        let builder = self.work.bound(DictionaryBuilder::new().index(index));
+        let builder = self.work.bound(DictionaryBuilder::new().index(index).filter(filter));
         let written = watched(builder, &interrupt, &bar).reindex(&self.old, &self.new);
         let left = format!("nothing was written, {} is unchanged", self.new.display());
         let rows = ended(written, &bar, &interrupt, &left)?;

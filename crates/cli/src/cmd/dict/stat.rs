@@ -64,6 +64,8 @@ fn as_json(stat: &DictionaryStat) -> serde_json::Value {
         "index_bytes": stat.index_bytes,
         "ranks_bytes": stat.ranks_bytes,
         "index_bits_per_key": stat.index_bits_per_key,
+        "filter_bits": stat.filter_bits,
+        "filter_bytes": stat.filter_bytes,
         "index_details": details,
         "one_read": one_read(stat),
         "fixed_lengths": stat.fixed_lengths.map(|(key_len, value_len)| json!({"key": key_len, "value": value_len})),
@@ -115,6 +117,11 @@ fn lines(stat: &DictionaryStat) -> Vec<(&'static str, String)> {
         ("lookup", reads),
         ("hash", format!("{}, seed {}", stat.hash, stat.hash_seed)),
     ];
+    if stat.filter_bits > 0 {
+        let bits = stat.filter_bytes as f64 * 8.0 / stat.pairs.max(1) as f64;
+        let filter = format!("of {} bits, {}, {bits:.3} bits/key", stat.filter_bits, size(stat.filter_bytes));
+        lines.insert(7, ("filter", filter));
+    }
     if !details.is_empty() {
         lines.insert(7, ("", details.join(", ")));
     }

@@ -22,8 +22,8 @@ Examples:
 OLD is read once and NEW written once, whatever the size of the batch. A pair
 replaces an existing pair of its key; the last of several wins. Deletions come
 first: a key that is also in a BATCH is present at the end. Pages, compression and
-hash function are OLD's, and so is the index without --index. A reader that has
-OLD open keeps it until it reopens.";
+hash function are OLD's, and so are the index without --index and the filter
+without --filter. A reader that has OLD open keeps it until it reopens.";
 
 fn after_help() -> String {
     format!("{EXAMPLES}\n\n{FORMATS_HELP}\n\n{INDEX_HELP}")
@@ -98,11 +98,10 @@ impl Update {
     }
 
     fn builder(&self) -> Result<DictionaryBuilder> {
-        let index = match self.index.index()? {
-            Some(index) => index,
-            None => open(&self.old)?.index(),
-        };
-        Ok(self.work.bound(DictionaryBuilder::new().index(index)))
+        let old = open(&self.old)?;
+        let index = self.index.index()?.unwrap_or_else(|| old.index());
+        let filter = self.index.filter.unwrap_or_else(|| old.filter());
+        Ok(self.work.bound(DictionaryBuilder::new().index(index).filter(filter)))
     }
 }
 

@@ -1,10 +1,11 @@
-//! Loads and stores of memory that other threads may access at the same moment.
+//! Loads and stores of memory that other threads, or the operating system, may access at the same moment.
 //!
 //! A frame is changed by the holder of its exclusive latch while optimistic readers load from it; they discard what
-//! they loaded if the frame's version changed (`pool.rs`). Ordinary accesses that race are undefined behaviour in Rust,
-//! and its atomics take whole aligned words only: a record of 26 bytes at an odd offset is then a dozen shifts and
-//! merges. The processor has no such limit, so on x86-64 each access is one instruction of inline assembly, which the
-//! compiler neither splits, repeats nor assumes anything about.
+//! they loaded if the frame's version changed (`pager/pool.rs`). Pages of a mapped file can become zeros
+//! (`io/window.rs`). Ordinary accesses that race are undefined behaviour in Rust, and its atomics take whole aligned
+//! words only: a record of 26 bytes at an odd offset is then a dozen shifts and merges. The processor has no such
+//! limit, so on x86-64 each access is one instruction of inline assembly, which the compiler neither splits, repeats
+//! nor assumes anything about.
 //!
 //! What such a load returns is what relaxed atomic loads of its single bytes could return, and a store is what relaxed
 //! atomic stores of its bytes could do. That is all that callers rely on. Other processors take the **portable twin**:
@@ -12,24 +13,32 @@
 //! twin (`--cfg splitpoint_portable`), as they do not see accesses in assembly.
 //!
 //! Measured: a lookup of a pair of 24 bytes takes a quarter fewer instructions (docs/benchmarks.md, "What was tried").
-//! Not here: which bytes may be accessed when (`pool.rs`, `words.rs`).
+//! Not here: which bytes may be accessed when (`pager/pool.rs`, `pager/words.rs`, `io/window.rs`).
 #![expect(unsafe_code, reason = "accesses that race, by instruction or as atomic words")]
 
 #[cfg(not(all(target_arch = "x86_64", not(splitpoint_portable))))]
-pub(super) use portable::*;
+pub(crate) use portable::*;
 #[cfg(all(target_arch = "x86_64", not(splitpoint_portable)))]
-pub(super) use x86_64::*;
+pub(crate) use x86_64::*;
 
 /// Copies `len` bytes out of shared memory.
 ///
 /// # Safety
-/// `from` begins `len` bytes of a frame; `to` begins `len` bytes that only this thread accesses.
+/// `from` begins `len` bytes of a frame, or of a mapping that begins at a multiple of 8; `to` begins `len` bytes that
+/// only this thread accesses.
 #[inline]
-pub(super) unsafe fn copy_out(from: *const u8, to: *mut u8, len: usize) {
+pub(crate) unsafe fn copy_out(from: *const u8, to: *mut u8, len: usize) {
     if len >= 16 {
         let mut at = 0;
+        while at + 64 <= len {
+            for part in 0..4 {
+                // SAFETY: `at + 64 <= len`, and both are `len` bytes long, as the caller promises.
+                unsafe { to.add(at + 16 * part).cast::<u128>().write_unaligned(load16(from.add(at + 16 * part))) };
+            }
+            at += 64;
+        }
         while at + 16 <= len {
-            // SAFETY: `at + 16 <= len`, and both are `len` bytes long, as the caller promises.
+            // SAFETY: `at + 16 <= len`, as above.
             unsafe { to.add(at).cast::<u128>().write_unaligned(load16(from.add(at))) };
             at += 16;
         }
@@ -49,12 +58,25 @@ pub(super) unsafe fn copy_out(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
+/// Begins to bring the cache line of `address` into the processor's cache. Any address will do.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn prefetch(address: *const u8) {
+    // SAFETY: a prefetch may be given any address; it is a hint.
+    unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast()) };
+}
+
+/// Other processors prefetch by themselves or not at all.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub(crate) fn prefetch(_address: *const u8) {}
+
 /// Copies `bytes` into shared memory.
 ///
 /// # Safety
 /// `to` begins as many bytes of a frame, whose exclusive latch this thread holds.
 #[inline]
-pub(super) unsafe fn copy_in(bytes: &[u8], to: *mut u8) {
+pub(crate) unsafe fn copy_in(bytes: &[u8], to: *mut u8) {
     let len = bytes.len();
     let from = bytes.as_ptr();
     if len >= 16 {
@@ -89,7 +111,7 @@ pub(super) unsafe fn copy_in(bytes: &[u8], to: *mut u8) {
 /// # Safety
 /// Both ranges lie in a frame whose exclusive latch this thread holds.
 #[inline]
-pub(super) unsafe fn move_within(from: *const u8, to: *mut u8, len: usize) {
+pub(crate) unsafe fn move_within(from: *const u8, to: *mut u8, len: usize) {
     /// Moves `N` runs of sixteen bytes: loads all of them before it stores the first.
     ///
     /// # Safety
@@ -160,7 +182,7 @@ mod x86_64 {
             /// # Safety
             /// `from` begins as many bytes of live memory, which other threads access as this file does.
             #[inline(always)]
-            pub(in crate::pager) unsafe fn $name(from: *const u8) -> $type {
+            pub(crate) unsafe fn $name(from: *const u8) -> $type {
                 let loaded: $type;
                 // SAFETY: one load of memory that is live, as the caller promises; it changes nothing else.
                 unsafe {
@@ -182,7 +204,7 @@ mod x86_64 {
             /// # Safety
             /// `to` begins as many bytes of live memory, to which no other thread stores.
             #[inline(always)]
-            pub(in crate::pager) unsafe fn $name(to: *mut u8, value: $type) {
+            pub(crate) unsafe fn $name(to: *mut u8, value: $type) {
                 // SAFETY: one store to memory that is live and that only this thread changes, as the caller promises.
                 unsafe { asm!($instruction, in(reg) to, in($class) value, options(nostack, preserves_flags)) }
             }
@@ -198,7 +220,7 @@ mod x86_64 {
     /// # Safety
     /// `from` begins as many bytes of live memory, which other threads access as this file does.
     #[inline(always)]
-    pub(in crate::pager) unsafe fn load16(from: *const u8) -> u128 {
+    pub(crate) unsafe fn load16(from: *const u8) -> u128 {
         // SAFETY: the caller's promise; both types are sixteen plain bytes.
         unsafe { std::mem::transmute::<__m128i, u128>(load_vector(from)) }
     }
@@ -208,7 +230,7 @@ mod x86_64 {
     /// # Safety
     /// `to` begins as many bytes of live memory, to which no other thread stores.
     #[inline(always)]
-    pub(in crate::pager) unsafe fn store16(to: *mut u8, value: u128) {
+    pub(crate) unsafe fn store16(to: *mut u8, value: u128) {
         // SAFETY: the caller's promise; both types are sixteen plain bytes.
         unsafe { store_vector(to, std::mem::transmute::<u128, __m128i>(value)) }
     }
@@ -222,15 +244,15 @@ mod portable {
     #[inline]
     unsafe fn word<'a>(at: *const u8) -> (&'a AtomicU64, u32) {
         let skip = at.addr() % 8;
-        // SAFETY: frames begin at multiples of 8 and have whole words, so the word is in the frame of the byte; it is
-        // aligned, and all accesses that race with it are atomic.
+        // SAFETY: frames and mappings begin at multiples of 8 and have whole words, so the word is in the frame of the
+        // byte; it is aligned, and all accesses that race with it are atomic.
         (unsafe { AtomicU64::from_ptr(at.sub(skip).cast_mut().cast()) }, 8 * skip as u32)
     }
 
     /// # Safety
     /// As of the twin.
     #[inline]
-    pub(in crate::pager) unsafe fn load1(from: *const u8) -> u8 {
+    pub(crate) unsafe fn load1(from: *const u8) -> u8 {
         // SAFETY: the caller's promise.
         let (word, shift) = unsafe { word(from) };
         (u64::from_le(word.load(Relaxed)) >> shift) as u8
@@ -239,7 +261,7 @@ mod portable {
     /// # Safety
     /// As of the twin.
     #[inline]
-    pub(in crate::pager) unsafe fn load8(from: *const u8) -> u64 {
+    pub(crate) unsafe fn load8(from: *const u8) -> u64 {
         // SAFETY: the caller's promise.
         let (first, shift) = unsafe { word(from) };
         let low = u64::from_le(first.load(Relaxed)) >> shift;
@@ -254,7 +276,7 @@ mod portable {
     /// # Safety
     /// As of the twin.
     #[inline]
-    pub(in crate::pager) unsafe fn load16(from: *const u8) -> u128 {
+    pub(crate) unsafe fn load16(from: *const u8) -> u128 {
         // SAFETY: the caller promises 16 bytes.
         let (low, high) = unsafe { (load8(from), load8(from.add(8))) };
         u128::from(low) | u128::from(high) << 64
@@ -280,7 +302,7 @@ mod portable {
     /// # Safety
     /// As of the twin.
     #[inline]
-    pub(in crate::pager) unsafe fn store1(to: *mut u8, value: u8) {
+    pub(crate) unsafe fn store1(to: *mut u8, value: u8) {
         // SAFETY: the caller's promise.
         unsafe { store(to, value.into(), 1) }
     }
@@ -288,7 +310,7 @@ mod portable {
     /// # Safety
     /// As of the twin.
     #[inline]
-    pub(in crate::pager) unsafe fn store4(to: *mut u8, value: u32) {
+    pub(crate) unsafe fn store4(to: *mut u8, value: u32) {
         // SAFETY: the caller's promise.
         unsafe { store(to, value.into(), 4) }
     }
@@ -296,7 +318,7 @@ mod portable {
     /// # Safety
     /// As of the twin.
     #[inline]
-    pub(in crate::pager) unsafe fn store8(to: *mut u8, value: u64) {
+    pub(crate) unsafe fn store8(to: *mut u8, value: u64) {
         // SAFETY: the caller's promise.
         unsafe { store(to, value, 8) }
     }
@@ -304,7 +326,7 @@ mod portable {
     /// # Safety
     /// As of the twin.
     #[inline]
-    pub(in crate::pager) unsafe fn store16(to: *mut u8, value: u128) {
+    pub(crate) unsafe fn store16(to: *mut u8, value: u128) {
         // SAFETY: the caller promises 16 bytes.
         unsafe { (store8(to, value as u64), store8(to.add(8), (value >> 64) as u64)) };
     }

@@ -1,0 +1,509 @@
+"""Spark: a data source that writes and reads dictionaries of shards. Needs PySpark 4.1 or later.
+
+.. code-block:: python
+
+    from splitpoint import spark as splitpoint_spark
+
+    splitpoint_spark.write(users, "/shared/users.spd", shards=64)                 # fast: one shuffle, no more
+    users.write.format("splitpoint").mode("append").save("/shared/users.spd")     # right, and simpler
+    spark.read.format("splitpoint").load("/shared/users.spd")                     # columns key and value, binary
+
+The format is found by its name wherever the package is installed. Driver and executors see the directory under the same
+path: a network file system, or one machine.
+
+===========================  ==========================================================================================
+:func:`write`                writes a DataFrame, with the modes that Spark knows
+:func:`prepare`              divides a DataFrame, so that each task of a write makes one shard
+:func:`shard_udf`,           which shard or slot has a key, and its place in hash order: Arrow UDFs that agree with the
+:func:`slot_udf`,            library bit for bit
+:func:`position_udf`
+:class:`DataSource`          the data source, to register by hand
+===========================  ==========================================================================================
+
+**How a write works.** A DataFrame that :func:`prepare` has divided has one shard a partition. Each task sorts its rows
+and writes the shard's file, merged with the old one if there is one; tasks that fail, run twice or are killed write
+files of their own. The driver then moves the files into the directory and replaces its manifest by a rename: readers see
+all of the change or none of it. Until then all files lie in a hidden directory beside the dictionary, which the end of
+the job removes, however it ends.
+
+Spark does not let a data source ask for a partitioning, so a DataFrame that was not divided is written in another way:
+tasks save their rows as they are, and the driver sorts and writes all shards. The result has the same bytes, and the
+driver does the work.
+
+**Options** of a write: ``shards`` (of a new dictionary; 16), ``key`` and ``value`` (names of the columns), and those of
+:class:`splitpoint.BuildOptions`, among them ``index``, ``compression``, ``hash``, ``seed``, ``duplicates`` and
+``memory_bytes``, which here is for each task (256 MiB).
+
+**A read** has a task for each shard, and several for one of more than ``pairs_per_task`` pairs (4 million). With the
+setting ``spark.sql.python.filterPushdown.enabled``, filters such as ``key = X'61'`` become lookups. A schema with fewer
+columns, or with strings for bytes, is passed by ``.schema("key STRING, value STRING")``.
+
+**Modes.** ``overwrite`` replaces a dictionary, or makes one. ``append`` changes one: a row puts its value, and one with a
+null value removes its key; without a dictionary it makes one. A key that comes twice in one DataFrame is an error, as
+rows of a DataFrame have no order; ``duplicates`` chooses ``"first"`` or ``"last"``, in the order in which tasks get
+rows. Spark itself refuses ``error`` and ``ignore`` for every data source in Python; :func:`write` has them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+try:
+    import pyarrow
+    from pyspark import TaskContext
+    from pyspark.sql import datasource
+    from pyspark.sql import functions as sql
+    from pyspark.sql.datasource import EqualTo, In
+    from pyspark.sql.types import BinaryType, StringType, StructType
+except ImportError as missing:
+    raise ImportError(f"splitpoint.spark needs PySpark 4.1 or later and pyarrow: {missing}") from missing
+
+from splitpoint._splitpoint import ShardJobCore, position_column, shard_generation, slot_column
+from splitpoint.dictionary import _OPTIONS, Dictionary
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.datasource import Filter
+
+#: Shards of a new dictionary, if nothing else is said: a few servers or a reader in parallel, and no burden.
+SHARDS = 16
+#: Memory for sorting of each task.
+MEMORY_BYTES = 256 << 20
+#: Pairs that a task reads, about: larger shards are read by several tasks.
+PAIRS_PER_TASK = 4_000_000
+#: The metadata of the column that :func:`prepare` adds: how many shards there are.
+_PREPARED = "splitpoint.shards"
+_TEXTS = {"index", "effort", "compression", "hash", "duplicates", "temporary_directory"}
+_SLOTS = 16384
+
+
+def position_udf(hash: str = "xxh3", seed: int = 0) -> Any:
+    """A function of a column of keys: the place of each in hash order, as a long.
+
+    Positions are unsigned; the sign is flipped, so that the order of the longs is the order of the positions. A null
+    key has no position.
+
+    .. code-block:: python
+
+        users.sortWithinPartitions(position_udf()("key"))
+    """
+
+    def positions(keys: pyarrow.Array) -> pyarrow.Array:
+        return pyarrow.array(position_column(keys, hash, seed))
+
+    return _udf(positions, "long")
+
+
+def slot_udf() -> Any:
+    """A function of a column of keys: the slot of each in Redis Cluster, 0 to 16383.
+
+    .. code-block:: python
+
+        users.groupBy(slot_udf()("key")).count()
+    """
+
+    def slots(keys: pyarrow.Array) -> pyarrow.Array:
+        return pyarrow.array(slot_column(keys, None))
+
+    return _udf(slots, "int")
+
+
+def shard_udf(shards: int) -> Any:
+    """A function of a column of keys: the shard of each in a dictionary that was made with so many shards.
+
+    .. code-block:: python
+
+        users.repartitionById(64, shard_udf(64)("key"))
+    """
+    return _shard_udf(_divided(shards))
+
+
+def _shard_udf(last_slots: list[int]) -> Any:
+    def shard_numbers(keys: pyarrow.Array) -> pyarrow.Array:
+        return pyarrow.array(slot_column(keys, last_slots))
+
+    return _udf(shard_numbers, "int")
+
+
+def _udf(function: Any, returns: str) -> Any:
+    # Spark reads the hints to learn what kind of function it is.
+    function.__annotations__ = {"keys": pyarrow.Array, "return": pyarrow.Array}
+    return sql.arrow_udf(function, returns)
+
+
+def _divided(shards: int) -> list[int]:
+    """The last slot of each of so many shards."""
+    if not 1 <= shards <= _SLOTS:
+        raise ValueError(f"shards is {shards}, expected 1 to {_SLOTS}, the slots of Redis Cluster")
+    return [_SLOTS * (shard + 1) // shards - 1 for shard in range(shards)]
+
+
+def prepare(
+    df: DataFrame,
+    shards: Optional[int] = None,
+    *,
+    path: Optional[str] = None,
+    key: Optional[str] = None,
+    value: Union[str, Sequence[str], None] = None,
+) -> DataFrame:
+    """Divides ``df`` by shards: a write then makes each shard in a task of its own. Costs one shuffle.
+
+    ``shards`` is that of the dictionary. With ``path``, the shards are those of the dictionary there, if there is one.
+    The result has the columns ``key``, ``value`` and ``shard``; its rows have to stay where they are until they are
+    written.
+
+    ``key`` and ``value`` name the columns of ``df``: by default those called so, or else the first one and all others.
+    Several columns become one value, a JSON object of them.
+
+    Rows need no order: the writer sorts them, faster than Spark would. What a task reads goes straight into the sort,
+    which spills to disk beyond ``memory_bytes``.
+
+    .. code-block:: python
+
+        prepare(users, 64, key="id", value=["name", "mail"]).write.format("splitpoint").mode("overwrite").save(path)
+    """
+    last_slots = None if path is None else _last_slots(path)
+    if last_slots is None:
+        last_slots = _divided(SHARDS if shards is None else shards)
+    if key is None:
+        key = "key" if "key" in df.columns else df.columns[0]
+    if value is None:
+        value = "value" if "value" in df.columns else [column for column in df.columns if column != key]
+    values = [value] if isinstance(value, str) else list(value)
+    for column in [key, *values]:
+        if column not in df.columns:
+            raise ValueError(f"no column {column!r}, there are {', '.join(df.columns)}")
+    if not values:
+        raise ValueError(f"a column of values is needed beside {key!r}")
+    content = sql.col(_quoted(values[0])) if len(values) == 1 else sql.to_json(sql.struct(*map(_quoted, values)))
+    pairs = df.select(sql.col(_quoted(key)).alias("key"), content.alias("value"))
+    pairs = pairs.withColumn("shard", _shard_udf(last_slots)("key"))
+    pairs = pairs.withMetadata("shard", {_PREPARED: len(last_slots)})
+    return pairs.repartitionById(len(last_slots), "shard")
+
+
+def _quoted(column: str) -> str:
+    return "`" + column.replace("`", "``") + "`"
+
+
+def _last_slots(path: str) -> Optional[list[int]]:
+    """The last slot of each shard of the dictionary at ``path``; ``None`` if there is none."""
+    path = _local(path)
+    generation = shard_generation(path)
+    return None if generation is None else _job(path, {}, generation, False, "").last_slots
+
+
+def write(
+    df: DataFrame,
+    path: str,
+    mode: str = "error",
+    *,
+    shards: Optional[int] = None,
+    key: Optional[str] = None,
+    value: Union[str, Sequence[str], None] = None,
+    **options: Any,
+) -> None:
+    """Writes ``df`` as a dictionary of shards at ``path``: :func:`prepare`, then the data source.
+
+    ``mode``: ``"error"`` raises ``FileExistsError`` if a dictionary is there, ``"ignore"`` leaves it as it is,
+    ``"overwrite"`` replaces it, ``"append"`` changes it: rows with a null value remove their keys. ``options`` are those
+    of :class:`splitpoint.BuildOptions`.
+
+    .. code-block:: python
+
+        write(spark.read.parquet("users.parquet"), "/shared/users.spd", shards=64, key="id", compression="lz4")
+        write(changes, "/shared/users.spd", "append")
+    """
+    if mode not in ("error", "errorifexists", "ignore", "overwrite", "append"):
+        raise ValueError(f'mode is {mode!r}, expected "error", "ignore", "overwrite" or "append"')
+    new = mode in ("error", "errorifexists", "ignore")
+    if new and os.path.exists(_local(path)):
+        if mode == "ignore":
+            return
+        raise FileExistsError(f"{path}: exists. Choose another name, or the mode overwrite or append")
+    kept = path if mode == "append" else None
+    writer = prepare(df, shards, path=kept, key=key, value=value).write.format("splitpoint")
+    if new:
+        options["new"] = True
+    for name, option in options.items():
+        writer = writer.option(name, option)
+    writer.mode("overwrite" if mode == "overwrite" else "append").save(path)
+
+
+class DataSource(datasource.DataSource):
+    """The data source ``splitpoint``: ``spark.dataSource.register(DataSource)`` where Spark does not find it by itself."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "splitpoint"
+
+    def schema(self) -> str:
+        return "key BINARY, value BINARY"
+
+    def reader(self, schema: StructType) -> _Reader:
+        pairs = _number("pairs_per_task", self.options.get("pairs_per_task", PAIRS_PER_TASK))
+        return _Reader(self._path(), schema, max(pairs, 1))
+
+    def writer(self, schema: StructType, overwrite: bool) -> _Writer:
+        return _Writer(self._path(), self.options, schema, overwrite)
+
+    def _path(self) -> str:
+        path = self.options.get("path")
+        if path is None:
+            raise ValueError("which dictionary? Pass its path to load or save")
+        return _local(path)
+
+
+def _local(path: str) -> str:
+    """The path in the file system of all machines."""
+    scheme, colon, rest = path.partition(":")
+    if colon and scheme == "file":
+        return os.path.abspath("/" + rest.lstrip("/"))
+    if colon and rest.startswith("//"):
+        raise ValueError(f"{path}: a dictionary lies in a file system that is mounted on all machines, not in {scheme}:")
+    return os.path.abspath(path)
+
+
+def _job(path: str, options: dict[str, Any], generation: Optional[int], replace: bool, place: str) -> ShardJobCore:
+    return ShardJobCore(path, {name: options.get(name) for name in _OPTIONS}, generation, replace, place)
+
+
+@dataclasses.dataclass
+class _Written(datasource.WriterCommitMessage):
+    """What a task has written: files of shards, or its rows as they were."""
+
+    files: list[tuple[int, os.PathLike[str], int]]
+    rows: Optional[str] = None
+
+
+class _Writer(datasource.DataSourceArrowWriter):
+    """A write: made on the driver, which also publishes it; its tasks have copies."""
+
+    def __init__(self, path: str, options: Any, schema: StructType, overwrite: bool) -> None:
+        self._path = path
+        self._replace = overwrite
+        self._columns, self._options, new = _chosen(options, schema)
+        prepared = [field.metadata[_PREPARED] for field in schema.fields if _PREPARED in field.metadata]
+        self._prepared = bool(prepared)
+        if self._prepared:
+            self._options.setdefault("shards", prepared[0])
+        self._generation = None if overwrite or new else shard_generation(path)
+        job = self._job("", 0)
+        self._shards = len(job.last_slots)
+        if self._prepared and prepared[0] != self._shards:
+            raise ValueError(
+                f"{path}: has {self._shards} shards, and the DataFrame was prepared for {prepared[0]}. "
+                f"Use prepare(df, {self._shards})"
+            )
+        # Fails now rather than after hours, where the end of the job would fail.
+        job.check_directory()
+        parent, name = os.path.split(path)
+        self._unfinished = os.path.join(parent, f".{name}-unfinished-{uuid.uuid4().hex[:16]}")
+        os.mkdir(self._unfinished)
+
+    def _job(self, place: str, threads: int) -> ShardJobCore:
+        options = {"threads": threads, "memory_bytes": MEMORY_BYTES, "shards": SHARDS, **self._options}
+        return _job(self._path, options, self._generation, self._replace, place)
+
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> _Written:
+        first = next((batch for batch in iterator if batch.num_rows), None)
+        if first is None:
+            return _Written([])
+        context = TaskContext.get()
+        assert context is not None
+        partition = context.partitionId()
+        # Several attempts may be at work at once.
+        prefix = os.path.join(self._unfinished, f"{partition}-{context.taskAttemptId()}")
+        reader = _pairs(first.schema, itertools.chain([first], iterator), self._columns)
+        if not self._prepared:
+            return _Written([], _save(reader, prefix + ".rows"))
+        directory = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+        if directory:
+            self._options.setdefault("temporary_directory", directory)
+        job = self._job(f"partition {partition}", 1)
+        return _Written(job.write(reader, (partition, partition + 1), prefix, self._columns, self._updates()))
+
+    def _updates(self) -> bool:
+        """Whether null values remove their keys."""
+        return not self._replace
+
+    def commit(self, messages: list[Optional[datasource.WriterCommitMessage]]) -> None:
+        try:
+            written = [message for message in messages if isinstance(message, _Written)]
+            files = [file for message in written for file in message.files]
+            rows = [message.rows for message in written if message.rows is not None]
+            job = self._job("the DataFrame", 0)
+            if rows:
+                prefix = os.path.join(self._unfinished, "all")
+                files = job.write(_saved(rows), (0, self._shards), prefix, self._columns, self._updates())
+            job.publish(files)
+        finally:
+            self._remove_unfinished()
+
+    def abort(self, messages: list[Optional[datasource.WriterCommitMessage]]) -> None:
+        self._remove_unfinished()
+
+    def _remove_unfinished(self) -> None:
+        # Tasks that still run make no more files once the directory has another name.
+        removed = self._unfinished + "-removed"
+        try:
+            os.rename(self._unfinished, removed)
+        except FileNotFoundError:
+            return
+        shutil.rmtree(removed, ignore_errors=True)
+
+
+def _chosen(given: Any, schema: StructType) -> tuple[tuple[str, str], dict[str, Any], bool]:
+    """The columns of keys and values, the options of the build, and whether a dictionary may not exist yet."""
+    options = {str(name).lower(): value for name, value in given.items()}
+    options.pop("path", None)
+    new = str(options.pop("new", "false")).lower() == "true"
+    key, value = options.pop("key", None), options.pop("value", None)
+    for name in options:
+        if name not in _OPTIONS:
+            raise ValueError(f"{name!r} is no option; there are key, value, {', '.join(_OPTIONS)}")
+    build = {name: text if name in _TEXTS else _number(name, text) for name, text in options.items()}
+    names = [field.name for field in schema.fields if _PREPARED not in field.metadata]
+    others = len(names) - 2
+    key = key or ("key" if "key" in names or others else names[0])
+    value = value or ("value" if "value" in names or others else names[1])
+    for name in (key, value):
+        if name not in names:
+            raise ValueError(
+                f"no column {name!r}, there are {', '.join(names)}. Name the columns by the options key and value, or "
+                "make pairs with splitpoint.spark.prepare, which puts several columns into one value"
+            )
+        if not isinstance(schema[name].dataType, (BinaryType, StringType)):
+            kind = schema[name].dataType.simpleString()
+            raise ValueError(f"the column {name!r} is of type {kind}: keys and values are bytes; cast it to string or binary")
+    return (key, value), build, new
+
+
+def _number(name: str, text: Any) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"the option {name} is {text!r}, expected a number") from None
+
+
+def _pairs(
+    schema: pyarrow.Schema, batches: Iterator[pyarrow.RecordBatch], columns: tuple[str, str]
+) -> pyarrow.RecordBatchReader:
+    chosen = pyarrow.schema([schema.field(name) for name in columns])
+    return pyarrow.RecordBatchReader.from_batches(chosen, (batch.select(columns) for batch in batches))
+
+
+def _save(reader: pyarrow.RecordBatchReader, path: str) -> str:
+    """Saves the rows of a task for the driver."""
+    try:
+        with pyarrow.OSFile(path, "wb") as file, pyarrow.ipc.new_stream(file, reader.schema) as stream:
+            for batch in reader:
+                stream.write_batch(batch)
+    except BaseException:
+        if os.path.exists(path):
+            os.remove(path)
+        raise
+    return path
+
+
+def _saved(paths: list[str]) -> pyarrow.RecordBatchReader:
+    """The rows that tasks have saved."""
+
+    def batches() -> Iterator[pyarrow.RecordBatch]:
+        for path in paths:
+            with pyarrow.memory_map(path) as file, pyarrow.ipc.open_stream(file) as stream:
+                yield from stream
+
+    with pyarrow.memory_map(paths[0]) as file, pyarrow.ipc.open_stream(file) as first:
+        schema = first.schema
+    return pyarrow.RecordBatchReader.from_batches(schema, batches())
+
+
+@dataclasses.dataclass
+class _Shard(datasource.InputPartition):
+    """What a task reads of a file: one of some equal parts, or the pairs of some keys."""
+
+    path: str
+    keys: Optional[list[bytes]] = None
+    part: int = 0
+    parts: int = 1
+
+
+class _Part:
+    """A part of a file, as Arrow takes it."""
+
+    def __init__(self, dictionary: Dictionary, shard: _Shard) -> None:
+        self._dictionary, self._shard = dictionary, shard
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._dictionary._part(self._shard.part, self._shard.parts)
+
+
+class _Reader(datasource.DataSourceReader):
+    def __init__(self, path: str, schema: StructType, pairs: int) -> None:
+        self._path, self._pairs = path, pairs
+        self._keys: Optional[set[bytes]] = None
+        self._fields = [(field.name, field.dataType) for field in schema.fields]
+        for name, kind in self._fields:
+            if name not in ("key", "value") or not isinstance(kind, (BinaryType, StringType)):
+                raise ValueError(f"no column {name} of type {kind.simpleString()}: there are key and value, as binary or string")
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+        """Takes filters that name keys: only these are looked up."""
+        for filter in filters:
+            wanted = None
+            if isinstance(filter, EqualTo) and filter.attribute == ("key",):
+                wanted = [filter.value]
+            elif isinstance(filter, In) and filter.attribute == ("key",):
+                wanted = list(filter.value)
+            if wanted is None or not all(isinstance(key, (bytes, bytearray, str)) for key in wanted):
+                yield filter
+                continue
+            keys = {key.encode() if isinstance(key, str) else bytes(key) for key in wanted}
+            self._keys = keys if self._keys is None else self._keys & keys
+
+    def partitions(self) -> Sequence[_Shard]:
+        with Dictionary(self._path) as dictionary:
+            shards = [shard for shard in dictionary.shards() if shard.pairs]
+        nothing = [_Shard("", [])]  # Spark wants one
+        if self._keys is None:
+            files = [(os.fspath(shard.path), -(-shard.pairs // self._pairs)) for shard in shards]
+            return [_Shard(path, None, part, count) for path, count in files for part in range(count)] or nothing
+        from splitpoint import slot
+
+        def wanted(first: int, last: int) -> list[bytes]:
+            return sorted(key for key in self._keys or () if first <= slot(key) <= last)
+
+        parts = [_Shard(os.fspath(shard.path), wanted(shard.first_slot, shard.last_slot)) for shard in shards]
+        return [part for part in parts if part.keys] or nothing
+
+    def read(self, partition: datasource.InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        assert isinstance(partition, _Shard)
+        if not partition.path:
+            return
+        try:
+            dictionary = Dictionary(partition.path)
+        except FileNotFoundError as gone:
+            raise RuntimeError(f"{partition.path}: was replaced by an update while it was read. Read it again") from gone
+        with dictionary:
+            if partition.keys is None:
+                whole = partition.parts == 1
+                source = dictionary if whole else _Part(dictionary, partition)
+                for batch in pyarrow.RecordBatchReader.from_stream(source):
+                    yield self._columns(batch.column(0), batch.column(1))
+                return
+            found = {key: dictionary[key] for key in partition.keys if key in dictionary}
+        keys, values = (pyarrow.array(list(column), pyarrow.binary()) for column in (found, found.values()))
+        yield self._columns(keys, values)
+
+    def _columns(self, keys: pyarrow.Array, values: pyarrow.Array) -> pyarrow.RecordBatch:
+        columns = {"key": keys, "value": values}
+        kinds = [pyarrow.string() if isinstance(kind, StringType) else pyarrow.binary() for _, kind in self._fields]
+        arrays = [columns[name].cast(kind) for (name, _), kind in zip(self._fields, kinds)]
+        return pyarrow.record_batch(arrays, names=[name for name, _ in self._fields])

@@ -1,0 +1,92 @@
+//! The filter section, made as records go by in hash order.
+//!
+//! Some segments are solved at once, one a thread; their slots wait in a [`NumberList`] until the pages are written.
+//! Memory: [`SEGMENT_BUILD_BYTES`] a thread, an eighth of [`Plan::memory_bytes`] for slots, 16 bytes a segment.
+
+use super::numbers::NumberList;
+use super::parallel::in_parallel;
+use super::plan::Plan;
+use crate::dictionary::format::ends::{Section, SectionKind};
+use crate::dictionary::index::filter::{self, Directory, FilterBits, SEGMENT_BUILD_BYTES, SEGMENT_KEYS};
+use crate::error::{Error, Result};
+use crate::io::File;
+use std::path::Path;
+
+/// Words that are written at once.
+const WRITE_WORDS: usize = 1 << 15;
+
+pub(crate) struct FilterWriter {
+    bits: FilterBits,
+    threads: usize,
+    /// Positions of segments that are not solved yet.
+    held: Vec<u64>,
+    last: Option<u64>,
+    keys: u64,
+    directory: Directory,
+    slots: NumberList,
+}
+
+impl FilterWriter {
+    pub fn new(plan: &Plan, bits: FilterBits) -> Self {
+        let affordable = usize::try_from(plan.memory_bytes / SEGMENT_BUILD_BYTES).unwrap_or(usize::MAX);
+        FilterWriter {
+            bits,
+            threads: plan.thread_count().min(affordable).max(1),
+            held: Vec::new(),
+            last: None,
+            keys: 0,
+            directory: Directory::default(),
+            slots: NumberList::new(&plan.storage, &plan.temporary, plan.memory_bytes / 8),
+        }
+    }
+
+    /// Takes the positions of the next records, which ascend; equal ones count once.
+    pub fn push(&mut self, positions: &[u64]) -> Result<()> {
+        for &position in positions {
+            if self.last.replace(position) == Some(position) {
+                continue;
+            }
+            if self.held.len() == self.threads * SEGMENT_KEYS {
+                self.solve()?;
+            }
+            self.held.push(position);
+            self.keys += 1;
+        }
+        Ok(())
+    }
+
+    fn solve(&mut self) -> Result<()> {
+        let segments = self.held.chunks(SEGMENT_KEYS).collect();
+        for segment in in_parallel(self.threads, segments, |_, positions| Ok(filter::solve(self.bits, positions)))? {
+            self.directory.add(&segment);
+            segment.words.iter().try_for_each(|word| self.slots.push(*word))?;
+        }
+        self.held.clear();
+        Ok(())
+    }
+
+    /// Writes the section at `offset` of `file`, which errors call `path`.
+    pub fn finish(mut self, file: &dyn File, path: &Path, offset: u64) -> Result<Section> {
+        self.solve()?;
+        let mut section = Section { kind: SectionKind::Filter, checksum: 0, offset, bytes: 0 };
+        let mut buffer = self.directory.words(self.bits, self.keys);
+        for word in self.slots.numbers() {
+            if buffer.len() >= WRITE_WORDS {
+                append(&mut section, &mut buffer, file, path)?;
+            }
+            buffer.push(word?);
+        }
+        append(&mut section, &mut buffer, file, path)?;
+        Ok(section)
+    }
+}
+
+fn append(section: &mut Section, words: &mut Vec<u64>, file: &dyn File, path: &Path) -> Result<()> {
+    words.iter_mut().for_each(|word| *word = word.to_le());
+    let bytes: &[u8] = bytemuck::cast_slice(words);
+    file.write_at(bytes, section.offset + section.bytes).map_err(|e| Error::io(path, "write the filter", e))?;
+    section.checksum = crc32c::crc32c_append(section.checksum, bytes);
+    section.bytes += bytes.len() as u64;
+    words.clear();
+    Ok(())
+}

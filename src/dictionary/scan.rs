@@ -1,0 +1,76 @@
+//! Scans in steps, each of which goes on from a number.
+//!
+//! ```text
+//! cursor   14 bits: the first slot of a file | 49 bits: the high part of a position in it        0: begin, or the end
+//! ```
+//!
+//! A step gives all pairs of a position's high part or none, so the number alone says where the next one begins. It
+//! means the same after an update, which may change what lies where in a file but not the order.
+
+use super::handle::Dictionary;
+use super::read::resume::Resumed;
+use super::run::Run;
+use crate::error::Result;
+
+/// Bits of a position in a cursor, and those that are left out.
+const POSITION_BITS: u32 = 49;
+const DROPPED_BITS: u32 = u64::BITS - POSITION_BITS;
+
+impl Dictionary {
+    /// Gives `count` pairs or some more to `take`, from `cursor` on: 0 for the beginning, else what the last call
+    /// returned. Returns the cursor of the next call, 0 at the end.
+    ///
+    /// The pairs come in hash order, file by file. A pair that is there throughout a whole scan is given by one of its
+    /// steps, also where the dictionary is updated and [reloaded](Self::reload) between them, as long as its slots are
+    /// divided among as many shards. Cursors are below 2^63.
+    ///
+    /// Costs a few pages to find the place, then what is given.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt).
+    ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("squares.spd");
+    /// # let squares: Vec<(String, String)> = (0..100).map(|n| (n.to_string(), (n * n).to_string())).collect();
+    /// # splitpoint::DictionaryBuilder::new().build(&path, &squares)?;
+    /// let dictionary = splitpoint::Dictionary::open(&path)?;
+    /// let (mut cursor, mut keys) = (0, Vec::new());
+    /// loop {
+    ///     cursor = dictionary.scan(cursor, 10, |key, _value| keys.push(key.to_vec()))?;
+    ///     if cursor == 0 {
+    ///         break;
+    ///     }
+    /// }
+    /// assert_eq!(keys.len(), 100);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn scan(&self, cursor: u64, count: usize, mut take: impl FnMut(&[u8], &[u8])) -> Result<u64> {
+        let slot = (cursor >> POSITION_BITS) as u16; // below 2^15
+        let (first_file, is_inside) = self.file_from(slot);
+        let mut position = if is_inside { cursor << DROPPED_BITS } else { 0 };
+        let mut taken = 0;
+        let mut run = Run::default();
+        for (index, file) in self.files.iter().enumerate().skip(first_file) {
+            let first = u64::from(self.first_slot(index)) << POSITION_BITS;
+            if taken >= count && index > first_file {
+                return Ok(first);
+            }
+            let mut last = None;
+            let mut records = Resumed::new(file, position)?;
+            while records.next(&mut run)? {
+                for (record, position) in run.positions.iter().enumerate() {
+                    let high = position >> DROPPED_BITS;
+                    if taken >= count && last.is_some_and(|last| last != high) {
+                        return Ok(first | high);
+                    }
+                    take(run.key(record), run.value(record).unwrap_or_default());
+                    (taken, last) = (taken + 1, Some(high));
+                }
+            }
+            position = 0;
+        }
+        Ok(0)
+    }
+}

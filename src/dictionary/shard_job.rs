@@ -1,0 +1,380 @@
+//! A dictionary of shards that several processes build or update together, as the tasks of a Spark job do.
+//!
+//! ```text
+//! plan      ShardJob::new   what the directory holds, which shard has which slots
+//! write     ShardWriter     pairs -> sort -> merge with the old shard -> PREFIX-SHARD.spd, in any process, any number
+//! publish   the lock of the directory -> files get their names -> manifest -> old files go
+//! ```
+//!
+//! Nothing is locked until the end: a job may take hours, and other writers go on. So a job that merges with old pairs
+//! notes the generation that it read, and is refused if the directory has another one when it publishes. Files lie
+//! outside of the directory until then, on the same file system. Not here: builds by one process (`builder.rs`).
+
+use super::build::merge::write_merged;
+use super::build::parallel::in_parallel;
+use super::build::plan::Plan;
+use super::build::progress::ProgressCounter;
+use super::build::sort::{Sorted, Sorter};
+use super::build::writer::begin_shard;
+use super::builder::DictionaryBuilder;
+use super::handle::{check_alike, is_missing};
+use super::read::file::{Access, DictionaryFile};
+use super::shards::directory::{DirectoryWriter, Previous};
+use super::shards::manifest::{Manifest, Shard};
+use crate::error::{Error, ErrorKind, Result};
+use crate::io::Storage;
+use crate::io::atomic::with_suffix;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What a [`ShardJob`] finds in its directory, or it is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShardBase {
+    /// No dictionary: the job makes one.
+    Absent,
+    /// A dictionary or none: the job replaces it.
+    Any,
+    /// The dictionary of this generation: the job updates it.
+    Generation(u64),
+}
+
+impl ShardBase {
+    /// For a job that updates the dictionary of shards at `directory`, or makes it if there is none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a dictionary in one file; [`ErrorKind::NotATable`]; [`ErrorKind::Corrupt`];
+    /// [`ErrorKind::Io`].
+    pub fn of(directory: impl AsRef<Path>) -> Result<ShardBase> {
+        Self::of_on(&crate::io::Disk, directory.as_ref())
+    }
+
+    fn of_on(storage: &dyn Storage, directory: &Path) -> Result<ShardBase> {
+        match Manifest::read(storage, directory) {
+            Ok(Some(manifest)) => Ok(ShardBase::Generation(manifest.generation)),
+            Ok(None) => Ok(ShardBase::Absent),
+            Err(_) if DictionaryFile::open(storage, directory, &Access::default()).is_ok() => {
+                let message = format!("{}: is a dictionary in one file, not one of shards", directory.display());
+                let error = Error::new(ErrorKind::InvalidArgument, message);
+                Err(error.with_hint("Choose another name, or update it with Dictionary::update."))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A build or an update of a dictionary of shards by several processes: each writes some shards, then one publishes all.
+///
+/// Every process makes the same job. A job holds no lock and leaves nothing in the directory before
+/// [`publish`](Self::publish).
+///
+/// # Examples
+/// ```
+/// use splitpoint::{Dictionary, DictionaryBuilder, ShardBase, ShardJob};
+///
+/// let place = tempfile::tempdir()?;
+/// let (directory, unfinished) = (place.path().join("users.spd"), place.path().join("unfinished"));
+/// std::fs::create_dir(&unfinished)?;
+/// let job = ShardJob::new(&directory, &DictionaryBuilder::new().shards(4), ShardBase::Absent)?;
+///
+/// // Each of these could be a process of its own.
+/// let mut files = Vec::new();
+/// for (number, shards) in [0..2, 2..4].into_iter().enumerate() {
+///     let mut writer = job.start(shards.clone(), unfinished.join(number.to_string()))?;
+///     for key in ["alice", "bob", "carol"] {
+///         if shards.contains(&job.shard_of(key.as_bytes())) {
+///             writer.put(key.as_bytes(), b"guest", 0)?;
+///         }
+///     }
+///     files.extend(writer.finish()?);
+/// }
+/// assert_eq!(job.publish(files)?, 3);
+/// assert_eq!(Dictionary::open(&directory)?.get(b"bob")?.as_deref(), Some(&b"guest"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ShardJob {
+    directory: PathBuf,
+    plan: Plan,
+    base: ShardBase,
+    /// Which shard has which slots, with the old files of an update.
+    manifest: Manifest,
+    /// The first old file, whose shape the new ones take.
+    old: Option<Arc<DictionaryFile>>,
+}
+
+/// A file that a [`ShardWriter`] has written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardFile {
+    /// Which shard it is, from 0.
+    pub shard: u32,
+    /// Where it is until it is published.
+    pub path: PathBuf,
+    /// How many pairs it has.
+    pub pairs: u64,
+}
+
+impl ShardJob {
+    /// A job for the dictionary at `directory`, which is found as `base` says. An update keeps its shards, hash
+    /// function, pages and compression; a new dictionary has those of `builder`, and one shard if that has none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for options out of range, and [`DictionaryBuilder::resume`];
+    /// [`ErrorKind::Stale`] where the directory is not as `base` says; those of
+    /// [`Dictionary::open`](crate::Dictionary::open).
+    pub fn new(directory: impl AsRef<Path>, builder: &DictionaryBuilder, base: ShardBase) -> Result<ShardJob> {
+        let directory = directory.as_ref().to_owned();
+        builder.plan.check_not_resuming()?;
+        let (manifest, old) = match base {
+            ShardBase::Absent | ShardBase::Any => (Manifest::divided(builder.shard_count()?.max(1), 0), None),
+            ShardBase::Generation(_) => {
+                let manifest = Manifest::read(builder.plan.storage.as_ref(), &directory)?;
+                let manifest = manifest.filter(|manifest| base == ShardBase::Generation(manifest.generation));
+                let manifest = manifest.ok_or_else(|| changed(&directory))?;
+                let first = open_old(&builder.plan, &directory, &manifest.shards[0])?;
+                (manifest, Some(first))
+            }
+        };
+        let plan = builder.plan.clone();
+        let plan = old.iter().fold(plan, |plan, old| plan.shaped_as(old));
+        plan.check(1)?;
+        Ok(ShardJob { directory, plan, base, manifest, old })
+    }
+
+    /// Makes indexes like those of the old files, whatever the builder says; nothing for a new dictionary.
+    pub fn keep_index(mut self) -> ShardJob {
+        if let Some(old) = &self.old {
+            self.plan.index = old.index.kind();
+        }
+        self
+    }
+
+    /// What the directory is expected to hold.
+    pub fn base(&self) -> ShardBase {
+        self.base
+    }
+
+    /// The last slot of each shard; the first shard begins at slot 0, the others behind the one before.
+    pub fn last_slots(&self) -> Vec<u16> {
+        self.manifest.shards.iter().map(|shard| shard.last_slot).collect()
+    }
+
+    /// The shard of a key, from 0.
+    #[inline]
+    pub fn shard_of(&self, key: &[u8]) -> u32 {
+        self.manifest.shard_of(key) as u32
+    }
+
+    /// Takes the lock of the directory and gives it back, so that a job that could not publish fails early.
+    ///
+    /// # Errors
+    /// Those of [`publish`](Self::publish).
+    pub fn check_directory(&self) -> Result<()> {
+        self.lock().map(drop)
+    }
+
+    fn lock(&self) -> Result<(DirectoryWriter, Previous)> {
+        let writer = DirectoryWriter::new(&self.plan.storage, &self.directory)?;
+        let previous = writer.previous()?;
+        let expected = match (self.base, &previous.manifest) {
+            (ShardBase::Any, _) => true,
+            (ShardBase::Absent, None) => previous.is_empty(),
+            (ShardBase::Generation(generation), Some(manifest)) => manifest.generation == generation,
+            _ => false,
+        };
+        if expected { Ok((writer, previous)) } else { Err(changed(&self.directory)) }
+    }
+
+    /// Begins to write some shards. The file of shard 3 is `prefix` with `-3.spd` behind it, beside which the sort has
+    /// its temporary files. Where the shard has old pairs, they are merged.
+    ///
+    /// `prefix` has a directory that exists, on the file system of the dictionary. Processes that write the same shard
+    /// at the same time, as Spark's speculative tasks do, use different ones.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for shards that there are not, or too little memory for them.
+    pub fn start(&self, shards: Range<u32>, prefix: impl AsRef<Path>) -> Result<ShardWriter<'_>> {
+        let count = self.manifest.shards.len();
+        if shards.is_empty() || shards.end as usize > count {
+            let message = format!("shards {} to {}: there are {count}", shards.start, i64::from(shards.end) - 1);
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        self.plan.check(shards.len())?;
+        let path = |shard: u32| with_suffix(prefix.as_ref(), &format!("-{shard}.spd"));
+        let paths: Vec<PathBuf> = shards.clone().map(path).collect();
+        let sorter = |path: &PathBuf| Sorter::new(self.plan.for_sort(path, paths.len()));
+        let sorters = paths.iter().map(sorter).collect::<Result<_>>()?;
+        Ok(ShardWriter { job: self, shards, paths, sorters })
+    }
+
+    /// Makes `files` the shards of the dictionary, and gives how many pairs it has. Shards without a file keep the old
+    /// one; those of a new dictionary are empty. Readers see all of it or nothing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Locked`] where another process builds or updates the directory; [`ErrorKind::Stale`] where one has
+    /// done so since the job began; [`ErrorKind::NotATable`] where it holds something else than a dictionary;
+    /// [`ErrorKind::Corrupt`] for damaged files; [`ErrorKind::InvalidArgument`] for two of one shard;
+    /// [`ErrorKind::DiskFull`], [`ErrorKind::Io`]. The directory is then unchanged, unless only making new names
+    /// durable failed; the files may be gone.
+    pub fn publish(&self, files: impl IntoIterator<Item = ShardFile>) -> Result<u64> {
+        let mut given: Vec<Option<ShardFile>> = vec![None; self.manifest.shards.len()];
+        for file in files {
+            let other = given.get_mut(file.shard as usize).map(|slot| slot.replace(file.clone()));
+            if !matches!(other, Some(None)) {
+                let message = format!("{}: a second file of shard {}, or no shard", file.path.display(), file.shard);
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+        }
+        let (writer, previous) = self.lock()?;
+        let mut manifest = self.manifest.renamed(previous.generation);
+        let mut moved = Vec::new();
+        let placed = self.place(given, &mut manifest, &mut moved);
+        if let Err(error) = placed {
+            // No manifest will name them.
+            moved.iter().for_each(|path| drop(self.plan.storage.remove(path)));
+            return Err(error);
+        }
+        writer.publish(&manifest, &previous)?;
+        Ok(manifest.shards.iter().map(|shard| shard.pairs).sum())
+    }
+
+    /// Gives the files their names in the directory, and notes in `moved` which it has.
+    fn place(&self, given: Vec<Option<ShardFile>>, manifest: &mut Manifest, moved: &mut Vec<PathBuf>) -> Result<()> {
+        let storage = &self.plan.storage;
+        let access = Access { hash: Some(self.plan.hash.clone()), ..Access::default() };
+        let mut first = self.old.clone();
+        for (index, (shard, file)) in manifest.shards.iter_mut().zip(given).enumerate() {
+            let path = self.directory.join(&shard.name);
+            match file {
+                Some(file) => {
+                    let open = Arc::new(DictionaryFile::open(storage.as_ref(), &file.path, &access)?);
+                    shard.pairs = open.footer.pairs;
+                    let first = first.get_or_insert_with(|| Arc::clone(&open));
+                    check_alike(&[Arc::clone(first), open])?;
+                    storage.rename(&file.path, &path).map_err(|e| {
+                        Error::io(&file.path, "move to the directory of the dictionary", e)
+                            .with_hint("Write shards beside the dictionary, on the same file system.")
+                    })?;
+                    moved.push(path);
+                }
+                None if self.old.is_some() => *shard = self.manifest.shards[index].clone(),
+                None => {
+                    moved.push(path.clone());
+                    let plan = self.plan.for_writing(&path, 1);
+                    let nothing = Sorter::new(self.plan.for_sort(&path, 1))?.finish()?;
+                    shard.pairs = self.write(index, &path, nothing, plan, &ProgressCounter::new(None))?;
+                }
+            }
+        }
+        let Some(path) = moved.last() else { return Ok(()) };
+        storage.sync_names(path).map_err(|e| Error::io(path, "sync the directory of", e))
+    }
+
+    /// Writes the file of a shard from its old pairs and `sorted`; gives how many pairs it has.
+    fn write(
+        &self,
+        shard: usize,
+        path: &Path,
+        mut sorted: Sorted,
+        plan: Plan,
+        progress: &ProgressCounter,
+    ) -> Result<u64> {
+        let old = self.old.is_some().then(|| open_old(&plan, &self.directory, &self.manifest.shards[shard]));
+        let old = old.transpose()?;
+        old.iter().try_for_each(|old| plan.check_memory_for(old))?;
+        let output = begin_shard(&plan.storage, path, &Manifest::path(&self.directory))?;
+        let footer = write_merged(plan, output, old.as_ref(), &mut sorted, progress)?;
+        // A dictionary that has its name is no failure.
+        let _ = sorted.done();
+        Ok(footer.pairs)
+    }
+}
+
+/// Opens the file of a shard as the manifest of an update has it.
+fn open_old(plan: &Plan, directory: &Path, shard: &Shard) -> Result<Arc<DictionaryFile>> {
+    let access = Access { hash: Some(plan.hash.clone()), ..Access::default() };
+    match DictionaryFile::open(plan.storage.as_ref(), &directory.join(&shard.name), &access) {
+        Ok(file) => Ok(Arc::new(file)),
+        Err(error) if is_missing(&error) => Err(changed(directory)),
+        Err(error) => Err(error),
+    }
+}
+
+#[cold]
+fn changed(directory: &Path) -> Error {
+    let what = "another process has made, changed or removed the dictionary since this job began";
+    Error::new(ErrorKind::Stale, format!("{}: {what}", directory.display())).with_hint("Run the job again.")
+}
+
+/// Writes some shards of a [`ShardJob`], from pairs in any order. Dropped before [`finish`](Self::finish) it leaves
+/// nothing.
+pub struct ShardWriter<'j> {
+    job: &'j ShardJob,
+    shards: Range<u32>,
+    paths: Vec<PathBuf>,
+    sorters: Vec<Sorter>,
+}
+
+impl ShardWriter<'_> {
+    /// Stores `value` under `key`, replacing an old value. Errors name it by its `place` in the source; places never
+    /// descend.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a key of another shard; those of [`Build::push`](crate::Build::push).
+    pub fn put(&mut self, key: &[u8], value: &[u8], place: u64) -> Result<()> {
+        self.push(key, Some(value), place)
+    }
+
+    /// Removes `key`, if it is there.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put).
+    pub fn remove(&mut self, key: &[u8], place: u64) -> Result<()> {
+        self.push(key, None, place)
+    }
+
+    fn push(&mut self, key: &[u8], value: Option<&[u8]>, place: u64) -> Result<()> {
+        let shard = self.job.shard_of(key);
+        match shard.checked_sub(self.shards.start).and_then(|index| self.sorters.get_mut(index as usize)) {
+            Some(sorter) => sorter.push(key, value, place),
+            None => Err(self.other_shard(key, shard, place)),
+        }
+    }
+
+    #[cold]
+    fn other_shard(&self, key: &[u8], shard: u32, place: u64) -> Error {
+        let Range { start, end } = &self.shards;
+        let place = self.job.plan.place_names.as_ref().map_or_else(|| place.to_string(), |name| name(place));
+        let (key, last, count) = (crate::error::quote(key), end - 1, self.job.manifest.shards.len());
+        let expected = if *start == last { format!("shard {start}") } else { format!("shards {start} to {last}") };
+        let message = format!("{place}: key {key} belongs to shard {shard} of {count}, and {expected} is written here");
+        Error::new(ErrorKind::InvalidArgument, message).with_hint("Divide the keys by the shards of the dictionary.")
+    }
+
+    /// Sorts and writes; gives the file of each shard that got a pair or a removal.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Duplicate`] where a key was given twice, unless [`DictionaryBuilder::duplicates`] chooses one;
+    /// [`ErrorKind::Stale`] where another process has updated the dictionary; those of
+    /// [`Build::finish`](crate::Build::finish). No file is left then.
+    pub fn finish(self) -> Result<Vec<ShardFile>> {
+        let ShardWriter { job, shards, paths, sorters } = self;
+        sorters.iter().try_for_each(Sorter::refuse_if_forked)?;
+        let progress = ProgressCounter::new(job.plan.on_progress.clone());
+        let parts: Vec<(u32, &PathBuf, Sorter)> =
+            shards.zip(&paths).zip(sorters).map(|((shard, path), sorter)| (shard, path, sorter)).collect();
+        let count = parts.len();
+        let written = in_parallel(job.plan.thread_count(), parts, |_, (shard, path, sorter)| {
+            let sorted = sorter.finish()?;
+            if sorted.records() == 0 {
+                return Ok(None);
+            }
+            let pairs = job.write(shard as usize, path, sorted, job.plan.for_writing(path, count), &progress)?;
+            Ok(Some(ShardFile { shard, path: path.clone(), pairs }))
+        });
+        let written = written.inspect_err(|_| {
+            // Those that were complete before another failed.
+            paths.iter().for_each(|path| drop(job.plan.storage.remove(path)));
+        })?;
+        Ok(written.into_iter().flatten().collect())
+    }
+}

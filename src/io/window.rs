@@ -1,0 +1,139 @@
+//! Files mapped for reading, in which a page that cannot be read is an error and not a signal.
+//!
+//! For files that are written once and never changed in place, such as dictionaries. The mapping is a [`Guarded`] one:
+//! where the disk fails, or another program cuts the file, the access meets zeros and the window fails, for good. The
+//! caller then reads with [`File::read_at`](super::File::read_at), which says what is wrong or gives the bytes.
+//!
+//! Bytes are copied out and never borrowed, as they can become zeros at any moment; `racing.rs` is how.
+//! Not here: words that are borrowed from a mapping (`view.rs`).
+#![expect(unsafe_code, reason = "loads from a mapping")]
+#![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
+
+use super::Window;
+use super::guard::{Guarded, page_bytes};
+use crate::racing;
+use std::fs;
+use std::io::Result;
+use std::os::fd::AsRawFd;
+
+struct FileWindow(Guarded);
+
+/// Maps all bytes of `file`; `None` where it is empty or cannot be mapped.
+pub(super) fn window(file: &fs::File) -> Result<Option<Box<dyn Window>>> {
+    let Ok(bytes) = usize::try_from(file.metadata()?.len()) else { return Ok(None) };
+    if bytes == 0 {
+        return Ok(None);
+    }
+    Ok(Guarded::map_for_reading(file, bytes).map(|map| Box::new(FileWindow(map)) as Box<dyn Window>))
+}
+
+/// Whether lookups are faster through a window than by calls, and no less safe: the file is on a disk of this machine,
+/// and no larger than half of its memory. A larger one is mostly not in memory; then a call reads two neighbouring pages
+/// in one request of the disk, a window in two.
+pub(super) fn window_pays(file: &fs::File) -> Result<bool> {
+    Ok(file.metadata()?.len() <= memory_bytes() / 2 && is_local(file))
+}
+
+fn memory_bytes() -> u64 {
+    // SAFETY: sysconf takes no pointers.
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+    u64::try_from(pages).unwrap_or(0).saturating_mul(page_bytes() as u64)
+}
+
+/// Whether the file system is none of those that other machines change too, or that a process serves.
+fn is_local(file: &fs::File) -> bool {
+    // NFS, SMB, CIFS, SMB 2, FUSE and virtiofs, 9P, Ceph, AFS twice, Lustre, GFS2, OCFS2, Coda, NCP, GPFS, BeeGFS,
+    // OrangeFS, VirtualBox, PanFS: f_type of statfs(2) and the kernel's magic.h.
+    const SHARED: [u32; 20] = [
+        0x6969,
+        0x517b,
+        0xff53_4d42,
+        0xfe53_4d42,
+        0x6573_5546,
+        0x0102_1997,
+        0x00c3_6400,
+        0x5346_414f,
+        0x6b41_4653,
+        0x0bd0_0bd0,
+        0x0116_1970,
+        0x7461_636f,
+        0x7375_7245,
+        0x564c,
+        0x4750_4653,
+        0x1983_0326,
+        0x2003_0528,
+        0x786f_4256,
+        0xaad7_aaea,
+        0x0bd0_0bd1,
+    ];
+    let mut found = std::mem::MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: `found` is ours and as long as the call expects, and the descriptor is open as long as `file` is borrowed.
+    if unsafe { libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()) } != 0 {
+        return false;
+    }
+    // SAFETY: zeros are a legal statfs, and the call has filled it in.
+    let found = unsafe { found.assume_init() };
+    !SHARED.contains(&(found.f_type as u32))
+}
+
+impl Window for FileWindow {
+    #[inline]
+    fn copy(&self, from: usize, to: &mut [u8]) -> bool {
+        if from > self.0.bytes || to.len() > self.0.bytes - from {
+            return false;
+        }
+        // SAFETY: the range lies in the mapping (compared above), which begins at a page and has whole words to the end of its
+        // last one; `to` is borrowed, so only this thread accesses it.
+        unsafe { racing::copy_out(self.0.start.add(from), to.as_mut_ptr(), to.len()) };
+        !self.0.failed()
+    }
+
+    #[inline]
+    fn prefetch(&self, at: usize) {
+        if at < self.0.bytes {
+            racing::prefetch(self.0.start.wrapping_add(at));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn a_window_gives_the_bytes_of_the_file() {
+        let file = tempfile::tempfile().unwrap();
+        assert!(window(&file).unwrap().is_none());
+        let bytes: Vec<u8> = (0..10_001u32).map(|n| (n * 7) as u8).collect();
+        file.write_all_at(&bytes, 0).unwrap();
+        let window = window(&file).unwrap().unwrap();
+        for (from, len) in [(0, 10_001), (1, 0), (10_001, 0), (4090, 12), (9_999, 2), (10_000, 1), (3, 4097)] {
+            let mut copied = vec![0; len];
+            assert!(window.copy(from, &mut copied));
+            assert_eq!(copied, bytes[from..from + len]);
+            window.prefetch(from);
+        }
+        assert!(!window.copy(10_000, &mut [0; 2]) && !window.copy(usize::MAX, &mut [0]));
+    }
+
+    #[test]
+    fn a_window_of_a_file_that_was_cut_fails_for_good_and_no_other_does() {
+        let make = || {
+            let file = tempfile::tempfile().unwrap();
+            file.write_all_at(&[7; 20_000], 0).unwrap();
+            let window = window(&file).unwrap().unwrap();
+            (file, window)
+        };
+        let ((cut, window), (_whole, other)) = (make(), make());
+        let mut copied = [0; 100];
+        assert!(window.copy(19_000, &mut copied));
+        cut.set_len(4096).unwrap();
+        assert!(window.copy(4000, &mut copied[..96]));
+        assert!(!window.copy(4050, &mut copied));
+        cut.set_len(20_000).unwrap();
+        assert!(!window.copy(0, &mut copied), "zeros are in place of a page");
+        assert!(other.copy(19_000, &mut copied));
+        assert_eq!(copied, [7; 100]);
+    }
+}
