@@ -21,8 +21,9 @@ use std::sync::{Arc, Mutex};
 impl Table {
     /// Makes all earlier writes durable.
     ///
-    /// With [`Durability::Os`] and [`Durability::Sync`] it syncs the log; with [`Durability::None`] it makes a
-    /// checkpoint.
+    /// With [`Durability::Os`] and [`Durability::Sync`] it syncs the log, and before that the file if it has values
+    /// that the log refers to; with [`Durability::None`] it makes a checkpoint. So it does after an open that replayed
+    /// such values.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] and [`ErrorKind::DiskFull`], after which the handle takes no more writes.

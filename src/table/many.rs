@@ -4,7 +4,6 @@
 //! overlap more: `buckets/many.rs`.
 
 use super::handle::Table;
-use super::stored::STORED_BYTES_MIN;
 use super::wal_record::WalRecord;
 use crate::buckets::HashedKey;
 use crate::error::Result;
@@ -67,7 +66,7 @@ impl Table {
     /// error. If making them durable fails, that is the error, and the handle refuses further writes.
     pub fn put_many(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<()> {
         self.write_many(pairs, |key, value| {
-            if value.len() >= STORED_BYTES_MIN
+            if value.len() >= self.stored_bytes_min
                 && let Some(lsn) = self.put_stored(key, value)?
             {
                 return Ok(lsn);

@@ -51,7 +51,6 @@ pub use counters::TableCounters;
 pub use handle::Table;
 pub use options::{Durability, TableOptions};
 pub use publish::PublishedCounters;
-use stored::STORED_BYTES_MIN;
 use wal_record::{WalRecord, Writer};
 
 impl Table {
@@ -152,7 +151,7 @@ impl Table {
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.buckets.check_lengths(key, value.len())?;
         let key = self.buckets.key(key);
-        if value.len() >= STORED_BYTES_MIN && self.put_stored(key, value)?.is_some() {
+        if value.len() >= self.stored_bytes_min && self.put_stored(key, value)?.is_some() {
             return Ok(()); // with a log that waits for the disk, nothing is stored that way
         }
         self.change(key, WalRecord::Put { key: key.bytes, value }, |bucket, location| {

@@ -150,6 +150,7 @@ impl Table {
             replaying: false,
             replayed: 0,
             inline_checkpoints: options.inline_checkpoints,
+            stored_bytes_min: options.stored_bytes_min,
         }
     }
 

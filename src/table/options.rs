@@ -1,5 +1,6 @@
 //! Options for creating and opening a table.
 
+use super::stored::STORED_BYTES_MIN;
 use crate::buckets::{FILL_PERCENT, PAGE_BYTES};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
@@ -60,6 +61,7 @@ pub struct TableOptions {
     pub(super) durability: Durability,
     pub(super) log_bytes: Option<u64>,
     pub(super) inline_checkpoints: bool,
+    pub(super) stored_bytes_min: usize,
     pub(super) table_id: Option<u64>,
     pub(super) publish_counters: bool,
     pub(crate) storage: Arc<dyn Storage>,
@@ -89,6 +91,7 @@ impl TableOptions {
             durability: Durability::default(),
             log_bytes: None,
             inline_checkpoints: false,
+            stored_bytes_min: STORED_BYTES_MIN,
             table_id: None,
             publish_counters: false,
             storage: Arc::new(Disk),

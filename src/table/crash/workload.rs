@@ -61,6 +61,8 @@ pub(super) struct Workload {
     maps: bool,
     /// Operations may come while a backup prevents checkpoints.
     backups: bool,
+    /// Puts of large values write them to the file at once; otherwise the log has them.
+    stores: bool,
     pub ops: Vec<Op>,
 }
 
@@ -102,7 +104,8 @@ impl Workload {
         let backup = [Op::BackupBegins].into_iter().chain(segments).chain([Op::Sync, Op::BackupEnds, Op::Reopen]);
         let start = random.below(len + 1);
         ops.splice(start..start, large.into_iter().chain(cut).chain(over).chain(backup));
-        Workload { seed, options, durability, maps: seed % 2 == 1, backups: true, ops }
+        let stores = (seed / 3).is_multiple_of(2);
+        Workload { seed, options, durability, maps: seed % 2 == 1, backups: true, stores, ops }
     }
 
     /// The operations of one of several concurrent writers, on keys of its own. `seed` chooses the page and segment
@@ -113,6 +116,7 @@ impl Workload {
         workload.durability =
             random.pick(&[Durability::Sync, Durability::Os, Durability::Sync, Durability::Os, Durability::None]);
         workload.maps = random.percent(75);
+        workload.stores = seed.is_multiple_of(2);
         // Checkpoints when so much is dirty, or when the log is full. Segments for one value each, or such that long
         // records lie in one beside others.
         let (cache_bytes, log_bytes) = random.pick(&[(1, 800_000), (CACHE_BYTES, 1), (CACHE_BYTES, 800_000)]);
@@ -173,6 +177,9 @@ impl Workload {
         disk.let_map(self.maps);
         let mut options = self.options.clone();
         options.storage = Arc::new(disk.clone());
+        if !self.stores {
+            options.stored_bytes_min = usize::MAX;
+        }
         change(&mut options);
         options.open(PATH)
     }
