@@ -1,6 +1,5 @@
 //! Options for creating and opening a table.
 
-use super::stored::STORED_BYTES_MIN;
 use crate::buckets::{FILL_PERCENT, PAGE_BYTES};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
@@ -32,6 +31,10 @@ impl Durability {
         }
     }
 }
+
+/// Shorter values go to the log: until the table is closed, its copies of 2.5 kB cost less processor time than a
+/// positioned write of them, and those of 4 KiB more (docs/benchmarks.md, "Values that go to the file at once").
+const STORED_BYTES_MIN: usize = if cfg!(test) { 600 } else { 4096 };
 
 /// Options for [`Table::open`](crate::Table::open) and [`Table::in_memory`](crate::Table::in_memory); start with
 /// [`TableOptions::new`].

@@ -17,10 +17,6 @@ use crate::buckets::HashedKey;
 use crate::error::Result;
 use crate::pager::wal::Lsn;
 
-/// Shorter values go to the log: until the table is closed, its copies of 2.5 kB cost less processor time than a
-/// positioned write of them, and those of 4 KiB more (docs/benchmarks.md, "Values that go to the file at once").
-pub(super) const STORED_BYTES_MIN: usize = if cfg!(test) { 600 } else { 4096 };
-
 impl Table {
     /// Puts a value whose bytes go to the file at once. `None`, with nothing changed, where they may not.
     #[inline(never)]
