@@ -13,10 +13,12 @@
 # make budget   counts the instructions of put, get, append, remove and scan, and fails where one exceeds its budget
 # make test-compat  the old interfaces (ndbm, dbm, hsearch, dbopen) beside the system's, and under Perl and Python
 # make c-library  builds the C library into target/c: lib/libsplitpoint.so and .a, include/splitpoint.h, manual pages
-# make install  the program, the C library, its manual pages, systemd units: PREFIX=/usr/local DESTDIR=; make uninstall removes them
+# make install  the program with shell completions, the C library, manual pages of both, systemd units: PREFIX=/usr/local DESTDIR=;
+#               make uninstall removes them
 # make static   the program as one static file, without libc of the system: target/x86_64-unknown-linux-musl/release/splitpoint
 # make test-c   the tests of the C library
 # make test-compat-upstream  tests of them by gdbm, glibc, Perl and Python, fetched with apt-get source, over ours
+# make uplot    fetches the plotting library of the lab's pages anew from npm: UPLOT=VERSION
 # make bench-compat  words through ndbm and hsearch, beside gdbm, Berkeley DB and glibc
 # make help     this list
 #
@@ -247,6 +249,12 @@ install: $(STAGE)
 	@mkdir -p $(C_OUT)/bin $(C_OUT)/$(UNITS) && cp target/$(PROFILE:dev=debug)/splitpoint $(C_OUT)/bin/
 	@cp crates/server/systemd/splitpoint.socket $(C_OUT)/$(UNITS)/
 	@sed 's|@PREFIX@|$(PREFIX)|' crates/server/systemd/splitpoint.service >$(C_OUT)/$(UNITS)/splitpoint.service
+	@set -e; program='$(C_OUT)/bin/splitpoint'; share='$(C_OUT)/share'; \
+	mkdir -p "$$share/bash-completion/completions" "$$share/zsh/site-functions" "$$share/fish/vendor_completions.d"; \
+	"$$program" completions bash >"$$share/bash-completion/completions/splitpoint"; \
+	"$$program" completions zsh >"$$share/zsh/site-functions/_splitpoint"; \
+	"$$program" completions fish >"$$share/fish/vendor_completions.d/splitpoint.fish"; \
+	rm -f "$$share"/man/man1/splitpoint*.1; "$$program" man --out "$$share/man/man1"
 	@set -e; umask 022; to='$(DESTDIR)$(PREFIX)'; mkdir -p "$$to/share/splitpoint"; \
 	(cd $(C_OUT) && find bin include lib share ! -type d | sort) >"$$to/$(INSTALLED)"; \
 	while read -r file; do \
@@ -275,7 +283,8 @@ uninstall:
 	while read -r file; do rm -f "$$from/$$file"; done <"$$from/$(INSTALLED)"; \
 	rm "$$from/$(INSTALLED)"; \
 	for directory in share/splitpoint include/splitpoint lib/splitpoint lib/cmake/splitpoint lib/cmake lib/pkgconfig lib/systemd/system \
-	    lib/systemd share/man/man3; do \
+	    lib/systemd share/man/man3 share/man/man1 share/bash-completion/completions share/bash-completion share/zsh/site-functions \
+	    share/zsh share/fish/vendor_completions.d share/fish; do \
 	    rmdir "$$from/$$directory" 2>/dev/null || :; \
 	done; \
 	echo "Removed splitpoint from $$from."
@@ -300,6 +309,11 @@ test-compat-upstream: compat-libraries
 bench-compat: compat-libraries
 	@$(COMPAT)/bench/run $(C_OUT) target/c-compat
 
+# The library is in the repository, with its checksums; this is how it came there. UPLOT is another version.
+UPLOT =
+uplot:
+	@crates/cli/src/cmd/lab/page/assets/fetch $(UPLOT)
+
 doc: tools
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items --locked
 
@@ -315,4 +329,4 @@ tools:
 
 .PHONY: help run test slow power faults disks fuzz sanitize bench bench-full budget peers fmt lint unit examples doc \
     tools c-library compat-libraries test-compat install uninstall test-c test-python test-spark databases \
-    test-compat-upstream bench-compat test-server static
+    test-compat-upstream bench-compat test-server static uplot

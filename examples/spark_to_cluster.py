@@ -51,7 +51,7 @@ def serving(program: str, path: str, directory: str):
         for node, port in enumerate(ports):
             first, end = 16384 * node // NODES, 16384 * (node + 1) // NODES
             file.write(f'[[node]]\naddress = "127.0.0.1:{port}"\nslots = "{first}-{end - 1}"\n\n')
-    command = [program, "serve", "--dict", path, "--cluster-topology", topology, "--memcached", "none", "--http", "none"]
+    command = [program, "serve", "--dict", path, "--cluster-topology", topology, "--memcached", "none"]
     servers = [subprocess.Popen([*command, "--resp", f"127.0.0.1:{port}"]) for port in ports]
     try:
         for port in ports:

@@ -1,7 +1,9 @@
 //! The faults that a check of a whole file finds: see [`Table::verify`](crate::Table::verify) and
 //! [`Dictionary::verify`](crate::Dictionary::verify).
 
+use crate::error::{Error, ErrorKind, Result};
 use std::fmt;
+use std::ops::ControlFlow;
 
 /// A fault of a table or a dictionary.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,6 +12,17 @@ pub struct Fault {
     pub place: String,
     /// What is wrong.
     pub what: String,
+}
+
+/// Asked again and again during a walk whether it goes on.
+pub(crate) type Proceed<'p> = &'p dyn Fn() -> ControlFlow<()>;
+
+/// An error where a walk is to end.
+pub(crate) fn go_on(proceed: Proceed<'_>) -> Result<()> {
+    match proceed() {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(Error::new(ErrorKind::Stopped, "cancelled by the caller")),
+    }
 }
 
 impl fmt::Display for Fault {

@@ -37,8 +37,8 @@ pub(crate) unsafe fn copy_out(from: *const u8, to: *mut u8, len: usize) {
             }
             at += 64;
         }
-        while at + 16 <= len {
-            // SAFETY: `at + 16 <= len`, as above.
+        while at + 16 < len {
+            // SAFETY: `at + 16 < len`, as above.
             unsafe { to.add(at).cast::<u128>().write_unaligned(load16(from.add(at))) };
             at += 16;
         }
@@ -81,16 +81,25 @@ pub(crate) unsafe fn copy_in(bytes: &[u8], to: *mut u8) {
     let from = bytes.as_ptr();
     if len >= 16 {
         let mut at = 0;
-        while at + 16 <= len {
-            // SAFETY: `at + 16 <= len`, and both are `len` bytes long.
+        while at + 64 < len {
+            // SAFETY: `at + 64 < len`, and both are `len` bytes long.
+            let some = [0, 16, 32, 48].map(|part| unsafe { from.add(at + part).cast::<u128>().read_unaligned() });
+            // SAFETY: as above.
+            unsafe { store64(to.add(at), some) };
+            at += 64;
+        }
+        while at + 16 < len {
+            // SAFETY: `at + 16 < len`, and both are `len` bytes long.
             unsafe { store16(to.add(at), from.add(at).cast::<u128>().read_unaligned()) };
             at += 16;
         }
         // SAFETY: `len >= 16`.
         unsafe { store16(to.add(len - 16), from.add(len - 16).cast::<u128>().read_unaligned()) };
     } else if len >= 8 {
-        // SAFETY: `len >= 8`.
-        unsafe { store8(to, from.cast::<u64>().read_unaligned()) };
+        if len > 8 {
+            // SAFETY: `len > 8`.
+            unsafe { store8(to, from.cast::<u64>().read_unaligned()) };
+        }
         // SAFETY: `len >= 8`.
         unsafe { store8(to.add(len - 8), from.add(len - 8).cast::<u64>().read_unaligned()) };
     } else if len >= 4 {
@@ -98,11 +107,14 @@ pub(crate) unsafe fn copy_in(bytes: &[u8], to: *mut u8) {
         unsafe { store4(to, from.cast::<u32>().read_unaligned()) };
         // SAFETY: `len >= 4`.
         unsafe { store4(to.add(len - 4), from.add(len - 4).cast::<u32>().read_unaligned()) };
-    } else {
-        for (at, &byte) in bytes.iter().enumerate() {
-            // SAFETY: `at < len`.
-            unsafe { store1(to.add(at), byte) };
-        }
+    } else if len >= 2 {
+        // SAFETY: `len >= 2`.
+        unsafe { store2(to, from.cast::<u16>().read_unaligned()) };
+        // SAFETY: `len >= 2`.
+        unsafe { store2(to.add(len - 2), from.add(len - 2).cast::<u16>().read_unaligned()) };
+    } else if let [byte] = *bytes {
+        // SAFETY: `len` is 1.
+        unsafe { store1(to, byte) };
     }
 }
 
@@ -112,18 +124,25 @@ pub(crate) unsafe fn copy_in(bytes: &[u8], to: *mut u8) {
 /// Both ranges lie in a frame whose exclusive latch this thread holds.
 #[inline]
 pub(crate) unsafe fn move_within(from: *const u8, to: *mut u8, len: usize) {
-    /// Moves `N` runs of sixteen bytes: loads all of them before it stores the first.
+    /// Moves 64 bytes: loads all of them before it stores the first.
     ///
     /// # Safety
-    /// As of `move_within`, for `16 * N` bytes.
+    /// As of `move_within`, for 64 bytes.
     #[inline(always)]
-    unsafe fn runs<const N: usize>(from: *const u8, to: *mut u8) {
+    unsafe fn move64(from: *const u8, to: *mut u8) {
         // SAFETY: within the range, which only this thread changes: plain loads suffice.
-        let loaded: [u128; N] = std::array::from_fn(|i| unsafe { from.add(16 * i).cast::<u128>().read_unaligned() });
-        for (i, sixteen) in loaded.into_iter().enumerate() {
-            // SAFETY: within the range, whose latch this thread holds.
-            unsafe { store16(to.add(16 * i), sixteen) };
-        }
+        let loaded = std::array::from_fn(|i| unsafe { from.add(16 * i).cast::<u128>().read_unaligned() });
+        // SAFETY: within the range, whose latch this thread holds.
+        unsafe { store64(to, loaded) };
+    }
+    /// Moves 16 bytes.
+    ///
+    /// # Safety
+    /// As of `move_within`, for 16 bytes.
+    #[inline(always)]
+    unsafe fn move16(from: *const u8, to: *mut u8) {
+        // SAFETY: as in `move64`.
+        unsafe { store16(to, from.cast::<u128>().read_unaligned()) };
     }
     if len < 16 {
         let mut bytes = [0u8; 16];
@@ -141,12 +160,12 @@ pub(crate) unsafe fn move_within(from: *const u8, to: *mut u8, len: usize) {
         let mut at = 0;
         while at + 64 <= len {
             // SAFETY: `at + 64 <= len`.
-            unsafe { runs::<4>(from.add(at), to.add(at)) };
+            unsafe { move64(from.add(at), to.add(at)) };
             at += 64;
         }
         while at + 16 <= len {
             // SAFETY: `at + 16 <= len`.
-            unsafe { runs::<1>(from.add(at), to.add(at)) };
+            unsafe { move16(from.add(at), to.add(at)) };
             at += 16;
         }
         // SAFETY: `len >= 16`.
@@ -158,12 +177,12 @@ pub(crate) unsafe fn move_within(from: *const u8, to: *mut u8, len: usize) {
         while end >= 64 {
             end -= 64;
             // SAFETY: `end + 64 <= len`.
-            unsafe { runs::<4>(from.add(end), to.add(end)) };
+            unsafe { move64(from.add(end), to.add(end)) };
         }
         while end >= 16 {
             end -= 16;
             // SAFETY: `end + 16 <= len`.
-            unsafe { runs::<1>(from.add(end), to.add(end)) };
+            unsafe { move16(from.add(end), to.add(end)) };
         }
         // SAFETY: `len >= 16`.
         unsafe { store16(to, first) };
@@ -211,6 +230,7 @@ mod x86_64 {
         };
     }
     store!(store1, u8, "mov byte ptr [{0}], {1}", reg_byte);
+    store!(store2, u16, "mov word ptr [{0}], {1:x}", reg);
     store!(store4, u32, "mov dword ptr [{0}], {1:e}", reg);
     store!(store8, u64, "mov qword ptr [{0}], {1}", reg);
     store!(store_vector, __m128i, "movdqu xmmword ptr [{0}], {1}", xmm_reg);
@@ -225,6 +245,41 @@ mod x86_64 {
         unsafe { std::mem::transmute::<__m128i, u128>(load_vector(from)) }
     }
 
+    /// Four times sixteen bytes, one behind another, little-endian, at any alignment.
+    ///
+    /// # Safety
+    /// `from` begins as many bytes of live memory, which other threads access as this file does.
+    #[inline(always)]
+    pub(crate) unsafe fn load64(from: *const u8) -> [u128; 4] {
+        let (a, b, c, d): (__m128i, __m128i, __m128i, __m128i);
+        // SAFETY: four loads of memory that is live, as the caller promises; they change nothing else.
+        unsafe {
+            asm!("movdqu {1}, xmmword ptr [{0}]", "movdqu {2}, xmmword ptr [{0} + 16]",
+                 "movdqu {3}, xmmword ptr [{0} + 32]", "movdqu {4}, xmmword ptr [{0} + 48]",
+                 in(reg) from, out(xmm_reg) a, out(xmm_reg) b, out(xmm_reg) c, out(xmm_reg) d,
+                 options(nostack, preserves_flags, readonly));
+        }
+        // SAFETY: both types are sixteen plain bytes.
+        [a, b, c, d].map(|loaded| unsafe { std::mem::transmute::<__m128i, u128>(loaded) })
+    }
+
+    /// The three words of eight bytes at `from`, little-endian, at any alignment.
+    ///
+    /// # Safety
+    /// `from` begins as many bytes of live memory, which other threads access as this file does.
+    #[inline(always)]
+    pub(crate) unsafe fn load24(from: *const u8) -> [u64; 3] {
+        let (a, b, c): (u64, u64, u64);
+        // SAFETY: three loads of memory that is live, as the caller promises; they change nothing else. The outputs are
+        // written before the last use of the input, so they take other registers.
+        unsafe {
+            asm!("mov {1}, qword ptr [{0}]", "mov {2}, qword ptr [{0} + 8]", "mov {3}, qword ptr [{0} + 16]",
+                 in(reg) from, out(reg) a, out(reg) b, lateout(reg) c,
+                 options(nostack, preserves_flags, readonly));
+        }
+        [a, b, c]
+    }
+
     /// Stores sixteen bytes, little-endian, at any alignment.
     ///
     /// # Safety
@@ -233,6 +288,23 @@ mod x86_64 {
     pub(crate) unsafe fn store16(to: *mut u8, value: u128) {
         // SAFETY: the caller's promise; both types are sixteen plain bytes.
         unsafe { store_vector(to, std::mem::transmute::<u128, __m128i>(value)) }
+    }
+
+    /// Stores four times sixteen bytes, one behind another, at any alignment.
+    ///
+    /// # Safety
+    /// `to` begins as many bytes of live memory, to which no other thread stores.
+    #[inline(always)]
+    pub(crate) unsafe fn store64(to: *mut u8, values: [u128; 4]) {
+        // SAFETY: both types are sixteen plain bytes.
+        let [a, b, c, d] = values.map(|value| unsafe { std::mem::transmute::<u128, __m128i>(value) });
+        // SAFETY: four stores to memory that is live and that only this thread changes, as the caller promises.
+        unsafe {
+            asm!("movdqu xmmword ptr [{0}], {1}", "movdqu xmmword ptr [{0} + 16], {2}",
+                 "movdqu xmmword ptr [{0} + 32], {3}", "movdqu xmmword ptr [{0} + 48], {4}",
+                 in(reg) to, in(xmm_reg) a, in(xmm_reg) b, in(xmm_reg) c, in(xmm_reg) d,
+                 options(nostack, preserves_flags));
+        }
     }
 }
 
@@ -282,6 +354,22 @@ mod portable {
         u128::from(low) | u128::from(high) << 64
     }
 
+    /// # Safety
+    /// As of the twin.
+    #[inline]
+    pub(crate) unsafe fn load24(from: *const u8) -> [u64; 3] {
+        // SAFETY: the caller promises 24 bytes.
+        [0, 8, 16].map(|at| unsafe { load8(from.add(at)) })
+    }
+
+    /// # Safety
+    /// As of the twin.
+    #[inline]
+    pub(crate) unsafe fn load64(from: *const u8) -> [u128; 4] {
+        // SAFETY: the caller promises 64 bytes.
+        [0, 16, 32, 48].map(|at| unsafe { load16(from.add(at)) })
+    }
+
     /// Replaces the low `count` bytes, at most 8.
     #[inline]
     unsafe fn store(to: *mut u8, value: u64, count: u32) {
@@ -305,6 +393,24 @@ mod portable {
     pub(crate) unsafe fn store1(to: *mut u8, value: u8) {
         // SAFETY: the caller's promise.
         unsafe { store(to, value.into(), 1) }
+    }
+
+    /// # Safety
+    /// As of the twin.
+    #[inline]
+    pub(crate) unsafe fn store2(to: *mut u8, value: u16) {
+        // SAFETY: the caller's promise.
+        unsafe { store(to, value.into(), 2) }
+    }
+
+    /// # Safety
+    /// As of the twin.
+    #[inline]
+    pub(crate) unsafe fn store64(to: *mut u8, values: [u128; 4]) {
+        for (i, value) in values.into_iter().enumerate() {
+            // SAFETY: the caller promises 64 bytes.
+            unsafe { store16(to.add(16 * i), value) };
+        }
     }
 
     /// # Safety
@@ -341,13 +447,17 @@ mod tests {
 
     type Store = unsafe fn(*mut u8, u128);
 
+    fn runs_of(value: u128) -> [u128; 4] {
+        [value, !value, value.rotate_left(9), value ^ 7]
+    }
+
     fn bytes_of(words: &mut [u64; LEN / 8]) -> *mut u8 {
         words.as_mut_ptr().cast()
     }
 
     proptest! {
         #[test]
-        fn both_twins_load_and_store_the_same_bytes(start in any::<[u8; LEN]>(), at in 0..LEN - 16, value: u128) {
+        fn both_twins_load_and_store_the_same_bytes(start in any::<[u8; LEN]>(), at in 0..LEN - 64, value: u128) {
             let (mut here, mut there) = ([0u64; LEN / 8], [0u64; LEN / 8]);
             let (here, there) = (bytes_of(&mut here), bytes_of(&mut there));
             for (i, &byte) in start.iter().enumerate() {
@@ -360,14 +470,20 @@ mod tests {
             };
             prop_assert_eq!(all(here), start);
             let (h, t) = (here.wrapping_add(at), there.wrapping_add(at));
-            // SAFETY: `at + 16` is at most the length of both arrays, here and below.
+            // SAFETY: `at + 64` is at most the length of both arrays, here and below.
             prop_assert_eq!(unsafe { load8(h) }, u64::from_le_bytes(*start[at..].first_chunk().unwrap()));
             // SAFETY: as above.
             let loaded = unsafe { (load1(h), load8(h), load16(h)) };
             // SAFETY: as above.
             let expected = unsafe { (portable::load1(t), portable::load8(t), portable::load16(t)) };
             prop_assert_eq!(loaded, expected);
-            let stores: [(Store, Store); 4] = [
+            // SAFETY: as above.
+            prop_assert_eq!(unsafe { (load24(h), load64(h)) }, unsafe { (portable::load24(t), portable::load64(t)) });
+            let stores: [(Store, Store); 6] = [
+                // SAFETY: as above.
+                (|p, v| unsafe { store2(p, v as u16) }, |p, v| unsafe { portable::store2(p, v as u16) }),
+                // SAFETY: as above; four different runs.
+                (|p, v| unsafe { store64(p, runs_of(v)) }, |p, v| unsafe { portable::store64(p, runs_of(v)) }),
                 // SAFETY: as above.
                 (|p, v| unsafe { store1(p, v as u8) }, |p, v| unsafe { portable::store1(p, v as u8) }),
                 // SAFETY: as above.

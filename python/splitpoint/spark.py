@@ -161,8 +161,7 @@ def prepare(
     ``key`` and ``value`` name the columns of ``df``: by default those called so, or else the first one and all others.
     Several columns become one value, a JSON object of them.
 
-    Rows need no order: the writer sorts them, faster than Spark would. What a task reads goes straight into the sort,
-    which spills to disk beyond ``memory_bytes``.
+    Rows need no order: the writer sorts them in any case, in ``memory_bytes``, beyond which it spills to disk.
 
     .. code-block:: python
 

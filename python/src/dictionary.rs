@@ -202,7 +202,8 @@ impl DictionaryCore {
     fn verify(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let dictionary = self.dictionary(py)?;
         let dictionary: &Dictionary = &dictionary;
-        run_long(py, "verify", None, &Watch::default(), || dictionary.verify()).map(fault_list)
+        let watch = Watch::default();
+        run_long(py, "verify", None, &watch, || dictionary.verify_while(|| watch.proceed())).map(fault_list)
     }
 
     /// The pairs of one of `parts` equal parts of hash order, of a dictionary in one file.

@@ -49,6 +49,7 @@ impl ShardJobCore {
         };
         let job = py.detach(|| ShardJob::new(path, &builder, base)).or_raise(py)?;
         let job = if options.has_index() { job } else { job.keep_index() };
+        let job = if options.has_filter() { job } else { job.keep_filter() };
         Ok(ShardJobCore { job, watch })
     }
 

@@ -511,13 +511,15 @@ impl TableCore {
     fn verify(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let table = self.table(py)?;
         let table: &Table = &table;
-        run_long(py, "verify", None, &Watch::default(), || table.verify()).map(fault_list)
+        let watch = Watch::default();
+        run_long(py, "verify", None, &watch, || table.verify_while(|| watch.proceed())).map(fault_list)
     }
 
     fn _survey<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let table = self.table(py)?;
         let table: &Table = &table;
-        let survey = run_long(py, "stats", None, &Watch::default(), || table.survey())?;
+        let watch = Watch::default();
+        let survey = run_long(py, "stats", None, &watch, || table.survey_while(|| watch.proceed()))?;
         survey_dict(py, &survey)
     }
 

@@ -72,12 +72,17 @@ impl Buckets {
     /// The frame of a bucket's primary page, and the page's offset in it.
     #[inline]
     pub(crate) fn location(&self, bucket: linear::Bucket) -> (FrameNo, usize) {
+        self.pager.pool().split(self.byte_of(bucket))
+    }
+
+    /// Where in the file a bucket's primary page begins.
+    #[inline]
+    fn byte_of(&self, bucket: linear::Bucket) -> u64 {
         let (group, index) = linear::group(bucket);
         step();
         // A thread that loads a group's new address also sees the earlier stores: the copied pages, or the view
         // without the group.
-        let address = self.groups[group].load(Acquire) + u64::from(index) * self.page_bytes as u64;
-        self.pager.pool().split(address)
+        self.groups[group].load(Acquire) + u64::from(index) * self.page_bytes as u64
     }
 
     /// The current address of the bucket of `hash`.
@@ -114,33 +119,44 @@ impl Buckets {
     }
 
     /// Latches the bucket of `hash` for a change; `address` is a recent address of it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn write_bucket<'t>(
         &'t self,
         hash: u64,
-        mut address: BucketAddress,
-        mut place: FrameRef<'t>,
+        address: BucketAddress,
+        place: FrameRef<'t>,
     ) -> Result<Bucket<'t>> {
+        let frame = self.pager.write_at(address.frame, place)?;
+        if !self.still_holds(address.view, hash, address.bucket) {
+            drop(frame);
+            return self.write_bucket_again(hash);
+        }
+        let mut bucket = Bucket { buckets: self, frame, start: address.start };
+        bucket.init_if_empty(|| address.view.linear().level(address.bucket));
+        Ok(bucket)
+    }
+
+    #[cold]
+    fn write_bucket_again(&self, hash: u64) -> Result<Bucket<'_>> {
         loop {
-            let frame = self.pager.write_at(address.frame, place)?;
+            let address = self.address(hash);
+            let frame = self.pager.write(address.frame)?;
             if self.still_holds(address.view, hash, address.bucket) {
                 let mut bucket = Bucket { buckets: self, frame, start: address.start };
                 bucket.init_if_empty(|| address.view.linear().level(address.bucket));
                 return Ok(bucket);
             }
-            drop(frame);
-            address = self.address(hash);
-            place = self.pager.pool().frame(address.frame);
         }
     }
 
     /// Prefetches the page of the bucket of `hash`.
     #[inline(always)] // the callers keep the parts in registers: 25 instructions fewer a write
     pub(crate) fn prefetch_bucket(&self, hash: u64) -> (BucketAddress, FrameRef<'_>) {
-        let address = self.address(hash);
-        let place = self.pager.pool().frame(address.frame);
-        place.prefetch(address.start, self.prefetch_bytes);
-        (address, place)
+        let view = self.view();
+        let bucket = view.linear().bucket_of(hash);
+        let (frame, place, start) = self.pager.pool().place(self.byte_of(bucket));
+        place.prefetch(start, self.prefetch_bytes);
+        (BucketAddress { view, bucket, frame, start }, place)
     }
 
     /// Prefetches an overflow page.

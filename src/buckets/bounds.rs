@@ -65,7 +65,6 @@ pub(super) fn check_totals(pager: &Pager, totals: Totals) -> Result<()> {
 impl Buckets {
     /// Called before the frame of a reference is latched while a bucket is latched; an error where that could wait
     /// forever.
-    #[inline]
     pub(super) fn check_apart(&self, frame: FrameNo) -> Result<()> {
         // If two threads want each other's frame, both hold one, so one of them detects it here.
         if !self.pager.pool().is_latched(frame) || !self.pager.is_fixed(frame) {

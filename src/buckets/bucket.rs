@@ -20,7 +20,7 @@ use super::extent::{EXTENT_BYTES, Extent, grown_bytes};
 use super::gathered::Gathered;
 use super::linear_hash::Buckets;
 use super::overflow::OverflowPage;
-use super::page::{self, Damage, INLINE, PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
+use super::page::{self, Damage, Found, INLINE, PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
 use crate::error::Result;
 use crate::pager::pool::WriteGuard;
 use crate::pager::words::FrameBytes;
@@ -55,7 +55,7 @@ impl std::ops::Add for Delta {
 pub(crate) struct PairLocation {
     /// The overflow page; the primary page if `None`.
     pub overflow: Option<OverflowPage>,
-    pub slot: usize,
+    pub found: Found,
 }
 
 /// A key with its hash and tag.
@@ -83,25 +83,42 @@ pub(crate) struct Bucket<'t> {
 
 impl Buckets {
     /// The location of this key in the bucket whose primary page is `primary`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn locate(&self, primary: &[u8], key: HashedKey<'_>) -> Result<Option<PairLocation>> {
-        if let Some(slot) = self.find_in(primary, key)? {
-            return Ok(Some(PairLocation { overflow: None, slot }));
+        let found = if key.bytes.len() <= self.key_bytes_inline_max() {
+            page::find(primary, key.tag, key.bytes).map_err(|d| self.damaged(d))?
+        } else {
+            self.find_large(primary, key)?
+        };
+        if let Some(found) = found {
+            return Ok(Some(PairLocation { overflow: None, found }));
         }
         let bits = page::filter_bits(key.tag);
         if page::next(primary) == 0 || page::filter(primary) & bits != bits {
             return Ok(None);
         }
-        self.walk_chain(page::next(primary), |overflow, bytes| {
-            Ok(self.find_in(bytes, key)?.map(|slot| PairLocation { overflow: Some(overflow), slot }))
+        self.locate_behind(page::next(primary), key)
+    }
+
+    /// The location of this key in the overflow pages from `first` on.
+    #[inline(never)]
+    fn locate_behind(&self, first: u64, key: HashedKey<'_>) -> Result<Option<PairLocation>> {
+        self.walk_chain(first, |overflow, bytes| {
+            Ok(self.find_in(bytes, key)?.map(|found| PairLocation { overflow: Some(overflow), found }))
         })
     }
 
     #[inline]
-    fn find_in(&self, bytes: &[u8], key: HashedKey<'_>) -> Result<Option<usize>> {
+    fn find_in(&self, bytes: &[u8], key: HashedKey<'_>) -> Result<Option<Found>> {
         if key.bytes.len() <= self.key_bytes_inline_max() {
             return page::find(bytes, key.tag, key.bytes).map_err(|d| self.damaged(d));
         }
+        self.find_large(bytes, key)
+    }
+
+    /// [`find_in`](Self::find_in) for a key in an extent.
+    #[cold]
+    fn find_large(&self, bytes: &[u8], key: HashedKey<'_>) -> Result<Option<Found>> {
         let mut failed = None;
         let hash = key.hash.to_le_bytes();
         let found = page::find_by(bytes, key.tag, |r| {
@@ -139,10 +156,10 @@ impl Buckets {
         use_record: impl FnOnce(Record<'_>) -> Result<R>,
     ) -> Result<R> {
         match location.overflow {
-            None => use_record(page::record(primary, location.slot).map_err(|d| self.damaged(d))?),
+            None => use_record(location.found.record(primary)),
             Some(overflow) => {
                 let (frame, range) = self.read_overflow(overflow)?;
-                use_record(page::record(&frame[range], location.slot).map_err(|d| self.damaged(d))?)
+                use_record(location.found.record(&frame[range]))
             }
         }
     }
@@ -180,6 +197,11 @@ impl Buckets {
     }
 }
 
+#[cold]
+fn init(mut page: FrameBytes<'_>, level: u32) {
+    page::init(&mut page, page::KIND_BUCKET, level);
+}
+
 impl Bucket<'_> {
     #[inline]
     pub(crate) fn page(&self) -> &[u8] {
@@ -191,31 +213,35 @@ impl Bucket<'_> {
         self.frame.part(self.start..self.start + self.buckets.page_bytes)
     }
 
-    /// Prefetches the first overflow page, if there is one.
-    #[inline]
-    pub(crate) fn prefetch_overflow(&self) {
-        if let Ok(Some(overflow)) = self.buckets.parse_overflow(page::next(self.page())) {
-            let (frame, range) = self.buckets.overflow_range(overflow);
-            self.buckets.prefetch_page(self.buckets.pager.pool().frame(frame), range);
-        }
-    }
-
     /// Initializes the primary page of a bucket that was always empty.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn init_if_empty(&mut self, level: impl FnOnce() -> u32) {
         if page::kind(self.page()) == page::KIND_EMPTY {
-            page::init(&mut self.page_mut(), page::KIND_BUCKET, level());
+            init(self.page_mut(), level());
         }
     }
 
     /// Stores `value` under `key`, at `location` if the key is present.
+    #[inline(always)]
     pub(crate) fn set(&mut self, key: HashedKey<'_>, location: Option<PairLocation>, value: &[u8]) -> Result<Delta> {
-        let Some(location) = location else {
-            let mut delta = self.insert_new(key, value)?;
-            delta.pairs = 1;
-            delta.payload = (key.bytes.len() + value.len()) as i64;
-            return Ok(delta);
-        };
+        match location {
+            None => self.insert_new(key, value),
+            Some(PairLocation { overflow: None, found })
+                if found.form == INLINE && usize::from(found.value_bytes) == value.len() =>
+            {
+                // The common overwrite: nothing moves.
+                let buckets = self.buckets;
+                let stored = page::replace_value(&mut self.page_mut(), found, INLINE, value);
+                stored.map_err(|d| buckets.damaged(d))?;
+                Ok(Delta::default())
+            }
+            Some(location) => self.overwrite(key, location, value),
+        }
+    }
+
+    /// Replaces the value at `location`.
+    #[inline(never)]
+    fn overwrite(&mut self, key: HashedKey<'_>, location: PairLocation, value: &[u8]) -> Result<Delta> {
         let (mut old_extent, old_value_bytes) = self.value_at(location)?;
         let payload = value.len() as i64 - old_value_bytes as i64;
         let big_key = key.bytes.len() > self.buckets.key_bytes_inline_max();
@@ -269,18 +295,18 @@ impl Bucket<'_> {
     }
 
     /// Appends `tail` to the value at `location`. Also returns the new length of the value.
+    #[inline(always)]
     pub(crate) fn append(&mut self, key: HashedKey<'_>, location: PairLocation, tail: &[u8]) -> Result<(Delta, usize)> {
-        let payload = tail.len() as i64;
         let pair_bytes_max = self.buckets.pair_bytes_inline_max();
-        let mut new_len = 0;
-        let grown = |bytes: &mut FrameBytes<'_>| {
-            let grown = page::append_value(bytes, location.slot, tail, pair_bytes_max)?;
-            new_len = grown.unwrap_or(0);
-            Ok(grown.is_some())
-        };
-        if let Some(bucket) = self.change(location, grown)? {
-            return Ok((Delta { bucket, payload, ..Delta::default() }, new_len));
-        }
+        let grown = self.change(location, |bytes| page::append_value(bytes, location.found, tail, pair_bytes_max))?;
+        let Some(bucket) = grown else { return self.append_moving(key, location, tail) };
+        let new_len = usize::from(location.found.value_bytes) + tail.len();
+        Ok((Delta { bucket, payload: tail.len() as i64, ..Delta::default() }, new_len))
+    }
+
+    /// [`append`](Self::append) where the value is in an extent, or the record cannot grow where it is.
+    #[inline(never)]
+    fn append_moving(&mut self, key: HashedKey<'_>, location: PairLocation, tail: &[u8]) -> Result<(Delta, usize)> {
         let (old_extent, old_value_bytes) = self.value_at(location)?;
         let new_len = old_value_bytes + tail.len();
         self.buckets.check_lengths(key.bytes, new_len)?;
@@ -298,7 +324,7 @@ impl Bucket<'_> {
             }
             None => self.append_elsewhere(key, location, old_value_bytes, tail)?,
         };
-        delta.payload = payload;
+        delta.payload = tail.len() as i64;
         Ok((delta, new_len))
     }
 
@@ -329,6 +355,7 @@ impl Bucket<'_> {
     }
 
     /// Appends `tail` to the value of `key`, or stores it if the key is absent. `len` becomes the length of the value.
+    #[inline(always)]
     pub(crate) fn append_or_set(
         &mut self,
         key: HashedKey<'_>,
@@ -362,14 +389,18 @@ impl Bucket<'_> {
     }
 
     /// Removes the pair at `location`.
+    #[inline(always)]
     pub(crate) fn remove(&mut self, key: HashedKey<'_>, location: PairLocation) -> Result<Delta> {
         let (extent, value_bytes) = self.value_at(location)?;
         let bucket = -(self.take_out(location)? as i64);
         if let Some(extent) = extent {
             self.buckets.free_extent(&extent);
         }
-        // The pair is removed; if its overflow page could not be removed too, the next removal or split tries again.
-        let _ = self.absorb_overflow();
+        if page::next(self.page()) != 0 {
+            // The pair is removed; if its overflow page could not be removed too, the next removal or split tries
+            // again.
+            let _ = self.absorb_overflow();
+        }
         Ok(Delta { pairs: -1, payload: -((key.bytes.len() + value_bytes) as i64), bucket, long_chain: false })
     }
 
@@ -406,11 +437,17 @@ impl Bucket<'_> {
     }
 
     /// The extent, if any, and the length of the value at `location`.
+    #[inline(always)]
     pub(crate) fn value_at(&self, location: PairLocation) -> Result<(Option<Extent>, usize)> {
+        if location.found.form == INLINE {
+            return Ok((None, location.found.value_bytes.into()));
+        }
+        self.extent_at(location)
+    }
+
+    #[inline(never)]
+    fn extent_at(&self, location: PairLocation) -> Result<(Option<Extent>, usize)> {
         self.buckets.with_record(self.page(), location, |r| {
-            if r.form == INLINE {
-                return Ok((None, r.value.len()));
-            }
             let extent = self.buckets.parse_extent(r)?;
             Ok((Some(extent), extent.value_bytes as usize))
         })
@@ -426,10 +463,18 @@ impl Bucket<'_> {
     }
 
     /// Adds a pair whose key is absent.
+    #[inline(always)]
     fn insert_new(&mut self, key: HashedKey<'_>, value: &[u8]) -> Result<Delta> {
-        if self.buckets.fits_inline(key.bytes, value.len()) {
-            return self.add(key.tag, Record { form: INLINE, key: key.bytes, value });
-        }
+        let delta = if self.buckets.fits_inline(key.bytes, value.len()) {
+            self.add(key.tag, Record { form: INLINE, key: key.bytes, value })?
+        } else {
+            self.insert_large(key, value)?
+        };
+        Ok(Delta { pairs: 1, payload: (key.bytes.len() + value.len()) as i64, ..delta })
+    }
+
+    #[inline(never)]
+    fn insert_large(&mut self, key: HashedKey<'_>, value: &[u8]) -> Result<Delta> {
         let extent = self.new_extent(key, [value, b""], 0)?;
         let added = self.add_extent(key, &extent);
         if added.is_err() {
@@ -462,7 +507,7 @@ impl Bucket<'_> {
     /// Changes the form and value of the record at `location`, in place or elsewhere in the bucket.
     fn replace(&mut self, key: HashedKey<'_>, location: PairLocation, form: u8, value: &[u8]) -> Result<Delta> {
         let buckets = self.buckets;
-        let changed = self.change(location, |bytes| page::replace_value(bytes, location.slot, form, value))?;
+        let changed = self.change(location, |bytes| page::replace_value(bytes, location.found, form, value))?;
         if let Some(bucket) = changed {
             return Ok(Delta { bucket, ..Delta::default() });
         }
@@ -475,7 +520,7 @@ impl Bucket<'_> {
 
     /// Removes the record `old` at `location` and adds `new` where it fits.
     fn relocate(&mut self, tag: u16, location: PairLocation, old: Record<'_>, new: Record<'_>) -> Result<Delta> {
-        self.change(location, |bytes| page::remove(bytes, location.slot).map(|()| true))?;
+        self.change(location, |bytes| page::remove(bytes, location.found))?;
         match self.add(tag, new) {
             Ok(delta) => Ok(Delta { bucket: delta.bucket - (old.bytes() + page::SLOT_BYTES) as i64, ..delta }),
             Err(e) => {
@@ -487,43 +532,45 @@ impl Bucket<'_> {
         }
     }
 
-    /// Applies `edit` to the page at `location`. Returns the change of its used bytes, or `None` if `edit` found no
-    /// room.
-    #[inline]
-    fn change(
+    /// Applies `edit` to the page at `location`.
+    #[inline(always)]
+    fn change<R>(
         &mut self,
         location: PairLocation,
-        edit: impl FnOnce(&mut FrameBytes<'_>) -> std::result::Result<bool, Damage>,
-    ) -> Result<Option<i64>> {
+        edit: impl FnOnce(&mut FrameBytes<'_>) -> std::result::Result<R, Damage>,
+    ) -> Result<R> {
         let buckets = self.buckets;
-        let apply = |bytes: &mut FrameBytes<'_>| {
-            let before = page::used_bytes(bytes) as i64;
-            let done = edit(bytes).map_err(|d| buckets.damaged(d))?;
-            Ok(done.then(|| page::used_bytes(bytes) as i64 - before))
-        };
         match location.overflow {
-            None => apply(&mut self.page_mut()),
+            None => edit(&mut self.page_mut()).map_err(|d| buckets.damaged(d)),
             Some(overflow) => {
                 let (mut frame, range) = buckets.write_overflow(overflow)?;
-                apply(&mut frame.part(range))
+                edit(&mut frame.part(range)).map_err(|d| buckets.damaged(d))
             }
         }
     }
 
     /// Removes the record at `location`, and its overflow page if it was the last one there. Returns the bytes it
     /// took.
+    #[inline(always)]
     fn take_out(&mut self, location: PairLocation) -> Result<usize> {
         let buckets = self.buckets;
-        let change = self.change(location, |bytes| page::remove(bytes, location.slot).map(|()| true))?;
-        if let Some(overflow) = location.overflow {
-            let (frame, range) = buckets.read_overflow(overflow)?;
-            let (empty, next) = (page::slot_count(&frame[range.clone()]) == 0, page::next(&frame[range]));
-            drop(frame);
-            if empty {
-                self.unlink(overflow, next)?;
-            }
+        match location.overflow {
+            None => page::remove(&mut self.page_mut(), location.found).map_err(|d| buckets.damaged(d)),
+            Some(overflow) => self.take_out_of(overflow, location.found),
         }
-        Ok(-change.expect("a removal needs no room") as usize)
+    }
+
+    #[inline(never)]
+    fn take_out_of(&mut self, overflow: OverflowPage, found: Found) -> Result<usize> {
+        let buckets = self.buckets;
+        let (mut frame, range) = buckets.write_overflow(overflow)?;
+        let bytes = page::remove(&mut frame.part(range.clone()), found).map_err(|d| buckets.damaged(d))?;
+        let (empty, next) = (page::slot_count(&frame[range.clone()]) == 0, page::next(&frame[range]));
+        drop(frame);
+        if empty {
+            self.unlink(overflow, next)?;
+        }
+        Ok(bytes)
     }
 
     /// Unlinks an overflow page and frees it.
@@ -547,6 +594,7 @@ impl Bucket<'_> {
     }
 
     /// Moves the records of a lone overflow page into the primary page once they fit.
+    #[inline(never)]
     fn absorb_overflow(&mut self) -> Result<()> {
         let buckets = self.buckets;
         let Some(overflow) = buckets.parse_overflow(page::next(self.page()))? else { return Ok(()) };
@@ -566,15 +614,21 @@ impl Bucket<'_> {
     }
 
     /// Adds a record: to the primary page, else to the first overflow page, else to a larger or further one.
+    #[inline(always)]
     fn add(&mut self, tag: u16, record: Record<'_>) -> Result<Delta> {
         let buckets = self.buckets;
         let bytes = (record.bytes() + page::SLOT_BYTES) as i64;
-        let mut delta = Delta { bucket: bytes, ..Delta::default() };
-        if page::insert(&mut self.page_mut(), tag, record).map_err(|d| buckets.damaged(d))? {
-            return Ok(delta);
-        }
-        let head = buckets.parse_overflow(page::next(self.page()))?;
-        match head {
+        let inserted = page::insert(&mut self.page_mut(), tag, record).map_err(|d| buckets.damaged(d))?;
+        let long_chain = if inserted { false } else { self.add_behind(tag, record)? };
+        Ok(Delta { bucket: bytes, long_chain, ..Delta::default() })
+    }
+
+    /// Adds a record behind the primary page, which is full. `true` where it takes a second overflow page.
+    #[inline(never)]
+    fn add_behind(&mut self, tag: u16, record: Record<'_>) -> Result<bool> {
+        let buckets = self.buckets;
+        let mut long_chain = false;
+        match buckets.parse_overflow(page::next(self.page()))? {
             None => {
                 let new = buckets.new_overflow(None, 0, tag, record)?;
                 page::set_next(&mut self.page_mut(), new.to_bits());
@@ -584,13 +638,13 @@ impl Bucket<'_> {
                 if !page::insert(&mut frame.part(range.clone()), tag, record).map_err(|d| buckets.damaged(d))? {
                     let old = frame[range].to_vec();
                     drop(frame);
-                    delta.long_chain = !self.replace_head(overflow, &old, tag, record)?;
+                    long_chain = !self.replace_head(overflow, &old, tag, record)?;
                 }
             }
         }
         let filter = page::filter(self.page()) | page::filter_bits(tag);
         page::set_filter(&mut self.page_mut(), filter);
-        Ok(delta)
+        Ok(long_chain)
     }
 
     /// Replaces the first overflow page by a larger one, or, where that would not fit a frame, adds a new one before

@@ -8,7 +8,7 @@ use super::extent::Extent;
 use super::gathered::Workspace;
 use super::linear_hash::Buckets;
 use super::overflow::OverflowPage;
-use super::page::{self, INLINE, Record};
+use super::page::{self, Found, INLINE, Record};
 use crate::error::Result;
 use crate::linear;
 use crate::pager::FRAME_UNITS;
@@ -23,7 +23,7 @@ impl Buckets {
     /// possible.
     pub(crate) fn compact_bucket(&self, number: linear::Bucket) -> Result<()> {
         let mut workspace = lock_without_values(&self.structure)?;
-        let Workspace { gathered, stay: all, layouts: [layout, _], .. } = &mut *workspace;
+        let Workspace { gathered, layouts: [layout, _] } = &mut *workspace;
         if number > self.view().max_bucket {
             return Ok(());
         }
@@ -37,9 +37,7 @@ impl Buckets {
         if gathered.overflow_pages().is_empty() {
             return Ok(());
         }
-        all.clear();
-        all.extend(0..gathered.len());
-        self.lay_out(gathered, all, page::level(bucket.page()), layout)?;
+        self.lay_out(gathered, page::level(bucket.page()), layout)?;
         bucket.page_mut().store(0, &layout.primary);
         self.free_overflow(gathered.overflow_pages());
         Ok(())
@@ -47,26 +45,27 @@ impl Buckets {
 
     /// Moves the bucket's extents where that saves space or brings them nearer the start.
     fn move_extents(&self, bucket: &mut Bucket<'_>) -> Result<()> {
-        let mut places: Vec<(Option<OverflowPage>, usize, u8, Extent)> = Vec::new();
+        let mut places: Vec<(Option<OverflowPage>, Found, u8, Extent)> = Vec::new();
         let mut note = |overflow: Option<OverflowPage>, bytes: &[u8]| {
             for (slot, record) in page::records(bytes).enumerate() {
                 let (_, record): (u16, Record<'_>) = record.map_err(|d| self.damaged(d))?;
                 if record.form != INLINE {
-                    places.push((overflow, slot, record.form, self.parse_extent(record)?));
+                    let found = Found::at(bytes, slot).map_err(|d| self.damaged(d))?;
+                    places.push((overflow, found, record.form, self.parse_extent(record)?));
                 }
             }
             Ok::<(), crate::Error>(())
         };
         note(None, bucket.page())?;
         self.walk_chain(page::next(bucket.page()), |overflow, bytes| note(Some(overflow), bytes).map(|()| None::<()>))?;
-        for (overflow, slot, form, extent) in places {
+        for (overflow, found, form, extent) in places {
             let Some(moved) = self.moved_extent(&extent)? else { continue };
             // The reference keeps its length, so the record is changed in place.
             let replaced = match overflow {
-                None => page::replace_value(&mut bucket.page_mut(), slot, form, &moved.to_bytes()),
+                None => page::replace_found(&mut bucket.page_mut(), found, form, &moved.to_bytes()),
                 Some(overflow) => {
                     let (mut frame, range) = self.write_overflow(overflow)?;
-                    page::replace_value(&mut frame.part(range), slot, form, &moved.to_bytes())
+                    page::replace_found(&mut frame.part(range), found, form, &moved.to_bytes())
                 }
             };
             // A value of the same length always fits, unless the page changed after it was read: marked free in a

@@ -10,18 +10,19 @@ use super::page::{self, Damage, OverflowPage, Record};
 #[derive(Default)]
 pub(super) struct Gathered {
     bytes: Vec<u8>,
-    records: Vec<RecordSpan>,
+    spans: Vec<Span>,
     pub(super) overflow_pages: Vec<OverflowPage>,
 }
 
-/// Where a record, its key and its value begin in a copy of its page, and where it ends.
-struct RecordSpan {
+/// Where a record is in the copied pages, and its lengths. Pages have at most 65536 bytes.
+#[derive(Clone, Copy)]
+struct Span {
+    start: u32,
+    bytes: u16,
     tag: u16,
+    key_bytes: u16,
+    head_bytes: u8,
     form: u8,
-    start: usize,
-    key: usize,
-    value: usize,
-    end: usize,
 }
 
 impl Gathered {
@@ -32,40 +33,50 @@ impl Gathered {
             *self = Gathered::default();
         }
         self.bytes.clear();
-        self.records.clear();
+        self.spans.clear();
         self.overflow_pages.clear();
     }
 
-    /// Adds the records of a page: its bytes, and the range of each record.
+    /// Adds the records of a page: its bytes, and the span of each record.
     pub(super) fn add_page(&mut self, page: &[u8]) -> std::result::Result<(), Damage> {
         let base = self.bytes.len();
         self.bytes.extend_from_slice(page);
+        if u32::try_from(self.bytes.len()).is_err() {
+            return Err(Damage("a bucket of 4 GiB"));
+        }
         // Records do not overlap. If slots shared one, a damaged page could expand to a thousand.
         let mut left = page.len();
-        for (tag, offset) in page::slots(page)? {
+        let slots = page::slots(page)?;
+        self.spans.reserve(slots.len());
+        for (tag, offset) in slots {
             let head = page::head_at(page, offset)?;
-            let start = base + offset;
-            let key = start + head.head_bytes;
-            let value = key + head.key_bytes;
-            let end = value + head.value_bytes;
-            left = left.checked_sub(end - start).ok_or(page::RECORDS_OVERLAP)?;
-            self.records.push(RecordSpan { tag, form: head.form, start, key, value, end });
+            let bytes = head.head_bytes + head.key_bytes + head.value_bytes;
+            left = left.checked_sub(bytes).ok_or(page::RECORDS_OVERLAP)?;
+            self.spans.push(Span {
+                start: (base + offset) as u32,
+                bytes: bytes as u16,
+                tag,
+                key_bytes: head.key_bytes as u16,
+                head_bytes: head.head_bytes as u8,
+                form: head.form,
+            });
         }
         Ok(())
     }
 
-    /// The number of records.
-    pub(super) fn len(&self) -> usize {
-        self.records.len()
+    /// All records, with their tags and their bytes.
+    #[inline]
+    pub(super) fn all(&self) -> impl Iterator<Item = (Record<'_>, u16, &[u8])> {
+        self.spans.iter().map(|&span| {
+            let raw = &self.bytes[span.start as usize..][..span.bytes.into()];
+            let (key, value) = raw[span.head_bytes.into()..].split_at(span.key_bytes.into());
+            (Record { form: span.form, key, value }, span.tag, raw)
+        })
     }
 
     /// All records.
     pub(super) fn records(&self) -> impl Iterator<Item = Record<'_>> {
-        self.records.iter().map(|&RecordSpan { form, key, value, end, .. }| Record {
-            form,
-            key: &self.bytes[key..value],
-            value: &self.bytes[value..end],
-        })
+        self.all().map(|(record, _, _)| record)
     }
 
     /// The overflow pages they came from.
@@ -73,9 +84,10 @@ impl Gathered {
         &self.overflow_pages
     }
 
+    /// The tag and the bytes of a record.
     pub(super) fn raw(&self, index: usize) -> (u16, &[u8]) {
-        let RecordSpan { tag, start, end, .. } = self.records[index];
-        (tag, &self.bytes[start..end])
+        let Span { start, bytes, tag, .. } = self.spans[index];
+        (tag, &self.bytes[start as usize..][..bytes.into()])
     }
 }
 
@@ -92,8 +104,5 @@ pub(super) struct Layout {
 #[derive(Default)]
 pub(super) struct Workspace {
     pub gathered: Gathered,
-    /// The records that stay in the source of a split, and those that go to the new bucket.
-    pub stay: Vec<usize>,
-    pub go: Vec<usize>,
     pub layouts: [Layout; 2],
 }

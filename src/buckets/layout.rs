@@ -10,7 +10,9 @@ use super::linear_hash::Buckets;
 use super::overflow::OverflowPage;
 use super::page::{self, Damage, PAIR_IN_EXTENT, Record};
 use crate::error::Result;
+use crate::linear;
 use crate::pager::words::Bytes;
+use crate::planted::{Bug, planted};
 
 impl Buckets {
     /// Copies all records of the bucket with this primary page.
@@ -32,36 +34,53 @@ impl Buckets {
     }
 
     /// The hash of a record's key.
-    #[inline]
+    #[inline(always)]
     pub(super) fn record_hash(&self, record: Record<'_>) -> Result<u64> {
         if record.form != PAIR_IN_EXTENT {
-            return Ok(self.hash.hash(record.key));
+            return Ok(self.hash.hash_inlined(record.key));
         }
+        self.stored_hash(record)
+    }
+
+    #[cold]
+    fn stored_hash(&self, record: Record<'_>) -> Result<u64> {
         let hash = record.key.try_into().map_err(|_| self.pager.corrupt("a key's hash is not 8 bytes long"))?;
         Ok(u64::from_le_bytes(hash))
     }
 
-    /// Lays the chosen records out in a primary page and as many overflow pages as they need, and writes the latter.
-    pub(super) fn lay_out(
+    /// Lays all records out in a primary page and as many overflow pages as they need, and writes the latter.
+    pub(super) fn lay_out(&self, gathered: &Gathered, level: u32, layout: &mut Layout) -> Result<()> {
+        let mut filling = Filling::new(layout, self.page_bytes);
+        for (index, (_, tag, raw)) in gathered.all().enumerate() {
+            filling.add(index, tag, raw);
+        }
+        self.finish(gathered, level, filling)
+    }
+
+    /// Lays the records out in two buckets, those that stay in the source of `split` and those that go to its new
+    /// bucket. Calls the hash function; nothing is allocated before it has returned for all.
+    pub(super) fn divide(
         &self,
         gathered: &Gathered,
-        chosen: &[usize],
-        level: u32,
-        Layout { primary, overflow_pages, over }: &mut Layout,
+        split: linear::Split,
+        [old, added]: &mut [Layout; 2],
     ) -> Result<()> {
-        primary.clear();
-        primary.resize(self.page_bytes, 0);
-        overflow_pages.clear();
-        over.clear();
-        let mut filter = 0;
-        let mut page = page::Builder::new(primary);
-        for &index in chosen {
-            let (tag, raw) = gathered.raw(index);
-            if !page.add(tag, raw) {
-                filter |= page::filter_bits(tag);
-                over.push(index);
+        let (mut stay, mut go) = (Filling::new(old, self.page_bytes), Filling::new(added, self.page_bytes));
+        let mut drops = planted(Bug::SplitDropsRecord);
+        for (index, (record, tag, raw)) in gathered.all().enumerate() {
+            if !split.moves(self.record_hash(record)?) {
+                stay.add(index, tag, raw);
+            } else if !std::mem::take(&mut drops) {
+                go.add(index, tag, raw);
             }
         }
+        self.finish(gathered, split.level(), stay)?;
+        self.finish(gathered, split.level(), go).inspect_err(|_| self.free_overflow(&old.overflow_pages))
+    }
+
+    /// Writes the overflow pages, and completes the primary page.
+    fn finish(&self, gathered: &Gathered, level: u32, filling: Filling<'_>) -> Result<()> {
+        let Filling { page, filter, over, overflow_pages } = filling;
         let next = match self.lay_out_overflow(gathered, over, overflow_pages) {
             Ok(next) => next,
             Err(e) => {
@@ -111,5 +130,31 @@ impl Buckets {
             over = &over[count..];
         }
         Ok(next)
+    }
+}
+
+/// A primary page that records are added to, and those that it has no room for.
+struct Filling<'l> {
+    page: page::Builder<'l>,
+    filter: u64,
+    over: &'l mut Vec<usize>,
+    overflow_pages: &'l mut Vec<OverflowPage>,
+}
+
+impl<'l> Filling<'l> {
+    fn new(Layout { primary, overflow_pages, over }: &'l mut Layout, page_bytes: usize) -> Self {
+        primary.clear();
+        primary.resize(page_bytes, 0);
+        overflow_pages.clear();
+        over.clear();
+        Filling { page: page::Builder::new(primary), filter: 0, over, overflow_pages }
+    }
+
+    #[inline]
+    fn add(&mut self, index: usize, tag: u16, raw: &[u8]) {
+        if !self.page.add(tag, raw) {
+            self.filter |= page::filter_bits(tag);
+            self.over.push(index);
+        }
     }
 }

@@ -133,21 +133,19 @@ impl Buckets {
     }
 
     /// A key with its hash and tag.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn key<'a>(&self, bytes: &'a [u8]) -> HashedKey<'a> {
-        HashedKey::new(bytes, self.hash.hash(bytes))
+        HashedKey::new(bytes, self.hash.hash_inlined(bytes))
     }
 
     /// Latches the bucket of `key` for a change. `at` is what [`prefetch_bucket`](Self::prefetch_bucket) returned.
-    #[inline]
+    #[inline(always)] // and the parts of `change_unsynced` below: their results stay in registers
     pub(crate) fn latch<'t>(
         &'t self,
         key: HashedKey<'_>,
         at: (address::BucketAddress, FrameRef<'t>),
     ) -> Result<Bucket<'t>> {
-        let bucket = self.write_bucket(key.hash, at.0, at.1)?;
-        bucket.prefetch_overflow();
-        Ok(bucket)
+        self.write_bucket(key.hash, at.0, at.1)
     }
 
     /// Removes all pairs of one bucket.

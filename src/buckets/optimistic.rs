@@ -19,10 +19,13 @@ use super::bucket::HashedKey;
 use super::linear_hash::Buckets;
 use super::overflow::OverflowPage;
 use super::page::{self, INLINE};
-use super::tags::{FOURS_AT_ONCE, Matches, SLOTS_AT_ONCE};
+use super::tags::{Matches, SIXTEENS_AT_ONCE, SLOTS_AT_ONCE};
 use crate::linear;
 use crate::pager::pool::{FrameNo, FrameRef, OptimisticRead};
 use crate::pager::sink::Sink;
+
+/// Bytes of an overflow page to prefetch for one key, before anything in it is read: most are not longer.
+pub(super) const OVERFLOW_BYTES: usize = 256;
 
 /// The result of an optimistic read.
 pub(super) enum Optimistic {
@@ -61,9 +64,7 @@ impl Buckets {
         if activity::is_due() || key.bytes.len() > self.key_bytes_inline_max() || self.pager.is_forked() {
             return Optimistic::Retry;
         }
-        let BucketAddress { view, bucket, frame, start } = self.address(key.hash);
-        let frame = self.pager.pool().frame(frame);
-        frame.prefetch(start, self.prefetch_bytes);
+        let (BucketAddress { view, bucket, start, .. }, frame) = self.prefetch_bucket(key.hash);
         let Some(primary) = self.snapshot(frame, start, self.page_bytes, page::KIND_BUCKET, key) else {
             return Optimistic::Retry;
         };
@@ -92,16 +93,16 @@ impl Buckets {
         key: HashedKey<'_>,
     ) -> Option<PageSnapshot<'t>> {
         let read = frame.read_optimistically()?;
-        let header = page::Header::of(read.words(start));
+        let header = page::Header::of(read.three_words(start));
         let count = header.slot_count();
         // A bucket that was always empty has no kind. Pages with very many pairs are read under the latch.
         let other = kind == page::KIND_OVERFLOW && header.kind() != kind;
         let slots = start + page::HEADER_BYTES;
-        if count > SLOTS_AT_ONCE || slots + 16 * FOURS_AT_ONCE > frame.bytes() || other {
+        if count > SLOTS_AT_ONCE || slots + 64 * SIXTEENS_AT_ONCE > frame.bytes() || other {
             return None;
         }
         // The bytes after a short page, in its frame, do not matter.
-        let matches = Matches::of(read.sixteens::<FOURS_AT_ONCE>(slots), count, key.tag);
+        let matches = Matches::of(read.runs::<SIXTEENS_AT_ONCE>(slots), count, key.tag);
         let bits = page::filter_bits(key.tag);
         let behind = kind == page::KIND_OVERFLOW || header.filter & bits == bits;
         Some(PageSnapshot { read, start, len, matches, next: if behind { header.next } else { 0 } })
@@ -112,7 +113,7 @@ impl Buckets {
     fn snapshot_overflow<'t>(&'t self, next: u64, key: HashedKey<'_>) -> Option<PageSnapshot<'t>> {
         let (frame, range) = self.overflow_of(next)?;
         let frame = self.pager.pool().frame(frame);
-        self.prefetch_page(frame, range.clone());
+        frame.prefetch(range.start, OVERFLOW_BYTES);
         self.snapshot(frame, range.start, range.len(), page::KIND_OVERFLOW, key)
     }
 
@@ -127,9 +128,8 @@ impl Buckets {
     pub(crate) fn prefetch_overflow(&self, hash: u64) {
         let BucketAddress { frame, start, .. } = self.address(hash);
         let Some(read) = self.pager.pool().frame(frame).read_optimistically() else { return };
-        let header = page::Header::of(read.words(start));
-        if let Ok(Some(overflow)) = self.parse_overflow(header.next) {
-            let (frame, range) = self.overflow_range(overflow);
+        let [_, next, _] = read.three_words(start);
+        if let Some((frame, range)) = self.overflow_of(next) {
             self.prefetch_page(self.pager.pool().frame(frame), range);
         }
     }

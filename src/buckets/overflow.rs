@@ -12,11 +12,12 @@
 //! (`page.rs`).
 
 use super::linear_hash::Buckets;
+use super::optimistic::OVERFLOW_BYTES;
 pub(crate) use super::page::OverflowPage;
 use super::page::{self, Record};
 use crate::error::Result;
 use crate::pager::FRAME_UNITS;
-use crate::pager::pool::{FrameNo, ReadGuard, WriteGuard};
+use crate::pager::pool::{FrameNo, FrameRef, ReadGuard, WriteGuard};
 
 impl Buckets {
     /// The overflow page that a page's `next` refers to, checked against the size of the file.
@@ -46,8 +47,8 @@ impl Buckets {
     /// Latches an overflow page's frame for reading; the range is the page.
     pub(super) fn read_overflow(&self, overflow: OverflowPage) -> Result<(ReadGuard<'_>, std::ops::Range<usize>)> {
         let (frame, range) = self.overflow_range(overflow);
-        self.check_apart(frame)?;
-        let frame = self.pager.read(frame)?;
+        let place = self.place_apart(frame, &range)?;
+        let frame = self.pager.read_at(frame, place)?;
         if page::kind(&frame[range.clone()]) != page::KIND_OVERFLOW {
             return Err(self.pager.corrupt(format!("unit {}: expected an overflow page", overflow.unit)));
         }
@@ -56,8 +57,19 @@ impl Buckets {
 
     pub(super) fn write_overflow(&self, overflow: OverflowPage) -> Result<(WriteGuard<'_>, std::ops::Range<usize>)> {
         let (frame, range) = self.overflow_range(overflow);
-        self.check_apart(frame)?;
-        Ok((self.pager.write(frame)?, range))
+        let place = self.place_apart(frame, &range)?;
+        Ok((self.pager.write_at(frame, place)?, range))
+    }
+
+    /// Where a frame with an overflow page is; prefetches the page. An error where its latch could wait forever.
+    #[inline]
+    fn place_apart(&self, frame: FrameNo, range: &std::ops::Range<usize>) -> Result<FrameRef<'_>> {
+        let place = self.pager.pool().frame(frame);
+        place.prefetch(range.start, OVERFLOW_BYTES);
+        if place.is_latched() {
+            self.check_apart(frame)?;
+        }
+        Ok(place)
     }
 
     /// Calls `visit` for each overflow page after `first`, with its place and bytes, until it returns `Some`.

@@ -15,7 +15,7 @@
 
 use super::address::View;
 use super::bucket::{Bucket, Delta};
-use super::gathered::{Gathered, Workspace};
+use super::gathered::Workspace;
 use super::linear_hash::Buckets;
 use super::page;
 use crate::error::Result;
@@ -62,7 +62,7 @@ impl Buckets {
     /// Splits the next bucket in order. `false` where another thread holds its latch.
     fn split(&self) -> Result<bool> {
         let Some(mut workspace) = self.try_structure() else { return Ok(false) };
-        let Workspace { gathered, stay, go, layouts: [old, added] } = &mut *workspace;
+        let Workspace { gathered, layouts } = &mut *workspace;
         let view = self.view();
         let mut grown = view.linear();
         let Some(split) = grown.split() else { return Ok(false) };
@@ -82,9 +82,8 @@ impl Buckets {
         if planted(Bug::SplitFreesFirst) {
             self.free_overflow(gathered.overflow_pages());
         }
-        self.divide(gathered, split, stay, go)?;
-        self.lay_out(gathered, stay, split.level(), old)?;
-        self.lay_out(gathered, go, split.level(), added).inspect_err(|_| self.free_overflow(&old.overflow_pages))?;
+        self.divide(gathered, split, layouts)?;
+        let [old, added] = layouts;
 
         // Nothing fails from here on, and under the latches no thread follows the old pages, so the order is free.
         source.page_mut().store(0, &old.primary);
@@ -118,7 +117,7 @@ impl Buckets {
     /// Merges the last bucket into the one it was split from. `false` where another thread holds a latch.
     pub(super) fn merge(&self) -> Result<bool> {
         let Some(mut workspace) = self.try_structure() else { return Ok(false) };
-        let Workspace { gathered, stay: all, layouts: [merged, _], .. } = &mut *workspace;
+        let Workspace { gathered, layouts: [merged, _] } = &mut *workspace;
         let view = self.view();
         let mut shrunk = view.linear();
         let Some(linear::Split { source: number, new: last }) = shrunk.merge() else { return Ok(false) };
@@ -134,9 +133,7 @@ impl Buckets {
         let range = last_start..last_start + self.page_bytes;
         self.gather(&target[target_start..target_start + self.page_bytes], gathered)?;
         self.gather_more(&source.as_ref().unwrap_or(&target)[range.clone()], gathered)?;
-        all.clear();
-        all.extend(0..gathered.len());
-        self.lay_out(gathered, all, shrunk.level(number), merged)?;
+        self.lay_out(gathered, shrunk.level(number), merged)?;
 
         target.part(target_start..target_start + self.page_bytes).store(0, &merged.primary);
         source.as_mut().unwrap_or(&mut target).part(range).fill(0..self.page_bytes, 0);
@@ -148,25 +145,6 @@ impl Buckets {
         self.free_group(last)?;
         self.activity.count_merge();
         Ok(true)
-    }
-
-    /// Decides which records stay in the source of `split`, and which go to its new bucket. Calls the hash function.
-    fn divide(
-        &self,
-        gathered: &Gathered,
-        split: linear::Split,
-        stay: &mut Vec<usize>,
-        go: &mut Vec<usize>,
-    ) -> Result<()> {
-        stay.clear();
-        go.clear();
-        for (index, record) in gathered.records().enumerate() {
-            if split.moves(self.record_hash(record)?) { go.push(index) } else { stay.push(index) }
-        }
-        if planted(Bug::SplitDropsRecord) {
-            go.pop();
-        }
-        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@ use super::linear_hash::Buckets;
 use super::page::{self, INLINE};
 use super::sizes::Totals;
 use crate::error::Result;
+use crate::fault::{Proceed, go_on};
 use crate::linear;
 use std::collections::BTreeMap;
 
@@ -64,7 +65,7 @@ pub struct TableSurvey {
 impl Buckets {
     /// Walks all buckets and measures them. The table may change during the walk; then the figures are not of one
     /// moment.
-    pub(crate) fn survey(&self, totals: Totals) -> Result<TableSurvey> {
+    pub(crate) fn survey(&self, totals: Totals, proceed: Proceed<'_>) -> Result<TableSurvey> {
         self.pager.refuse_if_forked()?;
         let unit_bytes = self.pager.unit_bytes() as u64;
         let mut survey = TableSurvey {
@@ -87,6 +88,7 @@ impl Buckets {
         let mut histogram = BTreeMap::new();
         let mut position = Some(linear::Position(0));
         while let Some(at) = position {
+            go_on(proceed)?;
             let (frame, range) = self.read_bucket(at.hash())?;
             position = self.view().linear().next_bucket(at);
             let pairs = self.survey_bucket(&frame[range], &mut survey)?;

@@ -4,7 +4,7 @@ use super::linear_hash::Buckets;
 use super::page::{self, INLINE, KIND_BUCKET, KIND_EMPTY, PAIR_IN_EXTENT};
 use super::sizes::Totals;
 use crate::error::Result;
-use crate::fault::Fault;
+use crate::fault::{Fault, Proceed, go_on};
 use crate::linear;
 use crate::pager::FRAME_UNITS;
 use std::sync::atomic::Ordering::*;
@@ -20,7 +20,7 @@ struct Check<'t> {
 
 impl Buckets {
     /// Reads everything and reports every fault, including wrong totals. The caller keeps writers and checkpoints out.
-    pub(crate) fn verify(&self, totals: Totals) -> Result<Vec<Fault>> {
+    pub(crate) fn verify(&self, totals: Totals, proceed: Proceed<'_>) -> Result<Vec<Fault>> {
         self.pager.free_kept()?;
         let mut check = Check {
             buckets: self,
@@ -28,12 +28,13 @@ impl Buckets {
             referred: vec![0; self.pager.frame_count() as usize],
             found: Totals::default(),
         };
-        self.pager.verify_sums(|frame, what| check.fault(format!("frame {frame}"), what))?;
+        self.pager.verify_sums(proceed, |frame, what| check.fault(format!("frame {frame}"), what))?;
         check.refer_to_fixed();
         for (unit, len) in self.pager.quarantined() {
             check.refer("space that a checkpoint frees", unit, u64::from(len));
         }
         for number in 0..=self.view().max_bucket {
+            go_on(proceed)?;
             if let Err(e) = check.bucket(number) {
                 check.fault(format!("bucket {number}"), e.message().to_owned());
             }

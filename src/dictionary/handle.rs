@@ -85,9 +85,8 @@ impl DictionaryOptions {
     /// Opens the dictionary at `path`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if [`only_shards`](Self::only_shards) chooses none; [`ErrorKind::NotATable`], [`ErrorKind::Version`],
-    /// [`ErrorKind::Corrupt`], [`ErrorKind::WrongHash`],
-    /// [`ErrorKind::Io`].
+    /// [`ErrorKind::InvalidArgument`] if [`only_shards`](Self::only_shards) chooses none; [`ErrorKind::NotATable`],
+    /// [`ErrorKind::Version`], [`ErrorKind::Corrupt`], [`ErrorKind::WrongHash`], [`ErrorKind::Io`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Dictionary> {
         self.open_on(Arc::new(Disk), path.as_ref())
     }

@@ -34,7 +34,7 @@ impl Dictionary {
     /// # let directory = tempfile::tempdir()?;
     /// # let path = directory.path().join("squares.spd");
     /// # let squares: Vec<(String, String)> = (0..100).map(|n| (n.to_string(), (n * n).to_string())).collect();
-    /// # splitpoint::DictionaryBuilder::new().build(&path, &squares)?;
+    /// # splitpoint::DictionaryBuilder::new().build(&path, squares)?;
     /// let dictionary = splitpoint::Dictionary::open(&path)?;
     /// let (mut cursor, mut keys) = (0, Vec::new());
     /// loop {

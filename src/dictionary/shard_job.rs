@@ -148,6 +148,14 @@ impl ShardJob {
         self
     }
 
+    /// Makes filters like those of the old files, whatever the builder says; nothing for a new dictionary.
+    pub fn keep_filter(mut self) -> ShardJob {
+        if let Some(old) = &self.old {
+            self.plan.filter_bits = old.filter().map_or(0, |(bits, ..)| bits.count());
+        }
+        self
+    }
+
     /// What the directory is expected to hold.
     pub fn base(&self) -> ShardBase {
         self.base

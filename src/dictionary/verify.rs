@@ -12,7 +12,8 @@ use super::read::walk::Walk;
 use super::run::Run;
 use super::shards::manifest::Manifest;
 use crate::error::{ErrorKind, Result, quote};
-use crate::fault::Fault;
+use crate::fault::{Fault, Proceed, go_on};
+use std::ops::ControlFlow;
 
 /// Faults that are described; further ones are only counted.
 const FAULTS_MAX: usize = 1000;
@@ -21,6 +22,7 @@ const READ_BYTES: u64 = 1 << 20;
 
 struct Check<'d> {
     file: &'d DictionaryFile,
+    proceed: Proceed<'d>,
     faults: Vec<Fault>,
     more: u64,
 }
@@ -35,9 +37,17 @@ impl Dictionary {
     /// # Errors
     /// [`ErrorKind::Io`], where the check cannot go on. Faults are in the result.
     pub fn verify(&self) -> Result<Vec<Fault>> {
+        self.verify_while(|| ControlFlow::Continue(()))
+    }
+
+    /// [`verify`](Self::verify), which `proceed` may break: it is asked at about every MiB.
+    ///
+    /// # Errors
+    /// Those of [`verify`](Self::verify); [`ErrorKind::Stopped`].
+    pub fn verify_while(&self, proceed: impl Fn() -> ControlFlow<()>) -> Result<Vec<Fault>> {
         let mut faults = Vec::new();
         for (shard, file) in self.files.iter().enumerate() {
-            let mut check = Check { file, faults: Vec::new(), more: 0 };
+            let mut check = Check { file, proceed: &proceed, faults: Vec::new(), more: 0 };
             check.pages()?;
             if check.faults.is_empty() {
                 check.records(self.manifest.as_ref().map(|manifest| (manifest, self.numbers[shard])))?;
@@ -74,6 +84,7 @@ impl Check<'_> {
         let mut sum = 0;
         let count = self.file.pages.count();
         for from in (0..count).step_by(at_once as usize) {
+            go_on(self.proceed)?;
             let to = count.min(from + at_once);
             self.file.pages.raw(from..to, &mut bytes)?;
             for (page, bytes) in (from + 1..=to).zip(bytes.chunks_exact(page_bytes as usize)) {
@@ -101,6 +112,7 @@ impl Check<'_> {
         let mut walk = Walk::as_they_lie(self.file);
         let mut heads = self.file.pages.has_starts().then(|| Heads::new(self.file));
         loop {
+            go_on(self.proceed)?;
             let first = walk.rank();
             match walk.next(&mut run) {
                 Ok(true) => {}

@@ -21,6 +21,7 @@ pub(crate) mod interleave;
 
 pub(crate) mod damaged_file;
 mod health;
+mod mapping;
 mod names;
 pub(crate) mod pool;
 pub(crate) mod sink;
@@ -30,6 +31,7 @@ pub(crate) mod wal;
 pub(crate) mod words;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::fault::{Proceed, go_on};
 use crate::io::atomic::make_unnamed;
 use crate::io::{File, Mode, Storage, forked_since, forks};
 use crate::little_endian::{u32_at, u64_at};
@@ -437,7 +439,13 @@ impl Pager {
     /// Latches a frame for reading.
     #[inline]
     pub(crate) fn read(&self, frame: FrameNo) -> Result<ReadGuard<'_>> {
-        self.pool.read(frame, self)
+        self.pool.read(frame, self.pool.frame(frame), self)
+    }
+
+    /// [`read`](Self::read) of a frame whose place is known.
+    #[inline]
+    pub(crate) fn read_at<'a>(&'a self, frame: FrameNo, place: FrameRef<'a>) -> Result<ReadGuard<'a>> {
+        self.pool.read(frame, place, self)
     }
 
     /// Latches a frame for changing.
@@ -447,7 +455,7 @@ impl Pager {
     }
 
     /// [`write`](Self::write) of a frame whose place is known.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write_at<'a>(&'a self, frame: FrameNo, place: FrameRef<'a>) -> Result<WriteGuard<'a>> {
         self.pool.write(frame, place, self)
     }
@@ -734,10 +742,11 @@ impl Pager {
     }
 
     /// Reads every frame of the file and reports those whose checksum does not match.
-    pub(crate) fn verify_sums(&self, mut fault: impl FnMut(FrameNo, String)) -> Result<()> {
+    pub(crate) fn verify_sums(&self, proceed: Proceed<'_>, mut fault: impl FnMut(FrameNo, String)) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let mut bytes = vec![0; self.frame_bytes()];
         for frame in 0..self.file_frames.load(Acquire) {
+            go_on(proceed)?;
             let read = file.read_at(&mut bytes, u64::from(frame) * self.frame_bytes() as u64);
             let read = read.map_err(|e| Error::io(&self.path, &format!("read frame {frame}"), e));
             if let Err(e) = read.and_then(|()| self.check_sum(frame, &bytes)) {

@@ -25,6 +25,7 @@
 
 use super::ahead::Ahead;
 use super::interleave::{self, step};
+use super::mapping::Mapping;
 use super::sink::Sink;
 use super::words::{Bytes, FrameBytes};
 use crate::error::{Error, ErrorKind, Result};
@@ -35,6 +36,8 @@ use std::ops::{Deref, Range};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 use std::sync::{Mutex, MutexGuard, TryLockError};
+
+mod through;
 
 /// The number of a frame: the unit of I/O, latch, checksum and eviction.
 pub(crate) type FrameNo = u32;
@@ -63,60 +66,6 @@ const SEGMENT_COUNT: usize = if cfg!(test) { 1 << 14 } else { 1 << 18 };
 struct Segment {
     frames: AtomicPtr<u8>,
     states: AtomicPtr<u8>,
-}
-
-/// Zeroed memory from the kernel, unmapped when dropped. It costs nothing until touched.
-struct Mapping {
-    start: *mut u8,
-    bytes: usize,
-}
-
-// SAFETY: a Mapping is a plain range of memory; the state words settle which thread may touch which bytes.
-unsafe impl Send for Mapping {}
-// SAFETY: as for Send; the methods of a shared Mapping only return its address.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn new(bytes: usize) -> Result<Mapping> {
-        // SAFETY: a fresh anonymous mapping at an address the kernel picks touches nothing that exists.
-        let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            let cause = std::io::Error::last_os_error();
-            return Err(Error::new(
-                ErrorKind::OutOfMemory,
-                format!("cannot reserve {bytes} bytes of address space for a table: {cause}"),
-            )
-            .with_hint("Raise the limit (ulimit -v), or close other tables."));
-        }
-        Ok(Mapping { start: start.cast(), bytes })
-    }
-}
-
-impl Mapping {
-    fn advise_huge_pages(&self, from: usize) {
-        let from = from.min(self.bytes);
-        // SAFETY: advice about a mapping of ours; it changes no content.
-        #[cfg(target_os = "linux")]
-        unsafe {
-            libc::madvise(self.start.add(from).cast(), self.bytes - from, libc::MADV_HUGEPAGE)
-        };
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: `start` and `bytes` are those of a mapping made in `new`, unmapped once, here.
-        unsafe { libc::munmap(self.start.cast(), self.bytes) };
-    }
 }
 
 /// What `Pool::load` needs to fill a frame that is not resident.
@@ -287,16 +236,37 @@ impl Pool {
         FrameRef { state, address, bytes: self.frame_bytes() }
     }
 
+    /// The frame with byte `address` of the file, its place, and the offset in it.
+    #[inline]
+    pub(crate) fn place(&self, address: u64) -> (FrameNo, FrameRef<'_>, usize) {
+        let segment = self.segment((address / SEGMENT_BYTES as u64) as usize);
+        let (frames, states) = (segment.frames.load(Acquire), segment.states.load(Relaxed));
+        assert!(!frames.is_null(), "a frame beyond the reserved range");
+        let within = address as usize % SEGMENT_BYTES;
+        let start = within & (self.frame_bytes - 1);
+        // SAFETY: as in `frame`; the frame that has byte `within` of the segment begins `start` bytes before it.
+        let address_of_frame = unsafe { frames.add(within - start) };
+        // SAFETY: as in `frame`.
+        let state = unsafe { &*states.cast::<AtomicU64>().add(within >> self.frame_bits) };
+        let place = FrameRef { state, address: address_of_frame, bytes: self.frame_bytes };
+        ((address >> self.frame_bits) as FrameNo, place, start)
+    }
+
     /// Whether a thread holds a latch of `frame` now.
     #[inline]
     pub(crate) fn is_latched(&self, frame: FrameNo) -> bool {
-        self.state(frame).load(Relaxed) & (READERS | WRITER) != 0
+        self.frame(frame).is_latched()
     }
 
-    /// Latches `frame` for reading, loading it first where it is not resident.
+    /// Latches `frame`, which is at `place`, for reading, loading it first where it is not resident.
     #[inline]
-    pub(crate) fn read<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<ReadGuard<'a>> {
-        let FrameRef { state, address, bytes } = self.frame(frame);
+    pub(crate) fn read<'a>(
+        &'a self,
+        frame: FrameNo,
+        place: FrameRef<'a>,
+        source: &impl FrameSource,
+    ) -> Result<ReadGuard<'a>> {
+        let FrameRef { state, address, bytes } = place;
         let now = look(state);
         if now & (WRITER | RESIDENT) != RESIDENT
             || now & READERS == READERS
@@ -324,7 +294,7 @@ impl Pool {
 
     /// Latches `frame`, which is at `place`, for changing, loading it first where it is not resident. It counts as
     /// dirty from here on.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write<'a>(
         &'a self,
         frame: FrameNo,
@@ -471,49 +441,6 @@ impl Pool {
     fn list_for_checkpoint(&self, frame: FrameNo, parity: usize) {
         self.dirty[parity].lock().expect("no panic while held").push(frame);
         self.dirty_count.fetch_add(1, Relaxed);
-    }
-
-    /// Latches a frame for bytes that the file has already; all bytes of the frame if `whole`. The frame is new since
-    /// the last checkpoint, and where nothing was written through the file has zeros.
-    pub(crate) fn write_through(&self, frame: FrameNo, whole: bool) -> Result<WriteGuard<'_>> {
-        let latch = self.latch_exclusive(frame)?;
-        let parity = self.epoch.load(Acquire) as usize & 1;
-        let now = latch.state.fetch_or(RESIDENT | THROUGH[parity], Relaxed);
-        if now & RESIDENT == 0 {
-            self.resident.fetch_add(1, Relaxed);
-        }
-        let frozen = DIRTY[1 - parity] | THROUGH[1 - parity];
-        // Memory that was never resident is zero, as is the file.
-        let equals_file = whole || now & RESIDENT == 0 || now & THROUGH[parity] != 0;
-        if !equals_file || now & frozen != 0 {
-            self.mark_dirty(frame, latch.state);
-        }
-        if now & (DIRTY[parity] | THROUGH[parity]) == 0 {
-            self.list_for_checkpoint(frame, parity);
-        }
-        Ok(latch)
-    }
-
-    /// Whether the log may refer to bytes of this frame in the file, since the last checkpoint began.
-    pub(crate) fn is_written_through(&self, frame: FrameNo) -> bool {
-        self.state(frame).load(Relaxed) & THROUGH[self.epoch.load(Relaxed) as usize & 1] != 0
-    }
-
-    /// Notes that the file may differ from this frame, which is new since the last checkpoint. Waits for no reader, so
-    /// it cannot fail.
-    pub(crate) fn differs_from_file(&self, frame: FrameNo) {
-        let (state, parity) = (self.state(frame), self.epoch.load(Acquire) as usize & 1);
-        loop {
-            let now = look(state);
-            if now & WRITER != 0 {
-                yield_now();
-            } else if state.compare_exchange_weak(now, now | DIRTY[parity], Release, Relaxed).is_ok() {
-                if now & (DIRTY[parity] | THROUGH[parity]) == 0 {
-                    self.list_for_checkpoint(frame, parity);
-                }
-                return;
-            }
-        }
     }
 
     /// Frames dirtied in the current epoch.
@@ -821,8 +748,16 @@ impl<'a> FrameRef<'a> {
     pub(crate) fn prefetch(self, offset: usize, bytes: usize) {
         const LINE_BYTES: usize = 64;
         const STEP_BYTES: usize = 4 * LINE_BYTES;
+        const USUAL_BYTES: usize = 1024;
         racing::prefetch(ptr::from_ref(self.state).cast());
         let mut address = self.address.cast_const().wrapping_add(offset);
+        if bytes == USUAL_BYTES {
+            // Without a loop: one instruction a line.
+            for line in 0..USUAL_BYTES / LINE_BYTES {
+                racing::prefetch(address.wrapping_add(line * LINE_BYTES));
+            }
+            return;
+        }
         let mut left = bytes;
         loop {
             for line in 0..STEP_BYTES / LINE_BYTES {
@@ -834,6 +769,12 @@ impl<'a> FrameRef<'a> {
             left -= STEP_BYTES;
             address = address.wrapping_add(STEP_BYTES);
         }
+    }
+
+    /// Whether a thread holds a latch of the frame now.
+    #[inline]
+    pub(crate) fn is_latched(self) -> bool {
+        self.state.load(Relaxed) & (READERS | WRITER) != 0
     }
 
     /// Bytes of the frame.
@@ -862,13 +803,13 @@ pub(crate) struct OptimisticRead<'a> {
 }
 
 impl OptimisticRead<'_> {
-    /// The `COUNT` words of eight bytes from `at` on; little-endian.
+    /// The three words of eight bytes from `at` on; little-endian.
     #[inline]
-    pub(crate) fn words<const COUNT: usize>(&self, at: usize) -> [u64; COUNT] {
-        assert!(at <= self.frame.bytes - 8 * COUNT);
+    pub(crate) fn three_words(&self, at: usize) -> [u64; 3] {
+        assert!(at <= self.frame.bytes - 24);
         step();
         // SAFETY: as in `load8`.
-        std::array::from_fn(|i| unsafe { racing::load8(self.frame.address.add(at + 8 * i)) })
+        unsafe { racing::load24(self.frame.address.add(at)) }
     }
 
     /// The eight bytes from `at` on, little-endian.
@@ -881,10 +822,10 @@ impl OptimisticRead<'_> {
         unsafe { racing::load8(self.frame.address.add(at)) }
     }
 
-    /// The `COUNT` runs of sixteen bytes from `at` on, by number; little-endian.
+    /// The `COUNT` runs of 64 bytes from `at` on, by number: each four times sixteen bytes, little-endian.
     #[inline]
-    pub(crate) fn sixteens<const COUNT: usize>(&self, at: usize) -> impl Fn(usize) -> u128 {
-        assert!(at + 16 * COUNT <= self.frame.bytes);
+    pub(crate) fn runs<const COUNT: usize>(&self, at: usize) -> impl Fn(usize) -> [u128; 4] {
+        assert!(at + 64 * COUNT <= self.frame.bytes);
         step();
         let address = self.frame.address;
         move |i| {
@@ -893,7 +834,7 @@ impl OptimisticRead<'_> {
                 step(); // between two loads of one read
             }
             // SAFETY: as in `load8`.
-            unsafe { racing::load16(address.add(at + 16 * i)) }
+            unsafe { racing::load64(address.add(at + 64 * i)) }
         }
     }
 
@@ -901,28 +842,38 @@ impl OptimisticRead<'_> {
     /// end.
     #[inline]
     pub(crate) fn load_up_to_8(&self, at: usize, count: usize) -> u64 {
-        let from = at.min(self.frame.bytes - 8);
-        let unwanted = 64u32.saturating_sub(8 * count as u32);
+        let word = if at <= self.frame.bytes - 8 { self.load8(at) } else { self.load_at_end(at) };
+        word & u64::MAX.checked_shr(64u32.saturating_sub(8 * count as u32)).unwrap_or(0)
+    }
+
+    #[cold]
+    fn load_at_end(&self, at: usize) -> u64 {
+        let from = self.frame.bytes - 8;
         // Nothing is left of the word where `at` is the frame's end.
-        let word = self.load8(from).checked_shr(8 * (at - from) as u32).unwrap_or(0);
-        word & u64::MAX.checked_shr(unwanted).unwrap_or(0)
+        self.load8(from).checked_shr(8 * (at - from) as u32).unwrap_or(0)
     }
 
     /// Whether the bytes from `at` on are `bytes`; not where they would run over the frame.
     #[inline]
     pub(crate) fn has_bytes(&self, at: usize, bytes: &[u8]) -> bool {
         let len = bytes.len();
-        let Some(last) = bytes.last_chunk::<8>() else {
-            let wanted = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
-            return at + len <= self.frame.bytes && self.load_up_to_8(at, len) == wanted;
-        };
         if at + len > self.frame.bytes {
             return false;
         }
-        let whole = &bytes.as_chunks::<8>().0[..(len - 1) / 8];
-        let mut differ = self.load8(at + len - 8) ^ u64::from_le_bytes(*last);
-        for (index, word) in whole.iter().enumerate() {
-            differ |= self.load8(at + 8 * index) ^ u64::from_le_bytes(*word);
+        let Some(last) = bytes.last_chunk::<8>() else {
+            let wanted = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+            return self.load_up_to_8(at, len) == wanted;
+        };
+        step();
+        // SAFETY: within the frame (compared above), see `load8`; here and below.
+        let start = unsafe { self.frame.address.add(at) };
+        // SAFETY: as above; `len >= 8`.
+        let mut differ = unsafe { racing::load8(start.add(len - 8)) } ^ u64::from_le_bytes(*last);
+        if len > 8 {
+            for (index, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
+                // SAFETY: as above; the word is one of `len` bytes.
+                differ |= unsafe { racing::load8(start.add(8 * index)) } ^ u64::from_le_bytes(*word);
+            }
         }
         differ == 0
     }

@@ -24,8 +24,16 @@ pub(crate) trait Bytes: Deref<Target = [u8]> {
     fn store_word(&mut self, at: usize, bytes: [u8; WORD]);
     /// Replaces the four bytes from `at` on.
     fn store_half_word(&mut self, at: usize, bytes: [u8; WORD / 2]);
+    /// Replaces the bytes from `at` on by `head`, little-endian, `key` and `value`.
+    fn store_record(&mut self, at: usize, head: u16, key: &[u8], value: &[u8]) {
+        self.store(at, &head.to_le_bytes());
+        self.store(at + 2, key);
+        self.store(at + 2 + key.len(), value);
+    }
     /// Replaces each number of four bytes in `range`, whose length is a multiple of 4, by `map` of it; little-endian.
     fn map_half_words(&mut self, range: Range<usize>, map: impl Fn(u32) -> u32);
+    /// Replaces each number of four bytes in `range` by `map` of the one after it; the last one keeps any value.
+    fn shift_half_words(&mut self, range: Range<usize>, map: impl Fn(u32) -> u32);
 }
 
 impl Bytes for Vec<u8> {
@@ -56,6 +64,14 @@ impl Bytes for Vec<u8> {
             *half = map(u32::from_le_bytes(*half)).to_le_bytes();
         }
     }
+
+    fn shift_half_words(&mut self, range: Range<usize>, map: impl Fn(u32) -> u32) {
+        if range.is_empty() {
+            return;
+        }
+        self[..].copy_within(range.start + WORD / 2..range.end, range.start);
+        self.map_half_words(range.start..range.end - WORD / 2, map);
+    }
 }
 
 /// A part of a frame whose exclusive latch is held.
@@ -68,6 +84,39 @@ pub(crate) struct FrameBytes<'a> {
 const WORD: usize = size_of::<u64>();
 
 impl FrameBytes<'_> {
+    /// Replaces each number of four bytes in `range` by `map` of the one that begins `FROM` bytes after it, in `range`.
+    #[inline]
+    fn map_moved<const FROM: usize>(&mut self, range: Range<usize>, map: impl Fn(u32) -> u32) {
+        assert!(range.start <= range.end && range.end <= self.len && range.len().is_multiple_of(WORD / 2));
+        step();
+        // SAFETY: `at + 16` is at most the length of the part where this is called; no other thread changes it.
+        let mapped = |at: usize| unsafe {
+            let four = self.start.add(at).cast::<[u32; 4]>().read_unaligned();
+            let four = four.map(|half| map(u32::from_le(half)).to_le());
+            u128::from_le(std::mem::transmute::<[u32; 4], u128>(four))
+        };
+        // Each step loads before it stores, and stores below where later steps load.
+        let mut at = range.start;
+        while at + FROM + 64 <= range.end {
+            let sixteen = [0, 16, 32, 48].map(|part| mapped(at + FROM + part));
+            // SAFETY: within the part (asserted), whose exclusive latch is held, by the contract of `new`.
+            unsafe { racing::store64(self.start.add(at), sixteen) };
+            at += 64;
+        }
+        while at + FROM + 16 <= range.end {
+            // SAFETY: as above.
+            unsafe { racing::store16(self.start.add(at), mapped(at + FROM)) };
+            at += 16;
+        }
+        while at + FROM < range.end {
+            let from = at + FROM;
+            let half = u32::from_le_bytes(self[from..from + WORD / 2].try_into().expect("four bytes"));
+            // SAFETY: as above.
+            unsafe { racing::store4(self.start.add(at), map(half)) };
+            at += WORD / 2;
+        }
+    }
+
     /// # Safety
     /// `start` is aligned to 8 and the start of `len` bytes of memory, `len` a multiple of 8, that live for `'a`, that
     /// no other code writes during `'a`, and that other code reads only as `racing.rs` does.
@@ -134,25 +183,27 @@ impl Bytes for FrameBytes<'_> {
     }
 
     #[inline]
-    fn map_half_words(&mut self, range: Range<usize>, map: impl Fn(u32) -> u32) {
-        assert!(range.start <= range.end && range.end <= self.len && range.len().is_multiple_of(WORD / 2));
+    fn store_record(&mut self, at: usize, head: u16, key: &[u8], value: &[u8]) {
+        let bytes = size_of::<u16>() + key.len() + value.len();
+        assert!(bytes <= self.len && at <= self.len - bytes);
         step();
-        let mut at = range.start;
-        while at + 16 <= range.end {
-            // SAFETY: within the part (asserted), which no other thread changes.
-            let four = unsafe { self.start.add(at).cast::<[u32; 4]>().read_unaligned() };
-            let four = four.map(|half| map(u32::from_le(half)).to_le());
-            // SAFETY: both are plain bits of one size.
-            let bits = u128::from_le(unsafe { std::mem::transmute::<[u32; 4], u128>(four) });
-            // SAFETY: within the part (asserted), whose exclusive latch is held, by the contract of `new`.
-            unsafe { racing::store16(self.start.add(at), bits) };
-            at += 16;
-        }
-        while at < range.end {
-            let half = u32::from_le_bytes(self[at..at + WORD / 2].try_into().expect("four bytes"));
-            self.store_half_word(at, map(half).to_le_bytes());
-            at += WORD / 2;
-        }
+        // SAFETY: within the part (asserted), whose exclusive latch is held, by the contract of `new`; here and below.
+        unsafe { racing::store2(self.start.add(at), head) };
+        // SAFETY: as above.
+        unsafe { racing::copy_in(key, self.start.add(at + 2)) };
+        step();
+        // SAFETY: as above.
+        unsafe { racing::copy_in(value, self.start.add(at + 2 + key.len())) };
+    }
+
+    #[inline]
+    fn map_half_words(&mut self, range: Range<usize>, map: impl Fn(u32) -> u32) {
+        self.map_moved::<0>(range, map);
+    }
+
+    #[inline]
+    fn shift_half_words(&mut self, range: Range<usize>, map: impl Fn(u32) -> u32) {
+        self.map_moved::<{ WORD / 2 }>(range, map);
     }
 
     fn fill(&mut self, range: Range<usize>, byte: u8) {
@@ -198,7 +249,13 @@ mod tests {
                     2 if a < 128 => {
                         let range = range.start..range.start + range.len() / 4 * 4;
                         plain.map_half_words(range.clone(), |half| half.rotate_left(byte.into()));
-                        frame.map_half_words(range, |half| half.rotate_left(byte.into()));
+                        frame.map_half_words(range.clone(), |half| half.rotate_left(byte.into()));
+                        plain.shift_half_words(range.clone(), |half| half.rotate_left(byte.into()));
+                        frame.shift_half_words(range.clone(), |half| half.rotate_left(byte.into()));
+                        if let Some(last) = range.end.checked_sub(4).filter(|_| !range.is_empty()) {
+                            plain.store_half_word(last, [byte; 4]);
+                            frame.store_half_word(last, [byte; 4]);
+                        }
                     }
                     2 => {
                         let at = a / 8 * 8;
@@ -206,6 +263,11 @@ mod tests {
                         frame.store_word(at, [byte; 8]);
                         plain.store_half_word(b.min(252), [byte; 4]);
                         frame.store_half_word(b.min(252), [byte; 4]);
+                    }
+                    3 if a < 128 => {
+                        let (key, value) = (vec![byte; b % 40], vec![!byte; c % 80]);
+                        plain.store_record(a, u16::from(byte) << 3, &key, &value);
+                        frame.store_record(a, u16::from(byte) << 3, &key, &value);
                     }
                     _ => {
                         Bytes::fill(&mut plain, range.clone(), byte);

@@ -175,12 +175,17 @@ impl WriterGuard<'_> {
     #[inline]
     pub(super) fn count(&self, delta: Delta, load: &Load) -> bool {
         let slot = &self.gate.slots.0[self.slot];
-        let add = |counter, n| self.add(counter, n);
-        add(&slot.pairs, delta.pairs);
-        add(&slot.payload_bytes, delta.payload);
-        add(&slot.bucket_bytes, delta.bucket);
-        add(&slot.pairs_pending, delta.pairs);
-        let pending = add(&slot.bytes_pending, delta.bucket);
+        let numbers = [delta.pairs, delta.payload, delta.bucket, delta.pairs];
+        let counters = [&slot.pairs, &slot.payload_bytes, &slot.bucket_bytes, &slot.pairs_pending];
+        let pending = if self.slot == SHARED {
+            counters.into_iter().zip(numbers).for_each(|(counter, n)| _ = counter.fetch_add(n, Relaxed));
+            slot.bytes_pending.fetch_add(delta.bucket, Relaxed) + delta.bucket
+        } else {
+            counters.into_iter().zip(numbers).for_each(|(counter, n)| add_alone(counter, n));
+            let pending = slot.bytes_pending.load(Relaxed) + delta.bucket;
+            slot.bytes_pending.store(pending, Relaxed);
+            pending
+        };
         if pending.abs() < self.gate.step_bytes {
             return false;
         }
@@ -194,19 +199,20 @@ impl WriterGuard<'_> {
     #[inline]
     pub(super) fn count_changes(&self, changes: usize, removals: usize) {
         let slot = &self.gate.slots.0[self.slot];
-        self.add(&slot.changes, changes as i64); // fewer than bytes of memory
-        self.add(&slot.removals, removals as i64);
-    }
-
-    #[inline]
-    fn add(&self, counter: &AtomicI64, n: i64) -> i64 {
+        let numbers = [changes as i64, removals as i64]; // fewer than bytes of memory
+        let counters = [&slot.changes, &slot.removals];
         if self.slot == SHARED {
-            return counter.fetch_add(n, Relaxed) + n;
+            counters.into_iter().zip(numbers).for_each(|(counter, n)| _ = counter.fetch_add(n, Relaxed));
+        } else {
+            counters.into_iter().zip(numbers).for_each(|(counter, n)| add_alone(counter, n));
         }
-        let sum = counter.load(Relaxed) + n; // no other thread writes it
-        counter.store(sum, Relaxed);
-        sum
     }
+}
+
+/// Adds to a counter that no other thread writes.
+#[inline]
+fn add_alone(counter: &AtomicI64, n: i64) {
+    counter.store(counter.load(Relaxed) + n, Relaxed);
 }
 
 impl Drop for WriterGuard<'_> {

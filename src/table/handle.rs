@@ -46,7 +46,7 @@ pub struct Table {
 
 impl Table {
     /// Enters the gate.
-    #[inline]
+    #[inline(always)]
     pub(super) fn enter(&self) -> Result<WriterGuard<'_>> {
         if self.pager.is_read_only() && !self.replaying {
             return Err(self.read_only_error());

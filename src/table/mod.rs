@@ -51,6 +51,7 @@ pub use counters::TableCounters;
 pub use handle::Table;
 pub use options::{Durability, TableOptions};
 pub use publish::PublishedCounters;
+use std::ops::ControlFlow;
 use wal_record::{WalRecord, Writer};
 
 impl Table {
@@ -320,7 +321,7 @@ impl Table {
         let load_changed = writer.inside.count(delta, self.buckets.load());
         writer.inside.count_changes(1, usize::from(matches!(record, WalRecord::Remove { .. })));
         // The pair is stored. If the table cannot grow or shrink now, the next write tries again.
-        if load_changed || delta.long_chain || delta.pairs < 0 {
+        if load_changed || delta.long_chain {
             let _ = self.buckets.adjust(delta);
         }
         drop(writer);
@@ -393,7 +394,15 @@ impl Table {
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn survey(&self) -> Result<TableSurvey> {
-        self.buckets.survey(self.gate.totals())
+        self.survey_while(|| ControlFlow::Continue(()))
+    }
+
+    /// [`survey`](Self::survey), which `proceed` may break at every bucket.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get); [`ErrorKind::Stopped`].
+    pub fn survey_while(&self, proceed: impl Fn() -> ControlFlow<()>) -> Result<TableSurvey> {
+        self.buckets.survey(self.gate.totals(), &proceed)
     }
 
     /// Reads everything and reports every fault: checksums that do not match, pages that contradict themselves, pairs
@@ -404,13 +413,21 @@ impl Table {
     /// # Errors
     /// Only those that end the walk; faults are in the result.
     pub fn verify(&self) -> Result<Vec<Fault>> {
+        self.verify_while(|| ControlFlow::Continue(()))
+    }
+
+    /// [`verify`](Self::verify), which `proceed` may break at every page.
+    ///
+    /// # Errors
+    /// Those of [`verify`](Self::verify); [`ErrorKind::Stopped`].
+    pub fn verify_while(&self, proceed: impl Fn() -> ControlFlow<()>) -> Result<Vec<Fault>> {
         self.pager.refuse_if_forked()?;
         // A poisoned handle's file differs from its memory, which is not damage.
         self.pager.refuse_if_poisoned()?;
         // While a checkpoint is written, the file has only a part of it.
         let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
         let _alone = self.gate.close()?;
-        self.buckets.verify(self.gate.totals())
+        self.buckets.verify(self.gate.totals(), &proceed)
     }
 
     /// The table's activity since it was opened, and its size now.

@@ -203,6 +203,29 @@ proptest! {
 }
 
 #[test]
+fn walks_end_where_their_caller_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let table = Table::open(directory.path().join("a.spt")).unwrap();
+    (0..5000u32).for_each(|key| table.put(&key.to_le_bytes(), b"value").unwrap());
+    table.checkpoint().unwrap();
+    let count = AtomicUsize::new(0);
+    let within = |limit: usize| {
+        count.store(0, Relaxed);
+        let count = &count;
+        move || if count.fetch_add(1, Relaxed) < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    assert!(table.verify_while(within(usize::MAX)).unwrap().is_empty());
+    let asked = count.load(Relaxed);
+    for limit in [0, asked / 2, asked - 1] {
+        assert_eq!(table.verify_while(within(limit)).unwrap_err().kind(), ErrorKind::Stopped);
+        assert_eq!(count.load(Relaxed), limit + 1);
+    }
+    assert_eq!(table.survey_while(within(usize::MAX)).unwrap().pairs, 5000);
+    assert_eq!(table.survey_while(within(3)).unwrap_err().kind(), ErrorKind::Stopped);
+    table.put(b"and on", b"it goes").unwrap();
+}
+
+#[test]
 fn a_hundred_thousand_keys_of_one_hash_are_kept() {
     let table = TableOptions::new().user_hash("constant", |_| 42).in_memory().unwrap();
     const COUNT: u32 = 100_000;

@@ -188,7 +188,7 @@ pub(super) struct Writer<'t> {
 
 impl Table {
     /// Lets in a writer that will make `change`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn enter_to(&self, change: WalRecord<'_>) -> Result<Writer<'_>> {
         if self.log_in_use().is_none() {
             return Ok(Writer { inside: self.enter()?, room: None });
@@ -196,6 +196,7 @@ impl Table {
         self.enter_to_log(change)
     }
 
+    #[inline(never)]
     fn enter_to_log(&self, change: WalRecord<'_>) -> Result<Writer<'_>> {
         loop {
             let inside = self.enter()?;
@@ -239,6 +240,7 @@ impl Table {
         }
     }
 
+    #[inline(never)]
     fn append_to(&self, log: &Log, room: &mut Room<'_>, change: WalRecord<'_>) -> Result<Lsn> {
         if planted(Bug::RemovalUnlogged) && matches!(change, WalRecord::Remove { .. }) {
             return Ok(0);

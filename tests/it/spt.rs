@@ -256,12 +256,10 @@ impl Page {
             let slot_at = PAGE_HEADER_BYTES + SLOT_BYTES * slot;
             records.push(Self::record(page, u16_at(page, slot_at), u16_at(page, slot_at + 2).into())?);
         }
-        // Side by side, from the end of the page to the start of the heap.
-        let mut in_order: Vec<_> = records.iter().map(|r| (r.at, r.end)).collect();
-        in_order.sort_unstable();
-        let end = in_order.iter().try_fold(page.len() - heap_bytes, |at, r| (r.0 == at).then_some(r.1));
-        if end != Some(page.len()) {
-            return Err("records overlap or leave a hole".into());
+        // Side by side in the order of their slots, from the end of the page to the start of the heap.
+        let start = records.iter().try_fold(page.len(), |end, r: &Record| (r.end == end).then_some(r.at));
+        if start != Some(page.len() - heap_bytes) {
+            return Err("records overlap, leave a hole or are not in the order of their slots".into());
         }
         Ok(Page { kind: page[0], level: page[1], next: u64_at(page, 8), filter: u64_at(page, 16), records })
     }

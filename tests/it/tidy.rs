@@ -41,7 +41,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("src/error.rs", &["io"]),
-    ("src/fault.rs", &[]),
+    ("src/fault.rs", &["error"]),
     ("src/freeze.rs", &["dictionary", "hash", "table", "error"]),
     ("src/planted.rs", &[]),
     ("src/racing.rs", &[]),
@@ -53,7 +53,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     // A test's disk: a thread can be interrupted at each of its calls, and its locks can be planted with bugs.
     ("src/io/simulated.rs", &["pager", "planted", "random"]),
     ("src/io/", &["racing"]),
-    ("src/pager/", &["io", "little_endian", "error", "planted", "racing"]),
+    ("src/pager/", &["io", "little_endian", "error", "fault", "planted", "racing"]),
     (
         "src/buckets/",
         &["pager", "io", "hash", "linear", "little_endian", "error", "fault", "planted", "random", "varint"],

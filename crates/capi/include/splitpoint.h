@@ -948,7 +948,7 @@ spt_status spt_dict_check(spt_dictionary *dictionary, spt_fault_fn function, voi
  *   bucket_keys          of SPT_INDEX_TRIE: keys in a virtual bucket on average, a power of two; 256 by default
  *   huffman_max          of SPT_INDEX_TRIE: the largest trie that is coded by Huffman's method; 64 by default
  *   skip_min             of SPT_INDEX_TRIE: the smallest trie that stores where its right half begins; 64 by default,
- *                        with block_items above 1 none by default; SPT_NO_SKIP for none
+ *                        SPT_NO_SKIP for none
  *   block_items          of SPT_INDEX_TRIE: above 1 the index gives blocks of this many keys, in fewer bits
  *   effort               of SPT_INDEX_CHUNK: one of SPT_EFFORT_...; fewer bits against a longer build
  *   page_bytes           bytes of a page, a power of two from 512 to 65536; 4096 by default

@@ -117,10 +117,7 @@ impl BuildOptions<'_> {
             (1, _, Index::Trie { bucket_keys, huffman_max, block_items, skip_min }) => Index::Trie {
                 bucket_keys: or(self.bucket_keys, bucket_keys),
                 huffman_max: or(self.huffman_max, huffman_max),
-                skip_min: match (self.skip_min, self.block_items) {
-                    (NO_SKIP, _) | (0, 2..) => 0,
-                    (given, _) => or(given, skip_min),
-                },
+                skip_min: if self.skip_min == NO_SKIP { 0 } else { or(self.skip_min, skip_min) },
                 block_items: or(self.block_items, block_items),
             },
             (2, ..) => Index::Chunk {

@@ -2,6 +2,7 @@
 //!
 //! Memory: 32 KiB for gzip; for Zstandard the window that the file asks for, at most 128 MiB.
 
+use crate::input::is_signal;
 use flate2::read::MultiGzDecoder;
 use std::fmt;
 use std::io::{self, Read};
@@ -60,7 +61,7 @@ pub fn head(source: &mut impl Read) -> io::Result<Vec<u8>> {
             Ok(0) => break,
             Ok(count) => read += count,
             // Reading on meets the signal again.
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => break,
+            Err(error) if is_signal(&error) => break,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

@@ -276,7 +276,7 @@ impl<'i> Input<'i> {
                     self.end += count;
                     return Ok(Fill::More);
                 }
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(Fill::Interrupted),
+                Err(error) if is_signal(&error) => return Ok(Fill::Interrupted),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.failed(&error)),
             }
@@ -304,6 +304,12 @@ enum Fill {
     /// The buffer is full and cannot grow.
     NoMemory,
     End,
+}
+
+/// Whether a read ended because of a signal, by [`Wakeable`]. A network file system that gives up says ETIMEDOUT, which
+/// has a number of the system.
+pub fn is_signal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none()
 }
 
 /// A file whose reads end with [`io::ErrorKind::TimedOut`] when a signal comes first. (A handler is not enough: the
@@ -334,6 +340,22 @@ impl Read for Wakeable<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Every read fails as on a network file system whose server does not answer.
+    struct Unanswered;
+
+    impl Read for Unanswered {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::from_raw_os_error(nix::errno::Errno::ETIMEDOUT as i32))
+        }
+    }
+
+    #[test]
+    fn a_file_system_that_gives_up_is_no_signal() {
+        assert!(Input::new(Box::new(Unanswered), "rows.tsv".into()).line().is_err());
+        assert!(compressed::head(&mut Unanswered).is_err());
+        assert!(is_signal(&io::ErrorKind::TimedOut.into()));
+    }
 
     /// Returns one byte per read, to cross every boundary.
     struct Trickle<'b>(&'b [u8]);

@@ -18,6 +18,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+#[path = "cli/browser.rs"]
+mod browser;
 #[path = "cli/dict.rs"]
 mod dict;
 #[path = "cli/every.rs"]

@@ -234,6 +234,8 @@ const CACHE_BYTES_MIN: f64 = 256.0 * 1024.0;
 const ROUNDS: usize = 3;
 /// No table is measured for a less even function: its buckets have thousands of pairs, which are searched one by one.
 const DISPERSION_MAX: f64 = 20.0;
+/// Trial tables of a size, before the first round.
+const TRIALS: usize = 3;
 /// The smallest table measured, in pairs.
 const PAIRS_MIN: usize = 500;
 
@@ -260,13 +262,22 @@ pub fn tune(
     };
     bench.shuffle();
     let Some(pairs) = bench.pairs_for(time)? else { return Ok(None) };
-    bench.pairs = pairs;
-    bench.shuffle();
-    bench.too_uneven = HashKind::ALL.iter().copied().filter(|&kind| bench.spread(kind).0 > DISPERSION_MAX).collect();
-    let mut tried: Vec<Tried> = bench.all_settings();
-    let mut rounds = 0;
-    // The first round always runs, further ones only if they are expected to end in time.
-    while rounds < ROUNDS && (rounds == 0 || start.elapsed() * (rounds as u32 + 1) / (rounds as u32) < time) {
+    bench.take(pairs);
+    let (mut tried, mut round) = (Vec::new(), Duration::ZERO);
+    // The first round always runs. If it shows that many more pairs fit, it is repeated with them.
+    let mut more = Some(bench.pairs);
+    while let Some(pairs) = more {
+        bench.take(pairs);
+        tried = bench.all_settings();
+        let began = Instant::now();
+        if !bench.round(&mut tried)? {
+            return Ok(None);
+        }
+        round = began.elapsed();
+        more = more_pairs(bench.pairs, sample.len(), round, time.saturating_sub(start.elapsed()));
+    }
+    let mut rounds = 1;
+    while rounds < ROUNDS && start.elapsed() + round < time {
         if !bench.round(&mut tried)? {
             return Ok(None);
         }
@@ -280,6 +291,20 @@ pub fn tune(
     let advice = advise(&sweep, presized, &functions, noise);
     let Some(caches) = bench.caches(advice, rounds)? else { return Ok(None) };
     Ok(Some(Report { pairs, rounds, sweep, presized: presized.clone(), functions, caches, noise, advice }))
+}
+
+/// The number of pairs to measure with instead of `pairs` of `all`, after a round took `round` and `left` remains;
+/// `None` if it would not be twice as many. The time of a trial table is a poor guess on a busy machine; that of a
+/// round is not.
+fn more_pairs(pairs: usize, all: usize, round: Duration, left: Duration) -> Option<usize> {
+    // Larger tables are slower for each pair, so grow in steps and leave a reserve.
+    const STEP_MAX: f64 = 8.0;
+    const RESERVE: f64 = 0.7;
+    // All rounds, and the caches.
+    let share = left.as_secs_f64() / (ROUNDS + 1) as f64;
+    let factor = (RESERVE * share / round.as_secs_f64().max(1e-6)).min(STEP_MAX);
+    let more = ((pairs as f64 * factor) as usize).min(all);
+    (more >= 2 * pairs || (more == all && factor >= 1.0 && all > pairs)).then_some(more)
 }
 
 /// Half of the range of a setting's scores, for the median setting.
@@ -328,6 +353,14 @@ struct Bench<'b> {
 }
 
 impl Bench<'_> {
+    /// Measures with the first `pairs` pairs from now on.
+    fn take(&mut self, pairs: usize) {
+        self.pairs = pairs;
+        self.shuffle();
+        let kinds = HashKind::ALL.iter().copied();
+        self.too_uneven = kinds.filter(|&kind| self.spread(kind).0 > DISPERSION_MAX).collect();
+    }
+
     fn shuffle(&mut self) {
         self.order = (0..self.pairs).collect();
         let mut state = 1u64;
@@ -343,13 +376,19 @@ impl Bench<'_> {
             return Ok(None);
         }
         self.measure(Settings::DEFAULT)?;
-        // Grow the table until its time can be measured.
-        const ENOUGH: Duration = Duration::from_millis(50);
+        // Grow the table until its time can be measured: the median of several, as other load disturbs some.
+        const ENOUGH: Duration = Duration::from_millis(20);
         let took = loop {
-            let start = Instant::now();
-            self.measure(Settings::DEFAULT)?;
-            if start.elapsed() > ENOUGH || self.pairs == self.sample.len() {
-                break start.elapsed();
+            let mut trials = [Duration::ZERO; TRIALS];
+            for trial in &mut trials {
+                let start = Instant::now();
+                self.measure(Settings::DEFAULT)?;
+                *trial = start.elapsed();
+            }
+            trials.sort_unstable();
+            let took = trials[TRIALS / 2];
+            if took > ENOUGH || self.pairs == self.sample.len() {
+                break took;
             }
             self.pairs = (self.pairs * 4).min(self.sample.len());
             self.shuffle();
@@ -552,6 +591,19 @@ mod tests {
         let table = report.advice.options(2000).in_memory().unwrap();
         table.put(b"key", b"value").unwrap();
         assert!(std::fs::read_dir(directory.path()).unwrap().all(|e| e.unwrap().file_name() == "caches.spt"));
+    }
+
+    #[test]
+    fn more_time_measures_more_pairs_and_never_fewer() {
+        let second = Duration::from_secs(1);
+        // 40 s in four parts, less the reserve: 7 s for a round that takes 1 s.
+        assert_eq!(more_pairs(1000, 100_000, second, 40 * second), Some(7000));
+        assert_eq!(more_pairs(1000, 100_000, second, 4000 * second), Some(8000));
+        assert_eq!(more_pairs(1000, 1500, second, 40 * second), Some(1500));
+        assert_eq!(more_pairs(1000, 1000, second, 4000 * second), None);
+        assert_eq!(more_pairs(1000, 100_000, second, 8 * second), None);
+        let pairs = (1..100).map(|left| more_pairs(1000, 100_000, second, left * second).unwrap_or(1000));
+        assert!(pairs.is_sorted());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //!  └─ connection ── session (a trait: one per protocol)     bytes in, bytes out
 //!      └─ resp::session ── resp::parse, command::*          requests of one read become batches
 //!          └─ keyspace ── splitpoint::Table                 values, lifetimes, transactions, eviction
+//!              └─ dictionary ── splitpoint::Dictionary      or read-only, as a node of a cluster
 //! ```
 //!
 //! docs/architecture.md, "Server", follows one read through all of it. Operating it: docs/server.md.
@@ -13,6 +14,7 @@ pub mod channels;
 pub mod clients;
 pub mod command;
 pub mod connection;
+pub mod dictionary;
 pub mod figures;
 pub mod housekeeping;
 pub mod http;
@@ -28,6 +30,7 @@ pub mod slow_log;
 pub mod syncer;
 mod systemd;
 pub mod tls;
+pub mod watcher;
 
 pub use options::{Options, ServeError};
 pub use run::run;

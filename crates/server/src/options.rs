@@ -11,6 +11,18 @@ pub struct Options {
     #[arg(long, env = "SPLITPOINT_FILE", value_name = "FILE")]
     pub file: Option<PathBuf>,
 
+    /// Dictionary to serve in place of a table, read-only: a directory of shards, or one file
+    #[arg(long, env = "SPLITPOINT_DICT", value_name = "PATH")]
+    pub dict: Option<PathBuf>,
+
+    /// With --dict: TOML file that says which node of a cluster has which slots; read again at SIGHUP
+    #[arg(long, env = "SPLITPOINT_CLUSTER_TOPOLOGY", value_name = "FILE")]
+    pub cluster_topology: Option<PathBuf>,
+
+    /// With --dict: address where clients reach this node, if it is not that of --resp
+    #[arg(long, env = "SPLITPOINT_ANNOUNCE", value_name = "HOST:PORT")]
+    pub announce: Option<String>,
+
     /// Address for Redis clients; `none` for none [default: 127.0.0.1:6379]
     #[arg(long, env = "SPLITPOINT_RESP", value_name = "HOST:PORT")]
     pub resp: Option<String>,
@@ -207,6 +219,9 @@ impl Options {
             toml::from_str(&text).map_err(|error| ServeError::usage(format!("{}: {error}", path.display())))?;
         Ok(Options {
             file: self.file.or(file.file),
+            dict: self.dict.or(file.dict),
+            cluster_topology: self.cluster_topology.or(file.cluster_topology),
+            announce: self.announce.or(file.announce),
             resp: self.resp.or(file.resp),
             resp_tls: self.resp_tls.or(file.resp_tls),
             tls_cert: self.tls_cert.or(file.tls_cert),
@@ -234,6 +249,41 @@ impl Options {
             log_level: self.log_level.or(file.log_level),
             config: self.config,
         })
+    }
+
+    /// Refuses options that do not go together.
+    ///
+    /// # Errors
+    /// Which, and why.
+    pub fn check(&self) -> Result<(), ServeError> {
+        let refuse = |option: &str, why: &str| Err(ServeError::usage(format!("{option}: {why}")));
+        if self.dict.is_none() {
+            let needs_dict =
+                [("--cluster-topology", self.cluster_topology.is_some()), ("--announce", self.announce.is_some())];
+            return match needs_dict.iter().find(|(_, is_given)| *is_given) {
+                Some((option, _)) => refuse(option, "needs --dict; a table is not served by several nodes"),
+                None => Ok(()),
+            };
+        }
+        let of_tables = [
+            ("--file", self.file.is_some()),
+            ("--durability", self.durability.is_some()),
+            ("--max-memory", self.max_memory.is_some()),
+            ("--eviction", self.eviction.is_some()),
+            ("--cache", self.cache.is_some()),
+            ("--expected-keys", self.expected_keys.is_some()),
+        ];
+        if let Some((option, _)) = of_tables.iter().find(|(_, is_given)| *is_given) {
+            return refuse(
+                option,
+                "is for a table; with --dict a dictionary is served, read-only. Leave one of them out",
+            );
+        }
+        let has_memcached = self.memcached.as_ref().is_some_and(|address| address != "none");
+        if has_memcached && self.cluster_topology.is_some() {
+            return refuse("--memcached", "memcached clients cannot be sent to another node of --cluster-topology");
+        }
+        Ok(())
     }
 }
 

@@ -1,13 +1,16 @@
 //! Starting, serving, ending.
 //!
 //! ```text
-//! options -> key space -> listeners -> threads of the event loop, each with a share of the connections
+//! options -> key space: tables or a dictionary -> listeners -> threads of the event loop, each with some connections
 //! SIGHUP -> limits, password and certificate from their files again
 //! SIGTERM, SIGINT, SHUTDOWN -> no new connections -> those there end -> close the file
 //! ```
 
 use crate::clients::Client;
 use crate::connection::serve;
+use crate::dictionary::slots::text_of;
+use crate::dictionary::topology::Address;
+use crate::dictionary::{OpenError, Served, Source};
 use crate::figures::Figures;
 use crate::housekeeping;
 use crate::http;
@@ -20,7 +23,9 @@ use crate::session::Session;
 use crate::settings::Settings;
 use crate::systemd;
 use crate::tls::{Security, Tls};
+use crate::watcher;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
@@ -33,6 +38,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 const BACKLOG: u32 = 511;
 /// How long connections have to end at a shutdown.
 const DRAIN: Duration = Duration::from_secs(5);
+/// Where Redis clients are expected.
+const RESP_DEFAULT: &str = "127.0.0.1:6379";
 /// Threads for work that may wait, for each thread of the event loop.
 const WAITING_THREADS: usize = 32;
 
@@ -68,8 +75,12 @@ enum Accepted {
 pub fn run(options: Options) -> Result<(), ServeError> {
     let flags = options.clone();
     let options = options.with_file()?;
+    options.check()?;
     start_log(&options)?;
-    let space = Arc::new(open_space(&options)?);
+    let space = Arc::new(match &options.dict {
+        Some(path) => open_dictionary(path, &options)?,
+        None => open_space(&options)?,
+    });
     let settings = Settings::default();
     apply(&options, &settings)?;
     let security = security(&options)?;
@@ -77,6 +88,9 @@ pub fn run(options: Options) -> Result<(), ServeError> {
     let durability = options.durability.unwrap_or_default();
     let server = Arc::new(Server::new(space.clone(), settings, durability == DurabilityOption::Sync));
     housekeeping::start(Arc::downgrade(&server)).map_err(|error| ServeError::io("housekeeping", &error))?;
+    if space.dictionary().is_some() {
+        watcher::start(Arc::downgrade(&server)).map_err(|error| ServeError::io("a thread", &error))?;
+    }
     let runtime = runtime()?;
     let served = runtime.block_on(async {
         let (tcp, unix) = listen(&options, needs_password, &server, &security)?;
@@ -118,6 +132,51 @@ fn start_log(options: &Options) -> Result<(), ServeError> {
     Ok(())
 }
 
+fn open_dictionary(path: &Path, options: &Options) -> Result<KeySpace, ServeError> {
+    let since = Instant::now();
+    let given = |address: &Option<String>| address.clone().filter(|address| address != "none");
+    let mut listening: Vec<String> = match given(&options.announce) {
+        Some(announced) => vec![announced],
+        None => [given(&options.resp), given(&options.resp_tls)].into_iter().flatten().collect(),
+    };
+    if listening.is_empty() {
+        listening.push(RESP_DEFAULT.to_owned());
+    }
+    let announced = options.announce.as_deref().map(Address::parse).transpose();
+    let source = Source {
+        path: path.to_owned(),
+        topology: options.cluster_topology.clone(),
+        listening,
+        announced: announced.map_err(|what| ServeError::usage(format!("--announce: {what}")))?,
+    };
+    let served = Served::open(source).map_err(|error| match error {
+        OpenError::Topology(what) => ServeError::usage(what),
+        OpenError::Dictionary(error) => of_library(error),
+    })?;
+    let now = served.now();
+    let topology = now.slots.topology();
+    let (node, slots) = (&topology.nodes[topology.own].name, now.slots.ranges(topology.served()));
+    tracing::info!(
+        dictionary = %path.display(),
+        generation = now.number(),
+        keys = now.slots.keys(),
+        shards = now.dictionary.shard_count(),
+        %node,
+        slots = text_of(slots),
+        elapsed_ms = since.elapsed().as_millis() as u64,
+        "opened"
+    );
+    drop(now);
+    KeySpace::over(Arc::new(served)).map_err(of_space)
+}
+
+fn of_space(error: SpaceError) -> ServeError {
+    match error {
+        SpaceError::Table(error) => of_library(error),
+        error => ServeError::usage(error.to_string()),
+    }
+}
+
 fn open_space(options: &Options) -> Result<KeySpace, ServeError> {
     let sized = |text: &Option<String>| text.as_deref().map(size).transpose();
     let since = Instant::now();
@@ -130,10 +189,7 @@ fn open_space(options: &Options) -> Result<KeySpace, ServeError> {
         max_memory_bytes: sized(&options.max_memory)?.unwrap_or(0),
         eviction: options.eviction.unwrap_or_default().into(),
     };
-    let space = KeySpace::open(opening).map_err(|error| match error {
-        SpaceError::Table(error) => of_library(error),
-        SpaceError::MemoryLimit => ServeError::usage(error.to_string()),
-    })?;
+    let space = KeySpace::open(opening).map_err(of_space)?;
     match space.path() {
         Some(path) => tracing::info!(
             file = %path.display(), keys = space.len(0), elapsed_ms = since.elapsed().as_millis() as u64, "opened"
@@ -188,9 +244,14 @@ fn security(options: &Options) -> Result<Security, ServeError> {
     }
 }
 
-/// SIGHUP: limits, password and certificate as the files now have them. What is wrong is logged, and the rest stays.
+/// SIGHUP: limits, password, certificate and topology as the files now have them. What is wrong is logged, and the rest
+/// stays.
 fn reload(flags: &Options, server: &Server, security: &Security) {
     systemd::notify("RELOADING=1");
+    if let Some(dictionary) = server.space.dictionary() {
+        // On its own thread, which logs what comes of it.
+        dictionary.reload_soon();
+    }
     let reloaded = flags.clone().with_file().and_then(|options| apply(&options, &server.settings));
     let reloaded = reloaded.and_then(|()| security.as_ref().map_or(Ok(()), |tls| tls.reload()));
     match reloaded {
@@ -215,7 +276,7 @@ fn listen(
     security: &Security,
 ) -> Result<Listeners, ServeError> {
     let (mut tcp, mut unix) = inherited(options, needs_password, server)?;
-    let default = if tcp.is_empty() && unix.is_empty() { "127.0.0.1:6379" } else { "none" };
+    let default = if tcp.is_empty() && unix.is_empty() { RESP_DEFAULT } else { "none" };
     let plain = (Some(options.resp.as_deref().unwrap_or(default)), "--resp", None);
     let secure = (options.resp_tls.as_deref(), "--resp-tls", security.clone());
     for (address, option, security) in [plain, secure] {
@@ -380,6 +441,7 @@ fn start_connection(accepted: Accepted, server: &Arc<Server>, figures: &Arc<Figu
                 }
                 Protocol::Resp(security) => {
                     let session = session(&client);
+                    let session = if security.is_some() { session.over_tls() } else { session };
                     start_session(stream, security, session, server, client, figures);
                 }
             }
@@ -468,15 +530,20 @@ async fn accept_tcp(
     server: Arc<Server>,
     workers: Vec<UnboundedSender<Accepted>>,
 ) {
-    let local = listener.local_addr().map_or(String::new(), |address| address.to_string());
+    let own = listener.local_addr().ok();
+    let local = own.map_or(String::new(), |address| address.to_string());
+    let takes_any = own.is_some_and(|address| address.ip().is_unspecified());
     let mut next = 0;
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
                 let _ = stream.set_nodelay(true); // slower, no worse
+                // Which of this machine's addresses the client has reached.
+                let reached =
+                    if takes_any { stream.local_addr().ok().map(|address| address.to_string()) } else { None };
                 match server.clients.add(
                     address.to_string(),
-                    local.clone(),
+                    reached.unwrap_or_else(|| local.clone()),
                     server.clock_s.load(Relaxed),
                     server.settings.clients.load(Relaxed),
                 ) {

@@ -91,8 +91,10 @@ def anything(r):
         for _ in range(r.choice([0, 1, 1, 2, 2, 2, 3, 3, 4, 5, 6]))
     ]
     # This server's own; and a random one of the keys.
-    if name == "APPEND" and len(arguments) == 4 or name == "RANDOMKEY" and not arguments:
-        arguments = arguments[:1]
+    if name == "APPEND" and len(arguments) == 4:
+        arguments.pop()
+    if name == "RANDOMKEY" and not arguments:
+        arguments.append(b"x")
     # Short times to live would end at two times.
     if any(isinstance(word, str) and word.upper() in ("EX", "PX", "EXAT", "PXAT") for word in arguments):
         arguments = [b"100000000" if word in (b"1", b"5", b"100") else word for word in arguments]

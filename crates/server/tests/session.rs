@@ -82,7 +82,7 @@ fn command() -> impl Strategy<Value = Command> {
         1 => (0..6u8).prop_map(Command::Incr),
         2 => (0..6u8).prop_map(|k| Command::Del("DEL", vec![k])),
         1 => (prop::sample::select(vec!["del", "UNLINK"]), keys()).prop_map(|(name, keys)| Command::Del(name, keys)),
-        2 => (prop::sample::select(vec!["EXISTS", "touch"]), keys()).prop_map(|(name, keys)| Command::Count(name, keys)),
+        2 => (prop::sample::select(vec!["EXISTS", "touch"]), keys()).prop_map(|(n, keys)| Command::Count(n, keys)),
         2 => keys().prop_map(Command::MGet),
         1 => (0..6u8).prop_map(Command::StrLen),
         1 => (0..6u8, 0..6u8).prop_map(|(a, b)| Command::Rename(a, b)),
@@ -233,9 +233,9 @@ proptest! {
     }
 }
 
-/// Keys that all have one hash by XXH3 with seed 0. It multiplies two words of each half of a key, after an exclusive or
-/// with words of a secret that its source states; where the first word is that of the secret, the product is 0, whatever
-/// the second word is.
+/// Keys that all have one hash by XXH3 with seed 0. It multiplies two words of each half of a key, after an exclusive
+/// or with words of a secret that its source states. Where the first word is that of the secret, the product is 0,
+/// whatever the second word is.
 fn colliding_keys(count: u64) -> Vec<Vec<u8>> {
     const SECRETS: [u64; 2] = [0xbe4b_a423_396c_feb8, 0xdb97_9083_e96d_d4de];
     let words = |n: u64| [SECRETS[0], n.wrapping_mul(0x9e37_79b9_7f4a_7c15), SECRETS[1], n];

@@ -1,8 +1,8 @@
 //! Fuzzes the server's memcached protocol: `make fuzz TARGET=memcached`.
 //!
-//! Each line is read by the parser, and what it reads is compared with a second reading, which knows only how many words
-//! a command has and where its key, length and `noreply` are. Then the bytes come in two pieces to a session over an
-//! empty key space, and once more as a whole: the replies have to be the same, and to end where memcached's end.
+//! Each line is read by the parser, and what it reads is compared with a second reading, which knows only how many
+//! words a command has and where its key, length and `noreply` are. Then the bytes come in two pieces to a session over
+//! an empty key space, and once more as a whole: the replies have to be the same, and to end where memcached's end.
 #![no_main]
 
 use splitpoint_server::keyspace::{KeySpace, Patience, SpaceOptions};

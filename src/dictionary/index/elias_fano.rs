@@ -151,14 +151,13 @@ impl EliasFano {
     #[inline]
     pub(crate) fn value_before(&self, words: &[u64], value: u64, below: Below) -> u64 {
         let Some(index) = below.less.checked_sub(1) else { return 0 };
-        let high = value >> self.low_bits;
-        // Where the values of high part `high` begin, if they are not behind the end: ones and zeros before it.
-        let start = below.first + high;
-        let high = if value > self.greatest {
+        if value > self.greatest {
             return self.get(words, index);
-        } else if below.less > below.first {
-            high
-        } else {
+        }
+        let mut high = value >> self.low_bits;
+        if below.less == below.first {
+            // Where the values of high part `high` begin: ones and zeros before it.
+            let start = below.first + high;
             // The last one before: nearly always among the 64 bits before.
             let before = if start >= 64 {
                 self.bits_from(words, start - 64)
@@ -168,8 +167,8 @@ impl EliasFano {
             if before == 0 {
                 return self.get(words, index);
             }
-            (start - 1 - u64::from(before.leading_zeros())).saturating_sub(index)
-        };
+            high = (start - 1 - u64::from(before.leading_zeros())).saturating_sub(index);
+        }
         ((high << self.low_bits) | self.low(words, index)).min(self.greatest)
     }
 

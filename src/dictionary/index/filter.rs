@@ -5,7 +5,7 @@
 //! fingerprint. The three lie in neighbouring blocks of the array, so they share few pages of memory.
 //!
 //! ```text
-//! position -> segment, by its first position -> mix(position, seed) -> slots a, b, c
+//! position -> segment, by its first position -> hash under its seed -> slots a, b, c
 //! may be there   if slot[a] ^ slot[b] ^ slot[c] == fingerprint
 //! ```
 //!
@@ -100,24 +100,43 @@ impl Shape {
         (sound && (shape.blocks > 0 || word == 0)).then_some(shape)
     }
 
-    /// The three slots of a hash. They differ, as they lie in three blocks.
-    #[inline]
-    fn slots_of(self, hash: u64) -> [usize; 3] {
-        let block = 1usize << self.block_log2;
-        let firsts = u64::from(self.blocks) << self.block_log2;
-        let first = ((u128::from(hash) * u128::from(firsts)) >> 64) as usize;
-        let mask = block - 1;
-        [first, (first + block) ^ ((hash >> 18) as usize & mask), (first + 2 * block) ^ (hash as usize & mask)]
+    fn slots_by_hash(self) -> SlotsByHash {
+        SlotsByHash {
+            added: u64::from(self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            firsts: u64::from(self.blocks) << self.block_log2,
+            block: 1 << self.block_log2,
+        }
     }
 }
 
-/// The hash of a position under a seed: murmur3's finalizer, which has an inverse, so positions keep apart.
-#[inline]
-fn mix(position: u64, seed: u32) -> u64 {
-    let mut x = position.wrapping_add(u64::from(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    x = (x ^ x >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    x = (x ^ x >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    x ^ x >> 33
+/// From a position to its slots: what follows from a [`Shape`], computed once.
+#[derive(Clone, Copy)]
+struct SlotsByHash {
+    added: u64,
+    /// Slots that can be a position's first; 0: there are no slots.
+    firsts: u64,
+    /// Slots of a block.
+    block: u64,
+}
+
+impl SlotsByHash {
+    /// The hash of a position: murmur3's finalizer, which has an inverse, so positions keep apart.
+    #[inline]
+    fn hash(self, position: u64) -> u64 {
+        let mut x = position.wrapping_add(self.added);
+        x = (x ^ x >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        x = (x ^ x >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        x ^ x >> 33
+    }
+
+    /// The three slots of a hash. They differ, as they lie in three blocks.
+    #[inline]
+    fn of(self, hash: u64) -> [usize; 3] {
+        let SlotsByHash { firsts, block, .. } = self;
+        let first = ((u128::from(hash) * u128::from(firsts)) >> 64) as u64;
+        let mask = block - 1;
+        [first, (first + block) ^ (hash >> 18 & mask), (first + 2 * block) ^ (hash & mask)].map(|slot| slot as usize)
+    }
 }
 
 /// The fingerprint of a hash; the caller takes its low bits.
@@ -155,9 +174,10 @@ fn fill(bits: FilterBits, shape: Shape, positions: &[u64]) -> Option<Vec<u64>> {
     // Of each slot: how many positions have it, and the XOR of their hashes.
     let mut counts = vec![0u32; shape.slots()];
     let mut hashes = vec![0u64; shape.slots()];
+    let slots = shape.slots_by_hash();
     for &position in positions {
-        let hash = mix(position, shape.seed);
-        for slot in shape.slots_of(hash) {
+        let hash = slots.hash(position);
+        for slot in slots.of(hash) {
             counts[slot] += 1;
             hashes[slot] ^= hash;
         }
@@ -170,7 +190,7 @@ fn fill(bits: FilterBits, shape: Shape, positions: &[u64]) -> Option<Vec<u64>> {
         }
         let hash = hashes[slot as usize];
         peeled.push((slot, hash));
-        for slot in shape.slots_of(hash).map(|slot| slot as u32) {
+        for slot in slots.of(hash).map(|slot| slot as u32) {
             counts[slot as usize] -= 1;
             hashes[slot as usize] ^= hash;
             if counts[slot as usize] == 1 {
@@ -184,7 +204,7 @@ fn fill(bits: FilterBits, shape: Shape, positions: &[u64]) -> Option<Vec<u64>> {
     let mut words = vec![0; shape.words(bits)];
     for (own, hash) in peeled.into_iter().rev() {
         // Its own slot is still 0.
-        let value = shape.slots_of(hash).into_iter().fold(fingerprint(hash), |sum, slot| sum ^ get(bits, &words, slot));
+        let value = slots.of(hash).into_iter().fold(fingerprint(hash), |sum, slot| sum ^ get(bits, &words, slot));
         set(bits, &mut words, own as usize, value);
     }
     Some(words)
@@ -242,9 +262,9 @@ pub(crate) struct Filter {
 #[derive(Clone, Copy)]
 struct OpenSegment {
     first_position: u64,
-    shape: Shape,
-    /// The word at which its slots begin.
-    at: usize,
+    slots: SlotsByHash,
+    /// Slots, as numbers in all words, before its first.
+    before: usize,
 }
 
 /// Segments that are looked at one by one from where the position's should be, before all are searched.
@@ -276,7 +296,8 @@ impl Filter {
             if segments.last().is_some_and(|last| last.first_position >= entry[0]) {
                 return Err("a filter whose segments do not ascend".to_owned());
             }
-            segments.push(OpenSegment { first_position: entry[0], shape, at });
+            let before = at.saturating_mul(64 / bits.count() as usize);
+            segments.push(OpenSegment { first_position: entry[0], slots: shape.slots_by_hash(), before });
             at = at.saturating_add(shape.words(bits));
         }
         if slots.len() as u64 != slot_words || at != words.len() {
@@ -289,11 +310,11 @@ impl Filter {
     #[inline]
     pub fn may_have(&self, words: &[u64], position: u64) -> bool {
         let Some(segment) = self.segment_of(position) else { return false };
-        if segment.shape.blocks == 0 {
+        if segment.slots.firsts == 0 {
             return true;
         }
-        let hash = mix(position, segment.shape.seed);
-        let slots = segment.shape.slots_of(hash).map(|slot| segment.at * self.slots_per_word() + slot);
+        let hash = segment.slots.hash(position);
+        let slots = segment.slots.of(hash).map(|slot| segment.before + slot);
         // Each arm by itself, as it is the whole cost of a lookup.
         match self.bits {
             FilterBits::Eight => {
@@ -307,17 +328,13 @@ impl Filter {
         }
     }
 
-    #[inline]
-    fn slots_per_word(&self) -> usize {
-        64 / self.bits.count() as usize
-    }
-
     /// Calls `touch` with the places in the words that [`may_have`](Self::may_have) will look at.
     #[inline]
     pub fn places(&self, position: u64, mut touch: impl FnMut(usize)) {
-        let Some(segment) = self.segment_of(position).filter(|segment| segment.shape.blocks > 0) else { return };
-        let slots = segment.shape.slots_of(mix(position, segment.shape.seed));
-        slots.into_iter().for_each(|slot| touch(segment.at + slot / self.slots_per_word()));
+        let Some(segment) = self.segment_of(position).filter(|segment| segment.slots.firsts > 0) else { return };
+        let slots_per_word = 64 / self.bits.count() as usize;
+        let slots = segment.slots.of(segment.slots.hash(position));
+        slots.into_iter().for_each(|slot| touch((segment.before + slot) / slots_per_word));
     }
 
     /// The segment whose positions are around `position`. Positions are spread evenly, so it is near its share.

@@ -7,6 +7,8 @@ use crate::dictionary::format::page;
 use crate::dictionary::read::file::DictionaryFile;
 use crate::dictionary::{Compression, Dictionary, Index};
 use crate::error::ErrorKind;
+use std::cell::Cell;
+use std::ops::ControlFlow;
 
 const PAGE_BYTES: usize = 512;
 
@@ -73,6 +75,28 @@ fn every_byte_of_padding_that_is_not_zero_is_named() {
             assert_eq!(faults.len(), 1, "the file was damaged after it was opened: {faults:?}");
         }
         std::fs::write(&path, &whole).unwrap();
+    });
+}
+
+#[test]
+fn a_check_ends_where_its_caller_says() {
+    in_directory(|path| {
+        builder(Index::page()).shards(2).build(&path, pairs("sizes", 3000, 5)).unwrap();
+        let dictionary = Dictionary::open(&path).unwrap();
+        let asked = |limit: usize| {
+            let count = Cell::new(0);
+            let ended = dictionary.verify_while(|| {
+                count.set(count.get() + 1);
+                if count.get() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            (ended, count.get())
+        };
+        let (whole, times) = asked(usize::MAX);
+        assert!(whole.unwrap().is_empty() && times > 4, "asked {times} times");
+        for limit in 1..=times {
+            let (ended, count) = asked(limit);
+            assert_eq!((ended.unwrap_err().kind(), count), (ErrorKind::Stopped, limit));
+        }
     });
 }
 

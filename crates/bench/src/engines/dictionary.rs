@@ -1,16 +1,16 @@
 //! Splitpoint's dictionaries, through the public interface.
 //!
-//! Settings: the kind of index (`page`, `trie`, `chunk`, `none`), then `memory=` for the sort, `threads=`,
-//! `page=`, and the parameters of the kind: `bins=`; `g=`, `hmax=`, `skip=` and `block=` with the paper's names;
-//! `effort=` from 0.
+//! Settings: the kind of index (`page`, `trie`, `chunk`, `none`), then `filter=` in bits, `memory=` for the sort,
+//! `threads=`, `page=`, and the parameters of the kind: `bins=`; `g=`, `hmax=`, `skip=` and `block=` with the paper's
+//! names; `effort=` from 0. A `trie` is the paper's; ours by default is `trie,skip=64`.
 
 use crate::engine::{Opening, Outcome};
 use crate::maker::{Made, Maker, Making, Pairs, Reader};
 use ::splitpoint::{Dictionary, DictionaryBuilder, DictionaryOptions, Effort, HashKind, Index};
 use std::path::Path;
 
-/// The measured settings: each kind, and tries with skip entries.
-pub const SETTINGS: &[&str] = &["page", "trie", "trie,skip=64", "chunk", "none"];
+/// The measured settings: each kind, a filter, and tries with skip entries.
+pub const SETTINGS: &[&str] = &["page", "page,filter=8", "trie", "trie,skip=64", "chunk", "none"];
 
 /// Makes dictionaries of this repository.
 pub struct Dictionaries;
@@ -22,7 +22,9 @@ pub fn builder(setting: &str) -> Outcome<DictionaryBuilder> {
     for word in opening.words() {
         match (word?, &mut index) {
             (("page", None), index) => *index = Index::page(),
-            (("trie", None), index) => *index = Index::trie(),
+            (("trie", None), index) => {
+                *index = Index::Trie { bucket_keys: 256, huffman_max: 64, skip_min: 0, block_items: 1 };
+            }
             (("chunk", None), index) => *index = Index::chunk(),
             (("none", None), index) => *index = Index::None,
             (("bins", Some(n)), Index::Page { bins_per_page }) => *bins_per_page = n.try_into()?,
@@ -33,6 +35,7 @@ pub fn builder(setting: &str) -> Outcome<DictionaryBuilder> {
             (("effort", Some(0)), Index::Chunk { effort }) => *effort = Effort::Fast,
             (("effort", Some(1)), Index::Chunk { effort }) => *effort = Effort::Balanced,
             (("effort", Some(2)), Index::Chunk { effort }) => *effort = Effort::Small,
+            (("filter", Some(bits)), _) => builder = builder.filter(bits.try_into()?),
             (("memory", Some(bytes)), _) => builder = builder.memory_bytes(bytes),
             (("threads", Some(n)), _) => builder = builder.threads(n.try_into()?),
             (("page", Some(bytes)), _) => builder = builder.page_bytes(bytes.try_into()?),

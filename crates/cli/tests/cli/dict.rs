@@ -135,6 +135,28 @@ fn dict_stat_json_has_the_fields_that_scripts_rely_on() {
 }
 
 #[test]
+fn a_filter_is_kept_until_an_option_changes_it() {
+    let place = directory();
+    write(place.path(), "rows.tsv", rows(5000));
+    write(place.path(), "more.tsv", "a\tb\n");
+    let steps: [(&[&str], u64); 5] = [
+        (&["dict", "build", "rows.tsv", "d.spd", "--filter", "8"], 8),
+        (&["dict", "update", "d.spd", "more.tsv", "d.spd"], 8),
+        (&["dict", "reindex", "d.spd", "d.spd", "--index", "chunk"], 8),
+        (&["dict", "reindex", "d.spd", "d.spd", "--filter", "16"], 16),
+        (&["dict", "update", "d.spd", "more.tsv", "d.spd", "--filter", "0"], 0),
+    ];
+    for (arguments, bits) in steps {
+        run_well(place.path(), arguments);
+        run_well(place.path(), &["dict", "check", "d.spd"]);
+        let stat = json(place.path(), &["dict", "stat", "d.spd", "--json"]);
+        assert_eq!(stat["filter_bits"], bits, "{arguments:?}");
+        assert_eq!(stat["filter_bytes"] != 0, bits != 0, "{arguments:?}: {stat}");
+    }
+    assert!(!run(place.path(), &["dict", "build", "rows.tsv", "e.spd", "--filter", "9"]).status.success());
+}
+
+#[test]
 fn build_json_has_the_fields_that_scripts_rely_on() {
     let place = directory();
     write(place.path(), "rows.tsv", rows(5000));

@@ -1,125 +1,282 @@
-//! The HTML pages of the lab, rendered by headless Chromium if it is installed.
+//! The HTML pages of the lab in headless Chromium, if it is installed: at the width of a desktop and of a phone, in
+//! light and in dark mode, and without scripts. Pictures of views with faults are kept in the tests' directory for
+//! temporary files; with `SPLITPOINT_PICTURES=DIR`, pictures of all views are kept there.
 
+use super::browser::{self, Browser, View};
 use super::{directory, run_well};
-use splitpoint::HashKind;
-use std::fs::{self, File};
+use serde_json::Value;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 /// A page: the command that writes it, and its expected contents.
 struct Sample {
     name: &'static str,
     arguments: &'static [&'static str],
     title: &'static str,
-    svgs: usize,
-    /// The minimum; a few rows depend on timings.
-    rows: usize,
+    plots: usize,
     has: &'static [&'static str],
 }
 
-const SAMPLES: [Sample; 3] = [
+const SAMPLES: [Sample; 4] = [
     Sample {
         name: "hash.html",
-        arguments: &["hash", "keys.txt", "--function", "xxh3", "--function", "fnv1a", "--no-speed"],
+        arguments: &["hash", KEYS],
         title: "Hash functions on your keys",
-        // Two plots and one matrix for each function; a header, two functions, and the random model.
-        svgs: 2 + 2,
-        rows: 1 + 2 + 1,
-        has: &["Avalanche", "<td>fnv1a</td>"],
+        plots: 3,
+        has: &["Avalanche", "fnv1a", "uniform random", "Use "],
     },
     Sample {
         name: "schemes.html",
-        arguments: &["schemes", "keys.txt", "--points", "5"],
+        arguments: &["schemes", KEYS, "--points", "5"],
         title: "Access methods on your keys",
-        svgs: 11,
-        rows: 1 + 12,
-        has: &["<td>gdbm</td>", "Pages per hit, on disk", "Splits"],
+        plots: 10,
+        has: &["gdbm", "Pages per hit, on disk", "Splits"],
     },
     Sample {
         name: "tune.html",
         arguments: &["tune", "pairs.tsv", "--time", "1"],
         title: "Settings for your pairs",
-        svgs: 4,
-        // Equation (1); caches, of which small ones may be left out; functions.
-        rows: 2 + (1 + 1) + (1 + HashKind::ALL.len()),
-        has: &["TableOptions::new()", "get, ns a lookup", "<td>xxh3</td>"],
+        plots: 0,
+        has: &["TableOptions::new()", "get, ns a lookup", "xxh3", "Equation (1)"],
+    },
+    Sample {
+        name: "kernel.html",
+        arguments: &["kernel", "tree", "--runs", "1", "--scripts", "1"],
+        title: "Hash tables of Linux 2.2.5",
+        plots: 5,
+        has: &["Table 1: page cache: hash functions", "hash_64 old", "Histogram 5", "reference"],
     },
 ];
 
-/// Unescaped, this key would end a cell and start a script.
-const HOSTILE: &str = "</td></table><script>alert('&amp;')</script>";
+/// The names of the input and of the keys; unescaped, each would start a script.
+const KEYS: &str = "<img src=x onerror=hacked=1>.txt";
+const HOSTILE: &str = "</td></table></script><script>hacked='&amp;\"'</script><img src=x onerror=hacked=1>";
+
+/// The width of a desktop and of a phone.
+const WIDTHS: [u32; 2] = [1280, 390];
+const SMALLEST_TEXT: f64 = 11.0;
+/// Of text against what is behind it: WCAG 2.2, level AA.
+const CONTRAST_MIN: f64 = 4.5;
 
 #[test]
-fn a_browser_renders_the_pages_completely() {
-    let Some(browser) = browser() else {
+fn a_browser_shows_the_pages_of_the_lab() {
+    let Some(program) = browser::installed() else {
         eprintln!("SKIPPED: the lab's pages in a browser, because Chromium is not installed");
         return;
     };
     let place = directory();
-    let keys: String = (0..600).map(|number| format!("{HOSTILE}{number}\n")).collect();
-    fs::write(place.path().join("keys.txt"), keys).unwrap();
-    let pairs: String = (0..600).map(|number| format!("{HOSTILE}{number}\t{number}\n")).collect();
-    fs::write(place.path().join("pairs.tsv"), pairs).unwrap();
-    thread::scope(|scope| {
-        for sample in &SAMPLES {
-            scope.spawn(|| sample.check(&browser, place.path()));
+    write_inputs(place.path());
+    let mut browser = Browser::start(&program, place.path());
+    let mut faults = Vec::new();
+    for sample in &SAMPLES {
+        run_well(place.path(), &[&["lab"], sample.arguments, &["--html", sample.name]].concat());
+        for width in WIDTHS {
+            for (is_dark, has_scripts) in [(false, true), (true, true), (true, false)] {
+                let view = View { width, is_dark, has_scripts };
+                faults.extend(sample.faults(&mut browser, place.path(), view));
+            }
         }
-    });
+    }
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+fn write_inputs(place: &Path) {
+    let keys = (0..600).flat_map(|number| [HOSTILE.as_bytes(), b"\xff", format!("{number}\n").as_bytes()].concat());
+    fs::write(place.join(KEYS), keys.collect::<Vec<u8>>()).unwrap();
+    let pairs: String = (0..600).map(|number| format!("{HOSTILE}{number}\t{number}\n")).collect();
+    fs::write(place.join("pairs.tsv"), pairs).unwrap();
+    fs::create_dir(place.join("tree")).unwrap();
+    (0..20).for_each(|number| fs::write(place.join(format!("tree/{number}.c")), "text").unwrap());
 }
 
 impl Sample {
-    fn check(&self, browser: &Path, place: &Path) {
-        let name = self.name;
-        run_well(place, &[&["lab"], self.arguments, &["--html", name]].concat());
-        let dom = dom(browser, place, name);
-        let count = |part: &str| dom.matches(part).count();
-        assert_eq!(count(&format!("<title>{}</title>", self.title)), 1, "{name}: {dom}");
-        assert_eq!(count(&format!("<h1>{}</h1>", self.title)), 1, "{name}: {dom}");
-        assert_eq!(count("<svg"), self.svgs, "{name}: plots");
-        assert_eq!(count("<figure"), self.svgs, "{name}: figures");
-        assert!(count("<tr>") >= self.rows, "{name}: {} rows in {dom}", count("<tr>"));
+    /// What is wrong with the page in this view.
+    fn faults(&self, browser: &mut Browser, place: &Path, view: View) -> Vec<String> {
+        let page = place.join(self.name);
+        browser.open(&page, view);
+        let seen = browser.evaluate(MEASURE);
+        let mut faults = self.faults_of(&seen, view);
+        if view.has_scripts && self.plots > 0 {
+            faults.extend(faults_of_plots(browser));
+        }
+        faults.extend(browser.complaints(&page));
+        let scheme = if view.is_dark { "dark" } else { "light" };
+        let scripts = if view.has_scripts { "" } else { "-without-scripts" };
+        let name = format!("{}-{}-{scheme}{scripts}.png", self.name.trim_end_matches(".html"), view.width);
+        let wanted = std::env::var_os("SPLITPOINT_PICTURES").map(PathBuf::from);
+        let folder = wanted.or_else(|| (!faults.is_empty()).then(|| env!("CARGO_TARGET_TMPDIR").into()));
+        let Some(folder) = folder else { return faults };
+        let picture = folder.join(&name);
+        fs::write(&picture, browser.picture()).unwrap();
+        faults.iter().map(|fault| format!("{name}: {fault} (see {})", picture.display())).collect()
+    }
+
+    fn faults_of(&self, seen: &Value, view: View) -> Vec<String> {
+        let mut faults = Vec::new();
+        let mut expect = |is_so: bool, fault: String| {
+            if !is_so {
+                faults.push(fault);
+            }
+        };
+        let number = |name: &str| seen[name].as_f64().unwrap_or(f64::NAN);
+        expect(seen["title"] == self.title, format!("its title is {}", seen["title"]));
+        expect(number("beyond") <= 0.0, format!("it is {} pixels too wide", seen["beyond"]));
+        expect(number("smallest") >= SMALLEST_TEXT, format!("text of {} pixels: {}", seen["smallest"], seen["least"]));
+        expect(number("contrast") >= CONTRAST_MIN, format!("contrast of {}: {}", seen["contrast"], seen["faintest"]));
+        expect(seen["hacked"] == false, "a key ran a script".to_owned());
+        expect(seen["unreached"] == 0, format!("{} tables whose last column cannot be reached", seen["unreached"]));
+        expect(number("answer") < 600.0, format!("the answer begins at {} pixels", seen["answer"]));
+        let tables = number("tables");
+        expect(tables >= self.plots as f64 + 1.0, format!("{tables} tables for {} plots", self.plots));
+        let drawn = if view.has_scripts { "canvases" } else { "svgs" };
+        expect(number(drawn) == self.plots as f64, format!("{} {drawn} of {} plots", seen[drawn], self.plots));
+        let text = seen["text"].as_str().unwrap_or_default();
         for part in self.has {
-            assert!(dom.contains(part), "{name}: no {part} in {dom}");
+            expect(text.contains(part), format!("no {part}"));
         }
-        for fault in ["<script", "Nothing to draw", "NaN", "parsererror"] {
-            assert!(!dom.contains(fault), "{name}: {fault} in {dom}");
+        for fault in ["Nothing to draw", "NaN", "undefined", "Infinity"] {
+            expect(!text.contains(fault), format!("it says {fault}"));
         }
+        faults
     }
 }
 
-fn browser() -> Option<PathBuf> {
-    let folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name))).find(|path| path.is_file())
-}
-
-/// The DOM of the page after rendering. Kills a browser that hangs.
-fn dom(browser: &Path, place: &Path, page: &str) -> String {
-    let (dumped, stderr) = (place.join(format!("{page}.dom")), place.join(format!("{page}.said")));
-    let mut child = Command::new(browser)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"])
-        .args(["--disable-background-networking", "--disable-extensions", "--virtual-time-budget=2000"])
-        .arg(format!("--user-data-dir={}", place.join(format!("{page}.profile")).display()))
-        .arg("--dump-dom")
-        .arg(format!("file://{}", place.join(page).display()))
-        .env("HOME", place)
-        .stdin(Stdio::null())
-        .stdout(File::create(&dumped).unwrap())
-        .stderr(File::create(&stderr).unwrap())
-        .spawn()
-        .unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while child.try_wait().unwrap().is_none() {
-        if Instant::now() > deadline {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            panic!("{page}: the browser hung: {}", fs::read_to_string(&stderr).unwrap());
-        }
-        thread::sleep(Duration::from_millis(20));
+/// What a reader sees, from the outside.
+const MEASURE: &str = r#"(() => {
+  const root = document.documentElement;
+  const visible = element => element.getClientRects().length > 0 && getComputedStyle(element).visibility === "visible";
+  const channels = color => (color.match(/[\d.]+/g) ?? []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(c => c / 255)
+    .map(c => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [.2126, .7152, .0722][i], 0);
+  const behind = element => {
+    for (let above = element; above; above = above.parentElement) {
+      const color = channels(getComputedStyle(above).backgroundColor);
+      if (color.length === 3 || color[3] === 1) return color;
     }
-    let dom = fs::read_to_string(&dumped).unwrap();
-    assert!(dom.contains("</html>"), "{page}: the browser wrote no page: {}", fs::read_to_string(&stderr).unwrap());
-    dom
+    return [255, 255, 255];
+  };
+  let [smallest, least, contrast, faintest] = [Infinity, "", Infinity, ""];
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const text = texts.currentNode.data.trim(), element = texts.currentNode.parentElement;
+    if (!text || !visible(element) || element.closest("script")) continue;
+    const style = getComputedStyle(element), svg = element.closest("svg");
+    const scale = svg ? Math.hypot(element.getScreenCTM().a, element.getScreenCTM().b) : 1;
+    const size = parseFloat(style.fontSize) * scale;
+    if (size < smallest) [smallest, least] = [size, text];
+    if (svg) continue;
+    const [a, b] = [light(channels(style.color)), light(behind(element))].sort((a, b) => b - a);
+    const ratio = (a + .05) / (b + .05);
+    if (ratio < contrast) [contrast, faintest] = [ratio, text];
+  }
+  let unreached = 0;
+  for (const box of document.querySelectorAll(".wide")) {
+    const cell = box.querySelector("tr")?.lastElementChild;
+    if (!cell || !visible(box)) continue;
+    box.scrollLeft = box.scrollWidth;
+    if (cell.getBoundingClientRect().right > box.getBoundingClientRect().right + 1) unreached++;
+    box.scrollLeft = 0;
+  }
+  const inked = canvas => {
+    const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    let inked = 0;
+    for (let i = 3; i < pixels.length; i += 4) inked += pixels[i] > 0;
+    return inked > pixels.length / 4 / 500;
+  };
+  return {
+    title: document.title === document.querySelector("h1")?.textContent ? document.title : "not the heading",
+    beyond: root.scrollWidth - root.clientWidth, smallest, least, contrast, faintest, unreached,
+    answer: document.querySelector(".answer").getBoundingClientRect().top,
+    tables: document.querySelectorAll("table").length,
+    canvases: [...document.querySelectorAll("[data-plot] canvas")].filter(inked).length,
+    svgs: [...document.querySelectorAll("[data-plot] svg")].filter(visible).length,
+    hacked: typeof hacked !== "undefined", 
+    text: [...document.body.children].filter(part => part.localName !== "script")
+      .map(part => part.textContent).join(" "),
+  };
+})()"#;
+
+/// The first plot under the pointer, under the arrow keys, and with its first line switched off and alone.
+fn faults_of_plots(browser: &mut Browser) -> Vec<String> {
+    let mut faults = Vec::new();
+    let place = browser.evaluate(
+        r#"(() => {
+          const plot = document.querySelector("[data-plot]");
+          plot.scrollIntoView({ block: "center" });
+          const { left, top, width, height } = plot.querySelector(".u-over").getBoundingClientRect();
+          return [left + width / 2, top + height / 2];
+        })()"#,
+    );
+    browser.point(place[0].as_f64().unwrap(), place[1].as_f64().unwrap());
+    let tip = |browser: &mut Browser| {
+        let tip = browser.evaluate(
+            r#"(() => {
+              const tip = document.querySelector("[data-plot] .tip");
+              const { left, right } = tip.getBoundingClientRect();
+              const fits = left >= 0 && right <= document.documentElement.clientWidth;
+              return tip.hidden ? "hidden" : fits ? tip.innerText : "beyond the window";
+            })()"#,
+        );
+        tip.as_str().unwrap_or_default().to_owned()
+    };
+    let shown = tip(browser);
+    if !shown.chars().any(|character| character.is_ascii_digit()) {
+        faults.push(format!("the pointer shows no values: {shown}"));
+    }
+    browser.point(1.0, 1.0);
+    if tip(browser) != "hidden" {
+        faults.push("values stay when the pointer is gone".to_owned());
+    }
+    browser.evaluate(r#"document.querySelector("[data-plot]").focus()"#);
+    browser.press("ArrowRight");
+    let shown = tip(browser);
+    if !shown.chars().any(|character| character.is_ascii_digit()) {
+        faults.push(format!("an arrow key shows no values: {shown}"));
+    }
+    browser.evaluate("document.activeElement.blur()");
+    let button = browser.evaluate(
+        r#"(() => {
+          const button = document.querySelector("[data-keys] button");
+          button.scrollIntoView({ block: "center" });
+          const { left, top, width, height } = button.getBoundingClientRect();
+          return [left + width / 2, top + height / 2];
+        })()"#,
+    );
+    let (x, y) = (button[0].as_f64().unwrap(), button[1].as_f64().unwrap());
+    const STATE: &str = r#"(() => {
+      const plot = document.querySelector("[data-plot]").plot, button = document.querySelector("[data-keys] button");
+      const line = plot.series.find(series => series.label === button.value);
+      return [line.show, button.getAttribute("aria-pressed") === "true", plot.ctx.canvas.toDataURL()];
+    })()"#;
+    let before = browser.evaluate(STATE);
+    browser.click(x, y);
+    let without = browser.evaluate(STATE);
+    browser.click(x, y);
+    let after = browser.evaluate(STATE);
+    if (&before[0], &before[1]) != (&true.into(), &true.into()) {
+        faults.push("a line is hidden from the beginning".to_owned());
+    }
+    if (&without[0], &without[1]) != (&false.into(), &false.into()) || without[2] == before[2] {
+        faults.push("a click on its name does not hide a line".to_owned());
+    }
+    if after[0] != true || after[2] == without[2] {
+        faults.push("a second click does not show the line again".to_owned());
+    }
+    let colors = browser.evaluate(
+        r#"(() => {
+          const canvas = document.querySelector("[data-plot] canvas"), light = canvas.toDataURL();
+          document.querySelector(".theme").click();
+          return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => {
+            const other = canvas.toDataURL() !== light;
+            document.querySelector(".theme").click();
+            done(other);
+          })));
+        })()"#,
+    );
+    if colors != true {
+        faults.push("a plot keeps its colors in the other mode".to_owned());
+    }
+    browser.settle();
+    faults
 }

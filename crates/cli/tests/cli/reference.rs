@@ -105,7 +105,8 @@ fn every_json_field_is_documented_and_every_documented_one_is_printed() {
         lab hash: lab hash rows.tsv
         lab schemes: lab schemes rows.tsv --points 2
         lab tune: lab tune other.tsv --time 1
-        lab kernel: lab kernel tree --table 3 --histogram 1 --runs 1 --scripts 2";
+        lab kernel: lab kernel tree --table 3 --histogram 1 --runs 1 --scripts 2
+        lab kernel: lab kernel tree --table 4 --runs 2 --scripts 128 --memory 64";
     for line in commands.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (section, command) = line.split_once(": ").unwrap();
         let (command, ignored) = command.split_once(" > ").map_or((command, false), |(command, _)| (command, true));

@@ -19,8 +19,9 @@
 //! Source: Lever 2000, section 3; Linux 2.2, fs/dcache.c, fs/inode.c, fs/buffer.c (`brw_page`), mm/filemap.c.
 
 use super::disk::{Disk, PAGE_BYTES};
-use super::functions::{BufferKey, DentryKey, InodeKey, PageKey, name_hash, salted_name_hash};
+use super::functions::{BufferKey, DentryKey, InodeKey, PAGE_SHIFT, PageKey, name_hash, salted_name_hash};
 use super::memory::{self, Kind};
+use super::processes::ProcessStreams;
 use super::table::{Action, NONE, Op, Stream};
 use super::trace::{Event, Trace};
 use super::{Proceed, Stopped};
@@ -37,9 +38,6 @@ const STOCK_PRUNE: usize = 32;
 /// for every cluster of 32 pages. The first number is our choice.
 const STOCK_INTERVAL: u64 = 256 * PAGE_BYTES as u64;
 const SHRINK_INTERVAL: u64 = 32 * PAGE_BYTES as u64;
-/// The share of a full buffer cache that remains after the load: 2,644 in the paper's Histogram 2, of 37,256 in
-/// Histogram 1.
-const QUIET_SHARE: (usize, usize) = (2_644, 37_256);
 
 /// How the dentry cache shrinks when memory is short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,6 +85,8 @@ pub struct Streams {
     pub dentries: Stream<DentryKey>,
     /// The inode cache.
     pub inodes: Stream<InodeKey>,
+    /// The tables that no trace has operations for; [`resolve`] leaves them empty.
+    pub others: ProcessStreams,
 }
 
 /// Plays the trace through the caches.
@@ -232,8 +232,6 @@ struct Inode {
     dentry: Option<u32>,
     /// The slots of its pages.
     pages: Vec<u32>,
-    /// Blocks written to it since it was cached.
-    written: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -258,6 +256,10 @@ struct Caches<'t> {
     inode: Vec<Inode>,
     hashes: Vec<u32>,
     superblocks: HashMap<u32, u32>,
+    /// On disk: the inode of each name, 0 if it is known not to exist, and the block of its directory.
+    entries: HashMap<(u32, u32, u32), (u32, u32)>,
+    /// On disk: the blocks written to each file, perhaps more than once.
+    written: HashMap<(u32, u32), Vec<u32>>,
     /// Bytes reclaimed since the last prune.
     reclaimed_bytes: u64,
     mark: Option<[usize; 4]>,
@@ -279,6 +281,8 @@ impl<'t> Caches<'t> {
             inode: Vec::new(),
             hashes: trace.names.iter().map(name_hash).collect(),
             superblocks: HashMap::new(),
+            entries: HashMap::new(),
+            written: HashMap::new(),
             reclaimed_bytes: 0,
             mark: None,
         }
@@ -307,19 +311,14 @@ impl<'t> Caches<'t> {
         ]
     }
 
-    /// Reclaims most buffers, as the kernel does some time after the load, and returns the streams.
-    fn finish(mut self) -> Streams {
+    fn finish(self) -> Streams {
         let mark = self.mark.unwrap_or_else(|| self.op_counts());
-        let left = self.limits.buffers * QUIET_SHARE.0 / QUIET_SHARE.1;
-        while self.buffers.len() > left {
-            let Some(oldest) = self.buffers.oldest() else { break };
-            self.buffers.remove(oldest);
-        }
         let mut streams = Streams {
             pages: self.pages.finish(),
             buffers: self.buffers.finish(),
             dentries: self.dentries.finish(),
             inodes: self.inodes.finish(),
+            others: ProcessStreams::default(),
         };
         [streams.pages.mark, streams.buffers.mark, streams.dentries.mark, streams.inodes.mark] = mark;
         streams
@@ -391,7 +390,7 @@ impl<'t> Caches<'t> {
     }
 
     fn page_key(&self, owner: u32, page: u32) -> PageKey {
-        PageKey { inode: memory::address(Kind::Inode, owner), page, owner }
+        PageKey { inode: memory::address(Kind::Inode, owner), offset: page << PAGE_SHIFT, owner }
     }
 
     fn read(&mut self, device: u32, inode: u32, page: u32, block: u32) {
@@ -436,7 +435,7 @@ impl<'t> Caches<'t> {
         let owner = self.held(device, inode);
         for block in self.disk.page_blocks(block) {
             self.block(device, block);
-            self.inode[owner as usize].written.push(block);
+            self.written.entry((device, inode)).or_default().push(block);
         }
         let key = self.page_key(owner, page);
         if let Some(slot) = self.pages.find(&key) {
@@ -515,6 +514,7 @@ impl<'t> Caches<'t> {
     }
 
     fn name(&mut self, device: u32, directory: u32, inode: u32, block: u32, name: u32) {
+        self.entries.insert((device, directory, name), (inode, block));
         let parent = self.directory(device, directory);
         // Pinned during the lookup, as the kernel counts a reference.
         self.pin(parent);
@@ -562,25 +562,27 @@ impl<'t> Caches<'t> {
         self.unpin(dentry);
     }
 
-    /// Removes a file: its dentry, inode, pages and buffers. Does nothing to a directory with cached children.
+    /// Looks up a name and removes it: its inode and pages, the buffers of its blocks, not the dentry, which stays and
+    /// says that the name is absent (`d_delete`). Does nothing to a directory with cached children.
     fn unlink(&mut self, device: u32, directory: u32, name: u32) {
+        let (inode, block) = self.entries.get(&(device, directory, name)).copied().unwrap_or_default();
+        self.name(device, directory, inode, block, name);
         let parent = self.directory(device, directory);
-        let key = self.dentry_key(parent, name);
-        let Some(dentry) = self.dentries.find(&key) else { return };
-        if self.dentry[dentry as usize].children > 0 {
-            return self.dentries.touch(dentry);
+        let dentry = self.dentries.index.get(&self.dentry_key(parent, name)).copied();
+        let Some(dentry) = dentry.filter(|dentry| self.dentry[*dentry as usize].children == 0) else { return };
+        let Some(target) = self.dentry[dentry as usize].inode else { return };
+        self.detach(dentry);
+        self.entries.insert((device, directory, name), (0, block));
+        if self.inode[target as usize].pins > 0 {
+            return;
         }
-        let inode = self.dentry[dentry as usize].inode;
-        self.drop_dentry(dentry);
-        let Some(inode) = inode.filter(|inode| self.inode[*inode as usize].pins == 0) else { return };
-        for block in std::mem::take(&mut self.inode[inode as usize].written) {
+        self.evict_inode(target);
+        for block in self.written.remove(&(device, inode)).unwrap_or_default() {
             if let Some(slot) = self.buffers.index.get(&BufferKey { device, block }).copied() {
                 self.buffers.remove(slot);
             }
         }
-        let number = self.inodes.slots[inode as usize].key.inode;
-        self.evict_inode(inode);
-        self.change_metadata(device, number);
+        self.change_metadata(device, inode);
     }
 
     /// Looks up the metadata blocks that creating or removing a file changes: two bitmaps and a block of the inode

@@ -5,9 +5,11 @@
 //!
 //! Source: Lever, "Linux Kernel Hash Table Behavior" (CITI 2000), sections 3.1 to 3.4 and 5; Linux,
 //! include/linux/hash.h, fs/namei.c (`hash_name`), fs/inode.c (`hash`). The paper does not print the proposed functions
-//! of the inode table: see [`InodeFunction`].
+//! of the inode table: see [`InodeFunction`]. Beyond the paper's tables: [`IdFunction`] for processes and users (2.2.5,
+//! include/linux/sched.h and kernel/fork.c), and [`WordFunction`], whose constants the user chooses.
 
 use super::memory;
+use super::words::WordFunction;
 
 /// Knuth's multiplier: prime, and 2^32 times the golden ratio.
 pub const MULTIPLIER: u32 = 2_654_435_761;
@@ -26,10 +28,17 @@ const L1_CACHE_BYTES: u64 = 64;
 pub struct PageKey {
     /// The address of the inode in memory.
     pub inode: u32,
-    /// The page number in its file: the offset without its low [`PAGE_SHIFT`] bits.
-    pub page: u32,
+    /// The offset in its file. For a page of the swap cache, the swap entry, whose low bits differ.
+    pub offset: u32,
     /// The slot of the inode in memory, which selects the tree of its pages.
     pub owner: u32,
+}
+
+impl PageKey {
+    /// The page number: the offset without its low [`PAGE_SHIFT`] bits.
+    pub fn page(&self) -> u32 {
+        self.offset >> PAGE_SHIFT
+    }
 }
 
 /// The key of a buffer.
@@ -82,26 +91,28 @@ pub enum PageFunction {
     Hash64,
     /// `hash_64` with the multiplier before 4.7.
     Hash64Sparse,
+    /// Any function of the sum of address and offset.
+    Word(WordFunction),
 }
 
 impl Function<PageKey> for PageFunction {
     #[inline]
     fn bucket(self, key: &PageKey, bits: u32) -> u32 {
-        let offset = key.page << PAGE_SHIFT;
         let i = key.inode / (memory::INODE_BYTES & memory::INODE_BYTES.wrapping_neg());
         let s = |x: u32| x.wrapping_add(x >> bits) & mask(bits);
         match self {
-            Self::Stock => s(i.wrapping_add(key.page)),
-            Self::Offset => s(i.wrapping_add(key.page).wrapping_add(offset)),
-            Self::Mult => key.inode.wrapping_add(offset).wrapping_mul(MULTIPLIER) >> (32 - bits),
+            Self::Stock => s(i.wrapping_add(key.page())),
+            Self::Offset => s(i.wrapping_add(key.page()).wrapping_add(key.offset)),
+            Self::Mult => key.inode.wrapping_add(key.offset).wrapping_mul(MULTIPLIER) >> (32 - bits),
             Self::Hash64 => hash_64(page_word(key), bits),
             Self::Hash64Sparse => hash_64_sparse(page_word(key), bits),
+            Self::Word(function) => function.bucket(key.inode.wrapping_add(key.offset), bits),
         }
     }
 }
 
 fn page_word(key: &PageKey) -> u64 {
-    memory::wide(key.inode).wrapping_add(u64::from(key.page) << PAGE_SHIFT)
+    memory::wide(key.inode).wrapping_add(u64::from(key.offset))
 }
 
 /// Functions of the buffer cache.
@@ -117,6 +128,8 @@ pub enum BufferFunction {
     Hash64,
     /// `hash_64` with the multiplier before 4.7.
     Hash64Sparse,
+    /// Any function of the block.
+    Word(WordFunction),
 }
 
 impl Function<BufferKey> for BufferFunction {
@@ -132,6 +145,7 @@ impl Function<BufferKey> for BufferFunction {
             }
             Self::Hash64 => hash_64(buffer_word(key), bits),
             Self::Hash64Sparse => hash_64_sparse(buffer_word(key), bits),
+            Self::Word(function) => function.bucket(block, bits),
         }
     }
 }
@@ -155,6 +169,8 @@ pub enum DentryFunction {
     Hash64Sparse,
     /// Today's: the name hash includes the address of the parent; top bits.
     Today,
+    /// Any function of the sum of the parent's address and the name's hash.
+    Word(WordFunction),
 }
 
 impl Function<DentryKey> for DentryFunction {
@@ -169,6 +185,7 @@ impl Function<DentryKey> for DentryFunction {
             Self::Hash64 => hash_64(wide, bits),
             Self::Hash64Sparse => hash_64_sparse(wide, bits),
             Self::Today => key.salted >> (32 - bits),
+            Self::Word(function) => function.bucket(hash, bits),
         }
     }
 }
@@ -191,6 +208,8 @@ pub enum InodeFunction {
     Hash64Sparse,
     /// Today's.
     Today,
+    /// Any function of the sum of number and superblock address.
+    Word(WordFunction),
 }
 
 impl Function<InodeKey> for InodeFunction {
@@ -206,6 +225,30 @@ impl Function<InodeKey> for InodeFunction {
             Self::Hash64 => hash_64(wide, bits),
             Self::Hash64Sparse => hash_64_sparse(wide, bits),
             Self::Today => inode_today(memory::wide(key.superblock), key.inode.into(), bits),
+            Self::Word(function) => function.bucket(sum, bits),
+        }
+    }
+}
+
+/// Functions of the tables of processes and users, whose keys are numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdFunction {
+    /// 2.2.5's: `(x >> 8) ^ x`, then a mask: the size less one. With the paper's 4,000 tasks the sizes are 1,000 and
+    /// 250, not powers of two, so the mask has holes and most buckets stay empty.
+    Stock(u32),
+    /// The same sum with a mask of all bits.
+    Fold,
+    /// Any function of the number.
+    Word(WordFunction),
+}
+
+impl Function<u32> for IdFunction {
+    #[inline]
+    fn bucket(self, key: &u32, bits: u32) -> u32 {
+        match self {
+            Self::Stock(mask) => ((key >> 8) ^ key) & mask,
+            Self::Fold => ((key >> 8) ^ key) & mask(bits),
+            Self::Word(function) => function.bucket(*key, bits),
         }
     }
 }
@@ -217,7 +260,7 @@ fn inode_today(superblock: u64, inode: u64, bits: u32) -> u32 {
 }
 
 #[inline]
-fn mask(bits: u32) -> u32 {
+pub(super) fn mask(bits: u32) -> u32 {
     (1 << bits) - 1
 }
 
@@ -271,7 +314,7 @@ mod tests {
     use super::*;
 
     fn page(function: PageFunction, bits: u32) -> u32 {
-        function.bucket(&PageKey { inode: 0xC012_3450, page: 3, owner: 0 }, bits)
+        function.bucket(&PageKey { inode: 0xC012_3450, offset: 3 << PAGE_SHIFT, owner: 0 }, bits)
     }
 
     #[test]
@@ -319,6 +362,16 @@ mod tests {
     }
 
     #[test]
+    fn id_functions_match_values_computed_by_hand() {
+        // 1,000 buckets: the mask 999 is 1111100111 in binary, so bits 3 and 4 are lost.
+        assert_eq!(IdFunction::Stock(999).bucket(&0x1234, 10), (0x12 ^ 0x234) & 999);
+        assert_eq!(IdFunction::Fold.bucket(&0x1234, 8), 0x12 ^ 0x34);
+        let used: std::collections::BTreeSet<u32> =
+            (0..32_768).map(|pid| IdFunction::Stock(999).bucket(&pid, 10)).collect();
+        assert_eq!(used.len(), 256);
+    }
+
+    #[test]
     fn todays_functions_match_values_computed_by_hand() {
         assert_eq!(hash_64(1, 8), 0x61);
         assert_eq!(hash_64_sparse(1, 16), 0x9E37);
@@ -336,7 +389,7 @@ mod tests {
     fn every_function_returns_a_bucket_of_the_table() {
         for bits in 8..=16 {
             for n in (0..u32::MAX).step_by(100_003_001) {
-                let page = PageKey { inode: n, page: n, owner: 0 };
+                let page = PageKey { inode: n, offset: n, owner: 0 };
                 for f in [PageFunction::Stock, PageFunction::Offset, PageFunction::Mult, PageFunction::Hash64] {
                     assert!(f.bucket(&page, bits) < 1 << bits);
                 }

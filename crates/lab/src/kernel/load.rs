@@ -1,7 +1,8 @@
 //! A synthetic development load over a real tree: concurrent users who copy, compile, edit, search and spell.
 //!
 //! Paths, inode numbers and lengths are those of the tree. So are block numbers if the file system reports them;
-//! otherwise blocks are allocated as ext2 would. As in the paper's benchmark, each script works on copies of some files
+//! otherwise blocks are allocated as ext2 would. All disks have blocks of [`BLOCK_BYTES`], as in 1999: a block of 4 KiB
+//! that a file system reports is four of them. As in the paper's benchmark, each script works on copies of some files
 //! in its own directories, with inodes and blocks of a second, simulated disk. At the end all copies are removed.
 //!
 //! Equal tree, seed and number of scripts give equal traces. At most [`FILE_PAGES_MAX`] pages of a file and
@@ -10,9 +11,9 @@
 //! Source: Lever 2000, section 2: SPEC SDM, whose scripts are not public; the contents of ours are our choice.
 
 use super::disk::{Disk, PAGE_BYTES};
-use super::trace::{EVENTS_MAX, Event, Trace};
+use super::trace::{EVENTS_MAX, Event, NAME_LEN_MAX, Trace};
 use super::{Proceed, Stopped};
-use crate::machine::{self, BLOCK_BYTES, Entry, EntryKind};
+use crate::machine::{self, Entry, EntryKind};
 use crate::random::Random;
 use std::collections::HashMap;
 use std::io;
@@ -23,12 +24,12 @@ use std::path::{Path, PathBuf};
 /// The entries of a tree that are used, in order of names.
 pub const ENTRIES_MAX: usize = 50_000;
 /// The pages of a file that are used.
-pub const FILE_PAGES_MAX: u32 = 64;
+pub const FILE_PAGES_MAX: u32 = 16;
 /// The most concurrent scripts.
 pub const SCRIPTS_MAX: usize = 512;
 
-/// The block size of a simulated disk, as in 1999.
-const OLD_BLOCK_BYTES: u32 = 1024;
+/// The block size of all disks, as in 1999.
+pub const BLOCK_BYTES: u32 = 1024;
 /// Device numbers of the tree and of the users' directories.
 const TREE_DEVICE: u32 = 0x0801;
 const HOME_DEVICE: u32 = 0x0811;
@@ -140,11 +141,6 @@ impl Tree {
         self.files.len()
     }
 
-    /// The block size of all disks of the load.
-    pub fn block_bytes(&self) -> u32 {
-        if self.files_with_blocks > 0 { BLOCK_BYTES as u32 } else { OLD_BLOCK_BYTES }
-    }
-
     /// The load of `scripts` concurrent users, at most [`SCRIPTS_MAX`].
     ///
     /// # Errors
@@ -235,8 +231,8 @@ struct World {
 impl World {
     fn new(tree: &Tree) -> Self {
         let mut world = Self {
-            trace: Trace::new(tree.block_bytes()),
-            disk: Disk::new(tree.block_bytes()),
+            trace: Trace::new(BLOCK_BYTES),
+            disk: Disk::new(BLOCK_BYTES),
             directories: Vec::new(),
             files: Vec::new(),
             largest: 0,
@@ -259,7 +255,13 @@ impl World {
 
     fn reported_blocks(&self, file: &TreeFile) -> Vec<u32> {
         // Block numbers had 32 bits in the kernel of 1999: 16 TiB.
-        file.extents.iter().cloned().flatten().take(file.pages as usize).map(|block| block as u32).collect()
+        file.extents
+            .iter()
+            .cloned()
+            .flatten()
+            .take(file.pages as usize)
+            .map(|block| (block as u32).wrapping_mul(4))
+            .collect()
     }
 
     fn new_blocks(&mut self, device: u32, inode: u32, pages: u32) -> Vec<u32> {
@@ -347,9 +349,25 @@ impl<'w> Script<'w> {
             self.open(&source);
             self.read(&source);
             let directory = self.homes[index % HOME_DIRECTORIES];
-            let copy = self.create(directory, source.name, source.blocks.len() as u32);
+            let name = self.free_name(directory, source.name);
+            let copy = self.create(directory, name, source.blocks.len() as u32);
             self.own.push(copy);
         }
+    }
+
+    /// A name that no copy in the directory has, like those of numbered backups.
+    fn free_name(&mut self, directory: usize, name: u32) -> u32 {
+        let mut free = name;
+        let mut number = 0;
+        while self.own.iter().any(|file| file.directory == directory && file.name == free) {
+            number += 1;
+            let base = self.world.trace.names.get(name as usize).unwrap_or_default();
+            let suffix = format!(".~{number}~");
+            let kept = base.len().min(NAME_LEN_MAX - suffix.len());
+            let numbered = [&base[..kept], suffix.as_bytes()].concat();
+            free = self.world.trace.name(&numbered);
+        }
+        free
     }
 
     /// Looks up every directory of the path, then the file.
@@ -490,6 +508,19 @@ mod tests {
         let load = |seed| tree.load(3, seed, &proceed).unwrap();
         assert_eq!(load(1), load(1));
         assert_ne!(load(1).events, load(2).events);
+    }
+
+    #[test]
+    fn copies_in_a_directory_have_different_names() {
+        let directory = crate::kernel::tests::small_tree();
+        let tree = Tree::read(directory.path(), &proceed).unwrap();
+        let trace = tree.load(4, 7, &proceed).unwrap();
+        let mut removed = std::collections::HashSet::new();
+        let mark = trace.events.iter().position(|event| *event == Event::Mark).unwrap();
+        for event in &trace.events[mark + 1..] {
+            let Event::Remove { directory, name, .. } = event else { unreachable!("only removals") };
+            assert!(removed.insert((directory, name)));
+        }
     }
 
     #[test]

@@ -16,6 +16,9 @@ pub const DENTRY_BYTES: u32 = 128;
 /// The allocation of a `struct super_block`.
 pub const SUPERBLOCK_BYTES: u32 = 512;
 
+/// The inode of the swap cache, a variable of the kernel itself, above its code at 1 MiB.
+pub const SWAPPER_INODE: u32 = 0xC020_9A40;
+
 const PAGE_BYTES: u32 = 4096;
 const RUN_PAGES: u32 = 8;
 const RUNS: u32 = (512 << 20) / PAGE_BYTES / RUN_PAGES;

@@ -1,28 +1,52 @@
 //! Timed replays: lookups a second of each kernel's tables, and the sizes of their buckets.
 //!
 //! A run replays all operations of a kernel's caches, including insertions and removals, and divides the lookups by the
-//! time. Runs of all kernels are interleaved, so other load on the machine slows all of them. The fastest and the
-//! slowest run do not count, as in the paper. Tables are created before the clock starts. Every lookup is checked.
+//! processor time of the thread, so a busy machine counts little. Runs of all kernels are interleaved, so what else it
+//! does to the processor's caches slows all of them. The fastest and the slowest run do not count, as in the paper.
+//! Tables are created before the clock starts. Every lookup is checked.
 //!
 //! Cost: runs x kernels x operations. All figures except times are reproducible.
 //! Source: Lever 2000, section 2.
 
 use super::caches::{Pruning, Streams};
 use super::functions::{
-    BufferFunction, BufferKey, DentryFunction, DentryKey, Function, InodeFunction, InodeKey, PageFunction, PageKey,
+    BufferFunction, BufferKey, DentryFunction, DentryKey, Function, IdFunction, InodeFunction, InodeKey, PageFunction,
+    PageKey,
 };
-use super::table::{Chains, Counts, Op, Stream, Table, replay};
+use super::lists::Lists;
+use super::table::{Action, Chains, Counts, Op, Stream, Table, replay};
 use super::trees::Trees;
 use super::{Proceed, Stopped};
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::hint::black_box;
+use std::time::Duration;
 
 /// A run repeats its replay until it takes this long: shorter runs measure the clock and the scheduler.
 const RUN_MIN: Duration = Duration::from_millis(20);
 /// The most replays of a run, for caches with few operations.
-const REPLAYS_MAX: u32 = 16;
+const REPLAYS_MAX: u32 = 2000;
+/// A kernel gets no further run after this time: a slow one would take most of the study's time.
+const KERNEL_MAX: Duration = Duration::from_millis(600);
+/// With fewer runs all count: of three, one would remain, and no deviation.
+const TRIMMED_MIN: usize = 5;
 /// Operations between two calls of `proceed`.
 const PROCEED_OPS: usize = 1 << 15;
+/// Keys and rounds of a measurement of a hash function, and the least time of a round.
+const HASH_KEYS: usize = 4096;
+const HASH_ROUNDS: usize = 5;
+const HASH_ROUND_MIN: Duration = Duration::from_micros(500);
+
+/// How the memory areas of a process are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Areas {
+    /// An ordered list.
+    List,
+    /// An ordered list; the area found last is compared first. 2.2.5's, up to 32 areas.
+    CachedList,
+    /// A red-black tree, as in 2.4. 2.2.5 has AVL trees above 32 areas, which compare about as many.
+    Trees,
+}
 
 /// A table of one cache: its hash function and the bits of its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,16 +61,31 @@ pub enum Variant {
     Dentry(DentryFunction, u32),
     /// The inode cache.
     Inode(InodeFunction, u32),
+    /// The page cache as the swap cache.
+    Swap(PageFunction, u32),
+    /// Processes by number.
+    Process(IdFunction, u32),
+    /// Users by number.
+    User(IdFunction, u32),
+    /// Memory areas.
+    Area(Areas),
 }
 
 impl Variant {
-    /// The number of buckets; `None` for trees.
+    /// The number of buckets; `None` for trees and lists.
     pub fn buckets(self) -> Option<u64> {
         match self {
-            Self::PageTrees => None,
-            Self::Page(_, bits) | Self::Buffer(_, bits) | Self::Dentry(_, bits) | Self::Inode(_, bits) => {
-                Some(1 << bits)
+            Self::PageTrees | Self::Area(_) => None,
+            Self::Process(IdFunction::Stock(mask), _) | Self::User(IdFunction::Stock(mask), _) => {
+                Some(u64::from(mask) + 1)
             }
+            Self::Page(_, bits)
+            | Self::Buffer(_, bits)
+            | Self::Dentry(_, bits)
+            | Self::Inode(_, bits)
+            | Self::Swap(_, bits)
+            | Self::Process(_, bits)
+            | Self::User(_, bits) => Some(1 << bits),
         }
     }
 
@@ -57,22 +96,82 @@ impl Variant {
             Self::Buffer(..) => "buffer",
             Self::Dentry(..) => "dentry",
             Self::Inode(..) => "inode",
+            Self::Swap(..) => "swap",
+            Self::Process(..) => "process",
+            Self::User(..) => "user",
+            Self::Area(_) => "area",
         }
     }
+
+    /// Passes the operations of the cache and an empty table to `visitor`.
+    fn visit<V: Visitor>(self, streams: &Streams, visitor: V) -> V::Output {
+        let no_page = PageKey { inode: 0, offset: 0, owner: 0 };
+        let Streams { pages, buffers, dentries, inodes, others } = streams;
+        match self {
+            Self::Page(function, bits) => chains(pages, function, bits, no_page, visitor),
+            Self::PageTrees => visitor.visit(pages, Trees::new(pages)),
+            Self::Buffer(function, bits) => chains(buffers, function, bits, BufferKey { device: 0, block: 0 }, visitor),
+            Self::Dentry(function, bits) => {
+                chains(dentries, function, bits, DentryKey { parent: 0, name: 0, hash: 0, salted: 0 }, visitor)
+            }
+            Self::Inode(function, bits) => {
+                chains(inodes, function, bits, InodeKey { superblock: 0, inode: 0 }, visitor)
+            }
+            Self::Swap(function, bits) => chains(&others.swap, function, bits, no_page, visitor),
+            Self::Process(function, bits) => chains(&others.processes, function, bits, 0, visitor),
+            Self::User(function, bits) => chains(&others.users, function, bits, 0, visitor),
+            Self::Area(Areas::Trees) => visitor.visit(&others.areas, Trees::new(&others.areas)),
+            Self::Area(list) => visitor.visit(&others.areas, Lists::new(&others.areas, list == Areas::CachedList)),
+        }
+    }
+}
+
+/// Something done with a cache's operations and an empty table for them.
+trait Visitor {
+    type Output;
+    /// For tables without a hash function.
+    fn visit<K: Copy + Eq, T: Table<K>>(self, stream: &Stream<K>, table: T) -> Self::Output;
+    /// For hash tables.
+    fn visit_chains<K: Copy + Eq, F: Function<K>>(self, stream: &Stream<K>, table: Chains<K, F>) -> Self::Output;
+}
+
+fn chains<K: Copy + Eq, F: Function<K>, V: Visitor>(
+    stream: &Stream<K>,
+    function: F,
+    bits: u32,
+    blank: K,
+    visitor: V,
+) -> V::Output {
+    visitor.visit_chains(stream, Chains::new(function, bits, stream.slots, blank))
 }
 
 /// A kernel: the tables measured for it.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     /// The name in the paper.
-    pub name: &'static str,
+    pub name: String,
     /// The tables.
     pub variants: Vec<Variant>,
     /// The pruning of the dentry cache.
     pub pruning: Pruning,
+    /// Tables of other caches, whose additional lookups are charged to the kernel where its pruning is not 2.2.5's.
+    pub charged: Vec<Variant>,
     /// The paper's scripts an hour and their deviation, for each number of scripts; empty for kernels that are not in
     /// the paper.
     pub paper: &'static [(f64, f64)],
+    /// The paper's other columns.
+    pub paper_more: PaperMore,
+}
+
+/// The columns of some of the paper's tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PaperMore {
+    /// Scripts an hour without the first run, and their deviation.
+    pub without_first: Option<(f64, f64)>,
+    /// The fastest run's scripts an hour.
+    pub maximum: Option<f64>,
+    /// The time of all runs.
+    pub elapsed_seconds: Option<u32>,
 }
 
 /// The counts of a table, and the sizes of its buckets.
@@ -117,14 +216,45 @@ pub enum Moment {
 /// The figures of a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// The mean of the runs that count.
+    /// Lookups a second: the mean of the runs without the fastest and the slowest.
     pub lookups_per_second: f64,
     /// Their standard deviation.
     pub deviation: f64,
-    /// The sum of the replay times of all runs.
+    /// The number of these runs.
+    pub runs_kept: usize,
+    /// Mean and standard deviation without the first run, which warms the processor's caches; `None` for one run.
+    pub without_first: Option<(f64, f64)>,
+    /// The fastest run.
+    pub maximum: f64,
+    /// The number of runs: fewer than wanted for a very slow kernel.
+    pub runs: usize,
+    /// The sum of the replay times of all runs, in processor time.
     pub elapsed: Duration,
+    /// For each table: nanoseconds to compute the hash function, keys in the processor's cache; `None` without one.
+    pub hash_ns: Vec<Option<f64>>,
+    /// What its pruning costs in other caches, which its times include; empty with 2.2.5's pruning.
+    pub charges: Vec<Charge>,
     /// The shape of each table at the end of the load.
     pub shapes: Vec<Shape>,
+}
+
+/// Additional work of another cache, because of a kernel's pruning.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Charge {
+    /// The name of the cache.
+    pub cache: &'static str,
+    /// Additional lookups.
+    pub lookups: i64,
+    /// Additional unsuccessful lookups: each reads a disk, or the memory that caches one. Not part of the time.
+    pub misses: i64,
+    /// Nanoseconds for one lookup in that cache.
+    pub ns_per_lookup: f64,
+}
+
+impl Charge {
+    fn seconds(&self) -> f64 {
+        self.lookups as f64 * self.ns_per_lookup * 1e-9
+    }
 }
 
 /// Measures each kernel in `runs` runs; `streams` gives the operations for each pruning.
@@ -138,99 +268,235 @@ pub fn measure<'s>(
     proceed: Proceed<'_>,
 ) -> Result<Vec<Measured>, Stopped> {
     let mut times = vec![Vec::with_capacity(runs); kernels.len()];
-    for _ in 0..runs.max(1) {
-        for (kernel, times) in kernels.iter().zip(&mut times) {
+    let mut shapes = vec![Vec::new(); kernels.len()];
+    for index in 0..runs.max(1) {
+        for ((kernel, times), shapes) in kernels.iter().zip(&mut times).zip(&mut shapes) {
+            if times.iter().sum::<Duration>() > KERNEL_MAX {
+                continue;
+            }
             let mut time = Duration::ZERO;
             for variant in &kernel.variants {
-                time += run(*variant, streams(kernel.pruning), proceed)?;
+                // The first run gives the shapes too: another replay would take as long.
+                let (took, shape) = run(*variant, streams(kernel.pruning), index == 0, proceed)?;
+                time += took;
+                shapes.extend(shape);
             }
             times.push(time);
         }
     }
-    let measured = kernels.iter().zip(times).map(|(kernel, times)| {
+    let measured = kernels.iter().zip(times).zip(shapes).map(|((kernel, times), shapes)| {
         if proceed().is_break() {
             return Err(Stopped);
         }
-        let streams = streams(kernel.pruning);
-        let shapes: Vec<_> = kernel.variants.iter().map(|variant| shape(*variant, streams, Moment::Full)).collect();
-        let lookups: u64 = kernel.variants.iter().map(|variant| lookups(*variant, streams)).sum();
-        let elapsed = times.iter().sum();
-        let (lookups_per_second, deviation) = trimmed_rate(times, lookups);
-        Ok(Measured { lookups_per_second, deviation, elapsed, shapes })
+        let of = streams(kernel.pruning);
+        let stock = streams(Pruning::Stock);
+        let charges = match kernel.pruning {
+            Pruning::Stock => Vec::new(),
+            _ => kernel.charged.iter().map(|other| charge(*other, of, stock, proceed)).collect::<Result<_, _>>()?,
+        };
+        let hash_ns = kernel.variants.iter().map(|variant| variant.visit(of, HashTime)).collect();
+        let lookups: u64 = kernel.variants.iter().map(|variant| variant.visit(of, Lookups).0).sum();
+        let charged: f64 = charges.iter().map(Charge::seconds).sum();
+        Ok(summary(&times, lookups, charged.max(0.0), hash_ns, charges, shapes))
     });
     measured.collect()
 }
 
-/// Mean and standard deviation of the rates, without the fastest and the slowest of three or more runs.
-fn trimmed_rate(mut times: Vec<Duration>, lookups: u64) -> (f64, f64) {
-    times.sort_unstable();
-    let kept = if times.len() < 3 { &times[..] } else { &times[1..times.len() - 1] };
-    let rates: Vec<f64> = kept.iter().map(|time| lookups as f64 / time.as_secs_f64().max(1e-9)).collect();
-    let mean = rates.iter().sum::<f64>() / rates.len() as f64;
-    let squares: f64 = rates.iter().map(|rate| (rate - mean).powi(2)).sum();
-    (mean, (squares / (rates.len() as f64 - 1.0).max(1.0)).sqrt())
-}
-
-fn lookups(variant: Variant, streams: &Streams) -> u64 {
-    match variant {
-        Variant::Page(..) | Variant::PageTrees => streams.pages.lookups(),
-        Variant::Buffer(..) => streams.buffers.lookups(),
-        Variant::Dentry(..) => streams.dentries.lookups(),
-        Variant::Inode(..) => streams.inodes.lookups(),
+/// The figures of all runs; `charged` seconds are added to each.
+fn summary(
+    times: &[Duration],
+    lookups: u64,
+    charged: f64,
+    hash_ns: Vec<Option<f64>>,
+    charges: Vec<Charge>,
+    shapes: Vec<Shape>,
+) -> Measured {
+    let rate = |time: &Duration| lookups as f64 / (time.as_secs_f64() + charged).max(1e-9);
+    let rates: Vec<f64> = times.iter().map(rate).collect();
+    let mut sorted = rates.clone();
+    sorted.sort_by(f64::total_cmp);
+    let kept = if sorted.len() < TRIMMED_MIN { &sorted[..] } else { &sorted[1..sorted.len() - 1] };
+    let (lookups_per_second, deviation) = mean(kept);
+    Measured {
+        lookups_per_second,
+        deviation,
+        runs_kept: kept.len(),
+        without_first: (rates.len() > 1).then(|| mean(&rates[1..])),
+        maximum: sorted.last().copied().unwrap_or(0.0),
+        runs: times.len(),
+        elapsed: times.iter().sum(),
+        hash_ns,
+        charges,
+        shapes,
     }
 }
 
-/// The mean time of a replay.
-fn run(variant: Variant, streams: &Streams, proceed: Proceed<'_>) -> Result<Duration, Stopped> {
-    let (mut time, mut replays) = (Duration::ZERO, 0);
-    while replays == 0 || (time < RUN_MIN && replays < REPLAYS_MAX) {
-        time += timed(variant, streams, proceed)?;
-        replays += 1;
-    }
-    Ok(time / replays)
+/// Mean and standard deviation.
+fn mean(values: &[f64]) -> (f64, f64) {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, (squares / (values.len() as f64 - 1.0).max(1.0)).sqrt())
 }
 
-fn timed(variant: Variant, streams: &Streams, proceed: Proceed<'_>) -> Result<Duration, Stopped> {
-    match variant {
-        Variant::Page(function, bits) => clock(&streams.pages, pages(function, bits, streams), proceed),
-        Variant::PageTrees => clock(&streams.pages, Trees::new(&streams.pages), proceed),
-        Variant::Buffer(function, bits) => clock(&streams.buffers, buffers(function, bits, streams), proceed),
-        Variant::Dentry(function, bits) => clock(&streams.dentries, dentries(function, bits, streams), proceed),
-        Variant::Inode(function, bits) => clock(&streams.inodes, inodes(function, bits, streams), proceed),
-    }
+/// The additional work of `other` with the operations `of`, compared with those of 2.2.5's pruning.
+fn charge(other: Variant, of: &Streams, stock: &Streams, proceed: Proceed<'_>) -> Result<Charge, Stopped> {
+    let difference = |a: u64, b: u64| a as i64 - b as i64;
+    let ((lookups, misses), (stock_lookups, stock_misses)) = (other.visit(of, Lookups), other.visit(stock, Lookups));
+    let lookups_added = difference(lookups, stock_lookups);
+    let time = if lookups_added == 0 { Duration::ZERO } else { run(other, of, false, proceed)?.0 };
+    Ok(Charge {
+        cache: other.cache(),
+        lookups: lookups_added,
+        misses: difference(misses, stock_misses),
+        ns_per_lookup: time.as_secs_f64() * 1e9 / lookups.max(1) as f64,
+    })
 }
 
-fn clock<K: Copy + Eq>(
-    stream: &Stream<K>,
-    mut table: impl Table<K>,
+/// The mean time of a replay, and the shape at the end of the load if `shaped`.
+fn run(
+    variant: Variant,
+    streams: &Streams,
+    shaped: bool,
     proceed: Proceed<'_>,
-) -> Result<Duration, Stopped> {
-    let start = Instant::now();
-    for ops in stream.ops.chunks(PROCEED_OPS) {
+) -> Result<(Duration, Option<Shape>), Stopped> {
+    let (mut time, mut replays, mut shape) = (Duration::ZERO, 0, None);
+    while replays == 0 || (time < RUN_MIN && replays < REPLAYS_MAX) {
+        let timed = variant.visit(streams, Timed { shaped: shaped && replays == 0, proceed })?;
+        time += timed.time;
+        replays += 1;
+        shape = shape.or(timed.shape);
+    }
+    let shape =
+        shape.map(|(counts, sizes)| Shape { cache: variant.cache(), buckets: variant.buckets(), counts, sizes });
+    Ok((time / replays, shape))
+}
+
+/// The processor time of this thread.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+/// All lookups, and the unsuccessful ones.
+struct Lookups;
+
+impl Visitor for Lookups {
+    type Output = (u64, u64);
+
+    fn visit<K: Copy + Eq, T: Table<K>>(self, stream: &Stream<K>, _: T) -> (u64, u64) {
+        (stream.lookups(), stream.misses())
+    }
+
+    fn visit_chains<K: Copy + Eq, F: Function<K>>(self, stream: &Stream<K>, table: Chains<K, F>) -> (u64, u64) {
+        self.visit(stream, table)
+    }
+}
+
+/// A replay with its time.
+struct Timed<'p> {
+    shaped: bool,
+    proceed: Proceed<'p>,
+}
+
+struct Replayed {
+    time: Duration,
+    /// At the end of the load.
+    shape: Option<(Counts, BTreeMap<usize, u64>)>,
+}
+
+impl Visitor for Timed<'_> {
+    type Output = Result<Replayed, Stopped>;
+
+    fn visit<K: Copy + Eq, T: Table<K>>(self, stream: &Stream<K>, mut table: T) -> Self::Output {
+        let (load, rest) = stream.ops.split_at(stream.mark);
+        let (mut time, counts) = timed(load, &mut table, self.proceed)?;
+        let shape = self.shaped.then(|| (counts, tally(&table)));
+        time += timed(rest, &mut table, self.proceed)?.0;
+        Ok(Replayed { time, shape })
+    }
+
+    fn visit_chains<K: Copy + Eq, F: Function<K>>(self, stream: &Stream<K>, table: Chains<K, F>) -> Self::Output {
+        self.visit(stream, table)
+    }
+}
+
+fn timed<K: Copy + Eq, T: Table<K>>(
+    ops: &[Op<K>],
+    table: &mut T,
+    proceed: Proceed<'_>,
+) -> Result<(Duration, Counts), Stopped> {
+    let start = thread_time();
+    let mut counts = Counts::default();
+    for ops in ops.chunks(PROCEED_OPS) {
         if proceed().is_break() {
             return Err(Stopped);
         }
-        std::hint::black_box(replay(ops, &mut table));
+        counts += replay(ops, table);
     }
-    Ok(start.elapsed())
+    Ok((thread_time() - start, counts))
+}
+
+/// Nanoseconds to compute the hash function of a table, for keys that are looked up: the median of several rounds.
+struct HashTime;
+
+impl Visitor for HashTime {
+    type Output = Option<f64>;
+
+    fn visit<K: Copy + Eq, T: Table<K>>(self, _: &Stream<K>, _: T) -> Self::Output {
+        None
+    }
+
+    fn visit_chains<K: Copy + Eq, F: Function<K>>(self, stream: &Stream<K>, table: Chains<K, F>) -> Self::Output {
+        let finds = stream.ops.iter().filter(|op| op.action == Action::Find);
+        let keys: Vec<K> = finds.map(|op| op.key).take(HASH_KEYS).collect();
+        let mut rounds: Vec<f64> = (0..HASH_ROUNDS).map(|_| hash_round(&keys, &table)).collect();
+        rounds.sort_by(f64::total_cmp);
+        (!keys.is_empty()).then_some(rounds[HASH_ROUNDS / 2])
+    }
+}
+
+fn hash_round<K: Copy + Eq, F: Function<K>>(keys: &[K], table: &Chains<K, F>) -> f64 {
+    let start = thread_time();
+    let mut hashes = 0;
+    loop {
+        for key in keys {
+            black_box(table.bucket_of(black_box(key)));
+        }
+        hashes += keys.len();
+        let time = thread_time() - start;
+        if time >= HASH_ROUND_MIN || keys.is_empty() {
+            return time.as_nanos() as f64 / hashes.max(1) as f64;
+        }
+    }
 }
 
 /// The shape of a table at a moment, with its counts until then.
 pub fn shape(variant: Variant, streams: &Streams, moment: Moment) -> Shape {
-    let (counts, sizes) = match variant {
-        Variant::Page(function, bits) => in_chains(until(&streams.pages, moment), pages(function, bits, streams)),
-        Variant::PageTrees => {
-            let mut table = Trees::new(&streams.pages);
-            let counts = replay(until(&streams.pages, moment), &mut table);
-            (counts, tally(table.sizes()))
-        }
-        Variant::Buffer(function, bits) => in_chains(until(&streams.buffers, moment), buffers(function, bits, streams)),
-        Variant::Dentry(function, bits) => {
-            in_chains(until(&streams.dentries, moment), dentries(function, bits, streams))
-        }
-        Variant::Inode(function, bits) => in_chains(until(&streams.inodes, moment), inodes(function, bits, streams)),
-    };
+    let (counts, sizes) = variant.visit(streams, Sizes { moment });
     Shape { cache: variant.cache(), buckets: variant.buckets(), counts, sizes }
+}
+
+struct Sizes {
+    moment: Moment,
+}
+
+impl Visitor for Sizes {
+    type Output = (Counts, BTreeMap<usize, u64>);
+
+    fn visit<K: Copy + Eq, T: Table<K>>(self, stream: &Stream<K>, mut table: T) -> Self::Output {
+        let counts = replay(until(stream, self.moment), &mut table);
+        (counts, tally(&table))
+    }
+
+    fn visit_chains<K: Copy + Eq, F: Function<K>>(self, stream: &Stream<K>, table: Chains<K, F>) -> Self::Output {
+        self.visit(stream, table)
+    }
+}
+
+fn tally<K, T: Table<K>>(table: &T) -> BTreeMap<usize, u64> {
+    let mut tally = BTreeMap::new();
+    table.sizes().into_iter().for_each(|size| *tally.entry(size).or_default() += 1);
+    tally
 }
 
 fn until<K>(stream: &Stream<K>, moment: Moment) -> &[Op<K>] {
@@ -240,44 +506,33 @@ fn until<K>(stream: &Stream<K>, moment: Moment) -> &[Op<K>] {
     }
 }
 
-fn in_chains<K: Copy + Eq, F: Function<K>>(ops: &[Op<K>], mut table: Chains<K, F>) -> (Counts, BTreeMap<usize, u64>) {
-    let counts = replay(ops, &mut table);
-    (counts, tally(table.bucket_sizes()))
-}
-
-fn tally(sizes: impl Iterator<Item = usize>) -> BTreeMap<usize, u64> {
-    let mut tally = BTreeMap::new();
-    sizes.for_each(|size| *tally.entry(size).or_default() += 1);
-    tally
-}
-
-fn pages(function: PageFunction, bits: u32, streams: &Streams) -> Chains<PageKey, PageFunction> {
-    Chains::new(function, bits, streams.pages.slots, PageKey { inode: 0, page: 0, owner: 0 })
-}
-
-fn buffers(function: BufferFunction, bits: u32, streams: &Streams) -> Chains<BufferKey, BufferFunction> {
-    Chains::new(function, bits, streams.buffers.slots, BufferKey { device: 0, block: 0 })
-}
-
-fn dentries(function: DentryFunction, bits: u32, streams: &Streams) -> Chains<DentryKey, DentryFunction> {
-    let blank = DentryKey { parent: 0, name: 0, hash: 0, salted: 0 };
-    Chains::new(function, bits, streams.dentries.slots, blank)
-}
-
-fn inodes(function: InodeFunction, bits: u32, streams: &Streams) -> Chains<InodeKey, InodeFunction> {
-    Chains::new(function, bits, streams.inodes.slots, InodeKey { superblock: 0, inode: 0 })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn summary_of(times: &[u64], lookups: u64, charged: f64) -> Measured {
+        let times: Vec<_> = times.iter().map(|seconds| Duration::from_secs(*seconds)).collect();
+        summary(&times, lookups, charged, Vec::new(), Vec::new(), Vec::new())
+    }
+
     #[test]
     fn the_fastest_and_the_slowest_run_do_not_count() {
-        let times = [1, 100, 4, 4, 4].map(Duration::from_secs).to_vec();
-        assert_eq!(trimmed_rate(times, 40), (10.0, 0.0));
-        let (mean, deviation) = trimmed_rate([4, 5].map(Duration::from_secs).to_vec(), 20);
-        assert_eq!((mean, deviation), (4.5, 0.5f64.sqrt()));
-        assert_eq!(trimmed_rate(vec![Duration::from_secs(2)], 4), (2.0, 0.0));
+        let measured = summary_of(&[1, 100, 4, 4, 4], 40, 0.0);
+        assert_eq!((measured.lookups_per_second, measured.deviation, measured.runs_kept), (10.0, 0.0, 3));
+        let two = summary_of(&[4, 5], 20, 0.0);
+        assert_eq!((two.lookups_per_second, two.deviation), (4.5, 0.5f64.sqrt()));
+        let one = summary_of(&[2], 4, 0.0);
+        assert_eq!((one.lookups_per_second, one.deviation, one.without_first), (2.0, 0.0, None));
+    }
+
+    #[test]
+    fn without_the_first_run_and_maximum_are_of_the_runs_in_order() {
+        // Rates of 5, 2 and 4.
+        let measured = summary_of(&[4, 10, 5], 20, 0.0);
+        assert_eq!((measured.without_first, measured.maximum), (Some((3.0, 2f64.sqrt())), 5.0));
+        assert_eq!((measured.runs_kept, measured.lookups_per_second), (3, 11.0 / 3.0));
+        assert_eq!((measured.runs, measured.elapsed), (3, Duration::from_secs(19)));
+        // Two seconds more in each run.
+        assert_eq!(summary_of(&[8, 3], 50, 2.0).maximum, 10.0);
     }
 }

@@ -55,16 +55,26 @@ impl<K> Stream<K> {
     pub fn lookups(&self) -> u64 {
         self.ops.iter().filter(|op| op.action == Action::Find).count() as u64
     }
+
+    /// The number of unsuccessful lookups in `ops`.
+    pub fn misses(&self) -> u64 {
+        self.ops.iter().filter(|op| op.action == Action::Find && op.slot == NONE).count() as u64
+    }
 }
 
 /// A table of cached objects.
 pub trait Table<K> {
     /// The slot of the key or [`NONE`], and the number of objects compared.
     fn find(&self, key: &K) -> (u32, u32);
+    /// Called after a successful [`find`](Self::find), for tables that remember the last object.
+    #[inline]
+    fn found(&mut self, _slot: u32, _key: &K) {}
     /// Inserts a new key into a free slot.
     fn insert(&mut self, slot: u32, key: K);
     /// Removes the key in the slot.
     fn remove(&mut self, slot: u32, key: &K);
+    /// The number of objects in each bucket, tree or list.
+    fn sizes(&self) -> Vec<usize>;
 }
 
 #[derive(Clone, Copy)]
@@ -91,11 +101,10 @@ impl<K: Copy, F: Function<K>> Chains<K, F> {
         Self { heads: vec![NONE; 1 << bits], nodes, function, bits }
     }
 
-    /// The number of objects in each bucket.
-    pub fn bucket_sizes(&self) -> impl Iterator<Item = usize> {
-        self.heads.iter().map(|head| {
-            std::iter::successors(self.node(*head), |node| self.node(node.next)).take(self.nodes.len()).count()
-        })
+    /// The bucket of `key`.
+    #[inline]
+    pub fn bucket_of(&self, key: &K) -> u32 {
+        self.function.bucket(key, self.bits)
     }
 
     fn node(&self, slot: u32) -> Option<&Node<K>> {
@@ -138,6 +147,13 @@ impl<K: Copy + Eq, F: Function<K>> Table<K> for Chains<K, F> {
             node.previous = previous;
         }
     }
+
+    fn sizes(&self) -> Vec<usize> {
+        let sizes = self.heads.iter().map(|head| {
+            std::iter::successors(self.node(*head), |node| self.node(node.next)).take(self.nodes.len()).count()
+        });
+        sizes.collect()
+    }
 }
 
 /// The counts of a replay.
@@ -160,6 +176,15 @@ impl Counts {
     }
 }
 
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.compared_in_hits += other.compared_in_hits;
+        self.compared_in_misses += other.compared_in_misses;
+    }
+}
+
 /// Replays `ops` on `table` and counts. Asserts that every lookup gives the expected slot.
 pub fn replay<K: Copy + Eq, T: Table<K>>(ops: &[Op<K>], table: &mut T) -> Counts {
     let mut counts = Counts::default();
@@ -172,6 +197,7 @@ pub fn replay<K: Copy + Eq, T: Table<K>>(ops: &[Op<K>], table: &mut T) -> Counts
                     counts.misses += 1;
                     counts.compared_in_misses += u64::from(compared);
                 } else {
+                    table.found(found, &op.key);
                     counts.hits += 1;
                     counts.compared_in_hits += u64::from(compared);
                 }
@@ -212,7 +238,7 @@ mod tests {
                 let expected = if slot == removed { NONE } else { slot };
                 assert_eq!(table.find(&key(slot * 256)).0, expected, "{removed} removed");
             }
-            assert_eq!(table.bucket_sizes().max(), Some(2));
+            assert_eq!(table.sizes().into_iter().max(), Some(2));
         }
     }
 }

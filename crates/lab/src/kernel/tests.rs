@@ -42,7 +42,7 @@ fn small_limits() -> Limits {
 
 /// Replays a stream on a map: inserts only absent keys, removes only present ones, finds exactly the present ones.
 /// Returns the largest number of keys.
-fn check_against_a_map<K: Copy + Eq + std::hash::Hash + std::fmt::Debug>(stream: &Stream<K>) -> usize {
+pub fn check_against_a_map<K: Copy + Eq + std::hash::Hash + std::fmt::Debug>(stream: &Stream<K>) -> usize {
     let (mut map, mut slots, mut most) = (HashMap::new(), HashMap::new(), 0);
     for Op { action, slot, key } in &stream.ops {
         match action {
@@ -101,7 +101,8 @@ fn buffers_are_evicted_least_recently_used_first() {
 #[test]
 fn every_kernel_finds_exactly_the_cached_objects() {
     let trace = small_load(4);
-    let stock = resolve(&trace, small_limits(), Pruning::Stock, &proceed).unwrap();
+    let mut stock = resolve(&trace, small_limits(), Pruning::Stock, &proceed).unwrap();
+    stock.others = super::processes::load(4, 1, &proceed).unwrap();
     let shrink = resolve(&trace, small_limits(), Pruning::Shrink, &proceed).unwrap();
     let streams = |pruning| if pruning == Pruning::Stock { &stock } else { &shrink };
     for experiment in experiments() {
@@ -110,6 +111,10 @@ fn every_kernel_finds_exactly_the_cached_objects() {
         for (kernel, measured) in experiment.kernels.iter().zip(&measured) {
             assert_eq!(measured.shapes.len(), kernel.variants.len());
             assert!(measured.lookups_per_second > 0.0);
+            for (variant, shaped) in kernel.variants.iter().zip(&measured.shapes) {
+                // That of the timed replay is that of a replay by itself.
+                assert_eq!(shape(*variant, streams(kernel.pruning), Moment::Full), *shaped);
+            }
             for shape in &measured.shapes {
                 let first = &measured.shapes[0];
                 assert!(shape.counts.hits > 0 && shape.objects() > 0, "{} {}", kernel.name, first.cache);
@@ -134,6 +139,42 @@ fn shrinking_prunes_more() {
     };
     let (stock, shrink) = (hits(Pruning::Stock), hits(Pruning::Shrink));
     assert!(shrink.0 > stock.0 && shrink.1 > stock.1, "{stock:?} {shrink:?}");
+}
+
+/// Pruned dentries are looked up in the inode cache again, which is charged to the kernel that pruned them.
+#[test]
+fn a_shrink_is_charged_for_lookups_in_other_caches() {
+    let trace = small_load(6);
+    let limits = Limits { dentries: 2000, inodes: 2000, ..small_limits() };
+    let stock = resolve(&trace, limits, Pruning::Stock, &proceed).unwrap();
+    let shrink = resolve(&trace, limits, Pruning::Shrink, &proceed).unwrap();
+    let streams = |pruning| if pruning == Pruning::Stock { &stock } else { &shrink };
+    let table_4 = experiments().into_iter().find(|table| table.number == 4).unwrap();
+    let measured = measure(&table_4.kernels, &streams, 1, &proceed).unwrap();
+    for (kernel, measured) in table_4.kernels.iter().zip(&measured) {
+        let lookups: i64 = measured.charges.iter().map(|charge| charge.lookups).sum();
+        assert_eq!(lookups > 0, kernel.name.starts_with("shrink"), "{} {:?}", kernel.name, measured.charges);
+    }
+}
+
+/// The dentry was pruned and the inode evicted before the removal.
+#[test]
+fn a_file_is_removed_though_nothing_of_it_is_cached() {
+    let mut trace = Trace::new(1024);
+    let name = trace.name(b"file");
+    let create = |inode| Event::Name { device: 1, directory: 2, inode, block: 0, name };
+    trace.events.extend([create(0), create(12)]);
+    trace.events.push(Event::Page { device: 1, inode: 12, page: 0, block: 5000, write: true });
+    for other in 0..200 {
+        let name = trace.name(format!("other{other}").as_bytes());
+        trace.events.push(Event::Name { device: 1, directory: 2, inode: 100 + other, block: 0, name });
+    }
+    trace.events.extend([Event::Mark, Event::Remove { device: 1, directory: 2, name }]);
+    let limits = Limits { dentries: 20, inodes: 20, ..Limits::of_memory(1000) };
+    let buffers = resolve(&trace, limits, Pruning::Stock, &proceed).unwrap().buffers;
+    let removed = |block| buffers.ops.iter().any(|op| op.action == Action::Remove && op.key.block == block);
+    assert!((5000..5004).all(removed));
+    assert!(!removed(6) && !removed(7));
 }
 
 #[test]

@@ -15,7 +15,7 @@ const RIGHT: Side = 1;
 
 #[derive(Clone, Copy)]
 struct Node {
-    page: u32,
+    offset: u32,
     child: [u32; 2],
     parent: u32,
     red: bool,
@@ -38,13 +38,8 @@ impl Trees {
 
     fn with_capacity(owners: usize, slots: usize) -> Self {
         let leaf = u32::try_from(slots).expect("a slot number has 32 bits");
-        let blank = Node { page: 0, child: [leaf; 2], parent: leaf, red: false };
+        let blank = Node { offset: 0, child: [leaf; 2], parent: leaf, red: false };
         Self { nodes: vec![blank; slots + 1], roots: vec![leaf; owners], sizes: vec![0; owners] }
-    }
-
-    /// The number of pages of each inode.
-    pub fn sizes(&self) -> impl Iterator<Item = usize> {
-        self.sizes.iter().copied()
     }
 
     fn leaf(&self) -> u32 {
@@ -166,10 +161,10 @@ impl Table<PageKey> for Trees {
         while slot != self.leaf() {
             let node = &self.nodes[slot as usize];
             compared += 1;
-            if node.page == key.page {
+            if node.offset == key.offset {
                 return (slot, compared);
             }
-            slot = node.child[usize::from(key.page > node.page)];
+            slot = node.child[usize::from(key.offset > node.offset)];
         }
         (NONE, compared)
     }
@@ -180,10 +175,10 @@ impl Table<PageKey> for Trees {
         let (mut parent, mut side, mut at) = (leaf, LEFT, self.roots[owner]);
         while at != leaf {
             parent = at;
-            side = usize::from(key.page > self.nodes[at as usize].page);
+            side = usize::from(key.offset > self.nodes[at as usize].offset);
             at = self.child(at, side);
         }
-        *self.node(slot) = Node { page: key.page, child: [leaf; 2], parent, red: true };
+        *self.node(slot) = Node { offset: key.offset, child: [leaf; 2], parent, red: true };
         if parent == leaf {
             self.roots[owner] = slot;
         } else {
@@ -227,6 +222,10 @@ impl Table<PageKey> for Trees {
             self.rebalance_after_remove(owner, moved);
         }
     }
+
+    fn sizes(&self) -> Vec<usize> {
+        self.sizes.clone()
+    }
 }
 
 #[cfg(test)]
@@ -236,7 +235,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn key(owner: u32, page: u32) -> PageKey {
-        PageKey { inode: 0, page, owner }
+        PageKey { inode: 0, offset: page, owner }
     }
 
     /// The black height below `slot`. Asserts all red-black rules, and appends the pages in order.
@@ -250,7 +249,7 @@ mod tests {
             assert!(!(node.red && trees.is_red(child)), "a red node has a red child");
         }
         let left = black_height(trees, node.child[LEFT], pages);
-        pages.push(node.page);
+        pages.push(node.offset);
         let right = black_height(trees, node.child[RIGHT], pages);
         assert_eq!(left, right, "unequal black heights");
         left + u32::from(!node.red)
@@ -287,7 +286,7 @@ mod tests {
             black_height(&trees, root, &mut pages);
             assert!(pages.iter().eq(models[owner as usize].keys()));
         }
-        assert!(trees.sizes().eq(models.iter().map(BTreeMap::len)));
+        assert!(trees.sizes().into_iter().eq(models.iter().map(BTreeMap::len)));
     }
 
     #[test]

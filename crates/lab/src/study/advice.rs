@@ -82,11 +82,11 @@ pub(super) fn advise(survey: &Survey, ranked: &[FunctionReport]) -> Advice {
     text += &match best.class {
         Class::Even => "more evenly than random, which holds only for keys like these".to_owned(),
         Class::AsRandom => "as evenly as random".to_owned(),
-        _ => format!("{:.0} % worse than random, and better than the other functions", 100.0 * (level.excess() - 1.0)),
+        _ => "less evenly than random, and better than the other functions".to_owned(),
     };
     text += &format!(
-        ". A successful lookup compares {:.2} keys, an unsuccessful one {:.2}",
-        level.probes_hit, level.probes_miss
+        ". A successful lookup compares {:.2} keys, an unsuccessful one {:.2} (at random {:.2})",
+        level.probes_hit, level.probes_miss, level.expected.probes_miss
     );
     text += &best
         .speed
@@ -151,10 +151,10 @@ fn faults(ranked: &[FunctionReport]) -> String {
     let named = bad.iter().map(|report| {
         let level = report.level();
         format!(
-            "{} ({} keys in its largest bucket, an unsuccessful lookup costs {:.0} % more)",
+            "{} ({} keys in its largest bucket; an unsuccessful lookup compares {:.2})",
             report.function.name(),
             level.largest,
-            100.0 * (level.excess() - 1.0)
+            level.probes_miss
         )
     });
     format!(" Avoid {} for these keys.", named.collect::<Vec<_>>().join(", "))

@@ -18,12 +18,14 @@ mod advice;
 mod avalanche;
 mod chance;
 mod counts;
+mod integers;
 mod measure;
 mod speed;
 mod survey;
 
 pub use advice::{Advice, Class};
 pub use avalanche::Avalanche;
+pub use integers::IntegerFunction;
 pub use measure::{Cost, Expected, Layouts, Level, PAGE_SLOTS, Size};
 pub use speed::Speed;
 pub use survey::{Duplicates, EXACT_KEYS_MAX, Survey};
@@ -64,6 +66,8 @@ pub enum Buckets {
 pub struct Study {
     /// The functions to compare.
     pub functions: Vec<HashFunction>,
+    /// Functions whose times are measured in place of those of the same name.
+    pub timed: Vec<HashFunction>,
     /// The size of the table.
     pub buckets: Buckets,
     /// The seed of the random sample.
@@ -83,6 +87,7 @@ impl Default for Study {
     fn default() -> Self {
         Study {
             functions: HashKind::ALL.iter().map(|kind| HashFunction::new(*kind, 0)).collect(),
+            timed: Vec::new(),
             buckets: Buckets::Auto,
             seed: 0,
             memory_bytes: 1 << 30,
@@ -336,6 +341,7 @@ impl Study {
         sample: &Keys,
     ) -> FunctionReport {
         let bits = bits_of(function, sample);
+        let timed = self.timed.iter().find(|timed| timed.name() == function.name()).unwrap_or(function);
         FunctionReport {
             function: function.clone(),
             bits,
@@ -343,7 +349,7 @@ impl Study {
             levels: spread.levels,
             largest_keys,
             avalanche: Avalanche::measure(function, bits, sample),
-            speed: self.speed.then(|| Speed::measure(function, sample)),
+            speed: self.speed.then(|| Speed::measure(timed, sample)),
         }
     }
 }

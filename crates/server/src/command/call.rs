@@ -110,8 +110,11 @@ impl Refusal {
         match self {
             Refusal::Text(text) => text.clone(),
             Refusal::Space(SpaceError::MemoryLimit) => OUT_OF_MEMORY.as_bytes().into(),
+            Refusal::Space(SpaceError::ReadOnly) => READ_ONLY.as_bytes().into(),
+            // Clients know this code too: the topology has just changed.
+            Refusal::Space(SpaceError::Elsewhere(_)) => b"TRYAGAIN The slots of this node have changed".into(),
             Refusal::Space(SpaceError::Table(error)) => match error.kind() {
-                splitpoint::ErrorKind::ReadOnly => b"READONLY You can't write against a read only replica.".into(),
+                splitpoint::ErrorKind::ReadOnly => READ_ONLY.as_bytes().into(),
                 // Clients know this code: writes fail for want of a working disk.
                 splitpoint::ErrorKind::DiskFull | splitpoint::ErrorKind::Io | splitpoint::ErrorKind::Poisoned => {
                     owned(format!("MISCONF {error}"))
@@ -125,6 +128,7 @@ impl Refusal {
 /// The result of a command: an error becomes an error reply in place of what it wrote.
 pub type Outcome = Result<(), Refusal>;
 
+pub(crate) const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 pub(crate) const NOT_A_FLOAT: &str = "ERR value is not a valid float";

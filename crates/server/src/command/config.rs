@@ -21,6 +21,7 @@ const NAMES: &[&str] = &[
     "slowlog-max-len",
     // Only read.
     "databases",
+    "cluster-enabled",
     "port",
     "save",
     "appendonly",
@@ -43,7 +44,8 @@ fn get(server: &Server, name: &str) -> String {
             micros => micros.to_string(),
         },
         "slowlog-max-len" => server.slow_log.len_max.load(Relaxed).to_string(),
-        "databases" => DATABASE_COUNT.to_string(),
+        "databases" => if server.space.dictionary().is_some() { 1 } else { DATABASE_COUNT }.to_string(),
+        "cluster-enabled" => if server.space.dictionary().is_some() { "yes" } else { "no" }.into(),
         "port" => server.port.load(Relaxed).to_string(),
         "appendonly" => if server.space.in_file() { "yes" } else { "no" }.into(),
         "appendfsync" => if server.syncer.is_some() { "always" } else { "no" }.into(),

@@ -41,6 +41,7 @@ pub(crate) fn execute(
         Id::Subscribe | Id::Unsubscribe | Id::PSubscribe | Id::PUnsubscribe | Id::Publish | Id::PubSub => {
             pubsub::execute(session, id, args, out)
         }
+        Id::Cluster | Id::ReadOnly | Id::ReadWrite | Id::Asking => super::cluster::execute(session, id, args, out),
         _ => return introspect::execute(session, id, args, out, patience),
     })
 }
@@ -63,7 +64,11 @@ fn ping(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
 }
 
 fn select(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
-    session.database = database(args.at(1))?;
+    let database = database(args.at(1))?;
+    if database > 0 && session.server.space.dictionary().is_some() {
+        return Err("ERR SELECT is not allowed in cluster mode".into());
+    }
+    session.database = database;
     session.client.database.store(session.database as u8, Relaxed); // below 16
     reply::ok(out);
     Ok(())
@@ -167,8 +172,10 @@ fn hello(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcom
     reply::integer(out, if version == Version::Resp3 { 3 } else { 2 });
     reply::bulk(out, b"id");
     reply::count(out, session.client.id);
-    pair(out, "mode", "standalone");
-    pair(out, "role", "master");
+    let clustered = session.server.space.dictionary();
+    pair(out, "mode", if clustered.is_some() { "cluster" } else { "standalone" });
+    let is_replica = clustered.is_some_and(|dictionary| dictionary.now().slots.topology().is_replica());
+    pair(out, "role", if is_replica { "replica" } else { "master" });
     reply::bulk(out, b"modules");
     reply::array(out, 0);
     Ok(())

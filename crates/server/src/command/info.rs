@@ -2,12 +2,14 @@
 
 use super::introspect::{REDIS_VERSION, uptime};
 use super::table::COMMANDS;
+use crate::dictionary::slots::text_of;
 use crate::keyspace::DATABASE_COUNT;
 use crate::server::Server;
 use std::fmt::Write;
 use std::sync::atomic::Ordering::*;
 
-const SECTIONS: [&str; 8] = ["server", "clients", "memory", "persistence", "stats", "replication", "cpu", "keyspace"];
+const SECTIONS: [&str; 10] =
+    ["server", "clients", "memory", "persistence", "stats", "replication", "cpu", "cluster", "dictionary", "keyspace"];
 
 /// The text of INFO for these sections; all but command statistics where none is named.
 pub(super) fn info<'a>(server: &Server, sections: impl Iterator<Item = &'a [u8]>) -> String {
@@ -20,7 +22,8 @@ pub(super) fn info<'a>(server: &Server, sections: impl Iterator<Item = &'a [u8]>
         wanted.push("commandstats".into());
     }
     let mut text = String::new();
-    for section in SECTIONS.iter().chain(&["commandstats"]) {
+    let is_there = |section: &str| section != "dictionary" || server.space.dictionary().is_some();
+    for section in SECTIONS.iter().chain(&["commandstats"]).filter(|section| is_there(section)) {
         if wanted.iter().any(|name| name == section) {
             if !text.is_empty() {
                 text.push_str("\r\n");
@@ -38,7 +41,8 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
     match section {
         "server" => {
             line(text, format_args!("redis_version:{REDIS_VERSION}"));
-            line(text, format_args!("redis_mode:standalone"));
+            let mode = if server.space.dictionary().is_some() { "cluster" } else { "standalone" };
+            line(text, format_args!("redis_mode:{mode}"));
             line(text, format_args!("server_name:splitpoint"));
             line(text, format_args!("splitpoint_version:{}", env!("CARGO_PKG_VERSION")));
             line(text, format_args!("os:{} {}", std::env::consts::OS, std::env::consts::ARCH));
@@ -92,7 +96,9 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
             line(text, format_args!("pubsub_patterns:{}", server.channels.pattern_count()));
         }
         "replication" => {
-            line(text, format_args!("role:master"));
+            let dictionary = server.space.dictionary();
+            let is_replica = dictionary.is_some_and(|dictionary| dictionary.now().slots.topology().is_replica());
+            line(text, format_args!("role:{}", if is_replica { "slave" } else { "master" }));
             line(text, format_args!("connected_slaves:0"));
         }
         "cpu" => {
@@ -100,6 +106,10 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
             line(text, format_args!("used_cpu_sys:{system:.6}"));
             line(text, format_args!("used_cpu_user:{user:.6}"));
         }
+        "cluster" => {
+            line(text, format_args!("cluster_enabled:{}", u8::from(server.space.dictionary().is_some())));
+        }
+        "dictionary" => dictionary(server, text),
         "keyspace" => {
             for database in 0..DATABASE_COUNT {
                 let (keys, expiring) = (server.space.len(database), server.space.attributed_len(database));
@@ -130,6 +140,22 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
             }
         }
     }
+}
+
+/// What is served, where it is a dictionary.
+fn dictionary(server: &Server, text: &mut String) {
+    let Some(served) = server.space.dictionary() else { return };
+    let now = served.now();
+    let failure = served.failure();
+    let own = now.slots.topology().served();
+    line(text, format_args!("dictionary_path:{}", served.path().display()));
+    line(text, format_args!("dictionary_generation:{}", now.number()));
+    line(text, format_args!("dictionary_open_shards:{}", now.dictionary.shard_count()));
+    line(text, format_args!("dictionary_slots:{}", text_of(now.slots.ranges(own))));
+    line(text, format_args!("dictionary_reloads:{}", served.reloads.load(Relaxed)));
+    line(text, format_args!("dictionary_last_reload_status:{}", if failure.is_some() { "err" } else { "ok" }));
+    let failure = failure.unwrap_or_default().replace(['\r', '\n'], " ");
+    line(text, format_args!("dictionary_last_reload_error:{failure}"));
 }
 
 fn line(text: &mut String, content: std::fmt::Arguments<'_>) {

@@ -1,6 +1,6 @@
 //! Commands about the server: COMMAND, CONFIG, SLOWLOG, LATENCY and others. INFO is in `info.rs`.
 
-use super::call::{Args, Call, Outcome, SYNTAX, Turn};
+use super::call::{Args, Call, Outcome, Refusal, SYNTAX, Turn};
 use super::number::parse_integer;
 use super::pattern::matches;
 use super::table::{COMMANDS, Id, Names, Spec};
@@ -155,8 +155,10 @@ fn describe(spec: &Spec, out: &mut Vec<u8>, version: Version) {
     reply::integer(out, spec.keys.step.into());
     reply::set(out, 1, version);
     reply::simple(out, &format!("@{}", spec.group));
-    // Tips, key specifications, subcommands.
-    reply::array(out, 0);
+    let tips = spec.tips();
+    reply::array(out, tips.len());
+    tips.iter().for_each(|tip| reply::bulk(out, tip.as_bytes()));
+    // Key specifications, subcommands.
     reply::array(out, 0);
     reply::array(out, 0);
 }
@@ -220,10 +222,15 @@ fn debug(args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
 
 const IN_MEMORY: &str =
     "ERR nothing to save: the keys of this server are in memory only. Start it with --file to keep them";
+const READ_ONLY: &str = "ERR nothing to save: this server reads a dictionary, and changes nothing";
+
+fn nothing_to_save(server: &Server) -> Refusal {
+    if server.space.dictionary().is_some() { READ_ONLY.into() } else { IN_MEMORY.into() }
+}
 
 fn save(server: &Server, out: &mut Vec<u8>) -> Outcome {
     if !server.space.in_file() {
-        return Err(IN_MEMORY.into());
+        return Err(nothing_to_save(server));
     }
     if !server.save()? {
         return Err("ERR Background save already in progress".into());
@@ -237,7 +244,7 @@ fn begin_save(server: &Arc<Server>, args: Args<'_>, out: &mut Vec<u8>) -> Outcom
         return Err(SYNTAX.into());
     }
     if !server.space.in_file() {
-        return Err(IN_MEMORY.into());
+        return Err(nothing_to_save(server));
     }
     if server.saving.load(Relaxed) {
         return Err("ERR Background save already in progress".into());
@@ -280,9 +287,11 @@ pub(super) fn memory(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
         let key = args.at(2);
         let attributed = turn.attributes(call.database, key)? != Default::default();
         let (out, version) = (&mut *call.out, call.version);
+        // In a dictionary: the bytes of its record.
+        let overhead = if turn.space().dictionary().is_some() { 0 } else { OVERHEAD_BYTES };
         let side = if attributed { key.len() + 20 + OVERHEAD_BYTES } else { 0 };
         turn.with_value(call.database, key, |value| match value {
-            Some(value) => reply::count(out, (key.len() + value.len() + OVERHEAD_BYTES + side) as u64),
+            Some(value) => reply::count(out, (key.len() + value.len() + overhead + side) as u64),
             None => reply::null(out, version),
         })?;
         return Ok(());

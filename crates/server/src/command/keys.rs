@@ -89,7 +89,7 @@ pub fn rename(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_absent: b
 pub fn random_key(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
     // From a random position to the end, then from the beginning.
     let mut found: Option<Vec<u8>> = None;
-    for from in [space.random() >> 1, 0] {
+    for from in [space.random_cursor(call.database), 0] {
         let mut cursor = from;
         loop {
             cursor = space.scan(call.database, cursor, 1, now_ms(), |key, _| {

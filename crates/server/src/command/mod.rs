@@ -7,6 +7,7 @@
 //! keys.rs         DEL, EXISTS, RENAME, SCAN ...
 //! lifetime.rs     EXPIRE, TTL ...
 //! connection.rs   HELLO, AUTH, CLIENT ...
+//! cluster.rs      CLUSTER; MOVED and other redirections
 //! introspect.rs   COMMAND, INFO, CONFIG ...
 //! number.rs       numbers as Redis reads and writes them
 //! pattern.rs      patterns of KEYS, SCAN, PSUBSCRIBE
@@ -16,6 +17,7 @@
 
 pub mod call;
 mod client;
+pub(crate) mod cluster;
 mod config;
 pub(crate) mod connection;
 mod dump;

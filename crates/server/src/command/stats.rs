@@ -2,6 +2,7 @@
 
 use super::call::{Call, NOT_AN_INTEGER, Outcome, SYNTAX};
 use super::number::parse_integer;
+use crate::dictionary::Served;
 use crate::keyspace::KeySpace;
 use crate::resp::reply;
 use splitpoint::{Table, linear};
@@ -18,6 +19,9 @@ pub(super) fn ht_stats(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
         }
         _ => return Err(SYNTAX.into()),
     };
+    if let Some(dictionary) = space.dictionary() {
+        return dictionary_stats(dictionary, call);
+    }
     let Some(table) = space.table(call.database) else {
         reply::map(call.out, 0, call.version);
         return Ok(());
@@ -60,6 +64,38 @@ pub(super) fn ht_stats(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
     for (keys, buckets) in histogram {
         reply::count(out, keys);
         reply::count(out, buckets);
+    }
+    Ok(())
+}
+
+/// HT.STATS of a dictionary, which has no buckets: its sizes, and how often its files were read.
+fn dictionary_stats(dictionary: &Served, call: &mut Call<'_, '_>) -> Outcome {
+    let now = dictionary.now();
+    let stat = now.dictionary.stat()?;
+    let numbers = [
+        ("pairs", stat.pairs),
+        ("generation", now.number()),
+        ("open-shards", stat.shards as u64),
+        ("pages", stat.pages),
+        ("page-bytes", stat.page_bytes.into()),
+        ("payload-bytes", now.facts.payload_bytes),
+        ("memory-bytes", now.facts.index_bytes),
+        ("file-bytes", stat.file_bytes),
+        ("reads", now.dictionary.reads()),
+    ];
+    let (out, version) = (&mut *call.out, call.version);
+    reply::map(out, numbers.len() + 3, version);
+    for (name, text) in [
+        ("hash", stat.hash),
+        ("index", stat.index.to_owned()),
+        ("index-bits-per-key", format!("{:.4}", stat.index_bits_per_key)),
+    ] {
+        reply::bulk(out, name.as_bytes());
+        reply::bulk(out, text.as_bytes());
+    }
+    for (name, number) in numbers {
+        reply::bulk(out, name.as_bytes());
+        reply::count(out, number);
     }
     Ok(())
 }

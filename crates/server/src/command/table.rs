@@ -213,6 +213,14 @@ commands! {
     PubSub "pubsub" -2 [PUBSUB LOADING STALE] (0 0 0) "pubsub" "2.8.0" "CHANNELS | NUMSUB | NUMPAT | HELP [...]"
         "Asks about subscriptions.";
 
+    Cluster "cluster" -2 [LOADING STALE] (0 0 0) "cluster" "3.0.0"
+        "SLOTS | SHARDS | NODES | INFO | MYID | KEYSLOT | COUNTKEYSINSLOT | REPLICAS | HELP [...]"
+        "Which node has which slots; with --dict.";
+    ReadOnly "readonly" 1 [LOADING STALE FAST] (0 0 0) "cluster" "3.0.0" ""
+        "Allows reads of a replica, which are always allowed here.";
+    ReadWrite "readwrite" 1 [LOADING STALE FAST] (0 0 0) "cluster" "3.0.0" "" "Ends READONLY; changes nothing here.";
+    Asking "asking" 1 [FAST] (0 0 0) "cluster" "3.0.0" "" "Accepted after an ASK, which this server never answers.";
+
     Command "command" -1 [LOADING STALE] (0 0 0) "server" "2.8.13" "[COUNT | DOCS | INFO | LIST | GETKEYS | HELP ...]"
         "Asks about commands.";
     Info "info" -1 [LOADING STALE] (0 0 0) "server" "1.0.0" "[section ...]" "Figures about the server.";
@@ -234,7 +242,7 @@ commands! {
         "The slowest requests of late.";
     Latency "latency" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "server" "2.8.13"
         "HISTOGRAM [command ...] | RESET | LATEST | HELP" "How long commands took.";
-    Memory "memory" -2 [READONLY] (0 0 0) "server" "4.0.0" "USAGE key [SAMPLES count] | DOCTOR | HELP"
+    Memory "memory" -2 [READONLY] (2 2 1) "server" "4.0.0" "USAGE key [SAMPLES count] | DOCTOR | HELP"
         "The memory of a key.";
     HtStats "ht.stats" -1 [READONLY WAITS] (0 0 0) "server" "splitpoint 0.1" "[SAMPLE buckets]"
         "Bucket histogram and probes of the table, from a sample.";
@@ -281,6 +289,25 @@ pub fn fits(arity: i32, count: usize) -> bool {
 }
 
 impl Spec {
+    /// Hints of COMMAND INFO, by which cluster clients send a command to all nodes and join the answers.
+    pub fn tips(&self) -> &'static [&'static str] {
+        match self.id {
+            Id::MGet => &["request_policy:multi_shard"],
+            Id::MSet => &["request_policy:multi_shard", "response_policy:all_succeeded"],
+            Id::MSetNx => &["request_policy:multi_shard", "response_policy:agg_min"],
+            Id::Del | Id::Unlink | Id::Exists | Id::Touch => &["request_policy:multi_shard", "response_policy:agg_sum"],
+            Id::RandomKey => &["request_policy:all_shards", "nondeterministic_output"],
+            Id::Keys => &["request_policy:all_shards", "nondeterministic_output_order"],
+            Id::Scan => &["nondeterministic_output", "request_policy:special"],
+            Id::Ping | Id::FlushDb | Id::FlushAll => &["request_policy:all_shards", "response_policy:all_succeeded"],
+            Id::Info => &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+            Id::DbSize => &["request_policy:all_shards", "response_policy:agg_sum"],
+            Id::Dump | Id::Ttl | Id::PTtl | Id::Time | Id::LastSave => &["nondeterministic_output"],
+            Id::Command => &["nondeterministic_output_order"],
+            _ => &[],
+        }
+    }
+
     /// Whether a request of `count` arguments, the name included, has the right number.
     #[inline]
     pub fn accepts(&self, count: usize) -> bool {
@@ -309,7 +336,8 @@ impl Spec {
     /// Indices of the keys in a request of `count` arguments.
     pub fn key_indices(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
         let Keys { first, last, step } = self.keys;
-        let last = if last < 0 { count as i64 + i64::from(last) } else { i64::from(last) };
+        // OBJECT HELP has no key where OBJECT ENCODING has one.
+        let last = if last < 0 { count as i64 + i64::from(last) } else { i64::from(last).min(count as i64 - 1) };
         let none = first == 0;
         (i64::from(first)..=last).step_by(step.max(1) as usize).filter(move |_| !none).map(|index| index as usize)
     }
@@ -426,6 +454,7 @@ mod tests {
         assert_eq!(keys("del", 4), [1, 2, 3]);
         assert_eq!(keys("rename", 3), [1, 2]);
         assert_eq!(keys("object", 3), [2]);
+        assert_eq!(keys("object", 2), [0usize; 0]);
         assert_eq!(keys("ping", 1), [0usize; 0]);
     }
 }

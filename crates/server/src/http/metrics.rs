@@ -41,6 +41,15 @@ pub(super) fn text(server: &Server) -> String {
     text.gauge("save_failed", "Whether the last checkpoint failed.", u8::from(server.save_failed.load(Relaxed)));
     text.gauge("saved_timestamp_seconds", "When the last checkpoint ended.", server.saved_at_s.load(Relaxed));
     databases(server, &mut text);
+    if let Some(served) = server.space.dictionary() {
+        let now = served.now();
+        let failed = u8::from(served.failure().is_some());
+        text.gauge("dictionary_generation", "The generation that is served; 0 for one file.", now.number());
+        text.gauge("dictionary_open_shards", "Files that are open.", now.dictionary.shard_count());
+        text.counter("dictionary_reloads_total", "Generations taken over.", served.reloads.load(Relaxed));
+        text.gauge("dictionary_reload_failed", "Whether a newer generation or topology cannot be served.", failed);
+        text.counter("dictionary_reads_total", "Reads of this generation's files.", now.dictionary.reads());
+    }
     commands(server, &mut text);
     text.0
 }

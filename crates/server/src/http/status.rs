@@ -3,6 +3,7 @@
 use crate::command::info::resident_bytes;
 use crate::command::stats::histogram;
 use crate::command::table::COMMANDS;
+use crate::dictionary::slots::text_of;
 use crate::figures::BUCKETS;
 use crate::keyspace::{DATABASE_COUNT, now_ms};
 use crate::server::Server;
@@ -61,6 +62,8 @@ struct Page<'a> {
     now_ms: u64,
     uptime_s: u64,
     file: Option<String>,
+    /// Where a dictionary is served.
+    dictionary: Option<DictionaryRow>,
     memory_bytes: u64,
     memory_limit_bytes: u64,
     resident_bytes: u64,
@@ -79,6 +82,18 @@ struct Page<'a> {
     clients: Vec<ClientRow>,
     slow: Vec<SlowRow>,
     samples: Vec<&'a Sample>,
+}
+
+#[derive(Serialize)]
+struct DictionaryRow {
+    generation: u64,
+    shards: usize,
+    node: String,
+    slots: String,
+    reloads: u64,
+    failure: Option<String>,
+    /// When this generation was taken over.
+    since_s: u64,
 }
 
 #[derive(Serialize)]
@@ -151,6 +166,7 @@ impl Status {
             now_ms: now_ms(),
             uptime_s: server.started.elapsed().as_secs(),
             file: space.path().map(|path| path.display().to_string()),
+            dictionary: dictionary_row(server),
             memory_bytes: space.memory_bytes(),
             memory_limit_bytes: space.memory_limit().0,
             resident_bytes: resident_bytes(),
@@ -208,6 +224,21 @@ fn quantile_us(buckets: &[u64; BUCKETS], share: f64) -> f64 {
         below += count;
     }
     0.0
+}
+
+fn dictionary_row(server: &Server) -> Option<DictionaryRow> {
+    let served = server.space.dictionary()?;
+    let now = served.now();
+    let topology = now.slots.topology();
+    Some(DictionaryRow {
+        generation: now.number(),
+        shards: now.dictionary.shard_count(),
+        node: topology.nodes[topology.own].name.clone(),
+        slots: text_of(now.slots.ranges(topology.served())),
+        reloads: served.reloads.load(Relaxed),
+        failure: served.failure(),
+        since_s: server.saved_at_s.load(Relaxed),
+    })
 }
 
 fn survey(server: &Server) -> Vec<(u64, u64)> {

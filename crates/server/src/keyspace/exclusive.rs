@@ -263,6 +263,7 @@ impl<'k> Exclusive<'k> {
     /// Those of [`Table::clear`].
     pub fn flush(&mut self, database: usize) -> Result<()> {
         self.commit()?;
+        self.space.refuse_dictionary()?;
         let space = self.space;
         space.watched.touch_all(database, |key| self.holds(database, key).unwrap_or(true));
         let database = self.database(database);
@@ -376,8 +377,17 @@ impl<'k> Exclusive<'k> {
         }
         match self.database(database).table.load().as_ref() {
             Some(table) => Ok(table.get_into(&self.stored(key), value)?),
-            None => Ok(false),
+            None => self.read_dictionary(database, key, value),
         }
+    }
+
+    fn read_dictionary(&self, database: usize, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        let mut is_found = false;
+        self.space.read_many(self.database(database), &[key], self.now_ms, |_, found| {
+            is_found = found.is_some();
+            value.extend_from_slice(found.unwrap_or_default());
+        })?;
+        Ok(is_found)
     }
 
     fn holds(&self, database: usize, key: &[u8]) -> Result<bool> {
@@ -386,7 +396,7 @@ impl<'k> Exclusive<'k> {
         }
         match self.database(database).table.load().as_ref() {
             Some(table) => Ok(table.contains(&self.stored(key))?),
-            None => Ok(false),
+            None => self.read_dictionary(database, key, &mut Vec::new()),
         }
     }
 
@@ -422,6 +432,7 @@ impl<'k> Exclusive<'k> {
     }
 
     fn stage_value(&mut self, database: usize, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.space.refuse_dictionary()?;
         if let Some(transaction) = &mut self.transaction {
             transaction.values.insert((database, key.to_vec()), value.map(<[u8]>::to_vec));
             return Ok(());
@@ -441,6 +452,7 @@ impl<'k> Exclusive<'k> {
     }
 
     fn stage_attributes(&mut self, database: usize, key: &[u8], attributes: Attributes) -> Result<()> {
+        self.space.refuse_dictionary()?;
         match &mut self.transaction {
             Some(transaction) => {
                 transaction.attributes.insert((database, key.to_vec()), attributes);
@@ -521,6 +533,7 @@ impl<'k> Exclusive<'k> {
 
     /// The table of a database, made if it has none yet.
     fn table(&self, number: usize) -> Result<Arc<Table>> {
+        self.space.refuse_dictionary()?;
         let database = self.database(number);
         if let Some(table) = database.table.load_full() {
             return Ok(table);

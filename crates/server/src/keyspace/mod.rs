@@ -4,6 +4,7 @@
 //! KeySpace ── Gate                who may be inside (gate.rs)
 //!          ├─ Database 0..16 ──── Table: the values, raw            memory, or one file a database
 //!          │                  └── side Table: attributes of the few keys that have any (attributes.rs)
+//!          ├─ Served              or, in place of a table in database 0, a dictionary (crate::dictionary)
 //!          ├─ Watched             keys that a transaction depends on (watched.rs)
 //!          └─ MemoryLimit         when to evict, and what (eviction.rs)
 //! ```
@@ -33,6 +34,7 @@ mod opening;
 mod sweep;
 mod watched;
 
+use crate::dictionary::{LookupError, Served};
 use arc_swap::ArcSwapOption;
 pub use attributes::Attributes;
 pub use eviction::Eviction;
@@ -62,6 +64,10 @@ const WINDOW: usize = 64;
 pub enum SpaceError {
     /// `max_memory` is reached and nothing may be evicted.
     MemoryLimit,
+    /// A change of a dictionary.
+    ReadOnly,
+    /// A key of this slot, which another node of the cluster serves, or none.
+    Elsewhere(u16),
     /// The table refused.
     Table(Error),
 }
@@ -72,10 +78,21 @@ impl From<Error> for SpaceError {
     }
 }
 
+impl From<LookupError> for SpaceError {
+    fn from(error: LookupError) -> Self {
+        match error {
+            LookupError::Elsewhere(slot) => SpaceError::Elsewhere(slot),
+            LookupError::Dictionary(error) => SpaceError::Table(error),
+        }
+    }
+}
+
 impl std::fmt::Display for SpaceError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             SpaceError::MemoryLimit => f.write_str("max_memory is reached"),
+            SpaceError::ReadOnly => f.write_str("a dictionary is served, which is read-only"),
+            SpaceError::Elsewhere(slot) => write!(f, "slot {slot} is not served by this node"),
             SpaceError::Table(error) => error.fmt(f),
         }
     }
@@ -89,6 +106,8 @@ pub struct KeySpace {
     databases: Vec<Database>,
     gate: Gate,
     place: Place,
+    /// What database 0 has, in place of a table.
+    dictionary: Option<Arc<Served>>,
     watched: Watched,
     memory: MemoryLimit,
     next_cas: AtomicU64,
@@ -149,6 +168,9 @@ impl KeySpace {
 
     /// Keys of a database, those that have expired but are not swept yet included. Free.
     pub fn len(&self, database: usize) -> u64 {
+        if let Some(dictionary) = self.dictionary_of(database) {
+            return dictionary.now().slots.keys();
+        }
         let database = &self.databases[database];
         let pairs = database.table.load().as_ref().map_or(0, |table| table.len());
         pairs.saturating_sub(database.marked_len.load(Relaxed))
@@ -164,14 +186,31 @@ impl KeySpace {
         self.databases[database].table.load_full()
     }
 
-    /// Bytes of memory that all tables take.
+    /// The dictionary that is served, if it is one.
+    #[inline]
+    pub fn dictionary(&self) -> Option<&Arc<Served>> {
+        self.dictionary.as_ref()
+    }
+
+    /// An error where a dictionary is served.
+    pub(super) fn refuse_dictionary(&self) -> Result<()> {
+        if self.dictionary.is_some() { Err(SpaceError::ReadOnly) } else { Ok(()) }
+    }
+
+    fn dictionary_of(&self, database: usize) -> Option<&Arc<Served>> {
+        self.dictionary.as_ref().filter(|_| database == 0)
+    }
+
+    /// Bytes of memory that all tables take, or the indexes of a dictionary.
     pub fn memory_bytes(&self) -> u64 {
-        self.tables().map(|table| table.counters().memory_bytes).sum()
+        let indexes = self.dictionary.as_ref().map_or(0, |dictionary| dictionary.now().facts.index_bytes);
+        indexes + self.tables().map(|table| table.counters().memory_bytes).sum::<u64>()
     }
 
     /// Bytes of all keys and values.
     pub fn payload_bytes(&self) -> u64 {
-        self.tables().map(|table| table.counters().payload_bytes).sum()
+        let stored = self.dictionary.as_ref().map_or(0, |dictionary| dictionary.now().facts.payload_bytes);
+        stored + self.tables().map(|table| table.counters().payload_bytes).sum::<u64>()
     }
 
     fn tables(&self) -> impl Iterator<Item = Arc<Table>> {
@@ -183,10 +222,10 @@ impl KeySpace {
         matches!(self.place, Place::File(..))
     }
 
-    /// The file of database 0.
+    /// The file of database 0, or the dictionary's.
     pub fn path(&self) -> Option<&std::path::Path> {
         match &self.place {
-            Place::Memory => None,
+            Place::Memory => self.dictionary.as_ref().map(|dictionary| dictionary.path()),
             Place::File(_, path) => Some(path),
         }
     }
@@ -218,11 +257,19 @@ impl KeySpace {
     ///
     /// O(databases); ask now and then, not for each command.
     pub fn may_read_disk(&self) -> bool {
+        if let Some(dictionary) = &self.dictionary {
+            return dictionary.may_wait();
+        }
         let is_partial = |table: Arc<Table>| {
             let counters = table.counters();
             counters.memory_bytes < counters.file_bytes
         };
         self.in_file() && self.value_tables().any(is_partial)
+    }
+
+    /// All that is watched has changed.
+    pub(crate) fn touch_watched(&self) {
+        self.watched.touch_all(0, |_| true);
     }
 
     /// Forgets what a client watches.
@@ -235,6 +282,12 @@ impl KeySpace {
     /// A CAS number that no key has had.
     pub fn new_cas(&self) -> u64 {
         self.next_cas.fetch_add(1, Relaxed)
+    }
+
+    /// Where a scan begins that is to meet a key at random.
+    pub fn random_cursor(&self, database: usize) -> u64 {
+        let random = self.random();
+        self.dictionary_of(database).map_or(random >> 1, |dictionary| dictionary.cursor_at(random))
     }
 
     /// A scan from `cursor` on: calls `take` with keys that have not expired, with their values, until it has taken
@@ -253,6 +306,9 @@ impl KeySpace {
         now_ms: u64,
         mut take: impl FnMut(&[u8], &[u8]),
     ) -> Result<u64> {
+        if let Some(dictionary) = self.dictionary_of(database) {
+            return Ok(dictionary.scan(cursor, count, take)?);
+        }
         let database = &self.databases[database];
         let Some(table) = database.table.load_full() else { return Ok(0) };
         let mut scan = table.scan_from(cursor << 1);
@@ -301,6 +357,9 @@ impl KeySpace {
     ) -> Result<()> {
         let table = database.table.load();
         let Some(table) = table.as_ref() else {
+            if let Some(dictionary) = self.dictionary.as_ref().filter(|_| std::ptr::eq(database, &self.databases[0])) {
+                return read_dictionary(dictionary, keys, take);
+            }
             (0..keys.len()).for_each(|index| take(index, None));
             return Ok(());
         };
@@ -338,6 +397,18 @@ impl KeySpace {
         }
         Ok(())
     }
+}
+
+fn read_dictionary(dictionary: &Served, keys: &[&[u8]], mut take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
+    if let [key] = keys {
+        return with_scratch(|value| {
+            let found = dictionary.get_into(key, value)?;
+            take(0, found.then_some(value));
+            Ok(())
+        });
+    }
+    dictionary.get_many(keys)?.iter().enumerate().for_each(|(index, value)| take(index, value.as_deref()));
+    Ok(())
 }
 
 impl Database {
@@ -408,7 +479,7 @@ impl<'k> Shared<'k> {
     /// and nothing has changed. Calls `take` with each new length, `None` where it would exceed the limit.
     ///
     /// # Errors
-    /// Those of [`Table::append`], the first that occurs; `take` was called for the pairs before it, which are appended.
+    /// Those of [`Table::append`], the first that occurs; `take` was called for the pairs before it.
     pub fn append_many(
         &self,
         database: usize,

@@ -8,6 +8,7 @@
 use super::attributes::Attributes;
 use super::eviction::{Eviction, MemoryLimit};
 use super::{DATABASE_COUNT, Database, Gate, KeySpace, Place, Result, Watched, marks, now_ms};
+use crate::dictionary::Served;
 use splitpoint::{Durability, HashKind, Table, TableOptions};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -45,7 +46,7 @@ impl KeySpace {
         // Clients choose when to connect, so the clock alone could be guessed; a memory table's seed cannot.
         let seed = TableOptions::new().in_memory()?.hash_function().1;
         let (max_memory, eviction) = (options.max_memory_bytes, options.eviction);
-        let mut databases: Vec<Database> = (0..DATABASE_COUNT).map(|_| Database::default()).collect();
+        let mut databases = no_databases();
         let place = match options.file.clone() {
             None => {
                 let table = memory_table().expected_len(options.expected_len).in_memory()?;
@@ -61,18 +62,32 @@ impl KeySpace {
                 Place::File(Box::new(options), path)
             }
         };
-        let space = KeySpace {
+        let space = Self::of(databases, place, seed);
+        space.limit_memory(max_memory, eviction);
+        Ok(space)
+    }
+
+    /// A key space whose database 0 is a dictionary; nothing can be changed.
+    ///
+    /// # Errors
+    /// Those of [`TableOptions::in_memory`].
+    pub fn over(dictionary: Arc<Served>) -> Result<KeySpace> {
+        let seed = TableOptions::new().in_memory()?.hash_function().1;
+        Ok(KeySpace { dictionary: Some(dictionary), ..Self::of(no_databases(), Place::Memory, seed) })
+    }
+
+    fn of(databases: Vec<Database>, place: Place, seed: u64) -> KeySpace {
+        KeySpace {
             databases,
             gate: Gate::new(),
             place,
+            dictionary: None,
             watched: Watched::default(),
             memory: MemoryLimit::new(seed),
             // No number of an earlier run: those counted up from an earlier time.
             next_cas: AtomicU64::new(now_ms() << 20),
             events: super::Events::default(),
-        };
-        space.limit_memory(max_memory, eviction);
-        Ok(space)
+        }
     }
 
     pub(super) fn new_table(&self) -> Result<Table> {
@@ -82,6 +97,10 @@ impl KeySpace {
     pub(super) fn len_of(&self, database: &Database) -> u64 {
         database.table.load().as_ref().map_or(0, |table| table.len()).saturating_sub(database.marked_len.load(Relaxed))
     }
+}
+
+fn no_databases() -> Vec<Database> {
+    (0..DATABASE_COUNT).map(|_| Database::default()).collect()
 }
 
 /// Keys come from strangers: a keyed hash function with a random seed.

@@ -3,26 +3,29 @@
 //! ```text
 //! input -> a line, and its value -> request ->
 //!     get k, get a b, ...     up to RUN_MAX keys: one get_many        beside others
-//!     gets k, mg k v c, ...   likewise, unless one of them changes an attribute: a first CAS number, N of an absent key
+//!     gets k, mg k v c, ...   likewise, unless one changes an attribute
 //!     set k 0 0 n, ...        one put_many                            beside others while the database is plain
 //!     anything else           one command                             alone
 //! ```
 //!
 //! A run ends where another command comes, so the commands of a connection take effect in their order.
 
+mod runs;
+
 use super::activity::Activity;
 use super::classic::{self, Counted, Stored, Storing};
-use super::meta::{self, Facts};
-use super::request::{self, Get, Meta, Mode, Request, Store, words};
+use super::meta;
+use super::request::{self, Meta, Mode, Request, Store, words};
 use super::{DATABASE, MEMCACHED_VERSION, stats};
 use crate::clients::Client;
 use crate::command::call::Args;
 use crate::command::table::Id;
 use crate::figures::Figures;
-use crate::keyspace::{Attributes, Exclusive, Patience, Result, Shared, SpaceError};
+use crate::keyspace::{Exclusive, Patience, Result, Shared, SpaceError};
 use crate::resp::parse::Span;
 use crate::server::Server;
 use crate::session::{Flow, Session};
+use runs::{Kind, Run};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::time::Instant;
@@ -58,30 +61,6 @@ enum Entry<'k> {
     Shared(Shared<'k>),
     /// And for how many commands yet.
     Alone(Exclusive<'k>, usize),
-}
-
-/// Requests that one call of the table can do.
-struct Run<'a> {
-    kind: Kind,
-    /// Where its first request begins in the input.
-    start: usize,
-    len: usize,
-    keys: [&'a [u8]; RUN_MAX],
-    /// Stores: the values.
-    values: [&'a [u8]; RUN_MAX],
-    /// get: the request ends with this key. set: no answer.
-    marked: [bool; RUN_MAX],
-    /// get, mg: where the request of each key begins in the input, and the number of the key in it.
-    places: [(usize, usize); RUN_MAX],
-    metas: Vec<Meta<'a>>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Get,
-    Gets,
-    MetaGet,
-    Set,
 }
 
 /// Why requests are not executed to the end of the input: go on with the request that begins here, as the flow says.
@@ -364,57 +343,6 @@ impl MemcachedSession {
         Ok(len + 2)
     }
 
-    /// Ends the run if a request of this kind, which begins at `start`, does not fit into it.
-    fn make_place(
-        &mut self,
-        batch: &mut Batch<'_>,
-        run: &mut Run<'_>,
-        kind: Kind,
-        start: usize,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<(), Pause> {
-        if run.len > 0 && (run.kind != kind || run.len == RUN_MAX) {
-            self.flush(batch, run, out)?;
-        }
-        if run.len == 0 {
-            (run.kind, run.start) = (kind, start);
-            run.places[0] = (start, 0);
-        }
-        Ok(())
-    }
-
-    fn add_get<'a>(
-        &mut self,
-        batch: &mut Batch<'_>,
-        run: &mut Run<'a>,
-        kind: Kind,
-        start: usize,
-        get: &Get<'a>,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<(), Pause> {
-        if run.kind != kind || run.len + get.count > RUN_MAX {
-            self.flush(batch, run, out)?;
-        }
-        if run.len == 0 {
-            (run.kind, run.start) = (kind, start);
-        }
-        let answered = std::mem::take(&mut self.answered);
-        for (index, key) in words(get.keys).enumerate().skip(answered) {
-            if run.len == RUN_MAX {
-                self.flush(batch, run, out)?;
-                (run.kind, run.start) = (kind, start);
-            }
-            run.keys[run.len] = key;
-            run.marked[run.len] = index + 1 == get.count;
-            run.places[run.len] = (start, index);
-            run.len += 1;
-        }
-        if get.count == 0 {
-            out.extend_from_slice(b"END\r\n");
-        }
-        Ok(())
-    }
-
     fn add_store<'a>(
         &mut self,
         batch: &mut Batch<'_>,
@@ -527,213 +455,6 @@ impl MemcachedSession {
         }
         self.note(batch, if appends { Id::Append } else { Id::Set }, 1, &[line]);
         Ok(())
-    }
-
-    /// Executes the requests of a run.
-    fn flush(&mut self, batch: &mut Batch<'_>, run: &mut Run<'_>, out: &mut Vec<u8>) -> std::result::Result<(), Pause> {
-        if run.len == 0 {
-            return Ok(());
-        }
-        let done = match run.kind {
-            Kind::Get => self.flush_gets(batch, run, out),
-            Kind::Gets => self.flush_gets_with_cas(batch, run, out),
-            Kind::MetaGet => self.flush_meta_gets(batch, run, out),
-            Kind::Set => self.flush_sets(batch, run, out),
-        };
-        // Keys of a long request that earlier runs have answered are not answered again.
-        let done = done.inspect_err(|_| self.answered = run.places[0].1)?;
-        let first = run.metas.first().map_or(run.keys[0], |meta| meta.sent_key);
-        match run.kind {
-            Kind::Set => self.note(batch, Id::Set, done, &[b"set", first]),
-            _ => self.note(batch, Id::Get, done, &[b"get", first]),
-        }
-        // The output is long: the client has to read before the rest is looked up.
-        if done < run.len {
-            let (start, answered) = run.places[done];
-            self.answered = answered;
-            return Err(Pause(start, Flow::Write));
-        }
-        run.len = 0;
-        run.metas.clear();
-        Ok(())
-    }
-
-    fn flush_gets(
-        &mut self,
-        batch: &mut Batch<'_>,
-        run: &Run<'_>,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<usize, Pause> {
-        let keys = &run.keys[..run.len];
-        let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
-        let (before, mut answers) = (out.len(), Answers::new(run));
-        let found = attributes_of(shared, keys.iter().copied()).and_then(|attributes| {
-            shared.get_many(DATABASE, keys, |index, value| answers.write(out, index, value, &attributes[index]))
-        });
-        let (hits, done) = (answers.hits, answers.done);
-        Ok(self.end_gets(run, found, hits, done, before, out))
-    }
-
-    /// gets: beside others if all keys that are there have CAS numbers, else alone.
-    fn flush_gets_with_cas(
-        &mut self,
-        batch: &mut Batch<'_>,
-        run: &Run<'_>,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<usize, Pause> {
-        let keys = &run.keys[..run.len];
-        let (before, mut answers) = (out.len(), Answers::new(run));
-        if !matches!(batch.entry, Entry::Alone(..)) && batch.server.space.attributed_len(DATABASE) > 0 {
-            let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
-            let mut numbered = true;
-            let found = attributes_of(shared, keys.iter().copied()).and_then(|attributes| {
-                shared.get_many(DATABASE, keys, |index, value| {
-                    numbered &= value.is_none() || attributes[index].cas != 0;
-                    if numbered {
-                        answers.write(out, index, value, &attributes[index]);
-                    }
-                })
-            });
-            if found.is_ok() && numbered {
-                let (hits, done) = (answers.hits, answers.done);
-                return Ok(self.end_gets(run, found, hits, done, before, out));
-            }
-        }
-        out.truncate(before);
-        let mut answers = Answers::new(run);
-        let alone = batch.alone().ok_or(Pause::to_wait(run.start))?;
-        let found = numbers_of(alone, keys).and_then(|attributes| {
-            alone.get_many(DATABASE, keys, |index, value| answers.write(out, index, value, &attributes[index]))
-        });
-        let (hits, done) = (answers.hits, answers.done);
-        Ok(self.end_gets(run, found, hits, done, before, out))
-    }
-
-    /// Counts what gets found. Returns how many keys are answered; all, after an error that answers their requests.
-    fn end_gets(
-        &self,
-        run: &Run<'_>,
-        found: Result<()>,
-        hits: u64,
-        done: usize,
-        before: usize,
-        out: &mut Vec<u8>,
-    ) -> usize {
-        if let Err(error) = found {
-            out.truncate(before);
-            let requests = run.marked[..run.len].iter().filter(|&&last| last).count();
-            (0..requests).for_each(|_| self.refuse(out, &error));
-            return run.len;
-        }
-        run.keys[..done].iter().for_each(|key| self.note_use(key, true));
-        self.note_hits(hits, done as u64 - hits);
-        done
-    }
-
-    fn flush_meta_gets(
-        &mut self,
-        batch: &mut Batch<'_>,
-        run: &Run<'_>,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<usize, Pause> {
-        let mut keys: [&[u8]; RUN_MAX] = [&[]; RUN_MAX];
-        keys.iter_mut().zip(&run.metas).for_each(|(key, meta)| *key = &meta.key);
-        let keys = &keys[..run.len];
-        let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
-        let now_ms = shared.now_ms();
-        let (before, mut hits, mut done) = (out.len(), 0, 0);
-        let found = attributes_of(shared, keys.iter().copied()).and_then(|attributes| {
-            let mut only_reads = true;
-            shared.get_many(DATABASE, keys, |index, value| {
-                if index > done || out.len() > OUTPUT_BYTES {
-                    return;
-                }
-                let meta = &run.metas[index];
-                only_reads &= meta::only_reads(meta, &attributes[index], value.is_some(), now_ms);
-                if !only_reads {
-                    return;
-                }
-                done = index + 1;
-                let Some(value) = value else {
-                    meta::write_miss(out, meta);
-                    return;
-                };
-                hits += 1;
-                let attributes = attributes[index];
-                Facts { len: value.len(), attributes, activity: None, now_ms, meta }.write_hit(out);
-                out.extend_from_slice(b"\r\n");
-                if meta.value {
-                    out.extend_from_slice(value);
-                    out.extend_from_slice(b"\r\n");
-                }
-            })?;
-            Ok(only_reads)
-        });
-        match found {
-            Ok(true) => {
-                self.note_hits(hits, done as u64 - hits);
-                let counted = run.metas[..done].iter().filter(|meta| !meta.no_update);
-                counted.for_each(|meta| self.note_use(&meta.key, true));
-            }
-            // One of them changes something: a CAS number is given, a key is made, a client has to renew a value.
-            Ok(false) => {
-                out.truncate(before);
-                let alone = batch.alone().ok_or(Pause::to_wait(run.start))?;
-                done = 0;
-                while done < run.len && out.len() <= OUTPUT_BYTES {
-                    self.meta_get(alone, &run.metas[done], out);
-                    done += 1;
-                }
-                self.unsynced = true;
-            }
-            Err(error) => {
-                out.truncate(before);
-                (0..run.len).for_each(|_| self.refuse(out, &error));
-                done = run.len;
-            }
-        }
-        Ok(done)
-    }
-
-    fn flush_sets(
-        &mut self,
-        batch: &mut Batch<'_>,
-        run: &Run<'_>,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<usize, Pause> {
-        let mut pairs: [(&[u8], &[u8]); RUN_MAX] = [(&[], &[]); RUN_MAX];
-        for (pair, (&key, &value)) in pairs.iter_mut().zip(run.keys.iter().zip(&run.values)).take(run.len) {
-            *pair = (key, value);
-        }
-        let pairs = &pairs[..run.len];
-        let plain = match &batch.entry {
-            Entry::Alone(..) => false,
-            _ => {
-                let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
-                // After an error storing the first ones again changes nothing.
-                shared.put_many(DATABASE, pairs).unwrap_or(false)
-            }
-        };
-        self.unsynced = true;
-        let mut stored: [Result<()>; RUN_MAX] = [const { Ok(()) }; RUN_MAX];
-        if !plain {
-            let alone = batch.alone().ok_or(Pause::to_wait(run.start))?;
-            if alone.make_room().and_then(|()| alone.put_many(DATABASE, pairs)).is_err() {
-                // One by one, each with its own answer: storing a pair again changes nothing.
-                for (stored, pair) in stored.iter_mut().zip(pairs) {
-                    *stored = alone.make_room().and_then(|()| alone.put_many(DATABASE, &[*pair]));
-                }
-            }
-        }
-        for (index, (key, _)) in pairs.iter().enumerate() {
-            self.note_use(key, false);
-            match &stored[index] {
-                _ if run.marked[index] => {}
-                Ok(()) => out.extend_from_slice(b"STORED\r\n"),
-                Err(error) => self.refuse(out, error),
-            }
-        }
-        Ok(run.len)
     }
 
     fn meta_get(&self, alone: &mut Exclusive<'_>, meta: &Meta<'_>, out: &mut Vec<u8>) {
@@ -897,7 +618,7 @@ impl MemcachedSession {
         self.figures.errors.fetch_add(1, Relaxed);
         match error {
             SpaceError::MemoryLimit => out.extend_from_slice(b"SERVER_ERROR out of memory storing object\r\n"),
-            SpaceError::Table(error) => {
+            error => {
                 let text = error.to_string().replace(['\r', '\n'], " ");
                 out.extend_from_slice(format!("SERVER_ERROR {text}\r\n").as_bytes());
             }
@@ -928,76 +649,8 @@ impl MemcachedSession {
     }
 }
 
-/// The attributes of at most `RUN_MAX` keys, each the default if the key has none.
-fn attributes_of<'a>(shared: &Shared<'_>, keys: impl Iterator<Item = &'a [u8]>) -> Result<[Attributes; RUN_MAX]> {
-    let mut all = [Attributes::default(); RUN_MAX];
-    if shared.space().attributed_len(DATABASE) > 0 {
-        for (attributes, key) in all.iter_mut().zip(keys) {
-            *attributes = shared.attributes(DATABASE, key)?.unwrap_or_default();
-        }
-    }
-    Ok(all)
-}
-
-/// The attributes of keys; those that are there have CAS numbers, given now if they had none.
-fn numbers_of(alone: &mut Exclusive<'_>, keys: &[&[u8]]) -> Result<[Attributes; RUN_MAX]> {
-    let mut all = [Attributes::default(); RUN_MAX];
-    // Their pages are in the cache afterwards.
-    alone.get_many(DATABASE, keys, |_, _| {})?;
-    for (attributes, key) in all.iter_mut().zip(keys) {
-        alone.cas_of(DATABASE, key)?;
-        *attributes = alone.attributes(DATABASE, key)?;
-    }
-    Ok(all)
-}
-
-/// The answers to the gets of a run, up to the first for which the output is too long.
-struct Answers<'r, 'a> {
-    run: &'r Run<'a>,
-    hits: u64,
-    /// Keys answered.
-    done: usize,
-}
-
-impl<'r, 'a> Answers<'r, 'a> {
-    fn new(run: &'r Run<'a>) -> Answers<'r, 'a> {
-        Answers { run, hits: 0, done: 0 }
-    }
-
-    #[inline]
-    fn write(&mut self, out: &mut Vec<u8>, index: usize, value: Option<&[u8]>, attributes: &Attributes) {
-        if index > self.done || out.len() > OUTPUT_BYTES {
-            return;
-        }
-        if let Some(value) = value {
-            self.hits += 1;
-            let cas = (self.run.kind == Kind::Gets).then_some(attributes.cas);
-            classic::write_value(out, self.run.keys[index], attributes.flags, value, cas);
-        }
-        if self.run.marked[index] {
-            out.extend_from_slice(b"END\r\n");
-        }
-        self.done = index + 1;
-    }
-}
-
 fn answer(out: &mut Vec<u8>, quiet: bool, text: &[u8]) {
     if !quiet {
         out.extend_from_slice(text);
-    }
-}
-
-impl<'a> Run<'a> {
-    fn new() -> Run<'a> {
-        Run {
-            kind: Kind::Get,
-            start: 0,
-            len: 0,
-            keys: [&[]; RUN_MAX],
-            values: [&[]; RUN_MAX],
-            marked: [false; RUN_MAX],
-            places: [(0, 0); RUN_MAX],
-            metas: Vec::new(),
-        }
     }
 }

@@ -20,7 +20,7 @@ use super::reply;
 use crate::clients::Client;
 use crate::command::call::{self, Args, Call, Outcome, Refusal, Turn};
 use crate::command::table::{self, Flags, Id, Names, Spec};
-use crate::command::{self, connection, introspect, strings};
+use crate::command::{self, cluster, connection, introspect, strings};
 use crate::figures::Figures;
 use crate::keyspace::{self, Exclusive, Patience, Shared, Watch};
 use crate::server::Server;
@@ -53,6 +53,8 @@ pub struct RespSession {
     pub(crate) transaction: Option<Transaction>,
     pub(crate) watch: Watch,
     pub(crate) closing: bool,
+    /// Whether the client came by TLS, and is told addresses for it.
+    pub(crate) is_tls: bool,
     unsynced: bool,
 }
 
@@ -99,6 +101,9 @@ pub(crate) struct Transaction {
     commands: Vec<(&'static Spec, usize)>,
     /// A command was refused: EXEC will be.
     refused: bool,
+    /// The slot of the keys so far, in a cluster, and whether they have several.
+    slot: Option<u16>,
+    is_across_slots: bool,
 }
 
 /// How parsing a batch ended.
@@ -185,8 +190,14 @@ impl RespSession {
             transaction: None,
             watch: Watch::default(),
             closing: false,
+            is_tls: false,
             unsynced: false,
         }
+    }
+
+    /// For a client that came by TLS.
+    pub fn over_tls(self) -> RespSession {
+        RespSession { is_tls: true, ..self }
     }
 
     fn parse_batch(&mut self, input: &[u8], from: usize) -> Ending {
@@ -315,7 +326,11 @@ impl RespSession {
         if self.client.subscriptions() > 0 && self.version == Version::Resp2 {
             return None;
         }
-        let most = if class_of(id) == Class::Lookup { self.lookup_run_max } else { RUN_MAX };
+        let is_lookup = class_of(id) == Class::Lookup;
+        if !is_lookup && self.server.space.dictionary().is_some() {
+            return None;
+        }
+        let most = if is_lookup { self.lookup_run_max } else { RUN_MAX };
         let mut keys = 0;
         let fits = |request: &&Request| {
             keys += request.run_keys().unwrap_or(most + 1);
@@ -344,6 +359,14 @@ impl RespSession {
                 key_count += 1;
             }
             count += 1;
+        }
+        if let Some(dictionary) = self.server.space.dictionary() {
+            // Those for other nodes get their redirections one by one.
+            key_count = dictionary.count_served(&keys[..key_count], &firsts);
+            if key_count == 0 {
+                return None;
+            }
+            count = firsts[..key_count].iter().filter(|&&keys| keys > 0).count();
         }
         let (before, version) = (out.len(), self.version);
         let (mut hits, mut looked, mut done, mut stopped) = (0, 0, 0, false);
@@ -624,6 +647,9 @@ impl RespSession {
         if transaction.refused {
             return Err("EXECABORT Transaction discarded because of previous errors.".into());
         }
+        if transaction.is_across_slots {
+            return Err(cluster::CROSS_SLOT.into());
+        }
         if changed {
             reply::null_array(out, self.version);
             return Ok(());
@@ -686,7 +712,10 @@ impl RespSession {
             )
             .into());
         }
-        Ok(())
+        match self.server.space.dictionary() {
+            Some(dictionary) => cluster::admit(self, dictionary, spec, args),
+            None => Ok(()),
+        }
     }
 
     fn is_queued(&self, spec: &Spec) -> bool {
@@ -696,6 +725,8 @@ impl RespSession {
 
     fn queue(&mut self, spec: &'static Spec, args: &Args<'_>) {
         let most = self.server.settings.request_bytes.load(Relaxed);
+        let has_topology = self.server.space.dictionary().is_some_and(|dictionary| dictionary.has_topology());
+        let slot = if has_topology { cluster::slot_of(spec, args).unwrap_or_default() } else { None };
         let Some(transaction) = &mut self.transaction else { return };
         // As large as a request may be, or EXEC is refused.
         let bytes: usize = args.from(0).map(<[u8]>::len).sum();
@@ -703,6 +734,8 @@ impl RespSession {
             transaction.refused = true;
             return;
         }
+        transaction.is_across_slots |= slot.is_some() && transaction.slot.is_some_and(|other| Some(other) != slot);
+        transaction.slot = transaction.slot.or(slot);
         for argument in args.from(0) {
             let start = transaction.bytes.len();
             transaction.bytes.extend_from_slice(argument);

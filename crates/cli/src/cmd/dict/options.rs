@@ -47,7 +47,7 @@ pub struct IndexArgs {
     #[arg(long, value_name = "N")]
     hmax: Option<u32>,
     /// Smallest trie, in keys, that stores where its right half begins: faster, larger; 0 for none (trie, trie-sparse)
-    /// [default: 64 for trie, 0 for trie-sparse]
+    /// [default: 64]
     #[arg(long, value_name = "N")]
     skip: Option<u32>,
     /// Keys per block (trie-sparse) [default: 16]

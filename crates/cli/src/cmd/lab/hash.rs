@@ -10,7 +10,7 @@ use crate::number::{count_of, grouped, parse_size, size};
 use crate::output::Output;
 use serde_json::{Value, json};
 use splitpoint::hash::{HashFunction, HashKind};
-use splitpoint_lab::study::{Buckets, Duplicates, FunctionReport, Level, Report, Study, StudyError};
+use splitpoint_lab::study::{Buckets, Duplicates, FunctionReport, IntegerFunction, Level, Report, Study, StudyError};
 use std::path::PathBuf;
 
 /// The bucket sizes with a row of their own in a histogram; larger buckets share the last row, as in the paper.
@@ -23,8 +23,9 @@ const HISTOGRAMS: usize = 1;
 /// Each function distributes the keys over a table of chains. The row (random)
 /// shows an ideal function: keys placed uniformly at random (Poisson).
 ///
-///   spread      even (more than random), as random, fair, poor, bad: the cost
-///               of a miss against the random model
+///   spread      even (more than random), as random, fair, poor, bad: 1 plus
+///               the keys compared by an unsuccessful lookup, divided by that
+///               of the random model
 ///   hit, miss   keys compared by a successful and an unsuccessful lookup; the
 ///               absent keys are like yours, so they crowd the same buckets
 ///   p-value     of chi-square: near 0 less even than random, near 1 more even
@@ -39,6 +40,9 @@ pub struct Hash {
     /// A function by name, or your own as NAME=LIBRARY.so:SYMBOL; repeatable [default: all of the package]
     ///
     /// In C: uint64_t SYMBOL(const void *key, size_t bytes)
+    /// For integer keys also untransformed, multiply[:MULTIPLIER[:SHIFT]],
+    /// shift-add, fold[:SHIFT], tabulation, hash_64, hash_64-old; the kernel's
+    /// name-2.2 and name-today. Without SHIFT, the top bits of the product.
     #[arg(long = "function", value_name = "NAME")]
     functions: Vec<String>,
     /// 2^N buckets, or auto: as many as keys, rounded up [default: auto]
@@ -128,13 +132,14 @@ impl Hash {
 
     fn study(&self) -> Result<Study> {
         let default = Study::default();
-        let functions = match &self.functions[..] {
-            [] => HashKind::ALL.iter().map(|kind| HashFunction::new(*kind, self.seed)).collect(),
+        let functions: Vec<IntegerFunction> = match &self.functions[..] {
+            [] => HashKind::ALL.iter().map(|kind| HashFunction::new(*kind, self.seed).into()).collect(),
             names => names.iter().map(|name| self.function(name)).collect::<Result<_>>()?,
         };
         let buckets = self.bits.clone().or(self.buckets.map(Buckets::Count));
         Ok(Study {
-            functions,
+            timed: functions.iter().filter_map(|function| function.timed.clone()).collect(),
+            functions: functions.into_iter().map(|function| function.function).collect(),
             buckets: buckets.unwrap_or(Buckets::Auto),
             seed: self.seed,
             memory_bytes: self.memory,
@@ -144,17 +149,22 @@ impl Hash {
         })
     }
 
-    fn function(&self, name: &str) -> Result<HashFunction> {
+    fn function(&self, name: &str) -> Result<IntegerFunction> {
         if let Some((name, place)) = name.split_once('=') {
-            return foreign::function(name, place);
+            return foreign::function(name, place).map(IntegerFunction::from);
+        }
+        let usage = |what: &dyn std::fmt::Display| Failure::usage(format_args!("--function {name}: {what}"));
+        if IntegerFunction::is_named(name) {
+            return IntegerFunction::parse(name).map_err(|what| usage(&what));
         }
         match HashKind::from_name(name).filter(|kind| *kind != HashKind::User) {
-            Some(kind) => Ok(HashFunction::new(kind, self.seed)),
+            Some(kind) => Ok(HashFunction::new(kind, self.seed).into()),
             None => {
                 let known: Vec<_> = HashKind::ALL.iter().map(|kind| kind.name()).collect();
-                Err(Failure::usage(format_args!(
-                    "--function {name}: no such function; use {}, or your own as NAME=LIBRARY.so:SYMBOL",
-                    known.join(", ")
+                Err(usage(&format_args!(
+                    "no such function; use {}; for integers {}; or your own as NAME=LIBRARY.so:SYMBOL",
+                    known.join(", "),
+                    IntegerFunction::forms().trim_start_matches("use ")
                 )))
             }
         }
@@ -321,7 +331,7 @@ fn layouts(level: &Level) -> Vec<String> {
 }
 
 /// Wraps `text` to the width of a terminal.
-fn wrapped(text: &str) -> Vec<String> {
+pub fn wrapped(text: &str) -> Vec<String> {
     const COLUMNS: usize = 96;
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -408,7 +418,11 @@ fn level_json(level: &Level) -> Value {
             })
         })
         .collect();
-    let cost = |c: splitpoint_lab::study::Cost| json!({"hit": c.hit, "miss": c.miss, "cache_lines_hit": c.lines_hit});
+    let cost = |c: splitpoint_lab::study::Cost| {
+        json!({
+            "successful": c.hit, "unsuccessful": c.miss, "cache_lines_successful": c.lines_hit
+        })
+    };
     json!({
         "buckets": level.buckets,
         "objects": level.objects,
@@ -416,14 +430,14 @@ fn level_json(level: &Level) -> Value {
         "empty": level.empty,
         "largest": level.largest,
         "histogram": histogram,
-        "probes_hit": level.probes_hit,
-        "probes_miss": level.probes_miss,
-        "probes_miss_even": level.probes_miss_even,
+        "compared_successful": level.probes_hit,
+        "compared_unsuccessful": level.probes_miss,
+        "compared_unsuccessful_uniform": level.probes_miss_even,
         "expected": {
             "empty": level.expected.empty,
             "largest": level.expected.largest,
-            "probes_hit": level.expected.probes_hit,
-            "probes_miss": level.expected.probes_miss,
+            "compared_successful": level.expected.probes_hit,
+            "compared_unsuccessful": level.expected.probes_miss,
         },
         "chi_square": level.chi_square,
         "degrees_of_freedom": level.degrees,

@@ -121,20 +121,55 @@ impl Tune {
     }
 }
 
-/// A figure of the sweep: its name, its value in a measurement, its format.
-pub type Figure = (&'static str, fn(&Measured) -> f64, fn(f64) -> String);
+/// A figure of the sweep.
+pub struct Figure {
+    pub name: &'static str,
+    pub of: fn(&Measured) -> f64,
+    pub text: fn(f64) -> String,
+    pub scale: Scale,
+}
+
+/// What the lightest and the darkest shade of a figure mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// 1 to 8 times the best.
+    Best,
+    /// 1 to 8 times the bytes of the average pair.
+    Pair,
+    /// 0 to 100 percent.
+    Percent,
+}
 
 pub const FIGURES: [Figure; 4] = [
-    ("get, ns a lookup", |m| m.get_ns, |n| format!("{n:.0}")),
-    ("load, ns a pair", |m| m.load_ns, |n| format!("{n:.0}")),
-    ("file, bytes a pair", |m| m.file_bytes, |n| format!("{n:.0}")),
-    ("pairs in overflow pages, %", |m| m.overflow_share * 100.0, |n| format!("{n:.0}")),
+    Figure { name: "get, ns a lookup", of: |m| m.get_ns, text: |n| format!("{n:.0}"), scale: Scale::Best },
+    Figure { name: "load, ns a pair", of: |m| m.load_ns, text: |n| format!("{n:.0}"), scale: Scale::Best },
+    Figure { name: "file, bytes a pair", of: |m| m.file_bytes, text: |n| format!("{n:.0}"), scale: Scale::Pair },
+    Figure {
+        name: "pairs in overflow pages, %",
+        of: |m| m.overflow_share * 100.0,
+        text: |n| format!("{n:.0}"),
+        scale: Scale::Percent,
+    },
 ];
 
-/// The shade of a value: 0 for the best, 1 for four times the best or more.
-pub fn heat(value: f64, least: f64) -> f64 {
-    let floor = least.max(1.0);
-    ((value.max(floor) / floor).log2() / 2.0).clamp(0.0, 1.0)
+/// The shade of a value, from 0 to 1. It depends on the value and its scale, never on the worst value of a map.
+pub fn heat(summary: &Summary, figure: &Figure, value: f64) -> f64 {
+    let unit = figure.scale.unit(summary, figure);
+    match figure.scale {
+        Scale::Percent => (value / unit).clamp(0.0, 1.0),
+        Scale::Best | Scale::Pair => ((value.max(unit) / unit).log2() / 3.0).clamp(0.0, 1.0),
+    }
+}
+
+impl Scale {
+    /// The value that a multiple or a share refers to.
+    pub fn unit(self, summary: &Summary, figure: &Figure) -> f64 {
+        match self {
+            Scale::Best => least(&summary.report, figure.of).max(f64::MIN_POSITIVE),
+            Scale::Pair => summary.average_pair_bytes.max(1.0),
+            Scale::Percent => 100.0,
+        }
+    }
 }
 
 pub fn fill_name(fill_factor: Option<u32>) -> String {
@@ -146,7 +181,7 @@ pub fn rows(report: &Report) -> impl Iterator<Item = (u32, &[Tried])> {
     PAGE_BYTES.into_iter().zip(report.sweep.chunks(FILL_FACTORS.len()))
 }
 
-pub fn least(report: &Report, figure: fn(&Measured) -> f64) -> f64 {
+fn least(report: &Report, figure: fn(&Measured) -> f64) -> f64 {
     let tried = report.sweep.iter().filter(|tried| !tried.rounds.is_empty());
     tried.map(|tried| tried.median(figure)).fold(f64::INFINITY, f64::min)
 }
@@ -182,7 +217,7 @@ fn lines(summary: &Summary) -> Vec<String> {
     lines.push("The default fill factor, in bytes, satisfies it for any pairs.".to_owned());
     for figure in FIGURES {
         lines.push(String::new());
-        lines.extend(heat_map(report, figure));
+        lines.extend(heat_map(summary, &figure));
     }
     lines.extend([String::new(), "Cache, as a share of the file: ns a lookup, frames read a lookup".to_owned()]);
     let worst = report.caches.iter().map(|c| c.get_ns).fold(1.0, f64::max);
@@ -221,20 +256,19 @@ fn lines(summary: &Summary) -> Vec<String> {
 }
 
 /// A heat map: page sizes down, fill factors across; darker is worse.
-fn heat_map(report: &Report, (name, figure, text): Figure) -> Vec<String> {
+fn heat_map(summary: &Summary, figure: &Figure) -> Vec<String> {
     const SHADES: [&str; 5] = [" ", "░", "▒", "▓", "█"];
-    let least = least(report, figure);
     let head: String = FILL_FACTORS.iter().map(|&fill| format!("{:>8}", fill_name(fill))).collect();
-    let mut lines = vec![format!("{name}; page size by fill factor"), format!("       {head}")];
-    for (page_bytes, cells) in rows(report) {
+    let mut lines = vec![format!("{}; page size by fill factor", figure.name), format!("       {head}")];
+    for (page_bytes, cells) in rows(&summary.report) {
         let cells: String = cells
             .iter()
             .map(|cell| match cell.rounds.is_empty() {
                 true => format!("{:>8}", "-"),
                 false => {
-                    let value = cell.median(figure);
-                    let shade = SHADES[(heat(value, least) * (SHADES.len() - 1) as f64).round() as usize];
-                    format!(" {shade}{:>6}", text(value))
+                    let value = cell.median(figure.of);
+                    let shade = SHADES[(heat(summary, figure, value) * (SHADES.len() - 1) as f64).round() as usize];
+                    format!(" {shade}{:>6}", (figure.text)(value))
                 }
             })
             .collect();
@@ -423,11 +457,22 @@ mod tests {
     }
 
     #[test]
-    fn heat_is_0_at_the_best_and_1_at_four_times_that() {
-        assert_eq!(
-            [heat(100.0, 100.0), heat(200.0, 100.0), heat(400.0, 100.0), heat(9e9, 100.0)],
-            [0.0, 0.5, 1.0, 1.0]
-        );
-        assert_eq!(heat(0.0, 0.0), 0.0);
+    fn a_shade_depends_on_the_value_and_not_on_the_others() {
+        let report = Report {
+            pairs: 1,
+            rounds: 0,
+            sweep: Vec::new(),
+            presized: Tried { settings: Settings::DEFAULT, rounds: Vec::new(), scores: Vec::new() },
+            functions: Vec::new(),
+            caches: Vec::new(),
+            noise: 0.0,
+            advice: Settings::DEFAULT,
+        };
+        let time = Duration::ZERO;
+        let summary = Summary { name: String::new(), seen: 1, average_pair_bytes: 50.0, scale: 1.0, time, report };
+        let [.., bytes, overflow] = FIGURES;
+        let heats = |figure: &Figure, values: [f64; 4]| values.map(|value| heat(&summary, figure, value));
+        assert_eq!(heats(&overflow, [0.0, 4.0, 88.0, 100.0]), [0.0, 0.04, 0.88, 1.0]);
+        assert_eq!(heats(&bytes, [10.0, 50.0, 400.0, 9e9]), [0.0, 0.0, 1.0, 1.0]);
     }
 }

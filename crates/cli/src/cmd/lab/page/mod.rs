@@ -1,41 +1,39 @@
-//! HTML pages with plots: self-contained files, for light and dark mode.
+//! HTML pages with an answer, plots and tables: self-contained files for light and dark mode, wide screens and phones.
 //!
-//! `plot.rs` draws; `study.rs`, `schemes.rs` and `tune.rs` are the pages of `lab hash`, `lab schemes` and `lab tune`.
+//! A page begins with the answer and then shows why. `study.rs`, `schemes.rs`, `tune.rs` and `kernel.rs` are the pages
+//! of the four commands. `plot.rs`, `matrix.rs` and `table.rs` are what they show.
+//!
+//! uPlot draws the plots. It, its licence, our script and our style sheet are in `assets/` and built into every page,
+//! so that a page needs no network. Its policy forbids the network, and allows only these scripts and styles, by their
+//! hashes: text of a key that were taken for markup could still not run. Without scripts the plots are SVG, and nothing
+//! else is missing; below each plot are its values as a table.
 
+pub mod kernel;
+mod matrix;
 mod plot;
 pub mod schemes;
 pub mod study;
+mod table;
 pub mod tune;
 
 use crate::failure::{Failure, Result};
-use plot::{HeatMap, Lines, Matrix};
-use std::fmt::Write;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use matrix::Matrix;
+use plot::Lines;
+use ring::digest::{SHA256, digest};
+use serde_json::Value;
+
 use std::fs::File;
 use std::path::Path;
+use table::{HeatMap, Table};
 
-const STYLE: &str = "\
-:root { color-scheme: light dark; --text: #1a1a1a; --quiet: #666; --line: #ddd; --page: #fff; --box: #f6f6f4 }
-@media (prefers-color-scheme: dark) {
-  :root { --text: #e6e6e6; --quiet: #9a9a9a; --line: #3a3a3a; --page: #16181b; --box: #1f2226 }
-}
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page) }
-body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.6rem; margin-bottom: 0 } h2 { font-size: 1.2rem; margin-top: 2.5rem } .quiet { color: var(--quiet) }
-.advice { background: var(--box); border-left: 4px solid #2a78c4; padding: .8rem 1rem; margin: 1.2rem 0 }
-.advice { white-space: pre-line }
-.wide { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100% }
-th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap }
-th:first-child, td:first-child { text-align: left } th { font-weight: 600 } code { font-size: .9em }
-figure { margin: 1rem 0; background: #fff; border: 1px solid var(--line); border-radius: 4px }
-figure svg { width: 100%; height: auto; display: block }
-.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 19rem), 1fr)); gap: 1rem }
-.grid { margin: 1rem 0; align-items: start } .grid figure { margin: 0 }
-.grid.of-two { grid-template-columns: repeat(auto-fill, minmax(min(100%, 28rem), 1fr)) }
-.legend { background: #fff; color: #1a1a1a; border: 1px solid var(--line); border-radius: 4px; padding: .4rem .8rem }
-.legend span { display: inline-block; margin-right: 1.2rem }
-.legend b { display: inline-block; width: 1.6rem; height: .25rem; margin-right: .4rem; vertical-align: middle }
-pre { overflow-x: auto; background: var(--box); padding: .8rem 1rem; margin: .4rem 0 }
-details { margin: .4rem 0 } summary { cursor: pointer }";
+/// uPlot as published, in the version and with the checksums of `assets/uplot.sha256`; `make uplot` fetches it.
+const UPLOT: &str = include_str!("assets/uPlot.iife.min.js");
+const UPLOT_STYLE: &str = include_str!("assets/uPlot.min.css");
+const UPLOT_LICENSE: &str = include_str!("assets/uPlot.LICENSE");
+const SCRIPT: &str = include_str!("assets/page.js");
+const STYLE: &str = include_str!("assets/page.css");
 
 /// Writes a page to `path` atomically.
 pub fn write(path: &Path, page: &str) -> Result<()> {
@@ -52,76 +50,114 @@ pub fn write(path: &Path, page: &str) -> Result<()> {
 /// A page under construction.
 pub struct Page {
     html: String,
+    /// The plots in order, for the script.
+    plots: Vec<Value>,
+    /// The number of legends so far.
+    legends: usize,
+}
+
+/// A figure of the answer: its name, its value, and what to compare it with.
+pub struct Tile {
+    pub name: &'static str,
+    pub value: String,
+    pub note: String,
 }
 
 impl Page {
-    pub fn new(title: &str, subtitle: &str) -> Self {
-        let (title, subtitle) = (escaped(title), escaped(subtitle));
+    /// `command` is the command that writes the page.
+    pub fn new(command: &str, title: &str, subtitle: &str) -> Self {
+        let (command, title, subtitle) = (escaped(command), escaped(title), escaped(subtitle));
+        let (styles, scripts) = (sources(&[&uplot_style(), STYLE]), sources(&[&uplot(), SCRIPT]));
         let html = format!(
-            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-             <meta name=\"viewport\" content=\"width=device-width\">\n\
-             <title>{title}</title>\n<style>\n{STYLE}\n</style></head>\n\
-             <body>\n<h1>{title}</h1>\n<p class=\"quiet\">{subtitle}</p>\n"
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src{styles}; \
+             script-src{scripts}; base-uri 'none'; form-action 'none'\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta name=\"color-scheme\" content=\"light dark\">\n\
+             <title>{title}</title>\n<style>{}</style>\n<style>{STYLE}</style></head>\n\
+             <body>\n<header><span class=\"kicker\">{command}</span>\
+             <button type=\"button\" class=\"theme\" hidden></button>\n\
+             <h1>{title}</h1>\n<p class=\"quiet\">{subtitle}</p></header>\n<main>\n",
+            uplot_style()
         );
-        Page { html }
+        Page { html, plots: Vec::new(), legends: 0 }
+    }
+
+    /// The answer: a sentence, figures, and text, of which each paragraph is a line.
+    pub fn answer(&mut self, verdict: &str, tiles: &[Tile], text: &[String]) {
+        self.add(&format!(
+            "<section class=\"answer\" aria-label=\"Answer\"><p class=\"verdict\">{}</p>\n",
+            escaped(verdict)
+        ));
+        if !tiles.is_empty() {
+            let tiles: String = tiles.iter().map(Tile::html).collect();
+            self.add(&format!("<dl class=\"tiles\">\n{tiles}</dl>\n"));
+        }
+        match text {
+            [] => {}
+            [line] => self.add(&format!("<p>{}</p>\n", escaped(line))),
+            lines => self.list(lines),
+        }
+        self.add("</section>\n");
     }
 
     pub fn heading(&mut self, text: &str, below: &str) {
-        self.add(&format!("<h2>{}</h2>\n<p class=\"quiet\">{}</p>\n", escaped(text), escaped(below)));
+        self.add(&format!("<h2>{}</h2>\n", escaped(text)));
+        self.note(below);
     }
 
-    /// Advice in a box; keeps line breaks.
-    pub fn advice(&mut self, text: &str) {
-        self.add(&format!("<p class=\"advice\">{}</p>\n", escaped(text)));
+    pub fn subheading(&mut self, text: &str) {
+        self.add(&format!("<h3>{}</h3>\n", escaped(text)));
     }
 
-    /// A table; the first row is the header.
-    pub fn table(&mut self, rows: &[Vec<String>]) {
-        self.add("<div class=\"wide\"><table>\n");
-        for (number, row) in rows.iter().enumerate() {
-            let tag = if number == 0 { "th" } else { "td" };
-            let cells = row.iter().fold(String::new(), |mut cells, cell| {
-                let _ = write!(cells, "<{tag}>{}</{tag}>", escaped(cell));
-                cells
-            });
-            self.add(&format!("<tr>{cells}</tr>\n"));
+    pub fn note(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.add(&format!("<p class=\"quiet\">{}</p>\n", escaped(text)));
         }
-        self.add("</table></div>\n");
     }
 
-    pub fn lines(&mut self, lines: &Lines<'_>) {
-        self.figure(&lines.svg());
+    pub fn table(&mut self, table: &Table) {
+        self.add(&table.html());
     }
 
-    /// Small plots in a grid, with one legend. Leaves out empty plots.
-    pub fn grid_of_lines(&mut self, plots: &[Lines<'_>]) {
-        let plots: Vec<_> = plots.iter().filter(|plot| !plot.is_empty()).collect();
-        let mut named: Vec<(&str, String)> = Vec::new();
-        for line in plots.iter().flat_map(|plot| &plot.lines) {
-            if named.iter().all(|(name, _)| *name != line.name) {
-                named.push((&line.name, line.css_color()));
-            }
+    /// A plot of full width with a legend. Leaves out an empty plot.
+    pub fn lines(&mut self, lines: &Lines) {
+        if lines.is_empty() {
+            return;
         }
-        let legend = named.iter().fold(String::new(), |mut legend, (name, color)| {
-            let _ = writeln!(legend, "<span><b style=\"background:{color}\"></b>{}</span>", escaped(name));
-            legend
-        });
-        self.add(&format!("<p class=\"legend\">\n{legend}</p>\n<div class=\"grid of-two\">\n"));
-        plots.iter().for_each(|plot| self.figure(&plot.small_svg()));
+        let keys = self.legend();
+        let places = format!("<div class=\"keys\" data-keys=\"{keys}\"></div>\n");
+        self.figure(lines, &keys, None, &lines.svg(), &places);
+    }
+
+    /// Small plots in a grid, with one legend and one pointer. Leaves out plots without points, or with zeros only.
+    pub fn grid_of_lines(&mut self, plots: &[Lines]) {
+        let keys = self.legend();
+        self.add(&format!("<div class=\"keys shared\" data-keys=\"{keys}\"></div>\n<div class=\"grid of-two\">\n"));
+        for plot in plots.iter().filter(|plot| !plot.is_empty() && !plot.is_zero()) {
+            self.figure(plot, &keys, Some(&keys), &plot.small_svg(), "");
+        }
         self.add("</div>\n");
     }
 
-    /// Heat maps in a grid.
+    /// Heat maps, each as wide as the page.
     pub fn heat_maps(&mut self, maps: &[HeatMap]) {
         self.add("<div class=\"grid of-two\">\n");
-        maps.iter().for_each(|map| self.figure(&map.svg()));
+        maps.iter().for_each(|map| self.add(&map.html()));
         self.add("</div>\n");
     }
 
-    /// Matrices in a grid.
+    /// Matrices in a grid, with a legend.
     pub fn matrices(&mut self, matrices: &[Matrix]) {
+        self.add(&matrix::legend());
         self.add("<div class=\"grid\">\n");
-        matrices.iter().for_each(|matrix| self.figure(&matrix.svg()));
+        for matrix in matrices {
+            let (title, below) = (escaped(&matrix.title), escaped(&matrix.below));
+            self.add(&format!(
+                "<figure class=\"card\"><figcaption><b>{title}</b><span>{below}</span></figcaption>{}</figure>\n",
+                matrix.svg()
+            ));
+        }
         self.add("</div>\n");
     }
 
@@ -133,31 +169,96 @@ impl Page {
 
     /// A line of code.
     pub fn code(&mut self, line: &str) {
-        self.add(&format!("<pre><code>{}</code></pre>\n", escaped(line)));
+        self.add(&format!("<pre class=\"code card\"><code>{}</code></pre>\n", escaped(line)));
     }
 
     /// Lines of text that unfold below a summary.
     pub fn details(&mut self, summary: &str, lines: &[String]) {
         let lines: Vec<_> = lines.iter().map(|line| escaped(line)).collect();
         self.add(&format!(
-            "<details><summary>{}</summary><pre><code>{}</code></pre></details>\n",
+            "<details class=\"details card\"><summary>{}</summary><pre><code>{}</code></pre></details>\n",
             escaped(summary),
             lines.join("\n")
         ));
     }
 
+    /// HTML that a caller made of constants.
+    fn constant(&mut self, html: &'static str) {
+        self.add(html);
+    }
+
     pub fn finish(mut self) -> String {
-        self.add("</body></html>\n");
+        let version = env!("CARGO_PKG_VERSION");
+        self.add(&format!(
+            "</main>\n<footer>Splitpoint {version}. This file is complete: it loads nothing.</footer>\n"
+        ));
+        if !self.plots.is_empty() {
+            let plots = embedded(&Value::Array(std::mem::take(&mut self.plots)));
+            self.add(&format!("<script type=\"application/json\" id=\"plots\">{plots}</script>\n"));
+            self.add(&format!("<script>{}</script>\n", uplot()));
+        }
+        self.add(&format!("<script>{SCRIPT}</script>\n</body></html>\n"));
         self.html
     }
 
-    fn figure(&mut self, svg: &str) {
-        self.add(&format!("<figure>{svg}</figure>\n"));
+    fn legend(&mut self) -> String {
+        self.legends += 1;
+        format!("keys{}", self.legends)
+    }
+
+    fn figure(&mut self, lines: &Lines, keys: &str, group: Option<&str>, svg: &str, legend: &str) {
+        let number = self.plots.len();
+        self.plots.push(lines.json(keys, group));
+        let title = escaped(&lines.title);
+        let scale = if lines.y.is_log { "logarithmic" } else { "" };
+        let parts: Vec<_> = [lines.y.title, scale].into_iter().filter(|part| !part.is_empty()).collect();
+        let unit = escaped(&parts.join(", "));
+        let (head, rows) = lines.table();
+        let mut table = Table { caption: lines.title.clone(), head, rows: Vec::new() };
+        rows.into_iter().for_each(|row| table.row(table::Kind::Plain, row.iter().map(table::Cell::from)));
+        self.add(&format!(
+            "<figure class=\"card\"><figcaption><b>{title}</b><span>{unit}</span></figcaption>\n{legend}\
+             <div class=\"plot\" data-plot=\"{number}\" tabindex=\"0\" role=\"img\" \
+             aria-label=\"Plot: {title}, by {}. Its values are in the table below.\">\
+             <noscript>{svg}</noscript></div>\n\
+             <details><summary>Values as a table</summary>{}</details></figure>\n",
+            escaped(lines.x.title),
+            table.html()
+        ));
     }
 
     fn add(&mut self, html: &str) {
         self.html.push_str(html);
     }
+}
+
+impl Tile {
+    fn html(&self) -> String {
+        let note = match self.note.as_str() {
+            "" => String::new(),
+            note => format!("<dd class=\"note\">{}</dd>", escaped(note)),
+        };
+        format!("<div><dt>{}</dt><dd>{}</dd>{note}</div>\n", escaped(self.name), escaped(&self.value))
+    }
+}
+
+/// uPlot with its licence, as the licence demands of every copy.
+fn uplot() -> String {
+    format!("/*\n{}\n*/\n{UPLOT}", UPLOT_LICENSE.trim())
+}
+
+fn uplot_style() -> String {
+    format!("/* Of uPlot; its licence is with the script. */\n{UPLOT_STYLE}")
+}
+
+/// The hashes by which a policy allows exactly these texts.
+fn sources(texts: &[&str]) -> String {
+    texts.iter().map(|text| format!(" 'sha256-{}'", STANDARD.encode(digest(&SHA256, text.as_bytes())))).collect()
+}
+
+/// JSON for a script element: no text in it ends the element or begins a comment.
+fn embedded(json: &Value) -> String {
+    json.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
 /// Escapes any text, including keys, for HTML.
@@ -179,14 +280,63 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plot::{Axis, Line};
 
     #[test]
     fn keys_are_escaped() {
-        let mut page = Page::new("<b>", "&");
-        page.table(&[vec!["a".into()], vec!["<script>alert('x')</script>".into()]]);
+        let mut page = Page::new("lab", "<b>", "&");
+        let hostile = "</script><script>alert('x')</script>";
+        let mut table = Table::new(hostile, &[hostile]);
+        table.row(table::Kind::Plain, [table::Cell::from(hostile)]);
+        page.table(&table);
         page.details("\"", &["</pre>".into()]);
+        page.answer(hostile, &[Tile { name: "a", value: hostile.into(), note: hostile.into() }], &[hostile.into()]);
+        let lines = vec![Line::new(hostile, 0, vec![(1.0, 1.0), (2.0, 2.0)])];
+        page.lines(&Lines { title: hostile.into(), x: Axis::linear("x"), y: Axis::linear("y"), lines, band: None });
         let html = page.finish();
-        assert!(!html.contains("<script") && !html.contains("<b>"), "{html}");
+        // The data, uPlot and our script; no element of a key.
+        assert_eq!(html.matches("<script").count(), 3, "{html}");
+        assert_eq!(html.matches("</script").count(), 3, "{html}");
+        assert!(!html.contains("<b></b>") && !html.contains("<script>alert"));
         assert_eq!(html.matches("</pre>").count(), 1);
+        let data = html.split("id=\"plots\">").nth(1).and_then(|rest| rest.split("</script>").next()).unwrap();
+        let data: Value = serde_json::from_str(data).unwrap();
+        assert_eq!(data[0]["lines"][0]["name"], hostile);
+    }
+
+    #[test]
+    fn assets_cannot_end_their_elements() {
+        for text in [UPLOT, SCRIPT, UPLOT_LICENSE] {
+            assert!(!text.contains("</script") && !text.contains("<!--"));
+        }
+        assert!(!UPLOT_LICENSE.contains("*/"));
+        for text in [UPLOT_STYLE, STYLE] {
+            assert!(!text.contains("</style") && !text.contains("url(") && !text.contains("@import"));
+        }
+    }
+
+    #[test]
+    fn uplot_is_as_published() {
+        let sums = include_str!("assets/uplot.sha256");
+        let texts = [("uPlot.LICENSE", UPLOT_LICENSE), ("uPlot.iife.min.js", UPLOT), ("uPlot.min.css", UPLOT_STYLE)];
+        for (name, text) in texts {
+            let sum: String =
+                digest(&SHA256, text.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+            assert!(sums.contains(&format!("{sum}  {name}\n")), "{name} has {sum}; `make uplot` fetches it anew");
+        }
+        let version = sums.lines().next().and_then(|line| line.strip_prefix("# uPlot ")).expect("the version");
+        let version = version.split(' ').next().unwrap();
+        assert!(UPLOT.contains(&format!("(v{version})")), "not uPlot {version}");
+    }
+
+    #[test]
+    fn the_policy_allows_exactly_the_scripts_and_styles_of_the_page() {
+        let html = Page::new("lab", "t", "").finish();
+        let policy = html.split("content=\"default-src").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+        assert!(policy.starts_with(" 'none';") && !policy.contains("unsafe") && !policy.contains("http"), "{policy}");
+        let hash = |text: &str| STANDARD.encode(digest(&SHA256, text.as_bytes()));
+        for text in [uplot(), SCRIPT.to_owned(), uplot_style(), STYLE.to_owned()] {
+            assert!(policy.contains(&format!("'sha256-{}'", hash(&text))), "{policy}");
+        }
     }
 }

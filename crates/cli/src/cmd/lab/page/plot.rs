@@ -1,90 +1,208 @@
-//! Plots as SVG: line plots with linear or logarithmic axes, matrices of shares, and heat maps with numbers.
+//! Line plots: data for the script of the page (`assets/page.js`), and SVG for browsers without scripts and for files.
 
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
+use serde_json::{Value, json};
 
-/// The size of a full-width plot, and of one of two side by side.
+/// The size of a full-width plot in SVG, and of one of two side by side.
 const SIZE: (u32, u32) = (1000, 460);
 const SMALL: (u32, u32) = (500, 300);
 
 /// The legend is to the right of the plot area.
 const LEGEND_WIDTH: u32 = 124;
 
+/// Font and size, of which plotters makes 12.9 units.
+const TEXT: (&str, u32) = ("sans-serif", 16);
+
 /// The lengths of a dash and of a gap.
 const DASH: (i32, i32) = (6, 5);
 
-/// Line colors, distinct from each other on white.
+/// The area in which chance explains a value.
+const CHANCE: RGBColor = RGBColor(225, 228, 233);
+
+/// Line colors in SVG, distinct from each other on white; `c0` to `c11` in `assets/page.css`.
 const COLORS: [RGBColor; 12] = [
-    RGBColor(31, 119, 180),
-    RGBColor(255, 127, 14),
-    RGBColor(44, 160, 44),
-    RGBColor(214, 39, 40),
-    RGBColor(148, 103, 189),
-    RGBColor(140, 86, 75),
-    RGBColor(227, 119, 194),
-    RGBColor(110, 130, 20),
-    RGBColor(23, 190, 207),
-    RGBColor(230, 180, 30),
-    RGBColor(127, 127, 127),
-    RGBColor(20, 20, 90),
+    RGBColor(0x25, 0x63, 0xeb),
+    RGBColor(0xe8, 0x59, 0x0c),
+    RGBColor(0x15, 0x8a, 0x4a),
+    RGBColor(0xd2, 0x2f, 0x3d),
+    RGBColor(0x75, 0x41, 0xd8),
+    RGBColor(0x8d, 0x5a, 0x2b),
+    RGBColor(0xcf, 0x2f, 0x86),
+    RGBColor(0x5f, 0x7d, 0x0a),
+    RGBColor(0x0b, 0x8a, 0xa5),
+    RGBColor(0xb9, 0x87, 0x00),
+    RGBColor(0x66, 0x70, 0x80),
+    RGBColor(0x1f, 0x2f, 0x7a),
 ];
 
 /// A line of a plot.
 pub struct Line {
     pub name: String,
-    color: RGBColor,
-    /// Expected values are dashed, measured ones solid.
-    is_expected: bool,
+    /// An index into [`COLORS`]; expected values have none and are dashed.
+    color: Option<usize>,
+    /// Switched off at first: far from the others, which it would press together.
+    pub is_off: bool,
     points: Vec<(f64, f64)>,
 }
 
 impl Line {
     /// A solid line; `color` is an index into [`COLORS`], modulo its length.
     pub fn new(name: &str, color: usize, points: Vec<(f64, f64)>) -> Self {
-        Line { name: name.to_owned(), color: COLORS[color % COLORS.len()], is_expected: false, points }
+        Line { name: name.to_owned(), color: Some(color % COLORS.len()), is_off: false, points }
     }
 
-    /// A dashed black line.
+    /// A dashed line of expected values.
     pub fn expected(name: &str, points: Vec<(f64, f64)>) -> Self {
-        Line { name: name.to_owned(), color: BLACK, is_expected: true, points }
+        Line { name: name.to_owned(), color: None, is_off: false, points }
     }
 
-    pub fn css_color(&self) -> String {
-        let RGBColor(red, green, blue) = self.color;
-        format!("rgb({red},{green},{blue})")
+    fn rgb(&self) -> RGBColor {
+        self.color.map_or(BLACK, |color| COLORS[color])
+    }
+
+    fn class(&self) -> String {
+        self.color.map_or("text".to_owned(), |color| format!("c{color}"))
+    }
+
+    fn at(&self, x: f64) -> Option<f64> {
+        self.points.iter().find(|point| point.0 == x).map(|point| point.1).filter(|y| y.is_finite())
+    }
+}
+
+/// An area between two lines in which chance explains a value: x, least, most.
+pub struct Band {
+    pub name: &'static str,
+    pub points: Vec<(f64, f64, f64)>,
+}
+
+/// An axis of a plot.
+#[derive(Clone, Debug, Default)]
+pub struct Axis {
+    pub title: &'static str,
+    /// Logarithmic, base 2.
+    pub is_log: bool,
+    /// What follows each number, as `%`.
+    pub unit: &'static str,
+    /// The value that stays in the middle of a logarithmic axis, for ratios: 1.
+    pub about: Option<f64>,
+    /// The least quotient of the ends of a logarithmic axis; with `about`, to each side.
+    pub span: Option<f64>,
+    /// Values below are drawn here: a logarithmic axis has no 0.
+    pub floor: Option<f64>,
+    /// Only whole numbers have ticks.
+    pub is_whole: bool,
+    /// The names of some values.
+    pub labels: Vec<(f64, String)>,
+}
+
+impl Axis {
+    pub fn linear(title: &'static str) -> Self {
+        Axis { title, ..Axis::default() }
+    }
+
+    pub fn log(title: &'static str) -> Self {
+        Axis { title, is_log: true, ..Axis::default() }
+    }
+
+    /// A multiple of the random model, at least 10 % to each side.
+    pub fn ratio(title: &'static str) -> Self {
+        Axis { unit: "×", about: Some(1.0), span: Some(1.1), floor: Some(1.0 / 16.0), ..Axis::log(title) }
+    }
+
+    fn scaled(&self, value: f64) -> f64 {
+        let value = self.floor.map_or(value, |floor| value.max(floor));
+        if self.is_log { value.max(1e-12).log2() } else { value }
+    }
+
+    fn label(&self, value: f64) -> String {
+        let named = self.labels.iter().find(|(of, _)| *of == value);
+        named.map_or_else(|| format!("{}{}", short(value), self.unit), |(_, name)| name.clone())
+    }
+
+    fn json(&self) -> Value {
+        let labels: serde_json::Map<_, _> =
+            self.labels.iter().map(|(value, name)| (value.to_string(), json!(name))).collect();
+        json!({
+            "title": self.title, "log": self.is_log, "unit": self.unit, "about": self.about, "span": self.span,
+            "floor": self.floor, "whole": self.is_whole, "labels": labels,
+        })
     }
 }
 
 /// A line plot.
-pub struct Lines<'t> {
-    /// The title above the plot.
-    pub title: Option<&'t str>,
-    pub x_title: &'t str,
-    pub y_title: &'t str,
-    /// Logarithmic x axis, base 2.
-    pub x_is_log: bool,
-    /// Logarithmic y axis, base 2.
-    pub y_is_log: bool,
+pub struct Lines {
+    pub title: String,
+    pub x: Axis,
+    pub y: Axis,
     pub lines: Vec<Line>,
+    pub band: Option<Band>,
 }
 
-impl Lines<'_> {
+impl Lines {
+    pub fn is_empty(&self) -> bool {
+        !self.lines.iter().any(|line| line.points.iter().any(|point| self.is_drawable(point)))
+    }
+
+    /// Whether it shows only zeros.
+    pub fn is_zero(&self) -> bool {
+        self.lines.iter().all(|line| line.points.iter().all(|point| point.1 == 0.0))
+    }
+
+    fn is_drawable(&self, &(x, y): &(f64, f64)) -> bool {
+        x.is_finite() && y.is_finite() && !(self.y.is_log && self.y.floor.is_none() && y <= 0.0)
+    }
+
+    /// Every x of any line, ascending.
+    fn xs(&self) -> Vec<f64> {
+        let points = self.lines.iter().flat_map(|line| &line.points).filter(|point| self.is_drawable(point));
+        let mut xs: Vec<f64> = points.map(|point| point.0).collect();
+        xs.sort_by(f64::total_cmp);
+        xs.dedup();
+        xs
+    }
+
+    /// The plot for the script of the page. Plots with one `keys` share a legend, those with one `group` a pointer.
+    pub fn json(&self, keys: &str, group: Option<&str>) -> Value {
+        let xs = self.xs();
+        let drawable = |x: f64, y: f64| self.is_drawable(&(x, y)).then_some(y);
+        let lines = self.lines.iter().map(|line| {
+            let values: Vec<_> = xs.iter().map(|x| line.at(*x).and_then(|y| drawable(*x, y))).collect();
+            let (color, dash) = (line.class(), line.color.is_none());
+            json!({"name": line.name, "color": color, "dash": dash, "off": line.is_off, "values": values})
+        });
+        let band = self.band.as_ref().map(|band| {
+            let at = |x: f64| band.points.iter().find(|point| point.0 == x);
+            let low: Vec<_> = xs.iter().map(|x| at(*x).map(|point| point.1)).collect();
+            let high: Vec<_> = xs.iter().map(|x| at(*x).map(|point| point.2)).collect();
+            json!({"name": band.name, "low": low, "high": high})
+        });
+        json!({
+            "keys": keys, "group": group, "x": self.x.json(), "y": self.y.json(), "band": band,
+            "lines": lines.collect::<Vec<_>>(), "xs": xs,
+        })
+    }
+
+    /// The values as a table: a row for each x, a column for each line.
+    pub fn table(&self) -> (Vec<String>, Vec<Vec<String>>) {
+        let head = std::iter::once(self.x.title.to_owned()).chain(self.lines.iter().map(|line| line.name.clone()));
+        let cell = |line: &Line, x: f64| line.at(x).map_or("-".to_owned(), |y| format!("{}{}", exact(y), self.y.unit));
+        let rows = self.xs().into_iter().map(|x| {
+            let named = self.x.labels.iter().find(|(of, _)| *of == x).map(|(_, name)| name.clone());
+            let first = named.unwrap_or_else(|| format!("{}{}", exact(x), self.x.unit));
+            std::iter::once(first).chain(self.lines.iter().map(|line| cell(line, x))).collect()
+        });
+        (head.collect(), rows.collect())
+    }
+
     /// A full-width plot with a legend; a sentence if there is nothing to draw.
     pub fn svg(&self) -> String {
         self.drawn(SIZE, true)
     }
 
-    /// A small plot without a legend, for a grid.
+    /// A small plot with a legend, for a grid.
     pub fn small_svg(&self) -> String {
-        self.drawn(SMALL, false)
-    }
-
-    pub fn is_empty(&self) -> bool {
-        !self.lines.iter().any(|line| line.points.iter().any(|point| self.is_drawable(point)))
-    }
-
-    fn is_drawable(&self, &(x, y): &(f64, f64)) -> bool {
-        x.is_finite() && y.is_finite() && !(self.y_is_log && y <= 0.0)
+        self.drawn(SMALL, true)
     }
 
     fn drawn(&self, size: (u32, u32), has_legend: bool) -> String {
@@ -99,52 +217,48 @@ impl Lines<'_> {
         if self.is_empty() {
             return Ok(());
         }
-        let scale = |is_log: bool, value: f64| if is_log { value.max(1e-12).log2() } else { value };
-        let scaled = |&(x, y): &(f64, f64)| (scale(self.x_is_log, x), scale(self.y_is_log, y));
         let points_of = |line: &Line| -> Vec<(f64, f64)> {
-            line.points.iter().filter(|point| self.is_drawable(point)).map(scaled).collect()
+            let points = line.points.iter().filter(|point| self.is_drawable(point));
+            points.map(|point| (self.x.scaled(point.0), self.y.scaled(point.1))).collect()
         };
         let all: Vec<_> = self.lines.iter().flat_map(points_of).collect();
         let area = SVGBackend::with_string(svg, size).into_drawing_area();
         area.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&area);
-        if let Some(title) = self.title {
-            chart.caption(title, ("sans-serif", 15));
-        }
-        let y_title_size = if self.y_title.is_empty() { 58 } else { 76 };
         let right = if has_legend { LEGEND_WIDTH + 12 } else { 12 };
-        let mut chart = chart
+        let mut chart = ChartBuilder::on(&area)
             .margin(12)
             .margin_right(right)
             .x_label_area_size(42)
-            .y_label_area_size(y_title_size)
-            .build_cartesian_2d(
-                range(all.iter().map(|p| p.0), self.x_is_log),
-                range(all.iter().map(|p| p.1), self.y_is_log),
-            )?;
-        let label = |is_log: bool| {
-            move |value: &f64| match is_log {
-                // Label only powers of two.
-                true if (value - value.round()).abs() > 1e-6 => String::new(),
-                true => short(value.exp2()),
-                false => short(*value),
-            }
+            .y_label_area_size(if self.y.title.is_empty() { 58 } else { 76 })
+            .build_cartesian_2d(range(all.iter().map(|p| p.0), &self.x), range(all.iter().map(|p| p.1), &self.y))?;
+        let label = |axis: &Axis, value: f64| match axis.is_log {
+            // Label only powers of two, unless the axis is too short to have them.
+            true if axis.about.is_none() && (value - value.round()).abs() > 1e-6 => String::new(),
+            true => axis.label(value.exp2()),
+            false => axis.label(value),
         };
         chart
             .configure_mesh()
-            .x_desc(self.x_title)
-            .y_desc(self.y_title)
+            .x_desc(self.x.title)
+            .y_desc(self.y.title)
             // One label for every 60 units across and 36 up.
             .x_labels(size.0 as usize / 60)
             .y_labels(size.1 as usize / 36)
-            .x_label_formatter(&label(self.x_is_log))
-            .y_label_formatter(&label(self.y_is_log))
-            .label_style(("sans-serif", 13))
+            .x_label_formatter(&|value| label(&self.x, *value))
+            .y_label_formatter(&|value| label(&self.y, *value))
+            .label_style(TEXT)
+            .axis_desc_style(TEXT)
             .light_line_style(WHITE)
             .draw()?;
+        if let Some(band) = &self.band {
+            let low = band.points.iter().map(|&(x, low, _)| (x, low));
+            let high = band.points.iter().rev().map(|&(x, _, high)| (x, high));
+            let outline: Vec<_> = low.chain(high).map(|(x, y)| (self.x.scaled(x), self.y.scaled(y))).collect();
+            chart.draw_series(std::iter::once(Polygon::new(outline, CHANCE.filled())))?;
+        }
         for line in &self.lines {
-            let style = line.color.stroke_width(2);
-            if line.is_expected {
+            let style = line.rgb().stroke_width(2);
+            if line.color.is_none() {
                 chart.draw_series(DashedLineSeries::new(points_of(line), DASH.0, DASH.1, style))?;
             } else {
                 chart.draw_series(LineSeries::new(points_of(line), style))?;
@@ -153,13 +267,13 @@ impl Lines<'_> {
         if has_legend {
             let left = size.0 as i32 - LEGEND_WIDTH as i32;
             for (line, y) in self.lines.iter().zip((24..).step_by(19)) {
-                let style = line.color.stroke_width(2);
-                if line.is_expected {
+                let style = line.rgb().stroke_width(2);
+                if line.color.is_none() {
                     area.draw(&DashedPathElement::new([(left, y), (left + 22, y)], DASH.0, DASH.1, style))?;
                 } else {
                     area.draw(&PathElement::new([(left, y), (left + 22, y)], style))?;
                 }
-                area.draw(&Text::new(line.name.as_str(), (left + 30, y - 6), ("sans-serif", 13)))?;
+                area.draw(&Text::new(line.name.as_str(), (left + 30, y - 6), TEXT))?;
             }
         }
         area.present()?;
@@ -167,15 +281,18 @@ impl Lines<'_> {
     }
 }
 
-/// The range of an axis: from the minimum, or 0, to a little above the maximum. A logarithmic axis includes at least
-/// two powers of two, because only those have labels.
-fn range(values: impl Iterator<Item = f64> + Clone, is_log: bool) -> std::ops::Range<f64> {
+/// The range of an axis, in its scale: from the minimum, or 0, to a little above the maximum. A logarithmic axis
+/// includes at least two powers of two, because only those have labels, or `span` to each side of `about`.
+fn range(values: impl Iterator<Item = f64> + Clone, axis: &Axis) -> std::ops::Range<f64> {
     let least = values.clone().fold(f64::INFINITY, f64::min);
     let most = values.fold(f64::NEG_INFINITY, f64::max);
-    if is_log && most.floor() - least.ceil() < 1.0 {
+    if let (true, Some(about), Some(span)) = (axis.is_log, axis.about, axis.span) {
+        return least.min((about / span).log2())..most.max((about * span).log2()) + 0.01;
+    }
+    if axis.is_log && most.floor() - least.ceil() < 1.0 {
         return least.floor()..most.ceil().max(least.floor() + 1.0) + 0.03;
     }
-    let least = if is_log { least } else { least.min(0.0) };
+    let least = if axis.is_log { least } else { least.min(0.0) };
     // An axis of zeros still needs a length.
     least..most + if most > least { (most - least) * 0.03 } else { 1.0 }
 }
@@ -196,142 +313,27 @@ fn short(value: f64) -> String {
         v if v >= 0.001 => 4,
         _ => return format!("{scaled:.0e}{unit}"),
     };
-    let text = format!("{scaled:.digits$}");
-    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
-    format!("{text}{unit}")
+    format!("{}{unit}", without_zeros(&format!("{scaled:.digits$}")))
 }
 
-/// A matrix of shares from 0 to 1: columns from left to right, each from the bottom up. White is a half, blue 0, red 1.
-pub struct Matrix {
-    pub title: String,
-    pub below: String,
-    pub columns: Vec<Vec<f64>>,
-}
-
-const CELL: usize = 4;
-const SHADES: i32 = 6;
-
-impl Matrix {
-    /// Draws it; adjacent cells of one shade in a column become one rectangle.
-    pub fn svg(&self) -> String {
-        let rows = self.columns.iter().map(Vec::len).max().unwrap_or(0);
-        let (width, height) = ((self.columns.len() * CELL).max(1), (rows * CELL).max(1));
-        let full = width.max(256);
-        // All matrices are shown at equal width, so a wider one needs larger text.
-        let text = |size: f64| size * full as f64 / 256.0;
-        let top = text(36.0).round() as usize;
-        let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {full} {}\" role=\"img\" \
-             shape-rendering=\"crispEdges\">\
-             <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\
-             <g font-family=\"sans-serif\" transform=\"scale({:.3})\">\
-             <text x=\"4\" y=\"14\" font-size=\"13\" font-weight=\"600\">{}</text>\
-             <text x=\"4\" y=\"29\" font-size=\"11\" fill=\"#666\">{}</text></g>\
-             <path d=\"M0 {top}h{width}v{height}h-{width}z\" fill=\"none\" stroke=\"#ddd\" stroke-width=\"2\"/>",
-            height + top,
-            text(1.0),
-            super::escaped(&self.title),
-            super::escaped(&self.below),
-        );
-        for (number, column) in self.columns.iter().enumerate() {
-            let shades: Vec<i32> = column.iter().map(|share| shade(*share)).collect();
-            let mut row = 0;
-            for run in shades.chunk_by(|a, b| a == b) {
-                row += run.len();
-                if run[0] != 0 {
-                    svg += &format!(
-                        "<rect x=\"{}\" y=\"{}\" width=\"{CELL}\" height=\"{}\" fill=\"{}\"/>",
-                        number * CELL,
-                        (rows - row) * CELL + top,
-                        run.len() * CELL,
-                        color(run[0])
-                    );
-                }
-            }
-        }
-        svg + "</svg>"
+/// Four digits, or all of a large number's.
+fn exact(value: f64) -> String {
+    let digits = match value.abs() {
+        v if v >= 1000.0 || v == 0.0 => 0,
+        v if v >= 100.0 => 1,
+        v if v >= 10.0 => 2,
+        v if v >= 1.0 => 3,
+        _ => 4,
+    };
+    let text = format!("{value:.digits$}");
+    match text.parse::<u64>() {
+        Ok(whole) => crate::number::grouped(whole),
+        Err(_) => without_zeros(&text).to_owned(),
     }
 }
 
-/// 0 if chance explains the distance from a half, otherwise up to ± [`SHADES`].
-fn shade(share: f64) -> i32 {
-    let bias = 2.0 * share - 1.0;
-    if bias.abs() < 0.15 {
-        return 0;
-    }
-    ((bias * f64::from(SHADES)).round() as i32).clamp(-SHADES, SHADES)
-}
-
-fn color(shade: i32) -> String {
-    let fade = 255 - (shade.abs() * 200 / SHADES);
-    if shade > 0 { format!("rgb(255,{fade},{fade})") } else { format!("rgb({fade},{fade},255)") }
-}
-
-/// A heat map with a number in each cell; darker is worse.
-pub struct HeatMap {
-    pub title: String,
-    pub x_title: &'static str,
-    pub y_title: &'static str,
-    /// The names of the columns.
-    pub columns: Vec<String>,
-    /// The name and the cells of each row; `None` for a cell without a measurement.
-    pub rows: Vec<(String, Vec<Option<HeatCell>>)>,
-}
-
-pub struct HeatCell {
-    /// 0 for the best, 1 for the worst.
-    pub heat: f64,
-    pub text: String,
-}
-
-/// The size of a cell, and the margins left of the first column and above the first row.
-const HEAT_CELL: (usize, usize) = (52, 26);
-const HEAT_LEFT: usize = 72;
-const HEAT_TOP: usize = 62;
-
-impl HeatMap {
-    pub fn svg(&self) -> String {
-        let (cell_width, cell_height) = HEAT_CELL;
-        let across = cell_width * self.columns.len();
-        let (width, height) = (HEAT_LEFT + across + 12, HEAT_TOP + cell_height * self.rows.len() + 12);
-        let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
-             font-family=\"sans-serif\" font-size=\"12\" text-anchor=\"middle\">\
-             <rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>"
-        );
-        let mut text = |x: usize, y: usize, attributes: &str, text: &str| {
-            svg += &format!("<text x=\"{x}\" y=\"{y}\" {attributes}>{}</text>", super::escaped(text));
-        };
-        let quiet = "fill=\"#666\"";
-        text(12, 20, "fill=\"#000\" font-size=\"15\" text-anchor=\"start\"", &self.title);
-        text(HEAT_LEFT + across / 2, 40, quiet, self.x_title);
-        text(HEAT_LEFT - 8, HEAT_TOP - 7, "fill=\"#666\" text-anchor=\"end\"", self.y_title);
-        for (number, name) in self.columns.iter().enumerate() {
-            text(HEAT_LEFT + cell_width * number + cell_width / 2, HEAT_TOP - 7, "fill=\"#000\"", name);
-        }
-        for (number, (name, _)) in self.rows.iter().enumerate() {
-            let y = HEAT_TOP + cell_height * number + 17;
-            text(HEAT_LEFT - 8, y, "fill=\"#000\" text-anchor=\"end\"", name);
-        }
-        for (row, (_, cells)) in self.rows.iter().enumerate() {
-            for (column, cell) in cells.iter().enumerate() {
-                let Some(cell) = cell else { continue };
-                let (x, y) = (HEAT_LEFT + cell_width * column, HEAT_TOP + cell_height * row);
-                // From near white to dark blue; the text color keeps the number readable.
-                let (light, ink) = (95.0 - 65.0 * cell.heat, if cell.heat > 0.55 { "#fff" } else { "#000" });
-                svg += &format!(
-                    "<rect x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill=\"hsl(215 60% {light:.0}%)\"/>\
-                     <text x=\"{}\" y=\"{}\" fill=\"{ink}\">{}</text>",
-                    cell_width - 1,
-                    cell_height - 1,
-                    x + cell_width / 2,
-                    y + 17,
-                    super::escaped(&cell.text)
-                );
-            }
-        }
-        svg + "</svg>"
-    }
+fn without_zeros(text: &str) -> &str {
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }
 
 #[cfg(test)]
@@ -342,19 +344,13 @@ mod tests {
     fn axis_labels_are_short() {
         let texts = [0.0, 0.05, 0.5, 12.0, 340.0, 12_345.0, 1.2e6, 5e9].map(short);
         assert_eq!(texts, ["0", "0.05", "0.5", "12", "340", "12.3 k", "1.2 M", "5 G"]);
+        let texts = [0.0, 0.0501, 1.0, 12.345, 340.0, 12_345.4].map(exact);
+        assert_eq!(texts, ["0", "0.0501", "1", "12.35", "340", "12,345"]);
     }
 
-    #[test]
-    fn adjacent_cells_of_one_shade_are_one_rectangle() {
-        let matrix = Matrix { title: "a<b".into(), below: String::new(), columns: vec![vec![0.5, 0.0, 0.0, 1.0]] };
-        let svg = matrix.svg();
-        assert_eq!(svg.matches("<rect").count(), 3, "{svg}");
-        assert!(svg.contains("a&lt;b"));
-    }
-
-    fn over_logarithms(points: Vec<(f64, f64)>) -> Lines<'static> {
+    fn over_logarithms(points: Vec<(f64, f64)>) -> Lines {
         let lines = vec![Line::new("a<b", 0, points)];
-        Lines { title: Some("title"), x_title: "x", y_title: "", x_is_log: true, y_is_log: true, lines }
+        Lines { title: "title".into(), x: Axis::log("x"), y: Axis::log(""), lines, band: None }
     }
 
     #[test]
@@ -373,12 +369,17 @@ mod tests {
     }
 
     #[test]
-    fn a_heat_map_has_a_number_in_each_measured_cell() {
-        let cell = |heat, text: &str| Some(HeatCell { heat, text: text.into() });
-        let rows = vec![("row".into(), vec![cell(0.0, "12"), None, cell(1.0, "<99")])];
-        let columns = ["a", "b", "c"].map(String::from).to_vec();
-        let svg = HeatMap { title: "t&t".into(), x_title: "x", y_title: "y", columns, rows }.svg();
-        assert_eq!(svg.matches("<rect").count(), 1 + 2);
-        assert!(svg.contains(">12<") && svg.contains("&lt;99") && svg.contains("t&amp;t"), "{svg}");
+    fn lines_share_their_x_values_and_have_gaps_where_they_have_no_point() {
+        let line = |name, points| Line::new(name, 0, points);
+        let lines = vec![line("a", vec![(1.0, 5.0), (3.0, f64::NAN)]), line("b", vec![(2.0, 7.0)])];
+        let axis = Axis { labels: vec![(2.0, "two".into())], ..Axis::linear("x") };
+        let lines = Lines { title: String::new(), x: axis, y: Axis::linear("y"), lines, band: None };
+        let json = lines.json("k", None);
+        assert_eq!(json["xs"], json!([1.0, 2.0]));
+        assert_eq!(json["lines"][0]["values"], json!([5.0, null]));
+        assert_eq!(json["lines"][1]["values"], json!([null, 7.0]));
+        let (head, rows) = lines.table();
+        assert_eq!(head, ["x", "a", "b"]);
+        assert_eq!(rows, [["1", "5", "-"], ["two", "-", "7"]]);
     }
 }

@@ -1,7 +1,8 @@
-//! The page of `lab schemes`: plots over the number of keys, the table, the problems.
+//! The page of `lab schemes`: the answer, the table, plots over the number of keys, the problems.
 
-use super::Page;
-use super::plot::{Line, Lines};
+use super::plot::{Axis, Line, Lines};
+use super::table::{Cell, Kind, Mark, Table};
+use super::{Page, Tile};
 use crate::cmd::lab::schemes::{Report, text};
 use crate::number::grouped;
 use splitpoint_lab::schemes::{Point, SchemeKind, Study};
@@ -17,63 +18,66 @@ enum Shown {
 struct Plot {
     title: &'static str,
     shown: Shown,
-    y_is_log: bool,
+    /// Of a logarithmic axis, which has no 0: smaller values are drawn here.
+    floor: Option<f64>,
     y: fn(&Point) -> Option<f64>,
 }
 
 const PLOTS: [Plot; 11] = [
-    Plot { title: "Pages per hit, on disk", shown: Shown::OnDisk, y_is_log: false, y: |p| p.hit },
-    Plot { title: "Pages per miss, on disk", shown: Shown::OnDisk, y_is_log: false, y: |p| Some(p.miss) },
-    Plot { title: "Entries per hit, in memory", shown: Shown::InMemory, y_is_log: true, y: |p| p.hit },
-    // A logarithmic axis has no 0, and a miss may compare no entry.
-    Plot {
-        title: "Entries per miss, in memory",
-        shown: Shown::InMemory,
-        y_is_log: true,
-        y: |p| Some(p.miss.max(1.0 / 64.0)),
-    },
+    Plot { title: "Pages per hit, on disk", shown: Shown::OnDisk, floor: None, y: |p| p.hit },
+    Plot { title: "Pages per miss, on disk", shown: Shown::OnDisk, floor: None, y: |p| Some(p.miss) },
+    Plot { title: "Entries per hit, in memory", shown: Shown::InMemory, floor: Some(0.5), y: |p| p.hit },
+    Plot { title: "Entries per miss, in memory", shown: Shown::InMemory, floor: Some(1.0 / 64.0), y: |p| Some(p.miss) },
     Plot {
         title: "Memory for addressing, bytes",
         shown: Shown::All,
-        y_is_log: true,
+        floor: Some(1.0),
         y: |p| Some(p.figures.addressing_bytes as f64),
     },
     Plot {
         title: "Utilisation, percent",
         shown: Shown::All,
-        y_is_log: false,
+        floor: None,
         y: |p| Some(p.figures.utilisation_percent()),
     },
     Plot {
         title: "Longest insert, pages written, on disk",
         shown: Shown::OnDisk,
-        y_is_log: true,
-        y: |p| Some(p.figures.longest_pause.max(1) as f64),
+        floor: Some(1.0),
+        y: |p| Some(p.figures.longest_pause as f64),
     },
     Plot {
         title: "Longest insert, entries moved, in memory",
         shown: Shown::InMemory,
-        y_is_log: true,
-        y: |p| Some(p.figures.longest_pause.max(1) as f64),
+        floor: Some(1.0),
+        y: |p| Some(p.figures.longest_pause as f64),
     },
-    Plot { title: "Splits", shown: Shown::All, y_is_log: true, y: |p| Some(p.figures.splits.max(1) as f64) },
+    Plot { title: "Splits", shown: Shown::All, floor: Some(1.0), y: |p| Some(p.figures.splits as f64) },
     Plot {
         title: "Length of the file with holes, bytes",
         shown: Shown::OnDisk,
-        y_is_log: true,
-        y: |p| Some(p.figures.file_bytes.max(1) as f64),
+        floor: Some(1.0),
+        y: |p| Some(p.figures.file_bytes as f64),
     },
     Plot {
         title: "Keys that could not be stored, percent",
         shown: Shown::All,
-        y_is_log: false,
+        floor: None,
         y: |p| Some(100.0 * p.refused as f64 / p.keys as f64),
     },
 ];
 
 /// The page of a report.
 pub fn of(report: &Report) -> String {
-    let mut page = Page::new("Access methods on your keys", &text::head(report));
+    let mut page = Page::new("splitpoint lab schemes", "Access methods on your keys", &text::head(report));
+    answer(&mut page, report);
+    page.table(&table(&report.studies));
+    page.note(&text::LEGEND.join(" "));
+    let notes: Vec<_> = report.studies.iter().flat_map(text::notes).collect();
+    if !notes.is_empty() {
+        page.heading("Problems", "");
+        page.list(&notes);
+    }
     page.heading(
         "As keys are inserted",
         "Models of the access methods in Seltzer & Yigit 1991 and of Splitpoint's table. They count and measure no \
@@ -81,51 +85,87 @@ pub fn of(report: &Report) -> String {
     );
     let plots: Vec<_> = PLOTS.iter().map(|plot| plot.lines(&report.studies)).collect();
     page.grid_of_lines(&plots);
-    page.heading("With all keys", &text::LEGEND.join(" "));
-    page.table(&table(&report.studies));
-    let notes: Vec<_> = report.studies.iter().flat_map(text::notes).collect();
-    if !notes.is_empty() {
-        page.heading("Problems", "");
-        page.list(&notes);
-    }
     page.finish()
 }
 
-/// One row for each scheme, or for each point of a single scheme.
-fn table(studies: &[Study]) -> Vec<Vec<String>> {
-    let named = |names: &[&str]| {
-        let columns = text::COLUMNS.split_whitespace();
-        names.iter().copied().chain(columns).map(str::to_owned).collect::<Vec<_>>()
-    };
-    let row = |names: Vec<String>, point: &Point| names.into_iter().chain(text::cells(point)).collect();
-    let mut rows = Vec::new();
-    if let [study] = studies {
-        rows.push(named(&["keys"]));
-        rows.extend(study.points.iter().map(|point| row(vec![grouped(point.keys as u64)], point)));
-    } else {
-        rows.push(named(&["scheme", "function"]));
-        let last = studies.iter().filter_map(|study| Some((study, study.last()?)));
-        rows.extend(last.map(|(study, point)| row(vec![study.kind.name().into(), study.function.into()], point)));
+/// Pages or entries that a hit and a miss touch together; `None` if the scheme did not take all keys.
+fn touched(study: &Study) -> Option<f64> {
+    let point = study.last().filter(|_| is_complete(study))?;
+    Some(point.hit? + point.miss)
+}
+
+fn is_complete(study: &Study) -> bool {
+    study.refusals.is_empty() && study.given_up.is_none()
+}
+
+fn best(studies: &[Study], on_disk: bool) -> Option<(&Study, &Point)> {
+    let able = studies.iter().filter(|study| study.kind.on_disk() == on_disk && touched(study).is_some());
+    let best = able.min_by(|a, b| touched(a).partial_cmp(&touched(b)).unwrap_or(std::cmp::Ordering::Equal))?;
+    Some((best, best.last()?))
+}
+
+fn answer(page: &mut Page, report: &Report) {
+    let (mut tiles, mut verdict) = (Vec::new(), Vec::new());
+    for (on_disk, name) in [(true, "on disk"), (false, "in memory")] {
+        let Some((study, point)) = best(&report.studies, on_disk) else { continue };
+        let [hit, miss, memory, ..] = text::cells(point);
+        verdict.push(format!("{name} {}", study.kind.name()));
+        let tile = if on_disk { "Fewest pages, on disk" } else { "Fewest entries, in memory" };
+        let note = format!("{hit} a hit, {miss} a miss; {memory} of memory for addressing");
+        tiles.push(Tile { name: tile, value: study.kind.name().to_owned(), note });
     }
-    rows
+    let ours = report.studies.iter().find(|study| study.kind == SchemeKind::Splitpoint);
+    if let Some(point) = ours.and_then(Study::last) {
+        let [hit, miss, memory, ..] = text::cells(point);
+        let note = format!("{hit} a hit, {miss} a miss; {memory} of memory for addressing");
+        tiles.push(Tile { name: "Splitpoint's table", value: "splitpoint".to_owned(), note });
+    }
+    let verdict = match verdict.len() {
+        0 => "No scheme took all keys".to_owned(),
+        _ => format!("The cheapest lookups: {}", verdict.join(", ")),
+    };
+    page.answer(&verdict, &tiles, &text::answer(report));
+}
+
+/// One row for each scheme, or for each point of a single scheme.
+fn table(studies: &[Study]) -> Table {
+    let columns: Vec<_> = text::COLUMNS.split_whitespace().collect();
+    let cells = |study: &Study, point: &Point| {
+        let refused = !study.refusals.is_empty() && point.refused > 0;
+        let mut cells: Vec<_> = text::cells(point).iter().map(Cell::from).collect();
+        if refused && let Some(last) = cells.pop() {
+            cells.push(last.with(Mark::Bad));
+        }
+        cells
+    };
+    if let [study] = studies {
+        let mut table = Table::new(study.kind.name(), &[&["keys"], &columns[..]].concat());
+        for point in &study.points {
+            table.row(Kind::Plain, std::iter::once(grouped(point.keys as u64).into()).chain(cells(study, point)));
+        }
+        return table;
+    }
+    let mut table = Table::new("With all keys", &[&["scheme", "where", "function"], &columns[..]].concat());
+    let leaders = [best(studies, true), best(studies, false)].map(|best| best.map(|(study, _)| study.kind));
+    for (study, point) in studies.iter().filter_map(|study| Some((study, study.last()?))) {
+        let kind = if leaders.contains(&Some(study.kind)) { Kind::Best } else { Kind::Plain };
+        let place = if study.kind.on_disk() { "disk" } else { "memory" };
+        let names = [Cell::from(study.kind.name()), place.into(), study.function.into()];
+        table.row(kind, names.into_iter().chain(cells(study, point)));
+    }
+    table
 }
 
 impl Plot {
-    fn lines(&self, studies: &[Study]) -> Lines<'static> {
+    fn lines(&self, studies: &[Study]) -> Lines {
         let shown = studies.iter().filter(|study| self.shows(study.kind));
         let points = |study: &Study| {
             let points = study.points.iter();
             points.filter_map(|point| Some((point.keys as f64, (self.y)(point)?))).collect()
         };
         let lines = shown.map(|study| Line::new(study.kind.name(), color(study.kind), points(study)));
-        Lines {
-            title: Some(self.title),
-            x_title: "keys",
-            y_title: "",
-            x_is_log: true,
-            y_is_log: self.y_is_log,
-            lines: lines.collect(),
-        }
+        let y = if self.floor.is_some() { Axis { floor: self.floor, ..Axis::log("") } } else { Axis::linear("") };
+        Lines { title: self.title.to_owned(), x: Axis::log("keys"), y, lines: lines.collect(), band: None }
     }
 
     fn shows(&self, kind: SchemeKind) -> bool {

@@ -14,6 +14,7 @@ use crate::format::tsv::quoted;
 use crate::interrupt::Interrupt;
 use crate::number::parse_size;
 use crate::output::Output;
+use crate::progress::Progress;
 use serde_json::{Value, json};
 use splitpoint::HashKind;
 use splitpoint_lab::schemes::{Distinct, Options, Point, SchemeKind, Study, absent_keys};
@@ -90,13 +91,16 @@ impl Schemes {
         let absent = absent_keys(&distinct);
         let breaker = interrupt.breaker();
         let mut studies = Vec::new();
+        let progress = Progress::of_one_step("inserting");
         let kinds = if self.scheme.is_empty() { SchemeKind::ALL } else { &self.scheme[..] };
         for &kind in kinds {
+            progress.step(kind.name());
             let points = self.points.into();
             let study = Study::run(kind, &distinct, &absent, &self.value_bytes, points, &options, &breaker);
             interrupt.stop_if_caught("nothing was written")?;
             studies.extend(study);
         }
+        progress.clear();
         let report = Report {
             keys: self.keys.describe(),
             count: distinct.len(),
@@ -193,9 +197,9 @@ fn point_as_json(point: &Point) -> Value {
     json!({
         "keys": point.keys,
         "refused": point.refused,
-        "touched_per_hit": point.hit,
-        "touched_per_hit_most": point.worst_hit,
-        "touched_per_miss": point.miss,
+        "touched_per_successful": point.hit,
+        "touched_per_successful_most": point.worst_hit,
+        "touched_per_unsuccessful": point.miss,
         "pairs": figures.pairs,
         "pair_bytes": figures.pair_bytes,
         "store_bytes": figures.store_bytes,

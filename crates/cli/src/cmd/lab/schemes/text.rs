@@ -1,6 +1,7 @@
-//! The report for a terminal of 80 columns: one line for each scheme, or for each point of a single scheme; then the
-//! problems.
+//! The report for a terminal of 80 columns: the answer; one line for each scheme, or for each point of a single scheme;
+//! then the problems.
 
+use super::super::hash::wrapped;
 use super::Report;
 use crate::format::tsv::quoted;
 use crate::number::{count_of, grouped, size};
@@ -8,6 +9,11 @@ use splitpoint_lab::schemes::{Point, Study, WORK_MAX};
 
 pub fn lines(report: &Report) -> Vec<String> {
     let mut lines = vec![head(report), String::new()];
+    let answer = answer(report);
+    if !answer.is_empty() {
+        lines.extend(answer.iter().flat_map(|line| wrapped(line)));
+        lines.push(String::new());
+    }
     match &report.studies[..] {
         [study] => growth(study, &mut lines),
         studies => last_points(studies, &mut lines),
@@ -22,11 +28,49 @@ pub fn lines(report: &Report) -> Vec<String> {
     lines
 }
 
+/// The answer, for several schemes on disk or in memory: which are best at what, and which cannot store all keys.
+pub fn answer(report: &Report) -> Vec<String> {
+    let place = |on_disk: bool| {
+        let studies = report.studies.iter().filter(|study| study.kind.on_disk() == on_disk);
+        let all: Vec<_> = studies.filter_map(|study| Some((study, study.last()?))).collect();
+        if all.len() < 2 {
+            return None;
+        }
+        let (name, unit) = if on_disk { ("On disk", "pages") } else { ("In memory", "entries") };
+        // Those that cannot store all keys are not compared: they have fewer to find.
+        let whole = || all.iter().filter(|(study, point)| point.refused == 0 && study.given_up.is_none());
+        let least = |figure: &dyn Fn(&Point) -> f64| {
+            let best = whole().min_by(|a, b| figure(a.1).total_cmp(&figure(b.1)))?;
+            let equal = whole().filter(|(_, point)| figure(point) - figure(best.1) <= figure(best.1).abs() * 0.005);
+            let names: Vec<_> = equal.map(|(study, _)| study.kind.name()).collect();
+            Some((names.join(", "), figure(best.1)))
+        };
+        let (successful, hit) = least(&|point| point.hit.unwrap_or(f64::MAX))?;
+        let (unsuccessful, miss) = least(&|point| point.miss)?;
+        let (fullest, full) = least(&|point| -point.figures.utilisation_percent())?;
+        let refused: Vec<_> =
+            all.iter().filter(|(_, point)| point.refused > 0).map(|(study, _)| study.kind.name()).collect();
+        let refused = match &refused[..] {
+            [] => String::new(),
+            names => format!(" Not all keys fit in {}.", names.join(", ")),
+        };
+        Some(format!(
+            "{name}: fewest {unit} in a successful lookup: {successful} ({}); in an unsuccessful one: \
+             {unsuccessful} ({}); fullest: {fullest} ({:.0} %).{refused}",
+            touched(hit),
+            touched(miss),
+            -full
+        ))
+    };
+    [true, false].into_iter().filter_map(place).collect()
+}
+
 /// The meaning of the columns.
-pub const LEGEND: [&str; 3] = [
-    "hit, miss: pages (on disk) or entries (in memory) that a lookup touches; memory:",
-    "for addressing; full: bytes of pairs in percent of the bytes that hold them;",
-    "longest: the most pages that one insert wrote, or entries that it moved.",
+pub const LEGEND: [&str; 4] = [
+    "hit, miss: pages (on disk) or entries (in memory) that a successful and an",
+    "unsuccessful lookup touches; memory: for addressing; full: bytes of pairs in",
+    "percent of the bytes that hold them; longest: the most pages that one insert",
+    "wrote, or entries that it moved.",
 ];
 
 /// The keys and the parameters.

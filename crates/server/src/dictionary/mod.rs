@@ -1,0 +1,342 @@
+//! A dictionary as the key space: read-only, exchanged for its next generation while clients read.
+//!
+//! ```text
+//! Served ── Generation    the open dictionary, and which node has which slot (slots.rs), exchanged together
+//!        └─ Source        where they come from: a path, a topology file (topology.rs)
+//!
+//! ```
+//!
+//! The key space asks it where database 0 has no table, so a server of a table pays nothing for it. Everything that
+//! reads within one entry of the gate reads one generation.
+//!
+//! Not here: when to look for a new generation (`watcher.rs`); CLUSTER and redirections (`command/cluster.rs`).
+
+pub mod slots;
+pub mod topology;
+
+use arc_swap::{ArcSwap, Guard};
+use slots::{Place, SlotMap};
+use splitpoint::{Dictionary, DictionaryOptions, SLOT_COUNT, ShardInfo};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+use topology::{Address, Topology};
+
+/// Batches between two looks that are enough to judge by, and how many of them may wait for the disk for each that does.
+const JUDGED_BATCHES: u64 = 20;
+const BATCHES_A_READ: u64 = 100;
+/// Bytes that the system reads for a page that is not in memory.
+const READ_BYTES: u64 = 4096;
+
+/// What to serve.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// A directory of shards, or a file.
+    pub path: PathBuf,
+    /// The topology file.
+    pub topology: Option<PathBuf>,
+    /// Addresses, one of which is this node's in the topology.
+    pub listening: Vec<String>,
+    /// Without a topology: the address that clients are told.
+    pub announced: Option<Address>,
+}
+
+/// See the head of this file.
+pub struct Served {
+    source: Source,
+    /// What the dictionary's choice of shards looks at.
+    topology: Arc<ArcSwap<Topology>>,
+    current: ArcSwap<Generation>,
+    /// Whether lookups may wait for the disk; by the batches since the last look, and the bytes from disks before it.
+    may_wait: AtomicBool,
+    batches: AtomicU64,
+    bytes_before: AtomicU64,
+    /// Wakes the watcher before its second is over; `true`: read the topology again too.
+    call: Mutex<bool>,
+    called: Condvar,
+    /// Generations taken over since the start.
+    pub reloads: AtomicU64,
+    /// Why the last look failed; `None` if it did not.
+    failure: Mutex<Option<String>>,
+}
+
+/// What is served until the next one comes.
+pub struct Generation {
+    /// The keys and values.
+    pub dictionary: Dictionary,
+    /// Who has which slots.
+    pub slots: SlotMap,
+    /// Figures of the open files.
+    pub facts: Facts,
+}
+
+/// Figures that do not change in a generation.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Facts {
+    /// Bytes of the indexes.
+    pub index_bytes: u64,
+    /// Bytes of keys and values.
+    pub payload_bytes: u64,
+}
+
+impl Served {
+    /// Opens a dictionary, of a directory the shards that this node serves.
+    ///
+    /// # Errors
+    /// A topology that does not fit, a dictionary that cannot be opened.
+    pub fn open(source: Source) -> Result<Served, OpenError> {
+        let read = source.read_topology().map_err(OpenError::Topology)?;
+        let topology = Arc::new(ArcSwap::from_pointee(read));
+        let chosen = topology.clone();
+        let choose =
+            move |shard: &ShardInfo| chosen.load().serves_shard(shard.number, shard.first_slot, shard.last_slot);
+        let options = DictionaryOptions::new().only_shards(choose);
+        let dictionary = options.open(&source.path).map_err(OpenError::Dictionary)?;
+        let generation = Generation::new(dictionary, &topology.load()).map_err(|error| match error {
+            Failure::Slots(what) => OpenError::Topology(what),
+            Failure::Dictionary(error) => OpenError::Dictionary(error),
+        })?;
+        generation.warn();
+        Ok(Served {
+            source,
+            topology,
+            current: ArcSwap::from_pointee(generation),
+            // Until lookups have shown that they do not.
+            may_wait: AtomicBool::new(true),
+            batches: AtomicU64::new(0),
+            bytes_before: AtomicU64::new(bytes_from_disks().unwrap_or(0)),
+            call: Mutex::new(false),
+            called: Condvar::new(),
+            reloads: AtomicU64::new(0),
+            failure: Mutex::default(),
+        })
+    }
+
+    /// What is served now. Behind the gate of the key space it stays until that is left.
+    #[inline]
+    pub fn now(&self) -> Guard<Arc<Generation>> {
+        self.current.load()
+    }
+
+    /// Where the dictionary is.
+    pub fn path(&self) -> &Path {
+        &self.source.path
+    }
+
+    /// Whether the nodes come from a file.
+    pub fn has_topology(&self) -> bool {
+        self.source.topology.is_some()
+    }
+
+    /// Why the last look for a new generation failed; `None` if it did not.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// How many of `keys`, from the first on, belong to requests that are served here. `firsts` has, where the keys of
+    /// a request begin, their number.
+    #[inline]
+    pub fn count_served(&self, keys: &[&[u8]], firsts: &[u8]) -> usize {
+        if !self.has_topology() {
+            return keys.len();
+        }
+        let now = self.now();
+        let mut served = 0;
+        while served < keys.len() {
+            let request = &keys[served..served + usize::from(firsts[served])];
+            let slot = splitpoint::slot(request[0]);
+            let is_here = matches!(now.slots.place(slot), Place::Here);
+            if !is_here || request[1..].iter().any(|key| splitpoint::slot(key) != slot) {
+                break;
+            }
+            served += request.len();
+        }
+        served
+    }
+
+    /// Copies the value of `key`; `false` if it is absent.
+    ///
+    /// # Errors
+    /// [`LookupError::Elsewhere`] for a key of another node; those of [`Dictionary::get_into`].
+    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, LookupError> {
+        self.look_up(&[key], |dictionary| Ok(dictionary.get_into(key, value)?))
+    }
+
+    /// The values of `keys`, in order.
+    ///
+    /// # Errors
+    /// Those of [`get_into`](Self::get_into).
+    pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, LookupError> {
+        self.look_up(keys, |dictionary| Ok(dictionary.get_many(keys)?))
+    }
+
+    fn look_up<T>(
+        &self,
+        keys: &[&[u8]],
+        look_up: impl FnOnce(&Dictionary) -> Result<T, LookupError>,
+    ) -> Result<T, LookupError> {
+        let now = self.now();
+        if let Some(key) = keys.iter().find(|key| !now.slots.serves(key)) {
+            return Err(LookupError::Elsewhere(splitpoint::slot(key)));
+        }
+        self.batches.fetch_add(1, Relaxed);
+        look_up(&now.dictionary)
+    }
+
+    /// A scan from `cursor` on, over the keys that this node serves: [`Dictionary::scan`].
+    ///
+    /// # Errors
+    /// Those of [`Dictionary::scan`].
+    pub fn scan(&self, cursor: u64, count: usize, mut take: impl FnMut(&[u8], &[u8])) -> splitpoint::Result<u64> {
+        let now = self.current.load_full();
+        let filtered = now.slots.cuts_a_shard();
+        let take = |key: &[u8], value: &[u8]| {
+            if !filtered || now.slots.serves(key) {
+                take(key, value);
+            }
+        };
+        now.dictionary.scan(cursor, count, take)
+    }
+
+    /// A cursor of [`scan`](Self::scan) at a place chosen by a random number.
+    pub fn cursor_at(&self, random: u64) -> u64 {
+        // A slot of this node in the upper bits, a position behind them.
+        const POSITION_BITS: u32 = 49;
+        let slot = (random >> POSITION_BITS) as u16 % SLOT_COUNT;
+        let from = |slot: &u16| matches!(self.now().slots.place(*slot), Place::Here);
+        let slot = (slot..SLOT_COUNT).chain(0..slot).find(from).unwrap_or(0);
+        u64::from(slot) << POSITION_BITS | random & ((1 << POSITION_BITS) - 1)
+    }
+
+    /// Whether a lookup may wait for the disk, judged by what the process had disks read since the last call.
+    pub fn may_wait(&self) -> bool {
+        // Where the system does not tell, it may.
+        let Some(bytes) = bytes_from_disks() else { return true };
+        let batches = self.batches.swap(0, Relaxed);
+        let reads = bytes.saturating_sub(self.bytes_before.swap(bytes, Relaxed)) / READ_BYTES;
+        if batches >= JUDGED_BATCHES {
+            self.may_wait.store(reads * BATCHES_A_READ > batches, Relaxed);
+        }
+        self.may_wait.load(Relaxed)
+    }
+
+    /// Lets the watcher read the topology and look for a new generation at once.
+    pub fn reload_soon(&self) {
+        *self.call.lock().unwrap_or_else(|e| e.into_inner()) = true;
+        self.called.notify_one();
+    }
+
+    /// Waits for a call, but not longer; whether one came.
+    pub fn wait(&self, longest: Duration) -> bool {
+        let call = self.call.lock().unwrap_or_else(|e| e.into_inner());
+        let (mut call, _) =
+            self.called.wait_timeout_while(call, longest, |called| !*called).unwrap_or_else(|e| e.into_inner());
+        std::mem::take(&mut *call)
+    }
+
+    /// Opens what is new, beside what is served; `None` where nothing is. `read_topology`: that file too.
+    ///
+    /// # Errors
+    /// Why it cannot be served.
+    pub fn next(&self, read_topology: bool) -> Result<Option<Generation>, String> {
+        let before = self.topology.load_full();
+        if read_topology {
+            self.topology.store(Arc::new(self.source.read_topology()?));
+        }
+        self.reload().inspect_err(|_| self.topology.store(before))
+    }
+
+    /// Serves `next`, and gives what was served before. The caller has the key space to itself.
+    pub fn exchange(&self, next: Generation) -> Arc<Generation> {
+        self.reloads.fetch_add(1, Relaxed);
+        self.current.swap(Arc::new(next))
+    }
+
+    fn reload(&self) -> Result<Option<Generation>, String> {
+        let mut dictionary = self.now().dictionary.clone();
+        let topology = self.topology.load();
+        let changed = dictionary.reload().map_err(|error| error.to_string())?;
+        if !changed && **topology == *self.now().slots.topology() {
+            return Ok(None);
+        }
+        Generation::new(dictionary, &topology).map(Some).map_err(|failure| match failure {
+            Failure::Slots(what) => what,
+            Failure::Dictionary(error) => error.to_string(),
+        })
+    }
+
+    /// Notes why the last look failed, or that it did not. Gives what was noted before.
+    pub fn note_failure(&self, failure: Option<String>) -> Option<String> {
+        std::mem::replace(&mut *self.failure.lock().unwrap_or_else(|e| e.into_inner()), failure)
+    }
+}
+
+impl Source {
+    fn read_topology(&self) -> Result<Topology, String> {
+        match &self.topology {
+            Some(path) => Topology::read(path, &self.listening),
+            None => Ok(Topology::single(self.announced.clone())),
+        }
+    }
+}
+
+/// Bytes that this process had disks read so far, by reads or by page faults.
+fn bytes_from_disks() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/io").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("read_bytes: "))?.parse().ok()
+}
+
+/// Why a key was not looked up.
+#[derive(Debug)]
+pub enum LookupError {
+    /// Another node serves its slot, or none.
+    Elsewhere(u16),
+    /// The dictionary could not be read.
+    Dictionary(splitpoint::Error),
+}
+
+impl From<splitpoint::Error> for LookupError {
+    fn from(error: splitpoint::Error) -> Self {
+        LookupError::Dictionary(error)
+    }
+}
+
+/// Why there is no [`Generation`].
+enum Failure {
+    Slots(String),
+    Dictionary(splitpoint::Error),
+}
+
+/// Why a dictionary cannot be served.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The topology: what is wrong, where, and what to do.
+    Topology(String),
+    /// The dictionary.
+    Dictionary(splitpoint::Error),
+}
+
+impl Generation {
+    fn new(dictionary: Dictionary, topology: &Topology) -> Result<Generation, Failure> {
+        let slots = SlotMap::new(topology.clone(), &dictionary.shards()).map_err(Failure::Slots)?;
+        let stat = dictionary.stat().map_err(Failure::Dictionary)?;
+        let facts = Facts {
+            index_bytes: stat.index_bytes + stat.ranks_bytes,
+            payload_bytes: stat.key_bytes.saturating_add(stat.value_bytes),
+        };
+        Ok(Generation { dictionary, slots, facts })
+    }
+
+    /// Logs what is unusual about it.
+    pub fn warn(&self) {
+        if self.slots.cuts_a_shard() {
+            tracing::warn!("a shard has slots of this node and of others: DBSIZE is an estimate, SCAN skips keys");
+        }
+    }
+
+    /// The generation of a directory of shards; 0 for a file.
+    pub fn number(&self) -> u64 {
+        self.dictionary.generation().unwrap_or(0)
+    }
+}

@@ -1,0 +1,75 @@
+"""Starts servers of a dictionary for the cluster tests, and makes what they serve: words and their line numbers."""
+
+import os
+import subprocess
+import tempfile
+import time
+
+import resp
+import servers
+
+BUILDER = os.environ.get("SPLITPOINT", servers.PROGRAM[0] if len(servers.PROGRAM) > 1 else "target/debug/splitpoint")
+WORDS = "data/english-words.txt"
+FOLDER = tempfile.TemporaryDirectory()
+
+
+def place(name):
+    return os.path.join(FOLDER.name, name)
+
+
+def words():
+    with open(WORDS, "rb") as file:
+        return file.read().splitlines()
+
+
+def run(*command, refused=None):
+    """What a command wrote; where it is to be refused, with which words in its message."""
+    done = subprocess.run([BUILDER, *map(str, command)], capture_output=True, text=True, timeout=60)
+    if refused is not None:
+        assert done.returncode != 0 and refused in done.stderr, (command, done.returncode, done.stderr)
+        return done.stderr
+    assert done.returncode == 0, (command, done.stderr)
+    return done.stdout
+
+
+def build(name, shards, *options):
+    run("dict", "build", "--format", "lines", "--number", "--shards", shards, *options, WORDS, place(name))
+    return place(name)
+
+
+def topology(name, text):
+    with open(place(name), "w") as file:
+        file.write(text)
+    return place(name)
+
+
+def node(port, share, *lines):
+    return "\n".join(["[[node]]", f'address = "127.0.0.1:{port}"', share, *lines, ""])
+
+
+def serve(port, *options):
+    command = [*servers.PROGRAM, "--resp", f"127.0.0.1:{port}", *map(str, options)]
+    return servers.Server(command, port, "splitpoint")
+
+
+def refuse(words, *options):
+    """A server that must not start, and says why."""
+    command = [*servers.PROGRAM, "--resp", f"127.0.0.1:{servers.free_port()}", *map(str, options)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert done.returncode != 0 and words in done.stderr, (words, done.returncode, done.stderr)
+    return done.stderr
+
+
+def ask(port, *command):
+    connection = resp.Connection(port)
+    try:
+        return connection.call(*command)
+    finally:
+        connection.close()
+
+
+def eventually(what, holds, seconds=15):
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.05)
