@@ -39,6 +39,8 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 mod through;
 
+pub(crate) use through::FrozenFrame;
+
 /// The number of a frame: the unit of I/O, latch, checksum and eviction.
 pub(crate) type FrameNo = u32;
 
@@ -74,16 +76,6 @@ pub(crate) trait FrameSource {
     fn load(&self, frame: FrameNo) -> Result<Option<Vec<u8>>>;
     /// Called when a frame became resident or dirty: may evict others.
     fn made_resident(&self);
-}
-
-/// A frozen frame that a checkpoint copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FrozenFrame {
-    Copied,
-    /// Copied, and the file has the same bytes.
-    InFile,
-    /// A writer saved the content before it changed the frame.
-    Saved,
 }
 
 /// Frames, their latches and states.
