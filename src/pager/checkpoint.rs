@@ -18,7 +18,8 @@
 //! Source: docs/architecture.md, "Checkpoint"; the double write is InnoDB's. Format: docs/format.md, "Checkpoint
 //! journal".
 
-use super::pool::{FrameNo, FrozenFrame};
+use super::frozen::FrozenFrame;
+use super::pool::FrameNo;
 use super::words::Bytes;
 use super::{FORMAT_VERSION, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Header, Pager, SUM_OF_SUMS, ZONE_FRAMES};
 use super::{header_sum, nonzero, sum_of_sums};

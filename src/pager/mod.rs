@@ -20,6 +20,7 @@ pub(crate) mod copy;
 pub(crate) mod interleave;
 
 pub(crate) mod damaged_file;
+mod frozen;
 mod health;
 mod mapping;
 mod names;

@@ -24,6 +24,7 @@
 #![expect(unsafe_code, reason = "frames live in address ranges reserved with mmap")]
 
 use super::ahead::Ahead;
+use super::frozen::FrozenFrame;
 use super::interleave::{self, step};
 use super::mapping::Mapping;
 use super::sink::Sink;
@@ -38,8 +39,6 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 mod through;
-
-pub(crate) use through::FrozenFrame;
 
 /// The number of a frame: the unit of I/O, latch, checksum and eviction.
 pub(crate) type FrameNo = u32;

@@ -6,16 +6,6 @@ use super::{DIRTY, FrameNo, Pool, RESIDENT, THROUGH, WRITER, WriteGuard, look, y
 use crate::error::Result;
 use std::sync::atomic::Ordering::*;
 
-/// A frozen frame that a checkpoint copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FrozenFrame {
-    Copied,
-    /// Copied, and the file has the same bytes.
-    InFile,
-    /// A writer saved the content before it changed the frame.
-    Saved,
-}
-
 impl Pool {
     /// Latches a frame for bytes that the file has already; all bytes of the frame if `whole`. The frame is new since
     /// the last checkpoint, and where nothing was written through the file has zeros.
