@@ -236,7 +236,7 @@ def write(
 
 
 class DataSource(datasource.DataSource):
-    """The data source ``splitpoint``: ``spark.dataSource.register(DataSource)`` where Spark does not find it by itself."""
+    """The data source ``splitpoint``, for ``spark.dataSource.register`` where Spark does not find it by itself."""
 
     @classmethod
     def name(cls) -> str:
@@ -265,7 +265,7 @@ def _local(path: str) -> str:
     if colon and scheme == "file":
         return os.path.abspath("/" + rest.lstrip("/"))
     if colon and rest.startswith("//"):
-        raise ValueError(f"{path}: a dictionary lies in a file system that is mounted on all machines, not in {scheme}:")
+        raise ValueError(f"{path}: a dictionary lies in a file system mounted on all machines, not in {scheme}:")
     return os.path.abspath(path)
 
 
@@ -380,7 +380,9 @@ def _chosen(given: Any, schema: StructType) -> tuple[tuple[str, str], dict[str, 
             )
         if not isinstance(schema[name].dataType, (BinaryType, StringType)):
             kind = schema[name].dataType.simpleString()
-            raise ValueError(f"the column {name!r} is of type {kind}: keys and values are bytes; cast it to string or binary")
+            raise ValueError(
+                f"the column {name!r} is of type {kind}: keys and values are bytes; cast it to string or binary"
+            )
     return (key, value), build, new
 
 
@@ -451,7 +453,9 @@ class _Reader(datasource.DataSourceReader):
         self._fields = [(field.name, field.dataType) for field in schema.fields]
         for name, kind in self._fields:
             if name not in ("key", "value") or not isinstance(kind, (BinaryType, StringType)):
-                raise ValueError(f"no column {name} of type {kind.simpleString()}: there are key and value, as binary or string")
+                raise ValueError(
+                    f"no column {name} of type {kind.simpleString()}: there are key and value, as binary or string"
+                )
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
         """Takes filters that name keys: only these are looked up."""
@@ -489,7 +493,8 @@ class _Reader(datasource.DataSourceReader):
         try:
             dictionary = Dictionary(partition.path)
         except FileNotFoundError as gone:
-            raise RuntimeError(f"{partition.path}: was replaced by an update while it was read. Read it again") from gone
+            message = f"{partition.path}: was replaced by an update while it was read. Read it again"
+            raise RuntimeError(message) from gone
         with dictionary:
             if partition.keys is None:
                 whole = partition.parts == 1

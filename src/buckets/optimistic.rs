@@ -17,15 +17,12 @@ use super::activity;
 use super::address::{BucketAddress, View};
 use super::bucket::HashedKey;
 use super::linear_hash::Buckets;
-use super::overflow::OverflowPage;
+use super::overflow::{OverflowPage, PREFETCHED_BYTES};
 use super::page::{self, INLINE};
 use super::tags::{Matches, SIXTEENS_AT_ONCE, SLOTS_AT_ONCE};
 use crate::linear;
 use crate::pager::pool::{FrameNo, FrameRef, OptimisticRead};
 use crate::pager::sink::Sink;
-
-/// Bytes of an overflow page to prefetch for one key, before anything in it is read: most are not longer.
-pub(super) const OVERFLOW_BYTES: usize = 256;
 
 /// The result of an optimistic read.
 pub(super) enum Optimistic {
@@ -113,7 +110,7 @@ impl Buckets {
     fn snapshot_overflow<'t>(&'t self, next: u64, key: HashedKey<'_>) -> Option<PageSnapshot<'t>> {
         let (frame, range) = self.overflow_of(next)?;
         let frame = self.pager.pool().frame(frame);
-        frame.prefetch(range.start, OVERFLOW_BYTES);
+        frame.prefetch(range.start, PREFETCHED_BYTES);
         self.snapshot(frame, range.start, range.len(), page::KIND_OVERFLOW, key)
     }
 

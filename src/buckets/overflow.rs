@@ -12,12 +12,14 @@
 //! (`page.rs`).
 
 use super::linear_hash::Buckets;
-use super::optimistic::OVERFLOW_BYTES;
 pub(crate) use super::page::OverflowPage;
 use super::page::{self, Record};
 use crate::error::Result;
 use crate::pager::FRAME_UNITS;
 use crate::pager::pool::{FrameNo, FrameRef, ReadGuard, WriteGuard};
+
+/// Bytes of an overflow page to prefetch for one key, before anything in it is read: most are not longer.
+pub(super) const PREFETCHED_BYTES: usize = 256;
 
 impl Buckets {
     /// The overflow page that a page's `next` refers to, checked against the size of the file.
@@ -65,7 +67,7 @@ impl Buckets {
     #[inline]
     fn place_apart(&self, frame: FrameNo, range: &std::ops::Range<usize>) -> Result<FrameRef<'_>> {
         let place = self.pager.pool().frame(frame);
-        place.prefetch(range.start, OVERFLOW_BYTES);
+        place.prefetch(range.start, PREFETCHED_BYTES);
         if place.is_latched() {
             self.check_apart(frame)?;
         }

@@ -63,7 +63,7 @@ impl ShardBase {
     }
 }
 
-/// A build or an update of a dictionary of shards by several processes: each writes some shards, then one publishes all.
+/// A build or an update of a dictionary of shards by several processes: each writes some shards, one publishes all.
 ///
 /// Every process makes the same job. A job holds no lock and leaves nothing in the directory before
 /// [`publish`](Self::publish).

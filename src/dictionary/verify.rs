@@ -1,8 +1,8 @@
 //! The check of a whole dictionary, which names every fault.
 //!
 //! First it compares all pages with their checksums, and those with the footer's. If the pages are whole, it checks all
-//! records: their order, number and lengths, that no key is there twice, and that the filter, the index and the starts of
-//! the pages lead to each of them. At last it checks that the padding between the parts of the file is zeros.
+//! records: their order, number and lengths, that no key is there twice, and that the filter, the index and the starts
+//! of the pages lead to each of them. At last it checks that the padding between the parts of the file is zeros.
 
 use super::format::layout::Order;
 use super::format::page::{self, CHECKSUM_BYTES, START_COUNT, StartsWriter};

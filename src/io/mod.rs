@@ -141,8 +141,8 @@ pub(crate) trait Mapped: Send + Sync {
 
 /// A file, mapped for reading, from which bytes are copied.
 pub(crate) trait Window: Send + Sync {
-    /// Copies the bytes from `from` on. `false`: the file did not have them when it was mapped, or they, or some that were
-    /// copied before, could not be read; `to` may then have anything.
+    /// Copies the bytes from `from` on. `false`: the file did not have them when it was mapped, or they, or some that
+    /// were copied before, could not be read; `to` may then have anything.
     fn copy(&self, from: usize, to: &mut [u8]) -> bool;
     /// Begins to bring byte `at` into the processor's cache, if it is in memory.
     fn prefetch(&self, at: usize);

@@ -1,8 +1,8 @@
 //! Files mapped for reading.
 //!
-//! For files that are written once and never changed in place, such as dictionaries, and parts of them that are borrowed
-//! as slices, such as an index. If another process cuts such a file, or the disk fails, a read of the mapping is a signal
-//! and not an error: to get errors, copy from a window (`window.rs`), or read with
+//! For files that are written once and never changed in place, such as dictionaries, and parts of them that are
+//! borrowed as slices, such as an index. If another process cuts such a file, or the disk fails, a read of the mapping
+//! is a signal and not an error: to get errors, copy from a window (`window.rs`), or read with
 //! [`File::read_at`](super::File::read_at).
 #![expect(unsafe_code, reason = "mmap")]
 #![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]

@@ -28,8 +28,8 @@ pub(super) fn window(file: &fs::File) -> Result<Option<Box<dyn Window>>> {
 }
 
 /// Whether lookups are faster through a window than by calls, and no less safe: the file is on a disk of this machine,
-/// and no larger than half of its memory. A larger one is mostly not in memory; then a call reads two neighbouring pages
-/// in one request of the disk, a window in two.
+/// and no larger than half of its memory. A larger one is mostly not in memory; then a call reads two neighbouring
+/// pages in one request of the disk, a window in two.
 pub(super) fn window_pays(file: &fs::File) -> Result<bool> {
     Ok(file.metadata()?.len() <= memory_bytes() / 2 && is_local(file))
 }
@@ -67,7 +67,8 @@ fn is_local(file: &fs::File) -> bool {
         0x0bd0_0bd1,
     ];
     let mut found = std::mem::MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: `found` is ours and as long as the call expects, and the descriptor is open as long as `file` is borrowed.
+    // SAFETY: `found` is ours and as long as the call expects, and the descriptor is open as long as `file` is
+    // borrowed.
     if unsafe { libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()) } != 0 {
         return false;
     }
@@ -82,8 +83,8 @@ impl Window for FileWindow {
         if from > self.0.bytes || to.len() > self.0.bytes - from {
             return false;
         }
-        // SAFETY: the range lies in the mapping (compared above), which begins at a page and has whole words to the end of its
-        // last one; `to` is borrowed, so only this thread accesses it.
+        // SAFETY: the range lies in the mapping (compared above), which begins at a page and has whole words to the end
+        // of its last one; `to` is borrowed, so only this thread accesses it.
         unsafe { racing::copy_out(self.0.start.add(from), to.as_mut_ptr(), to.len()) };
         !self.0.failed()
     }

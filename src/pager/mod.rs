@@ -28,6 +28,7 @@ pub(crate) mod pool;
 pub(crate) mod sink;
 mod space;
 mod through;
+mod values_held;
 pub(crate) mod wal;
 pub(crate) mod words;
 

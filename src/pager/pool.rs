@@ -28,15 +28,15 @@ use super::frozen::FrozenFrame;
 use super::interleave::{self, step};
 use super::mapping::Mapping;
 use super::sink::Sink;
+pub(crate) use super::values_held::{ValueHeld, lock_without_values, refuse_to_wait_with_values};
 use super::words::{Bytes, FrameBytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::planted::{Bug, planted};
 use crate::racing;
-use std::cell::Cell;
 use std::ops::{Deref, Range};
 use std::ptr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
-use std::sync::{Mutex, MutexGuard, TryLockError};
 
 mod through;
 
@@ -101,16 +101,6 @@ pub(crate) struct Pool {
     pub(crate) resident: AtomicU64,
     pub(crate) latch_waits: AtomicU64,
     pub(crate) evictions: AtomicU64,
-}
-
-thread_local! {
-    /// Value guards this thread holds: while there are any, it must not wait for a latch.
-    static VALUES_HELD: [Cell<u32>; interleave::TASK_COUNT] =
-        const { [const { Cell::new(0) }; interleave::TASK_COUNT] };
-}
-
-fn values_held<R>(use_count: impl FnOnce(&Cell<u32>) -> R) -> R {
-    VALUES_HELD.with(|held| use_count(&held[interleave::task().unwrap_or(0)]))
 }
 
 impl Pool {
@@ -566,29 +556,6 @@ pub(crate) fn machine_memory_bytes() -> u64 {
     }
 }
 
-/// An error if this thread holds a value guard that the thread it is about to wait for may be waiting for.
-pub(crate) fn refuse_to_wait_with_values() -> Result<()> {
-    if values_held(|held| held.get()) == 0 {
-        return Ok(());
-    }
-    Err(Error::new(
-        ErrorKind::WouldDeadlock,
-        "this thread holds a value borrowed from a table and would wait for another thread",
-    )
-    .with_hint("Drop the ValueRef first, or copy the value."))
-}
-
-/// Locks `mutex`; an error if that would mean waiting while this thread holds a value guard.
-pub(crate) fn lock_without_values<T>(mutex: &Mutex<T>) -> Result<MutexGuard<'_, T>> {
-    step();
-    match mutex.try_lock() {
-        Ok(guard) => return Ok(guard),
-        Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => refuse_to_wait_with_values()?,
-    }
-    Ok(interleave::lock(mutex))
-}
-
 /// Loads a state word, which another thread may change right afterwards.
 #[inline]
 fn look(state: &AtomicU64) -> u64 {
@@ -631,22 +598,6 @@ impl Spins {
             _ => std::thread::sleep(std::time::Duration::from_micros(50)),
         }
         Ok(())
-    }
-}
-
-/// Counts one [`ValueRef`](crate::ValueRef) of this thread while it exists.
-pub(crate) struct ValueHeld(());
-
-impl ValueHeld {
-    pub(crate) fn new() -> Self {
-        values_held(|held| held.set(held.get() + 1));
-        ValueHeld(())
-    }
-}
-
-impl Drop for ValueHeld {
-    fn drop(&mut self) {
-        values_held(|held| held.set(held.get() - 1));
     }
 }
 

@@ -303,12 +303,18 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Table::get_many_with", Refuses, |t, _| outcome(t.get_many_with(&["k"], |_, _| ()))),
     ("Table::put_many", Refuses, |t, _| outcome(t.put_many(&[("k", "child")]))),
     ("Table::append_many", Refuses, |t, _| outcome(t.append_many(&[("k", "child")]))),
+    ("Table::append_many_within", Refuses, |t, _| {
+        outcome(t.append_many_within(&[("k", "child")], |_| usize::MAX, |_, _| ()))
+    }),
+    ("Table::remove_many_with", Refuses, |t, _| outcome(t.remove_many_with(&["k"], |_, _| ()))),
     ("Table::sync", Refuses, |t, _| outcome(t.sync())),
     ("Table::checkpoint", Refuses, |t, _| outcome(t.checkpoint())),
     ("Table::compact", Refuses, |t, _| outcome(t.compact())),
     ("Table::compact_with", Refuses, |t, _| outcome(t.compact_with(|_, _| ControlFlow::Continue(())))),
     ("Table::verify", Refuses, |t, _| outcome(t.verify())),
+    ("Table::verify_while", Refuses, |t, _| outcome(t.verify_while(|| ControlFlow::Continue(())))),
     ("Table::survey", Refuses, |t, _| outcome(t.survey())),
+    ("Table::survey_while", Refuses, |t, _| outcome(t.survey_while(|| ControlFlow::Continue(())))),
     ("Table::replace", Refuses, |t, _| outcome(t.replace(b"k", b"child"))),
     ("Table::compare_and_set", Refuses, |t, _| outcome(t.compare_and_set(b"k", None, Some(b"child")))),
     ("Table::scan_prefix", Answers, |t, _| Some(t.scan_prefix(0, 1)).map(|_| Answers)),

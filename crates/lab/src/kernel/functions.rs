@@ -9,10 +9,9 @@
 //! include/linux/sched.h and kernel/fork.c), and [`WordFunction`], whose constants the user chooses.
 
 use super::memory;
-use super::words::WordFunction;
+pub use super::words::MULTIPLIER;
+use super::words::{WordFunction, mask};
 
-/// Knuth's multiplier: prime, and 2^32 times the golden ratio.
-pub const MULTIPLIER: u32 = 2_654_435_761;
 /// The kernel's multiplier for 64 bits since 4.7.
 pub const GOLDEN_RATIO_64: u64 = 0x61C8_8646_80B5_83EB;
 /// The kernel's multiplier for 64 bits before 4.7. It has few set bits, so compilers could use shifts and additions.
@@ -257,11 +256,6 @@ fn inode_today(superblock: u64, inode: u64, bits: u32) -> u32 {
     let mixed = inode.wrapping_mul(superblock) ^ (GOLDEN_RATIO_64.wrapping_add(inode) / L1_CACHE_BYTES);
     let mixed = mixed ^ ((mixed ^ GOLDEN_RATIO_64) >> bits);
     low(mixed) & mask(bits)
-}
-
-#[inline]
-pub(super) fn mask(bits: u32) -> u32 {
-    (1 << bits) - 1
 }
 
 /// `x >> 2 * bits`; 0 if the shift exceeds a word.

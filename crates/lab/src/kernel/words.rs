@@ -6,7 +6,8 @@
 //!
 //! Source: Lever 2000, section 5 and Appendix B; Zobrist 1970; Knuth 3, 6.4.
 
-use super::functions::{MULTIPLIER, mask};
+/// Knuth's multiplier: prime, and 2^32 times the golden ratio.
+pub const MULTIPLIER: u32 = 2_654_435_761;
 
 /// Random words: one table for each byte of a key.
 static TABLES: [[u32; 256]; 4] = tables();
@@ -22,6 +23,11 @@ const fn tables() -> [[u32; 256]; 4] {
         index += 1;
     }
     tables
+}
+
+#[inline]
+pub(super) fn mask(bits: u32) -> u32 {
+    (1 << bits) - 1
 }
 
 /// A function of one word.

@@ -23,7 +23,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use topology::{Address, Topology};
 
-/// Batches between two looks that are enough to judge by, and how many of them may wait for the disk for each that does.
+/// Batches between two looks that are enough to judge by, and how many batches may wait for each that reads the disk.
 const JUDGED_BATCHES: u64 = 20;
 const BATCHES_A_READ: u64 = 100;
 /// Bytes that the system reads for a page that is not in memory.
