@@ -274,7 +274,7 @@ static: tools
 	    echo "Rust has no target $(MUSL). Install it: rustup target add $(MUSL)"; exit 1; } >&2
 	@command -v musl-gcc >/dev/null 2>&1 || { echo 'musl-gcc is missing. Install it: apt install musl-tools'; exit 1; } >&2
 	$(CARGO) build --release --locked --package splitpoint-cli --target "$(MUSL)"
-	@if ldd target/$(MUSL)/release/splitpoint >/dev/null 2>&1; then echo 'The program is not static.' >&2; exit 1; fi
+	@if ldd target/$(MUSL)/release/splitpoint 2>/dev/null | grep '=>'; then echo 'The program is not static.' >&2; exit 1; fi
 	@ls -l target/$(MUSL)/release/splitpoint
 
 uninstall:

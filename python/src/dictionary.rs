@@ -21,6 +21,9 @@ use splitpoint::{Dictionary, DictionaryOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// A shard: number, path, first and last slot, pairs.
+type ShardRow = (usize, PathBuf, u16, u16, u64);
+
 /// The part of `splitpoint.Dictionary` that is written in Rust.
 #[pyclass(subclass, frozen, module = "splitpoint._splitpoint", weakref)]
 pub struct DictionaryCore {
@@ -216,7 +219,7 @@ impl DictionaryCore {
         export_part(py, dictionary, part, parts)
     }
 
-    fn _shards(&self, py: Python<'_>) -> PyResult<Vec<(usize, PathBuf, u16, u16, u64)>> {
+    fn _shards(&self, py: Python<'_>) -> PyResult<Vec<ShardRow>> {
         let shards = self.dictionary(py)?.shards().into_iter();
         Ok(shards.map(|shard| (shard.number, shard.path, shard.first_slot, shard.last_slot, shard.pairs)).collect())
     }

@@ -39,10 +39,11 @@ int main(int count, char **arguments)
 {
     const char *path = count > 1 ? arguments[1] : "udatabase.spt", *names[] = {"put()", "get()", "remove()"};
     const int most = count > 2 ? atoi(arguments[2]) : 8192, signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}; /* signal() may serve only once */
     struct timespec start, end;
     struct uDB db;
     int failed = 0;
-    for (int i = 0; i < 4; i++) signal(signals[i], on_signal);
+    for (int i = 0; i < 4; i++) sigaction(signals[i], &action, NULL);
     if (create(path) || init(&db, path)) return fprintf(stderr, "%s\n", spt_error_message(NULL)), 1;
     printf("%-20s %8s %10s %11s %13s\n", "Function", "Records", "ms", "ms/record", "records/sec");
     for (int records = 4; records <= most && !stopped && !failed; records *= records == 4 ? 32 : 2)

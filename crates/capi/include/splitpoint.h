@@ -916,7 +916,7 @@ typedef struct spt_dict_sizes {
     uint64_t pages;            /* data pages */
     uint64_t page_bytes;       /* bytes of a page */
     uint64_t index_bytes;      /* bytes of the index */
-    uint64_t ranks_bytes;      /* bytes of the second index, from ranks to pages; 0 where there is none */
+    uint64_t ranks_bytes;      /* bytes of the second index, from ranks to pages; 0 without one */
     double index_bits_per_key; /* bits a key of both */
     uint64_t key_len_min;      /* length of the shortest key */
     uint64_t key_len_max;      /* length of the longest key */

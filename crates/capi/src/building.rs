@@ -51,7 +51,7 @@ const RESUME: u32 = 1;
 /// The `skip_min` of tries without skip pointers.
 const NO_SKIP: u32 = u32::MAX;
 
-/// `value`, unless it is the 0 that stands for the default.
+/// `value`, or `default` where it is 0.
 fn or(value: u32, default: u32) -> u32 {
     if value == 0 { default } else { value }
 }

@@ -37,7 +37,7 @@ impl Reading {
     }
 }
 
-/// The rows of `input`. GDBM's two dumps are told apart by their first byte.
+/// The rows of `input`. The first byte of a GDBM dump says which of its two formats it has.
 pub fn reader<'i>(
     format: Format,
     mut input: Input<'i>,

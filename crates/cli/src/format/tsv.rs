@@ -48,7 +48,7 @@ impl<'i> TsvColumns<'i> {
         Self { input, columns, picked, escapes, number: 0, fields: Vec::new(), scratch: Scratch::default() }
     }
 
-    /// The next line that is not blank; `Err` is why there is none.
+    /// The next line that is not blank, or the reason why no line follows.
     fn line(&mut self) -> Outcome<Result<Range<usize>, Row<'static>>> {
         loop {
             let taken = self.input.line()?;
@@ -65,7 +65,7 @@ impl<'i> TsvColumns<'i> {
         }
     }
 
-    /// Picks the columns by their names in the first line; `Some` is why there is none.
+    /// Picks the columns by their names in the first line. Returns the reason if it cannot.
     fn header(&mut self) -> Outcome<Option<Row<'static>>> {
         let range = match self.line()? {
             Ok(range) => range,

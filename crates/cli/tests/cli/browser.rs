@@ -206,7 +206,7 @@ impl Drop for Browser {
     }
 }
 
-/// A path as it stands in a URL.
+/// A path, encoded for a URL.
 fn url_of(path: &Path) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
     let bytes = path.to_str().expect("a path in UTF-8").bytes();

@@ -43,7 +43,7 @@ impl From<Dots> for Cell {
     }
 }
 
-/// How a row stands out.
+/// How a row is highlighted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     Plain,
