@@ -32,9 +32,9 @@ impl Durability {
     }
 }
 
-/// Shorter values go to the log: until the table is closed, its copies of 2.5 kB cost less processor time than a
-/// positioned write of them, and those of 4 KiB more (docs/benchmarks.md, "Values that go to the file at once").
-const STORED_BYTES_MIN: usize = if cfg!(test) { 600 } else { 4096 };
+/// Shorter values go to the log: their copies cost less time than a positioned write (docs/benchmarks.md, "Values that go
+/// to the file at once").
+const STORED_BYTES_MIN: usize = if cfg!(test) { 600 } else { 16 << 10 };
 
 /// Options for [`Table::open`](crate::Table::open) and [`Table::in_memory`](crate::Table::in_memory); start with
 /// [`TableOptions::new`].
