@@ -32,8 +32,8 @@ impl Durability {
     }
 }
 
-/// Shorter values go to the log: their copies cost less time than a positioned write (docs/benchmarks.md, "Values that go
-/// to the file at once").
+/// Shorter values go to the log: their copies cost less time than a positioned write (docs/benchmarks.md, "Values
+/// that go to the file at once").
 const STORED_BYTES_MIN: usize = if cfg!(test) { 600 } else { 16 << 10 };
 
 /// Options for [`Table::open`](crate::Table::open) and [`Table::in_memory`](crate::Table::in_memory); start with

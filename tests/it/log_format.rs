@@ -181,10 +181,10 @@ fn a_log_ends_before_a_value_that_the_file_does_not_have() {
     let (path, at) = stored_value(&intact);
     let file = fs::read(&path).unwrap();
     let mut flipped = file.clone();
-    flipped[at + 8999] ^= 1;
+    flipped[at + 16_999] ^= 1;
     // Lost with the power, in part or with the length; and further bytes, which no record refers to.
     let longer = [&file[..], &[7; 5000]].concat();
-    for (damaged, whole) in [(&flipped[..], false), (&file[..at + 8999], false), (&file[..at], false), (&longer, true)]
+    for (damaged, whole) in [(&flipped[..], false), (&file[..at + 16_999], false), (&file[..at], false), (&longer, true)]
     {
         fs::write(&path, damaged).unwrap();
         for slot in 0..2 {
