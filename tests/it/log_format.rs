@@ -184,8 +184,8 @@ fn a_log_ends_before_a_value_that_the_file_does_not_have() {
     flipped[at + 16_999] ^= 1;
     // Lost with the power, in part or with the length; and further bytes, which no record refers to.
     let longer = [&file[..], &[7; 5000]].concat();
-    for (damaged, whole) in [(&flipped[..], false), (&file[..at + 16_999], false), (&file[..at], false), (&longer, true)]
-    {
+    let cut = at + 16_999;
+    for (damaged, whole) in [(&flipped[..], false), (&file[..cut], false), (&file[..at], false), (&longer, true)] {
         fs::write(&path, damaged).unwrap();
         for slot in 0..2 {
             fs::copy(log_of(&CRASHED.file(), slot), log_of(&path, slot)).unwrap();
