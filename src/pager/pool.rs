@@ -390,6 +390,28 @@ impl Pool {
         Ok(())
     }
 
+    /// Whether the frame is in memory.
+    #[inline]
+    pub(crate) fn is_resident(&self, frame: FrameNo) -> bool {
+        look(self.state(frame)) & RESIDENT != 0
+    }
+
+    /// Makes a frame resident with its content in the file, unless it is resident or latched.
+    pub(crate) fn offer(&self, frame: FrameNo, bytes: &[u8]) -> bool {
+        let state = self.state(frame);
+        let now = look(state);
+        if now & (READERS | WRITER | RESIDENT) != 0
+            || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err()
+        {
+            return false;
+        }
+        let mut latch = self.write_guard(frame, state);
+        latch.whole().store(0, bytes);
+        state.fetch_or(RESIDENT, Relaxed);
+        self.resident.fetch_add(1, Relaxed);
+        true
+    }
+
     /// Sets the current dirty bit, after saving the content that a checkpoint froze. The caller holds the exclusive
     /// latch.
     #[inline]
