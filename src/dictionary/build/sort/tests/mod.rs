@@ -606,20 +606,20 @@ fn memory_stays_bounded() {
     }
 }
 
-/// The sorts of a build of three files on `storage`, with a checkpoint every 50 kB.
+/// The sorts of a build of three files on `storage`, with a checkpoint every 60 kB.
 fn three(storage: Arc<dyn Storage>) -> Result<Sorters> {
     let plan = |name: &str| {
         let options = options(&Path::new("/d").join(name), Duplicates::Last);
         Plan { storage: Arc::clone(&storage), resume: Some(0), ..options }
     };
     let mut sorters = Sorters::new(["a", "b", "c"].map(plan).into())?;
-    sorters.checkpoint_bytes = 40_000;
+    sorters.checkpoint_bytes = 60_000;
     Ok(sorters)
 }
 
 #[test]
 fn sorts_whose_checkpoints_differ_continue_from_one_that_all_have() {
-    let given = fixed(9000);
+    let given = fixed(20_000);
     // Two have many records, one none.
     let push = |sorters: &mut Sorters| -> Result<()> {
         let from = sorters.resumed_records() as usize;
@@ -634,7 +634,7 @@ fn sorts_whose_checkpoints_differ_continue_from_one_that_all_have() {
     drop(sorters.finish().unwrap());
     let calls = whole.calls();
     let mut resumed = std::collections::BTreeSet::new();
-    for at in (0..calls).step_by(3) {
+    for at in (0..calls).step_by(calls as usize / 60) {
         let disk = Arc::new(Simulated::new(State::default()));
         disk.plan(Some(FaultPlan { fault: Fault::Dead, at, lasting: true }));
         let died = three(disk.clone()).and_then(|mut sorters| push(&mut sorters).and_then(|()| sorters.finish()));
