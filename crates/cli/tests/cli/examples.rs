@@ -22,11 +22,17 @@ const CHANGED: &[(&str, &str)] = &[
     ("--cache 2GiB", "--cache 2MiB"),
 ];
 
-/// Programs of others; an example without its program is not run, and that is said.
+/// Programs of others, and files that they make; an example that lacks one is not run, and that is said.
 const TOOLS: &[&str] = &["jq", "gdbm_dump", "strace", "zcat", "make"];
+const MADE_BY_TOOLS: &[&str] = &["users.gdbm", "make.txt"];
 
 /// What may not be there before.
-const MADE: &[&str] = &["users.bak", "all.spt", "all.spd"];
+const MADE: &[(&str, &str)] = &[
+    ("backup users.spt", "users.bak"),
+    ("merge all", "all.spt"),
+    ("merge all", "all.spd"),
+    ("--write-trace", "t.txt"),
+];
 
 /// The examples of a page, each a line of a shell.
 fn examples(help: &str) -> Vec<String> {
@@ -94,7 +100,12 @@ fn prepare(place: &Path) {
     for name in ["hashes.raw", "big.raw"] {
         fs::write(place.join(name), run_well(place, &["dump", "users.spt", "--format", "raw"])).unwrap();
     }
-    fs::write(place.join("users.gdbm-flat"), run_well(place, &["dump", "users.spt", "--format", "gdbm"])).unwrap();
+    fs::write(place.join("users.flat"), run_well(place, &["dump", "users.spt", "--format", "gdbm"])).unwrap();
+    write("Makefile", "all:\n\tcat users.tsv\n");
+    // Where there are no such tools, or no right to trace a process, there are no such files.
+    for line in ["gdbm_load users.flat users.gdbm", "strace -f -y -e trace=%file,%desc -o make.txt make"] {
+        let _ = Command::new("sh").args(["-c", line]).current_dir(place).output();
+    }
     run("backup users.spt users.bak");
     let mut bytes = fs::read(place.join("bad.spt")).unwrap();
     let middle = bytes.len() / 2;
@@ -116,7 +127,11 @@ fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let (path, name) = (entry.as_ref().unwrap().path(), entry.unwrap().file_name());
-        if path.is_dir() { copy(&path, &to.join(name)) } else { drop(fs::copy(path, to.join(name)).unwrap()) }
+        if path.is_dir() {
+            copy(&path, &to.join(name));
+        } else {
+            fs::copy(path, to.join(name)).unwrap();
+        }
     }
 }
 
@@ -131,8 +146,9 @@ fn as_run(example: &str) -> Option<String> {
         return None;
     }
     let mut line = CHANGED.iter().fold(example.to_owned(), |line, (from, to)| line.replace(from, to));
-    if line.contains("lab kernel") && !["tree", "trace t.txt --m", "--strace"].iter().any(|word| line.contains(word)) {
-        line.push_str(" tree");
+    if line.contains("lab kernel") && !["trace t.txt --m", "--strace"].iter().any(|word| line.contains(word)) {
+        line.push_str(if line.contains(" tree") { "" } else { " tree" });
+        line.push_str(if line.contains("--scripts") { "" } else { " --scripts 2" });
     }
     Some(line)
 }
@@ -146,10 +162,11 @@ fn every_example_of_every_help_runs() {
     for words in commands() {
         let page = help(&words.iter().map(String::as_str).collect::<Vec<_>>());
         for example in examples(&page) {
-            let Some(line) = as_run(&example) else { continue };
+            let lacks = MADE_BY_TOOLS.iter().any(|name| example.contains(name) && !prepared.path().join(name).exists());
+            let Some(line) = as_run(&example).filter(|_| !lacks) else { continue };
             let place = directory();
             copy(prepared.path(), place.path());
-            for name in MADE.iter().filter(|name| line.ends_with(**name) || line.contains(&format!("merge {name}"))) {
+            for (_, name) in MADE.iter().filter(|(command, _)| line.contains(command)) {
                 let _ = fs::remove_file(place.path().join(name));
             }
             let programs = Path::new(PROGRAM).parent().unwrap();

@@ -79,7 +79,8 @@ impl Update {
             let mut lines = Changes::default();
             each_line(changes, &interrupt, &unchanged, &mut |line| lines.make(line, &mut update))?;
             if !lines.ended {
-                let (name, count) = (changes.display(), count_of(lines.count, "change"));
+                let name = if changes.as_os_str() == "-" { "stdin".into() } else { changes.to_string_lossy() };
+                let count = count_of(lines.count, "change");
                 return Err(Failure::no(format_args!(
                     "{name}: ends after {count} without the last line that `dict diff` writes, so it was cut off; \
                      {unchanged}"
