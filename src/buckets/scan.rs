@@ -42,6 +42,8 @@ pub struct Scan<'t> {
     extents: Vec<u8>,
     large: (Vec<u8>, Vec<u8>),
     sorting: Sorting,
+    /// Whether frames are read together with those around them.
+    brings_around: bool,
 }
 
 /// What a scan in hash order sorts with.
@@ -86,6 +88,8 @@ impl Buckets {
             extents: Vec::new(),
             large: (Vec::new(), Vec::new()),
             sorting: Sorting::default(),
+            // A scan of some positions needs few of the frames around.
+            brings_around: to.is_none() && self.pager.brings_around(),
         }
     }
 }
@@ -187,6 +191,9 @@ impl Scan<'_> {
         (self.from, self.at) = (from, 0);
         self.bytes.clear();
         let (buckets, hash) = (self.buckets, from.hash());
+        if self.brings_around {
+            buckets.pager.bring_around(buckets.address(hash).frame);
+        }
         let read = buckets.read_bucket(hash);
         // Under the latch the bucket does not split, so this view is as good as the one that led to it. Advance before
         // an error can return, so that a caller that goes on reaches the end.
@@ -208,6 +215,11 @@ impl Scan<'_> {
         let buckets = self.buckets;
         let mut inline = add_records(&mut self.bytes, primary).map_err(|d| buckets.damaged(d))?;
         if page::next(primary) != 0 {
+            if self.brings_around
+                && let Ok(Some(overflow)) = buckets.parse_overflow(page::next(primary))
+            {
+                buckets.pager.bring_around(buckets.overflow_range(overflow).0);
+            }
             buckets.walk_chain(page::next(primary), |_, bytes| {
                 inline &= add_records(&mut self.bytes, bytes).map_err(|d| buckets.damaged(d))?;
                 Ok(None::<()>)
