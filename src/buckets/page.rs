@@ -418,7 +418,8 @@ fn matches_in(slots: &[u8], base: usize, tag: u16) -> Matches {
 #[inline(always)]
 fn sixteens_of(slots: &[u8; 64 * SIXTEENS_AT_ONCE]) -> impl Fn(usize) -> [u128; 4] {
     let fours = slots.as_chunks::<16>().0;
-    move |run| [0, 1, 2, 3].map(|i| u128::from_le_bytes(fours[4 * run + i]))
+    let four = move |index: usize| u128::from_le_bytes(fours[index]);
+    move |run| [four(4 * run), four(4 * run + 1), four(4 * run + 2), four(4 * run + 3)]
 }
 
 /// Adds a record. `Ok(false)` where it does not fit, with nothing changed.

@@ -84,7 +84,9 @@ fn equal_sse2(slots: [u128; 4], tag: u16) -> u64 {
     unsafe {
         let tags = _mm_set1_epi16(tag as i16);
         let low_bytes = _mm_set1_epi16(0xFF);
-        let [a, b, c, d] = slots.map(|four| _mm_cmpeq_epi16(_mm_set_epi64x((four >> 64) as i64, four as i64), tags));
+        // Not by `map`, which may become a call.
+        let equal = |four: u128| _mm_cmpeq_epi16(_mm_set_epi64x((four >> 64) as i64, four as i64), tags);
+        let [a, b, c, d] = [equal(slots[0]), equal(slots[1]), equal(slots[2]), equal(slots[3])];
         // Narrowed, each slot has a byte for its tag and one for its offset; the latter are cleared.
         let low = _mm_and_si128(_mm_packs_epi16(a, b), low_bytes);
         let high = _mm_and_si128(_mm_packs_epi16(c, d), low_bytes);
