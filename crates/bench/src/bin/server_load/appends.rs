@@ -177,7 +177,8 @@ pub fn load(load: &Load) -> Result<Value> {
                     save.since = None;
                 }
             }
-            if load.save_after.is_some_and(|after| acknowledged >= after) && save.seconds == 0.0 && save.since.is_none() {
+            if load.save_after.is_some_and(|after| acknowledged >= after) && save.seconds == 0.0 && save.since.is_none()
+            {
                 asking.ask(&["BGSAVE"])?;
                 save.since = Some(Instant::now());
             }
