@@ -1,8 +1,8 @@
 //! Bugs planted on purpose, to prove that the tests of sessions find them.
 //!
-//! Where a slip would give a client a wrong answer, the code asks [`planted`] whether to make it. Outside of this crate's
-//! own tests the answer is a constant `false`, and the compiler removes the test. In tests each thread has its own
-//! answer, so a planted bug affects no other test. `session/tests.rs` finds all of them.
+//! Where a slip would give a client a wrong answer, the code asks [`planted`] whether to make it. Outside of this
+//! crate's own tests the answer is a constant `false`, and the compiler removes the test. In tests each thread has its
+//! own answer, so a planted bug affects no other test. `session/tests.rs` finds all of them.
 //! Results: docs/testing.md, "Planted bugs".
 
 /// A bug that can be planted.

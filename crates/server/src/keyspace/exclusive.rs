@@ -46,7 +46,7 @@ struct Transaction {
     values: HashMap<(usize, Vec<u8>), Option<Vec<u8>>>,
     attributes: HashMap<(usize, Vec<u8>), Attributes>,
     /// Made when a command first asks, since it costs a lookup for each key.
-    presence: Option<Presence>,
+    presence: Option<Box<Presence>>,
 }
 
 /// Which keys of a transaction the tables have, and how many more each database has with it.
@@ -432,10 +432,10 @@ impl<'k> Exclusive<'k> {
                 }
             }
             if let Some(transaction) = &mut self.transaction {
-                transaction.presence = Some(presence);
+                transaction.presence = Some(Box::new(presence));
             }
         }
-        Ok(self.transaction.as_ref().and_then(|transaction| transaction.presence.as_ref()))
+        Ok(self.transaction.as_ref().and_then(|transaction| transaction.presence.as_deref()))
     }
 
     /// Whether the table has `key`, whatever the transaction does to it.

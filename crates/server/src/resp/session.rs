@@ -353,7 +353,8 @@ impl RespSession {
         (count > 0).then_some((id, count))
     }
 
-    /// Answers lookups of at most `MOST` keys until the output is long. Returns how many; `None`: they are to be answered one by one.
+    /// Answers lookups of at most `MOST` keys until the output is long. Returns how many; `None`: they are to be
+    /// answered one by one.
     fn lookup_run<'a, const MOST: usize>(
         &mut self,
         shared: &Shared<'_>,

@@ -437,8 +437,8 @@ impl Case {
             true => &["EXEC", "EXEC", "DISCARD", "DBSIZE", "DBSIZE"],
             false => &["MULTI", "MULTI", "WATCH", "UNWATCH", "SKIP", "DBSIZE"],
         };
-        const MOST: &str = "GET GET GET SET SET SETPX SETPX APPEND APPEND APPENDMAX STRLEN INCR DEL DELS EXISTS MGET MGETS \
-            PEXPIRE PERSIST PTTL SELECT PUBLISH PUBLISH";
+        const MOST: &str = "GET GET GET SET SET SETPX SETPX APPEND APPEND APPENDMAX STRLEN INCR DEL DELS EXISTS MGET \
+            MGETS PEXPIRE PERSIST PTTL SELECT PUBLISH PUBLISH";
         let most: Vec<&str> = MOST.split_whitespace().collect();
         let name = match r.below(40) {
             0 => r.one_of(&["NOSUCH", "NOTHING"]),
