@@ -51,8 +51,9 @@ mod varint;
 
 pub use buckets::{KEY_LEN_MAX, Scan, TableSurvey, VALUE_LEN_MAX, ValueRef};
 pub use dictionary::{
-    Build, Compression, Dictionary, DictionaryBuilder, DictionaryOptions, DictionaryStat, Duplicates, Effort, Index,
-    Pairs, Progress, SLOT_COUNT, ShardBase, ShardFile, ShardInfo, ShardJob, ShardWriter, Update, slot,
+    Build, Change, Compression, Dictionary, DictionaryBuilder, DictionaryOptions, DictionaryStat, Diff, Duplicates,
+    Effort, Index, Pairs, Progress, SLOT_COUNT, ShardBase, ShardFile, ShardInfo, ShardJob, ShardWriter, Update,
+    VerifyProgress, slot,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use fault::Fault;

@@ -10,8 +10,8 @@
 
 use super::build::plan::Plan;
 use super::build::progress::{Progress, ProgressCounter};
-use super::build::sort::Sorter;
 use super::build::sort::duplicates::Duplicates;
+use super::build::sorters::Sorters;
 use super::build::writer::{FileWriter, begin_file};
 use super::format::layout::Compression;
 use super::index::Index;
@@ -149,10 +149,10 @@ impl DictionaryBuilder {
         self
     }
 
-    /// Calls `f` from time to time while the file is written; [`ControlFlow::Break`] stops the build with
-    /// [`ErrorKind::Stopped`].
+    /// Calls `f` from time to time while pairs are sorted and written, and while the index is made;
+    /// [`ControlFlow::Break`] stops the build with [`ErrorKind::Stopped`], and nothing is changed.
     pub fn progress(mut self, f: impl Fn(Progress) -> ControlFlow<()> + Send + Sync + 'static) -> Self {
-        self.plan.on_progress = Some(Arc::new(f));
+        self.plan.progress = Arc::new(ProgressCounter::new(Some(Arc::new(f))));
         self
     }
 
@@ -182,17 +182,16 @@ impl DictionaryBuilder {
     pub fn start(&self, path: impl AsRef<Path>) -> Result<Build> {
         let path = path.as_ref();
         self.shard_count()?;
-        if self.shards > 0 && self.plan.resume.is_some() {
-            let error = Error::new(ErrorKind::InvalidArgument, "a build of shards cannot be resumed");
-            return Err(error.with_hint("Build one file, or leave out resume."));
-        }
         self.plan.check(self.shards as usize)?;
         let target = match self.shards {
             0 => Target::file(&self.plan.storage, path)?,
             shards => Target::directory(&self.plan.storage, path, &Manifest::divided(shards, 0))?,
         };
-        let sorters = target.sorters(&self.plan)?;
-        Ok(Build { plan: self.plan.clone(), target, sorters, count: 0 })
+        let mut plan = self.plan.started();
+        // Another number of shards distributes the pairs to other sorts.
+        plan.resume = plan.resume.map(|identity| identity ^ u64::from(self.shards).rotate_right(8));
+        let sorters = target.sorters(&plan)?;
+        Ok(Build { plan, target, sorters, count: 0 })
     }
 
     /// How many shards it builds, 0 for one file.
@@ -218,11 +217,10 @@ impl DictionaryBuilder {
             let error = Error::new(ErrorKind::InvalidArgument, "a table is frozen to one file");
             return Err(error.with_hint("Leave out shards, or build them from its pairs."));
         }
-        let progress = ProgressCounter::new(self.plan.on_progress.clone());
-        progress.expect(pairs_total);
         let output = Some(begin_file(&self.plan.storage, path)?);
-        let plan = self.plan.for_writing(path, 1);
-        Ok(OrderedBuild { plan, output, writer: None, run: Run::default(), progress })
+        let plan = self.plan.started().for_writing(path, 1);
+        plan.progress.expect(pairs_total);
+        Ok(OrderedBuild { plan, output, writer: None, run: Run::default() })
     }
 }
 
@@ -233,7 +231,7 @@ impl DictionaryBuilder {
 pub struct Build {
     plan: Plan,
     target: Target,
-    sorters: Vec<Sorter>,
+    sorters: Sorters,
     count: u64,
 }
 
@@ -241,19 +239,19 @@ impl Build {
     /// With [`DictionaryBuilder::resume`]: how many pairs of the source an earlier build has saved. The caller skips
     /// them.
     pub fn resumed_pairs(&self) -> u64 {
-        self.sorters[0].resumed_records()
+        self.sorters.resumed_records()
     }
 
     /// With [`DictionaryBuilder::resume`]: whether the earlier build had saved its whole source. Then there is nothing
     /// left to push.
     pub fn resumed_all(&self) -> bool {
-        self.sorters[0].resumed_all()
+        self.sorters.resumed_all()
     }
 
     /// How many pairs an earlier build had saved that this build cannot use: it had another identity, or some of its
     /// files are gone. They are removed.
     pub fn discarded_pairs(&self) -> u64 {
-        self.sorters.iter().map(Sorter::discarded_records).sum()
+        self.sorters.discarded_records()
     }
 
     /// Takes one more pair, in any order. Errors name it by its number, from 1.
@@ -273,7 +271,7 @@ impl Build {
     /// Those of [`push`](Self::push).
     pub fn push_at(&mut self, key: &[u8], value: &[u8], place: u64) -> Result<()> {
         let shard = self.target.shard_of(key);
-        self.sorters[shard].push(key, Some(value), place)
+        self.sorters.push(shard, key, Some(value), place)
     }
 
     /// With [`DictionaryBuilder::resume`]: makes what was pushed so far durable, so that a later build can go on from
@@ -282,7 +280,7 @@ impl Build {
     /// # Errors
     /// Those of [`push`](Self::push).
     pub fn save(&mut self) -> Result<()> {
-        self.sorters.iter_mut().try_for_each(Sorter::save)
+        self.sorters.save()
     }
 
     /// Sorts, writes and publishes; gives how many pairs the dictionary has.
@@ -304,7 +302,6 @@ pub(crate) struct OrderedBuild {
     output: Option<AtomicFile>,
     writer: Option<FileWriter>,
     run: Run,
-    progress: ProgressCounter,
 }
 
 /// The most pairs of a run of ordered pairs, which its bytes may end before; more only of one position.
@@ -329,9 +326,9 @@ impl OrderedBuild {
             (none, Some(output)) => none.insert(FileWriter::new(self.plan.clone(), output, self.run.layout())?),
             (None, None) => unreachable!("an output is taken for a writer only"),
         };
-        self.progress.report()?;
+        self.plan.progress.report()?;
         writer.push(&self.run)?;
-        self.progress.add(self.run.len());
+        self.plan.progress.add(self.run.len());
         self.run.clear();
         Ok(())
     }
@@ -339,7 +336,7 @@ impl OrderedBuild {
     /// Publishes the file; gives how many pairs it has.
     pub fn finish(mut self) -> Result<u64> {
         self.write_run()?;
-        self.progress.report()?;
+        self.plan.progress.report()?;
         let writer = self.writer.expect("made for the last run at the latest");
         Ok(writer.finish()?.pairs)
     }

@@ -7,7 +7,7 @@ use super::format::ends::damaged;
 use super::index::Index;
 use super::read::file::{Access, DictionaryFile};
 use super::read::many;
-use super::read::walk::Walk;
+use super::read::within::{ALL, Within, inclusive};
 use super::run::Run;
 use super::shards::info::ShardInfo;
 use super::shards::manifest::{Manifest, Shard};
@@ -15,6 +15,7 @@ use super::shards::slots::SLOT_COUNT;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashFunction;
 use crate::io::{Disk, Storage};
+use std::ops::{RangeBounds, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -356,7 +357,36 @@ impl Dictionary {
 
     /// All pairs, in hash order; those of a directory shard by shard.
     pub fn iter(&self) -> Pairs<'_> {
-        Pairs { walk: Walk::new(&self.files[0]), rest: &self.files[1..], run: Run::default(), given: 0, failed: false }
+        self.range(ALL)
+    }
+
+    /// The pairs whose [`position`](Self::position) is in a range, in hash order; those of a directory shard by shard.
+    /// Costs a few pages a file to find the place, then what is given.
+    ///
+    /// Positions are spread evenly, so a range of one sixteenth of them has one sixteenth of the pairs: a way to
+    /// divide work, or to compare and copy a dictionary part by part ([`diff_range`](Self::diff_range)).
+    ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("squares.spd");
+    /// # let squares: Vec<(String, String)> = (0..100).map(|n| (n.to_string(), (n * n).to_string())).collect();
+    /// # splitpoint::DictionaryBuilder::new().build(&path, squares)?;
+    /// let dictionary = splitpoint::Dictionary::open(&path)?;
+    /// let middle = 1 << 63;
+    /// assert_eq!(dictionary.range(..middle).count() + dictionary.range(middle..).count(), 100);
+    /// let seven = dictionary.position(b"7");
+    /// assert!(dictionary.range(seven..=seven).any(|pair| pair.is_ok_and(|(key, _)| key == b"7")));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn range(&self, positions: impl RangeBounds<u64>) -> Pairs<'_> {
+        let positions = inclusive(&positions);
+        Pairs { positions, records: None, rest: &self.files, run: Run::default(), given: 0, failed: false }
+    }
+
+    /// Where in hash order `key` lies, present or not: its hash with the bits reversed.
+    pub fn position(&self, key: &[u8]) -> u64 {
+        self.files[0].position(key)
     }
 }
 
@@ -455,7 +485,9 @@ impl<'d> IntoIterator for &'d Dictionary {
 
 /// The pairs of a dictionary, from [`Dictionary::iter`]. It ends after an error.
 pub struct Pairs<'d> {
-    walk: Walk<'d>,
+    positions: RangeInclusive<u64>,
+    /// Of the file that is being read.
+    records: Option<Within<'d>>,
     /// Files that come after.
     rest: &'d [Arc<DictionaryFile>],
     run: Run,
@@ -471,20 +503,31 @@ impl Pairs<'_> {
     pub fn next_ref(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         while self.given == self.run.len() {
             self.given = 0;
-            let next = if self.failed { Ok(false) } else { self.walk.next(&mut self.run) };
-            if matches!(next, Ok(true)) {
-                continue;
-            }
+            let more = if self.failed { Ok(false) } else { self.next_run() };
             // An error may come in the middle of a run.
-            self.run.clear();
-            self.failed |= next.is_err();
-            next?;
-            let Some((next, rest)) = self.rest.split_first().filter(|_| !self.failed) else { return Ok(None) };
-            (self.walk, self.rest) = (Walk::new(next), rest);
+            if !matches!(more, Ok(true)) {
+                self.run.clear();
+            }
+            self.failed |= more.is_err();
+            if !more? {
+                return Ok(None);
+            }
         }
         let index = self.given;
         self.given += 1;
         Ok(Some((self.run.key(index), self.run.value(index).unwrap_or_default())))
+    }
+
+    fn next_run(&mut self) -> Result<bool> {
+        loop {
+            if let Some(records) = &mut self.records
+                && records.next(&mut self.run)?
+            {
+                return Ok(true);
+            }
+            let Some((next, rest)) = self.rest.split_first() else { return Ok(false) };
+            (self.records, self.rest) = (Some(Within::new(next, self.positions.clone())?), rest);
+        }
     }
 }
 

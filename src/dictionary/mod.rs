@@ -9,7 +9,7 @@
 //! The files in which each takes from the ones below only:
 //!
 //! ```text
-//! update.rs, shard_job.rs, scan.rs, stat.rs, verify.rs     builder.rs, handle.rs     what users hold
+//! update.rs, shard_job.rs, scan.rs, diff.rs, stat.rs, verify.rs     builder.rs, handle.rs     what users hold
 //! shards/    several files as one dictionary
 //! build/     one file from pairs      read/    one file, open
 //! index/     where the record of a hash is
@@ -25,6 +25,7 @@
 
 mod build;
 mod builder;
+mod diff;
 mod format;
 mod handle;
 mod index;
@@ -42,6 +43,7 @@ mod verify;
 pub use build::progress::Progress;
 pub use build::sort::duplicates::Duplicates;
 pub use builder::{Build, DictionaryBuilder};
+pub use diff::{Change, Diff};
 pub use format::layout::Compression;
 pub use handle::{Dictionary, DictionaryOptions, Pairs};
 pub use index::{Effort, Index};
@@ -50,3 +52,4 @@ pub use shards::info::ShardInfo;
 pub use shards::slots::{SLOT_COUNT, slot};
 pub use stat::DictionaryStat;
 pub use update::Update;
+pub use verify::VerifyProgress;

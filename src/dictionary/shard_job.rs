@@ -13,8 +13,8 @@
 use super::build::merge::write_merged;
 use super::build::parallel::in_parallel;
 use super::build::plan::Plan;
-use super::build::progress::ProgressCounter;
 use super::build::sort::{Sorted, Sorter};
+use super::build::sorters::Sorters;
 use super::build::writer::begin_shard;
 use super::builder::DictionaryBuilder;
 use super::handle::{check_alike, is_missing};
@@ -209,8 +209,7 @@ impl ShardJob {
         self.plan.check(shards.len())?;
         let path = |shard: u32| with_suffix(prefix.as_ref(), &format!("-{shard}.spd"));
         let paths: Vec<PathBuf> = shards.clone().map(path).collect();
-        let sorter = |path: &PathBuf| Sorter::new(self.plan.for_sort(path, paths.len()));
-        let sorters = paths.iter().map(sorter).collect::<Result<_>>()?;
+        let sorters = Sorters::new(paths.iter().map(|path| self.plan.for_sort(path, paths.len())).collect())?;
         Ok(ShardWriter { job: self, shards, paths, sorters })
     }
 
@@ -267,9 +266,9 @@ impl ShardJob {
                 None if self.old.is_some() => *shard = self.manifest.shards[index].clone(),
                 None => {
                     moved.push(path.clone());
-                    let plan = self.plan.for_writing(&path, 1);
+                    let plan = self.plan.started().for_writing(&path, 1);
                     let nothing = Sorter::new(self.plan.for_sort(&path, 1))?.finish()?;
-                    shard.pairs = self.write(index, &path, nothing, plan, &ProgressCounter::new(None))?;
+                    shard.pairs = self.write(index, &path, nothing, plan)?;
                 }
             }
         }
@@ -278,19 +277,12 @@ impl ShardJob {
     }
 
     /// Writes the file of a shard from its old pairs and `sorted`; gives how many pairs it has.
-    fn write(
-        &self,
-        shard: usize,
-        path: &Path,
-        mut sorted: Sorted,
-        plan: Plan,
-        progress: &ProgressCounter,
-    ) -> Result<u64> {
+    fn write(&self, shard: usize, path: &Path, mut sorted: Sorted, plan: Plan) -> Result<u64> {
         let old = self.old.is_some().then(|| open_old(&plan, &self.directory, &self.manifest.shards[shard]));
         let old = old.transpose()?;
         old.iter().try_for_each(|old| plan.check_memory_for(old))?;
         let output = begin_shard(&plan.storage, path, &Manifest::path(&self.directory))?;
-        let footer = write_merged(plan, output, old.as_ref(), &mut sorted, progress)?;
+        let footer = write_merged(plan, output, old.as_ref(), &mut sorted)?;
         // A dictionary that has its name is no failure.
         let _ = sorted.done();
         Ok(footer.pairs)
@@ -319,7 +311,7 @@ pub struct ShardWriter<'j> {
     job: &'j ShardJob,
     shards: Range<u32>,
     paths: Vec<PathBuf>,
-    sorters: Vec<Sorter>,
+    sorters: Sorters,
 }
 
 impl ShardWriter<'_> {
@@ -342,8 +334,8 @@ impl ShardWriter<'_> {
 
     fn push(&mut self, key: &[u8], value: Option<&[u8]>, place: u64) -> Result<()> {
         let shard = self.job.shard_of(key);
-        match shard.checked_sub(self.shards.start).and_then(|index| self.sorters.get_mut(index as usize)) {
-            Some(sorter) => sorter.push(key, value, place),
+        match shard.checked_sub(self.shards.start).filter(|_| self.shards.contains(&shard)) {
+            Some(index) => self.sorters.push(index as usize, key, value, place),
             None => Err(self.other_shard(key, shard, place)),
         }
     }
@@ -366,17 +358,17 @@ impl ShardWriter<'_> {
     /// [`Build::finish`](crate::Build::finish). No file is left then.
     pub fn finish(self) -> Result<Vec<ShardFile>> {
         let ShardWriter { job, shards, paths, sorters } = self;
-        sorters.iter().try_for_each(Sorter::refuse_if_forked)?;
-        let progress = ProgressCounter::new(job.plan.on_progress.clone());
+        let sorters = sorters.finish()?;
+        let plan = job.plan.started();
         let parts: Vec<(u32, &PathBuf, Sorter)> =
             shards.zip(&paths).zip(sorters).map(|((shard, path), sorter)| (shard, path, sorter)).collect();
         let count = parts.len();
-        let written = in_parallel(job.plan.thread_count(), parts, |_, (shard, path, sorter)| {
+        let written = in_parallel(plan.thread_count(), parts, |_, (shard, path, sorter)| {
             let sorted = sorter.finish()?;
             if sorted.records() == 0 {
                 return Ok(None);
             }
-            let pairs = job.write(shard as usize, path, sorted, job.plan.for_writing(path, count), &progress)?;
+            let pairs = job.write(shard as usize, path, sorted, plan.for_writing(path, count))?;
             Ok(Some(ShardFile { shard, path: path.clone(), pairs }))
         });
         let written = written.inspect_err(|_| {

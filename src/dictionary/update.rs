@@ -4,9 +4,10 @@
 //! again. Source: Lim et al. 2013, section 2.5. Not here: the merge (`build/merge.rs`).
 
 use super::build::plan::Plan;
-use super::build::sort::Sorter;
 use super::build::sort::duplicates::Duplicates;
+use super::build::sorters::Sorters;
 use super::builder::DictionaryBuilder;
+use super::diff::Change;
 use super::handle::{Dictionary, DictionaryOptions};
 use super::shards::target::Target;
 use crate::error::Result;
@@ -37,7 +38,7 @@ pub struct Update {
     old: Dictionary,
     plan: Plan,
     target: Target,
-    sorters: Vec<Sorter>,
+    sorters: Sorters,
     count: u64,
 }
 
@@ -69,7 +70,7 @@ impl Update {
                 break (dictionary, target);
             }
         };
-        let plan = Plan { duplicates: Duplicates::Last, ..builder.plan.clone() }.shaped_as(&old.files[0]);
+        let plan = Plan { duplicates: Duplicates::Last, ..builder.plan.clone() }.shaped_as(&old.files[0]).started();
         if let Some(manifest) = &old.manifest
             && unchanged == Unchanged::Kept
         {
@@ -95,10 +96,18 @@ impl Update {
         self.push(key, None)
     }
 
+    /// Makes a change that [`Dictionary::diff`] found: stores the new value, or removes the key.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put).
+    pub fn apply(&mut self, change: &Change<'_>) -> Result<()> {
+        self.push(change.key(), change.value())
+    }
+
     fn push(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.count += 1;
         let shard = self.target.shard_of(key);
-        self.sorters[shard].push(key, value, self.count)
+        self.sorters.push(shard, key, value, self.count)
     }
 
     /// Merges, writes and publishes; gives how many pairs the new dictionary has. Shards without changes keep their

@@ -2,10 +2,11 @@
 //!
 //! [`Interrupt::watch`] turns SIGINT, SIGTERM and SIGHUP into a flag that loops check, and a byte in a pipe that wakes
 //! a read that waits for its producer. A second signal ends the process at once, with the default action. A signal
-//! that the parent ignores (`nohup`, a shell's `&`) stays ignored.
+//! that the parent ignores (`nohup`, a shell's `&`) stays ignored. SIGXFSZ does not end the program
+//! ([`outlive_file_limit`]).
 
 use crate::failure::{EXIT_SIGNAL_BASE, Failure, Result};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::{flag, low_level::pipe};
 use std::fmt;
 use std::io;
@@ -89,6 +90,13 @@ impl Interrupt {
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
+}
+
+/// A write beyond the limit on file lengths (`ulimit -f`) is an error from now on, and no longer ends the program. The
+/// library compares its own files with the limit; this is for standard output.
+pub fn outlive_file_limit() -> Result<()> {
+    // A handler, not SIG_IGN: programs started by this one get the default action.
+    flag::register(SIGXFSZ, Arc::default()).map(|_| ()).map_err(|error| Failure::io("cannot watch for signals", &error))
 }
 
 /// From now on a signal prints `done` and ends the process: for one long call that only reads.

@@ -27,13 +27,13 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  splitpoint tour                           a demonstration on English words
-  splitpoint load users.spt users.tsv       key TAB value, one pair a line
+  splitpoint tour                            a demonstration on English words
+  splitpoint load users.spt users.tsv        key TAB value, one pair a line
   splitpoint load log.spt log.jsonl.gz --key id   other fields become the value
   splitpoint get users.spt alice
   splitpoint dump users.spt | sort > users.tsv
-  splitpoint stat users.spt                 size, fill, and a histogram of the buckets
-  splitpoint dict build users.tsv users.spd written once, one read per lookup
+  splitpoint stat users.spt                  size, fill, and a histogram of the buckets
+  splitpoint dict build users.tsv users.spd  written once, one read per lookup
 
 Exit status: 0 done; 1 the answer is no (key absent, faults found, row
 refused); 2 wrong usage; 128+n stopped by signal n; else the kind of error.";
@@ -53,7 +53,8 @@ struct Program {
 }
 
 fn main() -> ExitCode {
-    match Program::parse().command.run(Program::command) {
+    let program = Program::parse();
+    match interrupt::outlive_file_limit().and_then(|()| program.command.run(Program::command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

@@ -6,6 +6,7 @@
 use super::numbers::NumberList;
 use super::parallel::in_parallel;
 use super::plan::Plan;
+use super::progress::ProgressCounter;
 use crate::dictionary::format::ends::{Section, SectionKind};
 use crate::dictionary::index::filter::{self, Directory, FilterBits, SEGMENT_BUILD_BYTES, SEGMENT_KEYS};
 use crate::error::{Error, Result};
@@ -66,11 +67,11 @@ impl FilterWriter {
     }
 
     /// Writes the section at `offset` of `file`, which errors call `path`.
-    pub fn finish(mut self, file: &dyn File, path: &Path, offset: u64) -> Result<Section> {
+    pub fn finish(mut self, file: &dyn File, path: &Path, offset: u64, progress: &ProgressCounter) -> Result<Section> {
         self.solve()?;
         let mut section = Section { kind: SectionKind::Filter, checksum: 0, offset, bytes: 0 };
         let mut buffer = self.directory.words(self.bits, self.keys);
-        for word in self.slots.numbers() {
+        for word in progress.watch(self.slots.numbers()) {
             if buffer.len() >= WRITE_WORDS {
                 append(&mut section, &mut buffer, file, path)?;
             }

@@ -10,7 +10,6 @@
 //! one piece where all have one size. Source: Lim et al. 2013, section 2.5.
 
 use super::plan::{PlaceNames, Plan};
-use super::progress::ProgressCounter;
 use super::sort::Sorted;
 use super::sort::duplicates::{CHOOSE, SortError};
 use super::sort::lengths::PutLengths;
@@ -18,7 +17,7 @@ use super::writer::FileWriter;
 use crate::dictionary::format::ends::Footer;
 use crate::dictionary::format::layout::Layout;
 use crate::dictionary::read::file::DictionaryFile;
-use crate::dictionary::read::walk::WalkAhead;
+use crate::dictionary::read::within::{ALL, WalkAhead};
 use crate::dictionary::run::{RUN_BYTES, Run};
 use crate::error::{Error, ErrorKind, Result, quote};
 use crate::io::atomic::AtomicFile;
@@ -31,13 +30,13 @@ pub(crate) fn write_merged(
     output: AtomicFile,
     old: Option<&Arc<DictionaryFile>>,
     sorted: &mut Sorted,
-    progress: &ProgressCounter,
 ) -> Result<Footer> {
     let layout = expected_layout(old, sorted);
+    let progress = Arc::clone(&plan.progress);
     progress.expect(sorted.records() + old.map_or(0, |old| old.footer.pairs));
     let mut merge = Merge {
         as_is: old.is_none() && !sorted.removals(),
-        old: old.map(|old| WalkAhead::new(Arc::clone(old))).transpose()?,
+        old: old.map(|old| WalkAhead::new(Arc::clone(old), ALL)).transpose()?,
         old_run: Cursor::default(),
         batch: Batch::new(sorted, plan.place_names.clone()),
         batch_run: Cursor::default(),

@@ -20,4 +20,5 @@ pub(crate) mod plan;
 pub(crate) mod progress;
 pub(crate) mod reorder;
 pub(crate) mod sort;
+pub(crate) mod sorters;
 pub(crate) mod writer;

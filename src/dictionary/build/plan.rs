@@ -1,6 +1,6 @@
 //! The plan of a build: everything about a dictionary but its records, and the limits to keep while it is made.
 
-use super::progress::OnProgress;
+use super::progress::ProgressCounter;
 use super::sort::duplicates::Duplicates;
 use crate::dictionary::format::layout::{BLOCK_BYTES_MAX, Compression, PAGE_BYTES_MAX, PAGE_BYTES_MIN};
 use crate::dictionary::index::Index;
@@ -48,7 +48,8 @@ pub(crate) struct Plan {
     /// Keep named temporary files, so that a later build with the same number goes on from them.
     pub resume: Option<u64>,
     pub place_names: Option<PlaceNames>,
-    pub on_progress: Option<OnProgress>,
+    /// What every long loop reports to.
+    pub progress: Arc<ProgressCounter>,
 }
 
 impl Default for Plan {
@@ -69,7 +70,7 @@ impl Default for Plan {
             temporary: PathBuf::new(),
             resume: None,
             place_names: None,
-            on_progress: None,
+            progress: Arc::default(),
         }
     }
 }
@@ -132,6 +133,11 @@ impl Plan {
         }
         let message = "an update or reindexing cannot be resumed";
         Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("Begin it again, without resume."))
+    }
+
+    /// For one more build: nothing of it is done yet.
+    pub fn started(&self) -> Plan {
+        Plan { progress: self.progress.restarted(), ..self.clone() }
     }
 
     /// The share of the sort for the file at `path`, one of `parts` whose records are taken at the same time.

@@ -1,4 +1,4 @@
-//! How far a build has come, for the caller.
+//! How far a build has come, for the caller, who may stop it: every long loop of a build reports.
 
 use crate::error::{Error, ErrorKind, Result};
 use std::ops::ControlFlow;
@@ -17,7 +17,11 @@ pub struct Progress {
 
 pub(crate) type OnProgress = Arc<dyn Fn(Progress) -> ControlFlow<()> + Send + Sync>;
 
+/// Steps of a loop with cheap steps between two reports.
+const STEPS_PER_REPORT: u32 = 1 << 16;
+
 /// Counts the pairs written, in all files of a build, and reports them.
+#[derive(Default)]
 pub(crate) struct ProgressCounter {
     on_progress: Option<OnProgress>,
     done: AtomicU64,
@@ -27,6 +31,24 @@ pub(crate) struct ProgressCounter {
 impl ProgressCounter {
     pub fn new(on_progress: Option<OnProgress>) -> Self {
         ProgressCounter { on_progress, done: AtomicU64::new(0), total: AtomicU64::new(0) }
+    }
+
+    /// A counter of nothing yet, for the same caller.
+    pub fn restarted(&self) -> Arc<Self> {
+        Arc::new(Self::new(self.on_progress.clone()))
+    }
+
+    /// `items`, with a report now and then, whose error takes the place of an item.
+    pub fn watch<T>(&self, items: impl Iterator<Item = Result<T>>) -> impl Iterator<Item = Result<T>> {
+        let mut steps = 0;
+        items.map(move |item| {
+            steps += 1;
+            if steps >= STEPS_PER_REPORT {
+                steps = 0;
+                self.report()?;
+            }
+            item
+        })
     }
 
     /// Adds `pairs` to those that will be written.

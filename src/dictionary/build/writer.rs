@@ -172,6 +172,7 @@ impl FileWriter {
         let mut attempt = Attempt::new(&self.plan, again, layout)?;
         let (mut walk, mut run) = (Walk::new(&old), Run::default());
         while walk.next(&mut run)? {
+            self.plan.progress.report()?;
             attempt.push(&run)?;
         }
         (self.attempt, self.first) = (Some(attempt), Some(output));
@@ -243,7 +244,8 @@ impl Attempt {
             footer.sections.push(Section { kind, checksum, offset, bytes: bytes.len() as u64 });
         }
         if let Some(filter) = self.filter.take() {
-            let section = filter.finish(self.output.file().as_ref(), path, at.next_multiple_of(SECTION_ALIGN))?;
+            let offset = at.next_multiple_of(SECTION_ALIGN);
+            let section = filter.finish(self.output.file().as_ref(), path, offset, &plan.progress)?;
             at = section.offset + section.bytes;
             footer.sections.push(section);
         }
@@ -278,18 +280,19 @@ fn numbers_of(plan: &Plan, layout: Layout) -> IndexNumbers {
 /// The index that is made of `numbers`, and how ranks become pages where records have several sizes.
 fn sections_of(plan: &Plan, footer: &Footer, numbers: &IndexNumbers) -> Result<Vec<(SectionKind, Vec<u64>)>> {
     let mut sections = Vec::new();
+    let progress = &plan.progress;
     let blocks = plan.compression != Compression::None;
     if let (Index::Page { bins_per_page }, Some(firsts)) = (plan.index, &numbers.page_positions) {
         let options = PageIndexOptions { bins_per_page, blocks, greatest: u64::MAX };
-        sections.push((SectionKind::Pages, PageIndex::build(options, footer.pages, firsts.numbers())?));
+        sections.push((SectionKind::Pages, PageIndex::build(options, footer.pages, progress.watch(firsts.numbers()))?));
     }
     if let (Some(options), Some(positions)) = (plan.index.trie_options(), &numbers.positions) {
-        sections.push((SectionKind::Trie, trie::build(&options, footer.pairs, positions.numbers())?));
+        sections.push((SectionKind::Trie, trie::build(&options, footer.pairs, progress.watch(positions.numbers()))?));
     }
     if let Some(firsts) = &numbers.page_ranks {
         let greatest = footer.pairs.saturating_sub(1);
         let options = PageIndexOptions { bins_per_page: RANK_BINS_PER_PAGE, blocks, greatest };
-        sections.push((SectionKind::Ranks, PageIndex::build(options, footer.pages, firsts.numbers())?));
+        sections.push((SectionKind::Ranks, PageIndex::build(options, footer.pages, progress.watch(firsts.numbers()))?));
     }
     Ok(sections)
 }

@@ -348,14 +348,16 @@ impl DictionaryFile {
 
     /// Whether the index leads a lookup of `position` to the record of rank `rank`, whose cell is `cell` of the stream.
     pub fn leads_to(&self, position: u64, rank: u64, cell: &Range<u64>) -> bool {
+        self.ranks_led_to(position, cell).contains(&rank)
+    }
+
+    /// The ranks for which the index leads a lookup of `position` to the record whose cell is `cell` of the stream.
+    pub fn ranks_led_to(&self, position: u64, cell: &Range<u64>) -> Range<u64> {
         let candidates = self.index.candidates(position);
-        if let Candidates::Ranks(ranks) = &candidates
-            && !ranks.contains(&rank)
-        {
-            return false;
-        }
+        let ranks = if let Candidates::Ranks(ranks) = &candidates { ranks.clone() } else { 0..u64::MAX };
         let needed = self.pages.of_stream(cell.clone());
-        self.pages_of(candidates).is_none_or(|pages| pages.start <= needed.start && needed.end <= pages.end)
+        let led = self.pages_of(candidates).is_none_or(|pages| pages.start <= needed.start && needed.end <= pages.end);
+        if led { ranks } else { 0..0 }
     }
 
     /// The size of all records in the stream, if they have one.
@@ -411,7 +413,7 @@ impl DictionaryFile {
     }
 
     /// Where the first cell begins that does so in `range` of the stream.
-    fn first_cell(&self, range: &Range<u64>, scratch: &mut Scratch) -> Result<Option<u64>> {
+    pub fn first_cell(&self, range: &Range<u64>, scratch: &mut Scratch) -> Result<Option<u64>> {
         if let Some(bytes) = self.record_bytes() {
             return Ok(Some(range.start.next_multiple_of(bytes)).filter(|at| at + bytes <= range.end));
         }

@@ -5,7 +5,7 @@
 //! search.rs   a key within a piece
 //! file.rs     header, footer and index of a file; a lookup
 //! many.rs     many lookups at once        walk.rs   all records, in hash order
-//! resume.rs   records from a position on
+//! resume.rs   records from a position on      within.rs   those of a range of positions, and on a thread
 //! ```
 //!
 //! Each takes from those above it in this list. Nothing changes after the open, so any number of threads use one file
@@ -17,3 +17,4 @@ pub(crate) mod pages;
 pub(crate) mod resume;
 pub(crate) mod search;
 pub(crate) mod walk;
+pub(crate) mod within;

@@ -10,18 +10,14 @@ use crate::dictionary::format::{block, record};
 use crate::dictionary::run::{RUN_BYTES, Run, Span, Spans};
 use crate::error::{Error, Result};
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
-use std::thread::JoinHandle;
-
-/// Runs that are read and hashed before they are asked for.
-const RUNS_AHEAD: usize = 3;
 
 pub(crate) struct Walk<'d> {
     file: &'d DictionaryFile,
     stream: Stream<'d>,
     /// Where in the stream the next cell begins.
     at: u64,
+    /// Where it ends: the stream's end, or where a cell begins.
+    end: u64,
     /// Records given so far.
     rank: u64,
     /// Position of the last record given.
@@ -45,6 +41,7 @@ impl<'d> Walk<'d> {
             file,
             stream: Stream::walk(&file.pages),
             at: 0,
+            end: file.pages.stream_bytes(),
             rank: 0,
             last: 0,
             block: Run::default(),
@@ -67,6 +64,12 @@ impl<'d> Walk<'d> {
     /// Records in the order in which they lie, with their [`cells`](Self::cells).
     pub fn as_they_lie(file: &'d DictionaryFile) -> Self {
         Walk { cells: Some(Vec::new()), ..Self::new(file) }
+    }
+
+    /// Records in the order in which they lie, with their [`cells`](Self::cells), of the cells in `part` of the stream.
+    /// `rank`: of its first record, where records lie in chunks.
+    pub fn part_as_they_lie(file: &'d DictionaryFile, part: Range<u64>, rank: u64) -> Self {
+        Walk { at: part.start, end: part.end, rank, is_whole: false, ..Self::as_they_lie(file) }
     }
 
     /// Where in the stream the cell of each record of the last run is.
@@ -134,7 +137,7 @@ impl<'d> Walk<'d> {
 
     fn check_end(&self) -> Result<()> {
         let is_all = self.rank == self.file.footer.pairs || !self.is_whole;
-        if is_all && self.at == self.file.pages.stream_bytes() {
+        if is_all && self.at == self.end {
             return Ok(());
         }
         Err(self.wrong(&format!("{} records, where the footer says {}", self.rank, self.file.footer.pairs)))
@@ -165,7 +168,7 @@ impl<'d> Walk<'d> {
         records_max: u64,
     ) -> Result<()> {
         let record_bytes = u64::from(key_len) + u64::from(value_len);
-        let left = (self.file.pages.stream_bytes() - self.at) / record_bytes;
+        let left = self.end.saturating_sub(self.at) / record_bytes;
         let count = left.min((bytes_max / record_bytes).max(1)).min(records_max);
         let range = self.at..self.at + count * record_bytes;
         if let Some(cells) = &mut self.cells {
@@ -192,7 +195,7 @@ impl<'d> Walk<'d> {
     fn fill_varied(&mut self, run: &mut Run, bytes_max: u64, records_max: u64) -> Result<()> {
         let Spans::Varied(spans) = &mut run.spans else { unreachable!("a run that was cleared") };
         let file = self.file;
-        let end = file.pages.stream_bytes();
+        let end = self.end;
         while (run.bytes.len() as u64) < bytes_max && (run.positions.len() as u64) < records_max && self.at < end {
             // Many records that are in memory as a whole at once, or a long one alone.
             let cell = file.cell(&mut self.stream, self.at)?;
@@ -253,7 +256,7 @@ impl<'d> Walk<'d> {
     /// Unpacks the next block; `false` at the end.
     fn next_block(&mut self) -> Result<bool> {
         let file = self.file;
-        if self.at >= file.pages.stream_bytes() {
+        if self.at >= self.end {
             return Ok(false);
         }
         let cell = file.cell(&mut self.stream, self.at)?;
@@ -284,63 +287,5 @@ impl<'d> Walk<'d> {
         self.block_at = self.at..self.at + cell.bytes;
         self.at += cell.bytes;
         Ok(true)
-    }
-}
-
-/// A walk on a thread of its own, which reads and hashes some runs ahead.
-pub(crate) struct WalkAhead {
-    runs: Option<Receiver<Result<Run>>>,
-    /// Runs whose memory is used again.
-    spent: Sender<Run>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl WalkAhead {
-    pub fn new(file: Arc<DictionaryFile>) -> Result<Self> {
-        let path = file.path.clone();
-        let (give, runs) = sync_channel(RUNS_AHEAD);
-        let (spent, again) = channel::<Run>();
-        let walk = move || {
-            let mut walk = Walk::new(&file);
-            loop {
-                let mut run = again.try_recv().unwrap_or_default();
-                let next = match walk.next(&mut run) {
-                    Ok(true) => Ok(run),
-                    Ok(false) => break,
-                    Err(error) => Err(error),
-                };
-                let failed = next.is_err();
-                // The receiver is gone if it has failed.
-                if give.send(next).is_err() || failed {
-                    break;
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("dictionary walk".into()).spawn(walk);
-        let thread = thread.map_err(|e| Error::io(&path, "start a thread to read", e))?;
-        Ok(WalkAhead { runs: Some(runs), spent, thread: Some(thread) })
-    }
-
-    /// Replaces what is in `run` by the next records; `false` at the end. [`Walk::next`] lists the errors.
-    pub fn next(&mut self, run: &mut Run) -> Result<bool> {
-        if let Some(Ok(next)) = self.runs.as_ref().map(Receiver::recv) {
-            let spent = std::mem::replace(run, next?);
-            let _ = self.spent.send(spent);
-            return Ok(true);
-        }
-        run.clear();
-        match self.thread.take().map(JoinHandle::join) {
-            Some(Err(panic)) => std::panic::resume_unwind(panic),
-            _ => Ok(false),
-        }
-    }
-}
-
-impl Drop for WalkAhead {
-    fn drop(&mut self) {
-        self.runs = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }

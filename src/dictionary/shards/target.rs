@@ -8,8 +8,8 @@ use super::manifest::{Manifest, Shard};
 use crate::dictionary::build::merge::write_merged;
 use crate::dictionary::build::parallel::in_parallel;
 use crate::dictionary::build::plan::Plan;
-use crate::dictionary::build::progress::ProgressCounter;
 use crate::dictionary::build::sort::Sorter;
+use crate::dictionary::build::sorters::Sorters;
 use crate::dictionary::build::writer::{begin_file, begin_shard};
 use crate::dictionary::read::file::DictionaryFile;
 use crate::error::Result;
@@ -95,16 +95,16 @@ impl Target {
     }
 
     /// A sorter for each file.
-    pub fn sorters(&self, plan: &Plan) -> Result<Vec<Sorter>> {
+    pub fn sorters(&self, plan: &Plan) -> Result<Sorters> {
         let paths = self.paths();
-        paths.iter().map(|path| Sorter::new(plan.for_sort(path, paths.len()))).collect()
+        Sorters::new(paths.iter().map(|path| plan.for_sort(path, paths.len())).collect())
     }
 
     /// Writes each file from what its sorter took and from its file of `old`, several at the same time, and publishes
     /// them. Gives how many pairs there are in all. `old` has a file for each, or none.
-    pub fn finish(self, plan: &Plan, sorters: Vec<Sorter>, old: &[Arc<DictionaryFile>]) -> Result<u64> {
-        // Before anything that an error would undo by removing files.
-        sorters.iter().try_for_each(Sorter::refuse_if_forked)?;
+    pub fn finish(self, plan: &Plan, sorters: Sorters, old: &[Arc<DictionaryFile>]) -> Result<u64> {
+        // A forked child is refused here, before anything that an error would undo by removing files.
+        let sorters = sorters.finish()?;
         let paths = self.paths();
         let (count, manifest_path) = (paths.len(), Manifest::path(&self.path));
         let (mut output, mut shards) = match self.kind {
@@ -119,10 +119,9 @@ impl Target {
             is_kept: shards.as_ref().is_some_and(|shards| shards.kept[index].is_some()),
         };
         let parts: Vec<Part> = sorters.into_iter().zip(&paths).enumerate().map(part).collect();
-        let progress = ProgressCounter::new(plan.on_progress.clone());
         let written = in_parallel(plan.thread_count(), parts, |_, part| {
             let plan = plan.for_writing(&part.path, count);
-            part.write(plan, &manifest_path, &progress)
+            part.write(plan, &manifest_path)
         });
         let Some(shards) = shards.take() else {
             return written.map(|pairs| pairs.into_iter().flatten().sum());
@@ -145,7 +144,7 @@ impl Target {
 
 impl Part {
     /// Gives how many pairs the file has; `None` where the old file stays.
-    fn write(self, plan: Plan, manifest_path: &Path, progress: &ProgressCounter) -> Result<Option<u64>> {
+    fn write(self, plan: Plan, manifest_path: &Path) -> Result<Option<u64>> {
         let mut sorted = self.sorter.finish()?;
         let mut pairs = None;
         if !self.is_kept || sorted.records() > 0 {
@@ -153,7 +152,7 @@ impl Part {
                 Some(output) => output,
                 None => begin_shard(&plan.storage, &self.path, manifest_path)?,
             };
-            pairs = Some(write_merged(plan, output, self.old.as_ref(), &mut sorted, progress)?.pairs);
+            pairs = Some(write_merged(plan, output, self.old.as_ref(), &mut sorted)?.pairs);
         }
         // The next sort overwrites what is left of this one, and a dictionary that has its name is no failure.
         let _ = sorted.done();

@@ -51,6 +51,7 @@ fn cases() -> Vec<Case> {
     let shards = works.map(|work| Case { work, shards: 3, index: page, ..CASE });
     let others = [
         Case { work: Work::Again, index: Index::trie(), resume: true, ..CASE },
+        Case { work: Work::Again, shards: 3, index: Index::page(), resume: true, ..CASE },
         Case { work: Work::Update, twice: true, ..CASE },
     ];
     files.into_iter().chain(shards).chain(others).collect()

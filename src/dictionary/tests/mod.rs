@@ -1,6 +1,7 @@
 //! Tests of dictionaries as a whole; those of one part lie beside it.
 
 mod crash;
+mod diff;
 mod limits;
 mod model;
 mod ownership;

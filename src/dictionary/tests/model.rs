@@ -53,6 +53,14 @@ pub(super) fn check(dictionary: &Dictionary, model: &Model, context: &str) {
     let positions: Vec<u64> = dictionary.iter().map(|pair| dictionary.files[0].position(&pair.unwrap().0)).collect();
     assert!(positions.is_sorted(), "{context}: not in hash order");
     assert_eq!(scanned(dictionary, 50), positions, "{context}: a scan in steps");
+    for _ in 0..5 {
+        let some = [0, random.next(), u64::MAX];
+        let (one, other) = (random.pick(&some), random.next());
+        let range = one.min(other)..=one.max(other);
+        let inside = dictionary.range(range.clone()).map(|pair| dictionary.position(&pair.unwrap().0));
+        let expected = positions.iter().copied().filter(|position| range.contains(position));
+        assert!(inside.eq(expected), "{context}: {range:?}");
+    }
     assert_eq!(dictionary.verify().unwrap(), [], "{context}");
 }
 

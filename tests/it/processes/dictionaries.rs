@@ -147,8 +147,11 @@ fn kill_again_and_again(kind: Kind, kills: u32, seed: u64) -> Seen {
         let there = found(&path, [n, next]);
         assert!(ended.is_none() || there == next, "{kind:?}: a build that ended is not there");
         *(if there == next { &mut seen.after } else { &mut seen.before }) += 1;
-        let left = names_in(place.path());
-        let sorting = |name: &&String| name.starts_with("a.spd-sort");
+        let mut left = names_in(place.path());
+        if path.is_dir() {
+            left.extend(names_in(&path).into_iter().filter(|name| name.contains("-sort")));
+        }
+        let sorting = |name: &&String| name.contains(".spd-sort");
         let unnamed = |name: &&String| name.ends_with(".tmp");
         seen.to_resume += u32::from(left.iter().any(|name| sorting(&name) && !unnamed(&name)));
         let strange: Vec<_> =
@@ -180,13 +183,14 @@ fn kill_again_and_again(kind: Kind, kills: u32, seed: u64) -> Seen {
 
 const FILE: Kind = Kind { update: false, shards: 0, resume: false, trie: false };
 
-fn kinds() -> [Kind; 6] {
+fn kinds() -> [Kind; 7] {
     [
         FILE,
         Kind { trie: true, ..FILE },
         Kind { resume: true, trie: true, ..FILE },
         Kind { update: true, ..FILE },
         Kind { shards: 3, ..FILE },
+        Kind { shards: 3, resume: true, ..FILE },
         Kind { shards: 3, update: true, ..FILE },
     ]
 }
@@ -210,22 +214,24 @@ fn thousands_of_killed_builds_leave_the_dictionary_of_before_or_the_next() {
 
 #[test]
 fn a_resumed_build_is_that_of_one_which_nobody_disturbed() {
-    let place = directory();
-    let path = path_in(place.path());
-    let kind = Kind { resume: true, trie: true, ..FILE };
-    // Stopped when all is sorted and the first pages are written.
-    let stopping = kind.builder(9).progress(|_| std::ops::ControlFlow::Break(()));
-    let stopped = stopping.build(&path, pairs(9)).unwrap_err();
-    assert_eq!(stopped.kind(), ErrorKind::Stopped, "{stopped}");
-    assert!(names_in(place.path()).iter().any(|name| name.contains("-sort")), "{:?}", names_in(place.path()));
-    let going_on = kind.builder(9).start(&path).unwrap();
-    assert_eq!(going_on.resumed_pairs(), pairs(9).len() as u64);
-    drop(going_on);
-    make(kind, 9, &path).unwrap();
-    let apart = directory();
-    make(Kind { resume: false, ..kind }, 9, &path_in(apart.path())).unwrap();
-    assert!(bytes_of(&path) == bytes_of(&path_in(apart.path())));
-    assert_eq!(names_in(place.path()), ["a.spd"]);
+    for kind in [Kind { resume: true, trie: true, ..FILE }, Kind { resume: true, shards: 3, ..FILE }] {
+        let place = directory();
+        let path = path_in(place.path());
+        let files = if kind.shards > 0 { &path } else { place.path() };
+        // Stopped when all is sorted and the first pages are written.
+        let stopping = kind.builder(9).progress(|_| std::ops::ControlFlow::Break(()));
+        let stopped = stopping.build(&path, pairs(9)).unwrap_err();
+        assert_eq!(stopped.kind(), ErrorKind::Stopped, "{stopped}");
+        assert!(names_in(files).iter().any(|name| name.contains("-sort")), "{:?}", names_in(files));
+        let resuming = kind.builder(9).start(&path).unwrap();
+        assert!(resuming.resumed_pairs() == pairs(9).len() as u64 && resuming.resumed_all(), "{kind:?}");
+        drop(resuming);
+        make(kind, 9, &path).unwrap();
+        let apart = directory();
+        make(Kind { resume: false, ..kind }, 9, &path_in(apart.path())).unwrap();
+        assert!(bytes_of(&path) == bytes_of(&path_in(apart.path())));
+        assert_eq!(names_in(place.path()), ["a.spd"]);
+    }
 }
 
 /// Makes dictionary 2 over 1 where no file may be longer than some bytes.

@@ -122,8 +122,7 @@ fn dict_stat_json_has_the_fields_that_scripts_rely_on() {
     for index in INDEXES {
         run_well(place.path(), &["dict", "build", "rows.tsv", "d.spd", "--index", index]);
         let stat = json(place.path(), &["dict", "stat", "d.spd", "--json"]);
-        for field in ["pairs", "data_bytes", "index_bytes", "blocks", "pages", "ranks_bytes", "key_bytes", "file_bytes"]
-        {
+        for field in ["pairs", "data_bytes", "index_bytes", "pages", "ranks_bytes", "key_bytes", "file_bytes"] {
             assert!(stat[field].is_u64(), "{field}: {}", stat[field]);
         }
         assert!(stat["index_bits_per_key"].is_f64() && stat["hash"] == "xxh3" && stat["hash_seed"] == "0");
@@ -407,6 +406,48 @@ fn with_files_of_at_most(place: &Path, bytes: u64, arguments: &str) -> std::proc
     let blocks = bytes / 512;
     let script = format!("ulimit -f {blocks}; trap '' XFSZ; exec '{}' {arguments}", super::PROGRAM);
     Command::new("sh").args(["-c", &script]).current_dir(place).output().unwrap()
+}
+
+#[test]
+fn a_limit_on_file_lengths_is_an_error_and_no_signal() {
+    let place = directory();
+    write(place.path(), "rows.tsv", rows(20_000));
+    run_well(place.path(), &["dict", "build", "rows.tsv", "d.spd"]);
+    for arguments in ["dict dump d.spd > dumped", "dict build rows.tsv e.spd", "dict build rows.tsv e.spd --shards 3"] {
+        // Without a trap for SIGXFSZ, whose default action ends a program.
+        let script = format!("ulimit -f 8; '{}' {arguments}", super::PROGRAM);
+        let output = Command::new("sh").args(["-c", &script]).current_dir(place.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(12), "{arguments}: {}", said(&output));
+        let expected = if arguments.contains("dump") { "standard output: " } else { "ulimit -f" };
+        assert!(said(&output).contains(expected), "{arguments}: {}", said(&output));
+        assert!(!place.path().join("e.spd").exists(), "{arguments}");
+    }
+}
+
+#[test]
+fn options_may_stand_between_the_inputs_and_the_dictionary() {
+    let place = directory();
+    write(place.path(), "words.txt", "one\ntwo\n");
+    run_well(place.path(), &["dict", "build", "words.txt", "-f", "lines", "d.spd"]);
+    assert_eq!(json(place.path(), &["dict", "stat", "d.spd", "--json"])["pairs"], 2);
+    let no_out = run(place.path(), &["dict", "build", "words.txt", "-f", "lines"]);
+    assert_eq!(no_out.status.code(), Some(2));
+    assert!(said(&no_out).contains("OUT is missing"), "{}", said(&no_out));
+}
+
+#[test]
+fn a_build_of_shards_continues_from_its_last_checkpoint() {
+    let place = directory();
+    let build = "dict build rows.tsv d.spd --shards 3 --resume --memory 4M";
+    write(place.path(), "rows.tsv", (0..200_000).map(|n| format!("key{n}\t{n:0100}\n")).collect::<String>());
+    assert_eq!(with_files_of_at_most(place.path(), 4 << 20, build).status.code(), Some(12));
+    let second = run(place.path(), &build.split(' ').collect::<Vec<_>>());
+    assert!(second.status.success(), "{}", said(&second));
+    assert_eq!(said(&second), "splitpoint: continues after 200,000 pairs\n");
+    assert_eq!(files(place.path()), ["d.spd", "rows.tsv"]);
+    assert_eq!(files(&place.path().join("d.spd")), ["0-1.spd", "1-1.spd", "2-1.spd", "manifest"]);
+    run_well(place.path(), &["dict", "check", "d.spd"]);
+    assert_eq!(json(place.path(), &["dict", "stat", "d.spd", "--json"])["pairs"], 200_000);
 }
 
 #[test]

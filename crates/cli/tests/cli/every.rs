@@ -42,6 +42,7 @@ const CASES: &[Case] = &[
     Case { good: "dict reindex t.spd i.spd --index none", bad: "dict reindex t.spd q.spd" },
     Case { good: "dict stat t.spd", bad: "dict stat t.spt" },
     Case { good: "dict check t.spd", bad: "dict check t.spt" },
+    Case { good: "dict diff t.spd t.spd", bad: "dict diff t.spd t.spt" },
     Case { good: "dict dump t.spd", bad: "dict dump t.spt" },
     Case { good: "lab hash rows.tsv --no-speed", bad: "lab hash absent" },
     Case { good: "lab schemes rows.tsv --points 2", bad: "lab schemes absent" },

@@ -16,6 +16,7 @@ use super::manifest::Manifest;
 use super::merge::{Merge, MergeSpace};
 use super::piece::{Scratch, SortRules, sort_piece};
 use super::spill::{Holding, Source};
+use crate::dictionary::build::progress::ProgressCounter;
 use crate::dictionary::run::Run;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::Storage;
@@ -153,6 +154,7 @@ impl Shared {
 pub(crate) struct Sorted {
     storage: Arc<dyn Storage>,
     prefix: PathBuf,
+    progress: Arc<ProgressCounter>,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     scratch: Scratch,
@@ -172,6 +174,7 @@ pub(crate) struct Sorted {
 /// What is known when the sort begins.
 pub(super) struct Start {
     pub prefix: PathBuf,
+    pub progress: Arc<ProgressCounter>,
     pub rules: SortRules,
     pub parts: Vec<Part>,
     pub budget: u64,
@@ -187,13 +190,14 @@ pub(super) struct Start {
 impl Sorted {
     pub(super) fn start(storage: Arc<dyn Storage>, start: Start) -> Result<Self> {
         let Start { prefix, rules, parts, budget, threads, records, removals, put_lengths, .. } = start;
-        let Start { temporary_bytes, manifest, saved, .. } = start;
+        let Start { progress, temporary_bytes, manifest, saved, .. } = start;
         let state = Mutex::default();
         let window = 2 * threads + 1;
         let shared = Arc::new(Shared { parts, rules, budget, window, state, changed: Condvar::new() });
         let mut sorted = Sorted {
             storage,
             prefix,
+            progress,
             shared,
             threads: Vec::new(),
             scratch: Scratch::default(),
@@ -284,8 +288,12 @@ impl Sorted {
             let Some(part) = self.next_part() else { return Ok(None) };
             if self.shared.is_oversized(part) {
                 self.forget_buffers();
-                let space =
-                    MergeSpace { storage: self.storage.as_ref(), prefix: &self.prefix, budget: self.shared.budget };
+                let space = MergeSpace {
+                    storage: self.storage.as_ref(),
+                    prefix: &self.prefix,
+                    progress: &self.progress,
+                    budget: self.shared.budget,
+                };
                 let merge = Merge::new(space, &self.shared.rules, part, self.shared.take_source(part))?;
                 self.temporary_bytes += merge.temporary_bytes;
                 self.merge = Some(merge);

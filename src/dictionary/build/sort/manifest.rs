@@ -3,12 +3,13 @@
 //! ```text
 //! two slots of SLOT_BYTES, written in turn; the valid one with the higher sequence number counts
 //! slot: magic 8 | checksum 4 | prefix_bits 4 | id 8 | sequence 8 | records 8 | key_len 4 | value_len 4 | state 4 | 0 4
+//!       source 8
 //!       then for each partition: length 8 | records 8
 //! ```
 //! The file is also the lock of the run: made first, removed last. The holder of the lock may remove what a dead run
 //! left. A run of another identity, or a manifest with no valid slot, means to start anew.
 //!
-//! Not here: when a checkpoint is due (`mod.rs`).
+//! Not here: when a checkpoint is due, and from which of the two a run continues (`build/sorters.rs`).
 
 use super::lengths::{Fixed, Lengths};
 use super::spill::{name, part_name};
@@ -26,8 +27,10 @@ const _: () = assert!(HEAD_BYTES + (16 << FAN_OUT_BITS_MAX) <= SLOT_BYTES);
 
 /// What a checkpoint says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Snapshot {
+pub(crate) struct Snapshot {
     pub prefix_bits: u32,
+    /// Records taken by all sorts of the build: how much of the source is saved.
+    pub source: u64,
     pub records: u64,
     pub lengths: Lengths,
     /// The lengths of blocks whose records have the same.
@@ -36,6 +39,25 @@ pub(super) struct Snapshot {
     pub complete: bool,
     /// Length of the file and records, of each partition.
     pub parts: Vec<(u64, u64)>,
+}
+
+/// A checkpoint that was found.
+#[derive(Clone)]
+pub(crate) struct Saved {
+    pub sequence: u64,
+    pub snapshot: Snapshot,
+}
+
+impl Saved {
+    /// Records of the source that all sorts of the build had taken.
+    pub fn source(&self) -> u64 {
+        self.snapshot.source
+    }
+
+    /// Whether there were no more.
+    pub fn is_complete(&self) -> bool {
+        self.snapshot.complete
+    }
 }
 
 /// The locked manifest.
@@ -50,8 +72,9 @@ pub(super) struct Manifest {
 }
 
 impl Manifest {
-    /// Opens or makes the manifest and takes the lock. What was saved under the same identity comes with it.
-    pub(super) fn open(storage: &dyn Storage, prefix: &Path, id: u64) -> Result<(Manifest, Option<Snapshot>)> {
+    /// Opens or makes the manifest and takes the lock. What was saved under the same identity comes with it, the last
+    /// checkpoint first.
+    pub(super) fn open(storage: &dyn Storage, prefix: &Path, id: u64) -> Result<(Manifest, Vec<Saved>)> {
         let path = name(prefix, "");
         let file = open_locked(storage, &path, None).map_err(|e| Error::io(&path, "open", e))?.ok_or_else(|| {
             let name = path.display();
@@ -59,20 +82,32 @@ impl Manifest {
                 .with_hint("Wait until it is done.")
         })?;
         let mut manifest = Manifest { file, path, prefix: prefix.to_owned(), id, sequence: 0, of_another: 0 };
-        let slots = manifest.read()?;
-        let newest = slots.into_iter().filter_map(|slot| parse(&slot)).max_by_key(|(_, sequence, _)| *sequence);
-        let snapshot = match newest {
-            Some((found, sequence, snapshot)) if found == id => {
-                manifest.sequence = sequence;
-                Some(snapshot)
+        let mut slots: Vec<(u64, Saved)> = manifest.read()?.iter().filter_map(|slot| parse(slot)).collect();
+        slots.sort_by_key(|(_, saved)| std::cmp::Reverse(saved.sequence));
+        let newest = slots.first().map(|(found, saved)| (*found, saved.sequence, saved.snapshot.records));
+        match newest {
+            Some((found, sequence, _)) if found == id => manifest.sequence = sequence,
+            Some((.., records)) => {
+                manifest.of_another = records;
+                slots.clear();
             }
-            Some((_, _, snapshot)) => {
-                manifest.of_another = snapshot.records;
-                None
-            }
-            None => None,
-        };
-        Ok((manifest, snapshot))
+            None => {}
+        }
+        let saved = slots.into_iter().filter(|(found, _)| *found == id).map(|(_, saved)| saved).collect();
+        Ok((manifest, saved))
+    }
+
+    /// Forgets a checkpoint later than `saved`, from which the run continues.
+    pub(super) fn go_back_to(&mut self, saved: &Saved) -> Result<()> {
+        if self.sequence == saved.sequence {
+            return Ok(());
+        }
+        let fail = |e| Error::io(&self.path, "clear a checkpoint of the sort", e);
+        let offset = (self.sequence % 2) * SLOT_BYTES as u64;
+        self.file.write_at(&vec![0; SLOT_BYTES], offset).map_err(fail)?;
+        self.file.sync().map_err(fail)?;
+        self.sequence = saved.sequence;
+        Ok(())
     }
 
     /// The bytes of both slots, as far as they are there. A file that is not ours is an error.
@@ -129,7 +164,7 @@ pub(super) fn remove_leftovers(storage: &dyn Storage, prefix: &Path) -> Result<u
     }
     match Manifest::open(storage, prefix, 0) {
         Ok((manifest, saved)) => {
-            let records = manifest.of_another + saved.map_or(0, |snapshot| snapshot.records);
+            let records = manifest.of_another + saved.first().map_or(0, |saved| saved.snapshot.records);
             manifest.remove(storage).map(|()| records)
         }
         Err(e) if matches!(e.kind(), ErrorKind::Locked | ErrorKind::InvalidArgument) => Ok(0),
@@ -172,6 +207,7 @@ fn encode(snapshot: &Snapshot, id: u64, sequence: u64) -> Vec<u8> {
     slot[40..44].copy_from_slice(&lengths.key_len.to_le_bytes());
     slot[44..48].copy_from_slice(&lengths.value_len.to_le_bytes());
     slot[48..52].copy_from_slice(&state.to_le_bytes());
+    slot[56..64].copy_from_slice(&snapshot.source.to_le_bytes());
     for (at, (bytes, records)) in slot[HEAD_BYTES..].chunks_exact_mut(16).zip(&snapshot.parts) {
         at[..8].copy_from_slice(&bytes.to_le_bytes());
         at[8..].copy_from_slice(&records.to_le_bytes());
@@ -181,8 +217,8 @@ fn encode(snapshot: &Snapshot, id: u64, sequence: u64) -> Vec<u8> {
     slot
 }
 
-/// Identity, sequence number and content of a slot, if it is valid.
-fn parse(slot: &[u8]) -> Option<(u64, u64, Snapshot)> {
+/// Identity and content of a slot, if it is valid.
+fn parse(slot: &[u8]) -> Option<(u64, Saved)> {
     let word = |at: usize| u32::from_le_bytes(slot[at..at + 4].try_into().expect("4 bytes"));
     let long = |at: usize| u64::from_le_bytes(slot[at..at + 8].try_into().expect("8 bytes"));
     let (prefix_bits, state) = (word(12), word(48));
@@ -199,6 +235,7 @@ fn parse(slot: &[u8]) -> Option<(u64, u64, Snapshot)> {
     let part = |i: usize| (long(HEAD_BYTES + 16 * i), long(HEAD_BYTES + 16 * i + 8));
     let snapshot = Snapshot {
         prefix_bits,
+        source: long(56),
         records: long(32),
         lengths,
         fixed: (state & FIXED_BLOCKS != 0).then_some(fixed),
@@ -212,5 +249,6 @@ fn parse(slot: &[u8]) -> Option<(u64, u64, Snapshot)> {
             if records > bytes { None } else { sum.checked_add(records) }
         },
     );
-    (sum == Some(snapshot.records)).then_some((long(16), long(24), snapshot))
+    let is_whole = sum == Some(snapshot.records) && snapshot.records <= snapshot.source;
+    is_whole.then_some((long(16), Saved { sequence: long(24), snapshot }))
 }

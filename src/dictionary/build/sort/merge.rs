@@ -14,6 +14,7 @@ use super::block::{self, At, Block};
 use super::duplicates::{DuplicateKey, Duplicates, SortError};
 use super::piece::{Scratch, SortRules, malformed, sort_piece};
 use super::spill::{Extent, Holding, Source, make_unnamed, name};
+use crate::dictionary::build::progress::ProgressCounter;
 use crate::dictionary::run::{Record, Run, Span};
 use crate::error::{Error, Result};
 use crate::io::{File, Storage};
@@ -31,6 +32,8 @@ const FILE_NUMBER: u32 = u32::MAX;
 pub(super) struct MergeSpace<'a> {
     pub storage: &'a dyn Storage,
     pub prefix: &'a Path,
+    /// Each piece, and each block written, is reported to it.
+    pub progress: &'a ProgressCounter,
     pub budget: u64,
 }
 
@@ -112,6 +115,7 @@ fn sort_pieces(
     let (mut scratch, mut run, mut places) = (Scratch::default(), Run::default(), Vec::new());
     let mut runs = Vec::new();
     loop {
+        space.progress.report()?;
         let records = take_piece(&mut source.holding, rules, space.budget / 2, &mut scratch.raw)?;
         if records == 0 {
             break;
@@ -195,6 +199,7 @@ fn merge_some(
 /// Writes sorted records as blocks, one run after another in one file.
 struct RunWriter<'a> {
     rules: &'a SortRules,
+    progress: &'a ProgressCounter,
     file: Arc<dyn File>,
     path: Arc<Path>,
     block: Block,
@@ -205,12 +210,13 @@ struct RunWriter<'a> {
 }
 
 impl<'a> RunWriter<'a> {
-    fn new(space: MergeSpace<'_>, rules: &'a SortRules) -> Result<Self> {
+    fn new(space: MergeSpace<'a>, rules: &'a SortRules) -> Result<Self> {
         // Small enough for a merge of dozens.
         let block_limit = (space.budget / 64).clamp(1 << 10, 256 << 10) as usize;
         let file = make_unnamed(space.storage, space.prefix)?;
         let path = name(space.prefix, "-merge").into();
-        Ok(RunWriter { rules, file, path, block: Block::default(), block_limit, from: 0, at: 0, cost: 0 })
+        let (progress, block) = (space.progress, Block::default());
+        Ok(RunWriter { rules, progress, file, path, block, block_limit, from: 0, at: 0, cost: 0 })
     }
 
     fn push(&mut self, record: Record<'_>, place: u64) -> Result<()> {
@@ -231,6 +237,7 @@ impl<'a> RunWriter<'a> {
     }
 
     fn flush(&mut self) -> Result<()> {
+        self.progress.report()?;
         let mut bytes = self.block.seal(self.rules.run_lengths());
         block::stamp(&mut bytes, FILE_NUMBER, self.at);
         let what = format!("write a temporary file ({} bytes of it are written so far)", self.at);

@@ -9,7 +9,7 @@
 //! Sorted: partition -> read, hash, count, scatter, gather -> Run      by several threads, given out in order
 //!         one larger than memory -> sorted pieces -> merge -> Runs
 //! ```
-//! With resume, checkpoints make what is distributed durable, and a later sort of the same identity goes on there.
+//! With resume, checkpoints make what is distributed durable, and a later sort of the same identity continues there.
 //!
 //! Source: distribution sort, Knuth, The Art of Computer Programming 3, 5.2.5; an MSD radix sort whose first digit is
 //! on disk. Not here: where records come from, what is made of them.
@@ -41,14 +41,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 pub(crate) use ahead::Sorted;
+pub(crate) use manifest::Saved;
 
 const FAN_OUT_BITS_MIN: u32 = 3;
 /// Larger blocks would only take memory: one system call a block costs little beside writing its bytes.
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
 /// Partitions are fewer rather than have smaller blocks than this, but for [`FAN_OUT_BITS_MIN`].
 const BLOCK_BYTES_WANTED: u64 = 64 << 10;
-/// How much is distributed between two checkpoints.
-const CHECKPOINT_BYTES: u64 = 1 << 30;
 
 /// Takes records in any order.
 pub(crate) struct Sorter {
@@ -67,23 +66,22 @@ pub(crate) struct Sorter {
     fixed: Option<Fixed>,
     records: u64,
     resumed: u64,
+    /// Records of an earlier sort that this one could not use, and has removed.
     discarded: u64,
-    complete: bool,
     /// Bytes of sealed blocks in memory.
     held: u64,
     /// There as soon as something goes to the disk.
     writer: Option<Writer>,
     manifest: Option<Manifest>,
+    /// The manifest has a checkpoint that a later sort can continue from.
     saved: bool,
-    checkpoint_bytes: u64,
-    since_checkpoint: u64,
     /// The process that sorts, see `io/forks.rs`.
     forks: u32,
 }
 
 /// What a partition has beside the block being filled.
 #[derive(Default)]
-struct Distributed {
+pub(crate) struct Distributed {
     /// Sealed blocks, while all is in memory.
     blocks: VecDeque<Vec<u8>>,
     file: Option<Arc<dyn File>>,
@@ -95,12 +93,23 @@ struct Distributed {
 }
 
 impl Sorter {
-    /// Starts a sort, from what an earlier one of the same identity has saved if [`Plan::resume`] is set. What a sort
-    /// of another identity has left is removed, unless that sort is running.
+    /// Starts a sort that continues from no other.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub(crate) fn new(options: Plan) -> Result<Self> {
+        let (mut sorter, saved) = Self::open(options)?;
+        sorter.start_anew(&saved)?;
+        sorter.make_blocks();
+        Ok(sorter)
+    }
+
+    /// A sort of nothing, with the checkpoints of an earlier one of the same identity if [`Plan::resume`] is set, the
+    /// last first. Without it what an earlier sort has left is removed, unless that is running.
     ///
     /// # Errors
     /// [`ErrorKind::Locked`] where another run is at work on the same files.
-    pub(crate) fn new(mut options: Plan) -> Result<Self> {
+    pub(crate) fn open(mut options: Plan) -> Result<(Self, Vec<Saved>)> {
         options.threads = options.threads.max(1);
         let fan_out = (options.memory_bytes / 2 / BLOCK_BYTES_WANTED).max(1);
         let bits_max = options.open_files.max(2).ilog2().min(FAN_OUT_BITS_MAX);
@@ -118,26 +127,14 @@ impl Sorter {
             records: 0,
             resumed: 0,
             discarded: 0,
-            complete: false,
             held: 0,
             writer: None,
             manifest: None,
             saved: false,
-            checkpoint_bytes: CHECKPOINT_BYTES,
-            since_checkpoint: 0,
             forks: forks(),
         };
-        sorter.find_earlier()?;
-        let parts = 1 << sorter.prefix_bits;
-        sorter.block_bytes = (sorter.options.memory_bytes / 2 / parts as u64).min(BLOCK_BYTES_MAX) as usize;
-        sorter.blocks.resize_with(parts, Block::default);
-        sorter.parts.resize_with(parts, Distributed::default);
-        Ok(sorter)
-    }
-
-    /// How many records, the first of the source, are held already: the caller skips them.
-    pub(crate) fn resumed_records(&self) -> u64 {
-        self.resumed
+        let saved = sorter.find_earlier()?;
+        Ok((sorter, saved))
     }
 
     /// How many records of an earlier sort this one could not use, and has removed.
@@ -145,9 +142,22 @@ impl Sorter {
         self.discarded
     }
 
-    /// Did the earlier sort get all of the source? Then there is nothing to push.
-    pub(crate) fn resumed_all(&self) -> bool {
-        self.complete
+    /// Whether anything has gone to the disk.
+    pub(crate) fn is_spilled(&self) -> bool {
+        self.writer.is_some()
+    }
+
+    /// Whether a later sort can continue from this one.
+    pub(crate) fn has_saved(&self) -> bool {
+        self.saved
+    }
+
+    /// Blocks to fill, for as many partitions as there are: what is left to do before the first record.
+    pub(crate) fn make_blocks(&mut self) {
+        let parts = 1 << self.prefix_bits;
+        self.block_bytes = (self.options.memory_bytes / 2 / parts as u64).min(BLOCK_BYTES_MAX) as usize;
+        self.blocks.resize_with(parts, Block::default);
+        self.parts.resize_with(parts, Distributed::default);
     }
 
     /// Takes a record; `None` as value deletes the key. `place` is its place in the source, never smaller than
@@ -179,9 +189,6 @@ impl Sorter {
         }
         self.parts[part].records += 1;
         self.records += 1;
-        if self.since_checkpoint >= self.checkpoint_bytes && self.manifest.is_some() {
-            self.checkpoint()?;
-        }
         Ok(())
     }
 
@@ -201,10 +208,6 @@ impl Sorter {
     /// Begins to give out what was taken.
     pub(crate) fn finish(mut self) -> Result<Sorted> {
         self.refuse_if_forked()?;
-        self.complete = true;
-        if self.writer.is_some() && self.manifest.is_some() {
-            self.checkpoint()?;
-        }
         self.seal_all()?;
         if let Some(writer) = &self.writer {
             writer.drain()?;
@@ -223,6 +226,7 @@ impl Sorter {
         let spilled = self.temporary_bytes(&parts);
         let start = Start {
             prefix: self.options.temporary.clone(),
+            progress: Arc::clone(&self.options.progress),
             rules,
             parts,
             budget: self.options.memory_bytes - self.held.min(self.options.memory_bytes / 2),
@@ -355,33 +359,22 @@ impl Sorter {
         let job = Job { file, part, offset: of_part.bytes, block };
         of_part.bytes += bytes;
         of_part.unsynced = true;
-        self.since_checkpoint += bytes;
         let spare = self.writer.as_ref().expect("started by spill").submit(job)?;
         self.blocks[part].reuse(spare);
         Ok(())
     }
 
-    /// Makes all that was taken durable, so that a later sort of the same identity goes on from here; nothing without
-    /// [`Plan::resume`].
+    /// Makes all that was taken durable, and says so in the manifest: `source` records of the source are saved, in all
+    /// sorts of the build, and with `complete` there are no more.
     ///
     /// # Errors
     /// Trouble with temporary files, after which the sort must be started anew.
-    pub(crate) fn save(&mut self) -> Result<()> {
-        self.refuse_if_forked()?;
-        if self.manifest.is_none() || self.records == self.resumed {
-            return Ok(());
-        }
+    pub(crate) fn checkpoint(&mut self, source: u64, complete: bool) -> Result<()> {
         self.seal_all()?;
         if self.writer.is_none() {
             self.spill()?;
         }
-        self.checkpoint()
-    }
-
-    /// Makes all that was taken durable, and says so in the manifest.
-    fn checkpoint(&mut self) -> Result<()> {
-        self.seal_all()?;
-        self.writer.as_ref().expect("only what is spilled is saved").drain()?;
+        self.writer.as_ref().expect("started to spill").drain()?;
         for (i, part) in self.parts.iter_mut().enumerate().filter(|(_, part)| part.unsynced) {
             let path = || spill::part_name(&self.options.temporary, i);
             let file = part.file.as_ref().expect("what was written has a file");
@@ -390,52 +383,56 @@ impl Sorter {
         }
         let snapshot = Snapshot {
             prefix_bits: self.prefix_bits,
+            source,
             records: self.records,
             lengths: self.lengths,
             fixed: self.fixed,
-            complete: self.complete,
+            complete,
             parts: self.parts.iter().map(|part| (part.bytes, part.records)).collect(),
         };
         self.manifest.as_mut().expect("asked before").write(self.options.storage.as_ref(), &snapshot)?;
-        (self.saved, self.since_checkpoint) = (true, 0);
+        self.saved = true;
         Ok(())
     }
 
-    /// Takes over what an earlier sort left, or removes it.
-    fn find_earlier(&mut self) -> Result<()> {
+    /// The checkpoints of an earlier sort, the last first.
+    fn find_earlier(&mut self) -> Result<Vec<Saved>> {
         let prefix = self.options.temporary.clone();
         let Some(resume) = self.options.resume else {
             self.discarded = manifest::remove_leftovers(self.options.storage.as_ref(), &prefix)?;
-            return Ok(());
+            return Ok(Vec::new());
         };
         // Places are in the blocks or not.
         let places = u64::from(self.options.duplicates == Duplicates::Error);
         let id = resume.rotate_left(1) ^ places;
-        let (mut manifest, snapshot) = Manifest::open(self.options.storage.as_ref(), &prefix, id)?;
-        let parts = snapshot.as_ref().map_or(Ok(None), |snapshot| self.open_parts(snapshot))?;
-        let saved = snapshot.as_ref().map_or(manifest.of_another, |snapshot| snapshot.records);
-        match parts.zip(snapshot) {
-            Some((parts, snapshot)) => {
-                self.parts = parts;
-                (self.prefix_bits, self.lengths, self.fixed) = (snapshot.prefix_bits, snapshot.lengths, snapshot.fixed);
-                (self.records, self.resumed, self.complete) = (snapshot.records, snapshot.records, snapshot.complete);
-                self.remove_unsaved(&snapshot)?;
-                self.saved = true;
-                self.start_writer()?;
-            }
-            None => {
-                self.discarded = saved;
-                manifest.clear(self.options.storage.as_ref())?;
-            }
-        }
+        let (manifest, saved) = Manifest::open(self.options.storage.as_ref(), &prefix, id)?;
         self.manifest = Some(manifest);
-        Ok(())
+        Ok(saved)
     }
 
-    /// The files of an earlier sort, cut to what it had saved; `None` if one is gone or too short.
-    fn open_parts(&self, snapshot: &Snapshot) -> Result<Option<Vec<Distributed>>> {
+    /// Takes over what an earlier sort had saved; `parts` are its files.
+    pub(crate) fn continue_from(&mut self, saved: Saved, parts: Vec<Distributed>) -> Result<()> {
+        self.manifest.as_mut().expect("what was saved is in it").go_back_to(&saved)?;
+        let snapshot = saved.snapshot;
+        self.parts = parts;
+        (self.prefix_bits, self.lengths, self.fixed) = (snapshot.prefix_bits, snapshot.lengths, snapshot.fixed);
+        (self.records, self.resumed) = (snapshot.records, snapshot.records);
+        self.cut_to(&snapshot)?;
+        self.saved = true;
+        self.start_writer()
+    }
+
+    /// Removes what an earlier sort left, whose checkpoints were `saved`.
+    pub(crate) fn start_anew(&mut self, saved: &[Saved]) -> Result<()> {
+        let Some(manifest) = &mut self.manifest else { return Ok(()) };
+        self.discarded = saved.first().map_or(manifest.of_another, |saved| saved.snapshot.records);
+        manifest.clear(self.options.storage.as_ref())
+    }
+
+    /// The files of an earlier sort; `None` if one is gone or too short.
+    pub(crate) fn open_parts(&self, saved: &Saved) -> Result<Option<Vec<Distributed>>> {
         let mut parts = Vec::new();
-        for (i, &(bytes, records)) in snapshot.parts.iter().enumerate() {
+        for (i, &(bytes, records)) in saved.snapshot.parts.iter().enumerate() {
             let mut part = Distributed { bytes, records, ..Distributed::default() };
             if bytes > 0 {
                 let path = spill::part_name(&self.options.temporary, i);
@@ -447,7 +444,6 @@ impl Sorter {
                 if file.len().map_err(fail)? < bytes {
                     return Ok(None);
                 }
-                file.set_len(bytes).map_err(fail)?;
                 part.file = Some(file);
             }
             parts.push(part);
@@ -455,11 +451,14 @@ impl Sorter {
         Ok(Some(parts))
     }
 
-    /// Removes files that no checkpoint speaks of.
-    fn remove_unsaved(&self, snapshot: &Snapshot) -> Result<()> {
-        for (i, _) in snapshot.parts.iter().enumerate().filter(|(_, part)| part.0 == 0) {
+    /// Cuts files to what the checkpoint has of them, and removes those of which it has nothing.
+    fn cut_to(&self, snapshot: &Snapshot) -> Result<()> {
+        for (i, (part, (bytes, _))) in self.parts.iter().zip(&snapshot.parts).enumerate() {
             let path = spill::part_name(&self.options.temporary, i);
-            self.options.storage.remove(&path).map_err(|e| Error::io(&path, "remove a temporary file", e))?;
+            match &part.file {
+                Some(file) => file.set_len(*bytes).map_err(|e| Error::io(&path, "cut a temporary file", e)),
+                None => self.options.storage.remove(&path).map_err(|e| Error::io(&path, "remove a temporary file", e)),
+            }?;
         }
         Ok(())
     }

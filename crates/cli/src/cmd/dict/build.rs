@@ -23,7 +23,7 @@ Examples:
   splitpoint dict build 2024.csv 2025.csv all.spd --key id --value name --duplicates last
   splitpoint dict build hashes.raw hashes.spd --index chunk --filter 8
   zcat a.jsonl.gz | splitpoint dict build - a.spd --format jsonl --on-error skip
-  splitpoint dict build huge.tsv huge.spd --resume
+  splitpoint dict build huge.tsv huge.spd --shards 16 --resume
 
 A signal (Ctrl-C) ends the build and leaves OUT unchanged. With --resume, after
 a signal or a bad row the pairs read so far are kept, and the same command
@@ -37,13 +37,13 @@ fn after_help() -> String {
 
 /// Build a dictionary from files, pipes, tables and dictionaries
 #[derive(clap::Args)]
-#[command(after_help = after_help())]
+#[command(after_help = after_help(), override_usage = "splitpoint dict build [OPTIONS] INPUT... OUT")]
 pub struct Build {
-    /// The pairs: files, tables, dictionaries; - is standard input
-    #[arg(required = true)]
-    input: Vec<PathBuf>,
-    /// The dictionary; an existing one is replaced when the new one is complete
-    out: PathBuf,
+    /// The pairs: files, tables, dictionaries; - is standard input; the last argument is the dictionary, which
+    /// replaces an existing one when it is complete
+    // One list: clap would end a list that is followed by another argument at the first option.
+    #[arg(required = true, value_name = "INPUT... OUT")]
+    inputs_and_out: Vec<PathBuf>,
     #[command(flatten)]
     source: SourceArgs,
     #[command(flatten)]
@@ -64,7 +64,7 @@ pub struct Build {
     #[command(flatten)]
     work: WorkArgs,
     /// Make a directory of N files instead of one file; each is built, updated and checked separately
-    #[arg(long, value_name = "N", conflicts_with = "resume", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     shards: Option<u32>,
     /// Keep checkpoints of the sort if the build ends early, and continue from the last one if there is one
     #[arg(long)]
@@ -93,10 +93,9 @@ impl From<Duplicates> for splitpoint::Duplicates {
 
 impl Build {
     /// With the defaults.
-    pub fn of(input: Vec<PathBuf>, out: PathBuf, duplicates: Duplicates, json: bool) -> Self {
+    pub fn of(inputs: Vec<PathBuf>, out: PathBuf, duplicates: Duplicates, json: bool) -> Self {
         Self {
-            input,
-            out,
+            inputs_and_out: inputs.into_iter().chain([out]).collect(),
             source: SourceArgs::auto(),
             index: IndexArgs::default(),
             shape: ShapeArgs::default(),
@@ -110,15 +109,19 @@ impl Build {
     }
 
     pub fn run(self) -> Result<()> {
+        let [inputs @ .., _] = &self.inputs_and_out[..] else { return Err(no_out()) };
+        if inputs.is_empty() {
+            return Err(no_out());
+        }
         let interrupt = Interrupt::watch()?;
         let start = Instant::now();
-        let mut inputs = Inputs::look(&self.input, &self.source, &interrupt)?;
+        let mut inputs = Inputs::look(inputs, &self.source, &interrupt)?;
         let builder = self.builder(&inputs)?;
         let read = match &inputs.files[..] {
             [InputFile { path, kind: Some(Kind::Table), bytes }] if self.may_freeze() => {
                 let table = open_to_read(path)?;
                 let bar = bar_of_pairs();
-                let frozen = table.freeze(&self.out, &watched(builder, &interrupt, &bar));
+                let frozen = table.freeze(self.out(), &watched(builder, &interrupt, &bar));
                 let rows = ended(frozen, &bar, &interrupt, &self.left_nothing())?;
                 Read { rows, skipped: 0, bytes: bytes.unwrap_or(0) }
             }
@@ -127,8 +130,12 @@ impl Build {
                 inputs.read
             }
         };
-        Report { path: &self.out, read, start, json: self.json }.report()?;
+        Report { path: self.out(), read, start, json: self.json }.report()?;
         read.refuse_if_all_bad()
+    }
+
+    fn out(&self) -> &Path {
+        self.inputs_and_out.last().map_or(Path::new(""), |out| out)
     }
 
     /// Whether a table can be frozen: it keeps its hash function and goes to one file.
@@ -137,17 +144,17 @@ impl Build {
     }
 
     fn builder(&self, inputs: &Inputs<'_>) -> Result<DictionaryBuilder> {
-        if self.out.as_os_str() == "-" {
+        if self.out().as_os_str() == "-" {
             return Err(Failure::usage("a dictionary cannot be written to standard output; give OUT a file name"));
         }
-        if self.shards.is_none() && self.out.is_dir() {
-            let out = self.out.display();
+        if self.shards.is_none() && self.out().is_dir() {
+            let out = self.out().display();
             return Err(Failure::usage(format_args!(
                 "{out}: is a directory; --shards N makes or replaces a dictionary in a directory; otherwise give OUT \
                  another name"
             )));
         }
-        require_directory_of(&self.out)?;
+        require_directory_of(self.out())?;
         let mut builder = DictionaryBuilder::new().duplicates(self.duplicates.into());
         builder = builder.hash(self.hash.hash.unwrap_or(HashKind::DEFAULT), self.hash.seed.unwrap_or(0));
         if let Some(index) = self.index.index()? {
@@ -185,12 +192,13 @@ impl Build {
         }
         (self.source.identity(), self.duplicates).hash(&mut identity);
         (self.hash.hash.map(HashKind::name), self.hash.seed).hash(&mut identity);
+        self.shards.hash(&mut identity);
         Ok(identity.finish())
     }
 
     fn sort(&self, builder: DictionaryBuilder, inputs: &mut Inputs<'_>, interrupt: &Interrupt) -> Result<()> {
         let bar = bar_of_pairs();
-        let mut build = watched(builder, interrupt, &bar).start(&self.out)?;
+        let mut build = watched(builder, interrupt, &bar).start(self.out())?;
         let (resumed, discarded) = (build.resumed_pairs(), build.discarded_pairs());
         if discarded > 0 {
             let pairs = count_of(discarded, "pair");
@@ -236,7 +244,7 @@ impl Build {
     }
 
     fn left_nothing(&self) -> String {
-        format!("nothing was built, {} is unchanged", self.out.display())
+        format!("nothing was built, {} is unchanged", self.out().display())
     }
 
     /// What remains after an end during reading, with the pairs read so far saved.
@@ -244,7 +252,7 @@ impl Build {
         if !self.resume {
             return self.left_nothing();
         }
-        format!("{} is unchanged; the same command continues from here", self.out.display())
+        format!("{} is unchanged; the same command continues from here", self.out().display())
     }
 
     /// What remains after an end during writing; until then the sort saves only what does not fit in memory.
@@ -252,12 +260,16 @@ impl Build {
         if !self.resume {
             return self.left_nothing();
         }
-        let out = self.out.display();
+        let out = self.out().display();
         format!(
             "{out} is unchanged; the same command continues from the last checkpoint, if the pairs did not fit in \
              memory"
         )
     }
+}
+
+fn no_out() -> Failure {
+    Failure::usage("OUT is missing: give the inputs, then the dictionary to build")
 }
 
 /// Length and modification time of a file beside a table, if it exists.

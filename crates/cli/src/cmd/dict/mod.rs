@@ -2,6 +2,7 @@
 
 mod build;
 mod check;
+mod diff;
 mod dump;
 mod get;
 pub mod options;
@@ -50,6 +51,7 @@ enum Command {
     Reindex(reindex::Reindex),
     Stat(stat::Stat),
     Check(check::Check),
+    Diff(diff::Diff),
     Dump(dump::Dump),
 }
 
@@ -62,6 +64,7 @@ impl Dict {
             Command::Reindex(reindex) => reindex.run(),
             Command::Stat(stat) => stat.run(),
             Command::Check(check) => check.run(),
+            Command::Diff(diff) => diff.run(),
             Command::Dump(dump) => dump.run(),
         }
     }

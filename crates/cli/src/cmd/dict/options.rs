@@ -5,6 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::number::{parse_memory, parse_size_u32};
 use clap::ValueEnum;
 use splitpoint::{Compression, DictionaryBuilder, Effort, HashKind, Index};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// Part of the help of every command that makes an index.
@@ -186,6 +187,35 @@ impl WorkArgs {
             builder = builder.temporary_directory(directory);
         }
         builder
+    }
+}
+
+/// Part of hash order, which has as many of its pairs.
+#[derive(clap::Args)]
+pub struct PartArgs {
+    /// Only the K-th of N equal parts of hash order, from 1
+    #[arg(long, value_name = "K/N", default_value = "1/1", hide_default_value = true, value_parser = parse_part)]
+    part: (u64, u64),
+}
+
+fn parse_part(text: &str) -> std::result::Result<(u64, u64), String> {
+    let part = text.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
+    part.filter(|(k, n)| (1..=*n).contains(k)).ok_or_else(|| "expected K/N, as in 3/16, with K from 1 to N".to_owned())
+}
+
+impl PartArgs {
+    /// Its positions.
+    pub fn positions(&self) -> RangeInclusive<u64> {
+        let (k, n) = self.part;
+        // The first position that is not before a boundary; 2^64 behind the last part.
+        let boundary = |k: u64| (u128::from(k) << 64).div_ceil(u128::from(n));
+        let last = u64::try_from(boundary(k) - 1).expect("below 2^64");
+        u64::try_from(boundary(k - 1)).expect("below 2^64")..=last
+    }
+
+    /// Its share of `pairs`.
+    pub fn of(&self, pairs: u64) -> u64 {
+        pairs / self.part.1
     }
 }
 

@@ -56,8 +56,6 @@ fn as_json(stat: &DictionaryStat) -> serde_json::Value {
         "data_bytes": stat.data_bytes,
         "key_bytes": stat.key_bytes,
         "value_bytes": stat.value_bytes,
-        // The former name of `pages`; scripts rely on it.
-        "blocks": stat.pages,
         "pages": stat.pages,
         "page_bytes": stat.page_bytes,
         "index": stat.index,
@@ -88,15 +86,11 @@ fn lines(stat: &DictionaryStat) -> Vec<(&'static str, String)> {
     let lengths = |(least, most): (u32, u32)| {
         if least == most { size(least.into()) } else { format!("{} to {}", size(least.into()), size(most.into())) }
     };
-    let layout = if stat.fixed_lengths.is_some() { "all of one size" } else { "of varying size" };
-    let packed = if matches!(stat.compression, Compression::None) { "" } else { ", compressed with LZ4" };
+    let layout = if stat.fixed_lengths.is_some() { "fixed" } else { "varied" };
+    let packed = if matches!(stat.compression, Compression::None) { "" } else { ", in LZ4 blocks" };
     let details: Vec<_> =
         stat.index_details.iter().map(|(name, number)| format!("{name} {}", shown(*number))).collect();
-    let reads = match (stat.index, stat.ranks_bytes) {
-        ("none", _) => "several reads: the pages are searched".to_owned(),
-        (_, 0) => "one read".to_owned(),
-        (_, bytes) => format!("one read, by a second index from ranks to pages: {}", size(bytes)),
-    };
+    let reads = if one_read(stat) { "one read" } else { "several reads: the pages are searched" };
     let files = if stat.shards > 1 { format!(", in {} files", grouped(stat.shards as u64)) } else { String::new() };
     let mut lines = vec![
         ("pairs", format!("{}, {} of keys and values", grouped(stat.pairs), size(payload))),
@@ -114,13 +108,19 @@ fn lines(stat: &DictionaryStat) -> Vec<(&'static str, String)> {
                 stat.index_bits_per_key
             ),
         ),
-        ("lookup", reads),
+        ("lookup", reads.to_owned()),
         ("hash", format!("{}, seed {}", stat.hash, stat.hash_seed)),
     ];
     if stat.filter_bits > 0 {
         let bits = stat.filter_bytes as f64 * 8.0 / stat.pairs.max(1) as f64;
         let filter = format!("of {} bits, {}, {bits:.3} bits/key", stat.filter_bits, size(stat.filter_bytes));
         lines.insert(7, ("filter", filter));
+    }
+    if stat.ranks_bytes > 0 {
+        lines.insert(
+            7,
+            ("ranks", format!("index from ranks to pages, {}, part of the bits above", size(stat.ranks_bytes))),
+        );
     }
     if !details.is_empty() {
         lines.insert(7, ("", details.join(", ")));

@@ -4,7 +4,7 @@ use super::options::{INDEX_HELP, IndexArgs, WorkArgs};
 use super::{Report, bar_of_pairs, ended, open, watched};
 use crate::cmd::require_directory_of;
 use crate::failure::{Failure, Result};
-use crate::format::tsv;
+use crate::format::{Scratch, tsv};
 use crate::input::{Input, Taken};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
@@ -18,10 +18,11 @@ Examples:
   splitpoint dict update users.spd changes.tsv users.spd
   splitpoint dict update users.spd new.csv changed.csv users2.spd --delete gone.txt
   splitpoint dict update users.spd users.spd --delete gone.txt
+  splitpoint dict diff old.spd new.spd | splitpoint dict update users.spd --changes - users.spd
 
 OLD is read once and NEW written once, whatever the size of the batch. A pair
 replaces an existing pair of its key; the last of several wins. Deletions come
-first: a key that is also in a BATCH is present at the end. Pages, compression and
+first, then --changes: a key that is also in a BATCH is present at the end. Pages, compression and
 hash function are OLD's, and so are the index without --index and the filter
 without --filter. A reader that has OLD open keeps it until it reopens.";
 
@@ -41,6 +42,9 @@ pub struct Update {
     /// A file of keys to delete, one per line; \t \n \r \\ \xHH for bytes; empty lines are skipped; - is standard input
     #[arg(long, value_name = "KEYS")]
     delete: Option<PathBuf>,
+    /// A file of changes from `dict diff`: +KEY TAB VALUE puts a pair, -KEY deletes a key; - is standard input
+    #[arg(long, value_name = "FILE")]
+    changes: Option<PathBuf>,
     #[command(flatten)]
     source: SourceArgs,
     #[command(flatten)]
@@ -67,7 +71,21 @@ impl Update {
         let mut update = Dictionary::update(&self.old, new, &watched(builder, &interrupt, &bar))?;
         let unchanged = format!("nothing was written, {} is unchanged", new.display());
         if let Some(keys) = &self.delete {
-            delete_keys(keys, &mut update, &interrupt, &unchanged)?;
+            // An empty line is more likely a mistake than a wish to delete the empty key.
+            let mut delete = |key: &[u8]| if key.is_empty() { Ok(()) } else { delete(key, &mut update) };
+            each_line(keys, &interrupt, &unchanged, &mut delete)?;
+        }
+        if let Some(changes) = &self.changes {
+            let mut lines = Changes::default();
+            each_line(changes, &interrupt, &unchanged, &mut |line| lines.make(line, &mut update))?;
+            if !lines.ended {
+                let name = if changes.as_os_str() == "-" { "stdin".into() } else { changes.to_string_lossy() };
+                let count = count_of(lines.count, "change");
+                return Err(Failure::no(format_args!(
+                    "{name}: ends after {count} without the last line that `dict diff` writes, so it was cut off; \
+                     {unchanged}"
+                )));
+            }
         }
         let end = inputs.feed(&mut |pair, _| accepted(update.put(pair.key, pair.value)))?;
         let rows = count_of(inputs.read.rows, "row");
@@ -87,11 +105,12 @@ impl Update {
     }
 
     fn check(&self, batches: &[PathBuf]) -> Result<()> {
-        if batches.is_empty() && self.delete.is_none() {
-            return Err(Failure::usage("nothing to do: give a BATCH before NEW, or --delete KEYS"));
+        if batches.is_empty() && self.delete.is_none() && self.changes.is_none() {
+            let what = "nothing to do: give a BATCH before NEW, --delete KEYS or --changes FILE";
+            return Err(Failure::usage(what));
         }
-        let stdin = |path: &PathBuf| path.as_os_str() == "-";
-        if self.delete.as_ref().is_some_and(stdin) && batches.iter().any(stdin) {
+        let inputs = batches.iter().chain(&self.delete).chain(&self.changes);
+        if inputs.filter(|path| path.as_os_str() == "-").count() > 1 {
             return Err(Failure::usage("standard input can be read only once; give - once"));
         }
         Ok(())
@@ -105,9 +124,72 @@ impl Update {
     }
 }
 
-fn delete_keys(path: &Path, update: &mut splitpoint::Update, interrupt: &Interrupt, unchanged: &str) -> Result<()> {
-    let mut input = Input::open(path, interrupt)?;
+/// Why a line of changes cannot be made.
+enum Unmade {
+    Line(String),
+    Update(splitpoint::Error),
+}
+
+impl From<String> for Unmade {
+    fn from(what: String) -> Self {
+        Self::Line(what)
+    }
+}
+
+impl From<splitpoint::Error> for Unmade {
+    fn from(error: splitpoint::Error) -> Self {
+        Self::Update(error)
+    }
+}
+
+fn delete(escaped: &[u8], update: &mut splitpoint::Update) -> std::result::Result<(), Unmade> {
     let mut key = Vec::new();
+    tsv::unescape(escaped, &mut key)?;
+    Ok(update.remove(&key)?)
+}
+
+/// The lines of `dict diff`.
+#[derive(Default)]
+struct Changes {
+    count: u64,
+    /// The last line has come, with the number of those before it.
+    ended: bool,
+    scratch: Scratch,
+}
+
+impl Changes {
+    fn make(&mut self, line: &[u8], update: &mut splitpoint::Update) -> std::result::Result<(), Unmade> {
+        if self.ended {
+            return Err("a line behind the last one of `dict diff`".to_owned().into());
+        }
+        match line.split_first() {
+            Some((b'+', pair)) => {
+                let pair = tsv::parse(pair, &mut self.scratch)?;
+                update.put(pair.key, pair.value)?;
+            }
+            Some((b'-', key)) => delete(key, update)?,
+            Some((b'=', count)) if count == self.count.to_string().as_bytes() => {
+                self.ended = true;
+                return Ok(());
+            }
+            _ => {
+                let (expected, line) = (self.count, tsv::quoted(line));
+                return Err(format!("expected +KEY TAB VALUE, -KEY, or ={expected} at the end, not {line}").into());
+            }
+        }
+        self.count += 1;
+        Ok(())
+    }
+}
+
+/// Calls `take` for each line of a file.
+fn each_line(
+    path: &Path,
+    interrupt: &Interrupt,
+    unchanged: &str,
+    take: &mut dyn FnMut(&[u8]) -> std::result::Result<(), Unmade>,
+) -> Result<()> {
+    let mut input = Input::open(path, interrupt)?;
     let mut number: u64 = 0;
     loop {
         if let Some(signal) = interrupt.caught() {
@@ -118,18 +200,17 @@ fn delete_keys(path: &Path, update: &mut splitpoint::Update, interrupt: &Interru
             Taken::Interrupted => continue,
             Taken::TooLong => {
                 let name = &input.name;
-                return Err(Failure::no(format_args!("{name}:{}: too long for a key; {unchanged}", number + 1)));
+                return Err(Failure::no(format_args!("{name}:{}: {}; {unchanged}", number + 1, input.limit_met())));
             }
             Taken::Short(_) | Taken::End => return Ok(()),
         };
         number += 1;
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.is_empty() {
-            // An empty line is more likely a mistake than a wish to delete the empty key.
-            continue;
+        match take(line.strip_suffix(b"\r").unwrap_or(line)) {
+            Ok(()) => {}
+            Err(Unmade::Line(what)) => {
+                return Err(Failure::no(format_args!("{}:{number}: {what}; {unchanged}", input.name)));
+            }
+            Err(Unmade::Update(error)) => return Err(error.into()),
         }
-        tsv::unescape(line, &mut key)
-            .map_err(|what| Failure::no(format_args!("{}:{number}: {what}; {unchanged}", input.name)))?;
-        update.remove(&key)?;
     }
 }

@@ -6,6 +6,7 @@ use super::lengths::PutLengths;
 use super::*;
 use crate::dictionary::build::merge::Batch;
 use crate::dictionary::build::plan::MEMORY_BYTES_MIN;
+use crate::dictionary::build::sorters::Sorters;
 use crate::dictionary::run::{Run, Spans};
 use crate::hash::{HashFunction, HashKind};
 use crate::io::simulated::{Crash, Fault, Plan as FaultPlan, Simulated, State, Tally};
@@ -275,18 +276,23 @@ fn a_hash_function_that_changes_its_mind_is_an_error() {
 }
 
 /// A sort on `storage` that can be resumed, with a checkpoint every 50 kB.
-fn resumable(storage: Arc<dyn Storage>, prefix: &Path, id: u64) -> Result<Sorter> {
+fn resumable(storage: Arc<dyn Storage>, prefix: &Path, id: u64) -> Result<Sorters> {
     let options = Plan { storage, resume: Some(id), ..options(prefix, Duplicates::Error) };
-    let mut sorter = Sorter::new(options)?;
-    sorter.checkpoint_bytes = 50_000;
-    Ok(sorter)
+    let mut sorters = Sorters::new(vec![options])?;
+    sorters.checkpoint_bytes = 50_000;
+    Ok(sorters)
+}
+
+/// Finishes the one sort that there is.
+fn finish(sorters: Sorters) -> Result<Sorted> {
+    sorters.finish()?.pop().unwrap().finish()
 }
 
 /// Pushes what is not held already, up to `end`.
-fn push_rest(sorter: &mut Sorter, given: &Given, end: usize) -> Result<()> {
-    let from = sorter.resumed_records() as usize;
+fn push_rest(sorters: &mut Sorters, given: &Given, end: usize) -> Result<()> {
+    let from = sorters.resumed_records() as usize;
     for (i, (key, value)) in given.iter().enumerate().take(end).skip(from) {
-        sorter.push(key, value.as_deref(), i as u64)?;
+        sorters.push(0, key, value.as_deref(), i as u64)?;
     }
     Ok(())
 }
@@ -308,12 +314,12 @@ fn a_dropped_sort_goes_on_at_its_last_checkpoint() {
     let mut sorter = resumable(Arc::new(Disk), &prefix, 5).unwrap();
     assert!(!sorter.resumed_all());
     push_rest(&mut sorter, &given, given.len()).unwrap();
-    let mut sorted = sorter.finish().unwrap();
+    let mut sorted = finish(sorter).unwrap();
     assert!(drain(&mut sorted, false).unwrap() == expected);
     drop(sorted);
     let sorter = resumable(Arc::new(Disk), &prefix, 5).unwrap();
     assert!(sorter.resumed_all() && sorter.resumed_records() == 30_000);
-    let mut sorted = sorter.finish().unwrap();
+    let mut sorted = finish(sorter).unwrap();
     assert!(drain(&mut sorted, false).unwrap() == expected && sorted.put_lengths() == PutLengths::One(8, 8));
     sorted.done().unwrap();
     assert_eq!(names(directory.path()), [""; 0]);
@@ -330,15 +336,15 @@ fn a_sort_that_was_saved_goes_on_from_there() {
     let prefix = directory.path().join("a.spd");
     let options = || Plan { resume: Some(5), memory_bytes: 1 << 20, ..options(&prefix, Duplicates::Error) };
     // So few records that nothing would have gone to the disk by itself.
-    let mut sorter = Sorter::new(options()).unwrap();
-    (0..100u64).for_each(|n| sorter.push(&n.to_le_bytes(), Some(b"value"), n).unwrap());
+    let mut sorter = Sorters::new(vec![options()]).unwrap();
+    (0..100u64).for_each(|n| sorter.push(0, &n.to_le_bytes(), Some(b"value"), n).unwrap());
     sorter.save().unwrap();
     drop(sorter);
-    let mut sorter = Sorter::new(options()).unwrap();
+    let mut sorter = Sorters::new(vec![options()]).unwrap();
     assert_eq!(sorter.resumed_records(), 100);
     assert!(!sorter.resumed_all());
-    (100..200u64).for_each(|n| sorter.push(&n.to_le_bytes(), Some(b"value"), n).unwrap());
-    let mut sorted = sorter.finish().unwrap();
+    (100..200u64).for_each(|n| sorter.push(0, &n.to_le_bytes(), Some(b"value"), n).unwrap());
+    let mut sorted = finish(sorter).unwrap();
     let mut count = 0;
     while let Some(run) = sorted.next_run().unwrap() {
         count += run.len();
@@ -379,7 +385,7 @@ fn a_damaged_manifest_or_a_short_file_starts_anew() {
         let mut sorter = resumable(Arc::new(Disk), &prefix, 5).unwrap();
         assert_eq!(sorter.resumed_records(), 0);
         push_rest(&mut sorter, &fixed(30_000), 30_000).unwrap();
-        let mut sorted = sorter.finish().unwrap();
+        let mut sorted = finish(sorter).unwrap();
         assert_eq!(drain(&mut sorted, false).unwrap().len(), 30_000);
     }
 }
@@ -391,7 +397,7 @@ fn a_damaged_block_is_an_error_that_names_the_file() {
         let prefix = directory.path().join("o");
         let mut sorter = resumable(Arc::new(Disk), &prefix, 5).unwrap();
         push_rest(&mut sorter, &fixed(30_000), 30_000).unwrap();
-        let mut sorted = sorter.finish().unwrap();
+        let mut sorted = finish(sorter).unwrap();
         let file = directory.path().join("o-sort-003");
         let mut bytes = std::fs::read(&file).unwrap();
         bytes[at] ^= 4;
@@ -497,11 +503,11 @@ fn nothing_has_a_name_without_resume() {
 /// A whole sort on a simulated disk.
 fn sort_on(disk: &Arc<Simulated>, given: &Given, resume: bool, keys: fn(u64) -> HashFunction) -> Result<usize, Error> {
     let options = options(Path::new("/d/o"), Duplicates::Error);
-    let mut sorter =
-        Sorter::new(Plan { storage: disk.clone(), resume: resume.then_some(0), hash: keys(0), ..options })?;
+    let plan = Plan { storage: disk.clone(), resume: resume.then_some(0), hash: keys(0), ..options };
+    let mut sorter = Sorters::new(vec![plan])?;
     sorter.checkpoint_bytes = 50_000;
     push_rest(&mut sorter, given, given.len())?;
-    let mut sorted = sorter.finish()?;
+    let mut sorted = finish(sorter)?;
     let all = drain(&mut sorted, true)?;
     assert!(all == plain(given, &keys(0), Duplicates::Error));
     sorted.done()?;
@@ -551,7 +557,7 @@ fn after_any_crash_a_resumed_sort_is_right() {
             let state = disk.state().survivors(crash, &mut Random::new(&[at]), &mut Tally::default());
             let disk = Arc::new(Simulated::new(state));
             let options = options(Path::new("/d/o"), Duplicates::Error);
-            let sorter = Sorter::new(Plan { storage: disk.clone(), resume: Some(0), ..options }).unwrap();
+            let sorter = Sorters::new(vec![Plan { storage: disk.clone(), resume: Some(0), ..options }]).unwrap();
             resumed += u64::from(sorter.resumed_records() > 0);
             drop(sorter);
             sort_on(&disk, &given, true, |_| xxh3()).unwrap_or_else(|e| panic!("call {at}, {crash:?}: {e}"));
@@ -598,4 +604,61 @@ fn memory_stays_bounded() {
         let said = String::from_utf8_lossy(&done.stdout);
         assert!(done.status.success() && said.contains("1 passed"), "{case}: {said}");
     }
+}
+
+/// The sorts of a build of three files on `storage`, with a checkpoint every 60 kB.
+fn three(storage: Arc<dyn Storage>) -> Result<Sorters> {
+    let plan = |name: &str| {
+        let options = options(&Path::new("/d").join(name), Duplicates::Last);
+        Plan { storage: Arc::clone(&storage), resume: Some(0), ..options }
+    };
+    let mut sorters = Sorters::new(["a", "b", "c"].map(plan).into())?;
+    sorters.checkpoint_bytes = 60_000;
+    Ok(sorters)
+}
+
+#[test]
+fn sorts_whose_checkpoints_differ_continue_from_one_that_all_have() {
+    let given = fixed(20_000);
+    // Two have many records, one none.
+    let push = |sorters: &mut Sorters| -> Result<()> {
+        let from = sorters.resumed_records() as usize;
+        let push = |(i, (key, value)): (usize, &(Vec<u8>, Option<Vec<u8>>))| {
+            sorters.push(i % 2, key, value.as_deref(), i as u64)
+        };
+        given.iter().enumerate().skip(from).try_for_each(push)
+    };
+    let whole = Arc::new(Simulated::new(State::default()));
+    let mut sorters = three(whole.clone()).unwrap();
+    push(&mut sorters).unwrap();
+    drop(sorters.finish().unwrap());
+    let calls = whole.calls();
+    let mut resumed = std::collections::BTreeSet::new();
+    for at in (0..calls).step_by(calls as usize / 60) {
+        let disk = Arc::new(Simulated::new(State::default()));
+        disk.plan(Some(FaultPlan { fault: Fault::Dead, at, lasting: true }));
+        let died = three(disk.clone()).and_then(|mut sorters| push(&mut sorters).and_then(|()| sorters.finish()));
+        drop(died);
+        let state = disk.state().survivors(Crash::LoseUnsynced, &mut Random::new(&[at]), &mut Tally::default());
+        let disk = Arc::new(Simulated::new(state));
+        // Twice, as the first run may go back to an earlier checkpoint and end before its next one.
+        let first = three(disk.clone()).unwrap().resumed_records();
+        let mut sorters = three(disk.clone()).unwrap();
+        assert_eq!(sorters.resumed_records(), first, "call {at}");
+        resumed.insert(first);
+        push(&mut sorters).unwrap();
+        let mut all: Vec<Out> = Vec::new();
+        for sorter in sorters.finish().unwrap() {
+            let mut sorted = sorter.finish().unwrap();
+            all.push(drain(&mut sorted, false).unwrap());
+            sorted.done().unwrap();
+        }
+        for (part, out) in all.iter().enumerate() {
+            let of_part = given.iter().enumerate().filter(|(i, _)| i % 2 == part);
+            let of_part: Given = of_part.map(|(_, record)| record.clone()).collect();
+            assert!(*out == plain(&of_part, &xxh3(), Duplicates::Last), "call {at}, part {part}");
+        }
+        assert_eq!(disk.state().names().count(), 0, "call {at}");
+    }
+    assert!(resumed.len() >= 3, "{resumed:?}");
 }

@@ -1,0 +1,300 @@
+//! The check of a whole dictionary, which names every fault.
+//!
+//! First it compares all pages with their checksums, and those with the footer's. If the pages are whole, it checks all
+//! records: their order, number and lengths, that no key is there twice, and that the filter, the index and the starts
+//! of the pages lead to each of them. At last it checks that the padding between the parts of the file is zeros.
+//!
+//! ```text
+//! pages.rs     checksums     heads.rs   starts     counted.rs   sums, for the footer and the filter
+//! parallel.rs  both passes, parts side by side: is anything wrong?
+//! mod.rs       where something is: the records in order, once more, with a name for each fault
+//! ```
+
+mod counted;
+mod heads;
+mod pages;
+mod parallel;
+
+use super::format::layout::Order;
+use super::handle::Dictionary;
+use super::read::file::DictionaryFile;
+use super::read::walk::Walk;
+use super::run::Run;
+use super::shards::manifest::Manifest;
+use crate::error::{ErrorKind, Result, quote};
+use crate::fault::Fault;
+use counted::Counted;
+use heads::Heads;
+use parallel::{RecordPart, RecordSums, check_pages, check_records, fit_together, page_parts, record_parts, watched};
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+
+/// Faults that are described; further ones are only counted.
+const FAULTS_MAX: usize = 1000;
+
+/// How far a check has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VerifyProgress {
+    /// Bytes of data read so far, in both passes.
+    pub bytes: u64,
+    /// How many there will be. A file with faults is read a third time, which does not count.
+    pub bytes_total: u64,
+}
+
+impl Dictionary {
+    /// Reads everything and names every fault: wrong checksums, records out of order or there twice, wrong counts, keys
+    /// that the index does not lead to or the filter excludes, padding that is not zero.
+    ///
+    /// Costs two passes over the data, by one thread a processor, and a third over files with faults. With the index
+    /// `chunk` the records of a chunk are in memory, and those of varying size are checked by one thread.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`], where the check cannot go on. Faults are in the result.
+    pub fn verify(&self) -> Result<Vec<Fault>> {
+        self.verify_while(|| ControlFlow::Continue(()))
+    }
+
+    /// [`verify`](Self::verify), which `proceed` may break: it is asked at about every MiB.
+    ///
+    /// # Errors
+    /// Those of [`verify`](Self::verify); [`ErrorKind::Stopped`].
+    pub fn verify_while(&self, proceed: impl Fn() -> ControlFlow<()>) -> Result<Vec<Fault>> {
+        self.verify_with(0, |_| proceed())
+    }
+
+    /// [`verify`](Self::verify) by so many threads, 0 for one a processor. `progress` is called in this thread at about
+    /// every MiB, and may break it off.
+    ///
+    /// # Errors
+    /// Those of [`verify_while`](Self::verify_while).
+    pub fn verify_with(
+        &self,
+        threads: usize,
+        mut progress: impl FnMut(VerifyProgress) -> ControlFlow<()>,
+    ) -> Result<Vec<Fault>> {
+        let data_bytes = self.files.iter().map(|file| file.pages.count() * u64::from(file.header.page_bytes)).sum();
+        let mut read_bytes = 0;
+        let mut read = |bytes: u64| {
+            read_bytes += bytes;
+            let bytes_total = 2 * data_bytes;
+            match progress(VerifyProgress { bytes: read_bytes.min(bytes_total), bytes_total }) {
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(parallel::stopped()),
+            }
+        };
+        let threads = match threads {
+            0 => std::thread::available_parallelism().map_or(1, |count| count.get()),
+            count => count,
+        };
+        let mut checks: Vec<Check<'_>> = (0..self.files.len()).map(|number| Check::new(self, number)).collect();
+        let work = Work { path: self.path(), threads, bytes: data_bytes };
+        work.check_pages(&mut checks, &mut read)?;
+        let doubtful = work.check_records(&checks, &mut read)?;
+        for (check, doubtful) in checks.iter_mut().zip(doubtful) {
+            if doubtful {
+                check.records(&mut read)?;
+            }
+            check.padding()?;
+        }
+        Ok(checks.into_iter().flat_map(|check| check.finish(self.manifest.is_some())).collect())
+    }
+}
+
+#[cfg(test)]
+impl Dictionary {
+    /// Whether the check of records in parts finds nothing, and in how many parts.
+    pub(crate) fn is_well_in_parts(&self, threads: usize) -> (bool, usize) {
+        let mut checks: Vec<Check<'_>> = (0..self.files.len()).map(|number| Check::new(self, number)).collect();
+        checks.iter_mut().for_each(|check| check.pages_are_whole = true);
+        let parts = |check: &Check<'_>| record_parts(check.file, 0, threads).unwrap().map_or(0, |parts| parts.len());
+        let count = checks.iter().map(parts).sum();
+        let doubtful = Work { path: self.path(), threads, bytes: 0 }.check_records(&checks, &mut |_| Ok(())).unwrap();
+        (!doubtful.contains(&true), count)
+    }
+}
+
+/// The work of all files, which threads divide.
+struct Work<'w> {
+    path: &'w Path,
+    threads: usize,
+    /// Of all files.
+    bytes: u64,
+}
+
+impl Work<'_> {
+    fn check_pages(&self, checks: &mut [Check<'_>], read: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+        let mut parts: Vec<(&DictionaryFile, Range<u64>)> = Vec::new();
+        let mut counts = Vec::new();
+        for check in &*checks {
+            let of_file = page_parts(check.file, self.bytes, self.threads);
+            counts.push(of_file.len());
+            parts.extend(of_file.into_iter().map(|pages| (check.file, pages)));
+        }
+        let work = |(file, pages): (&DictionaryFile, Range<u64>), ticker: &parallel::Ticker<'_>| {
+            check_pages(file, pages, ticker)
+        };
+        let mut done = watched(self.threads, self.path, parts, read, work)?.into_iter();
+        for (check, count) in checks.iter_mut().zip(counts) {
+            let of_file: Vec<_> = done.by_ref().take(count).collect();
+            for (page, stored, computed) in of_file.iter().flat_map(|part| &part.differ) {
+                let what = format!("checksum {stored:08x} is stored, {computed:08x} computed");
+                check.fault(format!("page {page}"), what);
+            }
+            if pages::joined(&of_file) != check.file.footer.data_checksum && check.faults.is_empty() {
+                check.fault("footer", "the pages are not those it was written for");
+            }
+            check.pages_are_whole = check.faults.is_empty();
+        }
+        Ok(())
+    }
+
+    /// Gives of each file whether its records have to be checked in order.
+    fn check_records(&self, checks: &[Check<'_>], read: &mut dyn FnMut(u64) -> Result<()>) -> Result<Vec<bool>> {
+        let mut parts: Vec<(&Check<'_>, RecordPart)> = Vec::new();
+        let mut counts = Vec::new();
+        for check in checks {
+            // An index that contradicts itself names that, not the records it is wrong about.
+            let divided = check.pages_are_whole && check.file.check_indexes().is_ok();
+            let of_file = if divided { record_parts(check.file, self.bytes, self.threads) } else { Ok(None) };
+            let of_file = match of_file {
+                // Changed since its pages were compared: that is named in order, too.
+                Err(error) if error.kind() == ErrorKind::Corrupt => None,
+                of_file => of_file?,
+            };
+            counts.push(of_file.as_ref().map(Vec::len));
+            parts.extend(of_file.into_iter().flatten().map(|part| (check, part)));
+        }
+        let work = |(check, part): (&Check<'_>, RecordPart), ticker: &parallel::Ticker<'_>| {
+            check_records(check.file, check.shard, part, ticker)
+        };
+        let mut done = watched(self.threads, self.path, parts, read, work)?.into_iter();
+        let doubtful = |(check, count): (&Check<'_>, Option<usize>)| {
+            let Some(count) = count else { return check.pages_are_whole };
+            let of_file: Vec<Option<RecordSums>> = done.by_ref().take(count).collect();
+            !fit_together(check.file, of_file)
+        };
+        Ok(checks.iter().zip(counts).map(doubtful).collect())
+    }
+}
+
+/// The check of one file.
+struct Check<'d> {
+    file: &'d DictionaryFile,
+    /// Of a directory: which shard it is.
+    shard: Option<(&'d Manifest, usize)>,
+    pages_are_whole: bool,
+    faults: Vec<Fault>,
+    more: u64,
+}
+
+impl<'d> Check<'d> {
+    fn new(dictionary: &'d Dictionary, number: usize) -> Self {
+        let shard = dictionary.manifest.as_ref().map(|manifest| (manifest, dictionary.numbers[number]));
+        Check { file: &dictionary.files[number], shard, pages_are_whole: false, faults: Vec::new(), more: 0 }
+    }
+
+    fn finish(mut self, is_shard: bool) -> Vec<Fault> {
+        if self.more > 0 {
+            self.faults.push(Fault { place: "and".into(), what: format!("{} more", self.more) });
+        }
+        if is_shard {
+            let name = self.file.path.file_name().unwrap_or_default().to_string_lossy();
+            self.faults.iter_mut().for_each(|fault| fault.place = format!("{name}: {}", fault.place));
+        }
+        self.faults
+    }
+
+    fn fault(&mut self, place: impl Into<String>, what: impl Into<String>) {
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push(Fault { place: place.into(), what: what.into() });
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn padding(&mut self) -> Result<()> {
+        self.file.padding_faults()?.into_iter().for_each(|what| self.fault("padding", what));
+        Ok(())
+    }
+
+    /// The records in order, with a name for each fault.
+    fn records(&mut self, read: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+        if let Err(what) = self.file.check_indexes() {
+            self.fault("index", what);
+        }
+        let mut run = Run::default();
+        let mut counted = Counted::default();
+        let mut last: Option<(u64, Vec<u8>)> = None;
+        let mut walk = Walk::as_they_lie(self.file);
+        let mut heads = self.file.pages.has_starts().then(|| Heads::new(self.file, 0));
+        loop {
+            read(run.bytes.len() as u64)?;
+            let first = walk.rank();
+            match walk.next(&mut run) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    self.fault("records", error.to_string());
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+            for (index, cell) in walk.cells().iter().enumerate() {
+                if let Some(heads) = &mut heads {
+                    heads.cell(cell.start, &mut |page| self.page_fault(page))?;
+                }
+                let rank = first + index as u64;
+                if self.shard.is_some_and(|(manifest, shard)| manifest.shard_of(run.key(index)) != shard) {
+                    self.fault(
+                        format!("record {rank}"),
+                        format!("its key {} is another shard's", quote(run.key(index))),
+                    );
+                }
+                if !self.file.may_have(run.positions[index]) {
+                    let key = quote(run.key(index));
+                    self.fault(format!("record {rank}"), format!("the filter excludes its key {key}"));
+                }
+                if !self.file.leads_to(run.positions[index], rank, cell) {
+                    let key = quote(run.key(index));
+                    self.fault(format!("record {rank}"), format!("the index does not lead to its key {key}"));
+                }
+            }
+            counted.lengths(&run);
+            if self.file.header.order != Order::Hash {
+                run.sort();
+            }
+            self.order(&run, &mut last);
+            counted.positions(&run.positions);
+        }
+        if let Some(mut heads) = heads {
+            heads.finish(self.file.pages.stream_bytes(), &mut |page| self.page_fault(page))?;
+        }
+        if let Some((.., keys)) = self.file.filter()
+            && keys != counted.positions
+        {
+            self.fault("filter", format!("it is for {keys} hashes, the records have {}", counted.positions));
+        }
+        if !counted.agrees_with(&self.file.footer) {
+            self.fault("footer", "its sums of lengths are not those of the records");
+        }
+        Ok(())
+    }
+
+    fn page_fault(&mut self, page: u64) {
+        self.fault(format!("page {}", page + 1), "its starts are not those of its records");
+    }
+
+    fn order(&mut self, run: &Run, last: &mut Option<(u64, Vec<u8>)>) {
+        let mut before = last.as_ref().map(|(position, key)| (*position, &key[..]));
+        for (index, position) in run.positions.iter().enumerate() {
+            let this = (*position, run.key(index));
+            if before.is_some_and(|before| before >= this) {
+                let what = if before == Some(this) { "is there twice" } else { "is out of order" };
+                self.fault(format!("key {}", quote(this.1)), what);
+            }
+            before = Some(this);
+        }
+        *last = before.map(|(position, key)| (position, key.to_vec()));
+    }
+}
