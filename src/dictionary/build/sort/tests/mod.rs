@@ -4,6 +4,7 @@
 use super::duplicates::{DuplicateKey, SortError};
 use super::lengths::PutLengths;
 use super::*;
+use crate::dictionary::build::far::FarSources;
 use crate::dictionary::build::merge::Batch;
 use crate::dictionary::build::plan::MEMORY_BYTES_MIN;
 use crate::dictionary::build::sorters::Sorters;
@@ -60,7 +61,20 @@ fn drain(sorted: &mut Sorted, divided: bool) -> Result<Out, SortError> {
         if let Some(last) = all.last() {
             assert!(last.0 < run.positions[0] || divided && (last.0, &last.1[..]) < (run.positions[0], run.key(0)));
         }
-        let record = |i| (run.positions[i], run.key(i).to_vec(), run.value(i).map(<[u8]>::to_vec));
+        let far = FarSources { batch: sorted.far(), ..FarSources::default() };
+        let value = |i| match (run.value(i), run.record(i).far_len) {
+            (Some(place), Some(len)) => {
+                let mut value = Vec::new();
+                let mut take = |bytes: &[u8]| {
+                    value.extend_from_slice(bytes);
+                    Ok(())
+                };
+                far.copy(Far::parse(place), len, &mut take).unwrap();
+                Some(value)
+            }
+            (value, _) => value.map(<[u8]>::to_vec),
+        };
+        let record = |i| (run.positions[i], run.key(i).to_vec(), value(i));
         all.extend((0..run.len()).map(record));
         sorted.recycle(run);
     }
