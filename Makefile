@@ -6,6 +6,8 @@
 # make power    power losses on ext4, XFS and btrfs, on a disk that records each write: SECONDS=300, SEED, FS=xfs, REPLAY=folder
 # make faults   each system call of a small workload fails once: SECONDS=300, SEED, REPLAY=case
 # make test-server  the server with redis-cli, redis-benchmark, redis-py, hiredis; crashes; compared with redis; SECONDS=10
+# make bench-server  the server beside Redis and memcached, where they are installed: half an hour; BENCH=--short is a minute,
+#               BENCH=latency one part (crates/server/benchmarks/measure.py)
 # make fuzz     SECONDS=60 for each fuzz target, or TARGET=open alone; INPUT=file runs one input again
 # make sanitize the tests of threads and of unsafe code under ThreadSanitizer and AddressSanitizer, with a nightly Rust
 # make bench    the short form of every workload, by us and our peers, into results/: 7.5 minutes; BENCH='--workload pairs' is one
@@ -81,6 +83,13 @@ slow: tools
 test-server: tools
 	$(CARGO) build --locked --package splitpoint-cli
 	@seconds='$(SECONDS)'; SECONDS="$${seconds:-10}" crates/server/tests/run
+
+# Two cores, quiet; each side has one of its own.
+bench-server: tools
+	$(CARGO) build --release --locked --package splitpoint-cli
+	$(CARGO) build --release --locked --package splitpoint-bench --bin server_load
+	@command -v python3 >/dev/null 2>&1 || { echo 'python3 is missing. Install it: apt install python3'; exit 1; } >&2
+	@SPLITPOINT_SERVE='target/release/splitpoint serve' crates/server/benchmarks/measure.py $(BENCH)
 
 fuzz: tools
 	@if test -n "$(INPUT)"; then \
@@ -329,4 +338,4 @@ tools:
 
 .PHONY: help run test slow power faults disks fuzz sanitize bench bench-full budget peers fmt lint unit examples doc \
     tools c-library compat-libraries test-compat install uninstall test-c test-python test-spark databases \
-    test-compat-upstream bench-compat test-server static uplot
+    test-compat-upstream bench-compat bench-server test-server static uplot

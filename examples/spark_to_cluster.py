@@ -11,6 +11,8 @@ the files of its own shards, and the topology file names the hosts.
 import argparse
 import contextlib
 import os
+import pathlib
+import shutil
 import socket
 import subprocess
 import sys
@@ -86,8 +88,11 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--rows", type=int, default=3_000_000)
     arguments.add_argument("--master", default="local-cluster[2,1,1024]", help="two worker processes on this machine")
-    arguments.add_argument("--splitpoint", default="target/release/splitpoint", help="the program")
+    built = pathlib.Path(__file__).resolve().parents[1] / "target" / "release" / "splitpoint"
+    arguments.add_argument("--splitpoint", default=str(built), help="the program")
     chosen = arguments.parse_args()
+    if shutil.which(chosen.splitpoint) is None:
+        arguments.error(f"there is no program {chosen.splitpoint}; build it as above, or name it by --splitpoint")
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "users.spd")
         start = time.perf_counter()

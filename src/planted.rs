@@ -101,6 +101,21 @@ pub(crate) enum Bug {
     ReplayedKept,
     /// All records in pieces have one number.
     PiecesShareNumber,
+    // Of values that are written through (`pager/through.rs`).
+    /// A sync does not sync the file before the log.
+    ThroughUnsynced,
+    /// Units that the log refers to are used again before the next checkpoint begins.
+    ReferredUnitsReused,
+    /// A value is stored over one that the log refers to.
+    ReferredUnitsOverwritten,
+    /// After a replay, values are written through, and new frames go to their places, as if there had been none.
+    ThroughAfterReplay,
+    /// The checksum of a value that the log refers to is not compared.
+    ReferenceUnchecked,
+    /// A checkpoint cuts the file at its own end.
+    ThroughCutOff,
+    /// A frame written through counts as in the file although it was changed in memory.
+    ThroughTrusted,
 }
 
 #[cfg(not(test))]

@@ -51,7 +51,7 @@ import itertools
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 try:
@@ -446,8 +446,25 @@ class _Part:
         return self._dictionary._part(self._shard.part, self._shard.parts)
 
 
+class _PushFilters:
+    """A reader's ``pushFilters``, which Spark calls where filter pushdown is on.
+
+    Where it is off, which is Spark's default, Spark refuses to read at all by a reader that overrides ``pushFilters``. It
+    compares ``__func__``, so this says that nothing is overridden: reading then works, without lookups.
+    """
+
+    __func__ = staticmethod(datasource.DataSourceReader.pushFilters)
+
+    def __init__(self, take: Callable[[list[Filter]], Iterator[Filter]]) -> None:
+        self._take = take
+
+    def __call__(self, filters: list[Filter]) -> Iterator[Filter]:
+        return self._take(filters)
+
+
 class _Reader(datasource.DataSourceReader):
     def __init__(self, path: str, schema: StructType, pairs: int) -> None:
+        self.pushFilters = _PushFilters(self._take_filters)  # type: ignore[method-assign]
         self._path, self._pairs = path, pairs
         self._keys: Optional[set[bytes]] = None
         self._fields = [(field.name, field.dataType) for field in schema.fields]
@@ -457,7 +474,7 @@ class _Reader(datasource.DataSourceReader):
                     f"no column {name} of type {kind.simpleString()}: there are key and value, as binary or string"
                 )
 
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+    def _take_filters(self, filters: list[Filter]) -> Iterator[Filter]:
         """Takes filters that name keys: only these are looked up."""
         for filter in filters:
             wanted = None

@@ -62,7 +62,6 @@ def spark(cluster: str) -> Iterator[SparkSession]:
     settings = {
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "4",
-        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
         "spark.task.maxFailures": "2",
         # A copy of a task that is slower than the others begins soon.

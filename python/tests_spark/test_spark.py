@@ -137,7 +137,10 @@ def test_modes_that_ask_for_a_new_dictionary(spark, path):
     assert read(spark, path).count() == 0
 
 
-def test_reads_are_divided_and_filters_on_keys_are_lookups(spark, path):
+@pytest.mark.parametrize("pushdown", ["false", "true"])
+def test_reads_are_divided_and_filters_on_keys_are_lookups(spark, path, pushdown, request):
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", pushdown)
+    request.addfinalizer(lambda: spark.conf.unset("spark.sql.python.filterPushdown.enabled"))
     pairs = some(2000)
     write(frame(spark, pairs.items()), path, shards=4)
     table = read(spark, path)
@@ -152,6 +155,8 @@ def test_reads_are_divided_and_filters_on_keys_are_lookups(spark, path):
     assert table.filter((sql.col("key") == absent) & (sql.col("key") == key)).count() == 0
     assert read(spark, path, "key string, value string").filter("key = 'user:77'").first().value == pairs[key].decode()
     assert table.filter(sql.col("key") > b"user:77").count() == sum(other > key for other in pairs)
+    plan = table.filter(sql.col("key") == key)._jdf.queryExecution().executedPlan().toString()
+    assert (" = " in plan) == (pushdown == "false"), plan
     reader = splitpoint_spark.DataSource({"path": path}).reader(table.schema)
     assert list(reader.pushFilters([splitpoint_spark.EqualTo(("key",), key)])) == []
     (part,) = reader.partitions()

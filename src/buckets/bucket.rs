@@ -183,6 +183,18 @@ impl Buckets {
     fn record_bytes_inline_max(&self) -> usize {
         self.page_bytes / 4
     }
+
+    /// Longest pair that is stored inline.
+    #[inline]
+    fn pair_bytes_inline_max(&self) -> usize {
+        const LENGTHS_BYTES: usize = 4;
+        self.record_bytes_inline_max() - LENGTHS_BYTES
+    }
+
+    /// Whether the pair fits in a record, key and value.
+    pub(super) fn fits_inline(&self, key: &[u8], value_bytes: usize) -> bool {
+        key.len() <= self.key_bytes_inline_max() && key.len() + value_bytes <= self.pair_bytes_inline_max()
+    }
 }
 
 #[cold]
@@ -209,18 +221,6 @@ impl Bucket<'_> {
         }
     }
 
-    /// Whether the pair fits in a record, key and value.
-    fn fits_inline(&self, key: &[u8], value_bytes: usize) -> bool {
-        key.len() <= self.buckets.key_bytes_inline_max() && key.len() + value_bytes <= self.pair_bytes_inline_max()
-    }
-
-    /// Longest pair that is stored inline.
-    #[inline]
-    fn pair_bytes_inline_max(&self) -> usize {
-        const LENGTHS_BYTES: usize = 4;
-        self.buckets.record_bytes_inline_max() - LENGTHS_BYTES
-    }
-
     /// Stores `value` under `key`, at `location` if the key is present.
     #[inline(always)]
     pub(crate) fn set(&mut self, key: HashedKey<'_>, location: Option<PairLocation>, value: &[u8]) -> Result<Delta> {
@@ -245,7 +245,7 @@ impl Bucket<'_> {
         let (mut old_extent, old_value_bytes) = self.value_at(location)?;
         let payload = value.len() as i64 - old_value_bytes as i64;
         let big_key = key.bytes.len() > self.buckets.key_bytes_inline_max();
-        if self.fits_inline(key.bytes, value.len()) {
+        if self.buckets.fits_inline(key.bytes, value.len()) {
             let mut delta = self.replace(key, location, INLINE, value)?;
             if let Some(extent) = old_extent {
                 self.buckets.free_extent(&extent);
@@ -273,10 +273,31 @@ impl Bucket<'_> {
         Ok(delta)
     }
 
+    /// Makes `extent`, which is new and has the value, that of `key`.
+    pub(crate) fn set_extent(
+        &mut self,
+        key: HashedKey<'_>,
+        location: Option<PairLocation>,
+        extent: &Extent,
+    ) -> Result<Delta> {
+        let value_bytes = i64::from(extent.value_bytes);
+        let Some(location) = location else {
+            let added = self.add_extent(key, extent)?;
+            return Ok(Delta { pairs: 1, payload: key.bytes.len() as i64 + value_bytes, ..added });
+        };
+        let (old, old_value_bytes) = self.value_at(location)?;
+        let form = if extent.key_bytes > 0 { PAIR_IN_EXTENT } else { VALUE_IN_EXTENT };
+        let replaced = self.replace(key, location, form, &extent.to_bytes())?;
+        if let Some(old) = old {
+            self.buckets.free_extent(&old);
+        }
+        Ok(Delta { payload: value_bytes - old_value_bytes as i64, ..replaced })
+    }
+
     /// Appends `tail` to the value at `location`. Also returns the new length of the value.
     #[inline(always)]
     pub(crate) fn append(&mut self, key: HashedKey<'_>, location: PairLocation, tail: &[u8]) -> Result<(Delta, usize)> {
-        let pair_bytes_max = self.pair_bytes_inline_max();
+        let pair_bytes_max = self.buckets.pair_bytes_inline_max();
         let grown = self.change(location, |bytes| page::append_value(bytes, location.found, tail, pair_bytes_max))?;
         let Some(bucket) = grown else { return self.append_moving(key, location, tail) };
         let new_len = usize::from(location.found.value_bytes) + tail.len();
@@ -315,7 +336,7 @@ impl Bucket<'_> {
         old_value_bytes: usize,
         tail: &[u8],
     ) -> Result<Delta> {
-        let fits = self.fits_inline(key.bytes, old_value_bytes + tail.len());
+        let fits = self.buckets.fits_inline(key.bytes, old_value_bytes + tail.len());
         let key_bytes = key.bytes.len();
         let mut pair = Vec::with_capacity(key_bytes + old_value_bytes + tail.len());
         pair.extend_from_slice(key.bytes);
@@ -444,7 +465,7 @@ impl Bucket<'_> {
     /// Adds a pair whose key is absent.
     #[inline(always)]
     fn insert_new(&mut self, key: HashedKey<'_>, value: &[u8]) -> Result<Delta> {
-        let delta = if self.fits_inline(key.bytes, value.len()) {
+        let delta = if self.buckets.fits_inline(key.bytes, value.len()) {
             self.add(key.tag, Record { form: INLINE, key: key.bytes, value })?
         } else {
             self.insert_large(key, value)?
@@ -455,17 +476,22 @@ impl Bucket<'_> {
     #[inline(never)]
     fn insert_large(&mut self, key: HashedKey<'_>, value: &[u8]) -> Result<Delta> {
         let extent = self.new_extent(key, [value, b""], 0)?;
+        let added = self.add_extent(key, &extent);
+        if added.is_err() {
+            self.buckets.free_extent(&extent);
+        }
+        added
+    }
+
+    /// Adds a pair whose key is absent and whose value is in `extent`.
+    fn add_extent(&mut self, key: HashedKey<'_>, extent: &Extent) -> Result<Delta> {
         let reference = extent.to_bytes();
         let hash = key.hash.to_le_bytes();
         let record = match extent.key_bytes {
             0 => Record { form: VALUE_IN_EXTENT, key: key.bytes, value: &reference },
             _ => Record { form: PAIR_IN_EXTENT, key: &hash, value: &reference },
         };
-        let added = self.add(key.tag, record);
-        if added.is_err() {
-            self.buckets.free_extent(&extent);
-        }
-        added
+        self.add(key.tag, record)
     }
 
     /// Makes the record at `location` refer to a new extent; frees the extent after an error.

@@ -12,8 +12,9 @@ use super::linear_hash::Buckets;
 use super::page::{PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
 use crate::error::Result;
 use crate::little_endian::{u32_at, u64_at};
-use crate::pager::FRAME_UNITS;
 use crate::pager::words::Bytes;
+use crate::pager::{FRAME_UNITS, StoredValue};
+use crate::planted::{Bug, planted};
 
 /// Bytes of a reference to an extent.
 pub(crate) const EXTENT_BYTES: usize = 20;
@@ -114,6 +115,26 @@ impl Buckets {
         Ok(extent)
     }
 
+    /// Writes `value` through to a new extent of the file, with the key if its record does not keep it. `None` where
+    /// that may not be done now, and for a pair that its page keeps.
+    pub(crate) fn write_through(&self, key: &[u8], value: &[u8]) -> Result<Option<(Extent, StoredValue)>> {
+        if self.fits_inline(key, value.len()) {
+            return Ok(None);
+        }
+        let key = if key.len() > self.key_bytes_inline_max() { key } else { b"" };
+        let content_bytes = (key.len() + value.len()) as u64;
+        let capacity = self.units_for(content_bytes);
+        let Some(unit) = self.pager.allocate_through(capacity)? else { return Ok(None) };
+        let (key_bytes, value_bytes) = (key.len() as u32, value.len() as u32); // lengths are checked on entry
+        let extent = Extent { unit, capacity, key_bytes, value_bytes };
+        let address = unit * self.pager.unit_bytes() as u64;
+        if let Err(e) = self.pager.write_through(address, [key, value]) {
+            self.free_extent(&extent);
+            return Err(e);
+        }
+        Ok(Some((extent, StoredValue::new(address + key.len() as u64, value))))
+    }
+
     /// Writes `bytes` from byte `at` of the extent on, within its capacity.
     pub(super) fn write_extent(&self, extent: &Extent, at: u64, mut bytes: &[u8]) -> Result<()> {
         let frame_bytes = self.pager.frame_bytes();
@@ -196,6 +217,10 @@ impl Buckets {
         if units > extent.capacity || units < extent.capacity / 2 {
             return Ok(None);
         }
+        // A replay reads the old value there.
+        if self.pager.is_referred_to(extent.unit) && !planted(Bug::ReferredUnitsOverwritten) {
+            return Ok(None);
+        }
         // A partial overwrite could not be undone. Only the frames at its ends may have to be read, so they are read
         // first.
         for at in [u64::from(extent.key_bytes), new.content_bytes().saturating_sub(1)] {
@@ -244,8 +269,12 @@ impl Buckets {
 
     /// Frees the units of an extent that nothing refers to any more. An error loses their space until the next
     /// compaction, but no pair, so it does not undo the change.
-    pub(super) fn free_extent(&self, extent: &Extent) {
-        let _ = self.pager.free(extent.unit, extent.capacity);
+    pub(crate) fn free_extent(&self, extent: &Extent) {
+        if self.pager.is_referred_to(extent.unit) {
+            self.pager.free_at_checkpoint(extent.unit, extent.capacity);
+        } else {
+            let _ = self.pager.free(extent.unit, extent.capacity);
+        }
     }
 }
 

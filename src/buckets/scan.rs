@@ -33,6 +33,8 @@ pub struct Scan<'t> {
     /// The pairs with extents: the offset of the record, and where its key and value are.
     in_extents: Vec<(usize, Pair)>,
     large: (Vec<u8>, Vec<u8>),
+    /// Whether frames are read together with those around them.
+    brings_around: bool,
 }
 
 /// Where a pair is in the copied bytes.
@@ -64,6 +66,8 @@ impl Buckets {
             given: 0,
             in_extents: Vec::new(),
             large: (Vec::new(), Vec::new()),
+            // A scan of some positions needs few of the frames around.
+            brings_around: to.is_none() && self.pager.brings_around(),
         }
     }
 }
@@ -179,6 +183,9 @@ impl Scan<'_> {
         self.places.clear();
         self.given = 0;
         let buckets = self.buckets;
+        if self.brings_around {
+            buckets.pager.bring_around(buckets.address(position.hash()).frame);
+        }
         let read = buckets.read_bucket(position.hash());
         // Under the latch the bucket does not split, so this view is as good as the one that led to it. Advance before
         // an error can return, so that a caller that goes on reaches the end.
@@ -202,6 +209,11 @@ impl Scan<'_> {
         self.bytes.extend_from_slice(primary);
         self.pages.push(0..primary.len());
         if page::next(primary) != 0 {
+            if self.brings_around
+                && let Ok(Some(overflow)) = self.buckets.parse_overflow(page::next(primary))
+            {
+                self.buckets.pager.bring_around(self.buckets.overflow_range(overflow).0);
+            }
             self.buckets.walk_chain(page::next(primary), |_, bytes| {
                 let start = self.bytes.len();
                 self.bytes.extend_from_slice(bytes);

@@ -18,6 +18,7 @@
 //! Source: docs/architecture.md, "Checkpoint"; the double write is InnoDB's. Format: docs/format.md, "Checkpoint
 //! journal".
 
+use super::frozen::FrozenFrame;
 use super::pool::FrameNo;
 use super::words::Bytes;
 use super::{FORMAT_VERSION, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Header, Pager, SUM_OF_SUMS, ZONE_FRAMES};
@@ -53,6 +54,8 @@ pub(crate) struct Frozen {
     cut: u32,
     /// Frames from here on are not part of the last checkpoint: they need no journal.
     direct_from: FrameNo,
+    /// Records of the log refer to bytes of the file beyond the last checkpoint: they stay until this one is complete.
+    keep_end: bool,
     header: Vec<u8>,
     sequence: u64,
 }
@@ -66,6 +69,7 @@ impl Pager {
     pub(crate) fn freeze(&self, root: &[u8], log_bytes: u64) -> Result<Frozen> {
         self.refuse_if_moved().inspect_err(|e| self.poison(e.message()))?;
         self.free_kept()?;
+        let keep_end = self.extend_file_for_checkpoint()?;
         let sequence = match &self.log {
             Some(log) => {
                 log.follow(u64::from(self.frame_count()) * self.frame_bytes() as u64);
@@ -73,6 +77,9 @@ impl Pager {
             }
             None => self.sequence.load(Relaxed) + 1,
         };
+        // From here on this checkpoint is written, as of this moment, before any later content of these units. Without
+        // it, records still refer to them.
+        self.free_quarantined().inspect_err(|e| self.poison(e.message()))?;
         if let Some(log) = self.log.as_ref().filter(|_| planted(Bug::SegmentFreedEarly)) {
             log.release(sequence)?;
         }
@@ -82,9 +89,11 @@ impl Pager {
         let last = self.checkpoint_frames.load(Acquire);
         // If the file was cut, the last checkpoint still needs the frames beyond the cut. The first checkpoint of all
         // is journalled as a whole, so that the file is empty until it is complete.
-        let safe = cut == last || planted(Bug::NewFramesOverOld);
+        let safe = cut == last && !self.has_replayed_references() || planted(Bug::NewFramesOverOld);
         let direct_from = if safe && last > 0 { last } else { FrameNo::MAX };
-        Ok(Frozen { frames, frame_count, cut, direct_from, header: self.header_bytes(root, sequence), sequence })
+        self.begin_through_period(frame_count);
+        let header = self.header_bytes(root, sequence);
+        Ok(Frozen { frames, frame_count, cut, direct_from, keep_end, header, sequence })
     }
 
     /// Writes the frozen state. After an error the file has the last checkpoint, or this one once the journal is
@@ -116,6 +125,7 @@ impl Pager {
         self.counts.frames_written.fetch_add(index.len() as u64, Relaxed);
         self.counts.checkpoints.fetch_add(1, Relaxed);
         self.sequence.store(frozen.sequence, Release);
+        self.complete_through_period(frozen.frame_count);
         self.log.as_ref().map_or(Ok(()), |log| log.release(frozen.sequence))
     }
 
@@ -131,9 +141,14 @@ impl Pager {
         let remove_named = || if journal.is_at(&path)? { self.storage.remove(&path) } else { Ok(()) };
         let mut size = FileSize { frame_bytes: self.frame_bytes(), cut: frozen.cut, frame_count: frozen.frame_count };
         if frozen.direct_from != FrameNo::MAX {
-            // Remove what an interrupted checkpoint left beyond the end before new frames are written there.
-            set_frame_count(file, size.frame_bytes, size.cut, size.frame_count).map_err(fail("set the length of"))?;
-            size.cut = size.frame_count;
+            if !frozen.keep_end {
+                // Remove what an interrupted checkpoint left beyond the end before new frames are written there.
+                set_frame_count(file, size.frame_bytes, size.cut, size.frame_count)
+                    .map_err(fail("set the length of"))?;
+            }
+            // Writers may be writing through beyond the end of this checkpoint, now and when it is installed.
+            size.cut =
+                if self.writes_through() && !planted(Bug::ThroughCutOff) { CUT_NOTHING } else { size.frame_count };
         }
         // The cache may show a complete journal that the disk does not have, so no open may find it, now or after a
         // power loss.
@@ -179,8 +194,11 @@ impl Pager {
                 self.pool.thaw(frame);
                 continue;
             }
-            let copied = self.pool.copy_frozen(frame, sink.next_frame());
-            if copied { sink.push(frame)? } else { late.push(frame) }
+            match self.pool.copy_frozen(frame, sink.next_frame()) {
+                FrozenFrame::InFile if frame >= frozen.direct_from => sink.note(frame),
+                FrozenFrame::InFile | FrozenFrame::Copied => sink.push(frame)?,
+                FrozenFrame::Saved => late.push(frame),
+            }
         }
         // Contents that writers saved. All are here by now: every frozen frame has been visited.
         let mut preserved: HashMap<FrameNo, Box<[u8]>> = self.pool.take_preserved().into_iter().collect();
@@ -226,6 +244,8 @@ trait FrameSink {
     /// The buffer for the next frame; `push` completes it.
     fn next_frame(&mut self) -> &mut [u8];
     fn push(&mut self, frame: FrameNo) -> std::io::Result<()>;
+    /// Notes the frame in the buffer, which the file has already.
+    fn note(&mut self, frame: FrameNo);
     /// The frames so far, with their checksums.
     fn frames(&self) -> &[(FrameNo, u32)];
 }
@@ -245,6 +265,10 @@ impl FrameSink for InPlace<'_> {
     fn push(&mut self, frame: FrameNo) -> std::io::Result<()> {
         self.index.push((frame, frame_sum(frame, &self.bytes)));
         self.file.write_at(&self.bytes, u64::from(frame) * self.bytes.len() as u64)
+    }
+
+    fn note(&mut self, frame: FrameNo) {
+        self.index.push((frame, frame_sum(frame, &self.bytes)));
     }
 
     fn frames(&self) -> &[(FrameNo, u32)] {
@@ -341,6 +365,12 @@ impl FrameSink for JournalWriter<'_> {
         if self.filled == self.buffer.len() { self.flush() } else { Ok(()) }
     }
 
+    fn note(&mut self, frame: FrameNo) {
+        let sum = frame_sum(frame, self.next_frame());
+        self.all.push((frame, sum));
+        self.direct.wrote = true;
+    }
+
     fn frames(&self) -> &[(FrameNo, u32)] {
         &self.all
     }
@@ -355,6 +385,7 @@ struct DirectWriter<'a> {
     /// Adjacent frames not yet written; `next` is the frame after them.
     run: Vec<u8>,
     next: FrameNo,
+    /// The file has bytes of new frames that are not yet synced.
     wrote: bool,
 }
 
@@ -407,13 +438,16 @@ pub(super) struct FileSize {
     pub(super) frame_count: u32,
 }
 
-/// Cuts the file to `cut` frames if it is longer, then extends it with zeros to `frame_count` frames.
-fn set_frame_count(file: &dyn File, frame_bytes: usize, cut: u32, frame_count: u32) -> std::io::Result<()> {
+/// The `cut` of a checkpoint that cuts nothing off.
+const CUT_NOTHING: u32 = u32::MAX;
+
+/// Cuts the file to `cut` frames if it is longer, then extends it with zeros to `frame_count` frames if it is shorter.
+pub(super) fn set_frame_count(file: &dyn File, frame_bytes: usize, cut: u32, frame_count: u32) -> std::io::Result<()> {
     let bytes = |frames: u32| u64::from(frames) * frame_bytes as u64;
     if file.len()? > bytes(cut) {
         file.set_len(bytes(cut))?;
     }
-    if file.len()? != bytes(frame_count) { file.set_len(bytes(frame_count)) } else { Ok(()) }
+    if file.len()? < bytes(frame_count) { file.set_len(bytes(frame_count)) } else { Ok(()) }
 }
 
 /// Copies the frames of a complete journal to their places, sets the file's length, and syncs.

@@ -14,17 +14,21 @@
 //! Source: the buffer manager of Seltzer & Yigit 1991, "Buffer Management"; the file layout is ours (docs/format.md).
 
 mod ahead;
+mod around;
 mod checkpoint;
 mod checkpoint_lock;
 pub(crate) mod copy;
 pub(crate) mod interleave;
 
 pub(crate) mod damaged_file;
+mod frozen;
 mod health;
+mod mapping;
 mod names;
 pub(crate) mod pool;
 pub(crate) mod sink;
 mod space;
+mod through;
 mod values_held;
 pub(crate) mod wal;
 pub(crate) mod words;
@@ -48,6 +52,8 @@ use space::{MAP_GROUP_COUNT, Space};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
+pub(crate) use through::StoredValue;
+use through::Through;
 use wal::{Log, Safety};
 use words::Bytes;
 
@@ -134,6 +140,7 @@ pub(crate) struct Pager {
     frozen_sequence: AtomicU64,
     /// `Some` for a file that is open for writing.
     log: Option<Log>,
+    through: Through,
     checkpoint_lock: Arc<CheckpointLock>,
     health: Health,
     /// Identifies this process, see `io::forks`.
@@ -277,6 +284,7 @@ impl Pager {
             sequence: AtomicU64::new(0),
             frozen_sequence: AtomicU64::new(0),
             log: None,
+            through: Through::default(),
             checkpoint_lock: Arc::default(),
             health: Health::default(),
             forks: forks(),
@@ -361,6 +369,7 @@ impl Pager {
             sequence: AtomicU64::new(header.sequence),
             frozen_sequence: AtomicU64::new(header.sequence),
             log,
+            through: Through::default(),
             checkpoint_lock: Arc::default(),
             health: Health::default(),
             forks: forks(),

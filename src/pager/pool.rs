@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! bit  0..15  readers          16 writer    17 resident    18, 19 dirty in the even, odd epoch
-//!     20      in the journal   21 used since the clock hand passed       32..63 version: goes up with each change
+//!     20      in the journal   21 used since the clock hand passed       22, 23 written through in the even, odd epoch
+//!     32..63 version: goes up with each change
 //! ```
 //!
 //! A frame's bytes are read under a shared latch and changed under the exclusive one. Or they are read
@@ -23,7 +24,9 @@
 #![expect(unsafe_code, reason = "frames live in address ranges reserved with mmap")]
 
 use super::ahead::Ahead;
+use super::frozen::FrozenFrame;
 use super::interleave::{self, step};
+use super::mapping::Mapping;
 use super::sink::Sink;
 pub(crate) use super::values_held::{ValueHeld, lock_without_values, refuse_to_wait_with_values};
 use super::words::{Bytes, FrameBytes};
@@ -35,6 +38,8 @@ use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 
+mod through;
+
 /// The number of a frame: the unit of I/O, latch, checksum and eviction.
 pub(crate) type FrameNo = u32;
 
@@ -44,6 +49,9 @@ const RESIDENT: u64 = 1 << 17;
 const DIRTY: [u64; 2] = [1 << 18, 1 << 19];
 const JOURNALLED: u64 = 1 << 20;
 const USED: u64 = 1 << 21;
+/// The log may refer to bytes of this frame in the file. Without a dirty bit of the same epoch, the file has all of
+/// the frame.
+const THROUGH: [u64; 2] = [1 << 22, 1 << 23];
 const VERSION: u64 = 1 << 32;
 /// The bits that must not change during an optimistic read.
 const PEEKED: u64 = !(VERSION - 1) | WRITER | RESIDENT;
@@ -59,60 +67,6 @@ const SEGMENT_COUNT: usize = if cfg!(test) { 1 << 14 } else { 1 << 18 };
 struct Segment {
     frames: AtomicPtr<u8>,
     states: AtomicPtr<u8>,
-}
-
-/// Zeroed memory from the kernel, unmapped when dropped. It costs nothing until touched.
-struct Mapping {
-    start: *mut u8,
-    bytes: usize,
-}
-
-// SAFETY: a Mapping is a plain range of memory; the state words settle which thread may touch which bytes.
-unsafe impl Send for Mapping {}
-// SAFETY: as for Send; the methods of a shared Mapping only return its address.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn new(bytes: usize) -> Result<Mapping> {
-        // SAFETY: a fresh anonymous mapping at an address the kernel picks touches nothing that exists.
-        let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            let cause = std::io::Error::last_os_error();
-            return Err(Error::new(
-                ErrorKind::OutOfMemory,
-                format!("cannot reserve {bytes} bytes of address space for a table: {cause}"),
-            )
-            .with_hint("Raise the limit (ulimit -v), or close other tables."));
-        }
-        Ok(Mapping { start: start.cast(), bytes })
-    }
-}
-
-impl Mapping {
-    fn advise_huge_pages(&self, from: usize) {
-        let from = from.min(self.bytes);
-        // SAFETY: advice about a mapping of ours; it changes no content.
-        #[cfg(target_os = "linux")]
-        unsafe {
-            libc::madvise(self.start.add(from).cast(), self.bytes - from, libc::MADV_HUGEPAGE)
-        };
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: `start` and `bytes` are those of a mapping made in `new`, unmapped once, here.
-        unsafe { libc::munmap(self.start.cast(), self.bytes) };
-    }
 }
 
 /// What `Pool::load` needs to fill a frame that is not resident.
@@ -436,6 +390,28 @@ impl Pool {
         Ok(())
     }
 
+    /// Whether the frame is in memory.
+    #[inline]
+    pub(crate) fn is_resident(&self, frame: FrameNo) -> bool {
+        look(self.state(frame)) & RESIDENT != 0
+    }
+
+    /// Makes a frame resident with its content in the file, unless it is resident or latched.
+    pub(crate) fn offer(&self, frame: FrameNo, bytes: &[u8]) -> bool {
+        let state = self.state(frame);
+        let now = look(state);
+        if now & (READERS | WRITER | RESIDENT) != 0
+            || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err()
+        {
+            return false;
+        }
+        let mut latch = self.write_guard(frame, state);
+        latch.whole().store(0, bytes);
+        state.fetch_or(RESIDENT, Relaxed);
+        self.resident.fetch_add(1, Relaxed);
+        true
+    }
+
     /// Sets the current dirty bit, after saving the content that a checkpoint froze. The caller holds the exclusive
     /// latch.
     #[inline]
@@ -452,13 +428,20 @@ impl Pool {
 
     #[cold]
     fn mark_dirty_slow(&self, frame: FrameNo, state: &AtomicU64, parity: usize, now: u64) {
-        if now & DIRTY[1 - parity] != 0 {
+        let frozen = DIRTY[1 - parity] | THROUGH[1 - parity];
+        if now & frozen != 0 {
             // SAFETY: the caller holds the exclusive latch, so the bytes do not change under this view.
             let bytes = unsafe { std::slice::from_raw_parts(self.address(frame), self.frame_bytes()) };
             self.preserved.lock().expect("no panic while held").push((frame, bytes.into()));
-            state.fetch_and(!DIRTY[1 - parity], Relaxed);
+            state.fetch_and(!frozen, Relaxed);
         }
         state.fetch_or(DIRTY[parity], Relaxed);
+        if now & THROUGH[parity] == 0 {
+            self.list_for_checkpoint(frame, parity);
+        }
+    }
+
+    fn list_for_checkpoint(&self, frame: FrameNo, parity: usize) {
         self.dirty[parity].lock().expect("no panic while held").push(frame);
         self.dirty_count.fetch_add(1, Relaxed);
     }
@@ -482,10 +465,11 @@ impl Pool {
     }
 
     /// Copies a frozen frame's content, as it was when frozen, into `bytes`, and lets writers change it. The frame
-    /// stays in memory until [`in_file`](Self::in_file) is called. `false`: a writer saved the content first.
-    pub(crate) fn copy_frozen(&self, frame: FrameNo, bytes: &mut [u8]) -> bool {
+    /// stays in memory until [`in_file`](Self::in_file) is called.
+    pub(crate) fn copy_frozen(&self, frame: FrameNo, bytes: &mut [u8]) -> FrozenFrame {
         let state = self.state(frame);
-        let old = DIRTY[1 - (self.epoch.load(Relaxed) as usize & 1)];
+        let parity = 1 - (self.epoch.load(Relaxed) as usize & 1);
+        let old = DIRTY[parity] | THROUGH[parity];
         let latch = loop {
             // A reader's latch is no obstacle: only a holder of the exclusive latch clears the bit.
             let now = look(state);
@@ -494,20 +478,26 @@ impl Pool {
             }
             yield_now();
         };
-        let frozen = state.load(Relaxed) & old != 0;
-        if frozen {
+        let frozen = state.load(Relaxed) & old;
+        if frozen != 0 {
             bytes.copy_from_slice(&latch);
         }
         // The shared latch keeps writers out, so the state may be changed.
         state.fetch_or(JOURNALLED, Relaxed);
         state.fetch_and(!old, Relaxed);
-        frozen
+        match frozen {
+            0 => FrozenFrame::Saved,
+            through if through == THROUGH[parity] || through & THROUGH[parity] != 0 && planted(Bug::ThroughTrusted) => {
+                FrozenFrame::InFile
+            }
+            _ => FrozenFrame::Copied,
+        }
     }
 
     /// Unfreezes a frame that the checkpoint does not write, because it lies beyond the new end of the file.
     pub(crate) fn thaw(&self, frame: FrameNo) {
-        let old = DIRTY[1 - (self.epoch.load(Relaxed) as usize & 1)];
-        self.clear(frame, old);
+        let parity = 1 - (self.epoch.load(Relaxed) as usize & 1);
+        self.clear(frame, DIRTY[parity] | THROUGH[parity]);
     }
 
     /// Clears bits of a state while no thread holds the exclusive latch.
@@ -536,7 +526,8 @@ impl Pool {
     pub(crate) fn evict(&self, frame: FrameNo) -> bool {
         let state = self.state(frame);
         let now = look(state);
-        if now & RESIDENT == 0 || now & (READERS | WRITER | DIRTY[0] | DIRTY[1] | JOURNALLED) != 0 {
+        const KEPT: u64 = DIRTY[0] | DIRTY[1] | THROUGH[0] | THROUGH[1] | JOURNALLED;
+        if now & RESIDENT == 0 || now & (READERS | WRITER | KEPT) != 0 {
             return false;
         }
         if now & USED != 0 {

@@ -56,6 +56,10 @@ pub(crate) struct Space {
     /// Freed holes, by length, for the next allocation of that length: likely still in the processor's cache. The map
     /// frames show them as used.
     kept: [Vec<u64>; FRAME_UNITS as usize],
+    /// Freed extents that the log refers to: first unit, length. The map frames show them as used.
+    quarantined: Vec<(u64, u32)>,
+    /// Units in them.
+    quarantined_units: u64,
 }
 
 /// Most kept holes of one length.
@@ -87,6 +91,8 @@ impl Space {
             fixed: BTreeMap::new(),
             prefer_low: false,
             kept: std::array::from_fn(|_| Vec::new()),
+            quarantined: Vec::new(),
+            quarantined_units: 0,
         }
     }
 
@@ -433,6 +439,44 @@ impl Pager {
         Ok(())
     }
 
+    /// Frees an extent that the log refers to, once the next checkpoint begins.
+    pub(crate) fn free_at_checkpoint(&self, unit: u64, len: u32) {
+        let mut space = self.space();
+        space.quarantined.push((unit, len));
+        space.quarantined_units += u64::from(len);
+    }
+
+    /// Whether so much space waits for the next checkpoint that no more should.
+    pub(super) fn is_quarantine_full(&self) -> bool {
+        // As for the steps in which the file grows.
+        const BYTES: (u64, u64) = (1 << 20, 64 << 20);
+        let (unit_bytes, frame_bytes) = (self.unit_bytes() as u64, self.frame_bytes() as u64);
+        let limit = (u64::from(self.frame_count()) * frame_bytes / 16).clamp(BYTES.0, BYTES.1);
+        self.space().quarantined_units * unit_bytes > limit
+    }
+
+    /// Frees what waits for a checkpoint, which begins now. The caller keeps writers out.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`]; the rest waits for the next one.
+    pub(super) fn free_quarantined(&self) -> Result<()> {
+        let mut space = self.space();
+        while let Some((unit, len)) = space.quarantined.pop() {
+            space.quarantined_units -= u64::from(len);
+            match self.free_in(&mut space, unit, len) {
+                // In a damaged file; the space is lost.
+                Err(e) if e.kind() == ErrorKind::Corrupt => {}
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The extents that wait for a checkpoint: first unit, length.
+    pub(crate) fn quarantined(&self) -> Vec<(u64, u32)> {
+        self.space().quarantined.clone()
+    }
+
     fn free_in(&self, space: &mut Space, unit: u64, len: u32) -> Result<()> {
         let frames = len / FRAME_UNITS;
         let first = unit / u64::from(FRAME_UNITS);
@@ -610,6 +654,7 @@ impl Pager {
     /// Makes the file end at frame `end`.
     fn cut(&self, space: &mut Space, end: FrameNo) -> Result<()> {
         let old = self.frame_count();
+        self.stop_writing_through();
         self.forget_sums(end, old)?;
         for frame in end..old {
             self.pool().forget(frame);
@@ -624,7 +669,7 @@ impl Pager {
     pub(crate) fn free_units(&self) -> Result<u64> {
         let space = self.space();
         let kept = (1..).zip(&space.kept[1..]).map(|(len, kept)| len * kept.len() as u64);
-        let mut free = kept.sum();
+        let mut free = kept.sum::<u64>() + space.quarantined_units;
         for frame in 0..self.frame_count() {
             free += u64::from(self.used_bits(frame)?.count_zeros());
         }

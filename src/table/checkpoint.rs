@@ -21,8 +21,9 @@ use std::sync::{Arc, Mutex};
 impl Table {
     /// Makes all earlier writes durable.
     ///
-    /// With [`Durability::Os`] and [`Durability::Sync`] it syncs the log; with [`Durability::None`] it makes a
-    /// checkpoint.
+    /// With [`Durability::Os`] and [`Durability::Sync`] it syncs the log, and before that the file if it has values
+    /// that the log refers to; with [`Durability::None`] it makes a checkpoint. So it does after an open that replayed
+    /// such values.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] and [`ErrorKind::DiskFull`], after which the handle takes no more writes.
@@ -33,7 +34,12 @@ impl Table {
         }
         self.pager.refuse_if_poisoned()?;
         match self.pager.log().filter(|log| log.is_on()) {
-            Some(log) => log.sync().inspect_err(|e| self.pager.poison(e.message())),
+            // The values that replayed records refer to may be in the cache alone.
+            Some(_) if self.pager.has_replayed_references() => self.checkpoint(),
+            Some(log) => {
+                self.pager.sync_through()?;
+                log.sync().inspect_err(|e| self.pager.poison(e.message()))
+            }
             None if self.pager.is_clean() => Ok(()),
             None => {
                 // Another thread's checkpoint may be in flight: waiting for the lock waits for its end.

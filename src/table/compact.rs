@@ -28,6 +28,10 @@ impl Table {
     /// # Errors
     /// Those of [`compact`](Self::compact).
     pub fn compact_with(&self, mut progress: impl FnMut(u64, u64) -> ControlFlow<()>) -> Result<bool> {
+        if self.pager.has_written_through() {
+            // Until it is complete, extents that the log refers to cannot be freed, and the file not be cut.
+            self.checkpoint()?;
+        }
         {
             let _inside = self.enter()?;
             self.buckets.shrink()?;

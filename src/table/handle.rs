@@ -40,6 +40,8 @@ pub struct Table {
     pub(super) replayed: u64,
     /// For tests, in which the order of I/O matters: the thread that begins a checkpoint also writes it.
     pub(super) inline_checkpoints: bool,
+    /// Shorter values of puts go to the log.
+    pub(super) stored_bytes_min: usize,
 }
 
 impl Table {

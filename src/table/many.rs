@@ -66,6 +66,11 @@ impl Table {
     /// error. If making them durable fails, that is the error, and the handle refuses further writes.
     pub fn put_many(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<()> {
         self.write_many(pairs, |key, value| {
+            if value.len() >= self.stored_bytes_min
+                && let Some(lsn) = self.put_stored(key, value)?
+            {
+                return Ok(lsn);
+            }
             let change = WalRecord::Put { key: key.bytes, value };
             Ok(self.change_unsynced(key, change, |bucket, location| bucket.set(key, location, value).map(Some))?.1)
         })

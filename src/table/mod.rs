@@ -31,16 +31,19 @@ mod open;
 mod openings;
 mod options;
 mod publish;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod wal_record;
 
+use crate::buckets::address::BucketAddress;
 use crate::buckets::{Bucket, Delta, HashedKey, PairLocation, Scan, TableSurvey, ValueRef};
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::Result;
 use crate::fault::Fault;
 use crate::linear;
+use crate::pager::pool::FrameRef;
 use crate::pager::wal::Lsn;
 pub use backup::Backup;
 pub use batch::Batch;
@@ -49,7 +52,7 @@ pub use handle::Table;
 pub use options::{Durability, TableOptions};
 pub use publish::PublishedCounters;
 use std::ops::ControlFlow;
-use wal_record::WalRecord;
+use wal_record::{WalRecord, Writer};
 
 impl Table {
     /// The value of `key`.
@@ -149,6 +152,9 @@ impl Table {
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.buckets.check_lengths(key, value.len())?;
         let key = self.buckets.key(key);
+        if value.len() >= self.stored_bytes_min && self.put_stored(key, value)?.is_some() {
+            return Ok(()); // with a log that waits for the disk, nothing is stored that way
+        }
         self.change(key, WalRecord::Put { key: key.bytes, value }, |bucket, location| {
             bucket.set(key, location, value).map(Some)
         })?;
@@ -292,7 +298,21 @@ impl Table {
     ) -> Result<(bool, Lsn)> {
         // Fetch the page early, while the previous write's stores are still in flight.
         let address = self.buckets.prefetch_bucket(key.hash);
-        let mut writer = self.enter_to(record)?;
+        let writer = self.enter_to(record)?;
+        self.change_inside(writer, key, address, record, edit)
+    }
+
+    /// [`change_unsynced`](Self::change_unsynced) by a writer inside the gate with room in the log for `record`;
+    /// `address` is that of the bucket.
+    #[inline]
+    fn change_inside(
+        &self,
+        mut writer: Writer<'_>,
+        key: HashedKey<'_>,
+        address: (BucketAddress, FrameRef<'_>),
+        record: WalRecord<'_>,
+        edit: impl FnOnce(&mut Bucket<'_>, Option<PairLocation>) -> Result<Option<Delta>>,
+    ) -> Result<(bool, Lsn)> {
         let mut bucket = self.buckets.latch(key, address)?;
         let location = self.buckets.locate(bucket.page(), key)?;
         let Some(delta) = edit(&mut bucket, location)? else { return Ok((false, self.position_seen())) };

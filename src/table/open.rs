@@ -11,7 +11,7 @@ use super::gate::Gate;
 use super::handle::Table;
 use super::options::TableOptions;
 use super::publish::Publisher;
-use super::wal_record::{BATCH, WalRecord, decode_batch};
+use super::wal_record::{BATCH, WalRecord, decode_batch, decode_reference};
 use crate::buckets::root::Root;
 use crate::buckets::{Buckets, Fill, Totals};
 use crate::error::{Error, ErrorKind, Result};
@@ -150,6 +150,7 @@ impl Table {
             replaying: false,
             replayed: 0,
             inline_checkpoints: options.inline_checkpoints,
+            stored_bytes_min: options.stored_bytes_min,
         }
     }
 
@@ -163,6 +164,12 @@ impl Table {
         self.replayed = log.replay(&mut Replayer(self))?;
         *self.closed.get_mut() = false;
         self.replaying = false;
+        if pager.has_replayed_references() && log.waits() {
+            // The file may have the values in the cache alone, and nothing here refers to them there.
+            self.checkpoint()?;
+        } else if self.replayed == 0 || planted(Bug::ThroughAfterReplay) {
+            pager.begin_writing_through()?;
+        }
         Ok(())
     }
 
@@ -172,24 +179,29 @@ impl Table {
         self.replayed
     }
 
-    /// Makes a change of the log again.
-    fn redo(&self, change: WalRecord<'_>) -> Result<()> {
+    /// Makes a change of the log again. `false`, with nothing changed, where the file does not have its value.
+    fn redo(&self, change: WalRecord<'_>) -> Result<bool> {
         match change {
-            WalRecord::Put { key, value } => self.put(key, value),
+            WalRecord::Put { key, value } => self.put(key, value)?,
             WalRecord::Append { key, tail } => {
                 if planted(Bug::AppendedTwice) {
                     self.append(key, tail)?;
                 }
-                self.append(key, tail).map(drop)
+                self.append(key, tail)?;
             }
-            WalRecord::Remove { key } => self.remove(key).map(|_| ()),
-            WalRecord::Clear => self.clear(),
+            WalRecord::Remove { key } => drop(self.remove(key)?),
+            WalRecord::Clear => self.clear()?,
             WalRecord::Batch(bytes) => {
                 let changes = decode_batch(bytes).ok_or_else(|| self.bad_record(BATCH))?;
                 let count = changes.len() - usize::from(planted(Bug::BatchInPart) && !changes.is_empty());
-                changes.into_iter().take(count).try_for_each(|change| self.redo(change))
+                changes.into_iter().take(count).try_for_each(|change| self.redo(change).map(drop))?;
+            }
+            WalRecord::PutStored { key, reference } => {
+                let Some(value) = self.pager.read_stored(decode_reference(reference))? else { return Ok(false) };
+                self.put(key, &value)?;
             }
         }
+        Ok(true)
     }
 
     fn bad_record(&self, kind: u8) -> Error {
@@ -209,7 +221,7 @@ impl Replay for Replayer<'_> {
         }
     }
 
-    fn apply(&mut self, kind: u8, body: &[u8]) -> Result<()> {
+    fn apply(&mut self, kind: u8, body: &[u8]) -> Result<bool> {
         let change = WalRecord::parse(kind, body).ok_or_else(|| self.0.bad_record(kind))?;
         self.0.redo(change)
     }

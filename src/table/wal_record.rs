@@ -5,6 +5,7 @@
 //! remove        kind, key
 //! clear         kind
 //! batch         kind, then for each change its kind, length, and length and bytes of key and value
+//! put, stored   kind, length of the key, key, place, length and checksum of the value in the table's file
 //! ```
 //!
 //! A record holds the requested change, not its effect on pages: splits, overflow pages and used space follow from it
@@ -14,11 +15,12 @@
 //!
 //! Source: docs/architecture.md, "Log". Format: docs/format.md, "Write-ahead log". Not here: the framing of records
 //! (`pager/wal`).
-//! (`pager/wal`).
 
 use super::gate::{ClosedGate, WriterGuard};
 use super::handle::Table;
 use crate::error::Result;
+use crate::little_endian::{u32_at, u64_at};
+use crate::pager::StoredValue;
 use crate::pager::wal::{Log, Lsn, Room, record_bytes};
 use crate::planted::{Bug, planted};
 use crate::varint::{get_varint, put_varint, varint_bytes};
@@ -29,6 +31,7 @@ const APPEND: u8 = 2;
 const REMOVE: u8 = 3;
 const CLEAR: u8 = 4;
 pub(super) const BATCH: u8 = 5;
+const PUT_STORED: u8 = 6;
 
 /// Most bytes that a length takes.
 const VARINT_BYTES_MAX: usize = 5;
@@ -50,6 +53,26 @@ pub(super) enum WalRecord<'a> {
     Clear,
     /// Changes encoded by [`encode_in_batch`].
     Batch(&'a [u8]),
+    /// A put whose value is in the table's file.
+    PutStored {
+        key: &'a [u8],
+        reference: &'a Reference,
+    },
+}
+
+/// The place of a value in the table's file: byte u64, length u32, CRC-32C u32. On disk.
+pub(super) type Reference = [u8; 16];
+
+pub(super) fn encode_reference(stored: StoredValue) -> Reference {
+    let mut bytes = Reference::default();
+    bytes[..8].copy_from_slice(&stored.address.to_le_bytes());
+    bytes[8..12].copy_from_slice(&stored.bytes.to_le_bytes());
+    bytes[12..].copy_from_slice(&stored.sum.to_le_bytes());
+    bytes
+}
+
+pub(super) fn decode_reference(bytes: &Reference) -> StoredValue {
+    StoredValue { address: u64_at(bytes, 0), bytes: u32_at(bytes, 8), sum: u32_at(bytes, 12) }
 }
 
 impl<'a> WalRecord<'a> {
@@ -60,6 +83,7 @@ impl<'a> WalRecord<'a> {
             WalRecord::Remove { .. } => REMOVE,
             WalRecord::Clear => CLEAR,
             WalRecord::Batch(_) => BATCH,
+            WalRecord::PutStored { .. } => PUT_STORED,
         }
     }
 
@@ -70,6 +94,7 @@ impl<'a> WalRecord<'a> {
             WalRecord::Remove { key } => (None, key),
             WalRecord::Clear => (None, b""),
             WalRecord::Batch(changes) => (None, changes),
+            WalRecord::PutStored { key, reference } => (Some(key), reference),
         }
     }
 
@@ -91,6 +116,10 @@ impl<'a> WalRecord<'a> {
             REMOVE => WalRecord::Remove { key: body },
             CLEAR => WalRecord::Clear,
             BATCH => WalRecord::Batch(body),
+            PUT_STORED => {
+                let (key, reference) = keyed()?;
+                WalRecord::PutStored { key, reference: reference.try_into().ok()? }
+            }
             _ => return None,
         })
     }
@@ -106,7 +135,10 @@ impl<'a> WalRecord<'a> {
     /// The key it is about, if it is about one.
     pub(super) fn key(self) -> Option<&'a [u8]> {
         match self {
-            WalRecord::Put { key, .. } | WalRecord::Append { key, .. } | WalRecord::Remove { key } => Some(key),
+            WalRecord::Put { key, .. }
+            | WalRecord::Append { key, .. }
+            | WalRecord::Remove { key }
+            | WalRecord::PutStored { key, .. } => Some(key),
             WalRecord::Clear | WalRecord::Batch(_) => None,
         }
     }

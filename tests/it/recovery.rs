@@ -204,6 +204,84 @@ fn a_backup_of_a_crashed_table_has_what_was_in_the_log() {
 }
 
 #[test]
+fn a_scan_beside_a_writer_brings_nothing_around_from_the_next_checkpoint() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let table = Table::open(&path).unwrap();
+    for i in 0..20_000u32 {
+        table.put(&key(i), b"old").unwrap();
+    }
+    table.checkpoint().unwrap();
+    let reader = TableOptions::new().read_only(true).open(&path).unwrap();
+    let before = reader.counters().memory_bytes;
+    let mut scan = reader.scan();
+    assert_eq!(scan.next_ref().unwrap().unwrap().1, b"old");
+    assert!(reader.counters().memory_bytes >= before + 8 * 4096, "nothing came with the first frame");
+    (0..20_000).for_each(|i| table.put(&key(i), b"new").unwrap());
+    table.checkpoint().unwrap();
+    let mut stale = 0;
+    loop {
+        match scan.next_ref() {
+            Ok(Some((_, value))) => assert_eq!(value, b"old"),
+            Ok(None) => break,
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::Stale, "{e}");
+                stale += 1;
+            }
+        }
+    }
+    assert!(stale > 0);
+}
+
+/// The pairs that a scan of a read-only handle gives, and the messages of its errors.
+fn scanned(path: &Path, cache_bytes: u64) -> (Vec<Vec<u8>>, Vec<String>) {
+    let reader = TableOptions::new().read_only(true).cache_bytes(cache_bytes).open(path).unwrap();
+    let (mut pairs, mut errors) = (Vec::new(), Vec::new());
+    let mut scan = reader.scan();
+    loop {
+        match scan.next_ref() {
+            Ok(Some((key, value))) => pairs.push([key, value].concat()),
+            Ok(None) => return (pairs, errors),
+            Err(e) => errors.push(e.to_string()),
+        }
+    }
+}
+
+#[test]
+fn a_scan_finds_damage_where_it_is_whatever_frames_it_brings_around() {
+    const FRAME: usize = 4096;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let table = Table::open(&path).unwrap();
+    for i in 0..40_000u32 {
+        table.put(&key(i), b"value").unwrap();
+    }
+    table.close().unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    let frames = whole.len() / FRAME;
+    assert!(frames > 128, "the small cache below holds {frames} frames");
+    for name in ["none", "a bit", "torn", "misdirected"] {
+        let mut bytes = whole.clone();
+        // Some frames that are read first, and some that come with others; none of the pager's own.
+        for frame in [15, 16, 31, 32, 33, frames / 2, frames - 1] {
+            let other = &whole[(frame - 4) * FRAME..][..FRAME];
+            let frame = &mut bytes[frame * FRAME..][..FRAME];
+            match name {
+                "a bit" => frame[100] ^= 4,
+                "torn" => frame[FRAME / 2..].copy_from_slice(&other[FRAME / 2..]),
+                "misdirected" => frame.copy_from_slice(other),
+                _ => {}
+            }
+        }
+        std::fs::write(&path, bytes).unwrap();
+        let (pairs, errors) = scanned(&path, 1 << 30);
+        assert_eq!((&pairs, &errors), (&scanned(&path, 1).0, &scanned(&path, 1).1), "{name}");
+        assert_eq!(errors.is_empty(), name == "none", "{name}: {errors:?}");
+        assert_eq!(pairs.len() == 40_000, name == "none", "{name}: {}", pairs.len());
+    }
+}
+
+#[test]
 fn a_reader_beside_a_writer_sees_the_last_checkpoint_until_the_next() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.spt");

@@ -552,7 +552,7 @@ impl Journal {
     /// Does to the table file what an open for writing does.
     pub fn install(&self, file: &mut Vec<u8>) {
         file.truncate(self.cut * self.frame_bytes);
-        file.resize(self.frame_count * self.frame_bytes, 0);
+        file.resize(file.len().max(self.frame_count * self.frame_bytes), 0);
         for (frame, content) in &self.frames {
             file[frame * self.frame_bytes..][..self.frame_bytes].copy_from_slice(content);
         }

@@ -103,6 +103,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/io/view.rs",
     "src/io/window.rs",
     "src/pager/ahead.rs",
+    "src/pager/mapping.rs",
     "src/pager/pool.rs",
     "src/pager/sink.rs",
     "src/pager/words.rs",

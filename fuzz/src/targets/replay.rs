@@ -48,7 +48,7 @@ type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 /// The segments of the golden log, in order.
 static GOLDEN: LazyLock<Vec<Segment>> = LazyLock::new(|| {
     let files: Vec<Vec<u8>> = CRASHED_LOG.iter().map(|file| file.to_vec()).collect();
-    let segments = log::follow(&files, table_id(CRASHED.file), sequence(CRASHED.file)).expect("golden files are good");
+    let segments = log::follow(&files, CRASHED.file).expect("golden files are good");
     assert_eq!(segments.len(), 2);
     segments
 });
@@ -256,11 +256,11 @@ fn edit_record(input: &mut Input<'_>, what: u8, kinds: &[u8], record: &mut Recor
 
 /// What the second reader makes of the files: the number of records, and the pairs.
 fn expected(base: &Base, files: &[Vec<u8>]) -> Option<(usize, Pairs)> {
-    let segments = log::follow(files, table_id(base.file), sequence(base.file)).ok()?;
+    let segments = log::follow(files, base.file).ok()?;
     let mut pairs: Pairs = base.pairs.clone();
     let mut count = 0;
     for segment in segments {
-        for changes in log::changes(&segment.records).ok()? {
+        for changes in log::changes(&segment.records, base.file).ok()? {
             changes.iter().for_each(|change| change.apply(&mut pairs));
             count += 1;
         }

@@ -305,6 +305,10 @@ impl Log {
         self.safety.is_some()
     }
 
+    pub(super) fn safety(&self) -> Option<Safety> {
+        self.safety
+    }
+
     /// Whether a write has to wait for the disk.
     #[inline]
     pub(crate) fn waits(&self) -> bool {

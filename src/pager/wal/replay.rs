@@ -1,7 +1,8 @@
 //! Reads the log after a crash.
 //!
 //! A replay starts after the last checkpoint, with the segment that began at it, then those that continue it, record
-//! by record, up to the first incomplete one. The bytes after that were never acknowledged.
+//! by record, up to the first incomplete one. The bytes after that were never acknowledged. A record whose value is in
+//! the table's file, but was not synced before the power was lost, is incomplete as well.
 //!
 //! Cost: one pass over the log, and the pages that its records change.
 //! Not here: the meaning of records (`table/wal_record.rs`).
@@ -19,8 +20,9 @@ use std::path::{Path, PathBuf};
 pub(crate) trait Replay {
     /// A record comes soon: its bucket may be prefetched.
     fn announce(&mut self, kind: u8, body: &[u8]);
-    /// Makes the change that the record describes.
-    fn apply(&mut self, kind: u8, body: &[u8]) -> Result<()>;
+    /// Makes the change that the record describes. `false`, with nothing changed, where it refers to bytes that were
+    /// lost with the power: then the log ends before it.
+    fn apply(&mut self, kind: u8, body: &[u8]) -> Result<bool>;
 }
 
 /// The result of a replay.
@@ -117,8 +119,8 @@ fn replay_segment(segment: &Found, target: &mut dyn Replay) -> Result<(End, u64)
                 target.announce(kind, body);
             }
         }
-        for (kind, body) in window.iter() {
-            match kind {
+        for (record, (kind, body)) in window.iter().enumerate() {
+            let applied = match kind {
                 RESUMED => {
                     // The process that wrote them is gone, and its record numbers are used again.
                     pieces.clear();
@@ -132,9 +134,13 @@ fn replay_segment(segment: &Found, target: &mut dyn Replay) -> Result<(End, u64)
                 _ if kind & IN_PIECES != 0 => {
                     let whole =
                         <[u8; PIECE_HEADER_BYTES]>::try_from(body).ok().and_then(|number| pieces.remove(&number));
-                    target.apply(kind & !IN_PIECES, &whole.ok_or_else(|| bad_piece(&segment.path))?)?;
+                    target.apply(kind & !IN_PIECES, &whole.ok_or_else(|| bad_piece(&segment.path))?)?
                 }
                 _ => target.apply(kind, body)?,
+            };
+            if !applied {
+                let (offset, chain) = window.starts[record];
+                return Ok((End { number: segment.header.number, offset, chain }, records));
             }
             records += 1;
         }
@@ -152,6 +158,8 @@ fn bad_piece(path: &Path) -> Error {
 struct Window {
     bytes: Vec<u8>,
     records: Vec<(u8, std::ops::Range<usize>)>,
+    /// Offset of each in the segment, and the checksum of the record before it.
+    starts: Vec<(u64, u32)>,
 }
 
 impl Window {
@@ -191,6 +199,7 @@ impl<'a> Reader<'a> {
             window.bytes.extend_from_slice(body);
             let len = body.len();
             window.records.push((kind, start..start + len));
+            window.starts.push((self.at, self.chain));
             self.at += (RECORD_HEADER_BYTES + len) as u64;
             self.chain = chain;
         }

@@ -52,8 +52,10 @@ impl Ran {
             if let Event::Write { inode, offset, bytes } = event
                 && Some(*inode) == of_table
             {
-                let ends = *offset as usize..*offset as usize + bytes.len();
-                frames.extend(ends.step_by(FRAME_BYTES).filter(|&at| at > 0).map(|at| (call, at)));
+                let (start, end) = (*offset as usize, *offset as usize + bytes.len());
+                // Values written through need not start with a frame, or end with one.
+                let first = start / FRAME_BYTES * FRAME_BYTES;
+                frames.extend((first..end).step_by(FRAME_BYTES).filter(|&at| at > 0).map(|at| (call, at)));
             }
         }
         frames
@@ -72,15 +74,9 @@ impl Ran {
             let frame = |file: &[u8], at: usize| -> Vec<u8> {
                 (at..at + FRAME_BYTES).map(|i| file.get(i).copied().unwrap_or(0)).collect()
             };
+            let now = frame(state.content(Path::new(PATH)).unwrap_or_default(), at);
             let mut put = |at: usize, bytes: Vec<u8>| {
                 state.apply(call as u64, &Event::Write { inode: *inode, offset: at as u64, bytes: bytes.into() });
-            };
-            let now = match event {
-                Event::Write { offset, bytes, .. } => {
-                    let from = at - *offset as usize;
-                    bytes[from..from + FRAME_BYTES].to_vec()
-                }
-                _ => unreachable!("matched above"),
             };
             match wrong {
                 Wrong::Lost => put(at, frame(&before, at)),

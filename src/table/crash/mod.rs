@@ -16,6 +16,7 @@
 mod beside;
 mod damage;
 mod planted;
+mod stored;
 mod workload;
 
 use crate::error::ErrorKind;

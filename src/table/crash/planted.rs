@@ -62,6 +62,13 @@ const BUGS: &[(Bug, Part)] = &[
     (Bug::BatchInPart, Part::Crashes),
     (Bug::EndedUnsynced, Part::Beside),
     (Bug::ReplayedKept, Part::Beside),
+    (Bug::ThroughUnsynced, Part::Crashes),
+    (Bug::ReferredUnitsReused, Part::Crashes),
+    (Bug::ReferredUnitsOverwritten, Part::Crashes),
+    (Bug::ThroughAfterReplay, Part::Crashes),
+    (Bug::ReferenceUnchecked, Part::Crashes),
+    (Bug::ThroughCutOff, Part::Beside),
+    (Bug::ThroughTrusted, Part::Crashes),
 ];
 
 fn run(part: Part, seed: u64, done: &mut Done) -> Result<(), String> {

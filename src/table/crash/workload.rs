@@ -61,6 +61,8 @@ pub(super) struct Workload {
     maps: bool,
     /// Operations may come while a backup prevents checkpoints.
     backups: bool,
+    /// Puts of large values write them to the file at once; otherwise the log has them.
+    stores: bool,
     pub ops: Vec<Op>,
 }
 
@@ -94,13 +96,16 @@ impl Workload {
         let large =
             [Op::Put(0, 20_000), Op::Put(1, 20_000), Op::Reopen, Op::Put(1, 50_000), Op::Put(2, 9000), Op::Sync];
         let cut = [Op::Remove(0), Op::Remove(1), Op::Compact, Op::Batch(0, 20_000), Op::Put(3, 6000), Op::Sync];
+        // A value that the log refers to is stored over, and the checkpoint after that writes its frames.
+        let over = [Op::Put(4, 9000), Op::Batch(4, 42_000), Op::Reopen];
         // Two such records fill a segment. They replace the earlier value in place, so few frames are dirty: none may
         // be written.
         let segments = (0..4).flat_map(|i| [Op::Put(10, 44_000), Op::Put(11 + i, 30)]);
         let backup = [Op::BackupBegins].into_iter().chain(segments).chain([Op::Sync, Op::BackupEnds, Op::Reopen]);
         let start = random.below(len + 1);
-        ops.splice(start..start, large.into_iter().chain(cut).chain(backup));
-        Workload { seed, options, durability, maps: seed % 2 == 1, backups: true, ops }
+        ops.splice(start..start, large.into_iter().chain(cut).chain(over).chain(backup));
+        let stores = (seed / 3).is_multiple_of(2);
+        Workload { seed, options, durability, maps: seed % 2 == 1, backups: true, stores, ops }
     }
 
     /// The operations of one of several concurrent writers, on keys of its own. `seed` chooses the page and segment
@@ -111,6 +116,7 @@ impl Workload {
         workload.durability =
             random.pick(&[Durability::Sync, Durability::Os, Durability::Sync, Durability::Os, Durability::None]);
         workload.maps = random.percent(75);
+        workload.stores = seed.is_multiple_of(2);
         // Checkpoints when so much is dirty, or when the log is full. Segments for one value each, or such that long
         // records lie in one beside others.
         let (cache_bytes, log_bytes) = random.pick(&[(1, 800_000), (CACHE_BYTES, 1), (CACHE_BYTES, 800_000)]);
@@ -171,6 +177,9 @@ impl Workload {
         disk.let_map(self.maps);
         let mut options = self.options.clone();
         options.storage = Arc::new(disk.clone());
+        if !self.stores {
+            options.stored_bytes_min = usize::MAX;
+        }
         change(&mut options);
         options.open(PATH)
     }

@@ -30,10 +30,10 @@ struct Original {
 
 impl Original {
     fn new(name: &'static str, table: Vec<u8>, files: Vec<Vec<u8>>) -> Original {
-        let segments = log::follow(&files, u64_at(&table, spt::TABLE_ID_AT), u64_at(&table, 16)).unwrap();
+        let segments = log::follow(&files, &table).unwrap();
         assert_eq!(segments.len(), files.len());
         let mut states = vec![checkpoint_of(&table)];
-        for record in segments.iter().flat_map(|segment| log::changes(&segment.records).unwrap()) {
+        for record in segments.iter().flat_map(|segment| log::changes(&segment.records, &table).unwrap()) {
             let mut state = states.last().unwrap().clone();
             record.iter().for_each(|change| change.apply(&mut state));
             states.push(state);
@@ -312,10 +312,9 @@ pub fn case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
     let before = files_beside(&path);
 
     let read = TableOptions::new().read_only(true).open(&path).ok().map(|table| scanned(&table));
-    let expected = log::follow(&files, u64_at(&original.table, spt::TABLE_ID_AT), u64_at(&original.table, 16))
-        .and_then(|segments| {
-            segments.iter().map(|segment| log::changes(&segment.records)).collect::<Result<Vec<_>, _>>()
-        });
+    let expected = log::follow(&files, &original.table).and_then(|segments| {
+        segments.iter().map(|segment| log::changes(&segment.records, &original.table)).collect::<Result<Vec<_>, _>>()
+    });
     let durability = *random.pick(&[Durability::Os, Durability::Os, Durability::Sync, Durability::None]);
     let options = || TableOptions::new().create(false).log_bytes(1 << 18).durability(durability);
     let (table, expected) = match (options().open(&path), expected) {

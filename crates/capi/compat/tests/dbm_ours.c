@@ -83,9 +83,9 @@ static void the_first_store_opens_for_writing(void)
     CHECK(store(text("key"), text("value")) == 0);
     CHECK(dbmclose() == 0);
     REQUIRE(dbminit("shared") == 0 && is(fetch(text("key")), "value"));
-    int tell[2];
+    int tell[2], go[2];
     char byte;
-    REQUIRE(!pipe(tell));
+    REQUIRE(!pipe(tell) && !pipe(go));
     pid_t child = fork();
     REQUIRE(child >= 0);
     if (child == 0) {
@@ -93,7 +93,7 @@ static void the_first_store_opens_for_writing(void)
         CHECK(dbminit("shared") == 0 && is(fetch(text("key")), "value"));
         CHECK(store(text("key"), text("of the child")) == 0);
         CHECK(write(tell[1], "x", 1) == 1);
-        usleep(300000);
+        CHECK(read(go[0], &byte, 1) == 1);
         CHECK(dbmclose() == 0);
         exit(finish());
     }
@@ -101,6 +101,7 @@ static void the_first_store_opens_for_writing(void)
     CHECK(is(fetch(text("key")), "value"));
     errno = 0;
     CHECK(store(text("key"), text("of the parent")) == -1 && errno == EAGAIN);
+    REQUIRE(write(go[1], "x", 1) == 1);
     int status = 1;
     REQUIRE(waitpid(child, &status, 0) == child);
     CHECK(status == 0);

@@ -1,0 +1,11 @@
+//! How a checkpoint finds a frame that it has frozen.
+
+/// A frozen frame that a checkpoint copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FrozenFrame {
+    Copied,
+    /// Copied, and the file has the same bytes.
+    InFile,
+    /// A writer saved the content before it changed the frame.
+    Saved,
+}

@@ -1,0 +1,257 @@
+//! Write-through: a large value goes to its place in the file at once, and the log has a reference to it.
+//!
+//! ```text
+//! write       allocate units beyond the end of the last checkpoint -> write the file -> write the frames in memory
+//!             -> append {key, place, length, checksum} to the log
+//! sync        the file, then the log
+//! freed       units that the log refers to are not used again before the next checkpoint begins
+//! checkpoint  freeze: the end moves, so later values go beyond this checkpoint; frames that the file has are not
+//!             written again
+//! replay      read the file, compare the checksum, put the pair again
+//! ```
+//!
+//! Frames beyond the end of the last checkpoint are not part of it, so writing them changes no state that a crash could
+//! leave. Until the next checkpoint is complete, the log may refer to them: nothing cuts them off, and a checkpoint
+//! writes only what they had when it began, which has the same bytes where the log refers to.
+//!
+//! Off after an open that replayed records, until a checkpoint is complete: the pairs put again may have other places
+//! in memory than their values have in the file, which a second replay would need. Off after the file was cut, too.
+//!
+//! Source: docs/architecture.md, "Log". Not here: the record (`table/wal_record.rs`), which values (`table/stored.rs`).
+
+use super::pool::{FrameNo, FrameSource};
+use super::wal::Safety;
+use super::words::Bytes;
+use super::{FRAME_UNITS, Pager, checkpoint};
+use crate::error::{Error, Result};
+use crate::planted::{Bug, planted};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+
+/// No frame is written through.
+const OFF: FrameNo = FrameNo::MAX;
+
+/// Where values may be written through, and what of them is not yet safe.
+pub(super) struct Through {
+    /// Frames from here on are written through.
+    from: AtomicU32,
+    /// The log may refer to bytes beyond the last checkpoint.
+    used: AtomicBool,
+    /// Bytes were written since the file was last synced.
+    unsynced: AtomicBool,
+    /// Held during that sync.
+    syncing: Mutex<()>,
+    /// The replay at the open put values again that records refer to. No checkpoint has them yet.
+    replayed: AtomicBool,
+}
+
+impl Default for Through {
+    fn default() -> Self {
+        Through {
+            from: AtomicU32::new(OFF),
+            used: AtomicBool::default(),
+            unsynced: AtomicBool::default(),
+            syncing: Mutex::default(),
+            replayed: AtomicBool::default(),
+        }
+    }
+}
+
+/// A value in the file, as a record of the log refers to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StoredValue {
+    /// Its first byte in the file.
+    pub address: u64,
+    pub bytes: u32,
+    /// CRC-32C.
+    pub sum: u32,
+}
+
+impl StoredValue {
+    /// The value at `address`.
+    pub(crate) fn new(address: u64, value: &[u8]) -> StoredValue {
+        // No value is longer than VALUE_LEN_MAX.
+        StoredValue { address, bytes: value.len() as u32, sum: crc32c::crc32c(value) }
+    }
+}
+
+impl Pager {
+    /// Whether values may be written through now.
+    #[inline]
+    pub(crate) fn writes_through(&self) -> bool {
+        self.through.from.load(Relaxed) != OFF
+    }
+
+    /// Turns write-through on after an open that replayed nothing, if nothing is in the file beyond its checkpoint.
+    pub(crate) fn begin_writing_through(&self) -> Result<()> {
+        let Some(file) = self.file.as_ref().filter(|_| self.may_write_through()) else { return Ok(()) };
+        let end = self.checkpoint_frames.load(Acquire);
+        let bytes = file.len().map_err(|e| Error::io(&self.path, "ask the length of", e))?;
+        if end > 0 && bytes == u64::from(end) * self.frame_bytes() as u64 || planted(Bug::ThroughAfterReplay) {
+            self.through.from.store(end, Release);
+        }
+        Ok(())
+    }
+
+    fn may_write_through(&self) -> bool {
+        // With Safety::Disk a write would wait for a sync of two files.
+        let logs = self.log.as_ref().is_some_and(|log| log.safety() == Some(Safety::Process));
+        logs && !self.read_only && !self.scratch
+    }
+
+    /// Allocates `len` units that may be written through. `None` where there is room for them in frames of the last
+    /// checkpoint, or where too much room waits for the next one. The caller is inside the gate.
+    pub(crate) fn allocate_through(&self, len: u32) -> Result<Option<u64>> {
+        let from = self.through.from.load(Acquire);
+        if from == OFF || self.is_quarantine_full() {
+            return Ok(None);
+        }
+        let unit = self.allocate(len)?;
+        if unit / u64::from(FRAME_UNITS) >= u64::from(from) {
+            return Ok(Some(unit));
+        }
+        self.free(unit, len)?;
+        Ok(None)
+    }
+
+    /// Writes `parts`, one after the other, at byte `address`, which [`allocate_through`](Self::allocate_through)
+    /// returned: to the file, then to the frames in memory.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DiskFull`](crate::ErrorKind) and others; the units may be freed.
+    pub(crate) fn write_through(&self, address: u64, parts: [&[u8]; 2]) -> Result<()> {
+        let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        self.write_to_both(address, parts).inspect_err(|_| {
+            // The file may have a part of the bytes, where memory has none or others.
+            let (first, _) = self.pool.split(address);
+            let (last, _) = self.pool.split(address + bytes.max(1) - 1);
+            (first..=last).for_each(|frame| self.pool.differs_from_file(frame));
+        })?;
+        self.through.used.store(true, Relaxed);
+        // After the write, so that the sync that resets it includes the bytes.
+        self.through.unsynced.store(true, Release);
+        Ok(())
+    }
+
+    fn write_to_both(&self, address: u64, parts: [&[u8]; 2]) -> Result<()> {
+        let file = self.file.as_ref().expect("a table without a file writes nothing through");
+        let mut at = address;
+        for part in parts.into_iter().filter(|part| !part.is_empty()) {
+            file.write_at(part, at).map_err(|e| Error::io(&self.path, "write a value to", e))?;
+            at += part.len() as u64;
+        }
+        let mut at = address;
+        for mut part in parts {
+            while !part.is_empty() {
+                let (frame, start) = self.pool.split(at);
+                let here = part.len().min(self.frame_bytes() - start);
+                let mut latched = self.pool.write_through(frame, here == self.frame_bytes())?;
+                latched.whole().store(start, &part[..here]);
+                drop(latched);
+                self.made_resident();
+                part = &part[here..];
+                at += here as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the log may refer to these units in the file.
+    pub(crate) fn is_referred_to(&self, unit: u64) -> bool {
+        self.through.used.load(Relaxed)
+            && !planted(Bug::ReferredUnitsReused)
+            && self.pool.is_written_through((unit / u64::from(FRAME_UNITS)) as FrameNo)
+    }
+
+    /// Makes the bytes that were written through durable; to be done before the log is synced.
+    pub(crate) fn sync_through(&self) -> Result<()> {
+        if planted(Bug::ThroughUnsynced) {
+            return Ok(());
+        }
+        super::interleave::until_free(&self.through.syncing);
+        let _syncing = self.through.syncing.lock().expect("no panic while held");
+        // Another thread's sync may have failed, and reset the flag.
+        self.refuse_if_poisoned()?;
+        let Some(file) = self.file.as_ref().filter(|_| self.through.unsynced.swap(false, AcqRel)) else {
+            return Ok(());
+        };
+        file.sync().map_err(|e| Error::io(&self.path, "sync", e)).inspect_err(|e| self.poison(e.message()))
+    }
+
+    /// The bytes of a value that a record of the log refers to. `None` where the file does not have them: it was not
+    /// synced before a power loss.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind) where no writer would have put the value; those of reading.
+    pub(crate) fn read_stored(&self, stored: StoredValue) -> Result<Option<Vec<u8>>> {
+        let Some(file) = &self.file else { return Ok(None) };
+        let end = u64::from(self.checkpoint_frames.load(Acquire)) * self.frame_bytes() as u64;
+        if stored.address < end {
+            return Err(self.corrupt(format!(
+                "the log has a value at byte {} of this file, within the {end} bytes of its last checkpoint",
+                stored.address
+            )));
+        }
+        let fail = |e| Error::io(&self.path, "read a value from", e);
+        let value_end = stored.address.saturating_add(u64::from(stored.bytes));
+        let mut value = Vec::new();
+        if value_end <= file.len().map_err(fail)? {
+            value.resize(stored.bytes as usize, 0);
+            file.read_at(&mut value, stored.address).map_err(fail)?;
+        }
+        let intact = value.len() == stored.bytes as usize && crc32c::crc32c(&value) == stored.sum;
+        if intact || planted(Bug::ReferenceUnchecked) && value.len() == stored.bytes as usize {
+            self.through.replayed.store(true, Relaxed);
+            return Ok(Some(value));
+        }
+        if self.read_only {
+            // A process that opened the table in the meantime may have written a checkpoint there.
+            self.refuse_if_stale(file.as_ref())?;
+        }
+        Ok(None)
+    }
+
+    /// Whether records refer to bytes that may be in the operating system's cache alone, and whose pairs have other
+    /// places in memory.
+    pub(crate) fn has_replayed_references(&self) -> bool {
+        self.through.replayed.load(Relaxed) && !planted(Bug::ThroughAfterReplay)
+    }
+
+    /// Before a checkpoint begins: makes the file as long as the table if a record refers, or may soon refer, to bytes
+    /// beyond its end. Nothing may cut the file then, also in the future of a writer, so it is extended while there are
+    /// none. The caller keeps writers out.
+    pub(super) fn extend_file_for_checkpoint(&self) -> Result<bool> {
+        let keep_end = self.writes_through() || self.through.used.load(Relaxed);
+        if let Some(file) = self.file.as_ref().filter(|_| keep_end) {
+            checkpoint::set_frame_count(file.as_ref(), self.frame_bytes(), FrameNo::MAX, self.frame_count())
+                .map_err(|e| Error::io(&self.path, "set the length of", e))?;
+        }
+        Ok(keep_end)
+    }
+
+    /// When a checkpoint of `frame_count` frames begins: values go beyond its end from here on.
+    pub(super) fn begin_through_period(&self, frame_count: u32) {
+        self.through.used.store(false, Relaxed);
+        if self.writes_through() {
+            self.through.from.store(frame_count, Release);
+        }
+    }
+
+    /// When that checkpoint is complete: the file ends with it, except for values written through.
+    pub(super) fn complete_through_period(&self, frame_count: u32) {
+        if self.may_write_through() {
+            self.through.from.store(frame_count, Release);
+        }
+        self.through.replayed.store(false, Relaxed);
+    }
+
+    /// When frames are cut off the end: their numbers are used again before the file is cut.
+    pub(super) fn stop_writing_through(&self) {
+        self.through.from.store(OFF, Release);
+    }
+
+    /// Whether the log may refer to bytes beyond the last checkpoint.
+    pub(crate) fn has_written_through(&self) -> bool {
+        self.through.used.load(Relaxed)
+    }
+}

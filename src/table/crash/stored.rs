@@ -1,0 +1,195 @@
+//! Values that are written to the file at once: what the random workloads do not show by themselves.
+//!
+//! The crashes and faults of `mod.rs` include them, as a test writes every value of a few hundred bytes through.
+
+use super::workload::{PATH, Workload};
+use super::{Crash, Fault, Plan, Simulated, State, Tally, content_of};
+use crate::error::ErrorKind;
+use crate::io::simulated::Event;
+use crate::random::Random;
+use crate::table::{Backup, Durability, Table, TableOptions};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A table whose writes survive the process, with a cache that calls for no checkpoint.
+fn open(disk: &Simulated, durability: Durability) -> Table {
+    options(disk).durability(durability).open(PATH).unwrap()
+}
+
+fn options(disk: &Simulated) -> TableOptions {
+    let mut options = TableOptions::new().page_bytes(512).seed(1);
+    options.storage = Arc::new(disk.clone());
+    options.inline_checkpoints = true;
+    options
+}
+
+/// What a crash of this kind leaves of `disk`.
+fn after(disk: &Simulated, crash: Crash) -> Simulated {
+    Simulated::new(disk.state().survivors(crash, &mut Random::new(&[1]), &mut Tally::default()))
+}
+
+/// Bytes that are nowhere else.
+fn value(seed: u64, len: usize) -> Vec<u8> {
+    let mut random = Random::new(&[seed]);
+    std::iter::repeat_with(|| random.next() as u8).take(len).collect()
+}
+
+/// Whether `table` has `value` and no fault.
+fn has(table: &Table, key: &[u8], value: &[u8]) -> bool {
+    content_of(table, false).unwrap().get(key).is_some_and(|found| **found == *value)
+}
+
+#[test]
+fn a_large_value_is_written_to_the_disk_once() {
+    let disk = Simulated::new(State::default());
+    let table = open(&disk, Durability::Os);
+    let value = value(0, 20_000);
+    table.put(b"large", &value).unwrap();
+    table.sync().unwrap();
+    table.close().unwrap();
+    let written = |event: &&Event| match event {
+        Event::Write { bytes, .. } | Event::Store { bytes, .. } => bytes.windows(64).any(|b| *b == value[5000..5064]),
+        _ => false,
+    };
+    assert_eq!(disk.trace().iter().filter(written).count(), 1);
+    assert!(has(&open(&after(&disk, Crash::LoseUnsynced), Durability::Os), b"large", &value));
+}
+
+#[test]
+fn a_replayed_value_is_durable_after_a_sync_and_after_an_open_that_waits_for_the_disk() {
+    for durability in [Durability::Os, Durability::Sync, Durability::None] {
+        let disk = Simulated::new(State::default());
+        let table = open(&disk, Durability::Os);
+        let (first, second) = (value(0, 9000), value(1, 5000));
+        table.put(b"first", &first).unwrap();
+        table.put(b"second", &second).unwrap();
+        let killed = after(&disk, Crash::Kill);
+        let table = open(&killed, durability);
+        assert_eq!(table.replayed(), 2);
+        if durability != Durability::Sync {
+            table.sync().unwrap();
+        }
+        let left = open(&after(&killed, Crash::LoseUnsynced), Durability::Os);
+        assert!(has(&left, b"first", &first) && has(&left, b"second", &second), "{durability:?}");
+    }
+}
+
+#[test]
+fn a_log_ends_before_a_value_that_a_power_loss_took() {
+    let disk = Simulated::new(State::default());
+    let table = open(&disk, Durability::Os);
+    let (kept, lost) = (value(0, 9000), value(1, 5000));
+    table.put(b"kept", &kept).unwrap();
+    table.sync().unwrap();
+    table.put(b"lost", &lost).unwrap();
+    table.put(b"small", b"after").unwrap();
+    // The log is on the disk, the file is not: as after a sync of the log alone.
+    let trace = disk.trace();
+    let last = trace.iter().rposition(|event| matches!(event, Event::Write { bytes, .. } if bytes[..] == lost[..]));
+    let mut state = State::default();
+    trace.iter().enumerate().filter(|&(call, _)| Some(call) != last).for_each(|(n, e)| state.apply(n as u64, e));
+    let left = Simulated::new(state);
+    for _ in 0..2 {
+        // The second open finds what the first one found, and left as it was.
+        let table = options(&left).read_only(true).open(PATH).unwrap();
+        assert_eq!((table.replayed(), table.len()), (1, 1));
+        let table = open(&after(&left, Crash::Kill), Durability::Os);
+        assert!(has(&table, b"kept", &kept) && table.len() == 1);
+        // What is written next comes after the end.
+        table.put(b"next", &lost).unwrap();
+    }
+}
+
+#[test]
+fn a_value_that_the_file_does_not_take_changes_nothing() {
+    let (before, new) = (value(0, 3000), value(1, 9000));
+    for fault in [Fault::Io, Fault::NoSpace, Fault::Short] {
+        let mut failed = 0;
+        for later in 0..6 {
+            let disk = Simulated::new(State::default());
+            let table = open(&disk, Durability::Os);
+            table.put(b"before", &before).unwrap();
+            disk.plan(Some(Plan { fault, at: disk.calls() + later, lasting: false }));
+            let put = table.put(b"new", &new);
+            disk.plan(None);
+            failed += u32::from(put.is_err());
+            if let Err(e) = &put {
+                assert!(matches!(e.kind(), ErrorKind::Io | ErrorKind::DiskFull), "{e}");
+            }
+            assert_eq!(has(&table, b"new", &new), put.is_ok(), "{fault:?} {later}");
+            // The frames in which the file may have a part of it are right after a checkpoint, too.
+            table.put(b"more", &before).unwrap();
+            table.checkpoint().unwrap();
+            drop(table);
+            let table = open(&after(&disk, Crash::LoseUnsynced), Durability::Os);
+            assert!(has(&table, b"before", &before) && has(&table, b"more", &before));
+        }
+        assert!(failed > 0, "{fault:?}");
+    }
+}
+
+#[test]
+fn overwriting_and_removing_large_values_leaves_no_space_in_use_and_little_waiting() {
+    let disk = Simulated::new(State::default());
+    let table = open(&disk, Durability::Os);
+    for n in 0..2000u32 {
+        table.put(b"same", &value(n.into(), 5000)).unwrap();
+        table.put(b"other", &value(n.into(), 4000)).unwrap();
+        table.remove(b"other").unwrap();
+    }
+    let frames = table.pager.frame_count();
+    assert!(frames < 600, "{frames} frames for two values");
+    assert!(!table.pager.quarantined().is_empty(), "nothing waits for a checkpoint");
+    assert!(has(&table, b"same", &value(1999, 5000)));
+    let killed = after(&disk, Crash::Kill);
+    table.close().unwrap();
+    for disk in [disk, killed] {
+        let table = open(&disk, Durability::Os);
+        assert!(has(&table, b"same", &value(1999, 5000)));
+        table.compact().unwrap();
+        assert!(table.pager.frame_count() < 20, "{} frames", table.pager.frame_count());
+    }
+}
+
+#[test]
+fn values_written_while_a_checkpoint_is_held_and_copied_survive() {
+    let disk = Simulated::new(State::default());
+    let table = open(&disk, Durability::Os);
+    let values: Vec<_> = (0..6).map(|n| value(n, 7000)).collect();
+    table.put(&[0], &values[0]).unwrap();
+    let copy = Path::new("/disk/copy.spt");
+    Backup::new().options(options(&disk)).save(&table, copy).unwrap();
+    table.put(&[1], &values[1]).unwrap();
+    // Values written between the moment of a checkpoint and its end go beyond its end, and are not cut off.
+    let guard = table.pager.checkpoint_lock().acquire().unwrap();
+    let frozen = {
+        let _alone = table.gate.close().unwrap();
+        table.pager.freeze(&table.buckets.root(table.gate.totals()).encode(), 0).unwrap()
+    };
+    table.put(&[2], &values[2]).unwrap();
+    let between = after(&disk, Crash::Kill);
+    table.pager.write_frozen(frozen).unwrap();
+    drop(guard);
+    table.put(&[3], &values[3]).unwrap();
+    assert!(table.pager.has_written_through());
+    for (disk, count) in [(between, 3), (after(&disk, Crash::Kill), 4)] {
+        let reader = options(&disk).read_only(true).open(PATH).unwrap();
+        let table = open(&disk, Durability::Os);
+        for (n, value) in values.iter().enumerate().take(count) {
+            assert!(has(&table, &[n as u8], value) && has(&reader, &[n as u8], value), "{n} of {count}");
+        }
+        assert_eq!(table.len(), count as u64);
+    }
+    let copied = options(&disk).open(copy).unwrap();
+    assert!(has(&copied, &[0], &values[0]) && copied.len() == 1);
+}
+
+#[test]
+fn a_workload_of_this_durability_writes_values_through() {
+    let workload = Workload::new(1, 0);
+    assert_eq!(workload.durability, Durability::Os);
+    let disk = Simulated::new(State::default());
+    let table = workload.open(&disk).unwrap();
+    table.put(b"large", &[1; 5000]).unwrap();
+    assert!(table.pager.has_written_through());
+}

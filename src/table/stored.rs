@@ -1,0 +1,44 @@
+//! Puts of large values, which are written to their places in the file at once and not to the log.
+//!
+//! ```text
+//! put   enter the gate -> write the value through to a new extent -> latch the bucket, refer to the extent
+//!       -> append {key, place, length, checksum} to the log -> release
+//! ```
+//!
+//! With [`Durability::Os`](super::Durability) a value is copied to the operating system once, where the log and a later
+//! checkpoint would be two copies. Only where the file ends: where an earlier checkpoint has the frames, and in
+//! batches, appends and all other writes, the log has the value.
+//!
+//! Source: docs/architecture.md, "Log". Not here: which bytes of the file may be written at once (`pager/through.rs`).
+
+use super::handle::Table;
+use super::wal_record::{Reference, WalRecord, encode_reference};
+use crate::buckets::HashedKey;
+use crate::error::Result;
+use crate::pager::wal::Lsn;
+
+impl Table {
+    /// Puts a value whose bytes go to the file at once. `None`, with nothing changed, where they may not.
+    #[inline(never)]
+    pub(super) fn put_stored(&self, key: HashedKey<'_>, value: &[u8]) -> Result<Option<Lsn>> {
+        if !self.pager.writes_through() || self.replaying {
+            return Ok(None);
+        }
+        let address = self.buckets.prefetch_bucket(key.hash);
+        let mut reference = Reference::default();
+        let writer = self.enter_to(WalRecord::PutStored { key: key.bytes, reference: &reference })?;
+        let Some((extent, stored)) = self.buckets.write_through(key.bytes, value)? else { return Ok(None) };
+        reference = encode_reference(stored);
+        let record = WalRecord::PutStored { key: key.bytes, reference: &reference };
+        let mut referred = false;
+        let put = self.change_inside(writer, key, address, record, |bucket, location| {
+            let delta = bucket.set_extent(key, location, &extent)?;
+            referred = true;
+            Ok(Some(delta))
+        });
+        if !referred {
+            self.buckets.free_extent(&extent);
+        }
+        Ok(Some(put?.1))
+    }
+}
