@@ -352,19 +352,20 @@ fn a_sort_that_was_saved_goes_on_from_there() {
     // So few records that nothing would have gone to the disk by itself.
     let mut sorter = Sorters::new(vec![options()]).unwrap();
     (0..100u64).for_each(|n| sorter.push(0, &n.to_le_bytes(), Some(b"value"), n).unwrap());
+    // One that goes to a file of its own.
+    sorter.push(0, b"long", Some(&vec![7; FAR_LEN_MIN]), 100).unwrap();
     sorter.save().unwrap();
     drop(sorter);
     let mut sorter = Sorters::new(vec![options()]).unwrap();
-    assert_eq!(sorter.resumed_records(), 100);
+    assert_eq!(sorter.resumed_records(), 101);
     assert!(!sorter.resumed_all());
     (100..200u64).for_each(|n| sorter.push(0, &n.to_le_bytes(), Some(b"value"), n).unwrap());
     let mut sorted = finish(sorter).unwrap();
-    let mut count = 0;
-    while let Some(run) = sorted.next_run().unwrap() {
-        count += run.len();
-    }
-    assert_eq!(count, 200);
+    let all = drain(&mut sorted, false).unwrap();
+    assert_eq!(all.len(), 201);
+    assert!(all.iter().any(|(_, key, value)| key == b"long" && *value == Some(vec![7; FAR_LEN_MIN])));
     sorted.done().unwrap();
+    assert_eq!(names(directory.path()), [""; 0]);
 }
 
 #[test]
