@@ -34,11 +34,11 @@ class Size:
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """The cost of a lookup in one layout: keys compared, slots probed or pages read, and cache lines of a hit."""
+    """The cost of a lookup in one layout: keys compared, slots probed or pages read, and cache lines of a successful one."""
 
-    hit: float
-    miss: float
-    lines_hit: float
+    successful: float
+    unsuccessful: float
+    cache_lines_successful: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Level:
     empty: int
     largest: int
     histogram: list[Size]
-    probes_hit: float
-    probes_miss: float
-    probes_miss_even: float
+    compared_successful: float
+    compared_unsuccessful: float
+    compared_unsuccessful_uniform: float
     expected_empty: float
     expected_largest: int
-    expected_probes_hit: float
-    expected_probes_miss: float
+    expected_compared_successful: float
+    expected_compared_unsuccessful: float
     chi_square: float
     degrees: float
     p_value: float
@@ -83,7 +83,7 @@ class FunctionReport:
     name: str
     seed: int
     bits: int
-    #: "even", "as random", "fair", "poor" or "bad": the cost of a miss against the random model.
+    #: "even", "as random", "fair", "poor" or "bad": the cost of an unsuccessful lookup against the random model.
     spread: str
     #: Over the requested table, then over smaller ones.
     levels: list[Level]
@@ -182,8 +182,8 @@ class HashStudy:
                 "buckets": function.level.buckets,
                 "empty": function.level.empty,
                 "largest": function.level.largest,
-                "hit": function.level.probes_hit,
-                "miss": function.level.probes_miss,
+                "successful": function.level.compared_successful,
+                "unsuccessful": function.level.compared_unsuccessful,
                 "chi_square": function.level.chi_square,
                 "p_value": function.level.p_value,
                 "avalanche": function.avalanche.mean_bias if function.avalanche else None,
@@ -222,7 +222,7 @@ def hash_functions(
     keys_shown: int = 10,
     speed: bool = True,
 ) -> HashStudy:
-    """Compares hash functions on ``keys``: buckets, probes, chi-square, avalanche, nanoseconds.
+    """Compares hash functions on ``keys``: buckets, comparisons, chi-square, avalanche, nanoseconds.
 
     ``keys`` is an iterable of bytes or str (a table or dictionary too), or an Arrow array or stream; all are held in
     memory. ``functions`` has names, by default all of the library. The table has 2 to the power ``bits`` or ``buckets``
@@ -264,9 +264,9 @@ class Point:
 
     keys: int
     refused: int
-    hit: Optional[float]
-    miss: float
-    worst_hit: int
+    touched_per_successful: Optional[float]
+    touched_per_unsuccessful: float
+    touched_per_successful_most: int
     pairs: int
     pair_bytes: int
     store_bytes: int
@@ -321,7 +321,15 @@ class SchemeStudy:
         return pandas.DataFrame(rows)
 
     def _repr_html_(self) -> str:
-        names = ("keys", "refused", "hit", "miss", "addressing_bytes", "utilisation_percent", "longest_pause")
+        names = (
+            "keys",
+            "refused",
+            "touched_per_successful",
+            "touched_per_unsuccessful",
+            "addressing_bytes",
+            "utilisation_percent",
+            "longest_pause",
+        )
         rows = [
             {
                 "scheme": scheme.name,
@@ -331,8 +339,11 @@ class SchemeStudy:
             for scheme in self.schemes
             if scheme.points
         ]
-        lines = [(scheme.name, [(point.keys, point.hit or 0.0) for point in scheme.points]) for scheme in self.schemes]
-        return _plots.table(rows) + _plots.lines("keys", "pages or entries of a hit", lines)
+        lines = [
+            (scheme.name, [(point.keys, point.touched_per_successful or 0.0) for point in scheme.points])
+            for scheme in self.schemes
+        ]
+        return _plots.table(rows) + _plots.lines("keys", "pages or entries of a successful lookup", lines)
 
 
 def schemes(
@@ -353,7 +364,7 @@ def schemes(
 
     >>> import splitpoint.lab
     >>> study = splitpoint.lab.schemes([str(i) for i in range(5000)], ["splitpoint", "sdbm"])
-    >>> study["splitpoint"].points[-1].hit < 2
+    >>> study["splitpoint"].points[-1].touched_per_successful < 2
     True
     """
     chosen = None if names is None else list(names)

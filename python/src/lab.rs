@@ -133,17 +133,19 @@ fn level_dict<'py>(py: Python<'py>, level: &Level) -> PyResult<Bound<'py, PyDict
         .map(|row| (row.size, row.buckets, row.objects, row.cumulative_percent, row.expected_buckets))
         .collect();
     let layouts = PyDict::new(py);
-    let cost = |cost: Cost| (cost.hit, cost.miss, cost.lines_hit);
+    let cost = |cost: Cost| (cost.successful, cost.unsuccessful, cost.cache_lines_successful);
     layouts.set_item("chains", cost(level.layouts.chains))?;
     layouts.set_item("linear", level.layouts.linear.map(cost))?;
     layouts.set_item("pages", level.layouts.pages.map(cost))?;
     let expected = level.expected;
     Ok(dict!(py;
         buckets: level.buckets, objects: level.objects, empty: level.empty, largest: level.largest,
-        histogram: histogram, probes_hit: level.probes_hit, probes_miss: level.probes_miss,
-        probes_miss_even: level.probes_miss_even, expected_empty: expected.empty, expected_largest: expected.largest,
-        expected_probes_hit: expected.probes_hit, expected_probes_miss: expected.probes_miss,
-        chi_square: level.chi_square, degrees: level.degrees, p_value: level.p_value, layouts: layouts))
+        histogram: histogram, compared_successful: level.compared_successful,
+        compared_unsuccessful: level.compared_unsuccessful,
+        compared_unsuccessful_uniform: level.compared_unsuccessful_uniform, expected_empty: expected.empty,
+        expected_largest: expected.largest, expected_compared_successful: expected.compared_successful,
+        expected_compared_unsuccessful: expected.compared_unsuccessful, chi_square: level.chi_square,
+        degrees: level.degrees, p_value: level.p_value, layouts: layouts))
 }
 
 /// Inserts keys into models of access methods and measures them on the way.
@@ -202,7 +204,9 @@ fn scheme_study<'py>(py: Python<'py>, study: &schemes::Study) -> PyResult<Bound<
     for point in &study.points {
         let figures = &point.figures;
         points.append(dict!(py;
-            keys: point.keys, refused: point.refused, hit: point.hit, miss: point.miss, worst_hit: point.worst_hit,
+            keys: point.keys, refused: point.refused, touched_per_successful: point.touched_per_successful,
+            touched_per_unsuccessful: point.touched_per_unsuccessful,
+            touched_per_successful_most: point.touched_per_successful_most,
             pairs: figures.pairs, pair_bytes: figures.pair_bytes, store_bytes: figures.store_bytes,
             file_bytes: figures.file_bytes, addressing_bytes: figures.addressing_bytes, splits: figures.splits,
             longest_pause: figures.longest_pause, utilisation_percent: figures.utilisation_percent()))?;

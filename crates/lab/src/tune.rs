@@ -236,8 +236,12 @@ const ROUNDS: usize = 3;
 const DISPERSION_MAX: f64 = 20.0;
 /// Trial tables of a size, before the first round.
 const TRIALS: usize = 3;
-/// The smallest table measured, in pairs.
+/// Pairs of the first trial table.
+const PAIRS_FIRST: usize = 32;
+/// The smallest table measured, in pairs, if a round of such tables fits in the time or a second.
 const PAIRS_MIN: usize = 500;
+/// The smallest table measured where pairs are very long.
+const PAIRS_LEAST: usize = 16;
 
 /// Measures for about `time`. Writes one file in `directory`, for the caches.
 ///
@@ -254,7 +258,7 @@ pub fn tune(
     let start = Instant::now();
     let mut bench = Bench {
         sample,
-        pairs: sample.len().min(PAIRS_MIN),
+        pairs: sample.len().min(PAIRS_FIRST),
         directory,
         order: Vec::new(),
         too_uneven: Vec::new(),
@@ -397,9 +401,13 @@ impl Bench<'_> {
         const TIMES_SLOWER: usize = 3;
         let tables =
             TIMES_SLOWER * ROUNDS * (PAGE_BYTES.len() * FILL_FACTORS.len() + HashKind::ALL.len() + CACHE_SHARES.len());
-        let per_table = time.as_secs_f64() / tables as f64;
-        let pairs = self.pairs as f64 * per_table / took.as_secs_f64().max(1e-6);
-        Ok(Some((pairs as usize).max(PAIRS_MIN).min(self.sample.len())))
+        let pairs_in = |time: Duration| {
+            let per_table = time.as_secs_f64() / tables as f64;
+            (self.pairs as f64 * per_table / took.as_secs_f64().max(1e-6)) as usize
+        };
+        let in_one_round = ROUNDS * pairs_in(time.max(Duration::from_secs(1)));
+        let least = PAIRS_MIN.min(in_one_round).max(PAIRS_LEAST);
+        Ok(Some(pairs_in(time).max(least).min(self.sample.len())))
     }
 
     fn all_settings(&self) -> Vec<Tried> {
@@ -604,6 +612,16 @@ mod tests {
         assert_eq!(more_pairs(1000, 100_000, second, 8 * second), None);
         let pairs = (1..100).map(|left| more_pairs(1000, 100_000, second, left * second).unwrap_or(1000));
         assert!(pairs.is_sorted());
+    }
+
+    #[test]
+    fn long_pairs_take_fewer_of_them_instead_of_more_time() {
+        let mut sample = Sample::new(usize::MAX);
+        (0..120u32).for_each(|i| sample.push(&i.to_le_bytes(), &vec![b'v'; 1 << 20]));
+        let directory = tempfile::tempdir().unwrap();
+        let report = tune(&sample, Duration::ZERO, directory.path(), &mut |_| true).unwrap().unwrap();
+        assert!((PAIRS_LEAST..120).contains(&report.pairs), "{}", report.pairs);
+        assert_eq!(report.rounds, 1);
     }
 
     #[test]

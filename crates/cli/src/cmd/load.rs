@@ -86,6 +86,9 @@ pub struct Load {
     /// Report as JSON
     #[arg(long)]
     json: bool,
+    /// Whether the table is removed unless all of its input is in it.
+    #[arg(skip)]
+    whole: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -125,8 +128,8 @@ pub fn parse_hash(name: &str) -> std::result::Result<HashKind, String> {
 }
 
 impl Load {
-    /// With the defaults.
-    pub fn of(file: PathBuf, input: Vec<PathBuf>, duplicates: Duplicates, json: bool) -> Self {
+    /// With the defaults, into a new table that is complete or absent.
+    pub fn whole(file: PathBuf, input: Vec<PathBuf>, duplicates: Duplicates, json: bool) -> Self {
         Self {
             file,
             input,
@@ -140,6 +143,7 @@ impl Load {
             hash: None,
             stats: false,
             json,
+            whole: true,
         }
     }
 
@@ -151,25 +155,34 @@ impl Load {
         let existed = self.file.exists();
         let mut loading = Loading { load: &self, table: OnceCell::new(), stored: 0, start: Instant::now() };
         let loaded = loading.all(&mut inputs, existed);
-        if loaded.is_err()
-            && !existed
-            && loading.stored == 0
-            && let Some(table) = loading.table.take()
-        {
-            // A first load that fails leaves no empty table behind.
+        // A first load that fails leaves no empty table behind.
+        let nothing_kept = if self.whole {
+            !matches!(loaded, Ok(End::Inputs))
+        } else {
+            loaded.is_err() && !existed && loading.stored == 0
+        };
+        if nothing_kept && let Some(table) = loading.table.take() {
             drop(table);
             remove_table(&self.file);
         }
         let end = loaded.map_err(|failure| match loading.stored {
+            _ if nothing_kept => failure,
             0 => failure,
             rows => failure.and(self.left_by_failure(rows)),
         })?;
+        if nothing_kept {
+            return Err(self.not_created(end));
+        }
         if matches!(end, End::Inputs) {
             self.table(&loading.table)?;
         }
         let table = loading.table.into_inner();
         if let Some(table) = &table {
-            table.checkpoint()?;
+            let written = table.checkpoint();
+            if self.whole && written.is_err() {
+                remove_table(&self.file);
+            }
+            written?;
         }
         let report = Report {
             time: loading.start.elapsed(),
@@ -230,6 +243,15 @@ impl Load {
             options = options.hash(kind);
         }
         options
+    }
+
+    fn not_created(&self, end: End) -> Failure {
+        let file = self.file.display();
+        match end {
+            End::Signal(signal) => Failure::stopped(signal, format_args!("{file} was not created")),
+            End::Bad(bad) => Failure::no(format_args!("{bad}. {file} was not created")),
+            End::Inputs => Failure::no(format_args!("{file} was not created")),
+        }
     }
 
     /// What is in the table after the library failed.
@@ -357,7 +379,8 @@ impl Loading<'_> {
                 let refused = accepted(table.insert(pair.key, pair.value).map(|inserted| absent = inserted))?;
                 Ok(refused.or_else(|| {
                     let key = tsv::quoted(pair.key);
-                    let what = format!("duplicate key {key}; --duplicates last, first or append accepts it");
+                    let others = if self.load.whole { "last or first" } else { "last, first or append" };
+                    let what = format!("duplicate key {key}; --duplicates {others} accepts it");
                     (!absent).then_some(what)
                 }))
             }

@@ -14,7 +14,8 @@ Examples:
   splitpoint merge all.spd old.spd changes.spt --duplicates last
 
 OUT is a dictionary if its name ends with .spd, else a table. `splitpoint load`
-adds to an existing table, `splitpoint dict update` to an existing dictionary.";
+adds to an existing table, `splitpoint dict update` to an existing dictionary.
+After a signal (Ctrl-C) or an error OUT does not exist.";
 
 /// Put the pairs of tables and dictionaries together in a new file
 #[derive(clap::Args)]
@@ -81,6 +82,6 @@ impl Merge {
         if is_dictionary {
             return dict::Build::of(self.input, self.out, self.duplicates.into(), self.json).run();
         }
-        Load::of(self.out, self.input, self.duplicates.into(), self.json).run()
+        Load::whole(self.out, self.input, self.duplicates.into(), self.json).run()
     }
 }

@@ -1,8 +1,10 @@
 //! `scan`: prints some pairs and the cursor to continue from.
 
 use super::open_to_read;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::format::{Pair, jsonl, tsv};
+use crate::interrupt::Interrupt;
+use crate::number::count_of;
 use crate::output::Output;
 use splitpoint::Scan as TableScan;
 use std::path::PathBuf;
@@ -15,7 +17,8 @@ Examples:
 The cursor is a position in hash order: puts, deletions and splits in between
 neither repeat nor skip other pairs. It is written to standard error as
 `cursor N`, or `end` after the last pair; with --json, as the last field of one
-object: a string (it needs all 64 bits), or null.";
+object: a string (it needs all 64 bits), or null. After a signal (Ctrl-C) the
+message names the cursor.";
 
 /// Print pairs from a position in the table, and the cursor to continue from
 #[derive(clap::Args)]
@@ -36,14 +39,22 @@ pub struct Scan {
 
 impl Scan {
     pub fn run(self) -> Result<()> {
+        let interrupt = Interrupt::watch()?;
         let table = open_to_read(&self.file)?;
         let mut scan = table.scan_from(self.cursor);
         let mut out = Output::stdout();
-        if self.json { self.write_json(&mut scan, &mut out) } else { self.write_tsv(&mut scan, &mut out) }
+        let written = if self.json {
+            self.write_json(&mut scan, &mut out, &interrupt)
+        } else {
+            self.write_tsv(&mut scan, &mut out, &interrupt)
+        };
+        // Also after a signal: every pair before it.
+        out.flush()?;
+        written
     }
 
-    fn write_tsv(&self, scan: &mut TableScan<'_>, out: &mut Output) -> Result<()> {
-        let cursor = self.each_pair(scan, |_, pair, row| {
+    fn write_tsv(&self, scan: &mut TableScan<'_>, out: &mut Output, interrupt: &Interrupt) -> Result<()> {
+        let cursor = self.each_pair(scan, interrupt, |_, pair, row| {
             tsv::write(pair, row);
             out.write(row)
         })?;
@@ -55,14 +66,17 @@ impl Scan {
         Ok(())
     }
 
-    fn write_json(&self, scan: &mut TableScan<'_>, out: &mut Output) -> Result<()> {
+    fn write_json(&self, scan: &mut TableScan<'_>, out: &mut Output, interrupt: &Interrupt) -> Result<()> {
         out.write(b"{\"pairs\":[")?;
-        let cursor = self.each_pair(scan, |number, pair, row| {
+        let cursor = self.each_pair(scan, interrupt, |number, pair, row| {
             row.extend_from_slice(if number == 0 { b"\n" } else { b",\n" });
             jsonl::write_object(pair, row);
             out.write(row)
-        })?;
-        let cursor = cursor.map_or("null".to_owned(), |cursor| format!("\"{cursor}\""));
+        });
+        if cursor.is_err() {
+            out.write(b"\n")?;
+        }
+        let cursor = cursor?.map_or("null".to_owned(), |cursor| format!("\"{cursor}\""));
         out.line(&format!("\n],\"cursor\":{cursor}}}"))
     }
 
@@ -71,6 +85,7 @@ impl Scan {
     fn each_pair(
         &self,
         scan: &mut TableScan<'_>,
+        interrupt: &Interrupt,
         mut write: impl FnMut(u64, Pair<'_>, &mut Vec<u8>) -> Result<()>,
     ) -> Result<Option<u64>> {
         let limit = self.limit.unwrap_or(u64::MAX);
@@ -78,6 +93,14 @@ impl Scan {
         let mut count = 0;
         // Continue past the limit while the cursor has not moved, or the next scan would make no progress.
         while count < limit || (limit > 0 && scan.cursor() == Some(self.cursor)) {
+            if let (Some(signal), Some(cursor)) = (interrupt.caught(), scan.cursor()) {
+                let end = if self.json { ", without the end of the JSON object" } else { ", all complete" };
+                let pairs = count_of(count, "pair");
+                return Err(Failure::stopped(
+                    signal,
+                    format_args!("{pairs} written{end}; --cursor {cursor} continues"),
+                ));
+            }
             let Some((key, value)) = scan.next_ref()? else { return Ok(None) };
             row.clear();
             write(count, Pair { key, value }, &mut row)?;

@@ -3,6 +3,7 @@
 use super::{open_to_read, watch};
 use crate::failure::Result;
 use crate::histogram;
+use crate::interrupt;
 use crate::number::{count_of, grouped, size};
 use crate::output::Output;
 use serde_json::json;
@@ -43,6 +44,8 @@ impl Stat {
         if let Some(every) = self.watch {
             return watch::watch(&self.file, every, self.json);
         }
+        // One long call that only reads: a signal may end the process at any point.
+        interrupt::exit_on_signal("nothing was written")?;
         let stat = open_to_read(&self.file)?.survey()?;
         let mut out = Output::stdout();
         if self.json {

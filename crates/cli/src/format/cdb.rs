@@ -75,6 +75,15 @@ pub fn is_cdb(head: &[u8], file_bytes: u64) -> bool {
     ends.max() == Some(file_bytes) && records_of(contents, file_bytes).is_some()
 }
 
+/// Whether bytes of unknown number are a cdb, by the first of them: each hash table begins where the one before ends.
+pub fn begins_like_cdb(head: &[u8]) -> bool {
+    let Some(contents) = head.get(..CONTENTS_BYTES) else { return false };
+    let tables = contents.chunks_exact(8).map(|table| (number(&table[..4]), number(&table[4..]) * 8));
+    let mut ends = tables.clone().map(|(position, bytes)| position + bytes);
+    let first = tables.clone().next().map(|(position, _)| position);
+    first >= Some(CONTENTS_BYTES as u64) && tables.skip(1).all(|(position, _)| ends.next() == Some(position))
+}
+
 fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

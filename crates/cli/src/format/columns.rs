@@ -99,9 +99,12 @@ impl Columns {
             (Some(value), _) => PickedValue::Column(index("--value", value)?),
             (None, 2) => PickedValue::Column(1 - key),
             (None, 1) => {
+                let other = b";|".iter().find(|other| names[0].contains(other)).map_or(String::new(), |other| {
+                    format!("; if `{}` separates columns, write commas in its place", char::from(*other))
+                });
                 return Err(Failure::usage(format_args!(
                     "{place}: there is only one column, {}, so no value; --value {} takes the key as the value, \
-                     --format lines takes lines without a value",
+                     --format lines takes lines without a value{other}",
                     quoted(&names[0]),
                     key + 1
                 )));

@@ -222,7 +222,17 @@ pub fn write(pair: Pair<'_>, row: &mut Vec<u8>) {
 }
 
 /// Appends `bytes` to `text`, escaped.
+#[inline]
 pub fn escape(bytes: &[u8], text: &mut Vec<u8>) {
+    if any_to_escape(bytes) {
+        escape_some(bytes, text);
+    } else {
+        text.extend_from_slice(bytes);
+    }
+}
+
+#[cold]
+fn escape_some(bytes: &[u8], text: &mut Vec<u8>) {
     let mut rest = bytes;
     while let Some(at) = first_to_escape(rest) {
         text.extend_from_slice(&rest[..at]);
@@ -232,21 +242,39 @@ pub fn escape(bytes: &[u8], text: &mut Vec<u8>) {
     text.extend_from_slice(rest);
 }
 
-/// Where the first byte is that needs an escape. Looks at eight bytes together: most texts have none.
-fn first_to_escape(bytes: &[u8]) -> Option<usize> {
+/// Whether a byte needs an escape: most texts have none. Looks at eight bytes together; the last eight overlap others.
+#[inline]
+fn any_to_escape(bytes: &[u8]) -> bool {
+    if let Some(last) = bytes.last_chunk::<8>() {
+        let (words, _) = bytes.as_chunks::<8>();
+        let found = words.iter().fold(0, |found, word| found | to_escape(u64::from_le_bytes(*word)));
+        return found | to_escape(u64::from_le_bytes(*last)) != 0;
+    }
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+        return to_escape(u64::from(first) | u64::from(last) << 32) != 0;
+    }
+    bytes.iter().any(|byte| needs_escape(*byte))
+}
+
+/// Not 0 if a byte of the word needs an escape. The lowest bit set is the highest of the first such byte.
+#[inline]
+fn to_escape(word: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x80 * EACH;
     // The high bit of a byte of `is_zero(x)` is set if that byte is 0; above the lowest such byte it may be wrong.
     let is_zero = |word: u64| word.wrapping_sub(EACH) & !word & HIGH;
+    let is_control = word.wrapping_sub(0x20 * EACH) & !word & HIGH;
+    is_control | is_zero(word ^ (0x7f * EACH)) | is_zero(word ^ (u64::from(b'\\') * EACH))
+}
+
+/// Where the first byte is that needs an escape.
+fn first_to_escape(bytes: &[u8]) -> Option<usize> {
     let (words, rest) = bytes.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let is_control = word.wrapping_sub(0x20 * EACH) & !word & HIGH;
-        if is_control | is_zero(word ^ (0x7f * EACH)) | is_zero(word ^ (u64::from(b'\\') * EACH)) != 0 {
-            let start = index * 8;
-            let found = bytes[start..].iter().position(|byte| needs_escape(*byte));
-            return found.map(|at| start + at);
-        }
+    let flagged =
+        words.iter().map(|word| to_escape(u64::from_le_bytes(*word))).enumerate().find(|(_, found)| *found != 0);
+    if let Some((index, found)) = flagged {
+        return Some(index * 8 + found.trailing_zeros() as usize / 8);
     }
     let start = bytes.len() - rest.len();
     rest.iter().position(|byte| needs_escape(*byte)).map(|at| start + at)
@@ -302,9 +330,13 @@ mod tests {
                     let mut bytes = [other; 20];
                     bytes[at] = byte;
                     assert_eq!(first_to_escape(&bytes), needs_escape(byte).then_some(at), "{byte} at {at}");
+                    for len in at + 1..20 {
+                        assert_eq!(any_to_escape(&bytes[..len]), needs_escape(byte), "{byte} at {at} of {len}");
+                    }
                 }
             }
         }
+        assert!(!any_to_escape(b""));
         assert_eq!(first_to_escape(b""), None);
     }
 

@@ -88,6 +88,9 @@ impl Head<'_> {
             () if is_berkeley(text) => return Ok(Format::Db),
             () if cdbmake::is_cdbmake(text) => return Ok(Format::Cdbmake),
             () if self.file_bytes.is_some_and(|bytes| cdb::is_cdb(self.bytes, bytes)) => return Ok(Format::Cdb),
+            () if self.file_bytes.is_none() && cdb::begins_like_cdb(self.bytes) => {
+                return Err("is a cdb file; give it as a file, not through a pipe: it is read from its end".into());
+            }
             () => {}
         }
         // Damaged: the format's own reader says where.
@@ -109,9 +112,16 @@ impl Head<'_> {
         if first.starts_with(b"{") {
             return Ok(Format::Jsonl);
         }
-        if first.starts_with(b"[") && named == Some(Format::Jsonl) {
+        if first.starts_with(b"[") && (named == Some(Format::Jsonl) || is_array_of_objects(first)) {
             return Err(
                 "is one JSON array; `jq -c '.[]' FILE | splitpoint load TABLE -` writes a line for each row".into()
+            );
+        }
+        if is_sql(first) {
+            return Err(
+                "is SQL; `sqlite3 NEW.db < FILE` runs it, and `sqlite3 -csv -header NEW.db 'SELECT key, value FROM \
+                        ...' | splitpoint load TABLE - --format csv` copies a query's rows"
+                    .into(),
             );
         }
         let sample = &text[..complete(text, self.whole)];
@@ -147,6 +157,26 @@ impl Head<'_> {
              tsv a zero byte is written \\x00"
         ))
     }
+}
+
+/// A row of TSV would have a tab in its first line.
+fn is_array_of_objects(text: &[u8]) -> bool {
+    let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    !line.contains(&b'\t') && text[1..].trim_ascii_start().starts_with(b"{")
+}
+
+/// The dump of a database, which begins with one of a few statements.
+fn is_sql(text: &[u8]) -> bool {
+    const BEGINNINGS: [&[u8]; 6] = [
+        b"PRAGMA foreign_keys=",
+        b"BEGIN TRANSACTION;",
+        b"BEGIN;\nCREATE TABLE ",
+        b"CREATE TABLE ",
+        b"-- MySQL dump ",
+        b"--\n-- PostgreSQL database dump",
+    ];
+    let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    !line.contains(&b'\t') && BEGINNINGS.iter().any(|beginning| text.starts_with(beginning))
 }
 
 /// A dump's first line is followed by its format: a key of TSV may be `VERSION=`.
@@ -194,11 +224,15 @@ mod tests {
             ("a.raw", b"\x01\0\0\0\x01\0\0\0ab", Format::Raw),
             ("a.raw", b"key\tvalue\n", Format::Tsv),
             ("a.csv", b"key,value\na,\0\n", Format::Csv),
+            ("-", b"[{\t1\n", Format::Tsv),
+            ("-", b"CREATE TABLE \t1\n", Format::Tsv),
             ("-", b"", Format::Tsv),
         ] {
             assert_eq!(format_of(name, text), Ok(format), "{name}: {}", text.escape_ascii());
         }
         assert!(format_of("a.json", b"[{\"key\":1}]").unwrap_err().contains("jq -c"));
+        assert!(format_of("-", b"[\n  {\"key\":1}]").unwrap_err().contains("jq -c"));
+        assert!(format_of("a.sql", b"BEGIN;\nCREATE TABLE pairs(key)").unwrap_err().contains("is SQL"));
         assert!(format_of("a.tsv", b"a\t\0\n").unwrap_err().contains("zero byte at offset 2"));
         assert!(format_of("a.sqlite", b"SQLite format 3\0").unwrap_err().contains("sqlite3 -csv"));
     }

@@ -36,6 +36,14 @@ fn pairs_of(place: &Path, table: &str) -> Pairs {
     pairs_of_raw(&run_well(place, &["dump", table, "--format", "raw"]))
 }
 
+/// The bytes of a file, in a pipe.
+fn pipe_of(file: &Path) -> Stdio {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let bytes = fs::read(file).unwrap();
+    std::thread::spawn(move || std::io::Write::write_all(&mut writer, &bytes)); // an error: nobody reads on
+    reader.into()
+}
+
 /// Runs a tool with `arguments`, with `input` as its standard input if that is a file's name.
 fn tool(place: &Path, arguments: &[&str], input: Option<&str>) -> Vec<u8> {
     let mut command = Command::new(arguments[0]);
@@ -173,6 +181,9 @@ fn cdb_is_made_of_our_text_and_we_load_its_text_and_its_files() {
     load_and_compare(place, "file", "cdb", &pairs);
     fs::write(place.join("theirs.text"), tool(place, &["cdb", "-d", "ours.cdb"], None)).unwrap();
     load_and_compare(place, "theirs.text", "cdbmake", &pairs);
+    let piped = splitpoint(place).args(["load", "p.spt", "-"]).stdin(pipe_of(&place.join("file"))).output().unwrap();
+    let said = String::from_utf8_lossy(&piped.stderr).into_owned();
+    assert!(piped.status.code() == Some(14) && said.contains("is a cdb file; give it as a file"), "{said}");
     // A file without pairs, and one that was cut.
     fs::write(place.join("empty.text"), "\n").unwrap();
     tool(place, &["cdb", "-c", "empty.cdb", "empty.text"], None);

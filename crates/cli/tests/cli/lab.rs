@@ -30,7 +30,7 @@ const SAMPLES: [Sample; 4] = [
         arguments: &["schemes", KEYS, "--points", "5"],
         title: "Access methods on your keys",
         plots: 10,
-        has: &["gdbm", "Pages per hit, on disk", "Splits"],
+        has: &["gdbm", "Pages per successful lookup, on disk", "Splits"],
     },
     Sample {
         name: "tune.html",

@@ -1,12 +1,16 @@
 //! docs/reference.md against the program: exit statuses, and the JSON fields of every command.
 
-use super::{PROGRAM, directory, run, run_well, signals::Running, splitpoint};
+use super::signals::{Running, end_of, send};
+use super::{PROGRAM, directory, run, run_well, splitpoint};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 fn page() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference.md")).unwrap()
@@ -136,7 +140,54 @@ fn every_json_field_is_documented_and_every_documented_one_is_printed() {
     }
     comparison.add("stat --watch", &watched(place, "live.spt"));
     drop(load);
+    serve(place, &["--file", "t.spt"], &mut comparison);
+    serve(place, &["--dict", "d.spd"], &mut comparison);
     comparison.check();
+}
+
+/// Adds the log and the status page of a server.
+fn serve(place: &Path, arguments: &[&str], comparison: &mut Comparison) {
+    let mut serve = splitpoint(place);
+    serve.args(["serve", "--resp", "none", "--unix", "s.sock", "--http", "127.0.0.1:0", "--log-format", "json"]);
+    serve.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut serve = Running(Some(serve.spawn().unwrap()));
+    let mut log = BufReader::new(serve.0.as_mut().unwrap().stderr.take().unwrap());
+    let (mut said, mut address) = (String::new(), None);
+    while address.is_none() {
+        let mut line = String::new();
+        assert!(log.read_line(&mut line).unwrap() > 0, "the server ended: {said}");
+        said += &line;
+        let event: Value = serde_json::from_str(&line).unwrap();
+        if event["message"] == "status page and metrics" {
+            address = event["address"].as_str().map(str::to_owned);
+        }
+    }
+    let mut client = BufReader::new(UnixStream::connect(place.join("s.sock")).unwrap());
+    for request in ["CONFIG SET slowlog-log-slower-than 0", "GET key1"] {
+        client.get_mut().write_all(format!("{request}\r\n").as_bytes()).unwrap();
+        client.read_line(&mut String::new()).unwrap();
+    }
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let status = loop {
+        let mut http = TcpStream::connect(address.as_ref().unwrap()).unwrap();
+        http.write_all(b"GET /status.json HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        http.read_to_string(&mut reply).unwrap();
+        let (_, status) = reply.split_once("\r\n\r\n").unwrap();
+        let figures: Value = serde_json::from_str(status).unwrap();
+        // The first sample comes after a second or two.
+        if [&figures["samples"], &figures["slow"]].iter().all(|rows| rows.get(0).is_some()) {
+            break status.to_owned();
+        }
+        assert!(Instant::now() < deadline, "{status}");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    comparison.add("serve, /status.json", status.as_bytes());
+    send("TERM", serve.0.as_ref().unwrap());
+    log.read_to_string(&mut said).unwrap();
+    comparison.add("serve", said.as_bytes());
+    let output = end_of(&mut serve);
+    assert_eq!((output.status.code(), output.stdout), (Some(0), Vec::new()), "{said}");
 }
 
 /// The first line of `stat --watch`.
@@ -223,4 +274,25 @@ fn exit_statuses_are_those_of_the_reference() {
         assert_eq!(output.status.code(), Some(status), "{PROGRAM} {command}: {said}");
     }
     assert!(!place.join("n.spt").exists() && !place.join("n.spd").exists());
+    let mut first = splitpoint(place);
+    first.args(["load", "t.spt", "-", "--stats"]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let _first = Running(Some(first.spawn().unwrap()));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !place.join("t.spt-stats").exists() {
+        assert!(Instant::now() < deadline, "the load does not open the table");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for (status, command) in [
+        (2, "serve --resp none"),
+        (2, "serve --resp 0.0.0.0:0"),
+        (11, "serve --resp none --unix absent/s.sock"),
+        (14, "serve --resp none --unix s.sock --file a.tsv"),
+        (20, "serve --resp none --unix s.sock --file t.spt"),
+    ] {
+        let mut serve = splitpoint(place);
+        serve.args(command.split(' ')).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = end_of(&mut Running(Some(serve.spawn().unwrap())));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{PROGRAM} {command}: {said}");
+    }
 }

@@ -9,7 +9,7 @@
 
 use super::Proceed;
 use super::disk::{Disk, PAGE_BYTES};
-use super::trace::{Error, Event, Lines, NAME_LEN_MAX, NAMES_MAX, PAGES_MAX, Trace};
+use super::trace::{Error, Event, Lines, NAME_LEN_MAX, NAMES_MAX, PAGES_MAX, Trace, is_trace};
 use std::collections::HashMap;
 use std::io::BufRead;
 
@@ -59,6 +59,23 @@ pub fn convert(reader: impl BufRead, proceed: Proceed<'_>) -> Result<Converted, 
         return Err(Error::Line { line: count.max(1), what: what.to_owned() });
     }
     Ok(Converted { trace: converter.trace, lines: count, skipped })
+}
+
+/// Whether the start of a file is output of strace: a line of it is a finished or an unfinished call.
+pub fn is_strace(start: &[u8]) -> bool {
+    const LINES: usize = 8;
+    if is_trace(start) {
+        return false;
+    }
+    let is_name = |name: &str| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+    };
+    start.split(|&byte| byte == b'\n').take(LINES).filter_map(|line| std::str::from_utf8(line).ok()).any(|line| {
+        let (_, call) = process_of(line);
+        let unfinished = call.strip_suffix("<unfinished ...>").and_then(|call| call.split_once('('));
+        unfinished.is_some_and(|(name, _)| is_name(call_name(name)))
+            || Call::parse(call).is_some_and(|call| is_name(call.name))
+    })
 }
 
 struct Converter {
@@ -301,6 +318,11 @@ fn process_of(line: &str) -> (u32, &str) {
     (number.parse().unwrap_or(0), rest.trim_start_matches(']').trim_start())
 }
 
+/// The name of a call, without the time that `-t` and `-r` write before it.
+fn call_name(before_arguments: &str) -> &str {
+    before_arguments.rsplit(' ').find(|word| !word.is_empty()).unwrap_or_default()
+}
+
 struct Call<'l> {
     name: &'l str,
     arguments: Vec<&'l str>,
@@ -312,7 +334,7 @@ impl<'l> Call<'l> {
         let (name, rest) = call.split_once('(')?;
         let (arguments, result) = rest.rsplit_once(" = ")?;
         let arguments = arguments.trim_end().strip_suffix(')')?;
-        Some(Self { name: name.trim(), arguments: arguments_of(arguments), result: result.trim() })
+        Some(Self { name: call_name(name), arguments: arguments_of(arguments), result: result.trim() })
     }
 }
 
@@ -456,6 +478,25 @@ open(\"/a/b\", O_CREAT) = 3</a/b>
         assert_eq!(inodes[1], inodes[3]);
         assert_ne!(inodes[3], inodes[5]);
         assert!(trace.events.iter().any(|event| matches!(event, Event::Remove { .. })));
+    }
+
+    #[test]
+    fn output_of_strace_is_recognised_whatever_its_options() {
+        let calls = [
+            "openat(AT_FDCWD, \"/f\", O_RDONLY) = 3",
+            "7 openat(AT_FDCWD</>, \"/f\", O_RDONLY) = 3</f>",
+            "[pid     7] openat(AT_FDCWD</>, \"/f\", O_RDONLY) = 3</f>",
+            "7 12:00:01.000002 openat(AT_FDCWD</>, \"/f\", O_RDONLY) = 3</f>",
+            "7      0.000011 openat(AT_FDCWD</>, \"/f\", O_RDONLY) = 3</f>",
+        ];
+        for call in calls {
+            assert!(is_strace(format!("strace: Process 7 attached\n{call}\n").as_bytes()), "{call}");
+            assert_eq!(names(&converted(call).unwrap().trace), ["f"], "{call}");
+        }
+        assert!(is_strace(b"8 read(3</f>, <unfinished ...>\n"));
+        for text in ["", "hello\n", "Total (all) = 5\n", "splitpoint-kernel-trace 1 1024\nname 1 2 3 4 f(x) = y"] {
+            assert!(!is_strace(text.as_bytes()), "{text}");
+        }
     }
 
     #[test]

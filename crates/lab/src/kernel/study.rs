@@ -246,7 +246,7 @@ pub struct Charge {
     /// Additional lookups.
     pub lookups: i64,
     /// Additional unsuccessful lookups: each reads a disk, or the memory that caches one. Not part of the time.
-    pub misses: i64,
+    pub unsuccessful: i64,
     /// Nanoseconds for one lookup in that cache.
     pub ns_per_lookup: f64,
 }
@@ -347,7 +347,7 @@ fn charge(other: Variant, of: &Streams, stock: &Streams, proceed: Proceed<'_>) -
     Ok(Charge {
         cache: other.cache(),
         lookups: lookups_added,
-        misses: difference(misses, stock_misses),
+        unsuccessful: difference(misses, stock_misses),
         ns_per_lookup: time.as_secs_f64() * 1e9 / lookups.max(1) as f64,
     })
 }
@@ -384,7 +384,7 @@ impl Visitor for Lookups {
     type Output = (u64, u64);
 
     fn visit<K: Copy + Eq, T: Table<K>>(self, stream: &Stream<K>, _: T) -> (u64, u64) {
-        (stream.lookups(), stream.misses())
+        (stream.lookups(), stream.unsuccessful())
     }
 
     fn visit_chains<K: Copy + Eq, F: Function<K>>(self, stream: &Stream<K>, table: Chains<K, F>) -> (u64, u64) {

@@ -57,7 +57,7 @@ impl<K> Stream<K> {
     }
 
     /// The number of unsuccessful lookups in `ops`.
-    pub fn misses(&self) -> u64 {
+    pub fn unsuccessful(&self) -> u64 {
         self.ops.iter().filter(|op| op.action == Action::Find && op.slot == NONE).count() as u64
     }
 }
@@ -160,28 +160,28 @@ impl<K: Copy + Eq, F: Function<K>> Table<K> for Chains<K, F> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Successful lookups.
-    pub hits: u64,
+    pub successful: u64,
     /// Unsuccessful lookups.
-    pub misses: u64,
+    pub unsuccessful: u64,
     /// Objects compared in successful lookups.
-    pub compared_in_hits: u64,
+    pub compared_in_successful: u64,
     /// Objects compared in unsuccessful lookups.
-    pub compared_in_misses: u64,
+    pub compared_in_unsuccessful: u64,
 }
 
 impl Counts {
     /// All lookups.
     pub fn lookups(&self) -> u64 {
-        self.hits + self.misses
+        self.successful + self.unsuccessful
     }
 }
 
 impl std::ops::AddAssign for Counts {
     fn add_assign(&mut self, other: Counts) {
-        self.hits += other.hits;
-        self.misses += other.misses;
-        self.compared_in_hits += other.compared_in_hits;
-        self.compared_in_misses += other.compared_in_misses;
+        self.successful += other.successful;
+        self.unsuccessful += other.unsuccessful;
+        self.compared_in_successful += other.compared_in_successful;
+        self.compared_in_unsuccessful += other.compared_in_unsuccessful;
     }
 }
 
@@ -194,12 +194,12 @@ pub fn replay<K: Copy + Eq, T: Table<K>>(ops: &[Op<K>], table: &mut T) -> Counts
                 let (found, compared) = table.find(&op.key);
                 assert!(found == op.slot, "a table finds exactly what its cache holds");
                 if found == NONE {
-                    counts.misses += 1;
-                    counts.compared_in_misses += u64::from(compared);
+                    counts.unsuccessful += 1;
+                    counts.compared_in_unsuccessful += u64::from(compared);
                 } else {
                     table.found(found, &op.key);
-                    counts.hits += 1;
-                    counts.compared_in_hits += u64::from(compared);
+                    counts.successful += 1;
+                    counts.compared_in_successful += u64::from(compared);
                 }
             }
             Action::Insert => table.insert(op.slot, op.key),

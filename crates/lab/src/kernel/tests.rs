@@ -117,10 +117,10 @@ fn every_kernel_finds_exactly_the_cached_objects() {
             }
             for shape in &measured.shapes {
                 let first = &measured.shapes[0];
-                assert!(shape.counts.hits > 0 && shape.objects() > 0, "{} {}", kernel.name, first.cache);
+                assert!(shape.counts.successful > 0 && shape.objects() > 0, "{} {}", kernel.name, first.cache);
             }
         }
-        let hits = |index: usize| measured[index].shapes[0].counts.hits;
+        let hits = |index: usize| measured[index].shapes[0].counts.successful;
         assert!(
             (1..experiment.kernels.len())
                 .all(|other| { experiment.kernels[other].pruning == Pruning::Shrink || hits(other) == hits(0) })
@@ -284,7 +284,7 @@ fn a_lookup_of_9785_inodes_in_256_buckets_compares_38() {
     let counts = |stream: Stream<InodeKey>| {
         let streams = Streams { inodes: stream, ..Streams::default() };
         let counts = shape(Variant::Inode(InodeFunction::Stock, 8), &streams, Moment::Full).counts;
-        counts.compared_in_hits + counts.compared_in_misses
+        counts.compared_in_successful + counts.compared_in_unsuccessful
     };
     let per_lookup = (counts(inodes) - counts(before)) as f64 / 20_000.0;
     assert!((35.0..41.0).contains(&per_lookup), "{per_lookup}");

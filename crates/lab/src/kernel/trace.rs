@@ -132,6 +132,11 @@ impl From<Stopped> for Error {
     }
 }
 
+/// Whether the start of a file is that of a trace.
+pub fn is_trace(start: &[u8]) -> bool {
+    start.starts_with(MAGIC.as_bytes())
+}
+
 impl Trace {
     /// An empty trace for disks with blocks of `block_bytes`.
     pub fn new(block_bytes: u32) -> Self {

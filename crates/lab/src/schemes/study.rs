@@ -87,14 +87,29 @@ pub struct Point {
     pub keys: usize,
     /// Keys that could not be stored so far.
     pub refused: u64,
-    /// Mean pages or entries touched by a hit; `None` without hits.
-    pub hit: Option<f64>,
-    /// Mean pages or entries touched by a miss.
-    pub miss: f64,
-    /// The most pages or entries touched by a hit of the sample.
-    pub worst_hit: u64,
+    /// Mean pages or entries touched by a successful lookup; `None` without keys.
+    pub touched_per_successful: Option<f64>,
+    /// Mean pages or entries touched by an unsuccessful lookup.
+    pub touched_per_unsuccessful: f64,
+    /// The most pages or entries touched by a successful lookup of the sample.
+    pub touched_per_successful_most: u64,
     /// The costs of the scheme.
     pub figures: Figures,
+}
+
+impl Point {
+    fn of(scheme: &dyn super::Scheme, inserted: &[&[u8]], absent: &Keys, refused: u64) -> Point {
+        let (touched_per_successful, touched_per_successful_most) = successful(scheme, inserted);
+        let absent = scattered(absent.len()).filter_map(|index| absent.get(index));
+        Point {
+            keys: inserted.len(),
+            refused,
+            touched_per_successful,
+            touched_per_unsuccessful: mean(&mut absent.map(|key| scheme.find(key).touched)).unwrap_or(0.0),
+            touched_per_successful_most,
+            figures: scheme.figures(),
+        }
+    }
 }
 
 /// Keys that could not be stored for one kind of reason.
@@ -170,10 +185,7 @@ impl Study {
                 if proceed().is_break() {
                     return None;
                 }
-                let (hit, worst_hit) = hits(&*scheme, &keys.keys[..inserted]);
-                let misses = scattered(absent.len()).filter_map(|index| absent.get(index));
-                let miss = mean(&mut misses.map(|key| scheme.find(key).touched)).unwrap_or(0.0);
-                study.points.push(Point { keys: inserted, refused, hit, miss, worst_hit, figures: scheme.figures() });
+                study.points.push(Point::of(&*scheme, &keys.keys[..inserted], absent, refused));
             }
             if is_over_limit {
                 break;
@@ -215,7 +227,8 @@ fn value_bytes_of(key: &[u8], range: &RangeInclusive<usize>) -> usize {
     range.start() + by_key as usize
 }
 
-fn hits(scheme: &dyn super::Scheme, inserted: &[&[u8]]) -> (Option<f64>, u64) {
+/// What lookups of a sample touch: on average, and at most.
+fn successful(scheme: &dyn super::Scheme, inserted: &[&[u8]]) -> (Option<f64>, u64) {
     let step = inserted.len().div_ceil(SAMPLE_MAX).max(1);
     let mut worst = 0;
     let sample = scattered(inserted.len().div_ceil(step)).map(|index| inserted[index * step]);

@@ -86,7 +86,7 @@ pub(super) fn advise(survey: &Survey, ranked: &[FunctionReport]) -> Advice {
     };
     text += &format!(
         ". A successful lookup compares {:.2} keys, an unsuccessful one {:.2} (at random {:.2})",
-        level.probes_hit, level.probes_miss, level.expected.probes_miss
+        level.compared_successful, level.compared_unsuccessful, level.expected.compared_unsuccessful
     );
     text += &best
         .speed
@@ -110,10 +110,14 @@ pub(super) fn advise(survey: &Survey, ranked: &[FunctionReport]) -> Advice {
     Advice { function: name.to_owned(), buckets, text }
 }
 
-/// The number of buckets to use, and why. A smaller table is mentioned if a hit costs at most half a key more there.
+/// The number of buckets to use, and why. A smaller table is mentioned if a successful
+/// lookup costs at most half a key more there.
 fn size(best: &FunctionReport) -> (u64, String) {
     let level = best.level();
-    let smaller = best.levels[1..].iter().take_while(|smaller| smaller.probes_hit <= level.probes_hit + 0.5).last();
+    let smaller = best.levels[1..]
+        .iter()
+        .take_while(|smaller| smaller.compared_successful <= level.compared_successful + 0.5)
+        .last();
     if level.load() > 4.0 {
         let wanted = level.objects.next_power_of_two();
         return (
@@ -135,7 +139,7 @@ fn size(best: &FunctionReport) -> (u64, String) {
                 level.load(),
                 smaller.buckets,
                 8 * (level.buckets - smaller.buckets),
-                smaller.probes_hit
+                smaller.compared_successful
             ),
         ),
         None => (level.buckets, format!("Use {} buckets ({:.2} keys each).", level.buckets, level.load())),
@@ -154,7 +158,7 @@ fn faults(ranked: &[FunctionReport]) -> String {
             "{} ({} keys in its largest bucket; an unsuccessful lookup compares {:.2})",
             report.function.name(),
             level.largest,
-            level.probes_miss
+            level.compared_unsuccessful
         )
     });
     format!(" Avoid {} for these keys.", named.collect::<Vec<_>>().join(", "))

@@ -2,10 +2,11 @@
 //!
 //! For `n` keys in `m` chains with `s` keys each:
 //!
-//! * A hit compares `sum s(s+1)/2 / n` keys on average: its own key, and those before it in the chain.
-//! * A miss by a key *like the present ones* compares `sum s(s-1) / n`: the other keys in the bucket of each key. The
-//!   random model gives `n / m`. A function that crowds keys gives more, because absent keys crowd in the same buckets.
-//! * A miss by a key whose bucket is uniformly random compares `n / m`, whatever the function.
+//! * A successful lookup compares `sum s(s+1)/2 / n` keys on average: its own key, and those before it in the chain.
+//! * An unsuccessful lookup of a key *like the present ones* compares `sum s(s-1) / n`: the other keys in the bucket of
+//!   each key. The random model gives `n / m`. A function that crowds keys gives more, because absent keys crowd in the
+//!   same buckets.
+//! * An unsuccessful lookup whose bucket is uniformly random compares `n / m`, whatever the function.
 //!
 //! Source: Lever 2000, Section 2; Knuth 3, 6.4 (linear probing: the sum of displacements is the same for every order of
 //! insertion).
@@ -41,21 +42,21 @@ pub struct Expected {
     pub empty: f64,
     /// Keys in the largest bucket, at the median.
     pub largest: u64,
-    /// Keys compared in a hit.
-    pub probes_hit: f64,
-    /// Keys compared in a miss.
-    pub probes_miss: f64,
+    /// Keys compared in a successful lookup.
+    pub compared_successful: f64,
+    /// Keys compared in an unsuccessful one.
+    pub compared_unsuccessful: f64,
 }
 
 /// Cost of lookups in one layout.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// Keys compared, slots probed or pages read in a hit.
-    pub hit: f64,
-    /// Keys compared, slots probed or pages read in a miss whose bucket is uniformly random.
-    pub miss: f64,
-    /// Cache lines of 64 bytes read in a hit, without those of the key itself.
-    pub lines_hit: f64,
+    /// Keys compared, slots probed or pages read in a successful lookup.
+    pub successful: f64,
+    /// Keys compared, slots probed or pages read in an unsuccessful one whose bucket is uniformly random.
+    pub unsuccessful: f64,
+    /// Cache lines of 64 bytes read in a successful lookup, without those of the key itself.
+    pub cache_lines_successful: f64,
 }
 
 /// The cost of other layouts with as many slots, for the same keys and function.
@@ -83,12 +84,12 @@ pub struct Level {
     pub largest: u64,
     /// Ascending by size; a size that no bucket has gets no row.
     pub histogram: Vec<Size>,
-    /// Keys compared in a hit.
-    pub probes_hit: f64,
-    /// Keys compared in a miss by keys like these.
-    pub probes_miss: f64,
-    /// Keys compared in a miss whose bucket is uniformly random.
-    pub probes_miss_even: f64,
+    /// Keys compared in a successful lookup.
+    pub compared_successful: f64,
+    /// Keys compared in an unsuccessful lookup, for keys like these.
+    pub compared_unsuccessful: f64,
+    /// Keys compared in an unsuccessful lookup whose bucket is uniformly random.
+    pub compared_unsuccessful_uniform: f64,
     /// The figures of the random model.
     pub expected: Expected,
     /// Unevenness of the bucket sizes: about [`Level::degrees`] in the random model, more if less even.
@@ -114,7 +115,7 @@ impl Level {
 
     /// The cost of an unsuccessful lookup as a multiple of the random model's, counting 1 for the bucket itself.
     pub fn excess(&self) -> f64 {
-        (1.0 + self.probes_miss) / (1.0 + self.expected.probes_miss)
+        (1.0 + self.compared_unsuccessful) / (1.0 + self.expected.compared_unsuccessful)
     }
 }
 
@@ -134,20 +135,21 @@ pub(super) fn level(counts: &Counts, joins: bool) -> Level {
     let expected = Expected {
         empty: buckets as f64 * chance::poisson(mean, 0),
         largest: chance::largest(mean, buckets),
-        probes_hit: 1.0 + expected_miss / 2.0,
-        probes_miss: expected_miss,
+        compared_successful: 1.0 + expected_miss / 2.0,
+        compared_unsuccessful: expected_miss,
     };
-    let probes_hit = if objects == 0 { 0.0 } else { 1.0 + others / 2.0 };
-    let chains = Cost { hit: probes_hit, miss: mean, lines_hit: 1.0 + probes_hit };
+    let compared_successful = if objects == 0 { 0.0 } else { 1.0 + others / 2.0 };
+    let chains =
+        Cost { successful: compared_successful, unsuccessful: mean, cache_lines_successful: 1.0 + compared_successful };
     Level {
         buckets,
         objects: objects as u64,
         empty: sizes.get(&0).copied().unwrap_or(0),
         largest: sizes.keys().next_back().copied().unwrap_or(0),
         histogram: histogram(&sizes, n, mean, buckets),
-        probes_hit,
-        probes_miss: others,
-        probes_miss_even: mean,
+        compared_successful,
+        compared_unsuccessful: others,
+        compared_unsuccessful_uniform: mean,
         expected,
         chi_square,
         degrees,
@@ -184,8 +186,8 @@ fn linear(counts: &Counts, objects: u64) -> Option<Cost> {
     // The keys that a slot passes on to the next one. The first slot starts with those passed on by the last.
     let wrapped = counts.iter().fold(0, |passed, homes| (passed + homes).saturating_sub(1));
     let (mut passed, mut displacement) = (wrapped, 0u128);
-    // A miss probes up to the first free slot. A slot is free if no key has its home there and none was passed on to
-    // it. Between two free slots that are `gap` apart, misses probe `gap`, `gap - 1`, ..., 1 slots.
+    // An unsuccessful lookup probes up to the first free slot. A slot is free if no key has its home there and none was
+    // passed on to it. Between two free slots that are `gap` apart, lookups probe `gap`, `gap - 1`, ..., 1 slots.
     let triangle = |gap: u64| u128::from(gap) * u128::from(gap + 1) / 2;
     let (mut first, mut last, mut probed) = (None, 0, 0u128);
     for (slot, homes) in (0..).zip(counts.iter()) {
@@ -202,8 +204,12 @@ fn linear(counts: &Counts, objects: u64) -> Option<Cost> {
     }
     // Some slot is free, because the load is below 1.
     probed += triangle(first.unwrap_or(0) + slots - last);
-    let hit = 1.0 + displacement as f64 / objects as f64;
-    Some(Cost { hit, miss: probed as f64 / slots as f64, lines_hit: 1.0 + (hit - 1.0) / 4.0 })
+    let successful = 1.0 + displacement as f64 / objects as f64;
+    Some(Cost {
+        successful,
+        unsuccessful: probed as f64 / slots as f64,
+        cache_lines_successful: 1.0 + (successful - 1.0) / 4.0,
+    })
 }
 
 /// Pages of several slots, with an eighth of the buckets: each is the sum of eight buckets of `counts`.
@@ -212,19 +218,19 @@ fn pages(counts: &Counts) -> Option<Cost> {
     if buckets == 0 {
         return None;
     }
-    let (mut hits, mut misses, mut keys) = (0u128, 0u128, 0u128);
+    let (mut read, mut chains, mut keys) = (0u128, 0u128, 0u128);
     for bucket in 0..buckets {
         let size: u64 = (0..PAGE_SLOTS as usize).map(|part| counts.get(bucket + part * buckets)).sum();
         let whole = size / PAGE_SLOTS;
         let rest = size % PAGE_SLOTS;
         // A key on page p of the chain takes p reads.
-        hits += u128::from(PAGE_SLOTS) * u128::from(whole) * u128::from(whole + 1) / 2
+        read += u128::from(PAGE_SLOTS) * u128::from(whole) * u128::from(whole + 1) / 2
             + u128::from(rest) * u128::from(whole + 1);
-        misses += u128::from(size.div_ceil(PAGE_SLOTS).max(1));
+        chains += u128::from(size.div_ceil(PAGE_SLOTS).max(1));
         keys += u128::from(size);
     }
-    let hit = if keys == 0 { 0.0 } else { hits as f64 / keys as f64 };
-    Some(Cost { hit, miss: misses as f64 / buckets as f64, lines_hit: 1.0 + hit })
+    let successful = if keys == 0 { 0.0 } else { read as f64 / keys as f64 };
+    Some(Cost { successful, unsuccessful: chains as f64 / buckets as f64, cache_lines_successful: 1.0 + successful })
 }
 
 #[cfg(test)]
@@ -249,9 +255,9 @@ mod tests {
         let percents: Vec<_> = level.histogram.iter().map(|row| row.cumulative_percent).collect();
         assert_eq!(percents, [0.0, 12.5, 37.5, 100.0]);
         // (1 + (1 + 2) + (1 + 2 + 3 + 4 + 5)) / 8, and (0 + 2 * 1 + 5 * 4) / 8.
-        assert_eq!(level.probes_hit, 19.0 / 8.0);
-        assert_eq!(level.probes_miss, 22.0 / 8.0);
-        assert_eq!(level.probes_miss_even, 2.0);
+        assert_eq!(level.compared_successful, 19.0 / 8.0);
+        assert_eq!(level.compared_unsuccessful, 22.0 / 8.0);
+        assert_eq!(level.compared_unsuccessful_uniform, 2.0);
         // ((1 - 2)^2 + (5 - 2)^2 + (0 - 2)^2 + 0) / 2
         assert_eq!(level.chi_square, 7.0);
         assert_eq!(level.degrees, 3.0);
@@ -276,8 +282,8 @@ mod tests {
             .map(|home| (0..slots.len()).find(|step| slots[(home + step) % homes.len()].is_none()).unwrap() + 1)
             .sum();
         let cost = linear(&counts(&homes), keys).unwrap();
-        assert_eq!(cost.hit, probes as f64 / keys as f64);
-        assert_eq!(cost.miss, misses as f64 / slots.len() as f64);
+        assert_eq!(cost.successful, probes as f64 / keys as f64);
+        assert_eq!(cost.unsuccessful, misses as f64 / slots.len() as f64);
     }
 
     #[test]
@@ -293,13 +299,13 @@ mod tests {
         sizes[1] = 1;
         // Two pages' chains: buckets 0, 2, 4... and 1, 3...: 12 keys and 1.
         let cost = pages(&counts(&sizes)).unwrap();
-        assert_eq!(cost.hit, (8.0 + 4.0 * 2.0 + 1.0) / 13.0);
-        assert_eq!(cost.miss, 1.5);
+        assert_eq!(cost.successful, (8.0 + 4.0 * 2.0 + 1.0) / 13.0);
+        assert_eq!(cost.unsuccessful, 1.5);
     }
 
     #[test]
     fn empty_buckets_have_defined_figures() {
         let level = level(&counts(&[0, 0]), true);
-        assert_eq!((level.objects, level.empty, level.probes_hit, level.p_value), (0, 2, 0.0, 1.0));
+        assert_eq!((level.objects, level.empty, level.compared_successful, level.p_value), (0, 2, 0.0, 1.0));
     }
 }

@@ -109,17 +109,15 @@ impl Hash {
         })?;
         interrupt.stop_if_caught("nothing was written")?;
         let mut out = Output::stdout();
-        if self.json {
-            out.json(&as_json(&self.keys.describe(), self.seed, &report))?;
+        let printed = if self.json {
+            out.json(&as_json(&self.keys.describe(), self.seed, &report))
         } else {
-            self.lines(&report).iter().try_for_each(|line| out.line(line))?;
-        }
-        // Last, so that the report is not lost if these files cannot be written.
+            self.lines(&report).iter().try_for_each(|line| out.line(line))
+        };
+        // Last, so that the report is not lost if these files cannot be written; also if nobody reads the report
+        // (`head`).
         if let Some(path) = &self.html {
             page::write(path, &page::study::of(&self.keys.describe(), &report))?;
-            if !self.json {
-                out.line(&format!("\nPlots: {}", path.display()))?;
-            }
         }
         if let Some(folder) = &self.plots {
             for (name, svg) in page::study::plots(&report) {
@@ -127,7 +125,11 @@ impl Hash {
                 page::write(&folder.join(name.replace('/', "-")), &svg)?;
             }
         }
-        Ok(())
+        printed?;
+        match &self.html {
+            Some(path) if !self.json => out.line(&format!("\nPlots: {}", path.display())),
+            _ => Ok(()),
+        }
     }
 
     fn study(&self) -> Result<Study> {
@@ -231,8 +233,8 @@ fn overview(report: &Report) -> Vec<String> {
             function.class.name(),
             grouped(level.empty),
             grouped(level.largest),
-            level.probes_hit,
-            level.probes_miss,
+            level.compared_successful,
+            level.compared_unsuccessful,
             p_value(level.p_value),
             function.avalanche.as_ref().map_or("-".into(), |avalanche| format!("{:.3}", avalanche.mean_bias())),
             function.speed.as_ref().map_or("-".into(), |speed| format!("{:.1}", speed.own_ns)),
@@ -246,8 +248,8 @@ fn overview(report: &Report) -> Vec<String> {
         "",
         grouped(expected.empty.round() as u64),
         grouped(expected.largest),
-        expected.probes_hit,
-        expected.probes_miss,
+        expected.compared_successful,
+        expected.compared_unsuccessful,
         "0 to 1",
         avalanche.map_or("-".into(), |avalanche| format!("{:.3}", avalanche.expected_mean_bias())),
         ""
@@ -324,7 +326,10 @@ fn layouts(level: &Level) -> Vec<String> {
     ];
     for (name, cost) in rows {
         if let Some(cost) = cost {
-            lines.push(format!("{name:>28} {:>9.3} {:>9.3} {:>13.2}", cost.hit, cost.miss, cost.lines_hit));
+            lines.push(format!(
+                "{name:>28} {:>9.3} {:>9.3} {:>13.2}",
+                cost.successful, cost.unsuccessful, cost.cache_lines_successful
+            ));
         }
     }
     lines
@@ -420,7 +425,8 @@ fn level_json(level: &Level) -> Value {
         .collect();
     let cost = |c: splitpoint_lab::study::Cost| {
         json!({
-            "successful": c.hit, "unsuccessful": c.miss, "cache_lines_successful": c.lines_hit
+            "successful": c.successful, "unsuccessful": c.unsuccessful,
+            "cache_lines_successful": c.cache_lines_successful
         })
     };
     json!({
@@ -430,14 +436,14 @@ fn level_json(level: &Level) -> Value {
         "empty": level.empty,
         "largest": level.largest,
         "histogram": histogram,
-        "compared_successful": level.probes_hit,
-        "compared_unsuccessful": level.probes_miss,
-        "compared_unsuccessful_uniform": level.probes_miss_even,
+        "compared_successful": level.compared_successful,
+        "compared_unsuccessful": level.compared_unsuccessful,
+        "compared_unsuccessful_uniform": level.compared_unsuccessful_uniform,
         "expected": {
             "empty": level.expected.empty,
             "largest": level.expected.largest,
-            "compared_successful": level.expected.probes_hit,
-            "compared_unsuccessful": level.expected.probes_miss,
+            "compared_successful": level.expected.compared_successful,
+            "compared_unsuccessful": level.expected.compared_unsuccessful,
         },
         "chi_square": level.chi_square,
         "degrees_of_freedom": level.degrees,

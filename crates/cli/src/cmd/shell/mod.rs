@@ -19,6 +19,7 @@ use editor::Editor;
 use splitpoint::Table;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// Pairs that `list` shows if it is not told how many.
 const LISTED: u64 = 20;
@@ -64,6 +65,8 @@ struct Session<'s> {
     /// Where `more` continues.
     cursor: Option<u64>,
     failed: bool,
+    /// Watched while commands are piped in.
+    interrupt: Option<Rc<Interrupt>>,
 }
 
 enum Next {
@@ -99,7 +102,7 @@ impl<'s> Session<'s> {
             (true, false) if super::dict::is_dictionary(file) && !super::is_table(file) => Some(Store::open(file)?),
             (true, false) => Some(Store::Table(Box::new(open_or_create(file)?))),
         };
-        Ok(Self { file, store, read_only, cursor: None, failed: false })
+        Ok(Self { file, store, read_only, cursor: None, failed: false, interrupt: None })
     }
 
     fn close(self) -> Result<()> {
@@ -132,7 +135,8 @@ impl<'s> Session<'s> {
     }
 
     fn piped(&mut self) -> Result<()> {
-        let interrupt = Interrupt::watch()?;
+        let interrupt = Rc::new(Interrupt::watch()?);
+        self.interrupt = Some(interrupt.clone());
         let mut input = Input::open(Path::new("-"), &interrupt)?;
         let mut number: u64 = 0;
         loop {
@@ -267,6 +271,10 @@ impl<'s> Session<'s> {
         Ok(both.commit()?)
     }
 
+    fn is_interrupted(&self) -> bool {
+        self.interrupt.as_ref().is_some_and(|interrupt| interrupt.caught().is_some())
+    }
+
     fn list(&mut self, from: Option<u64>, limit: u64, out: &mut Output) -> Result<()> {
         let mut row = Vec::new();
         match &self.store {
@@ -277,6 +285,9 @@ impl<'s> Session<'s> {
                 let mut count = 0;
                 // Past the limit while the cursor has not moved, as in `scan`.
                 while count < limit || (limit > 0 && scan.cursor() == Some(from)) {
+                    if self.is_interrupted() {
+                        break;
+                    }
                     let Some((key, value)) = scan.next_ref()? else { break };
                     row.clear();
                     tsv::write(Pair { key, value }, &mut row);
@@ -290,7 +301,7 @@ impl<'s> Session<'s> {
                 let Some(from) = from else { return Err(Failure::no("there are no more pairs; `list` begins again")) };
                 let mut pairs = store.pairs();
                 let mut count = 0;
-                while count < from.saturating_add(limit) {
+                while count < from.saturating_add(limit) && !self.is_interrupted() {
                     let Some((key, value)) = pairs.next_ref()? else { break };
                     count += 1;
                     if count > from {

@@ -22,7 +22,7 @@ use splitpoint_lab::kernel::words::WordFunction;
 use splitpoint_lab::kernel::{Proceed, Stopped, processes, strace};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufReader, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 /// Trees that most machines have; the first that is not empty is used.
@@ -179,15 +179,20 @@ impl Kernel {
         interrupt.stop_if_caught("nothing was written")?;
         let Some(report) = result? else { return Ok(()) };
         let mut out = Output::stdout();
-        if self.json {
-            out.json(&report::as_json(&report))?;
+        let printed = if self.json {
+            out.json(&report::as_json(&report))
         } else {
-            report::lines(&report).iter().try_for_each(|line| out.line(line))?;
+            report::lines(&report).iter().try_for_each(|line| out.line(line))
+        };
+        // Last, so that the report is not lost if the page cannot be written; also if nobody reads the report (`head`).
+        if let Some(path) = &self.html {
+            page::write(path, &page::kernel::of(&report))?;
         }
-        // Last, so that the report is not lost if the page cannot be written.
-        let Some(path) = &self.html else { return Ok(()) };
-        page::write(path, &page::kernel::of(&report))?;
-        if self.json { Ok(()) } else { out.line(&format!("\nPlots: {}", path.display())) }
+        printed?;
+        match &self.html {
+            Some(path) if !self.json => out.line(&format!("\nPlots: {}", path.display())),
+            _ => Ok(()),
+        }
     }
 
     fn experiments(&self) -> Vec<Experiment> {
@@ -268,12 +273,12 @@ impl Study<'_> {
     fn open(&mut self) -> Result<Vec<String>> {
         let (source, about) = if let Some(path) = &self.args.trace {
             let trace =
-                Trace::read(BufReader::new(opened(path)?), self.proceed).map_err(|e| trace_failure(path, &e))?;
+                Trace::read(opened(path, Recording::Trace)?, self.proceed).map_err(|e| trace_failure(path, &e))?;
             let about = format!("trace {}: {}", path.display(), count_of(trace.events.len() as u64, "event"));
             (Source::Recorded(trace), vec![about])
         } else if let Some(path) = &self.args.strace {
             let converted =
-                strace::convert(BufReader::new(opened(path)?), self.proceed).map_err(|e| trace_failure(path, &e))?;
+                strace::convert(opened(path, Recording::Strace)?, self.proceed).map_err(|e| trace_failure(path, &e))?;
             let about = format!(
                 "strace {}: {} from {}, {} skipped; inode and block numbers are simulated as on ext2",
                 path.display(),
@@ -412,8 +417,28 @@ impl Study<'_> {
     }
 }
 
-fn opened(path: &Path) -> Result<File> {
-    File::open(path).map_err(|error| Failure::io(path.display(), &error))
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Recording {
+    Trace,
+    Strace,
+}
+
+/// Opens a recording; one of the other kind is an error that names the option for it.
+fn opened(path: &Path, expected: Recording) -> Result<BufReader<File>> {
+    let failed = |error| Failure::io(path.display(), &error);
+    let mut reader = BufReader::new(File::open(path).map_err(failed)?);
+    let start = reader.fill_buf().map_err(failed)?;
+    let path = path.display();
+    match expected {
+        Recording::Trace if strace::is_strace(start) => Err(Failure::usage(format_args!(
+            "{path}: is the output of strace; `splitpoint lab kernel --strace {path}` replays it, and --write-trace \
+             TRACE added to that converts it"
+        ))),
+        Recording::Strace if trace::is_trace(start) => {
+            Err(Failure::usage(format_args!("{path}: is a trace; `splitpoint lab kernel --trace {path}` replays it")))
+        }
+        _ => Ok(reader),
+    }
 }
 
 fn trace_failure(path: &Path, error: &trace::Error) -> Failure {

@@ -135,7 +135,7 @@ fn table(table: &TableReport) -> Vec<String> {
     let mut lines = vec![String::new(), format!("Table {}: {}", experiment.number, experiment.title)];
     for column in &table.columns {
         let sum = |of: fn(&Shape) -> u64| column.measured[0].shapes.iter().map(of).sum::<u64>();
-        let (hits, misses) = (sum(|shape| shape.counts.hits), sum(|shape| shape.counts.misses));
+        let (hits, misses) = (sum(|shape| shape.counts.successful), sum(|shape| shape.counts.unsuccessful));
         lines.push(String::new());
         lines.push(format!(
             "{}, {} lookups, {:.0} % successful",
@@ -213,8 +213,8 @@ fn counts(experiment: &Experiment, column: &Column) -> Vec<String> {
             buckets_of(kernel),
             grouped(measured.lookups_per_second.round() as u64),
             hash_ns(measured).map_or("-".to_owned(), |ns| format!("{ns:.1}")),
-            per(sum(|shape| shape.counts.compared_in_hits), sum(|shape| shape.counts.hits)),
-            per(sum(|shape| shape.counts.compared_in_misses), sum(|shape| shape.counts.misses)),
+            per(sum(|shape| shape.counts.compared_in_successful), sum(|shape| shape.counts.successful)),
+            per(sum(|shape| shape.counts.compared_in_unsuccessful), sum(|shape| shape.counts.unsuccessful)),
             grouped(sum(Shape::objects)),
             measured.shapes.iter().map(Shape::largest).max().unwrap_or(0),
             measured.runs,
@@ -237,8 +237,8 @@ pub fn charges(experiment: &Experiment, column: &Column) -> Vec<String> {
 
 fn charges_of(kernel: &Kernel, measured: &Measured) -> String {
     let of = |charge: &Charge| {
-        let Charge { cache, lookups, misses, ns_per_lookup } = charge;
-        format!("{lookups:+} in the {cache} cache at {ns_per_lookup:.0} ns ({misses:+} unsuccessful)")
+        let Charge { cache, lookups, unsuccessful, ns_per_lookup } = charge;
+        format!("{lookups:+} in the {cache} cache at {ns_per_lookup:.0} ns ({unsuccessful:+} unsuccessful)")
     };
     let changed: Vec<_> = measured.charges.iter().filter(|charge| charge.lookups != 0).map(of).collect();
     match changed.is_empty() {
@@ -284,7 +284,7 @@ fn histogram(report: &HistogramReport) -> Vec<String> {
     let paper = &histogram.paper;
     let counts = &shape.counts;
     let lookups = counts.lookups().max(1);
-    let compared = counts.compared_in_hits + counts.compared_in_misses;
+    let compared = counts.compared_in_successful + counts.compared_in_unsuccessful;
     let fact = |name: &str, ours: String, paper: String| format!("  {name:<34} {ours:>10} {paper:>10}");
     let none = || "-".to_owned();
     let mut lines = vec![
@@ -292,13 +292,21 @@ fn histogram(report: &HistogramReport) -> Vec<String> {
         format!("Histogram {}: {} ({})", histogram.number, histogram.title, load_of(*scripts)),
         fact("", "here".to_owned(), "paper".to_owned()),
         fact("lookups", grouped(counts.lookups()), grouped(paper.lookups)),
-        fact("successful", format!("{}%", 100 * counts.hits / lookups), format!("{}%", paper.hit_rate)),
+        fact("successful", format!("{}%", 100 * counts.successful / lookups), format!("{}%", paper.hit_rate)),
         fact("buckets", grouped(shape.buckets.unwrap_or(0)), grouped(paper.buckets.iter().sum())),
         fact("objects", grouped(shape.objects()), grouped(paper.objects)),
         fact("largest bucket", grouped(shape.largest() as u64), grouped(paper.largest)),
         fact("compared in 1,000 lookups", grouped(1000 * compared / lookups), grouped(paper.iterations)),
-        fact("  in 1,000 successful ones", grouped(1000 * counts.compared_in_hits / counts.hits.max(1)), none()),
-        fact("  in 1,000 unsuccessful ones", grouped(1000 * counts.compared_in_misses / counts.misses.max(1)), none()),
+        fact(
+            "  in 1,000 successful ones",
+            grouped(1000 * counts.compared_in_successful / counts.successful.max(1)),
+            none(),
+        ),
+        fact(
+            "  in 1,000 unsuccessful ones",
+            grouped(1000 * counts.compared_in_unsuccessful / counts.unsuccessful.max(1)),
+            none(),
+        ),
         format!(
             "  {:>5} {:>8} {:>8} {:>7}   {:>8} {:>8} {:>7}",
             "size", "buckets", "objects", "sum-pct", "paper", "objects", "sum-pct"
@@ -409,7 +417,7 @@ fn charge_json(charge: &Charge) -> Value {
     json!({
         "cache": charge.cache,
         "lookups_added": charge.lookups,
-        "unsuccessful_added": charge.misses,
+        "unsuccessful_added": charge.unsuccessful,
         "ns_per_lookup": charge.ns_per_lookup,
     })
 }
@@ -423,10 +431,10 @@ fn shape_json(shape: &Shape, hash_ns: Option<Option<f64>>) -> Value {
         "buckets": shape.buckets,
         "objects": shape.objects(),
         "largest_bucket": shape.largest(),
-        "successful": shape.counts.hits,
-        "unsuccessful": shape.counts.misses,
-        "compared_in_successful": shape.counts.compared_in_hits,
-        "compared_in_unsuccessful": shape.counts.compared_in_misses,
+        "successful": shape.counts.successful,
+        "unsuccessful": shape.counts.unsuccessful,
+        "compared_in_successful": shape.counts.compared_in_successful,
+        "compared_in_unsuccessful": shape.counts.compared_in_unsuccessful,
         "histogram": histogram,
     });
     if let Some(hash_ns) = hash_ns {

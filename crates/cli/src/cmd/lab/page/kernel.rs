@@ -22,8 +22,8 @@ pub fn of(report: &Report) -> String {
         page.heading(
             "Tables",
             "Percent of the reference kernel: scripts an hour of a whole machine in the paper, lookups a second of the \
-             tables alone here. Hash: nanoseconds to compute the function. Hit, miss: objects compared in a successful \
-             and an unsuccessful lookup. First: without the first run.",
+             tables alone here. Hash: nanoseconds to compute the function. Successful, \
+             unsuccessful: objects compared in such a lookup. First: without the first run.",
         );
         page.constant(
             "<p class=\"scale\"><span><i class=\"dot ours\"></i> here</span> \
@@ -93,8 +93,8 @@ fn table(experiment: &Experiment, columns: &[Column], column: &Column) -> Table 
         "here",
         "lookups/s",
         "hash",
-        "hit",
-        "miss",
+        "successful",
+        "unsuccessful",
         "objects",
         "largest",
         "dev",
@@ -131,8 +131,8 @@ fn table(experiment: &Experiment, columns: &[Column], column: &Column) -> Table 
         let more = [
             grouped(measured.lookups_per_second.round() as u64),
             hash_ns(measured).map_or("-".to_owned(), |ns| format!("{ns:.1}")),
-            per(sum(|shape| shape.counts.compared_in_hits), sum(|shape| shape.counts.hits)),
-            per(sum(|shape| shape.counts.compared_in_misses), sum(|shape| shape.counts.misses)),
+            per(sum(|shape| shape.counts.compared_in_successful), sum(|shape| shape.counts.successful)),
+            per(sum(|shape| shape.counts.compared_in_unsuccessful), sum(|shape| shape.counts.unsuccessful)),
             grouped(sum(Shape::objects)),
             largest(measured).to_string(),
             percent(of_reference(measured.deviation)),
@@ -199,25 +199,35 @@ fn histogram(HistogramReport { histogram, scripts, shape }: &HistogramReport) ->
 
 /// The figures above each histogram of the paper.
 fn facts(histograms: &[HistogramReport]) -> Table {
-    let names =
-        ["histogram", "of", "lookups", "hits", "buckets", "objects", "largest", "compared in 1,000", "a hit", "a miss"];
+    let names = [
+        "histogram",
+        "of",
+        "lookups",
+        "successful",
+        "buckets",
+        "objects",
+        "largest",
+        "compared in 1,000",
+        "a successful one",
+        "an unsuccessful one",
+    ];
     let mut table = Table::new("Histograms", &names);
     for HistogramReport { histogram, scripts, shape } in histograms {
         let (counts, paper) = (&shape.counts, &histogram.paper);
         let lookups = counts.lookups().max(1);
-        let compared = counts.compared_in_hits + counts.compared_in_misses;
+        let compared = counts.compared_in_successful + counts.compared_in_unsuccessful;
         let name = format!("{}: {}", histogram.number, histogram.title);
         let ours = [
             name.clone(),
             load_of(*scripts),
             grouped(counts.lookups()),
-            format!("{} %", 100 * counts.hits / lookups),
+            format!("{} %", 100 * counts.successful / lookups),
             grouped(shape.buckets.unwrap_or(0)),
             grouped(shape.objects()),
             grouped(shape.largest() as u64),
             grouped(1000 * compared / lookups),
-            per(counts.compared_in_hits, counts.hits),
-            per(counts.compared_in_misses, counts.misses),
+            per(counts.compared_in_successful, counts.successful),
+            per(counts.compared_in_unsuccessful, counts.unsuccessful),
         ];
         let theirs = [
             name,

@@ -9,7 +9,7 @@ const SIZE: (u32, u32) = (1000, 460);
 const SMALL: (u32, u32) = (500, 300);
 
 /// The legend is to the right of the plot area.
-const LEGEND_WIDTH: u32 = 124;
+const LEGEND_WIDTH: u32 = 144;
 
 /// Font and size, of which plotters makes 12.9 units.
 const TEXT: (&str, u32) = ("sans-serif", 16);

@@ -24,10 +24,30 @@ struct Plot {
 }
 
 const PLOTS: [Plot; 11] = [
-    Plot { title: "Pages per hit, on disk", shown: Shown::OnDisk, floor: None, y: |p| p.hit },
-    Plot { title: "Pages per miss, on disk", shown: Shown::OnDisk, floor: None, y: |p| Some(p.miss) },
-    Plot { title: "Entries per hit, in memory", shown: Shown::InMemory, floor: Some(0.5), y: |p| p.hit },
-    Plot { title: "Entries per miss, in memory", shown: Shown::InMemory, floor: Some(1.0 / 64.0), y: |p| Some(p.miss) },
+    Plot {
+        title: "Pages per successful lookup, on disk",
+        shown: Shown::OnDisk,
+        floor: None,
+        y: |p| p.touched_per_successful,
+    },
+    Plot {
+        title: "Pages per unsuccessful lookup, on disk",
+        shown: Shown::OnDisk,
+        floor: None,
+        y: |p| Some(p.touched_per_unsuccessful),
+    },
+    Plot {
+        title: "Entries per successful lookup, in memory",
+        shown: Shown::InMemory,
+        floor: Some(0.5),
+        y: |p| p.touched_per_successful,
+    },
+    Plot {
+        title: "Entries per unsuccessful lookup, in memory",
+        shown: Shown::InMemory,
+        floor: Some(1.0 / 64.0),
+        y: |p| Some(p.touched_per_unsuccessful),
+    },
     Plot {
         title: "Memory for addressing, bytes",
         shown: Shown::All,
@@ -88,10 +108,11 @@ pub fn of(report: &Report) -> String {
     page.finish()
 }
 
-/// Pages or entries that a hit and a miss touch together; `None` if the scheme did not take all keys.
+/// Pages or entries that a successful and an unsuccessful lookup touch together; `None` if the scheme did not take all
+/// keys.
 fn touched(study: &Study) -> Option<f64> {
     let point = study.last().filter(|_| is_complete(study))?;
-    Some(point.hit? + point.miss)
+    Some(point.touched_per_successful? + point.touched_per_unsuccessful)
 }
 
 fn is_complete(study: &Study) -> bool {
@@ -108,16 +129,16 @@ fn answer(page: &mut Page, report: &Report) {
     let (mut tiles, mut verdict) = (Vec::new(), Vec::new());
     for (on_disk, name) in [(true, "on disk"), (false, "in memory")] {
         let Some((study, point)) = best(&report.studies, on_disk) else { continue };
-        let [hit, miss, memory, ..] = text::cells(point);
+        let [successful, unsuccessful, memory, ..] = text::cells(point);
         verdict.push(format!("{name} {}", study.kind.name()));
         let tile = if on_disk { "Fewest pages, on disk" } else { "Fewest entries, in memory" };
-        let note = format!("{hit} a hit, {miss} a miss; {memory} of memory for addressing");
+        let note = format!("{successful} successful, {unsuccessful} unsuccessful; {memory} of memory for addressing");
         tiles.push(Tile { name: tile, value: study.kind.name().to_owned(), note });
     }
     let ours = report.studies.iter().find(|study| study.kind == SchemeKind::Splitpoint);
     if let Some(point) = ours.and_then(Study::last) {
-        let [hit, miss, memory, ..] = text::cells(point);
-        let note = format!("{hit} a hit, {miss} a miss; {memory} of memory for addressing");
+        let [successful, unsuccessful, memory, ..] = text::cells(point);
+        let note = format!("{successful} successful, {unsuccessful} unsuccessful; {memory} of memory for addressing");
         tiles.push(Tile { name: "Splitpoint's table", value: "splitpoint".to_owned(), note });
     }
     let verdict = match verdict.len() {

@@ -81,13 +81,13 @@ fn answer(page: &mut Page, report: &Report) {
             Tile { name: "Spread", value: function.class.name().to_owned(), note: String::new() },
             Tile {
                 name: "Keys compared, found",
-                value: format!("{:.3}", level.probes_hit),
-                note: random(level.expected.probes_hit),
+                value: format!("{:.3}", level.compared_successful),
+                note: random(level.expected.compared_successful),
             },
             Tile {
                 name: "Keys compared, absent",
-                value: format!("{:.3}", level.probes_miss),
-                note: random(level.expected.probes_miss),
+                value: format!("{:.3}", level.compared_unsuccessful),
+                note: random(level.expected.compared_unsuccessful),
             },
             Tile {
                 name: "Largest bucket",
@@ -133,9 +133,9 @@ fn overview(report: &Report) -> Table {
     let names = [
         "function",
         "spread",
-        "hit",
-        "miss",
-        "miss, × random",
+        "successful",
+        "unsuccessful",
+        "unsuccessful, × random",
         "largest",
         "empty",
         "chi-square",
@@ -150,8 +150,8 @@ fn overview(report: &Report) -> Table {
         let cells = [
             function.function.name().into(),
             Cell::marked(function.class.name(), mark(function.class)),
-            format!("{:.3}", level.probes_hit).into(),
-            format!("{:.3}", level.probes_miss).into(),
+            format!("{:.3}", level.compared_successful).into(),
+            format!("{:.3}", level.compared_unsuccessful).into(),
             Cell::marked(&format!("{:.3}×", level.excess()), mark(function.class)),
             grouped(level.largest).into(),
             grouped(level.empty).into(),
@@ -167,8 +167,8 @@ fn overview(report: &Report) -> Table {
     let cells = [
         "uniform random".into(),
         "".into(),
-        format!("{:.3}", level.expected.probes_hit).into(),
-        format!("{:.3}", level.expected.probes_miss).into(),
+        format!("{:.3}", level.expected.compared_successful).into(),
+        format!("{:.3}", level.expected.compared_unsuccessful).into(),
         "1×".into(),
         grouped(level.expected.largest).into(),
         grouped(level.expected.empty.round() as u64).into(),
@@ -238,9 +238,10 @@ fn by_load(report: &Report) -> Lines {
         against_random(report, |function| function.levels.iter().map(|level| (level.load(), level.excess())).collect());
     let levels = &report.functions[0].levels;
     lines.push(Line::expected("uniform random", levels.iter().map(|level| (level.load(), 1.0)).collect()));
-    // For n keys placed at random in m buckets, the keys compared by a miss have the standard deviation sqrt(2 / m).
+    // For n keys placed at random in m buckets, the keys compared by an unsuccessful lookup have the standard deviation
+    // sqrt(2 / m).
     let chance = |level: &Level| {
-        let deviation = (2.0 / level.buckets as f64).sqrt() / (1.0 + level.expected.probes_miss);
+        let deviation = (2.0 / level.buckets as f64).sqrt() / (1.0 + level.expected.compared_unsuccessful);
         around_one(level.load(), SIGMAS * deviation)
     };
     Lines {

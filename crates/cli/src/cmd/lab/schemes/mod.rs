@@ -197,9 +197,9 @@ fn point_as_json(point: &Point) -> Value {
     json!({
         "keys": point.keys,
         "refused": point.refused,
-        "touched_per_successful": point.hit,
-        "touched_per_successful_most": point.worst_hit,
-        "touched_per_unsuccessful": point.miss,
+        "touched_per_successful": point.touched_per_successful,
+        "touched_per_successful_most": point.touched_per_successful_most,
+        "touched_per_unsuccessful": point.touched_per_unsuccessful,
         "pairs": figures.pairs,
         "pair_bytes": figures.pair_bytes,
         "store_bytes": figures.store_bytes,

@@ -45,8 +45,8 @@ pub fn answer(report: &Report) -> Vec<String> {
             let names: Vec<_> = equal.map(|(study, _)| study.kind.name()).collect();
             Some((names.join(", "), figure(best.1)))
         };
-        let (successful, hit) = least(&|point| point.hit.unwrap_or(f64::MAX))?;
-        let (unsuccessful, miss) = least(&|point| point.miss)?;
+        let (successful, touched_by_successful) = least(&|point| point.touched_per_successful.unwrap_or(f64::MAX))?;
+        let (unsuccessful, touched_by_unsuccessful) = least(&|point| point.touched_per_unsuccessful)?;
         let (fullest, full) = least(&|point| -point.figures.utilisation_percent())?;
         let refused: Vec<_> =
             all.iter().filter(|(_, point)| point.refused > 0).map(|(study, _)| study.kind.name()).collect();
@@ -57,8 +57,8 @@ pub fn answer(report: &Report) -> Vec<String> {
         Some(format!(
             "{name}: fewest {unit} in a successful lookup: {successful} ({}); in an unsuccessful one: \
              {unsuccessful} ({}); fullest: {fullest} ({:.0} %).{refused}",
-            touched(hit),
-            touched(miss),
+            touched(touched_by_successful),
+            touched(touched_by_unsuccessful),
             -full
         ))
     };
@@ -121,8 +121,8 @@ fn columns(point: &Point) -> String {
 pub fn cells(point: &Point) -> [String; 7] {
     let figures = &point.figures;
     [
-        point.hit.map_or("-".to_owned(), touched),
-        touched(point.miss),
+        point.touched_per_successful.map_or("-".to_owned(), touched),
+        touched(point.touched_per_unsuccessful),
         size(figures.addressing_bytes),
         format!("{:.0}%", figures.utilisation_percent()),
         grouped(figures.splits),
