@@ -8,6 +8,7 @@
 //!
 //! Not here: changing a dictionary (`update.rs`).
 
+use super::build::far::FarSources;
 use super::build::plan::Plan;
 use super::build::progress::{Progress, ProgressCounter};
 use super::build::sort::duplicates::Duplicates;
@@ -323,7 +324,9 @@ impl OrderedBuild {
         self.run.sort();
         let writer = match (&mut self.writer, self.output.take()) {
             (Some(writer), _) => writer,
-            (none, Some(output)) => none.insert(FileWriter::new(self.plan.clone(), output, self.run.layout())?),
+            (none, Some(output)) => {
+                none.insert(FileWriter::new(self.plan.clone(), output, self.run.layout(), FarSources::default())?)
+            }
             (None, None) => unreachable!("an output is taken for a writer only"),
         };
         self.plan.progress.report()?;

@@ -12,6 +12,54 @@ pub(crate) const RUN_BYTES: usize = 1 << 20;
 pub(crate) struct Record<'a> {
     pub key: &'a [u8],
     pub value: Option<&'a [u8]>,
+    /// The length of a value that lies elsewhere: `value` then says where, as [`Far::bytes`] gives it.
+    pub far_len: Option<u32>,
+}
+
+/// Values of this many bytes and more lie elsewhere while a dictionary is written, so that none is held in memory.
+pub(crate) const FAR_LEN_MIN: usize = if cfg!(test) { 1 << 14 } else { 1 << 20 };
+
+/// Where a value lies that is not in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Far {
+    pub source: FarSource,
+    pub offset: u64,
+    /// Of a value in a temporary file.
+    pub checksum: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FarSource {
+    /// A file of values that were pushed.
+    Batch,
+    /// The stream of the dictionary that is updated.
+    Old,
+    /// The stream of a file that is written again in another layout.
+    Rewritten,
+}
+
+pub(crate) const FAR_BYTES: usize = 13;
+
+impl Far {
+    pub fn bytes(self) -> [u8; FAR_BYTES] {
+        let mut bytes = [0; FAR_BYTES];
+        bytes[0] = self.source as u8;
+        bytes[1..9].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[9..].copy_from_slice(&self.checksum.to_le_bytes());
+        bytes
+    }
+
+    /// What [`bytes`](Self::bytes) made.
+    pub fn parse(bytes: &[u8]) -> Far {
+        let source = match bytes[0] {
+            0 => FarSource::Batch,
+            1 => FarSource::Old,
+            _ => FarSource::Rewritten,
+        };
+        let offset = u64::from_le_bytes(bytes[1..9].try_into().expect("8 bytes"));
+        let checksum = u32::from_le_bytes(bytes[9..FAR_BYTES].try_into().expect("4 bytes"));
+        Far { source, offset, checksum }
+    }
 }
 
 /// Records ascending by position, then key.
@@ -44,9 +92,37 @@ impl Default for Spans {
 pub(crate) struct Span {
     pub start: usize,
     pub key_len: u32,
+    /// Of the value, wherever it is.
     pub value_len: u32,
+    pub kind: SpanKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SpanKind {
+    /// The value is behind the key.
+    Near,
     /// The key is deleted, and has no value here.
-    pub deleted: bool,
+    Deleted,
+    /// Where the value is, is behind the key.
+    Far,
+}
+
+impl Span {
+    /// Bytes behind the key.
+    #[inline]
+    fn behind(&self) -> usize {
+        match self.kind {
+            SpanKind::Near => self.value_len as usize,
+            SpanKind::Deleted => 0,
+            SpanKind::Far => FAR_BYTES,
+        }
+    }
+
+    /// Where the record's bytes end.
+    #[inline]
+    pub fn end(&self) -> usize {
+        self.start + self.key_len as usize + self.behind()
+    }
 }
 
 impl Run {
@@ -76,7 +152,7 @@ impl Run {
 
     /// Adds one record behind the others, of the lengths that the run is for.
     pub fn push(&mut self, position: u64, key: &[u8], value: Option<&[u8]>) {
-        self.push_record(position, Record { key, value });
+        self.push_record(position, Record { key, value, far_len: None });
     }
 
     pub fn push_record(&mut self, position: u64, record: Record<'_>) {
@@ -89,12 +165,12 @@ impl Run {
     pub fn push_bytes(&mut self, record: Record<'_>) {
         let value = record.value.unwrap_or_default();
         if let Spans::Varied(spans) = &mut self.spans {
-            spans.push(Span {
-                start: self.bytes.len(),
-                key_len: record.key.len() as u32,
-                value_len: value.len() as u32,
-                deleted: record.value.is_none(),
-            });
+            let (kind, value_len) = match (record.value, record.far_len) {
+                (None, _) => (SpanKind::Deleted, 0),
+                (_, Some(len)) => (SpanKind::Far, len),
+                (Some(value), None) => (SpanKind::Near, value.len() as u32),
+            };
+            spans.push(Span { start: self.bytes.len(), key_len: record.key.len() as u32, value_len, kind });
         }
         self.bytes.extend_from_slice(record.key);
         self.bytes.extend_from_slice(value);
@@ -133,7 +209,9 @@ impl Run {
 
     #[inline]
     pub fn record(&self, index: usize) -> Record<'_> {
-        Record { key: self.key(index), value: self.value(index) }
+        let span = self.span(index);
+        let far_len = (span.kind == SpanKind::Far).then_some(span.value_len);
+        Record { key: self.key(index), value: self.value(index), far_len }
     }
 
     /// Adds records `range` of `other`.
@@ -167,9 +245,8 @@ impl Run {
         let Spans::Varied(spans) = &mut self.spans else { unreachable!("made so above") };
         for index in range {
             let span = other.span(index);
-            let end = span.start + span.key_len as usize + span.value_len as usize;
             spans.push(Span { start: self.bytes.len(), ..span });
-            self.bytes.extend_from_slice(&other.bytes[span.start..end]);
+            self.bytes.extend_from_slice(&other.bytes[span.start..span.end()]);
         }
     }
 
@@ -178,7 +255,7 @@ impl Run {
         match &self.spans {
             Spans::Fixed { key_len, value_len } => {
                 let start = index * (*key_len as usize + *value_len as usize);
-                Span { start, key_len: *key_len, value_len: *value_len, deleted: false }
+                Span { start, key_len: *key_len, value_len: *value_len, kind: SpanKind::Near }
             }
             Spans::Varied(spans) => spans[index],
         }
@@ -190,12 +267,12 @@ impl Run {
         &self.bytes[span.start..span.start + span.key_len as usize]
     }
 
-    /// `None` for a deletion.
+    /// `None` for a deletion; of a value that lies elsewhere, where it is.
     #[inline]
     pub fn value(&self, index: usize) -> Option<&[u8]> {
         let span = self.span(index);
         let from = span.start + span.key_len as usize;
-        (!span.deleted).then(|| &self.bytes[from..from + span.value_len as usize])
+        (span.kind != SpanKind::Deleted).then(|| &self.bytes[from..span.end()])
     }
 
     /// Puts the records in order by position and key, where they were not.

@@ -215,6 +215,7 @@ impl Reader {
 
     fn walk(&mut self, stream: &[u8]) -> Result<()> {
         let mut at = 0;
+        let mut ended_early = false;
         while at < stream.len() {
             let first_rank = self.records.len() as u64;
             let end = if self.header.compressed {
@@ -240,8 +241,13 @@ impl Reader {
                 let position = self.records[first_rank as usize].position;
                 must(u64_at(head, 20) == position, || "the position of a block".into())?;
                 let end = end.expect("looked at above");
-                let full = raw.len() as u64 >= self.header.block_bytes || end == stream.len();
-                must(full && (before_last as u64) < self.header.block_bytes, || "a block ends elsewhere".into())?;
+                let block_bytes = self.header.block_bytes;
+                let last = (raw.len() - before_last) as u64;
+                must(count == 1 || last < block_bytes, || "a long record in a block with others".into())?;
+                must(last <= block_bytes.max(1 << 20) || stored_bytes == raw_bytes, || "a long record, packed".into())?;
+                must(!ended_early || last >= block_bytes, || "a block ends before a short record".into())?;
+                ended_early = (raw.len() as u64) < block_bytes;
+                must((before_last as u64) < block_bytes, || "a block ends too late".into())?;
                 end
             } else {
                 self.record(stream, at)?

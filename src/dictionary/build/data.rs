@@ -4,13 +4,14 @@
 //! block; on the way pairs and bytes are counted, and the positions and ranks that the index needs are kept. Not here:
 //! pages (`pages.rs`), indexes (`index/`), which record comes next (`merge.rs`).
 
+use super::far::FarSources;
 use super::numbers::NumberList;
 use super::pages::{PageFirsts, PageWriter};
-use crate::dictionary::format::block::Blocks;
+use crate::dictionary::format::block::{self, Blocks};
 use crate::dictionary::format::ends::{FileHeader, Footer};
 use crate::dictionary::format::layout::{Compression, Layout};
 use crate::dictionary::format::{page, record};
-use crate::dictionary::run::Run;
+use crate::dictionary::run::{Far, Record, Run};
 use crate::error::Result;
 use crate::io::File;
 use std::path::Path;
@@ -26,17 +27,43 @@ pub(crate) struct IndexNumbers {
     pub positions: Option<NumberList>,
 }
 
+/// A value, or where it is and how long.
+#[derive(Clone, Copy)]
+enum Value<'v> {
+    Near(&'v [u8]),
+    Far(Far, u32),
+}
+
+impl Value<'_> {
+    #[inline]
+    fn len(&self) -> usize {
+        match self {
+            Value::Near(value) => value.len(),
+            Value::Far(_, len) => *len as usize,
+        }
+    }
+}
+
 pub(crate) struct DataWriter {
     pages: PageWriter,
     layout: Layout,
     blocks: Option<Blocks>,
     positions: Option<NumberList>,
     footer: Footer,
+    far: FarSources,
+    /// A value that lies elsewhere and is part of a block.
+    value: Vec<u8>,
 }
 
 impl DataWriter {
-    /// Writes behind the header's page of `file`, which errors call `path`.
-    pub fn new(file: Arc<dyn File>, path: &Path, header: &FileHeader, numbers: IndexNumbers) -> Result<Self> {
+    /// Writes behind the header's page of `file`, which errors call `path`. `far` has the values that records do not.
+    pub fn new(
+        file: Arc<dyn File>,
+        path: &Path,
+        header: &FileHeader,
+        numbers: IndexNumbers,
+        far: FarSources,
+    ) -> Result<Self> {
         let firsts = PageFirsts { positions: numbers.page_positions, ranks: numbers.page_ranks };
         let head = page::head_bytes(header.layout, header.compression);
         Ok(DataWriter {
@@ -45,34 +72,84 @@ impl DataWriter {
             blocks: (header.compression != Compression::None).then(|| Blocks::new(header.block_bytes)),
             positions: numbers.positions,
             footer: Footer { key_len: (u32::MAX, 0), value_len: (u32::MAX, 0), ..Footer::default() },
+            far,
+            value: Vec::new(),
         })
     }
 
-    /// Writes one record, whose lengths are the layout's.
+    /// Writes one record, whose lengths are the layout's, and which is no deletion.
     #[inline]
-    pub fn push(&mut self, position: u64, key: &[u8], value: &[u8]) -> Result<()> {
+    pub fn push_record(&mut self, position: u64, record: Record<'_>) -> Result<()> {
+        let value = record.value.expect("deletions end in the merge");
+        match record.far_len {
+            None => self.push(position, record.key, Value::Near(value)),
+            Some(len) => self.push(position, record.key, Value::Far(Far::parse(value), len)),
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, position: u64, key: &[u8], value: Value<'_>) -> Result<()> {
+        let value_len = value.len();
         debug_assert!(match self.layout {
             Layout::Varied => true,
-            Layout::Fixed { key_len, value_len } => key.len() == key_len as usize && value.len() == value_len as usize,
+            Layout::Fixed { key_len, value_len: len } => key.len() == key_len as usize && value_len == len as usize,
         });
         if let Some(positions) = &mut self.positions {
             positions.push(position)?;
         }
-        self.count(key.len(), value.len());
+        self.count(key.len(), value_len);
         let rank = self.footer.pairs;
         self.footer.pairs += 1;
-        let (head, head_bytes) = record::head(self.layout, key, value);
+        let (head, head_bytes) = record::head(self.layout, key.len(), value_len);
         let head = &head[..head_bytes];
-        if let Some(blocks) = &mut self.blocks {
-            if blocks.add(position, rank, [head, key, value]) {
-                self.write_block()?;
-            }
-            return Ok(());
+        if self.blocks.is_some() {
+            return self.push_to_block((position, rank), head, key, value);
         }
         self.pages.begin_cell(position, rank)?;
         self.pages.write(head)?;
         self.pages.write(key)?;
-        self.pages.write(value)
+        self.write_value(value)
+    }
+
+    #[inline]
+    fn write_value(&mut self, value: Value<'_>) -> Result<()> {
+        match value {
+            Value::Near(value) => self.pages.write(value),
+            Value::Far(far, len) => self.far.copy(far, len, &mut |bytes| self.pages.write(bytes)),
+        }
+    }
+
+    fn push_to_block(&mut self, place: (u64, u64), head: &[u8], key: &[u8], value: Value<'_>) -> Result<()> {
+        let blocks = self.blocks.as_mut().expect("asked before");
+        let raw_bytes = head.len() + key.len() + value.len();
+        // A long record has a block for itself, so that a lookup of its neighbours does not read it.
+        if raw_bytes >= blocks.block_bytes() && !blocks.is_empty() {
+            self.write_block()?;
+        }
+        let blocks = self.blocks.as_mut().expect("asked before");
+        if raw_bytes > blocks.compressed_max() {
+            self.pages.begin_cell(place.0, place.1)?;
+            self.pages.write(&block::head_of_one(place.0, raw_bytes as u64))?;
+            self.pages.write(head)?;
+            self.pages.write(key)?;
+            return self.write_value(value);
+        }
+        let value = match value {
+            Value::Near(value) => value,
+            Value::Far(far, len) => {
+                self.value.clear();
+                let copy = &mut self.value;
+                self.far.copy(far, len, &mut |bytes| {
+                    copy.extend_from_slice(bytes);
+                    Ok(())
+                })?;
+                &self.value
+            }
+        };
+        if blocks.add(place.0, place.1, [head, key, value]) {
+            self.write_block()?;
+        }
+        Ok(())
     }
 
     /// Writes the records of `run`, which all have the lengths of the fixed layout.
@@ -82,7 +159,7 @@ impl DataWriter {
             let records = run.bytes.chunks_exact(key_len as usize + value_len as usize);
             for (position, record) in run.positions.iter().zip(records) {
                 let (key, value) = record.split_at(key_len as usize);
-                self.push(*position, key, value)?;
+                self.push(*position, key, Value::Near(value))?;
             }
             return Ok(());
         }

@@ -9,6 +9,7 @@
 //! Cost: one read of the old data, whatever the batch. Records of the old file between two of the batch are copied in
 //! one piece where all have one size. Source: Lim et al. 2013, section 2.5.
 
+use super::far::FarSources;
 use super::plan::{PlaceNames, Plan};
 use super::sort::Sorted;
 use super::sort::duplicates::{CHOOSE, SortError};
@@ -17,7 +18,7 @@ use super::writer::FileWriter;
 use crate::dictionary::format::ends::Footer;
 use crate::dictionary::format::layout::Layout;
 use crate::dictionary::read::file::DictionaryFile;
-use crate::dictionary::read::within::{ALL, WalkAhead};
+use crate::dictionary::read::within::WalkAhead;
 use crate::dictionary::run::{RUN_BYTES, Run};
 use crate::error::{Error, ErrorKind, Result, quote};
 use crate::io::atomic::AtomicFile;
@@ -34,14 +35,15 @@ pub(crate) fn write_merged(
     let layout = expected_layout(old, sorted);
     let progress = Arc::clone(&plan.progress);
     progress.expect(sorted.records() + old.map_or(0, |old| old.footer.pairs));
+    let far = FarSources { batch: sorted.far(), old: old.cloned(), rewritten: None };
     let mut merge = Merge {
         as_is: old.is_none() && !sorted.removals(),
-        old: old.map(|old| WalkAhead::new(Arc::clone(old), ALL)).transpose()?,
+        old: old.map(|old| WalkAhead::with_far_values(Arc::clone(old))).transpose()?,
         old_run: Cursor::default(),
         batch: Batch::new(sorted, plan.place_names.clone()),
         batch_run: Cursor::default(),
     };
-    let mut writer = FileWriter::new(plan, output, layout)?;
+    let mut writer = FileWriter::new(plan, output, layout, far)?;
     let mut run = Run::default();
     loop {
         progress.report()?;

@@ -11,6 +11,7 @@
 //! Not here: several files as one dictionary (`shards/`).
 
 pub(crate) mod data;
+pub(crate) mod far;
 pub(crate) mod filter;
 pub(crate) mod merge;
 pub(crate) mod numbers;

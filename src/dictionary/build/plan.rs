@@ -6,6 +6,7 @@ use crate::dictionary::format::layout::{BLOCK_BYTES_MAX, Compression, PAGE_BYTES
 use crate::dictionary::index::Index;
 use crate::dictionary::index::filter::{FilterBits, SEGMENT_BUILD_BYTES};
 use crate::dictionary::read::file::DictionaryFile;
+use crate::dictionary::run::FAR_LEN_MIN;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
 use crate::io::{Disk, Storage};
@@ -116,6 +117,10 @@ impl Plan {
     pub fn check_memory_for(&self, old: &DictionaryFile) -> Result<()> {
         let Index::Chunk { .. } = self.index else { return Ok(()) };
         let footer = &old.footer;
+        if footer.value_len.1 as usize >= FAR_LEN_MIN {
+            // Long values are not held, and how many bytes are left without them is not known.
+            return Ok(());
+        }
         let chunk_keys = u64::from(self.index.chunk_options().chunk_keys);
         // The largest chunk has at least the mean. No overflow: an open compares the sum with the bytes of the file.
         let bytes = footer.key_bytes.saturating_add(footer.value_bytes);

@@ -100,8 +100,7 @@ impl Reorderer {
 fn write_in_order(held: &Run, first: usize, order: &[u32], writer: &mut DataWriter) -> Result<()> {
     for &number in order {
         let index = first + number as usize;
-        let value = held.value(index).expect("deletions end in the merge");
-        writer.push(held.positions[index], held.key(index), value)?;
+        writer.push_record(held.positions[index], held.record(index))?;
     }
     Ok(())
 }

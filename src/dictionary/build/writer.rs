@@ -11,6 +11,7 @@
 //! Not here: where runs come from (`merge.rs`), locks and the rename (`io/atomic.rs`).
 
 use super::data::{DataWriter, IndexNumbers};
+use super::far::FarSources;
 use super::filter::FilterWriter;
 use super::numbers::NumberList;
 use super::plan::Plan;
@@ -21,7 +22,7 @@ use crate::dictionary::index::page::{PageIndex, PageIndexOptions};
 use crate::dictionary::index::{Index, trie};
 use crate::dictionary::read::file::{Access, DictionaryFile};
 use crate::dictionary::read::walk::Walk;
-use crate::dictionary::run::{Run, Spans};
+use crate::dictionary::run::{FarSource, Run, Spans};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::atomic::AtomicFile;
 use crate::io::{Mode, Storage};
@@ -124,13 +125,14 @@ pub(crate) struct FileWriter {
     attempt: Option<Attempt>,
     /// Where a second file is written: the first one, which holds the lock of the name.
     first: Option<AtomicFile>,
+    far: FarSources,
 }
 
 impl FileWriter {
-    /// Writes to `output`, in `layout` for a start.
-    pub fn new(plan: Plan, output: AtomicFile, layout: Layout) -> Result<Self> {
-        let attempt = Attempt::new(&plan, output, layout)?;
-        Ok(FileWriter { plan, attempt: Some(attempt), first: None })
+    /// Writes to `output`, in `layout` for a start. `far` has the values that runs do not have.
+    pub fn new(plan: Plan, output: AtomicFile, layout: Layout, far: FarSources) -> Result<Self> {
+        let attempt = Attempt::new(&plan, output, layout, far.clone())?;
+        Ok(FileWriter { plan, attempt: Some(attempt), first: None, far })
     }
 
     /// Takes the next records, none of them a deletion.
@@ -169,8 +171,10 @@ impl FileWriter {
         // With the permissions of the first file. `begin_file` has checked that a file of this name is ours.
         let mut again = open_unfinished(&self.plan.storage, output.path(), UNFINISHED_AGAIN)?;
         again.begin(output.unfinished_path())?;
-        let mut attempt = Attempt::new(&self.plan, again, layout)?;
-        let (mut walk, mut run) = (Walk::new(&old), Run::default());
+        let old = Arc::new(old);
+        let far = FarSources { rewritten: Some(Arc::clone(&old)), ..self.far.clone() };
+        let mut attempt = Attempt::new(&self.plan, again, layout, far)?;
+        let (mut walk, mut run) = (Walk::with_far_values(&old, FarSource::Rewritten), Run::default());
         while walk.next(&mut run)? {
             self.plan.progress.report()?;
             attempt.push(&run)?;
@@ -197,10 +201,10 @@ struct Written {
 }
 
 impl Attempt {
-    fn new(plan: &Plan, output: AtomicFile, layout: Layout) -> Result<Self> {
+    fn new(plan: &Plan, output: AtomicFile, layout: Layout, far: FarSources) -> Result<Self> {
         let header = header_of(plan, layout);
         let numbers = numbers_of(plan, layout);
-        let data = DataWriter::new(Arc::clone(output.file()), output.unfinished_path(), &header, numbers)?;
+        let data = DataWriter::new(Arc::clone(output.file()), output.unfinished_path(), &header, numbers, far)?;
         let reorderer = matches!(plan.index, Index::Chunk { .. }).then(|| Reorderer::new(plan));
         let filter = plan.filter().map(|bits| FilterWriter::new(plan, bits));
         Ok(Attempt { output, header, data, reorderer, filter })
@@ -219,8 +223,7 @@ impl Attempt {
             return self.data.push_fixed(run);
         }
         for (index, position) in run.positions.iter().enumerate() {
-            let value = run.value(index).expect("deletions end in the merge");
-            self.data.push(*position, run.key(index), value)?;
+            self.data.push_record(*position, run.record(index))?;
         }
         Ok(())
     }

@@ -7,16 +7,23 @@
 //!
 //! The stored bytes are LZ4, or the raw ones if LZ4 gained nothing.
 //! `position` is that of the first record. A block ends with the record that brings it to the bytes that the header
-//! asks for. Decompression allocates what the head claims only after [`BlockHead::parse`] has compared it with what LZ4
-//! can expand to, and [`unpack`] with what a block of these records can have.
+//! asks for; a record that has so many itself is a block by itself. One of more than [`COMPRESSED_MAX`] stays as it is,
+//! so that it can be written and read some bytes at a time. Decompression allocates what the head claims only after
+//! [`BlockHead::parse`] has compared it with what LZ4 can expand to, and [`unpack`] with what a block of these records
+//! can have.
 
 use crate::little_endian::u64_at;
 
 pub(crate) const HEAD_BYTES: usize = 28;
 /// The most bytes that LZ4 can expand one byte to.
 pub(crate) const EXPANSION_MAX: u64 = 255;
-/// Raw bytes above which LZ4's own limits come near; such a block, of one huge record, stays as it is.
-const COMPRESSED_MAX: usize = 1 << 30;
+/// The most raw bytes that are compressed, where the header does not ask for more.
+pub(crate) const COMPRESSED_MAX: usize = if cfg!(test) { 1 << 14 } else { 1 << 20 };
+
+/// The head of a block of one record that stays as it is.
+pub(crate) fn head_of_one(position: u64, raw_bytes: u64) -> [u8; HEAD_BYTES] {
+    BlockHead { raw_bytes, stored_bytes: raw_bytes, records: 1, position }.bytes()
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockHead {
@@ -111,6 +118,16 @@ impl Blocks {
         Blocks { block_bytes, raw: Vec::new(), stored: Vec::new(), records: 0, position: 0, rank: 0 }
     }
 
+    /// Bytes that end a block.
+    pub fn block_bytes(&self) -> usize {
+        self.block_bytes
+    }
+
+    /// Records of more bytes are not compressed.
+    pub fn compressed_max(&self) -> usize {
+        COMPRESSED_MAX.max(self.block_bytes)
+    }
+
     /// The next record, in parts; true if the block is now full.
     pub fn add(&mut self, position: u64, rank: u64, parts: [&[u8]; 3]) -> bool {
         if self.records == 0 {
@@ -129,11 +146,8 @@ impl Blocks {
 
     /// The block so far; [`clear`](Self::clear) it when it is written.
     pub fn pack(&mut self) -> Packed<'_> {
-        let mut compressed = None;
-        if self.raw.len() <= COMPRESSED_MAX {
-            self.stored.resize(lz4_flex::block::get_maximum_output_size(self.raw.len()), 0);
-            compressed = lz4_flex::block::compress_into(&self.raw, &mut self.stored).ok();
-        }
+        self.stored.resize(lz4_flex::block::get_maximum_output_size(self.raw.len()), 0);
+        let compressed = lz4_flex::block::compress_into(&self.raw, &mut self.stored).ok();
         let stored = match compressed {
             Some(bytes) if bytes < self.raw.len() => &self.stored[..bytes],
             _ => &self.raw[..],

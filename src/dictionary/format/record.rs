@@ -48,15 +48,15 @@ pub(crate) fn lengths(layout: Layout, bytes: &[u8]) -> Option<(usize, usize, usi
     }
 }
 
-/// The bytes before the key, and how many they are.
+/// The bytes before a key of `key_len` bytes, and how many they are.
 #[inline]
-pub(crate) fn head(layout: Layout, key: &[u8], value: &[u8]) -> ([u8; HEAD_BYTES_MAX], usize) {
+pub(crate) fn head(layout: Layout, key_len: usize, value_len: usize) -> ([u8; HEAD_BYTES_MAX], usize) {
     let mut out = [0; HEAD_BYTES_MAX];
     if layout != Layout::Varied {
         return (out, 0);
     }
-    let first = put_varint(&mut out, key.len() as u64);
-    let second = put_varint(&mut out[first..], value.len() as u64);
+    let first = put_varint(&mut out, key_len as u64);
+    let second = put_varint(&mut out[first..], value_len as u64);
     (out, first + second)
 }
 

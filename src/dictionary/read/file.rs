@@ -175,7 +175,7 @@ impl DictionaryFile {
             None => self.pages.of_stream(self.narrow(query)?),
         };
         if pages.end - pages.start > PAGES_AT_ONCE_MAX {
-            return Ok(self.find_in_stream(&self.stream_of(&pages), query)?.map(|value| give(&value)));
+            return self.find_in_stream(&self.stream_of(&pages), query, give);
         }
         let format = self.format;
         SCRATCH.with_borrow_mut(|scratch| {
@@ -388,7 +388,12 @@ impl DictionaryFile {
     }
 
     /// Looks at the cells that begin in `range` of the stream one by one: for cells of many pages.
-    fn find_in_stream(&self, range: &Range<u64>, query: Query<'_>) -> Result<Option<Vec<u8>>> {
+    fn find_in_stream<T>(
+        &self,
+        range: &Range<u64>,
+        query: Query<'_>,
+        give: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
         let mut scratch = Scratch::default();
         let Some(mut at) = self.first_cell(range, &mut scratch)? else { return Ok(None) };
         let mut stream = Stream::new(&self.pages, self.pages.body_bytes());
@@ -397,6 +402,8 @@ impl DictionaryFile {
             let found = match cell.kind {
                 CellKind::Record { .. } => self.value_at(&mut stream, at..at + cell.bytes, query.key)?,
                 CellKind::Block(block) if self.format.ordered && block.position > query.position => return Ok(None),
+                // A long record, which is not read to see that it is another.
+                CellKind::Block(block) if block.records == 1 && block.position != query.position => None,
                 CellKind::Block(_) => {
                     let bytes = stream.bytes(at..at + cell.bytes)?;
                     let piece = Piece { offset: at, bytes, starts: &[0], records: None };
@@ -405,7 +412,7 @@ impl DictionaryFile {
                 }
             };
             if let Some(value) = found {
-                return Ok(Some(value.to_vec()));
+                return Ok(Some(give(value)));
             }
             at += cell.bytes;
         }

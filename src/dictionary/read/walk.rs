@@ -7,7 +7,7 @@ use super::file::{CellKind, DictionaryFile};
 use super::pages::Stream;
 use crate::dictionary::format::layout::{Compression, Layout, Order};
 use crate::dictionary::format::{block, record};
-use crate::dictionary::run::{RUN_BYTES, Run, Span, Spans};
+use crate::dictionary::run::{FAR_LEN_MIN, Far, FarSource, RUN_BYTES, Record, Run, Span, SpanKind, Spans};
 use crate::error::{Error, Result};
 use std::ops::Range;
 
@@ -31,6 +31,8 @@ pub(crate) struct Walk<'d> {
     cells: Option<Vec<Range<u64>>>,
     /// Bytes given at once.
     run_bytes: u64,
+    /// Long values are not read, and said to lie in this source.
+    far: Option<FarSource>,
     /// Whether it began at the first record, so that the number of records can be checked at the end.
     is_whole: bool,
 }
@@ -50,8 +52,14 @@ impl<'d> Walk<'d> {
             raw: Vec::new(),
             cells: None,
             run_bytes: RUN_BYTES as u64,
+            far: None,
             is_whole: true,
         }
+    }
+
+    /// All records, of which long values are not read: the stream that is `source` has them.
+    pub fn with_far_values(file: &'d DictionaryFile, source: FarSource) -> Self {
+        Walk { far: Some(source), ..Self::new(file) }
     }
 
     /// Records from the cell at `at` of the stream on, about `run_bytes` at a time. `rank`: of its first record, where
@@ -151,6 +159,12 @@ impl<'d> Walk<'d> {
     /// Adds records until there are `bytes_max` bytes or `records_max` records more.
     fn fill(&mut self, run: &mut Run, bytes_max: u64, records_max: u64) -> Result<()> {
         let header = &self.file.header;
+        if let (Some(source), Compression::None, Layout::Fixed { key_len, value_len }) =
+            (self.far, header.compression, header.layout)
+            && value_len as usize >= FAR_LEN_MIN
+        {
+            return self.fill_far(run, (key_len, value_len), source, bytes_max, records_max);
+        }
         match (header.compression, header.layout) {
             (Compression::None, Layout::Fixed { key_len, value_len }) => {
                 self.fill_fixed(run, (key_len, value_len), bytes_max, records_max)
@@ -192,23 +206,67 @@ impl<'d> Walk<'d> {
         Ok(())
     }
 
+    /// Records of one size, without their values.
+    fn fill_far(
+        &mut self,
+        run: &mut Run,
+        (key_len, value_len): (u32, u32),
+        source: FarSource,
+        bytes_max: u64,
+        records_max: u64,
+    ) -> Result<()> {
+        while (run.bytes.len() as u64) < bytes_max && (run.len() as u64) < records_max && self.at < self.end {
+            let value_at = self.at + u64::from(key_len);
+            self.push_far(run, self.at..value_at, value_len, source)?;
+            self.at = value_at + u64::from(value_len);
+        }
+        Ok(())
+    }
+
+    /// Adds the record whose key is `key` of the stream, and whose value is behind it.
+    fn push_far(&mut self, run: &mut Run, key: Range<u64>, value_len: u32, source: FarSource) -> Result<()> {
+        let far = Far { source, offset: key.end, checksum: 0 };
+        let key = self.stream.bytes(key)?;
+        let position = self.file.position(key);
+        run.push_record(position, Record { key, value: Some(&far.bytes()), far_len: Some(value_len) });
+        Ok(())
+    }
+
+    /// Adds the record at `at` of the stream, if it is `bytes` long and its value is not to be read.
+    fn take_far(&mut self, run: &mut Run, at: u64, bytes: u64) -> Result<bool> {
+        let Some(source) = self.far.filter(|_| bytes >= FAR_LEN_MIN as u64) else { return Ok(false) };
+        let head = self.stream.some(at, record::HEAD_BYTES_MAX as u64)?;
+        let Some((head, key_len, value_len)) = record::lengths(self.file.header.layout, head) else { return Ok(false) };
+        if value_len < FAR_LEN_MIN || bytes != (head + key_len + value_len) as u64 {
+            return Ok(false);
+        }
+        let key_at = at + head as u64;
+        self.push_far(run, key_at..key_at + key_len as u64, value_len as u32, source)?;
+        Ok(true)
+    }
+
     fn fill_varied(&mut self, run: &mut Run, bytes_max: u64, records_max: u64) -> Result<()> {
-        let Spans::Varied(spans) = &mut run.spans else { unreachable!("a run that was cleared") };
         let file = self.file;
         let end = self.end;
         while (run.bytes.len() as u64) < bytes_max && (run.positions.len() as u64) < records_max && self.at < end {
             // Many records that are in memory as a whole at once, or a long one alone.
             let cell = file.cell(&mut self.stream, self.at)?;
+            if self.take_far(run, self.at, cell.bytes)? {
+                self.at += cell.bytes;
+                continue;
+            }
+            let far = self.far.is_some();
             let some = self.stream.some(self.at, cell.bytes)?;
+            let Spans::Varied(spans) = &mut run.spans else { unreachable!("a run that was cleared") };
             let (mut taken, base) = (0, run.bytes.len());
             while let Some(record) = record::parse(Layout::Varied, &some[taken..]) {
+                if far && record.value.len() >= FAR_LEN_MIN {
+                    // The next round takes it.
+                    break;
+                }
                 let head = record.bytes - record.key.len() - record.value.len();
-                spans.push(Span {
-                    start: base + taken + head,
-                    key_len: record.key.len() as u32,
-                    value_len: record.value.len() as u32,
-                    deleted: false,
-                });
+                let (key_len, value_len) = (record.key.len() as u32, record.value.len() as u32);
+                spans.push(Span { start: base + taken + head, key_len, value_len, kind: SpanKind::Near });
                 run.positions.push(file.position(record.key));
                 if let Some(cells) = &mut self.cells {
                     cells.push(self.at + taken as u64..self.at + (taken + record.bytes) as u64);
@@ -230,15 +288,19 @@ impl<'d> Walk<'d> {
 
     fn fill_from_blocks(&mut self, run: &mut Run, bytes_max: u64, records_max: u64) -> Result<()> {
         while (run.bytes.len() as u64) < bytes_max && (run.positions.len() as u64) < records_max {
-            if self.given == self.block.len() && !self.next_block()? {
-                return Ok(());
+            if self.given == self.block.len() {
+                if self.take_far_block(run)? {
+                    continue;
+                }
+                if !self.next_block()? {
+                    return Ok(());
+                }
             }
             let Spans::Varied(spans) = &mut run.spans else { unreachable!("a run that was cleared") };
             let more = (records_max - run.positions.len() as u64).min((self.block.len() - self.given) as u64) as usize;
             let base = run.bytes.len();
             let first = self.block.span(self.given).start;
-            let last = self.block.span(self.given + more - 1);
-            let end = last.start + last.key_len as usize + last.value_len as usize;
+            let end = self.block.span(self.given + more - 1).end();
             run.bytes.extend_from_slice(&self.block.bytes[first..end]);
             for index in self.given..self.given + more {
                 let span = self.block.span(index);
@@ -251,6 +313,23 @@ impl<'d> Walk<'d> {
             self.given += more;
         }
         Ok(())
+    }
+
+    /// Takes the next block if it is one record as it is, whose value is not to be read.
+    fn take_far_block(&mut self, run: &mut Run) -> Result<bool> {
+        if self.far.is_none() || self.at >= self.end {
+            return Ok(false);
+        }
+        let cell = self.file.cell(&mut self.stream, self.at)?;
+        let CellKind::Block(head) = cell.kind else { unreachable!("compressed cells are blocks") };
+        if head.records != 1 || head.stored_bytes != head.raw_bytes {
+            return Ok(false);
+        }
+        let taken = self.take_far(run, self.at + block::HEAD_BYTES as u64, head.raw_bytes)?;
+        if taken {
+            self.at += cell.bytes;
+        }
+        Ok(taken)
     }
 
     /// Unpacks the next block; `false` at the end.
@@ -273,7 +352,7 @@ impl<'d> Walk<'d> {
             taken += record.bytes;
             let (key_len, value_len) = (record.key.len(), record.value.len());
             let start = taken - key_len - value_len;
-            spans.push(Span { start, key_len: key_len as u32, value_len: value_len as u32, deleted: false });
+            spans.push(Span { start, key_len: key_len as u32, value_len: value_len as u32, kind: SpanKind::Near });
             self.block.positions.push(file.position(record.key));
             if taken == raw.len() {
                 break;

@@ -5,7 +5,7 @@
 use super::file::DictionaryFile;
 use super::resume::Resumed;
 use super::walk::Walk;
-use crate::dictionary::run::Run;
+use crate::dictionary::run::{FarSource, Run};
 use crate::error::{Error, Result};
 use std::ops::{Bound, RangeBounds, RangeInclusive};
 use std::sync::Arc;
@@ -49,6 +49,12 @@ enum Records<'d> {
 }
 
 impl<'d> Within<'d> {
+    /// All records, of which long values are not read: the file's stream is their source.
+    fn with_far_values(file: &'d DictionaryFile) -> Self {
+        let records = Records::All(Box::new(Walk::with_far_values(file, FarSource::Old)));
+        Within { records, last: u64::MAX, ended: false }
+    }
+
     pub fn new(file: &'d DictionaryFile, positions: RangeInclusive<u64>) -> Result<Self> {
         let records = match positions.start() {
             from if *from > 0 && !positions.is_empty() => Records::Part(Resumed::new(file, *from)?),
@@ -93,11 +99,23 @@ pub(crate) struct WalkAhead {
 
 impl WalkAhead {
     pub fn new(file: Arc<DictionaryFile>, positions: RangeInclusive<u64>) -> Result<Self> {
+        Self::start(file, move |file| Within::new(file, positions))
+    }
+
+    /// All records, of which long values are not read: the file's stream is their source.
+    pub fn with_far_values(file: Arc<DictionaryFile>) -> Result<Self> {
+        Self::start(file, |file| Ok(Within::with_far_values(file)))
+    }
+
+    fn start(
+        file: Arc<DictionaryFile>,
+        begin: impl for<'d> FnOnce(&'d DictionaryFile) -> Result<Within<'d>> + Send + 'static,
+    ) -> Result<Self> {
         let path = file.path.clone();
         let (give, runs) = sync_channel(RUNS_AHEAD);
         let (spent, again) = channel::<Run>();
         let walk = move || {
-            let mut records = match Within::new(&file, positions) {
+            let mut records = match begin(&file) {
                 Ok(records) => records,
                 Err(error) => return drop(give.send(Err(error))),
             };

@@ -4,7 +4,7 @@
 
 use super::model::{builder, check, in_directory, indexes, pairs};
 use crate::dictionary::build::plan::MEMORY_BYTES_MIN;
-use crate::dictionary::{Dictionary, DictionaryBuilder, Effort, Index};
+use crate::dictionary::{Compression, Dictionary, DictionaryBuilder, DictionaryOptions, Effort, Index};
 use crate::error::ErrorKind;
 
 #[test]
@@ -93,4 +93,65 @@ fn a_build_in_a_directory_that_does_not_exist_says_so() {
         assert!(message.contains(missing.to_str().unwrap()) && message.contains("does not exist"), "{message}");
         assert!(!missing.exists());
     }
+}
+
+const LONG_BYTES: usize = 64 << 20;
+/// What a process has in memory besides: its code, threads, buffers.
+const BESIDE_BYTES: u64 = 40 << 20;
+
+/// Does what the environment says, and compares the most memory that the process has had with a limit.
+#[test]
+#[ignore = "started by a_long_value_is_not_held, with a step and a path"]
+fn a_step_with_a_long_value_in_a_process_of_its_own() {
+    let Ok(case) = std::env::var("LONG_VALUE_CASE") else { return };
+    let (step, path) = case.split_once(' ').unwrap();
+    let builder = || DictionaryBuilder::new().memory_bytes(1 << 20).threads(2);
+    let mut limit = BESIDE_BYTES;
+    match step {
+        "build" | "compress" => {
+            limit += LONG_BYTES as u64;
+            let long = vec![7; LONG_BYTES];
+            let compression = if step == "build" { Compression::None } else { Compression::Lz4 };
+            let mut build = builder().compression(compression).start(path).unwrap();
+            (0..1000u32).for_each(|n| build.push(&n.to_le_bytes(), b"short").unwrap());
+            build.push(b"long", &long).unwrap();
+            build.finish().unwrap();
+        }
+        "update" => {
+            let mut update = Dictionary::update(path, path, &builder()).unwrap();
+            update.put(b"one more", b"short").unwrap();
+            update.finish().unwrap();
+        }
+        "chunks" => drop(builder().index(Index::chunk()).reindex(path, path).unwrap()),
+        "neighbours" => {
+            let dictionary = DictionaryOptions::new().map_data(false).open(path).unwrap();
+            for n in 0..1000u32 {
+                assert_eq!(dictionary.get(&n.to_le_bytes()).unwrap().as_deref(), Some(&b"short"[..]));
+            }
+        }
+        step => panic!("no step {step}"),
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    let peak_bytes = peak.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10;
+    assert!(peak_bytes < limit, "{step}: {peak_bytes} bytes of memory");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_long_value_is_not_held() {
+    in_directory(|path| {
+        let steps = ["build", "update", "chunks", "update", "neighbours", "compress", "update", "neighbours"];
+        for step in steps {
+            let name = "dictionary::tests::limits::a_step_with_a_long_value_in_a_process_of_its_own";
+            let mut process = std::process::Command::new(std::env::current_exe().unwrap());
+            process.args(["--exact", "--ignored", name]).env("LONG_VALUE_CASE", format!("{step} {}", path.display()));
+            let done = process.output().unwrap();
+            let said = String::from_utf8_lossy(&done.stdout);
+            assert!(done.status.success() && said.contains("1 passed"), "{step}: {said}");
+        }
+        let dictionary = Dictionary::open(&path).unwrap();
+        assert!(dictionary.get(b"long").unwrap().is_some_and(|value| value == vec![7; LONG_BYTES]));
+        assert_eq!(dictionary.verify().unwrap(), []);
+    });
 }

@@ -59,11 +59,13 @@ fn varied() -> Pairs {
     (0..300).map(|n| (format!("word {n}").into_bytes(), value(n))).chain([(Vec::new(), b"empty".to_vec())]).collect()
 }
 
-/// What LZ4 makes smaller, and one that it does not.
+/// What LZ4 makes smaller, and records as long as a block, of which it makes some smaller.
 fn text() -> Pairs {
     let value = |n: u32| format!("the value of number {n}, which is much like that of number {}", n + 1).into_bytes();
     let noise = super::bytes(&mut Random(1), 700);
-    (0..300).map(|n| (format!("number {n}").into_bytes(), value(n))).chain([(b"noise".to_vec(), noise)]).collect()
+    let long = (0..8u32).map(|n| (format!("long {n}").into_bytes(), value(n).repeat(9 + n as usize)));
+    let short = (0..300).map(|n| (format!("number {n}").into_bytes(), value(n)));
+    short.chain(long).chain([(b"noise".to_vec(), noise)]).collect()
 }
 
 /// More keys of one hash than a chunk has, and others.

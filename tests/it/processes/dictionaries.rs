@@ -100,7 +100,7 @@ fn bytes_of(path: &Path) -> Vec<(String, Vec<u8>)> {
     // Contents by shard: the generation in a name depends on the kills before. A kill right after the manifest was
     // replaced leaves the files of the generation before, which the next update removes.
     let mut newest = std::collections::BTreeMap::new();
-    for name in names_in(path).into_iter().filter(|name| name != "manifest") {
+    for name in names_in(path).into_iter().filter(|name| name != "manifest" && !name.contains("-sort")) {
         let (shard, rest) = name.split_once('-').expect("SHARD-GENERATION.spd");
         let generation: u64 = rest.strip_suffix(".spd").and_then(|g| g.parse().ok()).expect("SHARD-GENERATION.spd");
         let entry = newest.entry(shard.to_owned()).or_insert((generation, name.clone()));

@@ -16,6 +16,7 @@ use super::manifest::Manifest;
 use super::merge::{Merge, MergeSpace};
 use super::piece::{Scratch, SortRules, sort_piece};
 use super::spill::{Holding, Source};
+use crate::dictionary::build::far::FarFile;
 use crate::dictionary::build::progress::ProgressCounter;
 use crate::dictionary::run::Run;
 use crate::error::{Error, ErrorKind, Result};
@@ -169,6 +170,7 @@ pub(crate) struct Sorted {
     manifest: Option<Manifest>,
     /// The manifest speaks of something.
     saved: bool,
+    far: Option<FarFile>,
 }
 
 /// What is known when the sort begins.
@@ -185,12 +187,13 @@ pub(super) struct Start {
     pub temporary_bytes: u64,
     pub manifest: Option<Manifest>,
     pub saved: bool,
+    pub far: Option<FarFile>,
 }
 
 impl Sorted {
     pub(super) fn start(storage: Arc<dyn Storage>, start: Start) -> Result<Self> {
         let Start { prefix, rules, parts, budget, threads, records, removals, put_lengths, .. } = start;
-        let Start { progress, temporary_bytes, manifest, saved, .. } = start;
+        let Start { progress, temporary_bytes, manifest, saved, far, .. } = start;
         let state = Mutex::default();
         let window = 2 * threads + 1;
         let shared = Arc::new(Shared { parts, rules, budget, window, state, changed: Condvar::new() });
@@ -210,6 +213,7 @@ impl Sorted {
             temporary_bytes,
             manifest,
             saved,
+            far,
         };
         // For less than this a thread is not worth its start.
         const RECORDS_MIN: u64 = 10_000;
@@ -227,6 +231,11 @@ impl Sorted {
     /// How many records were given, before equal keys were resolved.
     pub(crate) fn records(&self) -> u64 {
         self.records
+    }
+
+    /// The values that the runs have elsewhere, if they have some.
+    pub(crate) fn far(&self) -> Option<FarFile> {
+        self.far.clone()
     }
 
     /// Whether there are deletions among the records.

@@ -3,7 +3,8 @@
 //! ```text
 //! checksum 4 | key_len 4 | value_len 4 | flags 4 | record_bytes 8 | records 8 | first_place 8 | places_bytes 8
 //! records: key value                              all have the lengths of the header
-//!       or key_len value_len+1 key value          varints; 0 in place of value_len+1 is a deletion
+//!       or key_len value_len+1 key value          varints; 0 in place of value_len+1 is a deletion, and with FAR
+//!                                                 added the value is where the value lies
 //! places: one varint a record, the difference to the place before; only if duplicates are errors
 //! ```
 //!
@@ -14,7 +15,7 @@
 //! Not here: which records go where (`mod.rs`), files (`spill.rs`).
 
 use super::lengths::Fixed;
-use crate::dictionary::run::Record;
+use crate::dictionary::run::{FAR_BYTES, Record};
 use crate::varint::{get_varint, get_varint_within, push_varint};
 
 /// Bytes before a block's records.
@@ -22,6 +23,8 @@ pub(super) const HEADER_BYTES: usize = 48;
 /// Most bytes of a length, which is at most 2^32, and of a place.
 const LENGTH_BYTES_MAX: usize = 5;
 const PLACE_BYTES_MAX: usize = 10;
+/// Added to the length of a value that lies elsewhere; lengths and 1 are at most 2^32.
+const FAR: u64 = 1 << 33;
 const VARIED: u32 = 1;
 const PLACES: u32 = 2;
 /// Set in an [`At`] where the record has no lengths before it.
@@ -91,11 +94,13 @@ impl Block {
 
     /// Adds a record with its lengths.
     #[inline]
-    pub(super) fn push_varied(&mut self, key: &[u8], value: Option<&[u8]>, limit: usize) {
+    pub(super) fn push_varied(&mut self, record: Record<'_>, limit: usize) {
+        let Record { key, value, far_len } = record;
         let bytes = key.len() + value.map_or(0, <[u8]>::len);
         self.make_room(bytes + 2 * LENGTH_BYTES_MAX, limit);
         push_varint(&mut self.bytes, key.len() as u64);
-        push_varint(&mut self.bytes, value.map_or(0, |v| v.len() as u64 + 1));
+        let near = value.map_or(0, |v| v.len() as u64 + 1);
+        push_varint(&mut self.bytes, far_len.map_or(near, |len| FAR + u64::from(len) + 1));
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value.unwrap_or_default());
         self.records += 1;
@@ -229,13 +234,15 @@ pub(super) fn walk(raw: &[u8], fixed: Option<Fixed>, mut f: impl FnMut(At, &[u8]
 #[inline]
 fn varied(bytes: &[u8]) -> Option<(Record<'_>, usize)> {
     let (key_len, key_at) = get_varint(bytes)?;
-    let (value_len, value_at) = get_varint(&bytes[key_at..])?;
+    let (code, value_at) = get_varint(&bytes[key_at..])?;
+    let far_len = (code as u64).checked_sub(FAR + 1).and_then(|len| u32::try_from(len).ok());
+    let behind = if far_len.is_some() { FAR_BYTES } else { code.saturating_sub(1) };
     let start = key_at + value_at;
     // No overflow: varints here are below 2^35.
-    let end = start + key_len + value_len.saturating_sub(1);
+    let end = start + key_len + behind;
     let body = bytes.get(start..end)?;
     let (key, value) = body.split_at(key_len);
-    Some((Record { key, value: (value_len > 0).then_some(value) }, end))
+    Some((Record { key, value: (code > 0).then_some(value), far_len }, end))
 }
 
 /// The record at a place that [`walk`] gave.
@@ -245,7 +252,7 @@ pub(super) fn record(raw: &[u8], at: At, fixed: Option<Fixed>) -> Record<'_> {
     if at & FIXED != 0 {
         let lengths = fixed.expect("walk compared the lengths");
         let (key, value) = raw[start..start + lengths.stride()].split_at(lengths.key_len as usize);
-        return Record { key, value: Some(value) };
+        return Record { key, value: Some(value), far_len: None };
     }
     varied(&raw[start..]).expect("walk has read it before").0
 }

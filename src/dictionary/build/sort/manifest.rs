@@ -3,7 +3,7 @@
 //! ```text
 //! two slots of SLOT_BYTES, written in turn; the valid one with the higher sequence number counts
 //! slot: magic 8 | checksum 4 | prefix_bits 4 | id 8 | sequence 8 | records 8 | key_len 4 | value_len 4 | state 4 | 0 4
-//!       source 8
+//!       source 8 | far_bytes 8
 //!       then for each partition: length 8 | records 8
 //! ```
 //! The file is also the lock of the run: made first, removed last. The holder of the lock may remove what a dead run
@@ -12,7 +12,7 @@
 //! Not here: when a checkpoint is due, and from which of the two a run continues (`build/sorters.rs`).
 
 use super::lengths::{Fixed, Lengths};
-use super::spill::{name, part_name};
+use super::spill::{far_name, name, part_name};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage, open_locked};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// more than 1024.
 pub(super) const FAN_OUT_BITS_MAX: u32 = 8;
 const MAGIC: &[u8; 8] = b"SPTsort1";
-const HEAD_BYTES: usize = 64;
+const HEAD_BYTES: usize = 72;
 pub(super) const SLOT_BYTES: usize = 16 << 10;
 const _: () = assert!(HEAD_BYTES + (16 << FAN_OUT_BITS_MAX) <= SLOT_BYTES);
 
@@ -35,6 +35,8 @@ pub(crate) struct Snapshot {
     pub lengths: Lengths,
     /// The lengths of blocks whose records have the same.
     pub fixed: Option<Fixed>,
+    /// Bytes of the file of values that are not held.
+    pub far_bytes: u64,
     /// There will be no more records.
     pub complete: bool,
     /// Length of the file and records, of each partition.
@@ -178,6 +180,8 @@ fn remove_parts(storage: &dyn Storage, prefix: &Path) -> Result<()> {
         let path = part_name(prefix, part);
         storage.remove(&path).map_err(|e| Error::io(&path, "remove a temporary file", e))?;
     }
+    let far = far_name(prefix);
+    storage.remove(&far).map_err(|e| Error::io(&far, "remove a temporary file", e))?;
     Ok(())
 }
 
@@ -208,6 +212,7 @@ fn encode(snapshot: &Snapshot, id: u64, sequence: u64) -> Vec<u8> {
     slot[44..48].copy_from_slice(&lengths.value_len.to_le_bytes());
     slot[48..52].copy_from_slice(&state.to_le_bytes());
     slot[56..64].copy_from_slice(&snapshot.source.to_le_bytes());
+    slot[64..72].copy_from_slice(&snapshot.far_bytes.to_le_bytes());
     for (at, (bytes, records)) in slot[HEAD_BYTES..].chunks_exact_mut(16).zip(&snapshot.parts) {
         at[..8].copy_from_slice(&bytes.to_le_bytes());
         at[8..].copy_from_slice(&records.to_le_bytes());
@@ -238,6 +243,7 @@ fn parse(slot: &[u8]) -> Option<(u64, Saved)> {
         source: long(56),
         records: long(32),
         lengths,
+        far_bytes: long(64),
         fixed: (state & FIXED_BLOCKS != 0).then_some(fixed),
         complete: state & COMPLETE != 0,
         parts: (0..1 << prefix_bits).map(part).collect(),

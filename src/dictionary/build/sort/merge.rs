@@ -228,7 +228,7 @@ impl<'a> RunWriter<'a> {
             Some(value) if self.rules.all_fixed && self.rules.fixed.is_some() => {
                 self.block.push_fixed(record.key, value, self.block_limit);
             }
-            value => self.block.push_varied(record.key, value, self.block_limit),
+            _ => self.block.push_varied(record, self.block_limit),
         }
         if self.rules.duplicates == Duplicates::Error {
             self.block.push_place(place);

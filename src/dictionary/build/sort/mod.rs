@@ -25,7 +25,9 @@ mod spill;
 #[cfg(test)]
 mod tests;
 
+use super::far::FarFile;
 use super::plan::Plan;
+use crate::dictionary::run::{FAR_LEN_MIN, Far, Record};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, forked_since, forks};
 use crate::linear;
@@ -64,6 +66,8 @@ pub(crate) struct Sorter {
     put_lengths: Lengths,
     /// The lengths of blocks whose records have the same.
     fixed: Option<Fixed>,
+    /// Values that are not held.
+    far: Option<FarFile>,
     records: u64,
     resumed: u64,
     /// Records of an earlier sort that this one could not use, and has removed.
@@ -124,6 +128,7 @@ impl Sorter {
             removals: false,
             put_lengths: Lengths::None,
             fixed: None,
+            far: None,
             records: 0,
             resumed: 0,
             discarded: 0,
@@ -174,15 +179,22 @@ impl Sorter {
         if !matches!(self.lengths, Lengths::Fixed(fixed) if same(fixed)) {
             self.note_lengths(key, value)?;
         }
-        let bytes = key.len() + value_len.unwrap_or(0);
         let in_fixed_blocks = self.in_fixed_blocks();
+        let far = match value {
+            Some(value) if value.len() >= FAR_LEN_MIN && !in_fixed_blocks => Some(self.put_elsewhere(value)?.bytes()),
+            _ => None,
+        };
+        // Its length was looked at by `note_lengths`.
+        let far_len = far.and(value_len).map(|len| len as u32);
+        let value = far.as_ref().map(|far| &far[..]).or(value);
+        let bytes = key.len() + value.map_or(0, <[u8]>::len);
         if self.blocks[part].is_full(bytes, self.block_bytes) {
             self.seal(part)?;
         }
         let block = &mut self.blocks[part];
         match value {
             Some(value) if in_fixed_blocks => block.push_fixed(key, value, self.block_bytes),
-            value => block.push_varied(key, value, self.block_bytes),
+            value => block.push_varied(Record { key, value, far_len }, self.block_bytes),
         }
         if self.options.duplicates == Duplicates::Error {
             block.push_place(place);
@@ -190,6 +202,24 @@ impl Sorter {
         self.parts[part].records += 1;
         self.records += 1;
         Ok(())
+    }
+
+    /// Writes a value that is not to be held to a file.
+    #[cold]
+    fn put_elsewhere(&mut self, value: &[u8]) -> Result<Far> {
+        let far = match &mut self.far {
+            Some(far) => far,
+            none => {
+                let prefix = &self.options.temporary;
+                let storage = self.options.storage.as_ref();
+                let file = match self.manifest {
+                    Some(_) => spill::make_named(storage, &spill::far_name(prefix))?,
+                    None => spill::make_unnamed(storage, prefix)?,
+                };
+                none.insert(FarFile { file, path: spill::far_name(prefix).into(), bytes: 0 })
+            }
+        };
+        far.push(value)
     }
 
     /// A child of the process that sorts has neither its thread nor a right to its files.
@@ -238,6 +268,7 @@ impl Sorter {
             temporary_bytes: spilled,
             manifest: self.manifest.take(),
             saved: self.saved,
+            far: self.far.take(),
         };
         Sorted::start(Arc::clone(&self.options.storage), start)
     }
@@ -288,7 +319,7 @@ impl Sorter {
             Lengths::None if value.is_some() => {
                 self.lengths = Lengths::Fixed(fixed);
                 // A block without lengths could not hold records of no bytes.
-                self.fixed = Some(fixed).filter(|fixed| fixed.stride() > 0);
+                self.fixed = Some(fixed).filter(|fixed| fixed.stride() > 0 && (value_len as usize) < FAR_LEN_MIN);
             }
             _ => {
                 self.seal_all()?;
@@ -349,7 +380,7 @@ impl Sorter {
             None => {
                 let prefix = &self.options.temporary;
                 let file = match self.manifest {
-                    Some(_) => spill::make_named(self.options.storage.as_ref(), prefix, part)?,
+                    Some(_) => spill::make_named(self.options.storage.as_ref(), &spill::part_name(prefix, part))?,
                     None => spill::make_unnamed(self.options.storage.as_ref(), prefix)?,
                 };
                 of_part.file.insert(file).clone()
@@ -381,12 +412,16 @@ impl Sorter {
             file.sync().map_err(|e| Error::io(&path(), "sync a temporary file", e))?;
             part.unsynced = false;
         }
+        if let Some(far) = &self.far {
+            far.file.sync().map_err(|e| Error::io(&far.path, "sync a temporary file", e))?;
+        }
         let snapshot = Snapshot {
             prefix_bits: self.prefix_bits,
             source,
             records: self.records,
             lengths: self.lengths,
             fixed: self.fixed,
+            far_bytes: self.far.as_ref().map_or(0, |far| far.bytes),
             complete,
             parts: self.parts.iter().map(|part| (part.bytes, part.records)).collect(),
         };
@@ -418,6 +453,13 @@ impl Sorter {
         (self.prefix_bits, self.lengths, self.fixed) = (snapshot.prefix_bits, snapshot.lengths, snapshot.fixed);
         (self.records, self.resumed) = (snapshot.records, snapshot.records);
         self.cut_to(&snapshot)?;
+        if snapshot.far_bytes > 0 {
+            let path = spill::far_name(&self.options.temporary);
+            let fail = |e| Error::io(&path, "reopen a temporary file", e);
+            let file: Arc<dyn File> = self.options.storage.open(&path, Mode::Write).map_err(fail)?.into();
+            file.set_len(snapshot.far_bytes).map_err(fail)?;
+            self.far = Some(FarFile { file, path: path.clone().into(), bytes: snapshot.far_bytes });
+        }
         self.saved = true;
         self.start_writer()
     }
@@ -448,7 +490,12 @@ impl Sorter {
             }
             parts.push(part);
         }
-        Ok(Some(parts))
+        let far = spill::far_name(&self.options.temporary);
+        let far_bytes = match self.options.storage.open(&far, Mode::Read) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => 0,
+            file => file.and_then(|file| file.len()).map_err(|e| Error::io(&far, "reopen a temporary file", e))?,
+        };
+        Ok((far_bytes >= saved.snapshot.far_bytes).then_some(parts))
     }
 
     /// Cuts files to what the checkpoint has of them, and removes those of which it has nothing.
@@ -459,6 +506,10 @@ impl Sorter {
                 Some(file) => file.set_len(*bytes).map_err(|e| Error::io(&path, "cut a temporary file", e)),
                 None => self.options.storage.remove(&path).map_err(|e| Error::io(&path, "remove a temporary file", e)),
             }?;
+        }
+        if snapshot.far_bytes == 0 {
+            let path = spill::far_name(&self.options.temporary);
+            self.options.storage.remove(&path).map_err(|e| Error::io(&path, "remove a temporary file", e))?;
         }
         Ok(())
     }

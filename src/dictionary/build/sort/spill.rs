@@ -23,15 +23,19 @@ pub(super) fn part_name(prefix: &Path, part: usize) -> PathBuf {
     name(prefix, &format!("-{part:03}"))
 }
 
+/// The name of the file of values that are not held.
+pub(super) fn far_name(prefix: &Path) -> PathBuf {
+    name(prefix, "-values")
+}
+
 /// Makes a file that has no name, in the directory of `prefix`.
 pub(super) fn make_unnamed(storage: &dyn Storage, prefix: &Path) -> Result<Arc<dyn File>> {
     atomic::make_unnamed(storage, prefix).map_err(|failed| cannot_make(&failed.path, failed.error))
 }
 
-/// Makes the file of a partition, under its name.
-pub(super) fn make_named(storage: &dyn Storage, prefix: &Path, part: usize) -> Result<Arc<dyn File>> {
-    let path = part_name(prefix, part);
-    storage.open(&path, Mode::New).map(Arc::from).map_err(|e| cannot_make(&path, e))
+/// Makes a file under its name.
+pub(super) fn make_named(storage: &dyn Storage, path: &Path) -> Result<Arc<dyn File>> {
+    storage.open(path, Mode::New).map(Arc::from).map_err(|e| cannot_make(path, e))
 }
 
 fn cannot_make(path: &Path, e: std::io::Error) -> Error {

@@ -9,7 +9,7 @@ fn a_record_is_what_was_written_and_needs_all_its_bytes() {
         (Layout::Varied, b"key", &[7; 300]),
         (Layout::Fixed { key_len: 3, value_len: 0 }, b"key", b""),
     ] {
-        let (head, head_bytes) = head(layout, key, value);
+        let (head, head_bytes) = head(layout, key.len(), value.len());
         let bytes = [&head[..head_bytes], key, value].concat();
         assert_eq!(parse(layout, &bytes), Some(Record { key, value, bytes: bytes.len() }));
         if let Some(short) = bytes.len().checked_sub(1) {

@@ -4,6 +4,7 @@
 use super::duplicates::{DuplicateKey, SortError};
 use super::lengths::PutLengths;
 use super::*;
+use crate::dictionary::build::far::FarSources;
 use crate::dictionary::build::merge::Batch;
 use crate::dictionary::build::plan::MEMORY_BYTES_MIN;
 use crate::dictionary::build::sorters::Sorters;
@@ -60,7 +61,20 @@ fn drain(sorted: &mut Sorted, divided: bool) -> Result<Out, SortError> {
         if let Some(last) = all.last() {
             assert!(last.0 < run.positions[0] || divided && (last.0, &last.1[..]) < (run.positions[0], run.key(0)));
         }
-        let record = |i| (run.positions[i], run.key(i).to_vec(), run.value(i).map(<[u8]>::to_vec));
+        let far = FarSources { batch: sorted.far(), ..FarSources::default() };
+        let value = |i| match (run.value(i), run.record(i).far_len) {
+            (Some(place), Some(len)) => {
+                let mut value = Vec::new();
+                let mut take = |bytes: &[u8]| {
+                    value.extend_from_slice(bytes);
+                    Ok(())
+                };
+                far.copy(Far::parse(place), len, &mut take).unwrap();
+                Some(value)
+            }
+            (value, _) => value.map(<[u8]>::to_vec),
+        };
+        let record = |i| (run.positions[i], run.key(i).to_vec(), value(i));
         all.extend((0..run.len()).map(record));
         sorted.recycle(run);
     }
@@ -338,19 +352,20 @@ fn a_sort_that_was_saved_goes_on_from_there() {
     // So few records that nothing would have gone to the disk by itself.
     let mut sorter = Sorters::new(vec![options()]).unwrap();
     (0..100u64).for_each(|n| sorter.push(0, &n.to_le_bytes(), Some(b"value"), n).unwrap());
+    // One that goes to a file of its own.
+    sorter.push(0, b"long", Some(&vec![7; FAR_LEN_MIN]), 100).unwrap();
     sorter.save().unwrap();
     drop(sorter);
     let mut sorter = Sorters::new(vec![options()]).unwrap();
-    assert_eq!(sorter.resumed_records(), 100);
+    assert_eq!(sorter.resumed_records(), 101);
     assert!(!sorter.resumed_all());
     (100..200u64).for_each(|n| sorter.push(0, &n.to_le_bytes(), Some(b"value"), n).unwrap());
     let mut sorted = finish(sorter).unwrap();
-    let mut count = 0;
-    while let Some(run) = sorted.next_run().unwrap() {
-        count += run.len();
-    }
-    assert_eq!(count, 200);
+    let all = drain(&mut sorted, false).unwrap();
+    assert_eq!(all.len(), 201);
+    assert!(all.iter().any(|(_, key, value)| key == b"long" && *value == Some(vec![7; FAR_LEN_MIN])));
     sorted.done().unwrap();
+    assert_eq!(names(directory.path()), [""; 0]);
 }
 
 #[test]

@@ -1,0 +1,91 @@
+//! Values that a build never holds: they lie in a file, and are copied to the dictionary some at a time.
+//!
+//! ```text
+//! batch  push -> file without a name, value behind value, each with a checksum -> Far { Batch, offset, checksum }
+//! old    the old dictionary's stream -----------------------------------------> Far { Old, offset }
+//! ```
+//!
+//! A run has such a value as a reference (`run.rs`). With resume the file has a name, and checkpoints say how much of
+//! it counts. Not here: which values are far (`sort/mod.rs`, `read/walk.rs`), what is written of them (`data.rs`).
+
+use crate::dictionary::read::file::DictionaryFile;
+use crate::dictionary::read::pages::Stream;
+use crate::dictionary::run::{Far, FarSource};
+use crate::error::{Error, Result};
+use crate::io::File;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes that are copied at once.
+const COPY_BYTES: usize = 1 << 20;
+
+/// The values of a batch that lie in a file.
+#[derive(Clone)]
+pub(crate) struct FarFile {
+    pub file: Arc<dyn File>,
+    pub path: Arc<Path>,
+    /// Bytes of values so far.
+    pub bytes: u64,
+}
+
+impl FarFile {
+    /// Adds a value.
+    pub fn push(&mut self, value: &[u8]) -> Result<Far> {
+        let far = Far { source: FarSource::Batch, offset: self.bytes, checksum: crc32c::crc32c(value) };
+        let what = format!("write a temporary file ({} bytes of it are written so far)", self.bytes);
+        self.file.write_at(value, self.bytes).map_err(|e| Error::io(&self.path, &what, e))?;
+        self.bytes += value.len() as u64;
+        Ok(far)
+    }
+
+    fn copy(&self, far: Far, len: u32, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let mut bytes = vec![0; COPY_BYTES.min(len as usize)];
+        let (mut at, end, mut checksum) = (far.offset, far.offset + u64::from(len), 0);
+        while at < end {
+            let now = (end - at).min(COPY_BYTES as u64) as usize;
+            self.file.read_at(&mut bytes[..now], at).map_err(|e| Error::io(&self.path, "read a temporary file", e))?;
+            checksum = crc32c::crc32c_append(checksum, &bytes[..now]);
+            take(&bytes[..now])?;
+            at += now as u64;
+        }
+        if checksum == far.checksum {
+            return Ok(());
+        }
+        let (path, stored) = (self.path.display(), far.checksum);
+        let message = format!(
+            "{path}: value at byte {}: checksum mismatch, stored {stored:08x}, computed {checksum:08x}",
+            far.offset
+        );
+        Err(Error::corrupt(message).with_hint("Remove the temporary files, if they have names, and build again."))
+    }
+}
+
+/// Where the far values of a build's records are.
+#[derive(Clone, Default)]
+pub(crate) struct FarSources {
+    pub batch: Option<FarFile>,
+    pub old: Option<Arc<DictionaryFile>>,
+    pub rewritten: Option<Arc<DictionaryFile>>,
+}
+
+impl FarSources {
+    /// Calls `take` with the bytes of a value of `len` bytes, some at a time.
+    pub fn copy(&self, far: Far, len: u32, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let file = match far.source {
+            FarSource::Batch => {
+                return self.batch.as_ref().expect("a reference comes with its source").copy(far, len, take);
+            }
+            FarSource::Old => &self.old,
+            FarSource::Rewritten => &self.rewritten,
+        };
+        let file = file.as_ref().expect("a reference comes with its source");
+        let mut stream = Stream::new(&file.pages, 0);
+        let (mut at, end) = (far.offset, far.offset + u64::from(len));
+        while at < end {
+            let to = end.min(at + COPY_BYTES as u64);
+            take(stream.bytes(at..to)?)?;
+            at = to;
+        }
+        Ok(())
+    }
+}
