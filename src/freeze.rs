@@ -41,7 +41,7 @@ impl Table {
     pub fn freeze(&self, path: impl AsRef<Path>, builder: &DictionaryBuilder) -> Result<u64> {
         let builder = builder.clone().hash_function(self.hash().clone());
         let mut build = builder.start_ordered(path.as_ref(), self.len())?;
-        let mut scan = self.scan();
+        let mut scan = self.scan_from(0);
         while let Some((key, value)) = scan.next_ref()? {
             build.push(key, value)?;
         }

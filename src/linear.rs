@@ -78,10 +78,10 @@ impl State {
     /// The bucket that holds `hash`.
     #[inline]
     pub fn bucket_of(self, hash: u64) -> Bucket {
-        let high_mask = self.high_mask();
+        // `high_mask()`, but one bit for a single bucket, which the comparison clears: no case apart for it.
+        let high_mask = u64::MAX >> (u64::from(self.max_bucket) | 1).leading_zeros();
         let bucket = hash & high_mask;
-        // A bucket that does not exist yet: its pairs are still in the bucket that it will split from. Not
-        // `low_mask()`, which compiles to three more instructions here.
+        // A bucket that does not exist yet: its pairs are still in the bucket that it will split from.
         if bucket > u64::from(self.max_bucket) { (bucket & (high_mask >> 1)) as Bucket } else { bucket as Bucket }
     }
 
@@ -138,9 +138,7 @@ impl State {
     /// `None` after the last bucket.
     #[inline]
     pub fn next_bucket(self, position: Position) -> Option<Position> {
-        let level = self.level(self.bucket_of(position.hash()));
-        let last = position.0 | u64::MAX.checked_shr(level).unwrap_or(0);
-        last.checked_add(1).map(Position)
+        position.after_bucket(self.level(self.bucket_of(position.hash())))
     }
 }
 
@@ -196,6 +194,13 @@ impl Position {
         Position(hash.reverse_bits())
     }
 
+    /// The first position after the bucket of `level` bits that contains this one; `None` after the last bucket.
+    #[inline]
+    pub(crate) fn after_bucket(self, level: u32) -> Option<Position> {
+        let last = self.0 | u64::MAX.checked_shr(level).unwrap_or(0);
+        last.checked_add(1).map(Position)
+    }
+
     /// The hash at this position.
     #[inline]
     pub fn hash(self) -> u64 {
@@ -238,15 +243,17 @@ pub const GROUP_COUNT: usize = (FIRST_PHASED + (33 - FIRST_PHASED) * PHASES) as 
 /// ```
 #[inline]
 pub fn group(bucket: Bucket) -> (usize, u32) {
-    let generation = generation(bucket);
-    if generation < FIRST_PHASED {
+    const PHASE_BITS: u32 = PHASES.trailing_zeros();
+    if bucket < 1 << (FIRST_PHASED - 1) {
+        let generation = generation(bucket);
         let first = if generation == 0 { 0 } else { 1 << (generation - 1) };
         return (generation as usize, bucket - first);
     }
-    let phase_bits = generation - 1 - PHASES.trailing_zeros();
-    let phase = (bucket >> phase_bits) & (PHASES - 1);
-    let index = FIRST_PHASED + (generation - FIRST_PHASED) * PHASES + phase;
-    (index as usize, bucket & low_bits(phase_bits) as u32)
+    // The highest bit of the bucket is the generation, the next five are the phase, the rest is the index.
+    let highest = bucket.ilog2();
+    let rest = highest - PHASE_BITS;
+    let index = FIRST_PHASED + (highest + 1 - FIRST_PHASED) * PHASES + (bucket >> rest) - PHASES;
+    (index as usize, bucket & ((1 << rest) - 1))
 }
 
 /// The number of buckets in group `index`: 0 from [`GROUP_COUNT`] on.

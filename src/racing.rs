@@ -28,7 +28,12 @@ pub(crate) use x86_64::*;
 /// only this thread accesses.
 #[inline]
 pub(crate) unsafe fn copy_out(from: *const u8, to: *mut u8, len: usize) {
-    if len >= 16 {
+    if (16..=32).contains(&len) {
+        // SAFETY: `len >= 16`; the two may overlap.
+        unsafe { to.cast::<u128>().write_unaligned(load16(from)) };
+        // SAFETY: as above.
+        unsafe { to.add(len - 16).cast::<u128>().write_unaligned(load16(from.add(len - 16))) };
+    } else if len >= 16 {
         let mut at = 0;
         while at + 64 <= len {
             for part in 0..4 {
@@ -150,6 +155,18 @@ pub(crate) unsafe fn move_within(from: *const u8, to: *mut u8, len: usize) {
         unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), len) };
         // SAFETY: as the caller promises.
         unsafe { copy_in(&bytes[..len], to) };
+        return;
+    }
+    if len <= 32 {
+        // Most records. Both halves are loaded before either is stored.
+        // SAFETY: `len >= 16`; only this thread changes the frame.
+        let first = unsafe { from.cast::<u128>().read_unaligned() };
+        // SAFETY: as above.
+        let last = unsafe { from.add(len - 16).cast::<u128>().read_unaligned() };
+        // SAFETY: as the caller promises; `len >= 16`.
+        unsafe { store16(to, first) };
+        // SAFETY: as above.
+        unsafe { store16(to.add(len - 16), last) };
         return;
     }
     // The sixteen bytes at the end that is reached last are loaded first, as the loops may overwrite them. What a step

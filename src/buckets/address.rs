@@ -27,6 +27,12 @@ pub(crate) struct View {
 }
 
 impl View {
+    /// In one number, as it is stored; two views compare as one.
+    #[inline]
+    fn packed(self) -> u64 {
+        u64::from(self.version) << 32 | u64::from(self.max_bucket)
+    }
+
     #[inline]
     pub(crate) fn linear(self) -> linear::State {
         linear::State::new(self.max_bucket)
@@ -66,7 +72,7 @@ impl Buckets {
     #[inline]
     pub(super) fn set_view(&self, view: View) {
         step();
-        self.view.store(u64::from(view.version) << 32 | u64::from(view.max_bucket), Release);
+        self.view.store(view.packed(), Release);
     }
 
     /// The frame of a bucket's primary page, and the page's offset in it.
@@ -100,7 +106,7 @@ impl Buckets {
     pub(super) fn still_holds(&self, view: View, hash: u64, bucket: linear::Bucket) -> bool {
         // A thread that splits or merges a bucket holds its latch until the new view is published.
         let now = self.view();
-        now == view
+        now.packed() == view.packed()
             || planted(Bug::ViewNotComparedAgain)
             || now.version == view.version && now.linear().bucket_of(hash) == bucket
     }
@@ -118,35 +124,31 @@ impl Buckets {
         }
     }
 
-    /// Latches the bucket of `hash` for a change; `address` is a recent address of it.
+    /// Latches the bucket of `hash` for a change; `address` and `place` are recent ones of it.
     #[inline(always)]
     pub(super) fn write_bucket<'t>(
         &'t self,
         hash: u64,
-        address: BucketAddress,
-        place: FrameRef<'t>,
+        mut address: BucketAddress,
+        mut place: FrameRef<'t>,
     ) -> Result<Bucket<'t>> {
-        let frame = self.pager.write_at(address.frame, place)?;
-        if !self.still_holds(address.view, hash, address.bucket) {
+        let frame = loop {
+            let frame = self.pager.write_at(address.frame, place)?;
+            if self.still_holds(address.view, hash, address.bucket) {
+                break frame;
+            }
             drop(frame);
-            return self.write_bucket_again(hash);
-        }
+            (address, place) = self.find_bucket_again(hash);
+        };
         let mut bucket = Bucket { buckets: self, frame, start: address.start };
         bucket.init_if_empty(|| address.view.linear().level(address.bucket));
         Ok(bucket)
     }
 
     #[cold]
-    fn write_bucket_again(&self, hash: u64) -> Result<Bucket<'_>> {
-        loop {
-            let address = self.address(hash);
-            let frame = self.pager.write(address.frame)?;
-            if self.still_holds(address.view, hash, address.bucket) {
-                let mut bucket = Bucket { buckets: self, frame, start: address.start };
-                bucket.init_if_empty(|| address.view.linear().level(address.bucket));
-                return Ok(bucket);
-            }
-        }
+    #[inline(never)]
+    fn find_bucket_again(&self, hash: u64) -> (BucketAddress, FrameRef<'_>) {
+        self.prefetch_bucket(hash)
     }
 
     /// Prefetches the page of the bucket of `hash`.

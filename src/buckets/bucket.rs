@@ -19,7 +19,7 @@
 use super::extent::{EXTENT_BYTES, Extent, grown_bytes};
 use super::gathered::Gathered;
 use super::linear_hash::Buckets;
-use super::overflow::OverflowPage;
+use super::overflow::{NEW_OVERFLOW_GAP_MAX, OverflowPage};
 use super::page::{self, Damage, Found, INLINE, PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
 use crate::error::Result;
 use crate::pager::pool::WriteGuard;
@@ -88,7 +88,7 @@ impl Buckets {
         let found = if key.bytes.len() <= self.key_bytes_inline_max() {
             page::find(primary, key.tag, key.bytes).map_err(|d| self.damaged(d))?
         } else {
-            self.find_large(primary, key)?
+            self.find_large(primary, key.bytes, key.hash)?
         };
         if let Some(found) = found {
             return Ok(Some(PairLocation { overflow: None, found }));
@@ -97,12 +97,14 @@ impl Buckets {
         if page::next(primary) == 0 || page::filter(primary) & bits != bits {
             return Ok(None);
         }
-        self.locate_behind(page::next(primary), key)
+        self.locate_behind(page::next(primary), key.bytes, key.hash)
     }
 
-    /// The location of this key in the overflow pages from `first` on.
+    /// The location of a key in the overflow pages from `first` on. The key comes in parts, here and below, which the
+    /// fast path keeps in registers.
     #[inline(never)]
-    fn locate_behind(&self, first: u64, key: HashedKey<'_>) -> Result<Option<PairLocation>> {
+    fn locate_behind(&self, first: u64, key: &[u8], hash: u64) -> Result<Option<PairLocation>> {
+        let key = HashedKey::new(key, hash);
         self.walk_chain(first, |overflow, bytes| {
             Ok(self.find_in(bytes, key)?.map(|found| PairLocation { overflow: Some(overflow), found }))
         })
@@ -113,19 +115,18 @@ impl Buckets {
         if key.bytes.len() <= self.key_bytes_inline_max() {
             return page::find(bytes, key.tag, key.bytes).map_err(|d| self.damaged(d));
         }
-        self.find_large(bytes, key)
+        self.find_large(bytes, key.bytes, key.hash)
     }
 
     /// [`find_in`](Self::find_in) for a key in an extent.
     #[cold]
-    fn find_large(&self, bytes: &[u8], key: HashedKey<'_>) -> Result<Option<Found>> {
+    fn find_large(&self, bytes: &[u8], key: &[u8], hash: u64) -> Result<Option<Found>> {
         let mut failed = None;
-        let hash = key.hash.to_le_bytes();
-        let found = page::find_by(bytes, key.tag, |r| {
-            if r.form != PAIR_IN_EXTENT || r.key != hash {
+        let found = page::find_by(bytes, page::tag(hash), |r| {
+            if r.form != PAIR_IN_EXTENT || r.key != hash.to_le_bytes() {
                 return false;
             }
-            let equal = self.parse_extent(r).and_then(|e| self.extent_has_key(&e, key.bytes));
+            let equal = self.parse_extent(r).and_then(|e| self.extent_has_key(&e, key));
             equal.unwrap_or_else(|e| {
                 failed = Some(e);
                 true
@@ -235,13 +236,14 @@ impl Bucket<'_> {
                 stored.map_err(|d| buckets.damaged(d))?;
                 Ok(Delta::default())
             }
-            Some(location) => self.overwrite(key, location, value),
+            Some(location) => self.overwrite(key.bytes, key.hash, location, value),
         }
     }
 
     /// Replaces the value at `location`.
     #[inline(never)]
-    fn overwrite(&mut self, key: HashedKey<'_>, location: PairLocation, value: &[u8]) -> Result<Delta> {
+    fn overwrite(&mut self, key: &[u8], hash: u64, location: PairLocation, value: &[u8]) -> Result<Delta> {
+        let key = HashedKey::new(key, hash);
         let (mut old_extent, old_value_bytes) = self.value_at(location)?;
         let payload = value.len() as i64 - old_value_bytes as i64;
         let big_key = key.bytes.len() > self.buckets.key_bytes_inline_max();
@@ -299,14 +301,15 @@ impl Bucket<'_> {
     pub(crate) fn append(&mut self, key: HashedKey<'_>, location: PairLocation, tail: &[u8]) -> Result<(Delta, usize)> {
         let pair_bytes_max = self.buckets.pair_bytes_inline_max();
         let grown = self.change(location, |bytes| page::append_value(bytes, location.found, tail, pair_bytes_max))?;
-        let Some(bucket) = grown else { return self.append_moving(key, location, tail) };
+        let Some(bucket) = grown else { return self.append_moving(key.bytes, key.hash, location, tail) };
         let new_len = usize::from(location.found.value_bytes) + tail.len();
         Ok((Delta { bucket, payload: tail.len() as i64, ..Delta::default() }, new_len))
     }
 
     /// [`append`](Self::append) where the value is in an extent, or the record cannot grow where it is.
     #[inline(never)]
-    fn append_moving(&mut self, key: HashedKey<'_>, location: PairLocation, tail: &[u8]) -> Result<(Delta, usize)> {
+    fn append_moving(&mut self, key: &[u8], hash: u64, location: PairLocation, tail: &[u8]) -> Result<(Delta, usize)> {
+        let key = HashedKey::new(key, hash);
         let (old_extent, old_value_bytes) = self.value_at(location)?;
         let new_len = old_value_bytes + tail.len();
         self.buckets.check_lengths(key.bytes, new_len)?;
@@ -336,22 +339,30 @@ impl Bucket<'_> {
         old_value_bytes: usize,
         tail: &[u8],
     ) -> Result<Delta> {
-        let fits = self.buckets.fits_inline(key.bytes, old_value_bytes + tail.len());
-        let key_bytes = key.bytes.len();
-        let mut pair = Vec::with_capacity(key_bytes + old_value_bytes + tail.len());
-        pair.extend_from_slice(key.bytes);
-        self.buckets.with_record(self.page(), location, |r| self.buckets.read_value(r, &mut pair))?;
-        let old_end = pair.len();
-        if fits {
-            pair.extend_from_slice(tail);
-            let old = Record { form: INLINE, key: key.bytes, value: &pair[key_bytes..old_end] };
-            let new = Record { form: INLINE, key: key.bytes, value: &pair[key_bytes..] };
-            return self.relocate(key.tag, location, old, new);
+        let new_value_bytes = old_value_bytes + tail.len();
+        if !self.buckets.fits_inline(key.bytes, new_value_bytes) {
+            let old = self.value(location)?;
+            let new = self.new_extent(key, [&old, tail], grown_bytes(new_value_bytes as u64))?;
+            return self.replace_or_free(key, location, new);
         }
-        let old = &pair[key_bytes..];
-        let room = grown_bytes((old.len() + tail.len()) as u64);
-        let new = self.new_extent(key, [old, tail], room)?;
-        self.replace_or_free(key, location, new)
+        const SHORT_BYTES: usize = 256;
+        let (mut short, mut long) = ([0; SHORT_BYTES], Vec::new());
+        let value = match short.get_mut(..new_value_bytes) {
+            Some(value) => value,
+            None => {
+                long.resize(new_value_bytes, 0);
+                &mut long[..]
+            }
+        };
+        let (old, new) = value.split_at_mut(old_value_bytes);
+        self.buckets.with_record(self.page(), location, |record| {
+            old.copy_from_slice(record.value);
+            Ok(())
+        })?;
+        new.copy_from_slice(tail);
+        let value = &*value;
+        let old = Record { form: INLINE, key: key.bytes, value: &value[..old_value_bytes] };
+        self.relocate(key.tag, location, old, Record { form: INLINE, key: key.bytes, value })
     }
 
     /// Appends `tail` to the value of `key`, or stores it if the key is absent. `len` becomes the length of the value.
@@ -396,7 +407,8 @@ impl Bucket<'_> {
         if let Some(extent) = extent {
             self.buckets.free_extent(&extent);
         }
-        if page::next(self.page()) != 0 {
+        let next = page::next(self.page());
+        if next != 0 && (location.overflow.is_some() || self.may_absorb(next)) {
             // The pair is removed; if its overflow page could not be removed too, the next removal or split tries
             // again.
             let _ = self.absorb_overflow();
@@ -411,14 +423,15 @@ impl Bucket<'_> {
         let mut extents = Vec::new();
         let mut gathered = Gathered::default();
         buckets.gather(self.page(), &mut gathered)?;
-        for record in gathered.records() {
+        buckets.each_record(&gathered, |record, _, _| {
             delta.pairs -= 1;
             delta.bucket -= (record.bytes() + page::SLOT_BYTES) as i64;
             let extent = (record.form != INLINE).then(|| buckets.parse_extent(record)).transpose()?;
             let key_bytes = if record.form == PAIR_IN_EXTENT { 0 } else { record.key.len() as u64 };
             delta.payload -= (key_bytes + extent.map_or(record.value.len() as u64, |e| e.content_bytes())) as i64;
             extents.extend(extent);
-        }
+            Ok(())
+        })?;
         let level = page::level(self.page());
         page::init(&mut self.page_mut(), page::KIND_BUCKET, level);
         for extent in extents {
@@ -468,13 +481,14 @@ impl Bucket<'_> {
         let delta = if self.buckets.fits_inline(key.bytes, value.len()) {
             self.add(key.tag, Record { form: INLINE, key: key.bytes, value })?
         } else {
-            self.insert_large(key, value)?
+            self.insert_large(key.bytes, key.hash, value)?
         };
         Ok(Delta { pairs: 1, payload: (key.bytes.len() + value.len()) as i64, ..delta })
     }
 
     #[inline(never)]
-    fn insert_large(&mut self, key: HashedKey<'_>, value: &[u8]) -> Result<Delta> {
+    fn insert_large(&mut self, key: &[u8], hash: u64, value: &[u8]) -> Result<Delta> {
+        let key = HashedKey::new(key, hash);
         let extent = self.new_extent(key, [value, b""], 0)?;
         let added = self.add_extent(key, &extent);
         if added.is_err() {
@@ -593,6 +607,15 @@ impl Bucket<'_> {
         Ok(())
     }
 
+    /// Whether the primary page may have room for the records of the overflow page that `next` refers to. One that lost
+    /// records of its own is absorbed then, or later.
+    #[inline]
+    fn may_absorb(&self, next: u64) -> bool {
+        let unit_bytes = self.buckets.pager.unit_bytes();
+        let bytes = (next & 0xFFFF) as usize * unit_bytes;
+        page::gap_bytes(self.page()).is_ok_and(|gap| gap + NEW_OVERFLOW_GAP_MAX + unit_bytes >= bytes)
+    }
+
     /// Moves the records of a lone overflow page into the primary page once they fit.
     #[inline(never)]
     fn absorb_overflow(&mut self) -> Result<()> {
@@ -619,14 +642,15 @@ impl Bucket<'_> {
         let buckets = self.buckets;
         let bytes = (record.bytes() + page::SLOT_BYTES) as i64;
         let inserted = page::insert(&mut self.page_mut(), tag, record).map_err(|d| buckets.damaged(d))?;
-        let long_chain = if inserted { false } else { self.add_behind(tag, record)? };
+        let Record { form, key, value } = record;
+        let long_chain = if inserted { false } else { self.add_behind(tag, form, key, value)? };
         Ok(Delta { bucket: bytes, long_chain, ..Delta::default() })
     }
 
     /// Adds a record behind the primary page, which is full. `true` where it takes a second overflow page.
     #[inline(never)]
-    fn add_behind(&mut self, tag: u16, record: Record<'_>) -> Result<bool> {
-        let buckets = self.buckets;
+    fn add_behind(&mut self, tag: u16, form: u8, key: &[u8], value: &[u8]) -> Result<bool> {
+        let (buckets, record) = (self.buckets, Record { form, key, value });
         let mut long_chain = false;
         match buckets.parse_overflow(page::next(self.page()))? {
             None => {

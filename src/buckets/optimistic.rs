@@ -40,7 +40,7 @@ struct PageSnapshot<'t> {
     /// The page's offset in the frame, and its length.
     start: usize,
     len: usize,
-    /// The slots that have the key's tag.
+    /// The first slots that have the key's tag.
     matches: Matches,
     /// The reference to the overflow page; 0 if the filter excludes the key.
     next: u64,
@@ -99,7 +99,7 @@ impl Buckets {
             return None;
         }
         // The bytes after a short page, in its frame, do not matter.
-        let matches = Matches::of(read.runs::<SIXTEENS_AT_ONCE>(slots), count, key.tag);
+        let matches = Matches::leading(read.runs::<SIXTEENS_AT_ONCE>(slots), count, key.tag);
         let bits = page::filter_bits(key.tag);
         let behind = kind == page::KIND_OVERFLOW || header.filter & bits == bits;
         Some(PageSnapshot { read, start, len, matches, next: if behind { header.next } else { 0 } })
@@ -185,7 +185,7 @@ impl Buckets {
         let before = value.as_ref().map_or(0, |value| value.len());
         let mut found = primary.find(key, value.as_deref_mut());
         if matches!(found, Optimistic::Absent) && primary.next != 0 {
-            found = self.find_behind(primary.next, overflow, key, value.as_deref_mut());
+            found = self.find_behind(primary.next, overflow, key.bytes, key.hash, value.as_deref_mut());
         }
         // The order matters: the loads count if the bucket was still the right one after them, and that test counts if
         // it was made before the frame changed.
@@ -202,9 +202,11 @@ impl Buckets {
         &self,
         next: u64,
         overflow: Option<&PageSnapshot<'_>>,
-        key: HashedKey<'_>,
+        key: &[u8],
+        hash: u64,
         value: Option<&mut impl Sink>,
     ) -> Optimistic {
+        let key = HashedKey::new(key, hash);
         let here;
         let overflow = match overflow {
             Some(overflow) => overflow,
@@ -235,16 +237,16 @@ impl PageSnapshot<'_> {
         (self.read.load8(slot + page::SLOT_BYTES - 8) >> 48) as usize
     }
 
-    /// Compares the records whose slots have the tag; appends the value of `key` to `value`.
+    /// Compares the record of the first slot with the tag; appends the value of `key` to `value`. Where it has another
+    /// key, the case needs the latch: a second slot may have the tag, and a loop would cost the common lookup its
+    /// registers.
     #[inline]
-    fn find(&self, key: HashedKey<'_>, mut value: Option<&mut impl Sink>) -> Optimistic {
-        for slot in self.matches {
-            let found = self.record(self.offset(slot), key, value.as_deref_mut());
-            if !matches!(found, Optimistic::Absent) {
-                return found;
-            }
+    fn find(&self, key: HashedKey<'_>, value: Option<&mut impl Sink>) -> Optimistic {
+        let Some(slot) = self.matches.first() else { return Optimistic::Absent };
+        match self.record(self.offset(slot), key, value) {
+            Optimistic::Absent => Optimistic::Retry,
+            found => found,
         }
-        Optimistic::Absent
     }
 
     /// Compares the key of the record at `offset` of the page, and appends its value to `value` if it is `key`.
@@ -259,7 +261,7 @@ impl PageSnapshot<'_> {
         // Both lengths below 128, or else up to seven bytes of them: longer ones do not fit a page.
         let head = match first & 0x8080 {
             0 => page::RecordHead::short(first),
-            _ => match page::record_head(&first.to_le_bytes()) {
+            _ => match page::long_head(&first.to_le_bytes()) {
                 Some(head) => head,
                 None => return Optimistic::Retry,
             },

@@ -18,6 +18,11 @@ use crate::error::Result;
 use crate::pager::FRAME_UNITS;
 use crate::pager::pool::{FrameNo, FrameRef, ReadGuard, WriteGuard};
 
+/// Room for a pair or two more, so that not every insertion replaces the page; the next split trims it.
+const SLACK_BYTES: usize = 112;
+/// Most bytes of a new overflow page that are neither slots nor records, but for the rest of its last unit.
+pub(super) const NEW_OVERFLOW_GAP_MAX: usize = page::HEADER_BYTES + SLACK_BYTES;
+
 /// Bytes of an overflow page to prefetch for one key, before anything in it is read: most are not longer.
 pub(super) const PREFETCHED_BYTES: usize = 256;
 
@@ -107,8 +112,6 @@ impl Buckets {
         record: Record<'_>,
     ) -> Result<OverflowPage> {
         let used = old.map_or(0, page::used_bytes) + record.bytes() + page::SLOT_BYTES;
-        // Room for a pair or two more, so that not every insertion replaces the page; the next split trims it.
-        const SLACK_BYTES: usize = 112;
         let overflow = self.allocate_overflow(used + SLACK_BYTES)?;
         let written = self.write_overflow(overflow).and_then(|(mut frame, range)| {
             let bytes = &mut frame.part(range);

@@ -257,6 +257,12 @@ pub struct RecordHead {
 }
 
 impl RecordHead {
+    /// Bytes of the record.
+    #[inline]
+    pub fn record_bytes(self) -> usize {
+        self.head_bytes + self.key_bytes + self.value_bytes
+    }
+
     /// The lengths in the two low bytes of `word`, both below 128.
     #[inline]
     pub fn short(word: u64) -> RecordHead {
@@ -270,9 +276,10 @@ impl RecordHead {
     }
 }
 
-/// The lengths at the start of `bytes`.
-#[inline]
-pub fn record_head(bytes: &[u8]) -> Option<RecordHead> {
+/// The lengths at the start of `bytes`, of any number of bytes. Not inlined: it would cost the common lookup its
+/// registers.
+#[inline(never)]
+pub fn long_head(bytes: &[u8]) -> Option<RecordHead> {
     let (head, n) = get_varint(bytes)?;
     let (value_bytes, m) = get_varint(&bytes[n..])?;
     Some(RecordHead { form: (head & 3) as u8, head_bytes: n + m, key_bytes: head >> 2, value_bytes })
@@ -337,7 +344,7 @@ pub fn find_by<'a>(
     tag: u16,
     mut matches: impl FnMut(Record<'a>) -> bool,
 ) -> Result<Option<Found>, Damage> {
-    find_head(page, tag, |offset, head| {
+    find_head_among(page, tag, |offset, head| {
         let found = Found::of(0, offset, head);
         matches(found.record(page))
     })
@@ -346,49 +353,40 @@ pub fn find_by<'a>(
 /// The slot of the inline or [`VALUE_IN_EXTENT`] record with this key.
 #[inline(always)] // as other parts of the common writes: the result stays in registers
 pub fn find(page: &[u8], tag: u16, key: &[u8]) -> Result<Option<Found>, Damage> {
-    find_head(page, tag, |offset, head| {
-        head.key_bytes == key.len()
-            && head.form != PAIR_IN_EXTENT
-            && equal(&page[offset + head.head_bytes..][..key.len()], key)
-    })
+    let count = slot_count(page);
+    let usual = page.get(HEADER_BYTES..).and_then(|slots| slots.first_chunk::<{ 64 * SIXTEENS_AT_ONCE }>());
+    let (Some(slots), true) = (usual, count <= SLOTS_AT_ONCE) else { return find_among(page, tag, key) };
+    let Some(slot) = Matches::leading(sixteens_of(slots), count, tag).first() else { return Ok(None) };
+    let offset = u16_at(slots, slot * SLOT_BYTES + 2);
+    let head = head_at(page, offset)?;
+    if has_key(page, offset, head, key) { Ok(Some(Found::of(slot, offset, head))) } else { find_among(page, tag, key) }
 }
 
-/// Whether two keys of one length are equal. Keys are short: a call of `memcmp` takes longer.
+/// [`find`] for a page with many slots, or a short one, or with another key of this tag.
+#[inline(never)]
+fn find_among(page: &[u8], tag: u16, key: &[u8]) -> Result<Option<Found>, Damage> {
+    find_head_among(page, tag, |offset, head| has_key(page, offset, head, key))
+}
+
+/// Whether the record at `offset` has this key in it.
+#[inline(always)]
+fn has_key(page: &[u8], offset: usize, head: RecordHead, key: &[u8]) -> bool {
+    head.key_bytes == key.len()
+        && head.form != PAIR_IN_EXTENT
+        && equal(&page[offset + head.head_bytes..][..key.len()], key)
+}
+
+/// Whether two keys of one length are equal. Most have 8 to 16 bytes, for which a call of `memcmp` takes longer.
 #[inline]
 fn equal(a: &[u8], b: &[u8]) -> bool {
-    let (Some(last), Some(other)) = (a.last_chunk::<8>(), b.last_chunk::<8>()) else { return a == b };
-    let words = |key: &[u8; 8]| u64::from_le_bytes(*key);
-    let mut differ = words(last) ^ words(other);
-    if a.len() > 8 {
-        for (x, y) in a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0) {
-            differ |= words(x) ^ words(y);
-        }
+    if !(8..=16).contains(&a.len()) {
+        return a == b;
     }
-    differ == 0
+    let ends = |key: &[u8]| Some((u64::from_le_bytes(*key.first_chunk()?), u64::from_le_bytes(*key.last_chunk()?)));
+    ends(a) == ends(b)
 }
 
 /// The slot whose tag is `tag` and whose record, at an offset and with a head, `matches`.
-#[inline(always)]
-fn find_head(
-    page: &[u8],
-    tag: u16,
-    mut matches: impl FnMut(usize, RecordHead) -> bool,
-) -> Result<Option<Found>, Damage> {
-    let count = slot_count(page);
-    let usual = page.get(HEADER_BYTES..).and_then(|slots| slots.first_chunk::<{ 64 * SIXTEENS_AT_ONCE }>());
-    let (Some(slots), true) = (usual, count <= SLOTS_AT_ONCE) else { return find_head_among(page, tag, matches) };
-    for slot in Matches::of(sixteens_of(slots), count, tag) {
-        let offset = u16_at(slots, slot * SLOT_BYTES + 2);
-        let head = head_at(page, offset)?;
-        if matches(offset, head) {
-            return Ok(Some(Found::of(slot, offset, head)));
-        }
-    }
-    Ok(None)
-}
-
-/// [`find_head`] for a page with many slots, or a short one.
-#[inline(never)]
 fn find_head_among(
     page: &[u8],
     tag: u16,
@@ -454,11 +452,11 @@ fn write_record(page: &mut impl Bytes, offset: usize, record: Record<'_>) {
         page.store_record(offset, u16::from_le_bytes([first as u8, value.len() as u8]), key, value);
         return;
     }
-    write_long_record(page, offset, record);
+    write_long_record(page, offset, form, key, value);
 }
 
 #[cold]
-fn write_long_record(page: &mut impl Bytes, offset: usize, Record { form, key, value }: Record<'_>) {
+fn write_long_record(page: &mut impl Bytes, offset: usize, form: u8, key: &[u8], value: &[u8]) {
     let mut head = [0; 20];
     let n = put_varint(&mut head, (key.len() as u64) << 2 | u64::from(form));
     let m = n + put_varint(&mut head[n..], value.len() as u64);
@@ -472,10 +470,18 @@ fn write_long_record(page: &mut impl Bytes, offset: usize, Record { form, key, v
 pub fn remove(page: &mut impl Bytes, found: Found) -> Result<usize, Damage> {
     let (first, bytes) = (usize::from(found.slot), found.bytes());
     let (heap_start, slots_end) = spans(page, found)?;
-    page.copy_within(heap_start..found.offset.into(), heap_start + bytes);
-    let by = (bytes as u32) << 16;
-    page.shift_half_words(HEADER_BYTES + first * SLOT_BYTES..slots_end, |slot| slot.wrapping_add(by));
-    set_counts(page, slot_count(page) - 1, heap_bytes(page) - bytes);
+    let last = slot_count(page) - 1;
+    if head_at(page, heap_start)?.record_bytes() == bytes {
+        // The last record fills the place, and its tag goes along: nothing else moves.
+        page.copy_within(heap_start..heap_start + bytes, found.offset.into());
+        let tag = slot(page, last).0;
+        set_slot(page, first, tag, found.offset.into());
+    } else {
+        page.copy_within(heap_start..found.offset.into(), heap_start + bytes);
+        let by = (bytes as u32) << 16;
+        page.shift_half_words(HEADER_BYTES + first * SLOT_BYTES..slots_end, |slot| slot.wrapping_add(by));
+    }
+    set_counts(page, last, heap_bytes(page) - bytes);
     Ok(bytes + SLOT_BYTES)
 }
 
@@ -616,10 +622,26 @@ pub fn records(page: &[u8]) -> impl Iterator<Item = Result<(u16, Record<'_>), Da
     damage.into_iter().chain(records)
 }
 
-/// Where `part`, a part of `page`, begins in it.
-#[inline]
-pub fn offset_of(page: &[u8], part: &[u8]) -> usize {
-    part.as_ptr().addr() - page.as_ptr().addr()
+/// The records of a page, one after another, the one of the last slot first, and whether all of them are inline.
+pub fn heap(page: &[u8]) -> Result<(&[u8], bool), Damage> {
+    gap_bytes(page)?;
+    let heap = &page[page.len() - heap_bytes(page)..];
+    let (mut at, mut count, mut inline) = (0, 0, true);
+    while at < heap.len() {
+        let head = head_at(heap, at)?;
+        let (first, bytes) = (at, head.record_bytes());
+        inline &= head.form == INLINE;
+        at += bytes;
+        count += 1;
+        // Records of the same lengths: where both lengths are short, these are the two bytes of the head.
+        if head.head_bytes == 2 {
+            let same = |record: &&[u8]| record[..2] == heap[first..first + 2];
+            let more = heap[at..].chunks_exact(bytes).take_while(same).count();
+            at += more * bytes;
+            count += more;
+        }
+    }
+    if count == slot_count(page) { Ok((heap, inline)) } else { Err(Damage("records do not fill the heap")) }
 }
 
 /// The tag and the offset in each slot; the offsets are unchecked.
@@ -634,7 +656,7 @@ pub fn slots(page: &[u8]) -> Result<impl ExactSizeIterator<Item = (u16, usize)>,
 pub fn head_at(page: &[u8], offset: usize) -> Result<RecordHead, Damage> {
     let head = match page.get(offset..).ok_or(RECORD_RUNS_OVER)? {
         &[first @ ..0x80, second @ ..0x80, ..] => RecordHead::short(u64::from(first) | u64::from(second) << 8),
-        bytes => record_head(bytes).ok_or(RECORD_RUNS_OVER)?,
+        bytes => long_head(bytes).ok_or(RECORD_RUNS_OVER)?,
     };
     if head.head_bytes + head.key_bytes + head.value_bytes > page.len() - offset {
         return Err(RECORD_RUNS_OVER);
@@ -647,7 +669,7 @@ pub const RECORDS_OVERLAP: Damage = Damage("records overlap");
 
 /// Copies `from` to `to`, of the same length. Most records have 16 to 32 bytes, and no call is made for them.
 #[inline]
-fn copy_record(from: &[u8], to: &mut [u8]) {
+pub fn copy_record(from: &[u8], to: &mut [u8]) {
     const HALF: usize = 16;
     if let (Some(&first), Some(&last), HALF..=32) = (from.first_chunk::<HALF>(), from.last_chunk::<HALF>(), to.len()) {
         to[..HALF].copy_from_slice(&first);
@@ -774,8 +796,9 @@ mod tests {
                     Op::Remove(i) if !model.is_empty() => {
                         let i = i % model.len();
                         let found = Found::at(&page, i).unwrap();
-                        let (_, k, v) = model.remove(i);
-                        prop_assert_eq!(remove(&mut page, found), Ok(inline(&k, &v).bytes() + SLOT_BYTES));
+                        let (removed, last) = (bytes_of(&model[i]), bytes_of(&model[model.len() - 1]));
+                        if removed == last { model.swap_remove(i); } else { model.remove(i); }
+                        prop_assert_eq!(remove(&mut page, found), Ok(removed as usize + SLOT_BYTES));
                     }
                     Op::Replace(i, v) if !model.is_empty() => {
                         let i = i % model.len();

@@ -1,71 +1,93 @@
-//! Scans: all pairs in hash order, resumable by one number.
+//! Scans: all pairs, bucket by bucket, resumable by one number.
 //!
 //! Hash order is the order of the reversed hashes (`linear.rs`). In it every bucket is one interval, whatever the
 //! table's size, so a position means the same before and after splits, merges, a close and an open. A scan copies the
-//! pages of one bucket at a time and returns the pairs from its position on: a key that is present throughout is
-//! returned exactly once, however the table changes in the meantime.
+//! records of one bucket at a time and returns them from its position on: a key that is present throughout is returned
+//! exactly once, however the table changes in the meantime.
 //!
-//! The pairs stay where they are in the copy. What is sorted is one word for each, its **place**: the bits of its
-//! position that differ within the bucket, and below them the offset of its record.
+//! ```text
+//! latch the bucket -> copy the heaps of its pages, check their records -> release -> return one record after another
+//! ```
+//!
+//! A heap has no gaps, so the copy needs no slots. Within a bucket, a scan of the whole table returns the pairs as they
+//! come. Only a scan that may stop and resume between any two pairs puts them in hash order first: it sorts a word for
+//! each, the bits of its position that differ within the bucket and below them the offset of its record.
 
 use super::linear_hash::Buckets;
-use super::page::{self, INLINE, PAIR_IN_EXTENT};
+use super::page::{self, Damage, INLINE, PAIR_IN_EXTENT};
 use crate::error::Result;
 use crate::linear::Position;
-use std::ops::Range;
 
-/// A scan of a table, made by [`Table::scan`](crate::Table::scan) and [`Table::scan_from`](crate::Table::scan_from).
+/// A scan of a table, made by [`Table::scan`](crate::Table::scan), [`Table::scan_from`](crate::Table::scan_from) and
+/// [`Table::scan_prefix`](crate::Table::scan_prefix).
 ///
 /// As an iterator it returns owned pairs; [`next_ref`](Scan::next_ref) lends them without a copy.
 pub struct Scan<'t> {
     buckets: &'t Buckets,
+    /// Whether the pairs of a bucket come in hash order.
+    ordered: bool,
     /// Start of the next bucket; `None` after the last.
     position: Option<Position>,
     /// End of the scan, inclusive.
     last: Position,
-    /// The pages of the current bucket, and after them keys and values from extents.
+    /// Where the current bucket begins, or the part of it that is scanned.
+    from: Position,
+    /// The records of the current bucket, one after another.
     bytes: Vec<u8>,
-    pages: Vec<Range<usize>>,
-    /// A word for each pair, in hash order: position, then the offset of its record in `bytes`.
-    places: Vec<u64>,
-    offset_bits: u32,
+    /// Offset of the next record in `bytes`, and of the one returned before.
+    at: usize,
     given: usize,
-    /// The pairs with extents: the offset of the record, and where its key and value are.
+    /// The pairs with extents: the offset of the record, and where key and value are in `extents`.
     in_extents: Vec<(usize, Pair)>,
+    extents: Vec<u8>,
     large: (Vec<u8>, Vec<u8>),
+    sorting: Sorting,
     /// Whether frames are read together with those around them.
     brings_around: bool,
 }
 
-/// Where a pair is in the copied bytes.
+/// What a scan in hash order sorts with.
+#[derive(Default)]
+struct Sorting {
+    /// The records as they were copied.
+    bytes: Vec<u8>,
+    /// A word for each: position, then offset in `bytes`.
+    places: Vec<u64>,
+}
+
+/// Where a pair is in the copied extents.
 #[derive(Clone, Copy)]
 struct Pair {
     key: usize,
-    key_end: usize,
-    /// Where the value begins and ends; [`LARGE`]: it is too large to copy in advance, and read when it is next.
     value: usize,
-    value_end: usize,
+    /// Where the value ends; `None`: it is too large to copy in advance, and read when it is next.
+    end: Option<usize>,
 }
-
-const LARGE: usize = usize::MAX;
 
 /// Longer values are not copied in advance with the bucket.
 const LARGE_VALUE_BYTES: u32 = 1 << 16;
 
 impl Buckets {
-    /// Scans the pairs from one position to another, inclusive, or to the end.
+    /// Scans all pairs, those of a bucket in any order.
+    pub(crate) fn scan(&self) -> Scan<'_> {
+        Scan { ordered: false, ..self.scan_from(Position(0), None) }
+    }
+
+    /// Scans the pairs from one position to another, inclusive, or to the end, in hash order.
     pub(crate) fn scan_from(&self, from: Position, to: Option<Position>) -> Scan<'_> {
         Scan {
             buckets: self,
+            ordered: true,
             position: Some(from),
             last: to.unwrap_or(Position(u64::MAX)),
+            from,
             bytes: Vec::new(),
-            pages: Vec::new(),
-            places: Vec::new(),
-            offset_bits: 0,
+            at: 0,
             given: 0,
             in_extents: Vec::new(),
+            extents: Vec::new(),
             large: (Vec::new(), Vec::new()),
+            sorting: Sorting::default(),
             // A scan of some positions needs few of the frames around.
             brings_around: to.is_none() && self.pager.brings_around(),
         }
@@ -75,22 +97,23 @@ impl Buckets {
 impl Scan<'_> {
     /// Where to resume after the pairs returned so far; `None` at the end.
     ///
-    /// Pairs with equal hashes are never divided: if the last returned pair has the hash of the next, the cursor is
-    /// before both, and a resumed scan returns the last one again. To avoid that, take pairs until
-    /// [`at_boundary`](Self::at_boundary).
+    /// Pairs with equal hashes are never divided, nor, in a [`Table::scan`](crate::Table::scan), the pairs of one
+    /// bucket: if the next pair belongs with the last returned one, the cursor is before both, and a resumed scan
+    /// returns the latter again. To avoid that, take pairs until [`at_boundary`](Self::at_boundary).
     pub fn cursor(&self) -> Option<u64> {
-        match self.places.get(self.given) {
-            Some(&place) => Some(self.position_at(place).0),
-            None => self.position.map(|position| position.0),
-        }
+        let position = match (self.at < self.bytes.len(), self.ordered) {
+            (false, _) => self.position,
+            (true, true) => Some(self.position_at(self.at)),
+            (true, false) => Some(self.from),
+        };
+        position.map(|position| position.0)
     }
 
-    /// Whether the hash of the next pair differs from that of the last returned one.
+    /// Whether a scan resumed at the [`cursor`](Self::cursor) returns no pair again.
     pub fn at_boundary(&self) -> bool {
-        match (self.given.checked_sub(1).and_then(|i| self.places.get(i)), self.places.get(self.given)) {
-            (Some(&last), Some(&next)) => self.position_at(last) != self.position_at(next),
-            _ => true,
-        }
+        self.at == 0
+            || self.at >= self.bytes.len()
+            || self.ordered && self.position_at(self.given) != self.position_at(self.at)
     }
 
     /// The next pair, borrowed until the next call.
@@ -100,58 +123,49 @@ impl Scan<'_> {
     /// to be read from the file. After an error, the next call goes on after the bucket that caused it.
     #[inline]
     pub fn next_ref(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        let Some((key_bytes, value_bytes, at)) = self.next_short() else { return self.next_other() };
-        self.given += 1;
-        Ok(Some(self.bytes[at..][..key_bytes + value_bytes].split_at(key_bytes)))
+        let Some((key_bytes, value_bytes)) = self.next_short() else { return self.next_other() };
+        let start = self.at + 2;
+        self.given = self.at;
+        self.at = start + key_bytes + value_bytes;
+        Ok(Some(self.bytes[start..self.at].split_at(key_bytes)))
     }
 
-    /// The lengths of the next pair and where it begins, if both lengths are short and it has no extent.
+    /// The lengths of the next pair, if both are short and it has no extent.
     #[inline]
-    fn next_short(&self) -> Option<(usize, usize, usize)> {
-        let at = self.offset_of(*self.places.get(self.given)?);
-        match self.bytes[at..] {
-            [first @ ..0x80, second @ ..0x80, ..] if first & 3 == INLINE => {
-                Some(((first >> 2).into(), second.into(), at + 2))
-            }
-            _ => None,
-        }
+    fn next_short(&self) -> Option<(usize, usize)> {
+        let head = u16::from_le_bytes(*self.bytes.get(self.at..)?.first_chunk()?);
+        const LONG_OR_IN_EXTENT: u16 = 0x8083;
+        (head & LONG_OR_IN_EXTENT == INLINE.into()).then_some((usize::from(head >> 2 & 0x1F), usize::from(head >> 8)))
     }
 
     /// [`next_ref`](Self::next_ref) for a longer pair, one with an extent, and for the first of a bucket.
     #[inline(never)]
     fn next_other(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         loop {
-            let Some(&place) = self.places.get(self.given) else {
+            if self.at >= self.bytes.len() {
                 if self.next_bucket()? {
                     continue;
                 }
                 return Ok(None);
-            };
-            self.given += 1;
-            let at = self.offset_of(place);
+            }
+            let at = self.at;
             let head = page::head_at(&self.bytes, at).map_err(|d| self.buckets.damaged(d))?;
-            let page::RecordHead { form, head_bytes, key_bytes, value_bytes } = head;
-            if form == INLINE {
-                let pair = &self.bytes[at + head_bytes..][..key_bytes + value_bytes];
-                return Ok(Some(pair.split_at(key_bytes)));
+            (self.given, self.at) = (at, at + head.record_bytes());
+            if head.form == INLINE {
+                let pair = &self.bytes[at + head.head_bytes..self.at];
+                return Ok(Some(pair.split_at(head.key_bytes)));
             }
-            let Pair { key, key_end, value, value_end } = self.pair_in_extent(at);
-            if value == LARGE {
-                self.large.0.clear();
-                self.large.0.extend_from_slice(&self.bytes[key..key_end]);
-                if self.read_large()? {
-                    return Ok(Some((&self.large.0, &self.large.1)));
-                }
-                continue; // removed since
+            let Pair { key, value, end } = self.pair_in_extent(at);
+            if let Some(end) = end {
+                return Ok(Some(self.extents[key..end].split_at(value - key)));
             }
-            return Ok(Some((&self.bytes[key..key_end], &self.bytes[value..value_end])));
+            self.large.0.clear();
+            self.large.0.extend_from_slice(&self.extents[key..value]);
+            if self.read_large()? {
+                return Ok(Some((&self.large.0, &self.large.1)));
+            }
+            // Removed since: go on.
         }
-    }
-
-    /// The offset of the record at `place`.
-    #[inline]
-    fn offset_of(&self, place: u64) -> usize {
-        (place & !(u64::MAX << self.offset_bits)) as usize
     }
 
     fn pair_in_extent(&self, at: usize) -> Pair {
@@ -159,15 +173,9 @@ impl Scan<'_> {
         self.in_extents[index.expect("noted when the bucket was copied")].1
     }
 
-    /// The position of the pair at `place`.
-    fn position_at(&self, place: u64) -> Position {
-        let at = self.offset_of(place);
-        let hash = match page::record_at(&self.bytes, at) {
-            Ok(record) if record.form == PAIR_IN_EXTENT => self.buckets.record_hash(record).unwrap_or(0),
-            Ok(record) => self.buckets.hash.hash(record.key),
-            Err(_) => 0, // it was checked when it was copied
-        };
-        Position::of(hash)
+    /// The position of the pair whose record is at `at`.
+    fn position_at(&self, at: usize) -> Position {
+        position_in(self.buckets, &self.bytes, at)
     }
 
     fn read_large(&mut self) -> Result<bool> {
@@ -179,122 +187,138 @@ impl Scan<'_> {
     /// Copies the next bucket; `false` after the last.
     #[inline(never)]
     fn next_bucket(&mut self) -> Result<bool> {
-        let Some(position) = self.position else { return Ok(false) };
-        self.places.clear();
-        self.given = 0;
-        let buckets = self.buckets;
+        let Some(from) = self.position else { return Ok(false) };
+        (self.from, self.at) = (from, 0);
+        self.bytes.clear();
+        let (buckets, hash) = (self.buckets, from.hash());
         if self.brings_around {
-            buckets.pager.bring_around(buckets.address(position.hash()).frame);
+            buckets.pager.bring_around(buckets.address(hash).frame);
         }
-        let read = buckets.read_bucket(position.hash());
+        let read = buckets.read_bucket(hash);
         // Under the latch the bucket does not split, so this view is as good as the one that led to it. Advance before
         // an error can return, so that a caller that goes on reaches the end.
         let view = buckets.view().linear();
-        self.position = view.next_bucket(position).filter(|&next| next <= self.last);
-        let (frame, range) = read?;
-        let copied = self.copy_bucket(position, view.level(view.bucket_of(position.hash())), &frame[range]);
-        drop(frame);
-        if copied.is_err() {
-            // A partial bucket is not in order.
-            self.places.clear();
+        let level = view.level(view.bucket_of(hash));
+        self.position = from.after_bucket(level).filter(|&next| next <= self.last);
+        if let Some(next) = self.position {
+            // While this bucket's pairs are in use.
+            buckets.prefetch_bucket(next.hash());
         }
-        copied.map(|()| true)
+        let (frame, range) = read?;
+        // A bucket is returned as a whole or not at all.
+        self.copy_bucket(level, &frame[range]).inspect_err(|_| self.bytes.clear())?;
+        Ok(true)
     }
 
-    /// Copies the pages of the bucket with this primary page, and sorts the places of its pairs.
-    fn copy_bucket(&mut self, from: Position, level: u32, primary: &[u8]) -> Result<()> {
-        self.bytes.clear();
-        self.pages.clear();
-        self.in_extents.clear();
-        self.bytes.extend_from_slice(primary);
-        self.pages.push(0..primary.len());
+    /// Copies the records of the bucket with this primary page, those within the scan, and their extents.
+    fn copy_bucket(&mut self, level: u32, primary: &[u8]) -> Result<()> {
+        let buckets = self.buckets;
+        let mut inline = add_records(&mut self.bytes, primary).map_err(|d| buckets.damaged(d))?;
         if page::next(primary) != 0 {
             if self.brings_around
-                && let Ok(Some(overflow)) = self.buckets.parse_overflow(page::next(primary))
+                && let Ok(Some(overflow)) = buckets.parse_overflow(page::next(primary))
             {
-                self.buckets.pager.bring_around(self.buckets.overflow_range(overflow).0);
+                buckets.pager.bring_around(buckets.overflow_range(overflow).0);
             }
-            self.buckets.walk_chain(page::next(primary), |_, bytes| {
-                let start = self.bytes.len();
-                self.bytes.extend_from_slice(bytes);
-                self.pages.push(start..self.bytes.len());
+            buckets.walk_chain(page::next(primary), |_, bytes| {
+                inline &= add_records(&mut self.bytes, bytes).map_err(|d| buckets.damaged(d))?;
                 Ok(None::<()>)
             })?;
         }
-        self.offset_bits = usize::BITS - self.bytes.len().leading_zeros();
-        for index in 0..self.pages.len() {
-            self.place_pairs(from, level, self.pages[index].clone())?;
+        // `self.position` is where the next bucket begins, if that is still within the scan.
+        let whole = self.from.0 << level == 0 && (self.position.is_some() || self.last.0 == u64::MAX);
+        if self.ordered || !whole {
+            self.arrange(level, whole)?;
         }
-        self.places.sort_unstable();
-        self.in_extents.sort_unstable_by_key(|&(at, _)| at);
+        if inline { Ok(()) } else { self.copy_extents() }
+    }
+
+    /// Puts the copied records in hash order, and drops those that are not within the scan.
+    fn arrange(&mut self, level: u32, whole: bool) -> Result<()> {
+        let buckets = self.buckets;
+        let damaged = |damage| buckets.damaged(damage);
+        std::mem::swap(&mut self.bytes, &mut self.sorting.bytes);
+        let Sorting { bytes, places } = &mut self.sorting;
+        let offset_bits = usize::BITS - bytes.len().leading_zeros();
+        let offset_of = |place: u64| (place & !(u64::MAX << offset_bits)) as usize;
+        places.clear();
+        let mut at = 0;
+        while at < bytes.len() {
+            let (record, record_bytes) = page::record_and_bytes(bytes, at).map_err(damaged)?;
+            let position = Position::of(buckets.record_hash(record)?);
+            if whole || position >= self.from && position <= self.last {
+                // The first `level` bits are those of the bucket.
+                let kept = (position.0 << (level % u64::BITS)) & (u64::MAX << offset_bits);
+                places.push(kept | at as u64);
+            }
+            at += record_bytes;
+        }
+        places.sort_unstable();
         // Where the offsets displaced low bits of the positions, these may decide.
-        let (bits, lost) = (self.offset_bits, self.offset_bits > level);
-        if lost && self.places.windows(2).any(|two| two[0] >> bits == two[1] >> bits) {
-            let mut places = std::mem::take(&mut self.places);
-            places.sort_by_cached_key(|&place| (self.position_at(place), place));
-            self.places = places;
+        let lost = offset_bits > level;
+        if lost && places.windows(2).any(|two| two[0] >> offset_bits == two[1] >> offset_bits) {
+            places.sort_by_cached_key(|&place| (position_in(buckets, bytes, offset_of(place)), place));
         }
+        self.bytes.clear();
+        self.bytes.resize(bytes.len(), 0);
+        let mut end = 0;
+        for &place in &*places {
+            let start = offset_of(place);
+            let record_bytes = page::head_at(bytes, start).map_err(damaged)?.record_bytes();
+            page::copy_record(&bytes[start..start + record_bytes], &mut self.bytes[end..end + record_bytes]);
+            end += record_bytes;
+        }
+        self.bytes.truncate(end);
         Ok(())
     }
 
-    /// Adds the places of the pairs of a copied page, from position `from` on.
-    fn place_pairs(&mut self, from: Position, level: u32, range: Range<usize>) -> Result<()> {
-        let buckets = self.buckets;
-        let page = &self.bytes[range.clone()];
-        let slots = page::slots(page).map_err(|d| buckets.damaged(d))?;
-        self.places.reserve(slots.len());
-        // Records do not overlap. If slots shared one, a damaged page could expand to a thousand.
-        let mut left = page.len();
-        let mut has_extents = false;
-        // `self.position` is where the next bucket begins, if that is still within the scan.
-        let whole = from.0 << level == 0 && (self.position.is_some() || self.last.0 == u64::MAX);
-        for (_, offset) in slots {
-            let (record, bytes) = page::record_and_bytes(page, offset).map_err(|d| buckets.damaged(d))?;
-            left = left.checked_sub(bytes).ok_or_else(|| buckets.damaged(page::RECORDS_OVERLAP))?;
-            let position = Position::of(buckets.record_hash(record)?);
-            if !whole && (position < from || position > self.last) {
-                continue;
-            }
-            has_extents |= record.form != INLINE;
-            // The first `level` bits are those of the bucket.
-            let kept = (position.0 << (level % u64::BITS)) & (u64::MAX << self.offset_bits);
-            self.places.push(kept | (range.start + offset) as u64);
-        }
-        if has_extents { self.copy_extents(range) } else { Ok(()) }
-    }
-
-    /// Copies the keys and values in extents that a copied page refers to.
+    /// Copies the keys and values in extents that the copied records refer to.
     #[cold]
-    fn copy_extents(&mut self, range: Range<usize>) -> Result<()> {
+    fn copy_extents(&mut self) -> Result<()> {
         let buckets = self.buckets;
-        for index in 0..self.places.len() {
-            let at = self.offset_of(self.places[index]);
-            if !range.contains(&at) {
-                continue;
-            }
-            let record = page::record_at(&self.bytes, at).map_err(|d| buckets.damaged(d))?;
+        self.in_extents.clear();
+        self.extents.clear();
+        let mut next = 0;
+        while next < self.bytes.len() {
+            let at = next;
+            let (record, record_bytes) = page::record_and_bytes(&self.bytes, at).map_err(|d| buckets.damaged(d))?;
+            next += record_bytes;
             if record.form == INLINE {
                 continue;
             }
             let extent = buckets.parse_extent(record)?;
-            let in_extent = record.form == PAIR_IN_EXTENT;
-            let key_in_record = page::offset_of(&self.bytes, record.key)..page::offset_of(&self.bytes, record.value);
-            let mut key = key_in_record;
-            if in_extent {
-                let start = self.bytes.len();
-                self.bytes.extend_from_slice(&buckets.read_extent_key(&extent)?);
-                key = start..self.bytes.len();
+            let key = self.extents.len();
+            if record.form == PAIR_IN_EXTENT {
+                self.extents.extend_from_slice(&buckets.read_extent_key(&extent)?);
+            } else {
+                self.extents.extend_from_slice(record.key);
             }
-            let value = self.bytes.len();
-            let large = extent.value_bytes > LARGE_VALUE_BYTES;
-            if !large {
-                buckets.read_extent_value(&extent, &mut self.bytes)?;
+            let value = self.extents.len();
+            let mut end = None;
+            if extent.value_bytes <= LARGE_VALUE_BYTES {
+                buckets.read_extent_value(&extent, &mut self.extents)?;
+                end = Some(self.extents.len());
             }
-            let (value, value_end) = if large { (LARGE, LARGE) } else { (value, self.bytes.len()) };
-            self.in_extents.push((at, Pair { key: key.start, key_end: key.end, value, value_end }));
+            self.in_extents.push((at, Pair { key, value, end }));
         }
         Ok(())
     }
+}
+
+/// Appends the records of `page` to `bytes`. Returns whether all of them are inline.
+fn add_records(bytes: &mut Vec<u8>, page: &[u8]) -> std::result::Result<bool, Damage> {
+    let (heap, inline) = page::heap(page)?;
+    bytes.extend_from_slice(heap);
+    Ok(inline)
+}
+
+/// The position of the pair whose record is at `at` of `bytes`.
+fn position_in(buckets: &Buckets, bytes: &[u8], at: usize) -> Position {
+    let hash = match page::record_at(bytes, at) {
+        Ok(record) => buckets.record_hash(record).unwrap_or(0),
+        Err(_) => 0, // it was checked when it was copied
+    };
+    Position::of(hash)
 }
 
 impl Iterator for Scan<'_> {

@@ -136,6 +136,7 @@ impl Buckets {
         self.lay_out(gathered, shrunk.level(number), merged)?;
 
         target.part(target_start..target_start + self.page_bytes).store(0, &merged.primary);
+        // Also for salvage, which knows the frames of buckets by pages that are whole or all zeros.
         source.as_mut().unwrap_or(&mut target).part(range).fill(0..self.page_bytes, 0);
         // A new version: a reader of the removed bucket notices, even if a bucket of that number comes back.
         let next = u32::from(!planted(Bug::MergeKeepsVersion));

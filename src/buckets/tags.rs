@@ -3,10 +3,9 @@
 //! Without data-dependent branches, the processor can begin the next lookup while this one waits for memory; a loop
 //! over only the slots in use ends at a different place each time, which costs a mispredicted branch.
 //!
-//! Unsafe: calls a function for SSE2, which every x86-64 has. Tests compare it with the safe twin for other
-//! processors.
+//! Unsafe: calls functions of SSE2, which every x86-64 has. Tests compare it with the safe twin for other processors.
 //! Not here: where the slots are, and how a tag is made (`page.rs`).
-#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "a function for SSE2 is called"))]
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "functions of SSE2 are called"))]
 
 /// Slots that are compared at once.
 pub const SLOTS_AT_ONCE: usize = 64;
@@ -17,17 +16,30 @@ pub const SIXTEENS_AT_ONCE: usize = SLOTS_AT_ONCE / 16;
 #[derive(Clone, Copy, Default)]
 pub struct Matches(u64);
 
+/// Few pages have more slots than this, so a branch for them is predicted.
+const USUAL_SLOTS: usize = 48;
+
 impl Matches {
     /// The slots with `tag` among the first `count`, at most [`SLOTS_AT_ONCE`]. Loads up to [`SIXTEENS_AT_ONCE`] runs
     /// of sixteen slots; those after the last slot do not matter.
     #[inline]
     pub fn of(sixteen: impl Fn(usize) -> [u128; 4], count: usize, tag: u16) -> Matches {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: SSE2 is part of x86-64.
-        let equal = unsafe { equal_sse2(sixteen, count, tag) };
-        #[cfg(not(target_arch = "x86_64"))]
-        let equal = equal_portable(sixteen, tag);
-        Matches(equal & u64::MAX.checked_shr(64 - count as u32).unwrap_or(0))
+        let equal = |run| equal_sixteen(sixteen(run), tag) << (16 * run);
+        let last = if count > USUAL_SLOTS { equal(3) } else { 0 };
+        Matches((equal(0) | equal(1) | equal(2) | last) & in_use(count))
+    }
+
+    /// [`of`](Self::of) for callers that look at the first match alone: where one of the first half of the slots has
+    /// the tag, the others are not compared.
+    #[inline(always)]
+    pub fn leading(sixteen: impl Fn(usize) -> [u128; 4], count: usize, tag: u16) -> Matches {
+        let equal = |run| equal_sixteen(sixteen(run), tag) << (16 * run);
+        let first = (equal(0) | equal(1)) & in_use(count);
+        if first != 0 {
+            return Matches(first);
+        }
+        let last = if count > USUAL_SLOTS { equal(3) } else { 0 };
+        Matches((equal(2) | last) & in_use(count))
     }
 
     #[inline]
@@ -52,43 +64,42 @@ impl Iterator for Matches {
     }
 }
 
-/// Bit i is set where slot i, of the first `count`, has the tag.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "sse2")]
+/// The first `count` bits.
 #[inline]
-fn equal_sse2(sixteen: impl Fn(usize) -> [u128; 4], count: usize, tag: u16) -> u64 {
+fn in_use(count: usize) -> u64 {
+    u64::MAX.checked_shr(64 - count as u32).unwrap_or(0)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+use equal_portable as equal_sixteen;
+#[cfg(target_arch = "x86_64")]
+use equal_sse2 as equal_sixteen;
+
+/// Bit i is set where slot i of sixteen has the tag.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)] // the attribute for SSE2 would forbid it
+fn equal_sse2(slots: [u128; 4], tag: u16) -> u64 {
     use std::arch::x86_64::*;
-    let tags = _mm_set1_epi16(tag as i16);
-    let low_bytes = _mm_set1_epi16(0xFF);
-    let mut equal = 0;
-    for run in 0..SIXTEENS_AT_ONCE {
-        // Few pages have more slots than this, so the branch is predicted.
-        const USUAL_SLOTS: usize = 48;
-        if 16 * run >= USUAL_SLOTS && count <= USUAL_SLOTS {
-            break;
-        }
-        let [a, b, c, d] = sixteen(run).map(|four| {
-            let slots = _mm_set_epi64x((four >> 64) as i64, four as i64);
-            _mm_cmpeq_epi16(slots, tags)
-        });
+    // SAFETY: SSE2 is part of x86-64; the functions have no other condition.
+    unsafe {
+        let tags = _mm_set1_epi16(tag as i16);
+        let low_bytes = _mm_set1_epi16(0xFF);
+        let [a, b, c, d] = slots.map(|four| _mm_cmpeq_epi16(_mm_set_epi64x((four >> 64) as i64, four as i64), tags));
         // Narrowed, each slot has a byte for its tag and one for its offset; the latter are cleared.
         let low = _mm_and_si128(_mm_packs_epi16(a, b), low_bytes);
         let high = _mm_and_si128(_mm_packs_epi16(c, d), low_bytes);
-        equal |= (_mm_movemask_epi8(_mm_packus_epi16(low, high)) as u64) << (16 * run);
+        _mm_movemask_epi8(_mm_packus_epi16(low, high)) as u64
     }
-    equal
 }
 
 /// [`equal_sse2`] for other processors.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 #[inline]
-fn equal_portable(sixteen: impl Fn(usize) -> [u128; 4], tag: u16) -> u64 {
+fn equal_portable(slots: [u128; 4], tag: u16) -> u64 {
     let mut equal = 0;
-    for run in 0..SIXTEENS_AT_ONCE {
-        for (i, slots) in sixteen(run).into_iter().enumerate() {
-            for slot in 0..4 {
-                equal |= u64::from((slots >> (32 * slot)) as u16 == tag) << (16 * run + 4 * i + slot);
-            }
+    for (i, four) in slots.into_iter().enumerate() {
+        for slot in 0..4 {
+            equal |= u64::from((four >> (32 * slot)) as u16 == tag) << (4 * i + slot);
         }
     }
     equal
@@ -116,11 +127,11 @@ mod tests {
                 let expected: Vec<usize> = (0..count).filter(|&i| slots[i].0 == n).collect();
                 prop_assert_eq!(&found, &expected);
                 prop_assert_eq!(Matches::of(sixteen, count, tag_of(n)).first(), expected.first().copied());
-                #[cfg(target_arch = "x86_64")]
-                // SAFETY: SSE2 is part of x86-64.
-                let with_sse2 = unsafe { equal_sse2(sixteen, SLOTS_AT_ONCE, tag_of(n)) };
-                #[cfg(target_arch = "x86_64")]
-                prop_assert_eq!(equal_portable(sixteen, tag_of(n)), with_sse2);
+                let leading = Matches::leading(sixteen, count, tag_of(n));
+                prop_assert_eq!(leading.first(), expected.first().copied());
+                for run in 0..SIXTEENS_AT_ONCE {
+                    prop_assert_eq!(equal_portable(sixteen(run), tag_of(n)), equal_sixteen(sixteen(run), tag_of(n)));
+                }
             }
         }
     }

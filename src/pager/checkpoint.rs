@@ -122,6 +122,7 @@ impl Pager {
         for &(frame, _) in &index {
             self.pool.in_file(frame);
         }
+        self.pool.all_in_file();
         self.counts.frames_written.fetch_add(index.len() as u64, Relaxed);
         self.counts.checkpoints.fetch_add(1, Relaxed);
         self.sequence.store(frozen.sequence, Release);

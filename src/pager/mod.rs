@@ -636,19 +636,28 @@ impl Pager {
             })
     }
 
-    /// Advances the clock hand and evicts a few frames that were not used since it last passed.
+    /// Advances the clock hand and evicts a few frames that were not used since it last passed. Where nearly all are
+    /// dirty it looks at few: the cache exceeds its limit by as much until the checkpoint is complete.
     fn evict_some(&self) {
         const EVICTED: u32 = 4;
         const LOOKED_AT: u32 = 4096;
+        const LOOKED_AT_IF_DIRTY: u32 = 64;
+        let look_at = if self.pool.is_mostly_dirty() { LOOKED_AT_IF_DIRTY } else { LOOKED_AT };
         let count = self.frame_count();
         let mut evicted = 0;
-        for _ in 0..LOOKED_AT {
+        for _ in 0..look_at {
             let hand = self.clock_hand.fetch_add(1, Relaxed);
             evicted += u32::from(self.pool.evict(hand % count));
             if evicted == EVICTED {
                 return;
             }
         }
+    }
+
+    /// Frames that the clock hand has passed.
+    #[cfg(test)]
+    pub(crate) fn looked_at(&self) -> u32 {
+        self.clock_hand.load(Relaxed)
     }
 
     /// Whether enough frames are dirty for a checkpoint to be due. `dirty_bytes_max` is the caller's limit; the

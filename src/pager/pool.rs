@@ -96,6 +96,8 @@ pub(crate) struct Pool {
     dirty: [Mutex<Vec<FrameNo>>; 2],
     /// Length of the current list.
     dirty_count: AtomicU64,
+    /// Frames of the checkpoint that is being written.
+    frozen_count: AtomicU64,
     /// Contents of frozen frames, saved by writers that changed them before the checkpoint copied them.
     preserved: Mutex<Vec<(FrameNo, Box<[u8]>)>>,
     pub(crate) resident: AtomicU64,
@@ -118,6 +120,7 @@ impl Pool {
             epoch: AtomicU32::new(0),
             dirty: [Mutex::default(), Mutex::default()],
             dirty_count: AtomicU64::new(0),
+            frozen_count: AtomicU64::new(0),
             preserved: Mutex::default(),
             resident: AtomicU64::new(0),
             latch_waits: AtomicU64::new(0),
@@ -286,18 +289,19 @@ impl Pool {
         let now = look(state);
         let free = now & (READERS | WRITER | RESIDENT) == RESIDENT;
         if !free || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err() {
-            return self.write_slow(frame, source);
+            self.write_slow(frame, source)?;
         }
         let latch = WriteGuard { state, address, bytes };
         self.mark_dirty(frame, state);
         Ok(latch)
     }
 
+    /// Latches `frame` for changing, loading it first where it is not resident. The caller makes the guard: a result
+    /// with a guard in it would pass through memory on the fast path too.
     #[cold]
-    fn write_slow<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<WriteGuard<'a>> {
-        let latch = self.write_latch(frame, source)?;
-        self.mark_dirty(frame, latch.state);
-        Ok(latch)
+    fn write_slow(&self, frame: FrameNo, source: &impl FrameSource) -> Result<()> {
+        std::mem::forget(self.write_latch(frame, source)?);
+        Ok(())
     }
 
     /// [`write`](Self::write), but `None` where another thread holds the latch.
@@ -460,6 +464,7 @@ impl Pool {
         debug_assert!(self.preserved.lock().expect("no panic while held").is_empty());
         let frozen = std::mem::take(&mut *self.dirty[parity].lock().expect("no panic while held"));
         self.dirty_count.store(0, Release);
+        self.frozen_count.store(frozen.len() as u64, Relaxed);
         self.epoch.fetch_add(1, Release);
         frozen
     }
@@ -520,6 +525,17 @@ impl Pool {
     /// Notes that the file has this frame: it may be evicted unless it has changed since.
     pub(crate) fn in_file(&self, frame: FrameNo) {
         self.clear(frame, JOURNALLED);
+    }
+
+    /// Notes that the file has all frozen frames.
+    pub(crate) fn all_in_file(&self) {
+        self.frozen_count.store(0, Relaxed);
+    }
+
+    /// Whether all but a sixteenth of the resident frames are dirty or frozen, so that they cannot be evicted.
+    pub(crate) fn is_mostly_dirty(&self) -> bool {
+        let resident = self.resident.load(Relaxed);
+        self.dirty_count.load(Relaxed) + self.frozen_count.load(Relaxed) > resident - resident / 16
     }
 
     /// Frees the memory of one clean frame that was not used since the last call. Never waits.
@@ -810,7 +826,7 @@ impl OptimisticRead<'_> {
         word & u64::MAX.checked_shr(64u32.saturating_sub(8 * count as u32)).unwrap_or(0)
     }
 
-    #[cold]
+    #[inline(always)]
     fn load_at_end(&self, at: usize) -> u64 {
         let from = self.frame.bytes - 8;
         // Nothing is left of the word where `at` is the frame's end.
@@ -824,7 +840,7 @@ impl OptimisticRead<'_> {
         if at + len > self.frame.bytes {
             return false;
         }
-        let Some(last) = bytes.last_chunk::<8>() else {
+        let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) else {
             let wanted = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
             return self.load_up_to_8(at, len) == wanted;
         };
@@ -832,14 +848,20 @@ impl OptimisticRead<'_> {
         // SAFETY: within the frame (compared above), see `load8`; here and below.
         let start = unsafe { self.frame.address.add(at) };
         // SAFETY: as above; `len >= 8`.
-        let mut differ = unsafe { racing::load8(start.add(len - 8)) } ^ u64::from_le_bytes(*last);
-        if len > 8 {
-            for (index, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
-                // SAFETY: as above; the word is one of `len` bytes.
-                differ |= unsafe { racing::load8(start.add(8 * index)) } ^ u64::from_le_bytes(*word);
-            }
+        if unsafe { racing::load8(start.add(len - 8)) } != u64::from_le_bytes(*last) {
+            return false;
         }
-        differ == 0
+        // SAFETY: as above.
+        len == 8
+            || unsafe { racing::load8(start) } == u64::from_le_bytes(*first) && (len <= 16 || self.has_long(at, bytes))
+    }
+
+    /// [`has_bytes`](Self::has_bytes) for more than sixteen, the last eight of which are equal. Inlined, as are all
+    /// that take `&self`: a call would keep the read in memory.
+    #[inline(always)]
+    fn has_long(&self, at: usize, bytes: &[u8]) -> bool {
+        let words = bytes.as_chunks::<8>().0.iter().enumerate();
+        words.fold(0, |differ, (index, word)| differ | (self.load8(at + 8 * index) ^ u64::from_le_bytes(*word))) == 0
     }
 
     /// Appends the bytes of `range` to `out`.

@@ -48,8 +48,10 @@ pub(super) struct Gate {
 
 /// A writer inside the gate.
 pub(super) struct WriterGuard<'g> {
-    gate: &'g Gate,
-    slot: usize,
+    slot: &'g Slot,
+    /// Whether other threads use the slot too.
+    shared: bool,
+    step_bytes: i64,
 }
 
 /// The closed gate: no writer is inside.
@@ -77,13 +79,12 @@ impl Gate {
     /// Lets a writer in; waits while the gate is closed.
     #[inline]
     pub(super) fn enter(&self) -> Result<WriterGuard<'_>> {
-        let slot = slot_of_thread();
+        let number = slot_of_thread();
         loop {
             // Sequentially consistent, as is `closed`: either this thread sees the gate closed, or the closer sees it
             // inside.
             step();
-            self.slots.0[slot].inside.fetch_add(1, SeqCst);
-            let inside = WriterGuard { gate: self, slot };
+            let inside = self.enter_slot(number);
             step();
             if !self.closed.load(SeqCst) || planted(Bug::GatePassedClosed) {
                 return Ok(inside);
@@ -91,6 +92,13 @@ impl Gate {
             drop(inside);
             self.wait_until(|| !self.closed.load(Acquire))?;
         }
+    }
+
+    #[inline(always)]
+    fn enter_slot(&self, number: usize) -> WriterGuard<'_> {
+        let slot = &self.slots.0[number];
+        slot.inside.fetch_add(1, SeqCst);
+        WriterGuard { slot, shared: number == SHARED, step_bytes: self.step_bytes }
     }
 
     /// Closes the gate and waits until no writer is inside.
@@ -164,9 +172,7 @@ impl Counted {
 impl<'g> ClosedGate<'g> {
     /// Lets in the thread that closed the gate, alone.
     pub(super) fn enter(&self) -> WriterGuard<'g> {
-        let slot = slot_of_thread();
-        self.gate.slots.0[slot].inside.fetch_add(1, SeqCst);
-        WriterGuard { gate: self.gate, slot }
+        self.gate.enter_slot(slot_of_thread())
     }
 }
 
@@ -174,10 +180,10 @@ impl WriterGuard<'_> {
     /// Counts a write. `true` if it also added to `load`, which may now call for a split.
     #[inline]
     pub(super) fn count(&self, delta: Delta, load: &Load) -> bool {
-        let slot = &self.gate.slots.0[self.slot];
+        let slot = self.slot;
         let numbers = [delta.pairs, delta.payload, delta.bucket, delta.pairs];
         let counters = [&slot.pairs, &slot.payload_bytes, &slot.bucket_bytes, &slot.pairs_pending];
-        let pending = if self.slot == SHARED {
+        let pending = if self.shared {
             counters.into_iter().zip(numbers).for_each(|(counter, n)| _ = counter.fetch_add(n, Relaxed));
             slot.bytes_pending.fetch_add(delta.bucket, Relaxed) + delta.bucket
         } else {
@@ -186,7 +192,7 @@ impl WriterGuard<'_> {
             slot.bytes_pending.store(pending, Relaxed);
             pending
         };
-        if pending.abs() < self.gate.step_bytes {
+        if pending.abs() < self.step_bytes {
             return false;
         }
         load.add(slot.pairs_pending.swap(0, Relaxed), slot.bytes_pending.swap(0, Relaxed));
@@ -198,14 +204,16 @@ impl WriterGuard<'_> {
     /// Counts `changes` changes, of which `removals` removed a pair.
     #[inline]
     pub(super) fn count_changes(&self, changes: usize, removals: usize) {
-        let slot = &self.gate.slots.0[self.slot];
-        let numbers = [changes as i64, removals as i64]; // fewer than bytes of memory
-        let counters = [&slot.changes, &slot.removals];
-        if self.slot == SHARED {
-            counters.into_iter().zip(numbers).for_each(|(counter, n)| _ = counter.fetch_add(n, Relaxed));
-        } else {
-            counters.into_iter().zip(numbers).for_each(|(counter, n)| add_alone(counter, n));
+        // Fewer than bytes of memory.
+        self.add(&self.slot.changes, changes as i64);
+        if removals > 0 {
+            self.add(&self.slot.removals, removals as i64);
         }
+    }
+
+    #[inline]
+    fn add(&self, counter: &AtomicI64, n: i64) {
+        if self.shared { _ = counter.fetch_add(n, Relaxed) } else { add_alone(counter, n) }
     }
 }
 
@@ -219,8 +227,8 @@ impl Drop for WriterGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         step();
-        let inside = &self.gate.slots.0[self.slot].inside;
-        if self.slot == SHARED {
+        let inside = &self.slot.inside;
+        if self.shared {
             inside.fetch_sub(1, Release);
         } else {
             inside.store(inside.load(Relaxed) - 1, Release);
@@ -319,7 +327,7 @@ mod tests {
             scope.spawn(|| {
                 on_shared_slot(1, || {
                     let inside = gate.enter().unwrap();
-                    assert_eq!(inside.slot, SHARED);
+                    assert!(inside.shared);
                     is_in.wait();
                     // Long enough for a gate that closes without waiting.
                     std::thread::sleep(std::time::Duration::from_millis(100));

@@ -358,16 +358,19 @@ impl Table {
         self.wait_durable(lsn)
     }
 
-    /// All pairs, in hash order.
+    /// All pairs, bucket by bucket, those of a bucket in no particular order.
     ///
     /// A key that is present throughout the scan is returned exactly once; one that is added or removed during it, at
-    /// most once.
+    /// most once. The fastest scan; it can be resumed between two buckets. For hash order, or to stop after any pair,
+    /// use [`scan_from`](Self::scan_from).
     pub fn scan(&self) -> Scan<'_> {
-        self.scan_from(0)
+        self.buckets.scan()
     }
 
-    /// Scans the pairs from `cursor` on, which [`Scan::cursor`] returned in this or an earlier run; 0 is the
-    /// beginning.
+    /// Scans the pairs in hash order from `cursor` on, which [`Scan::cursor`] returned in this or an earlier run; 0 is
+    /// the beginning.
+    ///
+    /// What [`scan`](Self::scan) says of keys that stay, are added or are removed holds for all runs together.
     pub fn scan_from(&self, cursor: u64) -> Scan<'_> {
         self.buckets.scan_from(linear::Position(cursor), None)
     }

@@ -422,6 +422,34 @@ fn a_scan_resumed_by_its_cursor_gives_each_pair_once_while_the_table_grows_and_s
 }
 
 #[test]
+fn a_scan_of_the_whole_table_resumes_between_two_buckets() {
+    let table = TableOptions::new().page_bytes(512).in_memory().unwrap();
+    const PAIRS: usize = 3000;
+    for i in 0..PAIRS as u32 {
+        // Some values in extents.
+        table.put(format!("key {i}").as_bytes(), &vec![i as u8; if i % 100 == 0 { 500 } else { 20 }]).unwrap();
+    }
+    for taken in [1, 10, 50] {
+        let mut scan = table.scan();
+        let mut keys = BTreeMap::new();
+        let mut count = 0;
+        while count < taken || !scan.at_boundary() {
+            let (key, value) = scan.next_ref().unwrap().unwrap();
+            keys.insert(key.to_vec(), value.to_vec());
+            count += 1;
+            let rest: BTreeMap<_, _> = table.scan_from(scan.cursor().unwrap()).map(|pair| pair.unwrap()).collect();
+            let again = keys.keys().filter(|key| rest.contains_key(*key)).count();
+            assert_eq!(again == 0, scan.at_boundary(), "{count} taken");
+            assert_eq!(keys.len() + rest.len() - again, PAIRS, "{count} taken");
+        }
+        let rest = table.scan_from(scan.cursor().unwrap());
+        keys.extend(rest.map(|pair| pair.unwrap()));
+        assert!(keys.iter().all(|(key, value)| table.get(key).unwrap().as_ref() == Some(value)));
+        assert_eq!(keys.len(), PAIRS);
+    }
+}
+
+#[test]
 fn a_table_with_a_small_cache_keeps_to_it() {
     let directory = tempfile::tempdir().unwrap();
     const CACHE_BYTES: u64 = 1 << 20;
@@ -637,7 +665,7 @@ fn parts_of_hash_order_are_apart_and_together_the_whole_table() {
                 keys.push(key);
             }
         }
-        assert_eq!(keys, table.scan().map(|pair| pair.unwrap().0).collect::<Vec<_>>(), "{bits} bits");
+        assert_eq!(keys, table.scan_from(0).map(|pair| pair.unwrap().0).collect::<Vec<_>>(), "{bits} bits");
     }
 }
 

@@ -190,18 +190,22 @@ impl Table {
     /// Lets in a writer that will make `change`.
     #[inline(always)]
     pub(super) fn enter_to(&self, change: WalRecord<'_>) -> Result<Writer<'_>> {
-        if self.log_in_use().is_none() {
-            return Ok(Writer { inside: self.enter()?, room: None });
-        }
-        self.enter_to_log(change)
+        // In parts: the result of the call is in memory, that of the fast path need not be.
+        let (inside, room) = if self.log_in_use().is_none() {
+            (self.enter()?, None)
+        } else {
+            let Writer { room, inside } = self.enter_to_log(change.log_bytes())?;
+            (inside, room)
+        };
+        Ok(Writer { room, inside })
     }
 
+    /// Lets in a writer whose record takes `bytes` of the log.
     #[inline(never)]
-    fn enter_to_log(&self, change: WalRecord<'_>) -> Result<Writer<'_>> {
+    fn enter_to_log(&self, bytes: u64) -> Result<Writer<'_>> {
         loop {
             let inside = self.enter()?;
             let Some(log) = self.log_in_use() else { return Ok(Writer { inside, room: None }) };
-            let bytes = change.log_bytes();
             if let Some(room) = log.reserve(bytes)? {
                 return Ok(Writer { inside, room: Some(room) });
             }
@@ -235,24 +239,27 @@ impl Table {
     #[inline]
     pub(super) fn log(&self, writer: &mut Writer<'_>, change: WalRecord<'_>) -> Result<Lsn> {
         match (self.pager.log(), &mut writer.room) {
-            (Some(log), Some(room)) => self.append_to(log, room, change),
+            (Some(log), Some(room)) => {
+                let (key, rest) = change.parts();
+                self.append_to(log, room, change.kind(), key, rest)
+            }
             _ => Ok(0),
         }
     }
 
+    /// Appends a record in its parts, which stay in registers until here.
     #[inline(never)]
-    fn append_to(&self, log: &Log, room: &mut Room<'_>, change: WalRecord<'_>) -> Result<Lsn> {
-        if planted(Bug::RemovalUnlogged) && matches!(change, WalRecord::Remove { .. }) {
+    fn append_to(&self, log: &Log, room: &mut Room<'_>, kind: u8, key: Option<&[u8]>, rest: &[u8]) -> Result<Lsn> {
+        if planted(Bug::RemovalUnlogged) && kind == REMOVE {
             return Ok(0);
         }
-        let (key, rest) = change.parts();
         let appended = match key {
             Some(key) => {
                 let mut len = [0; VARINT_BYTES_MAX];
                 let n = put_varint(&mut len, key.len() as u64);
-                log.append(room, change.kind(), &[&len[..n], key, rest])
+                log.append(room, kind, &[&len[..n], key, rest])
             }
-            None => log.append(room, change.kind(), &[rest]),
+            None => log.append(room, kind, &[rest]),
         };
         // The change is made and cannot be undone, but is lost in a crash.
         appended.inspect_err(|e| self.pager.poison(e.message()))

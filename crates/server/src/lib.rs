@@ -21,6 +21,7 @@ pub mod http;
 pub mod keyspace;
 pub mod memcached;
 pub mod options;
+mod planted;
 pub mod resp;
 pub mod run;
 pub mod server;

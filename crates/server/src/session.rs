@@ -54,3 +54,6 @@ pub enum Flow {
     /// Send the replies, then close.
     Close,
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,10 +3,10 @@
 import os
 import subprocess
 import tempfile
-import time
 
 import resp
 import servers
+from servers import eventually  # noqa: F401, for those who import it from here
 
 BUILDER = os.environ.get("SPLITPOINT", servers.PROGRAM[0] if len(servers.PROGRAM) > 1 else "target/debug/splitpoint")
 WORDS = "data/english-words.txt"
@@ -24,7 +24,7 @@ def words():
 
 def run(*command, refused=None):
     """What a command wrote; where it is to be refused, with which words in its message."""
-    done = subprocess.run([BUILDER, *map(str, command)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([BUILDER, *map(str, command)], capture_output=True, text=True, timeout=servers.PATIENCE)
     if refused is not None:
         assert done.returncode != 0 and refused in done.stderr, (command, done.returncode, done.stderr)
         return done.stderr
@@ -55,7 +55,7 @@ def serve(port, *options):
 def refuse(words, *options):
     """A server that must not start, and says why."""
     command = [*servers.PROGRAM, "--resp", f"127.0.0.1:{servers.free_port()}", *map(str, options)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=servers.PATIENCE)
     assert done.returncode != 0 and words in done.stderr, (words, done.returncode, done.stderr)
     return done.stderr
 
@@ -66,10 +66,3 @@ def ask(port, *command):
         return connection.call(*command)
     finally:
         connection.close()
-
-
-def eventually(what, holds, seconds=15):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.05)

@@ -4,6 +4,7 @@
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -212,6 +213,63 @@ def topologies():
         server.stop()
 
 
+def encrypted():
+    """By TLS each node gives the addresses for TLS, by plain connections the plain ones; a node may have TLS alone."""
+    made = servers.certificate(cluster.FOLDER.name)
+    if not made:
+        print("SKIPPED: a cluster by TLS, as there is no openssl to make a certificate (apt install openssl)")
+        return
+    certificate, key = made
+    folder = cluster.build("secure.spd", 3)
+    plain, secure = ([servers.free_port() for _ in range(3)] for _ in range(2))
+    tls = lambda number: f'tls = "127.0.0.1:{secure[number]}"'
+    file = topology("secure.toml", node(plain[0], "shards = [0]", tls(0), 'name = "a"')
+                    + node(plain[1], "shards = [1, 2]", tls(1)) + node(secure[2], 'replica-of = "a"', tls(2)))
+    options = ["--dict", folder, "--cluster-topology", file, "--tls-cert", certificate, "--tls-key", key]
+    nodes = [serve(plain[n], *options, "--resp-tls", f"127.0.0.1:{secure[n]}") for n in range(2)]
+    command = [*servers.PROGRAM, "--resp", "none", "--resp-tls", f"127.0.0.1:{secure[2]}", *options]
+    nodes.append(servers.Server(command, secure[2], "splitpoint by TLS alone"))
+    context = ssl.create_default_context(cafile=certificate)
+
+    def connect(port):
+        client = resp.Connection(port)
+        client.socket = context.wrap_socket(client.socket, server_hostname="127.0.0.1")
+        return client
+
+    by_tls, by_plain = [connect(port) for port in secure], [resp.Connection(port) for port in plain[:2]]
+    here, there = (next(word for word in WORDS if (slot_of[word] > 5461) == is_there) for is_there in (False, True))
+    for clients, ports in ((by_tls, secure), (by_plain, [*plain[:2], secure[2]])):
+        for number, client in enumerate(clients):
+            moved = lambda word, owner: f"-MOVED {slot_of[word]} 127.0.0.1:{ports[owner]}"
+            assert client.call("GET", here) == (moved(here, 0) if number == 1 else LINE[here])
+            assert client.call("GET", there) == (LINE[there] if number == 1 else moved(there, 1))
+            # A pipeline of both, a transaction, and keys of two slots.
+            replies = client.pipeline([["GET", here], ["GET", there]] * 50)
+            assert replies == [client.call("GET", here), client.call("GET", there)] * 50
+            assert client.call("MGET", here, there) == CROSS
+            rows = client.call("CLUSTER", "SLOTS")
+            assert [[each[1] for each in row[2:]] for row in rows] == [[ports[0], ports[2]], [ports[1]]], rows
+            lines = client.call("CLUSTER", "NODES").decode().splitlines()
+            assert [f"127.0.0.1:{port}@0" in line for port, line in zip(ports, lines)] == [True] * 3, lines
+            assert [("myself" in line) for line in lines] == [n == number for n in range(3)]
+    shards = by_tls[0].call("CLUSTER", "SHARDS")
+    nodes_of = [dict(zip(each[::2], each[1::2])) for shard in shards for each in shard[3]]
+    assert [each[b"tls-port"] for each in nodes_of] == [secure[0], secure[2], secure[1]], nodes_of
+    assert [each[b"port"] for each in nodes_of] == [plain[0], secure[2], plain[1]]
+    if shutil.which("redis-cli"):
+        command = ["redis-cli", "-c", "--tls", "--cacert", certificate, "-p", str(secure[0])]
+        some = WORDS[::1777]
+        lines = subprocess.run(command, input=b"".join(b"GET %s\n" % word for word in some), capture_output=True,
+                               timeout=servers.PATIENCE)
+        values = [line for line in lines.stdout.splitlines() if not line.startswith(b"->")]
+        assert values == [LINE[word] for word in some], (lines.stdout[:300], lines.stderr)
+    # Two nodes cannot have one address for TLS.
+    both = topology("both.toml", node(plain[0], 'slots = "0-99"', tls(0)) + node(plain[1], 'slots = "100-16383"', tls(0)))
+    refuse("the same address", "--dict", folder, "--cluster-topology", both, "--announce", f"127.0.0.1:{plain[0]}")
+    for server in nodes:
+        assert server.stop() == 0
+
+
 def generations():
     """A new generation is served without a restart, at once for all keys of a transaction; a broken one is not."""
     folder = cluster.build("changing.spd", 3)
@@ -295,7 +353,7 @@ def memcached():
 
     port = servers.free_port()
     server = serve(servers.free_port(), "--dict", place("one.spd"), "--memcached", f"127.0.0.1:{port}")
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=servers.PATIENCE) as connection:
         stream = connection.makefile("rwb")
 
         def say(text, lines):
@@ -320,10 +378,11 @@ slot_of = {word: slot for word, slot in zip(WORDS, resp.Connection(single.port).
     [["CLUSTER", "KEYSLOT", word] for word in WORDS]))}
 folder, ports, nodes, file = three_servers()
 topologies()
+encrypted()
 generations()
 memcached()
 for server in nodes:
     server.stop()
 single.stop()
-print(f"cluster nodes: {len(WORDS)} words on three nodes and a replica; topologies, generations, memcached")
+print(f"cluster nodes: {len(WORDS)} words on three nodes and a replica; topologies, TLS, generations, memcached")
 sys.exit(0)

@@ -216,7 +216,7 @@ def equal(words, mine, theirs):
             return True  # compressed, which this server only reads
     # The clocks of two servers are read at two times.
     if name in ("TTL", "PTTL", "PEXPIRETIME", "EXPIRETIME") and isinstance(mine, int) and isinstance(theirs, int):
-        return min(mine, theirs) > 0 and abs(mine - theirs) <= (2000 if name.startswith("P") else 2)
+        return min(mine, theirs) > 0 and abs(mine - theirs) <= (10_000 if name.startswith("P") else 10)
     return False
 
 

@@ -34,7 +34,7 @@ def start(*options):
 
 
 def get(port, path, method="GET", headers=None):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=servers.PATIENCE)
     connection.request(method, path, headers=headers or {})
     answer = connection.getresponse()
     return answer.status, answer.read().decode(), answer
@@ -73,7 +73,8 @@ def figures(server, port):
     expect(after[sets % ("bucket", ',le="+Inf"')] == 20000, "the last bucket")
     buckets = [value for name, value in after.items() if 'bucket{command="set"' in name]
     expect(buckets == sorted(buckets), "buckets are cumulative")
-    time.sleep(2.2)
+    after_load = lambda: [s for s in json.loads(get(port, "/status.json")[1])["samples"] if s["commands_per_s"] > 1000]
+    servers.eventually("a sample of the load", after_load)
     page = json.loads(get(port, "/status.json")[1])
     expect(page["keys"] == [[0, 20000]], page["keys"])
     expect(sum(n for _, n in page["buckets"]) > 100, "the histogram of buckets")
@@ -93,7 +94,7 @@ def refusals(port):
     expect(get(port, "/", "HEAD")[1] == "", "HEAD has no body")
     expect("default-src 'none'" in get(port, "/")[2].getheader("content-security-policy"), "the policy of the page")
     # A body is not read: the answer comes before it, and then the end.
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as raw:
+    with socket.create_connection(("127.0.0.1", port), timeout=servers.PATIENCE) as raw:
         raw.sendall(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000000\r\n\r\n")
         expect(raw.recv(100).startswith(b"HTTP/1.1 405"), "POST")
         sent = 0
@@ -103,7 +104,7 @@ def refusals(port):
         except OSError:
             pass
         expect(sent < 50 << 20, "the server reads a body")
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as raw:
+    with socket.create_connection(("127.0.0.1", port), timeout=servers.PATIENCE) as raw:
         raw.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * 100_000)
         try:
             expect(not raw.recv(100).startswith(b"HTTP/1.1 200"), "a head without end")
@@ -120,7 +121,7 @@ def password():
         expect(get(port, "/metrics", headers={"Authorization": "Basic dTpzZWNyZXQ="})[0] == 200, "the password")
         server.stop()
     command = [*servers.PROGRAM, "--resp", "127.0.0.1:0", "--http", "0.0.0.0:0"]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=servers.PATIENCE)
     expect(answer.returncode != 0 and "password" in answer.stderr, "a public address without a password")
 
 
@@ -155,8 +156,9 @@ def in_a_browser(server, port, screenshot):
 
     thread = threading.Thread(target=load)
     thread.start()
-    time.sleep(4)
     try:
+        samples = lambda: len(json.loads(get(port, "/status.json")[1])["samples"]) >= 4
+        servers.eventually("four samples", samples)
         with tempfile.TemporaryDirectory() as folder:
             dom = drawn(port, program, folder, "--virtual-time-budget=4000", "--dump-dom")
             if screenshot:
@@ -173,9 +175,54 @@ def in_a_browser(server, port, screenshot):
     expect(re.search(r"<td[^>]*>set</td>", dom) and re.search(r"<td[^>]*>get</td>", dom), "the commands")
     expect("&lt;img/src=x" in dom and "<img" not in dom, "a client's name is text")
     expect("&lt;img_src=x" in dom, "the slow log")
+    without_faults(dom)
+    print("http_page: drawn by a browser")
+
+
+def of_a_dictionary():
+    """A server of a dictionary has pages too: its keys, its generation, and neither buckets nor memory of a table."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "words.spd")
+        program = [part for part in servers.PROGRAM if part != "serve"]
+        words = os.path.join("data", "english-words.txt")
+        build = [*program, "dict", "build", "--format", "lines", "--number", "--shards", "2", words, path]
+        subprocess.run(build, check=True, capture_output=True, timeout=servers.PATIENCE)
+        server, port = start("--dict", path)
+        redis = Connection(server.port)
+        redis.pipeline([("GET", "hello"), ("GET", "nope!"), ("SET", "a", "b")] * 1000)
+        keys = redis.call("DBSIZE")
+        found = metrics(port)
+        expect(found['splitpoint_keys{db="0"}'] == keys, "keys of a dictionary")
+        expect(found["splitpoint_hits_total"] == 1000 and found["splitpoint_misses_total"] == 1000, "hits of a dictionary")
+        expect(found["splitpoint_errors_total"] == 1000, "refused writes")
+        expect(found["splitpoint_dictionary_generation"] == 1 and found["splitpoint_dictionary_open_shards"] == 2, "shards")
+        expect(found["splitpoint_dictionary_reload_failed"] == 0 and found["splitpoint_payload_bytes"] > keys, "reloads")
+        servers.eventually("samples", lambda: len(json.loads(get(port, "/status.json")[1])["samples"]) >= 4)
+        page = json.loads(get(port, "/status.json")[1])
+        expect(page["keys"] == [[0, keys]] and page["buckets"] == [], "the figures of a dictionary")
+        shown = page["dictionary"]
+        expect((shown["generation"], shown["shards"], shown["slots"]) == (1, 2, "0-16383"), f"the dictionary: {shown}")
+        expect(shown["failure"] is None and page["file"] == path, f"the dictionary: {page['file']}, {shown}")
+        expect(get(port, "/health")[:2] == (200, "ok\n"), "/health of a dictionary")
+        # A generation that cannot be served is seen.
+        with open(os.path.join(path, "manifest"), "ab") as manifest:
+            manifest.write(b"damaged")
+        failed = lambda: json.loads(get(port, "/status.json")[1])["dictionary"]["failure"]
+        servers.eventually("the failure is shown", failed)
+        expect(metrics(port)["splitpoint_dictionary_reload_failed"] == 1, "a failed reload in the metrics")
+        if browser():
+            with tempfile.TemporaryDirectory() as profile:
+                dom = drawn(port, browser(), profile, "--virtual-time-budget=4000", "--dump-dom")
+            without_faults(dom)
+            for text in ("generation of the dictionary", "0-16383", "read-only", "manifest"):
+                expect(text in dom, f"the page of a dictionary lacks {text}")
+            expect(re.search(r'<section[^>]*hidden[^>]*><h2>Buckets', dom), "a dictionary has no buckets to show")
+        expect(server.stop() == 0, "the end of a server of a dictionary")
+
+
+def without_faults(dom):
     for fault in ("NaN", "undefined", "no answer from the server", "waiting for figures"):
         expect(fault not in re.sub(r"<script.*?</script>", "", dom, flags=re.S), fault)
-    print("http_page: drawn by a browser")
 
 
 server, port = start()
@@ -184,4 +231,5 @@ refusals(port)
 in_a_browser(server, port, sys.argv[1] if len(sys.argv) > 1 else None)
 server.stop()
 password()
+of_a_dictionary()
 print("http_page: as expected")

@@ -11,7 +11,7 @@ import servers
 
 def check(protocol):
     server = servers.splitpoint()
-    r = redis.Redis(port=server.port, protocol=protocol, socket_timeout=20)
+    r = redis.Redis(port=server.port, protocol=protocol, socket_timeout=servers.PATIENCE)
     assert r.ping()
     assert r.set("a", 1) and r.get("a") == b"1"
     assert r.set("a", 2, nx=True) is None and r.set("a", 2, get=True) == b"1"
@@ -46,8 +46,8 @@ def check(protocol):
     assert r.restore("log2", 0, dump) and r.get("log2") == b"one,two" and r.rename("log2", "log3")
     messages = r.pubsub()
     messages.subscribe("news")
-    assert messages.get_message(timeout=5)["type"] == "subscribe"
-    assert r.publish("news", "hello") == 1 and messages.get_message(timeout=5)["data"] == b"hello"
+    assert messages.get_message(timeout=servers.PATIENCE)["type"] == "subscribe"
+    assert r.publish("news", "hello") == 1 and messages.get_message(timeout=servers.PATIENCE)["data"] == b"hello"
     try:
         r.lpush("list", 1)
         raise SystemExit("LPUSH was accepted")

@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import random
 import resource
 import shutil
 import signal
@@ -12,13 +13,36 @@ import tempfile
 import time
 
 PROGRAM = os.environ.get("SPLITPOINT_SERVE", "target/debug/splitpoint serve").split()
-started = []
+# How long a machine that is busy with other things may take for what takes milliseconds. Tests wait for what they expect, so
+# only a failure takes so long.
+PATIENCE = 60
+started, handed_out = [], set()
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that the system gives to no connection, and no other test run is likely to choose."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        last = int(file.read().split()[0]) - 1
+    for _ in range(1000):
+        port = random.SystemRandom().randint(min(10_000, last - 100), last)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in handed_out:
+            handed_out.add(port)
+            return port
+    sys.exit(f"no free port below {last}")
+
+
+def eventually(what, holds, seconds=PATIENCE):
+    """Waits until `holds()`."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            sys.exit(f"not within {seconds} s: {what}")
+        time.sleep(0.02)
 
 
 class Server:
@@ -36,12 +60,15 @@ class Server:
         self.wait()
 
     def wait(self):
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 break
             try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                # Any answer: an end, too. It is served only when all its ports are open.
+                with socket.create_connection(("127.0.0.1", self.port), timeout=5) as probe:
+                    probe.sendall(b"PING\r\n")
+                    probe.recv(100)
                 return
             except OSError:
                 time.sleep(0.02)
@@ -56,7 +83,7 @@ class Server:
         if self.process.poll() is None:
             self.process.terminate()
         try:
-            return self.process.wait(timeout=20)
+            return self.process.wait(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             self.kill()
             raise
@@ -82,6 +109,17 @@ def redis(*options):
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     command = [program, "--port", str(port), "--save", "", "--bind", "127.0.0.1", "--dir", folder, *map(str, options)]
     return Server(command, port, "redis-server")
+
+
+def certificate(folder, name="cert"):
+    """A new certificate for this machine and its key, as PEM files; None where there is no openssl."""
+    if not shutil.which("openssl"):
+        return None
+    files = os.path.join(folder, f"{name}.pem"), os.path.join(folder, f"{name}-key.pem")
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    make += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+    subprocess.run([*make, "-keyout", files[1], "-out", files[0]], check=True, capture_output=True)
+    return files
 
 
 @atexit.register

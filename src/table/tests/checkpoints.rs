@@ -223,3 +223,45 @@ fn sync_waits_for_the_checkpoint_that_is_being_written_and_reports_its_error() {
         }
     }
 }
+
+#[test]
+fn a_cache_full_of_dirty_frames_is_not_searched_for_each_frame_that_is_loaded() {
+    const PAIRS: u32 = 100_000;
+    const CACHE_BYTES: u64 = 1 << 20;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let gate = JournalGate::new(PASS);
+    let open = || gate.options().durability(Durability::None).cache_bytes(CACHE_BYTES).open(&path).unwrap();
+    let table = open();
+    (0..PAIRS).for_each(|n| table.put(&key(n), &[1; 40]).unwrap());
+    table.close().unwrap();
+    let table = open();
+    gate.state.store(HOLD, SeqCst);
+    gate.reached.store(false, SeqCst);
+    // A checkpoint that does not end has half of the cache, changes after it the other half.
+    let mut changes = (0..PAIRS).map(|n| table.put(&key(n), &[2; 40]).unwrap());
+    let dirty = || table.pager.pool().dirty_count();
+    let half = CACHE_BYTES / 4096 / 2;
+    while dirty() < half {
+        changes.next().unwrap();
+    }
+    while dirty() >= half {
+        changes.next().unwrap();
+    }
+    while !gate.reached.load(SeqCst) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    while dirty() < half - 1 {
+        changes.next().unwrap();
+    }
+    drop(changes);
+    const LOADED: u64 = 10;
+    let (loaded, looked_at) = (table.counters().frames_read, table.pager.looked_at());
+    let mut absent = (PAIRS..).map(|n| table.get(&key(n)).unwrap());
+    while table.counters().frames_read < loaded + LOADED {
+        assert_eq!(absent.next().unwrap(), None);
+    }
+    let looked_at = u64::from(table.pager.looked_at() - looked_at);
+    gate.state.store(PASS, SeqCst);
+    assert!(looked_at <= 100 * LOADED, "looked at {looked_at} frames to load {LOADED}");
+}

@@ -21,7 +21,7 @@ Examples:
   splitpoint dump old.spt --format raw | splitpoint load new.spt - --format raw
   splitpoint dump bad.spt --salvage | splitpoint load new.spt -
 
-Pairs come in hash order; sort the output to compare two tables. Any bytes make
+Pairs come in no particular order; sort the output to compare two tables. Any bytes make
 the round trip through `load` in tsv, jsonl and raw; lines gives the keys only.
 
 --salvage reads a file that is damaged, truncated or without a header. It writes

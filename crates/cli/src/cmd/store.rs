@@ -42,7 +42,7 @@ impl Store {
         })
     }
 
-    /// All pairs, in hash order.
+    /// All pairs, bucket by bucket or in hash order.
     pub fn pairs(&self) -> Box<dyn PairStream + '_> {
         match self {
             Self::Table(table) => Box::new(table.scan()),

@@ -61,7 +61,7 @@ pub(crate) fn client(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8
         }
         (b"reply", 3) if args.is(2, "off") => session.replies = Replies::Off,
         (b"reply", 3) if args.is(2, "skip") => {
-            if session.replies == Replies::On {
+            if session.replies != Replies::Off {
                 session.replies = Replies::SkipNext;
             }
         }

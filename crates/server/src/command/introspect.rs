@@ -18,7 +18,7 @@ use std::time::Duration;
 pub const REDIS_VERSION: &str = "7.0.15";
 
 /// Commands that look at the tables without the gate. `staged`: keys that the transaction under way has added or
-/// removed; SCAN and RANDOMKEY show what was before it.
+/// removed, for KEYS; SCAN and RANDOMKEY show what was before it.
 pub(crate) fn scan(id: Id, space: &KeySpace, call: &mut Call<'_, '_>, staged: &[(Vec<u8>, bool)]) -> Outcome {
     match id {
         Id::Scan => keys::scan(space, call),
@@ -26,9 +26,7 @@ pub(crate) fn scan(id: Id, space: &KeySpace, call: &mut Call<'_, '_>, staged: &[
         Id::RandomKey => keys::random_key(space, call),
         Id::HtStats => super::stats::ht_stats(space, call),
         _ => {
-            let added = staged.iter().filter(|(_, present)| *present).count() as u64;
-            let removed = staged.len() as u64 - added;
-            reply::count(call.out, (space.len(call.database) + added).saturating_sub(removed));
+            reply::count(call.out, space.len(call.database));
             Ok(())
         }
     }

@@ -124,7 +124,9 @@ impl Topology {
         for node in &file.node {
             let described = Self::node(node).map_err(|what| format!("node {}: {what}", node.address))?;
             let named_alike = |other: &Node| {
-                other.id == described.id || other.name == described.name || other.address == described.address
+                let same_tls = other.tls.is_some() && other.tls == described.tls;
+                let same_place = other.address == described.address || same_tls;
+                other.id == described.id || other.name == described.name || same_place
             };
             if let Some(other) = nodes.iter().find(|other| named_alike(other)) {
                 let (one, other) = (&described.name, &other.name);

@@ -4,6 +4,8 @@
 //! a second table in memory, the *side table*, by the same key; so a database without any is served without a look at
 //! it. A database in a file also stores them in the file, as marked pairs (`marks.rs`), in one batch with the value.
 
+use crate::planted::{Bug, planted};
+
 /// See the head of this file. The default is that of a key without any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
@@ -31,7 +33,8 @@ impl Attributes {
 
     /// Whether a key with these counts as absent.
     pub fn expired(&self, now_ms: u64) -> bool {
-        self.expires_at_ms != 0 && self.expires_at_ms <= now_ms
+        let last_ms = if planted(Bug::ExpiresLate) { now_ms.saturating_sub(1) } else { now_ms };
+        self.expires_at_ms != 0 && self.expires_at_ms <= last_ms
     }
 
     /// The part that outlives the process.

@@ -9,7 +9,7 @@
 //!
 //! Cost: with a limit, one hash and one store an access; without, one load.
 
-use super::{Attributes, DATABASE_COUNT, Exclusive, KeySpace, Result, SpaceError};
+use super::{Attributes, Clock, DATABASE_COUNT, Exclusive, KeySpace, Result, SpaceError};
 use splitpoint::{HashKind, hash::HashFunction};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
@@ -101,23 +101,23 @@ impl MemoryLimit {
     }
 
     #[inline]
-    pub(super) fn note_use(&self, keys: &[&[u8]], now_ms: u64) {
+    pub(super) fn note_use(&self, keys: &[&[u8]], clock: &Clock) {
         if let Some(used) = self.used.get() {
             for key in keys {
-                used[self.hash.hash(key) as usize % PLACES].store(time_of_use(now_ms), Relaxed);
+                used[self.hash.hash(key) as usize % PLACES].store(time_of_use(clock.now_ms()), Relaxed);
             }
         }
     }
 
     #[inline]
-    pub(super) fn note_writes(&self, space: &KeySpace, pairs: &[(&[u8], &[u8])], now_ms: u64) {
+    pub(super) fn note_writes(&self, space: &KeySpace, pairs: &[(&[u8], &[u8])], clock: &Clock) {
         if self.max_bytes.load(Relaxed) == 0 {
             return;
         }
         let bytes: usize = pairs.iter().map(|(key, value)| key.len() + value.len() + OVERHEAD_BYTES as usize).sum();
         if let Some(used) = self.used.get() {
             for (key, _) in pairs {
-                used[self.hash.hash(key) as usize % PLACES].store(time_of_use(now_ms), Relaxed);
+                used[self.hash.hash(key) as usize % PLACES].store(time_of_use(clock.now_ms()), Relaxed);
             }
         }
         if self.countdown.fetch_sub(bytes as i64, Relaxed) < 0 {

@@ -12,9 +12,10 @@
 
 use super::gate::ExclusiveEntry;
 use super::watched::Watch;
-use super::{Attributes, DATABASE_COUNT, Database, KeySpace, Place, Result, marks, now_ms};
+use super::{Attributes, Clock, DATABASE_COUNT, Database, KeySpace, Place, Result, WINDOW, marks};
+use crate::planted::{Bug, planted};
 use splitpoint::{HashKind, Table, TableOptions};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 
@@ -22,7 +23,7 @@ use std::sync::atomic::Ordering::*;
 pub struct Exclusive<'k> {
     space: &'k KeySpace,
     _entry: ExclusiveEntry<'k>,
-    now_ms: u64,
+    clock: Clock,
     /// In a file, between `begin` and `commit`.
     transaction: Option<Transaction>,
     room: Vec<u8>,
@@ -44,16 +45,25 @@ pub enum Lifetime {
 struct Transaction {
     values: HashMap<(usize, Vec<u8>), Option<Vec<u8>>>,
     attributes: HashMap<(usize, Vec<u8>), Attributes>,
+    /// Made when a command first asks, since it costs a lookup for each key.
+    presence: Option<Box<Presence>>,
+}
+
+/// Which keys of a transaction the tables have, and how many more each database has with it.
+#[derive(Default)]
+struct Presence {
+    before: HashSet<(usize, Vec<u8>)>,
+    more: [i64; DATABASE_COUNT],
 }
 
 impl<'k> Exclusive<'k> {
     pub(super) fn new(space: &'k KeySpace, entry: ExclusiveEntry<'k>) -> Self {
-        Exclusive { space, _entry: entry, now_ms: now_ms(), transaction: None, room: Vec::new() }
+        Exclusive { space, _entry: entry, clock: Clock::default(), transaction: None, room: Vec::new() }
     }
 
     /// The time that decides what has expired, in Unix milliseconds.
     pub fn now_ms(&self) -> u64 {
-        self.now_ms
+        self.clock.now_ms()
     }
 
     /// The key space, for what needs no exclusion.
@@ -98,7 +108,7 @@ impl<'k> Exclusive<'k> {
     /// Those of [`Table::get`].
     pub fn get(&mut self, database: usize, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.expire(database, key)?;
-        self.space.memory.note_use(&[key], self.now_ms);
+        self.space.memory.note_use(&[key], &self.clock);
         self.read(database, key, value)
     }
 
@@ -131,7 +141,7 @@ impl<'k> Exclusive<'k> {
         mut take: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         if self.transaction.is_none() {
-            return self.space.read_many(self.database(database), keys, self.now_ms, take);
+            return self.space.read_many(self.database(database), keys, &self.clock, take);
         }
         let mut value = Vec::new();
         for (index, key) in keys.iter().enumerate() {
@@ -184,7 +194,7 @@ impl<'k> Exclusive<'k> {
         }
         pairs.iter().for_each(|(key, _)| self.changed(database, key));
         table.put_many(pairs)?;
-        self.space.memory.note_writes(self.space, pairs, self.now_ms);
+        self.space.memory.note_writes(self.space, pairs, &self.clock);
         Ok(())
     }
 
@@ -207,8 +217,86 @@ impl<'k> Exclusive<'k> {
         self.forget_cas(database, key)?;
         let table = self.table(database)?;
         let len = table.append(&self.stored(key), tail)?;
-        self.space.memory.note_writes(self.space, &[(key, tail)], self.now_ms);
+        self.space.memory.note_writes(self.space, &[(key, tail)], &self.clock);
         Ok(len)
+    }
+
+    /// Appends to values, in order, each up to `len_max` of its index. Calls `take` with each new length, `None` where
+    /// it would exceed the limit. The keys keep their attributes. Not between `begin` and `commit`.
+    ///
+    /// # Errors
+    /// Those of [`Table::append`], the first that occurs; `take` was called for the pairs before it.
+    pub fn append_many(
+        &mut self,
+        database: usize,
+        pairs: &[(&[u8], &[u8])],
+        len_max: impl Fn(usize) -> usize,
+        mut take: impl FnMut(usize, Option<usize>),
+    ) -> Result<()> {
+        let table = self.table(database)?;
+        for (number, window) in pairs.chunks(WINDOW).enumerate() {
+            let mut alone = self.needing_more(database, window)?;
+            let mut at = 0;
+            while at < window.len() {
+                let first = number * WINDOW + at;
+                let together = (alone.trailing_zeros() as usize).min(window.len() - at);
+                if together == 0 {
+                    let (key, tail) = window[at];
+                    take(first, self.append_within(database, key, tail, len_max(first))?);
+                } else {
+                    let run = &window[at..at + together];
+                    let appended = table.append_many_within(
+                        run,
+                        |index| len_max(first + index),
+                        |index, len| {
+                            if len.is_some() {
+                                self.changed(database, run[index].0);
+                            }
+                            take(first + index, len);
+                        },
+                    );
+                    self.space.memory.note_writes(self.space, run, &self.clock);
+                    appended?;
+                }
+                at += together.max(1);
+                alone = alone.checked_shr(together.max(1) as u32).unwrap_or(0);
+            }
+        }
+        Ok(())
+    }
+
+    /// The pairs, at most [`WINDOW`], for which appending is more than a call of the table: a bit for each. Their keys
+    /// have expired, have a CAS number, or lie under a marked key of the file.
+    fn needing_more(&self, database: usize, pairs: &[(&[u8], &[u8])]) -> Result<u64> {
+        let mut bits = 0;
+        if self.space.in_file() {
+            let marked = pairs.iter().enumerate().filter(|(_, (key, _))| marks::is_marked(key));
+            marked.for_each(|(index, _)| bits |= 1 << index);
+        }
+        let database = self.database(database);
+        if database.side_len.load(Relaxed) > 0
+            && let Some(side) = database.side.load().as_ref()
+        {
+            let mut keys: [&[u8]; WINDOW] = [&[]; WINDOW];
+            keys.iter_mut().zip(pairs).for_each(|(place, (key, _))| *place = key);
+            side.get_many_with(&keys[..pairs.len()], |index, found| {
+                let has_number = |a: Attributes| a.cas != 0 && !planted(Bug::AppendKeepsNumber);
+                let is_over = |a: Attributes| a.expired(self.now_ms()) && !planted(Bug::AppendToExpired);
+                let needs_more = |attributes| has_number(attributes) || is_over(attributes);
+                bits |= u64::from(found.and_then(Attributes::decode).is_some_and(needs_more)) << index;
+            })?;
+        }
+        Ok(bits)
+    }
+
+    /// [`append`](Self::append), unless the value would have more than `len_max` bytes.
+    fn append_within(&mut self, database: usize, key: &[u8], tail: &[u8], len_max: usize) -> Result<Option<usize>> {
+        let mut len = 0;
+        self.get_many(database, &[key], |_, value| len = value.map_or(0, <[u8]>::len))?;
+        if len + tail.len() > len_max {
+            return Ok(None);
+        }
+        self.append(database, key, tail).map(Some)
     }
 
     /// Removes `key`. Returns whether it was present and had not expired.
@@ -289,7 +377,7 @@ impl<'k> Exclusive<'k> {
     /// Those of [`Table::get`].
     pub fn watch(&mut self, watch: &mut Watch, database: usize, key: &[u8]) -> Result<()> {
         let attributes = self.attributes_at(database, key)?.unwrap_or_default();
-        self.space.watched.add(watch, database, key, attributes.expired(self.now_ms));
+        self.space.watched.add(watch, database, key, attributes.expired(self.now_ms()));
         Ok(())
     }
 
@@ -301,38 +389,74 @@ impl<'k> Exclusive<'k> {
         let mut dirty = watch.dirty.load(Relaxed);
         for ((database, key), was_expired) in &watch.keys {
             let attributes = self.attributes_at(*database, key)?.unwrap_or_default();
-            dirty |= !was_expired && attributes.expired(self.now_ms);
+            dirty |= !was_expired && attributes.expired(self.now_ms()) && !planted(Bug::WatchForgetsClock);
         }
         self.space.watched.remove(watch);
         Ok(dirty)
+    }
+
+    /// Keys of a database with the changes since [`begin`](Self::begin); those that have expired but are not swept yet
+    /// included. O(1), but for the first call in a transaction: O(its keys).
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub fn len(&mut self, database: usize) -> Result<u64> {
+        let more = self.presence()?.map_or(0, |presence| presence.more[database]);
+        Ok(self.space.len(database).saturating_add_signed(more))
     }
 
     /// Keys whose presence the changes since [`begin`](Self::begin) change, and whether they are present with them.
     ///
     /// # Errors
     /// Those of [`Table::get`].
-    pub fn staged_keys(&self, database: usize) -> Result<Vec<(Vec<u8>, bool)>> {
-        let Some(transaction) = &self.transaction else { return Ok(Vec::new()) };
-        let table = self.database(database).table.load_full();
-        let mut keys = Vec::new();
-        for ((of, key), value) in &transaction.values {
-            let before = || table.as_ref().map_or(Ok(false), |table| table.contains(&self.stored(key)));
-            if *of == database && value.is_some() != before()? {
-                keys.push((key.clone(), value.is_some()));
+    pub fn staged_keys(&mut self, database: usize) -> Result<Vec<(Vec<u8>, bool)>> {
+        self.presence()?;
+        let Some(Transaction { values, presence: Some(presence), .. }) = &self.transaction else {
+            return Ok(Vec::new());
+        };
+        let of_this = values.iter().filter(|(place, _)| place.0 == database);
+        let changed = of_this.filter(|(place, value)| value.is_some() != presence.before.contains(*place));
+        Ok(changed.map(|(place, value)| (place.1.clone(), value.is_some())).collect())
+    }
+
+    /// What [`stage_value`](Self::stage_value) keeps up to date from here on; `None` outside a transaction.
+    fn presence(&mut self) -> Result<Option<&Presence>> {
+        let Some(transaction) = &self.transaction else { return Ok(None) };
+        if transaction.presence.is_none() {
+            let mut presence = Presence::default();
+            for (place, value) in &transaction.values {
+                let was_present = self.is_stored(place.0, &place.1)?;
+                presence.more[place.0] += i64::from(value.is_some()) - i64::from(was_present);
+                if was_present {
+                    presence.before.insert(place.clone());
+                }
+            }
+            if let Some(transaction) = &mut self.transaction {
+                transaction.presence = Some(Box::new(presence));
             }
         }
-        Ok(keys)
+        Ok(self.transaction.as_ref().and_then(|transaction| transaction.presence.as_deref()))
+    }
+
+    /// Whether the table has `key`, whatever the transaction does to it.
+    fn is_stored(&self, database: usize, key: &[u8]) -> Result<bool> {
+        match self.database(database).table.load().as_ref() {
+            Some(table) => Ok(table.contains(&self.stored(key))?),
+            None => Ok(false),
+        }
     }
 
     /// Removes `key` if it has expired. Returns whether it had.
     pub(super) fn expire(&mut self, database: usize, key: &[u8]) -> Result<bool> {
-        if !self.attributes_at(database, key)?.is_some_and(|a| a.expired(self.now_ms)) {
+        if !self.attributes_at(database, key)?.is_some_and(|a| a.expired(self.now_ms())) {
             return Ok(false);
         }
         if self.holds(database, key)? {
             self.space.events.expired.fetch_add(1, Relaxed);
         }
-        // Watchers are not notified: a key that expired unobserved is as it was, and `unwatch` looks at the clock.
+        if !planted(Bug::SweptUnwatched) {
+            self.space.watched.touch_expired(database, key);
+        }
         self.remove_stored(database, key)?;
         Ok(true)
     }
@@ -383,7 +507,7 @@ impl<'k> Exclusive<'k> {
 
     fn read_dictionary(&self, database: usize, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         let mut is_found = false;
-        self.space.read_many(self.database(database), &[key], self.now_ms, |_, found| {
+        self.space.read_many(self.database(database), &[key], &self.clock, |_, found| {
             is_found = found.is_some();
             value.extend_from_slice(found.unwrap_or_default());
         })?;
@@ -433,14 +557,13 @@ impl<'k> Exclusive<'k> {
 
     fn stage_value(&mut self, database: usize, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.space.refuse_dictionary()?;
-        if let Some(transaction) = &mut self.transaction {
-            transaction.values.insert((database, key.to_vec()), value.map(<[u8]>::to_vec));
-            return Ok(());
+        if self.transaction.is_some() {
+            return self.stage_in_transaction(database, key, value);
         }
         match value {
             Some(value) => {
                 self.table(database)?.put(key, value)?;
-                self.space.memory.note_writes(self.space, &[(key, value)], self.now_ms);
+                self.space.memory.note_writes(self.space, &[(key, value)], &self.clock);
             }
             None => {
                 if let Some(table) = self.database(database).table.load().as_ref() {
@@ -448,6 +571,23 @@ impl<'k> Exclusive<'k> {
                 }
             }
         }
+        Ok(())
+    }
+
+    fn stage_in_transaction(&mut self, database: usize, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let place = (database, key.to_vec());
+        let counted = self.staged(|transaction| transaction.presence.as_ref()).is_some();
+        let before = self.staged(|transaction| transaction.values.get(&place)).map(Option::is_some);
+        let was_stored = counted && before.is_none() && self.is_stored(database, key)?;
+        let Some(transaction) = &mut self.transaction else { return Ok(()) };
+        if let Some(presence) = &mut transaction.presence {
+            let was_there = before.unwrap_or(was_stored) || planted(Bug::StoredAgainUncounted) && before.is_some();
+            presence.more[database] += i64::from(value.is_some()) - i64::from(was_there);
+            if was_stored {
+                presence.before.insert(place.clone());
+            }
+        }
+        transaction.values.insert(place, value.map(<[u8]>::to_vec));
         Ok(())
     }
 

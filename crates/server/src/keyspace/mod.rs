@@ -35,6 +35,7 @@ mod sweep;
 mod watched;
 
 use crate::dictionary::{LookupError, Served};
+use crate::planted::{Bug, planted};
 use arc_swap::ArcSwapOption;
 pub use attributes::Attributes;
 pub use eviction::Eviction;
@@ -44,7 +45,7 @@ pub use gate::Patience;
 use gate::{Gate, SharedEntry};
 pub use opening::SpaceOptions;
 use splitpoint::{Error, Table};
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -151,14 +152,27 @@ struct Database {
 pub struct Shared<'k> {
     space: &'k KeySpace,
     _entry: SharedEntry<'k>,
-    now_ms: u64,
+    clock: Clock,
+}
+
+/// The time that decides what has expired: read when someone needs it, and then the same for a whole entry. A batch on
+/// a database without lifetimes needs none.
+#[derive(Default)]
+struct Clock(OnceCell<u64>);
+
+impl Clock {
+    /// In Unix milliseconds.
+    #[inline]
+    fn now_ms(&self) -> u64 {
+        *self.0.get_or_init(now_ms)
+    }
 }
 
 impl KeySpace {
     /// Enters beside other threads. `None` if a thread of the event loop would have to wait for long.
     #[inline]
     pub fn share(&self, patience: Patience) -> Option<Shared<'_>> {
-        Some(Shared { space: self, _entry: self.gate.share(patience)?, now_ms: now_ms() })
+        Some(Shared { space: self, _entry: self.gate.share(patience)?, clock: Clock::default() })
     }
 
     /// Enters alone. `None` if a thread of the event loop would have to wait for long.
@@ -346,13 +360,13 @@ impl KeySpace {
         database.side_len.load(Relaxed) == 0 && self.watched.is_empty() && !self.memory.is_pressed()
     }
 
-    /// Values of `keys`, in their order, for a database of which `now_ms` decides what has expired.
+    /// Values of `keys`, in their order.
     #[inline]
     fn read_many(
         &self,
         database: &Database,
         keys: &[&[u8]],
-        now_ms: u64,
+        clock: &Clock,
         mut take: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         let table = database.table.load();
@@ -363,11 +377,11 @@ impl KeySpace {
             (0..keys.len()).for_each(|index| take(index, None));
             return Ok(());
         };
-        self.memory.note_use(keys, now_ms);
+        self.memory.note_use(keys, clock);
         if self.in_file() && keys.iter().any(|key| marks::is_marked(key)) {
             return keys.iter().enumerate().try_for_each(|(index, key)| {
                 let value = table.get(&marks::of_value(key))?;
-                let expired = database.expired(key, now_ms, &mut Vec::new())?;
+                let expired = database.expired(key, clock.now_ms(), &mut Vec::new())?;
                 take(index, value.as_deref().filter(|_| !expired));
                 Ok(())
             });
@@ -382,6 +396,7 @@ impl KeySpace {
             }
             return Ok(table.get_many_with(keys, take)?);
         }
+        let now_ms = clock.now_ms();
         // The attributes first: a value that is read later is at least as new as they are.
         for (window, keys) in keys.chunks(WINDOW).enumerate() {
             let mut expired = 0u64;
@@ -392,7 +407,9 @@ impl KeySpace {
                 })?;
             }
             table.get_many_with(keys, |index, value| {
-                take(window * WINDOW + index, value.filter(|_| expired >> index & 1 == 0));
+                let of = if planted(Bug::ExpiryOfNeighbour) { (index + 1) % WINDOW } else { index };
+                let is_over = expired >> of & 1 == 1;
+                take(window * WINDOW + index, value.filter(|_| !is_over));
             })?;
         }
         Ok(())
@@ -436,7 +453,7 @@ impl<'k> Shared<'k> {
 
     /// The time that decides what has expired, in Unix milliseconds.
     pub fn now_ms(&self) -> u64 {
-        self.now_ms
+        self.clock.now_ms()
     }
 
     /// Calls `take` with the index of each key, in order, and its value. Overlaps the cache misses of many keys.
@@ -445,7 +462,7 @@ impl<'k> Shared<'k> {
     /// Those of [`Table::get`].
     #[inline]
     pub fn get_many(&self, database: usize, keys: &[&[u8]], take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
-        self.space.read_many(&self.space.databases[database], keys, self.now_ms, take)
+        self.space.read_many(&self.space.databases[database], keys, &self.clock, take)
     }
 
     /// The attributes of `key`; `None` if it has none, has expired or is absent.
@@ -454,7 +471,7 @@ impl<'k> Shared<'k> {
     /// Those of [`Table::get`].
     pub fn attributes(&self, database: usize, key: &[u8]) -> Result<Option<Attributes>> {
         let attributes = self.space.databases[database].attributes(key, &mut Vec::new())?;
-        Ok(attributes.filter(|attributes| !attributes.expired(self.now_ms)))
+        Ok(attributes.filter(|attributes| !attributes.expired(self.now_ms())))
     }
 
     /// Stores the pairs, in order, if the database is plain; else returns `false`, and nothing has changed.
@@ -495,7 +512,7 @@ impl<'k> Shared<'k> {
             take(index, len);
         });
         self.space.events.changes.fetch_add(changes, Relaxed);
-        self.space.memory.note_writes(self.space, pairs, self.now_ms);
+        self.space.memory.note_writes(self.space, pairs, &self.clock);
         Ok(appended.map(|()| true)?)
     }
 
@@ -535,12 +552,16 @@ impl<'k> Shared<'k> {
     #[inline]
     fn count(&self, pairs: &[(&[u8], &[u8])]) {
         self.space.events.changes.fetch_add(pairs.len() as u64, Relaxed);
-        self.space.memory.note_writes(self.space, pairs, self.now_ms);
+        self.space.memory.note_writes(self.space, pairs, &self.clock);
     }
 }
 
 /// The clock of expiry: Unix time in milliseconds.
 pub fn now_ms() -> u64 {
+    #[cfg(test)]
+    if let Some(now_ms) = tests::STOPPED_CLOCK.get() {
+        return now_ms;
+    }
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
 }
 
@@ -556,4 +577,14 @@ fn with_scratch<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
         SCRATCH.set(buffer);
     }
     result
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// The time as a test would have it, on this thread.
+        pub(crate) static STOPPED_CLOCK: Cell<Option<u64>> = const { Cell::new(None) };
+    }
 }

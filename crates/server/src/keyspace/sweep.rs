@@ -31,11 +31,14 @@ impl KeySpace {
     /// Those of [`splitpoint::Table::remove`].
     pub fn sweep(&self, cursor: &mut SweepCursor, count: usize) -> Result<Swept> {
         let mut swept = Swept { looked_at: 0, removed: 0 };
-        let database = cursor.database % self.databases.len();
-        let Some(side) = self.databases[database].side.load_full() else {
-            *cursor = SweepCursor { database: database + 1, position: 0 };
-            return Ok(swept);
-        };
+        // The next database that has such keys.
+        let count_of_all = self.databases.len();
+        let following = (cursor.database..cursor.database + count_of_all).map(|number| number % count_of_all);
+        let with_side = |number: usize| Some((number, self.databases[number].side.load_full()?));
+        let Some((database, side)) = following.filter_map(with_side).next() else { return Ok(swept) };
+        if database != cursor.database {
+            cursor.position = 0;
+        }
         let now_ms = now_ms();
         let mut expired = Vec::new();
         let mut scan = side.scan_from(cursor.position);
@@ -50,7 +53,7 @@ impl KeySpace {
         }
         *cursor = match scan.cursor() {
             Some(position) => SweepCursor { database, position },
-            None => SweepCursor { database: database + 1, position: 0 },
+            None => SweepCursor { database: (database + 1) % count_of_all, position: 0 },
         };
         for keys in expired.chunks(REMOVED_AT_ONCE) {
             let Some(mut alone) = self.close(Patience::MayWait) else { continue };

@@ -7,7 +7,13 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-type Watchers = HashMap<(usize, Vec<u8>), Vec<Arc<AtomicBool>>>;
+type Watchers = HashMap<(usize, Vec<u8>), Vec<Watcher>>;
+
+struct Watcher {
+    dirty: Arc<AtomicBool>,
+    /// Whether the key had expired when the watch began: then it changes nothing that its remains go.
+    was_expired: bool,
+}
 
 #[derive(Default)]
 pub(super) struct Watched {
@@ -61,7 +67,8 @@ impl Watched {
             return;
         }
         let mut keys = self.lock();
-        keys.entry(place.clone()).or_default().push(watch.dirty.clone());
+        let watcher = Watcher { dirty: watch.dirty.clone(), was_expired: expired };
+        keys.entry(place.clone()).or_default().push(watcher);
         watch.keys.insert(place, expired);
         watch.bytes += key.len();
         self.count.store(keys.len(), Relaxed);
@@ -72,7 +79,7 @@ impl Watched {
         watch.bytes = 0;
         for (place, _) in watch.keys.drain() {
             if let Some(watchers) = keys.get_mut(&place) {
-                watchers.retain(|dirty| !Arc::ptr_eq(dirty, &watch.dirty));
+                watchers.retain(|watcher| !Arc::ptr_eq(&watcher.dirty, &watch.dirty));
                 if watchers.is_empty() {
                     keys.remove(&place);
                 }
@@ -86,14 +93,23 @@ impl Watched {
     #[inline]
     pub(super) fn touch(&self, database: usize, key: &[u8]) {
         if !self.is_empty() {
-            self.touch_watched(database, key);
+            self.touch_watched(database, key, |_| true);
+        }
+    }
+
+    /// `key` had expired and is removed: it is gone for those who watch it since it was present.
+    #[inline]
+    pub(super) fn touch_expired(&self, database: usize, key: &[u8]) {
+        if !self.is_empty() {
+            self.touch_watched(database, key, |watcher| !watcher.was_expired);
         }
     }
 
     #[cold]
-    fn touch_watched(&self, database: usize, key: &[u8]) {
+    fn touch_watched(&self, database: usize, key: &[u8], concerns: impl Fn(&Watcher) -> bool) {
         if let Some(watchers) = self.lock().get(&(database, key.to_vec())) {
-            watchers.iter().for_each(|dirty| dirty.store(true, Relaxed));
+            let concerned = watchers.iter().filter(|watcher| concerns(watcher));
+            concerned.for_each(|watcher| watcher.dirty.store(true, Relaxed));
         }
     }
 
@@ -101,7 +117,7 @@ impl Watched {
     pub(super) fn touch_all(&self, database: usize, mut present: impl FnMut(&[u8]) -> bool) {
         for ((of, key), watchers) in self.lock().iter() {
             if *of == database && present(key) {
-                watchers.iter().for_each(|dirty| dirty.store(true, Relaxed));
+                watchers.iter().for_each(|watcher| watcher.dirty.store(true, Relaxed));
             }
         }
     }

@@ -4,6 +4,7 @@ use super::DATABASE;
 use super::number;
 use super::request::{Get, Mode, Store, words};
 use crate::keyspace::{Attributes, Exclusive, Lifetime, Result};
+use crate::planted::{Bug, planted};
 
 /// Seconds up to which an expiry time counts from now; longer ones are Unix times.
 const RELATIVE_MAX_S: i32 = 60 * 60 * 24 * 30;
@@ -167,7 +168,10 @@ pub(super) fn touch(alone: &mut Exclusive<'_>, key: &[u8], exptime: i32) -> Resu
     if !alone.contains(DATABASE, key)? {
         return Ok(false);
     }
-    let attributes = alone.attributes(DATABASE, key)?;
+    let mut attributes = alone.attributes(DATABASE, key)?;
+    if planted(Bug::TouchTakesNumber) {
+        attributes.cas = 0;
+    }
     expire_at(alone, key, Attributes { expires_at_ms: deadline(exptime, alone.now_ms()), ..attributes })?;
     Ok(true)
 }

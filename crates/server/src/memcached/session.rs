@@ -22,6 +22,7 @@ use crate::command::call::Args;
 use crate::command::table::Id;
 use crate::figures::Figures;
 use crate::keyspace::{Exclusive, Patience, Result, Shared, SpaceError};
+use crate::planted::{Bug, planted};
 use crate::resp::parse::Span;
 use crate::server::Server;
 use crate::session::{Flow, Session};
@@ -571,6 +572,7 @@ impl MemcachedSession {
                     }
                     Counted::NotFound | Counted::Exists => answer(out, quiet, b"NOT_FOUND\r\n"),
                     Counted::NoNumber => {
+                        let quiet = quiet && !planted(Bug::QuietFailureAnswered);
                         answer(out, quiet, b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n")
                     }
                 }

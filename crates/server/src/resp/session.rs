@@ -5,7 +5,7 @@
 //!     GET GET GET ...      one get_many        beside others; likewise MGET, EXISTS, TOUCH, STRLEN
 //!     SET SET SET ...      one put_many        beside others while the database is plain, else alone
 //!     APPEND APPEND ...    one append_many     likewise
-//!     DEL DEL ...          one remove_many     likewise, of one key each
+//!     DEL DEL ...          one remove_many     of one key each; one by one where the database is not plain
 //!     anything else        one command         lookups beside others, writes alone
 //! ```
 //!
@@ -23,6 +23,7 @@ use crate::command::table::{self, Flags, Id, Names, Spec};
 use crate::command::{self, cluster, connection, introspect, strings};
 use crate::figures::Figures;
 use crate::keyspace::{self, Exclusive, Patience, Shared, Watch};
+use crate::planted::{Bug, planted};
 use crate::server::Server;
 use crate::session::{Flow, Session};
 use std::sync::Arc;
@@ -259,6 +260,7 @@ impl RespSession {
         let mut shared: Option<Shared<'_>> = None;
         let mut clock = Instant::now();
         let mut index = 0;
+        let database_before = self.database;
         let stop = loop {
             let Some(request) = requests.get(index) else { break None };
             if out.len() > OUTPUT_BYTES {
@@ -271,19 +273,30 @@ impl RespSession {
                 }
                 let Some(entry) = &shared else { break Some((index, Flow::Wait)) };
                 let args = requests[index..index + count].iter().map(args_of);
+                let database = self.database;
+                if planted(Bug::RunBeforeSelect) {
+                    self.database = database_before;
+                }
                 let done = match id {
-                    Id::Append => self.append_run(entry, args, out),
-                    Id::Set => self.set_run(entry, args, out).then_some(count),
+                    Id::Append => self.append_run(Turn::Shared(entry), args, out),
+                    // A request by itself needs no arrays for many.
+                    Id::Set if count == 1 => self.set_run::<1>(entry, args, out).then_some(count),
+                    Id::Set => self.set_run::<RUN_MAX>(entry, args, out).then_some(count),
                     Id::Del | Id::Unlink => self.remove_run(entry, args, out),
-                    _ => self.lookup_run(entry, id, args, out),
+                    _ if count == 1 && request.count == 2 => self.lookup_run::<1>(entry, id, args, out),
+                    _ => self.lookup_run::<RUN_MAX>(entry, id, args, out),
                 };
-                // A database with lifetimes takes stores alone, but still as a batch.
+                self.database = database;
+                // A database with lifetimes takes stores and appends alone, but still as a batch.
                 let done = match done {
-                    None if id == Id::Set => {
+                    None if matches!(id, Id::Set | Id::Append) => {
                         shared = None;
                         let Some(mut alone) = server.space.close(patience) else { break Some((index, Flow::Wait)) };
                         let args = requests[index..index + count].iter().map(args_of);
-                        self.set_run_alone(&mut alone, args, out).then_some(count)
+                        match id {
+                            Id::Set => self.set_run_alone(&mut alone, args, out).then_some(count),
+                            _ => self.append_run(Turn::Alone(&mut alone), args, out),
+                        }
                     }
                     done => done,
                 };
@@ -340,17 +353,18 @@ impl RespSession {
         (count > 0).then_some((id, count))
     }
 
-    /// Answers lookups until the output is long. Returns how many; `None`: they are to be answered one by one.
-    fn lookup_run<'a>(
+    /// Answers lookups of at most `MOST` keys until the output is long. Returns how many; `None`: they are to be
+    /// answered one by one.
+    fn lookup_run<'a, const MOST: usize>(
         &mut self,
         shared: &Shared<'_>,
         id: Id,
         args: impl Iterator<Item = Args<'a>>,
         out: &mut Vec<u8>,
     ) -> Option<usize> {
-        let mut keys: [&[u8]; RUN_MAX] = [&[]; RUN_MAX];
+        let mut keys: [&[u8]; MOST] = [&[]; MOST];
         // Where a request begins: its number of keys.
-        let mut firsts = [0u8; RUN_MAX];
+        let mut firsts = [0u8; MOST];
         let (mut key_count, mut count) = (0, 0);
         for args in args {
             firsts[key_count] = (args.len() - 1) as u8; // at most RUN_MAX
@@ -374,12 +388,18 @@ impl RespSession {
         let (mut left, mut present) = (0, 0);
         let found = shared.get_many(self.database, &keys[..key_count], |index, value| {
             if firsts[index] > 0 {
-                stopped |= out.len() > OUTPUT_BYTES;
+                if out.len() > OUTPUT_BYTES && !stopped {
+                    stopped = true;
+                    done -= usize::from(planted(Bug::AnsweredTwice));
+                }
                 (left, present) = (firsts[index], 0);
                 if !stopped {
                     done += 1;
                     if id == Id::MGet {
                         reply::array(out, usize::from(left));
+                        if planted(Bug::PushWithinReply) {
+                            self.client.take_pushes(out);
+                        }
                     }
                 }
             }
@@ -406,13 +426,23 @@ impl RespSession {
         }
         // Large values: what is not answered was copied in vain, so the next run is shorter.
         self.lookup_run_max = if done < count { looked.max(1) } else { (2 * self.lookup_run_max).min(RUN_MAX) };
-        self.figures.hits.fetch_add(hits, Relaxed);
-        self.figures.misses.fetch_add(looked as u64 - hits, Relaxed);
+        let misses = looked as u64 - hits;
+        if hits > 0 {
+            self.figures.hits.fetch_add(hits, Relaxed);
+        }
+        if misses > 0 {
+            self.figures.misses.fetch_add(misses, Relaxed);
+        }
         Some(done)
     }
 
-    fn set_run<'a>(&mut self, shared: &Shared<'_>, args: impl Iterator<Item = Args<'a>>, out: &mut Vec<u8>) -> bool {
-        let mut pairs: [(&[u8], &[u8]); RUN_MAX] = [(&[], &[]); RUN_MAX];
+    fn set_run<'a, const MOST: usize>(
+        &mut self,
+        shared: &Shared<'_>,
+        args: impl Iterator<Item = Args<'a>>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let mut pairs: [(&[u8], &[u8]); MOST] = [(&[], &[]); MOST];
         let count = pairs_of(args, &mut pairs);
         match shared.put_many(self.database, &pairs[..count]) {
             Ok(true) => {
@@ -446,7 +476,7 @@ impl RespSession {
     /// one.
     fn append_run<'a>(
         &mut self,
-        shared: &Shared<'_>,
+        turn: Turn<'_, '_>,
         args: impl Iterator<Item = Args<'a>>,
         out: &mut Vec<u8>,
     ) -> Option<usize> {
@@ -459,22 +489,30 @@ impl RespSession {
             (pairs[count], limits[count]) = ((args.at(1), args.at(2)), limit);
             count += 1;
         }
-        let (before, mut done, mut refused) = (out.len(), 0, 0);
-        let appended = shared.append_many(
-            self.database,
-            &pairs[..count],
-            |index| limits[index],
-            |index, len| {
-                match len {
-                    Some(len) => reply::count(out, len as u64),
-                    None => {
-                        reply::error(out, strings::too_long(limits[index], value_bytes_max).text());
-                        refused += 1;
-                    }
+        let (before, mut done, mut refused, mut late) = (out.len(), 0, 0, Vec::new());
+        let take = |index: usize, len: Option<usize>| {
+            match len {
+                Some(len) => reply::count(out, len as u64),
+                None => {
+                    let out = if planted(Bug::RefusalLast) { &mut late } else { &mut *out };
+                    reply::error(out, strings::too_long(limits[index], value_bytes_max).text());
+                    refused += 1;
                 }
-                done = index + 1;
-            },
-        );
+            }
+            done = index + 1;
+        };
+        let (pairs, limit) = (&pairs[..count], |index: usize| limits[index]);
+        let appended = match turn {
+            Turn::Shared(shared) => shared.append_many(self.database, pairs, limit, take),
+            Turn::Alone(alone) => {
+                if alone.make_room().is_err() {
+                    // One by one, each with its own answer.
+                    return None;
+                }
+                alone.append_many(self.database, pairs, limit, take).map(|()| true)
+            }
+        };
+        out.append(&mut late);
         self.figures.errors.fetch_add(refused, Relaxed);
         self.end_run(appended, done, count, before, out)
     }
@@ -596,6 +634,7 @@ impl RespSession {
         }
         self.replies = match self.replies {
             Replies::SkipNext => Replies::Skip,
+            Replies::Skip if planted(Bug::SkipLasts) => Replies::Skip,
             Replies::Skip => Replies::On,
             other => other,
         };
@@ -668,8 +707,11 @@ impl RespSession {
             let before = out.len();
             let outcome = match class_of(spec.id) {
                 Class::Connection => connection::execute(self, spec.id, args, out, Patience::MayWait).unwrap_or(Ok(())),
+                Class::Scan if spec.id == Id::DbSize => {
+                    alone.len(self.database).map(|len| reply::count(out, len)).map_err(Refusal::from)
+                }
                 Class::Scan => {
-                    let staged = alone.staged_keys(self.database)?;
+                    let staged = if spec.id == Id::Keys { alone.staged_keys(self.database)? } else { Vec::new() };
                     introspect::scan(spec.id, &self.server.space, &mut call_of(self, args, out), &staged)
                 }
                 Class::Lookup => command::look_up(spec.id, &mut Turn::Alone(alone), &mut call_of(self, args, out)),
@@ -755,7 +797,10 @@ impl RespSession {
     /// A request that cannot be executed at all; it also spoils the transaction that it belongs to.
     fn refuse_command(&mut self, out: &mut Vec<u8>, refusal: &Refusal) {
         if let Some(transaction) = &mut self.transaction {
-            transaction.refused = true;
+            transaction.refused = !planted(Bug::RefusalForgotten);
+        }
+        if planted(Bug::RefusalEndsMulti) {
+            self.transaction = None;
         }
         self.refuse(out, refusal);
     }
@@ -792,7 +837,7 @@ fn call_of<'c, 'a>(session: &RespSession, args: Args<'a>, out: &'c mut Vec<u8>) 
     }
 }
 
-fn pairs_of<'a>(args: impl Iterator<Item = Args<'a>>, pairs: &mut [(&'a [u8], &'a [u8]); RUN_MAX]) -> usize {
+fn pairs_of<'a>(args: impl Iterator<Item = Args<'a>>, pairs: &mut [(&'a [u8], &'a [u8])]) -> usize {
     let mut count = 0;
     for (slot, args) in pairs.iter_mut().zip(args) {
         *slot = (args.at(1), args.at(2));

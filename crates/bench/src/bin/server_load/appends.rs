@@ -1,8 +1,8 @@
 //! The load of "Big Memory, Part 3": records of 16 bytes appended to values of 8-byte keys, pipelined in 10,000s.
 //!
 //! The n-th append has the number n in its record, and its key follows from n: a new key, as often as there are keys
-//! left to make, else one of those before. So the values tell which appends a server has, and `verify` needs nothing but
-//! the same arguments to say whether they are the first P of the stream, for one P.
+//! left to make, else one of those before. So the values tell which appends a server has, and `verify` needs nothing
+//! but the same arguments to say whether they are the first P of the stream, for one P.
 
 use crate::histogram::Histogram;
 use crate::wire::{Asking, connect, resp};
@@ -177,7 +177,8 @@ pub fn load(load: &Load) -> Result<Value> {
                     save.since = None;
                 }
             }
-            if load.save_after.is_some_and(|after| acknowledged >= after) && save.seconds == 0.0 && save.since.is_none() {
+            if load.save_after.is_some_and(|after| acknowledged >= after) && save.seconds == 0.0 && save.since.is_none()
+            {
                 asking.ask(&["BGSAVE"])?;
                 save.since = Some(Instant::now());
             }

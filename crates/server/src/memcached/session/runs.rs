@@ -147,7 +147,7 @@ impl MemcachedSession {
         let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
         let (before, mut answers) = (out.len(), Answers::new(run));
         let found = attributes_of(shared, keys.iter().copied()).and_then(|attributes| {
-            shared.get_many(DATABASE, keys, |index, value| answers.write(out, index, value, &attributes[index]))
+            shared.get_many(DATABASE, keys, |index, value| answers.write(out, index, value, &attributes.at(index)))
         });
         let (hits, done) = (answers.hits, answers.done);
         Ok(self.end_gets(run, found, hits, done, before, out))
@@ -167,9 +167,9 @@ impl MemcachedSession {
             let mut numbered = true;
             let found = attributes_of(shared, keys.iter().copied()).and_then(|attributes| {
                 shared.get_many(DATABASE, keys, |index, value| {
-                    numbered &= value.is_none() || attributes[index].cas != 0;
+                    numbered &= value.is_none() || attributes.at(index).cas != 0;
                     if numbered {
-                        answers.write(out, index, value, &attributes[index]);
+                        answers.write(out, index, value, &attributes.at(index));
                     }
                 })
             });
@@ -182,7 +182,7 @@ impl MemcachedSession {
         let mut answers = Answers::new(run);
         let alone = batch.alone().ok_or(Pause::to_wait(run.start))?;
         let found = numbers_of(alone, keys).and_then(|attributes| {
-            alone.get_many(DATABASE, keys, |index, value| answers.write(out, index, value, &attributes[index]))
+            alone.get_many(DATABASE, keys, |index, value| answers.write(out, index, value, &attributes.at(index)))
         });
         let (hits, done) = (answers.hits, answers.done);
         Ok(self.end_gets(run, found, hits, done, before, out))
@@ -228,7 +228,7 @@ impl MemcachedSession {
                     return;
                 }
                 let meta = &run.metas[index];
-                only_reads &= meta::only_reads(meta, &attributes[index], value.is_some(), now_ms);
+                only_reads &= meta::only_reads(meta, &attributes.at(index), value.is_some(), now_ms);
                 if !only_reads {
                     return;
                 }
@@ -238,7 +238,7 @@ impl MemcachedSession {
                     return;
                 };
                 hits += 1;
-                let attributes = attributes[index];
+                let attributes = attributes.at(index);
                 Facts { len: value.len(), attributes, activity: None, now_ms, meta }.write_hit(out);
                 out.extend_from_slice(b"\r\n");
                 if meta.value {
@@ -294,49 +294,56 @@ impl MemcachedSession {
             }
         };
         self.unsynced = true;
-        let mut stored: [Result<()>; RUN_MAX] = [const { Ok(()) }; RUN_MAX];
+        // One by one after an error, each with its own answer: storing a pair again changes nothing.
+        let mut stored = Vec::new();
         if !plain {
             let alone = batch.alone().ok_or(Pause::to_wait(run.start))?;
             if alone.make_room().and_then(|()| alone.put_many(DATABASE, pairs)).is_err() {
-                // One by one, each with its own answer: storing a pair again changes nothing.
-                for (stored, pair) in stored.iter_mut().zip(pairs) {
-                    *stored = alone.make_room().and_then(|()| alone.put_many(DATABASE, &[*pair]));
-                }
+                let store = |pair| alone.make_room().and_then(|()| alone.put_many(DATABASE, &[pair]));
+                stored.extend(pairs.iter().copied().map(store));
             }
         }
         for (index, (key, _)) in pairs.iter().enumerate() {
             self.note_use(key, false);
-            match &stored[index] {
+            match stored.get(index) {
                 _ if run.marked[index] => {}
-                Ok(()) => out.extend_from_slice(b"STORED\r\n"),
-                Err(error) => self.refuse(out, error),
+                Some(Err(error)) => self.refuse(out, error),
+                _ => out.extend_from_slice(b"STORED\r\n"),
             }
         }
         Ok(run.len)
     }
 }
 
-/// The attributes of at most `RUN_MAX` keys, each the default if the key has none.
-fn attributes_of<'a>(shared: &Shared<'_>, keys: impl Iterator<Item = &'a [u8]>) -> Result<[Attributes; RUN_MAX]> {
-    let mut all = [Attributes::default(); RUN_MAX];
-    if shared.space().attributed_len(DATABASE) > 0 {
-        for (attributes, key) in all.iter_mut().zip(keys) {
-            *attributes = shared.attributes(DATABASE, key)?.unwrap_or_default();
-        }
+/// The attributes of at most `RUN_MAX` keys, by their index.
+struct AttributesOf(Vec<Attributes>);
+
+impl AttributesOf {
+    #[inline]
+    fn at(&self, index: usize) -> Attributes {
+        self.0.get(index).copied().unwrap_or_default()
     }
-    Ok(all)
+}
+
+/// Allocates nothing where no key has any.
+#[inline]
+fn attributes_of<'a>(shared: &Shared<'_>, keys: impl Iterator<Item = &'a [u8]>) -> Result<AttributesOf> {
+    if shared.space().attributed_len(DATABASE) == 0 {
+        return Ok(AttributesOf(Vec::new()));
+    }
+    let of = |key| Ok(shared.attributes(DATABASE, key)?.unwrap_or_default());
+    keys.map(of).collect::<Result<Vec<_>>>().map(AttributesOf)
 }
 
 /// The attributes of keys; those that are there have CAS numbers, given now if they had none.
-fn numbers_of(alone: &mut Exclusive<'_>, keys: &[&[u8]]) -> Result<[Attributes; RUN_MAX]> {
-    let mut all = [Attributes::default(); RUN_MAX];
+fn numbers_of(alone: &mut Exclusive<'_>, keys: &[&[u8]]) -> Result<AttributesOf> {
     // Their pages are in the cache afterwards.
     alone.get_many(DATABASE, keys, |_, _| {})?;
-    for (attributes, key) in all.iter_mut().zip(keys) {
+    let mut number = |key: &&[u8]| {
         alone.cas_of(DATABASE, key)?;
-        *attributes = alone.attributes(DATABASE, key)?;
-    }
-    Ok(all)
+        alone.attributes(DATABASE, key)
+    };
+    keys.iter().map(&mut number).collect::<Result<Vec<_>>>().map(AttributesOf)
 }
 
 /// The answers to the gets of a run, up to the first for which the output is too long.
