@@ -67,6 +67,7 @@ const WRITING: &[&str] = &[
     "shell ../big.spt --read-only",
     "shell ../big.spd",
     "diff ../big.spt ../other.spd",
+    "dict diff ../other.spd ../rows.spd",
     "dict dump ../big.spd",
     "dict get ../big.spd -",
 ];
@@ -88,6 +89,7 @@ fn prepare() -> TempDir {
     run_well(place.path(), &["load", "same.spt", "rows.tsv"]);
     run_well(place.path(), &["freeze", "same.spt", "big.spd"]);
     run_well(place.path(), &["dict", "build", "other.tsv", "other.spd"]);
+    run_well(place.path(), &["dict", "build", "rows.tsv", "rows.spd"]);
     place
 }
 

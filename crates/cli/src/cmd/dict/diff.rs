@@ -75,8 +75,15 @@ impl Found {
     /// Writes all changes; what fails in writing is kept.
     fn write(&mut self, mut diff: splitpoint::Diff, out: &mut Output) -> splitpoint::Result<()> {
         let mut rows = Vec::new();
-        while let Some(change) = diff.next_ref()? {
-            self.note(&change, &mut rows);
+        let ended = loop {
+            match diff.next_ref() {
+                Ok(Some(change)) => self.note(&change, &mut rows),
+                Ok(None) => {
+                    rows.extend_from_slice(format!("={}\n", self.count()).as_bytes());
+                    break Ok(());
+                }
+                Err(error) => break Err(error),
+            }
             if rows.len() >= WRITE_BYTES {
                 self.failed = out.write(&rows).err();
                 rows.clear();
@@ -84,10 +91,10 @@ impl Found {
             if self.failed.is_some() {
                 return Ok(());
             }
-        }
-        rows.extend_from_slice(format!("={}\n", self.count()).as_bytes());
+        };
+        // Also after a signal: every line that was counted.
         self.failed = out.write(&rows).err();
-        Ok(())
+        ended
     }
 
     fn count(&self) -> u64 {
