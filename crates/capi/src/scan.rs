@@ -18,7 +18,7 @@ pub(crate) struct Cursor {
 }
 
 enum Walk {
-    Table(Scan<'static>),
+    Table(Box<Scan<'static>>),
     /// With what the pairs are borrowed from.
     Dictionary(Box<Pairs<'static>>, #[expect(dead_code, reason = "kept")] Arc<Dictionary>),
 }
@@ -45,7 +45,7 @@ fn scan(
 
 #[unsafe(no_mangle)]
 extern "C" fn spt_scan(table: Handle<OpenTable>, position: u64, cursor: Out<'_, Handle<Cursor>>) -> Status {
-    scan(table, cursor, |table| Ok(Walk::Table(table.scan_from(position))))
+    scan(table, cursor, |table| Ok(Walk::Table(Box::new(table.scan_from(position)))))
 }
 
 #[unsafe(no_mangle)]
@@ -56,7 +56,7 @@ extern "C" fn spt_scan_prefix(
     cursor: Out<'_, Handle<Cursor>>,
 ) -> Status {
     scan(table, cursor, |table| match bits {
-        0..=64 => Ok(Walk::Table(table.scan_prefix(prefix, bits))),
+        0..=64 => Ok(Walk::Table(Box::new(table.scan_prefix(prefix, bits)))),
         _ => Err(Failure::invalid(format!("bits is {bits}, expected 0 to 64"))),
     })
 }

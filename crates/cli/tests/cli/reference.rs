@@ -43,6 +43,9 @@ fn printed(text: &[u8]) -> BTreeSet<String> {
     names
 }
 
+/// Fields of lists that are empty where the times that a command measures say so.
+const BY_TIMES: [&str; 2] = ["faster", "slower"];
+
 struct Comparison {
     page: String,
     found: BTreeMap<String, BTreeSet<String>>,
@@ -58,7 +61,7 @@ impl Comparison {
         for (section, found) in &self.found {
             let documented = documented(&self.page, section);
             let missing: Vec<_> = found.difference(&documented).collect();
-            let gone: Vec<_> = documented.difference(found).collect();
+            let gone: Vec<_> = documented.difference(found).filter(|name| !BY_TIMES.contains(&name.as_str())).collect();
             if !missing.is_empty() || !gone.is_empty() {
                 wrong += &format!(
                     "{section}: printed but not documented {missing:?}, documented but not printed {gone:?}\n"
