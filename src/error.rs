@@ -81,6 +81,13 @@ struct Inner {
     source: Option<io::Error>,
 }
 
+fn remedy_of_full_disk(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::FileTooLarge => "raise the limit on the length of a file",
+        _ => "make room on the disk",
+    }
+}
+
 impl Error {
     /// `message` says what happened and where, without a full stop at its end.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
@@ -113,15 +120,23 @@ impl Error {
             io::ErrorKind::OutOfMemory => ErrorKind::OutOfMemory,
             _ => ErrorKind::Io,
         };
-        let hint = (kind == ErrorKind::DiskFull).then(|| {
-            let remedy = match source.kind() {
-                io::ErrorKind::FileTooLarge => "raise the limit on the length of a file",
-                _ => "make room on the disk",
-            };
-            format!("Nothing of this change was kept: {remedy} and try again.")
-        });
+        let hint = (kind == ErrorKind::DiskFull)
+            .then(|| format!("Nothing of this change was kept: {} and try again.", remedy_of_full_disk(&source)));
         let message = format!("{}: {what}: {source}", path.display());
         Error(Box::new(Inner { kind, message, hint, source: Some(source) }))
+    }
+
+    /// The error after which a handle takes no more writes: trying again is no advice then.
+    pub(crate) fn ending_writes(self) -> Self {
+        match (self.kind(), &self.0.source) {
+            (ErrorKind::DiskFull, Some(source)) => {
+                let remedy = remedy_of_full_disk(source);
+                self.with_hint(format!(
+                    "No durable write is lost, but this handle takes no more: {remedy}, then open the table again."
+                ))
+            }
+            _ => self,
+        }
     }
 
     /// The kind of the error.
@@ -188,6 +203,10 @@ mod tests {
         let e = Error::io(Path::new("a.spt"), "write", io::Error::from_raw_os_error(libc::EFBIG));
         assert_eq!(e.kind(), ErrorKind::DiskFull);
         assert!(e.to_string().contains("raise the limit on the length of a file"), "{e}");
+        assert!(e.to_string().contains("try again"), "{e}");
+        let e = e.ending_writes();
+        assert!(e.to_string().contains("raise the limit on the length of a file, then open the table again"), "{e}");
+        assert!(!e.to_string().contains("try again"), "{e}");
     }
 
     #[test]

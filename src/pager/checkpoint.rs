@@ -99,7 +99,7 @@ impl Pager {
     /// Writes the frozen state. After an error the file has the last checkpoint, or this one once the journal is
     /// installed, and the handle is poisoned.
     pub(crate) fn write_frozen(&self, frozen: Frozen) -> Result<()> {
-        self.write_checkpoint(frozen).inspect_err(|e| self.poison(e.message()))
+        self.write_checkpoint(frozen).map_err(Error::ending_writes).inspect_err(|e| self.poison(e.message()))
     }
 
     fn write_checkpoint(&self, mut frozen: Frozen) -> Result<()> {
