@@ -5,7 +5,8 @@
 # make slow     tests that take minutes or gigabytes: a value of 1 GiB, long runs over damaged files; short runs of power and faults
 # make power    power losses on ext4, XFS and btrfs, on a disk that records each write: SECONDS=300, SEED, FS=xfs, REPLAY=folder
 # make faults   each system call of a small workload fails once: SECONDS=300, SEED, REPLAY=case
-# make test-server  the server with redis-cli, redis-benchmark, redis-py, hiredis; crashes; compared with redis; SECONDS=10
+# make test-server  the server with redis-cli, redis-benchmark, redis-py, hiredis; crashes; compared with redis; SECONDS=10,
+#               SEED=new for other commands than always
 # make bench-server  the server beside Redis and memcached, where they are installed: half an hour; BENCH=--short is a minute,
 #               BENCH=latency one part (crates/server/benchmarks/measure.py)
 # make fuzz     SECONDS=60 for each fuzz target, or TARGET=open alone; INPUT=file runs one input again
@@ -18,7 +19,7 @@
 # make install  the program with shell completions, the C library, manual pages of both, systemd units: PREFIX=/usr/local DESTDIR=;
 #               make uninstall removes them
 # make static   the program as one static file, without libc of the system: target/x86_64-unknown-linux-musl/release/splitpoint
-# make test-c   the tests of the C library
+# make test-c   the tests of the C library; SECONDS=5, SEED=new for other random calls than always
 # make test-compat-upstream  tests of them by gdbm, glibc, Perl and Python, fetched with apt-get source, over ours
 # make uplot    fetches the plotting library of the lab's pages anew from npm: UPLOT=VERSION
 # make bench-compat  words through ndbm and hsearch, beside gdbm, Berkeley DB and glibc
@@ -82,7 +83,7 @@ slow: tools
 # Installs the clients where it may (crates/server/tests/run); what is missing is skipped, and that is said.
 test-server: tools
 	$(CARGO) build --locked --package splitpoint-cli
-	@seconds='$(SECONDS)'; SECONDS="$${seconds:-10}" crates/server/tests/run
+	@seconds='$(SECONDS)'; SECONDS="$${seconds:-10}" SEED='$(SEED)' crates/server/tests/run
 
 # Two cores, quiet; each side has one of its own.
 bench-server: tools
@@ -300,7 +301,7 @@ uninstall:
 
 # The tests of the C library: by gcc, AddressSanitizer and valgrind, installed and not. SECONDS is how long random calls go on.
 test-c: tools $(STAGE)
-	@SECONDS='$(SECONDS)' crates/capi/tests/run
+	@SECONDS='$(SECONDS)' SEED='$(SEED)' crates/capi/tests/run
 	@$(COMPAT)/tests/run $(C_OUT) target/c-compat
 
 # The old interfaces, beside the C library; their tests; and their speed.

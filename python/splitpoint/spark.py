@@ -464,7 +464,7 @@ class _PushFilters:
 
 class _Reader(datasource.DataSourceReader):
     def __init__(self, path: str, schema: StructType, pairs: int) -> None:
-        self.pushFilters = _PushFilters(self._take_filters)  # type: ignore[method-assign]
+        self.pushFilters = _PushFilters(self._take_filters)  # type: ignore[method-assign, unused-ignore]
         self._path, self._pairs = path, pairs
         self._keys: Optional[set[bytes]] = None
         self._fields = [(field.name, field.dataType) for field in schema.fields]

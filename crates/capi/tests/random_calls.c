@@ -1,5 +1,6 @@
 /* Random sequences of calls against a model, good and bad ones mixed: answers, codes and contents must agree, whatever
- * the order. The seed is printed; `random_calls SEED` runs one again, SECONDS=60 says how long new ones are tried. */
+ * the order. The seed is printed; `random_calls SEED` runs one again; SECONDS=60 is how long they are tried, from that of
+ * the environment's SEED or a new one on. */
 #include "check.h"
 #include <time.h>
 
@@ -543,9 +544,9 @@ static void run(uint64_t seed, int steps)
 
 int main(int count, char **arguments)
 {
-    const char *seconds = getenv("SECONDS");
+    const char *seconds = getenv("SECONDS"), *first = count > 1 ? arguments[1] : getenv("SEED");
     const time_t end = time(NULL) + (seconds ? atoi(seconds) : 5);
-    uint64_t seed = count > 1 ? strtoull(arguments[1], NULL, 10) : (uint64_t)time(NULL) * 1000 + (uint64_t)getpid();
+    uint64_t seed = first && *first ? strtoull(first, NULL, 10) : (uint64_t)time(NULL) * 1000 + (uint64_t)getpid();
     uint64_t runs = 0;
 
     do {

@@ -134,9 +134,13 @@ fn set_options(call: &Call<'_, '_>, first: usize, of_set: bool) -> Result<SetOpt
         } else {
             let units = [("ex", false, 1000), ("px", false, 1), ("exat", true, 1000), ("pxat", true, 1)];
             let unit = units.iter().find(|(word, ..)| args.is(index, word));
-            let (Some(&(_, absolute, factor)), false, true) = (unit, has_lifetime, index + 1 < args.len()) else {
+            let (Some(&(_, absolute, factor)), true) = (unit, index + 1 < args.len()) else {
                 return Err(SYNTAX.into());
             };
+            // The same unit again takes the place of the first, as in Redis.
+            if has_lifetime && !options.lifetime.is_some_and(|old| (old.absolute, old.factor) == (absolute, factor)) {
+                return Err(SYNTAX.into());
+            }
             options.lifetime = Some(NewLifetime { index: index + 1, absolute, factor });
             index += 1;
         }
