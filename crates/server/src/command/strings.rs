@@ -138,7 +138,7 @@ fn set_options(call: &Call<'_, '_>, first: usize, of_set: bool) -> Result<SetOpt
                 return Err(SYNTAX.into());
             };
             // The same unit again takes the place of the first, as in Redis.
-            if has_lifetime && !options.lifetime.is_some_and(|old| (old.absolute, old.factor) == (absolute, factor)) {
+            if has_lifetime && options.lifetime.is_none_or(|old| (old.absolute, old.factor) != (absolute, factor)) {
                 return Err(SYNTAX.into());
             }
             options.lifetime = Some(NewLifetime { index: index + 1, absolute, factor });
