@@ -7,8 +7,8 @@
 //!
 //! The stored bytes are LZ4, or the raw ones if LZ4 gained nothing.
 //! `position` is that of the first record. A block ends with the record that brings it to the bytes that the header
-//! asks for; a record that has so many itself is a block by itself. One of more than [`COMPRESSED_MAX`] stays as it is,
-//! so that it can be written and read some bytes at a time. Decompression allocates what the head claims only after
+//! asks for; a record that long is a block by itself. One of more than [`COMPRESSED_MAX`] is not compressed, so
+//! that it can be written and read a few bytes at a time. Decompression allocates what the head claims only after
 //! [`BlockHead::parse`] has compared it with what LZ4 can expand to, and [`unpack`] with what a block of these records
 //! can have.
 

@@ -63,8 +63,8 @@ impl Dictionary {
         self.verify_with(0, |_| proceed())
     }
 
-    /// [`verify`](Self::verify) by so many threads, 0 for one a processor. `progress` is called in this thread at about
-    /// every MiB, and may break it off.
+    /// [`verify`](Self::verify) by this number of threads; 0: one per processor. `progress` is called in this thread
+    /// about every MiB, and may stop the check.
     ///
     /// # Errors
     /// Those of [`verify_while`](Self::verify_while).

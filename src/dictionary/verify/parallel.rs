@@ -80,7 +80,7 @@ pub(super) fn watched<T: Send, R: Send>(
     })
 }
 
-/// How many pages a part has, of files with so many bytes in all.
+/// Pages in a part, by the total length of the files.
 fn part_pages(file: &DictionaryFile, bytes: u64, threads: usize) -> u64 {
     let part = (bytes / (threads as u64 * PARTS_PER_THREAD)).clamp(PART_BYTES_MIN, PART_BYTES_MAX);
     (part / u64::from(file.header.page_bytes)).max(1)

@@ -112,7 +112,7 @@ fn empty_with(place: &Path, before: &[&str]) -> PathBuf {
 fn files(of: &Path, except: &[&str]) -> BTreeMap<String, Vec<u8>> {
     let names = fs::read_dir(of).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let names = names.filter(|name| !except.contains(&name.as_str()));
-    // What is left of a directory is told by its name.
+    // A directory that was left counts by its name.
     names.map(|name| (name.clone(), fs::read(of.join(&name)).unwrap_or_default())).collect()
 }
 

@@ -38,10 +38,10 @@ pub struct Load {
     /// Appends sent before replies are awaited.
     #[arg(long, default_value_t = 10_000)]
     pipeline: u64,
-    /// BGSAVE after so many appends.
+    /// Send BGSAVE after this number of appends.
     #[arg(long)]
     save_after: Option<u64>,
-    /// Kill the server by SIGKILL in the middle of the pipeline that follows so many appends, and end.
+    /// After this number of appends, kill the server by SIGKILL in the middle of the next pipeline, and end.
     #[arg(long)]
     kill_after: Option<u64>,
 }
@@ -239,7 +239,7 @@ fn kill(pid: u32, writer: &mut TcpStream, batch: &[u8], replies: &mut Replies) -
     Ok(ended)
 }
 
-/// Makes the requests of the next `count` appends, as far as there are so many. Returns their number.
+/// Writes requests for the next `count` appends, or for those that are left if fewer. Returns how many.
 fn fill(batch: &mut Vec<u8>, keys: &mut Keys, count: u64) -> u64 {
     batch.clear();
     let first = keys.number;
