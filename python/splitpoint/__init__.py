@@ -16,7 +16,7 @@ b'admin'
 """
 
 from splitpoint._splitpoint import __version__, slot
-from splitpoint.dictionary import BuildOptions, Dictionary
+from splitpoint.dictionary import BuildOptions, Change, Dictionary
 from splitpoint.errors import (
     BusyError,
     ClosedError,
@@ -52,6 +52,7 @@ __all__ = [
     "Batch",
     "BuildOptions",
     "BusyError",
+    "Change",
     "ClosedError",
     "CorruptError",
     "DeadlockError",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, Mapping, ValuesView
-from typing import TYPE_CHECKING, Any, Optional, TypedDict, Union
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypedDict, Union
 
 from splitpoint import _inputs
 from splitpoint._splitpoint import DictionaryCore, build_dictionary
@@ -51,6 +51,35 @@ class BuildOptions(TypedDict, total=False):
 
 
 _OPTIONS = tuple(BuildOptions.__annotations__)
+
+
+class Change(NamedTuple):
+    """A difference between two dictionaries, of :meth:`Dictionary.diff`: what a key had, and what it has."""
+
+    key: bytes
+    #: The value in the older dictionary; ``None`` if the key was added.
+    old_value: Optional[bytes]
+    #: The value in the newer dictionary; ``None`` if the key was removed.
+    value: Optional[bytes]
+
+    @property
+    def kind(self) -> str:
+        """"added", "removed" or "replaced"."""
+        if self.old_value is None:
+            return "added"
+        return "removed" if self.value is None else "replaced"
+
+
+#: The positions in hash order are below this.
+_POSITIONS = 1 << 64
+
+
+def _positions(start: int, stop: Optional[int]) -> tuple[int, int]:
+    """The first and the last position of a range without its end."""
+    end = _POSITIONS if stop is None else min(stop, _POSITIONS)
+    if start < 0 or end < 0:
+        raise ValueError(f"positions {start} to {stop}: expected numbers from 0 to 2**64")
+    return (start, end - 1) if start < end else (1, 0)
 
 
 class _Values(ValuesView[bytes]):
@@ -206,6 +235,82 @@ class Dictionary(DictionaryCore, Mapping):  # type: ignore[type-arg]
         [(b'alice', b'1')]
         """
         return _Items(self)
+
+    def range(self, start: int = 0, stop: Optional[int] = None) -> Iterator[tuple[bytes, bytes]]:
+        """The pairs whose :meth:`position` is from ``start`` up to ``stop``, which is not included, in hash order.
+
+        Positions are spread evenly below 2**64, so a sixteenth of them has a sixteenth of the pairs: a way to divide
+        work, or to compare and copy a dictionary part by part.
+
+        >>> import splitpoint, tempfile, os
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     pairs = ((str(i), str(i * i)) for i in range(1000))
+        ...     squares = splitpoint.Dictionary.build(pairs, os.path.join(directory, "squares.spd"))
+        ...     sum(1 for _ in squares.range(stop=2**63)) + sum(1 for _ in squares.range(2**63))
+        1000
+        """
+        return self._range(*_positions(start, stop))
+
+    def diff(
+        self,
+        newer: Dictionary,
+        start: int = 0,
+        stop: Optional[int] = None,
+        *,
+        progress: Union[_inputs.Progress, None] = None,
+    ) -> Iterator[Change]:
+        """What changed from this dictionary to ``newer``, in hash order, shard by shard; each a :class:`Change`.
+
+        Reads both once, side by side; shards that share a file are not read. ``start`` and ``stop`` are those of
+        :meth:`range`: for copies that are brought up to date part by part. ``progress`` is called as
+        ``progress("compare", done, total)`` with the pairs read in both. :meth:`apply` takes the changes.
+
+        >>> import splitpoint, tempfile, os
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     old = splitpoint.Dictionary.build({"a": "1", "b": "2"}, os.path.join(directory, "old.spd"))
+        ...     new = splitpoint.Dictionary.build({"a": "1", "b": "3"}, os.path.join(directory, "new.spd"))
+        ...     [(change.kind, change) for change in old.diff(new)]
+        [('replaced', Change(key=b'b', old_value=b'2', value=b'3'))]
+        """
+        return map(Change._make, self._diff(newer, *_positions(start, stop), progress))
+
+    def apply(
+        self,
+        changes: Iterable[Change],
+        path: Optional[_inputs.Path] = None,
+        *,
+        progress: Union[_inputs.Progress, bool, None] = None,
+        **options: Unpack[BuildOptions],
+    ) -> int:
+        """Makes the changes that :meth:`diff` found: stores the new values, removes the keys without one.
+
+        Returns the new number of pairs. ``path`` and ``options`` are those of :meth:`update`.
+
+        >>> import splitpoint, tempfile, os
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     old = splitpoint.Dictionary.build({"a": "1", "b": "2"}, os.path.join(directory, "old.spd"))
+        ...     new = splitpoint.Dictionary.build({"a": "1", "c": "3"}, os.path.join(directory, "new.spd"))
+        ...     old.apply(old.diff(new)), dict(old) == dict(new)
+        (2, True)
+        """
+        pairs = ((change.key, change.value) for change in changes)
+        return self.update(pairs, path, progress=progress, **options)
+
+    def verify(
+        self, *, threads: int = 0, progress: Union[_inputs.Progress, bool, None] = None
+    ) -> list[str]:
+        """Reads everything and returns every fault in words; a whole dictionary has none.
+
+        ``threads`` is how many work, by default one a processor. ``progress`` is called as
+        ``progress("verify", done, total)`` with bytes of data; what it raises, and Ctrl-C, end the check.
+
+        >>> import splitpoint, tempfile, os
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     splitpoint.Dictionary.build({"alice": "1"}, os.path.join(directory, "users.spd")).verify()
+        []
+        """
+        with _inputs.reporting(progress) as report:
+            return self._verify(threads, report)
 
     def shards(self) -> list[ShardInfo]:
         """Its files, in the order of their slots: one with all slots, or those of a directory. Reads nothing.

@@ -5,6 +5,7 @@
 use crate::arrow::{export_dictionary, export_part, import_columns};
 use crate::build::update_dictionary;
 use crate::bytes::Bytes;
+use crate::diff::DictionaryDiff;
 use crate::error::{OrRaise, invalid, refuse_pickle};
 use crate::handle::{Handle, InUse};
 use crate::long::{Watch, run_long};
@@ -18,6 +19,7 @@ use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use splitpoint::{Dictionary, DictionaryOptions};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -44,8 +46,12 @@ impl DictionaryCore {
     }
 
     fn walk(&self, py: Python<'_>, give: Give) -> PyResult<DictionaryWalk> {
+        self.walk_within(py, give, 0..=u64::MAX)
+    }
+
+    fn walk_within(&self, py: Python<'_>, give: Give, positions: RangeInclusive<u64>) -> PyResult<DictionaryWalk> {
         let dictionary = Arc::clone(&*self.dictionary(py)?);
-        let state = WalkState { walk: Walk::of(dictionary), pairs: Pairs::default(), given: 0 };
+        let state = WalkState { walk: Walk::within(dictionary, positions), pairs: Pairs::default(), given: 0 };
         Ok(DictionaryWalk { state: Mutex::new(state), give })
     }
 }
@@ -194,19 +200,48 @@ impl DictionaryCore {
         .or_raise(py)
     }
 
-    /// Reads everything and returns every fault in words; a whole dictionary has none.
+    #[pyo3(signature = (threads, progress, /))]
+    fn _verify(&self, py: Python<'_>, threads: usize, progress: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<String>> {
+        let dictionary = self.dictionary(py)?;
+        let dictionary: &Dictionary = &dictionary;
+        let watch = Watch::default();
+        let verify = || dictionary.verify_with(threads, |progress| watch.report(progress.bytes, progress.bytes_total));
+        run_long(py, "verify", progress, &watch, verify).map(fault_list)
+    }
+
+    /// Where in hash order `key` lies, present or not: a number below 2**64.
     ///
     /// >>> import splitpoint, tempfile, os
     /// >>> directory = tempfile.TemporaryDirectory()
     /// >>> users = splitpoint.Dictionary.build({"alice": "1"}, os.path.join(directory.name, "users.spd"))
-    /// >>> users.verify()
-    /// []
+    /// >>> at = users.position("alice")
+    /// >>> list(users.range(at, at + 1))
+    /// [(b'alice', b'1')]
     /// >>> directory.cleanup()
-    fn verify(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        let dictionary = self.dictionary(py)?;
-        let dictionary: &Dictionary = &dictionary;
-        let watch = Watch::default();
-        run_long(py, "verify", None, &watch, || dictionary.verify_while(|| watch.proceed())).map(fault_list)
+    #[pyo3(signature = (key, /))]
+    fn position(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<u64> {
+        Ok(self.dictionary(py)?.position(&key))
+    }
+
+    /// The pairs whose positions are from `first` to `last`, both included.
+    #[pyo3(signature = (first, last, /))]
+    fn _range(&self, py: Python<'_>, first: u64, last: u64) -> PyResult<DictionaryWalk> {
+        self.walk_within(py, Give::Pairs, first..=last)
+    }
+
+    /// The differences to `newer` among those positions.
+    #[pyo3(signature = (newer, first, last, progress, /))]
+    fn _diff(
+        &self,
+        py: Python<'_>,
+        newer: &Bound<'_, DictionaryCore>,
+        first: u64,
+        last: u64,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<DictionaryDiff> {
+        let old = Arc::clone(&*self.dictionary(py)?);
+        let newer = Arc::clone(&*newer.get().dictionary(py)?);
+        DictionaryDiff::new(py, (&old, &newer), first..=last, progress)
     }
 
     /// The pairs of one of `parts` equal parts of hash order, of a dictionary in one file.

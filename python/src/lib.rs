@@ -1,7 +1,7 @@
 //! The Python package's native module, `splitpoint._splitpoint`.
 //!
 //! ```text
-//! table.rs  batch.rs  scan.rs        a table           dictionary.rs  build.rs  walk.rs   a dictionary
+//! table.rs  batch.rs  scan.rs        a table           dictionary.rs  build.rs  walk.rs  diff.rs   a dictionary
 //! many.rs  values.rs                 many keys         sources.rs  arrow.rs               where pairs come from
 //! shards.rs                          what several processes write together
 //! handle.rs  long.rs  error.rs  bytes.rs  options.rs  report.rs                           what all of them need
@@ -15,6 +15,7 @@ mod batch;
 mod build;
 mod bytes;
 mod dictionary;
+mod diff;
 mod error;
 mod handle;
 mod lab;
@@ -38,6 +39,8 @@ mod _splitpoint {
     use crate::build::build_dictionary;
     #[pymodule_export]
     use crate::dictionary::{DictionaryCore, DictionaryWalk};
+    #[pymodule_export]
+    use crate::diff::DictionaryDiff;
     #[pymodule_export]
     use crate::lab::{lab_hash, lab_schemes, lab_tune};
     #[pymodule_export]

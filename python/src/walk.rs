@@ -2,6 +2,7 @@
 
 use self_cell::self_cell;
 use splitpoint::{Dictionary, Pairs};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 self_cell!(
@@ -12,12 +13,13 @@ self_cell!(
     }
 );
 
-/// All pairs of a dictionary, in hash order.
+/// Pairs of a dictionary, in hash order.
 pub struct Walk(Cell);
 
 impl Walk {
-    pub fn of(dictionary: Arc<Dictionary>) -> Self {
-        Walk(Cell::new(dictionary, |dictionary| dictionary.iter()))
+    /// All pairs whose positions are in a range.
+    pub fn within(dictionary: Arc<Dictionary>, positions: RangeInclusive<u64>) -> Self {
+        Walk(Cell::new(dictionary, |dictionary| dictionary.range(positions)))
     }
 
     /// Calls `take` with the next pair; `false` at the end.

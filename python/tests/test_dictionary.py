@@ -336,3 +336,82 @@ except (ImportError, OSError) as error:
 """
     done = subprocess.run([sys.executable, "-c", program, spd], capture_output=True, text=True, timeout=120)
     assert done.stdout.split()[0] == "True", done.stderr
+
+
+def test_ranges_of_hash_order(spd):
+    words = Dictionary.build(PAIRS, spd)
+    middle = 1 << 63
+    halves = list(words.range(stop=middle)), list(words.range(middle))
+    assert dict(halves[0] + halves[1]) == PAIRS and all(2000 < len(half) < 3000 for half in halves)
+    assert all(words.position(key) < middle for key, _ in halves[0])
+    assert halves[0] + halves[1] == list(words.items()) == list(words.range(0, 1 << 64)) == list(words.range())
+    at = words.position("key 7")
+    assert list(words.range(at, at + 1)) == [(b"key 7", b"value 49")]
+    assert list(words.range(5, 5)) == list(words.range(6, 5)) == list(words.range(1 << 64)) == []
+    for start, stop in ((-1, None), (0, -1)):
+        with pytest.raises(ValueError):
+            words.range(start, stop)
+    pairs = words.range()
+    words.close()
+    assert len(list(pairs)) == 5000, "an iterator keeps what it began with"
+    with pytest.raises(splitpoint.ClosedError):
+        words.range()
+
+
+def test_differences_and_what_applies_them(spd, tmp_path):
+    old = Dictionary.build(PAIRS, spd)
+    newer_path, copy_path = str(tmp_path / "newer.spd"), str(tmp_path / "copy.spd")
+    old.update([("key 1", ""), ("new", "added"), ("key 2", None)], newer_path, index="trie")
+    with Dictionary(newer_path) as newer:
+        changes = list(old.diff(newer))
+        assert sorted(changes) == [
+            splitpoint.Change(b"key 1", b"value 1", b""),
+            splitpoint.Change(b"key 2", b"value 4", None),
+            splitpoint.Change(b"new", None, b"added"),
+        ]
+        assert sorted(change.kind for change in changes) == ["added", "removed", "replaced"]
+        assert sorted(newer.diff(old)) == sorted(splitpoint.Change(key, new, had) for key, had, new in changes)
+        halves = [*old.diff(newer, stop=1 << 63), *old.diff(newer, 1 << 63)]
+        assert halves == changes and list(old.diff(old)) == []
+        seen = []
+        assert len(list(old.diff(newer, progress=lambda *report: seen.append(report)))) == 3
+        assert seen[-1] == ("compare", 10000, 10000)
+        assert old.apply(old.diff(newer), copy_path, index="chunk") == len(newer) == 5000
+        with Dictionary(copy_path) as copy:
+            assert copy == newer and copy.stats().index == "chunk"
+        # The files stay open for an iterator.
+        walk = old.diff(newer)
+    old.close()
+    assert len(list(walk)) == 3
+
+
+def test_differences_of_dictionaries_that_cannot_be_compared(spd, tmp_path):
+    old = Dictionary.build(PAIRS, spd)
+    for name, options in (("seed.spd", {"seed": 5}), ("shards.spd", {"shards": 2})):
+        with Dictionary.build(PAIRS, str(tmp_path / name), **options) as other:
+            with pytest.raises(splitpoint.InvalidArgumentError):
+                old.diff(other)
+    with pytest.raises(TypeError):
+        old.diff({})
+    old.close()
+    with pytest.raises(splitpoint.ClosedError):
+        old.diff(old)
+
+
+def test_a_check_reports_and_is_cancelled(spd):
+    words = Dictionary.build(PAIRS, spd)
+    seen = []
+    assert words.verify(threads=2, progress=lambda *report: seen.append(report)) == []
+    phase, done, total = seen[-1]
+    assert phase == "verify" and 0 < done <= total
+
+    class Enough(Exception):
+        pass
+
+    def stop(*_):
+        raise Enough
+
+    with pytest.raises(Enough):
+        words.verify(progress=stop)
+    with pytest.raises(Enough):
+        list(words.diff(Dictionary(words.path), progress=stop))

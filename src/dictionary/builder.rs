@@ -9,6 +9,7 @@
 //! Not here: changing a dictionary (`update.rs`).
 
 use super::build::far::FarSources;
+use super::build::memory::{Forecast, Shares};
 use super::build::plan::Plan;
 use super::build::progress::{Progress, ProgressCounter};
 use super::build::sort::duplicates::Duplicates;
@@ -102,7 +103,9 @@ impl DictionaryBuilder {
         self
     }
 
-    /// Memory for sorting, by default 1 GiB and at least 64 KiB a file. The index that is built needs memory beside it.
+    /// Memory of the build, by default 1 GiB and at least 64 KiB a file: the sort, the new index, records that wait
+    /// for it. An index that would not fit is refused, before the old pairs are read in an update, and in a build when
+    /// all pairs have been taken. On top of it come about 16 MiB a file that is written, and one pair that is longer.
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.plan.memory_bytes = bytes;
         self
@@ -184,6 +187,7 @@ impl DictionaryBuilder {
         let path = path.as_ref();
         self.shard_count()?;
         self.plan.check(self.shards as usize)?;
+        self.plan.check_temporary_directory()?;
         let target = match self.shards {
             0 => Target::file(&self.plan.storage, path)?,
             shards => Target::directory(&self.plan.storage, path, &Manifest::divided(shards, 0))?,
@@ -214,14 +218,18 @@ impl DictionaryBuilder {
     /// Begins a dictionary of about `pairs_total` pairs that are pushed in hash order.
     pub(crate) fn start_ordered(&self, path: &Path, pairs_total: u64) -> Result<OrderedBuild> {
         self.plan.check(1)?;
+        self.plan.check_temporary_directory()?;
         if self.shards > 0 {
             let error = Error::new(ErrorKind::InvalidArgument, "a table is frozen to one file");
             return Err(error.with_hint("Leave out shards, or build them from its pairs."));
         }
         let output = Some(begin_file(&self.plan.storage, path)?);
         let plan = self.plan.started().for_writing(path, 1);
+        // About so many: the table may change meanwhile. How long they are is not known.
+        let forecast = Forecast { records_min: 0, records_max: pairs_total, record_bytes: 0 };
+        let shares = plan.shares(&forecast)?;
         plan.progress.expect(pairs_total);
-        Ok(OrderedBuild { plan, output, writer: None, run: Run::default() })
+        Ok(OrderedBuild { plan, shares, output, writer: None, run: Run::default() })
     }
 }
 
@@ -288,7 +296,7 @@ impl Build {
     ///
     /// # Errors
     /// [`ErrorKind::Duplicate`] where a key was given twice and [`Duplicates::Error`] is set;
-    /// [`ErrorKind::OutOfMemory`] where a chunk does not fit in memory; [`ErrorKind::Stopped`];
+    /// [`ErrorKind::OutOfMemory`] where the index or a chunk does not fit in the memory allowed; [`ErrorKind::Stopped`];
     /// [`ErrorKind::DiskFull`]; [`ErrorKind::Io`]. The file at `path` is then unchanged, unless only making the new
     /// name durable failed.
     pub fn finish(self) -> Result<u64> {
@@ -299,6 +307,7 @@ impl Build {
 /// A build whose pairs come in hash order, so that it sorts nothing.
 pub(crate) struct OrderedBuild {
     plan: Plan,
+    shares: Shares,
     /// Until the first run says in which layout it is written.
     output: Option<AtomicFile>,
     writer: Option<FileWriter>,
@@ -325,7 +334,8 @@ impl OrderedBuild {
         let writer = match (&mut self.writer, self.output.take()) {
             (Some(writer), _) => writer,
             (none, Some(output)) => {
-                none.insert(FileWriter::new(self.plan.clone(), output, self.run.layout(), FarSources::default())?)
+                let (plan, layout) = (self.plan.clone(), self.run.layout());
+                none.insert(FileWriter::new(plan, self.shares, output, layout, FarSources::default())?)
             }
             (None, None) => unreachable!("an output is taken for a writer only"),
         };

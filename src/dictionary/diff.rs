@@ -5,13 +5,14 @@
 //! new   runs, read ahead --/                                  other values -> replaced, else nothing
 //! ```
 //!
-//! Shards are compared one after another; those whose file is the same are not read. Cost: one read of the other files,
-//! in bounded memory. Records of one position, which almost always is one, are in memory together.
+//! Shards are compared one after another; those whose file is the same are not read. Cost: one read of the other files.
+//! Memory: some MiB a side, and the values of the difference that is given out: longer ones are compared where they lie.
 //!
 //! Not here: applying the changes (`update.rs`).
 
 use super::handle::Dictionary;
 use super::read::file::DictionaryFile;
+use super::read::long::ValueAt;
 use super::read::within::{ALL, WalkAhead, inclusive};
 use super::run::Run;
 use crate::error::{Error, ErrorKind, Result};
@@ -67,7 +68,8 @@ impl<'c> Change<'c> {
 impl Dictionary {
     /// What changed from this dictionary to `newer`, in hash order, shard by shard.
     ///
-    /// Reads both once, in sequence; shards that share a file are not read. [`Update::apply`](crate::Update::apply)
+    /// Reads both once, in sequence, in some MiB of memory; values of a mebibyte and more are held only if they differ,
+    /// while their change is. Shards that share a file are not read. [`Update::apply`](crate::Update::apply)
     /// takes each change, so that the differences of two generations bring a copy of the first to the second.
     ///
     /// # Errors
@@ -162,7 +164,14 @@ impl Diff {
     /// # Errors
     /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`].
     pub fn next_ref(&mut self) -> Result<Option<Change<'_>>> {
-        let found = self.find();
+        let found = self.find().and_then(|found| match (&found, &mut self.sides) {
+            (Some(change), Some((old, new))) => {
+                old.read_last(!matches!(change, Found::Added))?;
+                new.read_last(!matches!(change, Found::Removed))?;
+                Ok(found)
+            }
+            _ => Ok(None),
+        });
         if found.is_err() {
             self.files.clear();
             self.sides = None;
@@ -215,6 +224,7 @@ impl Watch {
     }
 }
 
+#[derive(Clone, Copy)]
 enum Found {
     Added,
     Removed,
@@ -228,7 +238,7 @@ fn next_difference(old: &mut Side, new: &mut Side, watch: &mut Watch) -> Result<
             old.fill()?;
             new.fill()?;
             watch.saw(old.read + new.read)?;
-            pass_equal(old, new);
+            pass_equal(old, new)?;
             let position = match (old.position(), new.position()) {
                 (Some(old), Some(new)) => old.min(new),
                 (Some(one), None) | (None, Some(one)) => one,
@@ -252,7 +262,7 @@ fn next_difference(old: &mut Side, new: &mut Side, watch: &mut Watch) -> Result<
                 return Ok(Some(Found::Added));
             }
             Ordering::Equal => {
-                let differ = old.group.value(old.taken) != new.group.value(new.taken);
+                let differ = !old.next_value().equals(&new.next_value())?;
                 (old.taken, new.taken) = (old.taken + 1, new.taken + 1);
                 if differ {
                     return Ok(Some(Found::Replaced));
@@ -263,20 +273,23 @@ fn next_difference(old: &mut Side, new: &mut Side, watch: &mut Watch) -> Result<
 }
 
 /// Passes equal records where they lie, up to the last of a run or the first that shares its position with another.
-fn pass_equal(old: &mut Side, new: &mut Side) {
+fn pass_equal(old: &mut Side, new: &mut Side) -> Result<()> {
     while let (Some(left), Some(right)) = (old.single(), new.single()) {
-        let equal = left == right
-            && old.run.key(old.at) == new.run.key(new.at)
-            && old.run.value(old.at) == new.run.value(new.at);
-        if !equal {
-            return;
+        if left != right || old.run.key(old.at) != new.run.key(new.at) {
+            break;
+        }
+        let values = [&old, &new].map(|side| ValueAt::of(&side.file, &side.run, side.at));
+        if !values[0].equals(&values[1])? {
+            break;
         }
         (old.at, new.at) = (old.at + 1, new.at + 1);
     }
+    Ok(())
 }
 
 /// The records of one file.
 struct Side {
+    file: Arc<DictionaryFile>,
     records: WalkAhead,
     run: Run,
     /// The next record of `run`.
@@ -287,12 +300,15 @@ struct Side {
     /// Records of one position, by key, of which `taken` are compared.
     group: Run,
     taken: usize,
+    /// The value of the last one taken, if it is long.
+    long: Vec<u8>,
 }
 
 impl Side {
     fn new(file: Arc<DictionaryFile>, positions: RangeInclusive<u64>) -> Result<Side> {
-        let records = WalkAhead::new(file, positions)?;
-        Ok(Side { records, run: Run::default(), at: 0, ended: false, read: 0, group: Run::default(), taken: 0 })
+        let records = WalkAhead::new(Arc::clone(&file), positions)?;
+        let (run, group) = (Run::default(), Run::default());
+        Ok(Side { file, records, run, at: 0, ended: false, read: 0, group, taken: 0, long: Vec::new() })
     }
 
     /// Sees to it that there is a next record; `false` at the end.
@@ -336,7 +352,24 @@ impl Side {
         self.group.key(self.taken - 1)
     }
 
+    /// The value of the record of the group that is taken next.
+    fn next_value(&self) -> ValueAt<'_> {
+        ValueAt::of(&self.file, &self.group, self.taken)
+    }
+
+    /// Reads the value of the record taken last, if it is long and `wanted`; forgets the one before.
+    fn read_last(&mut self, wanted: bool) -> Result<()> {
+        self.long = Vec::new();
+        if wanted && let ValueAt::Long(value) = ValueAt::of(&self.file, &self.group, self.taken - 1) {
+            value.read_into(&mut self.long)?;
+        }
+        Ok(())
+    }
+
     fn last_value(&self) -> &[u8] {
-        self.group.value(self.taken - 1).unwrap_or_default()
+        match ValueAt::of(&self.file, &self.group, self.taken - 1) {
+            ValueAt::Here(value) => value,
+            ValueAt::Long(_) => &self.long,
+        }
     }
 }

@@ -6,6 +6,7 @@ use super::build::parallel::in_parallel;
 use super::format::ends::damaged;
 use super::index::Index;
 use super::read::file::{Access, DictionaryFile};
+use super::read::long::ValueAt;
 use super::read::many;
 use super::read::within::{ALL, Within, inclusive};
 use super::run::Run;
@@ -254,13 +255,21 @@ impl Dictionary {
         before.map_or(0, |shard| shard.last_slot + 1)
     }
 
-    /// The value of `key`. Costs one read of the file; none if its page is mapped and has been read before.
+    /// The value of `key`. Costs one read of the file; none if its page is mapped and has been read before. Values of
+    /// some mebibytes are read piece by piece, and are in memory once.
     ///
     /// # Errors
     /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`]; [`ErrorKind::InvalidArgument`] if the key's shard is not open
     /// ([`DictionaryOptions::only_shards`]).
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.file_of(key)?.find(key, <[u8]>::to_vec)
+        let file = self.file_of(key)?;
+        if file.has_long_values()
+            && let Some(long) = file.long_value(key)?
+        {
+            let mut value = Vec::new();
+            return long.read_into(&mut value).map(|()| Some(value));
+        }
+        file.find(key, <[u8]>::to_vec)
     }
 
     /// Replaces what is in `value` by the value of `key`; `false`, with `value` unchanged, if the key is absent.
@@ -268,11 +277,53 @@ impl Dictionary {
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        let found = self.file_of(key)?.find(key, |found| {
+        let file = self.file_of(key)?;
+        if file.has_long_values()
+            && let Some(long) = file.long_value(key)?
+        {
+            return long.read_into(value).map(|()| true);
+        }
+        let found = file.find(key, |found| {
             value.clear();
             value.extend_from_slice(found);
         });
         Ok(found?.is_some())
+    }
+
+    /// Copies the value of `key` to the start of `buffer`, and returns its length; `None` if the key is absent. If the
+    /// value is longer than the buffer, what the buffer holds then is unspecified. A long value goes to the buffer
+    /// piece by piece, without a copy of it in memory.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spd");
+    /// # splitpoint::DictionaryBuilder::new().build(&path, [("alice", "admin")])?;
+    /// let users = splitpoint::Dictionary::open(&path)?;
+    /// let mut buffer = [0; 8];
+    /// assert_eq!(users.get_to(b"alice", &mut buffer)?, Some(5));
+    /// assert_eq!(&buffer[..5], b"admin");
+    /// assert_eq!(users.get_to(b"alice", &mut [])?, Some(5));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_to(&self, key: &[u8], buffer: &mut [u8]) -> Result<Option<usize>> {
+        let file = self.file_of(key)?;
+        if file.has_long_values()
+            && let Some(long) = file.long_value(key)?
+        {
+            if long.len() <= buffer.len() {
+                long.read_to(buffer)?;
+            }
+            return Ok(Some(long.len()));
+        }
+        file.find(key, |found| {
+            let len = found.len().min(buffer.len());
+            buffer[..len].copy_from_slice(&found[..len]);
+            found.len()
+        })
     }
 
     /// Whether the key is present. Costs what [`get`](Self::get) costs.
@@ -280,7 +331,9 @@ impl Dictionary {
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        Ok(self.file_of(key)?.find(key, |_| ())?.is_some())
+        let file = self.file_of(key)?;
+        // Not to read a long value for it.
+        Ok(file.has_long_values() && file.long_value(key)?.is_some() || file.find(key, |_| ())?.is_some())
     }
 
     /// The number of pairs; free.
@@ -381,7 +434,15 @@ impl Dictionary {
     /// ```
     pub fn range(&self, positions: impl RangeBounds<u64>) -> Pairs<'_> {
         let positions = inclusive(&positions);
-        Pairs { positions, records: None, rest: &self.files, run: Run::default(), given: 0, failed: false }
+        Pairs {
+            positions,
+            current: None,
+            rest: &self.files,
+            run: Run::default(),
+            given: 0,
+            long: Vec::new(),
+            failed: false,
+        }
     }
 
     /// Where in hash order `key` lies, present or not: its hash with the bits reversed.
@@ -486,17 +547,20 @@ impl<'d> IntoIterator for &'d Dictionary {
 /// The pairs of a dictionary, from [`Dictionary::iter`]. It ends after an error.
 pub struct Pairs<'d> {
     positions: RangeInclusive<u64>,
-    /// Of the file that is being read.
-    records: Option<Within<'d>>,
+    /// The file that is being read, and its records.
+    current: Option<(&'d DictionaryFile, Within<'d>)>,
     /// Files that come after.
     rest: &'d [Arc<DictionaryFile>],
     run: Run,
     given: usize,
+    /// The value given last, if it is long.
+    long: Vec<u8>,
     failed: bool,
 }
 
 impl Pairs<'_> {
-    /// The next pair, borrowed until the next call.
+    /// The next pair, borrowed until the next call. In memory are some MiB of pairs, and of values of a mebibyte and
+    /// more only this one.
     ///
     /// # Errors
     /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`].
@@ -515,18 +579,25 @@ impl Pairs<'_> {
         }
         let index = self.given;
         self.given += 1;
-        Ok(Some((self.run.key(index), self.run.value(index).unwrap_or_default())))
+        let (file, _) = self.current.as_ref().expect("its run was read");
+        let value = ValueAt::of(file, &self.run, index).get(&mut self.long);
+        if value.is_err() {
+            self.failed = true;
+            self.given = self.run.len();
+        }
+        Ok(Some((self.run.key(index), value?)))
     }
 
     fn next_run(&mut self) -> Result<bool> {
         loop {
-            if let Some(records) = &mut self.records
+            if let Some((_, records)) = &mut self.current
                 && records.next(&mut self.run)?
             {
                 return Ok(true);
             }
             let Some((next, rest)) = self.rest.split_first() else { return Ok(false) };
-            (self.records, self.rest) = (Some(Within::new(next, self.positions.clone())?), rest);
+            self.current = Some((next, Within::new(next, self.positions.clone())?));
+            self.rest = rest;
         }
     }
 }

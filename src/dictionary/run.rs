@@ -16,7 +16,8 @@ pub(crate) struct Record<'a> {
     pub far_len: Option<u32>,
 }
 
-/// Values of this many bytes and more lie elsewhere while a dictionary is written, so that none is held in memory.
+/// Values of this many bytes and more lie elsewhere while a dictionary is written or walked through, so that none is
+/// held in memory unless someone asks for it.
 pub(crate) const FAR_LEN_MIN: usize = if cfg!(test) { 1 << 14 } else { 1 << 20 };
 
 /// Where a value lies that is not in a run.
@@ -132,6 +133,12 @@ impl Run {
 
     pub fn is_empty(&self) -> bool {
         self.positions.is_empty()
+    }
+
+    /// Bytes of memory that the records take.
+    pub fn memory_bytes(&self) -> u64 {
+        let spans = if let Spans::Varied(spans) = &self.spans { size_of_val(&spans[..]) } else { 0 };
+        (self.bytes.len() + size_of_val(&self.positions[..]) + spans) as u64
     }
 
     /// Forgets the records and keeps the memory.

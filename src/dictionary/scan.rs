@@ -8,6 +8,7 @@
 //! means the same after an update, which may change what lies where in a file but not the order.
 
 use super::handle::Dictionary;
+use super::read::long::ValueAt;
 use super::read::resume::Resumed;
 use super::run::Run;
 use crate::error::Result;
@@ -51,7 +52,7 @@ impl Dictionary {
         let (first_file, is_inside) = self.file_from(slot);
         let mut position = if is_inside { cursor << DROPPED_BITS } else { 0 };
         let mut taken = 0;
-        let mut run = Run::default();
+        let (mut run, mut long) = (Run::default(), Vec::new());
         for (index, file) in self.files.iter().enumerate().skip(first_file) {
             let first = u64::from(self.first_slot(index)) << POSITION_BITS;
             if taken >= count && index > first_file {
@@ -65,7 +66,7 @@ impl Dictionary {
                     if taken >= count && last.is_some_and(|last| last != high) {
                         return Ok(first | high);
                     }
-                    take(run.key(record), run.value(record).unwrap_or_default());
+                    take(run.key(record), ValueAt::of(file, &run, record).get(&mut long)?);
                     (taken, last) = (taken + 1, Some(high));
                 }
             }

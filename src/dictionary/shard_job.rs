@@ -13,7 +13,7 @@
 use super::build::merge::write_merged;
 use super::build::parallel::in_parallel;
 use super::build::plan::Plan;
-use super::build::sort::{Sorted, Sorter};
+use super::build::sort::Sorter;
 use super::build::sorters::Sorters;
 use super::build::writer::begin_shard;
 use super::builder::DictionaryBuilder;
@@ -207,6 +207,7 @@ impl ShardJob {
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         self.plan.check(shards.len())?;
+        self.plan.check_temporary_directory()?;
         let path = |shard: u32| with_suffix(prefix.as_ref(), &format!("-{shard}.spd"));
         let paths: Vec<PathBuf> = shards.clone().map(path).collect();
         let sorters = Sorters::new(paths.iter().map(|path| self.plan.for_sort(path, paths.len())).collect())?;
@@ -267,7 +268,7 @@ impl ShardJob {
                 None => {
                     moved.push(path.clone());
                     let plan = self.plan.started().for_writing(&path, 1);
-                    let nothing = Sorter::new(self.plan.for_sort(&path, 1))?.finish()?;
+                    let nothing = Sorter::new(self.plan.for_sort(&path, 1))?;
                     shard.pairs = self.write(index, &path, nothing, plan)?;
                 }
             }
@@ -276,13 +277,14 @@ impl ShardJob {
         storage.sync_names(path).map_err(|e| Error::io(path, "sync the directory of", e))
     }
 
-    /// Writes the file of a shard from its old pairs and `sorted`; gives how many pairs it has.
-    fn write(&self, shard: usize, path: &Path, mut sorted: Sorted, plan: Plan) -> Result<u64> {
+    /// Writes the file of a shard from its old pairs and what `sorter` took; gives how many pairs it has.
+    fn write(&self, shard: usize, path: &Path, sorter: Sorter, plan: Plan) -> Result<u64> {
         let old = self.old.is_some().then(|| open_old(&plan, &self.directory, &self.manifest.shards[shard]));
         let old = old.transpose()?;
-        old.iter().try_for_each(|old| plan.check_memory_for(old))?;
+        let shares = plan.shares(&sorter.forecast().with_old(old.as_deref(), sorter.removals()))?;
         let output = begin_shard(&plan.storage, path, &Manifest::path(&self.directory))?;
-        let footer = write_merged(plan, output, old.as_ref(), &mut sorted)?;
+        let mut sorted = sorter.finish_within(shares.sort)?;
+        let footer = write_merged(plan, shares, output, old.as_ref(), &mut sorted)?;
         // A dictionary that has its name is no failure.
         let _ = sorted.done();
         Ok(footer.pairs)
@@ -364,11 +366,10 @@ impl ShardWriter<'_> {
             shards.zip(&paths).zip(sorters).map(|((shard, path), sorter)| (shard, path, sorter)).collect();
         let count = parts.len();
         let written = in_parallel(plan.thread_count(), parts, |_, (shard, path, sorter)| {
-            let sorted = sorter.finish()?;
-            if sorted.records() == 0 {
+            if sorter.records() == 0 {
                 return Ok(None);
             }
-            let pairs = job.write(shard as usize, path, sorted, plan.for_writing(path, count))?;
+            let pairs = job.write(shard as usize, path, sorter, plan.for_writing(path, count))?;
             Ok(Some(ShardFile { shard, path: path.clone(), pairs }))
         });
         let written = written.inspect_err(|_| {

@@ -24,8 +24,8 @@ impl Dictionary {
     /// # Errors
     /// Those of [`DictionaryBuilder::start`] and [`Dictionary::open`];
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) if `builder` is set to
-    /// [`resume`](DictionaryBuilder::resume); [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if the chunks
-    /// of the index would not fit in the memory allowed.
+    /// [`resume`](DictionaryBuilder::resume); [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if the index, or
+    /// one of its chunks, would not fit in the memory allowed.
     pub fn update(old: impl AsRef<Path>, new: impl AsRef<Path>, builder: &DictionaryBuilder) -> Result<Update> {
         Update::start(old.as_ref(), new.as_ref(), builder, Unchanged::Kept)
     }
@@ -54,12 +54,14 @@ pub(crate) enum Unchanged {
 impl Update {
     pub(super) fn start(old: &Path, new: &Path, builder: &DictionaryBuilder, unchanged: Unchanged) -> Result<Update> {
         builder.plan.check_not_resuming()?;
+        builder.plan.check_temporary_directory()?;
         let storage = &builder.plan.storage;
         let options = DictionaryOptions::new().hash(builder.plan.hash.clone());
         let (old, mut target) = loop {
             let mut dictionary = options.open_on(Arc::clone(storage), old)?;
             builder.plan.check(dictionary.files.len())?;
-            dictionary.files.iter().try_for_each(|file| builder.plan.check_memory_for(file))?;
+            let parts = dictionary.files.len();
+            dictionary.files.iter().try_for_each(|file| builder.plan.check_memory_for(file, parts))?;
             let target = match &dictionary.manifest {
                 None => Target::file(storage, new)?,
                 Some(manifest) => Target::directory(storage, new, manifest)?,

@@ -279,6 +279,9 @@ pub struct Form {
     /// A process that takes longer is killed and counts as failed.
     #[serde(default = "ten_minutes")]
     pub limit_s: u64,
+    /// Free disk that a case needs, at least; with less it is refused before it begins.
+    #[serde(default)]
+    pub free_disk_bytes: u64,
     /// The expected answers; zeros until `splitpoint-bench answers` has filled them in.
     #[serde(default)]
     pub expected: Expected,

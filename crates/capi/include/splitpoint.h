@@ -162,7 +162,7 @@ typedef struct spt_bytes {
     size_t len;
 } spt_bytes;
 
-/** spt_table, spt_cursor, spt_batch, spt_dictionary, spt_build, spt_dict_update - handles
+/** spt_table, spt_cursor, spt_batch, spt_dictionary, spt_build, spt_dict_update, spt_diff - handles
  *
  * What they point to is not memory: a handle is a number that the library gives and checks. Two handles that are open
  * at the same time differ, and a handle that was closed is not given again.
@@ -175,6 +175,7 @@ typedef struct spt_batch spt_batch;           /* changes to be made together: sp
 typedef struct spt_dictionary spt_dictionary; /* a dictionary, open for reading: spt_dict_open */
 typedef struct spt_build spt_build;           /* a dictionary in the making: spt_build_start */
 typedef struct spt_dict_update spt_dict_update; /* changes to a dictionary: spt_dict_update_start */
+typedef struct spt_diff spt_diff;             /* what changed between two dictionaries: spt_dict_diff */
 
 /** spt_progress_fn - how far a long work has come
  *
@@ -886,10 +887,15 @@ spt_status spt_dict_get_many(spt_dictionary *dictionary, const spt_bytes *keys, 
                              void **memory);
 spt_status spt_dict_len(spt_dictionary *dictionary, uint64_t *len);
 
-/** spt_dict_scan, spt_thaw - walk a dictionary, and make a table of it
+/** spt_dict_scan, spt_dict_range, spt_dict_position, spt_thaw - walk a dictionary, and make a table of it
  *
  * spt_dict_scan opens a cursor on all pairs, in hash order, those of a directory shard by shard. spt_cursor_next and
- * spt_cursor_close work as on a table; spt_cursor_position is SPT_INVALID_ARGUMENT. The walk ends after an error.
+ * spt_cursor_close work as on a table; spt_cursor_position is SPT_INVALID_ARGUMENT. The walk ends after an error. Some
+ * MiB of pairs are in memory, and of values of a MiB and more only the one that spt_cursor_next gave last.
+ *
+ * spt_dict_range opens one on the pairs whose positions in hash order are `first` to `last`, both included: from 0 to
+ * UINT64_MAX they are all pairs. Positions are spread evenly, so a sixteenth of them has a sixteenth of the pairs.
+ * `first` above `last` has none. spt_dict_position sets `*position` to that of a key, present or not.
  *
  * spt_thaw puts all pairs into `table`, replacing values of equal keys; `*pairs`, unless it is NULL, is their number.
  *
@@ -897,14 +903,72 @@ spt_status spt_dict_len(spt_dictionary *dictionary, uint64_t *len);
  *   SPT_IO SPT_CORRUPT  of the dictionary; or, of spt_thaw, an error of spt_put_many
  */
 spt_status spt_dict_scan(spt_dictionary *dictionary, spt_cursor **cursor);
+spt_status spt_dict_range(spt_dictionary *dictionary, uint64_t first, uint64_t last, spt_cursor **cursor);
+spt_status spt_dict_position(spt_dictionary *dictionary, const void *key, size_t key_len, uint64_t *position);
 spt_status spt_thaw(spt_dictionary *dictionary, spt_table *table, uint64_t *pairs);
 
-/** spt_dict_sizes, spt_dict_stat, spt_dict_check - measure a dictionary, and find its faults
+/** spt_dict_diff, spt_dict_diff_range, spt_diff_next, spt_change, spt_diff_close - what changed between dictionaries
+ *
+ * spt_dict_diff opens a walk over what changed from the dictionary `old` to `newer`, in hash order, shard by shard.
+ * spt_dict_diff_range compares the keys whose positions are `first` to `last`, both included, as of spt_dict_range.
+ * Both dictionaries are read once, by threads of the diff, which call a hash function of your own too; shards that
+ * share a file are not read. `progress`, which may be NULL, is called by spt_diff_next with the pairs read in both, and
+ * the pairs of both; less than all are read where shards share a file.
+ *
+ * spt_diff_next sets `*change` to the next one. Its bytes are valid until the next call with this diff. After an error
+ * there are no more. spt_dict_update_apply takes each change, so that a copy of `old` becomes one of `newer`.
+ *
+ * spt_diff_close ends the walk. NULL is no error. The dictionaries may be closed before it.
+ *
+ * Fields:
+ *   kind       one of SPT_CHANGE_...
+ *   key        the key
+ *   old_value  the value in the older dictionary; its data is NULL if the key was added
+ *   value      the value in the newer one; its data is NULL if the key was removed
+ *
+ * Example:
+ *     spt_diff *diff = NULL;
+ *     spt_change change;
+ *     spt_status status = spt_dict_diff(old, newer, NULL, NULL, &diff);
+ *     while (status == SPT_OK && (status = spt_diff_next(diff, &change)) == SPT_OK)
+ *         status = spt_dict_update_apply(update, &change);
+ *     spt_diff_close(diff);
+ *
+ * Returns:
+ *   SPT_END  of spt_diff_next: there are no more changes
+ *
+ * Errors:
+ *   SPT_INVALID_ARGUMENT  the two have other hash functions or seeds, or other shards
+ *   SPT_STOPPED           `progress` cancelled it
+ *   SPT_IN_USE            another thread is using the diff
+ *   SPT_IO SPT_CORRUPT    of one of the dictionaries
+ */
+typedef struct spt_change {
+    int kind;
+    spt_bytes key;
+    spt_bytes old_value;
+    spt_bytes value;
+} spt_change;
+
+#define SPT_CHANGE_ADDED 1
+#define SPT_CHANGE_REMOVED 2
+#define SPT_CHANGE_REPLACED 3
+
+spt_status spt_dict_diff(spt_dictionary *old, spt_dictionary *newer, spt_progress_fn progress, void *context,
+                         spt_diff **diff);
+spt_status spt_dict_diff_range(spt_dictionary *old, spt_dictionary *newer, uint64_t first, uint64_t last,
+                               spt_diff **diff);
+spt_status spt_diff_next(spt_diff *diff, spt_change *change);
+spt_status spt_diff_close(spt_diff *diff);
+
+/** spt_dict_sizes, spt_dict_stat, spt_dict_check, spt_dict_check_with - measure a dictionary, and find its faults
  *
  * spt_dict_stat sets `*sizes`, and reads nothing; `size` is sizeof *sizes. Of a directory they are those of all shards.
  *
  * spt_dict_check reads everything, as spt_check does: checksums, records out of order or there twice, wrong counts, and
- * keys that the index does not lead to.
+ * keys that the index does not lead to. spt_dict_check_with does so by this number of threads; 0: one a processor.
+ * `progress`, which may be NULL, gets the bytes of data read and the bytes to be read, about every MiB, and may cancel
+ * the check, which is SPT_STOPPED. Both are called in the thread of the caller.
  */
 typedef struct spt_dict_sizes {
     uint64_t shards;           /* files */
@@ -935,6 +999,8 @@ typedef struct spt_dict_sizes {
 
 spt_status spt_dict_stat(spt_dictionary *dictionary, spt_dict_sizes *sizes, size_t size);
 spt_status spt_dict_check(spt_dictionary *dictionary, spt_fault_fn function, void *context, uint64_t *faults);
+spt_status spt_dict_check_with(spt_dictionary *dictionary, uint32_t threads, spt_progress_fn progress,
+                               void *progress_context, spt_fault_fn function, void *context, uint64_t *faults);
 
 /** spt_build_options - how a dictionary is built
  *
@@ -957,7 +1023,7 @@ spt_status spt_dict_check(spt_dictionary *dictionary, spt_fault_fn function, voi
  *   duplicates           one of SPT_DUPLICATES_...: what happens to a key that is given twice
  *   threads              threads that sort; by default one a processor
  *   shards               build a directory of this many files; by default one file
- *   memory_bytes         memory for sorting; 1 GiB by default
+ *   memory_bytes         memory of the build: the sort, and the new index; 1 GiB by default
  *   seed                 the seed of the hash function; the same pairs and seed give the same file
  *   resume_identity      with SPT_RESUME: a number of yours that identifies the source and the options
  *   hash                 the name of a hash function; with user_hash, its name in messages
@@ -1047,7 +1113,7 @@ typedef struct spt_build_options {
  *   SPT_NOT_A_TABLE       at `path`, or with "-unfinished" behind it, is a file that no build made
  *   SPT_TOO_LONG          a key or value of 4 GiB or more
  *   SPT_INVALID_ARGUMENT  options out of range; for spt_freeze also shards, for spt_dict_reindex also SPT_RESUME
- *   SPT_OUT_OF_MEMORY     the records of a chunk do not fit in memory
+ *   SPT_OUT_OF_MEMORY     the index, or the records of one of its chunks, would not fit in `memory_bytes`
  *   SPT_DISK_FULL SPT_IO  of the dictionary or of temporary files
  *   After all of them, what was at `path` is still there.
  */
@@ -1083,12 +1149,13 @@ spt_status spt_build_save(spt_build *build);
 spt_status spt_build_finish(spt_build *build, uint64_t *pairs);
 spt_status spt_build_discard(spt_build *build);
 
-/** spt_dict_update_start, spt_dict_update_put, spt_dict_update_remove, spt_dict_update_finish,
+/** spt_dict_update_start, spt_dict_update_put, spt_dict_update_remove, spt_dict_update_apply, spt_dict_update_finish,
  * spt_dict_update_discard - change a dictionary in a batch
  *
  * spt_dict_update_start begins an update of the dictionary `old` to one at `path`, which may be the same. `options` say
  * how the batch is sorted and which index is made; hash function, pages and compression stay those of the old one. Of
- * several changes to one key the last counts; removing an absent key is no error.
+ * several changes to one key the last counts; removing an absent key is no error. spt_dict_update_apply makes a change
+ * that spt_diff_next gave: stores its value, or removes its key.
  *
  * spt_dict_update_finish merges the changes with the old pairs in one pass, writes, and publishes. `*pairs`, unless it
  * is NULL, is how many pairs the new dictionary has. Shards without changes keep their files. It ends the handle,
@@ -1102,6 +1169,7 @@ spt_status spt_dict_update_start(const char *old, const char *path, const spt_bu
 spt_status spt_dict_update_put(spt_dict_update *update, const void *key, size_t key_len, const void *value,
                                size_t value_len);
 spt_status spt_dict_update_remove(spt_dict_update *update, const void *key, size_t key_len);
+spt_status spt_dict_update_apply(spt_dict_update *update, const spt_change *change);
 spt_status spt_dict_update_finish(spt_dict_update *update, uint64_t *pairs);
 spt_status spt_dict_update_discard(spt_dict_update *update);
 

@@ -4,6 +4,7 @@ use crate::arguments::{In, InText, Out};
 use crate::border::border;
 use crate::callbacks::{HashCallback, NextCallback, PlaceCallback, ProgressCallback};
 use crate::dictionary::user_hash;
+use crate::diff::InChange;
 use crate::handles::{Handle, Object};
 use crate::options::{InOptions, Sized, hash_named};
 use crate::status::{Failure, OK, Result, Status};
@@ -320,6 +321,15 @@ extern "C" fn spt_dict_update_put(
 extern "C" fn spt_dict_update_remove(update: Handle<OpenUpdate>, key: In<'_>, key_len: usize) -> Status {
     border(update.number(), || {
         update.exclusive()?.0.remove(key.key(key_len)?)?;
+        Ok(OK)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spt_dict_update_apply(update: Handle<OpenUpdate>, change: InChange<'_>) -> Status {
+    border(update.number(), || {
+        let change = change.one().ok_or_else(|| Failure::invalid("the change is NULL"))?;
+        update.exclusive()?.0.apply(&change.change()?)?;
         Ok(OK)
     })
 }

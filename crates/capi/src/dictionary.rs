@@ -2,7 +2,7 @@
 
 use crate::arguments::{Buffer, Bytes, In, InArray, InText, Out, OutArray, OutStruct};
 use crate::border::border;
-use crate::callbacks::{FaultCallback, HashCallback};
+use crate::callbacks::{FaultCallback, HashCallback, ProgressCallback};
 use crate::handles::{Handle, Object};
 use crate::many::{Packed, keys_of};
 use crate::memory::{Allocation, NOTHING, with_scratch};
@@ -129,15 +129,14 @@ extern "C" fn spt_dict_get(
     value_len: Out<'_, usize>,
 ) -> Status {
     border(dictionary.number(), || {
-        let key = key.key(key_len)?;
-        with_scratch(|value| {
-            let found = dictionary.shared()?.get().get_into(key, value)?;
-            value_len.set("the place for the length", if found { value.len() } else { 0 })?;
-            Ok(match found {
-                false => NOT_FOUND,
-                true if buffer.copy(capacity, value)? => OK,
-                true => TOO_SMALL,
-            })
+        let (dictionary, key, buffer) = (dictionary.shared()?.get(), key.key(key_len)?, buffer.bytes(capacity)?);
+        let capacity = buffer.len();
+        let found = dictionary.get_to(key, buffer)?;
+        value_len.set("the place for the length", found.unwrap_or(0))?;
+        Ok(match found {
+            None => NOT_FOUND,
+            Some(len) if len <= capacity => OK,
+            Some(_) => TOO_SMALL,
         })
     })
 }
@@ -214,6 +213,41 @@ extern "C" fn spt_dict_check(
         let (dictionary, _pin) = dictionary.pinned()?;
         let found = dictionary.get().verify()?;
         report(&found, function, context, faults)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spt_dict_check_with(
+    dictionary: Handle<OpenDictionary>,
+    threads: u32,
+    progress: Option<ProgressCallback>,
+    progress_context: *mut c_void,
+    function: Option<FaultCallback>,
+    context: *mut c_void,
+    faults: Out<'_, u64>,
+) -> Status {
+    border(dictionary.number(), || {
+        faults.set_if_wanted(0);
+        let (dictionary, _pin) = dictionary.pinned()?;
+        let call = ProgressCallback::with(progress, progress_context);
+        // Not the guard of the lock, which the caller's function might want.
+        let dictionary = Arc::clone(&dictionary.get());
+        let found = dictionary.verify_with(threads as usize, |progress| call(progress.bytes, progress.bytes_total))?;
+        report(&found, function, context, faults)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spt_dict_position(
+    dictionary: Handle<OpenDictionary>,
+    key: In<'_>,
+    key_len: usize,
+    position: Out<'_, u64>,
+) -> Status {
+    border(dictionary.number(), || {
+        let found = dictionary.shared()?.get().position(key.key(key_len)?);
+        position.set("the place for the position", found)?;
+        Ok(OK)
     })
 }
 

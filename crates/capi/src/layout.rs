@@ -4,6 +4,7 @@ use crate::arguments::Bytes;
 use crate::building::BuildOptions;
 use crate::callbacks::Found;
 use crate::dictionary::{OpenOptions, Sizes};
+use crate::diff::OneChange;
 use crate::many::Pair;
 use crate::options::Options;
 use crate::upkeep::{BucketCount, Counters, PublisherFacts, Report, Survey};
@@ -31,6 +32,7 @@ fn structs_are_those_of_the_header() {
     same!(source, Pair, "spt_pair", [key, value]);
     same!(source, BucketCount, "spt_bucket_count", [pairs, buckets]);
     same!(source, PublisherFacts, "spt_publisher", [process, is_open, tick, open_ms]);
+    same!(source, OneChange, "spt_change", [kind, key, old_value, value]);
     same!(source, Found, "spt_found", [kind, verified, key, value, place, what, done, all]);
     same!(
         source,

@@ -1,7 +1,8 @@
 //! The C library: `include/splitpoint.h` on top of the public Rust API, and nothing more.
 //!
 //! ```text
-//! spt_put(table, key, ...)      table.rs, views.rs, many.rs, batch.rs, scan.rs, upkeep.rs, dictionary.rs, building.rs
+//! spt_put(table, key, ...)      table.rs, views.rs, many.rs, batch.rs, scan.rs, upkeep.rs, dictionary.rs, building.rs,
+//!                               diff.rs
 //!   border(...)                 border.rs: stops panics, turns errors into codes, keeps their messages
 //!   table.shared()?             handles.rs: from a handle to the object, or SPT_INVALID_HANDLE
 //!   key.bytes(key_len)?         arguments.rs: from C's pointers to slices, or SPT_INVALID_ARGUMENT
@@ -21,6 +22,7 @@ mod border;
 mod building;
 mod callbacks;
 mod dictionary;
+mod diff;
 mod handles;
 mod hashes;
 #[cfg(test)]

@@ -104,6 +104,16 @@ extern "C" fn spt_cursor_close(cursor: Handle<Cursor>) -> Status {
 
 #[unsafe(no_mangle)]
 extern "C" fn spt_dict_scan(dictionary: Handle<OpenDictionary>, cursor: Out<'_, Handle<Cursor>>) -> Status {
+    spt_dict_range(dictionary, 0, u64::MAX, cursor)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spt_dict_range(
+    dictionary: Handle<OpenDictionary>,
+    first: u64,
+    last: u64,
+    cursor: Out<'_, Handle<Cursor>>,
+) -> Status {
     border(dictionary.number(), || {
         cursor.set("the place for the cursor", Handle::NULL)?;
         let (dictionary, pin) = dictionary.pinned()?;
@@ -111,7 +121,7 @@ extern "C" fn spt_dict_scan(dictionary: Handle<OpenDictionary>, cursor: Out<'_, 
         // SAFETY: the cursor keeps this Arc, and drops the pairs before it. What an Arc points to does not move, and
         // `spt_dict_reload` changes it only where there is no other Arc.
         let borrowed = unsafe { &*Arc::as_ptr(&dictionary) };
-        let walk = Walk::Dictionary(Box::new(borrowed.iter()), dictionary);
+        let walk = Walk::Dictionary(Box::new(borrowed.range(first..=last)), dictionary);
         cursor.set("the place for the cursor", Handle::open(Cursor { walk, _pin: pin })?)?;
         Ok(OK)
     })

@@ -47,6 +47,8 @@ static void wrong_handle(void *handle)
     spt_dict_sizes sizes;
     spt_cursor *cursor = NULL;
     spt_batch *batch = NULL;
+    spt_diff *diff = NULL;
+    spt_change change = {SPT_CHANGE_ADDED, {"k", 1}, {NULL, 0}, {"v", 1}};
     const spt_status wrong = SPT_INVALID_HANDLE, closed = handle == NULL ? SPT_OK : SPT_INVALID_HANDLE;
 
     EXPECT(closed, spt_close(handle));
@@ -55,6 +57,7 @@ static void wrong_handle(void *handle)
     EXPECT(closed, spt_dict_close(handle));
     EXPECT(closed, spt_build_discard(handle));
     EXPECT(closed, spt_dict_update_discard(handle));
+    EXPECT(closed, spt_diff_close(handle));
     EXPECT(wrong, spt_get(handle, "k", 1, buffer, sizeof buffer, &len));
     EXPECT(wrong, spt_get_alloc(handle, "k", 1, &memory, &len));
     EXPECT(wrong, spt_contains(handle, "k", 1));
@@ -99,6 +102,12 @@ static void wrong_handle(void *handle)
     EXPECT(wrong, spt_dict_get_many(handle, &bytes, 1, &value, &memory));
     EXPECT(wrong, spt_dict_len(handle, &number));
     EXPECT(wrong, spt_dict_scan(handle, &cursor));
+    EXPECT(wrong, spt_dict_range(handle, 0, 1, &cursor));
+    EXPECT(wrong, spt_dict_position(handle, "k", 1, &number));
+    EXPECT(wrong, spt_dict_diff(handle, handle, never, NULL, &diff));
+    EXPECT(wrong, spt_dict_diff_range(handle, handle, 0, 1, &diff));
+    EXPECT(wrong, spt_diff_next(handle, &change));
+    EXPECT(wrong, spt_dict_check_with(handle, 1, never, NULL, never_fault, NULL, &number));
     EXPECT(wrong, spt_dict_stat(handle, &sizes, sizeof sizes));
     EXPECT(wrong, spt_dict_check(handle, never_fault, NULL, &number));
     EXPECT(wrong, spt_thaw(handle, handle, &number));
@@ -109,8 +118,9 @@ static void wrong_handle(void *handle)
     EXPECT(wrong, spt_build_finish(handle, &number));
     EXPECT(wrong, spt_dict_update_put(handle, "k", 1, "v", 1));
     EXPECT(wrong, spt_dict_update_remove(handle, "k", 1));
+    EXPECT(wrong, spt_dict_update_apply(handle, &change));
     EXPECT(wrong, spt_dict_update_finish(handle, &number));
-    CHECK(memory == NULL && cursor == NULL && batch == NULL && view.data == NULL);
+    CHECK(memory == NULL && cursor == NULL && diff == NULL && batch == NULL && view.data == NULL);
     CHECK(spt_error_message(handle) != NULL && spt_error_errno(handle) == 0);
 }
 
@@ -123,6 +133,8 @@ static void null_pointers(void)
     spt_dict_update *update;
     spt_batch *batch;
     spt_cursor *cursor;
+    spt_diff *diff;
+    spt_change change = {0, {NULL, 0}, {NULL, 0}, {NULL, 0}};
     size_t len = 0;
     uint64_t number = 0;
     void *memory = NULL;
@@ -202,6 +214,15 @@ static void null_pointers(void)
     OK(spt_dict_update_start(path_of("n.spd"), path_of("n.spd"), NULL, &update));
     EXPECT(invalid, spt_dict_update_put(update, NULL, 1, "v", 1));
     EXPECT(invalid, spt_dict_update_remove(update, NULL, 1));
+    EXPECT(invalid, spt_dict_update_apply(update, NULL));
+    change.kind = 0;
+    EXPECT(invalid, spt_dict_update_apply(update, &change));
+    change.kind = SPT_CHANGE_ADDED;
+    change.key.len = 1;
+    EXPECT(invalid, spt_dict_update_apply(update, &change));
+    change.key.len = 0;
+    change.value.len = 1;
+    EXPECT(invalid, spt_dict_update_apply(update, &change));
     OK(spt_dict_update_finish(update, NULL));
     EXPECT(invalid, spt_dict_reindex(NULL, path_of("n.spd"), NULL, NULL));
     EXPECT(invalid, spt_dict_reindex(path_of("n.spd"), NULL, NULL, NULL));
@@ -212,6 +233,14 @@ static void null_pointers(void)
     EXPECT(invalid, spt_dict_get_many(dictionary, &bytes, 1, &bytes, NULL));
     EXPECT(invalid, spt_dict_len(dictionary, NULL));
     EXPECT(invalid, spt_dict_scan(dictionary, NULL));
+    EXPECT(invalid, spt_dict_range(dictionary, 0, 1, NULL));
+    EXPECT(invalid, spt_dict_position(dictionary, "k", 1, NULL));
+    EXPECT(invalid, spt_dict_position(dictionary, NULL, 1, &number));
+    EXPECT(invalid, spt_dict_diff(dictionary, dictionary, NULL, NULL, NULL));
+    EXPECT(SPT_INVALID_HANDLE, spt_dict_diff(dictionary, NULL, NULL, NULL, &diff));
+    OK(spt_dict_diff(dictionary, dictionary, NULL, NULL, &diff));
+    EXPECT(invalid, spt_diff_next(diff, NULL));
+    OK(spt_diff_close(diff));
     EXPECT(invalid, spt_dict_stat(dictionary, NULL, 64));
     OK(spt_dict_reload(dictionary, NULL));
     OK(spt_dict_close(dictionary));

@@ -296,6 +296,133 @@ static void updates(void)
     OK(spt_dict_close(dictionary));
 }
 
+struct seen {
+    int calls, stop_at;
+    uint64_t done;
+};
+
+static int see(void *context, uint64_t done, uint64_t all)
+{
+    struct seen *seen = context;
+
+    CHECK(done >= seen->done && done <= all && all > 0);
+    seen->done = done;
+    return ++seen->calls == seen->stop_at;
+}
+
+static void ranges(void)
+{
+    spt_dictionary *dictionary;
+    spt_cursor *cursor;
+    spt_bytes key, value;
+    uint64_t count = 0, position = 0, faults = 9;
+    const uint64_t middle = (uint64_t)1 << 63;
+    struct seen seen = {0, 0, 0}, stopped = {0, 1, 0};
+
+    OK(spt_dict_open(path_of("d.spd"), NULL, &dictionary));
+    for (int half = 0; half < 2; half++) {
+        uint64_t before = count;
+
+        OK(spt_dict_range(dictionary, half ? middle : 0, half ? UINT64_MAX : middle - 1, &cursor));
+        while (spt_cursor_next(cursor, &key, &value) == SPT_OK) {
+            OK(spt_dict_position(dictionary, key.data, key.len, &position));
+            CHECK((position >= middle) == half);
+            count++;
+        }
+        CHECK(count - before > 2000 && count - before < 3000);
+        OK(spt_cursor_close(cursor));
+    }
+    CHECK(count == 5000);
+    OK(spt_dict_position(dictionary, B("key 17"), &position));
+    OK(spt_dict_range(dictionary, position, position, &cursor));
+    OK(spt_cursor_next(cursor, &key, &value));
+    CHECK(key.len == 6 && memcmp(key.data, "key 17", 6) == 0 && value.len == 11);
+    EXPECT(SPT_END, spt_cursor_next(cursor, &key, &value));
+    OK(spt_cursor_close(cursor));
+    OK(spt_dict_range(dictionary, 2, 1, &cursor));
+    EXPECT(SPT_END, spt_cursor_next(cursor, &key, &value));
+    OK(spt_cursor_close(cursor));
+
+    OK(spt_dict_check_with(dictionary, 2, see, &seen, NULL, NULL, &faults));
+    CHECK(faults == 0 && seen.calls > 0 && seen.done > 0);
+    OK(spt_dict_check_with(dictionary, 0, NULL, NULL, NULL, NULL, NULL));
+    EXPECT(SPT_STOPPED, spt_dict_check_with(dictionary, 1, see, &stopped, NULL, NULL, &faults));
+    OK(spt_dict_close(dictionary));
+}
+
+static void differences(void)
+{
+    spt_dict_update *update;
+    spt_dictionary *old, *newer, *copy;
+    spt_diff *diff, *half;
+    spt_change change;
+    spt_build_options options = SPT_BUILD_OPTIONS_INIT;
+    struct seen seen = {0, 0, 0}, stopped = {0, 1, 0};
+    uint64_t pairs = 0, first_half = 0;
+    int counts[4] = {0};
+    spt_status status;
+
+    OK(spt_dict_update_start(path_of("d.spd"), path_of("newer.spd"), NULL, &update));
+    OK(spt_dict_update_put(update, B("key 1"), B("")));
+    OK(spt_dict_update_put(update, B("new"), B("added")));
+    OK(spt_dict_update_remove(update, B("key 2")));
+    OK(spt_dict_update_finish(update, NULL));
+    OK(spt_dict_open(path_of("d.spd"), NULL, &old));
+    OK(spt_dict_open(path_of("newer.spd"), NULL, &newer));
+
+    OK(spt_dict_update_start(path_of("d.spd"), path_of("copy.spd"), NULL, &update));
+    OK(spt_dict_diff(old, newer, see, &seen, &diff));
+    while ((status = spt_diff_next(diff, &change)) == SPT_OK) {
+        CHECK(change.kind >= SPT_CHANGE_ADDED && change.kind <= SPT_CHANGE_REPLACED && counts[change.kind]++ == 0);
+        CHECK((change.old_value.data == NULL) == (change.kind == SPT_CHANGE_ADDED));
+        CHECK((change.value.data == NULL) == (change.kind == SPT_CHANGE_REMOVED));
+        if (change.kind == SPT_CHANGE_ADDED)
+            CHECK(change.key.len == 3 && change.value.len == 5 && memcmp(change.value.data, "added", 5) == 0);
+        else
+            CHECK(change.old_value.len == 10 && memcmp(change.old_value.data, "value of ", 9) == 0);
+        OK(spt_dict_update_apply(update, &change));
+    }
+    CHECK(status == SPT_END && counts[1] + counts[2] + counts[3] == 3 && seen.done == 10000);
+    EXPECT(SPT_END, spt_diff_next(diff, &change));
+    CHECK(change.kind == 0 && change.key.data == NULL);
+    OK(spt_diff_close(diff));
+    OK(spt_diff_close(NULL));
+    EXPECT(SPT_INVALID_HANDLE, spt_diff_next(diff, &change));
+    OK(spt_dict_update_finish(update, &pairs));
+    CHECK(pairs == 5000);
+
+    OK(spt_dict_open(path_of("copy.spd"), NULL, &copy));
+    OK(spt_dict_diff(copy, newer, NULL, NULL, &diff));
+    EXPECT(SPT_END, spt_diff_next(diff, &change));
+    OK(spt_diff_close(diff));
+    OK(spt_dict_diff_range(old, newer, 0, UINT64_MAX / 2, &half));
+    OK(spt_dict_diff_range(old, newer, UINT64_MAX / 2 + 1, UINT64_MAX, &diff));
+    /* It has its own hold on the files. */
+    OK(spt_dict_close(old));
+    OK(spt_dict_close(newer));
+    while (spt_diff_next(half, &change) == SPT_OK)
+        first_half++;
+    while ((status = spt_diff_next(diff, &change)) == SPT_OK)
+        first_half++;
+    CHECK(status == SPT_END && first_half == 3);
+    OK(spt_diff_close(half));
+    OK(spt_diff_close(diff));
+
+    OK(spt_dict_open(path_of("d.spd"), NULL, &old));
+    OK(spt_dict_diff(old, copy, see, &stopped, &diff));
+    EXPECT(SPT_STOPPED, spt_diff_next(diff, &change));
+    OK(spt_diff_close(diff));
+    OK(spt_dict_close(copy));
+    options.seed = 5;
+    struct source source = {0, 10, -1, "", ""};
+    OK(spt_dict_build(path_of("copy.spd"), &options, next, &source, NULL));
+    OK(spt_dict_open(path_of("copy.spd"), NULL, &copy));
+    EXPECT(SPT_INVALID_ARGUMENT, spt_dict_diff(old, copy, NULL, NULL, &diff));
+    CHECK(diff == NULL);
+    OK(spt_dict_close(copy));
+    OK(spt_dict_close(old));
+}
+
 static uint64_t sum(void *context, const void *key, size_t key_len)
 {
     uint64_t hash = (uintptr_t)context;
@@ -380,6 +507,8 @@ int main(void)
     failed_builds();
     pair_by_pair();
     updates();
+    ranges();
+    differences();
     freeze_and_thaw();
     damage();
     puts("dictionaries: passed");

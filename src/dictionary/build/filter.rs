@@ -1,14 +1,16 @@
 //! The filter section, made as records go by in hash order.
 //!
 //! Some segments are solved at once, one a thread; their slots wait in a [`NumberList`] until the pages are written.
-//! Memory: [`SEGMENT_BUILD_BYTES`] a thread, an eighth of [`Plan::memory_bytes`] for slots, 16 bytes a segment.
+//! Memory: [`SEGMENT_BUILD_BYTES`](filter::SEGMENT_BUILD_BYTES) a thread, a list for slots, 16 bytes a segment
+//! (`memory.rs`).
 
+use super::memory::Shares;
 use super::numbers::NumberList;
 use super::parallel::in_parallel;
 use super::plan::Plan;
 use super::progress::ProgressCounter;
 use crate::dictionary::format::ends::{Section, SectionKind};
-use crate::dictionary::index::filter::{self, Directory, FilterBits, SEGMENT_BUILD_BYTES, SEGMENT_KEYS};
+use crate::dictionary::index::filter::{self, Directory, FilterBits, SEGMENT_KEYS};
 use crate::error::{Error, Result};
 use crate::io::File;
 use std::path::Path;
@@ -28,16 +30,15 @@ pub(crate) struct FilterWriter {
 }
 
 impl FilterWriter {
-    pub fn new(plan: &Plan, bits: FilterBits) -> Self {
-        let affordable = usize::try_from(plan.memory_bytes / SEGMENT_BUILD_BYTES).unwrap_or(usize::MAX);
+    pub fn new(plan: &Plan, shares: &Shares, bits: FilterBits) -> Self {
         FilterWriter {
             bits,
-            threads: plan.thread_count().min(affordable).max(1),
+            threads: shares.filter_threads.max(1),
             held: Vec::new(),
             last: None,
             keys: 0,
             directory: Directory::default(),
-            slots: NumberList::new(&plan.storage, &plan.temporary, plan.memory_bytes / 8),
+            slots: NumberList::new(&plan.storage, &plan.temporary, shares.list),
         }
     }
 

@@ -10,6 +10,7 @@
 //! one piece where all have one size. Source: Lim et al. 2013, section 2.5.
 
 use super::far::FarSources;
+use super::memory::Shares;
 use super::plan::{PlaceNames, Plan};
 use super::sort::Sorted;
 use super::sort::duplicates::{CHOOSE, SortError};
@@ -18,7 +19,7 @@ use super::writer::FileWriter;
 use crate::dictionary::format::ends::Footer;
 use crate::dictionary::format::layout::Layout;
 use crate::dictionary::read::file::DictionaryFile;
-use crate::dictionary::read::within::WalkAhead;
+use crate::dictionary::read::within::{ALL, WalkAhead};
 use crate::dictionary::run::{RUN_BYTES, Run};
 use crate::error::{Error, ErrorKind, Result, quote};
 use crate::io::atomic::AtomicFile;
@@ -28,6 +29,7 @@ use std::sync::Arc;
 /// Writes `sorted`, merged with the records of `old`, to `output`.
 pub(crate) fn write_merged(
     plan: Plan,
+    shares: Shares,
     output: AtomicFile,
     old: Option<&Arc<DictionaryFile>>,
     sorted: &mut Sorted,
@@ -38,12 +40,12 @@ pub(crate) fn write_merged(
     let far = FarSources { batch: sorted.far(), old: old.cloned(), rewritten: None };
     let mut merge = Merge {
         as_is: old.is_none() && !sorted.removals(),
-        old: old.map(|old| WalkAhead::with_far_values(Arc::clone(old))).transpose()?,
+        old: old.map(|old| WalkAhead::new(Arc::clone(old), ALL)).transpose()?,
         old_run: Cursor::default(),
         batch: Batch::new(sorted, plan.place_names.clone()),
         batch_run: Cursor::default(),
     };
-    let mut writer = FileWriter::new(plan, output, layout, far)?;
+    let mut writer = FileWriter::new(plan, shares, output, layout, far)?;
     let mut run = Run::default();
     loop {
         progress.report()?;

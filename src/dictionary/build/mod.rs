@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! plan.rs     what every step is given: options, limits, and this file's share of memory and threads
+//! memory.rs   how a file's memory is divided among the steps
 //! sort/       pairs in any order -> runs in hash order
 //! merge.rs    those and the records of an older file -> runs
 //! writer.rs   runs -> (reorder.rs) -> data.rs -> pages.rs, and filter.rs; then the index, the footer, the name
@@ -13,6 +14,7 @@
 pub(crate) mod data;
 pub(crate) mod far;
 pub(crate) mod filter;
+pub(crate) mod memory;
 pub(crate) mod merge;
 pub(crate) mod numbers;
 pub(crate) mod pages;

@@ -21,7 +21,6 @@ pub(crate) struct NumberList {
     memory: Vec<u64>,
     memory_max: usize,
     spilled: u64,
-    scratch: Vec<u8>,
 }
 
 impl NumberList {
@@ -29,7 +28,7 @@ impl NumberList {
     pub fn new(storage: &Arc<dyn Storage>, temporary: &Path, memory_bytes: u64) -> Self {
         let memory_max = usize::try_from(memory_bytes / 8).unwrap_or(usize::MAX).max(1);
         let (storage, temporary) = (Arc::clone(storage), temporary.to_owned());
-        NumberList { storage, temporary, file: None, memory: Vec::new(), memory_max, spilled: 0, scratch: Vec::new() }
+        NumberList { storage, temporary, file: None, memory: Vec::new(), memory_max, spilled: 0 }
     }
 
     #[inline]
@@ -43,14 +42,13 @@ impl NumberList {
 
     #[cold]
     fn spill(&mut self) -> Result<()> {
-        self.scratch.clear();
-        self.scratch.extend(self.memory.iter().flat_map(|number| number.to_le_bytes()));
+        self.memory.iter_mut().for_each(|number| *number = number.to_le());
         let file = match &mut self.file {
             Some(file) => file,
             empty => empty.insert(make_unnamed(self.storage.as_ref(), &self.temporary)?),
         };
         let failed = |e| Error::io(&self.temporary, "write a temporary file", e);
-        file.write_at(&self.scratch, self.spilled * 8).map_err(failed)?;
+        file.write_at(bytemuck::cast_slice(&self.memory), self.spilled * 8).map_err(failed)?;
         self.spilled += self.memory.len() as u64;
         self.memory.clear();
         Ok(())

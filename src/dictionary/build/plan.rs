@@ -6,14 +6,14 @@ use crate::dictionary::format::layout::{BLOCK_BYTES_MAX, Compression, PAGE_BYTES
 use crate::dictionary::index::Index;
 use crate::dictionary::index::filter::{FilterBits, SEGMENT_BUILD_BYTES};
 use crate::dictionary::read::file::DictionaryFile;
-use crate::dictionary::run::FAR_LEN_MIN;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
+use crate::io::atomic::make_unnamed;
 use crate::io::{Disk, Storage};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The least memory that a sort works with.
+/// The least memory of a file.
 pub(crate) const MEMORY_BYTES_MIN: u64 = 64 << 10;
 
 /// Files that all sorts of a build have open together: a process may often open no more than 1024.
@@ -34,7 +34,7 @@ pub(crate) struct Plan {
     pub index: Index,
     /// Bits of the filter's fingerprints; 0 for no filter.
     pub filter_bits: u32,
-    /// What all buffers together may take; one record may be larger.
+    /// What all buffers and the new index together may take; one record may be larger.
     pub memory_bytes: u64,
     /// 0: as many as there are processors.
     pub threads: usize,
@@ -98,34 +98,30 @@ impl Plan {
         if self.filter_bits != 0 && self.filter().is_none() {
             return invalid(format!("filter is {} bits, expected 8 or 16, or 0 for none", self.filter_bits));
         }
-        let least = SEGMENT_BUILD_BYTES * self.files_at_once(parts.max(1)) as u64;
+        // The other half is for all else.
+        let least = 2 * SEGMENT_BUILD_BYTES * self.files_at_once(parts.max(1)) as u64;
         if self.filter().is_some() && self.memory_bytes < least {
             return invalid(format!("memory_bytes is {}, a filter needs at least {least}", self.memory_bytes));
         }
         self.index.check().or_else(invalid)
     }
 
+    /// Refuses a directory for temporary files in which none can be made, before anything else is done.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`].
+    pub fn check_temporary_directory(&self) -> Result<()> {
+        let Some(directory) = &self.temporary_directory else { return Ok(()) };
+        let Err(failed) = make_unnamed(self.storage.as_ref(), &directory.join("splitpoint")) else { return Ok(()) };
+        let missing = failed.error.kind() == std::io::ErrorKind::NotFound;
+        let step = if missing { "make temporary files in it, as it does not exist" } else { "make temporary files in it" };
+        let error = Error::io(directory, step, failed.error);
+        Err(error.with_hint("Create the directory first, or choose another for temporary files."))
+    }
+
     /// The filter that is made, if one is.
     pub fn filter(&self) -> Option<FilterBits> {
         FilterBits::new(self.filter_bits)
-    }
-
-    /// Refuses an index that cannot be made for the records of `old` in the memory allowed, before any of them is read.
-    ///
-    /// # Errors
-    /// [`ErrorKind::OutOfMemory`].
-    pub fn check_memory_for(&self, old: &DictionaryFile) -> Result<()> {
-        let Index::Chunk { .. } = self.index else { return Ok(()) };
-        let footer = &old.footer;
-        if footer.value_len.1 as usize >= FAR_LEN_MIN {
-            // Long values are not held, and how many bytes are left without them is not known.
-            return Ok(());
-        }
-        let chunk_keys = u64::from(self.index.chunk_options().chunk_keys);
-        // The largest chunk has at least the mean. No overflow: an open compares the sum with the bytes of the file.
-        let bytes = footer.key_bytes.saturating_add(footer.value_bytes);
-        let need = bytes / footer.pairs.max(1) * chunk_keys.min(footer.pairs);
-        if need <= self.memory_bytes { Ok(()) } else { Err(too_little_memory(chunk_keys, need, self.memory_bytes)) }
     }
 
     /// Refuses to resume work that has no source to continue from.
@@ -159,8 +155,10 @@ impl Plan {
     /// The share of writing the file at `path`, one of `parts` of which one is written by each thread.
     pub fn for_writing(&self, path: &Path, parts: usize) -> Plan {
         let at_once = self.files_at_once(parts);
+        // What the sorts of the others hold meanwhile.
+        let held = self.memory_bytes / parts as u64 / 2 * (parts - at_once) as u64;
         Plan {
-            memory_bytes: self.memory_bytes / at_once as u64,
+            memory_bytes: (self.memory_bytes - held) / at_once as u64,
             threads: self.thread_count() / at_once,
             temporary: self.temporary_for(path),
             ..self.clone()
@@ -201,16 +199,6 @@ impl Plan {
         self.hash = old.hash.clone();
         self
     }
-}
-
-/// The error for a chunk of `chunk_keys` records that needs more memory than there is.
-pub(crate) fn too_little_memory(chunk_keys: u64, need: u64, have: u64) -> Error {
-    let message = format!(
-        "memory_bytes {have}: the index `chunk` holds the {chunk_keys} records of a chunk in memory, \
-         here at least {need} bytes"
-    );
-    Error::new(ErrorKind::OutOfMemory, message)
-        .with_hint("Allow more memory, or choose the index `page`, which holds none.")
 }
 
 #[cfg(test)]

@@ -4,18 +4,17 @@
 //! threads for several chunks at once; then the records are written in the order that the function gives.
 //!
 //! Memory: the records of the chunks that are searched at once. Chunks are written as soon as the records held are half
-//! of what [`Plan::memory_bytes`] allows; a single chunk that needs more than all of it is an error.
+//! of their share ([`Shares::chunks`]); a single chunk that needs more than half of all memory is an error.
 
 use super::data::DataWriter;
 use super::parallel::in_parallel;
-use super::plan::{Plan, too_little_memory};
+use super::memory::{CHUNKS_AT_ONCE, Shares, too_little_memory};
+use super::plan::Plan;
 use crate::dictionary::index::chunk;
 use crate::dictionary::run::Run;
 use crate::error::Result;
 use std::ops::Range;
 
-/// Chunks that are searched at once, by all threads together.
-const CHUNKS_AT_ONCE: usize = 128;
 /// Fewer chunks are searched at once if their records have this many bytes: one chunk is then enough work for a thread.
 const BYTES_AT_ONCE: usize = 64 << 20;
 
@@ -24,29 +23,34 @@ pub(crate) struct Reorderer {
     options: chunk::ChunkOptions,
     builder: chunk::Builder,
     held: Run,
+    /// Records that are written.
+    written: u64,
     threads: usize,
-    bytes_max: usize,
+    /// Chunks are written when so many bytes are held.
+    bytes_wanted: usize,
+    plan: Plan,
 }
 
 impl Reorderer {
     /// For the index that `plan` asks for, in at most the memory that the plan allows.
-    pub fn new(plan: &Plan) -> Self {
+    pub fn new(plan: &Plan, shares: &Shares) -> Self {
         let options = plan.index.chunk_options();
-        let bytes_max = usize::try_from(plan.memory_bytes).unwrap_or(usize::MAX);
+        let bytes_wanted = usize::try_from(shares.chunks / 2).unwrap_or(usize::MAX).min(BYTES_AT_ONCE);
         let builder = chunk::Builder::new(&options);
-        Reorderer { options, builder, held: Run::default(), threads: plan.threads.max(1), bytes_max }
+        let threads = plan.threads.max(1);
+        Reorderer { options, builder, held: Run::default(), written: 0, threads, bytes_wanted, plan: plan.clone() }
     }
 
     /// Takes the next records, and writes the chunks that are complete.
     pub fn push(&mut self, run: &Run, writer: &mut DataWriter) -> Result<()> {
         let chunk_keys = self.options.chunk_keys as usize;
-        let at_once = chunk_keys * CHUNKS_AT_ONCE;
+        let at_once = chunk_keys * CHUNKS_AT_ONCE as usize;
         let mut from = 0;
         while from < run.len() {
             let to = run.len().min(from + (at_once - self.held.len()).min(chunk_keys));
             self.held.append(run, from..to);
             from = to;
-            let enough = self.held.bytes.len() >= BYTES_AT_ONCE.min(self.bytes_max / 2);
+            let enough = self.held.bytes.len() >= self.bytes_wanted;
             if self.held.len() == at_once || (enough && self.held.len() >= chunk_keys) {
                 self.write_chunks(false, writer)?;
             }
@@ -56,11 +60,11 @@ impl Reorderer {
     }
 
     fn check_memory(&self) -> Result<()> {
-        if self.held.bytes.len() <= self.bytes_max {
+        let held = self.held.bytes.len() as u64;
+        if held <= self.plan.chunk_bytes_max() {
             return Ok(());
         }
-        let (need, have) = (self.held.bytes.len() as u64, self.bytes_max as u64);
-        Err(too_little_memory(self.options.chunk_keys.into(), need, have))
+        Err(too_little_memory(self.options.chunk_keys.into(), held, self.plan.memory_bytes))
     }
 
     /// Writes the chunks that are complete; with `all`, the remaining records too.
@@ -74,6 +78,9 @@ impl Reorderer {
                 done += size as usize;
             }
         }
+        self.written += done as u64;
+        // How many records there would be was not known, if keys were given twice.
+        self.plan.check_index(self.written, 0)?;
         let held = &self.held;
         let solved = in_parallel(self.threads, chunks.clone(), |_, chunk| {
             let mut order = Vec::new();

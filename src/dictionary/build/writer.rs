@@ -13,6 +13,7 @@
 use super::data::{DataWriter, IndexNumbers};
 use super::far::FarSources;
 use super::filter::FilterWriter;
+use super::memory::Shares;
 use super::numbers::NumberList;
 use super::plan::Plan;
 use super::reorder::Reorderer;
@@ -121,6 +122,7 @@ fn refuse_to_overwrite_others(unfinished: &AtomicFile) -> Result<()> {
 /// Writes one dictionary file from runs in hash order.
 pub(crate) struct FileWriter {
     plan: Plan,
+    shares: Shares,
     /// `None` only within the methods.
     attempt: Option<Attempt>,
     /// Where a second file is written: the first one, which holds the lock of the name.
@@ -130,9 +132,9 @@ pub(crate) struct FileWriter {
 
 impl FileWriter {
     /// Writes to `output`, in `layout` for a start. `far` has the values that runs do not have.
-    pub fn new(plan: Plan, output: AtomicFile, layout: Layout, far: FarSources) -> Result<Self> {
-        let attempt = Attempt::new(&plan, output, layout, far.clone())?;
-        Ok(FileWriter { plan, attempt: Some(attempt), first: None, far })
+    pub fn new(plan: Plan, shares: Shares, output: AtomicFile, layout: Layout, far: FarSources) -> Result<Self> {
+        let attempt = Attempt::new(&plan, &shares, output, layout, far.clone())?;
+        Ok(FileWriter { plan, shares, attempt: Some(attempt), first: None, far })
     }
 
     /// Takes the next records, none of them a deletion.
@@ -173,7 +175,7 @@ impl FileWriter {
         again.begin(output.unfinished_path())?;
         let old = Arc::new(old);
         let far = FarSources { rewritten: Some(Arc::clone(&old)), ..self.far.clone() };
-        let mut attempt = Attempt::new(&self.plan, again, layout, far)?;
+        let mut attempt = Attempt::new(&self.plan, &self.shares, again, layout, far)?;
         let (mut walk, mut run) = (Walk::with_far_values(&old, FarSource::Rewritten), Run::default());
         while walk.next(&mut run)? {
             self.plan.progress.report()?;
@@ -201,12 +203,12 @@ struct Written {
 }
 
 impl Attempt {
-    fn new(plan: &Plan, output: AtomicFile, layout: Layout, far: FarSources) -> Result<Self> {
+    fn new(plan: &Plan, shares: &Shares, output: AtomicFile, layout: Layout, far: FarSources) -> Result<Self> {
         let header = header_of(plan, layout);
-        let numbers = numbers_of(plan, layout);
+        let numbers = numbers_of(plan, shares, layout);
         let data = DataWriter::new(Arc::clone(output.file()), output.unfinished_path(), &header, numbers, far)?;
-        let reorderer = matches!(plan.index, Index::Chunk { .. }).then(|| Reorderer::new(plan));
-        let filter = plan.filter().map(|bits| FilterWriter::new(plan, bits));
+        let reorderer = matches!(plan.index, Index::Chunk { .. }).then(|| Reorderer::new(plan, shares));
+        let filter = plan.filter().map(|bits| FilterWriter::new(plan, shares, bits));
         Ok(Attempt { output, header, data, reorderer, filter })
     }
 
@@ -234,6 +236,7 @@ impl Attempt {
             sections.push((SectionKind::Chunk, reorderer.finish(&mut self.data)?));
         }
         let (mut footer, numbers) = self.data.finish()?;
+        plan.check_index(footer.pairs, footer.stream_bytes)?;
         sections.extend(sections_of(plan, &footer, &numbers)?);
         let path = self.output.unfinished_path();
         let mut at = (footer.pages + 1) * u64::from(self.header.page_bytes);
@@ -270,8 +273,8 @@ fn header_of(plan: &Plan, layout: Layout) -> FileHeader {
     }
 }
 
-fn numbers_of(plan: &Plan, layout: Layout) -> IndexNumbers {
-    let list = || NumberList::new(&plan.storage, &plan.temporary, plan.memory_bytes / 8);
+fn numbers_of(plan: &Plan, shares: &Shares, layout: Layout) -> IndexNumbers {
+    let list = || NumberList::new(&plan.storage, &plan.temporary, shares.list);
     let one_size = plan.compression == Compression::None && layout != Layout::Varied;
     IndexNumbers {
         page_positions: matches!(plan.index, Index::Page { .. }).then(list),

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A lookup that would read more pages than this goes through them piece by piece instead.
-const PAGES_AT_ONCE_MAX: u64 = 64;
+pub(super) const PAGES_AT_ONCE_MAX: u64 = 64;
 
 /// Looks around where a record is expected before all of its page is searched; one is nearly always enough.
 const GUESSES_MAX: usize = 4;
@@ -335,7 +335,7 @@ impl DictionaryFile {
     }
 
     /// Which pages to read; `None` if the index does not know.
-    fn pages_of(&self, candidates: Candidates) -> Option<Range<u64>> {
+    pub(super) fn pages_of(&self, candidates: Candidates) -> Option<Range<u64>> {
         let pages = match candidates {
             Candidates::Pages(located) => located.pages,
             Candidates::Ranks(ranks) => self.pages_of_ranks(ranks),
@@ -382,7 +382,7 @@ impl DictionaryFile {
         first.start..index.pages_of(words.get(), ranks.end - 1).end
     }
 
-    fn stream_of(&self, pages: &Range<u64>) -> Range<u64> {
+    pub(super) fn stream_of(&self, pages: &Range<u64>) -> Range<u64> {
         let body = self.pages.body_bytes();
         pages.start * body..(pages.end * body).min(self.pages.stream_bytes())
     }

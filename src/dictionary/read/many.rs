@@ -80,7 +80,14 @@ impl Batch {
         for (asked, candidates) in self.asked.iter().zip(self.candidates.drain(..)) {
             let &Asked { number, file, position } = asked;
             let file = &files[file];
-            let query = Query { key: keys[number].as_ref(), position, hash: &file.hash, first_position: None };
+            let key = keys[number].as_ref();
+            if file.has_long_values()
+                && let Some(long) = file.long_value(key)?
+            {
+                long.read_into(values[number].insert(Vec::new()))?;
+                continue;
+            }
+            let query = Query { key, position, hash: &file.hash, first_position: None };
             values[number] = file.find_among(candidates, query, <[u8]>::to_vec)?;
         }
         Ok(())

@@ -6,12 +6,14 @@
 //! file.rs     header, footer and index of a file; a lookup
 //! many.rs     many lookups at once        walk.rs   all records, in hash order
 //! resume.rs   records from a position on      within.rs   those of a range of positions, and on a thread
+//! long.rs     values that are read some at a time
 //! ```
 //!
 //! Each takes from those above it in this list. Nothing changes after the open, so any number of threads use one file
 //! at once.
 
 pub(crate) mod file;
+pub(crate) mod long;
 pub(crate) mod many;
 pub(crate) mod pages;
 pub(crate) mod resume;

@@ -14,7 +14,7 @@ use super::search::Query;
 use super::walk::Walk;
 use crate::dictionary::format::layout::Order;
 use crate::dictionary::index::Candidates;
-use crate::dictionary::run::Run;
+use crate::dictionary::run::{FarSource, Run};
 use crate::error::Result;
 use std::ops::Range;
 
@@ -43,9 +43,10 @@ struct ChunkWalk<'d> {
 }
 
 impl<'d> Resumed<'d> {
-    /// Records whose positions are not below `from`.
+    /// Records whose positions are not below `from`, of which long values are not read: the stream has them, as
+    /// [`FarSource::Old`].
     pub fn new(file: &'d DictionaryFile, from: u64) -> Result<Self> {
-        let part = |at, rank| Walk::part(file, at, rank, RUN_BYTES);
+        let part = |at, rank| Walk::part(file, at, rank, RUN_BYTES).leaving_far_values(FarSource::Old);
         let way = match (file.header.order, file.index.candidates(from), file.record_bytes()) {
             (Order::Chunks, Candidates::Ranks(ranks), record_bytes) if file.footer.pairs > 0 => {
                 let first = group(file, &ranks).start;

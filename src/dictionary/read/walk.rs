@@ -59,7 +59,12 @@ impl<'d> Walk<'d> {
 
     /// All records, of which long values are not read: the stream that is `source` has them.
     pub fn with_far_values(file: &'d DictionaryFile, source: FarSource) -> Self {
-        Walk { far: Some(source), ..Self::new(file) }
+        Self::new(file).leaving_far_values(source)
+    }
+
+    /// The same records, of which long values are not read: the stream that is `source` has them.
+    pub fn leaving_far_values(self, source: FarSource) -> Self {
+        Walk { far: Some(source), ..self }
     }
 
     /// Records from the cell at `at` of the stream on, about `run_bytes` at a time. `rank`: of its first record, where

@@ -5,11 +5,11 @@
 use super::file::DictionaryFile;
 use super::resume::Resumed;
 use super::walk::Walk;
-use crate::dictionary::run::{FarSource, Run};
+use crate::dictionary::run::{FarSource, RUN_BYTES, Run};
 use crate::error::{Error, Result};
+use std::collections::VecDeque;
 use std::ops::{Bound, RangeBounds, RangeInclusive};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// Every position.
@@ -34,9 +34,10 @@ pub(crate) fn inclusive(positions: &impl RangeBounds<u64>) -> RangeInclusive<u64
     }
 }
 
-/// Runs that are read and hashed before they are asked for.
-const RUNS_AHEAD: usize = 3;
+/// Bytes of runs that are read and hashed before they are asked for; a run with more is alone.
+const AHEAD_BYTES: u64 = 4 << 20;
 
+/// Records of which long values are not read: the file's stream has them, as [`FarSource::Old`].
 pub(crate) struct Within<'d> {
     records: Records<'d>,
     last: u64,
@@ -49,16 +50,10 @@ enum Records<'d> {
 }
 
 impl<'d> Within<'d> {
-    /// All records, of which long values are not read: the file's stream is their source.
-    fn with_far_values(file: &'d DictionaryFile) -> Self {
-        let records = Records::All(Box::new(Walk::with_far_values(file, FarSource::Old)));
-        Within { records, last: u64::MAX, ended: false }
-    }
-
     pub fn new(file: &'d DictionaryFile, positions: RangeInclusive<u64>) -> Result<Self> {
         let records = match positions.start() {
             from if *from > 0 && !positions.is_empty() => Records::Part(Resumed::new(file, *from)?),
-            _ => Records::All(Box::new(Walk::new(file))),
+            _ => Records::All(Box::new(Walk::with_far_values(file, FarSource::Old))),
         };
         Ok(Within { records, last: *positions.end(), ended: positions.is_empty() })
     }
@@ -89,62 +84,115 @@ impl<'d> Within<'d> {
     }
 }
 
-/// Records that a thread reads and hashes some runs ahead.
+/// [`Within`] whose runs a thread reads and hashes ahead.
 pub(crate) struct WalkAhead {
-    runs: Option<Receiver<Result<Run>>>,
-    /// Runs whose memory is used again.
-    spent: Sender<Run>,
+    ahead: Arc<Ahead>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread has read and was not asked for.
+#[derive(Default)]
+struct Ahead {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    runs: VecDeque<Result<Run>>,
+    bytes: u64,
+    /// A run whose memory is used again.
+    spent: Option<Run>,
+    /// There will be no more runs.
+    ended: bool,
+    /// Nobody will ask.
+    closed: bool,
+}
+
+impl Ahead {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
+        self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a run once there is room for it, or nothing else; gives whether more are wanted.
+    fn push(&self, run: Result<Run>) -> bool {
+        let bytes = run.as_ref().map_or(0, Run::memory_bytes);
+        let mut queue = self.lock();
+        while queue.bytes > 0 && queue.bytes + bytes > AHEAD_BYTES && !queue.closed {
+            queue = self.wait(queue);
+        }
+        let wanted = !queue.closed && run.is_ok();
+        queue.bytes += bytes;
+        queue.runs.push_back(run);
+        self.changed.notify_all();
+        wanted
+    }
+
+    fn read_all(&self, file: &DictionaryFile, positions: RangeInclusive<u64>) {
+        // Set however the thread ends: the user's hash function may panic.
+        struct AtEnd<'a>(&'a Ahead);
+        impl Drop for AtEnd<'_> {
+            fn drop(&mut self) {
+                self.0.lock().ended = true;
+                self.0.changed.notify_all();
+            }
+        }
+        let _at_end = AtEnd(self);
+        let mut records = match Within::new(file, positions) {
+            Ok(records) => records,
+            Err(error) => {
+                self.push(Err(error));
+                return;
+            }
+        };
+        loop {
+            let mut run = self.lock().spent.take().unwrap_or_default();
+            let next = match records.next(&mut run) {
+                Ok(true) => Ok(run),
+                Ok(false) => return,
+                Err(error) => Err(error),
+            };
+            if !self.push(next) {
+                return;
+            }
+        }
+    }
 }
 
 impl WalkAhead {
     pub fn new(file: Arc<DictionaryFile>, positions: RangeInclusive<u64>) -> Result<Self> {
-        Self::start(file, move |file| Within::new(file, positions))
-    }
-
-    /// All records, of which long values are not read: the file's stream is their source.
-    pub fn with_far_values(file: Arc<DictionaryFile>) -> Result<Self> {
-        Self::start(file, |file| Ok(Within::with_far_values(file)))
-    }
-
-    fn start(
-        file: Arc<DictionaryFile>,
-        begin: impl for<'d> FnOnce(&'d DictionaryFile) -> Result<Within<'d>> + Send + 'static,
-    ) -> Result<Self> {
         let path = file.path.clone();
-        let (give, runs) = sync_channel(RUNS_AHEAD);
-        let (spent, again) = channel::<Run>();
-        let walk = move || {
-            let mut records = match begin(&file) {
-                Ok(records) => records,
-                Err(error) => return drop(give.send(Err(error))),
-            };
-            loop {
-                let mut run = again.try_recv().unwrap_or_default();
-                let next = match records.next(&mut run) {
-                    Ok(true) => Ok(run),
-                    Ok(false) => break,
-                    Err(error) => Err(error),
-                };
-                let failed = next.is_err();
-                // The receiver is gone if it has failed.
-                if give.send(next).is_err() || failed {
-                    break;
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("dictionary walk".into()).spawn(walk);
+        let ahead = Arc::new(Ahead::default());
+        let of_thread = Arc::clone(&ahead);
+        let thread = std::thread::Builder::new().name("dictionary walk".into());
+        let thread = thread.spawn(move || of_thread.read_all(&file, positions));
         let thread = thread.map_err(|e| Error::io(&path, "start a thread to read", e))?;
-        Ok(WalkAhead { runs: Some(runs), spent, thread: Some(thread) })
+        Ok(WalkAhead { ahead, thread: Some(thread) })
     }
 
-    /// Replaces what is in `run` by the next records; `false` at the end. [`Walk::next`] lists the errors.
+    /// Replaces what is in `run` by the next records; `false` at the end. [`Within::next`] lists the errors.
     pub fn next(&mut self, run: &mut Run) -> Result<bool> {
-        if let Some(Ok(next)) = self.runs.as_ref().map(Receiver::recv) {
-            let spent = std::mem::replace(run, next?);
-            let _ = self.spent.send(spent);
-            return Ok(true);
+        let mut queue = self.ahead.lock();
+        loop {
+            if let Some(next) = queue.runs.pop_front() {
+                let next = next?;
+                queue.bytes -= next.memory_bytes();
+                let spent = std::mem::replace(run, next);
+                // The memory of an unusual run is given back.
+                queue.spent = Some(spent).filter(|spent| spent.bytes.capacity() <= 2 * RUN_BYTES);
+                self.ahead.changed.notify_all();
+                return Ok(true);
+            }
+            if queue.ended {
+                break;
+            }
+            queue = self.ahead.wait(queue);
         }
+        drop(queue);
         run.clear();
         match self.thread.take().map(JoinHandle::join) {
             Some(Err(panic)) => std::panic::resume_unwind(panic),
@@ -155,7 +203,8 @@ impl WalkAhead {
 
 impl Drop for WalkAhead {
     fn drop(&mut self) {
-        self.runs = None;
+        self.ahead.lock().closed = true;
+        self.ahead.changed.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

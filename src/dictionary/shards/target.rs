@@ -145,14 +145,16 @@ impl Target {
 impl Part {
     /// Gives how many pairs the file has; `None` where the old file stays.
     fn write(self, plan: Plan, manifest_path: &Path) -> Result<Option<u64>> {
-        let mut sorted = self.sorter.finish()?;
+        let forecast = self.sorter.forecast().with_old(self.old.as_deref(), self.sorter.removals());
+        let shares = plan.shares(&forecast)?;
+        let mut sorted = self.sorter.finish_within(shares.sort)?;
         let mut pairs = None;
         if !self.is_kept || sorted.records() > 0 {
             let output = match self.output {
                 Some(output) => output,
                 None => begin_shard(&plan.storage, &self.path, manifest_path)?,
             };
-            pairs = Some(write_merged(plan, output, self.old.as_ref(), &mut sorted)?.pairs);
+            pairs = Some(write_merged(plan, shares, output, self.old.as_ref(), &mut sorted)?.pairs);
         }
         // The next sort overwrites what is left of this one, and a dictionary that has its name is no failure.
         let _ = sorted.done();

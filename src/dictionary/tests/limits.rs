@@ -42,11 +42,12 @@ fn chunks_that_need_more_memory_are_refused_before_the_old_file_is_read() {
             bytes[512..].iter_mut().take(100_000).for_each(|byte| *byte ^= 0xFF);
             std::fs::write(&path, &bytes).unwrap();
             let with = |bytes| builder(Index::Chunk { effort }).memory_bytes(bytes);
-            let refused = with(chunk_keys * 1000 - 1).reindex(&path, &path).unwrap_err();
+            // A chunk has half of the memory.
+            let refused = with(chunk_keys * 2000 - 2).reindex(&path, &path).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::OutOfMemory, "{refused}");
-            let refused = Dictionary::update(&path, &path, &with(chunk_keys * 1000 - 1)).err().unwrap();
+            let refused = Dictionary::update(&path, &path, &with(chunk_keys * 2000 - 2)).err().unwrap();
             assert_eq!(refused.kind(), ErrorKind::OutOfMemory, "{refused}");
-            assert_eq!(with(chunk_keys * 1000).reindex(&path, &path).unwrap_err().kind(), ErrorKind::Corrupt);
+            assert_eq!(with(chunk_keys * 2000).reindex(&path, &path).unwrap_err().kind(), ErrorKind::Corrupt);
             assert_eq!(std::fs::read(&path).unwrap(), bytes);
         });
     }

@@ -19,16 +19,28 @@ pub struct Phast;
 /// The function that this process built last.
 static BUILT: Mutex<Option<Arc<Built>>> = Mutex::new(None);
 
-struct Built {
-    rank: Box<dyn Fn(u64) -> usize + Send + Sync>,
+/// A function, kept by [`keep`].
+pub struct Built {
+    rank: Box<dyn Fn(&[u8]) -> usize + Send + Sync>,
     keys: usize,
     bits_per_key: f64,
 }
 
 impl Built {
+    /// Over the hashes of keys.
     fn new(keys: usize, bytes: usize, rank: impl Fn(u64) -> usize + Send + Sync + 'static) -> Built {
+        Built::of_keys(keys, bytes, move |key| rank(xxh3_64(key)))
+    }
+
+    /// Over the keys themselves.
+    pub fn of_keys(keys: usize, bytes: usize, rank: impl Fn(&[u8]) -> usize + Send + Sync + 'static) -> Built {
         Built { rank: Box::new(rank), keys, bits_per_key: bytes as f64 * 8.0 / keys.max(1) as f64 }
     }
+}
+
+/// Keeps the function for [`built`].
+pub fn keep(function: Built) {
+    *BUILT.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(function));
 }
 
 /// Hashes the keys, builds a function over them and keeps it.
@@ -38,11 +50,12 @@ fn build(pairs: &mut dyn Pairs, function: impl FnOnce(Vec<u64>) -> Built) -> Out
         hashes.push(xxh3_64(key));
         Ok(())
     })?;
-    *BUILT.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(function(hashes)));
+    keep(function(hashes));
     Ok(())
 }
 
-fn built() -> Outcome<Box<dyn Made>> {
+/// The function that was kept last, open.
+pub fn built() -> Outcome<Box<dyn Made>> {
     let built = BUILT.lock().unwrap_or_else(PoisonError::into_inner).clone();
     Ok(Box::new(Open(built.ok_or("no function was built")?)))
 }
@@ -149,7 +162,7 @@ struct Looking<'b> {
 
 impl Reader for Looking<'_> {
     fn get(&mut self, key: &[u8]) -> Outcome<Option<&[u8]>> {
-        self.rank = ((self.built.rank)(xxh3_64(key)) as u64).to_le_bytes();
+        self.rank = ((self.built.rank)(key) as u64).to_le_bytes();
         Ok(Some(&self.rank))
     }
 }

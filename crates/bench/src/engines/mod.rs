@@ -7,6 +7,8 @@ mod foreign;
 mod functions;
 #[cfg(feature = "peers")]
 mod hashbrown;
+#[cfg(feature = "peers")]
+mod mmph;
 mod nothing;
 #[cfg(feature = "peers")]
 mod redb;
@@ -25,7 +27,7 @@ fn peers() -> Vec<&'static dyn Engine> {
     let mut peers: Vec<&'static dyn Engine> = foreign::all().iter().map(|peer| peer as &dyn Engine).collect();
     peers.extend([&redb::Redb as &dyn Engine, &hashbrown::Bytes, &hashbrown::Numbers]);
     peers.extend(foreign::all_static().iter().map(|peer| peer as &dyn Engine));
-    peers.extend([&functions::PtrHash as &dyn Engine, &functions::Phast]);
+    peers.extend([&functions::PtrHash as &dyn Engine, &functions::Phast, &mmph::Mmph]);
     peers
 }
 

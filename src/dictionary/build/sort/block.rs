@@ -48,6 +48,11 @@ impl Block {
         self.records == 0
     }
 
+    /// Bytes in it.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() + self.places.len()
+    }
+
     /// Whether it holds anything and has no room for `more` bytes below `limit`.
     #[inline]
     pub(super) fn is_full(&self, more: usize, limit: usize) -> bool {

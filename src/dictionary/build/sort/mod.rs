@@ -26,6 +26,7 @@ mod spill;
 mod tests;
 
 use super::far::FarFile;
+use super::memory::Forecast;
 use super::plan::Plan;
 use crate::dictionary::run::{FAR_LEN_MIN, Far, Record};
 use crate::error::{Error, ErrorKind, Result};
@@ -235,10 +236,42 @@ impl Sorter {
         Error::new(ErrorKind::Forked, format!("{path}: {message}")).with_hint("Start another in the child.")
     }
 
-    /// Begins to give out what was taken.
-    pub(crate) fn finish(mut self) -> Result<Sorted> {
+    /// What is known of the records that were taken, once equal keys are resolved.
+    pub(crate) fn forecast(&self) -> Forecast {
+        let sealed: u64 = self.parts.iter().map(|part| part.bytes).sum();
+        let filling: u64 = self.blocks.iter().map(|block| block.len() as u64).sum();
+        Forecast {
+            // Unless equal keys are refused, there may be one key only.
+            records_min: if self.options.duplicates == Duplicates::Error { self.records } else { self.records.min(1) },
+            records_max: self.records,
+            record_bytes: (sealed + filling) / self.records.max(1),
+        }
+    }
+
+    /// How many records were taken.
+    pub(crate) fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Whether there are deletions among the records.
+    pub(crate) fn removals(&self) -> bool {
+        self.removals
+    }
+
+    /// [`finish_within`](Self::finish_within) the memory of the plan.
+    #[cfg(test)]
+    pub(crate) fn finish(self) -> Result<Sorted> {
+        let memory_bytes = self.options.memory_bytes;
+        self.finish_within(memory_bytes)
+    }
+
+    /// Begins to give out what was taken, in so much memory.
+    pub(crate) fn finish_within(mut self, memory_bytes: u64) -> Result<Sorted> {
         self.refuse_if_forked()?;
         self.seal_all()?;
+        if self.held > memory_bytes / 2 {
+            self.spill()?;
+        }
         if let Some(writer) = &self.writer {
             writer.drain()?;
         }
@@ -259,7 +292,7 @@ impl Sorter {
             progress: Arc::clone(&self.options.progress),
             rules,
             parts,
-            budget: self.options.memory_bytes - self.held.min(self.options.memory_bytes / 2),
+            budget: memory_bytes - self.held,
             threads: self.options.threads,
             records: self.records,
             // What an earlier run saved are pairs: only builds are resumed, and they delete nothing.

@@ -3,6 +3,7 @@
 use crate::engine::Outcome;
 use crate::measure::FileSize;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use nix::sys::statvfs::statvfs;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
@@ -62,6 +63,21 @@ fn bytes_now(directory: &Path) -> u64 {
         }
     }
     files.values().sum()
+}
+
+/// Refuses a run in `directory` if its file system has less than this free for us.
+pub fn require_free(directory: &Path, needed: u64) -> Outcome {
+    if needed == 0 {
+        return Ok(());
+    }
+    let system = statvfs(directory)?;
+    let free = system.blocks_available() * system.fragment_size();
+    if free >= needed {
+        return Ok(());
+    }
+    let (needed, free) = (needed.div_ceil(1 << 30), free >> 30);
+    let directory = directory.display();
+    Err(format!("{directory}: {free} GiB free, this form needs {needed}; choose another directory with --dir").into())
 }
 
 /// Evicts all files below `path` from the page cache. Pages that a process has mapped stay.

@@ -46,6 +46,7 @@ struct Load<'a> {
 pub(super) fn run(job: &Job<'_>) -> Outcome<Lines> {
     let case = &job.case;
     let maker = case.engine.maker().ok_or_else(|| format!("{} makes no dictionaries", case.engine.name()))?;
+    disk::require_free(job.directory, case.form.free_disk_bytes)?;
     compare("input", &answers(&case.workload.input, &case.form)?, &case.form)?;
     let source = Source::new(&case.workload.input, case.form.count)?;
     let mut load = Load { job, maker, source: &source, repeat: 0, took: Vec::new(), figures: Vec::new() };
@@ -261,7 +262,15 @@ impl Load<'_> {
     fn update_tenth(&mut self) -> Outcome {
         let (old, new, count) = (self.path(), self.updated_path(), self.source.count());
         let more = (count / 10).max(1);
+        let before = Memory::now()?;
+        Memory::forget_peak()?;
+        let disk_watch = disk::Watch::start(self.job.directory);
         let watch = self.update(&old, &new, count..count + more)?;
+        let most = disk_watch.most();
+        let peak = Memory::now()?.peak.saturating_sub(before.rss);
+        self.note_figure("memory", "update_peak_bytes", peak as f64);
+        // With the old file.
+        self.note_figure("file", "update_most_bytes", most.max(disk::bytes_at(&old) + disk::bytes_at(&new)) as f64);
         self.note("update-tenth", count + more, watch);
         self.check(&new, count + more)
     }

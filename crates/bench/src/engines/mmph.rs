@@ -1,0 +1,76 @@
+//! Monotone minimal perfect hash functions: those of Belazzougui, Boldi, Pagh and Vigna, by longest common prefixes, in
+//! their author's crate. The third row of the paper's Table 1.
+//!
+//! Such a function gives a key its rank in the order of the *keys*, so it is built from sorted ones; the sort is timed,
+//! as it is for peers that need it. Settings: "lcp", and "lcp2", which takes two steps and fewer bits.
+
+use super::functions::{Built, built, keep};
+use crate::engine::{Engine, Outcome, Place};
+use crate::maker::{Made, Maker, Making, Pairs};
+use dsi_progress_logger::no_logging;
+use mem_dbg::{MemSize, SizeFlags};
+use std::path::Path;
+use sux::func::{Lcp2MmphfSliceU8, LcpMmphfSliceU8};
+use sux::traits::TryIntoUnaligned;
+
+/// The engine.
+pub struct Mmph;
+
+/// Bytes of the keys that it is measured with: a slice of arrays is the fastest that it takes.
+const KEY_BYTES: usize = 12;
+
+impl Engine for Mmph {
+    fn name(&self) -> &str {
+        "mmph"
+    }
+
+    fn version(&self) -> String {
+        "sux 0.15".into()
+    }
+
+    fn settings(&self, place: Place) -> Vec<String> {
+        if place == Place::Dictionary { vec!["lcp".into(), "lcp2".into()] } else { Vec::new() }
+    }
+
+    fn maker(&self) -> Option<&dyn Maker> {
+        Some(self)
+    }
+
+    fn is_special(&self) -> bool {
+        true
+    }
+}
+
+impl Maker for Mmph {
+    fn wants_order(&self) -> bool {
+        true
+    }
+
+    fn is_function(&self, _: &str) -> bool {
+        true
+    }
+
+    fn build(&self, making: &Making<'_>, pairs: &mut dyn Pairs) -> Outcome {
+        let mut keys: Vec<[u8; KEY_BYTES]> = Vec::new();
+        pairs.each(&mut |key, _| {
+            keys.push(key.try_into().map_err(|_| format!("a key of {} bytes, not {KEY_BYTES}", key.len()))?);
+            Ok(())
+        })?;
+        let count = keys.len();
+        // Keys of one length are prefixes of no others, as these functions ask.
+        if making.setting == "lcp2" {
+            let function = <Lcp2MmphfSliceU8>::try_par_new(&keys, no_logging![])?.try_into_unaligned()?;
+            let bytes = function.mem_size(SizeFlags::default());
+            keep(Built::of_keys(count, bytes, move |key| function.get(key)));
+        } else {
+            let function = <LcpMmphfSliceU8>::try_par_new(&keys, no_logging![])?.try_into_unaligned()?;
+            let bytes = function.mem_size(SizeFlags::default());
+            keep(Built::of_keys(count, bytes, move |key| function.get(key)));
+        }
+        Ok(())
+    }
+
+    fn open(&self, _: &Path, _: &str, _: bool) -> Outcome<Box<dyn Made>> {
+        built()
+    }
+}
