@@ -95,6 +95,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/lab/src/machine.rs",
     "python/src/arrow.rs",
     "src/buckets/tags.rs",
+    "src/dictionary/build/heap.rs",
     "src/dictionary/index/chunk/wide.rs",
     "src/io/forks.rs",
     "src/io/guard.rs",

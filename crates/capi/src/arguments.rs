@@ -162,13 +162,6 @@ impl<'c> Buffer<'c> {
         // than the limit, so that a capacity beyond what memory has does no harm.
         Ok(unsafe { slice::from_raw_parts_mut(self.0.cast(), capacity.min(VALUE_LEN_MAX)) })
     }
-
-    /// Copies `value` to the buffer of `capacity` bytes; `false` if it is too small.
-    #[inline]
-    pub(crate) fn copy(self, capacity: usize, value: &[u8]) -> Result<bool> {
-        let place = self.bytes(capacity)?.get_mut(..value.len());
-        Ok(place.map(|place| place.copy_from_slice(value)).is_some())
-    }
 }
 
 /// `const T *`: elements to read during the call; their number is another parameter.

@@ -50,6 +50,8 @@ pub(crate) fn write_merged(
     loop {
         progress.report()?;
         if !merge.next(&mut run)? {
+            drop(std::mem::take(&mut run));
+            merge.release();
             return writer.finish();
         }
         progress.add(run.len());
@@ -166,6 +168,12 @@ impl Merge<'_> {
             }
         }
         Ok(!run.is_empty())
+    }
+
+    /// Gives back the memory of what was merged.
+    fn release(mut self) {
+        (self.old, self.old_run, self.batch_run) = (None, Cursor::default(), Cursor::default());
+        self.batch.sorted.release();
     }
 
     /// Sees to it that there is a current old record; `false` at the end.

@@ -14,6 +14,7 @@
 pub(crate) mod data;
 pub(crate) mod far;
 pub(crate) mod filter;
+pub(crate) mod heap;
 pub(crate) mod memory;
 pub(crate) mod merge;
 pub(crate) mod numbers;

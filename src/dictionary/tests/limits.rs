@@ -96,6 +96,58 @@ fn a_build_in_a_directory_that_does_not_exist_says_so() {
     }
 }
 
+#[test]
+fn a_missing_directory_for_temporary_files_is_noticed_before_anything_else() {
+    in_directory(|path| {
+        let missing = path.with_file_name("missing");
+        let with = || builder(Index::page()).temporary_directory(&missing);
+        let refused = [
+            with().start(&path).err(),
+            with().shards(2).start(&path).err(),
+            // Before the old file is opened, which is not there either.
+            Dictionary::update(&path, &path, &with()).err(),
+            with().reindex(&path, &path).err(),
+            with().start_ordered(&path, 0).err(),
+        ];
+        for refused in refused {
+            let message = refused.unwrap().to_string();
+            assert!(message.contains(missing.to_str().unwrap()) && message.contains("does not exist"), "{message}");
+        }
+        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
+        std::fs::create_dir(&missing).unwrap();
+        with().build(&path, [("a", "1")]).unwrap();
+        assert_eq!(std::fs::read_dir(&missing).unwrap().count(), 0);
+    });
+}
+
+#[test]
+fn an_index_that_does_not_fit_is_refused_before_the_sort_or_the_old_pairs() {
+    in_directory(|path| {
+        let pairs = || (0..300_000u32).map(|n| (n.to_le_bytes(), []));
+        let with = |index, bytes| builder(index).memory_bytes(bytes);
+        for (index, too_little) in [(Index::trie(), 80 << 10), (Index::chunk(), 200 << 10)] {
+            let mut build = with(index, too_little).start(&path).unwrap();
+            pairs().for_each(|(key, value)| build.push(&key, &value).unwrap());
+            let refused = build.finish().unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::OutOfMemory, "{refused}");
+            assert!(refused.to_string().contains("300000 records"), "{refused}");
+            assert!(!path.exists());
+            with(index, 4 * too_little).build(&path, pairs()).unwrap();
+            // Damaged, so that reading it would be another error.
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes[512..].iter_mut().take(100_000).for_each(|byte| *byte ^= 0xFF);
+            std::fs::write(&path, &bytes).unwrap();
+            for refused in [
+                with(index, too_little).reindex(&path, &path).unwrap_err(),
+                Dictionary::update(&path, &path, &with(index, too_little)).err().unwrap(),
+            ] {
+                assert_eq!(refused.kind(), ErrorKind::OutOfMemory, "{refused}");
+            }
+            std::fs::remove_file(&path).unwrap();
+        }
+    });
+}
+
 const LONG_BYTES: usize = 64 << 20;
 /// What a process has in memory besides: its code, threads, buffers.
 const BESIDE_BYTES: u64 = 40 << 20;
@@ -124,6 +176,36 @@ fn a_step_with_a_long_value_in_a_process_of_its_own() {
             update.finish().unwrap();
         }
         "chunks" => drop(builder().index(Index::chunk()).reindex(path, path).unwrap()),
+        // In memory once: where it goes to, or by the walk that gives it.
+        "get" | "get to" | "walk" | "scan" => {
+            limit += LONG_BYTES as u64;
+            let dictionary = DictionaryOptions::new().map_data(false).open(path).unwrap();
+            let mut buffer = Vec::new();
+            match step {
+                "get" => assert_eq!(dictionary.get(b"long").unwrap().map(|value| value.len()), Some(LONG_BYTES)),
+                "get to" => {
+                    buffer.resize(LONG_BYTES, 0);
+                    assert_eq!(dictionary.get_to(b"long", &mut buffer).unwrap(), Some(LONG_BYTES));
+                    assert!(buffer.iter().all(|byte| *byte == 7));
+                }
+                "walk" => {
+                    let mut pairs = dictionary.iter();
+                    while pairs.next_ref().unwrap().is_some() {}
+                }
+                _ => drop(dictionary.scan(0, usize::MAX, |_, _| ()).unwrap()),
+            }
+        }
+        "contains" => {
+            let dictionary = DictionaryOptions::new().map_data(false).open(path).unwrap();
+            assert!(dictionary.contains(b"long").unwrap());
+        }
+        "diff" => {
+            let copy = format!("{path}-copy");
+            std::fs::copy(path, &copy).unwrap();
+            let [old, new] = [path, &copy].map(|path| DictionaryOptions::new().map_data(false).open(path).unwrap());
+            assert!(old.diff(&new).unwrap().next_ref().unwrap().is_none());
+            std::fs::remove_file(copy).unwrap();
+        }
         "neighbours" => {
             let dictionary = DictionaryOptions::new().map_data(false).open(path).unwrap();
             for n in 0..1000u32 {
@@ -142,7 +224,9 @@ fn a_step_with_a_long_value_in_a_process_of_its_own() {
 #[cfg(target_os = "linux")]
 fn a_long_value_is_not_held() {
     in_directory(|path| {
-        let steps = ["build", "update", "chunks", "update", "neighbours", "compress", "update", "neighbours"];
+        let reads = ["neighbours", "get", "get to", "contains", "walk", "scan", "diff"];
+        let steps = ["build", "update"].into_iter().chain(reads).chain(["chunks", "update"]).chain(reads);
+        let steps = steps.chain(["compress", "update"]).chain(reads);
         for step in steps {
             let name = "dictionary::tests::limits::a_step_with_a_long_value_in_a_process_of_its_own";
             let mut process = std::process::Command::new(std::env::current_exe().unwrap());

@@ -17,6 +17,7 @@ use super::merge::{Merge, MergeSpace};
 use super::piece::{Scratch, SortRules, sort_piece};
 use super::spill::{Holding, Source};
 use crate::dictionary::build::far::FarFile;
+use crate::dictionary::build::heap;
 use crate::dictionary::build::progress::ProgressCounter;
 use crate::dictionary::run::Run;
 use crate::error::{Error, ErrorKind, Result};
@@ -319,6 +320,14 @@ impl Sorted {
                 self.given = run.cost;
             }
             return Ok(Some(run));
+        }
+    }
+
+    /// All was given out: nothing is kept, so that the index has the memory.
+    pub(crate) fn release(&mut self) {
+        self.forget_buffers();
+        if self.temporary_bytes > 0 {
+            heap::give_back();
         }
     }
 

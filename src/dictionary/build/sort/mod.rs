@@ -26,6 +26,7 @@ mod spill;
 mod tests;
 
 use super::far::FarFile;
+use super::heap;
 use super::memory::Forecast;
 use super::plan::Plan;
 use crate::dictionary::run::{FAR_LEN_MIN, Far, Record};
@@ -47,6 +48,9 @@ pub(crate) use ahead::Sorted;
 pub(crate) use manifest::Saved;
 
 const FAN_OUT_BITS_MIN: u32 = 3;
+/// Blocks being filled take a quarter of the memory. Sealed ones take up to a half of it before they go to the disk;
+/// then up to an eighth waits to be written. The places of records, and blocks that have grown, take the rest.
+const FILLING: u64 = 4;
 /// Larger blocks would only take memory: one system call a block costs little beside writing its bytes.
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
 /// Partitions are fewer rather than have smaller blocks than this, but for [`FAN_OUT_BITS_MIN`].
@@ -116,7 +120,7 @@ impl Sorter {
     /// [`ErrorKind::Locked`] where another run is at work on the same files.
     pub(crate) fn open(mut options: Plan) -> Result<(Self, Vec<Saved>)> {
         options.threads = options.threads.max(1);
-        let fan_out = (options.memory_bytes / 2 / BLOCK_BYTES_WANTED).max(1);
+        let fan_out = (options.memory_bytes / FILLING / BLOCK_BYTES_WANTED).max(1);
         let bits_max = options.open_files.max(2).ilog2().min(FAN_OUT_BITS_MAX);
         let prefix_bits = fan_out.ilog2().clamp(FAN_OUT_BITS_MIN.min(bits_max), bits_max);
         let mut sorter = Sorter {
@@ -161,7 +165,7 @@ impl Sorter {
     /// Blocks to fill, for as many partitions as there are: what is left to do before the first record.
     pub(crate) fn make_blocks(&mut self) {
         let parts = 1 << self.prefix_bits;
-        self.block_bytes = (self.options.memory_bytes / 2 / parts as u64).min(BLOCK_BYTES_MAX) as usize;
+        self.block_bytes = (self.options.memory_bytes / FILLING / parts as u64).min(BLOCK_BYTES_MAX) as usize;
         self.blocks.resize_with(parts, Block::default);
         self.parts.resize_with(parts, Distributed::default);
     }
@@ -275,8 +279,11 @@ impl Sorter {
         if let Some(writer) = &self.writer {
             writer.drain()?;
         }
-        self.writer = None;
+        let spilled = self.writer.take().is_some();
         self.blocks = Vec::new();
+        if spilled {
+            heap::give_back();
+        }
         let rules = SortRules {
             hash: self.options.hash.clone(),
             duplicates: self.options.duplicates,
