@@ -57,8 +57,9 @@ impl LongValue<'_> {
     pub fn read_to(&self, buffer: &mut [u8]) -> Result<()> {
         let mut rest = buffer;
         self.pieces(|piece| {
-            let (now, later) = std::mem::take(&mut rest).split_at_mut(piece.len().min(rest.len()));
-            now.copy_from_slice(&piece[..now.len()]);
+            let len = piece.len().min(rest.len());
+            let (now, later) = std::mem::take(&mut rest).split_at_mut(len);
+            now.copy_from_slice(&piece[..len]);
             rest = later;
             !rest.is_empty()
         })

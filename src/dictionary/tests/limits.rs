@@ -116,7 +116,7 @@ fn a_missing_directory_for_temporary_files_is_noticed_before_anything_else() {
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
         std::fs::create_dir(&missing).unwrap();
         with().build(&path, [("a", "1")]).unwrap();
-        assert_eq!(std::fs::read_dir(&missing).unwrap().count(), 0);
+        std::fs::remove_dir(&missing).unwrap();
     });
 }
 
@@ -177,13 +177,13 @@ fn a_step_with_a_long_value_in_a_process_of_its_own() {
         }
         "chunks" => drop(builder().index(Index::chunk()).reindex(path, path).unwrap()),
         // In memory once: where it goes to, or by the walk that gives it.
-        "get" | "get to" | "walk" | "scan" => {
+        "get" | "get-to" | "walk" | "scan" => {
             limit += LONG_BYTES as u64;
             let dictionary = DictionaryOptions::new().map_data(false).open(path).unwrap();
             let mut buffer = Vec::new();
             match step {
                 "get" => assert_eq!(dictionary.get(b"long").unwrap().map(|value| value.len()), Some(LONG_BYTES)),
-                "get to" => {
+                "get-to" => {
                     buffer.resize(LONG_BYTES, 0);
                     assert_eq!(dictionary.get_to(b"long", &mut buffer).unwrap(), Some(LONG_BYTES));
                     assert!(buffer.iter().all(|byte| *byte == 7));
@@ -224,7 +224,7 @@ fn a_step_with_a_long_value_in_a_process_of_its_own() {
 #[cfg(target_os = "linux")]
 fn a_long_value_is_not_held() {
     in_directory(|path| {
-        let reads = ["neighbours", "get", "get to", "contains", "walk", "scan", "diff"];
+        let reads = ["neighbours", "get", "get-to", "contains", "walk", "scan", "diff"];
         let steps = ["build", "update"].into_iter().chain(reads).chain(["chunks", "update"]).chain(reads);
         let steps = steps.chain(["compress", "update"]).chain(reads);
         for step in steps {
