@@ -285,7 +285,7 @@ pub fn export_table(py: Python<'_>, handle: Arc<Handle<Table>>) -> PyResult<Boun
 
 /// The pairs of a dictionary in hash order, as a stream that reads them as they are asked for.
 pub fn export_dictionary(py: Python<'_>, dictionary: Arc<Dictionary>) -> PyResult<Bound<'_, PyAny>> {
-    let mut walk = crate::walk::Walk::of(dictionary);
+    let mut walk = crate::walk::Walk::within(dictionary, 0..=u64::MAX);
     export_stream(
         py,
         Batches::new(Box::new(move |columns| {

@@ -398,7 +398,7 @@ def test_differences_of_dictionaries_that_cannot_be_compared(spd, tmp_path):
         old.diff(old)
 
 
-def test_a_check_reports_and_is_cancelled(spd):
+def test_a_check_and_a_comparison_report_and_are_cancelled(spd, tmp_path):
     words = Dictionary.build(PAIRS, spd)
     seen = []
     assert words.verify(threads=2, progress=lambda *report: seen.append(report)) == []
@@ -413,5 +413,5 @@ def test_a_check_reports_and_is_cancelled(spd):
 
     with pytest.raises(Enough):
         words.verify(progress=stop)
-    with pytest.raises(Enough):
-        list(words.diff(Dictionary(words.path), progress=stop))
+    with Dictionary.build(PAIRS, str(tmp_path / "same.spd")) as same, pytest.raises(Enough):
+        list(words.diff(same, progress=stop))
