@@ -5,7 +5,7 @@ use crate::long::{Watch, run_long};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
-use splitpoint::{Change, Diff, Dictionary};
+use splitpoint::{Change, Dictionary, Diff};
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::Arc;

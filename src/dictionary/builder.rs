@@ -296,7 +296,7 @@ impl Build {
     ///
     /// # Errors
     /// [`ErrorKind::Duplicate`] where a key was given twice and [`Duplicates::Error`] is set;
-    /// [`ErrorKind::OutOfMemory`] where the index or a chunk does not fit in the memory allowed; [`ErrorKind::Stopped`];
+    /// [`ErrorKind::OutOfMemory`] where the index or a chunk does not fit in memory; [`ErrorKind::Stopped`];
     /// [`ErrorKind::DiskFull`]; [`ErrorKind::Io`]. The file at `path` is then unchanged, unless only making the new
     /// name durable failed.
     pub fn finish(self) -> Result<u64> {

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Shards are compared one after another; those whose file is the same are not read. Cost: one read of the other files.
-//! Memory: some MiB a side, and the values of the difference that is given out: longer ones are compared where they lie.
+//! Memory: some MiB a side, and the values of the difference that is given out; long ones are compared where they lie.
 //!
 //! Not here: applying the changes (`update.rs`).
 

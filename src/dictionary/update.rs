@@ -24,8 +24,8 @@ impl Dictionary {
     /// # Errors
     /// Those of [`DictionaryBuilder::start`] and [`Dictionary::open`];
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) if `builder` is set to
-    /// [`resume`](DictionaryBuilder::resume); [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if the index, or
-    /// one of its chunks, would not fit in the memory allowed.
+    /// [`resume`](DictionaryBuilder::resume); [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if the index or
+    /// one of its chunks would not fit in the memory allowed.
     pub fn update(old: impl AsRef<Path>, new: impl AsRef<Path>, builder: &DictionaryBuilder) -> Result<Update> {
         Update::start(old.as_ref(), new.as_ref(), builder, Unchanged::Kept)
     }

@@ -138,7 +138,7 @@ impl Plan {
         }
         let (name, have) = (self.index.name(), self.memory_bytes);
         let message = format!(
-            "memory_bytes {have}: to make the index `{name}` of {records} records takes about {need} bytes; it has {index}"
+            "memory_bytes {have}: to make the index `{name}` of {records} records takes about {need} bytes"
         );
         let hint = match self.index {
             Index::Page { .. } => "Allow more memory.",

@@ -7,8 +7,8 @@
 //! of their share ([`Shares::chunks`]); a single chunk that needs more than half of all memory is an error.
 
 use super::data::DataWriter;
-use super::parallel::in_parallel;
 use super::memory::{CHUNKS_AT_ONCE, Shares, too_little_memory};
+use super::parallel::in_parallel;
 use super::plan::Plan;
 use crate::dictionary::index::chunk;
 use crate::dictionary::run::Run;

@@ -20,7 +20,9 @@ fn all_shares_together_are_no_more_than_the_memory() {
         for filter_bits in [0, 8, 16] {
             for memory_bytes in [8 << 20, 64 << 20, 256 << 20, 1 << 30] {
                 let plan = plan(index, memory_bytes, filter_bits);
-                for forecast in [records(1000), records(memory_bytes / 16), Forecast { record_bytes: 5000, ..records(9) }] {
+                for forecast in
+                    [records(1000), records(memory_bytes / 16), Forecast { record_bytes: 5000, ..records(9) }]
+                {
                     let shares = plan.shares(&forecast).unwrap();
                     let segments = shares.filter_threads as u64 * SEGMENT_BUILD_BYTES;
                     let sum = shares.sort + plan.list_count() * shares.list + shares.chunks + segments;
