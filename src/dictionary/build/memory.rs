@@ -137,9 +137,8 @@ impl Plan {
             return Ok(());
         }
         let (name, have) = (self.index.name(), self.memory_bytes);
-        let message = format!(
-            "memory_bytes {have}: to make the index `{name}` of {records} records takes about {need} bytes"
-        );
+        let message =
+            format!("memory_bytes {have}: to make the index `{name}` of {records} records takes about {need} bytes");
         let hint = match self.index {
             Index::Page { .. } => "Allow more memory.",
             _ => "Allow more memory, or choose the index `page`, which is much smaller.",
