@@ -4,13 +4,13 @@
 //! where the disk fails, or another program cuts the file, the access meets zeros and the window fails, for good. The
 //! caller then reads with [`File::read_at`](super::File::read_at), which says what is wrong or gives the bytes.
 //!
-//! Bytes are copied out and never borrowed, as they can become zeros at any moment; `racing.rs` is how.
+//! Bytes are copied out or compared, and never borrowed, as they can become zeros at any moment; `racing.rs` is how.
 //! Not here: words that are borrowed from a mapping (`view.rs`).
 #![expect(unsafe_code, reason = "loads from a mapping")]
 #![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
 
-use super::Window;
 use super::guard::{Guarded, page_bytes};
+use super::{Records, Window};
 use crate::racing;
 use std::fs;
 use std::io::Result;
@@ -77,16 +77,80 @@ fn is_local(file: &fs::File) -> bool {
     !SHARED.contains(&(found.f_type as u32))
 }
 
+impl FileWindow {
+    /// Where `count` bytes from `from` on are in memory, if the file has them.
+    #[inline]
+    fn at(&self, from: usize, count: usize) -> Option<*const u8> {
+        let there = from <= self.0.bytes && count <= self.0.bytes - from;
+        there.then(|| self.0.start.wrapping_add(from).cast_const())
+    }
+}
+
 impl Window for FileWindow {
     #[inline]
     fn copy(&self, from: usize, to: &mut [u8]) -> bool {
-        if from > self.0.bytes || to.len() > self.0.bytes - from {
+        let Some(start) = self.at(from, to.len()) else { return false };
+        // SAFETY: the range lies in the mapping (`at`), which begins at a page and has whole words to the end of its
+        // last one; `to` is borrowed, so only this thread accesses it.
+        unsafe { racing::copy_out(start, to.as_mut_ptr(), to.len()) };
+        !self.0.failed()
+    }
+
+    fn append(&self, from: usize, count: usize, to: &mut Vec<u8>) -> bool {
+        let Some(start) = self.at(from, count) else { return false };
+        let before = to.len();
+        to.reserve(count);
+        // SAFETY: as in `copy`; the vector has room for `count` bytes behind its own, just reserved.
+        unsafe { racing::copy_out(start, to.spare_capacity_mut().as_mut_ptr().cast(), count) };
+        if self.0.failed() {
             return false;
         }
-        // SAFETY: the range lies in the mapping (compared above), which begins at a page and has whole words to the end
-        // of its last one; `to` is borrowed, so only this thread accesses it.
-        unsafe { racing::copy_out(self.0.start.add(from), to.as_mut_ptr(), to.len()) };
-        !self.0.failed()
+        // SAFETY: there is room for them, and they have been written.
+        unsafe { to.set_len(before + count) };
+        true
+    }
+
+    fn has(&self, from: usize, bytes: &[u8]) -> Option<bool> {
+        let start = self.at(from, bytes.len())?;
+        // SAFETY: the range lies in the mapping (`at`).
+        let equal = unsafe { is_equal(start, bytes) };
+        if self.0.failed() { None } else { Some(equal) }
+    }
+
+    fn find(&self, records: Records, key: &[u8]) -> Option<Option<usize>> {
+        let Records { from, count, bytes } = records;
+        // A word is loaded of a key that is shorter, too.
+        let loaded = count.checked_mul(bytes)?.checked_add(WORD_BYTES)?;
+        let start = self.at(from, loaded).filter(|_| key.len() <= bytes)?;
+        // The end of a key tells keys apart where their beginnings are alike.
+        let tail = key.len().saturating_sub(WORD_BYTES);
+        let mut word = [0; WORD_BYTES];
+        word[..key.len() - tail].copy_from_slice(&key[tail..]);
+        let wanted = u64::from_le_bytes(word);
+        let mask = match key.len() {
+            0 => 0,
+            len => u64::MAX >> (64 - 8 * len.min(WORD_BYTES)),
+        };
+        let differs = |record: *const u8| {
+            // SAFETY: `tail` is within the record, and the mapping has a word behind the last one.
+            (unsafe { racing::load8(record.wrapping_add(tail)) } ^ wanted) & mask
+        };
+        let has_key = |number: &usize| {
+            let record = start.wrapping_add(number * bytes);
+            // SAFETY: the key is no longer than the record.
+            differs(record) == 0 && unsafe { is_equal(record, &key[..tail]) }
+        };
+        let (mut found, mut next) = (None, 0);
+        // Four at a time: most are others, and a branch for each would cost as much as the comparison.
+        while found.is_none() && next + 4 <= count {
+            let some = [0, 1, 2, 3].map(|number| differs(start.wrapping_add((next + number) * bytes)) == 0);
+            if some[0] | some[1] | some[2] | some[3] {
+                found = (next..next + 4).find(has_key);
+            }
+            next += 4;
+        }
+        let found = found.or_else(|| (next..count).find(has_key));
+        if self.0.failed() { None } else { Some(found) }
     }
 
     #[inline]
@@ -95,6 +159,30 @@ impl Window for FileWindow {
             racing::prefetch(self.0.start.wrapping_add(at));
         }
     }
+}
+
+const WORD_BYTES: usize = 8;
+
+/// Whether the memory from `start` on has `bytes`.
+///
+/// # Safety
+/// `start` begins as many bytes of a mapping.
+#[inline]
+unsafe fn is_equal(start: *const u8, bytes: &[u8]) -> bool {
+    let (words, _) = bytes.as_chunks::<WORD_BYTES>();
+    let equal = words.iter().enumerate().all(|(number, word)| {
+        // SAFETY: the word lies in the range, as the caller promises.
+        unsafe { racing::load8(start.add(number * WORD_BYTES)) == u64::from_le_bytes(*word) }
+    });
+    if !equal || bytes.len().is_multiple_of(WORD_BYTES) {
+        return equal;
+    }
+    if let Some(last) = bytes.last_chunk() {
+        // SAFETY: there are at least as many bytes, the last of which these are.
+        return unsafe { racing::load8(start.add(bytes.len() - WORD_BYTES)) == u64::from_le_bytes(*last) };
+    }
+    // SAFETY: the byte lies in the range, as the caller promises.
+    bytes.iter().enumerate().all(|(number, byte)| unsafe { racing::load1(start.add(number)) == *byte })
 }
 
 #[cfg(test)]
