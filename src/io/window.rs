@@ -124,32 +124,27 @@ impl Window for FileWindow {
         let start = self.at(from, loaded).filter(|_| key.len() <= bytes)?;
         // The end of a key tells keys apart where their beginnings are alike.
         let tail = key.len().saturating_sub(WORD_BYTES);
-        let mut word = [0; WORD_BYTES];
-        word[..key.len() - tail].copy_from_slice(&key[tail..]);
-        let wanted = u64::from_le_bytes(word);
-        let mask = match key.len() {
-            0 => 0,
-            len => u64::MAX >> (64 - 8 * len.min(WORD_BYTES)),
-        };
-        let differs = |record: *const u8| {
-            // SAFETY: `tail` is within the record, and the mapping has a word behind the last one.
-            (unsafe { racing::load8(record.wrapping_add(tail)) } ^ wanted) & mask
-        };
-        let has_key = |number: &usize| {
-            let record = start.wrapping_add(number * bytes);
-            // SAFETY: the key is no longer than the record.
-            differs(record) == 0 && unsafe { is_equal(record, &key[..tail]) }
-        };
-        let (mut found, mut next) = (None, 0);
-        // Four at a time: most are others, and a branch for each would cost as much as the comparison.
-        while found.is_none() && next + 4 <= count {
-            let some = [0, 1, 2, 3].map(|number| differs(start.wrapping_add((next + number) * bytes)) == 0);
-            if some[0] | some[1] | some[2] | some[3] {
-                found = (next..next + 4).find(has_key);
+        let (wanted, mask) = match key.last_chunk() {
+            Some(last) => (u64::from_le_bytes(*last), u64::MAX),
+            None => {
+                let word = key.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+                (word, (1 << (8 * key.len())) - 1)
             }
-            next += 4;
-        }
-        let found = found.or_else(|| (next..count).find(has_key));
+        };
+        let mut next = 0;
+        let found = loop {
+            let from = start.wrapping_add(next * bytes + tail);
+            // SAFETY: `tail` is within the record, and the mapping has a word behind the last one.
+            next += unsafe { others_before(from, bytes, count - next, wanted, mask) };
+            if next == count {
+                break None;
+            }
+            // SAFETY: the key is no longer than the record.
+            if unsafe { is_equal(start.wrapping_add(next * bytes), &key[..tail]) } {
+                break Some(next);
+            }
+            next += 1;
+        };
         if self.0.failed() { None } else { Some(found) }
     }
 
@@ -162,6 +157,24 @@ impl Window for FileWindow {
 }
 
 const WORD_BYTES: usize = 8;
+
+/// How many of the `count` words, each `stride` bytes behind the one before, come before one that is `wanted` in the bits
+/// of `mask`. A function of its own, as it is most of a lookup among small records.
+///
+/// # Safety
+/// The words are in a mapping.
+#[inline(never)]
+unsafe fn others_before(first: *const u8, stride: usize, count: usize, wanted: u64, mask: u64) -> usize {
+    let mut at = first;
+    for number in 0..count {
+        // SAFETY: as the caller promises.
+        if (unsafe { racing::load8(at) } ^ wanted) & mask == 0 {
+            return number;
+        }
+        at = at.wrapping_add(stride);
+    }
+    count
+}
 
 /// Whether the memory from `start` on has `bytes`.
 ///
@@ -204,6 +217,54 @@ mod tests {
             window.prefetch(from);
         }
         assert!(!window.copy(10_000, &mut [0; 2]) && !window.copy(usize::MAX, &mut [0]));
+    }
+
+    #[test]
+    fn what_a_window_compares_and_appends_is_what_slices_say() {
+        // Records of 1 to 40 bytes with many equal bytes, so that keys differ in one place only.
+        let mut random = crate::random::Random::from_seed(5);
+        let bytes: Vec<u8> = (0..9000).map(|_| if random.up_to(30) == 0 { 1 } else { 0 }).collect();
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&bytes, 0).unwrap();
+        let window = window(&file).unwrap().unwrap();
+        for _ in 0..3000 {
+            let size = 1 + random.up_to(39) as usize;
+            let from = random.up_to(4200) as usize;
+            let count = random.up_to(100) as usize;
+            let key_at = random.up_to(8900) as usize;
+            let key = &bytes[key_at..key_at + random.up_to(size as u64) as usize];
+            let records = Records { from, count, bytes: size };
+            let expected = bytes[from..].chunks_exact(size).take(count).position(|record| record.starts_with(key));
+            assert_eq!(window.find(records, key), Some(expected), "{records:?}, {key:?}");
+            assert_eq!(window.has(from, key), Some(bytes[from..].starts_with(key)));
+            let mut appended = vec![7];
+            assert!(window.append(from, count, &mut appended));
+            assert_eq!(appended, [&[7], &bytes[from..from + count]].concat());
+        }
+        let beyond = Records { from: 8990, count: 1, bytes: 8 };
+        assert_eq!((window.find(beyond, b"12345678"), window.has(8999, b"12")), (None, None));
+        let longer = Records { from: 0, count: 3, bytes: 8 };
+        assert_eq!(window.find(longer, b"123456789"), None, "a key that is longer than a record");
+        assert_eq!(window.find(Records { count: usize::MAX, ..longer }, b"1"), None);
+        let mut kept = vec![7];
+        assert!(!window.append(8990, 11, &mut kept) && kept == [7]);
+    }
+
+    #[test]
+    fn a_comparison_that_meets_a_cut_page_fails() {
+        let make = || {
+            let file = tempfile::tempfile().unwrap();
+            file.write_all_at(&[0; 20_000], 0).unwrap();
+            let window = window(&file).unwrap().unwrap();
+            file.set_len(4096).unwrap();
+            window
+        };
+        // Zeros are in place of the page, so what is asked for would seem to be there.
+        assert_eq!(make().has(9000, &[0; 30]), None);
+        assert_eq!(make().find(Records { from: 9000, count: 10, bytes: 20 }, &[0; 9]), None);
+        let mut kept = vec![7];
+        assert!(!make().append(9000, 1000, &mut kept) && kept == [7]);
+        assert_eq!(make().has(1000, &[0; 30]), Some(true));
     }
 
     #[test]

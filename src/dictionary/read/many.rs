@@ -13,14 +13,16 @@ use super::in_place::InPlace;
 use super::search::{self, Query};
 use crate::dictionary::index::Candidates;
 use crate::error::Result;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// Lookups that are taken together.
 const BATCH: usize = 32;
-/// Where they wait for the disk. Up to twice as many reads are under way.
-const BATCH_OF_DISK: usize = 32;
+/// Where they wait for the disk, and how many such batches are under way at once: 48 to 64 reads.
+const BATCH_OF_DISK: usize = 16;
+const BATCHES_OF_DISK: usize = 4;
 /// Keys that are sorted by their files at once, so that lookups taken together share files where there are several.
 const SORTED: usize = 4096;
 
@@ -51,7 +53,7 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
 ) -> Result<()> {
     let mut order: Vec<(usize, usize)> = Vec::with_capacity(keys.len().min(SORTED));
     let mut waits = Waits { quick_probes: files[0].pages.quick_probes.load(Relaxed) };
-    let (mut now, mut next) = (Batch::default(), Batch::default());
+    let (mut under_way, mut spare) = (VecDeque::new(), Vec::<Batch<'_>>::new());
     for from in (0..keys.len()).step_by(SORTED) {
         let numbers = from..keys.len().min(from + SORTED);
         order.clear();
@@ -62,15 +64,15 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
             order.sort_unstable();
         }
         let mut rest = &order[..];
-        while !rest.is_empty() || !now.lookups.is_empty() {
-            if now.lookups.is_empty() {
-                now.prepare(files, waits.take(&mut rest), keys, &mut waits)?;
+        loop {
+            while !rest.is_empty() && under_way.len() < waits.batches() {
+                let mut batch = spare.pop().unwrap_or_default();
+                batch.prepare(files, waits.take(&mut rest), keys, &mut waits)?;
+                under_way.push_back(batch);
             }
-            if waits.for_disk() {
-                next.prepare(files, waits.take(&mut rest), keys, &mut waits)?;
-            }
-            now.finish(values, &mut waits)?;
-            std::mem::swap(&mut now, &mut next);
+            let Some(mut batch) = under_way.pop_front() else { break };
+            batch.finish(values, &mut waits)?;
+            spare.push(batch);
         }
     }
     files[0].pages.quick_probes.store(waits.quick_probes, Relaxed);
@@ -95,6 +97,11 @@ impl Waits {
 
     fn note_probe(&mut self, is_cached: bool) {
         self.quick_probes = if is_cached { self.quick_probes + 1 } else { 0 };
+    }
+
+    /// Batches under way at once.
+    fn batches(self) -> usize {
+        if self.for_disk() { BATCHES_OF_DISK } else { 1 }
     }
 
     /// Takes those that the next batch has.

@@ -48,7 +48,7 @@ pub(crate) struct Pages {
     stream_bytes: u64,
     reads: Counter,
     /// First reads that are calls before the mapping is tried again.
-    calls_left: AtomicU32,
+    pub calls_left: AtomicU32,
     /// Of lookups in batches: how many probes in a row have not waited for the disk.
     pub quick_probes: AtomicU32,
 }
