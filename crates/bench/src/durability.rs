@@ -18,7 +18,8 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-fn remove(path: &str) {
+/// Removes a table's files.
+pub fn remove(path: &str) {
     for end in ["", "-ckpt", "-log0", "-log1", "-log2"] {
         let _ = std::fs::remove_file(format!("{path}{end}"));
     }

@@ -123,26 +123,24 @@ pub(super) fn writes(file: Option<String>, count: usize) -> Outcome {
     for i in (1..count).rev() {
         order.swap(i, (random.next() % (i as u64 + 1)) as usize);
     }
+    let puts: Vec<(&PairKey, [u8; 32])> = keys.iter().map(|k| (k, std::array::from_fn(|i| k[i % 16]))).collect();
+    let appends: Vec<(&PairKey, &[u8])> = order.iter().map(|k| (k, &k[..8])).collect();
     for round in 0..ROUNDS {
         for many in [false, true] {
             let table = open(&file)?;
             let mut rates = Vec::new();
-            for (part, keys) in [&keys, &order].into_iter().enumerate() {
-                let start = Instant::now();
-                for keys in keys.chunks(BATCH) {
-                    let pairs: Vec<(&PairKey, [u8; 32])> =
-                        keys.iter().map(|k| (k, [*k, *k].concat().try_into().expect("32 bytes"))).collect();
-                    match (many, part) {
-                        (true, 0) => table.put_many(&pairs.iter().map(|(k, v)| (k, v)).collect::<Vec<_>>())?,
-                        (true, _) => {
-                            drop(table.append_many(&pairs.iter().map(|(k, v)| (k, &v[..8])).collect::<Vec<_>>())?)
-                        }
-                        (false, 0) => pairs.iter().try_for_each(|(k, v)| table.put(*k, v))?,
-                        (false, _) => pairs.iter().try_for_each(|(k, v)| table.append(*k, &v[..8]).map(drop))?,
-                    }
-                }
-                rates.push(count as f64 / start.elapsed().as_secs_f64() / 1e6);
+            let start = Instant::now();
+            match many {
+                true => puts.chunks(BATCH).try_for_each(|puts| table.put_many(puts))?,
+                false => puts.iter().try_for_each(|(key, value)| table.put(*key, value))?,
             }
+            rates.push(count as f64 / start.elapsed().as_secs_f64() / 1e6);
+            let start = Instant::now();
+            match many {
+                true => appends.chunks(BATCH).try_for_each(|appends| table.append_many(appends).map(drop))?,
+                false => appends.iter().try_for_each(|(key, value)| table.append(*key, value).map(drop))?,
+            }
+            rates.push(count as f64 / start.elapsed().as_secs_f64() / 1e6);
             assert!(table.len() == count as u64 && table.get(&keys[0])?.is_some_and(|v| v.len() == 40));
             let how = if many { "many at a time" } else { "one by one" };
             println!("round {round}: {how:<16} put {:.3} M/s   append {:.3} M/s", rates[0], rates[1]);

@@ -2,8 +2,8 @@
 //!
 //! `workload.rs` reads `workloads/*.toml`. `run.rs` runs each case in a process (`one`), which applies the load
 //! (`loads/`) to a store (`engine.rs`, `engines/`) with inputs generated piece by piece (`input.rs`, `stream.rs`), and
-//! prints rows (`row.rs`). `results.rs` writes the rows as CSV; `report/` makes tables and plots. `durability.rs` and
-//! `lookups.rs` need threads or clocks of their own.
+//! prints rows (`row.rs`). `results.rs` writes the rows as CSV; `report/` makes tables and plots. `durability.rs`,
+//! `lookups.rs` and `writers.rs` need threads or clocks of their own.
 //!
 //! Method and results: docs/benchmarks.md.
 
@@ -23,6 +23,7 @@ mod row;
 mod run;
 mod stream;
 mod workload;
+mod writers;
 
 use clap::{Args, Parser, Subcommand};
 use engine::{Outcome, Place};
@@ -85,7 +86,24 @@ enum Command {
     /// Lookups one by one and many per call, by one thread and several
     GetMany(Threads),
     /// Puts and appends one by one and many per call
-    PutMany(Threads),
+    PutMany {
+        /// A file; in memory if not given
+        file: Option<String>,
+        /// Pairs
+        #[arg(long, default_value_t = 10_000_000)]
+        count: usize,
+    },
+    /// Puts and gets by one thread and by several
+    Writers {
+        /// A file; in memory if not given
+        file: Option<String>,
+        /// Pairs
+        #[arg(long, default_value_t = 4_000_000)]
+        count: usize,
+        /// Threads that share the operations
+        #[arg(long, default_value_t = 2)]
+        threads: usize,
+    },
 }
 
 #[derive(Args)]
@@ -169,7 +187,8 @@ fn main() -> ExitCode {
         Command::Os { file, count } => durability::os(&file, count),
         Command::Stall { file } => durability::stall(&file),
         Command::GetMany(with) => lookups::run(with.file, with.count, with.threads),
-        Command::PutMany(with) => lookups::writes(with.file, with.count),
+        Command::PutMany { file, count } => lookups::writes(file, count),
+        Command::Writers { file, count, threads } => writers::run(file, count, threads.max(1)),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -121,7 +121,7 @@ fn size_ends(keys: u64, exponent: f64) -> Vec<u64> {
 }
 
 /// Ranks from 0, rank r in proportion to (r + 1)^-exponent.
-struct Zipf {
+pub struct Zipf {
     count: f64,
     exponent: f64,
     first: f64,
@@ -131,7 +131,7 @@ struct Zipf {
 }
 
 impl Zipf {
-    fn new(count: u64, exponent: f64) -> Zipf {
+    pub fn new(count: u64, exponent: f64) -> Zipf {
         let mut zipf = Zipf { count: count as f64, exponent, first: 0.0, last: 0.0, accept: 0.0, total: 0.0 };
         zipf.first = zipf.integral(1.5) - 1.0;
         zipf.last = zipf.integral(count as f64 + 0.5);
@@ -165,7 +165,7 @@ impl Zipf {
     }
 
     /// The rank for a uniform random number.
-    fn rank(&self, number: u64) -> u64 {
+    pub fn rank(&self, number: u64) -> u64 {
         let mut random = mix(number);
         loop {
             let unit = (random >> 11) as f64 / (1_u64 << 53) as f64;
