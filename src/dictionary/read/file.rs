@@ -153,6 +153,12 @@ impl DictionaryFile {
         if !self.may_have(position) {
             return Ok(false);
         }
+        self.find_at(position, key, wanted)
+    }
+
+    /// [`find`](Self::find) where the filter has been asked. A call of its own, as most absent keys do not come here.
+    #[inline(never)]
+    fn find_at(&self, position: u64, key: &[u8], wanted: &mut Wanted<'_>) -> Result<bool> {
         let candidates = self.index.candidates(position);
         let sought = self.sought(candidates, Query { key, position, hash: &self.hash, first_position: None })?;
         self.give(&sought, self.find_in_place(&sought), wanted)
