@@ -158,8 +158,8 @@ impl Window for FileWindow {
 
 const WORD_BYTES: usize = 8;
 
-/// How many of the `count` words, each `stride` bytes behind the one before, come before one that is `wanted` in the bits
-/// of `mask`. A function of its own, as it is most of a lookup among small records.
+/// How many of the `count` words, each `stride` bytes behind the one before, come before one that is `wanted` in the
+/// bits of `mask`. A function of its own, as it is most of a lookup among small records.
 ///
 /// # Safety
 /// The words are in a mapping.
@@ -222,17 +222,21 @@ mod tests {
     #[test]
     fn what_a_window_compares_and_appends_is_what_slices_say() {
         // Records of 1 to 40 bytes with many equal bytes, so that keys differ in one place only.
-        let mut random = crate::random::Random::from_seed(5);
-        let bytes: Vec<u8> = (0..9000).map(|_| if random.up_to(30) == 0 { 1 } else { 0 }).collect();
+        let mut state = 5u64;
+        let mut up_to = |greatest: usize| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (state >> 33) as usize % (greatest + 1)
+        };
+        let bytes: Vec<u8> = (0..9000).map(|_| u8::from(up_to(30) == 0)).collect();
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&bytes, 0).unwrap();
         let window = window(&file).unwrap().unwrap();
         for _ in 0..3000 {
-            let size = 1 + random.up_to(39) as usize;
-            let from = random.up_to(4200) as usize;
-            let count = random.up_to(100) as usize;
-            let key_at = random.up_to(8900) as usize;
-            let key = &bytes[key_at..key_at + random.up_to(size as u64) as usize];
+            let size = 1 + up_to(39);
+            let from = up_to(4200);
+            let count = up_to(100);
+            let key_at = up_to(8900);
+            let key = &bytes[key_at..key_at + up_to(size)];
             let records = Records { from, count, bytes: size };
             let expected = bytes[from..].chunks_exact(size).take(count).position(|record| record.starts_with(key));
             assert_eq!(window.find(records, key), Some(expected), "{records:?}, {key:?}");

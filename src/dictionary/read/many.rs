@@ -242,8 +242,8 @@ impl DictionaryFile {
         }
     }
 
-    /// Begins to bring the records of one size that a lookup among `candidates` will look at into the processor's cache.
-    /// Does nothing where pages are not mapped.
+    /// Begins to bring the records of one size that a lookup among `candidates` will look at into the processor's
+    /// cache. Does nothing where pages are not mapped.
     fn touch(&self, candidates: &Candidates, position: u64) {
         let Some(bytes) = self.record_bytes() else { return };
         let body = self.pages.body_bytes();

@@ -64,8 +64,8 @@ impl Mapped<'_> {
         ((place.page + 1) * self.page_bytes + self.head + place.within) as usize
     }
 
-    /// Calls `part` for each page's part of the `bytes` from `place` on: where in the file it is, and which of the bytes
-    /// it has. Ends early where that gives `None`.
+    /// Calls `part` for each page's part of the `bytes` from `place` on: where in the file it is, and which of the
+    /// bytes it has. Ends early where that gives `None`.
     #[inline]
     fn parts(&self, place: Place, bytes: u64, mut part: impl FnMut(usize, Range<usize>) -> Option<()>) -> Option<()> {
         let here = self.body() - place.within;

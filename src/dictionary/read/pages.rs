@@ -1,8 +1,8 @@
 //! Pages of data in: by `pread` or through a window, checked, and joined into a piece of the stream.
 //!
-//! By `pread` each page is compared with its checksum whenever it is read. With a window (`io/window.rs`) it is compared
-//! the first time, copied from there or by `pread`, and a bit remembers it (one bit a page of memory). From then on
-//! lookups access the page where it lies. Where the window fails, pages are read by `pread` again.
+//! By `pread` each page is compared with its checksum whenever it is read. With a window (`io/window.rs`) it is
+//! compared the first time, copied from there or by `pread`, and a bit remembers it (one bit a page of memory). From
+//! then on lookups access the page where it lies. Where the window fails, pages are read by `pread` again.
 //!
 //! [`Pages::piece`] gives some pages at once, for a lookup; [`Stream`] any part of the stream in order, for walks over
 //! all of it.
