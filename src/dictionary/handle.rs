@@ -390,7 +390,7 @@ impl Dictionary {
     /// the disk.
     ///
     /// Of data in memory, the cache misses of 32 keys overlap, in one file or several. Where lookups wait for the disk,
-    /// up to 64 reads are under way at once, without further threads.
+    /// up to 64 reads are under way at once, without further threads (Linux; elsewhere one at a time).
     ///
     /// # Errors
     /// The error of [`get`](Self::get) for one of the keys.
