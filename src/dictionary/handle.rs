@@ -2,10 +2,9 @@
 //!
 //! Not here: a lookup in a file (`read/file.rs`), sizes (`stat.rs`), the check of everything (`verify.rs`).
 
-use super::build::parallel::in_parallel;
 use super::format::ends::damaged;
 use super::index::Index;
-use super::read::file::{Access, DictionaryFile};
+use super::read::file::{Access, DictionaryFile, Wanted};
 use super::read::long::ValueAt;
 use super::read::many;
 use super::read::within::{ALL, Within, inclusive};
@@ -19,7 +18,6 @@ use crate::io::{Disk, Storage};
 use std::ops::{RangeBounds, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// Options for opening a dictionary.
 ///
@@ -262,14 +260,8 @@ impl Dictionary {
     /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`]; [`ErrorKind::InvalidArgument`] if the key's shard is not open
     /// ([`DictionaryOptions::only_shards`]).
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let file = self.file_of(key)?;
-        if file.has_long_values()
-            && let Some(long) = file.long_value(key)?
-        {
-            let mut value = Vec::new();
-            return long.read_into(&mut value).map(|()| Some(value));
-        }
-        file.find(key, <[u8]>::to_vec)
+        let mut value = Vec::new();
+        Ok(self.get_into(key, &mut value)?.then_some(value))
     }
 
     /// Replaces what is in `value` by the value of `key`; `false`, with `value` unchanged, if the key is absent.
@@ -283,11 +275,7 @@ impl Dictionary {
         {
             return long.read_into(value).map(|()| true);
         }
-        let found = file.find(key, |found| {
-            value.clear();
-            value.extend_from_slice(found);
-        });
-        Ok(found?.is_some())
+        file.find(key, &mut Wanted::Value(value))
     }
 
     /// Copies the value of `key` to the start of `buffer`, and returns its length; `None` if the key is absent. If the
@@ -319,11 +307,8 @@ impl Dictionary {
             }
             return Ok(Some(long.len()));
         }
-        file.find(key, |found| {
-            let len = found.len().min(buffer.len());
-            buffer[..len].copy_from_slice(&found[..len]);
-            found.len()
-        })
+        let mut len = 0;
+        Ok(file.find(key, &mut Wanted::Copy(buffer, &mut len))?.then_some(len))
     }
 
     /// Whether the key is present. Costs what [`get`](Self::get) costs.
@@ -333,7 +318,7 @@ impl Dictionary {
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
         let file = self.file_of(key)?;
         // Not to read a long value for it.
-        Ok(file.has_long_values() && file.long_value(key)?.is_some() || file.find(key, |_| ())?.is_some())
+        Ok(file.has_long_values() && file.long_value(key)?.is_some() || file.find(key, &mut Wanted::Presence)?)
     }
 
     /// The number of pairs; free.
@@ -451,56 +436,19 @@ impl Dictionary {
     }
 }
 
-/// Reads that [`Dictionary::get_many`] asks of a disk at once.
-const READERS_MAX: usize = 16;
-/// For fewer keys a reader is not worth its thread.
-const KEYS_PER_READER: usize = 4;
-/// Keys that are looked up first, to see whether they wait for the disk.
-const PROBES: usize = 8;
-/// With fewer keys all are probes.
-const PROBED_MIN: usize = PROBES + KEYS_PER_READER;
-/// A lookup that takes longer, on average, waited for the disk: from the system's cache it takes one or two
-/// microseconds.
-const DISK_WAIT_MIN: Duration = Duration::from_micros(12);
-
 impl Dictionary {
     /// The value of each of `keys`, in their order, faster than by [`get`](Self::get) where lookups wait for memory or
     /// the disk.
     ///
-    /// Of data in memory, the cache misses of 32 keys overlap, in one file or several. If the first few keys had to
-    /// wait for the disk, up to 16 threads read at once.
+    /// Of data in memory, the cache misses of 32 keys overlap, in one file or several. Where lookups wait for the disk,
+    /// up to 64 reads are under way at once, without further threads (Linux; elsewhere one at a time).
     ///
     /// # Errors
     /// The error of [`get`](Self::get) for one of the keys.
     pub fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
         let mut values = vec![None; keys.len()];
-        let probes = if keys.len() < PROBED_MIN { keys.len() } else { PROBES };
-        let start = Instant::now();
-        self.get_in_turn(&keys[..probes], &mut values[..probes])?;
-        let waited = start.elapsed() >= DISK_WAIT_MIN * probes as u32;
-        // From the system's cache a lookup costs less than a thread gains.
-        let readers = if waited { ((keys.len() - probes) / KEYS_PER_READER).min(READERS_MAX) } else { 1 };
-        self.get_by_readers(&keys[probes..], &mut values[probes..], readers)?;
+        many::get_many(&self.files, |key| self.file_index(key), keys, &mut values)?;
         Ok(values)
-    }
-
-    fn get_in_turn<K: AsRef<[u8]>>(&self, keys: &[K], values: &mut [Option<Vec<u8>>]) -> Result<()> {
-        many::get_many(&self.files, |key| self.file_index(key), keys, values)
-    }
-
-    /// Divides the keys among `readers` threads.
-    pub(crate) fn get_by_readers<K: AsRef<[u8]> + Sync>(
-        &self,
-        keys: &[K],
-        values: &mut [Option<Vec<u8>>],
-        readers: usize,
-    ) -> Result<()> {
-        if readers <= 1 {
-            return self.get_in_turn(keys, values);
-        }
-        let share = keys.len().div_ceil(readers).max(1);
-        let parts = keys.chunks(share).zip(values.chunks_mut(share)).collect();
-        in_parallel(readers, parts, |_, (keys, values)| self.get_in_turn(keys, values)).map(drop)
     }
 }
 

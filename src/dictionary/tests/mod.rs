@@ -4,6 +4,7 @@ mod crash;
 mod diff;
 mod limits;
 mod long;
+mod mapped;
 mod model;
 mod ownership;
 mod sample_pairs;
