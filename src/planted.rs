@@ -116,6 +116,11 @@ pub(crate) enum Bug {
     ThroughCutOff,
     /// A frame written through counts as in the file although it was changed in memory.
     ThroughTrusted,
+    // Of frames that are spilled (`pager/spill.rs`).
+    /// Frames of the last checkpoint are spilled.
+    SpillsOverCheckpoint,
+    /// Frames are spilled while a checkpoint is written.
+    SpillsBesideCheckpoint,
 }
 
 #[cfg(not(test))]

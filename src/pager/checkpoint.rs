@@ -84,6 +84,7 @@ impl Pager {
             log.release(sequence)?;
         }
         self.frozen_sequence.store(sequence, Release);
+        self.stop_spilling();
         let frames = self.pool.freeze();
         let (frame_count, cut) = (self.frame_count(), self.file_frames.load(Acquire));
         let last = self.checkpoint_frames.load(Acquire);
@@ -92,6 +93,7 @@ impl Pager {
         let safe = cut == last && !self.has_replayed_references() || planted(Bug::NewFramesOverOld);
         let direct_from = if safe && last > 0 { last } else { FrameNo::MAX };
         self.begin_through_period(frame_count);
+        let keep_end = keep_end || self.spills;
         let header = self.header_bytes(root, sequence);
         Ok(Frozen { frames, frame_count, cut, direct_from, keep_end, header, sequence })
     }
@@ -106,16 +108,8 @@ impl Pager {
         let Some(file) = &self.file else { return Ok(()) };
         frozen.frames.sort_unstable();
         frozen.frames.dedup();
-        let index = if self.scratch {
-            // A temporary file need not survive a crash: the frames go straight to their places.
-            let mut sink = InPlace { file: file.as_ref(), bytes: vec![0; self.frame_bytes()], index: Vec::new() };
-            set_frame_count(file.as_ref(), self.frame_bytes(), frozen.cut, frozen.frame_count)
-                .map_err(|e| Error::io(&self.path, "set the length of", e))?;
-            self.copy_frames(&frozen, &mut sink).map_err(|e| self.journal_error(e))?;
-            sink.index
-        } else {
-            self.write_journalled(&frozen, file.as_ref())?
-        };
+        debug_assert!(!self.scratch, "a temporary file has no checkpoints");
+        let index = self.write_journalled(&frozen, file.as_ref())?;
         // Before a frame may be evicted: beyond the file's end it would be read back as zeros.
         self.file_frames.store(frozen.frame_count, Release);
         self.checkpoint_frames.store(frozen.frame_count, Release);
@@ -127,6 +121,7 @@ impl Pager {
         self.counts.checkpoints.fetch_add(1, Relaxed);
         self.sequence.store(frozen.sequence, Release);
         self.complete_through_period(frozen.frame_count);
+        self.resume_spilling(frozen.frame_count);
         self.log.as_ref().map_or(Ok(()), |log| log.release(frozen.sequence))
     }
 
@@ -198,6 +193,9 @@ impl Pager {
             match self.pool.copy_frozen(frame, sink.next_frame()) {
                 FrozenFrame::InFile if frame >= frozen.direct_from => sink.note(frame),
                 FrozenFrame::InFile | FrozenFrame::Copied => sink.push(frame)?,
+                FrozenFrame::Spilled => {
+                    sink.note_spilled(frame, self.stored_sum(frame).map_err(JournalError::Frame)?);
+                }
                 FrozenFrame::Saved => late.push(frame),
             }
         }
@@ -247,34 +245,10 @@ trait FrameSink {
     fn push(&mut self, frame: FrameNo) -> std::io::Result<()>;
     /// Notes the frame in the buffer, which the file has already.
     fn note(&mut self, frame: FrameNo);
+    /// Notes a frame with this checksum, which the file has already.
+    fn note_spilled(&mut self, frame: FrameNo, sum: u32);
     /// The frames so far, with their checksums.
     fn frames(&self) -> &[(FrameNo, u32)];
-}
-
-/// Writes frames straight to their places.
-struct InPlace<'a> {
-    file: &'a dyn File,
-    bytes: Vec<u8>,
-    index: FrameSums,
-}
-
-impl FrameSink for InPlace<'_> {
-    fn next_frame(&mut self) -> &mut [u8] {
-        &mut self.bytes
-    }
-
-    fn push(&mut self, frame: FrameNo) -> std::io::Result<()> {
-        self.index.push((frame, frame_sum(frame, &self.bytes)));
-        self.file.write_at(&self.bytes, u64::from(frame) * self.bytes.len() as u64)
-    }
-
-    fn note(&mut self, frame: FrameNo) {
-        self.index.push((frame, frame_sum(frame, &self.bytes)));
-    }
-
-    fn frames(&self) -> &[(FrameNo, u32)] {
-        &self.index
-    }
 }
 
 enum JournalError {
@@ -368,6 +342,10 @@ impl FrameSink for JournalWriter<'_> {
 
     fn note(&mut self, frame: FrameNo) {
         let sum = frame_sum(frame, self.next_frame());
+        self.note_spilled(frame, sum);
+    }
+
+    fn note_spilled(&mut self, frame: FrameNo, sum: u32) {
         self.all.push((frame, sum));
         self.direct.wrote = true;
     }
