@@ -72,7 +72,8 @@ impl Pager {
         let keep_end = self.extend_file_for_checkpoint()?;
         let sequence = match &self.log {
             Some(log) => {
-                log.follow(u64::from(self.frame_count()) * self.frame_bytes() as u64);
+                let table_bytes = u64::from(self.frame_count()) * self.frame_bytes() as u64;
+                log.follow(table_bytes, self.journal_bytes.load(Relaxed));
                 log.switch(log_bytes)?
             }
             None => self.sequence.load(Relaxed) + 1,
@@ -155,6 +156,7 @@ impl Pager {
         // power loss.
         let forget = |_: &Error| drop(remove_named().and_then(|()| self.storage.sync_names(&path)));
         let (all, index) = self.write_journal(frozen, size, journal.as_ref(), file).inspect_err(forget)?;
+        self.journal_bytes.store(index.len() as u64 * size.frame_bytes as u64, Relaxed);
         self.storage.sync_names(&path).map_err(fail("sync the directory of")).inspect_err(forget)?;
         // A crash in what follows leaves a file that is of no use without the journal beside it.
         self.refuse_if_moved().inspect_err(forget)?;
@@ -195,7 +197,7 @@ impl Pager {
                 self.pool.thaw(frame);
                 continue;
             }
-            match self.pool.copy_frozen(frame, sink.next_frame()) {
+            match self.pool.copy_frozen(frame, sink.place(frame)?) {
                 FrozenFrame::InFile if frame >= frozen.direct_from => sink.note(frame),
                 FrozenFrame::InFile | FrozenFrame::Copied => sink.push(frame)?,
                 FrozenFrame::Saved => late.push(frame),
@@ -206,11 +208,11 @@ impl Pager {
         for frame in late {
             let bytes =
                 preserved.remove(&frame).expect("a frozen frame is copied here or saved by the writer that changed it");
-            sink.next_frame().copy_from_slice(&bytes);
+            sink.place(frame)?.copy_from_slice(&bytes);
             sink.push(frame)?;
         }
         self.copy_sums(sink)?;
-        sink.next_frame().copy_from_slice(&frozen.header);
+        sink.place(0)?.copy_from_slice(&frozen.header);
         Ok(sink.push(0)?)
     }
 
@@ -229,7 +231,7 @@ impl Pager {
             }
             let sum = sum_of_sums(sum_frame, &bytes);
             bytes.whole().store(SUM_OF_SUMS, &sum.to_le_bytes());
-            sink.next_frame().copy_from_slice(&bytes);
+            sink.place(sum_frame)?.copy_from_slice(&bytes);
             drop(bytes);
             sink.push(sum_frame)?;
         }
@@ -242,10 +244,11 @@ type FrameSums = Vec<(FrameNo, u32)>;
 
 /// Where a checkpoint writes its frames.
 trait FrameSink {
-    /// The buffer for the next frame; `push` completes it.
-    fn next_frame(&mut self) -> &mut [u8];
+    /// A place for the bytes of `frame`, the next one; `push` or `note` with that frame follows, or neither.
+    fn place(&mut self, frame: FrameNo) -> std::io::Result<&mut [u8]>;
+    /// Adds the frame whose bytes are in its place.
     fn push(&mut self, frame: FrameNo) -> std::io::Result<()>;
-    /// Notes the frame in the buffer, which the file has already.
+    /// Notes the frame whose bytes are in its place, which the file has already.
     fn note(&mut self, frame: FrameNo);
     /// The frames so far, with their checksums.
     fn frames(&self) -> &[(FrameNo, u32)];
@@ -259,8 +262,8 @@ struct InPlace<'a> {
 }
 
 impl FrameSink for InPlace<'_> {
-    fn next_frame(&mut self) -> &mut [u8] {
-        &mut self.bytes
+    fn place(&mut self, _frame: FrameNo) -> std::io::Result<&mut [u8]> {
+        Ok(&mut self.bytes)
     }
 
     fn push(&mut self, frame: FrameNo) -> std::io::Result<()> {
@@ -319,6 +322,7 @@ impl<'a> JournalWriter<'a> {
 
     fn flush(&mut self) -> std::io::Result<()> {
         self.journal.write_at(&self.buffer[..self.filled], self.written)?;
+        self.journal.begin_sync(self.written, self.filled as u64);
         self.written += self.filled as u64;
         self.filled = 0;
         Ok(())
@@ -351,25 +355,30 @@ impl<'a> JournalWriter<'a> {
 }
 
 impl FrameSink for JournalWriter<'_> {
-    fn next_frame(&mut self) -> &mut [u8] {
-        &mut self.buffer[self.filled..self.filled + self.frame_bytes]
+    fn place(&mut self, frame: FrameNo) -> std::io::Result<&mut [u8]> {
+        if frame >= self.direct.from {
+            return self.direct.place(frame);
+        }
+        if self.filled == self.buffer.len() {
+            self.flush()?;
+        }
+        Ok(&mut self.buffer[self.filled..self.filled + self.frame_bytes])
     }
 
     fn push(&mut self, frame: FrameNo) -> std::io::Result<()> {
-        let sum = frame_sum(frame, self.next_frame());
-        self.all.push((frame, sum));
         if frame >= self.direct.from {
-            return self.direct.write(frame, &self.buffer[self.filled..self.filled + self.frame_bytes]);
+            self.all.push((frame, self.direct.push(frame)));
+            return Ok(());
         }
+        let sum = frame_sum(frame, &self.buffer[self.filled..self.filled + self.frame_bytes]);
+        self.all.push((frame, sum));
         self.index.push((frame, sum));
         self.filled += self.frame_bytes;
-        if self.filled == self.buffer.len() { self.flush() } else { Ok(()) }
+        Ok(())
     }
 
     fn note(&mut self, frame: FrameNo) {
-        let sum = frame_sum(frame, self.next_frame());
-        self.all.push((frame, sum));
-        self.direct.wrote = true;
+        self.all.push((frame, self.direct.note(frame)));
     }
 
     fn frames(&self) -> &[(FrameNo, u32)] {
@@ -383,35 +392,63 @@ struct DirectWriter<'a> {
     frame_bytes: usize,
     /// Frames from here on are new.
     from: FrameNo,
-    /// Adjacent frames not yet written; `next` is the frame after them.
+    /// Adjacent frames not yet written, the first `filled` bytes; `next` is the frame after them.
     run: Vec<u8>,
+    filled: usize,
     next: FrameNo,
     /// The file has bytes of new frames that are not yet synced.
     wrote: bool,
 }
 
+/// Shorter runs are left to the sync at the end: the kernel may join them with their neighbours.
+const BEGIN_SYNC_BYTES: usize = 256 << 10;
+
 impl<'a> DirectWriter<'a> {
     fn new(file: &'a dyn File, frame_bytes: usize, from: FrameNo) -> Self {
-        DirectWriter { file, frame_bytes, from, run: Vec::new(), next: 0, wrote: false }
+        DirectWriter { file, frame_bytes, from, run: Vec::new(), filled: 0, next: 0, wrote: false }
     }
 
-    fn write(&mut self, frame: FrameNo, bytes: &[u8]) -> std::io::Result<()> {
+    /// A place for the bytes of `frame`, where they are written from.
+    fn place(&mut self, frame: FrameNo) -> std::io::Result<&mut [u8]> {
         const RUN_BYTES: usize = 1 << 20;
-        if frame != self.next || self.run.len() >= RUN_BYTES {
+        if frame != self.next || self.filled == self.run.len() {
             self.flush()?;
+            self.next = frame;
         }
-        self.run.extend_from_slice(bytes);
+        if self.run.is_empty() {
+            self.run = vec![0; RUN_BYTES.max(self.frame_bytes)];
+        }
+        Ok(&mut self.run[self.filled..self.filled + self.frame_bytes])
+    }
+
+    fn sum(&self, frame: FrameNo) -> u32 {
+        frame_sum(frame, &self.run[self.filled..self.filled + self.frame_bytes])
+    }
+
+    /// Adds the frame in its place; returns its checksum.
+    fn push(&mut self, frame: FrameNo) -> u32 {
+        let sum = self.sum(frame);
+        self.filled += self.frame_bytes;
         self.next = frame + 1;
-        Ok(())
+        sum
+    }
+
+    /// The checksum of the frame in its place, which the file has already.
+    fn note(&mut self, frame: FrameNo) -> u32 {
+        self.wrote = true;
+        self.sum(frame)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        if self.run.is_empty() {
+        if self.filled == 0 {
             return Ok(());
         }
-        let end = u64::from(self.next) * self.frame_bytes as u64;
-        self.file.write_at(&self.run, end - self.run.len() as u64)?;
-        self.run.clear();
+        let start = u64::from(self.next) * self.frame_bytes as u64 - self.filled as u64;
+        let run = &self.run[..std::mem::take(&mut self.filled)];
+        self.file.write_at(run, start)?;
+        if run.len() >= BEGIN_SYNC_BYTES {
+            self.file.begin_sync(start, run.len() as u64);
+        }
         self.wrote = true;
         Ok(())
     }

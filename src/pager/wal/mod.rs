@@ -22,6 +22,7 @@
 //! Not here: the meaning of records (`table/wal_record.rs`), checkpoints (`checkpoint.rs`), a segment's file
 //! (`segment.rs`).
 
+mod ahead;
 mod replay;
 mod segment;
 
@@ -29,6 +30,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
 use crate::pager::interleave::{step, task, until_free, wait_on};
 use crate::planted::{Bug, planted};
+use ahead::Ahead;
 pub(crate) use replay::Replay;
 use replay::Replayed;
 use segment::{End, Header, RECORDS_START, SLOT_COUNT, Segment, Shape, slot_path};
@@ -78,11 +80,11 @@ pub(crate) struct Log {
     segment_bytes: AtomicU64,
     /// Bytes of the current segment that are written or reserved.
     reserved: AtomicU64,
-    /// Bytes of the current segment that can be written without waiting.
+    /// Bytes of the current segment that can be written without a look at `ahead`.
     ready: AtomicU64,
     tail: Mutex<Tail>,
-    /// Held by the thread that makes bytes ready.
-    preparing: Mutex<()>,
+    /// Its segment is held by the thread that makes bytes ready. Taken before `tail`.
+    ahead: Ahead,
     durable: Mutex<Durable>,
     synced: Condvar,
 }
@@ -126,13 +128,16 @@ struct NeededSegment {
 /// Segments used in turn. More exist only after crashes and beside a backup.
 const KEPT_SLOTS: u8 = 2;
 
-/// Bytes of a segment of the log of a table of `table_bytes`: half as many.
+/// Bytes of a segment of the log of a table of `table_bytes`, whose last checkpoint had a journal of `journal_bytes`.
 ///
-/// A checkpoint writes every frame that has changed, which is nearly all of them if random keys are written to a table
-/// larger than the log. So the log grows with the table: a byte of log costs a bounded number of bytes of checkpoint.
-fn segment_bytes_for(table_bytes: u64) -> u64 {
+/// A checkpoint journals every frame of the one before that has changed, which is nearly all of them if random keys are
+/// written to a table larger than the log. So the log grows with the table: a byte of log costs a bounded number of
+/// bytes of checkpoint. Where few of the old frames change, as if large values are added, a short log is as good, and
+/// its pages are used again while they are mapped and in the processor's cache.
+fn segment_bytes_for(table_bytes: u64, journal_bytes: u64) -> u64 {
     const SEGMENT_BYTES_MIN: u64 = 128 << 20;
-    (table_bytes / 2).max(SEGMENT_BYTES_MIN)
+    const LOG_PER_JOURNAL: u64 = 4;
+    (table_bytes / 2).min(journal_bytes.saturating_mul(LOG_PER_JOURNAL)).max(SEGMENT_BYTES_MIN)
 }
 
 impl Tail {
@@ -221,7 +226,7 @@ impl Log {
             table_id,
             safety,
             fixed_segment_bytes,
-            segment_bytes: AtomicU64::new(fixed_segment_bytes.unwrap_or(segment_bytes_for(0))),
+            segment_bytes: AtomicU64::new(fixed_segment_bytes.unwrap_or(segment_bytes_for(0, 0))),
             reserved: AtomicU64::new(RECORDS_START),
             ready: AtomicU64::new(0),
             tail: Mutex::new(Tail {
@@ -239,7 +244,7 @@ impl Log {
                 end: 0,
                 pieces: 0,
             }),
-            preparing: Mutex::new(()),
+            ahead: Ahead::new(),
             durable: Mutex::new(Durable {
                 waiting: 0,
                 group: 1,
@@ -257,10 +262,10 @@ impl Log {
         self.segment_bytes.load(Relaxed)
     }
 
-    /// Sets the length of later segments for a table of `table_bytes`, unless the user has set it.
-    pub(super) fn follow(&self, table_bytes: u64) {
+    /// Sets the length of later segments, see [`segment_bytes_for`], unless the user has set it.
+    pub(super) fn follow(&self, table_bytes: u64, journal_bytes: u64) {
         if self.fixed_segment_bytes.is_none() {
-            self.segment_bytes.store(segment_bytes_for(table_bytes), Relaxed);
+            self.segment_bytes.store(segment_bytes_for(table_bytes, journal_bytes), Relaxed);
         }
     }
 
@@ -329,10 +334,18 @@ impl Log {
 
     #[cold]
     fn reserve_slow<'a>(&'a self, sum: u64, room: Room<'a>) -> Result<Option<Room<'a>>> {
-        until_free(&self.preparing);
-        let _preparing = self.preparing.lock().expect("no panic while held");
-        let ready = self.ready.load(Relaxed);
-        if sum <= ready {
+        // Between two looks at `ahead`, which moves on.
+        const READY_BYTES: u64 = 1 << 20;
+        let prepared = self.ahead.prepared();
+        if sum <= prepared {
+            self.ready.fetch_max(prepared.min(sum + READY_BYTES), AcqRel);
+            self.ahead.follow(sum);
+            return Ok(Some(room));
+        }
+        let mut current = self.ahead.segment();
+        let prepared = self.ahead.prepared();
+        if sum <= prepared {
+            self.ready.fetch_max(prepared, AcqRel);
             return Ok(Some(room));
         }
         let (segment, offset) = {
@@ -349,10 +362,20 @@ impl Log {
             return Ok(None);
         }
         // Enough that this is rare, and not so much that a thread waits long.
-        let ahead: u64 = if self.waits() { 1 << 20 } else { 1 << 16 };
-        let to = (sum + ahead).min(segment.capacity);
-        segment.prepare(ready.max(offset), to)?;
+        let more: u64 = match task() {
+            _ if self.waits() => 1 << 20,
+            None => 1 << 16,
+            Some(_) => 1 << 12, // in a model of threads the segments are as short
+        };
+        let to = (sum + more).min(segment.capacity);
+        segment.prepare(prepared.max(offset), to)?;
+        *current = Some(segment);
+        self.ahead.set_prepared(&mut current, to);
         self.ready.store(to, Release);
+        drop(current);
+        if !self.waits() {
+            self.ahead.follow(sum);
+        }
         Ok(Some(room))
     }
 
@@ -457,6 +480,7 @@ impl Log {
     /// # Errors
     /// [`ErrorKind::DiskFull`] and [`ErrorKind::Io`]; nothing has changed.
     pub(crate) fn switch(&self, bytes: u64) -> Result<u64> {
+        let mut current = self.ahead.segment();
         let mut tail = self.tail();
         // Every reservation was used or returned: a writer leaves the gate only after that.
         let reserved_beyond = || self.reserved.load(Relaxed) - tail.offset;
@@ -500,6 +524,8 @@ impl Log {
         }
         self.reserved.store(RECORDS_START, Relaxed);
         self.ready.store(0, Release);
+        *current = None;
+        self.ahead.set_prepared(&mut current, 0);
         Ok(number)
     }
 
@@ -539,6 +565,7 @@ impl Log {
 
     /// Removes the log's files: a checkpoint contains all their records. The files of other tables stay.
     pub(crate) fn close(&self) -> Result<()> {
+        *self.ahead.segment() = None;
         let mut tail = self.tail();
         tail.segment = None;
         tail.unsynced.clear();
