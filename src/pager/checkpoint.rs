@@ -72,8 +72,7 @@ impl Pager {
         let keep_end = self.extend_file_for_checkpoint()?;
         let sequence = match &self.log {
             Some(log) => {
-                let table_bytes = u64::from(self.frame_count()) * self.frame_bytes() as u64;
-                log.follow(table_bytes, self.journal_bytes.load(Relaxed));
+                log.follow(u64::from(self.frame_count()) * self.frame_bytes() as u64);
                 log.switch(log_bytes)?
             }
             None => self.sequence.load(Relaxed) + 1,
@@ -156,7 +155,6 @@ impl Pager {
         // power loss.
         let forget = |_: &Error| drop(remove_named().and_then(|()| self.storage.sync_names(&path)));
         let (all, index) = self.write_journal(frozen, size, journal.as_ref(), file).inspect_err(forget)?;
-        self.journal_bytes.store(index.len() as u64 * size.frame_bytes as u64, Relaxed);
         self.storage.sync_names(&path).map_err(fail("sync the directory of")).inspect_err(forget)?;
         // A crash in what follows leaves a file that is of no use without the journal beside it.
         self.refuse_if_moved().inspect_err(forget)?;

@@ -138,8 +138,6 @@ pub(crate) struct Pager {
     sequence: AtomicU64,
     /// The number of the last checkpoint that began.
     frozen_sequence: AtomicU64,
-    /// Bytes of the journal of the last checkpoint; at an open unknown, and so the most.
-    journal_bytes: AtomicU64,
     /// `Some` for a file that is open for writing.
     log: Option<Log>,
     through: Through,
@@ -285,7 +283,6 @@ impl Pager {
             table_id: random_u64(),
             sequence: AtomicU64::new(0),
             frozen_sequence: AtomicU64::new(0),
-            journal_bytes: AtomicU64::new(0),
             log: None,
             through: Through::default(),
             checkpoint_lock: Arc::default(),
@@ -353,7 +350,7 @@ impl Pager {
             let (storage, file) = (storage.clone(), file.clone());
             let table_bytes = u64::from(header.frame_count) * header.frame_bytes as u64;
             let log = Log::new(storage, path, file, header.table_id, header.sequence, safety, log_bytes);
-            log.follow(table_bytes, u64::MAX);
+            log.follow(table_bytes);
             log
         });
         let pager = Pager {
@@ -371,7 +368,6 @@ impl Pager {
             table_id: header.table_id,
             sequence: AtomicU64::new(header.sequence),
             frozen_sequence: AtomicU64::new(header.sequence),
-            journal_bytes: AtomicU64::new(u64::MAX),
             log,
             through: Through::default(),
             checkpoint_lock: Arc::default(),

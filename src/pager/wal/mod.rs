@@ -128,16 +128,13 @@ struct NeededSegment {
 /// Segments used in turn. More exist only after crashes and beside a backup.
 const KEPT_SLOTS: u8 = 2;
 
-/// Bytes of a segment of the log of a table of `table_bytes`, whose last checkpoint had a journal of `journal_bytes`.
+/// Bytes of a segment of the log of a table of `table_bytes`: half as many.
 ///
-/// A checkpoint journals every frame of the one before that has changed, which is nearly all of them if random keys are
-/// written to a table larger than the log. So the log grows with the table: a byte of log costs a bounded number of
-/// bytes of checkpoint. Where few of the old frames change, as if large values are added, a short log is as good, and
-/// its pages are used again while they are mapped and in the processor's cache.
-fn segment_bytes_for(table_bytes: u64, journal_bytes: u64) -> u64 {
+/// A checkpoint writes every frame that has changed, which is nearly all of them if random keys are written to a table
+/// larger than the log. So the log grows with the table: a byte of log costs a bounded number of bytes of checkpoint.
+fn segment_bytes_for(table_bytes: u64) -> u64 {
     const SEGMENT_BYTES_MIN: u64 = 128 << 20;
-    const LOG_PER_JOURNAL: u64 = 4;
-    (table_bytes / 2).min(journal_bytes.saturating_mul(LOG_PER_JOURNAL)).max(SEGMENT_BYTES_MIN)
+    (table_bytes / 2).max(SEGMENT_BYTES_MIN)
 }
 
 impl Tail {
@@ -226,7 +223,7 @@ impl Log {
             table_id,
             safety,
             fixed_segment_bytes,
-            segment_bytes: AtomicU64::new(fixed_segment_bytes.unwrap_or(segment_bytes_for(0, 0))),
+            segment_bytes: AtomicU64::new(fixed_segment_bytes.unwrap_or(segment_bytes_for(0))),
             reserved: AtomicU64::new(RECORDS_START),
             ready: AtomicU64::new(0),
             tail: Mutex::new(Tail {
@@ -262,10 +259,10 @@ impl Log {
         self.segment_bytes.load(Relaxed)
     }
 
-    /// Sets the length of later segments, see [`segment_bytes_for`], unless the user has set it.
-    pub(super) fn follow(&self, table_bytes: u64, journal_bytes: u64) {
+    /// Sets the length of later segments for a table of `table_bytes`, unless the user has set it.
+    pub(super) fn follow(&self, table_bytes: u64) {
         if self.fixed_segment_bytes.is_none() {
-            self.segment_bytes.store(segment_bytes_for(table_bytes, journal_bytes), Relaxed);
+            self.segment_bytes.store(segment_bytes_for(table_bytes), Relaxed);
         }
     }
 
