@@ -1,5 +1,5 @@
-//! Writers side by side: `splitpoint-bench writers [FILE]`. One thread does all operations, then several a share each, in
-//! alternating rounds.
+//! Writers side by side: `splitpoint-bench writers [FILE]`. One thread does all operations, then several a share each,
+//! in alternating rounds.
 //!
 //! Keys of 8 bytes and values of 32, for each durability that the place has. The keys of the overwrites are uniform, so
 //! that threads rarely meet, or by Zipf's law (exponent 0.99), so that they meet all the time.

@@ -410,10 +410,10 @@ impl Log {
         }
         let body = super::random_u64().to_le_bytes();
         segment.prepare(tail.offset, tail.offset + RESUMED_BYTES)?;
-        let head = head(tail.chain, RESUMED, &[&body]);
+        let (head, chain) = Head::new(RESUMED, &[&body]).after(tail.chain);
         // If a crash cuts this record, it is incomplete, and nothing after it counts.
-        segment.store(&[&head.bytes, &body], tail.offset)?;
-        tail.chain = head.chain;
+        segment.store(&[&head, &body], tail.offset)?;
+        tail.chain = chain;
         tail.offset += RESUMED_BYTES;
         self.reserved.fetch_add(RESUMED_BYTES, Relaxed);
         Ok(())
@@ -589,10 +589,11 @@ impl Log {
 
     #[inline]
     fn append_one(&self, kind: u8, body: &[&[u8]], bytes: usize) -> Result<Lsn> {
+        let head = Head::new(kind, body);
         let mut tail = self.tail();
         let tail = &mut *tail;
         let segment = tail.segment.as_ref().expect("there is a segment before there is room in it");
-        let head = head(tail.chain, kind, body);
+        let (head, chain) = head.after(tail.chain);
         if self.waits() {
             // Before the record is added: after an error the pending bytes still end at `offset`, for the thread that
             // syncs them.
@@ -600,22 +601,22 @@ impl Log {
                 segment.write(&tail.pending, tail.offset - tail.pending.len() as u64)?;
                 tail.pending.clear();
             }
-            tail.pending.extend_from_slice(&head.bytes);
+            tail.pending.extend_from_slice(&head);
             body.iter().for_each(|part| tail.pending.extend_from_slice(part));
         } else {
             let mut at = tail.offset;
             match body {
-                [one] => segment.store(&[&head.bytes, one], at)?,
-                [one, two] => segment.store(&[&head.bytes, one, two], at)?,
-                [one, two, three] => segment.store(&[&head.bytes, one, two, three], at)?,
+                [one] => segment.store(&[&head, one], at)?,
+                [one, two] => segment.store(&[&head, one, two], at)?,
+                [one, two, three] => segment.store(&[&head, one, two, three], at)?,
                 more => {
-                    segment.store(&[&head.bytes], at)?;
+                    segment.store(&[&head], at)?;
                     at += RECORD_HEADER_BYTES as u64;
                     segment.store(more, at)?;
                 }
             }
         }
-        tail.chain = head.chain;
+        tail.chain = chain;
         tail.offset += (RECORD_HEADER_BYTES + bytes) as u64;
         Ok(segment.start + tail.offset)
     }
@@ -786,22 +787,38 @@ pub(crate) fn has_segments(storage: &dyn Storage, path: &Path) -> bool {
     (0..SLOT_COUNT).any(|slot| storage.open(&slot_path(path, slot), Mode::Read).is_ok())
 }
 
+/// What of a record does not depend on the record before it.
 struct Head {
-    bytes: [u8; RECORD_HEADER_BYTES],
-    chain: u32,
+    /// Kind and length.
+    word: [u8; 4],
+    /// Checksum of `word` and body.
+    own: u32,
 }
 
-/// The header of a record that follows one with the checksum `chain`.
-#[inline]
-fn head(chain: u32, kind: u8, body: &[&[u8]]) -> Head {
-    let len: usize = body.iter().map(|part| part.len()).sum();
-    let word = (u32::from(kind) << 24 | len as u32).to_le_bytes();
-    let mut sum = crc32c::crc32c_append(chain, &word);
-    for part in body {
-        sum = crc32c::crc32c_append(sum, part);
+impl Head {
+    #[inline]
+    fn new(kind: u8, body: &[&[u8]]) -> Head {
+        let len: usize = body.iter().map(|part| part.len()).sum();
+        let word = (u32::from(kind) << 24 | len as u32).to_le_bytes();
+        let own = body.iter().fold(crc32c::crc32c(&word), |sum, part| crc32c::crc32c_append(sum, part));
+        Head { word, own }
     }
-    let mut bytes = [0; RECORD_HEADER_BYTES];
-    bytes[..4].copy_from_slice(&sum.to_le_bytes());
-    bytes[4..].copy_from_slice(&word);
-    Head { bytes, chain: sum }
+
+    /// The header of the record, and its checksum, after one with the checksum `chain`.
+    #[inline]
+    fn after(&self, chain: u32) -> ([u8; RECORD_HEADER_BYTES], u32) {
+        let sum = chained(chain, self.own);
+        let mut bytes = [0; RECORD_HEADER_BYTES];
+        bytes[..4].copy_from_slice(&sum.to_le_bytes());
+        bytes[4..].copy_from_slice(&self.word);
+        (bytes, sum)
+    }
+}
+
+/// The checksum of a record whose own bytes have the checksum `own`, after one with the checksum `chain`.
+///
+/// Threads compute `own` side by side, however long the record; only this is done one after another.
+#[inline]
+fn chained(chain: u32, own: u32) -> u32 {
+    crc32c::crc32c_append(chain, &own.to_le_bytes())
 }

@@ -216,7 +216,7 @@ impl<'a> Reader<'a> {
         }
         let chain = self.chain;
         let Some(bytes) = self.bytes(RECORD_HEADER_BYTES + len)? else { return Ok(None) };
-        let computed = crc32c::crc32c_append(chain, &bytes[4..]);
+        let computed = super::chained(chain, crc32c::crc32c(&bytes[4..]));
         // Zeros after the last record have a checksum of zero; no record has kind 0.
         Ok((kind != 0 && (stored == computed || planted(Bug::RecordUnchecked)))
             .then(|| (kind, &bytes[RECORD_HEADER_BYTES..], computed)))

@@ -49,6 +49,11 @@ pub struct Header {
 
 const OTHER_VERSION: &str = "no segment of version 1";
 
+/// The checksum of a record with `bytes` from its byte 4 on, after one with the checksum `before`.
+fn chained(before: u32, bytes: &[u8]) -> u32 {
+    crc32c(before, &crc32c(0, bytes).to_le_bytes())
+}
+
 impl Header {
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
@@ -126,7 +131,7 @@ impl Segment {
             if kind == 0 || len > BODY_BYTES_MAX || body_at + len > file.len() {
                 break;
             }
-            let sum = crc32c(checksum, &file[at + 4..body_at + len]);
+            let sum = chained(checksum, &file[at + 4..body_at + len]);
             if sum != u32_at(head, 0) {
                 break;
             }
@@ -319,7 +324,7 @@ impl Builder {
     /// A record whose length need not be that of its body. The checksum is over what is there.
     pub fn record_of(mut self, kind: u8, len: u32, body: &[u8]) -> Builder {
         let word = (u32::from(kind) << 24 | len & 0xFF_FFFF).to_le_bytes();
-        self.checksum = crc32c(crc32c(self.checksum, &word), body);
+        self.checksum = chained(self.checksum, &[&word, body].concat());
         self.bytes.extend_from_slice(&self.checksum.to_le_bytes());
         self.bytes.extend_from_slice(&word);
         self.bytes.extend_from_slice(body);
