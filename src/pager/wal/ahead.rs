@@ -11,7 +11,7 @@
 
 use super::segment::Segment;
 use crate::io::{forked_since, forks};
-use crate::pager::interleave::{spawn, step, task, until_free};
+use crate::pager::interleave::{spawn, step, task, uninterrupted, until_free};
 use crate::planted::{Bug, planted};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -126,7 +126,7 @@ impl Shared {
         if from == 0 || from >= to {
             return false;
         }
-        if segment.prepare(from, to).is_err() {
+        if uninterrupted(|| segment.prepare(from, to)).is_err() {
             self.wanted.store(0, Relaxed);
             return false;
         }
