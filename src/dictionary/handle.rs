@@ -2,10 +2,9 @@
 //!
 //! Not here: a lookup in a file (`read/file.rs`), sizes (`stat.rs`), the check of everything (`verify.rs`).
 
-use super::build::parallel::in_parallel;
 use super::format::ends::damaged;
 use super::index::Index;
-use super::read::file::{Access, DictionaryFile};
+use super::read::file::{Access, DictionaryFile, Wanted};
 use super::read::many;
 use super::read::within::{ALL, Within, inclusive};
 use super::run::Run;
@@ -18,7 +17,6 @@ use crate::io::{Disk, Storage};
 use std::ops::{RangeBounds, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// Options for opening a dictionary.
 ///
@@ -260,7 +258,8 @@ impl Dictionary {
     /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`]; [`ErrorKind::InvalidArgument`] if the key's shard is not open
     /// ([`DictionaryOptions::only_shards`]).
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.file_of(key)?.find(key, <[u8]>::to_vec)
+        let mut value = Vec::new();
+        Ok(self.get_into(key, &mut value)?.then_some(value))
     }
 
     /// Replaces what is in `value` by the value of `key`; `false`, with `value` unchanged, if the key is absent.
@@ -268,11 +267,7 @@ impl Dictionary {
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        let found = self.file_of(key)?.find(key, |found| {
-            value.clear();
-            value.extend_from_slice(found);
-        });
-        Ok(found?.is_some())
+        self.file_of(key)?.find(key, &mut Wanted::Value(value))
     }
 
     /// Whether the key is present. Costs what [`get`](Self::get) costs.
@@ -280,7 +275,7 @@ impl Dictionary {
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        Ok(self.file_of(key)?.find(key, |_| ())?.is_some())
+        self.file_of(key)?.find(key, &mut Wanted::Presence)
     }
 
     /// The number of pairs; free.
@@ -390,56 +385,19 @@ impl Dictionary {
     }
 }
 
-/// Reads that [`Dictionary::get_many`] asks of a disk at once.
-const READERS_MAX: usize = 16;
-/// For fewer keys a reader is not worth its thread.
-const KEYS_PER_READER: usize = 4;
-/// Keys that are looked up first, to see whether they wait for the disk.
-const PROBES: usize = 8;
-/// With fewer keys all are probes.
-const PROBED_MIN: usize = PROBES + KEYS_PER_READER;
-/// A lookup that takes longer, on average, waited for the disk: from the system's cache it takes one or two
-/// microseconds.
-const DISK_WAIT_MIN: Duration = Duration::from_micros(12);
-
 impl Dictionary {
     /// The value of each of `keys`, in their order, faster than by [`get`](Self::get) where lookups wait for memory or
     /// the disk.
     ///
-    /// Of data in memory, the cache misses of 32 keys overlap, in one file or several. If the first few keys had to
-    /// wait for the disk, up to 16 threads read at once.
+    /// Of data in memory, the cache misses of 32 keys overlap, in one file or several. Where lookups wait for the disk,
+    /// up to 64 reads are under way at once, without further threads (Linux; elsewhere one at a time).
     ///
     /// # Errors
     /// The error of [`get`](Self::get) for one of the keys.
     pub fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
         let mut values = vec![None; keys.len()];
-        let probes = if keys.len() < PROBED_MIN { keys.len() } else { PROBES };
-        let start = Instant::now();
-        self.get_in_turn(&keys[..probes], &mut values[..probes])?;
-        let waited = start.elapsed() >= DISK_WAIT_MIN * probes as u32;
-        // From the system's cache a lookup costs less than a thread gains.
-        let readers = if waited { ((keys.len() - probes) / KEYS_PER_READER).min(READERS_MAX) } else { 1 };
-        self.get_by_readers(&keys[probes..], &mut values[probes..], readers)?;
+        many::get_many(&self.files, |key| self.file_index(key), keys, &mut values)?;
         Ok(values)
-    }
-
-    fn get_in_turn<K: AsRef<[u8]>>(&self, keys: &[K], values: &mut [Option<Vec<u8>>]) -> Result<()> {
-        many::get_many(&self.files, |key| self.file_index(key), keys, values)
-    }
-
-    /// Divides the keys among `readers` threads.
-    pub(crate) fn get_by_readers<K: AsRef<[u8]> + Sync>(
-        &self,
-        keys: &[K],
-        values: &mut [Option<Vec<u8>>],
-        readers: usize,
-    ) -> Result<()> {
-        if readers <= 1 {
-            return self.get_in_turn(keys, values);
-        }
-        let share = keys.len().div_ceil(readers).max(1);
-        let parts = keys.chunks(share).zip(values.chunks_mut(share)).collect();
-        in_parallel(readers, parts, |_, (keys, values)| self.get_in_turn(keys, values)).map(drop)
     }
 }
 

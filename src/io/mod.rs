@@ -113,6 +113,17 @@ pub(crate) trait File: Send + Sync {
     }
     /// Whether a writer holds the lock now.
     fn is_locked(&self) -> Result<bool>;
+    /// Announces that reads will be in random order, so that nothing is read besides what is asked for.
+    fn expect_random_reads(&self) {}
+    /// Begins to read `count` bytes from `offset`, so that a later [`read_at`](Self::read_at) waits less. `false` where
+    /// there is no such request; errors come with the read.
+    fn read_ahead(&self, _offset: u64, _count: u64) -> bool {
+        false
+    }
+    /// Whether the byte at `offset` is in the system's cache, if the system says so.
+    fn is_cached(&self, _offset: u64) -> Option<bool> {
+        None
+    }
     /// Maps the first `bytes` bytes as memory that the operating system keeps when the process dies; the file may be
     /// shorter, but has 4096 bytes. `None` where there are no mappings; then [`write_at`](Self::write_at) does the
     /// same, slower.
@@ -143,18 +154,44 @@ pub(crate) trait Mapped: Send + Sync {
 }
 
 /// A file, mapped for reading, from which bytes are copied.
+///
+/// Each method says whether the bytes could be read: after `false` or `None` the file did not have them when it was
+/// mapped, or they, or some that were accessed before, could not be read.
 pub(crate) trait Window: Send + Sync {
-    /// Copies the bytes from `from` on. `false`: the file did not have them when it was mapped, or they, or some that
-    /// were copied before, could not be read; `to` may then have anything.
+    /// Copies the bytes from `from` on. After `false`, `to` may have anything.
     fn copy(&self, from: usize, to: &mut [u8]) -> bool;
+    /// Appends the `count` bytes from `from` on to `to`, which stays as it was if it gives `false`.
+    fn append(&self, from: usize, count: usize, to: &mut Vec<u8>) -> bool;
+    /// Whether the bytes from `from` on are `bytes`.
+    fn has(&self, from: usize, bytes: &[u8]) -> Option<bool>;
+    /// The number of the first of these records that begins with `key`, if one does.
+    fn find(&self, records: Records, key: &[u8]) -> Option<Option<usize>>;
     /// Begins to bring byte `at` into the processor's cache, if it is in memory.
     fn prefetch(&self, at: usize);
+}
+
+/// Records of one size in a mapped file, one behind another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Records {
+    /// Where the first begins.
+    pub from: usize,
+    pub count: usize,
+    /// Bytes of each.
+    pub bytes: usize,
 }
 
 /// A file, mapped for reading.
 pub(crate) trait View: Send + Sync {
     /// The bytes of the file when it was mapped.
     fn bytes(&self) -> &[u8];
+}
+
+/// Asks the system for large pages of memory, before it is written to. Does nothing where there are none.
+pub(crate) fn advise_huge_pages<T>(memory: &mut [std::mem::MaybeUninit<T>]) {
+    #[cfg(target_os = "linux")]
+    real::advise_huge_pages(memory);
+    #[cfg(not(target_os = "linux"))]
+    let _ = memory;
 }
 
 /// Opens or creates the file at `path` and takes its lock; `None` where another handle holds it. `InvalidData` for a

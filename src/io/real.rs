@@ -228,6 +228,21 @@ impl File for RealFile {
         is_mount_root(&self.file)
     }
 
+    #[cfg(target_os = "linux")]
+    fn expect_random_reads(&self) {
+        advise(&self.file, 0, 0, libc::POSIX_FADV_RANDOM);
+    }
+
+    #[cfg(target_os = "linux")]
+    fn read_ahead(&self, offset: u64, count: u64) -> bool {
+        advise(&self.file, offset, count, libc::POSIX_FADV_WILLNEED)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn is_cached(&self, offset: u64) -> Option<bool> {
+        read_without_wait(&self.file, offset)
+    }
+
     fn is_locked(&self) -> Result<bool> {
         match self.file.try_lock_shared() {
             Ok(()) => self.file.unlock().map(|()| false),
@@ -293,6 +308,47 @@ fn is_mount_root(file: &fs::File) -> Result<bool> {
     // SAFETY: zeros are a legal statx, and the call has filled in the fields it supports.
     let found = unsafe { found.assume_init() };
     Ok(found.stx_attributes & found.stx_attributes_mask & MOUNT_ROOT != 0)
+}
+
+/// Advises the system about reads of `count` bytes from `offset`, all if 0. Gives whether it took the advice.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "std has no posix_fadvise")]
+fn advise(file: &fs::File, offset: u64, count: u64, advice: libc::c_int) -> bool {
+    let (Ok(offset), Ok(count)) = (libc::off_t::try_from(offset), libc::off_t::try_from(count)) else { return false };
+    // SAFETY: posix_fadvise takes no pointers, and the descriptor is open as long as `file` is borrowed.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), offset, count, advice) == 0 }
+}
+
+/// Whether a byte can be read without a wait for the disk; `None` where the file system does not say.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "std has no preadv2")]
+fn read_without_wait(file: &fs::File, offset: u64) -> Option<bool> {
+    let mut byte = 0u8;
+    let part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    let offset = libc::off_t::try_from(offset).ok()?;
+    // SAFETY: the descriptor is open as long as `file` is borrowed, and `part` is one byte of ours.
+    let read = unsafe { libc::preadv2(file.as_raw_fd(), &raw const part, 1, offset, libc::RWF_NOWAIT) };
+    match read {
+        1 => Some(true),
+        -1 if Error::last_os_error().kind() == ErrorKind::WouldBlock => Some(false),
+        _ => None,
+    }
+}
+
+/// Asks for large pages of memory where there is much of it, so that random accesses miss fewer translations. Before it
+/// is written to.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "std has no madvise")]
+pub(super) fn advise_huge_pages<T>(memory: &mut [std::mem::MaybeUninit<T>]) {
+    const MANY_BYTES: usize = 4 << 20;
+    let page = super::guard::page_bytes();
+    let (start, bytes) = (memory.as_mut_ptr().cast::<u8>(), size_of_val(memory));
+    let skipped = start.align_offset(page);
+    if bytes >= MANY_BYTES {
+        let start = start.wrapping_add(skipped);
+        // SAFETY: whole pages of memory that is borrowed. The advice changes no content, and need not be taken.
+        unsafe { libc::madvise(start.cast(), (bytes - skipped) / page * page, libc::MADV_HUGEPAGE) };
+    }
 }
 
 #[cfg(target_os = "linux")]

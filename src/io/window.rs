@@ -4,13 +4,13 @@
 //! where the disk fails, or another program cuts the file, the access meets zeros and the window fails, for good. The
 //! caller then reads with [`File::read_at`](super::File::read_at), which says what is wrong or gives the bytes.
 //!
-//! Bytes are copied out and never borrowed, as they can become zeros at any moment; `racing.rs` is how.
+//! Bytes are copied out or compared, and never borrowed, as they can become zeros at any moment; `racing.rs` is how.
 //! Not here: words that are borrowed from a mapping (`view.rs`).
 #![expect(unsafe_code, reason = "loads from a mapping")]
 #![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
 
-use super::Window;
 use super::guard::{Guarded, page_bytes};
+use super::{Records, Window};
 use crate::racing;
 use std::fs;
 use std::io::Result;
@@ -77,16 +77,75 @@ fn is_local(file: &fs::File) -> bool {
     !SHARED.contains(&(found.f_type as u32))
 }
 
+impl FileWindow {
+    /// Where `count` bytes from `from` on are in memory, if the file has them.
+    #[inline]
+    fn at(&self, from: usize, count: usize) -> Option<*const u8> {
+        let there = from <= self.0.bytes && count <= self.0.bytes - from;
+        there.then(|| self.0.start.wrapping_add(from).cast_const())
+    }
+}
+
 impl Window for FileWindow {
     #[inline]
     fn copy(&self, from: usize, to: &mut [u8]) -> bool {
-        if from > self.0.bytes || to.len() > self.0.bytes - from {
+        let Some(start) = self.at(from, to.len()) else { return false };
+        // SAFETY: the range lies in the mapping (`at`), which begins at a page and has whole words to the end of its
+        // last one; `to` is borrowed, so only this thread accesses it.
+        unsafe { racing::copy_out(start, to.as_mut_ptr(), to.len()) };
+        !self.0.failed()
+    }
+
+    fn append(&self, from: usize, count: usize, to: &mut Vec<u8>) -> bool {
+        let Some(start) = self.at(from, count) else { return false };
+        let before = to.len();
+        to.reserve(count);
+        // SAFETY: as in `copy`; the vector has room for `count` bytes behind its own, just reserved.
+        unsafe { racing::copy_out(start, to.spare_capacity_mut().as_mut_ptr().cast(), count) };
+        if self.0.failed() {
             return false;
         }
-        // SAFETY: the range lies in the mapping (compared above), which begins at a page and has whole words to the end
-        // of its last one; `to` is borrowed, so only this thread accesses it.
-        unsafe { racing::copy_out(self.0.start.add(from), to.as_mut_ptr(), to.len()) };
-        !self.0.failed()
+        // SAFETY: there is room for them, and they have been written.
+        unsafe { to.set_len(before + count) };
+        true
+    }
+
+    fn has(&self, from: usize, bytes: &[u8]) -> Option<bool> {
+        let start = self.at(from, bytes.len())?;
+        // SAFETY: the range lies in the mapping (`at`).
+        let equal = unsafe { is_equal(start, bytes) };
+        if self.0.failed() { None } else { Some(equal) }
+    }
+
+    fn find(&self, records: Records, key: &[u8]) -> Option<Option<usize>> {
+        let Records { from, count, bytes } = records;
+        // A word is loaded of a key that is shorter, too.
+        let loaded = count.checked_mul(bytes)?.checked_add(WORD_BYTES)?;
+        let start = self.at(from, loaded).filter(|_| key.len() <= bytes)?;
+        // The end of a key tells keys apart where their beginnings are alike.
+        let tail = key.len().saturating_sub(WORD_BYTES);
+        let (wanted, mask) = match key.last_chunk() {
+            Some(last) => (u64::from_le_bytes(*last), u64::MAX),
+            None => {
+                let word = key.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+                (word, (1 << (8 * key.len())) - 1)
+            }
+        };
+        let mut next = 0;
+        let found = loop {
+            let from = start.wrapping_add(next * bytes + tail);
+            // SAFETY: `tail` is within the record, and the mapping has a word behind the last one.
+            next += unsafe { others_before(from, bytes, count - next, wanted, mask) };
+            if next == count {
+                break None;
+            }
+            // SAFETY: the key is no longer than the record.
+            if unsafe { is_equal(start.wrapping_add(next * bytes), &key[..tail]) } {
+                break Some(next);
+            }
+            next += 1;
+        };
+        if self.0.failed() { None } else { Some(found) }
     }
 
     #[inline]
@@ -95,6 +154,48 @@ impl Window for FileWindow {
             racing::prefetch(self.0.start.wrapping_add(at));
         }
     }
+}
+
+const WORD_BYTES: usize = 8;
+
+/// How many of the `count` words, each `stride` bytes behind the one before, come before one that is `wanted` in the
+/// bits of `mask`. A function of its own, as it is most of a lookup among small records.
+///
+/// # Safety
+/// The words are in a mapping.
+#[inline(never)]
+unsafe fn others_before(first: *const u8, stride: usize, count: usize, wanted: u64, mask: u64) -> usize {
+    let mut at = first;
+    for number in 0..count {
+        // SAFETY: as the caller promises.
+        if (unsafe { racing::load8(at) } ^ wanted) & mask == 0 {
+            return number;
+        }
+        at = at.wrapping_add(stride);
+    }
+    count
+}
+
+/// Whether the memory from `start` on has `bytes`.
+///
+/// # Safety
+/// `start` begins as many bytes of a mapping.
+#[inline]
+unsafe fn is_equal(start: *const u8, bytes: &[u8]) -> bool {
+    let (words, _) = bytes.as_chunks::<WORD_BYTES>();
+    let equal = words.iter().enumerate().all(|(number, word)| {
+        // SAFETY: the word lies in the range, as the caller promises.
+        unsafe { racing::load8(start.add(number * WORD_BYTES)) == u64::from_le_bytes(*word) }
+    });
+    if !equal || bytes.len().is_multiple_of(WORD_BYTES) {
+        return equal;
+    }
+    if let Some(last) = bytes.last_chunk() {
+        // SAFETY: there are at least as many bytes, the last of which these are.
+        return unsafe { racing::load8(start.add(bytes.len() - WORD_BYTES)) == u64::from_le_bytes(*last) };
+    }
+    // SAFETY: the byte lies in the range, as the caller promises.
+    bytes.iter().enumerate().all(|(number, byte)| unsafe { racing::load1(start.add(number)) == *byte })
 }
 
 #[cfg(test)]
@@ -116,6 +217,58 @@ mod tests {
             window.prefetch(from);
         }
         assert!(!window.copy(10_000, &mut [0; 2]) && !window.copy(usize::MAX, &mut [0]));
+    }
+
+    #[test]
+    fn what_a_window_compares_and_appends_is_what_slices_say() {
+        // Records of 1 to 40 bytes with many equal bytes, so that keys differ in one place only.
+        let mut state = 5u64;
+        let mut up_to = |greatest: usize| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (state >> 33) as usize % (greatest + 1)
+        };
+        let bytes: Vec<u8> = (0..9000).map(|_| u8::from(up_to(30) == 0)).collect();
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&bytes, 0).unwrap();
+        let window = window(&file).unwrap().unwrap();
+        for _ in 0..3000 {
+            let size = 1 + up_to(39);
+            let from = up_to(4200);
+            let count = up_to(100);
+            let key_at = up_to(8900);
+            let key = &bytes[key_at..key_at + up_to(size)];
+            let records = Records { from, count, bytes: size };
+            let expected = bytes[from..].chunks_exact(size).take(count).position(|record| record.starts_with(key));
+            assert_eq!(window.find(records, key), Some(expected), "{records:?}, {key:?}");
+            assert_eq!(window.has(from, key), Some(bytes[from..].starts_with(key)));
+            let mut appended = vec![7];
+            assert!(window.append(from, count, &mut appended));
+            assert_eq!(appended, [&[7], &bytes[from..from + count]].concat());
+        }
+        let beyond = Records { from: 8990, count: 1, bytes: 8 };
+        assert_eq!((window.find(beyond, b"12345678"), window.has(8999, b"12")), (None, None));
+        let longer = Records { from: 0, count: 3, bytes: 8 };
+        assert_eq!(window.find(longer, b"123456789"), None, "a key that is longer than a record");
+        assert_eq!(window.find(Records { count: usize::MAX, ..longer }, b"1"), None);
+        let mut kept = vec![7];
+        assert!(!window.append(8990, 11, &mut kept) && kept == [7]);
+    }
+
+    #[test]
+    fn a_comparison_that_meets_a_cut_page_fails() {
+        let make = || {
+            let file = tempfile::tempfile().unwrap();
+            file.write_all_at(&[0; 20_000], 0).unwrap();
+            let window = window(&file).unwrap().unwrap();
+            file.set_len(4096).unwrap();
+            window
+        };
+        // Zeros are in place of the page, so what is asked for would seem to be there.
+        assert_eq!(make().has(9000, &[0; 30]), None);
+        assert_eq!(make().find(Records { from: 9000, count: 10, bytes: 20 }, &[0; 9]), None);
+        let mut kept = vec![7];
+        assert!(!make().append(9000, 1000, &mut kept) && kept == [7]);
+        assert_eq!(make().has(1000, &[0; 30]), Some(true));
     }
 
     #[test]

@@ -874,8 +874,8 @@ spt_status spt_dict_reload(spt_dictionary *dictionary, int *changed);
 /** spt_dict_get, spt_dict_get_alloc, spt_dict_contains, spt_dict_get_many, spt_dict_len - look keys up in a dictionary
  *
  * They are to a dictionary what spt_get, spt_get_alloc, spt_contains, spt_get_many and spt_len are to a table, and
- * return the same codes. A lookup costs one read of the file, or none if it is mapped. Many keys at a time are read by
- * up to 16 threads if the first few had to wait for the disk.
+ * return the same codes. A lookup costs one read of the file, or none if it is mapped. Of many keys at a time, up to 64
+ * reads are under way at once where they wait for the disk.
  */
 spt_status spt_dict_get(spt_dictionary *dictionary, const void *key, size_t key_len, void *buffer, size_t capacity,
                         size_t *value_len);

@@ -7,20 +7,21 @@
 //! Nothing here changes after the open, so any number of threads use one without waiting for each other.
 //! Not here: the search within what was read (`search.rs`), many files as one (`shards.rs`).
 
-use super::pages::{Pages, Piece, Scratch, Starts, Stream};
-use super::search::{self, Interpolation, Looked, Nearby, Query, RecordFormat};
+use super::in_place::{self, InPlace};
+use super::pages::{Pages, Piece, Scratch, Stream};
+use super::search::{self, Interpolation, Query, RecordFormat};
 use crate::dictionary::format::block::{self, BlockHead};
 use crate::dictionary::format::ends::{
     FOOTER_BYTES, FileHeader, Footer, HEADER_BYTES, Section, SectionKind, damaged, not_zero,
 };
-use crate::dictionary::format::layout::{Compression, Layout, Order};
+use crate::dictionary::format::layout::{Compression, Order};
 use crate::dictionary::format::record;
 use crate::dictionary::index::filter::{Filter, FilterBits};
 use crate::dictionary::index::page::PageIndex;
 use crate::dictionary::index::{self, Candidates, LoadedIndex, Words};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashFunction;
-use crate::io::{File, Mode, Storage, View};
+use crate::io::{self, File, Mode, Storage, View};
 use crate::linear;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -29,12 +30,6 @@ use std::sync::Arc;
 
 /// A lookup that would read more pages than this goes through them piece by piece instead.
 const PAGES_AT_ONCE_MAX: u64 = 64;
-
-/// Looks around where a record is expected before all of its page is searched; one is nearly always enough.
-const GUESSES_MAX: usize = 4;
-
-/// Bytes behind those it needs that a lookup among records of varying size copies from a mapping.
-const AHEAD_BYTES: u64 = 112;
 
 /// How a dictionary is read.
 #[derive(Clone, Default)]
@@ -45,6 +40,31 @@ pub(crate) struct Access {
     pub map_index: bool,
     /// The function of a dictionary that was built with the user's own.
     pub hash: Option<HashFunction>,
+}
+
+/// What a lookup does with the value that it finds.
+pub(crate) enum Wanted<'v> {
+    /// Nothing: only whether there is one.
+    Presence,
+    /// It replaces what is in the vector.
+    Value(&'v mut Vec<u8>),
+}
+
+impl Wanted<'_> {
+    fn give(&mut self, value: &[u8]) {
+        if let Wanted::Value(to) = self {
+            to.clear();
+            to.extend_from_slice(value);
+        }
+    }
+}
+
+/// Where a key can be, as an index says.
+pub(crate) struct Sought<'k> {
+    pub pages: Range<u64>,
+    /// Which bytes of the stream the records are that it named, of one size.
+    named: Option<Range<u64>>,
+    query: Query<'k>,
 }
 
 pub(crate) struct DictionaryFile {
@@ -97,6 +117,7 @@ impl DictionaryFile {
             None => file.window_pays().map_err(failed("look what file system it is on"))?,
         };
         let window = if mapped { file.window().map_err(failed("map"))? } else { None };
+        file.expect_random_reads();
         let pages = Pages::new(path, Arc::clone(&file), window, &header, &footer);
         // The record that brings a block to its bytes may be the longest.
         let (longest_key, longest_value) = (u64::from(footer.key_len.1), u64::from(footer.value_len.1));
@@ -123,17 +144,24 @@ impl DictionaryFile {
         self.footer == other.footer && self.header.hash_check == other.header.hash_check
     }
 
-    /// Calls `give` with the value of `key`, if there is one.
-    pub fn find<T>(&self, key: &[u8], give: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+    /// Gives what is `wanted` of the value of `key`; whether there is one.
+    pub fn find(&self, key: &[u8], wanted: &mut Wanted<'_>) -> Result<bool> {
         if self.has_no_key_of(key.len()) {
-            return Ok(None);
+            return Ok(false);
         }
         let position = self.position(key);
         if !self.may_have(position) {
-            return Ok(None);
+            return Ok(false);
         }
+        self.find_at(position, key, wanted)
+    }
+
+    /// [`find`](Self::find) where the filter has been asked. A call of its own, as most absent keys do not come here.
+    #[inline(never)]
+    fn find_at(&self, position: u64, key: &[u8], wanted: &mut Wanted<'_>) -> Result<bool> {
         let candidates = self.index.candidates(position);
-        self.find_among(candidates, Query { key, position, hash: &self.hash, first_position: None }, give)
+        let sought = self.sought(candidates, Query { key, position, hash: &self.hash, first_position: None })?;
+        self.give(&sought, self.find_in_place(&sought), wanted)
     }
 
     /// Whether all keys have other lengths. Then nothing needs to be read.
@@ -145,7 +173,7 @@ impl DictionaryFile {
 
     #[inline]
     pub fn position(&self, key: &[u8]) -> u64 {
-        linear::Position::of(self.hash.hash(key)).0
+        linear::Position::of(self.hash.hash_inlined(key)).0
     }
 
     /// Whether the filter lets a lookup of `position` go on; always without one.
@@ -154,18 +182,14 @@ impl DictionaryFile {
         self.filter.as_ref().is_none_or(|(filter, words)| filter.may_have(words.get(), position))
     }
 
-    /// [`find`](Self::find) where the filter and the index have been asked.
-    pub fn find_among<T>(
-        &self,
-        candidates: Candidates,
-        query: Query<'_>,
-        give: impl FnOnce(&[u8]) -> T,
-    ) -> Result<Option<T>> {
-        let (mut records, mut query) = (None, query);
+    /// Where to look, as the index says.
+    #[inline]
+    pub fn sought<'k>(&self, candidates: Candidates, mut query: Query<'k>) -> Result<Sought<'k>> {
+        let mut named = None;
         match (&candidates, self.record_bytes()) {
             (Candidates::Ranks(ranks), Some(bytes)) => {
                 let end = ranks.end.min(self.footer.pairs);
-                records = Some(ranks.start.min(end) * bytes..end * bytes);
+                named = Some(ranks.start.min(end) * bytes..end * bytes);
             }
             (Candidates::Pages(located), Some(_)) => query.first_position = Some(located.first_position),
             _ => {}
@@ -174,150 +198,65 @@ impl DictionaryFile {
             Some(pages) => pages,
             None => self.pages.of_stream(self.narrow(query)?),
         };
-        if pages.end - pages.start > PAGES_AT_ONCE_MAX {
-            return self.find_in_stream(&self.stream_of(&pages), query, give);
+        Ok(Sought { pages, named, query })
+    }
+
+    /// Looks in pages that are ready.
+    #[inline]
+    pub fn find_in_place(&self, sought: &Sought<'_>) -> InPlace {
+        if self.format.compression != Compression::None {
+            return InPlace::Elsewhere;
         }
-        let format = self.format;
-        SCRATCH.with_borrow_mut(|scratch| {
-            let ready = format.compression == Compression::None && self.pages.get_ready(&pages, scratch)?;
-            if ready && format.layout == Layout::Varied {
-                return self.find_by_starts(pages, query, scratch, give);
+        in_place::find(&self.pages, self.format, &sought.pages, sought.named.as_ref(), sought.query)
+    }
+
+    /// Gives what was `found` in place, or what is found elsewhere.
+    #[inline]
+    pub fn give(&self, sought: &Sought<'_>, found: InPlace, wanted: &mut Wanted<'_>) -> Result<bool> {
+        match self.give_found(sought, found, wanted) {
+            Some(found) => Ok(found),
+            None => self.find_elsewhere(sought, wanted),
+        }
+    }
+
+    #[inline]
+    fn give_found(&self, sought: &Sought<'_>, found: InPlace, wanted: &mut Wanted<'_>) -> Option<bool> {
+        match (found, wanted) {
+            (InPlace::Elsewhere, _) => None,
+            (InPlace::Absent, _) => Some(false),
+            (InPlace::Value(..), Wanted::Presence) => Some(true),
+            (InPlace::Value(place, bytes), Wanted::Value(to)) => {
+                to.clear();
+                self.pages.mapped(&sought.pages)?.append(place, bytes, to).map(|()| true)
             }
-            if ready && let Nearby::Here(found) = self.find_nearby(&pages, records.as_ref(), query, scratch) {
-                return Ok(found.map(give));
+        }
+    }
+
+    /// Looks in pages that are not ready, and in those that cannot be searched in place.
+    fn find_elsewhere(&self, sought: &Sought<'_>, wanted: &mut Wanted<'_>) -> Result<bool> {
+        let Sought { pages, named, query } = sought;
+        if pages.end - pages.start > PAGES_AT_ONCE_MAX {
+            return self.find_in_stream(&self.stream_of(pages), *query, wanted);
+        }
+        SCRATCH.with_borrow_mut(|scratch| {
+            if self.format.compression == Compression::None
+                && self.pages.get_ready(pages, scratch)?
+                && let Some(found) = self.give_found(sought, self.find_in_place(sought), wanted)
+            {
+                return Ok(found);
             }
             // Taken out, so that the piece can borrow the rest.
             let mut raw = std::mem::take(&mut scratch.raw);
             let mut piece = self.pages.piece(pages.clone(), scratch)?;
-            piece.records =
-                records.map(|records| ((records.start - piece.offset) as usize, (records.end - piece.offset) as usize));
-            let found = search::find(format, piece, query, &mut raw);
-            let found = found.map(|value| value.map(give)).map_err(|what| self.pages.damaged(pages.start, what));
+            let in_piece = |at: u64| (at - piece.offset) as usize;
+            piece.records = named.as_ref().map(|named| (in_piece(named.start), in_piece(named.end)));
+            let found = search::find(self.format, piece, *query, &mut raw);
+            let found = found.map(|value| value.map(|value| wanted.give(value)).is_some());
+            let found = found.map_err(|what| self.pages.damaged(pages.start, what));
             scratch.raw = raw;
             scratch.shrink();
             found
         })
-    }
-
-    /// Among records of one size in pages that are ready: looks only at those that an index named, or, where it named a
-    /// page, at those around the place where what is sought is expected.
-    #[inline]
-    fn find_nearby<'s>(
-        &self,
-        pages: &Range<u64>,
-        named: Option<&Range<u64>>,
-        query: Query<'_>,
-        scratch: &'s mut Scratch,
-    ) -> Nearby<'s> {
-        if let Some(named) = named {
-            let Some(bytes) = self.pages.copied(named.clone(), scratch) else { return Nearby::Elsewhere };
-            return Nearby::Here(search::find_named(self.format, bytes, query));
-        }
-        let Some((first_position, record_bytes)) = query.first_position.zip(self.record_bytes()) else {
-            return Nearby::Elsewhere;
-        };
-        let stream = self.stream_of(pages);
-        let first = stream.start.next_multiple_of(record_bytes);
-        let count = stream.end.saturating_sub(first) / record_bytes;
-        let mut guess = self.format.expected_number(first_position, query.position);
-        for _ in 0..GUESSES_MAX {
-            let near = search::around(guess, record_bytes, count);
-            let bytes = first + near.start * record_bytes..first + near.end * record_bytes;
-            let Some(bytes) = self.pages.copied(bytes, scratch) else { return Nearby::Elsewhere };
-            match search::look(self.format, bytes, (near.start > 0, near.end < count), query) {
-                Looked::Value(value) => return Nearby::Here(Some(self.pages.last_copied(value, scratch))),
-                Looked::Absent => return Nearby::Here(None),
-                Looked::Before(records) => guess = near.start.saturating_sub(1 + records),
-                Looked::Behind(records) => guess = near.end.saturating_add(records),
-                Looked::Unknown => break,
-            }
-        }
-        Nearby::Elsewhere
-    }
-
-    /// Among records of varying size in pages that are ready: copies only the starts of pages, the lengths and keys
-    /// that it compares, and the value.
-    fn find_by_starts<T>(
-        &self,
-        pages: Range<u64>,
-        query: Query<'_>,
-        scratch: &mut Scratch,
-        give: impl FnOnce(&[u8]) -> T,
-    ) -> Result<Option<T>> {
-        let mut stream = Stream::with_scratch(&self.pages, AHEAD_BYTES, std::mem::take(scratch));
-        let given = self.value_by_starts(&mut stream, pages, query).and_then(|value| match value {
-            Some(value) => stream.bytes(value).map(|value| Some(give(value))),
-            None => Ok(None),
-        });
-        *scratch = stream.into_scratch();
-        scratch.shrink();
-        given
-    }
-
-    /// Where in the stream the value of what is sought is, if its record lies wholly in `pages`.
-    fn value_by_starts(
-        &self,
-        stream: &mut Stream<'_>,
-        pages: Range<u64>,
-        query: Query<'_>,
-    ) -> Result<Option<Range<u64>>> {
-        let end = self.stream_of(&pages).end;
-        for page in pages {
-            let within = self.stream_of(&(page..page + 1));
-            let starts = self.pages.starts_of(page)?;
-            for start in starts.iter() {
-                self.pages.touch(page, start as usize, 0);
-            }
-            let (mut at, to) = self.between_starts(stream, &starts, within.clone(), query)?;
-            while at < to {
-                let bytes = stream.some(at, record::HEAD_BYTES_MAX as u64)?;
-                let Some((head, key_len, value_len)) = record::lengths(self.header.layout, bytes) else { break };
-                let key = at + head as u64..at + (head + key_len) as u64;
-                let next = key.end + value_len as u64;
-                if key_len == query.key.len() && next <= end && stream.bytes(key.clone())? == query.key {
-                    return Ok(Some(key.end..next));
-                }
-                at = next;
-            }
-            if to < within.end {
-                return Ok(None);
-            }
-        }
-        Ok(None)
-    }
-
-    /// From which start of a page on, and up to which, records can have the position; `within` is the page's part of
-    /// the stream.
-    fn between_starts(
-        &self,
-        stream: &mut Stream<'_>,
-        starts: &Starts,
-        within: Range<u64>,
-        query: Query<'_>,
-    ) -> Result<(u64, u64)> {
-        let mut starts = starts.iter().map(|start| within.start + start).filter(|start| *start < within.end);
-        let Some(first) = starts.next() else { return Ok((within.end, within.end)) };
-        if !self.format.ordered || starts.size_hint().1.is_none_or(|more| more < search::FEW_STARTS) {
-            return Ok((first, within.end));
-        }
-        let mut from = first;
-        for start in std::iter::once(first).chain(starts) {
-            match self.position_at(stream, start, within.end)? {
-                Some(position) if position < query.position => from = start,
-                Some(position) if position > query.position => return Ok((from, start)),
-                // Equal ones may lie before and after. A key that is cut off is the page's last.
-                _ => {}
-            }
-        }
-        Ok((from, within.end))
-    }
-
-    /// The position of the record at `at`, if its key ends within `end` bytes of the stream.
-    fn position_at(&self, stream: &mut Stream<'_>, at: u64, end: u64) -> Result<Option<u64>> {
-        let bytes = stream.some(at, record::HEAD_BYTES_MAX as u64)?;
-        let Some((head, key_len, _)) = record::lengths(self.header.layout, bytes) else { return Ok(None) };
-        let key = at + head as u64..at + (head + key_len) as u64;
-        if key.end > end { Ok(None) } else { stream.bytes(key).map(|key| Some(self.position(key))) }
     }
 
     /// The value of the record that begins at the start of `range` of the stream, if it has `key` and lies wholly
@@ -388,20 +327,15 @@ impl DictionaryFile {
     }
 
     /// Looks at the cells that begin in `range` of the stream one by one: for cells of many pages.
-    fn find_in_stream<T>(
-        &self,
-        range: &Range<u64>,
-        query: Query<'_>,
-        give: impl FnOnce(&[u8]) -> T,
-    ) -> Result<Option<T>> {
+    fn find_in_stream(&self, range: &Range<u64>, query: Query<'_>, wanted: &mut Wanted<'_>) -> Result<bool> {
         let mut scratch = Scratch::default();
-        let Some(mut at) = self.first_cell(range, &mut scratch)? else { return Ok(None) };
+        let Some(mut at) = self.first_cell(range, &mut scratch)? else { return Ok(false) };
         let mut stream = Stream::new(&self.pages, self.pages.body_bytes());
         while at < range.end {
             let cell = self.cell(&mut stream, at)?;
             let found = match cell.kind {
                 CellKind::Record { .. } => self.value_at(&mut stream, at..at + cell.bytes, query.key)?,
-                CellKind::Block(block) if self.format.ordered && block.position > query.position => return Ok(None),
+                CellKind::Block(block) if self.format.ordered && block.position > query.position => return Ok(false),
                 // A long record, which is not read to see that it is another.
                 CellKind::Block(block) if block.records == 1 && block.position != query.position => None,
                 CellKind::Block(_) => {
@@ -412,11 +346,12 @@ impl DictionaryFile {
                 }
             };
             if let Some(value) = found {
-                return Ok(Some(give(value)));
+                wanted.give(value);
+                return Ok(true);
             }
             at += cell.bytes;
         }
-        Ok(None)
+        Ok(false)
     }
 
     /// Where the first cell begins that does so in `range` of the stream.
@@ -624,6 +559,7 @@ impl Sections<'_> {
         let mut words = Vec::new();
         // The file has these bytes (Footer::check), so it is no larger than that.
         words.try_reserve_exact(len).map_err(|_| self.too_large())?;
+        io::advise_huge_pages(words.spare_capacity_mut());
         words.resize(len, 0u64);
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
         self.file.read_at(bytes, section.offset).map_err(|e| Error::io(self.path, "read the index", e))?;

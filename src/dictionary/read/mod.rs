@@ -1,8 +1,9 @@
 //! Reading one dictionary file.
 //!
 //! ```text
+//! mapped.rs   pages in a window, where they lie
 //! pages.rs    pages in, by `pread` or from a mapping, checked, joined to pieces of the stream
-//! search.rs   a key within a piece
+//! search.rs   a key within a piece        in_place.rs   a key in mapped pages
 //! file.rs     header, footer and index of a file; a lookup
 //! many.rs     many lookups at once        walk.rs   all records, in hash order
 //! resume.rs   records from a position on      within.rs   those of a range of positions, and on a thread
@@ -12,7 +13,9 @@
 //! at once.
 
 pub(crate) mod file;
+pub(crate) mod in_place;
 pub(crate) mod many;
+pub(crate) mod mapped;
 pub(crate) mod pages;
 pub(crate) mod resume;
 pub(crate) mod search;

@@ -1,12 +1,13 @@
 //! Pages of data in: by `pread` or through a window, checked, and joined into a piece of the stream.
 //!
-//! By `pread` each page is compared with its checksum whenever it is read. With a window (`io/window.rs`) the first
-//! read of a page is by `pread` too, and a bit remembers that its checksum was compared (one bit a page of memory);
-//! from then on only the bytes that a lookup needs are copied. Where the window fails, pages are read by `pread` again.
+//! By `pread` each page is compared with its checksum whenever it is read. With a window (`io/window.rs`) it is
+//! compared the first time, copied from there or by `pread`, and a bit remembers it (one bit a page of memory). From
+//! then on lookups access the page where it lies. Where the window fails, pages are read by `pread` again.
 //!
 //! [`Pages::piece`] gives some pages at once, for a lookup; [`Stream`] any part of the stream in order, for walks over
 //! all of it.
 
+use super::mapped::Mapped;
 use crate::dictionary::format::ends::{FileHeader, Footer};
 use crate::dictionary::format::page;
 use crate::error::{Error, Result};
@@ -14,10 +15,21 @@ use crate::io::{File, Window};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 /// Bytes that a walk reads at a time.
 const WALK_BYTES: u64 = 1 << 20;
+
+/// A walk that reads as many bytes at a time announces the next ones.
+const ANNOUNCE_MIN: u64 = 16 << 10;
+/// More are not announced at once.
+const ANNOUNCED_MAX: u64 = 2 << 20;
+
+/// The copy of a page that takes longer waited for the disk.
+const DISK_WAIT_MIN: Duration = Duration::from_micros(30);
+/// First reads by calls after one that waited.
+const CALLS_AFTER_WAIT: u32 = 64;
 
 /// Pages that are copied out of a window at once; more are read by one call.
 const WINDOW_PAGES_MAX: u64 = 8;
@@ -35,6 +47,10 @@ pub(crate) struct Pages {
     count: u64,
     stream_bytes: u64,
     reads: Counter,
+    /// First reads that are calls before the mapping is tried again.
+    pub calls_left: AtomicU32,
+    /// Of lookups in batches: how many probes in a row have not waited for the disk.
+    pub quick_probes: AtomicU32,
 }
 
 /// A counter that threads share without sharing a cache line.
@@ -123,6 +139,8 @@ impl Pages {
             count: footer.pages,
             stream_bytes: footer.stream_bytes,
             reads: Counter::default(),
+            calls_left: AtomicU32::new(0),
+            quick_probes: AtomicU32::new(u32::MAX),
         }
     }
 
@@ -158,22 +176,48 @@ impl Pages {
             && pages.clone().all(|page| self.is_checked(page))
     }
 
-    /// Makes `pages` ready, where they are mapped and few, in one read if they are not; gives whether they are.
+    /// The window over `pages`, for accesses to those that are ready.
+    #[inline]
+    pub fn mapped(&self, pages: &Range<u64>) -> Option<Mapped<'_>> {
+        let end = (pages.end * self.body_bytes()).min(self.stream_bytes);
+        let window = self.window.as_deref()?;
+        Some(Mapped { window, page_bytes: self.page_bytes as u64, head: self.head as u64, end })
+    }
+
+    /// Makes `pages` ready for accesses through the window, where they are mapped and few, and gives whether they are.
+    /// Not where they are on the disk: then they are read anyway.
     #[inline]
     pub fn get_ready(&self, pages: &Range<u64>, scratch: &mut Scratch) -> Result<bool> {
         if !self.is_mapped() || pages.end - pages.start > WINDOW_PAGES_MAX {
             return Ok(false);
         }
-        if !self.are_ready(pages) {
-            self.read_ready(pages, scratch)?;
-        }
-        Ok(true)
+        if self.are_ready(pages) { Ok(true) } else { self.read_ready(pages, scratch) }
     }
 
+    /// A page in the system's cache is copied out of the mapping. One that is not is faster to read by a call, which
+    /// asks the disk for neighbours at once. Nothing says which it is, so a copy that took long makes the next ones
+    /// calls.
     #[cold]
-    fn read_ready(&self, pages: &Range<u64>, scratch: &mut Scratch) -> Result<()> {
-        scratch.pages.resize((pages.end - pages.start) as usize * self.page_bytes, 0);
-        self.read_pages(pages, &mut scratch.pages)
+    fn read_ready(&self, pages: &Range<u64>, scratch: &mut Scratch) -> Result<bool> {
+        let calls_left = self.calls_left.load(Relaxed);
+        if calls_left > 0 {
+            self.calls_left.store(calls_left - 1, Relaxed);
+            return Ok(false);
+        }
+        scratch.pages.resize(self.page_bytes, 0);
+        for page in pages.clone().filter(|page| !self.is_checked(*page)) {
+            let bytes = &mut scratch.pages[..self.page_bytes];
+            let start = Instant::now();
+            if !self.copy_pages(&(page..page + 1), bytes) {
+                return Ok(false);
+            }
+            if start.elapsed() >= DISK_WAIT_MIN {
+                self.calls_left.store(CALLS_AFTER_WAIT, Relaxed);
+            }
+            page::check(&self.path, page + 1, bytes)?;
+            self.set_checked(page);
+        }
+        Ok(true)
     }
 
     #[inline]
@@ -202,7 +246,7 @@ impl Pages {
     #[inline]
     pub fn touch_starts(&self, page: u64) {
         if let Some(starts) = self.starts(page) {
-            starts.iter().for_each(|start| self.touch(page, start as usize, 0));
+            starts.list().iter().for_each(|start| self.touch(page, usize::from(*start), 0));
         }
     }
 
@@ -213,14 +257,6 @@ impl Pages {
         let mut head = [0; page::CHECKSUM_BYTES + 2 * page::START_COUNT];
         let copied = window.copy((page as usize + 1) * self.page_bytes, &mut head);
         copied.then(|| Starts::of(&head, self.page_bytes - self.head))
-    }
-
-    /// [`starts`](Self::starts), read where it has to be.
-    pub fn starts_of(&self, page: u64) -> Result<Starts> {
-        match self.starts(page) {
-            Some(starts) => Ok(starts),
-            None => self.read_head(page).map(|head| Starts::of(&head, self.page_bytes - self.head)),
-        }
     }
 
     /// How often the file was read by a call so far.
@@ -317,11 +353,20 @@ impl Pages {
         }
     }
 
-    /// Bytes `range` of the stream, within its length, through the window; `None` where pages have to be read.
-    #[inline]
-    pub fn copied<'s>(&self, range: Range<u64>, scratch: &'s mut Scratch) -> Option<&'s [u8]> {
-        let copied = self.copy_stream(&range, scratch);
-        copied.then(|| &scratch.pages[self.head..self.head + (range.end - range.start) as usize])
+    /// Begins to read pages `range`, if they are not too many, so that a later read waits less.
+    pub fn announce(&self, range: &Range<u64>) {
+        let page_bytes = self.page_bytes as u64;
+        let bytes = (range.end - range.start) * page_bytes;
+        if (1..=ANNOUNCED_MAX).contains(&bytes) {
+            // They are read once, so that a mapping of them would not pay.
+            self.calls_left.store(CALLS_AFTER_WAIT, Relaxed);
+            self.file.read_ahead((range.start + 1) * page_bytes, bytes);
+        }
+    }
+
+    /// Whether page `page` is in the system's cache; `false` where the system does not say.
+    pub fn is_cached(&self, page: u64) -> bool {
+        self.file.is_cached((page + 1) * self.page_bytes as u64).unwrap_or(false)
     }
 
     /// Pages `range` as they are, unchecked, in place of what is in `bytes`.
@@ -330,11 +375,6 @@ impl Pages {
         let offset = (range.start + 1) * self.page_bytes as u64;
         let read = self.file.read_at(bytes, offset);
         read.map_err(|e| Error::io(&self.path, &format!("read page {}", range.start + 1), e))
-    }
-
-    /// Part of what [`copied`](Self::copied) gave last.
-    pub fn last_copied<'s>(&self, part: Range<usize>, scratch: &'s Scratch) -> &'s [u8] {
-        &scratch.pages[self.head + part.start..self.head + part.end]
     }
 
     /// Adds where cells begin in the page that is number `index` of a piece.
@@ -397,7 +437,7 @@ impl Starts {
         let mut starts = Starts { starts: [0; page::START_COUNT], count: 0 };
         for number in 0..page::START_COUNT {
             let Some(start) = page::start(head, number).filter(|start| *start < body) else { break };
-            if starts.iter().last().is_none_or(|last| last < start as u64) {
+            if starts.list().last().is_none_or(|last| usize::from(*last) < start) {
                 // Below the bytes of a page, which are 65,536 at most.
                 starts.starts[starts.count] = start as u16;
                 starts.count += 1;
@@ -407,8 +447,8 @@ impl Starts {
     }
 
     #[inline]
-    pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
-        self.starts[..self.count].iter().map(|start| u64::from(*start))
+    pub fn list(&self) -> &[u16] {
+        &self.starts[..self.count]
     }
 }
 
@@ -419,21 +459,14 @@ pub(crate) struct Stream<'p> {
     ahead_bytes: u64,
     /// What of the stream is in memory.
     window: Range<u64>,
+    /// The page up to which pages have been announced.
+    announced: u64,
 }
 
 impl<'p> Stream<'p> {
     /// Reads `ahead_bytes` more than it is asked for.
     pub fn new(pages: &'p Pages, ahead_bytes: u64) -> Self {
-        Self::with_scratch(pages, ahead_bytes, Scratch::default())
-    }
-
-    /// Uses the memory of `scratch`, which [`into_scratch`](Self::into_scratch) gives back.
-    pub fn with_scratch(pages: &'p Pages, ahead_bytes: u64, scratch: Scratch) -> Self {
-        Stream { pages, scratch, ahead_bytes, window: 0..0 }
-    }
-
-    pub fn into_scratch(self) -> Scratch {
-        self.scratch
+        Stream { pages, scratch: Scratch::default(), ahead_bytes, window: 0..0, announced: 0 }
     }
 
     /// For a walk over all of it.
@@ -471,13 +504,30 @@ impl<'p> Stream<'p> {
         }
         let ahead = range.end.saturating_add(self.ahead_bytes).min(pages.stream_bytes);
         let needed = pages.of_stream(range.start..ahead);
+        let goes_on = !self.window.is_empty() && self.window.contains(&range.start.saturating_sub(1));
         self.window = 0..0;
         if pages.copy_stream(&(range.start..ahead), &mut self.scratch) {
             self.window = range.start..ahead;
             return Ok(());
         }
         pages.join(&needed, &mut self.scratch)?;
+        if goes_on && self.ahead_bytes >= ANNOUNCE_MIN {
+            self.announce_behind(&needed);
+        }
         self.window = needed.start * pages.body_bytes()..(needed.end * pages.body_bytes()).min(pages.stream_bytes);
         Ok(())
+    }
+
+    /// Announces what comes behind pages `read`: some times as much, so that it is done once for several reads.
+    fn announce_behind(&mut self, read: &Range<u64>) {
+        const READS_AHEAD: u64 = 4;
+        let count = read.end - read.start;
+        if read.end + count > self.announced {
+            let most = ANNOUNCED_MAX / self.pages.page_bytes as u64;
+            let from = self.announced.max(read.end);
+            let to = (from + (READS_AHEAD * count).min(most)).min(self.pages.count);
+            self.pages.announce(&(from..to.max(from)));
+            self.announced = to;
+        }
     }
 }

@@ -23,8 +23,9 @@ pub(crate) struct Query<'k> {
 }
 
 impl Query<'_> {
-    fn position_of(&self, key: &[u8]) -> u64 {
-        linear::Position::of(self.hash.hash(key)).0
+    #[inline]
+    pub fn position_of(&self, key: &[u8]) -> u64 {
+        linear::Position::of(self.hash.hash_inlined(key)).0
     }
 }
 
@@ -100,28 +101,6 @@ fn find_fixed<'p>(
     range.map(record).find(|record| &record[..key_len] == query.key).map(|record| &record[key_len..])
 }
 
-/// What a search among the records nearby came to.
-pub(crate) enum Nearby<'p> {
-    /// The value, or that there is none.
-    Here(Option<&'p [u8]>),
-    /// The pages have to be searched.
-    Elsewhere,
-}
-
-/// What a look at some of the records came to.
-pub(crate) enum Looked {
-    /// Where in their bytes the value is.
-    Value(Range<usize>),
-    /// No record has the key, here or elsewhere.
-    Absent,
-    /// Its record would be about so many before these.
-    Before(u64),
-    /// Its record would be about so many behind these.
-    Behind(u64),
-    /// Records with the position may be on both sides of an edge.
-    Unknown,
-}
-
 /// The numbers around `guess` of `count` records that nearly always have what is expected there.
 #[inline]
 pub(crate) fn around(guess: u64, record_bytes: u64, count: u64) -> Range<u64> {
@@ -129,48 +108,6 @@ pub(crate) fn around(guess: u64, record_bytes: u64, count: u64) -> Range<u64> {
     let around = (LINES_AROUND as u64 * LINE_BYTES / record_bytes).max(RECORDS_AROUND);
     let guess = guess.min(count);
     guess.saturating_sub(around)..(guess + around + 1).min(count)
-}
-
-/// [`find`] among records of one size, `bytes`, all that can have the key.
-#[inline]
-pub(crate) fn find_named<'p>(format: RecordFormat, bytes: &'p [u8], query: Query<'_>) -> Option<&'p [u8]> {
-    let Layout::Fixed { key_len, value_len } = format.layout else { return None };
-    find_fixed(format, bytes, key_len as usize, key_len as usize + value_len as usize, query)
-}
-
-/// Looks at some records of one size, `bytes`, in hash order; `more` says whether there are others before and behind.
-#[inline]
-pub(crate) fn look(format: RecordFormat, bytes: &[u8], more: (bool, bool), query: Query<'_>) -> Looked {
-    let Layout::Fixed { key_len, value_len } = format.layout else { return Looked::Unknown };
-    let (key_len, record_bytes) = (key_len as usize, key_len as usize + value_len as usize);
-    let query = Query { first_position: None, ..query };
-    if let Some(value) = find_fixed(format, bytes, key_len, record_bytes, query) {
-        let from = value.as_ptr() as usize - bytes.as_ptr() as usize;
-        return Looked::Value(from..from + value.len());
-    }
-    let position_at = |at: Option<usize>| {
-        let key = bytes.get(at?..)?.get(..key_len)?;
-        Some(query.position_of(key))
-    };
-    if more.0 {
-        match position_at(Some(0)) {
-            Some(position) if position < query.position => {}
-            Some(position) if position > query.position => {
-                return Looked::Before((position - query.position) / format.gap);
-            }
-            _ => return Looked::Unknown,
-        }
-    }
-    if more.1 {
-        match position_at(bytes.len().checked_sub(record_bytes)) {
-            Some(position) if position > query.position => {}
-            Some(position) if position < query.position => {
-                return Looked::Behind((query.position - position) / format.gap);
-            }
-            _ => return Looked::Unknown,
-        }
-    }
-    Looked::Absent
 }
 
 /// Where a piece has so few starts, comparing the keys of its records one by one is faster than hashing some of them

@@ -3,6 +3,7 @@
 mod crash;
 mod diff;
 mod limits;
+mod mapped;
 mod model;
 mod ownership;
 mod sample_pairs;

@@ -29,6 +29,7 @@ pub(super) fn sum_pages(
     let mut sums = PageSums { pages: pages.clone(), checksum: 0, differ: Vec::new() };
     for from in pages.clone().step_by(at_once as usize) {
         let to = pages.end.min(from + at_once);
+        file.pages.announce(&(to..pages.end.min(to + at_once)));
         file.pages.raw(from..to, &mut bytes)?;
         for (page, bytes) in (from + 1..=to).zip(bytes.chunks_exact(page_bytes as usize)) {
             let (stored, computed) = (page::stored_checksum(bytes), page::checksum(page, bytes));

@@ -27,6 +27,8 @@ pub(crate) struct Trie {
     classes: Classes,
     tables: Arc<Tables>,
     blocks: Blocks,
+    /// The size from which tries have a pointer.
+    skip_from: u64,
 }
 
 impl Trie {
@@ -52,7 +54,8 @@ impl Trie {
         check_layout(&layout, words.len() as u64, header[7])?;
         let classes = Classes::read(&header[8..], skip_min != 0)?;
         let blocks = Blocks::of(block_items);
-        let trie = Trie { options, layout, classes, tables: Tables::of(huffman_max), blocks };
+        let skip_from = options.skip_from();
+        let trie = Trie { options, layout, classes, tables: Tables::of(huffman_max), blocks, skip_from };
         let last = trie.bucket(words, (1 << bucket_bits) - 1);
         if last.is_none_or(|b| b.rank + b.count != layout.pairs || b.end != layout.trie_bits) {
             return Err("trie index: the last bucket does not end with the pairs and the tries".to_owned());
@@ -133,8 +136,11 @@ impl Blocks {
     }
 
     /// `rank % items`.
-    #[inline]
+    #[inline(always)]
     fn within(self, rank: u64) -> u64 {
+        if self.items.is_power_of_two() {
+            return rank & (self.items - 1);
+        }
         if rank > u32::MAX.into() {
             return rank % self.items;
         }
@@ -298,11 +304,16 @@ impl Trie {
         Some(pass)
     }
 
+    /// Whether a pointer gives the bits of the left subtrie.
+    #[inline(always)]
+    fn has_skip(&self, size: u64, left: u64) -> bool {
+        size >= self.skip_from && left > self.blocks.items
+    }
+
     /// The bits of the left subtrie, if a pointer gives them.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_skip(&self, reader: &mut Reader<'_>, size: u64, left: u64) -> Option<Option<u64>> {
-        let has = size >= self.options.skip_from() && left > self.options.block_items.into();
-        if has { Some(Some(self.classes.take(reader, left)?)) } else { Some(None) }
+        if self.has_skip(size, left) { Some(Some(self.classes.take(reader, left)?)) } else { Some(None) }
     }
 
     /// Passes a trie of any size.
@@ -371,18 +382,21 @@ impl Trie {
     }
 
     fn descend_sparse(&self, reader: &mut Reader<'_>, place: &mut Subtrie) -> Option<()> {
+        let items = self.blocks.items;
         let mut within = self.blocks.within(place.rank);
-        while within + place.count > self.blocks.items && place.depth < 64 {
+        while within + place.count > items && place.depth < 64 {
             let left = self.tables.root(reader, place.count)?;
             if left == 0 {
                 place.deeper();
                 continue;
             }
-            let skip = self.take_skip(reader, place.count, left)?;
+            // With a pointer, whether the left subtrie is stored or not.
+            let bits = if self.has_skip(place.count, left) { Some(self.classes.take(reader, left)?) } else { None };
             if place.goes_right() {
-                match skip {
+                match bits {
                     Some(bits) => reader.jump(bits)?,
-                    None => self.pass_sparse(reader, left, within, NESTED_MAX)?,
+                    None if within + left > items => self.pass_sparse(reader, left, within, NESTED_MAX)?,
+                    None => {}
                 }
                 within = self.blocks.within(within + left);
             }
@@ -391,16 +405,19 @@ impl Trie {
         Some(())
     }
 
-    /// Passes a trie whose first rank is the `within`-th of a block.
+    /// Passes a trie, which is in more than one block, whose first rank is the `within`-th of a block.
     fn pass_sparse(&self, reader: &mut Reader<'_>, mut size: u64, mut within: u64, nested: u32) -> Option<()> {
-        while within + size > self.blocks.items {
+        let items = self.blocks.items;
+        while within + size > items {
             let left = self.tables.root(reader, size)?;
             if left == 0 {
                 continue;
             }
-            match self.take_skip(reader, size, left)? {
-                Some(bits) => reader.jump(bits)?,
-                None => self.pass_sparse(reader, left, within, nested.checked_sub(1)?)?,
+            if self.has_skip(size, left) {
+                let bits = self.classes.take(reader, left)?;
+                reader.jump(bits)?;
+            } else if within + left > items {
+                self.pass_sparse(reader, left, within, nested.checked_sub(1)?)?;
             }
             size -= left;
             within = self.blocks.within(within + left);

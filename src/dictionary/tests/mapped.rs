@@ -1,0 +1,116 @@
+//! Dictionaries whose data is mapped: damage and lost pages are errors, however a page is first read.
+
+#![allow(clippy::disallowed_methods, reason = "tests damage files")]
+#![cfg(target_os = "linux")]
+
+use super::model::{builder, in_directory, pairs};
+use crate::dictionary::{Dictionary, DictionaryOptions, Index};
+use crate::error::ErrorKind;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+
+const KINDS: [&str; 3] = ["fixed", "words", "fixed, long"];
+
+fn open(path: &Path, calls_left: u32, quick_probes: u32) -> Dictionary {
+    let dictionary = DictionaryOptions::new().map_data(true).open(path).unwrap();
+    dictionary.files[0].pages.calls_left.store(calls_left, Relaxed);
+    dictionary.files[0].pages.quick_probes.store(quick_probes, Relaxed);
+    dictionary
+}
+
+#[test]
+fn damage_in_a_mapped_page_is_an_error_that_names_it_and_other_pages_are_read() {
+    for index in [Index::page(), Index::trie_sparse(8), Index::chunk()] {
+        for kind in KINDS {
+            let model = pairs(kind, 3000, 13);
+            in_directory(|path| {
+                builder(index).build(&path, &model).unwrap();
+                let page = DictionaryOptions::new().open(&path).unwrap().stat().unwrap().pages / 2;
+                let mut bytes = std::fs::read(&path).unwrap();
+                bytes[page as usize * 512 + 300] ^= 1;
+                std::fs::write(&path, bytes).unwrap();
+                // The first read of a page copies it from the mapping, or is a call.
+                for calls_left in [0, u32::MAX] {
+                    let dictionary = open(&path, calls_left, u32::MAX);
+                    let (mut found, mut failed) = (0, 0);
+                    for (key, value) in model.iter().chain(&model) {
+                        match dictionary.get(key) {
+                            Ok(given) => {
+                                assert_eq!(given.as_ref(), Some(value), "{index:?} {kind}");
+                                found += 1;
+                            }
+                            Err(error) => {
+                                assert_eq!(error.kind(), ErrorKind::Corrupt, "{index:?} {kind}");
+                                assert!(error.to_string().contains(&format!("page {page}:")), "{error}");
+                                failed += 1;
+                            }
+                        }
+                    }
+                    assert!(failed >= 2 && found > 40 * failed, "{index:?} {kind}: {found} found, {failed} errors");
+                }
+                for quick_probes in [0, u32::MAX] {
+                    let dictionary = open(&path, 0, quick_probes);
+                    let keys: Vec<_> = model.keys().collect();
+                    assert_eq!(dictionary.get_many(&keys).unwrap_err().kind(), ErrorKind::Corrupt);
+                }
+            });
+        }
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_types, reason = "the file is cut behind the dictionary's back")]
+fn pages_of_a_cut_file_that_were_never_read_are_errors_and_no_signals() {
+    for index in [Index::page(), Index::trie(), Index::chunk()] {
+        for kind in KINDS {
+            let model = pairs(kind, 3000, 13);
+            in_directory(|path| {
+                builder(index).build(&path, &model).unwrap();
+                let opened = [0, 0, u32::MAX].map(|calls_left| open(&path, calls_left, 0));
+                let length = std::fs::metadata(&path).unwrap().len();
+                std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(length / 3).unwrap();
+                let [in_turn, many, by_calls] = opened;
+                for dictionary in [in_turn, by_calls] {
+                    let errors = model.iter().filter(|(key, value)| match dictionary.get(key) {
+                        Ok(given) => {
+                            assert_eq!(given.as_ref(), Some(*value), "{index:?} {kind}");
+                            false
+                        }
+                        Err(error) => error.kind() == ErrorKind::Io,
+                    });
+                    let errors = errors.count();
+                    assert!((1000..2500).contains(&errors), "{index:?} {kind}: {errors} errors");
+                }
+                let keys: Vec<_> = model.keys().collect();
+                assert_eq!(many.get_many(&keys).unwrap_err().kind(), ErrorKind::Io);
+            });
+        }
+    }
+}
+
+#[test]
+fn a_key_is_found_by_its_end_or_its_beginning_and_wherever_its_record_lies() {
+    // Keys that share their last eight bytes, or all but the last, in records that lie across pages of 512 bytes.
+    let alike = (0..1500u32).flat_map(|n| {
+        [format!("{n:08}-the same end"), format!("the same start-{n:06}"), format!("{n:021}")].map(String::into_bytes)
+    });
+    let keys: Vec<Vec<u8>> = alike.collect();
+    for value_len in [0, 3, 70, 700] {
+        for index in [Index::page(), Index::trie(), Index::trie_sparse(8), Index::trie_sparse(9), Index::chunk()] {
+            let value = |n: usize| vec![n as u8; value_len];
+            in_directory(|path| {
+                builder(index).build(&path, keys.iter().enumerate().map(|(n, key)| (key, value(n)))).unwrap();
+                let dictionary = open(&path, 0, u32::MAX);
+                for _ in 0..2 {
+                    for (n, key) in keys.iter().enumerate() {
+                        let found = dictionary.get(key).unwrap();
+                        assert_eq!(found, Some(value(n)), "{index:?} {value_len}: {}", key.escape_ascii());
+                        let mut other = key.clone();
+                        *other.last_mut().unwrap() ^= 0x40;
+                        assert!(!dictionary.contains(&other).unwrap(), "{index:?} {value_len}");
+                    }
+                }
+            });
+        }
+    }
+}
