@@ -99,6 +99,8 @@ pub(crate) enum Bug {
     FreedUnderSync,
     /// A replayed segment is written again after it was freed.
     ReplayedKept,
+    /// Bytes of a segment are made ready while another one takes its place.
+    ReadyUnheld,
     /// All records in pieces have one number.
     PiecesShareNumber,
     // Of values that are written through (`pager/through.rs`).
