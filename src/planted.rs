@@ -99,6 +99,8 @@ pub(crate) enum Bug {
     FreedUnderSync,
     /// A replayed segment is written again after it was freed.
     ReplayedKept,
+    /// Bytes of a segment are made ready while another one takes its place.
+    ReadyUnheld,
     /// All records in pieces have one number.
     PiecesShareNumber,
     // Of values that are written through (`pager/through.rs`).
@@ -116,6 +118,11 @@ pub(crate) enum Bug {
     ThroughCutOff,
     /// A frame written through counts as in the file although it was changed in memory.
     ThroughTrusted,
+    // Of frames that are spilled (`pager/spill.rs`).
+    /// Frames of the last checkpoint are spilled.
+    SpillsOverCheckpoint,
+    /// Frames are spilled while a checkpoint is written.
+    SpillsBesideCheckpoint,
 }
 
 #[cfg(not(test))]

@@ -140,7 +140,7 @@ impl Buckets {
             drop(frame);
             (address, place) = self.find_bucket_again(hash);
         };
-        let mut bucket = Bucket { buckets: self, frame, start: address.start };
+        let mut bucket = Bucket::new(self, frame, address.start);
         bucket.init_if_empty(|| address.view.linear().level(address.bucket));
         Ok(bucket)
     }

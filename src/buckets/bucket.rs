@@ -23,6 +23,7 @@ use super::overflow::{NEW_OVERFLOW_GAP_MAX, OverflowPage};
 use super::page::{self, Damage, Found, INLINE, PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
 use crate::error::Result;
 use crate::pager::pool::WriteGuard;
+use crate::pager::pool::part::PartGuard;
 use crate::pager::words::FrameBytes;
 use crate::planted::{Bug, planted};
 
@@ -76,9 +77,15 @@ impl<'a> HashedKey<'a> {
 /// A bucket latched for changing.
 pub(crate) struct Bucket<'t> {
     pub buckets: &'t Buckets,
-    pub frame: WriteGuard<'t>,
-    /// Offset of the primary page in the frame.
-    pub start: usize,
+    pub primary: PartGuard<'t>,
+}
+
+impl<'t> Bucket<'t> {
+    /// The bucket whose primary page is at `start` of `frame`.
+    #[inline(always)]
+    pub(crate) fn new(buckets: &'t Buckets, frame: WriteGuard<'t>, start: usize) -> Bucket<'t> {
+        Bucket { buckets, primary: PartGuard::new(frame, start..start + buckets.page_bytes) }
+    }
 }
 
 impl Buckets {
@@ -206,12 +213,12 @@ fn init(mut page: FrameBytes<'_>, level: u32) {
 impl Bucket<'_> {
     #[inline]
     pub(crate) fn page(&self) -> &[u8] {
-        &self.frame[self.start..self.start + self.buckets.page_bytes]
+        &self.primary
     }
 
     #[inline]
     pub(super) fn page_mut(&mut self) -> FrameBytes<'_> {
-        self.frame.part(self.start..self.start + self.buckets.page_bytes)
+        self.primary.bytes_mut()
     }
 
     /// Initializes the primary page of a bucket that was always empty.
@@ -557,8 +564,8 @@ impl Bucket<'_> {
         match location.overflow {
             None => edit(&mut self.page_mut()).map_err(|d| buckets.damaged(d)),
             Some(overflow) => {
-                let (mut frame, range) = buckets.write_overflow(overflow)?;
-                edit(&mut frame.part(range)).map_err(|d| buckets.damaged(d))
+                let mut page = buckets.write_overflow(overflow)?;
+                edit(&mut page.bytes_mut()).map_err(|d| buckets.damaged(d))
             }
         }
     }
@@ -577,10 +584,10 @@ impl Bucket<'_> {
     #[inline(never)]
     fn take_out_of(&mut self, overflow: OverflowPage, found: Found) -> Result<usize> {
         let buckets = self.buckets;
-        let (mut frame, range) = buckets.write_overflow(overflow)?;
-        let bytes = page::remove(&mut frame.part(range.clone()), found).map_err(|d| buckets.damaged(d))?;
-        let (empty, next) = (page::slot_count(&frame[range.clone()]) == 0, page::next(&frame[range]));
-        drop(frame);
+        let mut page = buckets.write_overflow(overflow)?;
+        let bytes = page::remove(&mut page.bytes_mut(), found).map_err(|d| buckets.damaged(d))?;
+        let (empty, next) = (page::slot_count(&page) == 0, page::next(&page));
+        drop(page);
         if empty {
             self.unlink(overflow, next)?;
         }
@@ -600,8 +607,7 @@ impl Bucket<'_> {
                 Ok((page::next(bytes) == overflow.to_bits()).then_some(b))
             })?;
             let before = before.ok_or_else(|| buckets.pager.corrupt("an overflow page is not in its chain"))?;
-            let (mut frame, range) = buckets.write_overflow(before)?;
-            page::set_next(&mut frame.part(range), next);
+            page::set_next(&mut buckets.write_overflow(before)?.bytes_mut(), next);
         }
         buckets.free_overflow(&[overflow]);
         Ok(())
@@ -658,10 +664,10 @@ impl Bucket<'_> {
                 page::set_next(&mut self.page_mut(), new.to_bits());
             }
             Some(overflow) => {
-                let (mut frame, range) = buckets.write_overflow(overflow)?;
-                if !page::insert(&mut frame.part(range.clone()), tag, record).map_err(|d| buckets.damaged(d))? {
-                    let old = frame[range].to_vec();
-                    drop(frame);
+                let mut page = buckets.write_overflow(overflow)?;
+                if !page::insert(&mut page.bytes_mut(), tag, record).map_err(|d| buckets.damaged(d))? {
+                    let old = page.to_vec();
+                    drop(page);
                     long_chain = !self.replace_head(overflow, &old, tag, record)?;
                 }
             }

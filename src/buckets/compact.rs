@@ -23,12 +23,12 @@ impl Buckets {
     /// possible.
     pub(crate) fn compact_bucket(&self, number: linear::Bucket) -> Result<()> {
         let mut workspace = lock_without_values(&self.structure)?;
-        let Workspace { gathered, layouts: [layout, _] } = &mut *workspace;
+        let Workspace { gathered, layouts: [layout, _], primaries } = &mut *workspace;
         if number > self.view().max_bucket {
             return Ok(());
         }
         let (frame, start) = self.location(number);
-        let mut bucket = Bucket { buckets: self, frame: self.pager.write(frame)?, start };
+        let mut bucket = Bucket::new(self, self.pager.write(frame)?, start);
         if page::kind(bucket.page()) == page::KIND_EMPTY {
             return Ok(());
         }
@@ -37,8 +37,8 @@ impl Buckets {
         if gathered.overflow_pages().is_empty() {
             return Ok(());
         }
-        self.lay_out(gathered, page::level(bucket.page()), layout)?;
-        bucket.page_mut().store(0, &layout.primary);
+        self.lay_out(gathered, page::level(bucket.page()), layout, primaries)?;
+        bucket.page_mut().store(0, primaries);
         self.free_overflow(gathered.overflow_pages());
         Ok(())
     }
@@ -64,8 +64,8 @@ impl Buckets {
             let replaced = match overflow {
                 None => page::replace_found(&mut bucket.page_mut(), found, form, &moved.to_bytes()),
                 Some(overflow) => {
-                    let (mut frame, range) = self.write_overflow(overflow)?;
-                    page::replace_found(&mut frame.part(range), found, form, &moved.to_bytes())
+                    let mut page = self.write_overflow(overflow)?;
+                    page::replace_found(&mut page.bytes_mut(), found, form, &moved.to_bytes())
                 }
             };
             // A value of the same length always fits, unless the page changed after it was read: marked free in a

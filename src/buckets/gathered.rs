@@ -4,7 +4,7 @@
 //!
 //! Not here: which pages they come from and go to (`layout.rs`).
 
-use super::page::{Damage, OverflowPage};
+use super::page::{Damage, OverflowPage, filter_bits};
 
 /// The pages of a bucket, copied.
 #[derive(Default)]
@@ -16,7 +16,7 @@ pub(super) struct Gathered {
 }
 
 /// Where a record is in the copied pages, and its tag. Pages have at most 65536 bytes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Place {
     pub start: u32,
     pub bytes: u16,
@@ -66,13 +66,29 @@ impl Gathered {
     }
 }
 
-/// A rewritten bucket: its primary page, and the place of its overflow pages.
+/// A rewritten bucket: the place of its overflow pages.
 #[derive(Default)]
 pub(super) struct Layout {
-    pub primary: Vec<u8>,
     pub overflow_pages: Vec<OverflowPage>,
     /// Records that do not fit the primary page.
     pub over: Vec<Place>,
+    /// The bits of their tags.
+    pub filter: u64,
+}
+
+impl Layout {
+    pub(super) fn clear(&mut self) {
+        self.overflow_pages.clear();
+        self.over.clear();
+        self.filter = 0;
+    }
+
+    /// Adds a record that does not fit the primary page.
+    #[inline(never)]
+    pub(super) fn add_over(&mut self, place: Place) {
+        self.filter |= filter_bits(place.tag);
+        self.over.push(place);
+    }
 }
 
 /// What a thread that changes the structure works with, kept for the next change.
@@ -80,4 +96,6 @@ pub(super) struct Layout {
 pub(super) struct Workspace {
     pub gathered: Gathered,
     pub layouts: [Layout; 2],
+    /// The primary pages of the layouts, one behind the other.
+    pub primaries: Vec<u8>,
 }

@@ -5,10 +5,11 @@
 //!
 //! Not here: which records stay in a bucket (`split.rs`), bytes in a page (`page.rs`).
 
+use super::builder::Builder;
 use super::gathered::{Gathered, Layout, Place};
 use super::linear_hash::Buckets;
 use super::overflow::OverflowPage;
-use super::page::{self, Damage, PAIR_IN_EXTENT, Record};
+use super::page::{self, Damage, PAIR_IN_EXTENT, Record, Slot};
 use crate::error::Result;
 use crate::linear;
 use crate::pager::words::Bytes;
@@ -56,73 +57,134 @@ impl Buckets {
         mut visit: impl FnMut(Record<'_>, &[u8], Place) -> Result<()>,
     ) -> Result<()> {
         for (start, page) in gathered.pages() {
-            // Each record ends where the one before begins. If slots shared a record, a damaged page could expand to a
-            // thousand.
-            let mut end = page.len();
-            for (tag, offset) in page::slots(page).map_err(|d| self.damaged(d))? {
-                let (record, bytes) = page::record_and_bytes(page, offset).map_err(|d| self.damaged(d))?;
-                if offset + bytes != end {
-                    return Err(self.damaged(page::RECORDS_OVERLAP));
-                }
-                end = offset;
+            let slots = page::slots(page).map_err(|d| self.damaged(d))?;
+            self.each_of(page, slots, page.len(), |record, raw, tag, offset| {
                 // A page has at most 65536 bytes, and all pages together less than 2^32.
-                let place = Place { start: (start + offset) as u32, bytes: bytes as u16, tag };
-                visit(record, &page[offset..offset + bytes], place)?;
-            }
+                visit(record, raw, Place { start: (start + offset) as u32, bytes: raw.len() as u16, tag })
+            })?;
         }
         Ok(())
     }
 
-    /// Lays all records out in a primary page and as many overflow pages as they need, and writes the latter.
-    pub(super) fn lay_out(&self, gathered: &Gathered, level: u32, layout: &mut Layout) -> Result<()> {
-        let mut filling = Filling::new(layout, self.page_bytes);
+    /// Calls `visit` with the records of some slots of a page, their bytes, tags and offsets. The first record ends at
+    /// `end`. Returns where the last one begins.
+    #[inline(always)]
+    fn each_of(
+        &self,
+        page: &[u8],
+        slots: &[Slot],
+        mut end: usize,
+        mut visit: impl FnMut(Record<'_>, &[u8], u16, usize) -> Result<()>,
+    ) -> Result<usize> {
+        for &slot in slots {
+            let (tag, offset) = page::tag_and_offset(slot);
+            // Each record ends where the one before begins. If slots shared a record, a damaged page could expand to a
+            // thousand.
+            let raw = page.get(offset..end).ok_or_else(|| self.damaged(page::RECORDS_OVERLAP))?;
+            let record = page::record_of(raw).map_err(|d| self.damaged(d))?;
+            end = offset;
+            visit(record, raw, tag, offset)?;
+        }
+        Ok(end)
+    }
+
+    /// Lays all records out in a primary page, which `primary` becomes, and as many overflow pages as they need, and
+    /// writes the latter.
+    pub(super) fn lay_out(
+        &self,
+        gathered: &Gathered,
+        level: u32,
+        layout: &mut Layout,
+        primary: &mut Vec<u8>,
+    ) -> Result<()> {
+        layout.clear();
+        let mut page = Builder::new(self.empty_pages(primary, 1));
         self.each_record(gathered, |_, raw, place| {
-            filling.add(raw, place);
+            if !page.add(place.tag, raw) {
+                layout.add_over(place);
+            }
             Ok(())
         })?;
-        self.finish(gathered, level, filling)
+        let next = self.lay_out_overflow(gathered, layout)?;
+        page.finish(page::KIND_BUCKET, level, next, layout.filter);
+        Ok(())
     }
 
     /// Lays the records out in two buckets, those that stay in the source of `split` and those that go to its new
-    /// bucket. Calls the hash function; nothing is allocated before it has returned for all.
+    /// bucket; `primaries` becomes their primary pages. Calls the hash function; nothing is allocated before it has
+    /// returned for all.
     pub(super) fn divide(
         &self,
         gathered: &Gathered,
         split: linear::Split,
         [old, added]: &mut [Layout; 2],
+        primaries: &mut Vec<u8>,
     ) -> Result<()> {
-        let mut fillings = [Filling::new(old, self.page_bytes), Filling::new(added, self.page_bytes)];
+        old.clear();
+        added.clear();
+        let (first, second) = self.empty_pages(primaries, 2).split_at_mut(self.page_bytes);
+        let (mut stay, mut go) = (Builder::new(first), Builder::new(second));
         let mut drops = planted(Bug::SplitDropsRecord);
-        self.each_record(gathered, |record, raw, place| {
-            let moves = split.moves(self.record_hash(record)?);
-            if moves && std::mem::take(&mut drops) {
-                return Ok(());
+        for (start, page) in gathered.pages() {
+            let mut end = page.len();
+            for slots in page::slots(page).map_err(|d| self.damaged(d))?.chunks(u64::BITS as usize) {
+                // Three loops instead of one keep what each needs in registers; and half of the records move, so that a
+                // branch for each would be mispredicted as often.
+                let batch = Batch { page, start, slots, end, same_bytes: page::same_bytes(page, slots, end) };
+                let moves;
+                (moves, end) = self.moving(&batch, split)?;
+                let lost = if std::mem::take(&mut drops) { moves & moves.wrapping_neg() } else { 0 };
+                stay = batch.add_to(stay, !moves & u64::MAX >> (u64::BITS as usize - slots.len()), old);
+                go = batch.add_to(go, moves & !lost, added);
             }
-            // By index: half of the records move, and a branch would be mispredicted as often.
-            fillings[usize::from(moves)].add(raw, place);
-            Ok(())
-        })?;
-        let [stay, go] = fillings;
-        self.finish(gathered, split.level(), stay)?;
-        self.finish(gathered, split.level(), go).inspect_err(|_| self.free_overflow(&old.overflow_pages))
-    }
-
-    /// Writes the overflow pages, and completes the primary page.
-    fn finish(&self, gathered: &Gathered, level: u32, filling: Filling<'_>) -> Result<()> {
-        let Filling { page, filter, over, overflow_pages } = filling;
-        let next = match self.lay_out_overflow(gathered, over, overflow_pages) {
-            Ok(next) => next,
-            Err(e) => {
-                self.free_overflow(overflow_pages);
-                return Err(e);
-            }
-        };
-        page.finish(page::KIND_BUCKET, level, next, filter);
+        }
+        let old_next = self.lay_out_overflow(gathered, old)?;
+        let added_next =
+            self.lay_out_overflow(gathered, added).inspect_err(|_| self.free_overflow(&old.overflow_pages))?;
+        stay.finish(page::KIND_BUCKET, split.level(), old_next, old.filter);
+        go.finish(page::KIND_BUCKET, split.level(), added_next, added.filter);
         Ok(())
     }
 
+    /// Which records move: a bit for each. Also where the last one begins.
+    #[inline(never)]
+    fn moving(&self, batch: &Batch<'_>, split: linear::Split) -> Result<(u64, usize)> {
+        let mut moves = 0;
+        let mut note = |hash: u64| moves = moves >> 1 | u64::from(split.moves(hash)) << (u64::BITS - 1);
+        let end = match batch.same_records() {
+            Some((key_bytes, records)) => {
+                for raw in records.rchunks_exact(batch.same_bytes) {
+                    note(self.hash.hash_inlined(&raw[2..2 + key_bytes]));
+                }
+                batch.end - records.len()
+            }
+            None => self.each_of(batch.page, batch.slots, batch.end, |record, _, _, _| {
+                note(self.record_hash(record)?);
+                Ok(())
+            })?,
+        };
+        Ok((moves >> (u64::BITS as usize - batch.slots.len()), end))
+    }
+
+    /// Makes `bytes` so many empty primary pages.
+    fn empty_pages<'p>(&self, bytes: &'p mut Vec<u8>, count: usize) -> &'p mut [u8] {
+        bytes.clear();
+        bytes.resize(count * self.page_bytes, 0);
+        bytes
+    }
+
+    /// Writes the records that have no room in a primary page to overflow pages, which are freed again after an error.
+    /// Returns the reference to the first.
+    fn lay_out_overflow(&self, gathered: &Gathered, layout: &mut Layout) -> Result<u64> {
+        if layout.over.is_empty() {
+            return Ok(0);
+        }
+        let Layout { over, overflow_pages, .. } = layout;
+        self.write_over(gathered, over, overflow_pages).inspect_err(|_| self.free_overflow(overflow_pages))
+    }
+
     /// Writes records to as many overflow pages as they need; returns the reference to the first.
-    fn lay_out_overflow(
+    fn write_over(
         &self,
         gathered: &Gathered,
         mut over: &[Place],
@@ -146,14 +208,14 @@ impl Buckets {
             }
             let overflow = self.allocate_overflow(used)?;
             overflow_pages.push(overflow);
-            let (mut frame, range) = self.write_overflow(overflow)?;
-            let mut bytes = vec![0; range.len()];
-            let mut page = page::Builder::new(&mut bytes);
+            let mut latched = self.write_overflow(overflow)?;
+            let mut bytes = vec![0; latched.len()];
+            let mut page = Builder::new(&mut bytes);
             for &place in &over[..count] {
                 assert!(page.add(place.tag, gathered.raw(place)), "the page was made large enough");
             }
             page.finish(page::KIND_OVERFLOW, 0, next, 0);
-            frame.part(range).store(0, &bytes);
+            latched.bytes_mut().store(0, &bytes);
             next = overflow.to_bits();
             over = &over[count..];
         }
@@ -161,28 +223,45 @@ impl Buckets {
     }
 }
 
-/// A primary page that records are added to, and those that it has no room for.
-struct Filling<'l> {
-    page: page::Builder<'l>,
-    filter: u64,
-    over: &'l mut Vec<Place>,
-    overflow_pages: &'l mut Vec<OverflowPage>,
+/// At most 64 records of a page, which are divided at a time.
+struct Batch<'p> {
+    page: &'p [u8],
+    /// Where the page begins in the gathered bytes.
+    start: usize,
+    slots: &'p [Slot],
+    /// Where the first record ends.
+    end: usize,
+    /// The length of each, if they are the same in key and value; else 0.
+    same_bytes: usize,
 }
 
-impl<'l> Filling<'l> {
-    fn new(Layout { primary, overflow_pages, over }: &'l mut Layout, page_bytes: usize) -> Self {
-        primary.clear();
-        primary.resize(page_bytes, 0);
-        overflow_pages.clear();
-        over.clear();
-        Filling { page: page::Builder::new(primary), filter: 0, over, overflow_pages }
+impl Batch<'_> {
+    /// All records, where they have the same lengths and a key: its length, and their bytes, those of the first slot
+    /// last.
+    #[inline]
+    fn same_records(&self) -> Option<(usize, &[u8])> {
+        let records = &self.page[self.end - self.same_bytes * self.slots.len()..self.end];
+        let head = page::head_at(records, 0).ok()?;
+        (head.form != PAIR_IN_EXTENT).then_some((head.key_bytes, records))
     }
 
-    #[inline]
-    fn add(&mut self, raw: &[u8], place: Place) {
-        if !self.page.add(place.tag, raw) {
-            self.filter |= page::filter_bits(place.tag);
-            self.over.push(place);
+    /// Adds the records whose bits are set in `which` to a page, or to those that do not fit it.
+    #[inline(never)]
+    fn add_to<'b>(&self, mut page: Builder<'b>, mut which: u64, layout: &mut Layout) -> Builder<'b> {
+        if self.same_bytes > 0 {
+            which = page.add_same(self.page, self.slots, self.end, self.same_bytes, which);
         }
+        while which != 0 {
+            let index = which.trailing_zeros() as usize;
+            which &= which - 1;
+            let (tag, offset) = page::tag_and_offset(self.slots[index]);
+            let end = if index == 0 { self.end } else { page::tag_and_offset(self.slots[index - 1]).1 };
+            let raw = &self.page[offset..end];
+            if !page.add(tag, raw) {
+                // A page has at most 65536 bytes, and all pages together less than 2^32.
+                layout.add_over(Place { start: (self.start + offset) as u32, bytes: raw.len() as u16, tag });
+            }
+        }
+        page
     }
 }

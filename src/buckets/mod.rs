@@ -15,6 +15,7 @@ mod activity;
 pub(crate) mod address;
 pub(crate) mod bounds;
 pub(crate) mod bucket;
+mod builder;
 mod compact;
 pub(crate) mod extent;
 mod gathered;
@@ -155,7 +156,7 @@ impl Buckets {
             return Ok(Delta::default());
         }
         let (frame, start) = self.location(number);
-        Bucket { buckets: self, frame: self.pager.write(frame)?, start }.clear()
+        Bucket::new(self, self.pager.write(frame)?, start).clear()
     }
 
     /// Merges buckets until the load is that of a full table, or another thread is changing the structure.

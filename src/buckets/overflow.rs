@@ -16,12 +16,14 @@ pub(crate) use super::page::OverflowPage;
 use super::page::{self, Record};
 use crate::error::Result;
 use crate::pager::FRAME_UNITS;
-use crate::pager::pool::{FrameNo, FrameRef, ReadGuard, WriteGuard};
+use crate::pager::pool::part::PartGuard;
+use crate::pager::pool::{FrameNo, FrameRef, ReadGuard};
 
-/// Room for a pair or two more, so that not every insertion replaces the page; the next split trims it.
-const SLACK_BYTES: usize = 112;
+/// A page grows in steps of this many bytes, so that not every insertion replaces it; the next split trims it. Few
+/// lengths also mean that a freed page is soon used again.
+const STEP_BYTES: usize = 256;
 /// Most bytes of a new overflow page that are neither slots nor records, but for the rest of its last unit.
-pub(super) const NEW_OVERFLOW_GAP_MAX: usize = page::HEADER_BYTES + SLACK_BYTES;
+pub(super) const NEW_OVERFLOW_GAP_MAX: usize = page::HEADER_BYTES + STEP_BYTES;
 
 /// Bytes of an overflow page to prefetch for one key, before anything in it is read: most are not longer.
 pub(super) const PREFETCHED_BYTES: usize = 256;
@@ -62,10 +64,10 @@ impl Buckets {
         Ok((frame, range))
     }
 
-    pub(super) fn write_overflow(&self, overflow: OverflowPage) -> Result<(WriteGuard<'_>, std::ops::Range<usize>)> {
+    pub(super) fn write_overflow(&self, overflow: OverflowPage) -> Result<PartGuard<'_>> {
         let (frame, range) = self.overflow_range(overflow);
         let place = self.place_apart(frame, &range)?;
-        Ok((self.pager.write_at(frame, place)?, range))
+        Ok(PartGuard::new(self.pager.write_at(frame, place)?, range))
     }
 
     /// Where a frame with an overflow page is; prefetches the page. An error where its latch could wait forever.
@@ -112,9 +114,10 @@ impl Buckets {
         record: Record<'_>,
     ) -> Result<OverflowPage> {
         let used = old.map_or(0, page::used_bytes) + record.bytes() + page::SLOT_BYTES;
-        let overflow = self.allocate_overflow(used + SLACK_BYTES)?;
-        let written = self.write_overflow(overflow).and_then(|(mut frame, range)| {
-            let bytes = &mut frame.part(range);
+        let stepped = (page::HEADER_BYTES + used).next_multiple_of(STEP_BYTES) - page::HEADER_BYTES;
+        let overflow = self.allocate_overflow(stepped)?;
+        let written = self.write_overflow(overflow).and_then(|mut page| {
+            let bytes = &mut page.bytes_mut();
             page::init(bytes, page::KIND_OVERFLOW, 0);
             if let Some(old) = old {
                 page::copy_records(old, bytes).map_err(|d| self.damaged(d))?;

@@ -239,6 +239,25 @@ pub fn record_and_bytes(page: &[u8], offset: usize) -> Result<(Record<'_>, usize
     Ok((Record { form, key, value }, head_bytes + key_bytes + value_bytes))
 }
 
+/// The record that has all of `raw`.
+#[inline(always)]
+pub fn record_of(raw: &[u8]) -> Result<Record<'_>, Damage> {
+    let Some((lengths, rest)) = raw.split_first_chunk() else { return Err(RECORDS_OVERLAP) };
+    let lengths = u16::from_le_bytes(*lengths);
+    let RecordHead { form, key_bytes, value_bytes, .. } = RecordHead::short(lengths.into());
+    if lengths & 0x8080 != 0 || key_bytes + value_bytes != rest.len() {
+        return long_record_of(raw);
+    }
+    let (key, value) = rest.split_at(key_bytes);
+    Ok(Record { form, key, value })
+}
+
+#[inline(never)]
+fn long_record_of(raw: &[u8]) -> Result<Record<'_>, Damage> {
+    let (record, bytes) = record_and_bytes(raw, 0)?;
+    if bytes == raw.len() { Ok(record) } else { Err(RECORDS_OVERLAP) }
+}
+
 /// The record at `offset`, and the offset of its value.
 #[inline]
 fn parse(page: &[u8], offset: usize) -> Option<(Record<'_>, usize)> {
@@ -645,11 +664,40 @@ pub fn heap(page: &[u8]) -> Result<(&[u8], bool), Damage> {
     if count == slot_count(page) { Ok((heap, inline)) } else { Err(Damage("records do not fill the heap")) }
 }
 
-/// The tag and the offset in each slot; the offsets are unchecked.
+/// A slot.
+pub type Slot = [u8; SLOT_BYTES];
+
+/// The slots; their offsets are unchecked.
 #[inline]
-pub fn slots(page: &[u8]) -> Result<impl ExactSizeIterator<Item = (u16, usize)>, Damage> {
-    let slots = checked_slots(page)?.as_chunks::<SLOT_BYTES>().0.iter();
-    Ok(slots.map(|&slot| (u32::from_le_bytes(slot) as u16, u32::from_le_bytes(slot) as usize >> 16)))
+pub fn slots(page: &[u8]) -> Result<&[Slot], Damage> {
+    Ok(checked_slots(page)?.as_chunks().0)
+}
+
+/// The tag and the offset in a slot.
+#[inline]
+pub fn tag_and_offset(slot: Slot) -> (u16, usize) {
+    let slot = u32::from_le_bytes(slot);
+    (slot as u16, slot as usize >> 16)
+}
+
+/// The length of each record of these slots, if all have the same, short, lengths of key and value and lie one before
+/// the other; else 0. The first one ends at `end`.
+#[inline(never)]
+pub fn same_bytes(page: &[u8], slots: &[Slot], end: usize) -> usize {
+    let Some(raw) = slots.first().and_then(|&slot| page.get(tag_and_offset(slot).1..end)) else { return 0 };
+    let Some(lengths) = raw.first_chunk::<2>().filter(|_| record_of(raw).is_ok()) else { return 0 };
+    if u16::from_le_bytes(*lengths) & 0x8080 != 0 {
+        return 0;
+    }
+    let mut expected = end;
+    for &slot in slots {
+        expected = expected.wrapping_sub(raw.len());
+        let there = page.get(expected..).and_then(|record| record.first_chunk());
+        if tag_and_offset(slot).1 != expected || there != Some(lengths) {
+            return 0;
+        }
+    }
+    raw.len()
 }
 
 /// The lengths of the record at `offset`, which is within the page.
@@ -668,59 +716,24 @@ pub fn head_at(page: &[u8], offset: usize) -> Result<RecordHead, Damage> {
 const RECORD_RUNS_OVER: Damage = Damage("a record runs over its page");
 pub const RECORDS_OVERLAP: Damage = Damage("records overlap");
 
-/// Copies `from` to `to`, of the same length. Most records have 16 to 32 bytes, and no call is made for them.
+/// Copies `from` to `to`, of the same length. Most records have 8 to 32 bytes, and no call is made for them.
 #[inline]
 pub fn copy_record(from: &[u8], to: &mut [u8]) {
-    const HALF: usize = 16;
-    if let (Some(&first), Some(&last), HALF..=32) = (from.first_chunk::<HALF>(), from.last_chunk::<HALF>(), to.len()) {
-        to[..HALF].copy_from_slice(&first);
-        let len = to.len();
-        to[len - HALF..].copy_from_slice(&last);
-        return;
+    if !copy_ends::<16>(from, to) && !copy_ends::<8>(from, to) {
+        to.copy_from_slice(from);
     }
-    to.copy_from_slice(from);
 }
 
-/// Builds a page from records of other pages.
-pub struct Builder<'p> {
-    page: &'p mut [u8],
-    slots_end: usize,
-    heap_start: usize,
-}
-
-impl<'p> Builder<'p> {
-    /// Builds an empty page that fills `page`.
-    pub fn new(page: &'p mut [u8]) -> Self {
-        let heap_start = page.len();
-        Builder { page, slots_end: HEADER_BYTES, heap_start }
-    }
-
-    /// Adds a record; `false` where it does not fit, with nothing changed.
-    #[inline]
-    pub fn add(&mut self, tag: u16, raw: &[u8]) -> bool {
-        if self.heap_start - self.slots_end < raw.len() + SLOT_BYTES {
-            return false;
-        }
-        self.heap_start -= raw.len();
-        copy_record(raw, &mut self.page[self.heap_start..self.heap_start + raw.len()]);
-        // Offsets are below the page size and so below 65536.
-        let slot = u32::from(tag) | (self.heap_start as u32) << 16;
-        self.page[self.slots_end..self.slots_end + SLOT_BYTES].copy_from_slice(&slot.to_le_bytes());
-        self.slots_end += SLOT_BYTES;
-        true
-    }
-
-    /// Writes the header.
-    pub fn finish(self, kind: u8, level: u32, next: u64, filter: u64) {
-        let count = (self.slots_end - HEADER_BYTES) / SLOT_BYTES;
-        let heap = self.page.len() - self.heap_start;
-        let header = &mut self.page[..HEADER_BYTES];
-        header[..8].copy_from_slice(&[kind, level as u8, 0, 0, 0, 0, 0, 0]); // level is at most 32
-        header[2..4].copy_from_slice(&(count as u16).to_le_bytes());
-        header[4..6].copy_from_slice(&(heap as u16).to_le_bytes());
-        header[8..16].copy_from_slice(&next.to_le_bytes());
-        header[16..24].copy_from_slice(&filter.to_le_bytes());
-    }
+/// Copies the first and the last `N` bytes. `false`, with nothing copied, where these are not all.
+#[inline(always)]
+fn copy_ends<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
+    let (Some(&first), Some(&last), true) = (from.first_chunk::<N>(), from.last_chunk::<N>(), to.len() <= 2 * N) else {
+        return false;
+    };
+    let len = to.len();
+    to[..N].copy_from_slice(&first);
+    to[len - N..].copy_from_slice(&last);
+    true
 }
 
 /// Checks a page for contradictions.

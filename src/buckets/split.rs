@@ -62,7 +62,7 @@ impl Buckets {
     /// Splits the next bucket in order. `false` where another thread holds its latch.
     fn split(&self) -> Result<bool> {
         let Some(mut workspace) = self.try_structure() else { return Ok(false) };
-        let Workspace { gathered, layouts } = &mut *workspace;
+        let Workspace { gathered, layouts, primaries } = &mut *workspace;
         let view = self.view();
         let mut grown = view.linear();
         let Some(split) = grown.split() else { return Ok(false) };
@@ -77,18 +77,18 @@ impl Buckets {
             let Some(target) = self.pager.try_write(target_frame)? else { return Ok(false) };
             Some(target)
         };
-        let mut source = Bucket { buckets: self, frame, start: source_start };
+        let mut source = Bucket::new(self, frame, source_start);
         self.gather(source.page(), gathered)?;
         if planted(Bug::SplitFreesFirst) {
             self.free_overflow(gathered.overflow_pages());
         }
-        self.divide(gathered, split, layouts)?;
-        let [old, added] = layouts;
+        self.divide(gathered, split, layouts, primaries)?;
+        let (old, added) = primaries.split_at(self.page_bytes);
 
         // Nothing fails from here on, and under the latches no thread follows the old pages, so the order is free.
-        source.page_mut().store(0, &old.primary);
-        let frame = target.as_mut().unwrap_or(&mut source.frame);
-        frame.part(target_start..target_start + self.page_bytes).store(0, &added.primary);
+        source.page_mut().store(0, old);
+        let frame = target.as_mut().unwrap_or(source.primary.frame_mut());
+        frame.part(target_start..target_start + self.page_bytes).store(0, added);
         self.set_view(View { max_bucket: new, ..view });
         drop(target);
         if !planted(Bug::SplitFreesFirst) {
@@ -117,7 +117,7 @@ impl Buckets {
     /// Merges the last bucket into the one it was split from. `false` where another thread holds a latch.
     pub(super) fn merge(&self) -> Result<bool> {
         let Some(mut workspace) = self.try_structure() else { return Ok(false) };
-        let Workspace { gathered, layouts: [merged, _] } = &mut *workspace;
+        let Workspace { gathered, layouts: [merged, _], primaries } = &mut *workspace;
         let view = self.view();
         let mut shrunk = view.linear();
         let Some(linear::Split { source: number, new: last }) = shrunk.merge() else { return Ok(false) };
@@ -133,9 +133,9 @@ impl Buckets {
         let range = last_start..last_start + self.page_bytes;
         self.gather(&target[target_start..target_start + self.page_bytes], gathered)?;
         self.gather_more(&source.as_ref().unwrap_or(&target)[range.clone()], gathered)?;
-        self.lay_out(gathered, shrunk.level(number), merged)?;
+        self.lay_out(gathered, shrunk.level(number), merged, primaries)?;
 
-        target.part(target_start..target_start + self.page_bytes).store(0, &merged.primary);
+        target.part(target_start..target_start + self.page_bytes).store(0, primaries);
         // Also for salvage, which knows the frames of buckets by pages that are whole or all zeros.
         source.as_mut().unwrap_or(&mut target).part(range).fill(0..self.page_bytes, 0);
         // A new version: a reader of the removed bucket notices, even if a bucket of that number comes back.

@@ -259,6 +259,7 @@ struct Facts {
 pub struct HashFunction {
     kind: HashKind,
     seed: u64,
+    short: modern::ShortXxh3,
     user: Option<Arc<UserFunction<UserHash>>>, // `Some` only if `kind` is `User`
 }
 
@@ -278,7 +279,7 @@ impl HashFunction {
     /// fails.
     pub fn new(kind: HashKind, seed: u64) -> Self {
         let seed = if kind.seeded() { seed } else { 0 };
-        HashFunction { kind, seed, user: None }
+        HashFunction { kind, seed, short: modern::ShortXxh3::new(seed), user: None }
     }
 
     /// The user's own function; `name` appears in messages.
@@ -287,13 +288,23 @@ impl HashFunction {
     /// bucket, so they should differ between similar keys.
     pub fn user(name: &str, f: impl Fn(&[u8]) -> u64 + Send + Sync + 'static) -> Self {
         let user = UserFunction { name: name.to_owned(), hash: f };
-        HashFunction { kind: HashKind::User, seed: 0, user: Some(Arc::new(user)) }
+        HashFunction { user: Some(Arc::new(user)), ..HashFunction::new(HashKind::User, 0) }
     }
 
-    /// [`hash`](Self::hash) for the busiest callers, which have the default function's code in theirs.
+    /// [`hash`](Self::hash) for the busiest callers, which have the default function's code for short keys in theirs.
     #[inline(always)]
     pub(crate) fn hash_inlined(&self, key: &[u8]) -> u64 {
-        if self.kind == HashKind::Xxh3 { modern::xxh3(key, self.seed) } else { self.hash(key) }
+        if self.kind == HashKind::Xxh3
+            && let Some(hash) = self.short.hash(key)
+        {
+            return hash;
+        }
+        self.hash_by_call(key)
+    }
+
+    #[inline(never)]
+    fn hash_by_call(&self, key: &[u8]) -> u64 {
+        self.hash(key)
     }
 
     /// Hashes `key`. O(length of the key); allocates nothing itself.

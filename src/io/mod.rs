@@ -96,6 +96,9 @@ pub(crate) trait File: Send + Sync {
     }
     /// Makes the content (and length) durable.
     fn sync(&self) -> Result<()>;
+    /// Begins to write `bytes` bytes from `offset` on to the disk, and waits for none, so that a later
+    /// [`sync`](Self::sync) takes less time. It makes nothing durable.
+    fn begin_sync(&self, _offset: u64, _bytes: u64) {}
     /// Takes the writer's lock, which is held until the file is closed; `false` where another handle holds it.
     fn lock(&self) -> Result<bool>;
     /// Whether `path` names this file now. It may have been renamed or removed since it was opened.

@@ -190,6 +190,15 @@ impl File for RealFile {
         self.file.sync_data()
     }
 
+    #[cfg(target_os = "linux")]
+    #[expect(unsafe_code, reason = "std has no sync_file_range")]
+    fn begin_sync(&self, offset: u64, bytes: u64) {
+        let (Ok(offset), Ok(bytes)) = (offset.try_into(), bytes.try_into()) else { return };
+        // SAFETY: the call takes no pointers, and the descriptor is open as long as `self` is borrowed. A failed write
+        // is an error of the next sync: this call does not wait for it, and so resets no error.
+        unsafe { libc::sync_file_range(self.file.as_raw_fd(), offset, bytes, libc::SYNC_FILE_RANGE_WRITE) };
+    }
+
     fn lock(&self) -> Result<bool> {
         match self.file.try_lock() {
             Ok(()) => {

@@ -84,6 +84,7 @@ impl Pager {
             log.release(sequence)?;
         }
         self.frozen_sequence.store(sequence, Release);
+        self.stop_spilling();
         let frames = self.pool.freeze();
         let (frame_count, cut) = (self.frame_count(), self.file_frames.load(Acquire));
         let last = self.checkpoint_frames.load(Acquire);
@@ -92,6 +93,7 @@ impl Pager {
         let safe = cut == last && !self.has_replayed_references() || planted(Bug::NewFramesOverOld);
         let direct_from = if safe && last > 0 { last } else { FrameNo::MAX };
         self.begin_through_period(frame_count);
+        let keep_end = keep_end || self.spills;
         let header = self.header_bytes(root, sequence);
         Ok(Frozen { frames, frame_count, cut, direct_from, keep_end, header, sequence })
     }
@@ -106,16 +108,8 @@ impl Pager {
         let Some(file) = &self.file else { return Ok(()) };
         frozen.frames.sort_unstable();
         frozen.frames.dedup();
-        let index = if self.scratch {
-            // A temporary file need not survive a crash: the frames go straight to their places.
-            let mut sink = InPlace { file: file.as_ref(), bytes: vec![0; self.frame_bytes()], index: Vec::new() };
-            set_frame_count(file.as_ref(), self.frame_bytes(), frozen.cut, frozen.frame_count)
-                .map_err(|e| Error::io(&self.path, "set the length of", e))?;
-            self.copy_frames(&frozen, &mut sink).map_err(|e| self.journal_error(e))?;
-            sink.index
-        } else {
-            self.write_journalled(&frozen, file.as_ref())?
-        };
+        debug_assert!(!self.scratch, "a temporary file has no checkpoints");
+        let index = self.write_journalled(&frozen, file.as_ref())?;
         // Before a frame may be evicted: beyond the file's end it would be read back as zeros.
         self.file_frames.store(frozen.frame_count, Release);
         self.checkpoint_frames.store(frozen.frame_count, Release);
@@ -127,6 +121,7 @@ impl Pager {
         self.counts.checkpoints.fetch_add(1, Relaxed);
         self.sequence.store(frozen.sequence, Release);
         self.complete_through_period(frozen.frame_count);
+        self.resume_spilling(frozen.frame_count);
         self.log.as_ref().map_or(Ok(()), |log| log.release(frozen.sequence))
     }
 
@@ -188,16 +183,19 @@ impl Pager {
     }
 
     /// Copies the frozen frames, as they were when frozen, to `sink`, then their checksum frames and the header.
-    fn copy_frames(&self, frozen: &Frozen, sink: &mut impl FrameSink) -> std::result::Result<(), JournalError> {
+    fn copy_frames(&self, frozen: &Frozen, sink: &mut JournalWriter<'_>) -> std::result::Result<(), JournalError> {
         let mut late = Vec::new();
         for &frame in &frozen.frames {
             if frame >= frozen.frame_count {
                 self.pool.thaw(frame);
                 continue;
             }
-            match self.pool.copy_frozen(frame, sink.next_frame()) {
+            match self.pool.copy_frozen(frame, sink.place(frame)?) {
                 FrozenFrame::InFile if frame >= frozen.direct_from => sink.note(frame),
                 FrozenFrame::InFile | FrozenFrame::Copied => sink.push(frame)?,
+                FrozenFrame::Spilled => {
+                    sink.note_spilled(frame, self.stored_sum(frame).map_err(JournalError::Frame)?);
+                }
                 FrozenFrame::Saved => late.push(frame),
             }
         }
@@ -206,16 +204,16 @@ impl Pager {
         for frame in late {
             let bytes =
                 preserved.remove(&frame).expect("a frozen frame is copied here or saved by the writer that changed it");
-            sink.next_frame().copy_from_slice(&bytes);
+            sink.place(frame)?.copy_from_slice(&bytes);
             sink.push(frame)?;
         }
         self.copy_sums(sink)?;
-        sink.next_frame().copy_from_slice(&frozen.header);
+        sink.place(0)?.copy_from_slice(&frozen.header);
         Ok(sink.push(0)?)
     }
 
     /// Updates the checksums of all frames in `sink` and adds the checksum frames to it.
-    fn copy_sums(&self, sink: &mut impl FrameSink) -> std::result::Result<(), JournalError> {
+    fn copy_sums(&self, sink: &mut JournalWriter<'_>) -> std::result::Result<(), JournalError> {
         let mut zones: BTreeMap<u32, FrameSums> = BTreeMap::new();
         for &(frame, sum) in sink.frames() {
             zones.entry(frame / ZONE_FRAMES).or_default().push((frame, sum));
@@ -229,7 +227,7 @@ impl Pager {
             }
             let sum = sum_of_sums(sum_frame, &bytes);
             bytes.whole().store(SUM_OF_SUMS, &sum.to_le_bytes());
-            sink.next_frame().copy_from_slice(&bytes);
+            sink.place(sum_frame)?.copy_from_slice(&bytes);
             drop(bytes);
             sink.push(sum_frame)?;
         }
@@ -239,43 +237,6 @@ impl Pager {
 
 /// Frames and their checksums.
 type FrameSums = Vec<(FrameNo, u32)>;
-
-/// Where a checkpoint writes its frames.
-trait FrameSink {
-    /// The buffer for the next frame; `push` completes it.
-    fn next_frame(&mut self) -> &mut [u8];
-    fn push(&mut self, frame: FrameNo) -> std::io::Result<()>;
-    /// Notes the frame in the buffer, which the file has already.
-    fn note(&mut self, frame: FrameNo);
-    /// The frames so far, with their checksums.
-    fn frames(&self) -> &[(FrameNo, u32)];
-}
-
-/// Writes frames straight to their places.
-struct InPlace<'a> {
-    file: &'a dyn File,
-    bytes: Vec<u8>,
-    index: FrameSums,
-}
-
-impl FrameSink for InPlace<'_> {
-    fn next_frame(&mut self) -> &mut [u8] {
-        &mut self.bytes
-    }
-
-    fn push(&mut self, frame: FrameNo) -> std::io::Result<()> {
-        self.index.push((frame, frame_sum(frame, &self.bytes)));
-        self.file.write_at(&self.bytes, u64::from(frame) * self.bytes.len() as u64)
-    }
-
-    fn note(&mut self, frame: FrameNo) {
-        self.index.push((frame, frame_sum(frame, &self.bytes)));
-    }
-
-    fn frames(&self) -> &[(FrameNo, u32)] {
-        &self.index
-    }
-}
 
 enum JournalError {
     Io(std::io::Error),
@@ -319,6 +280,7 @@ impl<'a> JournalWriter<'a> {
 
     fn flush(&mut self) -> std::io::Result<()> {
         self.journal.write_at(&self.buffer[..self.filled], self.written)?;
+        self.journal.begin_sync(self.written, self.filled as u64);
         self.written += self.filled as u64;
         self.filled = 0;
         Ok(())
@@ -350,28 +312,43 @@ impl<'a> JournalWriter<'a> {
     }
 }
 
-impl FrameSink for JournalWriter<'_> {
-    fn next_frame(&mut self) -> &mut [u8] {
-        &mut self.buffer[self.filled..self.filled + self.frame_bytes]
+impl JournalWriter<'_> {
+    /// A place for the bytes of `frame`, the next one; `push` or `note` with that frame follows, or neither.
+    fn place(&mut self, frame: FrameNo) -> std::io::Result<&mut [u8]> {
+        if frame >= self.direct.from {
+            return self.direct.place(frame);
+        }
+        if self.filled == self.buffer.len() {
+            self.flush()?;
+        }
+        Ok(&mut self.buffer[self.filled..self.filled + self.frame_bytes])
     }
 
+    /// Adds the frame whose bytes are in its place.
     fn push(&mut self, frame: FrameNo) -> std::io::Result<()> {
-        let sum = frame_sum(frame, self.next_frame());
-        self.all.push((frame, sum));
         if frame >= self.direct.from {
-            return self.direct.write(frame, &self.buffer[self.filled..self.filled + self.frame_bytes]);
+            self.all.push((frame, self.direct.push(frame)));
+            return Ok(());
         }
+        let sum = frame_sum(frame, &self.buffer[self.filled..self.filled + self.frame_bytes]);
+        self.all.push((frame, sum));
         self.index.push((frame, sum));
         self.filled += self.frame_bytes;
-        if self.filled == self.buffer.len() { self.flush() } else { Ok(()) }
+        Ok(())
     }
 
+    /// Notes the frame whose bytes are in its place, which the file has already.
     fn note(&mut self, frame: FrameNo) {
-        let sum = frame_sum(frame, self.next_frame());
+        self.all.push((frame, self.direct.note(frame)));
+    }
+
+    /// Notes a frame with this checksum, which the file has already.
+    fn note_spilled(&mut self, frame: FrameNo, sum: u32) {
         self.all.push((frame, sum));
         self.direct.wrote = true;
     }
 
+    /// The frames so far, with their checksums.
     fn frames(&self) -> &[(FrameNo, u32)] {
         &self.all
     }
@@ -383,35 +360,63 @@ struct DirectWriter<'a> {
     frame_bytes: usize,
     /// Frames from here on are new.
     from: FrameNo,
-    /// Adjacent frames not yet written; `next` is the frame after them.
+    /// Adjacent frames not yet written, the first `filled` bytes; `next` is the frame after them.
     run: Vec<u8>,
+    filled: usize,
     next: FrameNo,
     /// The file has bytes of new frames that are not yet synced.
     wrote: bool,
 }
 
+/// Shorter runs are left to the sync at the end: the kernel may join them with their neighbours.
+const BEGIN_SYNC_BYTES: usize = 256 << 10;
+
 impl<'a> DirectWriter<'a> {
     fn new(file: &'a dyn File, frame_bytes: usize, from: FrameNo) -> Self {
-        DirectWriter { file, frame_bytes, from, run: Vec::new(), next: 0, wrote: false }
+        DirectWriter { file, frame_bytes, from, run: Vec::new(), filled: 0, next: 0, wrote: false }
     }
 
-    fn write(&mut self, frame: FrameNo, bytes: &[u8]) -> std::io::Result<()> {
+    /// A place for the bytes of `frame`, where they are written from.
+    fn place(&mut self, frame: FrameNo) -> std::io::Result<&mut [u8]> {
         const RUN_BYTES: usize = 1 << 20;
-        if frame != self.next || self.run.len() >= RUN_BYTES {
+        if frame != self.next || self.filled == self.run.len() {
             self.flush()?;
+            self.next = frame;
         }
-        self.run.extend_from_slice(bytes);
+        if self.run.is_empty() {
+            self.run = vec![0; RUN_BYTES.max(self.frame_bytes)];
+        }
+        Ok(&mut self.run[self.filled..self.filled + self.frame_bytes])
+    }
+
+    fn sum(&self, frame: FrameNo) -> u32 {
+        frame_sum(frame, &self.run[self.filled..self.filled + self.frame_bytes])
+    }
+
+    /// Adds the frame in its place; returns its checksum.
+    fn push(&mut self, frame: FrameNo) -> u32 {
+        let sum = self.sum(frame);
+        self.filled += self.frame_bytes;
         self.next = frame + 1;
-        Ok(())
+        sum
+    }
+
+    /// The checksum of the frame in its place, which the file has already.
+    fn note(&mut self, frame: FrameNo) -> u32 {
+        self.wrote = true;
+        self.sum(frame)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        if self.run.is_empty() {
+        if self.filled == 0 {
             return Ok(());
         }
-        let end = u64::from(self.next) * self.frame_bytes as u64;
-        self.file.write_at(&self.run, end - self.run.len() as u64)?;
-        self.run.clear();
+        let start = u64::from(self.next) * self.frame_bytes as u64 - self.filled as u64;
+        let run = &self.run[..std::mem::take(&mut self.filled)];
+        self.file.write_at(run, start)?;
+        if run.len() >= BEGIN_SYNC_BYTES {
+            self.file.begin_sync(start, run.len() as u64);
+        }
         self.wrote = true;
         Ok(())
     }

@@ -6,6 +6,8 @@ pub(crate) enum FrozenFrame {
     Copied,
     /// Copied, and the file has the same bytes.
     InFile,
+    /// Not copied: the file has its bytes, and a checksum frame in memory their checksum.
+    Spilled,
     /// A writer saved the content before it changed the frame.
     Saved,
 }

@@ -63,6 +63,12 @@ mod off {
         None
     }
 
+    /// Does `work` without letting another task run.
+    #[inline(always)]
+    pub(crate) fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
+        work()
+    }
+
     /// Lets a thread of that name do `work`.
     pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
         std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
@@ -115,6 +121,14 @@ mod on {
             return Ok(());
         }
         std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
+    }
+
+    /// Does `work` without letting another task run: for a task that nobody waits for, while it holds a lock.
+    pub(crate) fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
+        let turns = TURNS.replace(false);
+        let done = work();
+        TURNS.set(turns);
+        done
     }
 
     /// From here on all tasks have the number that is left to threads beyond the last, or no more.

@@ -28,6 +28,7 @@ mod names;
 pub(crate) mod pool;
 pub(crate) mod sink;
 mod space;
+mod spill;
 mod through;
 mod values_held;
 pub(crate) mod wal;
@@ -43,9 +44,9 @@ pub(crate) use checkpoint::Frozen;
 pub(crate) use checkpoint_lock::CheckpointGuard;
 use checkpoint_lock::CheckpointLock;
 use health::Health;
+pub(crate) use mapping::machine_memory_bytes;
 use names::{is_at, refuse_if_moved};
 pub(crate) use names::{refuse_other_names, resolve};
-pub(crate) use pool::machine_memory_bytes;
 use pool::{FrameNo, FrameRef, FrameSource, Pool, ReadGuard, WriteGuard};
 pub(crate) use space::{FRAME_UNITS, ZONE_FRAMES};
 use space::{MAP_GROUP_COUNT, Space};
@@ -126,6 +127,8 @@ pub(crate) struct Pager {
     read_only: bool,
     /// An unlinked temporary file for frames that do not fit in the cache; its content ends with the handle.
     scratch: bool,
+    /// Dirty frames may be spilled (`spill.rs`).
+    spills: bool,
     space: Mutex<Space>,
     frame_count: AtomicU32,
     map_groups: [AtomicU32; MAP_GROUP_COUNT],
@@ -162,7 +165,8 @@ pub(crate) struct Counts {
 
 impl FrameSource for Pager {
     fn load(&self, frame: FrameNo) -> Result<Option<Vec<u8>>> {
-        let Some(file) = self.file.as_ref().filter(|_| frame < self.file_frames.load(Acquire)) else {
+        let written = || frame < self.file_frames.load(Acquire) || self.pool.is_spilled(frame);
+        let Some(file) = self.file.as_ref().filter(|_| written()) else {
             // Never written: the kernel's memory is zero already.
             return Ok(None);
         };
@@ -198,7 +202,11 @@ impl Pager {
         let path = std::env::temp_dir().join("splitpoint");
         let file = make_unnamed(storage.as_ref(), &path)?;
         let cache_frames = Self::cache_frames(cache_bytes, frame_bytes);
-        Self::start(Pool::new(frame_bytes, true)?, storage, path, Some(file), true, cache_frames)
+        let pager = Self::start(Pool::new(frame_bytes, true)?, storage, path, Some(file), true, cache_frames)?;
+        pager.pool.pin_below(0);
+        // Spilled frames have their checksums there.
+        drop(pager.write(pager.map_frame(0) + 1)?);
+        Ok(pager)
     }
 
     fn open_file(storage: &dyn Storage, path: &Path, create: Create, read_only: bool) -> Result<(Box<dyn File>, bool)> {
@@ -275,6 +283,7 @@ impl Pager {
             file,
             read_only: false,
             scratch,
+            spills: scratch,
             space: Mutex::new(Space::new(1)),
             frame_count: AtomicU32::new(FIRST_FRAMES),
             map_groups: Default::default(),
@@ -337,6 +346,7 @@ impl Pager {
             let start = Self::start(pool, storage.clone(), path.clone(), Some(file.clone()), false, cache_frames);
             let mut pager = start?;
             pager.table_id = table_id_if_new.unwrap_or(pager.table_id);
+            pager.spills = safety.is_none();
             pager.log = Some(Log::new(storage, path, file, pager.table_id, 0, safety, log_bytes));
             return Ok((pager, None));
         }
@@ -360,6 +370,7 @@ impl Pager {
             file: Some(file),
             read_only,
             scratch: false,
+            spills: false,
             space: Mutex::new(Space::new(0)),
             frame_count: AtomicU32::new(header.frame_count),
             map_groups: header.map_groups.map(AtomicU32::new),
@@ -642,12 +653,13 @@ impl Pager {
         const EVICTED: u32 = 4;
         const LOOKED_AT: u32 = 4096;
         const LOOKED_AT_IF_DIRTY: u32 = 64;
-        let look_at = if self.pool.is_mostly_dirty() { LOOKED_AT_IF_DIRTY } else { LOOKED_AT };
+        let look_at = if !self.spills && self.pool.is_mostly_dirty() { LOOKED_AT_IF_DIRTY } else { LOOKED_AT };
         let count = self.frame_count();
         let mut evicted = 0;
         for _ in 0..look_at {
-            let hand = self.clock_hand.fetch_add(1, Relaxed);
-            evicted += u32::from(self.pool.evict(hand % count));
+            let frame = self.clock_hand.fetch_add(1, Relaxed) % count;
+            let may_go = !self.spills || !self.is_sum_frame(frame);
+            evicted += u32::from(may_go && (self.pool.evict(frame) || self.spills && self.spill(frame)));
             if evicted == EVICTED {
                 return;
             }
@@ -665,12 +677,12 @@ impl Pager {
     #[inline]
     pub(crate) fn wants_checkpoint(&self, dirty_bytes_max: u64) -> bool {
         let limit = self.dirty_frames_max().min(dirty_bytes_max / self.frame_bytes() as u64);
-        self.file.is_some() && !self.read_only && self.pool.dirty_count() > limit
+        self.file.is_some() && !self.read_only && self.pool.pinned_count() > limit
     }
 
     /// Whether the cache has no room for more dirty frames.
     pub(crate) fn must_checkpoint(&self) -> bool {
-        self.pool.dirty_count() > self.dirty_frames_max()
+        self.pool.pinned_count() > self.dirty_frames_max()
     }
 
     /// Dirty frames cannot be evicted: at half the cache, the other half still serves reads and the next checkpoint.

@@ -7,7 +7,7 @@
 //! ```text
 //! bit  0..15  readers          16 writer    17 resident    18, 19 dirty in the even, odd epoch
 //!     20      in the journal   21 used since the clock hand passed       22, 23 written through in the even, odd epoch
-//!     32..63 version: goes up with each change
+//!     24      spilled          32..63 version: goes up with each change
 //! ```
 //!
 //! A frame's bytes are read under a shared latch and changed under the exclusive one. Or they are read
@@ -38,6 +38,8 @@ use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 
+pub(crate) mod part;
+mod spill;
 mod through;
 
 /// The number of a frame: the unit of I/O, latch, checksum and eviction.
@@ -52,6 +54,8 @@ const USED: u64 = 1 << 21;
 /// The log may refer to bytes of this frame in the file. Without a dirty bit of the same epoch, the file has all of
 /// the frame.
 const THROUGH: [u64; 2] = [1 << 22, 1 << 23];
+/// The file has the frame's bytes, though no checkpoint has them.
+const SPILLED: u64 = 1 << 24;
 const VERSION: u64 = 1 << 32;
 /// The bits that must not change during an optimistic read.
 const PEEKED: u64 = !(VERSION - 1) | WRITER | RESIDENT;
@@ -96,6 +100,9 @@ pub(crate) struct Pool {
     dirty: [Mutex<Vec<FrameNo>>; 2],
     /// Length of the current list.
     dirty_count: AtomicU64,
+    /// How many of them cannot be spilled: those below `pinned_below`.
+    pinned_count: AtomicU64,
+    pinned_below: AtomicU32,
     /// Frames of the checkpoint that is being written.
     frozen_count: AtomicU64,
     /// Contents of frozen frames, saved by writers that changed them before the checkpoint copied them.
@@ -120,6 +127,8 @@ impl Pool {
             epoch: AtomicU32::new(0),
             dirty: [Mutex::default(), Mutex::default()],
             dirty_count: AtomicU64::new(0),
+            pinned_count: AtomicU64::new(0),
+            pinned_below: AtomicU32::new(FrameNo::MAX),
             frozen_count: AtomicU64::new(0),
             preserved: Mutex::default(),
             resident: AtomicU64::new(0),
@@ -425,7 +434,7 @@ impl Pool {
         }
         let parity = self.epoch.load(Acquire) as usize & 1;
         let now = state.load(Relaxed);
-        if now & DIRTY[parity] == 0 {
+        if now & (DIRTY[parity] | SPILLED) != DIRTY[parity] {
             self.mark_dirty_slow(frame, state, parity, now);
         }
     }
@@ -439,8 +448,9 @@ impl Pool {
             self.preserved.lock().expect("no panic while held").push((frame, bytes.into()));
             state.fetch_and(!frozen, Relaxed);
         }
+        state.fetch_and(!SPILLED, Relaxed);
         state.fetch_or(DIRTY[parity], Relaxed);
-        if now & THROUGH[parity] == 0 {
+        if now & (THROUGH[parity] | DIRTY[parity]) == 0 {
             self.list_for_checkpoint(frame, parity);
         }
     }
@@ -448,6 +458,9 @@ impl Pool {
     fn list_for_checkpoint(&self, frame: FrameNo, parity: usize) {
         self.dirty[parity].lock().expect("no panic while held").push(frame);
         self.dirty_count.fetch_add(1, Relaxed);
+        if frame < self.pinned_below.load(Relaxed) {
+            self.pinned_count.fetch_add(1, Relaxed);
+        }
     }
 
     /// Frames dirtied in the current epoch.
@@ -464,6 +477,7 @@ impl Pool {
         debug_assert!(self.preserved.lock().expect("no panic while held").is_empty());
         let frozen = std::mem::take(&mut *self.dirty[parity].lock().expect("no panic while held"));
         self.dirty_count.store(0, Release);
+        self.pinned_count.store(0, Relaxed);
         self.frozen_count.store(frozen.len() as u64, Relaxed);
         self.epoch.fetch_add(1, Release);
         frozen
@@ -483,8 +497,10 @@ impl Pool {
             }
             yield_now();
         };
-        let frozen = state.load(Relaxed) & old;
-        if frozen != 0 {
+        let now = state.load(Relaxed);
+        let frozen = now & old;
+        let spilled = now & SPILLED != 0 && frozen == DIRTY[parity];
+        if frozen != 0 && !spilled {
             bytes.copy_from_slice(&latch);
         }
         // The shared latch keeps writers out, so the state may be changed.
@@ -492,6 +508,7 @@ impl Pool {
         state.fetch_and(!old, Relaxed);
         match frozen {
             0 => FrozenFrame::Saved,
+            _ if spilled => FrozenFrame::Spilled,
             through if through == THROUGH[parity] || through & THROUGH[parity] != 0 && planted(Bug::ThroughTrusted) => {
                 FrozenFrame::InFile
             }
@@ -562,6 +579,9 @@ impl Pool {
     /// Frees the memory of a frame that is no longer in use. If a thread holds a latch, the memory stays, which is
     /// harmless: the next user of the frame writes it first.
     pub(crate) fn forget(&self, frame: FrameNo) {
+        if self.is_spilled(frame) {
+            self.clear(frame, SPILLED);
+        }
         let state = self.state(frame);
         let now = look(state);
         let held = if planted(Bug::ForgetUnderReaders) { WRITER } else { READERS | WRITER };
@@ -580,17 +600,6 @@ impl Pool {
         // caller keeps all other threads away from it (exclusive latch or exclusive table).
         unsafe { libc::madvise(self.address(frame).cast(), self.frame_bytes(), libc::MADV_DONTNEED) };
         self.resident.fetch_sub(1, Relaxed);
-    }
-}
-
-/// Bytes of physical memory of this machine.
-pub(crate) fn machine_memory_bytes() -> u64 {
-    // SAFETY: sysconf takes a number and returns one.
-    let (pages, page_bytes) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    const IF_UNKNOWN: u64 = 1 << 30;
-    match (u64::try_from(pages), u64::try_from(page_bytes)) {
-        (Ok(pages), Ok(page_bytes)) => pages.saturating_mul(page_bytes),
-        _ => IF_UNKNOWN,
     }
 }
 

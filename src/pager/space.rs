@@ -63,7 +63,7 @@ pub(crate) struct Space {
 }
 
 /// Most kept holes of one length.
-const KEPT_MAX: usize = 16;
+const KEPT_MAX: usize = 32;
 
 /// A frame's links in the list of its longest hole; list 0 means in no list.
 #[derive(Clone, Copy, Default)]
@@ -655,6 +655,7 @@ impl Pager {
     fn cut(&self, space: &mut Space, end: FrameNo) -> Result<()> {
         let old = self.frame_count();
         self.stop_writing_through();
+        self.cut_spilled(end)?;
         self.forget_sums(end, old)?;
         for frame in end..old {
             self.pool().forget(frame);

@@ -124,6 +124,10 @@ impl FrameBytes<'_> {
         debug_assert!(start.addr().is_multiple_of(WORD) && len.is_multiple_of(WORD));
         FrameBytes { start, len, latch: PhantomData }
     }
+
+    pub(super) fn start(&self) -> *mut u8 {
+        self.start
+    }
 }
 
 impl Deref for FrameBytes<'_> {

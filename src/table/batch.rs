@@ -295,11 +295,10 @@ impl<'t> Latched<'t> {
         let number = self.buckets.bucket_of(key.hash);
         let (frame, start) = self.table.buckets.location(number);
         let slot = self.frames.get_mut(&frame).expect("all buckets of the batch are latched");
-        let mut bucket =
-            Bucket { buckets: &self.table.buckets, frame: slot.take().expect("given back each time"), start };
+        let mut bucket = Bucket::new(&self.table.buckets, slot.take().expect("given back each time"), start);
         bucket.init_if_empty(|| self.buckets.level(number));
         let done = self.table.buckets.locate(bucket.page(), key).and_then(|place| work(&mut bucket, place));
-        *slot = Some(bucket.frame);
+        *slot = Some(bucket.primary.into_frame());
         done
     }
 }

@@ -49,9 +49,7 @@ pub(super) struct Gate {
 /// A writer inside the gate.
 pub(super) struct WriterGuard<'g> {
     slot: &'g Slot,
-    /// Whether other threads use the slot too.
-    shared: bool,
-    step_bytes: i64,
+    gate: &'g Gate,
 }
 
 /// The closed gate: no writer is inside.
@@ -98,7 +96,7 @@ impl Gate {
     fn enter_slot(&self, number: usize) -> WriterGuard<'_> {
         let slot = &self.slots.0[number];
         slot.inside.fetch_add(1, SeqCst);
-        WriterGuard { slot, shared: number == SHARED, step_bytes: self.step_bytes }
+        WriterGuard { slot, gate: self }
     }
 
     /// Closes the gate and waits until no writer is inside.
@@ -177,13 +175,19 @@ impl<'g> ClosedGate<'g> {
 }
 
 impl WriterGuard<'_> {
+    /// Whether other threads use the slot too.
+    #[inline]
+    fn is_shared(&self) -> bool {
+        std::ptr::eq(self.slot, &self.gate.slots.0[SHARED])
+    }
+
     /// Counts a write. `true` if it also added to `load`, which may now call for a split.
     #[inline]
     pub(super) fn count(&self, delta: Delta, load: &Load) -> bool {
         let slot = self.slot;
         let numbers = [delta.pairs, delta.payload, delta.bucket, delta.pairs];
         let counters = [&slot.pairs, &slot.payload_bytes, &slot.bucket_bytes, &slot.pairs_pending];
-        let pending = if self.shared {
+        let pending = if self.is_shared() {
             counters.into_iter().zip(numbers).for_each(|(counter, n)| _ = counter.fetch_add(n, Relaxed));
             slot.bytes_pending.fetch_add(delta.bucket, Relaxed) + delta.bucket
         } else {
@@ -192,7 +196,7 @@ impl WriterGuard<'_> {
             slot.bytes_pending.store(pending, Relaxed);
             pending
         };
-        if pending.abs() < self.step_bytes {
+        if pending.abs() < self.gate.step_bytes {
             return false;
         }
         load.add(slot.pairs_pending.swap(0, Relaxed), slot.bytes_pending.swap(0, Relaxed));
@@ -213,7 +217,7 @@ impl WriterGuard<'_> {
 
     #[inline]
     fn add(&self, counter: &AtomicI64, n: i64) {
-        if self.shared { _ = counter.fetch_add(n, Relaxed) } else { add_alone(counter, n) }
+        if self.is_shared() { _ = counter.fetch_add(n, Relaxed) } else { add_alone(counter, n) }
     }
 }
 
@@ -228,7 +232,7 @@ impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
         step();
         let inside = &self.slot.inside;
-        if self.shared {
+        if self.is_shared() {
             inside.fetch_sub(1, Release);
         } else {
             inside.store(inside.load(Relaxed) - 1, Release);
@@ -327,7 +331,7 @@ mod tests {
             scope.spawn(|| {
                 on_shared_slot(1, || {
                     let inside = gate.enter().unwrap();
-                    assert!(inside.shared);
+                    assert!(inside.is_shared());
                     is_in.wait();
                     // Long enough for a gate that closes without waiting.
                     std::thread::sleep(std::time::Duration::from_millis(100));

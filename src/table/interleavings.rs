@@ -413,6 +413,21 @@ fn writers_extend_the_log_beside_a_backup() -> bool {
     true
 }
 
+/// A thread makes bytes of the log ready while writers use them and checkpoints begin segments.
+fn bytes_made_ready_beside_writers_and_checkpoints() -> bool {
+    let disk = Simulated::new(State::default());
+    let table = logged(&disk, 1);
+    let replace_all = |keys: std::ops::Range<u8>| {
+        keys.for_each(|key| drop(table.replace(&[key], &[key; 5_000]).unwrap()));
+    };
+    together(&[&|| replace_all(0..6), &|| replace_all(6..12), &|| table.checkpoint().unwrap()]);
+    let segments = table.counters().checkpoints;
+    let after = logged(&survivors(&disk, Crash::Kill), 1);
+    (0..12).for_each(|key| assert_eq!(after.get(&[key]).unwrap().unwrap(), [key; 5_000]));
+    whole(&after);
+    segments >= 2
+}
+
 /// How many orders a scenario is tried in, random and PCT each, and its name.
 type Scenario = (&'static str, usize, fn() -> bool);
 
@@ -437,6 +452,7 @@ const SCENARIOS: &[Scenario] = &[
     ("writers_extend_the_log_beside_a_backup", 20, writers_extend_the_log_beside_a_backup),
     ("long_records_beside_each_other", 20, long_records_beside_each_other),
     ("a_sync_of_what_was_replayed_beside_a_checkpoint", 20, a_sync_of_what_was_replayed_beside_a_checkpoint),
+    ("bytes_made_ready_beside_writers_and_checkpoints", 50, bytes_made_ready_beside_writers_and_checkpoints),
 ];
 
 fn try_all(seed: u64, times: usize) {
@@ -476,6 +492,7 @@ const MISTAKES: &[Mistake] = &[
     (Bug::BatchTrustsView, || batches_beside_splits(APART)),
     (Bug::PiecesShareNumber, long_records_beside_each_other),
     (Bug::FreedUnderSync, a_sync_of_what_was_replayed_beside_a_checkpoint),
+    (Bug::ReadyUnheld, bytes_made_ready_beside_writers_and_checkpoints),
     (Bug::SharedSlotPassed, a_closed_gate_beside_writers_that_share_a_slot),
 ];
 

@@ -22,6 +22,7 @@
 //! Not here: the meaning of records (`table/wal_record.rs`), checkpoints (`checkpoint.rs`), a segment's file
 //! (`segment.rs`).
 
+mod ahead;
 mod replay;
 mod segment;
 
@@ -29,6 +30,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
 use crate::pager::interleave::{step, task, until_free, wait_on};
 use crate::planted::{Bug, planted};
+use ahead::Ahead;
 pub(crate) use replay::Replay;
 use replay::Replayed;
 use segment::{End, Header, RECORDS_START, SLOT_COUNT, Segment, Shape, slot_path};
@@ -78,11 +80,11 @@ pub(crate) struct Log {
     segment_bytes: AtomicU64,
     /// Bytes of the current segment that are written or reserved.
     reserved: AtomicU64,
-    /// Bytes of the current segment that can be written without waiting.
+    /// Bytes of the current segment that can be written without a look at `ahead`.
     ready: AtomicU64,
     tail: Mutex<Tail>,
-    /// Held by the thread that makes bytes ready.
-    preparing: Mutex<()>,
+    /// Its segment is held by the thread that makes bytes ready. Taken before `tail`.
+    ahead: Ahead,
     durable: Mutex<Durable>,
     synced: Condvar,
 }
@@ -239,7 +241,7 @@ impl Log {
                 end: 0,
                 pieces: 0,
             }),
-            preparing: Mutex::new(()),
+            ahead: Ahead::new(),
             durable: Mutex::new(Durable {
                 waiting: 0,
                 group: 1,
@@ -329,10 +331,18 @@ impl Log {
 
     #[cold]
     fn reserve_slow<'a>(&'a self, sum: u64, room: Room<'a>) -> Result<Option<Room<'a>>> {
-        until_free(&self.preparing);
-        let _preparing = self.preparing.lock().expect("no panic while held");
-        let ready = self.ready.load(Relaxed);
-        if sum <= ready {
+        // Between two looks at `ahead`, which moves on.
+        const READY_BYTES: u64 = 1 << 20;
+        let prepared = self.ahead.prepared();
+        if sum <= prepared {
+            self.ready.fetch_max(prepared.min(sum + READY_BYTES), AcqRel);
+            self.ahead.follow(sum);
+            return Ok(Some(room));
+        }
+        let mut current = self.ahead.segment();
+        let prepared = self.ahead.prepared();
+        if sum <= prepared {
+            self.ready.fetch_max(prepared, AcqRel);
             return Ok(Some(room));
         }
         let (segment, offset) = {
@@ -349,10 +359,20 @@ impl Log {
             return Ok(None);
         }
         // Enough that this is rare, and not so much that a thread waits long.
-        let ahead: u64 = if self.waits() { 1 << 20 } else { 1 << 16 };
-        let to = (sum + ahead).min(segment.capacity);
-        segment.prepare(ready.max(offset), to)?;
+        let more: u64 = match task() {
+            _ if self.waits() => 1 << 20,
+            None => 1 << 16,
+            Some(_) => 1 << 12, // in a model of threads the segments are as short
+        };
+        let to = (sum + more).min(segment.capacity);
+        segment.prepare(prepared.max(offset), to)?;
+        *current = Some(segment);
+        self.ahead.set_prepared(&mut current, to);
         self.ready.store(to, Release);
+        drop(current);
+        if !self.waits() {
+            self.ahead.follow(sum);
+        }
         Ok(Some(room))
     }
 
@@ -457,6 +477,7 @@ impl Log {
     /// # Errors
     /// [`ErrorKind::DiskFull`] and [`ErrorKind::Io`]; nothing has changed.
     pub(crate) fn switch(&self, bytes: u64) -> Result<u64> {
+        let mut current = self.ahead.segment();
         let mut tail = self.tail();
         // Every reservation was used or returned: a writer leaves the gate only after that.
         let reserved_beyond = || self.reserved.load(Relaxed) - tail.offset;
@@ -500,6 +521,8 @@ impl Log {
         }
         self.reserved.store(RECORDS_START, Relaxed);
         self.ready.store(0, Release);
+        *current = None;
+        self.ahead.set_prepared(&mut current, 0);
         Ok(number)
     }
 
@@ -539,6 +562,7 @@ impl Log {
 
     /// Removes the log's files: a checkpoint contains all their records. The files of other tables stay.
     pub(crate) fn close(&self) -> Result<()> {
+        *self.ahead.segment() = None;
         let mut tail = self.tail();
         tail.segment = None;
         tail.unsynced.clear();

@@ -16,6 +16,7 @@
 mod beside;
 mod damage;
 mod planted;
+mod spilled;
 mod stored;
 mod workload;
 

@@ -1,0 +1,69 @@
+//! Builds a page from records of other pages: a rewritten bucket's.
+//!
+//! Not here: which records (`layout.rs`), other changes of a page (`page.rs`).
+
+use super::page::{HEADER_BYTES, SLOT_BYTES, Slot, copy_record, tag_and_offset};
+
+/// Builds a page from records of other pages.
+pub struct Builder<'p> {
+    page: &'p mut [u8],
+    slots_end: usize,
+    heap_start: usize,
+}
+
+impl<'p> Builder<'p> {
+    /// Builds an empty page that fills `page`.
+    pub fn new(page: &'p mut [u8]) -> Self {
+        let heap_start = page.len();
+        Builder { page, slots_end: HEADER_BYTES, heap_start }
+    }
+
+    /// Adds a record; `false` where it does not fit, with nothing changed.
+    #[inline(always)]
+    pub fn add(&mut self, tag: u16, raw: &[u8]) -> bool {
+        if self.heap_start - self.slots_end < raw.len() + SLOT_BYTES {
+            return false;
+        }
+        self.heap_start -= raw.len();
+        copy_record(raw, &mut self.page[self.heap_start..self.heap_start + raw.len()]);
+        // Offsets are below the page size and so below 65536.
+        let slot = u32::from(tag) | (self.heap_start as u32) << 16;
+        self.page[self.slots_end..self.slots_end + SLOT_BYTES].copy_from_slice(&slot.to_le_bytes());
+        self.slots_end += SLOT_BYTES;
+        true
+    }
+
+    /// Adds those records of `bytes` bytes each whose bits are set in `which`, as long as they fit; see [`same_bytes`].
+    /// Returns the bits of the others.
+    #[inline]
+    pub fn add_same(&mut self, page: &[u8], slots: &[Slot], end: usize, bytes: usize, mut which: u64) -> u64 {
+        let room = (self.heap_start - self.slots_end) / (bytes + SLOT_BYTES);
+        let count = room.min(which.count_ones() as usize);
+        let mut offset = self.heap_start;
+        self.heap_start -= count * bytes;
+        let (front, back) = self.page.split_at_mut(self.heap_start);
+        let new_slots = front[self.slots_end..][..count * SLOT_BYTES].as_chunks_mut().0;
+        let new_records = back[..count * bytes].rchunks_exact_mut(bytes);
+        for (new_slot, new_record) in new_slots.iter_mut().zip(new_records) {
+            let index = which.trailing_zeros() as usize;
+            which &= which - 1;
+            copy_record(&page[end - (index + 1) * bytes..][..bytes], new_record);
+            offset -= bytes;
+            *new_slot = (u32::from(tag_and_offset(slots[index]).0) | (offset as u32) << 16).to_le_bytes();
+        }
+        self.slots_end += count * SLOT_BYTES;
+        which
+    }
+
+    /// Writes the header.
+    pub fn finish(self, kind: u8, level: u32, next: u64, filter: u64) {
+        let count = (self.slots_end - HEADER_BYTES) / SLOT_BYTES;
+        let heap = self.page.len() - self.heap_start;
+        let header = &mut self.page[..HEADER_BYTES];
+        header[..8].copy_from_slice(&[kind, level as u8, 0, 0, 0, 0, 0, 0]); // level is at most 32
+        header[2..4].copy_from_slice(&(count as u16).to_le_bytes());
+        header[4..6].copy_from_slice(&(heap as u16).to_le_bytes());
+        header[8..16].copy_from_slice(&next.to_le_bytes());
+        header[16..24].copy_from_slice(&filter.to_le_bytes());
+    }
+}

@@ -1,0 +1,67 @@
+//! Frames that are spilled: written to their places before a checkpoint, so that their memory can be freed.
+//!
+//! A spilled frame stays dirty, and in the list for the next checkpoint. `SPILLED` says that the file has its bytes;
+//! the next change clears it.
+//!
+//! Not here: which frames may be (`pager/spill.rs`).
+
+use super::{
+    DIRTY, FrameNo, JOURNALLED, Pool, READERS, RESIDENT, SPILLED, THROUGH, USED, VERSION, WRITER, WriteGuard, look,
+};
+use std::sync::atomic::Ordering::*;
+
+impl Pool {
+    /// Dirty frames, not frozen ones, that cannot be spilled.
+    pub(crate) fn pinned_count(&self) -> u64 {
+        self.pinned_count.load(Relaxed)
+    }
+
+    /// From here on, dirty frames below `frame` cannot be spilled.
+    pub(crate) fn pin_below(&self, frame: FrameNo) {
+        self.pinned_below.store(frame, Relaxed);
+    }
+
+    /// Whether the file has the bytes of a frame that has changed since the last checkpoint.
+    pub(crate) fn is_spilled(&self, frame: FrameNo) -> bool {
+        self.state(frame).load(Relaxed) & SPILLED != 0
+    }
+
+    /// Latches a frame that is dirty, not frozen, and was not used since the last call. Never waits.
+    pub(crate) fn latch_to_spill(&self, frame: FrameNo) -> Option<WriteGuard<'_>> {
+        const OTHERS: u64 = READERS | WRITER | JOURNALLED | THROUGH[0] | THROUGH[1];
+        let state = self.state(frame);
+        let parity = self.epoch.load(Acquire) as usize & 1;
+        let now = look(state);
+        if now & (OTHERS | RESIDENT | DIRTY[0] | DIRTY[1]) != RESIDENT | DIRTY[parity] {
+            return None;
+        }
+        if now & USED != 0 {
+            let _ = state.compare_exchange(now, now & !USED, Relaxed, Relaxed);
+            return None;
+        }
+        state.compare_exchange(now, now | WRITER, Acquire, Relaxed).ok()?;
+        Some(self.write_guard(frame, state))
+    }
+
+    /// Latches a resident frame for changing. Never waits, and loads nothing.
+    pub(crate) fn try_write_resident(&self, frame: FrameNo) -> Option<WriteGuard<'_>> {
+        let state = self.state(frame);
+        let now = look(state);
+        if now & (READERS | WRITER | RESIDENT) != RESIDENT {
+            return None;
+        }
+        state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).ok()?;
+        let latch = self.write_guard(frame, state);
+        self.mark_dirty(frame, state);
+        Some(latch)
+    }
+
+    /// Frees the memory of a frame whose bytes the file has.
+    pub(crate) fn discard_spilled(&self, frame: FrameNo, latch: WriteGuard<'_>) {
+        self.discard(frame);
+        let now = latch.state.load(Relaxed);
+        latch.state.store((now | SPILLED).wrapping_add(VERSION) & !(RESIDENT | WRITER), Release);
+        std::mem::forget(latch);
+        self.evictions.fetch_add(1, Relaxed);
+    }
+}

@@ -1,0 +1,196 @@
+//! Frames that are spilled: a crash finds a checkpoint, whatever was written to the file since.
+
+use super::workload::{Content, PATH};
+use super::{Crash, Simulated, State, Tally, content_of, each_crash};
+use crate::planted::{Bug, tests::with};
+use crate::random::Random;
+use crate::table::{Durability, Table, TableOptions};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// A table whose cache has 64 frames.
+fn open(disk: &Simulated) -> Table {
+    let mut options = TableOptions::new().page_bytes(512).seed(1).durability(Durability::None).cache_bytes(0);
+    options.storage = Arc::new(disk.clone());
+    options.inline_checkpoints = true;
+    options.open(PATH).unwrap()
+}
+
+/// The n-th change: a new pair, or a new value for an earlier key. No two have the same value.
+fn change(n: u32) -> ([u8; 4], Vec<u8>) {
+    let key = if n % 4 == 3 { n / 2 } else { n };
+    (key.to_be_bytes(), [n.to_be_bytes(); 25].concat())
+}
+
+fn change_to(table: &Table, changes: std::ops::Range<u32>) {
+    for n in changes {
+        let (key, value) = change(n);
+        table.put(&key, &value).unwrap();
+    }
+}
+
+/// How many changes lead to this content; `None` if no number of them does.
+fn changes_of(content: &Content) -> Option<u32> {
+    let last = content.values().map(|value| u32::from_be_bytes(*value.first_chunk().unwrap())).max();
+    let count = last.map_or(0, |last| last + 1);
+    let mut expected = Content::new();
+    for (key, value) in (0..count).map(change) {
+        expected.insert(key.into(), value.into());
+    }
+    (*content == expected).then_some(count)
+}
+
+/// Fills a table, syncs it, changes it further, and closes it; crashes at one call in `every`.
+fn crash(every: u64) -> Result<(), String> {
+    const SYNCED: u32 = 3000;
+    const CLOSED: u32 = 4000;
+    let disk = Simulated::new(State::default());
+    let table = open(&disk);
+    let opened = disk.calls();
+    change_to(&table, 0..SYNCED);
+    let filled = (disk.calls(), table.counters());
+    assert_eq!(filled.1.checkpoints, 1, "a new table spills, without a checkpoint");
+    assert!(filled.1.memory_bytes < 75 * 4096 && filled.1.frames_written > 100, "{:?}", filled.1);
+    table.sync().unwrap();
+    let synced = disk.calls();
+    change_to(&table, SYNCED..CLOSED);
+    assert_eq!(changes_of(&content_of(&table, false)?), Some(CLOSED));
+    table.close().unwrap();
+    let closed = disk.calls();
+    let mut random = Random::new(&[7]);
+    let mut checked = 0u64;
+    each_crash(&State::default(), &disk.trace(), &mut Random::new(&[8]), |call, state| {
+        checked += 1;
+        let in_checkpoint = (filled.0..synced).contains(&call) || call + 40 > closed;
+        if call < opened || !checked.is_multiple_of(if in_checkpoint { 7 } else { every }) {
+            return Ok(());
+        }
+        for crash in [Crash::Kill, Crash::LoseUnsynced, Crash::Mix] {
+            let left = state.survivors(crash, &mut random, &mut Tally::default());
+            let at = |e: String| format!("call {call}, {crash:?}: {e}");
+            let content = content_of(&open(&Simulated::new(left)), false).map_err(at)?;
+            let count = changes_of(&content).ok_or_else(|| at(format!("{} pairs of no moment", content.len())))?;
+            let expected = match call {
+                n if n < filled.0 => 0..=0,
+                n if n < synced => 0..=SYNCED,
+                n if n < closed => SYNCED..=CLOSED,
+                _ => CLOSED..=CLOSED,
+            };
+            if !expected.contains(&count) || call < synced && ![0, SYNCED].contains(&count) {
+                return Err(at(format!("{count} changes, expected {expected:?}")));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Changes and reads a table while a checkpoint of it is held, so that its cache is full of frames of later changes.
+fn crash_beside_checkpoint() -> Result<(), String> {
+    let disk = Simulated::new(State::default());
+    let table = open(&disk);
+    change_to(&table, 0..3000);
+    let guard = table.pager.checkpoint_lock().acquire().unwrap();
+    let frozen = {
+        let _alone = table.gate.close().unwrap();
+        table.pager.freeze(&table.buckets.root(table.gate.totals()).encode(), 0).unwrap()
+    };
+    // Few enough that no further checkpoint is due, for which this thread would wait.
+    const CHANGED: u32 = 3010;
+    change_to(&table, 3000..CHANGED);
+    for n in 0..3000 {
+        table.get(&change(n * 7 % 3000).0).unwrap();
+    }
+    table.pager.write_frozen(frozen).unwrap();
+    drop(guard);
+    for crash in [Crash::Kill, Crash::LoseUnsynced] {
+        let left = disk.state().survivors(crash, &mut Random::new(&[1]), &mut Tally::default());
+        let content = content_of(&open(&Simulated::new(left)), false)?;
+        if changes_of(&content) != Some(3000) {
+            return Err(format!("{crash:?}: {} pairs, not those of the checkpoint", content.len()));
+        }
+    }
+    if changes_of(&content_of(&table, false)?) != Some(CHANGED) {
+        return Err("later changes are lost".into());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_crash_of_a_table_that_spills_leaves_a_checkpoint() {
+    crash(200).unwrap();
+    crash_beside_checkpoint().unwrap();
+}
+
+#[test]
+fn planted_bugs_of_spilling_are_found() {
+    for (bug, check) in [
+        (Bug::SpillsOverCheckpoint, (|| crash(200)) as fn() -> Result<(), String>),
+        (Bug::SpillsBesideCheckpoint, crash_beside_checkpoint),
+    ] {
+        let found = catch_unwind(AssertUnwindSafe(|| with(bug, check)));
+        assert!(found.is_err() || found.is_ok_and(|found| found.is_err()), "{bug:?} was not found");
+    }
+}
+
+#[test]
+fn a_table_in_memory_spills_to_its_temporary_file() {
+    let table = TableOptions::new().page_bytes(512).cache_bytes(0).in_memory().unwrap();
+    let mut expected = Content::new();
+    let mut change_and_compare = |changes: std::ops::Range<u32>| {
+        change_to(&table, changes.clone());
+        expected.extend(changes.clone().map(|n| (change(n).0.into(), change(n).1.into())));
+        for key in changes.filter(|n| n % 3 == 0).map(u32::to_be_bytes) {
+            assert_eq!(table.remove(&key).unwrap(), expected.remove(&key[..]).is_some());
+        }
+        assert!(table.counters().memory_bytes < 75 * 4096, "{:?}", table.counters());
+        assert!(content_of(&table, false).unwrap() == expected);
+    };
+    change_and_compare(0..6000);
+    table.compact().unwrap();
+    change_and_compare(6000..9000);
+    assert_eq!(table.counters().checkpoints, 0);
+    for key in (0..9000).map(u32::to_be_bytes) {
+        table.remove(&key).unwrap();
+    }
+    table.compact().unwrap();
+    let mut again = Content::new();
+    change_to(&table, 0..5000);
+    again.extend((0..5000).map(|n| (change(n).0.into(), change(n).1.into())));
+    assert!(content_of(&table, false).unwrap() == again);
+}
+
+#[test]
+fn threads_spill_beside_checkpoints() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let open = || TableOptions::new().page_bytes(512).durability(Durability::None).cache_bytes(0).open(&path).unwrap();
+    let table = open();
+    // A thread's keys end with its number.
+    const THREADS: u8 = 3;
+    let key = |n: u32, thread: u8| [&n.to_be_bytes()[..], &[thread]].concat();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let table = &table;
+            scope.spawn(move || {
+                for n in 0..4000u32 {
+                    table.put(&key(n, thread), &[n.to_be_bytes(); 20].concat()).unwrap();
+                    let earlier = n.wrapping_mul(2_654_435_761) % (n + 1);
+                    let found = table.get(&key(earlier, thread)).unwrap();
+                    assert_eq!(found, Some([earlier.to_be_bytes(); 20].concat()), "{earlier} of thread {thread}");
+                    if thread == 0 && n % 500 == 499 {
+                        table.checkpoint().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let holds = |table: &Table| {
+        assert_eq!((table.len(), table.verify().unwrap()), (u64::from(THREADS) * 4000, vec![]));
+        for (n, thread) in (0..4000).flat_map(|n| (0..THREADS).map(move |thread| (n, thread))) {
+            assert_eq!(table.get(&key(n, thread)).unwrap(), Some([n.to_be_bytes(); 20].concat()));
+        }
+    };
+    holds(&table);
+    table.close().unwrap();
+    holds(&open());
+}
