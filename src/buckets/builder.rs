@@ -33,7 +33,7 @@ impl<'p> Builder<'p> {
         true
     }
 
-    /// Adds those records of `bytes` bytes each whose bits are set in `which`, as long as they fit; see [`same_bytes`].
+    /// Adds those records of `bytes` bytes each whose bits are set in `which`, as long as they fit; see `same_bytes`.
     /// Returns the bits of the others.
     #[inline]
     pub fn add_same(&mut self, page: &[u8], slots: &[Slot], end: usize, bytes: usize, mut which: u64) -> u64 {
