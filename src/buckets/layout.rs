@@ -166,7 +166,7 @@ impl Buckets {
         Ok((moves >> (u64::BITS as usize - batch.slots.len()), end))
     }
 
-    /// Makes `bytes` so many empty primary pages.
+    /// Writes empty primary pages over all of `bytes`.
     fn empty_pages<'p>(&self, bytes: &'p mut Vec<u8>, count: usize) -> &'p mut [u8] {
         bytes.clear();
         bytes.resize(count * self.page_bytes, 0);

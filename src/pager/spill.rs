@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering::*;
 
 impl Pager {
     /// Writes a dirty frame to its place and frees its memory, if it may be spilled and was not used lately. Never
-    /// waits for a latch. Where the file cannot be written, the frame stays.
+    /// waits for a latch. Where the file cannot be written, the frame stays, and the handle takes no more writes.
     pub(super) fn spill(&self, frame: FrameNo) -> bool {
         let Some(latch) = self.pool.latch_to_spill(frame) else { return false };
         // The allocator cuts the file only with this lock held.
@@ -39,7 +39,9 @@ impl Pager {
             let Some(mut sums) = self.pool.try_write_resident(self.map_frame(frame / ZONE_FRAMES) + 1) else {
                 return false;
             };
-            if file.write_at(&latch, u64::from(frame) * self.frame_bytes() as u64).is_err() {
+            if let Err(e) = file.write_at(&latch, u64::from(frame) * self.frame_bytes() as u64) {
+                // Otherwise the frames in memory would become more and more, without an error.
+                self.poison(Error::io(&self.path, "write a frame of", e).message());
                 return false;
             }
             let at = 4 * (frame % ZONE_FRAMES) as usize;

@@ -1,4 +1,6 @@
-//! What changed between two dictionaries.
+//! What changed between two dictionaries: handles that give one change after another.
+//!
+//! Not here: applying the changes (`upkeep.rs`).
 
 use crate::arguments::{Bytes, InArray, Out};
 use crate::border::border;

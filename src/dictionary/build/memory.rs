@@ -119,7 +119,7 @@ impl Plan {
         self.memory_bytes / 2
     }
 
-    /// Refuses an index of so many records, with so many bytes, that would not fit.
+    /// Refuses an index that would not fit, given the number of records and their bytes.
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`].

@@ -156,7 +156,7 @@ impl Plan {
     /// The share of writing the file at `path`, one of `parts` of which one is written by each thread.
     pub fn for_writing(&self, path: &Path, parts: usize) -> Plan {
         let at_once = self.files_at_once(parts);
-        // What the sorts of the others hold meanwhile.
+        // The sorts of the other shards hold this much while this one is written.
         let held = self.memory_bytes / parts as u64 / 2 * (parts - at_once) as u64;
         Plan {
             memory_bytes: (self.memory_bytes - held) / at_once as u64,

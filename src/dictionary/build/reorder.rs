@@ -26,7 +26,7 @@ pub(crate) struct Reorderer {
     /// Records that are written.
     written: u64,
     threads: usize,
-    /// Chunks are written when so many bytes are held.
+    /// Chunks are written as soon as they hold this many bytes.
     bytes_wanted: usize,
     plan: Plan,
 }

@@ -1,7 +1,8 @@
 //! Frames that are spilled: a crash finds a checkpoint, whatever was written to the file since.
 
 use super::workload::{Content, PATH};
-use super::{Crash, Simulated, State, Tally, content_of, each_crash};
+use super::{Crash, Fault, Plan, Simulated, State, Tally, content_of, each_crash};
+use crate::error::ErrorKind;
 use crate::planted::{Bug, tests::with};
 use crate::random::Random;
 use crate::table::{Durability, Table, TableOptions};
@@ -130,6 +131,26 @@ fn planted_bugs_of_spilling_are_found() {
         let found = catch_unwind(AssertUnwindSafe(|| with(bug, check)));
         assert!(found.is_err() || found.is_ok_and(|found| found.is_err()), "{bug:?} was not found");
     }
+}
+
+#[test]
+fn a_frame_that_cannot_be_spilled_ends_the_writes_and_loses_no_pair() {
+    const PAIRS: u32 = 3000;
+    let disk = Simulated::new(State::default());
+    let table = open(&disk);
+    change_to(&table, 0..PAIRS);
+    let before = content_of(&table, false).unwrap();
+    // Writes fail and reads do not. Values of the same length need no further space.
+    disk.plan(Some(Plan { fault: Fault::Short, at: disk.calls(), lasting: true }));
+    let mut changes = before.keys().map(|key| table.put(key, &[7; 100]));
+    let error = changes.find_map(Result::err).expect("memory is limited, so a write needs the disk");
+    assert_eq!(error.kind(), ErrorKind::Poisoned);
+    assert!(error.message().contains("write a frame of"), "{error}");
+    drop(changes);
+    assert!(table.counters().memory_bytes < 75 * 4096, "{:?}", table.counters());
+    let after: Content = table.scan().map(|pair| pair.map(|(key, value)| (key, value.into())).unwrap()).collect();
+    assert!(after.keys().eq(before.keys()));
+    assert!(after.iter().all(|(key, value)| *value == before[key] || value[..] == [7; 100]));
 }
 
 #[test]
