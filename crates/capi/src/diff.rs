@@ -1,6 +1,6 @@
 //! What changed between two dictionaries: handles that give one change after another.
 //!
-//! Not here: applying the changes (`upkeep.rs`).
+//! Not here: applying the changes (`building.rs`).
 
 use crate::arguments::{Bytes, InArray, Out};
 use crate::border::border;
