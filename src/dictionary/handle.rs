@@ -6,7 +6,7 @@ use super::format::ends::damaged;
 use super::index::Index;
 use super::read::file::{Access, DictionaryFile, Wanted};
 use super::read::long::ValueAt;
-use super::read::many;
+use super::read::many::{self, Ordered, Owned, Passed};
 use super::read::within::{ALL, Within, inclusive};
 use super::run::Run;
 use super::shards::info::ShardInfo;
@@ -447,8 +447,38 @@ impl Dictionary {
     /// The error of [`get`](Self::get) for one of the keys.
     pub fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
         let mut values = vec![None; keys.len()];
-        many::get_many(&self.files, |key| self.file_index(key), keys, &mut values)?;
+        many::get_many(&self.files, |key| self.file_index(key), keys, Owned(&mut values))?;
         Ok(values)
+    }
+
+    /// [`get_many`](Self::get_many) without an allocation for each value: calls `take` with the index of each key, in
+    /// order, and its value.
+    ///
+    /// # Errors
+    /// The error of [`get`](Self::get) for one of the keys; `take` was called for some keys, from the first on.
+    ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spd");
+    /// # splitpoint::DictionaryBuilder::new().build(&path, [("alice", "admin"), ("carol", "guest")])?;
+    /// let users = splitpoint::Dictionary::open(&path)?;
+    /// let mut lengths = Vec::new();
+    /// users.get_many_with(&["carol", "bob", "alice"], |_, value| lengths.push(value.map(<[u8]>::len)))?;
+    /// assert_eq!(lengths, [Some(5), None, Some(5)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_many_with<K: AsRef<[u8]> + Sync>(
+        &self,
+        keys: &[K],
+        take: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let file_of = |key: &[u8]| self.file_index(key);
+        if self.files.len() == 1 {
+            many::get_many(&self.files, file_of, keys, Passed::new(take))
+        } else {
+            many::get_many(&self.files, file_of, keys, Ordered::new(take))
+        }
     }
 }
 

@@ -19,6 +19,7 @@ mod view;
 mod window;
 
 use std::io::{Error, ErrorKind, Result};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 pub(crate) use forks::{forked_since, forks};
@@ -166,8 +167,8 @@ pub(crate) trait Window: Send + Sync {
     fn has(&self, from: usize, bytes: &[u8]) -> Option<bool>;
     /// The number of the first of these records that begins with `key`, if one does.
     fn find(&self, records: Records, key: &[u8]) -> Option<Option<usize>>;
-    /// Begins to bring byte `at` into the processor's cache, if it is in memory.
-    fn prefetch(&self, at: usize);
+    /// Begins to bring the lines with these bytes into the processor's cache, if they are in memory.
+    fn prefetch(&self, bytes: Range<usize>);
 }
 
 /// Records of one size in a mapped file, one behind another.

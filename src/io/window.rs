@@ -14,6 +14,7 @@ use super::{Records, Window};
 use crate::racing;
 use std::fs;
 use std::io::Result;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 
 struct FileWindow(Guarded);
@@ -99,9 +100,11 @@ impl Window for FileWindow {
     fn append(&self, from: usize, count: usize, to: &mut Vec<u8>) -> bool {
         let Some(start) = self.at(from, count) else { return false };
         let before = to.len();
-        to.reserve(count);
-        // SAFETY: as in `copy`; the vector has room for `count` bytes behind its own, just reserved.
-        unsafe { racing::copy_out(start, to.spare_capacity_mut().as_mut_ptr().cast(), count) };
+        // A short value as a word, of which some bytes do not count, where the file has one there.
+        let copied = if self.at(from, WORD_BYTES).is_some() { count.max(WORD_BYTES) } else { count };
+        to.reserve(copied);
+        // SAFETY: as in `copy`; the vector has room for `copied` bytes behind its own, just reserved.
+        unsafe { racing::copy_out(start, to.spare_capacity_mut().as_mut_ptr().cast(), copied) };
         if self.0.failed() {
             return false;
         }
@@ -131,6 +134,8 @@ impl Window for FileWindow {
                 (word, (1 << (8 * key.len())) - 1)
             }
         };
+        // In whole words: some bytes of the end again, which costs less than single ones.
+        let rest = &key[..tail.next_multiple_of(WORD_BYTES)];
         let mut next = 0;
         let found = loop {
             let from = start.wrapping_add(next * bytes + tail);
@@ -140,7 +145,7 @@ impl Window for FileWindow {
                 break None;
             }
             // SAFETY: the key is no longer than the record.
-            if unsafe { is_equal(start.wrapping_add(next * bytes), &key[..tail]) } {
+            if unsafe { is_equal(start.wrapping_add(next * bytes), rest) } {
                 break Some(next);
             }
             next += 1;
@@ -148,15 +153,17 @@ impl Window for FileWindow {
         if self.0.failed() { None } else { Some(found) }
     }
 
-    #[inline]
-    fn prefetch(&self, at: usize) {
-        if at < self.0.bytes {
+    fn prefetch(&self, bytes: Range<usize>) {
+        // The mapping begins at a line.
+        let first = bytes.start & !(LINE_BYTES - 1);
+        for at in (first..bytes.end.min(self.0.bytes)).step_by(LINE_BYTES) {
             racing::prefetch(self.0.start.wrapping_add(at));
         }
     }
 }
 
 const WORD_BYTES: usize = 8;
+const LINE_BYTES: usize = 64;
 
 /// How many of the `count` words, each `stride` bytes behind the one before, come before one that is `wanted` in the
 /// bits of `mask`. A function of its own, as it is most of a lookup among small records.
@@ -214,7 +221,7 @@ mod tests {
             let mut copied = vec![0; len];
             assert!(window.copy(from, &mut copied));
             assert_eq!(copied, bytes[from..from + len]);
-            window.prefetch(from);
+            window.prefetch(from..from + len);
         }
         assert!(!window.copy(10_000, &mut [0; 2]) && !window.copy(usize::MAX, &mut [0]));
     }

@@ -97,6 +97,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/buckets/tags.rs",
     "src/dictionary/build/heap.rs",
     "src/dictionary/index/chunk/wide.rs",
+    "src/dictionary/index/popcnt.rs",
     "src/io/forks.rs",
     "src/io/guard.rs",
     "src/io/mapped.rs",

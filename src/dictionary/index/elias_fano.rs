@@ -17,7 +17,7 @@
 //! a cache at 10^8 values. Where a sequence is skewed on purpose it is a binary search, never a walk.
 //! Any words that [`EliasFano::open`] takes are searched within bounds; if they are nonsense, so is the answer.
 //! Source: Elias 1974; Fano 1971; Vigna 2013, "Quasi-succinct indices"; the directory: Vigna 2008, "Broadword".
-//! Not here: what the numbers mean (`page.rs`).
+//! Not here: what the numbers mean (`page.rs`); instructions that not every processor has (`popcnt.rs`).
 
 use crate::error::{Error, Result};
 
@@ -31,6 +31,14 @@ const HINT_EVERY: u64 = 1024;
 
 /// Most values: the directory counts them in 35 bits.
 const LEN_MAX: u64 = (1 << 35) - 1;
+
+/// Up to as many blocks are looked at one by one; hints nearly always leave two.
+const NEAR_BLOCKS_MAX: usize = 4;
+
+/// The values of one high part are nearly always at most as many, in sequences of hashes.
+const NEAR_VALUES_MAX: u32 = 4;
+/// With as many low bits each, those of the values, of the one before and of the one behind are in 64 bits.
+const NEAR_LOW_BITS_MAX: u64 = 64 / (NEAR_VALUES_MAX as u64 + 2);
 
 /// Words before the directory: `len` and `greatest`.
 const HEADER_WORDS: u64 = 2;
@@ -62,8 +70,16 @@ struct Hints {
 pub(crate) struct Below {
     pub(crate) less: u64,
     pub(crate) less_or_equal: u64,
-    /// How many have a smaller high part; all, if the number is above them all.
-    pub(crate) first: u64,
+}
+
+/// [`Below`] a number, and the values on both sides of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Around {
+    pub(crate) below: Below,
+    /// The last value below the number; 0 if there is none.
+    pub(crate) before: u64,
+    /// The first value not below it; if there is none, `greatest` + 1, or `u64::MAX` where that is too much.
+    pub(crate) behind: u64,
 }
 
 /// What is sought in the high bits.
@@ -128,48 +144,90 @@ impl EliasFano {
     }
 
     /// How many values are below `value`, and how many are not above it: what lies between are those equal to it.
-    #[inline]
     pub(crate) fn below(&self, words: &[u64], value: u64) -> Below {
         match self.end_before(value) {
-            Ok(zero) => self.below_in_block(words, value, zero.map(|zero| self.block_of(words, Bit::Zero, zero))),
-            Err(all) => all,
+            Some(end) => self.below_from(words, value, self.start(words, value, self.block_before(words, end))),
+            None => Below { less: self.len, less_or_equal: self.len },
         }
     }
 
-    /// [`EliasFano::below`] for each of `values`: many at once wait for memory together.
-    pub(crate) fn below_many<const N: usize>(&self, words: &[u64], values: &[u64; N]) -> [Below; N] {
+    /// [`EliasFano::below`] for each of `values`, and what is on both sides: many at once wait for memory together.
+    /// Inlined, so that `popcnt.rs` can compile it for one kind of processor or another.
+    #[inline(always)]
+    pub(super) fn around<const N: usize>(&self, words: &[u64], values: &[u64; N]) -> [Around; N] {
         let ends = values.map(|value| self.end_before(value));
         // Each step of all, before the next step of any: the loads of a step do not depend on one another.
-        let blocks = ends.map(|end| end.map(|zero| zero.map(|zero| self.block_of(words, Bit::Zero, zero))));
+        let blocks = ends.map(|end| end.map(|zero| self.block_before(words, zero)));
         std::array::from_fn(|i| match blocks[i] {
-            Ok(block) => self.below_in_block(words, values[i], block),
-            Err(all) => all,
+            Some(block) => {
+                let start = self.start(words, values[i], block);
+                self.around_near(words, values[i], start).unwrap_or_else(|| self.around_far(words, values[i], start))
+            }
+            None => self.above_all(words),
         })
     }
 
-    /// The greatest value below `value`, of which [`EliasFano::below`] found `below`; 0 if there is none.
-    #[inline]
-    pub(crate) fn value_before(&self, words: &[u64], value: u64, below: Below) -> u64 {
-        let Some(index) = below.less.checked_sub(1) else { return 0 };
-        if value > self.greatest {
-            return self.get(words, index);
+    /// The values around `value` from `start`, where the values of its high part begin. There and around it are few values,
+    /// close together, as hashes have them: then no branch depends on them. `None` elsewhere.
+    #[inline(always)]
+    fn around_near(&self, words: &[u64], value: u64, start: u64) -> Option<Around> {
+        let (high, low_bits) = (value >> self.low_bits, u64::from(self.low_bits));
+        let first = start.checked_sub(high).filter(|first| *first <= self.len && low_bits <= NEAR_LOW_BITS_MAX)?;
+        // The 64 bits from `start` on, and those before it. The word behind the high bits has low ones; of the right
+        // words, nothing of it counts.
+        let (at, shift) = (self.high + (start / 64) as usize, (start % 64) as u32);
+        let &[before, here, behind] = words.get(at - 1..)?.first_chunk()?;
+        let before = if start < 64 { 0 } else { before };
+        let ones = here >> shift | (behind << 1) << (63 - shift);
+        let ones_before = before >> shift | (here << 1) << (63 - shift);
+        let run = ones.trailing_ones();
+        let to_next = (ones & ones.wrapping_add(1)).trailing_zeros();
+        let to_last = ones_before.leading_zeros();
+        if run > NEAR_VALUES_MAX || (first > 0 && to_last == 64) || (to_next == 64 && first + u64::from(run) < self.len)
+        {
+            return None;
         }
-        let mut high = value >> self.low_bits;
-        if below.less == below.first {
-            // Where the values of high part `high` begin: ones and zeros before it.
-            let start = below.first + high;
-            // The last one before: nearly always among the 64 bits before.
-            let before = if start >= 64 {
-                self.bits_from(words, start - 64)
-            } else {
-                self.bits_from(words, 0).checked_shl(64 - start as u32).unwrap_or(0)
-            };
-            if before == 0 {
-                return self.get(words, index);
-            }
-            high = (start - 1 - u64::from(before.leading_zeros())).saturating_sub(index);
+        // The low bits of the value before the first, and of those from there on.
+        let skipped = u64::from(first > 0);
+        let lows = self.lows(words, first - skipped)?;
+        let mask = (1_u64 << low_bits) - 1;
+        let low = |index: u64| lows >> (index * low_bits) & mask;
+        let wanted = value & mask;
+        let (run, mut less, mut less_or_equal) = (u64::from(run).min(self.len - first), 0, 0);
+        for i in 0..u64::from(NEAR_VALUES_MAX) {
+            let low = low(i + skipped);
+            less += u64::from(i < run) & u64::from(low < wanted);
+            less_or_equal += u64::from(i < run) & u64::from(low <= wanted);
         }
-        ((high << self.low_bits) | self.low(words, index)).min(self.greatest)
+        let high_before = if less > 0 { high } else { high.saturating_sub(to_last.into()) };
+        let before = if first + less == 0 { 0 } else { high_before << low_bits | low(less + skipped - 1) };
+        let high_behind = if less < run { high } else { high + u64::from(to_next) - run };
+        let is_last = first + less == self.len;
+        let behind = if is_last { u64::MAX } else { high_behind << low_bits | low(less + skipped) };
+        let below = Below { less: first + less, less_or_equal: first + less_or_equal };
+        Some(Around { below, before: before.min(self.greatest), behind: behind.min(self.end()) })
+    }
+
+    /// What [`EliasFano::around_near`] finds, wherever the values lie.
+    #[cold]
+    #[inline(never)]
+    fn around_far(&self, words: &[u64], value: u64, start: u64) -> Around {
+        let below = self.below_from(words, value, start);
+        let before = below.less.checked_sub(1).map_or(0, |index| self.get(words, index));
+        let behind = if below.less < self.len { self.get(words, below.less) } else { self.end() };
+        Around { below, before, behind }
+    }
+
+    /// What is around a number that is above all values.
+    #[cold]
+    fn above_all(&self, words: &[u64]) -> Around {
+        let below = Below { less: self.len, less_or_equal: self.len };
+        Around { below, before: self.get(words, self.len), behind: self.end() }
+    }
+
+    /// The first number that no value can be.
+    fn end(&self) -> u64 {
+        self.greatest.saturating_add(1)
     }
 
     /// Whether these are the words that [`EliasFano::build`] makes. Reads everything once, and needs as much memory
@@ -248,27 +306,35 @@ impl EliasFano {
         }
     }
 
-    /// The zero that ends the values with a smaller high part than `value`, none if it has the smallest; or the answer,
-    /// if `value` is above them all.
-    #[inline]
-    fn end_before(&self, value: u64) -> Result<Option<u64>, Below> {
-        if value > self.greatest || self.len == 0 {
-            return Err(Below { less: self.len, less_or_equal: self.len, first: self.len });
-        }
-        Ok((value >> self.low_bits).checked_sub(1))
+    /// The rank of the zero that ends the values with a smaller high part than `value`, none (`Some(None)`) if it has
+    /// the smallest; `None` if `value` is above all values, or there are none.
+    #[inline(always)]
+    fn end_before(&self, value: u64) -> Option<Option<u64>> {
+        (value <= self.greatest && self.len > 0).then(|| (value >> self.low_bits).checked_sub(1))
     }
 
-    /// `block`: the one with the zero that [`EliasFano::end_before`] names.
-    #[inline]
-    fn below_in_block(&self, words: &[u64], value: u64, block: Option<usize>) -> Below {
+    /// The block with that zero.
+    #[inline(always)]
+    fn block_before(&self, words: &[u64], end: Option<u64>) -> Option<usize> {
+        end.map(|zero| self.block_of(words, Bit::Zero, zero))
+    }
+
+    /// Where the values of the high part of `value` begin, behind the zero in `block`.
+    #[inline(always)]
+    fn start(&self, words: &[u64], value: u64, block: Option<usize>) -> u64 {
         let high = value >> self.low_bits;
-        let start = block.map_or(0, |block| self.select_in_block(words, Bit::Zero, high - 1, block) + 1);
+        block.map_or(0, |block| self.select_in_block(words, Bit::Zero, high - 1, block) + 1)
+    }
+
+    /// [`EliasFano::below`] from `start`, where the values of its high part begin.
+    fn below_from(&self, words: &[u64], value: u64, start: u64) -> Below {
+        let high = value >> self.low_bits;
         let first = start.saturating_sub(high).min(self.len);
         let end = (first + self.run(words, start, high)).min(self.len);
         let wanted = value & ((1 << self.low_bits) - 1);
         let less = self.first_low(words, first, end, |low| low >= wanted);
         let less_or_equal = self.first_low(words, less, end, |low| low > wanted);
-        Below { less, less_or_equal, first }
+        Below { less, less_or_equal }
     }
 
     /// How many ones follow one another from bit `start`, where the values of high part `high` begin.
@@ -315,18 +381,31 @@ impl EliasFano {
         low & ((1 << self.low_bits) - 1)
     }
 
+    /// 64 low bits from those of value `index` on, zeros behind the last; `None` behind all.
+    #[inline(always)]
+    fn lows(&self, words: &[u64], index: u64) -> Option<u64> {
+        let at = index * u64::from(self.low_bits);
+        let (word, shift) = (self.low + (at / 64) as usize, (at % 64) as u32);
+        let next = words.get(word + 1).copied().unwrap_or(0);
+        Some(words.get(word)? >> shift | (next << 1) << (63 - shift))
+    }
+
     /// Where the `rank`-th (from 0) one or zero is among the high bits.
     fn select(&self, words: &[u64], bit: Bit, rank: u64) -> u64 {
         self.select_in_block(words, bit, rank, self.block_of(words, bit, rank))
     }
 
     /// The block with the `rank`-th one or zero: the last that does not begin behind it.
-    #[inline]
+    #[inline(always)]
     fn block_of(&self, words: &[u64], bit: Bit, rank: u64) -> usize {
         let hints = if bit == Bit::One { self.one_hints } else { self.zero_hints };
         let last = self.blocks - 1;
         let mut first = hints.get(words, rank / HINT_EVERY).map_or(last, |block| block.min(last));
         let mut end = hints.get(words, rank / HINT_EVERY + 1).map_or(last, |block| block.min(last)).max(first);
+        if end - first <= NEAR_BLOCKS_MAX {
+            let begins_before = |block: &usize| self.entry(words, *block).before(bit, *block) <= rank;
+            return first + (first + 1..=end).filter(begins_before).count();
+        }
         while first < end {
             let middle = end - (end - first) / 2;
             if self.entry(words, middle).before(bit, middle) <= rank { first = middle } else { end = middle - 1 }
@@ -334,22 +413,25 @@ impl EliasFano {
         first
     }
 
-    #[inline]
+    #[inline(always)]
     fn select_in_block(&self, words: &[u64], bit: Bit, rank: u64, block: usize) -> u64 {
         let entry = self.entry(words, block);
         let in_block = rank.saturating_sub(entry.before(bit, block));
-        let (quarter, mut rest) = entry.quarter(bit, in_block);
+        let (quarter, rest) = entry.quarter(bit, in_block);
         let first = block * BLOCK_WORDS + quarter * QUARTER_WORDS;
-        for (i, &word) in words[self.high + first..][..QUARTER_WORDS].iter().enumerate() {
-            let word = if bit == Bit::One { word } else { !word };
-            let count = u64::from(word.count_ones());
-            if rest < count {
-                return (first + i) as u64 * 64 + u64::from(select_in_word(word, rest as u32));
-            }
-            rest -= count;
+        let quarter: &[u64; QUARTER_WORDS] =
+            words[self.high + first..].first_chunk().expect("the low bits come behind");
+        let quarter = quarter.map(|word| if bit == Bit::One { word } else { !word });
+        // Without a branch, as none could be predicted.
+        let [one, two, three, four] = quarter.map(|word| u64::from(word.count_ones()));
+        let through = [one, one + two, one + two + three, one + two + three + four];
+        let i = through[..QUARTER_WORDS - 1].iter().filter(|through| **through <= rest).count();
+        if rest >= through[QUARTER_WORDS - 1] {
+            // Only if the directory lies: somewhere in the block will do.
+            return first as u64 * 64;
         }
-        // Only if the directory lies: somewhere in the block will do.
-        first as u64 * 64
+        let rest = rest - [0, through[0], through[1], through[2]][i];
+        (first + i) as u64 * 64 + u64::from(select_in_word(quarter[i], rest as u32))
     }
 
     #[inline]
@@ -403,21 +485,26 @@ impl Entry {
 }
 
 /// Where the `rank`-th (from 0) one of `word` is, which has more than `rank`.
-#[inline]
+#[inline(always)]
 fn select_in_word(word: u64, rank: u32) -> u32 {
     const ONES: u64 = 0x0101_0101_0101_0101;
+    const TOPS: u64 = ONES << 7;
+    /// The number of the first byte that is above `rank`, times 8; the bytes are at most 64.
+    #[inline(always)]
+    fn first_above(bytes: u64, rank: u32) -> u32 {
+        // The comparison borrows nothing from the next byte.
+        (((bytes | TOPS) - ONES * (u64::from(rank) + 1)) & TOPS).trailing_zeros() & !7 & 63
+    }
     let pairs = word - (word >> 1 & 0x5555_5555_5555_5555);
     let nibbles = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
-    // Byte i: how many ones bytes 0 to i have. At most 64, so that the comparison below borrows nothing.
+    // Byte i: how many ones bytes 0 to i have.
     let through = ((nibbles + (nibbles >> 4)) & 0x0f0f_0f0f_0f0f_0f0f).wrapping_mul(ONES);
-    let enough = ((through | ONES << 7) - ONES * (u64::from(rank) + 1)) & ONES << 7;
-    let byte_at = enough.trailing_zeros() & !7 & 63;
-    let before = (through << 8 >> byte_at) as u8;
-    let mut byte = word >> byte_at & 0xff;
-    for _ in u32::from(before)..rank {
-        byte &= byte.wrapping_sub(1);
-    }
-    byte_at + byte.trailing_zeros() % 8
+    let byte_at = first_above(through, rank);
+    let rank = rank - u32::from((through << 8 >> byte_at) as u8);
+    // The same among the bits of that byte: bit i alone in byte i, as 0 or 1.
+    let bits = (word >> byte_at & 0xff).wrapping_mul(ONES) & 0x8040_2010_0804_0201;
+    let bits = (bits + (TOPS - ONES)) >> 7 & ONES;
+    byte_at + first_above(bits.wrapping_mul(ONES), rank) / 8
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ pub(crate) mod chunk;
 pub(crate) mod elias_fano;
 pub(crate) mod filter;
 pub(crate) mod page;
+mod popcnt;
 pub(crate) mod trie;
 
 use crate::dictionary::format::ends::SectionKind;
@@ -232,12 +233,10 @@ impl LoadedIndex {
 
     /// [`candidates`](Self::candidates) of many, which waits for memory for several at once.
     pub fn candidates_of(&self, positions: &[u64], candidates: &mut Vec<Candidates>) {
-        let mut found = Vec::with_capacity(positions.len());
+        let mut found = Vec::new();
         match self {
             LoadedIndex::Page(index, words) => {
-                let mut located = Vec::with_capacity(positions.len());
-                index.locate_many(words.get(), positions, &mut located);
-                candidates.extend(located.into_iter().map(Candidates::Pages));
+                index.locate_many(words.get(), positions, |located| candidates.push(Candidates::Pages(located)));
                 return;
             }
             LoadedIndex::Trie(index, words) => index.locate_many(words.get(), positions, &mut found),

@@ -21,7 +21,8 @@
 
 use std::ops::Range;
 
-use super::elias_fano::{Below, EliasFano};
+use super::elias_fano::{Around, Below, EliasFano};
+use super::popcnt;
 use crate::error::{Error, Result};
 
 /// Bins a page where the caller does not say.
@@ -52,8 +53,6 @@ pub(crate) struct PageIndexOptions {
 pub(crate) struct PageIndex {
     bins: EliasFano,
     scale: Scale,
-    /// 2^95 / scale: back from bins to positions without a division.
-    unscale: u128,
     blocks: bool,
 }
 
@@ -61,7 +60,8 @@ pub(crate) struct PageIndex {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Located {
     pub(crate) pages: Range<u64>,
-    pub(crate) first_position: u64,
+    /// How far from the beginning of the first of these pages the record is expected, in 2^-32 of a page.
+    pub(crate) expected: u64,
 }
 
 /// From a position to its bin: the high half of their product. 0 means no change, where positions are few.
@@ -99,8 +99,7 @@ impl PageIndex {
         if flags & !BLOCKS != 0 {
             return Err(format!("a page index with flags {flags:#x}, of which {BLOCKS:#x} are known"));
         }
-        let unscale = (1 << 95) / u128::from(scale.max(1));
-        Ok(PageIndex { bins: EliasFano::open(bins)?, scale: Scale(scale), unscale, blocks: flags & BLOCKS != 0 })
+        Ok(PageIndex { bins: EliasFano::open(bins)?, scale: Scale(scale), blocks: flags & BLOCKS != 0 })
     }
 
     /// How many pages the index is over.
@@ -120,36 +119,33 @@ impl PageIndex {
         u32::try_from(bins).ok().filter(|bins| *bins > 0).unwrap_or(BINS_PER_PAGE)
     }
 
-    /// [`PageIndex::pages_of`], and about which position the first cell of these pages begins at: right to a bin.
+    /// [`PageIndex::pages_of`], and where in them the record is expected.
     #[inline]
     pub(crate) fn locate(&self, words: &[u64], position: u64) -> Located {
-        let below = self.bins.below(&words[HEADER_WORDS..], self.scale.bin(position));
-        self.located(words, position, below)
+        let [around] = popcnt::around(&self.bins, &words[HEADER_WORDS..], &[self.scale.bin(position)]);
+        self.located(words, position, around)
     }
 
+    /// Positions are spread evenly, so the record is expected between the beginnings of the first page and of the next
+    /// as its position lies between their `f`, each of which is taken to be in the middle of its bin.
     #[inline]
-    fn located(&self, words: &[u64], position: u64, below: Below) -> Located {
-        let bin = self.bins.value_before(&words[HEADER_WORDS..], self.scale.bin(position), below);
-        // The middle of the bin.
-        let first_position = match self.scale {
-            Scale(0) => bin,
-            Scale(_) => {
-                let middle = (2 * u128::from(bin) + 1).saturating_mul(self.unscale) >> 32;
-                middle.try_into().unwrap_or(u64::MAX)
-            }
-        };
-        Located { pages: self.pages_between(words, below), first_position }
+    fn located(&self, words: &[u64], position: u64, around: Around) -> Located {
+        let Around { below, before, behind } = around;
+        let (bin, fraction) = self.scale.bin_and_fraction(position);
+        let from_before = (bin.saturating_sub(before).min(u32::MAX.into()) << 32 | fraction).saturating_sub(1 << 31);
+        let expected = from_before / behind.saturating_sub(before).max(1);
+        Located { pages: self.pages_between(words, below), expected }
     }
 
-    /// [`PageIndex::locate`] for many positions, in their order, appended to `found`: faster than one by one.
-    pub(crate) fn locate_many(&self, words: &[u64], positions: &[u64], found: &mut Vec<Located>) {
+    /// [`PageIndex::locate`] for many positions: passes what it finds to `each`, in their order. Faster than one by one.
+    pub(crate) fn locate_many(&self, words: &[u64], positions: &[u64], mut each: impl FnMut(Located)) {
         let bins = &words[HEADER_WORDS..];
         let (batches, rest) = positions.as_chunks::<BATCH>();
         for batch in batches {
-            let below = self.bins.below_many(bins, &batch.map(|position| self.scale.bin(position)));
-            found.extend(batch.iter().zip(below).map(|(&position, below)| self.located(words, position, below)));
+            let around = popcnt::around(&self.bins, bins, &batch.map(|position| self.scale.bin(position)));
+            batch.iter().zip(around).for_each(|(&position, around)| each(self.located(words, position, around)));
         }
-        found.extend(rest.iter().map(|&position| self.locate(words, position)));
+        rest.iter().for_each(|&position| each(self.locate(words, position)));
     }
 
     /// Whether these are the words that [`PageIndex::build`] makes. Reads everything once, and needs as much memory
@@ -200,7 +196,17 @@ impl Scale {
 
     #[inline]
     fn bin(self, position: u64) -> u64 {
-        if self.0 == 0 { position } else { ((u128::from(position) * u128::from(self.0)) >> 64) as u64 }
+        self.bin_and_fraction(position).0
+    }
+
+    /// The bin, and how far into it the position is, in 2^-32 of a bin.
+    #[inline]
+    fn bin_and_fraction(self, position: u64) -> (u64, u64) {
+        if self.0 == 0 {
+            return (position, 1 << 31);
+        }
+        let product = u128::from(position) * u128::from(self.0);
+        ((product >> 64) as u64, product as u64 >> 32)
     }
 }
 

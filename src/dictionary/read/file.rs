@@ -14,7 +14,7 @@ use crate::dictionary::format::block::{self, BlockHead};
 use crate::dictionary::format::ends::{
     FOOTER_BYTES, FileHeader, Footer, HEADER_BYTES, Section, SectionKind, damaged, not_zero,
 };
-use crate::dictionary::format::layout::{Compression, Order};
+use crate::dictionary::format::layout::{Compression, Layout, Order};
 use crate::dictionary::format::record;
 use crate::dictionary::index::filter::{Filter, FilterBits};
 use crate::dictionary::index::page::PageIndex;
@@ -146,7 +146,10 @@ impl DictionaryFile {
                 + longest_value
                 + record::HEAD_BYTES_MAX as u64,
             gap: (u64::MAX / footer.pairs.max(1)).max(1),
+            per_page: 0,
+            around: 0,
         };
+        let format = format.of_pages(header.layout.record_bytes(), pages.body_bytes());
         Ok(DictionaryFile { path: path.to_owned(), header, footer, hash, pages, index, ranks, filter, file, format })
     }
 
@@ -176,7 +179,7 @@ impl DictionaryFile {
     #[inline(never)]
     fn find_at(&self, position: u64, key: &[u8], wanted: &mut Wanted<'_>) -> Result<bool> {
         let candidates = self.index.candidates(position);
-        let sought = self.sought(candidates, Query { key, position, hash: &self.hash, first_position: None })?;
+        let sought = self.sought(candidates, Query { key, position, hash: &self.hash, expected: None })?;
         self.give(&sought, self.find_in_place(&sought), wanted)
     }
 
@@ -207,7 +210,7 @@ impl DictionaryFile {
                 let end = ranks.end.min(self.footer.pairs);
                 named = Some(ranks.start.min(end) * bytes..end * bytes);
             }
-            (Candidates::Pages(located), Some(_)) => query.first_position = Some(located.first_position),
+            (Candidates::Pages(located), _) => query.expected = Some(located.expected),
             _ => {}
         }
         let pages = match self.pages_of(candidates) {
@@ -224,6 +227,30 @@ impl DictionaryFile {
             return InPlace::Elsewhere;
         }
         in_place::find(&self.pages, self.format, &sought.pages, sought.named.as_ref(), sought.query)
+    }
+
+    /// Begins to bring what a lookup looks at first into the processor's cache. Does nothing where pages are not mapped.
+    #[inline]
+    pub fn touch(&self, sought: &Sought<'_>) {
+        let Sought { pages, named, query } = sought;
+        match (self.record_bytes(), named, query.expected) {
+            (Some(_), Some(named), _) => self.pages.touch(named.clone()),
+            (Some(bytes), None, Some(expected)) => {
+                let body = self.pages.body_bytes();
+                let at = pages.start * body + ((u128::from(expected) * u128::from(body)) >> 32) as u64;
+                let around = self.format.around * bytes;
+                self.pages.touch(at.saturating_sub(around + bytes)..at + around);
+            }
+            _ => self.pages.touch_heads(pages),
+        }
+    }
+
+    /// [`touch`](Self::touch) for what a lookup looks at next: records of varying size.
+    #[inline]
+    pub fn touch_records(&self, sought: &Sought<'_>) {
+        if self.format.layout == Layout::Varied && self.format.compression == Compression::None {
+            in_place::touch(&self.pages, self.format, &sought.pages, sought.query);
+        }
     }
 
     /// Gives what was `found` in place, or what is found elsewhere.

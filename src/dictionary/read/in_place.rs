@@ -21,6 +21,15 @@ pub(crate) enum InPlace {
 /// Looks around where a record is expected before all of its page is searched; one is nearly always enough.
 const GUESSES_MAX: usize = 4;
 
+/// What a record is.
+enum Seen {
+    Sought(InPlace),
+    /// Another, of so many bytes.
+    Another(u64),
+    /// The pages end before its lengths do.
+    CutOff,
+}
+
 struct Search<'s> {
     pages: &'s Pages,
     format: RecordFormat,
@@ -50,6 +59,17 @@ pub(crate) fn find(
     found.unwrap_or(InPlace::Elsewhere)
 }
 
+/// Begins to bring the records, of varying size, that [`find`] looks at first into the processor's cache.
+#[inline]
+pub(crate) fn touch(pages: &Pages, format: RecordFormat, range: &Range<u64>, query: Query<'_>) {
+    if let Some(mapped) = pages.mapped(range)
+        && let Some(starts) = pages.starts(range.start)
+    {
+        let search = Search { pages, format, mapped, query };
+        touch_records(&mapped, range.start, starts.list(), search.expected_start(range, starts.list()));
+    }
+}
+
 impl Search<'_> {
     /// Among records of one size: those that are named, or those around where the key's is expected.
     #[inline]
@@ -64,9 +84,9 @@ impl Search<'_> {
         let value_of = |record: Place| InPlace::Value(mapped.forward(record, key_len), value_len);
         if let Some(named) = named {
             let first = mapped.place(named.start);
-            let found = match (named.end - named.start) / bytes {
-                1 => mapped.has(first, key)?.then_some(first),
-                count => mapped.find(first, count, bytes, key)?,
+            let found = match named.end - named.start {
+                one if one == bytes => mapped.has(first, key)?.then_some(first),
+                several => mapped.find(first, several / bytes, bytes, key)?,
             };
             return Some(found.map_or(InPlace::Absent, value_of));
         }
@@ -76,9 +96,11 @@ impl Search<'_> {
         let place =
             |number: u64| mapped.forward(Place { page: range.start, within: 0 }, first - start + number * bytes);
         let (sought, gap) = (self.query.position, self.format.gap);
-        let mut guess = self.format.expected_number(self.query.first_position?, sought);
+        // The record that the first byte belongs to does not begin in the page.
+        let before = u64::from(first != start);
+        let mut guess = self.format.expected_number(self.query.expected?).saturating_sub(before);
         for _ in 0..GUESSES_MAX {
-            let near = search::around(guess, bytes, count);
+            let near = self.format.around(guess, count);
             if let Some(record) = mapped.find(place(near.start), near.end - near.start, bytes, key)? {
                 return Some(value_of(record));
             }
@@ -111,29 +133,61 @@ impl Search<'_> {
     /// Among records of varying size: those that begin in `range` and lie wholly in it.
     #[inline]
     fn among_varied(&self, range: &Range<u64>) -> Option<InPlace> {
-        let (mapped, key) = (&self.mapped, self.query.key);
+        let mapped = &self.mapped;
+        self.pages.touch_heads(range);
         for page in range.clone() {
             let starts = self.pages.starts(page)?;
-            for start in starts.list() {
-                mapped.window.prefetch(mapped.in_file(Place { page, within: (*start).into() }));
+            let expected = if page == range.start { self.expected_start(range, starts.list()) } else { None };
+            touch_records(mapped, page, starts.list(), expected);
+            if let Some(start) = expected
+                && let Seen::Sought(found) = self.see(Place { page, within: start.into() })?
+            {
+                return Some(found);
             }
             let Some((mut place, to)) = self.between(page, starts.list())? else { continue };
             while place.page == page && place.within < to {
-                let Some((head, key_len, value_len)) = mapped.lengths(self.format.layout, place)? else { break };
-                let bytes = head + key_len + value_len;
-                if key_len == key.len() as u64 && bytes <= mapped.left(place) {
-                    let key_at = mapped.forward(place, head);
-                    if mapped.has(key_at, key)? {
-                        return Some(InPlace::Value(mapped.forward(key_at, key_len), value_len));
-                    }
+                match self.see(place)? {
+                    Seen::Sought(found) => return Some(found),
+                    Seen::Another(bytes) => place = mapped.forward(place, bytes),
+                    Seen::CutOff => break,
                 }
-                place = mapped.forward(place, bytes);
             }
             if to < mapped.body() {
                 break;
             }
         }
         Some(InPlace::Absent)
+    }
+
+    /// Compares the key of the record at `place`.
+    #[inline]
+    fn see(&self, place: Place) -> Option<Seen> {
+        let (mapped, key) = (&self.mapped, self.query.key);
+        let Some((head, key_len, value_len)) = mapped.lengths(self.format.layout, place)? else {
+            return Some(Seen::CutOff);
+        };
+        let bytes = head + key_len + value_len;
+        if key_len == key.len() as u64 && bytes <= mapped.left(place) {
+            let key_at = mapped.forward(place, head);
+            if mapped.has(key_at, key)? {
+                return Some(Seen::Sought(InPlace::Value(mapped.forward(key_at, key_len), value_len)));
+            }
+        }
+        Some(Seen::Another(bytes))
+    }
+
+    /// Which of the few `starts` of the first page in `range` is likely that of the record, where the index says how
+    /// far into the page it is expected.
+    ///
+    /// Of two pages it is the last: a lookup gets two nearly always because its record lies across them. In one page
+    /// it is among the others, and as many of them are expected before it as the part of the page before it.
+    #[inline]
+    fn expected_start(&self, range: &Range<u64>, starts: &[u16]) -> Option<u16> {
+        let expected = self.query.expected.filter(|_| starts.len() <= search::FEW_STARTS)?;
+        let last = starts.len().checked_sub(1)?;
+        let number =
+            if range.end - range.start > 1 { last } else { ((expected.min(1 << 32) * last as u64) >> 32) as usize };
+        starts.get(number).copied()
     }
 
     /// From which place in `page` on, and up to which byte of its body, records that begin in it can have the position.
@@ -182,5 +236,21 @@ impl Search<'_> {
         };
         self.mapped.copy(place, key)?;
         Some(self.query.position_of(key))
+    }
+}
+
+/// Begins to bring the beginnings of the records at `starts` of `page` into the processor's cache, and all of the one
+/// that is `expected`.
+#[inline]
+fn touch_records(mapped: &Mapped<'_>, page: u64, starts: &[u16], expected: Option<u16>) {
+    let place = |start: u16| Place { page, within: start.into() };
+    if let Some(start) = expected {
+        let behind = starts.iter().find(|other| **other > start);
+        // The last may reach into the next page, by how much is not known yet.
+        let end = behind.map_or(mapped.body(), |behind| u64::from(*behind));
+        mapped.touch(place(start), end - u64::from(start));
+    }
+    for start in starts.iter().filter(|start| Some(**start) != expected) {
+        mapped.touch(place(*start), 1);
     }
 }

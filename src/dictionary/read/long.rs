@@ -154,7 +154,7 @@ impl DictionaryFile {
         if !self.may_have(position) {
             return Ok(None);
         }
-        let query = Query { key, position, hash: &self.hash, first_position: None };
+        let query = Query { key, position, hash: &self.hash, expected: None };
         let pages = match self.pages_of(self.index.candidates(position)) {
             Some(pages) => pages,
             None => self.pages.of_stream(self.narrow(query)?),

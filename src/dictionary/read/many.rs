@@ -10,10 +10,11 @@
 
 use super::file::{DictionaryFile, Sought, Wanted};
 use super::in_place::InPlace;
-use super::search::{self, Query};
+use super::search::Query;
 use crate::dictionary::index::Candidates;
 use crate::error::Result;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -25,6 +26,10 @@ const BATCH_OF_DISK: usize = 16;
 const BATCHES_OF_DISK: usize = 4;
 /// Keys that are sorted by their files at once, so that lookups taken together share files where there are several.
 const SORTED: usize = 4096;
+/// Fewer are where their values may be longer together than this.
+const SORTED_BYTES: usize = 64 << 20;
+/// Longer values are brought into the processor's cache before they are copied; others are in the line of the key.
+const NEAR_VALUE_BYTES: u32 = 64;
 
 /// A lookup that takes longer waited for the disk.
 const DISK_WAIT_MIN: Duration = Duration::from_micros(30);
@@ -41,7 +46,102 @@ struct Asked {
     position: u64,
 }
 
-/// Sets each of `values` to the value of its key, which is in the file that `file_of` says, if it is there.
+/// Where values go.
+pub(crate) trait Values {
+    /// Keys from this number on come next.
+    fn begin(&mut self, _from: usize) {}
+
+    /// Key `number` may be present. `find` replaces what is in a vector by its value and says whether it is.
+    fn give(&mut self, number: usize, find: impl FnOnce(&mut Vec<u8>) -> Result<bool>) -> Result<()>;
+
+    /// Keys up to this number have been given, but for absent ones.
+    fn end(&mut self, _to: usize) {}
+}
+
+/// A vector for each value.
+pub(crate) struct Owned<'v>(pub &'v mut [Option<Vec<u8>>]);
+
+impl Values for Owned<'_> {
+    fn give(&mut self, number: usize, find: impl FnOnce(&mut Vec<u8>) -> Result<bool>) -> Result<()> {
+        let mut value = Vec::new();
+        if find(&mut value)? {
+            self.0[number] = Some(value);
+        }
+        Ok(())
+    }
+}
+
+/// Values that are passed on at once; they come in the order of their keys.
+pub(crate) struct Passed<F> {
+    take: F,
+    next: usize,
+    value: Vec<u8>,
+}
+
+impl<F: FnMut(usize, Option<&[u8]>)> Passed<F> {
+    pub fn new(take: F) -> Self {
+        Passed { take, next: 0, value: Vec::new() }
+    }
+}
+
+impl<F: FnMut(usize, Option<&[u8]>)> Values for Passed<F> {
+    fn give(&mut self, number: usize, find: impl FnOnce(&mut Vec<u8>) -> Result<bool>) -> Result<()> {
+        self.end(number);
+        let found = find(&mut self.value)?;
+        (self.take)(number, found.then_some(&self.value));
+        self.next = number + 1;
+        Ok(())
+    }
+
+    fn end(&mut self, to: usize) {
+        (self.next..to).for_each(|absent| (self.take)(absent, None));
+        self.next = to;
+    }
+}
+
+/// Values that are passed on in the order of their keys, whatever the order they come in.
+pub(crate) struct Ordered<F> {
+    take: F,
+    from: usize,
+    bytes: Vec<u8>,
+    /// Where among the bytes the values of keys from `from` on are.
+    places: Vec<Option<Range<usize>>>,
+    value: Vec<u8>,
+}
+
+impl<F: FnMut(usize, Option<&[u8]>)> Ordered<F> {
+    pub fn new(take: F) -> Self {
+        Ordered { take, from: 0, bytes: Vec::new(), places: Vec::new(), value: Vec::new() }
+    }
+}
+
+impl<F: FnMut(usize, Option<&[u8]>)> Values for Ordered<F> {
+    fn begin(&mut self, from: usize) {
+        self.from = from;
+        self.bytes.clear();
+        self.places.clear();
+    }
+
+    fn give(&mut self, number: usize, find: impl FnOnce(&mut Vec<u8>) -> Result<bool>) -> Result<()> {
+        if find(&mut self.value)? {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(&self.value);
+            let number = number - self.from;
+            self.places.resize(self.places.len().max(number + 1), None);
+            self.places[number] = Some(start..self.bytes.len());
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, to: usize) {
+        self.places.resize(to - self.from, None);
+        for (number, place) in (self.from..).zip(self.places.drain(..)) {
+            (self.take)(number, place.map(|place| &self.bytes[place]));
+        }
+    }
+}
+
+/// Gives `values` the value of each key, which is in the file that `file_of` says, if it is there.
 ///
 /// The filters and indexes are asked for many keys at once, and the records of files that are mapped are prefetched
 /// before any page is searched, so that cache misses overlap, also those in different files.
@@ -49,15 +149,18 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
     files: &[Arc<DictionaryFile>],
     file_of: impl Fn(&[u8]) -> Result<usize>,
     keys: &[K],
-    values: &mut [Option<Vec<u8>>],
+    mut values: impl Values,
 ) -> Result<()> {
-    let mut order: Vec<(usize, usize)> = Vec::with_capacity(keys.len().min(SORTED));
+    let longest = files.iter().map(|file| file.footer.value_len.1 as usize).max().unwrap_or(0);
+    let sorted = (SORTED_BYTES / longest.max(1)).clamp(BATCH, SORTED);
+    let mut order: Vec<(usize, usize)> = Vec::with_capacity(keys.len().min(sorted));
     let mut waits = Waits { quick_probes: files[0].pages.quick_probes.load(Relaxed) };
     let (mut under_way, mut spare) = (VecDeque::new(), Vec::<Batch<'_>>::new());
-    for from in (0..keys.len()).step_by(SORTED) {
-        let numbers = from..keys.len().min(from + SORTED);
+    for from in (0..keys.len()).step_by(sorted) {
+        let numbers = from..keys.len().min(from + sorted);
+        values.begin(from);
         order.clear();
-        for number in numbers {
+        for number in numbers.clone() {
             order.push((file_of(keys[number].as_ref())?, number));
         }
         if files.len() > 1 {
@@ -71,9 +174,10 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
                 under_way.push_back(batch);
             }
             let Some(mut batch) = under_way.pop_front() else { break };
-            batch.finish(values, &mut waits)?;
+            batch.finish(&mut values, &mut waits)?;
             spare.push(batch);
         }
+        values.end(numbers.end);
     }
     files[0].pages.quick_probes.store(waits.quick_probes, Relaxed);
     Ok(())
@@ -145,12 +249,9 @@ impl<'b> Batch<'b> {
         for (asked, candidates) in self.asked.iter().zip(self.candidates.drain(..)) {
             let &Asked { number, file, position } = asked;
             let file = &files[file];
-            file.touch(&candidates, position);
-            let query = Query { key: keys[number].as_ref(), position, hash: &file.hash, first_position: None };
+            let query = Query { key: keys[number].as_ref(), position, hash: &file.hash, expected: None };
             let sought = file.sought(candidates, query)?;
-            if file.pages.has_starts() {
-                file.pages.touch(sought.pages.start, 0, 0);
-            }
+            file.touch(&sought);
             self.lookups.push(Lookup { number, file, sought });
         }
         self.announced = waits.for_disk();
@@ -163,14 +264,14 @@ impl<'b> Batch<'b> {
         Ok(())
     }
 
-    /// Sets the values of all.
-    fn finish(&mut self, values: &mut [Option<Vec<u8>>], waits: &mut Waits) -> Result<()> {
+    /// Gives the values of all.
+    fn finish(&mut self, values: &mut impl Values, waits: &mut Waits) -> Result<()> {
         if self.announced {
             let mut lookups = self.lookups.drain(..);
             return lookups.try_for_each(|lookup| lookup.give(lookup.file.find_in_place(&lookup.sought), values));
         }
         let start = Instant::now();
-        self.lookups.iter().for_each(|lookup| lookup.file.pages.touch_starts(lookup.sought.pages.start));
+        self.lookups.iter().for_each(|lookup| lookup.file.touch_records(&lookup.sought));
         for lookup in &self.lookups {
             let found = lookup.file.find_in_place(&lookup.sought);
             lookup.file.touch_value(&lookup.sought, &found);
@@ -223,48 +324,28 @@ impl Lookup<'_> {
         self.file.pages.announce(&self.sought.pages);
     }
 
-    /// Sets its value: the one that was `found` in place, or what is elsewhere.
-    fn give(&self, found: InPlace, values: &mut [Option<Vec<u8>>]) -> Result<()> {
-        let mut value = Vec::new();
-        if self.file.has_long_values()
-            && let Some(long) = self.file.long_value(self.sought.key())?
-        {
-            long.read_into(&mut value)?;
-            values[self.number] = Some(value);
-            return Ok(());
-        }
-        let is_there = self.file.give(&self.sought, found, &mut Wanted::Value(&mut value))?;
-        values[self.number] = is_there.then_some(value);
-        Ok(())
+    /// Gives its value: the one that was `found` in place, or what is elsewhere.
+    fn give(&self, found: InPlace, values: &mut impl Values) -> Result<()> {
+        values.give(self.number, |value| {
+            if self.file.has_long_values()
+                && let Some(long) = self.file.long_value(self.sought.key())?
+            {
+                return long.read_into(value).map(|()| true);
+            }
+            self.file.give(&self.sought, found, &mut Wanted::Value(value))
+        })
     }
 }
 
 impl DictionaryFile {
-    /// Begins to bring the value that was found into the processor's cache.
+    /// Begins to bring the value that was found into the processor's cache, if it may be far from its key.
+    #[inline]
     fn touch_value(&self, sought: &Sought<'_>, found: &InPlace) {
         if let InPlace::Value(place, bytes) = found
+            && self.footer.value_len.1 > NEAR_VALUE_BYTES
             && let Some(mapped) = self.pages.mapped(&sought.pages)
         {
             mapped.touch(*place, *bytes);
-        }
-    }
-
-    /// Begins to bring the records of one size that a lookup among `candidates` will look at into the processor's
-    /// cache. Does nothing where pages are not mapped.
-    fn touch(&self, candidates: &Candidates, position: u64) {
-        let Some(bytes) = self.record_bytes() else { return };
-        let body = self.pages.body_bytes();
-        match candidates {
-            Candidates::Pages(located) => {
-                let number = self.format.expected_number(located.first_position, position);
-                let offset = number.saturating_mul(bytes).min(body - 1);
-                self.pages.touch(located.pages.start, offset as usize, search::LINES_AROUND);
-            }
-            Candidates::Ranks(ranks) => {
-                let at = ranks.start.saturating_mul(bytes);
-                self.pages.touch(at / body, (at % body) as usize, 0);
-            }
-            Candidates::Anywhere => {}
         }
     }
 }

@@ -8,9 +8,8 @@ use crate::dictionary::format::record;
 use crate::io::{Records, Window};
 use std::ops::Range;
 
-/// Lines of a value that are brought into the processor's cache before it is copied.
-const VALUE_LINES_MAX: u64 = 64;
-const LINE_BYTES: u64 = 64;
+/// Bytes that are brought into the processor's cache at once, before they are compared or copied.
+const TOUCHED_MAX: u64 = 4096;
 
 /// A place in the stream.
 #[derive(Clone, Copy)]
@@ -113,7 +112,8 @@ impl Mapped<'_> {
     #[inline]
     pub fn find(&self, mut place: Place, mut count: u64, bytes: u64, key: &[u8]) -> Option<Option<Place>> {
         while count > 0 {
-            let here = ((self.body() - place.within) / bytes).min(count);
+            let room = self.body() - place.within;
+            let here = if count * bytes <= room { count } else { room / bytes };
             let records = Records { from: self.in_file(place), count: here as usize, bytes: bytes as usize };
             if let Some(number) = self.window.find(records, key)? {
                 return Some(Some(self.forward(place, number as u64 * bytes)));
@@ -132,12 +132,14 @@ impl Mapped<'_> {
         Some(None)
     }
 
-    /// Begins to bring the bytes into the processor's cache.
+    /// Begins to bring the bytes from `place` on, as far as they are in its page and the next, into the processor's
+    /// cache.
+    #[inline]
     pub fn touch(&self, place: Place, bytes: u64) {
-        let lines = bytes.div_ceil(LINE_BYTES).min(VALUE_LINES_MAX);
-        for line in 0..lines {
-            self.window.prefetch(self.in_file(self.forward(place, line * LINE_BYTES)));
-        }
+        let bytes = bytes.min(TOUCHED_MAX);
+        // The next page's body is a few bytes farther, which a line more or less does not matter for.
+        let at = self.in_file(place);
+        self.window.prefetch(at..at + bytes as usize);
     }
 
     /// Appends the `bytes` from `place` on to `to`.

@@ -31,6 +31,11 @@ const DISK_WAIT_MIN: Duration = Duration::from_micros(30);
 /// First reads by calls after one that waited.
 const CALLS_AFTER_WAIT: u32 = 64;
 
+/// Bytes that are brought into the processor's cache at once.
+const TOUCHED_BYTES_MAX: u64 = 1024;
+/// Pages whose heads are brought into the processor's cache at once.
+const TOUCHED_PAGES_MAX: usize = 2;
+
 /// Pages that are copied out of a window at once; more are read by one call.
 const WINDOW_PAGES_MAX: u64 = 8;
 
@@ -204,18 +209,19 @@ impl Pages {
             self.calls_left.store(calls_left - 1, Relaxed);
             return Ok(false);
         }
+        let Some(window) = self.window.as_deref() else { return Ok(false) };
         scratch.pages.resize(self.page_bytes, 0);
+        let start = Instant::now();
         for page in pages.clone().filter(|page| !self.is_checked(*page)) {
+            let at = (page as usize + 1) * self.page_bytes;
             let bytes = &mut scratch.pages[..self.page_bytes];
-            let start = Instant::now();
-            if !self.copy_pages(&(page..page + 1), bytes) {
-                return Ok(false);
-            }
-            if start.elapsed() >= DISK_WAIT_MIN {
-                self.calls_left.store(CALLS_AFTER_WAIT, Relaxed);
-            }
-            page::check(&self.path, page + 1, bytes)?;
+            let computed = page::checksum_of_parts(page + 1, bytes, |from, part| window.copy(at + from, part));
+            let Some(computed) = computed else { return Ok(false) };
+            page::compare(&self.path, page + 1, bytes, computed)?;
             self.set_checked(page);
+        }
+        if start.elapsed() >= DISK_WAIT_MIN {
+            self.calls_left.store(CALLS_AFTER_WAIT, Relaxed);
         }
         Ok(true)
     }
@@ -231,22 +237,26 @@ impl Pages {
         }
     }
 
-    /// Begins to bring byte `offset` of the body of page `page`, and `lines` cache lines to either side of its own,
-    /// into the processor's cache. Does nothing where pages are not mapped.
+    /// Begins to bring bytes `range` of the stream, as far as they are in one page and the next, into the processor's
+    /// cache. Does nothing where pages are not mapped.
     #[inline]
-    pub fn touch(&self, page: u64, offset: usize, lines: usize) {
-        const LINE_BYTES: usize = 64;
-        let Some(window) = self.window.as_ref().filter(|_| page < self.count) else { return };
-        let at = (page as usize + 1) * self.page_bytes + self.head + offset;
-        let first = at.saturating_sub(lines * LINE_BYTES);
-        (0..2 * lines + 1).for_each(|line| window.prefetch(first + line * LINE_BYTES));
+    pub fn touch(&self, range: Range<u64>) {
+        let Some(window) = self.window.as_deref().filter(|_| range.end <= self.stream_bytes + TOUCHED_BYTES_MAX) else {
+            return;
+        };
+        let (page, within) = (range.start / self.body_bytes(), range.start % self.body_bytes());
+        let at = (page as usize + 1) * self.page_bytes + self.head + within as usize;
+        window.prefetch(at..at + range.end.saturating_sub(range.start).min(TOUCHED_BYTES_MAX) as usize);
     }
 
-    /// [`touch`](Self::touch) for each start that page `page` names, if it is ready.
+    /// Begins to bring the heads of `pages`, where they have starts, into the processor's cache. Does nothing where
+    /// pages are not mapped.
     #[inline]
-    pub fn touch_starts(&self, page: u64) {
-        if let Some(starts) = self.starts(page) {
-            starts.list().iter().for_each(|start| self.touch(page, usize::from(*start), 0));
+    pub fn touch_heads(&self, pages: &Range<u64>) {
+        let Some(window) = self.window.as_deref().filter(|_| self.has_starts) else { return };
+        for page in pages.clone().take(TOUCHED_PAGES_MAX) {
+            let at = (page as usize + 1) * self.page_bytes;
+            window.prefetch(at..at + self.head);
         }
     }
 

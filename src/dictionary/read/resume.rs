@@ -60,7 +60,7 @@ impl<'d> Resumed<'d> {
                 }
             }
             _ => {
-                let query = Query { key: &[], position: from, hash: &file.hash, first_position: None };
+                let query = Query { key: &[], position: from, hash: &file.hash, expected: None };
                 Way::Walk(Box::new(part(file.narrow(query)?.start, 0)))
             }
         };

@@ -18,8 +18,8 @@ pub(crate) struct Query<'k> {
     pub key: &'k [u8],
     pub position: u64,
     pub hash: &'k HashFunction,
-    /// About which position the first record of the piece has, where the index knows it.
-    pub first_position: Option<u64>,
+    /// How far from the beginning of the piece the record is expected, in 2^-32 of a page, where the index knows it.
+    pub expected: Option<u64>,
 }
 
 impl Query<'_> {
@@ -40,13 +40,32 @@ pub(crate) struct RecordFormat {
     pub block_bytes_max: u64,
     /// From the position of one record to that of the next, on average.
     pub gap: u64,
+    /// Records of one size in a page, in 1/65,536.
+    pub per_page: u64,
+    /// Nearly all records of one size are within so many of where they are expected.
+    pub around: u64,
 }
 
 impl RecordFormat {
-    /// The number in a piece of the record at `position`, if positions are spread evenly from `first_position` on.
+    /// Sets what follows from the bytes of a record, where all have one size, and of a page's body.
+    pub fn of_pages(mut self, record_bytes: Option<u64>, body_bytes: u64) -> Self {
+        self.per_page = record_bytes.map_or(0, |bytes| (body_bytes << 16) / bytes);
+        // Three quarters of the square root: 1.5 standard deviations in the middle of a page, where they are largest.
+        self.around = 1 + (9 * self.per_page >> 20).isqrt();
+        self
+    }
+
+    /// The number in a piece of the record of one size that is `expected` in it ([`Query::expected`]).
     #[inline]
-    pub fn expected_number(&self, first_position: u64, position: u64) -> u64 {
-        position.saturating_sub(first_position) / self.gap
+    pub fn expected_number(&self, expected: u64) -> u64 {
+        ((u128::from(expected) * u128::from(self.per_page)) >> 48) as u64
+    }
+
+    /// The numbers around `guess`, of `count` records, that nearly always have what is expected there.
+    #[inline]
+    pub fn around(&self, guess: u64, count: u64) -> Range<u64> {
+        let guess = guess.min(count);
+        guess.saturating_sub(self.around)..(guess + self.around + 1).min(count)
     }
 }
 
@@ -92,7 +111,7 @@ fn find_fixed<'p>(
     let record = |index: usize| &bytes[index * record_bytes..(index + 1) * record_bytes];
     let range = if format.ordered && count > WALK_MAX {
         let position = |index: usize| query.position_of(&record(index)[..key_len]);
-        let expected = query.first_position.map(|first| format.expected_number(first, query.position) as usize);
+        let expected = query.expected.map(|expected| format.expected_number(expected) as usize);
         let guess = expected.map_or(count / 2, |expected| expected.min(count - 1));
         equal_range(count, guess, format.gap, query.position, position)
     } else {
@@ -101,26 +120,12 @@ fn find_fixed<'p>(
     range.map(record).find(|record| &record[..key_len] == query.key).map(|record| &record[key_len..])
 }
 
-/// The numbers around `guess` of `count` records that nearly always have what is expected there.
-#[inline]
-pub(crate) fn around(guess: u64, record_bytes: u64, count: u64) -> Range<u64> {
-    const LINE_BYTES: u64 = 64;
-    let around = (LINES_AROUND as u64 * LINE_BYTES / record_bytes).max(RECORDS_AROUND);
-    let guess = guess.min(count);
-    guess.saturating_sub(around)..(guess + around + 1).min(count)
-}
-
 /// Where a piece has so few starts, comparing the keys of its records one by one is faster than hashing some of them
 /// first.
 pub(crate) const FEW_STARTS: usize = 5;
 
 /// Up to this many records are compared one by one.
 const WALK_MAX: usize = 8;
-
-/// Nearly all first guesses are within this many cache lines (16-byte records, 255 a page).
-pub(crate) const LINES_AROUND: usize = 4;
-/// And within this many records, where they are larger.
-const RECORDS_AROUND: u64 = 4;
 
 /// Interpolation search: which of many ascending positions, called by their numbers, to look at next.
 ///
@@ -303,7 +308,7 @@ fn find_in_block<'p>(format: RecordFormat, bytes: &'p [u8], query: Query<'_>) ->
         Layout::Fixed { key_len, value_len } => {
             let record_bytes = key_len as usize + value_len as usize;
             // The index knows the first record of a page, not of a block.
-            let query = Query { first_position: None, ..query };
+            let query = Query { expected: None, ..query };
             find_fixed(format, bytes, key_len as usize, record_bytes, query)
         }
         Layout::Varied => walk(format.layout, bytes, 0, bytes.len(), query.key),

@@ -1,6 +1,7 @@
 //! Sequences against a plain list, against hostile words, and their figures.
 
 use super::*;
+use crate::dictionary::index::popcnt;
 use crate::random::Random;
 
 fn built(values: &[u64], greatest: u64) -> Vec<u64> {
@@ -19,16 +20,19 @@ fn agrees(values: &[u64], greatest: u64, asked: &[u64]) {
     let expected = |x: u64| {
         let less = values.partition_point(|&v| v < x);
         let before = less.checked_sub(1).map_or(0, |last| values[last]);
-        (less as u64, values.partition_point(|&v| v <= x) as u64, before)
+        let behind = values.get(less).map_or(greatest.saturating_add(1), |&next| next);
+        let below = Below { less: less as u64, less_or_equal: values.partition_point(|&v| v <= x) as u64 };
+        Around { below, before, behind }
     };
-    let found = |x: u64, below: Below| (below.less, below.less_or_equal, sequence.value_before(&words, x, below));
     for &x in asked {
-        let below = sequence.below(&words, x);
-        assert_eq!(found(x, below), expected(x), "{x} among {} up to {greatest}", values.len());
+        let expected = expected(x);
+        assert_eq!(sequence.below(&words, x), expected.below, "{x} among {} up to {greatest}", values.len());
+        assert_eq!(popcnt::around(&sequence, &words, &[x]), [expected], "{x} among {} up to {greatest}", values.len());
+        assert_eq!(popcnt::around_portable(&sequence, &words, &[x]), [expected], "portable: {x}");
     }
     for four in asked.as_chunks::<4>().0 {
-        let below = sequence.below_many(&words, four);
-        assert_eq!(std::array::from_fn(|i| found(four[i], below[i])), four.map(expected));
+        assert_eq!(popcnt::around(&sequence, &words, four), four.map(expected));
+        assert_eq!(popcnt::around_portable(&sequence, &words, four), four.map(expected));
     }
 }
 
@@ -101,7 +105,12 @@ fn any_words_are_refused_or_answered_within_bounds() {
             let asked = random.next() >> (random.next() % 64);
             assert!(sequence.get(&words, asked) <= sequence.greatest);
             let below = sequence.below(&words, asked);
-            assert!(below.less <= below.less_or_equal && below.less_or_equal <= sequence.len());
+            let [around] = popcnt::around(&sequence, &words, &[asked]);
+            for below in [below, around.below] {
+                assert!(below.less <= below.less_or_equal && below.less_or_equal <= sequence.len());
+            }
+            assert!(around.before <= sequence.greatest && around.behind <= sequence.end());
+            assert_eq!(popcnt::around_portable(&sequence, &words, &[asked]), [around]);
         }
     }
     assert!(opened > 1000 && unsound > 500, "{opened} opened, {unsound} found unsound");
@@ -126,5 +135,7 @@ fn a_header_that_promises_more_than_there_is_allocates_nothing() {
     }
     // None at all, whatever the universe.
     let empty = EliasFano::open(&[0, u64::MAX]).expect("an empty sequence");
-    assert_eq!(empty.below(&[0, u64::MAX], 7), Below { less: 0, less_or_equal: 0, first: 0 });
+    assert_eq!(empty.below(&[0, u64::MAX], 7), Below { less: 0, less_or_equal: 0 });
+    let around = Around { below: Below { less: 0, less_or_equal: 0 }, before: 0, behind: u64::MAX };
+    assert_eq!(popcnt::around(&empty, &[0, u64::MAX], &[7]), [around]);
 }

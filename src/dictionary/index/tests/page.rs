@@ -56,7 +56,7 @@ fn every_unit_is_inside(options: PageIndexOptions, cells: &[Cell], asked: &[u64]
     let index = PageIndex::open(&words).expect("just built");
     index.check(&words).expect("just built");
     let mut many = Vec::new();
-    index.locate_many(&words, asked, &mut many);
+    index.locate_many(&words, asked, |located| many.push(located));
     assert_eq!(many.len(), asked.len());
     for (&position, found) in asked.iter().zip(&many) {
         assert_eq!(index.locate(&words, position), *found);
@@ -134,12 +134,30 @@ fn ranks_fewer_than_bins_are_kept_exactly() {
 }
 
 #[test]
+fn a_record_is_expected_between_the_beginnings_of_two_pages() {
+    const PAGE: u64 = 1 << 32;
+    // A thousand pages, each of which begins in the middle of its first bin of 16.
+    let options = PageIndexOptions { bins_per_page: BINS_PER_PAGE, blocks: false, greatest: u64::MAX };
+    let bin = u64::MAX / 16_000;
+    let firsts: Vec<u64> = (0..1000).map(|page| page * 16 * bin + bin / 2).collect();
+    let words = built(options, &firsts);
+    let index = PageIndex::open(&words).expect("just built");
+    for sixteenths in 1..16 {
+        for page in [0, 1, 500, 998] {
+            let Located { pages, expected } = index.locate(&words, firsts[page] + sixteenths * bin);
+            assert_eq!(pages, page as u64..page as u64 + 1);
+            assert!(expected.abs_diff(sixteenths * PAGE / 16) < PAGE / 100, "{sixteenths} sixteenths: {expected:#x}");
+        }
+    }
+}
+
+#[test]
 fn a_page_of_the_last_bin_there_can_be_is_near_a_position() {
     let bins = EliasFano::build([u64::MAX - 3, u64::MAX].into_iter().map(Ok), 2, u64::MAX).expect("ascending");
     let words = [&[u64::MAX, 0][..], &bins].concat();
     let index = PageIndex::open(&words).expect("words of its form");
-    assert!(index.locate(&words, u64::MAX).first_position > u64::MAX - 8);
-    assert_eq!(index.locate(&words, 0).first_position, 0);
+    assert_eq!(index.locate(&words, u64::MAX), Located { pages: 0..1, expected: 1 << 31 });
+    assert_eq!(index.locate(&words, 0), Located { pages: 0..0, expected: 0 });
 }
 
 #[test]
@@ -174,7 +192,7 @@ fn any_words_are_refused_or_answered_within_the_pages() {
         opened += 1;
         let asked: Vec<u64> = (0..40).map(|_| random.next()).collect();
         let mut found = Vec::new();
-        index.locate_many(&words, &asked, &mut found);
+        index.locate_many(&words, &asked, |located| found.push(located));
         for Located { pages, .. } in found {
             assert!(pages.start <= pages.end && pages.end <= index.pages(), "{pages:?} of {}", index.pages());
         }
