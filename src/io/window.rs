@@ -173,7 +173,19 @@ const LINE_BYTES: usize = 64;
 #[inline(never)]
 unsafe fn others_before(first: *const u8, stride: usize, count: usize, wanted: u64, mask: u64) -> usize {
     let mut at = first;
-    for number in 0..count {
+    // Four at a time, which is a third fewer instructions.
+    for number in (0..count / 4).map(|fours| 4 * fours) {
+        let mut others = [0; 4];
+        for other in &mut others {
+            // SAFETY: as the caller promises.
+            *other = (unsafe { racing::load8(at) } ^ wanted) & mask;
+            at = at.wrapping_add(stride);
+        }
+        if let Some(found) = others.iter().position(|other| *other == 0) {
+            return number + found;
+        }
+    }
+    for number in count & !3..count {
         // SAFETY: as the caller promises.
         if (unsafe { racing::load8(at) } ^ wanted) & mask == 0 {
             return number;

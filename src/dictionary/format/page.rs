@@ -22,8 +22,6 @@ use std::path::Path;
 pub(crate) const CHECKSUM_BYTES: usize = 4;
 pub(crate) const START_COUNT: usize = 8;
 pub(crate) const NO_START: u16 = u16::MAX;
-/// Bytes of a page that are fetched and summed at once: three times what the checksum's instructions take in a row.
-const PART_BYTES: usize = 768;
 /// Where a page in which no cell begins says how many pages back its cell did.
 const BACK_AT: usize = CHECKSUM_BYTES + 2 * START_COUNT - 4;
 
@@ -41,33 +39,10 @@ pub(crate) fn checksum(page: u64, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&page.to_le_bytes()), &bytes[CHECKSUM_BYTES..])
 }
 
-/// [`checksum`] of a page that is fetched into `bytes` part by part: `fetch` is given where in the page a part begins
-/// and room for it; once it gives `false`, the result is `None`. The processor waits for a part while it sums the one
-/// before.
-pub(crate) fn checksum_of_parts(
-    page: u64,
-    bytes: &mut [u8],
-    mut fetch: impl FnMut(usize, &mut [u8]) -> bool,
-) -> Option<u32> {
-    let (head, body) = bytes.split_at_mut(CHECKSUM_BYTES);
-    fetch(0, head).then_some(())?;
-    let (mut sum, mut from) = (crc32c::crc32c(&page.to_le_bytes()), CHECKSUM_BYTES);
-    for part in body.chunks_mut(PART_BYTES) {
-        fetch(from, part).then_some(())?;
-        sum = crc32c::crc32c_append(sum, part);
-        from += part.len();
-    }
-    Some(sum)
-}
-
 /// Compares the checksum of page `page`, whose bytes are `bytes`.
 pub(crate) fn check(path: &Path, page: u64, bytes: &[u8]) -> Result<()> {
-    compare(path, page, bytes, checksum(page, bytes))
-}
-
-/// Compares the checksum of page `page`, whose bytes are `bytes`, with the one `computed`.
-pub(crate) fn compare(path: &Path, page: u64, bytes: &[u8], computed: u32) -> Result<()> {
     let stored = stored_checksum(bytes);
+    let computed = checksum(page, bytes);
     if stored == computed {
         return Ok(());
     }

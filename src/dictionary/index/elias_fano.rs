@@ -146,25 +146,41 @@ impl EliasFano {
     /// How many values are below `value`, and how many are not above it: what lies between are those equal to it.
     pub(crate) fn below(&self, words: &[u64], value: u64) -> Below {
         match self.end_before(value) {
-            Some(end) => self.below_from(words, value, self.start(words, value, self.block_before(words, end))),
+            Some(Some(zero)) => self.below_from(words, value, self.select(words, Bit::Zero, zero) + 1),
+            Some(None) => self.below_from(words, value, 0),
             None => Below { less: self.len, less_or_equal: self.len },
         }
     }
 
     /// [`EliasFano::below`] for each of `values`, and what is on both sides: many at once wait for memory together.
-    /// Inlined, so that `popcnt.rs` can compile it for one kind of processor or another.
+    ///
+    /// `popcnt.rs` compiles it for one kind of processor or another, so all of it is inlined, and there are no closures,
+    /// which would not be.
     #[inline(always)]
     pub(super) fn around<const N: usize>(&self, words: &[u64], values: &[u64; N]) -> [Around; N] {
-        let ends = values.map(|value| self.end_before(value));
+        let mut found = [Around { below: Below { less: 0, less_or_equal: 0 }, before: 0, behind: 0 }; N];
+        let mut blocks = [0; N];
         // Each step of all, before the next step of any: the loads of a step do not depend on one another.
-        let blocks = ends.map(|end| end.map(|zero| self.block_before(words, zero)));
-        std::array::from_fn(|i| match blocks[i] {
-            Some(block) => {
-                let start = self.start(words, values[i], block);
-                self.around_near(words, values[i], start).unwrap_or_else(|| self.around_far(words, values[i], start))
+        for (value, block) in values.iter().zip(&mut blocks) {
+            if let Some(Some(zero)) = self.end_before(*value) {
+                *block = self.block_of(words, Bit::Zero, zero);
             }
-            None => self.above_all(words),
-        })
+        }
+        for ((value, block), found) in values.iter().zip(blocks).zip(&mut found) {
+            let start = match self.end_before(*value) {
+                Some(Some(zero)) => self.select_in_block(words, Bit::Zero, zero, block) + 1,
+                Some(None) => 0,
+                None => {
+                    *found = self.above_all(words);
+                    continue;
+                }
+            };
+            *found = match self.around_near(words, *value, start) {
+                Some(found) => found,
+                None => self.around_far(words, *value, start),
+            };
+        }
+        found
     }
 
     /// The values around `value` from `start`, where the values of its high part begin. There and around it are few values,
@@ -172,7 +188,10 @@ impl EliasFano {
     #[inline(always)]
     fn around_near(&self, words: &[u64], value: u64, start: u64) -> Option<Around> {
         let (high, low_bits) = (value >> self.low_bits, u64::from(self.low_bits));
-        let first = start.checked_sub(high).filter(|first| *first <= self.len && low_bits <= NEAR_LOW_BITS_MAX)?;
+        let first = start.checked_sub(high)?;
+        if first > self.len || low_bits > NEAR_LOW_BITS_MAX {
+            return None;
+        }
         // The 64 bits from `start` on, and those before it. The word behind the high bits has low ones; of the right
         // words, nothing of it counts.
         let (at, shift) = (self.high + (start / 64) as usize, (start % 64) as u32);
@@ -191,19 +210,21 @@ impl EliasFano {
         let skipped = u64::from(first > 0);
         let lows = self.lows(words, first - skipped)?;
         let mask = (1_u64 << low_bits) - 1;
-        let low = |index: u64| lows >> (index * low_bits) & mask;
         let wanted = value & mask;
         let (run, mut less, mut less_or_equal) = (u64::from(run).min(self.len - first), 0, 0);
+        let mut rest = lows >> (skipped * low_bits);
         for i in 0..u64::from(NEAR_VALUES_MAX) {
-            let low = low(i + skipped);
-            less += u64::from(i < run) & u64::from(low < wanted);
-            less_or_equal += u64::from(i < run) & u64::from(low <= wanted);
+            less += u64::from(i < run) & u64::from(rest & mask < wanted);
+            less_or_equal += u64::from(i < run) & u64::from(rest & mask <= wanted);
+            rest >>= low_bits;
         }
+        let low_before = lows >> ((less + skipped).saturating_sub(1) * low_bits) & mask;
+        let low_behind = lows >> ((less + skipped) * low_bits) & mask;
         let high_before = if less > 0 { high } else { high.saturating_sub(to_last.into()) };
-        let before = if first + less == 0 { 0 } else { high_before << low_bits | low(less + skipped - 1) };
+        let before = if first + less == 0 { 0 } else { high_before << low_bits | low_before };
         let high_behind = if less < run { high } else { high + u64::from(to_next) - run };
         let is_last = first + less == self.len;
-        let behind = if is_last { u64::MAX } else { high_behind << low_bits | low(less + skipped) };
+        let behind = if is_last { u64::MAX } else { high_behind << low_bits | low_behind };
         let below = Below { less: first + less, less_or_equal: first + less_or_equal };
         Some(Around { below, before: before.min(self.greatest), behind: behind.min(self.end()) })
     }
@@ -310,20 +331,7 @@ impl EliasFano {
     /// the smallest; `None` if `value` is above all values, or there are none.
     #[inline(always)]
     fn end_before(&self, value: u64) -> Option<Option<u64>> {
-        (value <= self.greatest && self.len > 0).then(|| (value >> self.low_bits).checked_sub(1))
-    }
-
-    /// The block with that zero.
-    #[inline(always)]
-    fn block_before(&self, words: &[u64], end: Option<u64>) -> Option<usize> {
-        end.map(|zero| self.block_of(words, Bit::Zero, zero))
-    }
-
-    /// Where the values of the high part of `value` begin, behind the zero in `block`.
-    #[inline(always)]
-    fn start(&self, words: &[u64], value: u64, block: Option<usize>) -> u64 {
-        let high = value >> self.low_bits;
-        block.map_or(0, |block| self.select_in_block(words, Bit::Zero, high - 1, block) + 1)
+        if value <= self.greatest && self.len > 0 { Some((value >> self.low_bits).checked_sub(1)) } else { None }
     }
 
     /// [`EliasFano::below`] from `start`, where the values of its high part begin.
@@ -400,11 +408,14 @@ impl EliasFano {
     fn block_of(&self, words: &[u64], bit: Bit, rank: u64) -> usize {
         let hints = if bit == Bit::One { self.one_hints } else { self.zero_hints };
         let last = self.blocks - 1;
-        let mut first = hints.get(words, rank / HINT_EVERY).map_or(last, |block| block.min(last));
-        let mut end = hints.get(words, rank / HINT_EVERY + 1).map_or(last, |block| block.min(last)).max(first);
+        let mut first = hints.get(words, rank / HINT_EVERY).unwrap_or(last).min(last);
+        let mut end = hints.get(words, rank / HINT_EVERY + 1).unwrap_or(last).clamp(first, last);
         if end - first <= NEAR_BLOCKS_MAX {
-            let begins_before = |block: &usize| self.entry(words, *block).before(bit, *block) <= rank;
-            return first + (first + 1..=end).filter(begins_before).count();
+            let mut before = 0;
+            for block in first + 1..=end {
+                before += usize::from(self.entry(words, block).before(bit, block) <= rank);
+            }
+            return first + before;
         }
         while first < end {
             let middle = end - (end - first) / 2;
@@ -419,22 +430,23 @@ impl EliasFano {
         let in_block = rank.saturating_sub(entry.before(bit, block));
         let (quarter, rest) = entry.quarter(bit, in_block);
         let first = block * BLOCK_WORDS + quarter * QUARTER_WORDS;
-        let quarter: &[u64; QUARTER_WORDS] =
-            words[self.high + first..].first_chunk().expect("the low bits come behind");
-        let quarter = quarter.map(|word| if bit == Bit::One { word } else { !word });
-        // Without a branch, as none could be predicted.
-        let [one, two, three, four] = quarter.map(|word| u64::from(word.count_ones()));
-        let through = [one, one + two, one + two + three, one + two + three + four];
-        let i = through[..QUARTER_WORDS - 1].iter().filter(|through| **through <= rest).count();
-        if rest >= through[QUARTER_WORDS - 1] {
+        let flip = if bit == Bit::One { 0 } else { u64::MAX };
+        // Without branches, as they could not be predicted: the words that end before it, and what they count.
+        let (mut ended, mut counted, mut through) = (0, 0, 0);
+        for &word in &words[self.high + first..][..QUARTER_WORDS] {
+            through += u64::from((word ^ flip).count_ones());
+            ended += usize::from(through <= rest);
+            counted = if through <= rest { through } else { counted };
+        }
+        if ended == QUARTER_WORDS {
             // Only if the directory lies: somewhere in the block will do.
             return first as u64 * 64;
         }
-        let rest = rest - [0, through[0], through[1], through[2]][i];
-        (first + i) as u64 * 64 + u64::from(select_in_word(quarter[i], rest as u32))
+        let word = words[self.high + first + ended] ^ flip;
+        (first + ended) as u64 * 64 + u64::from(select_in_word(word, (rest - counted) as u32))
     }
 
-    #[inline]
+    #[inline(always)]
     fn entry(&self, words: &[u64], block: usize) -> Entry {
         Entry(words[HEADER_WORDS as usize + block])
     }
@@ -448,9 +460,12 @@ impl Hints {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn get(self, words: &[u64], hint: u64) -> Option<usize> {
-        (hint < self.len).then(|| (words[self.at + (hint / 2) as usize] >> (hint % 2 * 32)) as u32 as usize)
+        if hint >= self.len {
+            return None;
+        }
+        Some((words[self.at + (hint / 2) as usize] >> (hint % 2 * 32)) as u32 as usize)
     }
 }
 
@@ -466,21 +481,23 @@ impl Entry {
     }
 
     /// Ones, or zeros, before the block.
-    #[inline]
+    #[inline(always)]
     fn before(self, bit: Bit, block: usize) -> u64 {
         let ones = self.0 & LEN_MAX;
         if bit == Bit::One { ones } else { (block as u64 * BLOCK_BITS).saturating_sub(ones) }
     }
 
     /// The quarter that has the `rank`-th one or zero of the block, and how many of its own come before it.
-    #[inline]
+    #[inline(always)]
     fn quarter(self, bit: Bit, rank: u64) -> (usize, u64) {
-        let ones = [0, self.0 >> 35 & 0x1ff, self.0 >> 44 & 0x3ff, self.0 >> 54];
-        let before = |q: usize| {
-            if bit == Bit::One { ones[q] } else { (q as u64 * BLOCK_BITS / 4).saturating_sub(ones[q]) }
-        };
-        let quarter = usize::from(before(1) <= rank) + usize::from(before(2) <= rank) + usize::from(before(3) <= rank);
-        (quarter, rank.saturating_sub(before(quarter)))
+        let ones = [self.0 >> 35 & 0x1ff, self.0 >> 44 & 0x3ff, self.0 >> 54];
+        let (mut quarter, mut before) = (0, 0);
+        for (i, ones) in (1..).zip(ones) {
+            let here = if bit == Bit::One { ones } else { (i * BLOCK_BITS / 4).saturating_sub(ones) };
+            quarter += usize::from(here <= rank);
+            before = if here <= rank { here } else { before };
+        }
+        (quarter, rank - before)
     }
 }
 

@@ -31,6 +31,9 @@ use std::sync::Arc;
 /// A lookup that would read more pages than this goes through them piece by piece instead.
 pub(super) const PAGES_AT_ONCE_MAX: u64 = 64;
 
+/// Records that are expected farther into their pages, in 2^-32 of a page, are not brought into the processor's cache.
+const EXPECTED_MAX: u64 = 8 << 32;
+
 /// How a dictionary is read.
 #[derive(Clone, Default)]
 pub(crate) struct Access {
@@ -234,12 +237,15 @@ impl DictionaryFile {
     pub fn touch(&self, sought: &Sought<'_>) {
         let Sought { pages, named, query } = sought;
         match (self.record_bytes(), named, query.expected) {
-            (Some(_), Some(named), _) => self.pages.touch(named.clone()),
+            (Some(bytes), Some(named), _) => {
+                let within = named.start.saturating_sub(pages.start * self.pages.body_bytes());
+                self.pages.touch(pages.start, within..within + bytes);
+            }
             (Some(bytes), None, Some(expected)) => {
-                let body = self.pages.body_bytes();
-                let at = pages.start * body + ((u128::from(expected) * u128::from(body)) >> 32) as u64;
+                // A few pages at most: what an index says is not trusted.
+                let within = (expected.min(EXPECTED_MAX) * self.pages.body_bytes()) >> 32;
                 let around = self.format.around * bytes;
-                self.pages.touch(at.saturating_sub(around + bytes)..at + around);
+                self.pages.touch(pages.start, within.saturating_sub(around + bytes)..within + around);
             }
             _ => self.pages.touch_heads(pages),
         }

@@ -83,7 +83,8 @@ impl Search<'_> {
         let (mapped, key, bytes) = (&self.mapped, self.query.key, key_len + value_len);
         let value_of = |record: Place| InPlace::Value(mapped.forward(record, key_len), value_len);
         if let Some(named) = named {
-            let first = mapped.place(named.start);
+            let first = Place { page: range.start, within: 0 };
+            let first = mapped.forward(first, named.start.checked_sub(range.start * mapped.body())?);
             let found = match named.end - named.start {
                 one if one == bytes => mapped.has(first, key)?.then_some(first),
                 several => mapped.find(first, several / bytes, bytes, key)?,
@@ -239,18 +240,18 @@ impl Search<'_> {
     }
 }
 
-/// Begins to bring the beginnings of the records at `starts` of `page` into the processor's cache, and all of the one
-/// that is `expected`.
+/// Begins to bring the beginnings of the records at `starts` of `page` into the processor's cache, then the rest of the
+/// one that is `expected`.
 #[inline]
 fn touch_records(mapped: &Mapped<'_>, page: u64, starts: &[u16], expected: Option<u16>) {
     let place = |start: u16| Place { page, within: start.into() };
-    if let Some(start) = expected {
-        let behind = starts.iter().find(|other| **other > start);
-        // The last may reach into the next page, by how much is not known yet.
-        let end = behind.map_or(mapped.body(), |behind| u64::from(*behind));
-        mapped.touch(place(start), end - u64::from(start));
-    }
-    for start in starts.iter().filter(|start| Some(**start) != expected) {
+    for start in starts {
         mapped.touch(place(*start), 1);
+    }
+    if let Some(start) = expected {
+        // The last may reach into the next page, by how much is not known yet.
+        let next = starts.iter().find(|other| **other > start);
+        let end = next.map_or(mapped.body(), |next| u64::from(*next));
+        mapped.touch(place(start), end - u64::from(start));
     }
 }

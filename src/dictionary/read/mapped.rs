@@ -35,10 +35,6 @@ impl Mapped<'_> {
         self.page_bytes - self.head
     }
 
-    pub fn place(&self, offset: u64) -> Place {
-        Place { page: offset / self.body(), within: offset % self.body() }
-    }
-
     fn offset(&self, place: Place) -> u64 {
         place.page * self.body() + place.within
     }
@@ -110,10 +106,19 @@ impl Mapped<'_> {
 
     /// Where the first of `count` records of `bytes` each, from `place` on, is that begins with `key`.
     #[inline]
-    pub fn find(&self, mut place: Place, mut count: u64, bytes: u64, key: &[u8]) -> Option<Option<Place>> {
+    pub fn find(&self, place: Place, count: u64, bytes: u64, key: &[u8]) -> Option<Option<Place>> {
+        if count * bytes > self.body() - place.within {
+            return self.find_across(place, count, bytes, key);
+        }
+        let records = Records { from: self.in_file(place), count: count as usize, bytes: bytes as usize };
+        let found = self.window.find(records, key)?;
+        Some(found.map(|number| self.forward(place, number as u64 * bytes)))
+    }
+
+    /// [`find`](Self::find) where the records lie in more than one page.
+    fn find_across(&self, mut place: Place, mut count: u64, bytes: u64, key: &[u8]) -> Option<Option<Place>> {
         while count > 0 {
-            let room = self.body() - place.within;
-            let here = if count * bytes <= room { count } else { room / bytes };
+            let here = ((self.body() - place.within) / bytes).min(count);
             let records = Records { from: self.in_file(place), count: here as usize, bytes: bytes as usize };
             if let Some(number) = self.window.find(records, key)? {
                 return Some(Some(self.forward(place, number as u64 * bytes)));

@@ -96,6 +96,13 @@ pub(crate) struct Scratch {
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
 impl Scratch {
+    /// Makes room for as many bytes of pages. There may be more, from another lookup: no byte is set to zero twice.
+    fn at_least(&mut self, bytes: usize) {
+        if self.pages.len() < bytes {
+            self.pages.resize(bytes, 0);
+        }
+    }
+
     /// Frees the memory that one large record needed.
     pub fn shrink(&mut self) {
         for buffer in [&mut self.pages, &mut self.raw] {
@@ -209,15 +216,14 @@ impl Pages {
             self.calls_left.store(calls_left - 1, Relaxed);
             return Ok(false);
         }
-        let Some(window) = self.window.as_deref() else { return Ok(false) };
-        scratch.pages.resize(self.page_bytes, 0);
+        scratch.at_least(self.page_bytes);
         let start = Instant::now();
         for page in pages.clone().filter(|page| !self.is_checked(*page)) {
-            let at = (page as usize + 1) * self.page_bytes;
             let bytes = &mut scratch.pages[..self.page_bytes];
-            let computed = page::checksum_of_parts(page + 1, bytes, |from, part| window.copy(at + from, part));
-            let Some(computed) = computed else { return Ok(false) };
-            page::compare(&self.path, page + 1, bytes, computed)?;
+            if !self.copy_pages(&(page..page + 1), bytes) {
+                return Ok(false);
+            }
+            page::check(&self.path, page + 1, bytes)?;
             self.set_checked(page);
         }
         if start.elapsed() >= DISK_WAIT_MIN {
@@ -237,16 +243,14 @@ impl Pages {
         }
     }
 
-    /// Begins to bring bytes `range` of the stream, as far as they are in one page and the next, into the processor's
+    /// Begins to bring bytes `range` of the body of page `page`, and of what follows in the file, into the processor's
     /// cache. Does nothing where pages are not mapped.
     #[inline]
-    pub fn touch(&self, range: Range<u64>) {
-        let Some(window) = self.window.as_deref().filter(|_| range.end <= self.stream_bytes + TOUCHED_BYTES_MAX) else {
-            return;
-        };
-        let (page, within) = (range.start / self.body_bytes(), range.start % self.body_bytes());
-        let at = (page as usize + 1) * self.page_bytes + self.head + within as usize;
-        window.prefetch(at..at + range.end.saturating_sub(range.start).min(TOUCHED_BYTES_MAX) as usize);
+    pub fn touch(&self, page: u64, range: Range<u64>) {
+        let Some(window) = self.window.as_deref().filter(|_| page < self.count) else { return };
+        let at = (page as usize + 1) * self.page_bytes + self.head;
+        let end = range.end.min(range.start + TOUCHED_BYTES_MAX);
+        window.prefetch(at + range.start as usize..at + end as usize);
     }
 
     /// Begins to bring the heads of `pages`, where they have starts, into the processor's cache. Does nothing where
@@ -303,18 +307,19 @@ impl Pages {
         debug_assert!(range.start <= range.end && range.end <= self.count);
         scratch.starts.clear();
         let count = (range.end - range.start) as usize;
-        scratch.pages.resize(count * self.page_bytes, 0);
-        let ready = self.are_ready(range) && self.copy_pages(range, &mut scratch.pages);
+        scratch.at_least(count * self.page_bytes);
+        let pages = &mut scratch.pages[..count * self.page_bytes];
+        let ready = self.are_ready(range) && self.copy_pages(range, pages);
         if !ready {
-            self.read_pages(range, &mut scratch.pages)?;
+            self.read_pages(range, pages)?;
         }
-        for (index, bytes) in scratch.pages.chunks_exact(self.page_bytes).enumerate() {
+        for (index, bytes) in pages.chunks_exact(self.page_bytes).enumerate() {
             self.gather_starts(bytes, index, &mut scratch.starts);
         }
         let body = self.page_bytes - self.head;
         for index in 1..count {
             let from = index * self.page_bytes + self.head;
-            scratch.pages.copy_within(from..from + body, self.head + index * body);
+            pages.copy_within(from..from + body, self.head + index * body);
         }
         Ok(())
     }
@@ -345,9 +350,7 @@ impl Pages {
         };
         let body = self.body_bytes();
         let end = self.head + (range.end - range.start) as usize;
-        if scratch.pages.len() < end {
-            scratch.pages.resize(end, 0);
-        }
+        scratch.at_least(end);
         let (mut page, mut within) = (range.start / body, (range.start % body) as usize);
         let mut rest = &mut scratch.pages[self.head..end];
         loop {
@@ -445,13 +448,13 @@ pub(crate) struct Starts {
 impl Starts {
     fn of(head: &[u8], body: usize) -> Starts {
         let mut starts = Starts { starts: [0; page::START_COUNT], count: 0 };
+        let mut least = 0;
         for number in 0..page::START_COUNT {
             let Some(start) = page::start(head, number).filter(|start| *start < body) else { break };
-            if starts.list().last().is_none_or(|last| usize::from(*last) < start) {
-                // Below the bytes of a page, which are 65,536 at most.
-                starts.starts[starts.count] = start as u16;
-                starts.count += 1;
-            }
+            // Below the bytes of a page, which are 65,536 at most. One that does not ascend is overwritten by the next.
+            starts.starts[starts.count] = start as u16;
+            starts.count += usize::from(start >= least);
+            least = least.max(start + 1);
         }
         starts
     }
