@@ -251,9 +251,10 @@ impl<'b> Batch<'b> {
             let file = &files[file];
             let query = Query { key: keys[number].as_ref(), position, hash: &file.hash, expected: None };
             let sought = file.sought(candidates, query)?;
-            file.touch(&sought);
             self.lookups.push(Lookup { number, file, sought });
         }
+        // A loop of its own, so short that the processor translates the addresses of several at once.
+        self.lookups.iter().for_each(|lookup| lookup.file.touch(&lookup.sought));
         self.announced = waits.for_disk();
         if self.announced
             && let Some(probe) = self.lookups.first()

@@ -51,7 +51,7 @@ impl RecordFormat {
     pub fn of_pages(mut self, record_bytes: Option<u64>, body_bytes: u64) -> Self {
         self.per_page = record_bytes.map_or(0, |bytes| (body_bytes << 16) / bytes);
         // Three quarters of the square root: 1.5 standard deviations in the middle of a page, where they are largest.
-        self.around = 1 + (9 * self.per_page >> 20).isqrt();
+        self.around = 1 + ((9 * self.per_page) >> 20).isqrt();
         self
     }
 

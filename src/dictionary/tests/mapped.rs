@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests damage files")]
 #![cfg(target_os = "linux")]
 
-use super::model::{builder, in_directory, pairs};
+use super::model::{Model, builder, in_directory, indexes, pairs};
 use crate::dictionary::{Dictionary, DictionaryOptions, Index};
 use crate::error::ErrorKind;
 use std::path::Path;
@@ -109,6 +109,44 @@ fn a_key_is_found_by_its_end_or_its_beginning_and_wherever_its_record_lies() {
                         *other.last_mut().unwrap() ^= 0x40;
                         assert!(!dictionary.contains(&other).unwrap(), "{index:?} {value_len}");
                     }
+                }
+            });
+        }
+    }
+}
+
+/// Pairs of lengths that let three or four records into a page, as long values do into larger pages.
+fn few_a_page() -> Model {
+    (0..3000u32).map(|n| (format!("{n:020}").into_bytes(), vec![n as u8; 70 + n as usize % 90])).collect()
+}
+
+#[test]
+fn lookups_in_place_one_by_one_and_of_many_give_what_reads_give() {
+    let models = KINDS.map(|kind| pairs(kind, 3000, 14)).into_iter().chain([few_a_page(), pairs("sizes", 1500, 15)]);
+    for (model, index) in models.flat_map(|model| indexes().into_iter().map(move |index| (model.clone(), index))) {
+        for (shards, filter) in [(1, 0), (3, 8)] {
+            in_directory(|path| {
+                builder(index).shards(shards).filter(filter).build(&path, &model).unwrap();
+                // Absent keys between present ones, and at both ends.
+                let absent = |key: &Vec<u8>| key.iter().rev().copied().chain([7]).collect();
+                let keys: Vec<Vec<u8>> = model.keys().flat_map(|key| [absent(key), key.clone(), absent(key)]).collect();
+                let read = DictionaryOptions::new().map_data(false).open(&path).unwrap();
+                let expected: Vec<Option<Vec<u8>>> = keys.iter().map(|key| read.get(key).unwrap()).collect();
+                assert!(expected.iter().map(Option::as_ref).eq(keys.iter().map(|key| model.get(key))));
+                let mapped = open(&path, 0, u32::MAX);
+                for round in 0..2 {
+                    let context = format!("{index:?}, {shards} shards, round {round}");
+                    let mut given = Vec::new();
+                    mapped
+                        .get_many_with(&keys, |number, value| {
+                            assert_eq!(number, given.len(), "{context}: in order");
+                            given.push(value.map(<[u8]>::to_vec));
+                        })
+                        .unwrap();
+                    assert!(given == expected, "{context}: passed on");
+                    assert!(mapped.get_many(&keys).unwrap() == expected, "{context}: many");
+                    let one_by_one = keys.iter().map(|key| mapped.get(key).unwrap());
+                    assert!(one_by_one.eq(expected.iter().cloned()), "{context}: one by one");
                 }
             });
         }
