@@ -154,7 +154,7 @@ impl EliasFano {
 
     /// [`EliasFano::below`] for each of `values`, and what is on both sides: many at once wait for memory together.
     ///
-    /// `popcnt.rs` compiles it for one kind of processor or another, so all of it is inlined, and there are no closures,
+    /// `popcnt.rs` compiles it for one kind of processor or another, so all of it is inlined, and without closures,
     /// which would not be.
     #[inline(always)]
     pub(super) fn around<const N: usize>(&self, words: &[u64], values: &[u64; N]) -> [Around; N] {
@@ -183,8 +183,8 @@ impl EliasFano {
         found
     }
 
-    /// The values around `value` from `start`, where the values of its high part begin. There and around it are few values,
-    /// close together, as hashes have them: then no branch depends on them. `None` elsewhere.
+    /// The values around `value` from `start`, where the values of its high part begin. Those are few and their
+    /// neighbours close, as hashes have them: then no branch depends on them. `None` elsewhere.
     #[inline(always)]
     fn around_near(&self, words: &[u64], value: u64, start: u64) -> Option<Around> {
         let (high, low_bits) = (value >> self.low_bits, u64::from(self.low_bits));

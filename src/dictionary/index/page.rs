@@ -11,9 +11,10 @@
 //! ```
 //!
 //! A position in `0..universe` is scaled down to its *bin*; the bins of the `f_i` never descend and are kept by
-//! Elias-Fano. A lookup asks how many of them are below the bin of its position, and how many are not above it.
+//! Elias-Fano. A lookup asks how many of them are below the bin of its position, and how many are not above it; and
+//! for the bins on both sides, which say how far into the page its record is expected.
 //!
-//! Cost: two counts from one place of the sequence (three places for blocks). Pages read for 16-byte records in pages
+//! Cost: all that from one place of the sequence (three places for blocks). Pages read for 16-byte records in pages
 //! of 4096 bytes: 1.06; half as many bins cost a bit less a page and read 1.12 (see `measure`, below).
 //! Source: Kurpicz, Lehmann & Sanders 2023, PaCHash: the paper. Differs: any number of bins, not a power of two, so
 //! that the bits a page do not depend on how many there are; whole records, not where they start, are inside the range.
@@ -137,7 +138,7 @@ impl PageIndex {
         Located { pages: self.pages_between(words, below), expected }
     }
 
-    /// [`PageIndex::locate`] for many positions: passes what it finds to `each`, in their order. Faster than one by one.
+    /// [`PageIndex::locate`] for many positions: passes what it finds to `each`, in order. Faster than one by one.
     pub(crate) fn locate_many(&self, words: &[u64], positions: &[u64], mut each: impl FnMut(Located)) {
         let bins = &words[HEADER_WORDS..];
         let (batches, rest) = positions.as_chunks::<BATCH>();

@@ -232,7 +232,8 @@ impl DictionaryFile {
         in_place::find(&self.pages, self.format, &sought.pages, sought.named.as_ref(), sought.query)
     }
 
-    /// Begins to bring what a lookup looks at first into the processor's cache. Does nothing where pages are not mapped.
+    /// Begins to bring what a lookup looks at first into the processor's cache. Does nothing where pages are not
+    /// mapped.
     #[inline]
     pub fn touch(&self, sought: &Sought<'_>) {
         let Sought { pages, named, query } = sought;

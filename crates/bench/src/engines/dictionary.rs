@@ -114,8 +114,6 @@ impl Reader for Looking<'_> {
     }
 
     fn get_many(&mut self, keys: &[&[u8]], take: &mut dyn FnMut(usize, Option<&[u8]>)) -> Outcome {
-        let values = self.dictionary.get_many(keys)?;
-        values.iter().enumerate().for_each(|(i, value)| take(i, value.as_deref()));
-        Ok(())
+        Ok(self.dictionary.get_many_with(keys, |i, value| take(i, value))?)
     }
 }
