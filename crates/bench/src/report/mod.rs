@@ -13,7 +13,7 @@ mod page;
 mod plot;
 
 use crate::engine::Outcome;
-use crate::results::Results;
+use crate::results::{Figure, Results};
 use crate::workload::{Column, Rows, Table, Workload};
 use std::path::Path;
 
@@ -89,7 +89,7 @@ fn table(workloads: &[Workload], results: &Path, name: &str, form: &str) -> Outc
     }
     let results = Results::read(&path)?;
     let rows = rows(workload, table, &results, form);
-    Ok((!rows.is_empty()).then(|| format!("{}\n{}", markdown(table, &rows), how(&results))))
+    Ok((!rows.is_empty()).then(|| format!("{}\n{}", markdown(table, &rows), how(table, &results, form))))
 }
 
 /// A line of a table.
@@ -100,20 +100,24 @@ struct Row {
     values: Vec<Option<f64>>,
 }
 
+/// The figures that a table of that form may show.
+fn figures<'a>(table: &'a Table, results: &'a Results, form: &str) -> impl Iterator<Item = &'a Figure> {
+    let wanted = table.variant_in.get(form).or(table.variant.as_ref()).map(String::as_str);
+    results.figures.iter().filter(move |figure| match table.rows {
+        Rows::Engines | Rows::Cases => wanted.is_none_or(|variant| variant == figure.variant),
+        Rows::Variants => {
+            table.engines.iter().any(|e| *e == format!("{}:{}", figure.engine, figure.setting))
+                && !table.without_variants.contains(&figure.variant)
+        }
+    })
+}
+
 /// The lines of a table of that form, the best by its first column first. A variant that was not run has no lines.
 fn rows(workload: &Workload, table: &Table, results: &Results, form: &str) -> Vec<Row> {
     let mut cases: Vec<(&str, &str, &str)> = Vec::new();
-    let wanted = table.variant_in.get(form).or(table.variant.as_ref()).map(String::as_str);
-    for figure in &results.figures {
+    for figure in figures(table, results, form) {
         let case = (&figure.variant[..], &figure.engine[..], &figure.setting[..]);
-        let is_meant = match table.rows {
-            Rows::Engines | Rows::Cases => wanted.is_none_or(|variant| variant == case.0),
-            Rows::Variants => {
-                table.engines.iter().any(|e| *e == format!("{}:{}", case.1, case.2))
-                    && !table.without_variants.iter().any(|variant| variant == case.0)
-            }
-        };
-        if is_meant && !cases.contains(&case) {
+        if !cases.contains(&case) {
             cases.push(case);
         }
     }
@@ -222,21 +226,55 @@ fn grouped(value: f64) -> String {
     text
 }
 
-/// Where and when it was measured.
-fn how(results: &Results) -> String {
-    let rounds = results.figures.iter().map(|f| f.values.len()).max().unwrap_or(0);
-    let of = |name| results.fact(name);
-    let times = if rounds == 1 { "One run".to_owned() } else { format!("Medians of {rounds} runs") };
-    format!(
-        "{times}, cases interleaved, {}; {}, {} of memory, Linux {}; {}; commit {}. `{}`",
-        of("date"),
-        of("cpu"),
-        of("memory"),
-        of("kernel"),
-        of("rust"),
-        of("commit"),
-        of("command")
-    )
+/// Where and when it was measured, once per run that the table's figures are from.
+fn how(table: &Table, results: &Results, form: &str) -> String {
+    let mut runs: Vec<(String, Vec<&Figure>)> = Vec::new();
+    for figure in figures(table, results, form) {
+        let of = |name| results.fact_of(&figure.variant, name);
+        let run = format!(
+            "cases interleaved, {}; {}, {} of memory, Linux {}; {}; commit {}. `{}`",
+            of("date"),
+            of("cpu"),
+            of("memory"),
+            of("kernel"),
+            of("rust"),
+            of("commit"),
+            of("command")
+        );
+        match runs.iter_mut().find(|(name, _)| *name == run) {
+            Some((_, figures)) => figures.push(figure),
+            None => runs.push((run, vec![figure])),
+        }
+    }
+    let several = runs.len() > 1;
+    let lines = runs.iter().map(|(run, figures)| {
+        let rounds = figures.iter().map(|f| f.values.len()).max().unwrap_or(0);
+        let times = if rounds == 1 { "One run".to_owned() } else { format!("Medians of {rounds} runs") };
+        let mut variants: Vec<&str> = figures.iter().map(|f| &f.variant[..]).collect();
+        variants.dedup();
+        let whose = if several { format!("{}: ", variants.join(", ")) } else { String::new() };
+        format!("{whose}{times}{}, {run}", spread(table, figures))
+    });
+    lines.collect::<Vec<_>>().join("\n\n")
+}
+
+/// How far the rounds of the table's rates and times lie from their medians; empty for one round.
+fn spread(table: &Table, figures: &[&Figure]) -> String {
+    let is_shown = |f: &Figure| {
+        let is_timed = f.metric.ends_with("per_s") || f.metric.ends_with("_s") || f.metric.ends_with("per_get");
+        let has = |c: &Column| c.metric == f.metric && c.part.split('+').any(|part| part == f.part);
+        is_timed && f.median() > 0.0 && f.values.len() > 1 && table.columns.iter().any(has)
+    };
+    let farthest = |f: &&Figure| ((f.spread().1 / f.median() - 1.0).max(1.0 - f.spread().0 / f.median())) * 100.0;
+    let mut percent: Vec<f64> = figures.iter().filter(|f| is_shown(f)).map(farthest).collect();
+    percent.sort_unstable_by(f64::total_cmp);
+    match percent.last() {
+        None => String::new(),
+        Some(most) => {
+            let half = percent[(percent.len() - 1) / 2];
+            format!(" (half of the figures within {half:.0} % of their median, all within {most:.0} %)")
+        }
+    }
 }
 
 #[cfg(test)]
@@ -292,7 +330,10 @@ file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
             "| | put/s | get and sync | memory |\n|---|---:|---:|---:|\n\
              | **splitpoint, os** | 2.10 M | 1.25 s | 100 MiB |\n| slow | 1.00 M |  |  |\n"
         );
-        assert!(how(&results).starts_with("Medians of 3 runs, cases interleaved, 2026-11-21; 2 x abacus,"));
+        assert!(how(&example(), &results, FORM).starts_with(
+            "Medians of 3 runs (half of the figures within 11 % of their median, all within 329 %), cases \
+                 interleaved, 2026-11-21; 2 x abacus,"
+        ));
     }
 
     #[test]
