@@ -331,7 +331,7 @@ file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
              | **splitpoint, os** | 2.10 M | 1.25 s | 100 MiB |\n| slow | 1.00 M |  |  |\n"
         );
         assert!(how(&example(), &results, FORM).starts_with(
-            "Medians of 3 runs (half of the figures within 11 % of their median, all within 329 %), cases \
+            "Medians of 3 runs (half of the figures within 10 % of their median, all within 329 %), cases \
                  interleaved, 2026-11-21; 2 x abacus,"
         ));
     }

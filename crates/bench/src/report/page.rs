@@ -32,12 +32,12 @@ pub fn page(workloads: &[Workload], folder: &Path, form: &str) -> Outcome<String
             let rows = rows(workload, table, &results, form);
             if !rows.is_empty() {
                 body.push_str(&html_table(&markdown(table, &rows)));
+                body.push_str(&format!("<p class=how>{}</p>\n", escaped(&how(table, &results, form))));
             }
         }
         for plot in plots(workload, &results, folder)? {
             body.push_str(&plot.svg()?);
         }
-        body.push_str(&format!("<p class=how>{}</p>\n", escaped(&how(&results))));
     }
     let head = "<!DOCTYPE html>\n<html lang=en><meta charset=utf-8><title>Splitpoint, measured</title>";
     Ok(format!("{head}<style>{STYLE}</style>\n<h1>Splitpoint, measured</h1>\n{body}</html>\n"))
