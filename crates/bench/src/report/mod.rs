@@ -88,7 +88,7 @@ fn table(workloads: &[Workload], results: &Path, name: &str, form: &str) -> Outc
         return Ok(None);
     }
     let results = Results::read(&path)?;
-    let rows = rows(workload, table, &results, form);
+    let rows = rows(table, &results, form);
     Ok((!rows.is_empty()).then(|| format!("{}\n{}", markdown(table, &rows), how(table, &results, form))))
 }
 
@@ -113,7 +113,7 @@ fn figures<'a>(table: &'a Table, results: &'a Results, form: &str) -> impl Itera
 }
 
 /// The lines of a table of that form, the best by its first column first. A variant that was not run has no lines.
-fn rows(workload: &Workload, table: &Table, results: &Results, form: &str) -> Vec<Row> {
+fn rows(table: &Table, results: &Results, form: &str) -> Vec<Row> {
     let mut cases: Vec<(&str, &str, &str)> = Vec::new();
     for figure in figures(table, results, form) {
         let case = (&figure.variant[..], &figure.engine[..], &figure.setting[..]);
@@ -132,36 +132,12 @@ fn rows(workload: &Workload, table: &Table, results: &Results, form: &str) -> Ve
         values: table.columns.iter().map(|column| value(column, results, variant, engine, setting)).collect(),
     };
     let mut rows: Vec<Row> = cases.iter().map(row).filter(|row| row.values.iter().any(Option::is_some)).collect();
-    if let Some(count) = table.extrapolate_to {
-        rows.extend(extrapolated(workload, table, &rows, count));
-    }
     if let (Rows::Engines, Some(first)) = (table.rows, table.columns.first()) {
         let sign = if first.metric.ends_with("per_s") { -1.0 } else { 1.0 };
         let rank = |row: &Row| row.values[0].map_or(f64::INFINITY, |value| sign * value);
         rows.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
     }
     rows
-}
-
-/// What `count` pairs would take on the line through the variants, per column; `None` for fewer than two variants.
-fn extrapolated(workload: &Workload, table: &Table, rows: &[Row], count: u64) -> Option<Row> {
-    let count_of = |row: &Row| workload.variant(&row.name).ok()?.count.map(|count| count as f64);
-    let points = |column: usize| -> Vec<(f64, f64)> {
-        rows.iter().filter_map(|row| Some((count_of(row)?, row.values[column]?))).collect()
-    };
-    let value = |column: usize| at_end_of_line(&points(column), count as f64);
-    let values: Vec<Option<f64>> = (0..table.columns.len()).map(value).collect();
-    let name = format!("{}, extrapolated", grouped(count as f64));
-    values.iter().any(Option::is_some).then_some(Row { name, is_ours: false, values })
-}
-
-/// The height at `x` of the least-squares line through the points.
-fn at_end_of_line(points: &[(f64, f64)], x: f64) -> Option<f64> {
-    let count = points.len() as f64;
-    let (mean_x, mean_y) = points.iter().fold((0.0, 0.0), |(a, b), (x, y)| (a + x / count, b + y / count));
-    let spread: f64 = points.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
-    let together: f64 = points.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
-    (spread > 0.0).then(|| (mean_y + together / spread * (x - mean_x)).max(0.0))
 }
 
 /// The median in a column; for several parts, the sum of their medians. A negative value means no answer.
@@ -294,11 +270,6 @@ file,splitpoint,\"os\",sync,wall_s,0,0,0,0.25
 file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
 ";
 
-    fn no_variants() -> Workload {
-        toml::from_str("title = ''\nanswers = []\ninput = { source = 'words' }\nvariant = []\nform = {}")
-            .expect("a workload")
-    }
-
     fn example() -> Table {
         let column = |title: &str, part: &str, metric: &str| Column {
             title: title.into(),
@@ -313,7 +284,6 @@ file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
             variant_in: BTreeMap::new(),
             engines: Vec::new(),
             without_variants: Vec::new(),
-            extrapolate_to: None,
             columns: vec![
                 column("put/s", "put", "ops_per_s"),
                 column("get and sync", "get+sync", "wall_s"),
@@ -326,7 +296,7 @@ file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
     fn a_table_has_medians_and_the_best_first() {
         let results = Results::from_csv(CSV).expect("a results file");
         assert_eq!(
-            markdown(&example(), &rows(&no_variants(), &example(), &results, FORM)),
+            markdown(&example(), &rows(&example(), &results, FORM)),
             "| | put/s | get and sync | memory |\n|---|---:|---:|---:|\n\
              | **splitpoint, os** | 2.10 M | 1.25 s | 100 MiB |\n| slow | 1.00 M |  |  |\n"
         );
@@ -339,7 +309,7 @@ file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
     #[test]
     fn a_variant_that_was_not_run_has_no_rows() {
         let results = Results::from_csv(CSV).expect("a results file");
-        let lines = |table: &Table, form: &str| rows(&no_variants(), table, &results, form).len();
+        let lines = |table: &Table, form: &str| rows(table, &results, form).len();
         let not_run = Table { variant: Some("200M".into()), ..example() };
         assert_eq!((lines(&not_run, FORM), lines(&example(), FORM)), (0, 2));
         let of_short = Table { variant_in: BTreeMap::from([("short".into(), "file".into())]), ..not_run };
@@ -377,18 +347,6 @@ file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
                 assert!(table.variant.is_some(), "workload {}, table {}: add `variant`", workload.name, table.name);
             }
         }
-    }
-
-    #[test]
-    fn a_line_goes_on_as_it_went() {
-        let near = |points: &[(f64, f64)], expected: f64| {
-            let found = at_end_of_line(points, 10.0).expect("points apart");
-            assert!((found - expected).abs() < 1e-9, "{found}, not {expected}");
-        };
-        near(&[(1.0, 5.0), (2.0, 7.0), (4.0, 11.0)], 23.0);
-        near(&[(1.0, 5.0), (2.0, 5.0)], 5.0);
-        near(&[(1.0, 5.0), (2.0, 1.0)], 0.0);
-        assert_eq!((at_end_of_line(&[(1.0, 5.0)], 10.0), at_end_of_line(&[], 10.0)), (None, None));
     }
 
     #[test]
