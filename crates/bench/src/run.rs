@@ -1,7 +1,8 @@
 //! Runs cases, each in processes of its own, and writes their figures.
 //!
-//! A run replaces the figures of the variants it runs and keeps those of the others. Rounds interleave all cases of a workload, so that other load on the machine affects all of them. A case that fails
-//! or takes too long is reported, gets no figures, and makes the run fail; the other cases continue.
+//! A run replaces the figures of the variants it runs and keeps those of the others. Rounds interleave all cases of a
+//! workload, so that other load on the machine affects all of them. A case that fails or takes too long is reported,
+//! gets no figures, and makes the run fail; the other cases continue.
 
 use crate::engine::Outcome;
 use crate::engines;
