@@ -114,6 +114,6 @@ impl Reader for Looking<'_> {
     }
 
     fn get_many(&mut self, keys: &[&[u8]], take: &mut dyn FnMut(usize, Option<&[u8]>)) -> Outcome {
-        Ok(self.dictionary.get_many_with(keys, |i, value| take(i, value))?)
+        Ok(self.dictionary.get_many_with(keys, take)?)
     }
 }
