@@ -109,6 +109,17 @@ pub(crate) enum SpanKind {
 }
 
 impl Span {
+    /// Of a record whose key begins at `start`, with its value or the place of it behind.
+    #[inline]
+    pub fn of(record: Record<'_>, start: usize) -> Span {
+        let (kind, value_len) = match (record.value, record.far_len) {
+            (None, _) => (SpanKind::Deleted, 0),
+            (_, Some(len)) => (SpanKind::Far, len),
+            (Some(value), None) => (SpanKind::Near, value.len() as u32),
+        };
+        Span { start, key_len: record.key.len() as u32, value_len, kind }
+    }
+
     /// Bytes behind the key.
     #[inline]
     fn behind(&self) -> usize {
@@ -172,12 +183,7 @@ impl Run {
     pub fn push_bytes(&mut self, record: Record<'_>) {
         let value = record.value.unwrap_or_default();
         if let Spans::Varied(spans) = &mut self.spans {
-            let (kind, value_len) = match (record.value, record.far_len) {
-                (None, _) => (SpanKind::Deleted, 0),
-                (_, Some(len)) => (SpanKind::Far, len),
-                (Some(value), None) => (SpanKind::Near, value.len() as u32),
-            };
-            spans.push(Span { start: self.bytes.len(), key_len: record.key.len() as u32, value_len, kind });
+            spans.push(Span::of(record, self.bytes.len()));
         }
         self.bytes.extend_from_slice(record.key);
         self.bytes.extend_from_slice(value);
@@ -246,7 +252,13 @@ impl Run {
     }
 
     fn append_spans(&mut self, other: &Run, range: Range<usize>) {
-        if let Spans::Fixed { .. } = self.spans {
+        if let Spans::Fixed { key_len, value_len } = self.spans {
+            let own = (key_len, value_len, SpanKind::Near);
+            let spans = range.clone().map(|index| other.span(index));
+            if spans.clone().all(|span| (span.key_len, span.value_len, span.kind) == own) {
+                spans.for_each(|span| self.bytes.extend_from_slice(&other.bytes[span.start..span.end()]));
+                return;
+            }
             self.spans = Spans::Varied((0..self.len()).map(|index| self.span(index)).collect());
         }
         let Spans::Varied(spans) = &mut self.spans else { unreachable!("made so above") };

@@ -32,6 +32,7 @@ fn indexes() -> Vec<Index> {
         Index::Trie { bucket_keys: 16, huffman_max: 8, skip_min: 32, block_items: 1 },
         Index::Trie { bucket_keys: 1024, huffman_max: 32, skip_min: 32, block_items: 1 },
         Index::trie_sparse(8),
+        Index::trie_of_pages(),
         Index::chunk(),
         Index::None,
     ]

@@ -152,6 +152,7 @@ impl Plan {
         let bits = match self.index {
             Index::Page { bins_per_page } => u128::from(pages) * u128::from(2 + bins_per_page.max(1).ilog2()),
             // 2.5 and skip pointers; in blocks, about half of it for each four times the items.
+            // In pages it is 2.5 where records have several sizes, which is not known.
             Index::Trie { block_items, .. } => {
                 u128::from(records) * u128::from(26u32 >> block_items.max(1).ilog2().div_ceil(2)) / 10
             }

@@ -19,8 +19,10 @@ use super::plan::Plan;
 use super::reorder::Reorderer;
 use crate::dictionary::format::ends::{FileHeader, Footer, MAGIC, SECTION_ALIGN, Section, SectionKind, first_bytes};
 use crate::dictionary::format::layout::{Compression, Layout};
+use crate::dictionary::format::page;
+use crate::dictionary::index::Index;
 use crate::dictionary::index::page::{PageIndex, PageIndexOptions};
-use crate::dictionary::index::{Index, trie};
+use crate::dictionary::index::trie::{self, PageShape};
 use crate::dictionary::read::file::{Access, DictionaryFile};
 use crate::dictionary::read::walk::Walk;
 use crate::dictionary::run::{FarSource, Run, Spans};
@@ -237,7 +239,7 @@ impl Attempt {
         }
         let (mut footer, numbers) = self.data.finish()?;
         plan.check_index(footer.pairs, footer.stream_bytes)?;
-        sections.extend(sections_of(plan, &footer, &numbers)?);
+        sections.extend(sections_of(plan, &self.header, &footer, &numbers)?);
         let path = self.output.unfinished_path();
         let mut at = (footer.pages + 1) * u64::from(self.header.page_bytes);
         for (kind, mut words) in sections {
@@ -283,8 +285,20 @@ fn numbers_of(plan: &Plan, shares: &Shares, layout: Layout) -> IndexNumbers {
     }
 }
 
+/// How records lie in pages, if they have one size.
+fn page_shape(header: &FileHeader) -> Option<PageShape> {
+    let record_bytes = header.layout.record_bytes().filter(|_| header.compression == Compression::None)?;
+    let body_bytes = header.page_bytes - page::head_bytes(header.layout, header.compression) as u32;
+    Some(PageShape { record_bytes: u32::try_from(record_bytes).ok()?, body_bytes })
+}
+
 /// The index that is made of `numbers`, and how ranks become pages where records have several sizes.
-fn sections_of(plan: &Plan, footer: &Footer, numbers: &IndexNumbers) -> Result<Vec<(SectionKind, Vec<u64>)>> {
+fn sections_of(
+    plan: &Plan,
+    header: &FileHeader,
+    footer: &Footer,
+    numbers: &IndexNumbers,
+) -> Result<Vec<(SectionKind, Vec<u64>)>> {
     let mut sections = Vec::new();
     let progress = &plan.progress;
     let blocks = plan.compression != Compression::None;
@@ -292,7 +306,7 @@ fn sections_of(plan: &Plan, footer: &Footer, numbers: &IndexNumbers) -> Result<V
         let options = PageIndexOptions { bins_per_page, blocks, greatest: u64::MAX };
         sections.push((SectionKind::Pages, PageIndex::build(options, footer.pages, progress.watch(firsts.numbers()))?));
     }
-    if let (Some(options), Some(positions)) = (plan.index.trie_options(), &numbers.positions) {
+    if let (Some(options), Some(positions)) = (plan.index.trie_options(page_shape(header)), &numbers.positions) {
         sections.push((SectionKind::Trie, trie::build(&options, footer.pairs, progress.watch(positions.numbers()))?));
     }
     if let Some(firsts) = &numbers.page_ranks {

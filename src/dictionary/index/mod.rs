@@ -29,7 +29,7 @@ use filter::Filter;
 use page::{Located, PageIndex};
 use std::ops::Range;
 use std::sync::Arc;
-use trie::{Trie, TrieOptions};
+use trie::{PageShape, Trie, TrieOptions};
 
 /// The index of a dictionary, and how it is made.
 ///
@@ -60,7 +60,7 @@ pub enum Index {
         /// more.
         skip_min: u32,
         /// 1: the index gives the rank of a key. Above 1: the block of this many keys, in fewer bits (the paper's
-        /// *sparse index*).
+        /// *sparse index*). 0: the page, where records have one size and fit in it; else as 1.
         block_items: u32,
     },
     /// Chunks of keys that give up hash order inside: the rank in 1.5 to 1.9 bits.
@@ -91,6 +91,12 @@ impl Index {
         Index::Trie { bucket_keys: 256, huffman_max: 64, skip_min: 64, block_items }
     }
 
+    /// The paper's sparse index for blocks that are the pages, with skip pointers: for 255 records a page 0.25 bits a
+    /// key, and one page read but where a record is cut. For records of several sizes it is [`trie`](Self::trie).
+    pub fn trie_of_pages() -> Index {
+        Index::trie_sparse(0)
+    }
+
     /// Chunks of 512 keys, 1.69 bits a key.
     pub fn chunk() -> Index {
         Index::Chunk { effort: Effort::Balanced }
@@ -107,11 +113,13 @@ impl Index {
         }
     }
 
-    /// The options of its tries, if it has tries.
-    pub(crate) fn trie_options(self) -> Option<TrieOptions> {
+    /// The options of its tries, if it has tries, over records that lie in pages like this; `None`: of several sizes.
+    pub(crate) fn trie_options(self, page: Option<PageShape>) -> Option<TrieOptions> {
         match self {
             Index::Trie { bucket_keys, huffman_max, skip_min, block_items } => {
-                Some(TrieOptions { bucket_keys, huffman_max, skip_min, block_items })
+                let page_of_none = PageShape::default();
+                let options = TrieOptions { bucket_keys, huffman_max, skip_min, block_items, page: page_of_none };
+                Some(options.in_pages(page))
             }
             _ => None,
         }
@@ -129,7 +137,7 @@ impl Index {
         match self {
             Index::Page { bins_per_page: 1..=1024 } | Index::Chunk { .. } | Index::None => Ok(()),
             Index::Page { bins_per_page } => Err(format!("{bins_per_page} bins a page: from 1 to 1024")),
-            Index::Trie { .. } => self.trie_options().map_or(Ok(()), |options| options.check()),
+            Index::Trie { .. } => self.trie_options(None).map_or(Ok(()), |options| options.check()),
         }
     }
 
@@ -266,7 +274,7 @@ impl LoadedIndex {
     pub fn name(&self) -> &'static str {
         match self {
             LoadedIndex::Page(..) => "page",
-            LoadedIndex::Trie(index, _) if index.options().block_items > 1 => "trie-sparse",
+            LoadedIndex::Trie(index, _) if index.options().block_items != 1 => "trie-sparse",
             LoadedIndex::Trie(..) => "trie",
             LoadedIndex::Chunk(..) => "chunk",
             LoadedIndex::None => "none",
@@ -278,7 +286,7 @@ impl LoadedIndex {
         match self {
             LoadedIndex::Page(index, _) => Index::Page { bins_per_page: index.bins_per_page() },
             LoadedIndex::Trie(index, _) => {
-                let TrieOptions { bucket_keys, huffman_max, skip_min, block_items } = index.options();
+                let TrieOptions { bucket_keys, huffman_max, skip_min, block_items, .. } = index.options();
                 Index::Trie { bucket_keys, huffman_max, skip_min, block_items }
             }
             LoadedIndex::Chunk(index, _) => Index::Chunk { effort: index.options().effort },

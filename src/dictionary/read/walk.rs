@@ -222,8 +222,10 @@ impl<'d> Walk<'d> {
     ) -> Result<()> {
         while (run.bytes.len() as u64) < bytes_max && (run.len() as u64) < records_max && self.at < self.end {
             let value_at = self.at + u64::from(key_len);
+            let end = value_at + u64::from(value_len);
             self.push_far(run, self.at..value_at, value_len, source)?;
-            self.at = value_at + u64::from(value_len);
+            self.note_cell(self.at..end);
+            self.at = end;
         }
         Ok(())
     }
@@ -235,6 +237,13 @@ impl<'d> Walk<'d> {
         let position = self.file.position(key);
         run.push_record(position, Record { key, value: Some(&far.bytes()), far_len: Some(value_len) });
         Ok(())
+    }
+
+    /// The record added last lies in this cell.
+    fn note_cell(&mut self, cell: Range<u64>) {
+        if let Some(cells) = &mut self.cells {
+            cells.push(cell);
+        }
     }
 
     /// Adds the record at `at` of the stream, if it is `bytes` long and its value is not to be read.
@@ -257,6 +266,7 @@ impl<'d> Walk<'d> {
             // Many records that are in memory as a whole at once, or a long one alone.
             let cell = file.cell(&mut self.stream, self.at)?;
             if self.take_far(run, self.at, cell.bytes)? {
+                self.note_cell(self.at..self.at + cell.bytes);
                 self.at += cell.bytes;
                 continue;
             }
@@ -332,6 +342,7 @@ impl<'d> Walk<'d> {
         }
         let taken = self.take_far(run, self.at + block::HEAD_BYTES as u64, head.raw_bytes)?;
         if taken {
+            self.note_cell(self.at..self.at + cell.bytes);
             self.at += cell.bytes;
         }
         Ok(taken)

@@ -199,6 +199,10 @@ fn a_step_with_a_long_value_in_a_process_of_its_own() {
             let dictionary = DictionaryOptions::new().map_data(false).open(path).unwrap();
             assert!(dictionary.contains(b"long").unwrap());
         }
+        "check" => {
+            let dictionary = DictionaryOptions::new().map_data(false).open(path).unwrap();
+            assert_eq!(dictionary.verify().unwrap(), []);
+        }
         "diff" => {
             let copy = format!("{path}-copy");
             std::fs::copy(path, &copy).unwrap();
@@ -224,7 +228,7 @@ fn a_step_with_a_long_value_in_a_process_of_its_own() {
 #[cfg(target_os = "linux")]
 fn a_long_value_is_not_held() {
     in_directory(|path| {
-        let reads = ["neighbours", "get", "get-to", "contains", "walk", "scan", "diff"];
+        let reads = ["neighbours", "get", "get-to", "contains", "walk", "scan", "diff", "check"];
         let steps = ["build", "update"].into_iter().chain(reads).chain(["chunks", "update"]).chain(reads);
         let steps = steps.chain(["compress", "update"]).chain(reads);
         for step in steps {

@@ -29,6 +29,7 @@ fn long_values_are_found_and_given_in_order() {
                         check(&dictionary, &model, &context);
                         reads(&dictionary, &model, &context);
                         walks(&dictionary, &model, &context);
+                        assert_eq!(dictionary.verify().unwrap(), [], "{context}");
                     }
                 });
             }

@@ -22,6 +22,7 @@ pub(super) fn indexes() -> Vec<Index> {
         Index::trie(),
         Index::Trie { bucket_keys: 16, huffman_max: 8, skip_min: 32, block_items: 1 },
         Index::trie_sparse(8),
+        Index::trie_of_pages(),
         Index::chunk(),
         Index::None,
     ]

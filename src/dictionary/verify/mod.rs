@@ -4,6 +4,8 @@
 //! records: their order, number and lengths, that no key is there twice, and that the filter, the index and the starts
 //! of the pages lead to each of them. At last it checks that the padding between the parts of the file is zeros.
 //!
+//! Long values are read with their pages only, a MiB at a time; the check of records passes over them.
+//!
 //! ```text
 //! pages.rs     checksums     heads.rs   starts     counted.rs   sums, for the footer and the filter
 //! parallel.rs  both passes, parts side by side: is anything wrong?
@@ -19,7 +21,7 @@ use super::format::layout::Order;
 use super::handle::Dictionary;
 use super::read::file::DictionaryFile;
 use super::read::walk::Walk;
-use super::run::Run;
+use super::run::{FarSource, Run};
 use super::shards::manifest::Manifest;
 use crate::error::{ErrorKind, Result, quote};
 use crate::fault::Fault;
@@ -46,8 +48,9 @@ impl Dictionary {
     /// Reads everything and names every fault: wrong checksums, records out of order or there twice, wrong counts, keys
     /// that the index does not lead to or the filter excludes, padding that is not zero.
     ///
-    /// Costs two passes over the data, by one thread a processor, and a third over files with faults. With the index
-    /// `chunk` the records of a chunk are in memory, and those of varying size are checked by one thread.
+    /// Costs two passes over the data, by one thread a processor, and a third over files with faults; values of a MiB
+    /// and more are read in the first pass alone, some at a time. With the index `chunk` the records of a chunk are in
+    /// memory, and those of varying size are checked by one thread.
     ///
     /// # Errors
     /// [`ErrorKind::Io`], where the check cannot go on. Faults are in the result.
@@ -226,7 +229,7 @@ impl<'d> Check<'d> {
         let mut run = Run::default();
         let mut counted = Counted::default();
         let mut last: Option<(u64, Vec<u8>)> = None;
-        let mut walk = Walk::as_they_lie(self.file);
+        let mut walk = Walk::as_they_lie(self.file).leaving_far_values(FarSource::Old);
         let mut heads = self.file.pages.has_starts().then(|| Heads::new(self.file, 0));
         loop {
             read(run.bytes.len() as u64)?;

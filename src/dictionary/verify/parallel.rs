@@ -20,7 +20,7 @@ use crate::dictionary::format::layout::Order;
 use crate::dictionary::read::file::DictionaryFile;
 use crate::dictionary::read::pages::Scratch;
 use crate::dictionary::read::walk::Walk;
-use crate::dictionary::run::Run;
+use crate::dictionary::run::{FarSource, Run};
 use crate::dictionary::shards::manifest::Manifest;
 use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;
@@ -155,7 +155,8 @@ pub(super) fn check_records(
 ) -> Result<Option<RecordSums>> {
     let mut sums = RecordSums { counted: Counted::default(), before: 0..i128::MAX, first: None, last: None };
     let (mut run, mut is_well) = (Run::default(), true);
-    let mut walk = Walk::part_as_they_lie(file, part.cells.clone(), part.rank);
+    let walk = Walk::part_as_they_lie(file, part.cells.clone(), part.rank);
+    let mut walk = walk.leaving_far_values(FarSource::Old);
     let mut heads = file.pages.has_starts().then(|| Heads::new(file, part.cells.start));
     let mut at = part.cells.start;
     loop {

@@ -13,7 +13,9 @@ pub struct Trie {
     pairs: u64,
     huffman_max: u64,
     skip_min: u64,
-    block_items: u64,
+    /// Of a record and of a block: 1 and ranks, or bytes and those of a page.
+    record: u64,
+    block: u64,
     /// A position's highest bits that are its bucket.
     bucket_bits: u64,
     skips: Vec<Skip>,
@@ -45,11 +47,15 @@ impl Trie {
             && (16..=4096).contains(&bucket_keys)
             && (2..=256).contains(&huffman_max)
             && (skip_min == 0 || skip_min >= 32)
-            && block_items >= 1
             && bucket_bits <= 48
-            && (1..=10).contains(&superblock_bits)
-            && words[7] == 0;
+            && (1..=10).contains(&superblock_bits);
         must(legal, || "a field of the trie's header".into())?;
+        let (record, block) = match words[7] {
+            0 => (1, block_items.max(1)),
+            _ => (half(7, false), half(7, true)),
+        };
+        let legal = words[7] == 0 || block_items == 0 && 0 < record && record <= block && block < 1 << 16;
+        must(legal, || "the page of the trie's header".into())?;
         let class = |word: &u64| Skip {
             base: (word & 0xFFFF_FFFF) as i64,
             slope: (word >> 32 & 0xFFFF) as i64,
@@ -97,7 +103,7 @@ impl Trie {
         must(ends.is_sorted() && ends.last() == Some(&(trie_bits, pairs)), || "the ends of buckets".into())?;
         must(ends[(1 << bucket_bits) - 1..].iter().all(|end| *end == (trie_bits, pairs)), || "past the last".into())?;
         let tries = words[tries_at..wide_at].to_vec();
-        Ok(Trie { pairs, huffman_max, skip_min, block_items, bucket_bits, skips, ends, tries })
+        Ok(Trie { pairs, huffman_max, skip_min, record, block, bucket_bits, skips, ends, tries })
     }
 
     /// Ranks that may have the position.
@@ -130,7 +136,7 @@ impl Trie {
     }
 
     fn splits(&self, first: u64, count: u64) -> bool {
-        count >= 2 && first / self.block_items != (first + count - 1) / self.block_items
+        count >= 2 && first * self.record / self.block != ((first + count) * self.record - 1) / self.block
     }
 
     /// Goes past the representation of `count` keys, the first of rank `first`.
@@ -190,7 +196,7 @@ impl Trie {
 
     /// The bits of the left side, where a skip pointer says them.
     fn skip(&self, count: u64, left: u64, at: &mut u64) -> Result<Option<u64>> {
-        if self.skip_min == 0 || count < self.skip_min || left <= self.block_items {
+        if self.skip_min == 0 || count < self.skip_min || left * self.record <= self.block {
             return Ok(None);
         }
         let c = left.ilog2().min(15);

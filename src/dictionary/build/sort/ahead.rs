@@ -15,7 +15,7 @@ use super::lengths::{Lengths, PutLengths};
 use super::manifest::Manifest;
 use super::merge::{Merge, MergeSpace};
 use super::piece::{Scratch, SortRules, sort_piece};
-use super::spill::{Holding, Source};
+use super::spill::Source;
 use crate::dictionary::build::far::FarFile;
 use crate::dictionary::build::heap;
 use crate::dictionary::build::progress::ProgressCounter;
@@ -79,17 +79,11 @@ impl Shared {
     /// Sorts a partition that fits.
     fn sort(&self, part: usize, scratch: &mut Scratch, mut run: Run) -> Result<Run, SortError> {
         let source = self.take_source(part);
-        match source.holding {
-            Holding::Memory(mut blocks) if blocks.len() == 1 => scratch.raw = blocks.pop_front().expect("one"),
-            Holding::Memory(blocks) => {
-                scratch.raw.clear();
-                scratch.raw.reserve_exact(self.parts[part].bytes as usize);
-                blocks.into_iter().for_each(|block| scratch.raw.extend_from_slice(&block));
-            }
-            // Its file is closed here, and its room on the disk free if it has no name.
-            Holding::File(extent) => extent.read_all(&mut scratch.raw)?,
-        }
-        sort_piece(scratch, (part, self.parts[part].records), &self.rules, &source.path, &mut run, None)?;
+        scratch.take_buffer(&mut run);
+        let path = Arc::clone(&source.path);
+        // Its file is closed here, and its room on the disk free if it has no name.
+        source.read_all(&mut scratch.raw)?;
+        sort_piece(scratch, (part, self.parts[part].records), &self.rules, &path, &mut run, None)?;
         run.cost = self.need(part).1;
         Ok(run)
     }

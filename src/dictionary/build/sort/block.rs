@@ -15,7 +15,7 @@
 //! Not here: which records go where (`mod.rs`), files (`spill.rs`).
 
 use super::lengths::Fixed;
-use crate::dictionary::run::{FAR_BYTES, Record};
+use crate::dictionary::run::{FAR_BYTES, Record, Span, SpanKind};
 use crate::varint::{get_varint, get_varint_within, push_varint};
 
 /// Bytes before a block's records.
@@ -41,6 +41,8 @@ pub(super) struct Block {
     records: u64,
     first_place: u64,
     last_place: u64,
+    /// What the block before took, and this one will take, too.
+    wanted: usize,
 }
 
 impl Block {
@@ -84,7 +86,7 @@ impl Block {
     #[cold]
     fn grow(&mut self, need: usize, limit: usize) {
         const FIRST_BYTES: usize = 1024;
-        let wanted = (4 * self.bytes.capacity()).max(FIRST_BYTES).min(limit).max(need);
+        let wanted = (4 * self.bytes.capacity()).max(FIRST_BYTES).max(self.wanted).min(limit).max(need);
         self.bytes.reserve_exact(wanted - self.bytes.len());
     }
 
@@ -136,6 +138,7 @@ impl Block {
         self.bytes.extend_from_slice(&self.places);
         self.places.clear();
         self.records = 0;
+        self.wanted = self.bytes.len();
         std::mem::take(&mut self.bytes)
     }
 }
@@ -260,6 +263,18 @@ pub(super) fn record(raw: &[u8], at: At, fixed: Option<Fixed>) -> Record<'_> {
         return Record { key, value: Some(value), far_len: None };
     }
     varied(&raw[start..]).expect("walk has read it before").0
+}
+
+/// Where in `raw` the record is that [`walk`] gave.
+#[inline]
+pub(super) fn span(raw: &[u8], at: At, fixed: Option<Fixed>) -> Span {
+    let start = offset(at);
+    if at & FIXED != 0 {
+        let Fixed { key_len, value_len } = fixed.expect("walk compared the lengths");
+        return Span { start, key_len, value_len, kind: SpanKind::Near };
+    }
+    let (record, bytes) = varied(&raw[start..]).expect("walk has read it before");
+    Span::of(record, start + bytes - record.key.len() - record.value.map_or(0, <[u8]>::len))
 }
 
 /// Where the bytes of a record start.

@@ -10,10 +10,10 @@
 //!
 //! Not here: the sort of a piece (`run.rs`).
 
-use super::block::{self, At, Block};
+use super::block::{self, At, Block, BlockHeader};
 use super::duplicates::{DuplicateKey, Duplicates, SortError};
 use super::piece::{Scratch, SortRules, malformed, sort_piece};
-use super::spill::{Extent, Holding, Source, make_unnamed, name};
+use super::spill::{Extent, Source, make_unnamed, name};
 use crate::dictionary::build::progress::ProgressCounter;
 use crate::dictionary::run::{Record, Run, Span};
 use crate::error::{Error, Result};
@@ -116,7 +116,8 @@ fn sort_pieces(
     let mut runs = Vec::new();
     loop {
         space.progress.report()?;
-        let records = take_piece(&mut source.holding, rules, space.budget / 2, &mut scratch.raw)?;
+        scratch.take_buffer(&mut run);
+        let records = take_piece(&mut source, rules, space.budget / 2, &mut scratch.raw)?;
         if records == 0 {
             break;
         }
@@ -132,7 +133,7 @@ fn sort_pieces(
 }
 
 /// Takes blocks whose sort needs no more than `limit`, but at least one, into `raw`; gives the number of records.
-fn take_piece(holding: &mut Holding, rules: &SortRules, limit: u64, raw: &mut Vec<u8>) -> Result<u64> {
+fn take_piece(source: &mut Source, rules: &SortRules, limit: u64, raw: &mut Vec<u8>) -> Result<u64> {
     // Place and offset of each record, twice.
     let place_bytes = if rules.duplicates == Duplicates::Error { 32 } else { 0 };
     let fits = |bytes: usize, records: u64| {
@@ -140,30 +141,36 @@ fn take_piece(holding: &mut Holding, rules: &SortRules, limit: u64, raw: &mut Ve
         scratch + run + records * place_bytes <= limit
     };
     let (mut bytes, mut records) = (0, 0);
+    // Whether there is room for one more block, which then counts.
+    let mut takes = |header: &BlockHeader| {
+        let (more_bytes, more) = (bytes + header.block_bytes, records + header.records);
+        let takes = records == 0 || fits(more_bytes, more);
+        if takes {
+            (bytes, records) = (more_bytes, more);
+        }
+        takes
+    };
     raw.clear();
-    match holding {
-        Holding::Memory(blocks) => {
-            while let Some(first) = blocks.front() {
-                let more = block::BlockHeader::parse(first).expect("sealed here").records;
-                if records > 0 && !fits(bytes + first.len(), records + more) {
-                    break;
-                }
-                (bytes, records) = (bytes + first.len(), records + more);
-                raw.extend_from_slice(&blocks.pop_front().expect("it is there"));
-            }
+    while let Some(first) = source.blocks.front() {
+        if !takes(&BlockHeader::parse(first).expect("sealed here")) {
+            return Ok(records);
         }
-        Holding::File(extent) => {
-            let mut rest = extent.clone();
-            while !rest.is_empty() {
-                let header = rest.peek()?;
-                if records > 0 && !fits(bytes + header.block_bytes, records + header.records) {
-                    break;
-                }
-                (bytes, records) = (bytes + header.block_bytes, records + header.records);
-                rest.split(header.block_bytes);
+        raw.extend_from_slice(&source.blocks.pop_front().expect("it is there"));
+    }
+    while let Some(extent) = source.extents.front_mut() {
+        let mut rest = extent.clone();
+        while !rest.is_empty() {
+            let header = rest.peek()?;
+            if !takes(&header) {
+                break;
             }
-            extent.split(bytes).read_all(raw)?;
+            rest.split(header.block_bytes as u64);
         }
+        extent.split(rest.from - extent.from).append_to(raw)?;
+        if !extent.is_empty() {
+            break;
+        }
+        source.extents.pop_front();
     }
     Ok(records)
 }
@@ -243,7 +250,7 @@ impl<'a> RunWriter<'a> {
         let what = format!("write a temporary file ({} bytes of it are written so far)", self.at);
         self.file.write_at(&bytes, self.at).map_err(|e| Error::io(&self.path, &what, e))?;
         self.at += bytes.len() as u64;
-        let records = block::BlockHeader::parse(&bytes).map_or(0, |header| header.records);
+        let records = BlockHeader::parse(&bytes).map_or(0, |header| header.records);
         self.cost = self.cost.max(bytes.len() as u64 + records * 2 * size_of::<u64>() as u64);
         bytes.clear();
         self.block.reuse(bytes);
@@ -307,7 +314,7 @@ impl Head {
 
     fn load(&mut self, rules: &SortRules) -> Result<()> {
         let header = self.rest.peek()?;
-        self.rest.split(header.block_bytes).read_all(&mut self.raw)?;
+        self.rest.split(header.block_bytes as u64).read_all(&mut self.raw)?;
         (self.ats, self.next) = (Vec::with_capacity(header.records as usize), 0);
         let ats = &mut self.ats;
         let walked = block::walk(&self.raw, rules.fixed, |at, _| ats.push(at));

@@ -4,8 +4,8 @@
 //! each fit in memory, which are then sorted one after another.
 //!
 //! ```text
-//! push -> hash -> block of its partition --- all in half the memory ---> Sorted
-//!                      \-- else full blocks -> thread -> file of the partition --/
+//! push -> hash -> block of its partition --- the first ones, in half the memory ---> Sorted
+//!                      \-- further full blocks -> thread -> file of the partition --/
 //! Sorted: partition -> read, hash, count, scatter, gather -> Run      by several threads, given out in order
 //!         one larger than memory -> sorted pieces -> merge -> Runs
 //! ```
@@ -39,7 +39,7 @@ use duplicates::Duplicates;
 use lengths::{Fixed, Lengths};
 use manifest::{FAN_OUT_BITS_MAX, Manifest, Snapshot};
 use piece::SortRules;
-use spill::{Extent, Holding, Job, Source, Writer};
+use spill::{Extent, Job, Source, Writer};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -91,11 +91,15 @@ pub(crate) struct Sorter {
 /// What a partition has beside the block being filled.
 #[derive(Default)]
 pub(crate) struct Distributed {
-    /// Sealed blocks, while all is in memory.
+    /// Sealed blocks in memory, which were taken before those in the file.
     blocks: VecDeque<Vec<u8>>,
     file: Option<Arc<dyn File>>,
     /// Of sealed blocks, wherever they are.
     bytes: u64,
+    /// Of those in the file.
+    file_bytes: u64,
+    /// Where in the file the blocks lie that were taken before the others, if not at its start.
+    first_from: Option<u64>,
     records: u64,
     /// The file has more than the last checkpoint synced.
     unsynced: bool,
@@ -273,9 +277,7 @@ impl Sorter {
     pub(crate) fn finish_within(mut self, memory_bytes: u64) -> Result<Sorted> {
         self.refuse_if_forked()?;
         self.seal_all()?;
-        if self.held > memory_bytes / 2 {
-            self.spill()?;
-        }
+        self.spill_to(memory_bytes / 2)?;
         if let Some(writer) = &self.writer {
             writer.drain()?;
         }
@@ -314,22 +316,26 @@ impl Sorter {
     }
 
     fn temporary_bytes(&self, parts: &[Part]) -> u64 {
-        let in_files = |part: &&Part| {
+        let of_part = |part: &Part| {
             let source = part.source.lock().expect("no other thread has it yet");
-            matches!(&*source, Some(Source { holding: Holding::File(_), .. }))
+            source.as_ref().map_or(0, Source::file_bytes)
         };
-        parts.iter().filter(in_files).map(|part| part.bytes).sum()
+        parts.iter().map(of_part).sum()
     }
 
     fn to_sort(&self, number: usize, part: Distributed) -> Part {
         let path: Arc<Path> = spill::part_name(&self.options.temporary, number).into();
-        let holding = match part.file {
-            None => Holding::Memory(part.blocks),
-            Some(file) => {
-                Holding::File(Extent { file, number: number as u32, path: path.clone(), from: 0, to: part.bytes })
+        let mut extents = VecDeque::new();
+        if let Some(file) = part.file {
+            let first_from = part.first_from.unwrap_or(0);
+            for (from, to) in [(first_from, part.file_bytes), (0, first_from)] {
+                let (file, path) = (Arc::clone(&file), Arc::clone(&path));
+                extents.push_back(Extent { file, number: number as u32, path, from, to });
             }
-        };
-        Part { source: Mutex::new(Some(Source { holding, path })), bytes: part.bytes, records: part.records }
+            extents.retain(|extent| !extent.is_empty());
+        }
+        let source = Source { blocks: part.blocks, extents, path };
+        Part { source: Mutex::new(Some(source)), bytes: part.bytes, records: part.records }
     }
 
     /// Whether records in blocks have no lengths of their own.
@@ -382,25 +388,38 @@ impl Sorter {
     fn seal(&mut self, part: usize) -> Result<()> {
         let fixed = self.fixed.filter(|_| self.in_fixed_blocks());
         let block = self.blocks[part].seal(fixed);
+        let bytes = block.len() as u64;
+        self.parts[part].bytes += bytes;
         if self.writer.is_some() {
             return self.write(part, block);
         }
-        self.held += block.len() as u64;
-        self.parts[part].bytes += block.len() as u64;
+        self.held += bytes;
         self.parts[part].blocks.push_back(block);
         if self.held > self.options.memory_bytes / 2 {
-            self.spill()?;
+            self.overflow()?;
         }
         Ok(())
     }
 
-    /// From here on blocks go to the disk.
-    fn spill(&mut self) -> Result<()> {
+    /// From here on blocks go to the disk. What is in memory stays there, unless checkpoints have to include it.
+    fn overflow(&mut self) -> Result<()> {
         self.start_writer()?;
-        self.held = 0;
-        for part in 0..self.parts.len() {
-            self.parts[part].bytes = 0;
+        if self.manifest.is_some() { self.spill_to(0) } else { Ok(()) }
+    }
+
+    /// Writes blocks in memory, those of the last partitions first, until they have at most `limit` bytes.
+    fn spill_to(&mut self, limit: u64) -> Result<()> {
+        if self.held > limit && self.writer.is_none() {
+            self.start_writer()?;
+        }
+        for part in (0..self.parts.len()).rev() {
+            if self.held <= limit {
+                break;
+            }
+            let of_part = &mut self.parts[part];
+            of_part.first_from = Some(of_part.file_bytes).filter(|_| !of_part.blocks.is_empty());
             while let Some(block) = self.parts[part].blocks.pop_front() {
+                self.held -= block.len() as u64;
                 self.write(part, block)?;
             }
         }
@@ -409,7 +428,7 @@ impl Sorter {
 
     fn start_writer(&mut self) -> Result<()> {
         let limit = self.options.memory_bytes / 8;
-        self.writer = Some(Writer::start(&self.options.temporary, limit, self.block_bytes)?);
+        self.writer = Some(Writer::start(&self.options.temporary, limit)?);
         Ok(())
     }
 
@@ -427,8 +446,8 @@ impl Sorter {
             }
         };
         let bytes = block.len() as u64;
-        let job = Job { file, part, offset: of_part.bytes, block };
-        of_part.bytes += bytes;
+        let job = Job { file, part, offset: of_part.file_bytes, block };
+        of_part.file_bytes += bytes;
         of_part.unsynced = true;
         let spare = self.writer.as_ref().expect("started by spill").submit(job)?;
         self.blocks[part].reuse(spare);
@@ -443,9 +462,9 @@ impl Sorter {
     pub(crate) fn checkpoint(&mut self, source: u64, complete: bool) -> Result<()> {
         self.seal_all()?;
         if self.writer.is_none() {
-            self.spill()?;
+            self.overflow()?;
         }
-        self.writer.as_ref().expect("started to spill").drain()?;
+        self.writer.as_ref().expect("just started").drain()?;
         for (i, part) in self.parts.iter_mut().enumerate().filter(|(_, part)| part.unsynced) {
             let path = || spill::part_name(&self.options.temporary, i);
             let file = part.file.as_ref().expect("what was written has a file");
@@ -515,7 +534,7 @@ impl Sorter {
     pub(crate) fn open_parts(&self, saved: &Saved) -> Result<Option<Vec<Distributed>>> {
         let mut parts = Vec::new();
         for (i, &(bytes, records)) in saved.snapshot.parts.iter().enumerate() {
-            let mut part = Distributed { bytes, records, ..Distributed::default() };
+            let mut part = Distributed { bytes, file_bytes: bytes, records, ..Distributed::default() };
             if bytes > 0 {
                 let path = spill::part_name(&self.options.temporary, i);
                 let fail = |e| Error::io(&path, "reopen a temporary file", e);

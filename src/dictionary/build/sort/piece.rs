@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! raw blocks -> hash each key, count by the bits below the prefix -> scatter {r, at} -> insertion sort
-//!            -> resolve equal keys -> gather the records in order
+//!            -> resolve equal keys -> gather the records in order, or note where each lies if they are long
 //! ```
 //! The counting pass leaves a few records a bucket, as hashes are uniform; where they are not, a comparison sort takes
 //! the bucket. The insertion sort runs over all at once: nothing moves farther than its bucket.
@@ -18,6 +18,10 @@ use crate::error::ErrorKind;
 use crate::hash::HashFunction;
 use crate::linear;
 use std::path::Path;
+
+/// Records of as many bytes on average, and more, stay in the blocks that were read, and the run says where each lies:
+/// to read them out of order costs less than to copy them.
+const STAYING_BYTES_MIN: u64 = 256;
 
 /// What all pieces of a sort have in common.
 pub(super) struct SortRules {
@@ -43,9 +47,16 @@ impl SortRules {
     /// The memory that sorting so much takes: what is given back after it, and what the run keeps.
     pub(super) fn need(&self, raw_bytes: u64, records: u64) -> (u64, u64) {
         let entries = records * size_of::<Entry>() as u64 + (4 << bucket_bits(records));
-        let span = if self.run_lengths().is_some() { 0 } else { size_of::<Span>() as u64 };
-        (raw_bytes + entries, raw_bytes + records * (8 + span))
+        let stay = records_stay(raw_bytes, records);
+        let gathered = if stay { 0 } else { raw_bytes };
+        let span = if self.run_lengths().is_some() && !stay { 0 } else { size_of::<Span>() as u64 };
+        (gathered + entries, raw_bytes + records * (8 + span))
     }
+}
+
+/// Whether the records of a run stay in the blocks that were read.
+fn records_stay(raw_bytes: u64, records: u64) -> bool {
+    raw_bytes / records.max(1) >= STAYING_BYTES_MIN
 }
 
 #[derive(Clone, Copy, Default)]
@@ -61,6 +72,15 @@ pub(super) struct Scratch {
     pub raw: Vec<u8>,
     entries: Vec<Entry>,
     starts: Vec<u32>,
+}
+
+impl Scratch {
+    /// Before blocks are read: takes the buffer of a run that is not needed any more, if it is the larger one.
+    pub(super) fn take_buffer(&mut self, run: &mut Run) {
+        if self.raw.capacity() < run.bytes.capacity() {
+            std::mem::swap(&mut self.raw, &mut run.bytes);
+        }
+    }
 }
 
 /// Bits below the prefix by which `records` records are scattered.
@@ -82,7 +102,8 @@ pub(super) fn sort_piece(
     run: &mut Run,
     places: Option<&mut Vec<u64>>,
 ) -> Result<(), SortError> {
-    run.clear_for(rules.lengths_of_runs());
+    let stay = records_stay(scratch.raw.len() as u64, records);
+    run.clear_for(if stay { None } else { rules.lengths_of_runs() });
     scatter(scratch, part, records, rules, path, run)?;
     let Scratch { raw, entries, .. } = scratch;
     if entries.windows(2).any(|pair| pair[0].r == pair[1].r) {
@@ -91,7 +112,13 @@ pub(super) fn sort_piece(
     if let Some(places) = places {
         *places = places_of(entries, raw, rules);
     }
-    gather(entries, raw, rules, run);
+    run.positions.clear();
+    run.positions.extend(entries.iter().map(|e| e.r));
+    if stay {
+        point(entries, raw, rules, run)
+    } else {
+        gather(entries, raw, rules, run)
+    }
     Ok(())
 }
 
@@ -224,9 +251,16 @@ fn places_of(entries: &[Entry], raw: &[u8], rules: &SortRules) -> Vec<u64> {
     entries.iter().map(|e| place(e).unwrap_or(0)).collect()
 }
 
+/// Gives the blocks to the run, which says where in them its records lie.
+fn point(entries: &[Entry], raw: &mut Vec<u8>, rules: &SortRules, run: &mut Run) {
+    if let Spans::Varied(spans) = &mut run.spans {
+        spans.reserve_exact(entries.len());
+        spans.extend(entries.iter().map(|e| block::span(raw, e.at, rules.fixed)));
+    }
+    run.bytes = std::mem::take(raw);
+}
+
 fn gather(entries: &[Entry], raw: &[u8], rules: &SortRules, run: &mut Run) {
-    run.positions.clear();
-    run.positions.extend(entries.iter().map(|e| e.r));
     match rules.run_lengths() {
         Some(fixed) => match fixed.stride() {
             // A copy of a length known beforehand is a move, not a call.

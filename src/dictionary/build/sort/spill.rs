@@ -62,6 +62,7 @@ struct Queue {
     /// Of the jobs and of the one being written.
     bytes: u64,
     spare: Vec<Vec<u8>>,
+    spare_bytes: u64,
     error: Option<Error>,
     failed: bool,
     ended: bool,
@@ -90,21 +91,20 @@ pub(super) struct Writer {
     thread: Option<JoinHandle<()>>,
     /// Bytes that may wait.
     limit: u64,
-    block_bytes: usize,
 }
 
 impl Writer {
-    pub(super) fn start(prefix: &Path, limit: u64, block_bytes: usize) -> Result<Writer> {
+    pub(super) fn start(prefix: &Path, limit: u64) -> Result<Writer> {
         let shared = Arc::new(Shared::default());
         let (of_thread, prefix_of_thread) = (shared.clone(), prefix.to_owned());
         let thread = std::thread::Builder::new()
             .name("sort-write".to_owned())
-            .spawn(move || write_all(&of_thread, &prefix_of_thread))
+            .spawn(move || write_all(&of_thread, &prefix_of_thread, limit))
             .map_err(|e| Error::io(prefix, "start a thread for the temporary files of", e))?;
-        Ok(Writer { shared, thread: Some(thread), limit, block_bytes })
+        Ok(Writer { shared, thread: Some(thread), limit })
     }
 
-    /// Hands over a block and returns an empty buffer. Blocks while the queue is full.
+    /// Hands over a block and returns a buffer that was written, if there is one. Blocks while the queue is full.
     pub(super) fn submit(&self, job: Job) -> Result<Vec<u8>> {
         let mut queue = self.shared.lock();
         let bytes = job.block.len() as u64;
@@ -116,8 +116,9 @@ impl Writer {
         queue.jobs.push_back(job);
         self.shared.changed.notify_all();
         let spare = queue.spare.pop();
+        queue.spare_bytes -= spare.as_ref().map_or(0, Vec::capacity) as u64;
         drop(queue);
-        Ok(spare.unwrap_or_else(|| Vec::with_capacity(self.block_bytes)))
+        Ok(spare.unwrap_or_default())
     }
 
     /// Waits until all is written.
@@ -150,9 +151,8 @@ impl Drop for Writer {
     }
 }
 
-fn write_all(shared: &Shared, prefix: &Path) {
-    // A few buffers; the rest of the memory belongs to the blocks being filled.
-    const SPARE_MAX: usize = 4;
+/// Buffers that were written are kept, up to `limit` bytes with those that wait: touching new memory takes time.
+fn write_all(shared: &Shared, prefix: &Path, limit: u64) {
     let mut queue = shared.lock();
     loop {
         if queue.ended || queue.failed {
@@ -173,8 +173,9 @@ fn write_all(shared: &Shared, prefix: &Path) {
             queue.failed = true;
             let what = format!("write a temporary file ({written} bytes of temporary files are written so far)");
             queue.error = Some(Error::io(&part_name(prefix, job.part), &what, e));
-        } else if queue.spare.len() < SPARE_MAX {
+        } else if queue.bytes + queue.spare_bytes + job.block.capacity() as u64 <= limit {
             job.block.clear();
+            queue.spare_bytes += job.block.capacity() as u64;
             queue.spare.push(job.block);
         }
         shared.changed.notify_all();
@@ -193,15 +194,29 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// Reads all of it into `raw` and compares the checksums.
+    /// Replaces what is in `raw` by all of it.
     pub(super) fn read_all(&self, raw: &mut Vec<u8>) -> Result<()> {
-        let bytes = usize::try_from(self.to - self.from).map_err(|_| self.damaged(self.from, "too long"))?;
-        // What is overwritten need not be cleared first.
-        raw.reserve_exact(bytes.saturating_sub(raw.len()));
-        raw.resize(bytes, 0);
+        resize(raw, self.len()?);
+        self.read_to(raw)
+    }
+
+    /// Adds all of it to `raw`.
+    pub(super) fn append_to(&self, raw: &mut Vec<u8>) -> Result<()> {
+        let (start, bytes) = (raw.len(), self.len()?);
+        raw.reserve_exact(bytes);
+        raw.resize(start + bytes, 0);
+        self.read_to(&mut raw[start..])
+    }
+
+    fn len(&self) -> Result<usize> {
+        usize::try_from(self.to - self.from).map_err(|_| self.damaged(self.from, "too long"))
+    }
+
+    /// Reads all of it into `raw`, which has its length, and compares the checksums.
+    fn read_to(&self, raw: &mut [u8]) -> Result<()> {
         self.read(raw, self.from)?;
         let mut start = 0;
-        while start < bytes {
+        while start < raw.len() {
             let header = self.header(&raw[start..], self.from + start as u64)?;
             self.verify(&raw[start..start + header.block_bytes], self.from + start as u64)?;
             start += header.block_bytes;
@@ -218,8 +233,8 @@ impl Extent {
     }
 
     /// Takes the first `bytes` bytes off it.
-    pub(super) fn split(&mut self, bytes: usize) -> Extent {
-        let first = Extent { to: self.from + bytes as u64, ..self.clone() };
+    pub(super) fn split(&mut self, bytes: u64) -> Extent {
+        let first = Extent { to: self.from + bytes, ..self.clone() };
         self.from = first.to;
         first
     }
@@ -263,14 +278,42 @@ impl Extent {
     }
 }
 
-/// Where a partition's blocks are.
-pub(super) enum Holding {
-    Memory(VecDeque<Vec<u8>>),
-    File(Extent),
+/// Makes `raw` `bytes` long, for bytes that replace what it has.
+fn resize(raw: &mut Vec<u8>, bytes: usize) {
+    // What is overwritten need not be cleared first.
+    raw.reserve_exact(bytes.saturating_sub(raw.len()));
+    raw.resize(bytes, 0);
 }
 
-/// The blocks of a partition.
+/// The blocks of a partition, in the order in which they were taken: those in memory first.
 pub(super) struct Source {
-    pub holding: Holding,
+    pub blocks: VecDeque<Vec<u8>>,
+    pub extents: VecDeque<Extent>,
     pub path: Arc<Path>,
+}
+
+impl Source {
+    /// Bytes in files.
+    pub(super) fn file_bytes(&self) -> u64 {
+        self.extents.iter().map(|extent| extent.to - extent.from).sum()
+    }
+
+    /// Replaces what is in `raw` by all blocks. Memory and files are given back.
+    pub(super) fn read_all(mut self, raw: &mut Vec<u8>) -> Result<()> {
+        if self.extents.is_empty() && self.blocks.len() == 1 {
+            *raw = self.blocks.pop_front().expect("one");
+            return Ok(());
+        }
+        let in_memory: usize = self.blocks.iter().map(Vec::len).sum();
+        let lens: Vec<usize> = self.extents.iter().map(Extent::len).collect::<Result<_>>()?;
+        resize(raw, in_memory + lens.iter().sum::<usize>());
+        let mut rest = &mut raw[..];
+        for block in self.blocks {
+            rest.split_off_mut(..block.len()).expect("room for all").copy_from_slice(&block);
+        }
+        for (extent, len) in self.extents.iter().zip(lens) {
+            extent.read_to(rest.split_off_mut(..len).expect("room for all"))?;
+        }
+        Ok(())
+    }
 }

@@ -11,7 +11,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::bits::Reader;
-use super::layout::{HEADER_WORDS, MAGIC, SUPERBLOCK_HEAD, TrieLayout, TrieOptions, WIDE, check_layout};
+use super::layout::{
+    Blocks, HEADER_WORDS, MAGIC, PageShape, SUPERBLOCK_HEAD, TrieLayout, TrieOptions, WIDE, check_layout,
+};
 use super::skip::Classes;
 use super::tables::{SMALL, Tables, WINDOW};
 
@@ -23,6 +25,7 @@ pub(super) const NESTED_MAX: u32 = 64 + 50;
 /// The caller keeps the words and passes the same ones to each call.
 pub(crate) struct Trie {
     options: TrieOptions,
+    is_dense: bool,
     layout: TrieLayout,
     classes: Classes,
     tables: Arc<Tables>,
@@ -46,16 +49,19 @@ impl Trie {
         let halves = |word: u64| (word as u32, (word >> 32) as u32);
         let (bucket_keys, huffman_max) = halves(header[2]);
         let (skip_min, block_items) = halves(header[3]);
-        let options = TrieOptions { bucket_keys, huffman_max, skip_min, block_items };
+        let (record_bytes, body_bytes) = halves(header[7]);
+        let page = PageShape { record_bytes, body_bytes };
+        let options = TrieOptions { bucket_keys, huffman_max, skip_min, block_items, page };
         options.check().map_err(|e| format!("trie index: {e}"))?;
         let (bucket_bits, superblock_bits) = halves(header[4]);
         let layout =
             TrieLayout { pairs: header[1], bucket_bits, superblock_bits, trie_bits: header[5], wide_count: header[6] };
-        check_layout(&layout, words.len() as u64, header[7])?;
+        check_layout(&layout, words.len() as u64)?;
         let classes = Classes::read(&header[8..], skip_min != 0)?;
-        let blocks = Blocks::of(block_items);
+        let blocks = options.blocks();
         let skip_from = options.skip_from();
-        let trie = Trie { options, layout, classes, tables: Tables::of(huffman_max), blocks, skip_from };
+        let is_dense = options.is_dense();
+        let trie = Trie { options, is_dense, layout, classes, tables: Tables::of(huffman_max), blocks, skip_from };
         let last = trie.bucket(words, (1 << bucket_bits) - 1);
         if last.is_none_or(|b| b.rank + b.count != layout.pairs || b.end != layout.trie_bits) {
             return Err("trie index: the last bucket does not end with the pairs and the tries".to_owned());
@@ -119,32 +125,6 @@ impl Trie {
     #[cfg(test)]
     pub fn bits(&self) -> u64 {
         64 * (self.layout.words().expect("checked by open"))
-    }
-}
-
-/// Where in its block a rank is, without a division: Lemire, Kaser & Kurz 2019, Faster Remainder by Direct Computation.
-#[derive(Clone, Copy)]
-struct Blocks {
-    items: u64,
-    /// 2^64 / items, rounded up.
-    reciprocal: u64,
-}
-
-impl Blocks {
-    fn of(items: u32) -> Blocks {
-        Blocks { items: items.into(), reciprocal: (u64::MAX / u64::from(items)).wrapping_add(1) }
-    }
-
-    /// `rank % items`.
-    #[inline(always)]
-    fn within(self, rank: u64) -> u64 {
-        if self.items.is_power_of_two() {
-            return rank & (self.items - 1);
-        }
-        if rank > u32::MAX.into() {
-            return rank % self.items;
-        }
-        ((u128::from(self.reciprocal.wrapping_mul(rank)) * u128::from(self.items)) >> 64) as u64
     }
 }
 
@@ -249,7 +229,7 @@ impl Trie {
     /// Goes to the end of the path; `None` where the bits contradict themselves.
     #[inline]
     pub(super) fn descend(&self, reader: &mut Reader<'_>, place: &mut Subtrie) -> Option<()> {
-        if self.options.block_items > 1 {
+        if !self.is_dense {
             return self.descend_sparse(reader, place);
         }
         while place.count > SMALL && place.depth < 64 {
@@ -307,7 +287,7 @@ impl Trie {
     /// Whether a pointer gives the bits of the left subtrie.
     #[inline(always)]
     fn has_skip(&self, size: u64, left: u64) -> bool {
-        size >= self.skip_from && left > self.blocks.items
+        size >= self.skip_from && !self.blocks.hold(0, left)
     }
 
     /// The bits of the left subtrie, if a pointer gives them.
@@ -382,9 +362,9 @@ impl Trie {
     }
 
     fn descend_sparse(&self, reader: &mut Reader<'_>, place: &mut Subtrie) -> Option<()> {
-        let items = self.blocks.items;
-        let mut within = self.blocks.within(place.rank);
-        while within + place.count > items && place.depth < 64 {
+        let blocks = self.blocks;
+        let mut within = blocks.within(place.rank);
+        while !blocks.end_at(within, place.count) && place.depth < 64 {
             let left = self.tables.root(reader, place.count)?;
             if left == 0 {
                 place.deeper();
@@ -395,20 +375,20 @@ impl Trie {
             if place.goes_right() {
                 match bits {
                     Some(bits) => reader.jump(bits)?,
-                    None if within + left > items => self.pass_sparse(reader, left, within, NESTED_MAX)?,
+                    None if !blocks.end_at(within, left) => self.pass_sparse(reader, left, within, NESTED_MAX)?,
                     None => {}
                 }
-                within = self.blocks.within(within + left);
+                within = blocks.advance(within, left);
             }
             place.choose(left);
         }
         Some(())
     }
 
-    /// Passes a trie, which is in more than one block, whose first rank is the `within`-th of a block.
+    /// Passes a trie, which is in more than one block, which begins at `within` of a block.
     fn pass_sparse(&self, reader: &mut Reader<'_>, mut size: u64, mut within: u64, nested: u32) -> Option<()> {
-        let items = self.blocks.items;
-        while within + size > items {
+        let blocks = self.blocks;
+        while !blocks.end_at(within, size) {
             let left = self.tables.root(reader, size)?;
             if left == 0 {
                 continue;
@@ -416,11 +396,11 @@ impl Trie {
             if self.has_skip(size, left) {
                 let bits = self.classes.take(reader, left)?;
                 reader.jump(bits)?;
-            } else if within + left > items {
+            } else if !blocks.end_at(within, left) {
                 self.pass_sparse(reader, left, within, nested.checked_sub(1)?)?;
             }
             size -= left;
-            within = self.blocks.within(within + left);
+            within = blocks.advance(within, left);
         }
         Some(())
     }

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 use super::bits::{Backward, Forward};
 use super::code::gamma_number;
-use super::layout::{HEADER_WORDS, MAGIC, PAIRS_MAX, SUPERBLOCK_HEAD, TrieLayout, TrieOptions, WIDE};
+use super::layout::{Blocks, HEADER_WORDS, MAGIC, PAIRS_MAX, SUPERBLOCK_HEAD, TrieLayout, TrieOptions, WIDE};
 use super::skip::Classes;
 use super::tables::Tables;
 
@@ -168,7 +168,7 @@ fn header(options: &TrieOptions, layout: &TrieLayout) -> [u64; 8] {
         pair(layout.bucket_bits, layout.superblock_bits),
         layout.trie_bits,
         layout.wide_count,
-        0,
+        pair(options.page.record_bytes, options.page.body_bytes),
     ]
 }
 
@@ -180,7 +180,8 @@ fn bucket_of(position: u64, bucket_bits: u32) -> u64 {
 struct Encoder {
     tables: Arc<Tables>,
     skip_from: u64,
-    block_items: u64,
+    blocks: Blocks,
+    is_dense: bool,
     classes: Classes,
     /// Keys and bits of left subtries that had pointers, while they are measured.
     measured: Option<Vec<(u64, u64)>>,
@@ -192,7 +193,8 @@ impl Encoder {
         Encoder {
             tables: Tables::of(options.huffman_max),
             skip_from: options.skip_from(),
-            block_items: options.block_items.into(),
+            blocks: options.blocks(),
+            is_dense: options.is_dense(),
             classes: Classes::guessed(),
             measured: None,
             row: Backward::default(),
@@ -231,7 +233,7 @@ impl Encoder {
         self.put_trie(&keys[left..], rank + left as u64, common + 1);
         let behind = self.row.len();
         self.put_trie(&keys[..left], rank, common + 1);
-        if size >= self.skip_from && left as u64 > self.block_items {
+        if size >= self.skip_from && !self.blocks.hold(0, left as u64) {
             self.put_skip(left as u64, self.row.len() - behind);
         }
         self.put_code(size, left as u64);
@@ -241,7 +243,7 @@ impl Encoder {
     }
 
     fn in_one_block(&self, rank: u64, size: u64) -> bool {
-        self.block_items > 1 && rank / self.block_items == (rank + size - 1) / self.block_items
+        !self.is_dense && self.blocks.hold(self.blocks.within(rank), size)
     }
 
     fn put_skip(&mut self, left: u64, bits: u64) {

@@ -15,6 +15,8 @@ pub(super) const PAIRS_MAX: u64 = 1 << 48;
 /// The keys that a superblock is expected to have at most: their bits, even at 4 a key, fit in 16.
 pub(super) const SUPERBLOCK_KEYS: u64 = 1 << 14;
 pub(super) const SUPERBLOCK_BITS_MAX: u32 = 10;
+/// Bytes of the stream in a page: pages have at most 2^16, of which a checksum takes some.
+const BODY_BYTES_MAX: u32 = u16::MAX as u32;
 /// Smaller tries have no skip pointers: they are decoded by tables that know none.
 pub(super) const SKIP_MIN_LEAST: u32 = 32;
 
@@ -29,13 +31,23 @@ pub(crate) struct TrieOptions {
     /// The smallest trie, in keys, with a pointer past its left subtrie, if that has more than `block_items`: 32 or
     /// more; 0 for none, as in the paper.
     pub skip_min: u32,
-    /// Ranks a block: a lookup gives ranks of one block. 1: one rank.
+    /// Ranks a block: a lookup gives ranks of one block. 1: one rank. 0: as many as lie in a page.
     pub block_items: u32,
+    /// Where `block_items` is 0 and records have one size; else all zeros.
+    pub page: PageShape,
+}
+
+/// How records of one size lie in pages, from which follows which records a page has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PageShape {
+    pub record_bytes: u32,
+    /// Bytes of the stream in a page.
+    pub body_bytes: u32,
 }
 
 impl Default for TrieOptions {
     fn default() -> Self {
-        TrieOptions { bucket_keys: 256, huffman_max: 64, skip_min: 0, block_items: 1 }
+        TrieOptions { bucket_keys: 256, huffman_max: 64, skip_min: 0, block_items: 1, page: PageShape::default() }
     }
 }
 
@@ -50,15 +62,96 @@ impl TrieOptions {
         if self.skip_min != 0 && self.skip_min < SKIP_MIN_LEAST {
             return Err(format!("skip_min is {}, must be 0 or {SKIP_MIN_LEAST} or more", self.skip_min));
         }
-        if self.block_items == 0 {
-            return Err("block_items is 0, must be 1 or more".to_owned());
+        let PageShape { record_bytes, body_bytes } = self.page;
+        let is_page = record_bytes > 0 && record_bytes <= body_bytes && body_bytes <= BODY_BYTES_MAX;
+        if self.page != PageShape::default() && (self.block_items != 0 || !is_page) {
+            return Err(format!(
+                "block_items is {}, with records of {record_bytes} bytes in {body_bytes}",
+                self.block_items
+            ));
         }
         Ok(())
+    }
+
+    /// These options for records that lie in pages like this, `None` where they have several sizes. Only where records
+    /// of one size are no longer than a page do their ranks say where pages begin; else a lookup gives one rank.
+    pub(crate) fn in_pages(self, page: Option<PageShape>) -> TrieOptions {
+        let page = page.filter(|page| page.record_bytes > 0 && page.record_bytes <= page.body_bytes);
+        TrieOptions { page: page.filter(|_| self.block_items == 0).unwrap_or_default(), ..self }
+    }
+
+    /// Whether a lookup gives one rank.
+    pub(super) fn is_dense(&self) -> bool {
+        self.block_items <= 1 && self.page == PageShape::default()
+    }
+
+    /// What a lookup does not tell apart.
+    pub(super) fn blocks(&self) -> Blocks {
+        match self.page {
+            PageShape { body_bytes: 0, .. } => Blocks::of(1, self.block_items.max(1)),
+            PageShape { record_bytes, body_bytes } => Blocks::of(record_bytes, body_bytes),
+        }
     }
 
     /// The size from which tries have a pointer.
     pub(super) fn skip_from(&self) -> u64 {
         if self.skip_min == 0 { u64::MAX } else { self.skip_min.into() }
+    }
+}
+
+/// Blocks of equal length, that records of one length lie in: in ranks, or in bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Blocks {
+    /// Of a record.
+    step: u64,
+    /// Of a block.
+    length: u64,
+    /// 2^64 / length, rounded up.
+    reciprocal: u64,
+}
+
+impl Blocks {
+    fn of(step: u32, length: u32) -> Blocks {
+        let reciprocal = (u64::MAX / u64::from(length)).wrapping_add(1);
+        Blocks { step: step.into(), length: length.into(), reciprocal }
+    }
+
+    /// Where in its block the record of `rank` begins.
+    #[inline(always)]
+    pub(super) fn within(self, rank: u64) -> u64 {
+        self.advance(0, rank)
+    }
+
+    /// Where in its block the record begins that is `count` behind the one that begins at `within`.
+    #[inline(always)]
+    pub(super) fn advance(self, within: u64, count: u64) -> u64 {
+        // No overflow: ranks are at most 2^48, and where a record is not 1 long it has less than 2^16 bytes.
+        self.remainder(within + count * self.step)
+    }
+
+    /// Whether `count` records, the first of which begins at `within`, end in one block.
+    #[inline(always)]
+    pub(super) fn hold(self, within: u64, count: u64) -> bool {
+        within + count * self.step <= self.length
+    }
+
+    /// Whether a trie of `count` keys, whose first record begins at `within`, is told apart no further. One record may
+    /// be cut by the end of a page.
+    #[inline(always)]
+    pub(super) fn end_at(self, within: u64, count: u64) -> bool {
+        count < 2 || self.hold(within, count)
+    }
+
+    /// `at % length` without a division: Lemire, Kaser & Kurz 2019, Faster Remainder by Direct Computation.
+    #[inline(always)]
+    fn remainder(self, at: u64) -> u64 {
+        if self.length.is_power_of_two() {
+            return at & (self.length - 1);
+        }
+        if at > u32::MAX.into() {
+            return at % self.length;
+        }
+        ((u128::from(self.reciprocal.wrapping_mul(at)) * u128::from(self.length)) >> 64) as u64
     }
 }
 
@@ -115,12 +208,12 @@ impl TrieLayout {
 }
 
 /// Refuses what the words have no room for, before anything is computed from it.
-pub(super) fn check_layout(layout: &TrieLayout, words: u64, reserved: u64) -> Result<(), String> {
+pub(super) fn check_layout(layout: &TrieLayout, words: u64) -> Result<(), String> {
     if layout.pairs > PAIRS_MAX || layout.bucket_bits > 48 || layout.trie_bits > words.saturating_mul(64) {
         return Err(format!("trie index: {layout:?}, more than an index can have"));
     }
-    if !(1..=SUPERBLOCK_BITS_MAX).contains(&layout.superblock_bits) || reserved != 0 {
-        return Err(format!("trie index: {layout:?}, reserved {reserved}: not of this version"));
+    if !(1..=SUPERBLOCK_BITS_MAX).contains(&layout.superblock_bits) {
+        return Err(format!("trie index: {layout:?}: not of this version"));
     }
     if layout.words() != Some(words) {
         return Err(format!("trie index: {words} words, its header says {:?}", layout.words()));

@@ -51,7 +51,7 @@ pub struct IndexArgs {
     /// [default: 64]
     #[arg(long, value_name = "N")]
     skip: Option<u32>,
-    /// Keys per block (trie-sparse) [default: 16]
+    /// Keys per block; 0 for those of a page, where records have one size, else 1 (trie-sparse) [default: 16]
     #[arg(long, value_name = "N")]
     block_items: Option<u32>,
     /// Bits per key against build time (chunk) [default: balanced]
@@ -117,8 +117,10 @@ impl IndexArgs {
                 return Err(Failure::usage(format_args!("{option} needs --index {with}")));
             }
         }
-        if self.block_items.is_some_and(|items| items < 2) {
-            return Err(Failure::usage("--block-items must be at least 2; for one key per block use --index trie"));
+        if self.block_items == Some(1) {
+            return Err(Failure::usage(
+                "--block-items must be 0, or at least 2; for one key per block use --index trie",
+            ));
         }
         Ok(())
     }

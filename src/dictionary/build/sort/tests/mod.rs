@@ -154,6 +154,53 @@ fn records_of_any_lengths_come_out_in_hash_order() {
     }
 }
 
+/// Records that stay in their blocks; a key in four comes again.
+fn long(count: usize) -> Given {
+    let mut random = Random::new(&[9]);
+    let mut record = || {
+        let value = vec![random.next() as u8; 300 + random.below(900)];
+        (random.below(count * 2).to_string().into_bytes(), (!random.percent(12)).then_some(value))
+    };
+    (0..count).map(|_| record()).collect()
+}
+
+#[test]
+fn long_records_come_out_in_hash_order_and_stay_where_they_were() {
+    for duplicates in [Duplicates::First, Duplicates::Last] {
+        sorts(&long(6000), xxh3(), duplicates, false);
+    }
+    let one_size: Given = fixed(3000).into_iter().map(|(key, value)| (key, value.map(|v| v.repeat(50)))).collect();
+    sorts(&one_size, xxh3(), Duplicates::Error, false);
+    let mut sorter = Sorter::new(options(Path::new("/nowhere/o"), Duplicates::Last)).unwrap();
+    push_all(&mut sorter, &one_size[..70].to_vec());
+    let mut sorted = sorter.finish().unwrap();
+    let run = sorted.next_run().unwrap().unwrap();
+    let Spans::Varied(spans) = &run.spans else { panic!("{:?}", run.spans) };
+    assert!(spans.len() > 5 && !spans.is_sorted_by_key(|span| span.start), "{spans:?}");
+    assert!(run.layout() == crate::dictionary::format::layout::Layout::fixed(8, 400));
+}
+
+#[test]
+fn what_was_taken_first_is_first_in_memory_and_in_files() {
+    // Each key three times, so that it comes before and after memory is full.
+    let values = |n: u8| fixed(20_000).into_iter().map(move |(key, _)| (key, Some(vec![n; 20])));
+    let given: Given = values(1).chain(values(2)).chain(values(3)).collect();
+    for duplicates in [Duplicates::First, Duplicates::Last] {
+        let expected = plain(&given, &xxh3(), duplicates);
+        for (threads, within) in [(1, 1 << 20), (2, 1 << 20), (1, 500 << 10), (2, 200 << 10), (2, 1 << 15)] {
+            let directory = tempfile::tempdir().unwrap();
+            let options = options(&directory.path().join("o.spd"), duplicates);
+            let mut sorter = Sorter::new(Plan { memory_bytes: 1 << 20, threads, ..options }).unwrap();
+            push_all(&mut sorter, &given);
+            assert!(sorter.is_spilled() && sorter.held > 500 << 10, "{} bytes", sorter.held);
+            let mut sorted = sorter.finish_within(within).unwrap();
+            let spilled = sorted.temporary_bytes();
+            assert_eq!(spilled < 1_300_000, within >= 1 << 20, "{spilled} bytes of 1.7 MB");
+            assert!(drain(&mut sorted, false).unwrap() == expected, "{duplicates:?}, within {within}");
+        }
+    }
+}
+
 #[test]
 fn lengths_may_change_late() {
     let mut given = fixed(30_000);

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use super::code::Codes;
 use super::layout::HEADER_WORDS;
-use super::{Trie, TrieOptions, build};
+use super::{PageShape, Trie, TrieOptions, build};
 use crate::random::Random;
 
 fn sorted(random: &mut Random, count: usize) -> Vec<u64> {
@@ -112,9 +112,18 @@ impl<'a> Reference<'a> {
         ranks
     }
 
+    /// Bytes of a record and of a block; ranks, where it has no bytes.
+    fn block(&self) -> (u64, u64) {
+        match self.words[3] >> 32 {
+            0 if self.words[7] == 0 => (1, 1),
+            0 => (self.words[7] & 0xffff_ffff, self.words[7] >> 32),
+            items => (1, items),
+        }
+    }
+
     fn stored(&self, size: u64, rank: u64) -> bool {
-        let block = self.words[3] >> 32;
-        size >= 2 && rank / block != (rank + size - 1) / block
+        let (record, block) = self.block();
+        size >= 2 && rank * record / block != ((rank + size) * record - 1) / block
     }
 
     fn find(&mut self, size: u64, rank: u64, position: u64, depth: u32) -> Range<u64> {
@@ -148,8 +157,8 @@ impl<'a> Reference<'a> {
     /// The code at the root, and the pointer behind it, which is not used.
     fn left(&mut self, size: u64) -> u64 {
         let left = self.symbol(size);
-        let (skip_min, block) = (self.words[3] & 0xffff_ffff, self.words[3] >> 32);
-        if skip_min != 0 && size >= skip_min && left > block {
+        let (skip_min, (record, block)) = (self.words[3] & 0xffff_ffff, self.block());
+        if skip_min != 0 && size >= skip_min && left * record > block {
             let width = self.words[8 + left.ilog2().min(15) as usize] >> 48;
             if self.number(width as u32) == (1 << width) - 1 {
                 self.gamma();
@@ -179,7 +188,13 @@ fn check(options: &TrieOptions, positions: &[u64], absent: &[u64]) {
     let words = built(options, positions);
     let trie = opened(&words);
     let mut reference = Reference::new(&words);
-    let block = u64::from(options.block_items);
+    let in_one_block = |ranks: &Range<u64>| match (u64::from(options.block_items), options.page) {
+        (0, PageShape { record_bytes, body_bytes }) => {
+            let (record, body) = (u64::from(record_bytes), u64::from(body_bytes));
+            ranks.end - ranks.start == 1 || ranks.start * record / body == (ranks.end * record - 1) / body
+        }
+        (items, _) => ranks.start / items == (ranks.end - 1) / items,
+    };
     // The reference is slow.
     let stride = 1 + positions.len() as u64 / 100;
     for (rank, position) in (0..).zip(positions) {
@@ -190,10 +205,10 @@ fn check(options: &TrieOptions, positions: &[u64], absent: &[u64]) {
         assert!(ranks.contains(&rank), "{ranks:?} is not rank {rank}, {options:?}");
         let equal =
             positions.partition_point(|p| p < position) as u64..positions.partition_point(|p| p <= position) as u64;
-        if block == 1 {
+        if options.is_dense() {
             assert_eq!(ranks, equal);
         } else {
-            assert!(ranks.start / block == (ranks.end - 1) / block || ranks == equal, "{ranks:?} in blocks of {block}");
+            assert!(in_one_block(&ranks) || ranks == equal, "{ranks:?}, {options:?}");
         }
     }
     for &position in absent {
@@ -215,7 +230,11 @@ fn many_options() -> Vec<TrieOptions> {
     for (bucket_keys, huffman_max) in [(16, 2), (32, 3), (64, 16), (128, 8), (256, 64), (512, 256), (4096, 100)] {
         for skip_min in [0, 32, 64] {
             for block_items in [1, 2, 7, 64] {
-                all.push(TrieOptions { bucket_keys, huffman_max, skip_min, block_items });
+                all.push(TrieOptions { bucket_keys, huffman_max, skip_min, block_items, page: PageShape::default() });
+            }
+            for (record_bytes, body_bytes) in [(0, 0), (16, 508), (7, 64), (100, 4092), (1, 10)] {
+                let page = PageShape { record_bytes, body_bytes };
+                all.push(TrieOptions { bucket_keys, huffman_max, skip_min, block_items: 0, page });
             }
         }
     }
@@ -344,7 +363,7 @@ fn changed_words_give_an_error_or_ranges_in_bounds() {
     let positions = sorted(&mut random, 3000);
     let skewed = skewed();
     for round in 0..6000 {
-        let options = many_options()[random.up_to(84 - 1) as usize];
+        let options = random.pick(&many_options());
         let of = if round % 4 == 0 { &skewed[random.up_to(12 - 1) as usize] } else { &positions };
         let count = 1 + random.up_to(of.len() as u64 - 1) as usize;
         let mut words = built(&options, &of[..count]);
@@ -395,7 +414,8 @@ fn options_and_positions_that_are_wrong_are_refused() {
         TrieOptions { huffman_max: 1, ..TrieOptions::default() },
         TrieOptions { huffman_max: 257, ..TrieOptions::default() },
         TrieOptions { skip_min: 31, ..TrieOptions::default() },
-        TrieOptions { block_items: 0, ..TrieOptions::default() },
+        TrieOptions { page: PageShape { record_bytes: 8, body_bytes: 64 }, ..TrieOptions::default() },
+        TrieOptions { block_items: 0, page: PageShape { record_bytes: 65, body_bytes: 64 }, ..TrieOptions::default() },
     ];
     assert!(wrong.iter().all(|options| build(options, 0, std::iter::empty()).is_err()));
     for skip_min in [0, 64] {
@@ -438,6 +458,28 @@ fn a_key_costs_the_bits_that_the_paper_says() {
         let sparse = bits_per_key(&TrieOptions { block_items, ..TrieOptions::default() }, &positions) - 0.133;
         assert!((sparse - bits).abs() < 0.02, "{sparse} for {block_items} a block");
     }
+}
+
+#[test]
+fn a_trie_of_pages_takes_the_bits_of_blocks_that_are_as_long_and_names_one_page() {
+    let positions = sorted(&mut Random::from_seed(8), 1 << 20);
+    let (record, body) = (16, 4092);
+    let page = PageShape { record_bytes: record, body_bytes: body };
+    let pages = TrieOptions { block_items: 0, page, ..TrieOptions::default() };
+    let blocks = TrieOptions { block_items: body / record, ..TrieOptions::default() };
+    let [of_pages, of_blocks] = [&pages, &blocks].map(|options| bits_per_key(options, &positions));
+    assert!(of_pages < of_blocks + 0.01 && of_pages < 0.27, "{of_pages}, in blocks {of_blocks}");
+    let read = |options: &TrieOptions| {
+        let words = built(options, &positions);
+        let trie = opened(&words);
+        let pages_of = |ranks: Range<u64>| {
+            (ranks.end * u64::from(record) - 1) / u64::from(body) - ranks.start * u64::from(record) / u64::from(body)
+                + 1
+        };
+        let read: u64 = positions.iter().map(|position| pages_of(trie.locate(&words, *position))).sum();
+        read as f64 / positions.len() as f64
+    };
+    assert!(read(&pages) < 1.004 && read(&blocks) > 1.3, "{} and {} pages", read(&pages), read(&blocks));
 }
 
 #[test]
