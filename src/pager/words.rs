@@ -124,10 +124,6 @@ impl FrameBytes<'_> {
         debug_assert!(start.addr().is_multiple_of(WORD) && len.is_multiple_of(WORD));
         FrameBytes { start, len, latch: PhantomData }
     }
-
-    pub(super) fn start(&self) -> *mut u8 {
-        self.start
-    }
 }
 
 impl Deref for FrameBytes<'_> {
@@ -141,7 +137,7 @@ impl Deref for FrameBytes<'_> {
 }
 
 impl Bytes for FrameBytes<'_> {
-    #[inline]
+    #[inline(always)]
     fn store(&mut self, at: usize, bytes: &[u8]) {
         assert!(bytes.len() <= self.len && at <= self.len - bytes.len());
         step();
@@ -159,7 +155,7 @@ impl Bytes for FrameBytes<'_> {
         unsafe { racing::copy_in(bytes, self.start.add(at)) };
     }
 
-    #[inline]
+    #[inline(always)]
     fn copy_within(&mut self, from: Range<usize>, to: usize) {
         assert!(from.start <= from.end && from.end <= self.len);
         let len = from.end - from.start;
@@ -170,7 +166,7 @@ impl Bytes for FrameBytes<'_> {
         step();
     }
 
-    #[inline]
+    #[inline(always)]
     fn store_word(&mut self, at: usize, bytes: [u8; WORD]) {
         assert!(self.len >= WORD && at <= self.len - WORD);
         step();
@@ -178,7 +174,7 @@ impl Bytes for FrameBytes<'_> {
         unsafe { racing::store8(self.start.add(at), u64::from_le_bytes(bytes)) };
     }
 
-    #[inline]
+    #[inline(always)]
     fn store_half_word(&mut self, at: usize, bytes: [u8; WORD / 2]) {
         assert!(self.len >= WORD / 2 && at <= self.len - WORD / 2);
         step();
@@ -186,7 +182,7 @@ impl Bytes for FrameBytes<'_> {
         unsafe { racing::store4(self.start.add(at), u32::from_le_bytes(bytes)) };
     }
 
-    #[inline]
+    #[inline(always)]
     fn store_record(&mut self, at: usize, head: u16, key: &[u8], value: &[u8]) {
         let bytes = size_of::<u16>() + key.len() + value.len();
         assert!(bytes <= self.len && at <= self.len - bytes);
