@@ -149,7 +149,7 @@ impl Buckets {
     /// Which records move: a bit for each. Also where the last one begins.
     #[inline(never)]
     fn moving(&self, batch: &Batch<'_>, split: linear::Split) -> Result<(u64, usize)> {
-        let note = |moves: u64, hash: u64| moves >> 1 | u64::from(split.moves(hash)) << (u64::BITS - 1);
+        let note = |moves: u64, hash: u64| moves >> 1 | split.moved(hash) << (u64::BITS - 1);
         let mut moves = 0;
         let end = match batch.same_records() {
             Some((key_bytes, records)) => {

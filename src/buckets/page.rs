@@ -717,11 +717,11 @@ pub fn same_bytes(page: &[u8], slots: &[Slot], end: usize) -> usize {
     if u16::from_le_bytes(*lengths) & 0x8080 != 0 {
         return 0;
     }
+    let Some(first) = end.checked_sub(slots.len() * raw.len()) else { return 0 };
     let mut expected = end;
-    for &slot in slots {
-        expected = expected.wrapping_sub(raw.len());
-        let there = page.get(expected..).and_then(|record| record.first_chunk());
-        if tag_and_offset(slot).1 != expected || there != Some(lengths) {
+    for (&slot, record) in slots.iter().zip(page[first..end].rchunks_exact(raw.len())) {
+        expected = expected.wrapping_sub(raw.len()); // not below `first`
+        if tag_and_offset(slot).1 != expected || record.first_chunk() != Some(lengths) {
             return 0;
         }
     }
