@@ -337,6 +337,17 @@ mod x86_64 {
         [a, b, c]
     }
 
+    /// Adds `n` to each of the four numbers of 32 bits in `four`, wrapping.
+    #[inline(always)]
+    pub(crate) fn add_to_each(four: u128, n: u32) -> u128 {
+        use std::arch::x86_64::{_mm_add_epi32, _mm_set1_epi32};
+        // SAFETY: SSE2 is part of x86-64; both types are sixteen plain bytes.
+        unsafe {
+            let sums = _mm_add_epi32(std::mem::transmute::<u128, __m128i>(four), _mm_set1_epi32(n as i32));
+            std::mem::transmute::<__m128i, u128>(sums)
+        }
+    }
+
     /// Stores sixteen bytes, little-endian, at any alignment.
     ///
     /// # Safety
@@ -376,6 +387,11 @@ mod portable {
         // SAFETY: frames and mappings begin at multiples of 8 and have whole words, so the word is in the frame of the
         // byte; it is aligned, and all accesses that race with it are atomic.
         (unsafe { AtomicU64::from_ptr(at.sub(skip).cast_mut().cast()) }, 8 * skip as u32)
+    }
+
+    #[inline]
+    pub(crate) fn add_to_each(four: u128, n: u32) -> u128 {
+        (0..4).fold(0, |sums, i| sums | u128::from(((four >> (32 * i)) as u32).wrapping_add(n)) << (32 * i))
     }
 
     /// # Safety

@@ -203,6 +203,13 @@ impl Buckets {
     }
 }
 
+/// The totals' change and the new length of a value to which `tail` was appended in place.
+#[inline(always)]
+fn appended(found: Found, tail: &[u8], bucket: i64) -> (Delta, usize) {
+    let payload = tail.len() as i64;
+    (Delta { bucket, payload, ..Delta::default() }, usize::from(found.value_bytes) + tail.len())
+}
+
 #[cold]
 fn init(mut page: FrameBytes<'_>, level: u32) {
     page::init(&mut page, page::KIND_BUCKET, level);
@@ -301,22 +308,35 @@ impl Bucket<'_> {
         Ok(Delta { payload: value_bytes - old_value_bytes as i64, ..replaced })
     }
 
-    /// Appends `tail` to the value at `location`. Also returns the new length of the value.
+    /// Appends `tail` to the value of the record `found` in the primary page. Also returns the new length of the value.
     #[inline(always)]
-    pub(crate) fn append(&mut self, key: HashedKey<'_>, location: PairLocation, tail: &[u8]) -> Result<(Delta, usize)> {
+    pub(super) fn append_here(&mut self, key: HashedKey<'_>, found: Found, tail: &[u8]) -> Result<(Delta, usize)> {
         let pair_bytes_max = self.buckets.pair_bytes_inline_max();
-        let grown = match location.overflow {
-            None => page::append_value(&mut self.page_mut(), location.found, tail, pair_bytes_max),
-            Some(overflow) => {
-                let mut page = self.buckets.write_overflow(overflow)?;
-                page::append_value(&mut page.bytes_mut(), location.found, tail, pair_bytes_max)
-            }
-        };
-        let Some(bucket) = grown.map_err(|d| self.buckets.damaged(d))? else {
-            return self.append_moving(key.bytes, key.hash, location, tail);
-        };
-        let new_len = usize::from(location.found.value_bytes) + tail.len();
-        Ok((Delta { bucket, payload: tail.len() as i64, ..Delta::default() }, new_len))
+        let grown = page::append_value(&mut self.page_mut(), found, tail, pair_bytes_max);
+        match grown.map_err(|d| self.buckets.damaged(d))? {
+            Some(bucket) => Ok(appended(found, tail, bucket)),
+            None => self.append_moving_from(key.bytes, key.hash, found, tail),
+        }
+    }
+
+    /// Makes the location only here, as the common append keeps `found` in registers.
+    #[inline(never)]
+    fn append_moving_from(&mut self, key: &[u8], hash: u64, found: Found, tail: &[u8]) -> Result<(Delta, usize)> {
+        self.append_moving(key, hash, PairLocation { overflow: None, found }, tail)
+    }
+
+    /// Appends `tail` to the value at `location`. Also returns the new length of the value.
+    #[inline]
+    pub(crate) fn append(&mut self, key: HashedKey<'_>, location: PairLocation, tail: &[u8]) -> Result<(Delta, usize)> {
+        let Some(overflow) = location.overflow else { return self.append_here(key, location.found, tail) };
+        let pair_bytes_max = self.buckets.pair_bytes_inline_max();
+        let mut page = self.buckets.write_overflow(overflow)?;
+        let grown = page::append_value(&mut page.bytes_mut(), location.found, tail, pair_bytes_max);
+        drop(page);
+        match grown.map_err(|d| self.buckets.damaged(d))? {
+            Some(bucket) => Ok(appended(location.found, tail, bucket)),
+            None => self.append_moving(key.bytes, key.hash, location, tail),
+        }
     }
 
     /// [`append`](Self::append) where the value is in an extent, or the record cannot grow where it is.

@@ -7,7 +7,7 @@
 
 use super::bucket::{Bucket, Delta, HashedKey, PairLocation};
 use super::linear_hash::Buckets;
-use super::page::{self, Quick};
+use super::page::{self, Found, Quick};
 use crate::error::Result;
 
 /// The change of the totals and the answer of an edit; `None` where it changed nothing.
@@ -17,9 +17,17 @@ pub(crate) type Edited<A> = Result<Option<(Delta, A)>>;
 pub(crate) trait Edit: Sized {
     /// What the caller learns beside the change of the totals.
     type Answer;
+    /// Whether the usual case moves other records of the page, and so touches most of its lines.
+    const MOVES_RECORDS: bool = true;
 
     /// Changes the pair of a key, which is at `location`. `None` where it changes nothing.
     fn edit(self, bucket: &mut Bucket<'_>, location: Option<PairLocation>) -> Edited<Self::Answer>;
+
+    /// [`edit`](Self::edit) of a pair in the primary page.
+    #[inline(always)]
+    fn edit_found(self, bucket: &mut Bucket<'_>, found: Found) -> Edited<Self::Answer> {
+        self.edit(bucket, Some(PairLocation { overflow: None, found }))
+    }
 
     /// [`edit`](Self::edit) in the cases that are not usual: finds the key first, behind the primary page if
     /// `is_behind`. The busiest edits take themselves apart, as the usual cases keep their parts in registers.
@@ -69,6 +77,7 @@ pub(crate) struct Set<'a> {
 
 impl Edit for Set<'_> {
     type Answer = ();
+    const MOVES_RECORDS: bool = false;
 
     #[inline(always)]
     fn edit(self, bucket: &mut Bucket<'_>, location: Option<PairLocation>) -> Edited<()> {
@@ -111,6 +120,15 @@ impl Edit for Append<'_> {
             None => Ok(Some((bucket.set(key, None, tail)?, tail.len()))),
             Some(location) => bucket.append(key, location, tail).map(Some),
         }
+    }
+
+    #[inline(always)]
+    fn edit_found(self, bucket: &mut Bucket<'_>, found: Found) -> Edited<usize> {
+        let Append { key, tail, len_max } = self;
+        if len_max < usize::MAX {
+            return self.edit(bucket, Some(PairLocation { overflow: None, found }));
+        }
+        bucket.append_here(key, found, tail).map(Some)
     }
 
     #[inline(always)]
@@ -166,7 +184,7 @@ impl Buckets {
         if key.bytes.len() <= self.key_bytes_inline_max() {
             match page::find_quickly(bucket.page(), key.tag, key.bytes) {
                 Quick::Absent if !self.may_be_behind(bucket.page(), key.tag) => return edit.edit(bucket, None),
-                Quick::At(found) => return edit.edit(bucket, Some(PairLocation { overflow: None, found })),
+                Quick::At(found) => return edit.edit_found(bucket, found),
                 Quick::Absent => is_behind = true,
                 Quick::Unsure => {}
             }

@@ -130,6 +130,31 @@ impl Buckets {
         }
     }
 
+    /// Prefetches what a put of a record of `bytes` bytes touches beside header and slots, in a bucket whose head is in
+    /// the cache: the record with the tag, or the place of a new one, or the overflow page.
+    #[inline]
+    pub(crate) fn prefetch_put(&self, hash: u64, address: BucketAddress, frame: FrameRef<'_>, bytes: usize) {
+        let Some(read) = frame.read_optimistically() else { return };
+        let head = read.words_and_runs::<{ page::RUNS_START }, SIXTEENS_AT_ONCE>(address.start);
+        let Some((words, runs)) = head else { return };
+        let header = page::Header::of(words);
+        let (count, heap_bytes) = (header.slot_count(), header.heap_bytes());
+        if count > SLOTS_AT_ONCE {
+            return;
+        }
+        // What is not within the page is prefetched in vain.
+        let end = address.start + self.page_bytes;
+        if let Some(slot) = first_match(runs, count, page::tag(hash)) {
+            let offset =
+                read.load8(address.start + page::HEADER_BYTES + slot * page::SLOT_BYTES + page::SLOT_BYTES - 8) >> 48;
+            frame.prefetch_ends(address.start + offset as usize, bytes);
+        } else if page::HEADER_BYTES + (count + 1) * page::SLOT_BYTES + heap_bytes + bytes <= self.page_bytes {
+            frame.prefetch_ends(end.wrapping_sub(heap_bytes + bytes), bytes);
+        } else if let Some((frame, range)) = self.overflow_of(header.next) {
+            self.pager.pool().frame(frame).prefetch(range.start, PREFETCHED_BYTES);
+        }
+    }
+
     /// Prefetches what `validate` will read: the first record with the tag, or, without such a record, the slots of the
     /// overflow page. `true` for the latter: call [`add_overflow`](Self::add_overflow) next.
     #[inline]

@@ -128,6 +128,12 @@ impl Header {
     pub fn slot_count(&self) -> usize {
         (self.first >> 16 & 0xFFFF) as usize
     }
+
+    /// As [`heap_bytes`].
+    #[inline]
+    pub fn heap_bytes(&self) -> usize {
+        (self.first >> 32 & 0xFFFF) as usize
+    }
 }
 
 /// Initializes `page` as an empty page of `kind`.
@@ -522,7 +528,7 @@ pub fn remove(page: &mut impl Bytes, found: Found) -> Result<usize, Damage> {
     } else {
         page.copy_within(heap_start..found.offset.into(), heap_start + bytes);
         let by = (bytes as u32) << 16;
-        page.shift_half_words(HEADER_BYTES + first * SLOT_BYTES..slots_end, |slot| slot.wrapping_add(by));
+        page.shift_half_words(HEADER_BYTES + first * SLOT_BYTES..slots_end, by);
     }
     set_counts(page, last, heap_bytes(page) - bytes);
     Ok(bytes + SLOT_BYTES)
@@ -629,7 +635,7 @@ fn move_records(page: &mut impl Bytes, found: Found, end: usize, by: isize) -> R
     let end = if padded_end <= new_start { padded_end } else { slots_end };
     // Wrapping: an offset that was out of range stays out of range or harmless.
     let by = (by as u32) << 16;
-    page.map_half_words(first..end, |slot| slot.wrapping_sub(by));
+    page.add_to_half_words(first..end, by.wrapping_neg());
     set_counts(page, slot_count(page), page.len() - new_start);
     Ok(())
 }
@@ -644,7 +650,7 @@ pub fn copy_records(from: &[u8], to: &mut impl Bytes) -> Result<(), Damage> {
     // Offsets count from the page's start, and records are at its end; wrapping as in `move_records`.
     let moved = to.len().wrapping_sub(from.len()) as u16;
     to.store(HEADER_BYTES, slots);
-    to.map_half_words(HEADER_BYTES..slots_end, |slot| slot.wrapping_add(u32::from(moved) << 16));
+    to.add_to_half_words(HEADER_BYTES..slots_end, u32::from(moved) << 16);
     to.store(to_start, &from[heap_start..]);
     set_counts(to, count, heap);
     Ok(())

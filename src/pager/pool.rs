@@ -761,6 +761,14 @@ impl<'a> FrameRef<'a> {
         }
     }
 
+    /// Prefetches the first and the last line of `bytes` bytes at `offset`.
+    #[inline]
+    pub(crate) fn prefetch_ends(self, offset: usize, bytes: usize) {
+        let address = self.address.cast_const().wrapping_add(offset);
+        racing::prefetch(address);
+        racing::prefetch(address.wrapping_add(bytes.saturating_sub(1)));
+    }
+
     /// Whether a thread holds a latch of the frame now.
     #[inline]
     pub(crate) fn is_latched(self) -> bool {

@@ -3,6 +3,8 @@
 //! ```text
 //! write   hash the key of a later pair, and prefetch its page -> of a nearer one, prefetch the overflow page
 //!         -> change the bucket of this one
+//! put     the same, but of the page only header and slots -> the record with the tag, or the place of a new one, or
+//!         the overflow page: a processor has few line buffers
 //! run     enter the gate, reserve room in the log for 32 changes -> write each -> count, split -> leave
 //! ```
 //!
@@ -159,17 +161,16 @@ impl Table {
         mut take: impl FnMut(usize, Option<E::Answer>),
         last: &mut Lsn,
     ) -> Result<()> {
-        let key_at = |index| change_at(index).key_and_value_bytes().0;
-        let Some(mut ahead) = Ahead::begin(&self.buckets, count, key_at) else { return Ok(()) };
+        let Some(mut ahead) = Ahead::begin::<E>(&self.buckets, count, &change_at) else { return Ok(()) };
         let mut next = 0;
         while next < count {
             let first = next;
             let Run { end, log_bytes, alone } = self.run_from(first, count, &change_at)?;
             next = end;
             if alone {
-                ahead.take(first, count, key_at);
+                ahead.take::<E>(first, count, &change_at);
                 let change = change_at(first);
-                let key = self.buckets.key(key_at(first));
+                let key = self.buckets.key(change.key_and_value_bytes().0);
                 let (answer, lsn) = self.write_alone(key, change, edit_at(first, key))?;
                 *last = lsn;
                 take(first, answer);
@@ -181,7 +182,7 @@ impl Table {
             let mut done = first;
             let written: Result<()> = (first..end).try_for_each(|index| {
                 let change = change_at(index);
-                let (hash, place) = ahead.take(index, count, key_at);
+                let (hash, place) = ahead.take::<E>(index, count, &change_at);
                 let key = HashedKey::new(change.key_and_value_bytes().0, hash);
                 let mut bucket = self.buckets.latch(key, place)?;
                 if let Some((changed, answer)) = self.buckets.edit(&mut bucket, key, edit_at(index, key))? {
@@ -274,38 +275,58 @@ type Place<'t> = (BucketAddress, FrameRef<'t>);
 
 /// Far enough ahead for memory to respond, near enough for the line to be still in the cache.
 const PAGES_AHEAD: usize = 16;
-const OVERFLOW_AHEAD: usize = 8;
+const PLACES_AHEAD: usize = 8;
 
 impl<'t> Ahead<'t> {
     /// `None` where there is no change.
-    fn begin<'k>(buckets: &'t Buckets, count: usize, key_at: impl Fn(usize) -> &'k [u8]) -> Option<Ahead<'t>> {
-        let place_of = |key| {
-            let hash = buckets.key(key).hash;
-            (hash, buckets.prefetch_bucket(hash))
-        };
-        let first = place_of((count > 0).then(|| key_at(0))?);
+    fn begin<'k, E: Edit>(
+        buckets: &'t Buckets,
+        count: usize,
+        change_at: impl Fn(usize) -> WalRecord<'k>,
+    ) -> Option<Ahead<'t>> {
+        let first = Self::fetch::<E>(buckets, (count > 0).then(|| change_at(0))?);
         let mut ahead = Ahead { buckets, places: [first; PAGES_AHEAD] };
         for index in 1..count.min(PAGES_AHEAD) {
-            ahead.places[index] = place_of(key_at(index));
+            ahead.places[index] = Self::fetch::<E>(buckets, change_at(index));
         }
-        for &(_, (address, frame)) in &ahead.places[..count.min(OVERFLOW_AHEAD)] {
-            buckets.prefetch_overflow(address, frame);
+        for index in 0..count.min(PLACES_AHEAD) {
+            ahead.fetch_place::<E>(index, change_at(index));
         }
         Some(ahead)
     }
 
     /// The hash and the place of change `index`. Begins to fetch those of later ones.
     #[inline(always)]
-    fn take<'k>(&mut self, index: usize, count: usize, key_at: impl Fn(usize) -> &'k [u8]) -> (u64, Place<'t>) {
+    fn take<'k, E: Edit>(
+        &mut self,
+        index: usize,
+        count: usize,
+        change_at: impl Fn(usize) -> WalRecord<'k>,
+    ) -> (u64, Place<'t>) {
         let place = self.places[index % PAGES_AHEAD];
         if index + PAGES_AHEAD < count {
-            let hash = self.buckets.key(key_at(index + PAGES_AHEAD)).hash;
-            self.places[index % PAGES_AHEAD] = (hash, self.buckets.prefetch_bucket(hash));
+            self.places[index % PAGES_AHEAD] = Self::fetch::<E>(self.buckets, change_at(index + PAGES_AHEAD));
         }
-        if index + OVERFLOW_AHEAD < count {
-            let (_, (address, frame)) = self.places[(index + OVERFLOW_AHEAD) % PAGES_AHEAD];
-            self.buckets.prefetch_overflow(address, frame);
+        if index + PLACES_AHEAD < count {
+            self.fetch_place::<E>(index + PLACES_AHEAD, change_at(index + PLACES_AHEAD));
         }
         place
+    }
+
+    #[inline(always)]
+    fn fetch<E: Edit>(buckets: &'t Buckets, change: WalRecord<'_>) -> (u64, Place<'t>) {
+        let hash = buckets.key(change.key_and_value_bytes().0).hash;
+        (hash, if E::MOVES_RECORDS { buckets.prefetch_bucket(hash) } else { buckets.prefetch_head(hash) })
+    }
+
+    #[inline(always)]
+    fn fetch_place<E: Edit>(&self, index: usize, change: WalRecord<'_>) {
+        let (hash, (address, frame)) = self.places[index % PAGES_AHEAD];
+        if E::MOVES_RECORDS {
+            return self.buckets.prefetch_overflow(address, frame);
+        }
+        const HEAD_BYTES: usize = 2;
+        let (key, value_bytes) = change.key_and_value_bytes();
+        self.buckets.prefetch_put(hash, address, frame, HEAD_BYTES + key.len() + value_bytes);
     }
 }
