@@ -750,26 +750,6 @@ pub fn head_at(page: &[u8], offset: usize) -> Result<RecordHead, Damage> {
 const RECORD_RUNS_OVER: Damage = Damage("a record runs over its page");
 pub const RECORDS_OVERLAP: Damage = Damage("records overlap");
 
-/// Copies `from` to `to`, of the same length. Most records have 8 to 32 bytes, and no call is made for them.
-#[inline]
-pub fn copy_record(from: &[u8], to: &mut [u8]) {
-    if !copy_ends::<16>(from, to) && !copy_ends::<8>(from, to) {
-        to.copy_from_slice(from);
-    }
-}
-
-/// Copies the first and the last `N` bytes. `false`, with nothing copied, where these are not all.
-#[inline(always)]
-pub fn copy_ends<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
-    let (Some(&first), Some(&last), true) = (from.first_chunk::<N>(), from.last_chunk::<N>(), to.len() <= 2 * N) else {
-        return false;
-    };
-    let len = to.len();
-    to[..N].copy_from_slice(&first);
-    to[len - N..].copy_from_slice(&last);
-    true
-}
-
 /// Checks a page for contradictions.
 pub fn check(page: &[u8]) -> Result<(), Damage> {
     if u16_at(page, 6) != 0 {

@@ -13,6 +13,7 @@
 //! come. Only a scan that may stop and resume between any two pairs puts them in hash order first: it sorts a word for
 //! each, the bits of its position that differ within the bucket and below them the offset of its record.
 
+use super::builder::copy_record;
 use super::linear_hash::Buckets;
 use super::page::{self, Damage, INLINE, PAIR_IN_EXTENT, RecordHead};
 use crate::error::Result;
@@ -307,7 +308,7 @@ impl Scan<'_> {
         for &place in &*places {
             let start = offset_of(place);
             let record_bytes = page::head_at(bytes, start).map_err(damaged)?.record_bytes();
-            page::copy_record(&bytes[start..start + record_bytes], &mut self.bytes[end..end + record_bytes]);
+            copy_record(&bytes[start..start + record_bytes], &mut self.bytes[end..end + record_bytes]);
             end += record_bytes;
         }
         self.bytes.truncate(end);

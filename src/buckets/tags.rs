@@ -119,7 +119,8 @@ mod tests {
             // Also tags with the high bit set.
             let tag_of = |n: u16| if wide { n << 14 | n } else { n };
             // Each number has the offset of the slot before and the tag.
-            let slot = |i: usize| u64::from(tag_of(slots[i].0)) << 16 | u64::from(if i == 0 { 0 } else { slots[i - 1].1 });
+            let offset_before = |i: usize| if i == 0 { 0 } else { slots[i - 1].1 };
+            let slot = |i: usize| u64::from(tag_of(slots[i].0)) << 16 | u64::from(offset_before(i));
             let four = |i: usize| (0..4).map(|n| u128::from(slot(4 * i + n)) << (32 * n)).sum();
             let sixteen = |run: usize| [0, 1, 2, 3].map(|i| four(4 * run + i));
             for n in 0..4 {

@@ -302,8 +302,8 @@ impl HashFunction {
         self.hash_by_call(key)
     }
 
-    /// Folds the hashes of `keys`, which have `key_bytes` bytes each, into `folded`: what depends on the length is decided
-    /// once.
+    /// Folds the hashes of `keys`, which have `key_bytes` bytes each, into `folded`: what depends on the length is
+    /// decided once.
     #[inline(always)]
     pub(crate) fn fold_hashes<'k>(
         &self,

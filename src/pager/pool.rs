@@ -40,6 +40,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 
 pub(crate) mod part;
+mod prefetch;
 mod spill;
 mod through;
 
@@ -733,42 +734,6 @@ pub(crate) struct FrameRef<'a> {
 }
 
 impl<'a> FrameRef<'a> {
-    /// Prefetches `bytes` bytes at `offset`, at least one line and in steps of four, and the frame's state.
-    #[inline]
-    pub(crate) fn prefetch(self, offset: usize, bytes: usize) {
-        const LINE_BYTES: usize = 64;
-        const STEP_BYTES: usize = 4 * LINE_BYTES;
-        const USUAL_BYTES: usize = 1024;
-        racing::prefetch(ptr::from_ref(self.state).cast());
-        let mut address = self.address.cast_const().wrapping_add(offset);
-        if bytes == USUAL_BYTES {
-            // Without a loop: one instruction a line.
-            for line in 0..USUAL_BYTES / LINE_BYTES {
-                racing::prefetch(address.wrapping_add(line * LINE_BYTES));
-            }
-            return;
-        }
-        let mut left = bytes;
-        loop {
-            for line in 0..STEP_BYTES / LINE_BYTES {
-                racing::prefetch(address.wrapping_add(line * LINE_BYTES));
-            }
-            if left <= STEP_BYTES {
-                return;
-            }
-            left -= STEP_BYTES;
-            address = address.wrapping_add(STEP_BYTES);
-        }
-    }
-
-    /// Prefetches the first and the last line of `bytes` bytes at `offset`.
-    #[inline]
-    pub(crate) fn prefetch_ends(self, offset: usize, bytes: usize) {
-        let address = self.address.cast_const().wrapping_add(offset);
-        racing::prefetch(address);
-        racing::prefetch(address.wrapping_add(bytes.saturating_sub(1)));
-    }
-
     /// Whether a thread holds a latch of the frame now.
     #[inline]
     pub(crate) fn is_latched(self) -> bool {
@@ -795,8 +760,8 @@ pub(crate) struct OptimisticRead<'a> {
 }
 
 impl OptimisticRead<'_> {
-    /// The three words of eight bytes from `at` on, and the `COUNT` runs of 64 bytes from `OFFSET` bytes after it on, by
-    /// number: each four times sixteen bytes; little-endian. `None` where they would run over the frame.
+    /// The three words of eight bytes from `at` on, and the `COUNT` runs of 64 bytes from `OFFSET` bytes after it on,
+    /// by number: each four times sixteen bytes; little-endian. `None` where they would run over the frame.
     #[inline]
     pub(crate) fn words_and_runs<const OFFSET: usize, const COUNT: usize>(
         &self,
@@ -821,15 +786,6 @@ impl OptimisticRead<'_> {
             unsafe { racing::load64(address.add(at + OFFSET + 64 * i)) }
         };
         Some((words, run))
-    }
-
-    /// The three words of eight bytes from `at` on; little-endian.
-    #[inline]
-    pub(crate) fn three_words(&self, at: usize) -> [u64; 3] {
-        assert!(at <= self.frame.bytes - 24);
-        step();
-        // SAFETY: as in `load8`.
-        unsafe { racing::load24(self.frame.address.add(at)) }
     }
 
     /// The eight bytes from `at` on, little-endian.

@@ -269,8 +269,8 @@ impl Table {
         }
     }
 
-    /// One write, as durable as the options ask when it returns. `None` where `edit` changes nothing, once the writes on
-    /// which that answer depends are durable.
+    /// One write, as durable as the options ask when it returns. `None` where `edit` changes nothing, once the writes
+    /// on which that answer depends are durable.
     #[inline]
     fn change<E: Edit>(&self, key: HashedKey<'_>, record: WalRecord<'_>, edit: E) -> Result<Option<E::Answer>> {
         let (answer, lsn) = self.change_unsynced(key, record, edit)?;
