@@ -49,6 +49,9 @@ pub struct Results {
     pub figures: Vec<Figure>,
 }
 
+/// Facts that differ between two runs of a workload's variants.
+const RUN_FACTS: [&str; 7] = ["date", "command", "commit", "cpu", "memory", "kernel", "rust"];
+
 const COLUMNS: &str = "variant,engine,setting,part,metric,median,min,max,values";
 
 impl Results {
@@ -142,6 +145,29 @@ impl Results {
     /// The value of a fact, or an empty string.
     pub fn fact(&self, name: &str) -> &str {
         self.facts.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value)
+    }
+
+    /// The value of a fact about the run of one variant, which may be an earlier run than the file's last.
+    pub fn fact_of(&self, variant: &str, name: &str) -> &str {
+        let own = self.fact(&format!("{name} of {variant}"));
+        if own.is_empty() { self.fact(name) } else { own }
+    }
+
+    /// Takes over the figures of variants that this run leaves alone, with the facts about their own run.
+    pub fn keep(&mut self, earlier: Results, is_kept: impl Fn(&str) -> bool) {
+        let mut variants: Vec<&str> = earlier.figures.iter().map(|f| &f.variant[..]).filter(|v| is_kept(v)).collect();
+        variants.dedup();
+        for variant in variants {
+            for name in RUN_FACTS {
+                self.facts.push((format!("{name} of {variant}"), earlier.fact_of(variant, name).to_owned()));
+            }
+        }
+        for (name, value) in &earlier.facts {
+            if name.starts_with("version of ") && self.fact(name).is_empty() {
+                self.facts.push((name.clone(), value.clone()));
+            }
+        }
+        self.figures.extend(earlier.figures.into_iter().filter(|f| is_kept(&f.variant)));
     }
 }
 
@@ -261,6 +287,27 @@ mod tests {
         };
         assert_eq!(Results::from_csv(&results.to_csv()).expect("its own text"), results);
         assert_eq!((results.figures[0].median(), results.figures[0].spread()), (1.5, (0.125, 1e6)));
+    }
+
+    #[test]
+    fn variants_that_a_run_leaves_alone_keep_their_figures_and_facts() {
+        let figure = |variant: &str, value: f64| Figure {
+            variant: variant.into(),
+            engine: "cdb".into(),
+            setting: "default".into(),
+            part: "get".into(),
+            metric: "ops_per_s".into(),
+            values: vec![value],
+        };
+        let run = |date: &str, figures: Vec<Figure>| Results { facts: vec![("date".into(), date.into())], figures };
+        let mut second = run("Tuesday", vec![figure("small", 2.0)]);
+        let first = run("Monday", vec![figure("small", 1.0), figure("large", 1.0), figure("gone", 1.0)]);
+        second.keep(first, |variant| variant == "large");
+        let mut third = run("Wednesday", vec![figure("small", 3.0)]);
+        third.keep(Results::from_csv(&second.to_csv()).expect("its own text"), |variant| variant == "large");
+        let third = Results::from_csv(&third.to_csv()).expect("its own text");
+        assert_eq!(third.figures, [figure("small", 3.0), figure("large", 1.0)]);
+        assert_eq!((third.fact_of("small", "date"), third.fact_of("large", "date")), ("Wednesday", "Monday"));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Runs cases, each in processes of its own, and writes their figures.
 //!
-//! Rounds interleave all cases of a workload, so that other load on the machine affects all of them. A case that fails
-//! or takes too long is reported, gets no figures, and makes the run fail; the other cases continue.
+//! A run replaces the figures of the variants it runs and keeps those of the others. Rounds interleave all cases of a
+//! workload, so that other load on the machine affects all of them. A case that fails or takes too long is reported,
+//! gets no figures, and makes the run fail; the other cases continue.
 
 use crate::engine::Outcome;
 use crate::engines;
@@ -67,6 +68,14 @@ impl Plan {
             }
         }
         results.facts.extend(engines.into_iter().map(|(name, version)| (format!("version of {name}"), version)));
+        let is_kept = |variant: &str| {
+            workload.variant.iter().any(|v| v.name == variant) && cases.iter().all(|case| case.variant.name != variant)
+        };
+        let path = self.out.join(&self.form).join(format!("{}.csv", workload.name));
+        if path.exists() {
+            results.keep(Results::read(&path)?, is_kept);
+        }
+        let kept_windows = kept_windows(&path.with_extension("windows.csv"), is_kept);
 
         let mut failed: Vec<(usize, String)> = Vec::new();
         let mut windows: Vec<Vec<(f64, Vec<Window>)>> = vec![Vec::new(); cases.len()];
@@ -90,7 +99,8 @@ impl Plan {
                     }
                 }
                 // Write now: hours of work must not be lost with the next case.
-                self.write(workload, &cases, &results, &windows)?;
+                results.figures.sort_by_key(|f| workload.variant.iter().position(|v| v.name == f.variant));
+                self.write(workload, &cases, &results, &windows, &kept_windows)?;
             }
         }
         Ok(failed.into_iter().map(|(_, case)| case).collect())
@@ -102,11 +112,12 @@ impl Plan {
         cases: &[Case<'_>],
         results: &Results,
         windows: &[Vec<(f64, Vec<Window>)>],
+        kept_windows: &str,
     ) -> Outcome {
         let folder = self.out.join(&self.form);
         std::fs::create_dir_all(&folder)?;
         std::fs::write(folder.join(format!("{}.csv", workload.name)), results.to_csv())?;
-        let mut text = String::new();
+        let mut text = kept_windows.to_owned();
         for (case, rounds) in cases.iter().zip(windows) {
             let mut rounds: Vec<_> = rounds.iter().collect();
             rounds.sort_unstable_by(|a, b| f64::total_cmp(&a.0, &b.0));
@@ -149,6 +160,15 @@ impl Plan {
             Some(_) => Ok(printed.lines().map(serde_json::from_str).collect::<Result<_, _>>()?),
         }
     }
+}
+
+/// Head and lines of the windows file at `path` that belong to other variants; empty if there are none.
+fn kept_windows(path: &Path, is_kept: impl Fn(&str) -> bool) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let mut lines = text.lines();
+    let head = lines.next().unwrap_or_default();
+    let kept: Vec<&str> = lines.filter(|line| line.split(',').next().is_some_and(&is_kept)).collect();
+    if kept.is_empty() { String::new() } else { format!("{head}\n{}\n", kept.join("\n")) }
 }
 
 /// The exit status; `None` if the process had to be killed.

@@ -55,9 +55,6 @@ pub struct Table {
     /// For lines that are variants: those without a line.
     #[serde(default)]
     pub without_variants: Vec<String>,
-    /// For lines that are variants with a count: adds a line for this count, on the least-squares line through the
-    /// others.
-    pub extrapolate_to: Option<u64>,
     /// Its columns.
     pub columns: Vec<Column>,
 }
@@ -227,18 +224,18 @@ pub enum Part {
     Figures,
     /// Get, by two threads.
     GetByTwo,
-    /// Get with the dictionary mapped; skipped without that choice. Likewise the next three.
-    GetMapped,
-    /// Get-many, mapped.
-    GetManyMapped,
-    /// Miss, mapped.
-    MissMapped,
-    /// Get-by-two, mapped.
-    GetMappedByTwo,
     /// Get, by 16 threads, with an initially cold page cache.
     GetCold,
-    /// Cold get, mapped.
-    GetColdMapped,
+    /// Get-many, by one thread, with an initially cold page cache.
+    GetManyCold,
+    /// Get with the dictionary read by `pread` instead of mapped; skipped without that choice. Likewise the next three.
+    GetPread,
+    /// Get-many, by `pread`.
+    GetManyPread,
+    /// Miss, by `pread`.
+    MissPread,
+    /// Cold get, by `pread`.
+    GetColdPread,
     /// The rank of every key; only for functions.
     Ranks,
     /// Merges a tenth as many new pairs into a new dictionary; skipped without updates.

@@ -13,7 +13,7 @@ mod page;
 mod plot;
 
 use crate::engine::Outcome;
-use crate::results::Results;
+use crate::results::{Figure, Results};
 use crate::workload::{Column, Rows, Table, Workload};
 use std::path::Path;
 
@@ -88,8 +88,8 @@ fn table(workloads: &[Workload], results: &Path, name: &str, form: &str) -> Outc
         return Ok(None);
     }
     let results = Results::read(&path)?;
-    let rows = rows(workload, table, &results, form);
-    Ok((!rows.is_empty()).then(|| format!("{}\n{}", markdown(table, &rows), how(&results))))
+    let rows = rows(table, &results, form);
+    Ok((!rows.is_empty()).then(|| format!("{}\n{}", markdown(table, &rows), how(table, &results, form))))
 }
 
 /// A line of a table.
@@ -100,20 +100,24 @@ struct Row {
     values: Vec<Option<f64>>,
 }
 
-/// The lines of a table of that form, the best by its first column first. A variant that was not run has no lines.
-fn rows(workload: &Workload, table: &Table, results: &Results, form: &str) -> Vec<Row> {
-    let mut cases: Vec<(&str, &str, &str)> = Vec::new();
+/// The figures that a table of that form may show.
+fn figures<'a>(table: &'a Table, results: &'a Results, form: &str) -> impl Iterator<Item = &'a Figure> {
     let wanted = table.variant_in.get(form).or(table.variant.as_ref()).map(String::as_str);
-    for figure in &results.figures {
+    results.figures.iter().filter(move |figure| match table.rows {
+        Rows::Engines | Rows::Cases => wanted.is_none_or(|variant| variant == figure.variant),
+        Rows::Variants => {
+            table.engines.iter().any(|e| *e == format!("{}:{}", figure.engine, figure.setting))
+                && !table.without_variants.contains(&figure.variant)
+        }
+    })
+}
+
+/// The lines of a table of that form, the best by its first column first. A variant that was not run has no lines.
+fn rows(table: &Table, results: &Results, form: &str) -> Vec<Row> {
+    let mut cases: Vec<(&str, &str, &str)> = Vec::new();
+    for figure in figures(table, results, form) {
         let case = (&figure.variant[..], &figure.engine[..], &figure.setting[..]);
-        let is_meant = match table.rows {
-            Rows::Engines | Rows::Cases => wanted.is_none_or(|variant| variant == case.0),
-            Rows::Variants => {
-                table.engines.iter().any(|e| *e == format!("{}:{}", case.1, case.2))
-                    && !table.without_variants.iter().any(|variant| variant == case.0)
-            }
-        };
-        if is_meant && !cases.contains(&case) {
+        if !cases.contains(&case) {
             cases.push(case);
         }
     }
@@ -128,36 +132,12 @@ fn rows(workload: &Workload, table: &Table, results: &Results, form: &str) -> Ve
         values: table.columns.iter().map(|column| value(column, results, variant, engine, setting)).collect(),
     };
     let mut rows: Vec<Row> = cases.iter().map(row).filter(|row| row.values.iter().any(Option::is_some)).collect();
-    if let Some(count) = table.extrapolate_to {
-        rows.extend(extrapolated(workload, table, &rows, count));
-    }
     if let (Rows::Engines, Some(first)) = (table.rows, table.columns.first()) {
         let sign = if first.metric.ends_with("per_s") { -1.0 } else { 1.0 };
         let rank = |row: &Row| row.values[0].map_or(f64::INFINITY, |value| sign * value);
         rows.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
     }
     rows
-}
-
-/// What `count` pairs would take on the line through the variants, per column; `None` for fewer than two variants.
-fn extrapolated(workload: &Workload, table: &Table, rows: &[Row], count: u64) -> Option<Row> {
-    let count_of = |row: &Row| workload.variant(&row.name).ok()?.count.map(|count| count as f64);
-    let points = |column: usize| -> Vec<(f64, f64)> {
-        rows.iter().filter_map(|row| Some((count_of(row)?, row.values[column]?))).collect()
-    };
-    let value = |column: usize| at_end_of_line(&points(column), count as f64);
-    let values: Vec<Option<f64>> = (0..table.columns.len()).map(value).collect();
-    let name = format!("{}, extrapolated", grouped(count as f64));
-    values.iter().any(Option::is_some).then_some(Row { name, is_ours: false, values })
-}
-
-/// The height at `x` of the least-squares line through the points.
-fn at_end_of_line(points: &[(f64, f64)], x: f64) -> Option<f64> {
-    let count = points.len() as f64;
-    let (mean_x, mean_y) = points.iter().fold((0.0, 0.0), |(a, b), (x, y)| (a + x / count, b + y / count));
-    let spread: f64 = points.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
-    let together: f64 = points.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
-    (spread > 0.0).then(|| (mean_y + together / spread * (x - mean_x)).max(0.0))
 }
 
 /// The median in a column; for several parts, the sum of their medians. A negative value means no answer.
@@ -222,21 +202,55 @@ fn grouped(value: f64) -> String {
     text
 }
 
-/// Where and when it was measured.
-fn how(results: &Results) -> String {
-    let rounds = results.figures.iter().map(|f| f.values.len()).max().unwrap_or(0);
-    let of = |name| results.fact(name);
-    let times = if rounds == 1 { "One run".to_owned() } else { format!("Medians of {rounds} runs") };
-    format!(
-        "{times}, cases interleaved, {}; {}, {} of memory, Linux {}; {}; commit {}. `{}`",
-        of("date"),
-        of("cpu"),
-        of("memory"),
-        of("kernel"),
-        of("rust"),
-        of("commit"),
-        of("command")
-    )
+/// Where and when it was measured, once per run that the table's figures are from.
+fn how(table: &Table, results: &Results, form: &str) -> String {
+    let mut runs: Vec<(String, Vec<&Figure>)> = Vec::new();
+    for figure in figures(table, results, form) {
+        let of = |name| results.fact_of(&figure.variant, name);
+        let run = format!(
+            "cases interleaved, {}; {}, {} of memory, Linux {}; {}; commit {}. `{}`",
+            of("date"),
+            of("cpu"),
+            of("memory"),
+            of("kernel"),
+            of("rust"),
+            of("commit"),
+            of("command")
+        );
+        match runs.iter_mut().find(|(name, _)| *name == run) {
+            Some((_, figures)) => figures.push(figure),
+            None => runs.push((run, vec![figure])),
+        }
+    }
+    let several = runs.len() > 1;
+    let lines = runs.iter().map(|(run, figures)| {
+        let rounds = figures.iter().map(|f| f.values.len()).max().unwrap_or(0);
+        let times = if rounds == 1 { "One run".to_owned() } else { format!("Medians of {rounds} runs") };
+        let mut variants: Vec<&str> = figures.iter().map(|f| &f.variant[..]).collect();
+        variants.dedup();
+        let whose = if several { format!("{}: ", variants.join(", ")) } else { String::new() };
+        format!("{whose}{times}{}, {run}", spread(table, figures))
+    });
+    lines.collect::<Vec<_>>().join("\n\n")
+}
+
+/// How far the rounds of the table's rates and times lie from their medians; empty for one round.
+fn spread(table: &Table, figures: &[&Figure]) -> String {
+    let is_shown = |f: &Figure| {
+        let is_timed = f.metric.ends_with("per_s") || f.metric.ends_with("_s") || f.metric.ends_with("per_get");
+        let has = |c: &Column| c.metric == f.metric && c.part.split('+').any(|part| part == f.part);
+        is_timed && f.median() > 0.0 && f.values.len() > 1 && table.columns.iter().any(has)
+    };
+    let farthest = |f: &&Figure| ((f.spread().1 / f.median() - 1.0).max(1.0 - f.spread().0 / f.median())) * 100.0;
+    let mut percent: Vec<f64> = figures.iter().filter(|f| is_shown(f)).map(farthest).collect();
+    percent.sort_unstable_by(f64::total_cmp);
+    match percent.last() {
+        None => String::new(),
+        Some(most) => {
+            let half = percent[(percent.len() - 1) / 2];
+            format!(" (half of the figures within {half:.0} % of their median, all within {most:.0} %)")
+        }
+    }
 }
 
 #[cfg(test)]
@@ -256,11 +270,6 @@ file,splitpoint,\"os\",sync,wall_s,0,0,0,0.25
 file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
 ";
 
-    fn no_variants() -> Workload {
-        toml::from_str("title = ''\nanswers = []\ninput = { source = 'words' }\nvariant = []\nform = {}")
-            .expect("a workload")
-    }
-
     fn example() -> Table {
         let column = |title: &str, part: &str, metric: &str| Column {
             title: title.into(),
@@ -275,7 +284,6 @@ file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
             variant_in: BTreeMap::new(),
             engines: Vec::new(),
             without_variants: Vec::new(),
-            extrapolate_to: None,
             columns: vec![
                 column("put/s", "put", "ops_per_s"),
                 column("get and sync", "get+sync", "wall_s"),
@@ -288,17 +296,20 @@ file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
     fn a_table_has_medians_and_the_best_first() {
         let results = Results::from_csv(CSV).expect("a results file");
         assert_eq!(
-            markdown(&example(), &rows(&no_variants(), &example(), &results, FORM)),
+            markdown(&example(), &rows(&example(), &results, FORM)),
             "| | put/s | get and sync | memory |\n|---|---:|---:|---:|\n\
              | **splitpoint, os** | 2.10 M | 1.25 s | 100 MiB |\n| slow | 1.00 M |  |  |\n"
         );
-        assert!(how(&results).starts_with("Medians of 3 runs, cases interleaved, 2026-11-21; 2 x abacus,"));
+        assert!(how(&example(), &results, FORM).starts_with(
+            "Medians of 3 runs (half of the figures within 10 % of their median, all within 329 %), cases \
+                 interleaved, 2026-11-21; 2 x abacus,"
+        ));
     }
 
     #[test]
     fn a_variant_that_was_not_run_has_no_rows() {
         let results = Results::from_csv(CSV).expect("a results file");
-        let lines = |table: &Table, form: &str| rows(&no_variants(), table, &results, form).len();
+        let lines = |table: &Table, form: &str| rows(table, &results, form).len();
         let not_run = Table { variant: Some("200M".into()), ..example() };
         assert_eq!((lines(&not_run, FORM), lines(&example(), FORM)), (0, 2));
         let of_short = Table { variant_in: BTreeMap::from([("short".into(), "file".into())]), ..not_run };
@@ -336,18 +347,6 @@ file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
                 assert!(table.variant.is_some(), "workload {}, table {}: add `variant`", workload.name, table.name);
             }
         }
-    }
-
-    #[test]
-    fn a_line_goes_on_as_it_went() {
-        let near = |points: &[(f64, f64)], expected: f64| {
-            let found = at_end_of_line(points, 10.0).expect("points apart");
-            assert!((found - expected).abs() < 1e-9, "{found}, not {expected}");
-        };
-        near(&[(1.0, 5.0), (2.0, 7.0), (4.0, 11.0)], 23.0);
-        near(&[(1.0, 5.0), (2.0, 5.0)], 5.0);
-        near(&[(1.0, 5.0), (2.0, 1.0)], 0.0);
-        assert_eq!((at_end_of_line(&[(1.0, 5.0)], 10.0), at_end_of_line(&[], 10.0)), (None, None));
     }
 
     #[test]

@@ -29,15 +29,15 @@ pub fn page(workloads: &[Workload], folder: &Path, form: &str) -> Outcome<String
         body.push_str(&format!("<h2 id=\"{0}\">{0}: {1}</h2>\n", workload.name, escaped(&workload.title)));
         body.push_str(&format!("<p>Answers {}.</p>\n", escaped(&workload.answers.join("; "))));
         for table in &workload.table {
-            let rows = rows(workload, table, &results, form);
+            let rows = rows(table, &results, form);
             if !rows.is_empty() {
                 body.push_str(&html_table(&markdown(table, &rows)));
+                body.push_str(&format!("<p class=how>{}</p>\n", escaped(&how(table, &results, form))));
             }
         }
         for plot in plots(workload, &results, folder)? {
             body.push_str(&plot.svg()?);
         }
-        body.push_str(&format!("<p class=how>{}</p>\n", escaped(&how(&results))));
     }
     let head = "<!DOCTYPE html>\n<html lang=en><meta charset=utf-8><title>Splitpoint, measured</title>";
     Ok(format!("{head}<style>{STYLE}</style>\n<h1>Splitpoint, measured</h1>\n{body}</html>\n"))
@@ -167,7 +167,7 @@ fn against<'a>(title: &'a str, results: &Results, variant: &str) -> Plot<'a> {
     let mut lines: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for f in results.figures.iter().filter(|f| f.variant == variant && f.metric == "bits_per_key") {
         let Some((_, others)) = without_word(&f.setting, variant) else { continue };
-        let Some(ns) = results.median(variant, &f.engine, &f.setting, "get-mapped", "ns_per_get") else { continue };
+        let Some(ns) = results.median(variant, &f.engine, &f.setting, "get", "ns_per_get") else { continue };
         lines.entry(format!("{} {others}", f.engine)).or_default().push((f.median(), ns));
     }
     let (x_title, y_title) = ("bits/key", "ns/lookup");

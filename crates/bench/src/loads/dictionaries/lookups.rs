@@ -25,7 +25,7 @@ pub struct Lookups {
     pub batch: usize,
     /// Absent keys instead of present ones.
     pub absent: bool,
-    /// Whether the dictionary is mapped, if there is a choice.
+    /// Whether the dictionary is mapped, if there is a choice: what opening one on a local disk does by itself.
     pub map: bool,
     /// Whether the page cache holds nothing of it at first.
     pub cold: bool,
@@ -33,7 +33,7 @@ pub struct Lookups {
 
 impl Default for Lookups {
     fn default() -> Self {
-        Lookups { threads: 1, count: 0, batch: 1, absent: false, map: false, cold: false }
+        Lookups { threads: 1, count: 0, batch: 1, absent: false, map: true, cold: false }
     }
 }
 

@@ -91,7 +91,7 @@ impl Load<'_> {
             ..one
         };
         let absent = |lookups: Lookups| Lookups { absent: true, ..lookups };
-        let mapped = |lookups: Lookups| Lookups { map: true, ..lookups };
+        let pread = |lookups: Lookups| Lookups { map: false, ..lookups };
         match part {
             Part::Build => self.build(),
             Part::Figures if !self.job.case.engine.is_baseline() => self.figures(),
@@ -109,14 +109,12 @@ impl Load<'_> {
             Part::MissMany if self.maker.knows_absent(setting) => self.lookups("miss-many", absent(many)),
             Part::Miss | Part::MissMany => Ok(()),
             Part::GetCold => self.lookups("get-cold", cold),
-            Part::GetMapped if maps => self.lookups("get-mapped", mapped(one)),
-            Part::GetManyMapped if maps => self.lookups("get-many-mapped", mapped(many)),
-            Part::MissMapped if maps => self.lookups("miss-mapped", mapped(absent(one))),
-            Part::GetMappedByTwo if maps => self.lookups("get-mapped-by-two", mapped(two)),
-            Part::GetColdMapped if maps => self.lookups("get-cold-mapped", mapped(cold)),
-            Part::GetMapped | Part::GetManyMapped | Part::MissMapped | Part::GetMappedByTwo | Part::GetColdMapped => {
-                Ok(())
-            }
+            Part::GetManyCold => self.lookups("get-many-cold", Lookups { batch: self.job.batch, threads: 1, ..cold }),
+            Part::GetPread if maps => self.lookups("get-pread", pread(one)),
+            Part::GetManyPread if maps => self.lookups("get-many-pread", pread(many)),
+            Part::MissPread if maps => self.lookups("miss-pread", pread(absent(one))),
+            Part::GetColdPread if maps => self.lookups("get-cold-pread", pread(cold)),
+            Part::GetPread | Part::GetManyPread | Part::MissPread | Part::GetColdPread => Ok(()),
             _ => Err("a part of stores, not of dictionaries".into()),
         }
     }

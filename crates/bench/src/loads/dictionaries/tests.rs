@@ -158,15 +158,16 @@ impl Reader for Looking<'_> {
     }
 }
 
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     Part::Build,
     Part::Figures,
     Part::Get,
     Part::GetByTwo,
     Part::GetMany,
     Part::Miss,
-    Part::MissMapped,
+    Part::MissPread,
     Part::GetCold,
+    Part::GetManyCold,
     Part::Ranks,
     Part::UpdateTenth,
     Part::Copy,
@@ -187,7 +188,18 @@ fn tiny(parts: &[Part], fault: &'static Fault) -> Result<Vec<Line>, String> {
 fn a_correct_dictionary_passes() {
     let lines = tiny(&PARTS, &Fault::None).expect("no fault");
     let has = |part: &str| lines.iter().any(|line| matches!(line, Line::Row(row) if row.part == part));
-    for part in ["build", "get", "get-by-two", "get-many", "miss", "miss-mapped", "get-cold", "update-tenth", "copy"] {
+    for part in [
+        "build",
+        "get",
+        "get-by-two",
+        "get-many",
+        "miss",
+        "miss-pread",
+        "get-cold",
+        "get-many-cold",
+        "update-tenth",
+        "copy",
+    ] {
         assert!(has(part), "no figure of {part}");
     }
     let lines = tiny(&[Part::UpdateBatches, Part::RebuildBatches], &Fault::None).expect("no fault");
