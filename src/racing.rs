@@ -550,6 +550,7 @@ mod tests {
             // SAFETY: as above.
             let expected = unsafe { (portable::load1(t), portable::load8(t), portable::load16(t)) };
             prop_assert_eq!(loaded, expected);
+            prop_assert_eq!(add_to_each(loaded.2, value as u32), portable::add_to_each(loaded.2, value as u32));
             // SAFETY: as above.
             prop_assert_eq!(unsafe { (load24(h), load64(h)) }, unsafe { (portable::load24(t), portable::load64(t)) });
             let stores: [(Store, Store); 6] = [
