@@ -120,17 +120,20 @@ impl Buckets {
         Some(self.overflow_range(overflow))
     }
 
-    /// Prefetches what a change of the pair of `hash` touches beside header and slots, in a bucket whose head is in the
-    /// cache: the record with the tag, and those before it if they move; or the place of a new one of `bytes` bytes; or
-    /// the overflow page.
+    /// Prefetches the overflow page of a bucket, if an optimistic read finds one.
     #[inline]
-    pub(crate) fn prefetch_change(
-        &self,
-        hash: u64,
-        (address, frame): (BucketAddress, FrameRef<'_>),
-        bytes: usize,
-        moves: bool,
-    ) {
+    pub(crate) fn prefetch_overflow(&self, address: BucketAddress, frame: FrameRef<'_>) {
+        let Some(read) = frame.read_optimistically() else { return };
+        let [_, next, _] = read.three_words(address.start);
+        if let Some((frame, range)) = self.overflow_of(next) {
+            self.prefetch_page(self.pager.pool().frame(frame), range);
+        }
+    }
+
+    /// Prefetches what a put of a record of `bytes` bytes touches beside header and slots, in a bucket whose head is in
+    /// the cache: the record with the tag, or the place of a new one, or the overflow page.
+    #[inline]
+    pub(crate) fn prefetch_put(&self, hash: u64, address: BucketAddress, frame: FrameRef<'_>, bytes: usize) {
         let Some(read) = frame.read_optimistically() else { return };
         let head = read.words_and_runs::<{ page::RUNS_START }, SIXTEENS_AT_ONCE>(address.start);
         let Some((words, runs)) = head else { return };
@@ -139,19 +142,14 @@ impl Buckets {
         if count > SLOTS_AT_ONCE {
             return;
         }
-        // A place that is not within the page is prefetched in vain.
-        let heap_start = (address.start + self.page_bytes).wrapping_sub(heap_bytes);
+        // What is not within the page is prefetched in vain.
+        let end = address.start + self.page_bytes;
         if let Some(slot) = first_match(runs, count, page::tag(hash)) {
             let slot_end = address.start + page::HEADER_BYTES + (slot + 1) * page::SLOT_BYTES;
-            let offset = address.start + (read.load8(slot_end - 8) >> 48) as usize;
-            if moves {
-                let first = heap_start.wrapping_sub(bytes);
-                frame.prefetch_lines(first, offset.wrapping_sub(first).saturating_add(bytes).min(self.page_bytes));
-            } else {
-                frame.prefetch_ends(offset, bytes);
-            }
+            let offset = read.load8(slot_end - 8) >> 48;
+            frame.prefetch_ends(address.start + offset as usize, bytes);
         } else if page::HEADER_BYTES + (count + 1) * page::SLOT_BYTES + heap_bytes + bytes <= self.page_bytes {
-            frame.prefetch_ends(heap_start.wrapping_sub(bytes), bytes);
+            frame.prefetch_ends(end.wrapping_sub(heap_bytes + bytes), bytes);
         } else if let Some((frame, range)) = self.overflow_of(header.next) {
             self.pager.pool().frame(frame).prefetch(range.start, PREFETCHED_BYTES);
         }

@@ -42,13 +42,4 @@ impl FrameRef<'_> {
         racing::prefetch(address);
         racing::prefetch(address.wrapping_add(bytes.saturating_sub(1)));
     }
-
-    /// Prefetches the lines of `bytes` bytes at `offset`.
-    #[inline]
-    pub(crate) fn prefetch_lines(self, offset: usize, bytes: usize) {
-        let address = self.address.cast_const().wrapping_add(offset);
-        for at in (0..bytes).step_by(64) {
-            racing::prefetch(address.wrapping_add(at));
-        }
-    }
 }
