@@ -80,10 +80,33 @@ pub(crate) fn prefetch(_address: *const u8) {}
 ///
 /// # Safety
 /// `to` begins as many bytes of a frame, whose exclusive latch this thread holds.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn copy_in(bytes: &[u8], to: *mut u8) {
-    let len = bytes.len();
-    let from = bytes.as_ptr();
+    let (from, len) = (bytes.as_ptr(), bytes.len());
+    if (16..=32).contains(&len) {
+        // Most values, and most keys below: no call for them.
+        // SAFETY: `len >= 16`; the two may overlap.
+        unsafe { store16(to, from.cast::<u128>().read_unaligned()) };
+        // SAFETY: as above.
+        unsafe { store16(to.add(len - 16), from.add(len - 16).cast::<u128>().read_unaligned()) };
+    } else if (8..16).contains(&len) {
+        // SAFETY: `len >= 8`.
+        unsafe { store8(to, from.cast::<u64>().read_unaligned()) };
+        // SAFETY: `len >= 8`.
+        unsafe { store8(to.add(len - 8), from.add(len - 8).cast::<u64>().read_unaligned()) };
+    } else {
+        // SAFETY: as the caller promises.
+        unsafe { copy_in_any(bytes, to) };
+    }
+}
+
+/// [`copy_in`] for any length.
+///
+/// # Safety
+/// As of [`copy_in`].
+#[inline(never)]
+unsafe fn copy_in_any(bytes: &[u8], to: *mut u8) {
+    let (from, len) = (bytes.as_ptr(), bytes.len());
     if len >= 16 {
         let mut at = 0;
         while at + 64 < len {
@@ -127,8 +150,30 @@ pub(crate) unsafe fn copy_in(bytes: &[u8], to: *mut u8) {
 ///
 /// # Safety
 /// Both ranges lie in a frame whose exclusive latch this thread holds.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn move_within(from: *const u8, to: *mut u8, len: usize) {
+    if (16..=32).contains(&len) {
+        // Most records. Both halves are loaded before either is stored.
+        // SAFETY: `len >= 16`; only this thread changes the frame.
+        let first = unsafe { from.cast::<u128>().read_unaligned() };
+        // SAFETY: as above.
+        let last = unsafe { from.add(len - 16).cast::<u128>().read_unaligned() };
+        // SAFETY: as the caller promises; `len >= 16`.
+        unsafe { store16(to, first) };
+        // SAFETY: as above.
+        unsafe { store16(to.add(len - 16), last) };
+        return;
+    }
+    // SAFETY: as the caller promises.
+    unsafe { move_any(from, to, len) };
+}
+
+/// [`move_within`] for any length.
+///
+/// # Safety
+/// As of [`move_within`].
+#[inline(never)]
+unsafe fn move_any(from: *const u8, to: *mut u8, len: usize) {
     /// Moves 64 bytes: loads all of them before it stores the first.
     ///
     /// # Safety
@@ -157,25 +202,20 @@ pub(crate) unsafe fn move_within(from: *const u8, to: *mut u8, len: usize) {
         unsafe { copy_in(&bytes[..len], to) };
         return;
     }
-    if len <= 32 {
-        // Most records. Both halves are loaded before either is stored.
-        // SAFETY: `len >= 16`; only this thread changes the frame.
-        let first = unsafe { from.cast::<u128>().read_unaligned() };
-        // SAFETY: as above.
-        let last = unsafe { from.add(len - 16).cast::<u128>().read_unaligned() };
-        // SAFETY: as the caller promises; `len >= 16`.
-        unsafe { store16(to, first) };
-        // SAFETY: as above.
-        unsafe { store16(to.add(len - 16), last) };
-        return;
-    }
     // The sixteen bytes at the end that is reached last are loaded first, as the loops may overwrite them. What a step
     // stores never lies where a later step loads.
     if to.cast_const() <= from {
         // SAFETY: `len >= 16`; only this thread changes the frame.
         let last = unsafe { from.add(len - 16).cast::<u128>().read_unaligned() };
         let mut at = 0;
-        while at + 64 <= len {
+        while at + 128 <= len {
+            // SAFETY: `at + 128 <= len`.
+            unsafe { move64(from.add(at), to.add(at)) };
+            // SAFETY: as above.
+            unsafe { move64(from.add(at + 64), to.add(at + 64)) };
+            at += 128;
+        }
+        if at + 64 <= len {
             // SAFETY: `at + 64 <= len`.
             unsafe { move64(from.add(at), to.add(at)) };
             at += 64;
@@ -297,6 +337,17 @@ mod x86_64 {
         [a, b, c]
     }
 
+    /// Adds `n` to each of the four numbers of 32 bits in `four`, wrapping.
+    #[inline(always)]
+    pub(crate) fn add_to_each(four: u128, n: u32) -> u128 {
+        use std::arch::x86_64::{_mm_add_epi32, _mm_set1_epi32};
+        // SAFETY: SSE2 is part of x86-64; both types are sixteen plain bytes.
+        unsafe {
+            let sums = _mm_add_epi32(std::mem::transmute::<u128, __m128i>(four), _mm_set1_epi32(n as i32));
+            std::mem::transmute::<__m128i, u128>(sums)
+        }
+    }
+
     /// Stores sixteen bytes, little-endian, at any alignment.
     ///
     /// # Safety
@@ -336,6 +387,11 @@ mod portable {
         // SAFETY: frames and mappings begin at multiples of 8 and have whole words, so the word is in the frame of the
         // byte; it is aligned, and all accesses that race with it are atomic.
         (unsafe { AtomicU64::from_ptr(at.sub(skip).cast_mut().cast()) }, 8 * skip as u32)
+    }
+
+    #[inline]
+    pub(crate) fn add_to_each(four: u128, n: u32) -> u128 {
+        (0..4).fold(0, |sums, i| sums | u128::from(((four >> (32 * i)) as u32).wrapping_add(n)) << (32 * i))
     }
 
     /// # Safety
@@ -494,6 +550,7 @@ mod tests {
             // SAFETY: as above.
             let expected = unsafe { (portable::load1(t), portable::load8(t), portable::load16(t)) };
             prop_assert_eq!(loaded, expected);
+            prop_assert_eq!(add_to_each(loaded.2, value as u32), portable::add_to_each(loaded.2, value as u32));
             // SAFETY: as above.
             prop_assert_eq!(unsafe { (load24(h), load64(h)) }, unsafe { (portable::load24(t), portable::load64(t)) });
             let stores: [(Store, Store); 6] = [

@@ -18,24 +18,29 @@ use crate::planted::{Bug, planted};
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 
-/// The number of buckets. The version changes when a bucket is merged away or moved, to distinguish it from a later
-/// bucket of the same number.
+/// The number of buckets, and a version that changes when a bucket is merged away or moved, to distinguish it from a
+/// later bucket of the same number. One number, as it is stored, so that two views compare as one.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct View {
-    pub max_bucket: linear::Bucket,
-    pub version: u32,
-}
+pub(crate) struct View(u64);
 
 impl View {
-    /// In one number, as it is stored; two views compare as one.
+    pub(super) fn new(max_bucket: linear::Bucket, version: u32) -> View {
+        View(u64::from(version) << 32 | u64::from(max_bucket))
+    }
+
     #[inline]
-    fn packed(self) -> u64 {
-        u64::from(self.version) << 32 | u64::from(self.max_bucket)
+    pub(crate) fn max_bucket(self) -> linear::Bucket {
+        self.0 as u32 // the lower half
+    }
+
+    #[inline]
+    pub(crate) fn version(self) -> u32 {
+        (self.0 >> 32) as u32
     }
 
     #[inline]
     pub(crate) fn linear(self) -> linear::State {
-        linear::State::new(self.max_bucket)
+        linear::State::new(self.max_bucket())
     }
 }
 
@@ -65,14 +70,13 @@ impl Buckets {
     #[inline]
     pub(crate) fn view(&self) -> View {
         step();
-        let packed = self.view.load(Acquire);
-        View { max_bucket: packed as u32, version: (packed >> 32) as u32 }
+        View(self.view.load(Acquire))
     }
 
     #[inline]
     pub(super) fn set_view(&self, view: View) {
         step();
-        self.view.store(view.packed(), Release);
+        self.view.store(view.0, Release);
     }
 
     /// The frame of a bucket's primary page, and the page's offset in it.
@@ -88,7 +92,7 @@ impl Buckets {
         step();
         // A thread that loads a group's new address also sees the earlier stores: the copied pages, or the view
         // without the group.
-        self.groups[group].load(Acquire) + u64::from(index) * self.page_bytes as u64
+        self.groups[group % self.groups.len()].load(Acquire) + u64::from(index) * self.page_bytes as u64
     }
 
     /// The current address of the bucket of `hash`.
@@ -106,9 +110,9 @@ impl Buckets {
     pub(super) fn still_holds(&self, view: View, hash: u64, bucket: linear::Bucket) -> bool {
         // A thread that splits or merges a bucket holds its latch until the new view is published.
         let now = self.view();
-        now.packed() == view.packed()
+        now == view
             || planted(Bug::ViewNotComparedAgain)
-            || now.version == view.version && now.linear().bucket_of(hash) == bucket
+            || now.version() == view.version() && now.linear().bucket_of(hash) == bucket
     }
 
     /// Latches the bucket of `hash` for reading. The range is its primary page.
@@ -154,10 +158,21 @@ impl Buckets {
     /// Prefetches the page of the bucket of `hash`.
     #[inline(always)] // the callers keep the parts in registers: 25 instructions fewer a write
     pub(crate) fn prefetch_bucket(&self, hash: u64) -> (BucketAddress, FrameRef<'_>) {
+        self.prefetch_part(hash, self.prefetch_bytes)
+    }
+
+    /// Prefetches header and slots of the page of the bucket of `hash`: the first step of many puts.
+    #[inline(always)]
+    pub(crate) fn prefetch_head(&self, hash: u64) -> (BucketAddress, FrameRef<'_>) {
+        self.prefetch_part(hash, SLOTS_BYTES)
+    }
+
+    #[inline(always)]
+    fn prefetch_part(&self, hash: u64, bytes: usize) -> (BucketAddress, FrameRef<'_>) {
         let view = self.view();
         let bucket = view.linear().bucket_of(hash);
         let (frame, place, start) = self.pager.pool().place(self.byte_of(bucket));
-        place.prefetch(start, self.prefetch_bytes);
+        place.prefetch(start, bytes);
         (BucketAddress { view, bucket, frame, start }, place)
     }
 

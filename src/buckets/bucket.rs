@@ -35,8 +35,9 @@ pub(crate) struct Delta {
     pub payload: i64,
     /// Slots and records in pages.
     pub bucket: i64,
-    /// A second overflow page was needed: the table should grow whatever its load.
-    pub long_chain: bool,
+    /// How often a second overflow page was needed: the table should grow whatever its load. A number as the others, as
+    /// a `bool` would make the whole pass through memory.
+    pub long_chains: i64,
 }
 
 impl std::ops::Add for Delta {
@@ -46,7 +47,7 @@ impl std::ops::Add for Delta {
             pairs: self.pairs + other.pairs,
             payload: self.payload + other.payload,
             bucket: self.bucket + other.bucket,
-            long_chain: self.long_chain || other.long_chain,
+            long_chains: self.long_chains + other.long_chains,
         }
     }
 }
@@ -84,35 +85,32 @@ impl<'t> Bucket<'t> {
     /// The bucket whose primary page is at `start` of `frame`.
     #[inline(always)]
     pub(crate) fn new(buckets: &'t Buckets, frame: WriteGuard<'t>, start: usize) -> Bucket<'t> {
-        Bucket { buckets, primary: PartGuard::new(frame, start..start + buckets.page_bytes) }
+        Bucket { buckets, primary: PartGuard::new(frame, start, buckets.page_bytes) }
     }
 }
 
 impl Buckets {
     /// The location of this key in the bucket whose primary page is `primary`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn locate(&self, primary: &[u8], key: HashedKey<'_>) -> Result<Option<PairLocation>> {
-        let found = if key.bytes.len() <= self.key_bytes_inline_max() {
-            page::find(primary, key.tag, key.bytes).map_err(|d| self.damaged(d))?
-        } else {
-            self.find_large(primary, key.bytes, key.hash)?
-        };
-        if let Some(found) = found {
+        if let Some(found) = self.find_in(primary, key)? {
             return Ok(Some(PairLocation { overflow: None, found }));
         }
-        let bits = page::filter_bits(key.tag);
-        if page::next(primary) == 0 || page::filter(primary) & bits != bits {
-            return Ok(None);
-        }
-        self.locate_behind(page::next(primary), key.bytes, key.hash)
+        if self.may_be_behind(primary, key.tag) { self.locate_behind(primary, key.bytes, key.hash) } else { Ok(None) }
     }
 
-    /// The location of a key in the overflow pages from `first` on. The key comes in parts, here and below, which the
-    /// fast path keeps in registers.
+    /// Whether the overflow pages of a bucket may have a key of this tag, which its primary page has not.
+    #[inline(always)]
+    pub(super) fn may_be_behind(&self, primary: &[u8], tag: u16) -> bool {
+        let bits = page::filter_bits(tag);
+        page::next(primary) != 0 && page::filter(primary) & bits == bits
+    }
+
+    /// The location of a key in the overflow pages of the bucket whose primary page is `primary`.
     #[inline(never)]
-    fn locate_behind(&self, first: u64, key: &[u8], hash: u64) -> Result<Option<PairLocation>> {
+    pub(super) fn locate_behind(&self, primary: &[u8], key: &[u8], hash: u64) -> Result<Option<PairLocation>> {
         let key = HashedKey::new(key, hash);
-        self.walk_chain(first, |overflow, bytes| {
+        self.walk_chain(page::next(primary), |overflow, bytes| {
             Ok(self.find_in(bytes, key)?.map(|found| PairLocation { overflow: Some(overflow), found }))
         })
     }
@@ -203,6 +201,13 @@ impl Buckets {
     pub(super) fn fits_inline(&self, key: &[u8], value_bytes: usize) -> bool {
         key.len() <= self.key_bytes_inline_max() && key.len() + value_bytes <= self.pair_bytes_inline_max()
     }
+}
+
+/// The totals' change and the new length of a value to which `tail` was appended in place.
+#[inline(always)]
+fn appended(found: Found, tail: &[u8], bucket: i64) -> (Delta, usize) {
+    let payload = tail.len() as i64;
+    (Delta { bucket, payload, ..Delta::default() }, usize::from(found.value_bytes) + tail.len())
 }
 
 #[cold]
@@ -303,14 +308,35 @@ impl Bucket<'_> {
         Ok(Delta { payload: value_bytes - old_value_bytes as i64, ..replaced })
     }
 
-    /// Appends `tail` to the value at `location`. Also returns the new length of the value.
+    /// Appends `tail` to the value of the record `found` in the primary page. Also returns the new length of the value.
     #[inline(always)]
-    pub(crate) fn append(&mut self, key: HashedKey<'_>, location: PairLocation, tail: &[u8]) -> Result<(Delta, usize)> {
+    pub(super) fn append_here(&mut self, key: HashedKey<'_>, found: Found, tail: &[u8]) -> Result<(Delta, usize)> {
         let pair_bytes_max = self.buckets.pair_bytes_inline_max();
-        let grown = self.change(location, |bytes| page::append_value(bytes, location.found, tail, pair_bytes_max))?;
-        let Some(bucket) = grown else { return self.append_moving(key.bytes, key.hash, location, tail) };
-        let new_len = usize::from(location.found.value_bytes) + tail.len();
-        Ok((Delta { bucket, payload: tail.len() as i64, ..Delta::default() }, new_len))
+        let grown = page::append_value(&mut self.page_mut(), found, tail, pair_bytes_max);
+        match grown.map_err(|d| self.buckets.damaged(d))? {
+            Some(bucket) => Ok(appended(found, tail, bucket)),
+            None => self.append_moving_from(key.bytes, key.hash, found, tail),
+        }
+    }
+
+    /// Makes the location only here, as the common append keeps `found` in registers.
+    #[inline(never)]
+    fn append_moving_from(&mut self, key: &[u8], hash: u64, found: Found, tail: &[u8]) -> Result<(Delta, usize)> {
+        self.append_moving(key, hash, PairLocation { overflow: None, found }, tail)
+    }
+
+    /// Appends `tail` to the value at `location`. Also returns the new length of the value.
+    #[inline]
+    pub(crate) fn append(&mut self, key: HashedKey<'_>, location: PairLocation, tail: &[u8]) -> Result<(Delta, usize)> {
+        let Some(overflow) = location.overflow else { return self.append_here(key, location.found, tail) };
+        let pair_bytes_max = self.buckets.pair_bytes_inline_max();
+        let mut page = self.buckets.write_overflow(overflow)?;
+        let grown = page::append_value(&mut page.bytes_mut(), location.found, tail, pair_bytes_max);
+        drop(page);
+        match grown.map_err(|d| self.buckets.damaged(d))? {
+            Some(bucket) => Ok(appended(location.found, tail, bucket)),
+            None => self.append_moving(key.bytes, key.hash, location, tail),
+        }
     }
 
     /// [`append`](Self::append) where the value is in an extent, or the record cannot grow where it is.
@@ -372,24 +398,6 @@ impl Bucket<'_> {
         self.relocate(key.tag, location, old, Record { form: INLINE, key: key.bytes, value })
     }
 
-    /// Appends `tail` to the value of `key`, or stores it if the key is absent. `len` becomes the length of the value.
-    #[inline(always)]
-    pub(crate) fn append_or_set(
-        &mut self,
-        key: HashedKey<'_>,
-        location: Option<PairLocation>,
-        tail: &[u8],
-        len: &mut usize,
-    ) -> Result<Delta> {
-        let Some(location) = location else {
-            *len = tail.len();
-            return self.set(key, None, tail);
-        };
-        let (delta, new_len) = self.append(key, location, tail)?;
-        *len = new_len;
-        Ok(delta)
-    }
-
     /// A copy of the value at `location`.
     pub(crate) fn value(&self, location: PairLocation) -> Result<Vec<u8>> {
         let mut value = Vec::new();
@@ -420,7 +428,7 @@ impl Bucket<'_> {
             // again.
             let _ = self.absorb_overflow();
         }
-        Ok(Delta { pairs: -1, payload: -((key.bytes.len() + value_bytes) as i64), bucket, long_chain: false })
+        Ok(Delta { pairs: -1, payload: -((key.bytes.len() + value_bytes) as i64), bucket, long_chains: 0 })
     }
 
     /// Removes all pairs.
@@ -649,8 +657,8 @@ impl Bucket<'_> {
         let bytes = (record.bytes() + page::SLOT_BYTES) as i64;
         let inserted = page::insert(&mut self.page_mut(), tag, record).map_err(|d| buckets.damaged(d))?;
         let Record { form, key, value } = record;
-        let long_chain = if inserted { false } else { self.add_behind(tag, form, key, value)? };
-        Ok(Delta { bucket: bytes, long_chain, ..Delta::default() })
+        let long_chains = if inserted { 0 } else { i64::from(self.add_behind(tag, form, key, value)?) };
+        Ok(Delta { bucket: bytes, long_chains, ..Delta::default() })
     }
 
     /// Adds a record behind the primary page, which is full. `true` where it takes a second overflow page.
@@ -664,7 +672,7 @@ impl Bucket<'_> {
                 page::set_next(&mut self.page_mut(), new.to_bits());
             }
             Some(overflow) => {
-                let mut page = buckets.write_overflow(overflow)?;
+                let mut page = buckets.write_overflow_here(overflow)?;
                 if !page::insert(&mut page.bytes_mut(), tag, record).map_err(|d| buckets.damaged(d))? {
                     let old = page.to_vec();
                     drop(page);

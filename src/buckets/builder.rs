@@ -2,7 +2,7 @@
 //!
 //! Not here: which records (`layout.rs`), other changes of a page (`page.rs`).
 
-use super::page::{HEADER_BYTES, SLOT_BYTES, Slot, copy_record, tag_and_offset};
+use super::page::{HEADER_BYTES, SLOT_BYTES, Slot, tag_and_offset};
 
 /// Builds a page from records of other pages.
 pub struct Builder<'p> {
@@ -36,7 +36,25 @@ impl<'p> Builder<'p> {
     /// Adds those records of `bytes` bytes each whose bits are set in `which`, as long as they fit; see `same_bytes`.
     /// Returns the bits of the others.
     #[inline]
-    pub fn add_same(&mut self, page: &[u8], slots: &[Slot], end: usize, bytes: usize, mut which: u64) -> u64 {
+    pub fn add_same(&mut self, page: &[u8], slots: &[Slot], end: usize, bytes: usize, which: u64) -> u64 {
+        // A loop for each kind of copy, with no decision in it.
+        match bytes {
+            16..=32 => self.add_same_by(page, slots, end, bytes, which, |from, to| _ = copy_ends::<16>(from, to)),
+            8..=15 => self.add_same_by(page, slots, end, bytes, which, |from, to| _ = copy_ends::<8>(from, to)),
+            _ => self.add_same_by(page, slots, end, bytes, which, |from, to| to.copy_from_slice(from)),
+        }
+    }
+
+    #[inline(always)]
+    fn add_same_by(
+        &mut self,
+        page: &[u8],
+        slots: &[Slot],
+        end: usize,
+        bytes: usize,
+        mut which: u64,
+        copy: impl Fn(&[u8], &mut [u8]),
+    ) -> u64 {
         let room = (self.heap_start - self.slots_end) / (bytes + SLOT_BYTES);
         let count = room.min(which.count_ones() as usize);
         let mut offset = self.heap_start;
@@ -47,7 +65,7 @@ impl<'p> Builder<'p> {
         for (new_slot, new_record) in new_slots.iter_mut().zip(new_records) {
             let index = which.trailing_zeros() as usize;
             which &= which - 1;
-            copy_record(&page[end - (index + 1) * bytes..][..bytes], new_record);
+            copy(&page[end - (index + 1) * bytes..][..bytes], new_record);
             offset -= bytes;
             *new_slot = (u32::from(tag_and_offset(slots[index]).0) | (offset as u32) << 16).to_le_bytes();
         }
@@ -66,4 +84,24 @@ impl<'p> Builder<'p> {
         header[8..16].copy_from_slice(&next.to_le_bytes());
         header[16..24].copy_from_slice(&filter.to_le_bytes());
     }
+}
+
+/// Copies `from` to `to`, of the same length. Most records have 8 to 32 bytes, and no call is made for them.
+#[inline]
+pub fn copy_record(from: &[u8], to: &mut [u8]) {
+    if !copy_ends::<16>(from, to) && !copy_ends::<8>(from, to) {
+        to.copy_from_slice(from);
+    }
+}
+
+/// Copies the first and the last `N` bytes. `false`, with nothing copied, where these are not all.
+#[inline(always)]
+fn copy_ends<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
+    let (Some(&first), Some(&last), true) = (from.first_chunk::<N>(), from.last_chunk::<N>(), to.len() <= 2 * N) else {
+        return false;
+    };
+    let len = to.len();
+    to[..N].copy_from_slice(&first);
+    to[len - N..].copy_from_slice(&last);
+    true
 }

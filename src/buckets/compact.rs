@@ -24,7 +24,7 @@ impl Buckets {
     pub(crate) fn compact_bucket(&self, number: linear::Bucket) -> Result<()> {
         let mut workspace = lock_without_values(&self.structure)?;
         let Workspace { gathered, layouts: [layout, _], primaries } = &mut *workspace;
-        if number > self.view().max_bucket {
+        if number > self.view().max_bucket() {
             return Ok(());
         }
         let (frame, start) = self.location(number);
@@ -102,7 +102,7 @@ impl Buckets {
     /// pages of a group are found by arithmetic, so none may be in use while it moves.
     pub(crate) fn move_group(&self, group: usize) -> Result<()> {
         let old = self.groups[group].load(Relaxed);
-        if old == 0 || group > linear::group(self.view().max_bucket).0 {
+        if old == 0 || group > linear::group(self.view().max_bucket()).0 {
             return Ok(());
         }
         let unit_bytes = self.pager.unit_bytes() as u64;
@@ -122,7 +122,7 @@ impl Buckets {
         self.groups[group].store(new, Release);
         let view = self.view();
         let next = u32::from(!planted(Bug::MoveKeepsVersion));
-        self.set_view(View { version: view.version.wrapping_add(next), ..view });
+        self.set_view(View::new(view.max_bucket(), view.version().wrapping_add(next)));
         self.pager.free(old / unit_bytes, frames * FRAME_UNITS)
     }
 }

@@ -149,17 +149,16 @@ impl Buckets {
     /// Which records move: a bit for each. Also where the last one begins.
     #[inline(never)]
     fn moving(&self, batch: &Batch<'_>, split: linear::Split) -> Result<(u64, usize)> {
+        let note = |moves: u64, hash: u64| moves >> 1 | split.moved(hash) << (u64::BITS - 1);
         let mut moves = 0;
-        let mut note = |hash: u64| moves = moves >> 1 | u64::from(split.moves(hash)) << (u64::BITS - 1);
         let end = match batch.same_records() {
             Some((key_bytes, records)) => {
-                for raw in records.rchunks_exact(batch.same_bytes) {
-                    note(self.hash.hash_inlined(&raw[2..2 + key_bytes]));
-                }
+                let keys = records.rchunks_exact(batch.same_bytes).map(|raw| &raw[2..2 + key_bytes]);
+                moves = self.hash.fold_hashes(keys, key_bytes, moves, note);
                 batch.end - records.len()
             }
             None => self.each_of(batch.page, batch.slots, batch.end, |record, _, _, _| {
-                note(self.record_hash(record)?);
+                moves = note(moves, self.record_hash(record)?);
                 Ok(())
             })?,
         };

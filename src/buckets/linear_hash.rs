@@ -15,6 +15,9 @@ use crate::pager::Pager;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 
+/// A number for each group. A power of two of them, so that a mask keeps an index within.
+pub(super) type Groups = [AtomicU64; linear::GROUP_COUNT.next_power_of_two()];
+
 /// The buckets of one table.
 pub(crate) struct Buckets {
     pub(super) pager: Arc<Pager>,
@@ -26,7 +29,7 @@ pub(crate) struct Buckets {
     /// [`View`](super::address::View), packed.
     pub(super) view: AtomicU64,
     /// Where each group of buckets starts, in bytes of the file.
-    pub(super) groups: [AtomicU64; linear::GROUP_COUNT],
+    pub(super) groups: Groups,
     /// The table does not shrink below the size it was created with.
     pub(super) min_max_bucket: AtomicU32,
     pub(super) load: Load,

@@ -17,6 +17,7 @@ pub(crate) mod bounds;
 pub(crate) mod bucket;
 mod builder;
 mod compact;
+pub(crate) mod edit;
 pub(crate) mod extent;
 mod gathered;
 mod layout;
@@ -73,7 +74,7 @@ impl Buckets {
             prefetch_bytes: address::prefetch_bytes(page_bytes),
             fill,
             view: AtomicU64::new(0),
-            groups: [const { AtomicU64::new(0) }; linear::GROUP_COUNT],
+            groups: [const { AtomicU64::new(0) }; _],
             min_max_bucket: AtomicU32::new(max_bucket),
             load: Load::new(Totals::default()),
             structure: Mutex::default(),
@@ -91,7 +92,7 @@ impl Buckets {
         for group in 0..=linear::group(max_bucket).0 {
             buckets.allocate_group_number(group)?;
         }
-        buckets.set_view(View { max_bucket, version: 0 });
+        buckets.set_view(View::new(max_bucket, 0));
         Ok(buckets)
     }
 
@@ -108,7 +109,7 @@ impl Buckets {
             prefetch_bytes: address::prefetch_bytes(page_bytes),
             fill: root.fill,
             view: AtomicU64::new(u64::from(root.max_bucket)),
-            groups: groups.map(AtomicU64::new),
+            groups: std::array::from_fn(|group| AtomicU64::new(groups.get(group).copied().unwrap_or(0))),
             min_max_bucket: AtomicU32::new(root.min_max_bucket),
             load: Load::new(root.totals),
             structure: Mutex::default(),
@@ -124,7 +125,7 @@ impl Buckets {
             hash_id: self.hash.kind().id(),
             seed: self.hash.seed(),
             check_value: self.hash.check_value(),
-            max_bucket: self.view().max_bucket,
+            max_bucket: self.view().max_bucket(),
             min_max_bucket: self.min_max_bucket.load(Relaxed),
             fill: self.fill,
             totals,
@@ -152,7 +153,7 @@ impl Buckets {
     /// Removes all pairs of one bucket.
     pub(crate) fn clear_bucket(&self, number: linear::Bucket) -> Result<Delta> {
         let _structure = crate::pager::pool::lock_without_values(&self.structure)?;
-        if number > self.view().max_bucket {
+        if number > self.view().max_bucket() {
             return Ok(Delta::default());
         }
         let (frame, start) = self.location(number);

@@ -19,7 +19,7 @@ use super::bucket::HashedKey;
 use super::linear_hash::Buckets;
 use super::overflow::{OverflowPage, PREFETCHED_BYTES};
 use super::page::{self, INLINE};
-use super::tags::{Matches, SIXTEENS_AT_ONCE, SLOTS_AT_ONCE};
+use super::tags::{SIXTEENS_AT_ONCE, SLOTS_AT_ONCE, first_match};
 use crate::linear;
 use crate::pager::pool::{FrameNo, FrameRef, OptimisticRead};
 use crate::pager::sink::Sink;
@@ -40,8 +40,8 @@ struct PageSnapshot<'t> {
     /// The page's offset in the frame, and its length.
     start: usize,
     len: usize,
-    /// The first slots that have the key's tag.
-    matches: Matches,
+    /// The first slot that has the key's tag.
+    slot: Option<usize>,
     /// The reference to the overflow page; 0 if the filter excludes the key.
     next: u64,
 }
@@ -55,7 +55,7 @@ pub(super) struct BucketSnapshot<'t> {
 }
 
 impl Buckets {
-    /// Looks up `key` without a latch; appends its value to `value`.
+    /// Looks up `key` without a latch; appends its value to `value`, which is empty.
     #[inline]
     pub(super) fn read_optimistically(&self, key: HashedKey<'_>, value: Option<&mut impl Sink>) -> Optimistic {
         if activity::is_due() || key.bytes.len() > self.key_bytes_inline_max() || self.pager.is_forked() {
@@ -90,19 +90,19 @@ impl Buckets {
         key: HashedKey<'_>,
     ) -> Option<PageSnapshot<'t>> {
         let read = frame.read_optimistically()?;
-        let header = page::Header::of(read.three_words(start));
+        // The bytes after a short page, in its frame, do not matter.
+        let (words, runs) = read.words_and_runs::<{ page::RUNS_START }, SIXTEENS_AT_ONCE>(start)?;
+        let header = page::Header::of(words);
         let count = header.slot_count();
         // A bucket that was always empty has no kind. Pages with very many pairs are read under the latch.
         let other = kind == page::KIND_OVERFLOW && header.kind() != kind;
-        let slots = start + page::HEADER_BYTES;
-        if count > SLOTS_AT_ONCE || slots + 64 * SIXTEENS_AT_ONCE > frame.bytes() || other {
+        if count > SLOTS_AT_ONCE || other {
             return None;
         }
-        // The bytes after a short page, in its frame, do not matter.
-        let matches = Matches::leading(read.runs::<SIXTEENS_AT_ONCE>(slots), count, key.tag);
+        let slot = first_match(runs, count, key.tag);
         let bits = page::filter_bits(key.tag);
         let behind = kind == page::KIND_OVERFLOW || header.filter & bits == bits;
-        Some(PageSnapshot { read, start, len, matches, next: if behind { header.next } else { 0 } })
+        Some(PageSnapshot { read, start, len, slot, next: if behind { header.next } else { 0 } })
     }
 
     /// Reads the slots of the overflow page. `None`: the bucket has no overflow page, or the case needs the latch.
@@ -120,14 +120,38 @@ impl Buckets {
         Some(self.overflow_range(overflow))
     }
 
-    /// Prefetches the overflow page of the bucket of `hash`, if an optimistic read finds one.
+    /// Prefetches the overflow page of a bucket, if an optimistic read finds one.
     #[inline]
-    pub(crate) fn prefetch_overflow(&self, hash: u64) {
-        let BucketAddress { frame, start, .. } = self.address(hash);
-        let Some(read) = self.pager.pool().frame(frame).read_optimistically() else { return };
-        let [_, next, _] = read.three_words(start);
+    pub(crate) fn prefetch_overflow(&self, address: BucketAddress, frame: FrameRef<'_>) {
+        let Some(read) = frame.read_optimistically() else { return };
+        let [_, next, _] = read.three_words(address.start);
         if let Some((frame, range)) = self.overflow_of(next) {
             self.prefetch_page(self.pager.pool().frame(frame), range);
+        }
+    }
+
+    /// Prefetches what a put of a record of `bytes` bytes touches beside header and slots, in a bucket whose head is in
+    /// the cache: the record with the tag, or the place of a new one, or the overflow page.
+    #[inline]
+    pub(crate) fn prefetch_put(&self, hash: u64, address: BucketAddress, frame: FrameRef<'_>, bytes: usize) {
+        let Some(read) = frame.read_optimistically() else { return };
+        let head = read.words_and_runs::<{ page::RUNS_START }, SIXTEENS_AT_ONCE>(address.start);
+        let Some((words, runs)) = head else { return };
+        let header = page::Header::of(words);
+        let (count, heap_bytes) = (header.slot_count(), header.heap_bytes());
+        if count > SLOTS_AT_ONCE {
+            return;
+        }
+        // What is not within the page is prefetched in vain.
+        let end = address.start + self.page_bytes;
+        if let Some(slot) = first_match(runs, count, page::tag(hash)) {
+            let slot_end = address.start + page::HEADER_BYTES + (slot + 1) * page::SLOT_BYTES;
+            let offset = read.load8(slot_end - 8) >> 48;
+            frame.prefetch_ends(address.start + offset as usize, bytes);
+        } else if page::HEADER_BYTES + (count + 1) * page::SLOT_BYTES + heap_bytes + bytes <= self.page_bytes {
+            frame.prefetch_ends(end.wrapping_sub(heap_bytes + bytes), bytes);
+        } else if let Some((frame, range)) = self.overflow_of(header.next) {
+            self.pager.pool().frame(frame).prefetch(range.start, PREFETCHED_BYTES);
         }
     }
 
@@ -135,7 +159,7 @@ impl Buckets {
     /// overflow page. `true` for the latter: call [`add_overflow`](Self::add_overflow) next.
     #[inline]
     pub(super) fn prefetch_next(&self, snapshot: &BucketSnapshot<'_>) -> bool {
-        if !snapshot.primary.matches.is_empty() {
+        if snapshot.primary.slot.is_some() {
             self.prefetch_record(&snapshot.primary);
             return false;
         }
@@ -148,7 +172,7 @@ impl Buckets {
     #[inline]
     pub(super) fn add_overflow<'t>(&'t self, snapshot: &mut BucketSnapshot<'t>, key: HashedKey<'_>) {
         snapshot.overflow = self.snapshot_overflow(snapshot.primary.next, key);
-        if let Some(overflow) = snapshot.overflow.as_ref().filter(|o| !o.matches.is_empty()) {
+        if let Some(overflow) = snapshot.overflow.as_ref().filter(|overflow| overflow.slot.is_some()) {
             self.prefetch_record(overflow);
         }
     }
@@ -157,12 +181,12 @@ impl Buckets {
     fn prefetch_record(&self, snapshot: &PageSnapshot<'_>) {
         // Most records are shorter; the rest of a longer one is loaded when it is copied.
         const RECORD_BYTES: usize = 128;
-        let Some(slot) = snapshot.matches.first() else { return };
+        let Some(slot) = snapshot.slot else { return };
         let offset = snapshot.offset(slot);
         snapshot.read.frame.prefetch(snapshot.start + offset, RECORD_BYTES);
     }
 
-    /// Compares the records of a snapshot; appends the value of `key` to `value`.
+    /// Compares the records of a snapshot; appends the value of `key` to `value`, which is empty.
     #[inline]
     pub(super) fn validate_snapshot(
         &self,
@@ -182,7 +206,6 @@ impl Buckets {
         overflow: Option<&PageSnapshot<'_>>,
         mut value: Option<&mut impl Sink>,
     ) -> Optimistic {
-        let before = value.as_ref().map_or(0, |value| value.len());
         let mut found = primary.find(key, value.as_deref_mut());
         if matches!(found, Optimistic::Absent) && primary.next != 0 {
             found = self.find_behind(primary.next, overflow, key.bytes, key.hash, value.as_deref_mut());
@@ -193,7 +216,7 @@ impl Buckets {
             found = Optimistic::Retry;
         }
         if let (Optimistic::Retry, Some(value)) = (&found, value) {
-            value.truncate(before);
+            value.clear();
         }
         found
     }
@@ -242,7 +265,7 @@ impl PageSnapshot<'_> {
     /// registers.
     #[inline]
     fn find(&self, key: HashedKey<'_>, value: Option<&mut impl Sink>) -> Optimistic {
-        let Some(slot) = self.matches.first() else { return Optimistic::Absent };
+        let Some(slot) = self.slot else { return Optimistic::Absent };
         match self.record(self.offset(slot), key, value) {
             Optimistic::Absent => Optimistic::Retry,
             found => found,

@@ -30,6 +30,7 @@ pub(super) const PREFETCHED_BYTES: usize = 256;
 
 impl Buckets {
     /// The overflow page that a page's `next` refers to, checked against the size of the file.
+    #[inline]
     pub(super) fn parse_overflow(&self, bits: u64) -> Result<Option<OverflowPage>> {
         if bits == 0 {
             return Ok(None);
@@ -47,6 +48,7 @@ impl Buckets {
         Ok(Some(overflow))
     }
 
+    #[inline]
     pub(super) fn overflow_range(&self, overflow: OverflowPage) -> (FrameNo, std::ops::Range<usize>) {
         let unit_bytes = self.pager.unit_bytes();
         let start = (overflow.unit % u64::from(FRAME_UNITS)) as usize * unit_bytes;
@@ -64,14 +66,19 @@ impl Buckets {
         Ok((frame, range))
     }
 
-    pub(super) fn write_overflow(&self, overflow: OverflowPage) -> Result<PartGuard<'_>> {
+    #[inline(always)] // its result stays in registers where half of the puts need it
+    pub(super) fn write_overflow_here(&self, overflow: OverflowPage) -> Result<PartGuard<'_>> {
         let (frame, range) = self.overflow_range(overflow);
         let place = self.place_apart(frame, &range)?;
-        Ok(PartGuard::new(self.pager.write_at(frame, place)?, range))
+        Ok(PartGuard::new(self.pager.write_at(frame, place)?, range.start, range.len()))
+    }
+
+    pub(super) fn write_overflow(&self, overflow: OverflowPage) -> Result<PartGuard<'_>> {
+        self.write_overflow_here(overflow)
     }
 
     /// Where a frame with an overflow page is; prefetches the page. An error where its latch could wait forever.
-    #[inline]
+    #[inline(always)]
     fn place_apart(&self, frame: FrameNo, range: &std::ops::Range<usize>) -> Result<FrameRef<'_>> {
         let place = self.pager.pool().frame(frame);
         place.prefetch(range.start, PREFETCHED_BYTES);

@@ -16,7 +16,7 @@
 //! Source: Seltzer & Yigit 1991, "The New Implementation"; the tags are ours. Format: docs/format.md, "Page".
 //! Not here: the meaning of a record's value (`extent.rs`), which page to read (`lookup.rs`, `overflow.rs`).
 
-use super::tags::{Matches, SIXTEENS_AT_ONCE, SLOTS_AT_ONCE};
+use super::tags::{Matches, RUN_STARTS_BEFORE, RUNS_BYTES, SLOTS_AT_ONCE, first_match};
 use crate::pager::words::Bytes;
 use crate::varint::{get_varint, put_varint, varint_bytes};
 
@@ -28,6 +28,8 @@ pub struct Damage(pub &'static str);
 pub const HEADER_BYTES: usize = 24;
 /// Bytes of a slot.
 pub const SLOT_BYTES: usize = 4;
+/// Where the runs of slots begin that `tags.rs` compares.
+pub const RUNS_START: usize = HEADER_BYTES - RUN_STARTS_BEFORE;
 
 /// The kind of a page. On disk.
 pub const KIND_EMPTY: u8 = 0; // all zero: a bucket that was always empty
@@ -78,7 +80,7 @@ pub struct Record<'a> {
 
 impl Record<'_> {
     /// Bytes of the record in the heap.
-    #[inline]
+    #[inline(always)]
     pub fn bytes(&self) -> usize {
         let head = (self.key.len() as u64) << 2 | u64::from(self.form);
         let both = head | self.value.len() as u64;
@@ -87,12 +89,12 @@ impl Record<'_> {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn u16_at(page: &[u8], at: usize) -> usize {
     usize::from(u16::from_le_bytes(page[at..at + 2].try_into().expect("2 bytes")))
 }
 
-#[inline]
+#[inline(always)]
 fn u64_at(page: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(page[at..at + 8].try_into().expect("8 bytes"))
 }
@@ -126,6 +128,12 @@ impl Header {
     pub fn slot_count(&self) -> usize {
         (self.first >> 16 & 0xFFFF) as usize
     }
+
+    /// As [`heap_bytes`].
+    #[inline]
+    pub fn heap_bytes(&self) -> usize {
+        (self.first >> 32 & 0xFFFF) as usize
+    }
 }
 
 /// Initializes `page` as an empty page of `kind`.
@@ -147,13 +155,13 @@ pub fn level(page: &[u8]) -> u32 {
 }
 
 /// The number of pairs in the page.
-#[inline]
+#[inline(always)]
 pub fn slot_count(page: &[u8]) -> usize {
     u16_at(page, 2)
 }
 
 /// Bytes of all records.
-#[inline]
+#[inline(always)]
 pub fn heap_bytes(page: &[u8]) -> usize {
     u16_at(page, 4)
 }
@@ -181,13 +189,13 @@ pub fn set_filter(page: &mut impl Bytes, filter: u64) {
 }
 
 /// Bytes of slots and records: what counts towards the load.
-#[inline]
+#[inline(always)]
 pub fn used_bytes(page: &[u8]) -> usize {
     slot_count(page) * SLOT_BYTES + heap_bytes(page)
 }
 
 /// Bytes between slots and records.
-#[inline]
+#[inline(always)]
 pub fn gap_bytes(page: &[u8]) -> Result<usize, Damage> {
     page.len().checked_sub(HEADER_BYTES + used_bytes(page)).ok_or(Damage("slots and records overlap"))
 }
@@ -197,13 +205,13 @@ pub fn capacity(page_bytes: usize) -> usize {
     page_bytes - HEADER_BYTES
 }
 
-#[inline]
+#[inline(always)]
 fn slot(page: &[u8], index: usize) -> (u16, usize) {
     let at = HEADER_BYTES + index * SLOT_BYTES;
     (u16_at(page, at) as u16, u16_at(page, at + 2))
 }
 
-#[inline]
+#[inline(always)]
 fn set_slot(page: &mut impl Bytes, index: usize, tag: u16, offset: usize) {
     // Offsets are below the page size and so below 65536.
     let slot = u32::from(tag) | (offset as u32) << 16;
@@ -369,19 +377,40 @@ pub fn find_by<'a>(
     })
 }
 
-/// The slot of the inline or [`VALUE_IN_EXTENT`] record with this key.
-#[inline(always)] // as other parts of the common writes: the result stays in registers
-pub fn find(page: &[u8], tag: u16, key: &[u8]) -> Result<Option<Found>, Damage> {
-    let count = slot_count(page);
-    let usual = page.get(HEADER_BYTES..).and_then(|slots| slots.first_chunk::<{ 64 * SIXTEENS_AT_ONCE }>());
-    let (Some(slots), true) = (usual, count <= SLOTS_AT_ONCE) else { return find_among(page, tag, key) };
-    let Some(slot) = Matches::leading(sixteens_of(slots), count, tag).first() else { return Ok(None) };
-    let offset = u16_at(slots, slot * SLOT_BYTES + 2);
-    let head = head_at(page, offset)?;
-    if has_key(page, offset, head, key) { Ok(Some(Found::of(slot, offset, head))) } else { find_among(page, tag, key) }
+/// What a look at the first record with a tag says.
+pub enum Quick {
+    /// The key is absent.
+    Absent,
+    At(Found),
+    /// [`find`] knows.
+    Unsure,
 }
 
-/// [`find`] for a page with many slots, or a short one, or with another key of this tag.
+/// [`find`] where one look suffices: there is one record with the tag, or none, in a page of the usual size.
+#[inline(always)] // as other parts of the common writes: the result stays in registers
+pub fn find_quickly(page: &[u8], tag: u16, key: &[u8]) -> Quick {
+    let Some(head) = page.first_chunk::<{ RUNS_START + RUNS_BYTES }>() else { return Quick::Unsure };
+    let (count, runs) = (slot_count(head), &head[RUNS_START..]);
+    let (Some(runs), true) = (runs.first_chunk(), count <= SLOTS_AT_ONCE) else { return Quick::Unsure };
+    let Some(slot) = first_match(sixteens_of(runs), count, tag) else { return Quick::Absent };
+    let offset = u16_at(runs, RUN_STARTS_BEFORE + slot * SLOT_BYTES + 2);
+    match head_at(page, offset) {
+        Ok(head) if has_key(page, offset, head, key) => Quick::At(Found::of(slot, offset, head)),
+        _ => Quick::Unsure,
+    }
+}
+
+/// The slot of the inline or [`VALUE_IN_EXTENT`] record with this key.
+#[inline]
+pub fn find(page: &[u8], tag: u16, key: &[u8]) -> Result<Option<Found>, Damage> {
+    match find_quickly(page, tag, key) {
+        Quick::Absent => Ok(None),
+        Quick::At(found) => Ok(Some(found)),
+        Quick::Unsure => find_among(page, tag, key),
+    }
+}
+
+/// [`find`] for any page.
 #[inline(never)]
 fn find_among(page: &[u8], tag: u16, key: &[u8]) -> Result<Option<Found>, Damage> {
     find_head_among(page, tag, |offset, head| has_key(page, offset, head, key))
@@ -396,7 +425,7 @@ fn has_key(page: &[u8], offset: usize, head: RecordHead, key: &[u8]) -> bool {
 }
 
 /// Whether two keys of one length are equal. Most have 8 to 16 bytes, for which a call of `memcmp` takes longer.
-#[inline]
+#[inline(always)]
 fn equal(a: &[u8], b: &[u8]) -> bool {
     if !(8..=16).contains(&a.len()) {
         return a == b;
@@ -426,17 +455,17 @@ fn find_head_among(
 
 /// The slots with `tag` among those from `base` on.
 fn matches_in(slots: &[u8], base: usize, tag: u16) -> Matches {
-    let mut bytes = [0; 64 * SIXTEENS_AT_ONCE];
+    let mut bytes = [0; RUNS_BYTES];
     let slots = slots.get(base * SLOT_BYTES..).unwrap_or_default();
-    let slots = &slots[..slots.len().min(bytes.len())];
-    bytes[..slots.len()].copy_from_slice(slots);
+    let slots = &slots[..slots.len().min(SLOTS_AT_ONCE * SLOT_BYTES)];
+    bytes[RUN_STARTS_BEFORE..][..slots.len()].copy_from_slice(slots);
     Matches::of(sixteens_of(&bytes), slots.len() / SLOT_BYTES, tag)
 }
 
-/// Runs of sixteen slots, by number.
+/// Runs of sixteen slots, by number; the first begins [`RUN_STARTS_BEFORE`] bytes before its first slot.
 #[inline(always)]
-fn sixteens_of(slots: &[u8; 64 * SIXTEENS_AT_ONCE]) -> impl Fn(usize) -> [u128; 4] {
-    let fours = slots.as_chunks::<16>().0;
+fn sixteens_of(runs: &[u8; RUNS_BYTES]) -> impl Fn(usize) -> [u128; 4] {
+    let fours = runs.as_chunks::<16>().0;
     let four = move |index: usize| u128::from_le_bytes(fours[index]);
     move |run| [four(4 * run), four(4 * run + 1), four(4 * run + 2), four(4 * run + 3)]
 }
@@ -457,7 +486,7 @@ pub fn insert(page: &mut impl Bytes, tag: u16, record: Record<'_>) -> Result<boo
 }
 
 /// Sets the slot count and the heap's length, which share the header's first word.
-#[inline]
+#[inline(always)]
 fn set_counts(page: &mut impl Bytes, count: usize, heap: usize) {
     // Both are below the page size and so below 65536.
     let others = u64_at(page, 0) & 0xFFFF_0000_0000_FFFF;
@@ -499,7 +528,7 @@ pub fn remove(page: &mut impl Bytes, found: Found) -> Result<usize, Damage> {
     } else {
         page.copy_within(heap_start..found.offset.into(), heap_start + bytes);
         let by = (bytes as u32) << 16;
-        page.shift_half_words(HEADER_BYTES + first * SLOT_BYTES..slots_end, |slot| slot.wrapping_add(by));
+        page.shift_half_words(HEADER_BYTES + first * SLOT_BYTES..slots_end, by);
     }
     set_counts(page, last, heap_bytes(page) - bytes);
     Ok(bytes + SLOT_BYTES)
@@ -577,7 +606,7 @@ fn append_longer(page: &mut impl Bytes, found: Found, tail: &[u8]) -> Result<Opt
 }
 
 /// The start of the heap and the end of the slots, checked for a move of the records from `found` on.
-#[inline]
+#[inline(always)]
 fn spans(page: &[u8], found: Found) -> Result<(usize, usize), Damage> {
     let slots_end = HEADER_BYTES + slot_count(page) * SLOT_BYTES;
     let heap_start = page.len().wrapping_sub(heap_bytes(page));
@@ -601,9 +630,12 @@ fn move_records(page: &mut impl Bytes, found: Found, end: usize, by: isize) -> R
     }
     page.copy_within(heap_start..end, new_start);
     let first = HEADER_BYTES + usize::from(found.slot) * SLOT_BYTES;
+    // Whole runs of four slots where the gap has room for the last one: its bytes do not matter.
+    let padded_end = first + (slots_end - first).next_multiple_of(4 * SLOT_BYTES);
+    let end = if padded_end <= new_start { padded_end } else { slots_end };
     // Wrapping: an offset that was out of range stays out of range or harmless.
     let by = (by as u32) << 16;
-    page.map_half_words(first..slots_end, |slot| slot.wrapping_sub(by));
+    page.add_to_half_words(first..end, by.wrapping_neg());
     set_counts(page, slot_count(page), page.len() - new_start);
     Ok(())
 }
@@ -618,7 +650,7 @@ pub fn copy_records(from: &[u8], to: &mut impl Bytes) -> Result<(), Damage> {
     // Offsets count from the page's start, and records are at its end; wrapping as in `move_records`.
     let moved = to.len().wrapping_sub(from.len()) as u16;
     to.store(HEADER_BYTES, slots);
-    to.map_half_words(HEADER_BYTES..slots_end, |slot| slot.wrapping_add(u32::from(moved) << 16));
+    to.add_to_half_words(HEADER_BYTES..slots_end, u32::from(moved) << 16);
     to.store(to_start, &from[heap_start..]);
     set_counts(to, count, heap);
     Ok(())
@@ -646,20 +678,22 @@ pub fn records(page: &[u8]) -> impl Iterator<Item = Result<(u16, Record<'_>), Da
 pub fn heap(page: &[u8]) -> Result<(&[u8], bool), Damage> {
     gap_bytes(page)?;
     let heap = &page[page.len() - heap_bytes(page)..];
-    let (mut at, mut count, mut inline) = (0, 0, true);
-    while at < heap.len() {
-        let head = head_at(heap, at)?;
-        let (first, bytes) = (at, head.record_bytes());
+    let (mut rest, mut count, mut inline) = (heap, 0, true);
+    while let Some(lengths) = rest.first_chunk::<2>() {
+        let head = head_at(rest, 0)?;
+        let (bytes, before) = (head.record_bytes(), rest.len());
         inline &= head.form == INLINE;
-        at += bytes;
-        count += 1;
+        rest = &rest[bytes..];
         // Records of the same lengths: where both lengths are short, these are the two bytes of the head.
         if head.head_bytes == 2 {
-            let same = |record: &&[u8]| record[..2] == heap[first..first + 2];
-            let more = heap[at..].chunks_exact(bytes).take_while(same).count();
-            at += more * bytes;
-            count += more;
+            while rest.first_chunk() == Some(lengths) {
+                rest = rest.get(bytes..).ok_or(RECORD_RUNS_OVER)?;
+            }
         }
+        count += (before - rest.len()) / bytes;
+    }
+    if !rest.is_empty() {
+        return Err(RECORD_RUNS_OVER);
     }
     if count == slot_count(page) { Ok((heap, inline)) } else { Err(Damage("records do not fill the heap")) }
 }
@@ -689,11 +723,11 @@ pub fn same_bytes(page: &[u8], slots: &[Slot], end: usize) -> usize {
     if u16::from_le_bytes(*lengths) & 0x8080 != 0 {
         return 0;
     }
+    let Some(first) = end.checked_sub(slots.len() * raw.len()) else { return 0 };
     let mut expected = end;
-    for &slot in slots {
-        expected = expected.wrapping_sub(raw.len());
-        let there = page.get(expected..).and_then(|record| record.first_chunk());
-        if tag_and_offset(slot).1 != expected || there != Some(lengths) {
+    for (&slot, record) in slots.iter().zip(page[first..end].rchunks_exact(raw.len())) {
+        expected = expected.wrapping_sub(raw.len()); // not below `first`
+        if tag_and_offset(slot).1 != expected || record.first_chunk() != Some(lengths) {
             return 0;
         }
     }
@@ -701,7 +735,7 @@ pub fn same_bytes(page: &[u8], slots: &[Slot], end: usize) -> usize {
 }
 
 /// The lengths of the record at `offset`, which is within the page.
-#[inline]
+#[inline(always)]
 pub fn head_at(page: &[u8], offset: usize) -> Result<RecordHead, Damage> {
     let head = match page.get(offset..).ok_or(RECORD_RUNS_OVER)? {
         &[first @ ..0x80, second @ ..0x80, ..] => RecordHead::short(u64::from(first) | u64::from(second) << 8),
@@ -715,26 +749,6 @@ pub fn head_at(page: &[u8], offset: usize) -> Result<RecordHead, Damage> {
 
 const RECORD_RUNS_OVER: Damage = Damage("a record runs over its page");
 pub const RECORDS_OVERLAP: Damage = Damage("records overlap");
-
-/// Copies `from` to `to`, of the same length. Most records have 8 to 32 bytes, and no call is made for them.
-#[inline]
-pub fn copy_record(from: &[u8], to: &mut [u8]) {
-    if !copy_ends::<16>(from, to) && !copy_ends::<8>(from, to) {
-        to.copy_from_slice(from);
-    }
-}
-
-/// Copies the first and the last `N` bytes. `false`, with nothing copied, where these are not all.
-#[inline(always)]
-fn copy_ends<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
-    let (Some(&first), Some(&last), true) = (from.first_chunk::<N>(), from.last_chunk::<N>(), to.len() <= 2 * N) else {
-        return false;
-    };
-    let len = to.len();
-    to[..N].copy_from_slice(&first);
-    to[len - N..].copy_from_slice(&last);
-    true
-}
 
 /// Checks a page for contradictions.
 pub fn check(page: &[u8]) -> Result<(), Damage> {

@@ -13,8 +13,9 @@
 //! come. Only a scan that may stop and resume between any two pairs puts them in hash order first: it sorts a word for
 //! each, the bits of its position that differ within the bucket and below them the offset of its record.
 
+use super::builder::copy_record;
 use super::linear_hash::Buckets;
-use super::page::{self, Damage, INLINE, PAIR_IN_EXTENT};
+use super::page::{self, Damage, INLINE, PAIR_IN_EXTENT, RecordHead};
 use crate::error::Result;
 use crate::linear::Position;
 
@@ -34,9 +35,10 @@ pub struct Scan<'t> {
     from: Position,
     /// The records of the current bucket, one after another.
     bytes: Vec<u8>,
-    /// Offset of the next record in `bytes`, and of the one returned before.
-    at: usize,
-    given: usize,
+    /// Offset of the next record in `bytes`, and of the one returned before. A bucket has less than 4 GiB, so the
+    /// compiler need not consider that a sum of offset and lengths wraps.
+    at: u32,
+    given: u32,
     /// The pairs with extents: the offset of the record, and where key and value are in `extents`.
     in_extents: Vec<(usize, Pair)>,
     extents: Vec<u8>,
@@ -53,6 +55,13 @@ struct Sorting {
     bytes: Vec<u8>,
     /// A word for each: position, then offset in `bytes`.
     places: Vec<u64>,
+}
+
+/// What comes after a pair, other than a short one of the same bucket.
+enum Other {
+    Pair,
+    Bucket,
+    End,
 }
 
 /// Where a pair is in the copied extents.
@@ -101,7 +110,7 @@ impl Scan<'_> {
     /// bucket: if the next pair belongs with the last returned one, the cursor is before both, and a resumed scan
     /// returns the latter again. To avoid that, take pairs until [`at_boundary`](Self::at_boundary).
     pub fn cursor(&self) -> Option<u64> {
-        let position = match (self.at < self.bytes.len(), self.ordered) {
+        let position = match ((self.at as usize) < self.bytes.len(), self.ordered) {
             (false, _) => self.position,
             (true, true) => Some(self.position_at(self.at)),
             (true, false) => Some(self.from),
@@ -112,7 +121,7 @@ impl Scan<'_> {
     /// Whether a scan resumed at the [`cursor`](Self::cursor) returns no pair again.
     pub fn at_boundary(&self) -> bool {
         self.at == 0
-            || self.at >= self.bytes.len()
+            || self.at as usize >= self.bytes.len()
             || self.ordered && self.position_at(self.given) != self.position_at(self.at)
     }
 
@@ -123,48 +132,82 @@ impl Scan<'_> {
     /// to be read from the file. After an error, the next call goes on after the bucket that caused it.
     #[inline]
     pub fn next_ref(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        let Some((key_bytes, value_bytes)) = self.next_short() else { return self.next_other() };
-        let start = self.at + 2;
-        self.given = self.at;
-        self.at = start + key_bytes + value_bytes;
-        Ok(Some(self.bytes[start..self.at].split_at(key_bytes)))
-    }
-
-    /// The lengths of the next pair, if both are short and it has no extent.
-    #[inline]
-    fn next_short(&self) -> Option<(usize, usize)> {
-        let head = u16::from_le_bytes(*self.bytes.get(self.at..)?.first_chunk()?);
-        const LONG_OR_IN_EXTENT: u16 = 0x8083;
-        (head & LONG_OR_IN_EXTENT == INLINE.into()).then_some((usize::from(head >> 2 & 0x1F), usize::from(head >> 8)))
-    }
-
-    /// [`next_ref`](Self::next_ref) for a longer pair, one with an extent, and for the first of a bucket.
-    #[inline(never)]
-    fn next_other(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         loop {
-            if self.at >= self.bytes.len() {
-                if self.next_bucket()? {
-                    continue;
-                }
-                return Ok(None);
+            // Most records are short. Nothing passes through memory for them, and others return in parts for that.
+            if let Some((start, key_bytes, end)) = self.next_short() {
+                (self.given, self.at) = (self.at, end as u32); // within the bytes
+                return Ok(Some(self.bytes[start..end].split_at(key_bytes)));
             }
-            let at = self.at;
+            match self.next_other()? {
+                Other::End => return Ok(None),
+                Other::Bucket => {}
+                Other::Pair => return Ok(Some((self.other_key(), self.other_value()))),
+            }
+        }
+    }
+
+    /// The next pair, if its lengths are short and it has no extent: where it begins, the length of the key, and where
+    /// it ends.
+    #[inline]
+    fn next_short(&self) -> Option<(usize, usize, usize)> {
+        let at = self.at as usize;
+        let head = u16::from_le_bytes(*self.bytes.get(at..at + 2)?.first_chunk()?);
+        const LONG_OR_IN_EXTENT: u16 = 0x8083;
+        if head & LONG_OR_IN_EXTENT != INLINE.into() {
+            return None;
+        }
+        let lengths = RecordHead::short(head.into());
+        let (start, end) = (at + lengths.head_bytes, at + lengths.record_bytes());
+        (end <= self.bytes.len()).then_some((start, lengths.key_bytes, end))
+    }
+
+    /// Goes to the next pair, if it is a longer one or has an extent, or to the next bucket.
+    #[inline(never)]
+    fn next_other(&mut self) -> Result<Other> {
+        loop {
+            let at = self.at as usize;
+            if at >= self.bytes.len() {
+                return Ok(if self.next_bucket()? { Other::Bucket } else { Other::End });
+            }
             let head = page::head_at(&self.bytes, at).map_err(|d| self.buckets.damaged(d))?;
-            (self.given, self.at) = (at, at + head.record_bytes());
+            (self.given, self.at) = (self.at, (at + head.record_bytes()) as u32); // within the bytes
             if head.form == INLINE {
-                let pair = &self.bytes[at + head.head_bytes..self.at];
-                return Ok(Some(pair.split_at(head.key_bytes)));
+                return Ok(Other::Pair);
             }
             let Pair { key, value, end } = self.pair_in_extent(at);
-            if let Some(end) = end {
-                return Ok(Some(self.extents[key..end].split_at(value - key)));
+            if end.is_some() {
+                return Ok(Other::Pair);
             }
             self.large.0.clear();
             self.large.0.extend_from_slice(&self.extents[key..value]);
             if self.read_large()? {
-                return Ok(Some((&self.large.0, &self.large.1)));
+                return Ok(Other::Pair);
             }
             // Removed since: go on.
+        }
+    }
+
+    /// The key of the pair that [`next_other`](Self::next_other) went to.
+    #[inline(never)]
+    fn other_key(&self) -> &[u8] {
+        self.other_pair().0
+    }
+
+    /// The value of that pair.
+    #[inline(never)]
+    fn other_value(&self) -> &[u8] {
+        self.other_pair().1
+    }
+
+    fn other_pair(&self) -> (&[u8], &[u8]) {
+        let record = page::record_at(&self.bytes, self.given as usize).expect("its lengths were read before");
+        if record.form == INLINE {
+            return (record.key, record.value);
+        }
+        let Pair { key, value, end } = self.pair_in_extent(self.given as usize);
+        match end {
+            Some(end) => self.extents[key..end].split_at(value - key),
+            None => (&self.large.0, &self.large.1),
         }
     }
 
@@ -174,8 +217,8 @@ impl Scan<'_> {
     }
 
     /// The position of the pair whose record is at `at`.
-    fn position_at(&self, at: usize) -> Position {
-        position_in(self.buckets, &self.bytes, at)
+    fn position_at(&self, at: u32) -> Position {
+        position_in(self.buckets, &self.bytes, at as usize)
     }
 
     fn read_large(&mut self) -> Result<bool> {
@@ -265,7 +308,7 @@ impl Scan<'_> {
         for &place in &*places {
             let start = offset_of(place);
             let record_bytes = page::head_at(bytes, start).map_err(damaged)?.record_bytes();
-            page::copy_record(&bytes[start..start + record_bytes], &mut self.bytes[end..end + record_bytes]);
+            copy_record(&bytes[start..start + record_bytes], &mut self.bytes[end..end + record_bytes]);
             end += record_bytes;
         }
         self.bytes.truncate(end);
@@ -308,6 +351,9 @@ impl Scan<'_> {
 /// Appends the records of `page` to `bytes`. Returns whether all of them are inline.
 fn add_records(bytes: &mut Vec<u8>, page: &[u8]) -> std::result::Result<bool, Damage> {
     let (heap, inline) = page::heap(page)?;
+    if u32::try_from(bytes.len() + heap.len()).is_err() {
+        return Err(Damage("a bucket of 4 GiB"));
+    }
     bytes.extend_from_slice(heap);
     Ok(inline)
 }

@@ -33,8 +33,23 @@ impl Buckets {
             if self.wants_merge() {
                 self.merge()?;
             }
-        } else if self.wants_split(delta.long_chain) {
+        } else if self.wants_split(delta.long_chains > 0) {
             self.split()?;
+        }
+        Ok(())
+    }
+
+    /// [`adjust`](Self::adjust) after `count` changes: that many buckets at most.
+    pub(crate) fn adjust_for(&self, mut delta: Delta, count: usize) -> Result<()> {
+        let wants_more =
+            |delta: Delta| if delta.pairs < 0 { self.wants_merge() } else { self.wants_split(delta.long_chains > 0) };
+        for _ in 0..count {
+            if !wants_more(delta) {
+                break;
+            }
+            self.adjust(delta)?;
+            // One bucket for a long chain, however many pages were added to it.
+            delta.long_chains = 0;
         }
         Ok(())
     }
@@ -89,7 +104,7 @@ impl Buckets {
         source.page_mut().store(0, old);
         let frame = target.as_mut().unwrap_or(source.primary.frame_mut());
         frame.part(target_start..target_start + self.page_bytes).store(0, added);
-        self.set_view(View { max_bucket: new, ..view });
+        self.set_view(View::new(new, view.version()));
         drop(target);
         if !planted(Bug::SplitFreesFirst) {
             self.free_overflow(gathered.overflow_pages());
@@ -140,7 +155,7 @@ impl Buckets {
         source.as_mut().unwrap_or(&mut target).part(range).fill(0..self.page_bytes, 0);
         // A new version: a reader of the removed bucket notices, even if a bucket of that number comes back.
         let next = u32::from(!planted(Bug::MergeKeepsVersion));
-        self.set_view(View { max_bucket: shrunk.max_bucket, version: view.version.wrapping_add(next) });
+        self.set_view(View::new(shrunk.max_bucket, view.version().wrapping_add(next)));
         drop((source, target));
         self.free_overflow(gathered.overflow_pages());
         self.free_group(last)?;
@@ -181,10 +196,10 @@ impl Buckets {
     #[inline]
     pub(super) fn wants_merge(&self) -> bool {
         let view = self.view();
-        if view.max_bucket <= self.min_max_bucket.load(Relaxed) {
+        if view.max_bucket() <= self.min_max_bucket.load(Relaxed) {
             return false;
         }
-        let (load, limit) = self.load_and_limit(u64::from(view.max_bucket));
+        let (load, limit) = self.load_and_limit(u64::from(view.max_bucket()));
         load < limit / 2
     }
 }

@@ -9,8 +9,14 @@
 
 /// Slots that are compared at once.
 pub const SLOTS_AT_ONCE: usize = 64;
-/// Runs of sixteen slots in them: sixteen times {u16 tag, u16 offset}, from the low end of each word.
+/// Runs of sixteen slots in them. A run begins two bytes before its first slot: sixteen times {u16 offset of the slot
+/// before, u16 tag}, from the low end of each word. With the tag in the upper half of each number, saturating packs
+/// keep the tags' comparisons and drop those of the offsets.
 pub const SIXTEENS_AT_ONCE: usize = SLOTS_AT_ONCE / 16;
+/// Bytes before the first slot at which its run begins.
+pub const RUN_STARTS_BEFORE: usize = 2;
+/// Bytes of all runs, with the offset of the last slot.
+pub const RUNS_BYTES: usize = RUN_STARTS_BEFORE + 4 * SLOTS_AT_ONCE;
 
 /// Slots that have a tag.
 #[derive(Clone, Copy, Default)]
@@ -19,38 +25,31 @@ pub struct Matches(u64);
 /// Few pages have more slots than this, so a branch for them is predicted.
 const USUAL_SLOTS: usize = 48;
 
+/// The first slot with `tag` among the first `count`, at most [`SLOTS_AT_ONCE`]. Loads up to [`SIXTEENS_AT_ONCE`] runs;
+/// slots beyond the last do not matter. Where one of the first half has the tag, the others are not compared.
+#[inline(always)]
+pub fn first_match(sixteen: impl Fn(usize) -> [u128; 4], count: usize, tag: u16) -> Option<usize> {
+    let equal = |run| equal_sixteen(sixteen(run), tag) << (16 * run);
+    let mut matches = equal(0) | equal(1);
+    if matches == 0 {
+        let last = if count > USUAL_SLOTS { equal(3) } else { 0 };
+        matches = equal(2) | last;
+        if matches == 0 {
+            return None;
+        }
+    }
+    // Slots beyond the last have what was there before, and come after those in use.
+    let slot = matches.trailing_zeros() as usize;
+    (slot < count).then_some(slot)
+}
+
 impl Matches {
-    /// The slots with `tag` among the first `count`, at most [`SLOTS_AT_ONCE`]. Loads up to [`SIXTEENS_AT_ONCE`] runs
-    /// of sixteen slots; those after the last slot do not matter.
+    /// The slots with `tag` among the first `count`, at most [`SLOTS_AT_ONCE`]; see [`first_match`].
     #[inline]
     pub fn of(sixteen: impl Fn(usize) -> [u128; 4], count: usize, tag: u16) -> Matches {
         let equal = |run| equal_sixteen(sixteen(run), tag) << (16 * run);
         let last = if count > USUAL_SLOTS { equal(3) } else { 0 };
         Matches((equal(0) | equal(1) | equal(2) | last) & in_use(count))
-    }
-
-    /// [`of`](Self::of) for callers that look at the first match alone: where one of the first half of the slots has
-    /// the tag, the others are not compared.
-    #[inline(always)]
-    pub fn leading(sixteen: impl Fn(usize) -> [u128; 4], count: usize, tag: u16) -> Matches {
-        let equal = |run| equal_sixteen(sixteen(run), tag) << (16 * run);
-        let first = (equal(0) | equal(1)) & in_use(count);
-        if first != 0 {
-            return Matches(first);
-        }
-        let last = if count > USUAL_SLOTS { equal(3) } else { 0 };
-        Matches((equal(2) | last) & in_use(count))
-    }
-
-    #[inline]
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// The first slot that has the tag.
-    #[inline]
-    pub fn first(self) -> Option<usize> {
-        (self.0 != 0).then_some(self.0.trailing_zeros() as usize)
     }
 }
 
@@ -58,7 +57,7 @@ impl Iterator for Matches {
     type Item = usize;
     #[inline]
     fn next(&mut self) -> Option<usize> {
-        let slot = self.first();
+        let slot = (self.0 != 0).then_some(self.0.trailing_zeros() as usize);
         self.0 &= self.0.wrapping_sub(1);
         slot
     }
@@ -83,14 +82,12 @@ fn equal_sse2(slots: [u128; 4], tag: u16) -> u64 {
     // SAFETY: SSE2 is part of x86-64; the functions have no other condition.
     unsafe {
         let tags = _mm_set1_epi16(tag as i16);
-        let low_bytes = _mm_set1_epi16(0xFF);
         // Not by `map`, which may become a call.
         let equal = |four: u128| _mm_cmpeq_epi16(_mm_set_epi64x((four >> 64) as i64, four as i64), tags);
         let [a, b, c, d] = [equal(slots[0]), equal(slots[1]), equal(slots[2]), equal(slots[3])];
-        // Narrowed, each slot has a byte for its tag and one for its offset; the latter are cleared.
-        let low = _mm_and_si128(_mm_packs_epi16(a, b), low_bytes);
-        let high = _mm_and_si128(_mm_packs_epi16(c, d), low_bytes);
-        _mm_movemask_epi8(_mm_packus_epi16(low, high)) as u64
+        // The sign of each number is whether its tag is equal, and saturation keeps it.
+        let (low, high) = (_mm_packs_epi32(a, b), _mm_packs_epi32(c, d));
+        _mm_movemask_epi8(_mm_packs_epi16(low, high)) as u64
     }
 }
 
@@ -101,7 +98,7 @@ fn equal_portable(slots: [u128; 4], tag: u16) -> u64 {
     let mut equal = 0;
     for (i, four) in slots.into_iter().enumerate() {
         for slot in 0..4 {
-            equal |= u64::from((four >> (32 * slot)) as u16 == tag) << (4 * i + slot);
+            equal |= u64::from((four >> (32 * slot + 16)) as u16 == tag) << (4 * i + slot);
         }
     }
     equal
@@ -121,16 +118,16 @@ mod tests {
         ) {
             // Also tags with the high bit set.
             let tag_of = |n: u16| if wide { n << 14 | n } else { n };
-            let slot = |i: usize| u64::from(slots[i].1) << 16 | u64::from(tag_of(slots[i].0));
+            // Each number has the offset of the slot before and the tag.
+            let offset_before = |i: usize| if i == 0 { 0 } else { slots[i - 1].1 };
+            let slot = |i: usize| u64::from(tag_of(slots[i].0)) << 16 | u64::from(offset_before(i));
             let four = |i: usize| (0..4).map(|n| u128::from(slot(4 * i + n)) << (32 * n)).sum();
             let sixteen = |run: usize| [0, 1, 2, 3].map(|i| four(4 * run + i));
             for n in 0..4 {
                 let found: Vec<usize> = Matches::of(sixteen, count, tag_of(n)).collect();
                 let expected: Vec<usize> = (0..count).filter(|&i| slots[i].0 == n).collect();
                 prop_assert_eq!(&found, &expected);
-                prop_assert_eq!(Matches::of(sixteen, count, tag_of(n)).first(), expected.first().copied());
-                let leading = Matches::leading(sixteen, count, tag_of(n));
-                prop_assert_eq!(leading.first(), expected.first().copied());
+                prop_assert_eq!(first_match(sixteen, count, tag_of(n)), expected.first().copied());
                 for run in 0..SIXTEENS_AT_ONCE {
                     prop_assert_eq!(equal_portable(sixteen(run), tag_of(n)), equal_sixteen(sixteen(run), tag_of(n)));
                 }

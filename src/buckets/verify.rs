@@ -33,7 +33,7 @@ impl Buckets {
         for (unit, len) in self.pager.quarantined() {
             check.refer("space that a checkpoint frees", unit, u64::from(len));
         }
-        for number in 0..=self.view().max_bucket {
+        for number in 0..=self.view().max_bucket() {
             go_on(proceed)?;
             if let Err(e) = check.bucket(number) {
                 check.fault(format!("bucket {number}"), e.message().to_owned());

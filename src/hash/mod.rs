@@ -302,6 +302,38 @@ impl HashFunction {
         self.hash_by_call(key)
     }
 
+    /// Folds the hashes of `keys`, which have `key_bytes` bytes each, into `folded`: what depends on the length is
+    /// decided once.
+    #[inline(always)]
+    pub(crate) fn fold_hashes<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]>,
+        key_bytes: usize,
+        mut folded: u64,
+        fold: impl Fn(u64, u64) -> u64,
+    ) -> u64 {
+        let short = self.short;
+        // Loops, as `Iterator::fold` may become a call that keeps its state in memory.
+        match key_bytes {
+            4..=8 if self.kind == HashKind::Xxh3 => {
+                for key in keys {
+                    folded = fold(folded, short.hash_4_to_8(key).unwrap_or_default());
+                }
+            }
+            9..=16 if self.kind == HashKind::Xxh3 => {
+                for key in keys {
+                    folded = fold(folded, short.hash_9_to_16(key).unwrap_or_default());
+                }
+            }
+            _ => {
+                for key in keys {
+                    folded = fold(folded, self.hash_by_call(key));
+                }
+            }
+        }
+        folded
+    }
+
     #[inline(never)]
     fn hash_by_call(&self, key: &[u8]) -> u64 {
         self.hash(key)

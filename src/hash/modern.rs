@@ -48,11 +48,23 @@ impl ShortXxh3 {
     /// The hash of a key of 4 to 16 bytes; `None` for others.
     #[inline(always)]
     pub(super) fn hash(self, key: &[u8]) -> Option<u64> {
-        if let (Some(first), Some(last), true) = (key.first_chunk(), key.last_chunk(), key.len() <= 8) {
-            let word = u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last));
-            return Some(self.hash_word(word, key.len()));
-        }
-        let (Some(first), Some(last), true) = (key.first_chunk(), key.last_chunk(), key.len() <= 16) else {
+        if key.len() <= 8 { self.hash_4_to_8(key) } else { self.hash_9_to_16(key) }
+    }
+
+    /// The hash of a key of 4 to 8 bytes; `None` for others.
+    #[inline(always)]
+    pub(super) fn hash_4_to_8(self, key: &[u8]) -> Option<u64> {
+        let (Some(first), Some(last), true) = (key.first_chunk(), key.last_chunk(), key.len() <= 8) else {
+            return None;
+        };
+        let word = u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last));
+        Some(self.hash_word(word, key.len()))
+    }
+
+    /// The hash of a key of 9 to 16 bytes; `None` for others.
+    #[inline(always)]
+    pub(super) fn hash_9_to_16(self, key: &[u8]) -> Option<u64> {
+        let (Some(first), Some(last), 9..=16) = (key.first_chunk(), key.last_chunk(), key.len()) else {
             return None;
         };
         let (low, high) = (u64::from_le_bytes(*first) ^ self.flips[0], u64::from_le_bytes(*last) ^ self.flips[1]);

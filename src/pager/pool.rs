@@ -23,6 +23,7 @@
 //! Not here: what a frame is used for, and when it is written to the file (`mod.rs`, `checkpoint.rs`).
 #![expect(unsafe_code, reason = "frames live in address ranges reserved with mmap")]
 
+use super::FRAME_BYTES_MIN;
 use super::ahead::Ahead;
 use super::frozen::FrozenFrame;
 use super::interleave::{self, step};
@@ -39,6 +40,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 
 pub(crate) mod part;
+mod prefetch;
 mod spill;
 mod through;
 
@@ -115,7 +117,7 @@ pub(crate) struct Pool {
 impl Pool {
     /// A pool of frames of `frame_bytes`, a power of two. `tracked`: there is a file, so dirty frames are listed.
     pub(crate) fn new(frame_bytes: usize, tracked: bool) -> Result<Pool> {
-        assert!(frame_bytes.is_power_of_two() && frame_bytes <= SEGMENT_BYTES);
+        assert!(frame_bytes.is_power_of_two() && (FRAME_BYTES_MIN..=SEGMENT_BYTES).contains(&frame_bytes));
         Ok(Pool {
             frame_bits: frame_bytes.trailing_zeros(),
             segment_bits: SEGMENT_BYTES.trailing_zeros() - frame_bytes.trailing_zeros(),
@@ -732,44 +734,10 @@ pub(crate) struct FrameRef<'a> {
 }
 
 impl<'a> FrameRef<'a> {
-    /// Prefetches `bytes` bytes at `offset`, at least one line and in steps of four, and the frame's state.
-    #[inline]
-    pub(crate) fn prefetch(self, offset: usize, bytes: usize) {
-        const LINE_BYTES: usize = 64;
-        const STEP_BYTES: usize = 4 * LINE_BYTES;
-        const USUAL_BYTES: usize = 1024;
-        racing::prefetch(ptr::from_ref(self.state).cast());
-        let mut address = self.address.cast_const().wrapping_add(offset);
-        if bytes == USUAL_BYTES {
-            // Without a loop: one instruction a line.
-            for line in 0..USUAL_BYTES / LINE_BYTES {
-                racing::prefetch(address.wrapping_add(line * LINE_BYTES));
-            }
-            return;
-        }
-        let mut left = bytes;
-        loop {
-            for line in 0..STEP_BYTES / LINE_BYTES {
-                racing::prefetch(address.wrapping_add(line * LINE_BYTES));
-            }
-            if left <= STEP_BYTES {
-                return;
-            }
-            left -= STEP_BYTES;
-            address = address.wrapping_add(STEP_BYTES);
-        }
-    }
-
     /// Whether a thread holds a latch of the frame now.
     #[inline]
     pub(crate) fn is_latched(self) -> bool {
         self.state.load(Relaxed) & (READERS | WRITER) != 0
-    }
-
-    /// Bytes of the frame.
-    #[inline]
-    pub(crate) fn bytes(self) -> usize {
-        self.bytes
     }
 
     /// Begins a read without a latch; `None` where the frame is being changed or not resident.
@@ -792,6 +760,34 @@ pub(crate) struct OptimisticRead<'a> {
 }
 
 impl OptimisticRead<'_> {
+    /// The three words of eight bytes from `at` on, and the `COUNT` runs of 64 bytes from `OFFSET` bytes after it on,
+    /// by number: each four times sixteen bytes; little-endian. `None` where they would run over the frame.
+    #[inline]
+    pub(crate) fn words_and_runs<const OFFSET: usize, const COUNT: usize>(
+        &self,
+        at: usize,
+    ) -> Option<([u64; 3], impl Fn(usize) -> [u128; 4])> {
+        const { assert!(OFFSET + 64 * COUNT >= 24 && OFFSET + 64 * COUNT <= FRAME_BYTES_MIN) };
+        // Frames are at least that long (`Pool::new`).
+        if at > self.frame.bytes - (OFFSET + 64 * COUNT) {
+            return None;
+        }
+        step();
+        let address = self.frame.address;
+        // SAFETY: as in `load8`; here and below within the bytes compared above.
+        let words = unsafe { racing::load24(address.add(at)) };
+        step();
+        let run = move |i| {
+            assert!(i < COUNT);
+            if i == 1 {
+                step(); // between two loads of one read
+            }
+            // SAFETY: as above.
+            unsafe { racing::load64(address.add(at + OFFSET + 64 * i)) }
+        };
+        Some((words, run))
+    }
+
     /// The three words of eight bytes from `at` on; little-endian.
     #[inline]
     pub(crate) fn three_words(&self, at: usize) -> [u64; 3] {
@@ -809,22 +805,6 @@ impl OptimisticRead<'_> {
         // SAFETY: within the frame (asserted), whose memory lives as long as the pool, and which is written only by
         // the stores of `racing.rs` while no thread holds its shared latch.
         unsafe { racing::load8(self.frame.address.add(at)) }
-    }
-
-    /// The `COUNT` runs of 64 bytes from `at` on, by number: each four times sixteen bytes, little-endian.
-    #[inline]
-    pub(crate) fn runs<const COUNT: usize>(&self, at: usize) -> impl Fn(usize) -> [u128; 4] {
-        assert!(at + 64 * COUNT <= self.frame.bytes);
-        step();
-        let address = self.frame.address;
-        move |i| {
-            assert!(i < COUNT);
-            if i == 1 {
-                step(); // between two loads of one read
-            }
-            // SAFETY: as in `load8`.
-            unsafe { racing::load64(address.add(at + 64 * i)) }
-        }
     }
 
     /// The first `count` bytes from `at` on, at most eight, as a little-endian number; `at` may be near the frame's

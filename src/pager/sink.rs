@@ -12,8 +12,8 @@ pub(crate) trait Sink {
     unsafe fn append_with(&mut self, len: usize, write: impl FnOnce(&mut [MaybeUninit<u8>]));
     /// The bytes appended and counted.
     fn len(&self) -> usize;
-    /// Forgets the bytes after the first `len`.
-    fn truncate(&mut self, len: usize);
+    /// Forgets all bytes.
+    fn clear(&mut self);
 }
 
 impl Sink for Vec<u8> {
@@ -32,8 +32,8 @@ impl Sink for Vec<u8> {
     }
 
     #[inline]
-    fn truncate(&mut self, len: usize) {
-        Vec::truncate(self, len);
+    fn clear(&mut self) {
+        Vec::clear(self);
     }
 }
 
@@ -67,7 +67,7 @@ impl Sink for Fixed<'_> {
     }
 
     #[inline]
-    fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
+    fn clear(&mut self) {
+        self.len = 0;
     }
 }

@@ -30,10 +30,10 @@ pub(crate) trait Bytes: Deref<Target = [u8]> {
         self.store(at + 2, key);
         self.store(at + 2 + key.len(), value);
     }
-    /// Replaces each number of four bytes in `range`, whose length is a multiple of 4, by `map` of it; little-endian.
-    fn map_half_words(&mut self, range: Range<usize>, map: impl Fn(u32) -> u32);
-    /// Replaces each number of four bytes in `range` by `map` of the one after it; the last one keeps any value.
-    fn shift_half_words(&mut self, range: Range<usize>, map: impl Fn(u32) -> u32);
+    /// Adds `n` to each number of four bytes in `range`, whose length is a multiple of 4; little-endian, wrapping.
+    fn add_to_half_words(&mut self, range: Range<usize>, n: u32);
+    /// Replaces each number of four bytes in `range` by the one after it and `n`; the last one keeps any value.
+    fn shift_half_words(&mut self, range: Range<usize>, n: u32);
 }
 
 impl Bytes for Vec<u8> {
@@ -59,18 +59,18 @@ impl Bytes for Vec<u8> {
         self.store(at, &bytes);
     }
 
-    fn map_half_words(&mut self, range: Range<usize>, map: impl Fn(u32) -> u32) {
+    fn add_to_half_words(&mut self, range: Range<usize>, n: u32) {
         for half in self[range].as_chunks_mut::<{ WORD / 2 }>().0 {
-            *half = map(u32::from_le_bytes(*half)).to_le_bytes();
+            *half = u32::from_le_bytes(*half).wrapping_add(n).to_le_bytes();
         }
     }
 
-    fn shift_half_words(&mut self, range: Range<usize>, map: impl Fn(u32) -> u32) {
+    fn shift_half_words(&mut self, range: Range<usize>, n: u32) {
         if range.is_empty() {
             return;
         }
         self[..].copy_within(range.start + WORD / 2..range.end, range.start);
-        self.map_half_words(range.start..range.end - WORD / 2, map);
+        self.add_to_half_words(range.start..range.end - WORD / 2, n);
     }
 }
 
@@ -84,35 +84,32 @@ pub(crate) struct FrameBytes<'a> {
 const WORD: usize = size_of::<u64>();
 
 impl FrameBytes<'_> {
-    /// Replaces each number of four bytes in `range` by `map` of the one that begins `FROM` bytes after it, in `range`.
+    /// Replaces each number of four bytes in `range` by the one that begins `FROM` bytes after it, in `range`, and `n`.
     #[inline]
-    fn map_moved<const FROM: usize>(&mut self, range: Range<usize>, map: impl Fn(u32) -> u32) {
+    fn add_to_moved<const FROM: usize>(&mut self, range: Range<usize>, n: u32) {
         assert!(range.start <= range.end && range.end <= self.len && range.len().is_multiple_of(WORD / 2));
         step();
         // SAFETY: `at + 16` is at most the length of the part where this is called; no other thread changes it.
-        let mapped = |at: usize| unsafe {
-            let four = self.start.add(at).cast::<[u32; 4]>().read_unaligned();
-            let four = four.map(|half| map(u32::from_le(half)).to_le());
-            u128::from_le(std::mem::transmute::<[u32; 4], u128>(four))
-        };
+        let four_at = |at: usize| u128::from_le(unsafe { self.start.add(at).cast::<u128>().read_unaligned() });
+        let sums = |at: usize| racing::add_to_each(four_at(at), n);
         // Each step loads before it stores, and stores below where later steps load.
         let mut at = range.start;
         while at + FROM + 64 <= range.end {
-            let sixteen = [0, 16, 32, 48].map(|part| mapped(at + FROM + part));
+            let sixteen = [0, 16, 32, 48].map(|part| sums(at + FROM + part));
             // SAFETY: within the part (asserted), whose exclusive latch is held, by the contract of `new`.
             unsafe { racing::store64(self.start.add(at), sixteen) };
             at += 64;
         }
         while at + FROM + 16 <= range.end {
             // SAFETY: as above.
-            unsafe { racing::store16(self.start.add(at), mapped(at + FROM)) };
+            unsafe { racing::store16(self.start.add(at), sums(at + FROM)) };
             at += 16;
         }
         while at + FROM < range.end {
             let from = at + FROM;
             let half = u32::from_le_bytes(self[from..from + WORD / 2].try_into().expect("four bytes"));
             // SAFETY: as above.
-            unsafe { racing::store4(self.start.add(at), map(half)) };
+            unsafe { racing::store4(self.start.add(at), half.wrapping_add(n)) };
             at += WORD / 2;
         }
     }
@@ -123,10 +120,6 @@ impl FrameBytes<'_> {
     pub(super) unsafe fn new(start: *mut u8, len: usize) -> Self {
         debug_assert!(start.addr().is_multiple_of(WORD) && len.is_multiple_of(WORD));
         FrameBytes { start, len, latch: PhantomData }
-    }
-
-    pub(super) fn start(&self) -> *mut u8 {
-        self.start
     }
 }
 
@@ -141,7 +134,7 @@ impl Deref for FrameBytes<'_> {
 }
 
 impl Bytes for FrameBytes<'_> {
-    #[inline]
+    #[inline(always)]
     fn store(&mut self, at: usize, bytes: &[u8]) {
         assert!(bytes.len() <= self.len && at <= self.len - bytes.len());
         step();
@@ -159,7 +152,7 @@ impl Bytes for FrameBytes<'_> {
         unsafe { racing::copy_in(bytes, self.start.add(at)) };
     }
 
-    #[inline]
+    #[inline(always)]
     fn copy_within(&mut self, from: Range<usize>, to: usize) {
         assert!(from.start <= from.end && from.end <= self.len);
         let len = from.end - from.start;
@@ -170,7 +163,7 @@ impl Bytes for FrameBytes<'_> {
         step();
     }
 
-    #[inline]
+    #[inline(always)]
     fn store_word(&mut self, at: usize, bytes: [u8; WORD]) {
         assert!(self.len >= WORD && at <= self.len - WORD);
         step();
@@ -178,7 +171,7 @@ impl Bytes for FrameBytes<'_> {
         unsafe { racing::store8(self.start.add(at), u64::from_le_bytes(bytes)) };
     }
 
-    #[inline]
+    #[inline(always)]
     fn store_half_word(&mut self, at: usize, bytes: [u8; WORD / 2]) {
         assert!(self.len >= WORD / 2 && at <= self.len - WORD / 2);
         step();
@@ -186,7 +179,7 @@ impl Bytes for FrameBytes<'_> {
         unsafe { racing::store4(self.start.add(at), u32::from_le_bytes(bytes)) };
     }
 
-    #[inline]
+    #[inline(always)]
     fn store_record(&mut self, at: usize, head: u16, key: &[u8], value: &[u8]) {
         let bytes = size_of::<u16>() + key.len() + value.len();
         assert!(bytes <= self.len && at <= self.len - bytes);
@@ -201,13 +194,13 @@ impl Bytes for FrameBytes<'_> {
     }
 
     #[inline]
-    fn map_half_words(&mut self, range: Range<usize>, map: impl Fn(u32) -> u32) {
-        self.map_moved::<0>(range, map);
+    fn add_to_half_words(&mut self, range: Range<usize>, n: u32) {
+        self.add_to_moved::<0>(range, n);
     }
 
     #[inline]
-    fn shift_half_words(&mut self, range: Range<usize>, map: impl Fn(u32) -> u32) {
-        self.map_moved::<{ WORD / 2 }>(range, map);
+    fn shift_half_words(&mut self, range: Range<usize>, n: u32) {
+        self.add_to_moved::<{ WORD / 2 }>(range, n);
     }
 
     fn fill(&mut self, range: Range<usize>, byte: u8) {
@@ -252,10 +245,11 @@ mod tests {
                     }
                     2 if a < 128 => {
                         let range = range.start..range.start + range.len() / 4 * 4;
-                        plain.map_half_words(range.clone(), |half| half.rotate_left(byte.into()));
-                        frame.map_half_words(range.clone(), |half| half.rotate_left(byte.into()));
-                        plain.shift_half_words(range.clone(), |half| half.rotate_left(byte.into()));
-                        frame.shift_half_words(range.clone(), |half| half.rotate_left(byte.into()));
+                        let n = u32::from_le_bytes([byte, a as u8, b as u8, c as u8]);
+                        plain.add_to_half_words(range.clone(), n);
+                        frame.add_to_half_words(range.clone(), n);
+                        plain.shift_half_words(range.clone(), n);
+                        frame.shift_half_words(range.clone(), n);
                         if let Some(last) = range.end.checked_sub(4).filter(|_| !range.is_empty()) {
                             plain.store_half_word(last, [byte; 4]);
                             frame.store_half_word(last, [byte; 4]);

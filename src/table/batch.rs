@@ -170,9 +170,8 @@ impl Table {
         let delta = latched.make(&decoded)?;
         let lsn = self.log(&mut writer, record)?;
         drop(latched);
-        writer.inside.count(delta, self.buckets.load());
         let removals = decoded.iter().filter(|change| matches!(change, WalRecord::Remove { .. })).count();
-        writer.inside.count_changes(decoded.len(), removals);
+        writer.inside.count(delta, (decoded.len(), removals), self.buckets.load());
         // If the table cannot grow or shrink now, a later write tries again.
         let _ = self.buckets.adjust(delta);
         Ok(Some(lsn))
@@ -217,7 +216,7 @@ impl<'t> Latched<'t> {
             // A thread that splits, merges or moves a bucket holds its latch or has closed the gate.
             let now = table.buckets.view();
             let same = |&hash: &u64| now.linear().bucket_of(hash) == view.linear().bucket_of(hash);
-            let unchanged = now == view || now.version == view.version && hashes.iter().all(same);
+            let unchanged = now == view || now.version() == view.version() && hashes.iter().all(same);
             if unchanged || planted(Bug::BatchTrustsView) {
                 return Ok(Latched { table, frames, buckets: now.linear() });
             }

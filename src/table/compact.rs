@@ -55,7 +55,7 @@ impl Table {
         const BUCKETS_PER_REPORT: u32 = 256;
         let mut number = 0u32;
         loop {
-            let last = self.buckets.view().max_bucket;
+            let last = self.buckets.view().max_bucket();
             if number > last {
                 break;
             }

@@ -181,17 +181,24 @@ impl WriterGuard<'_> {
         std::ptr::eq(self.slot, &self.gate.slots.0[SHARED])
     }
 
-    /// Counts a write. `true` if it also added to `load`, which may now call for a split.
+    /// Counts `changes` changes, of which `removals` removed a pair. `true` if it also added to `load`, which may now
+    /// call for a split.
     #[inline]
-    pub(super) fn count(&self, delta: Delta, load: &Load) -> bool {
+    pub(super) fn count(&self, delta: Delta, (changes, removals): (usize, usize), load: &Load) -> bool {
         let slot = self.slot;
-        let numbers = [delta.pairs, delta.payload, delta.bucket, delta.pairs];
-        let counters = [&slot.pairs, &slot.payload_bytes, &slot.bucket_bytes, &slot.pairs_pending];
+        // The changes are fewer than bytes of memory.
+        let (changes, removals) = (changes as i64, removals as i64);
+        let numbers = [delta.pairs, delta.payload, delta.bucket, delta.pairs, changes];
+        let counters = [&slot.pairs, &slot.payload_bytes, &slot.bucket_bytes, &slot.pairs_pending, &slot.changes];
         let pending = if self.is_shared() {
             counters.into_iter().zip(numbers).for_each(|(counter, n)| _ = counter.fetch_add(n, Relaxed));
+            slot.removals.fetch_add(removals, Relaxed);
             slot.bytes_pending.fetch_add(delta.bucket, Relaxed) + delta.bucket
         } else {
             counters.into_iter().zip(numbers).for_each(|(counter, n)| add_alone(counter, n));
+            if removals > 0 {
+                add_alone(&slot.removals, removals);
+            }
             let pending = slot.bytes_pending.load(Relaxed) + delta.bucket;
             slot.bytes_pending.store(pending, Relaxed);
             pending
@@ -201,23 +208,6 @@ impl WriterGuard<'_> {
         }
         load.add(slot.pairs_pending.swap(0, Relaxed), slot.bytes_pending.swap(0, Relaxed));
         true
-    }
-}
-
-impl WriterGuard<'_> {
-    /// Counts `changes` changes, of which `removals` removed a pair.
-    #[inline]
-    pub(super) fn count_changes(&self, changes: usize, removals: usize) {
-        // Fewer than bytes of memory.
-        self.add(&self.slot.changes, changes as i64);
-        if removals > 0 {
-            self.add(&self.slot.removals, removals as i64);
-        }
-    }
-
-    #[inline]
-    fn add(&self, counter: &AtomicI64, n: i64) {
-        if self.is_shared() { _ = counter.fetch_add(n, Relaxed) } else { add_alone(counter, n) }
     }
 }
 
@@ -266,7 +256,7 @@ mod tests {
                 std::thread::spawn(move || {
                     for _ in 0..WRITES {
                         let inside = gate.enter().unwrap();
-                        inside.count(Delta { pairs: 1, payload: 2, bucket: 3, long_chain: false }, &load);
+                        inside.count(Delta { pairs: 1, payload: 2, bucket: 3, long_chains: 0 }, (1, 0), &load);
                     }
                 })
             })
@@ -361,8 +351,7 @@ mod tests {
             let mut writes = 0;
             while turns.load(Relaxed) < TURNS && (writes % 1024 != 0 || Instant::now() < until) {
                 let inside = gate.enter().unwrap();
-                inside.count(Delta { pairs: 1, payload: 2, bucket: 3, long_chain: false }, &load);
-                inside.count_changes(2, 1);
+                inside.count(Delta { pairs: 1, payload: 2, bucket: 3, long_chains: 0 }, (2, 1), &load);
                 drop(inside);
                 writes += 1;
                 if last.swap(thread, Relaxed) != thread {

@@ -128,7 +128,7 @@ fn lookups_beside_splits(page_bytes: u32) -> bool {
 /// Bucket 1 is merged away, its space is reused, and it comes back elsewhere.
 fn lookups_beside_a_bucket_that_goes_and_comes() -> bool {
     let table = table(APART, 4, [1, 0, 2, 3, 4]);
-    assert_eq!(table.buckets.view().max_bucket, 1);
+    assert_eq!(table.buckets.view().max_bucket(), 1);
     let place = table.buckets.location(1);
     together(&[
         &|| {
@@ -141,7 +141,7 @@ fn lookups_beside_a_bucket_that_goes_and_comes() -> bool {
         &|| there_together(&table, &[1, 1]),
     ]);
     whole(&table);
-    table.buckets.location(1) != place && table.buckets.view().max_bucket == 1
+    table.buckets.location(1) != place && table.buckets.view().max_bucket() == 1
 }
 
 /// Writers of one bucket, of one key, and of buckets that split.
@@ -260,9 +260,9 @@ fn a_closed_gate_beside_writers() -> bool {
         &|| {
             for _ in 0..2 {
                 let closed = table.gate.close().unwrap();
-                let before = (table.len(), table.gate.totals(), table.buckets.view().max_bucket);
+                let before = (table.len(), table.gate.totals(), table.buckets.view().max_bucket());
                 (0..4).for_each(|_| step());
-                assert!(before == (table.len(), table.gate.totals(), table.buckets.view().max_bucket));
+                assert!(before == (table.len(), table.gate.totals(), table.buckets.view().max_bucket()));
                 drop(closed);
             }
         },

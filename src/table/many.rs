@@ -1,12 +1,23 @@
-//! Reads and writes of many pairs. Writes prefetch: the page of a later pair, then the place of its new record.
+//! Reads and writes of many pairs.
 //!
-//! The writes are made one after another, each by itself; they wait for the disk once, together. Lookups of many keys
-//! overlap more: `buckets/many.rs`.
+//! ```text
+//! write   hash the key of a later pair, and prefetch its page -> of a nearer one, prefetch the overflow page
+//!         -> change the bucket of this one
+//! put     the same, but of the page only header and slots -> the record with the tag, or the place of a new one, or
+//!         the overflow page: a processor has few line buffers
+//! run     enter the gate, reserve room in the log for 32 changes -> write each -> count, split -> leave
+//! ```
+//!
+//! The writes are made in order, each under the latch of its bucket; all wait for the disk once, together. What each
+//! write does by itself and many can do together is done once a run. Lookups of many keys: `buckets/many.rs`.
 
 use super::handle::Table;
 use super::wal_record::WalRecord;
-use crate::buckets::HashedKey;
+use crate::buckets::address::BucketAddress;
+use crate::buckets::edit::{Append, Edit, Remove, Set};
+use crate::buckets::{Buckets, Delta, HashedKey};
 use crate::error::Result;
+use crate::pager::pool::FrameRef;
 use crate::pager::wal::Lsn;
 
 impl Table {
@@ -65,15 +76,12 @@ impl Table {
     /// Those of [`put`](Self::put), the first that occurs; the pairs before it are stored, as durably as without an
     /// error. If making them durable fails, that is the error, and the handle refuses further writes.
     pub fn put_many(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<()> {
-        self.write_many(pairs, |key, value| {
-            if value.len() >= self.stored_bytes_min
-                && let Some(lsn) = self.put_stored(key, value)?
-            {
-                return Ok(lsn);
-            }
-            let change = WalRecord::Put { key: key.bytes, value };
-            Ok(self.change_unsynced(key, change, |bucket, location| bucket.set(key, location, value).map(Some))?.1)
-        })
+        let put_at = |index: usize| {
+            let (key, value) = &pairs[index];
+            WalRecord::Put { key: key.as_ref(), value: value.as_ref() }
+        };
+        let set_at = |index: usize, key| Set { key, value: pairs[index].1.as_ref() };
+        self.write_many(pairs.len(), put_at, set_at, |_, _| ())
     }
 
     /// [`append`](Self::append) for each pair, in their order. Returns the new length of each value. Faster than one
@@ -83,15 +91,7 @@ impl Table {
     /// Those of [`append`](Self::append), the first that occurs; the pairs before it are appended.
     pub fn append_many(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<Vec<usize>> {
         let mut lens = Vec::with_capacity(pairs.len());
-        self.write_many(pairs, |key, tail| {
-            let mut len = 0;
-            let record = WalRecord::Append { key: key.bytes, tail };
-            let (_, lsn) = self.change_unsynced(key, record, |bucket, location| {
-                bucket.append_or_set(key, location, tail, &mut len).map(Some)
-            })?;
-            lens.push(len);
-            Ok(lsn)
-        })?;
+        self.append_many_within(pairs, |_| usize::MAX, |_, len| lens.push(len.unwrap_or(0)))?;
         Ok(lens)
     }
 
@@ -114,23 +114,14 @@ impl Table {
         &self,
         pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
         len_max: impl Fn(usize) -> usize,
-        mut take: impl FnMut(usize, Option<usize>),
+        take: impl FnMut(usize, Option<usize>),
     ) -> Result<()> {
-        let mut index = 0;
-        self.write_many(pairs, |key, tail| {
-            let mut len = 0;
-            let record = WalRecord::Append { key: key.bytes, tail };
-            let (appended, lsn) = self.change_unsynced(key, record, |bucket, location| {
-                let before = location.map_or(Ok(0), |at| bucket.value_at(at).map(|(_, len)| len))?;
-                if before + tail.len() > len_max(index) {
-                    return Ok(None);
-                }
-                bucket.append_or_set(key, location, tail, &mut len).map(Some)
-            })?;
-            take(index, appended.then_some(len));
-            index += 1;
-            Ok(lsn)
-        })
+        let append_at = |index: usize| {
+            let (key, tail) = &pairs[index];
+            WalRecord::Append { key: key.as_ref(), tail: tail.as_ref() }
+        };
+        let edit_at = |index: usize, key| Append { key, tail: pairs[index].1.as_ref(), len_max: len_max(index) };
+        self.write_many(pairs.len(), append_at, edit_at, take)
     }
 
     /// [`remove`](Self::remove) for each key, in their order: calls `take` with the index of each and whether it was
@@ -140,63 +131,202 @@ impl Table {
     /// Those of [`remove`](Self::remove), the first that occurs; `take` was called for the keys before it, which are
     /// removed.
     pub fn remove_many_with(&self, keys: &[impl AsRef<[u8]>], mut take: impl FnMut(usize, bool)) -> Result<()> {
-        let mut last = 0;
-        let remove = |index: usize, key: HashedKey<'_>| {
-            let record = WalRecord::Remove { key: key.bytes };
-            let (was_present, lsn) = self.change_unsynced(key, record, |bucket, location| match location {
-                None => Ok(None),
-                Some(location) => bucket.remove(key, location).map(Some),
-            })?;
-            take(index, was_present);
-            Ok(lsn)
-        };
-        let removed = self.write_unsynced(keys.len(), |index| keys[index].as_ref(), remove, &mut last);
-        self.wait_durable(last)?;
-        removed
+        let remove_at = |index: usize| WalRecord::Remove { key: keys[index].as_ref() };
+        let edit_at = |_, key| Remove { key };
+        self.write_many(keys.len(), remove_at, edit_at, |index, removed| take(index, removed.is_some()))
     }
 
-    fn write_many(
+    /// Makes the changes that `change_at` returns for each index below `count`, by the edits of `edit_at`, up to the
+    /// first error. Calls `take` with the answer of each, in order; `None` where an edit changed nothing.
+    fn write_many<'k, E: Edit<Answer: Copy>>(
         &self,
-        pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
-        mut write: impl FnMut(HashedKey<'_>, &[u8]) -> Result<Lsn>,
+        count: usize,
+        change_at: impl Fn(usize) -> WalRecord<'k>,
+        edit_at: impl Fn(usize, HashedKey<'k>) -> E,
+        take: impl FnMut(usize, Option<E::Answer>),
     ) -> Result<()> {
         let mut last = 0;
-        let write = |index: usize, key: HashedKey<'_>| {
-            let value = pairs[index].1.as_ref();
-            self.buckets.check_lengths(key.bytes, value.len())?;
-            write(key, value)
-        };
-        let written = self.write_unsynced(pairs.len(), |index| pairs[index].0.as_ref(), write, &mut last);
+        let written = self.write_unsynced(count, change_at, edit_at, take, &mut last);
         // After an error too: the pairs before it must be as durable as the caller may assume.
         self.wait_durable(last)?;
         written
     }
 
-    /// Writes for each key, up to the first error. `last` becomes the log position of the last write.
-    fn write_unsynced<'k>(
+    /// [`write_many`](Self::write_many) without waiting. `last` becomes the log position of the last change.
+    fn write_unsynced<'k, E: Edit<Answer: Copy>>(
         &self,
         count: usize,
-        key_at: impl Fn(usize) -> &'k [u8],
-        mut write: impl FnMut(usize, HashedKey<'k>) -> Result<Lsn>,
+        change_at: impl Fn(usize) -> WalRecord<'k>,
+        edit_at: impl Fn(usize, HashedKey<'k>) -> E,
+        mut take: impl FnMut(usize, Option<E::Answer>),
         last: &mut Lsn,
     ) -> Result<()> {
-        // Far enough ahead for memory to respond, near enough for the line to be still in the cache.
-        const PAGE_AHEAD: usize = 16;
-        const PLACE_AHEAD: usize = 8;
-        let mut hashes = [0; PAGE_AHEAD];
-        for index in 0..count + PAGE_AHEAD {
-            let slot = index % PAGE_AHEAD;
-            if let Some(index) = index.checked_sub(PAGE_AHEAD) {
-                *last = write(index, HashedKey::new(key_at(index), hashes[slot]))?;
+        let Some(mut ahead) = Ahead::begin::<E>(&self.buckets, count, &change_at) else { return Ok(()) };
+        let mut next = 0;
+        while next < count {
+            let first = next;
+            let Run { end, log_bytes, alone } = self.run_from(first, count, &change_at)?;
+            next = end;
+            if alone {
+                ahead.take::<E>(first, count, &change_at);
+                let change = change_at(first);
+                let key = self.buckets.key(change.key_and_value_bytes().0);
+                let (answer, lsn) = self.write_alone(key, change, edit_at(first, key))?;
+                *last = lsn;
+                take(first, answer);
+                continue;
             }
-            if index < count {
-                hashes[slot] = self.buckets.key(key_at(index)).hash;
-                self.buckets.prefetch_bucket(hashes[slot]);
+            let mut writer = self.enter_for(log_bytes)?;
+            let (mut delta, mut changes, mut removals) = (Delta::default(), 0, 0);
+            let mut answers = [None; RUN_MAX];
+            let mut done = first;
+            let written: Result<()> = (first..end).try_for_each(|index| {
+                let change = change_at(index);
+                let (hash, place) = ahead.take::<E>(index, count, &change_at);
+                let key = HashedKey::new(change.key_and_value_bytes().0, hash);
+                let mut bucket = self.buckets.latch(key, place)?;
+                if let Some((changed, answer)) = self.buckets.edit(&mut bucket, key, edit_at(index, key))? {
+                    *last = self.log(&mut writer, change)?;
+                    delta = delta + changed;
+                    changes += 1;
+                    removals += usize::from(matches!(change, WalRecord::Remove { .. }));
+                    answers[index - first] = Some(answer);
+                } else {
+                    *last = self.position_seen().max(*last);
+                }
+                done = index + 1;
+                Ok(())
+            });
+            let load_changed = writer.inside.count(delta, (changes, removals), self.buckets.load());
+            // The pairs are stored. If the table cannot grow or shrink now, the next write tries again.
+            if load_changed || delta.long_chains > 0 {
+                let _ = self.buckets.adjust_for(delta, changes);
             }
-            if (PLACE_AHEAD..count + PLACE_AHEAD).contains(&index) {
-                self.buckets.prefetch_overflow(hashes[(index - PLACE_AHEAD) % PAGE_AHEAD]);
-            }
+            drop(writer);
+            self.checkpoint_if_due();
+            (first..done).for_each(|index| take(index, answers[index - first]));
+            written?;
         }
         Ok(())
+    }
+
+    /// A put of a value that may be written through; nobody asks for its answer.
+    fn write_alone<E: Edit<Answer: Copy>>(
+        &self,
+        key: HashedKey<'_>,
+        change: WalRecord<'_>,
+        edit: E,
+    ) -> Result<(Option<E::Answer>, Lsn)> {
+        if let WalRecord::Put { value, .. } = change
+            && let Some(lsn) = self.put_stored(key, value)?
+        {
+            return Ok((None, lsn));
+        }
+        self.change_unsynced(key, change, edit)
+    }
+
+    /// The changes from `first` on that are made together: at least one, which is allowed.
+    #[inline]
+    fn run_from<'k>(&self, first: usize, count: usize, change_at: impl Fn(usize) -> WalRecord<'k>) -> Result<Run> {
+        let is_logged = self.is_logged();
+        let mut run = Run { end: first, log_bytes: 0, alone: false };
+        while run.end < count.min(first + RUN_MAX) {
+            let change = change_at(run.end);
+            let (key, value_bytes) = change.key_and_value_bytes();
+            let checked = self.buckets.check_lengths(key, value_bytes);
+            let alone = value_bytes >= self.stored_bytes_min && matches!(change, WalRecord::Put { .. });
+            let log_bytes = if is_logged { change.log_bytes() } else { 0 };
+            if run.end > first && (checked.is_err() || alone || run.log_bytes + log_bytes > RUN_LOG_BYTES) {
+                break;
+            }
+            checked?;
+            run.end += 1;
+            run.log_bytes += log_bytes;
+            run.alone = alone;
+            if alone {
+                break;
+            }
+        }
+        Ok(run)
+    }
+}
+
+/// Most changes that are made in one visit of the gate.
+const RUN_MAX: usize = 32;
+/// Bytes of the log for a run of more than one change.
+const RUN_LOG_BYTES: u64 = 1 << 14;
+
+/// Changes that are made in one visit of the gate, with one reservation in the log and one look at the load.
+struct Run {
+    end: usize,
+    log_bytes: u64,
+    /// One put, of a value that may be written through.
+    alone: bool,
+}
+
+/// Places of the next changes, whose cache lines are on their way.
+struct Ahead<'t> {
+    buckets: &'t Buckets,
+    places: [(u64, Place<'t>); PAGES_AHEAD],
+}
+
+/// A bucket's page.
+type Place<'t> = (BucketAddress, FrameRef<'t>);
+
+/// Far enough ahead for memory to respond, near enough for the line to be still in the cache.
+const PAGES_AHEAD: usize = 16;
+const PLACES_AHEAD: usize = 8;
+
+impl<'t> Ahead<'t> {
+    /// `None` where there is no change.
+    fn begin<'k, E: Edit>(
+        buckets: &'t Buckets,
+        count: usize,
+        change_at: impl Fn(usize) -> WalRecord<'k>,
+    ) -> Option<Ahead<'t>> {
+        let first = Self::fetch::<E>(buckets, (count > 0).then(|| change_at(0))?);
+        let mut ahead = Ahead { buckets, places: [first; PAGES_AHEAD] };
+        for index in 1..count.min(PAGES_AHEAD) {
+            ahead.places[index] = Self::fetch::<E>(buckets, change_at(index));
+        }
+        for index in 0..count.min(PLACES_AHEAD) {
+            ahead.fetch_place::<E>(index, change_at(index));
+        }
+        Some(ahead)
+    }
+
+    /// The hash and the place of change `index`. Begins to fetch those of later ones.
+    #[inline(always)]
+    fn take<'k, E: Edit>(
+        &mut self,
+        index: usize,
+        count: usize,
+        change_at: impl Fn(usize) -> WalRecord<'k>,
+    ) -> (u64, Place<'t>) {
+        let place = self.places[index % PAGES_AHEAD];
+        if index + PAGES_AHEAD < count {
+            self.places[index % PAGES_AHEAD] = Self::fetch::<E>(self.buckets, change_at(index + PAGES_AHEAD));
+        }
+        if index + PLACES_AHEAD < count {
+            self.fetch_place::<E>(index + PLACES_AHEAD, change_at(index + PLACES_AHEAD));
+        }
+        place
+    }
+
+    #[inline(always)]
+    fn fetch<E: Edit>(buckets: &'t Buckets, change: WalRecord<'_>) -> (u64, Place<'t>) {
+        let hash = buckets.key(change.key_and_value_bytes().0).hash;
+        (hash, if E::MOVES_RECORDS { buckets.prefetch_bucket(hash) } else { buckets.prefetch_head(hash) })
+    }
+
+    #[inline(always)]
+    fn fetch_place<E: Edit>(&self, index: usize, change: WalRecord<'_>) {
+        let (hash, (address, frame)) = self.places[index % PAGES_AHEAD];
+        if E::MOVES_RECORDS {
+            return self.buckets.prefetch_overflow(address, frame);
+        }
+        const HEAD_BYTES: usize = 2;
+        let (key, value_bytes) = change.key_and_value_bytes();
+        self.buckets.prefetch_put(hash, address, frame, HEAD_BYTES + key.len() + value_bytes);
     }
 }

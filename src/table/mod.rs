@@ -37,7 +37,8 @@ mod tests;
 mod wal_record;
 
 use crate::buckets::address::BucketAddress;
-use crate::buckets::{Bucket, Delta, HashedKey, PairLocation, Scan, TableSurvey, ValueRef};
+use crate::buckets::edit::{Append, Edit, Remove, Set};
+use crate::buckets::{Bucket, HashedKey, PairLocation, Scan, TableSurvey, ValueRef};
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::Result;
@@ -155,10 +156,7 @@ impl Table {
         if value.len() >= self.stored_bytes_min && self.put_stored(key, value)?.is_some() {
             return Ok(()); // with a log that waits for the disk, nothing is stored that way
         }
-        self.change(key, WalRecord::Put { key: key.bytes, value }, |bucket, location| {
-            bucket.set(key, location, value).map(Some)
-        })?;
-        Ok(())
+        self.change(key, WalRecord::Put { key: key.bytes, value }, Set { key, value }).map(|_| ())
     }
 
     /// Stores `value` under `key` and returns the earlier value.
@@ -169,10 +167,11 @@ impl Table {
         self.buckets.check_lengths(key, value.len())?;
         let key = self.buckets.key(key);
         let mut old = None;
-        self.change(key, WalRecord::Put { key: key.bytes, value }, |bucket, location| {
+        let replace = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| {
             old = location.map(|location| bucket.value(location)).transpose()?;
             bucket.set(key, location, value).map(Some)
-        })?;
+        };
+        self.change(key, WalRecord::Put { key: key.bytes, value }, replace)?;
         Ok(old)
     }
 
@@ -187,10 +186,11 @@ impl Table {
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         self.buckets.check_lengths(key, value.len())?;
         let key = self.buckets.key(key);
-        self.change(key, WalRecord::Put { key: key.bytes, value }, |bucket, location| match location {
+        let insert = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| match location {
             Some(_) => Ok(None),
             None => bucket.set(key, None, value).map(Some),
-        })
+        };
+        Ok(self.change(key, WalRecord::Put { key: key.bytes, value }, insert)?.is_some())
     }
 
     /// Appends `tail` to the value of `key`, which is empty if the key is absent. Returns the new length of the value.
@@ -204,11 +204,8 @@ impl Table {
     pub fn append(&self, key: &[u8], tail: &[u8]) -> Result<usize> {
         self.buckets.check_lengths(key, tail.len())?;
         let key = self.buckets.key(key);
-        let mut len = 0;
-        self.change(key, WalRecord::Append { key: key.bytes, tail }, |bucket, location| {
-            bucket.append_or_set(key, location, tail, &mut len).map(Some)
-        })?;
-        Ok(len)
+        let append = Append { key, tail, len_max: usize::MAX };
+        Ok(self.change(key, WalRecord::Append { key: key.bytes, tail }, append)?.unwrap_or_default())
     }
 
     /// Removes `key` and its value. Returns whether it was present.
@@ -219,10 +216,7 @@ impl Table {
     /// Those of [`put`](Self::put).
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
         let key = self.buckets.key(key);
-        self.change(key, WalRecord::Remove { key: key.bytes }, |bucket, location| match location {
-            None => Ok(None),
-            Some(location) => bucket.remove(key, location).map(Some),
-        })
+        Ok(self.change(key, WalRecord::Remove { key: key.bytes }, Remove { key })?.is_some())
     }
 
     /// Stores `new`, or removes the key for `None`, if the value is `expected`; `None` means an absent key. Returns
@@ -245,14 +239,15 @@ impl Table {
             None => WalRecord::Remove { key: key.bytes },
         };
         let mut equal = false;
-        let (_, lsn) = self.change_unsynced(key, record, |bucket, location| {
+        let set_if_equal = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| {
             equal = bucket.value_equals(location, expected)?;
             match (new, location) {
                 (Some(new), _) if equal => bucket.set(key, location, new).map(Some),
                 (None, Some(location)) if equal => bucket.remove(key, location).map(Some),
                 _ => Ok(None),
             }
-        })?;
+        };
+        let (_, lsn) = self.change_unsynced(key, record, set_if_equal)?;
         Ok((equal, lsn))
     }
 
@@ -274,28 +269,23 @@ impl Table {
         }
     }
 
-    /// One write, as durable as the options ask when it returns. `edit` returns `None` where it changes nothing; then
-    /// this returns `false`, once the writes on which that answer depends are durable.
+    /// One write, as durable as the options ask when it returns. `None` where `edit` changes nothing, once the writes
+    /// on which that answer depends are durable.
     #[inline]
-    fn change(
-        &self,
-        key: HashedKey<'_>,
-        record: WalRecord<'_>,
-        edit: impl FnOnce(&mut Bucket<'_>, Option<PairLocation>) -> Result<Option<Delta>>,
-    ) -> Result<bool> {
-        let (changed, lsn) = self.change_unsynced(key, record, edit)?;
-        self.wait_durable(lsn).map(|()| changed)
+    fn change<E: Edit>(&self, key: HashedKey<'_>, record: WalRecord<'_>, edit: E) -> Result<Option<E::Answer>> {
+        let (answer, lsn) = self.change_unsynced(key, record, edit)?;
+        self.wait_durable(lsn).map(|()| answer)
     }
 
-    /// The common part of all writes. Returns whether it changed anything, and the log position that a durable answer
-    /// waits for.
+    /// The common part of all writes. Returns the answer of `edit`, and the log position that a durable answer waits
+    /// for.
     #[inline]
-    fn change_unsynced(
+    fn change_unsynced<E: Edit>(
         &self,
         key: HashedKey<'_>,
         record: WalRecord<'_>,
-        edit: impl FnOnce(&mut Bucket<'_>, Option<PairLocation>) -> Result<Option<Delta>>,
-    ) -> Result<(bool, Lsn)> {
+        edit: E,
+    ) -> Result<(Option<E::Answer>, Lsn)> {
         // Fetch the page early, while the previous write's stores are still in flight.
         let address = self.buckets.prefetch_bucket(key.hash);
         let writer = self.enter_to(record)?;
@@ -305,28 +295,28 @@ impl Table {
     /// [`change_unsynced`](Self::change_unsynced) by a writer inside the gate with room in the log for `record`;
     /// `address` is that of the bucket.
     #[inline]
-    fn change_inside(
+    fn change_inside<E: Edit>(
         &self,
         mut writer: Writer<'_>,
         key: HashedKey<'_>,
         address: (BucketAddress, FrameRef<'_>),
         record: WalRecord<'_>,
-        edit: impl FnOnce(&mut Bucket<'_>, Option<PairLocation>) -> Result<Option<Delta>>,
-    ) -> Result<(bool, Lsn)> {
+        edit: E,
+    ) -> Result<(Option<E::Answer>, Lsn)> {
         let mut bucket = self.buckets.latch(key, address)?;
-        let location = self.buckets.locate(bucket.page(), key)?;
-        let Some(delta) = edit(&mut bucket, location)? else { return Ok((false, self.position_seen())) };
+        let edited = self.buckets.edit(&mut bucket, key, edit)?;
+        let Some((delta, answer)) = edited else { return Ok((None, self.position_seen())) };
         let lsn = self.log(&mut writer, record)?;
         drop(bucket);
-        let load_changed = writer.inside.count(delta, self.buckets.load());
-        writer.inside.count_changes(1, usize::from(matches!(record, WalRecord::Remove { .. })));
+        let removals = usize::from(matches!(record, WalRecord::Remove { .. }));
+        let load_changed = writer.inside.count(delta, (1, removals), self.buckets.load());
         // The pair is stored. If the table cannot grow or shrink now, the next write tries again.
-        if load_changed || delta.long_chain {
+        if load_changed || delta.long_chains > 0 {
             let _ = self.buckets.adjust(delta);
         }
         drop(writer);
         self.checkpoint_if_due();
-        Ok((true, lsn))
+        Ok((Some(answer), lsn))
     }
 
     /// Whether the table has no pair. Free.
@@ -344,10 +334,10 @@ impl Table {
     pub fn clear(&self) -> Result<()> {
         let lsn = {
             let (_alone, mut writer) = self.enter_alone_to(WalRecord::Clear)?;
-            for number in (0..=self.buckets.view().max_bucket).rev() {
+            for number in (0..=self.buckets.view().max_bucket()).rev() {
                 // A cleared bucket cannot be restored, and the log has no record of it yet.
                 let delta = self.buckets.clear_bucket(number).inspect_err(|e| self.pager.poison(e.message()))?;
-                writer.inside.count(delta, self.buckets.load());
+                writer.inside.count(delta, (0, 0), self.buckets.load());
             }
             self.log(&mut writer, WalRecord::Clear)?
         };

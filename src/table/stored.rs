@@ -13,7 +13,7 @@
 
 use super::handle::Table;
 use super::wal_record::{Reference, WalRecord, encode_reference};
-use crate::buckets::HashedKey;
+use crate::buckets::{Bucket, HashedKey, PairLocation};
 use crate::error::Result;
 use crate::pager::wal::Lsn;
 
@@ -31,11 +31,12 @@ impl Table {
         reference = encode_reference(stored);
         let record = WalRecord::PutStored { key: key.bytes, reference: &reference };
         let mut referred = false;
-        let put = self.change_inside(writer, key, address, record, |bucket, location| {
+        let set = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| {
             let delta = bucket.set_extent(key, location, &extent)?;
             referred = true;
             Ok(Some(delta))
-        });
+        };
+        let put = self.change_inside(writer, key, address, record, set);
         if !referred {
             self.buckets.free_extent(&extent);
         }

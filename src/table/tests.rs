@@ -282,7 +282,7 @@ fn buckets_made_ready_for_a_split_that_did_not_come_about_are_no_fault() {
     let table = TableOptions::new().page_bytes(512).user_hash("panics", hash).in_memory().unwrap();
     // Until the next bucket is the first of a group.
     (0u32..)
-        .take_while(|_| table.buckets.view().max_bucket != 31)
+        .take_while(|_| table.buckets.view().max_bucket() != 31)
         .for_each(|i| table.put(&i.to_le_bytes(), &[7; 30]).unwrap());
     // From here on only these keys panic, so only splits do, and none completes.
     panics.store(true, Relaxed);
@@ -291,7 +291,7 @@ fn buckets_made_ready_for_a_split_that_did_not_come_about_are_no_fault() {
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(put));
     }
     panics.store(false, Relaxed);
-    assert_eq!(table.buckets.view().max_bucket, 31);
+    assert_eq!(table.buckets.view().max_bucket(), 31);
     assert_eq!(table.verify().unwrap(), []);
 }
 

@@ -100,7 +100,7 @@ impl<'a> WalRecord<'a> {
 
     /// Bytes of the log that its record takes.
     #[inline]
-    fn log_bytes(self) -> u64 {
+    pub(super) fn log_bytes(self) -> u64 {
         let (key, rest) = self.parts();
         record_bytes(key.map_or(0, |key| varint_bytes(key.len() as u64) + key.len()) + rest.len())
     }
@@ -198,6 +198,18 @@ impl Table {
             (inside, room)
         };
         Ok(Writer { room, inside })
+    }
+
+    /// Lets in a writer whose records take `bytes` of the log.
+    #[inline]
+    pub(super) fn enter_for(&self, bytes: u64) -> Result<Writer<'_>> {
+        if self.is_logged() { self.enter_to_log(bytes) } else { Ok(Writer { room: None, inside: self.enter()? }) }
+    }
+
+    /// Whether changes are logged now.
+    #[inline]
+    pub(super) fn is_logged(&self) -> bool {
+        self.log_in_use().is_some()
     }
 
     /// Lets in a writer whose record takes `bytes` of the log.

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "a part of a frame is a slice of its memory")]
 
 use super::{FrameBytes, WriteGuard};
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 
 /// A part of a frame that is latched for changing, such as a page.
 pub(crate) struct PartGuard<'a> {
@@ -12,17 +12,19 @@ pub(crate) struct PartGuard<'a> {
 }
 
 impl<'a> PartGuard<'a> {
-    /// The ends of `range` are multiples of 8, and it lies in the frame.
-    #[inline]
-    pub(crate) fn new(mut frame: WriteGuard<'a>, range: Range<usize>) -> PartGuard<'a> {
-        let len = range.len();
-        let start = frame.part(range).start();
+    /// The `len` bytes from `at` on lie in the frame; both are multiples of 8.
+    #[inline(always)]
+    pub(crate) fn new(frame: WriteGuard<'a>, at: usize, len: usize) -> PartGuard<'a> {
+        // Fewer comparisons than for a range, and no call.
+        assert!(at <= frame.bytes && len <= frame.bytes - at && (at | len).is_multiple_of(8));
+        // SAFETY: within the frame, as asserted.
+        let start = unsafe { frame.address.add(at) };
         PartGuard { frame, start, len }
     }
 
     #[inline]
     pub(crate) fn bytes_mut(&mut self) -> FrameBytes<'_> {
-        // SAFETY: as in `WriteGuard::part`, which `new` called for this range.
+        // SAFETY: as in `WriteGuard::part`; `new` checked the part.
         unsafe { FrameBytes::new(self.start, self.len) }
     }
 

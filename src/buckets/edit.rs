@@ -1,0 +1,194 @@
+//! Edits: what a write does to one pair, under the latch of its bucket.
+//!
+//! An edit is a type, so that the two usual cases, an absent key and one in the primary page, each have a copy of it
+//! that is made for them. A location that is one of many would pass through memory. All other cases are called.
+//!
+//! Not here: how a bucket changes (`bucket.rs`), the gate and the log (`table`).
+
+use super::bucket::{Bucket, Delta, HashedKey, PairLocation};
+use super::linear_hash::Buckets;
+use super::page::{self, Found, Quick};
+use crate::error::Result;
+
+/// The change of the totals and the answer of an edit; `None` where it changed nothing.
+pub(crate) type Edited<A> = Result<Option<(Delta, A)>>;
+
+/// A change of one pair.
+pub(crate) trait Edit: Sized {
+    /// What the caller learns beside the change of the totals.
+    type Answer;
+    /// Whether the usual case moves other records of the page, and so touches most of its lines.
+    const MOVES_RECORDS: bool = true;
+
+    /// Changes the pair of a key, which is at `location`. `None` where it changes nothing.
+    fn edit(self, bucket: &mut Bucket<'_>, location: Option<PairLocation>) -> Edited<Self::Answer>;
+
+    /// [`edit`](Self::edit) of a pair in the primary page.
+    #[inline(always)]
+    fn edit_found(self, bucket: &mut Bucket<'_>, found: Found) -> Edited<Self::Answer> {
+        self.edit(bucket, Some(PairLocation { overflow: None, found }))
+    }
+
+    /// [`edit`](Self::edit) in the cases that are not usual: finds the key first, behind the primary page if
+    /// `is_behind`. The busiest edits take themselves apart, as the usual cases keep their parts in registers.
+    #[inline(always)]
+    fn edit_elsewhere(self, bucket: &mut Bucket<'_>, key: HashedKey<'_>, is_behind: bool) -> Edited<Self::Answer> {
+        find_and_edit(bucket, key.bytes, key.hash, is_behind, self)
+    }
+}
+
+#[inline(never)]
+fn find_and_edit<E: Edit>(
+    bucket: &mut Bucket<'_>,
+    key: &[u8],
+    hash: u64,
+    is_behind: bool,
+    edit: E,
+) -> Edited<E::Answer> {
+    let location = find(bucket, key, hash, is_behind)?;
+    edit.edit(bucket, location)
+}
+
+fn find(bucket: &Bucket<'_>, key: &[u8], hash: u64, is_behind: bool) -> Result<Option<PairLocation>> {
+    match is_behind {
+        true => bucket.buckets.locate_behind(bucket.page(), key, hash),
+        false => bucket.buckets.locate(bucket.page(), HashedKey::new(key, hash)),
+    }
+}
+
+/// For writes that are not the busiest.
+impl<F> Edit for F
+where
+    F: FnOnce(&mut Bucket<'_>, Option<PairLocation>) -> Result<Option<Delta>>,
+{
+    type Answer = ();
+
+    #[inline]
+    fn edit(self, bucket: &mut Bucket<'_>, location: Option<PairLocation>) -> Edited<()> {
+        Ok(self(bucket, location)?.map(|delta| (delta, ())))
+    }
+}
+
+/// Stores a value.
+pub(crate) struct Set<'a> {
+    pub key: HashedKey<'a>,
+    pub value: &'a [u8],
+}
+
+impl Edit for Set<'_> {
+    type Answer = ();
+    const MOVES_RECORDS: bool = false;
+
+    #[inline(always)]
+    fn edit(self, bucket: &mut Bucket<'_>, location: Option<PairLocation>) -> Edited<()> {
+        Ok(Some((bucket.set(self.key, location, self.value)?, ())))
+    }
+
+    #[inline(always)]
+    fn edit_elsewhere(self, bucket: &mut Bucket<'_>, key: HashedKey<'_>, is_behind: bool) -> Edited<()> {
+        set_elsewhere(bucket, key.bytes, key.hash, self.value, is_behind).map(|delta| Some((delta, ())))
+    }
+}
+
+#[inline(never)]
+fn set_elsewhere(bucket: &mut Bucket<'_>, key: &[u8], hash: u64, value: &[u8], is_behind: bool) -> Result<Delta> {
+    let location = find(bucket, key, hash, is_behind)?;
+    bucket.set(HashedKey::new(key, hash), location, value)
+}
+
+/// Appends to a value; answers with its new length.
+pub(crate) struct Append<'a> {
+    pub key: HashedKey<'a>,
+    pub tail: &'a [u8],
+    /// Nothing is appended where the value would be longer.
+    pub len_max: usize,
+}
+
+impl Edit for Append<'_> {
+    type Answer = usize;
+
+    #[inline(always)]
+    fn edit(self, bucket: &mut Bucket<'_>, location: Option<PairLocation>) -> Edited<usize> {
+        let Append { key, tail, len_max } = self;
+        if len_max < usize::MAX {
+            let before = location.map_or(Ok(0), |at| bucket.value_at(at).map(|(_, len)| len))?;
+            if before + tail.len() > len_max {
+                return Ok(None);
+            }
+        }
+        match location {
+            None => Ok(Some((bucket.set(key, None, tail)?, tail.len()))),
+            Some(location) => bucket.append(key, location, tail).map(Some),
+        }
+    }
+
+    #[inline(always)]
+    fn edit_found(self, bucket: &mut Bucket<'_>, found: Found) -> Edited<usize> {
+        let Append { key, tail, len_max } = self;
+        if len_max < usize::MAX {
+            return self.edit(bucket, Some(PairLocation { overflow: None, found }));
+        }
+        bucket.append_here(key, found, tail).map(Some)
+    }
+
+    #[inline(always)]
+    fn edit_elsewhere(self, bucket: &mut Bucket<'_>, key: HashedKey<'_>, is_behind: bool) -> Edited<usize> {
+        append_elsewhere(bucket, key.bytes, key.hash, self.tail, self.len_max, is_behind)
+    }
+}
+
+#[inline(never)]
+fn append_elsewhere(
+    bucket: &mut Bucket<'_>,
+    key: &[u8],
+    hash: u64,
+    tail: &[u8],
+    len_max: usize,
+    is_behind: bool,
+) -> Edited<usize> {
+    let location = find(bucket, key, hash, is_behind)?;
+    Append { key: HashedKey::new(key, hash), tail, len_max }.edit(bucket, location)
+}
+
+/// Removes a pair.
+pub(crate) struct Remove<'a> {
+    pub key: HashedKey<'a>,
+}
+
+impl Edit for Remove<'_> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn edit(self, bucket: &mut Bucket<'_>, location: Option<PairLocation>) -> Edited<()> {
+        let Some(location) = location else { return Ok(None) };
+        Ok(Some((bucket.remove(self.key, location)?, ())))
+    }
+
+    #[inline(always)]
+    fn edit_elsewhere(self, bucket: &mut Bucket<'_>, key: HashedKey<'_>, is_behind: bool) -> Edited<()> {
+        remove_elsewhere(bucket, key.bytes, key.hash, is_behind)
+    }
+}
+
+#[inline(never)]
+fn remove_elsewhere(bucket: &mut Bucket<'_>, key: &[u8], hash: u64, is_behind: bool) -> Edited<()> {
+    let location = find(bucket, key, hash, is_behind)?;
+    Remove { key: HashedKey::new(key, hash) }.edit(bucket, location)
+}
+
+impl Buckets {
+    /// Makes `edit` with the pair of `key` in `bucket`.
+    #[inline(always)]
+    pub(crate) fn edit<E: Edit>(&self, bucket: &mut Bucket<'_>, key: HashedKey<'_>, edit: E) -> Edited<E::Answer> {
+        let mut is_behind = false;
+        if key.bytes.len() <= self.key_bytes_inline_max() {
+            match page::find_quickly(bucket.page(), key.tag, key.bytes) {
+                Quick::Absent if !self.may_be_behind(bucket.page(), key.tag) => return edit.edit(bucket, None),
+                Quick::At(found) => return edit.edit_found(bucket, found),
+                Quick::Absent => is_behind = true,
+                Quick::Unsure => {}
+            }
+        }
+        edit.edit_elsewhere(bucket, key, is_behind)
+    }
+}
