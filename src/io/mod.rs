@@ -173,6 +173,7 @@ pub(crate) trait Window: Send + Sync {
 
 /// Records of one size in a mapped file, one behind another.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only mapped files of Linux are searched"))]
 pub(crate) struct Records {
     /// Where the first begins.
     pub from: usize,

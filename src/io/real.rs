@@ -5,10 +5,13 @@
     reason = "the seam: this file is the operating system's side of it"
 )]
 
+#[cfg(target_os = "linux")]
+use super::Window;
 use super::forks::forks;
-use super::{File, Mapped, Mode, Storage, View, Window};
+use super::{File, Mapped, Mode, Storage, View};
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
+#[cfg(target_os = "linux")]
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};

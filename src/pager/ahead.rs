@@ -88,6 +88,8 @@ fn make_ready(ranges: &Receiver<Range>, stop: &AtomicBool) {
             unsafe {
                 libc::madvise(start.add(at).cast(), STEP_BYTES.min(bytes - at), libc::MADV_POPULATE_WRITE)
             };
+            #[cfg(not(target_os = "linux"))]
+            let _ = (start, at);
         }
     }
 }

@@ -49,6 +49,8 @@ impl Mapping {
         unsafe {
             libc::madvise(self.start.add(from).cast(), self.bytes - from, libc::MADV_HUGEPAGE)
         };
+        #[cfg(not(target_os = "linux"))]
+        let _ = from;
     }
 }
 
